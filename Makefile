@@ -1,0 +1,62 @@
+# The front door: `make demo` shows Swale at work, `make test` proves it. Each target installs what it lacks (Debian,
+# Ubuntu; elsewhere it says what to install), then calls a script in scripts/ and a preset of CMakePresets.json.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-print-directory
+.PHONY: help build demo test test-long test-asan test-tsan check format docs clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+
+build: ## the library and the swale command, into build/release (the default)
+	@scripts/install-deps.sh build
+	@scripts/build.sh release
+
+demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo
+	@scripts/install-deps.sh demo
+	@scripts/venv.sh
+	@scripts/build.sh release
+	@examples/lammps/run-demo.sh build/release build/demo
+
+test: ## set everything up and run the tests (what CI runs)
+	@scripts/install-deps.sh test
+	@scripts/build.sh checked
+	@scripts/run-tests.py checked
+
+test-long: ## the tests that take an hour, too
+	@scripts/install-deps.sh test
+	@scripts/build.sh checked
+	@scripts/run-tests.py checked-all
+
+test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/install-deps.sh test check
+	@scripts/build.sh asan
+	@scripts/run-tests.py asan
+
+test-tsan: ## the tests under ThreadSanitizer
+	@scripts/install-deps.sh test check
+	@scripts/build.sh tsan
+	@scripts/run-tests.py tsan
+
+check: ## before a commit: format, layers, tree, fast tests, clang-tidy on what changed
+	@scripts/install-deps.sh test check
+	@scripts/check-tree.sh --self-test
+	@scripts/check-tree.sh
+	@scripts/check-layers.py --self-test
+	@scripts/check-layers.py
+	@scripts/build.sh checked
+	@scripts/run-tests.py checked-fast
+	@scripts/tidy-changed.sh build/checked
+
+format: ## clang-format over all sources
+	@scripts/install-deps.sh check
+	@git ls-files -co --deduplicate --exclude-standard '*.h' '*.hpp' '*.c' '*.cc' | xargs -r clang-format-16 -i
+
+docs: ## the reference of the public headers, into build/docs
+	@scripts/install-deps.sh docs
+	@scripts/docs.sh
+
+clean: ## remove build/
+	@rm -rf build

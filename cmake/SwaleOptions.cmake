@@ -1,0 +1,28 @@
+# Build options, each with the reason it exists.
+option(SWALE_TESTS "Build the tests" ON)
+option(SWALE_BENCH "Build the benchmarks" ON)
+option(SWALE_EXAMPLES "Build the examples whose needs (MPI, LAMMPS) are found" ON)
+option(SWALE_FUZZ "Build the libFuzzer targets (clang only)" OFF)
+option(SWALE_WERROR "Warnings are errors" ON)
+set(SWALE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (e.g. address,undefined or thread)")
+
+add_library(swale_build_flags INTERFACE)
+target_compile_options(swale_build_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual
+  $<$<BOOL:${SWALE_WERROR}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(swale_build_flags INTERFACE -Wthread-safety)
+endif()
+if(SWALE_SANITIZE)
+  target_compile_options(swale_build_flags INTERFACE -fsanitize=${SWALE_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(swale_build_flags INTERFACE -fsanitize=${SWALE_SANITIZE})
+  if(SWALE_SANITIZE MATCHES "undefined")
+    target_compile_options(swale_build_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()

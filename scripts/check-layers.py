@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""check-layers.py [TREE] [--self-test]: which file may include what (docs/architecture.md tells why).
+
+An #include in src/ points to a lower layer or stays in its folder; each third-party API is named by the sources of
+one place; nobody but tests and benchmarks sees the simulator. The self-test breaks each rule once in a scratch tree
+and expects to be told so.
+"""
+import os
+import re
+import sys
+import tempfile
+
+LAYERS = {
+    "base": 0,
+    "io": 1, "net": 1,
+    "run": 2, "source": 2, "tier": 2,
+    "meta": 3, "imd": 3,
+    "fs": 4,
+    "capi": 5, "posix": 5, "fuse": 5,
+}
+# Lower, and yet hidden: (the folder, what it does not see).
+HIDDEN = {("run", "net"), ("source", "net"), ("tier", "net")}
+
+# Folders beside src/, and whether they may drive the simulator. They may include anything else of ours.
+BESIDE = {"tools": False, "examples": False, "python": False, "sim": True, "tests": True, "bench": True, "fuzz": True}
+
+# Third-party headers: what they are called, and where alone they may be named (prefixes of paths).
+THIRD_PARTY = [
+    (r"(ucp|ucs|uct|ucm)/", ["src/net/"]),
+    (r"liburing(\.h|/)", ["src/io/"]),
+    (r"(fuse3/|fuse(_\w+)?\.h)", ["src/fuse/"]),
+    (r"mpi\.h", ["include/swale/swale_mpi.h", "examples/", "tests/"]),
+    (r"(isa-l|xxhash|xxh3|spdlog/)", ["src/base/"]),
+    (r"CLI/", ["tools/", "examples/"]),
+]
+TEST_LIBRARY = re.compile(r"(gtest|gmock)/")
+
+SOURCE = re.compile(r"\.(h|hpp|c|cc|cpp|inc)$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<quote>[<"])(?P<target>[^>"]+)[>"]')
+
+
+def check_ours(path, target, quoted):
+    """What is wrong with an include of one of our own headers, or None."""
+    top, *rest = path.split("/")
+    first = target.split("/")[0]
+    if ".." in target.split("/"):
+        return "includes are spelled from src/, never with '..'"
+    if top == "include":
+        if first in LAYERS or first in BESIDE or first == "src":
+            return "public headers include nothing from src/"
+        return None
+    if first == "sim" and not BESIDE.get(top, False):
+        return "only tests and benchmarks see sim/"
+    if top != "src":
+        return None
+    own = rest[0]
+    if first in LAYERS:
+        if first != own and LAYERS[first] >= LAYERS[own]:
+            return f"{own} is layer {LAYERS[own]} and does not see {first}, layer {LAYERS[first]}"
+        if (own, first) in HIDDEN:
+            return f"{own} does not see {first}"
+        return None
+    if first == "swale":
+        return None if LAYERS[own] == 5 else "only the faces (layer 5) know the public headers"
+    if first in BESIDE and "/" in target:
+        return f"src/ includes nothing from {first}/"
+    if quoted:
+        return "is in no folder of src/ that this check knows; spell it 'folder/file.h', from src/"
+    return None
+
+
+def check_third_party(path, target):
+    for pattern, places in THIRD_PARTY:
+        if re.match(pattern, target) and not any(path.startswith(place) for place in places):
+            return f"only named in {', '.join(places)}"
+    if TEST_LIBRARY.match(target) and "test" not in os.path.basename(path) and not path.startswith("tests/"):
+        return "only tests name the test library"
+    return None
+
+
+def check_file(root, path):
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            include = INCLUDE.match(line)
+            if not include:
+                continue
+            target = include["target"]
+            for wrong in (check_ours(path, target, include["quote"] == '"'), check_third_party(path, target)):
+                if wrong:
+                    yield f"{path}:{number}: #include of {target}: {wrong}"
+
+
+def check_tree(root):
+    """All violations under root, as lines of text."""
+    found = []
+    src = os.path.join(root, "src")
+    for name in sorted(os.listdir(src)) if os.path.isdir(src) else []:
+        if os.path.isdir(os.path.join(src, name)):
+            if name not in LAYERS:
+                found.append(f"src/{name}: unknown folder; give it a layer in scripts/check-layers.py")
+        elif SOURCE.search(name):
+            found.append(f"src/{name}: sources belong into a layer's folder")
+    for top in ("src", "include", *BESIDE):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                path = os.path.relpath(os.path.join(folder, name), root)
+                known = top != "src" or (path.count("/") > 1 and path.split("/")[1] in LAYERS)
+                if SOURCE.search(name) and known:
+                    found.extend(check_file(root, path))
+    return found
+
+
+# One violation of each kind: (file, its text, what the report must say).
+CANARIES = [
+    ("src/base/a.cc", '#include "io/device.h"', "does not see io"),
+    ("src/io/a.cc", '#include "net/transport.h"', "does not see net"),
+    ("src/net/a.cc", '#include "io/device.h"', "does not see io"),
+    ("src/run/a.cc", '#include "net/transport.h"', "run does not see net"),
+    ("src/source/a.cc", '#include "net/transport.h"', "source does not see net"),
+    ("src/tier/a.cc", '#include <net/transport.h>', "tier does not see net"),
+    ("src/run/b.cc", '#include "imd/reader.h"', "does not see imd"),
+    ("src/imd/a.cc", '#include "meta/server.h"', "does not see meta"),
+    ("src/posix/a.cc", '#include "capi/handles.h"', "does not see capi"),
+    ("src/imd/b_test.cc", '  #  include "sim/cluster.h"', "see sim/"),
+    ("src/imd/c.cc", '#include "tests/helper.h"', "nothing from tests/"),
+    ("src/imd/d.cc", '#include "../base/status.h"', "never with '..'"),
+    ("src/imd/e.cc", '#include "reader.h"', "from src/"),
+    ("src/imd/f.cc", '#include "swale/swale.h"', "only the faces"),
+    ("src/imd/g.cc", "#include <ucp/api/ucp.h>", "src/net/"),
+    ("src/net/b.cc", "#include <liburing.h>", "src/io/"),
+    ("src/posix/b.cc", "#include <fuse3/fuse.h>", "src/fuse/"),
+    ("src/net/c.cc", "#include <mpi.h>", "examples/"),
+    ("src/run/c.cc", "#include <isa-l/crc.h>", "src/base/"),
+    ("src/run/d.cc", "#include <xxhash.h>", "src/base/"),
+    ("tools/a.cc", "#include <spdlog/spdlog.h>", "src/base/"),
+    ("src/capi/a.cc", "#include <CLI/CLI.hpp>", "tools/"),
+    ("src/run/e.cc", "#include <gtest/gtest.h>", "test library"),
+    ("tools/b.cc", '#include "sim/cluster.h"', "see sim/"),
+    ("examples/a/b.cc", '#include "sim/cluster.h"', "see sim/"),
+    ("include/swale/a.h", '#include "base/status.h"', "nothing from src/"),
+    ("src/newcomer/a.h", "", "unknown folder"),
+    ("src/stray.cc", "", "into a layer's folder"),
+]
+ALLOWED = [
+    ("src/imd/a.cc", '#include "imd/a.h"\n#include "run/run.h"\n#include "base/status.h"\n#include <fmt/format.h>'),
+    ("src/imd/a_test.cc", '#include <gtest/gtest.h>\n// #include "sim/cluster.h"'),
+    ("src/net/a.cc", "#include <ucp/api/ucp.h>"),
+    ("src/capi/a.cc", '#include "swale/swale.h"\n#include "imd/reader.h"'),
+    ("include/swale/swale_mpi.h", '#include <mpi.h>\n#include "swale/swale.h"'),
+    ("tools/a.cc", '#include "imd/reader.h"\n#include <CLI/CLI.hpp>\n#include "local.h"'),
+    ("tests/a_test.cc", '#include "sim/cluster.h"\n#include "net/transport.h"'),
+    ("sim/a.cc", '#include "sim/a.h"\n#include "imd/writer_core.h"'),
+]
+
+
+def check_scratch(files):
+    with tempfile.TemporaryDirectory(prefix="swale-layers-") as root:
+        for path, text in files:
+            os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+        return check_tree(root)
+
+
+def self_test():
+    failures = [f"not allowed, though it should be: {found}" for found in check_scratch(ALLOWED)]
+    for path, text, expected in CANARIES:
+        found = check_scratch([(path, text)])
+        if not any(expected in line for line in found):
+            failures.append(f"{path} with {text!r} went unnoticed (expected '{expected}', found {found})")
+    for failure in failures:
+        print(f"check-layers.py: {failure}", file=sys.stderr)
+    if not failures:
+        print(f"layers: the check notices all {len(CANARIES)} canaries")
+    return 1 if failures else 0
+
+
+def main():
+    if "--self-test" in sys.argv[1:]:
+        return self_test()
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    found = check_tree(root)
+    for line in found:
+        print(line)
+    if not found:
+        print("layers: every #include points downwards")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# check-tree.sh [--self-test]: what must not be committed (files above 1 MiB, paths of somebody's machine, sources that
+# clang-format would change), and what deserves a look (sources above 500 lines; only named). The self-test breaks each
+# rule once in a scratch repository.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
+
+file_bytes_max=$((1024 * 1024))
+source_lines_max=500
+# A home, or root's, or a work folder at the root of the file system; not "/root" inside a longer path.
+machine_path='(^|[^A-Za-z0-9_.}/-])/(work|root|home/[a-z][a-z0-9_-]*)/'
+
+# files: tracked and new, not ignored, in the current folder.
+files() {
+  git ls-files --cached --others --exclude-standard | sort -u |
+    while IFS= read -r file; do [ ! -f "$file" ] || printf '%s\n' "$file"; done
+}
+
+check_tree() {
+  local wrong=0 file lines found
+  while IFS= read -r file; do
+    if [ "$(stat -c %s "$file")" -gt "$file_bytes_max" ]; then
+      echo "$file: larger than 1 MiB"
+      wrong=1
+    fi
+  done < <(files)
+
+  if found=$(files | xargs -r -d '\n' grep -nIE "$machine_path"); then
+    echo "paths of this machine:"
+    echo "$found"
+    wrong=1
+  fi
+
+  mapfile -t sources < <(files | grep -E '\.(h|hpp|c|cc)$')
+  if [ ${#sources[@]} -gt 0 ]; then
+    while read -r lines file; do
+      [ "$file" = total ] || [ "$lines" -le "$source_lines_max" ] ||
+        echo "look: $file has $lines lines (is it one thing, or two?)"
+    done < <(wc -l "${sources[@]}")
+    if ! found=$(clang-format-16 --dry-run -Werror --ferror-limit=1 "${sources[@]}" 2>&1); then
+      echo "not as clang-format would write it; 'make format' mends:"
+      sed -n 's/^\([^:]*\):.*error: code should be clang-formatted.*/  \1/p' <<< "$found" | sort -u
+      wrong=1
+    fi
+  fi
+  return $wrong
+}
+
+self_test() {
+  local scratch expected
+  scratch=$(mktemp -d)
+  trap "rm -rf '$scratch'" EXIT
+  cp "$swale_root/.clang-format" "$scratch"
+  cd "$scratch"
+  git init -q .
+  printf 'int main() { return 0; }\n' > good.cc
+  printf 'a path such as docs/work/notes or ${ROOT}/work/x is fine\n' > good.md
+  check_tree > report || die "the self-test's clean tree is found dirty: $(cat report)"
+  head -c $((file_bytes_max + 1)) /dev/zero > big.bin
+  printf 'see /%s/main/build\n' work > path.md
+  printf 'int  main( ){return 0;}\n' > ugly.cc
+  seq -f '// %.0f' $((source_lines_max + 1)) > long.cc
+  if check_tree > report; then die "the self-test's dirty tree is found clean"; fi
+  for expected in 'big.bin: larger' 'path.md:1:' '  ugly.cc' 'look: long.cc'; do
+    grep -qF -e "$expected" report || die "the self-test's violation went unnoticed: $expected"
+  done
+  echo "tree: the check notices all 4 canaries"
+}
+
+if [ "${1:-}" = --self-test ]; then
+  self_test
+  exit 0
+fi
+cd "$swale_root"
+check_tree
+echo "tree: clean"

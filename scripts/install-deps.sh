@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, demo, check and docs.
+#
+# On Debian 12, Ubuntu 24.04 and later: installs what is missing, as root or through sudo, in one transaction; when
+# nothing is missing it does nothing and needs no privilege. On other systems it prints the names to install. With
+# SWALE_DEPS=skip it trusts you to have installed everything.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
+
+# One row a package: the groups that need it; its names in Debian, Fedora (RHEL with EPEL), Arch and Spack ("-": part
+# of another row or not packaged there; aur:NAME: in Arch's user repository).
+packages='
+build,test,demo  cmake               cmake               cmake          cmake
+build,test,demo  ninja-build         ninja-build         ninja          ninja
+build,test,demo  g++                 gcc-c++             gcc            gcc
+build,test,demo  pkg-config          pkgconf-pkg-config  pkgconf        pkgconf
+build,test,demo  ccache              ccache              ccache         ccache
+build,test,demo  libucx-dev          ucx-devel           openucx        ucx
+build,test,demo  libfmt-dev          fmt-devel           fmt            fmt
+build,test,demo  libspdlog-dev       spdlog-devel        spdlog         spdlog
+build,test,demo  nlohmann-json3-dev  json-devel          nlohmann-json  nlohmann-json
+build,test,demo  libcli11-dev        cli11-devel         cli11          cli11
+build,test,demo  libisal-dev         isa-l-devel         isa-l          isa-l
+build,test,demo  libxxhash-dev       xxhash-devel        xxhash         xxhash
+build,test,demo  libgtest-dev        gtest-devel         gtest          googletest+gmock
+build,test,demo  libgmock-dev        gmock-devel         -              -
+build,test,demo  python3             python3             python         python
+test,demo        openmpi-bin         openmpi             openmpi        openmpi
+test,demo        libopenmpi-dev      openmpi-devel       -              -
+test             mpich               mpich               aur:mpich      mpich
+test             libmpich-dev        mpich-devel         -              -
+demo             lammps              lammps              aur:lammps     lammps+lib
+demo             liblammps-dev       lammps-devel        -              -
+demo             lammps-data         lammps-data         -              -
+demo             python3-venv        -                   -              -
+demo             python3-numpy       python3-numpy       python-numpy   py-numpy
+demo             python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib
+check            clang-16            clang               clang          llvm+clang
+check            clang-format-16     clang-tools-extra   -              -
+check            clang-tidy-16       -                   -              -
+check            libclang-rt-16-dev  compiler-rt         compiler-rt    -
+check            lld-16              lld                 lld            -
+docs             doxygen             doxygen             doxygen        doxygen
+docs             pandoc              pandoc              pandoc-cli     pandoc
+'
+
+# names COLUMN GROUPS...: the packages of the groups, in the column's spelling.
+names() {
+  local column=$1
+  shift
+  awk -v column="$column" -v wanted="$*" '
+    BEGIN { n = split(wanted, group, " ") }
+    NF { for (i = 1; i <= n; i++) if (index("," $1 ",", "," group[i] ",") && $column != "-") { print $column; break } }
+  ' <<< "$packages" | sort -u
+}
+
+[ $# -gt 0 ] || set -- build
+for group in "$@"; do
+  case $group in
+    build | test | demo | check | docs) ;;
+    *) die "unknown group '$group'; the groups are build, test, demo, check and docs" ;;
+  esac
+done
+[ "${SWALE_DEPS:-}" != skip ] || exit 0
+
+if ! command -v apt-get > /dev/null || ! command -v dpkg-query > /dev/null; then
+  cat >&2 << END
+install-deps.sh installs packages on Debian and Ubuntu only. Here, please install for '$*' what your system calls:
+  Fedora, RHEL:  $(names 3 "$@" | paste -sd ' ')
+  Arch:          $(names 4 "$@" | paste -sd ' ')
+  Spack:         $(names 5 "$@" | paste -sd ' ')
+(Fedora keeps MPI behind 'module load mpi/openmpi-x86_64'.) Then run the same command again with SWALE_DEPS=skip.
+END
+  exit 1
+fi
+
+mapfile -t wanted < <(names 2 "$@")
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2> /dev/null | sed -n 's/^installed //p' || true)
+missing=()
+for package in "${wanted[@]}"; do
+  grep -qxF -e "$package" <<< "$installed" || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo > /dev/null ||
+    die "needs root to install; run as root: apt-get install --no-install-recommends ${missing[*]}"
+  say "sudo is needed to install ${#missing[@]} packages: ${missing[*]}"
+  sudo -v || die "without sudo, have these installed: ${missing[*]}"
+  as_root=(sudo)
+fi
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300
+  -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
+
+step deps-update "Updating the package lists" "${apt[@]}" update
+step deps-install "Installing ${#missing[@]} packages for: $*" "${apt[@]}" install --no-install-recommends "${missing[@]}"

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""run-tests.py TEST_PRESET [CTEST_ARGUMENT...]: runs ctest and refuses a green run that tested less than it should.
+
+ctest alone calls a run good when a test program ran no case, when a test was disabled, or when a test file was never
+added to the build. Here each of these fails the run. Skipped cases are listed with their reasons. ctest's own closing
+line is printed last. With --self-test it shows that it notices.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TESTED_FOLDERS = ("src", "sim", "tools", "tests", "bench", "examples")
+# What is built only where its needs (MPI, LAMMPS) are found, and so may be missing; it is then named.
+OPTIONAL_FOLDERS = ("examples",)
+CLOSING_LINE = re.compile(r"^\d+% tests passed, \d+ tests? failed out of \d+")
+DIVIDER = re.compile(r"^\d+/\d+ Testing: (\S+)$")
+CASES = re.compile(r"^\[==========\] Running (\d+) tests? from", re.MULTILINE)
+SKIP = re.compile(r"^[^\n]*: Skipped\n(?P<reason>[^\n]*)\n+\[  SKIPPED \] (?P<case>\S+) \(", re.MULTILINE)
+
+
+def build_folder(test_preset):
+    with open(os.path.join(ROOT, "CMakePresets.json"), encoding="utf-8") as file:
+        presets = {preset["name"]: preset for preset in json.load(file)["testPresets"]}
+    if "configurePreset" not in presets.get(test_preset, {}):
+        sys.exit(f"run-tests.py: CMakePresets.json has no test preset '{test_preset}'")
+    return os.path.join(ROOT, "build", presets[test_preset]["configurePreset"])
+
+
+def run_ctest(arguments):
+    """Runs ctest, passing its output on except for the closing line. Returns (status, closing line, lines)."""
+    closing, lines = "", []
+    with subprocess.Popen(["ctest", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace") as process:
+        for line in process.stdout:
+            if CLOSING_LINE.match(line):
+                closing = line.rstrip()
+            else:
+                print(line, end="", flush=True)
+            lines.append(line)
+    return process.returncode, closing, lines
+
+
+def outputs(log):
+    """The output of each test of a run, by name; `log` is the text of ctest's LastTest.log."""
+    result, name = {}, None
+    for line in log.splitlines(keepends=True):
+        divider = DIVIDER.match(line)
+        if divider:
+            name = divider[1]
+            result[name] = []
+        elif name:
+            result[name].append(line)
+    return {name: "".join(lines) for name, lines in result.items()}
+
+
+def test_files():
+    for top in TESTED_FOLDERS:
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            for name in names:
+                if name.endswith("_test.cc"):
+                    yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def unbuilt_test_files(build):
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        built = {os.path.relpath(os.path.realpath(entry["file"]), os.path.realpath(ROOT)) for entry in json.load(file)}
+    return sorted(path for path in test_files() if path not in built)
+
+
+def judge(log, lines, unbuilt):
+    """Returns (remarks, problems) of a run: its log, what ctest printed, and the test files that are in no program."""
+    remarks, problems, cases, skipped = [], [], 0, []
+    ran = outputs(log)
+    for name, text in ran.items():
+        counts = [int(count) for count in CASES.findall(text)]
+        cases += sum(counts)
+        if 0 in counts:
+            problems.append(f"{name} ran no test case")
+        skipped += [f"  skipped {match['case']}: {match['reason']}" for match in SKIP.finditer(text)]
+    problems += [f"disabled: {line.strip()}" for line in lines if "Not Run (Disabled)" in line]
+    for path in unbuilt:
+        if path.split(os.sep)[0] in OPTIONAL_FOLDERS:
+            remarks.append(f"not built here: {path}")
+        else:
+            problems.append(f"{path} is not part of the build: add it to its folder's CMakeLists.txt")
+    remarks.append(f"{len(ran)} test programs ran {cases} cases; {len(skipped)} cases were skipped")
+    return remarks + skipped, problems
+
+
+def self_test():
+    log = ("1/2 Testing: full\n[==========] Running 3 tests from 1 test suite.\nfull_test.cc:7: Skipped\nneeds root\n\n"
+           "[  SKIPPED ] Full.Mount (0 ms)\n2/2 Testing: empty\n[==========] Running 0 tests from 0 test suites.\n")
+    lines = ["3/3 Test #3: off ....***Not Run (Disabled)   0.00 sec\n"]
+    remarks, problems = judge(log, lines, ["src/io/lost_test.cc", "examples/lammps/lost_test.cc"])
+    expected_remarks = ["not built here: examples/lammps/lost_test.cc",
+                        "2 test programs ran 3 cases; 1 cases were skipped", "  skipped Full.Mount: needs root"]
+    seen = [any(word in problem for problem in problems) for word in ("empty ran no", "disabled: ", "src/io/lost")]
+    if remarks != expected_remarks or len(problems) != 3 or not all(seen):
+        print(f"run-tests.py: self-test failed: {remarks} {problems}", file=sys.stderr)
+        return 1
+    print("run-tests.py: notices empty programs, disabled tests and test files outside the build")
+    return 0
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    if sys.argv[1] == "--self-test":
+        return self_test()
+    build = build_folder(sys.argv[1])
+    log_path = os.path.join(build, "Testing", "Temporary", "LastTest.log")
+    if os.path.exists(log_path):
+        os.remove(log_path)
+    status, closing, lines = run_ctest(["--preset", *sys.argv[1:]])
+    if not closing:
+        return status or 1
+    with open(log_path, encoding="utf-8", errors="replace") as file:
+        remarks, problems = judge(file.read(), lines, unbuilt_test_files(build))
+    print("", *remarks, closing, sep="\n", flush=True)
+    for problem in problems:
+        print(f"run-tests.py: {problem}", file=sys.stderr)
+    return status or (1 if problems else 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
