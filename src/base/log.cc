@@ -1,0 +1,91 @@
+#include "base/log.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace swale {
+namespace {
+
+constexpr std::array<std::string_view, 5> kLevelNames = {"debug", "info", "warn", "error", "off"};
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      break;
+  }
+  return spdlog::level::off;
+}
+
+class Log {
+ public:
+  // Made at the first message. Never destroyed, so that threads which outlive main may still log. Not in
+  // spdlog's registry, which belongs to the host application.
+  static Log& instance() {
+    static Log* const log = new Log();
+    return *log;
+  }
+
+  bool enabled(LogLevel level) const {
+    return level != LogLevel::kOff && level >= level_.load(std::memory_order_relaxed);
+  }
+  void set_level(LogLevel level) { level_.store(level, std::memory_order_relaxed); }
+
+  void set_sink(LogSink sink) {
+    std::lock_guard lock(mutex_);
+    sink_ = std::move(sink);
+  }
+
+  void write(LogLevel level, std::string_view message) {
+    std::lock_guard lock(mutex_);
+    if (sink_) {
+      sink_(level, message);
+    } else {
+      logger_.log(spdlog_level(level), spdlog::string_view_t(message.data(), message.size()));
+    }
+  }
+
+ private:
+  Log() : logger_("swale", std::make_shared<spdlog::sinks::stderr_sink_st>()) {
+    logger_.set_level(spdlog::level::trace);  // the decision is ours
+    const char* wanted = std::getenv("SWALE_LOG");
+    if (wanted == nullptr) return;
+    for (size_t i = 0; i < kLevelNames.size(); ++i) {
+      if (wanted != kLevelNames[i]) continue;
+      set_level(static_cast<LogLevel>(i));
+      return;
+    }
+    logger_.warn("SWALE_LOG is '{}': expected debug, info, warn, error or off; taking warn", wanted);
+  }
+
+  std::atomic<LogLevel> level_{LogLevel::kWarn};
+  std::mutex mutex_;  // guards sink_ and logger_
+  LogSink sink_;
+  spdlog::logger logger_;
+};
+
+}  // namespace
+
+void set_log_sink(LogSink sink) { Log::instance().set_sink(std::move(sink)); }
+void set_log_level(LogLevel level) { Log::instance().set_level(level); }
+bool log_enabled(LogLevel level) { return Log::instance().enabled(level); }
+
+void log_message(LogLevel level, std::string_view message) {
+  if (log_enabled(level)) Log::instance().write(level, message);
+}
+
+}  // namespace swale

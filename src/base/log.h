@@ -1,0 +1,48 @@
+// Log: messages for people. Log once, at the origin of a failure, with the exact cause; whoever passes the
+// Status on does not log it again.
+//
+// Messages of SWALE_LOG's level (debug, info, warn, error, off; default warn) and above go to stderr, or to
+// the sink that the host application has set.
+//
+// Threads: thread-safe; sinks are called one at a time and must not log.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <string_view>
+#include <utility>
+
+namespace swale {
+
+enum class LogLevel : int { kDebug = 0, kInfo = 1, kWarn = 2, kError = 3, kOff = 4 };
+
+using LogSink = std::function<void(LogLevel level, std::string_view message)>;
+
+void set_log_sink(LogSink sink);  // an empty one means stderr again
+void set_log_level(LogLevel level);
+bool log_enabled(LogLevel level);
+void log_message(LogLevel level, std::string_view message);
+
+template <class... Args>
+void log_at(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+  if (log_enabled(level)) log_message(level, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  log_at(LogLevel::kDebug, format, std::forward<Args>(args)...);
+}
+template <class... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  log_at(LogLevel::kInfo, format, std::forward<Args>(args)...);
+}
+template <class... Args>
+void log_warn(fmt::format_string<Args...> format, Args&&... args) {
+  log_at(LogLevel::kWarn, format, std::forward<Args>(args)...);
+}
+template <class... Args>
+void log_error(fmt::format_string<Args...> format, Args&&... args) {
+  log_at(LogLevel::kError, format, std::forward<Args>(args)...);
+}
+
+}  // namespace swale

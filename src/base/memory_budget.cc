@@ -1,0 +1,84 @@
+#include "base/memory_budget.h"
+
+#include <algorithm>
+#include <mutex>
+
+namespace swale {
+
+struct MemoryBudget::State {
+  explicit State(uint64_t limit_bytes) : limit(limit_bytes) {}
+
+  const uint64_t limit;
+  std::mutex mutex;  // guards what follows
+  uint64_t used = 0;
+  uint64_t peak = 0;
+  std::list<Row> rows;
+};
+
+MemoryBudget::MemoryBudget(uint64_t limit_bytes) : state_(std::make_shared<State>(limit_bytes)) {}
+
+Result<MemoryBudget::Reservation> MemoryBudget::reserve(std::string_view name, uint64_t bytes) {
+  std::lock_guard lock(state_->mutex);
+  const uint64_t free_bytes = state_->limit - state_->used;
+  if (bytes > free_bytes) {
+    std::string holders;
+    for (const Row& row : state_->rows)
+      fmt::format_to(std::back_inserter(holders), "{}{} {}", holders.empty() ? "" : ", ", row.name,
+                     row.bytes);
+    return error(
+        Code::kResourceExhausted, Scope::kOperation,
+        "memory budget: {} wants {} bytes, {} of {} are free (held: {}); raise the memory option or reduce "
+        "what the holders are configured to take",
+        name, bytes, free_bytes, state_->limit, holders.empty() ? "nothing" : holders);
+  }
+  state_->used += bytes;
+  state_->peak = std::max(state_->peak, state_->used);
+
+  Reservation reservation;
+  reservation.row_ = state_->rows.insert(state_->rows.end(), Row{std::string(name), bytes});
+  reservation.state_ = state_;
+  return reservation;
+}
+
+uint64_t MemoryBudget::limit() const { return state_->limit; }
+
+uint64_t MemoryBudget::used() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->used;
+}
+
+uint64_t MemoryBudget::peak() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->peak;
+}
+
+std::vector<MemoryBudget::Row> MemoryBudget::report() const {
+  std::lock_guard lock(state_->mutex);
+  return {state_->rows.begin(), state_->rows.end()};
+}
+
+MemoryBudget::Reservation::Reservation(Reservation&& other) noexcept
+    : state_(std::move(other.state_)), row_(other.row_) {}
+
+MemoryBudget::Reservation& MemoryBudget::Reservation::operator=(Reservation&& other) noexcept {
+  if (this != &other) {
+    release();
+    state_ = std::move(other.state_);
+    row_ = other.row_;
+  }
+  return *this;
+}
+
+uint64_t MemoryBudget::Reservation::bytes() const { return state_ ? row_->bytes : 0; }
+
+void MemoryBudget::Reservation::release() {
+  if (!state_) return;
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->used -= row_->bytes;
+    state_->rows.erase(row_);
+  }
+  state_.reset();
+}
+
+}  // namespace swale

@@ -1,0 +1,9 @@
+// Uint128: the compiler's 128-bit integer, which strict ISO mode only lets through when marked as an
+// extension.
+#pragma once
+
+namespace swale {
+
+__extension__ typedef unsigned __int128 Uint128;
+
+}  // namespace swale
