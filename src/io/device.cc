@@ -1,0 +1,79 @@
+#include "io/device.h"
+
+namespace swale::io {
+namespace {
+
+std::string without_trailing_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+Status write_and_sync(Device& device, const std::string& path, Bytes content) {
+  // Not kCreate: a crash may have left a temporary file behind.
+  SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, OpenMode::kOpenOrCreate));
+  SWALE_RETURN_IF_ERROR(file->truncate(0));
+  SWALE_RETURN_IF_ERROR(file->pwrite(0, content));
+  return file->sync();
+}
+
+}  // namespace
+
+void File::read_many(std::span<ReadRequest> requests) {
+  for (ReadRequest& request : requests) {
+    const Result<size_t> got = pread(request.offset, request.out);
+    request.got = got.ok() ? *got : 0;
+    request.status = got.status();
+  }
+}
+
+Status read_exactly(File& file, uint64_t offset, MutableBytes out) {
+  SWALE_ASSIGN_OR_RETURN(const size_t got, file.pread(offset, out));
+  if (got == out.size()) return {};
+  return corruption("{}: expected {} bytes at offset {}, found {}: the file has been cut short", file.path(),
+                    out.size(), offset, got);
+}
+
+Result<std::string> read_file(Device& device, const std::string& path, size_t bytes_limit) {
+  SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+  if (size > bytes_limit) {
+    return error(Code::kResourceExhausted, Scope::kFile, "{}: {} bytes, where at most {} are expected", path,
+                 size, bytes_limit);
+  }
+  std::string content(size, '\0');
+  SWALE_ASSIGN_OR_RETURN(const size_t got, file->pread(0, content));
+  content.resize(got);
+  return content;
+}
+
+Status replace_file(Device& device, const std::string& path, Bytes content) {
+  const std::string temporary = path + ".tmp";
+  Status status = write_and_sync(device, temporary, content);
+  if (status.ok()) status = device.rename(temporary, path);
+  if (!status.ok()) {
+    // Only tidiness: the next call would overwrite it, and the first failure is the one to report.
+    static_cast<void>(device.remove(temporary));
+    return status.with_context("replacing " + path);
+  }
+  return device.sync_directory(parent_directory(path)).with_context("replacing " + path);
+}
+
+Status make_directories(Device& device, const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const bool exists, device.exists(path));
+  if (exists) return {};
+  const std::string parent = parent_directory(path);
+  if (parent != path) SWALE_RETURN_IF_ERROR(make_directories(device, parent));
+  const Status made = device.make_directory(path);
+  if (made.code() == Code::kAlreadyExists) return {};  // another process was faster
+  SWALE_RETURN_IF_ERROR(made);
+  return device.sync_directory(parent);
+}
+
+std::string parent_directory(const std::string& path) {
+  std::string parent = without_trailing_slashes(path);
+  const size_t slash = parent.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return without_trailing_slashes(parent.substr(0, slash + 1));
+}
+
+}  // namespace swale::io

@@ -1,0 +1,94 @@
+// Device and File: the operating system's storage as two small interfaces, so that a faulty disk is a
+// subclass.
+//
+// A Device is a file system rooted somewhere; paths are plain strings with '/' separators. Implementations:
+// PosixDevice (production), MemoryDevice (tests and simulation; can forget everything unsynced), FaultDevice
+// (wraps another and fails, tears, corrupts or delays the n-th call).
+//
+// Threads: all calls on a Device are thread-safe. Calls on one File are thread-safe when their byte ranges do
+// not overlap.
+// Errors: every failure names the path, the offset and the operating system's reason.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace swale::io {
+
+struct ReadRequest {
+  uint64_t offset = 0;
+  MutableBytes out;  // where the bytes go; owned by the caller
+  size_t got = 0;    // bytes read; less than out.size() only at the end of the file
+  Status status;
+};
+
+class File {
+ public:
+  virtual ~File() = default;  // closes; unsynced bytes may be lost
+
+  // Reads up to out.size() bytes at `offset`; fewer only at the end of the file. Interrupted and short system
+  // calls are continued inside.
+  virtual Result<size_t> pread(uint64_t offset, MutableBytes out) = 0;
+
+  // Reads many ranges, in parallel where the implementation can. Each request carries its own status.
+  virtual void read_many(std::span<ReadRequest> requests);
+
+  // Writes all of `data` at `offset`, or fails; after a failure the range's content is undefined.
+  virtual Status pwrite(uint64_t offset, Bytes data) = 0;
+
+  // Makes data and size durable (fdatasync). After a failure, nothing written since the last success is
+  // promised: a later success does not repair it.
+  virtual Status sync() = 0;
+
+  virtual Result<uint64_t> size() = 0;
+  virtual Status truncate(uint64_t size) = 0;
+
+  virtual const std::string& path() const = 0;
+};
+
+// Reads exactly out.size() bytes; a shorter file is kCorruption that names the file, the offset and both
+// lengths.
+Status read_exactly(File& file, uint64_t offset, MutableBytes out);
+
+enum class OpenMode {
+  kRead,          // must exist
+  kReadWrite,     // must exist
+  kOpenOrCreate,  // read-write
+  kCreate,        // read-write, must not exist (O_EXCL): kAlreadyExists otherwise
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
+  virtual Status make_directory(const std::string& path) = 0;                 // kAlreadyExists if it is there
+  virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces `to` atomically
+  virtual Status remove(const std::string& path) = 0;                         // kNotFound if it is not there
+  virtual Status sync_directory(
+      const std::string& path) = 0;  // makes creations, renames and removals in it durable
+  virtual Result<std::vector<std::string>> list(const std::string& path) = 0;  // names, sorted
+  virtual Result<bool> exists(const std::string& path) = 0;
+};
+
+// The whole content of a small file; kResourceExhausted above `bytes_limit`.
+Result<std::string> read_file(Device& device, const std::string& path, size_t bytes_limit);
+
+// Replaces `path` by `content` atomically and durably: temporary beside it, sync, rename, sync of the
+// directory. After a crash at any point, the path holds the old content or the new, whole.
+Status replace_file(Device& device, const std::string& path, Bytes content);
+
+// make_directory for the path and its missing parents, each made durable by a sync of the directory it is in.
+// What is there already is left as it is, and is not an error.
+Status make_directories(Device& device, const std::string& path);
+
+// The directory that a path's last component is in: "/a/b" -> "/a", "/a" -> "/", "a" -> ".".
+std::string parent_directory(const std::string& path);
+
+}  // namespace swale::io

@@ -1,0 +1,332 @@
+// What every Device promises, run over every implementation.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/rng.h"
+#include "io/device.h"
+#include "io/fault_device.h"
+#include "io/memory_device.h"
+#include "io/posix_device.h"
+
+namespace swale::io {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A device and a directory of it that the test may fill.
+class Fixture {
+ public:
+  virtual ~Fixture() = default;
+  virtual Device& device() = 0;
+  virtual std::string root() const = 0;
+};
+
+class PosixFixture : public Fixture {
+ public:
+  PosixFixture() : root_(testing::TempDir() + "swale-device-XXXXXX") {
+    if (mkdtemp(root_.data()) == nullptr) std::abort();
+  }
+  ~PosixFixture() override { std::filesystem::remove_all(root_); }
+  Device& device() override { return device_; }
+  std::string root() const override { return root_; }
+
+ private:
+  std::string root_;
+  PosixDevice device_;
+};
+
+class MemoryFixture : public Fixture {
+ public:
+  Device& device() override { return device_; }
+  std::string root() const override { return "/"; }
+
+ private:
+  MemoryDevice device_;
+};
+
+class FaultFixture : public Fixture {
+ public:
+  Device& device() override { return faults_; }
+  std::string root() const override { return ""; }
+
+ private:
+  MemoryDevice memory_;
+  FaultDevice faults_{memory_};
+};
+
+struct Implementation {
+  const char* name;
+  std::unique_ptr<Fixture> (*make)();
+};
+
+template <class T>
+std::unique_ptr<Fixture> make_fixture() {
+  return std::make_unique<T>();
+}
+
+class DeviceContract : public ::testing::TestWithParam<Implementation> {
+ protected:
+  void SetUp() override { fixture_ = GetParam().make(); }
+
+  Device& device() { return fixture_->device(); }
+  std::string in_root(const std::string& name) { return fixture_->root() + "/" + name; }
+  std::unique_ptr<File> open(const std::string& name, OpenMode mode) {
+    Result<std::unique_ptr<File>> file = device().open(in_root(name), mode);
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    return file.ok() ? std::move(file).value() : nullptr;
+  }
+  Code open_code(const std::string& name, OpenMode mode) {
+    return device().open(in_root(name), mode).status().code();
+  }
+  void write(const std::string& name, Bytes content) {
+    const auto file = open(name, OpenMode::kOpenOrCreate);
+    ASSERT_TRUE(file->truncate(0).ok());
+    ASSERT_TRUE(file->pwrite(0, content).ok());
+  }
+  std::string read(const std::string& name) {
+    const Result<std::string> content = read_file(device(), in_root(name), kMiB);
+    return content.ok() ? *content : content.status().to_string();
+  }
+
+  std::unique_ptr<Fixture> fixture_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract,
+                         ::testing::Values(Implementation{"Posix", make_fixture<PosixFixture>},
+                                           Implementation{"Memory", make_fixture<MemoryFixture>},
+                                           Implementation{"Fault", make_fixture<FaultFixture>}),
+                         [](const auto& device) { return device.param.name; });
+
+TEST_P(DeviceContract, OpenModesSayWhatMustExist) {
+  EXPECT_EQ(open_code("a", OpenMode::kRead), Code::kNotFound);
+  EXPECT_EQ(open_code("a", OpenMode::kReadWrite), Code::kNotFound);
+  EXPECT_EQ(open_code("a", OpenMode::kCreate), Code::kOk);
+  EXPECT_EQ(open_code("a", OpenMode::kCreate), Code::kAlreadyExists);
+  EXPECT_EQ(open_code("a", OpenMode::kOpenOrCreate), Code::kOk);
+  EXPECT_EQ(open_code("b", OpenMode::kOpenOrCreate), Code::kOk);
+  EXPECT_EQ(open_code("b", OpenMode::kRead), Code::kOk);
+}
+
+TEST_P(DeviceContract, OpenTruncatesNothing) {
+  write("a", "content");
+  open("a", OpenMode::kOpenOrCreate);
+  EXPECT_EQ(read("a"), "content");
+}
+
+TEST_P(DeviceContract, DirectoryIsNotOpenedAsAFileNorAFileWalkedThrough) {
+  ASSERT_TRUE(device().make_directory(in_root("d")).ok());
+  EXPECT_EQ(open_code("d", OpenMode::kRead), Code::kIoError);
+  EXPECT_EQ(open_code("d", OpenMode::kReadWrite), Code::kIoError);
+  write("a", "");
+  EXPECT_EQ(open_code("a/b", OpenMode::kOpenOrCreate), Code::kIoError);
+  EXPECT_FALSE(*device().exists(in_root("a/b")));
+}
+
+TEST_P(DeviceContract, ReadsWhatWasWrittenAndStopsAtTheEnd) {
+  const auto file = open("a", OpenMode::kCreate);
+  ASSERT_TRUE(file->pwrite(0, "0123456789").ok());
+  ASSERT_TRUE(file->pwrite(3, "xyz").ok());
+  std::string out(8, '.');
+  EXPECT_EQ(*file->pread(5, out), 5u);
+  EXPECT_EQ(out, "z6789...");
+  EXPECT_EQ(*file->pread(10, out), 0u);
+  EXPECT_EQ(*file->pread(1000, out), 0u);
+  EXPECT_EQ(*file->pread(0, MutableBytes()), 0u);
+  EXPECT_EQ(*file->size(), 10u);
+  EXPECT_EQ(file->path(), in_root("a"));
+}
+
+TEST_P(DeviceContract, GapsReadAsZeros) {
+  const auto file = open("a", OpenMode::kCreate);
+  ASSERT_TRUE(file->pwrite(5000, "x").ok());
+  EXPECT_EQ(read("a"), std::string(5000, '\0') + "x");
+}
+
+TEST_P(DeviceContract, TruncateCutsAndExtends) {
+  write("a", "0123456789");
+  const auto file = open("a", OpenMode::kReadWrite);
+  ASSERT_TRUE(file->truncate(4).ok());
+  ASSERT_TRUE(file->truncate(6).ok());
+  EXPECT_EQ(read("a"), std::string("0123\0\0", 6));
+}
+
+TEST_P(DeviceContract, FileOpenedForReadingIsNotWritten) {
+  write("a", "old");
+  const auto file = open("a", OpenMode::kRead);
+  EXPECT_FALSE(file->pwrite(0, "new").ok());
+  EXPECT_FALSE(file->truncate(0).ok());
+  EXPECT_EQ(read("a"), "old");
+}
+
+TEST_P(DeviceContract, LargeTransferIsWhole) {
+  Rng rng(1);
+  std::string content(3 * kMiB + 17, '\0');
+  for (char& byte : content) byte = static_cast<char>(rng.next());
+  const auto file = open("a", OpenMode::kCreate);
+  ASSERT_TRUE(file->pwrite(0, content).ok());
+  ASSERT_TRUE(file->sync().ok());
+  std::string out(content.size(), '\0');
+  ASSERT_TRUE(read_exactly(*file, 0, out).ok());
+  EXPECT_TRUE(out == content);
+}
+
+TEST_P(DeviceContract, ReadManyAnswersEachRequest) {
+  write("a", "0123456789");
+  const auto file = open("a", OpenMode::kRead);
+  std::string out[3] = {std::string(2, '.'), std::string(4, '.'), std::string(3, '.')};
+  ReadRequest requests[] = {{7, out[0], 0, {}}, {8, out[1], 0, {}}, {20, out[2], 99, {}}};
+  file->read_many(requests);
+  for (const ReadRequest& request : requests) EXPECT_TRUE(request.status.ok());
+  EXPECT_EQ(requests[0].got, 2u);
+  EXPECT_EQ(requests[1].got, 2u);
+  EXPECT_EQ(requests[2].got, 0u);
+  EXPECT_EQ(out[0], "78");
+  EXPECT_EQ(out[1], "89..");
+}
+
+TEST_P(DeviceContract, RenameReplaces) {
+  write("a", "new");
+  write("b", "old");
+  ASSERT_TRUE(device().rename(in_root("a"), in_root("b")).ok());
+  EXPECT_EQ(read("b"), "new");
+  EXPECT_FALSE(*device().exists(in_root("a")));
+  EXPECT_EQ(device().rename(in_root("a"), in_root("b")).code(), Code::kNotFound);
+  EXPECT_TRUE(device().rename(in_root("b"), in_root("b")).ok());
+  EXPECT_EQ(read("b"), "new");
+}
+
+TEST_P(DeviceContract, DirectoryIsRenamedWithItsContentButNotIntoItself) {
+  ASSERT_TRUE(make_directories(device(), in_root("d/e")).ok());
+  write("d/e/a", "content");
+  EXPECT_FALSE(device().rename(in_root("d"), in_root("d/e/d")).ok());
+  ASSERT_TRUE(device().rename(in_root("d"), in_root("f")).ok());
+  EXPECT_EQ(read("f/e/a"), "content");
+  write("g", "");
+  EXPECT_FALSE(device().rename(in_root("g"), in_root("f")).ok());
+}
+
+TEST_P(DeviceContract, RemoveTakesFilesAndEmptyDirectories) {
+  EXPECT_EQ(device().remove(in_root("a")).code(), Code::kNotFound);
+  ASSERT_TRUE(device().make_directory(in_root("d")).ok());
+  write("d/a", "");
+  EXPECT_FALSE(device().remove(in_root("d")).ok());
+  EXPECT_TRUE(device().remove(in_root("d/a")).ok());
+  EXPECT_TRUE(device().remove(in_root("d")).ok());
+  EXPECT_FALSE(*device().exists(in_root("d")));
+}
+
+TEST_P(DeviceContract, RemovedFileStaysReadableWhereItIsOpen) {
+  write("a", "content");
+  const auto file = open("a", OpenMode::kRead);
+  ASSERT_TRUE(device().remove(in_root("a")).ok());
+  std::string out(7, '.');
+  EXPECT_TRUE(read_exactly(*file, 0, out).ok());
+  EXPECT_EQ(out, "content");
+}
+
+TEST_P(DeviceContract, ListsNamesSorted) {
+  ASSERT_TRUE(device().make_directory(in_root("d")).ok());
+  EXPECT_THAT(*device().list(in_root("d")), IsEmpty());
+  for (const char* name : {"d/b", "d/c", "d/a"}) write(name, "");
+  ASSERT_TRUE(device().make_directory(in_root("d/bb")).ok());
+  EXPECT_THAT(*device().list(in_root("d")), ElementsAre("a", "b", "bb", "c"));
+  EXPECT_EQ(device().list(in_root("nowhere")).status().code(), Code::kNotFound);
+  EXPECT_FALSE(device().list(in_root("d/a")).ok());
+}
+
+TEST_P(DeviceContract, DirectoriesAreMadeAndSynced) {
+  EXPECT_TRUE(device().make_directory(in_root("d")).ok());
+  EXPECT_EQ(device().make_directory(in_root("d")).code(), Code::kAlreadyExists);
+  EXPECT_EQ(device().make_directory(in_root("x/y")).code(), Code::kNotFound);
+  EXPECT_TRUE(device().sync_directory(in_root("d")).ok());
+  EXPECT_EQ(device().sync_directory(in_root("x")).code(), Code::kNotFound);
+  EXPECT_TRUE(make_directories(device(), in_root("d/e/f/g/")).ok());
+  EXPECT_TRUE(make_directories(device(), in_root("d/e/f/g")).ok());
+  EXPECT_TRUE(*device().exists(in_root("d/e/f/g")));
+}
+
+TEST_P(DeviceContract, FailuresNameThePath) {
+  EXPECT_THAT(std::string(device().open(in_root("a"), OpenMode::kRead).status().message()),
+              HasSubstr(in_root("a")));
+  EXPECT_THAT(std::string(device().remove(in_root("b")).message()), HasSubstr(in_root("b")));
+  write("c", "");
+  EXPECT_THAT(std::string(open("c", OpenMode::kRead)->pwrite(77, "x").message()),
+              testing::AllOf(HasSubstr(in_root("c")), HasSubstr("offset 77")));
+}
+
+TEST_P(DeviceContract, HelpersCheckLengths) {
+  write("a", "0123456789");
+  const auto file = open("a", OpenMode::kRead);
+  std::string out(6, '.');
+  const Status status = read_exactly(*file, 7, out);
+  EXPECT_EQ(status.code(), Code::kCorruption);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("expected 6 bytes at offset 7, found 3"));
+  EXPECT_EQ(*read_file(device(), in_root("a"), 10), "0123456789");
+  EXPECT_EQ(read_file(device(), in_root("a"), 9).status().code(), Code::kResourceExhausted);
+}
+
+TEST_P(DeviceContract, ReplaceFileReplacesAndLeavesNoTemporary) {
+  ASSERT_TRUE(device().make_directory(in_root("d")).ok());
+  write("d/a.tmp", "left behind by a crash, and longer than what follows");
+  ASSERT_TRUE(replace_file(device(), in_root("d/a"), "first").ok());
+  EXPECT_EQ(read("d/a"), "first");
+  ASSERT_TRUE(replace_file(device(), in_root("d/a"), "").ok());
+  EXPECT_EQ(read("d/a"), "");
+  EXPECT_THAT(*device().list(in_root("d")), ElementsAre("a"));
+}
+
+TEST_P(DeviceContract, ThreadsShareAFile) {
+  const auto file = open("a", OpenMode::kCreate);
+  auto work = [&](uint64_t start, char letter) {
+    for (uint64_t i = start; i < 400; i += 2) EXPECT_TRUE(file->pwrite(i * 10, std::string(10, letter)).ok());
+  };
+  std::thread other(work, 1, 'b');
+  work(0, 'a');
+  other.join();
+  std::string expected;
+  for (int i = 0; i < 200; ++i) expected += "aaaaaaaaaabbbbbbbbbb";
+  EXPECT_EQ(read("a"), expected);
+}
+
+TEST(PosixDevice, FilesAndDirectoriesHaveTheUsersUmask) {
+  PosixFixture fixture;
+  const mode_t before = umask(0027);
+  EXPECT_TRUE(fixture.device().open(fixture.root() + "/a", OpenMode::kCreate).ok());
+  EXPECT_TRUE(fixture.device().make_directory(fixture.root() + "/d").ok());
+  umask(before);
+  struct stat attributes;
+  ASSERT_EQ(stat((fixture.root() + "/a").c_str(), &attributes), 0);
+  EXPECT_EQ(attributes.st_mode & 0777, 0640u);
+  ASSERT_EQ(stat((fixture.root() + "/d").c_str(), &attributes), 0);
+  EXPECT_EQ(attributes.st_mode & 0777, 0750u);
+}
+
+TEST(PosixDevice, FullDiskIsNoSpaceWithARemedy) {
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "this system has no /dev/full";
+  PosixDevice device;
+  const auto file = device.open("/dev/full", OpenMode::kReadWrite).value();
+  const Status status = file->pwrite(0, "x");
+  EXPECT_EQ(status.code(), Code::kNoSpace);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("free space"));
+}
+
+TEST(ParentDirectory, IsThePathLessItsLastComponent) {
+  EXPECT_EQ(parent_directory("/a/b"), "/a");
+  EXPECT_EQ(parent_directory("/a/b/"), "/a");
+  EXPECT_EQ(parent_directory("a//b"), "a");
+  EXPECT_EQ(parent_directory("/a"), "/");
+  EXPECT_EQ(parent_directory("/"), "/");
+  EXPECT_EQ(parent_directory("a"), ".");
+}
+
+}  // namespace
+}  // namespace swale::io

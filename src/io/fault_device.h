@@ -1,0 +1,106 @@
+// FaultDevice: another Device whose n-th call goes wrong. It counts every call that passes, so that a test
+// can loop over all of them: "fail the i-th call, for every i, until the code passes".
+//
+// Threads: thread-safe. The hook is called with no lock held, by whichever thread makes the call: it may wait
+// (a slow disk), look, or crash the device below. Files must not be used after the device is destroyed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/device.h"
+
+namespace swale::io {
+
+enum class CallKind : int {
+  kOpen,
+  kRead,  // read_many: one for each request
+  kWrite,
+  kSync,
+  kTruncate,
+  kRename,
+  kRemove,
+  kSyncDirectory,
+  kMakeDirectory,
+  kQuery,  // size, list, exists
+};
+inline constexpr size_t kCallKinds = 10;
+
+std::string_view call_kind_name(CallKind kind);
+
+struct Call {
+  CallKind kind;
+  const std::string& path;  // of the file; the old name of a rename
+  uint64_t offset = 0;      // reads and writes
+  uint64_t bytes = 0;       // reads and writes; the new size of a truncate
+};
+
+enum class FaultAction {
+  kFail,  // answers `status` and does nothing
+  kTear,  // a write: the first `position` bytes arrive, then as kFail. Other calls: as kFail
+  kFlip,  // a read: succeeds with bit `position` (modulo what was read) turned over. Other calls: nothing
+  kDrop,  // answers OK and does nothing: the liar that a checker must catch. Opens, reads, queries: nothing
+};
+
+struct Fault {
+  FaultAction action = FaultAction::kFail;
+  std::optional<CallKind> kind = std::nullopt;  // none: calls of any kind
+  std::string path_part = {};                   // only calls whose path contains this
+  uint64_t nth = 1;                             // of the matching calls since inject, from 1
+  bool from_then_on = false;                    // and all matching calls after it
+  Status status = {};                           // OK means kIoError
+  uint64_t position = 0;
+};
+
+class FaultDevice : public Device {
+ public:
+  using Hook = std::function<Status(const Call&)>;
+
+  explicit FaultDevice(Device& device) : device_(device) {}
+
+  void inject(Fault fault);  // several may wait at once; of those due together, the first injected acts
+  void clear();              // forgets faults and hook, and sets the counters to zero
+  void set_hook(Hook hook);  // called before every call; a failure is the call's answer
+
+  uint64_t calls(CallKind kind) const;
+  uint64_t calls() const;   // of all kinds
+  uint64_t faults() const;  // how many calls went wrong by plan
+
+  Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
+  Status make_directory(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  Status sync_directory(const std::string& path) override;
+  Result<std::vector<std::string>> list(const std::string& path) override;
+  Result<bool> exists(const std::string& path) override;
+
+ private:
+  friend class FaultFile;
+
+  // Counts the call, asks the hook and the plan: a failure to answer at once, or a kTear, kFlip or kDrop that
+  // the caller has to carry out, or none.
+  Result<std::optional<Fault>> next(const Call& call);
+  // The whole of a call that can only fail, be dropped, or be done.
+  Status run(const Call& call, const std::function<Status()>& done);
+
+  struct Armed {
+    Fault fault;
+    uint64_t matches = 0;
+  };
+
+  Device& device_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<Armed> armed_;
+  Hook hook_;
+  std::array<uint64_t, kCallKinds> calls_{};
+  uint64_t faults_ = 0;
+};
+
+}  // namespace swale::io

@@ -1,0 +1,232 @@
+#include "io/memory_device.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "io/memory_node.h"
+
+namespace swale::io {
+
+struct MemoryDevice::State {
+  std::mutex mutex;  // guards what follows and all nodes
+  MemoryNodePtr root = std::make_shared<MemoryNode>(true);
+  uint64_t crashes = 0;
+};
+
+namespace {
+
+std::vector<std::string> components(const std::string& path) {
+  std::vector<std::string> names;
+  size_t at = 0;
+  while (at < path.size()) {
+    const size_t slash = std::min(path.find('/', at), path.size());
+    std::string name = path.substr(at, slash - at);
+    if (!name.empty() && name != ".") names.push_back(std::move(name));
+    at = slash + 1;
+  }
+  return names;
+}
+
+struct Lookup {
+  MemoryNodePtr directory;  // that the last component is in; null for the root
+  std::string name;
+  MemoryNodePtr node;  // null: not there
+  int error = 0;       // ENOENT or ENOTDIR on the way
+};
+
+Lookup look_up(const MemoryNodePtr& root, const std::string& path) {
+  Lookup at{nullptr, "", root, 0};
+  for (std::string& name : components(path)) {
+    if (!at.node) return {nullptr, "", nullptr, ENOENT};
+    if (!at.node->directory) return {nullptr, "", nullptr, ENOTDIR};
+    MemoryNodePtr next = at.node->names.find(name);
+    at = {std::move(at.node), std::move(name), std::move(next), 0};
+  }
+  return at;
+}
+
+bool is_below(const MemoryNodePtr& node, const MemoryNodePtr& ancestor) {
+  if (node == ancestor) return true;
+  for (const auto& [name, child] : ancestor->names.entries())
+    if (is_below(node, child)) return true;
+  return false;
+}
+
+// 0, or why the entry may not be replaced by what stands at `from`.
+int rename_error(const Lookup& from, const Lookup& to) {
+  if (from.error != 0 || !from.node) return ENOENT;
+  if (to.error != 0) return to.error;
+  if (!from.directory || !to.directory) return EBUSY;  // the root
+  if (from.node->directory && is_below(to.directory, from.node)) return EINVAL;
+  if (!to.node) return 0;
+  if (to.node->directory != from.node->directory) return to.node->directory ? EISDIR : ENOTDIR;
+  return to.node->names.entries().empty() ? 0 : ENOTEMPTY;
+}
+
+}  // namespace
+
+// A handle: a node and the number of crashes at the time it was opened.
+class MemoryFile : public File {
+ public:
+  MemoryFile(MemoryDevice::State* state, MemoryNodePtr node, std::string path, bool writable)
+      : state_(state),
+        node_(std::move(node)),
+        path_(std::move(path)),
+        crashes_(state->crashes),
+        writable_(writable) {}
+
+  Result<size_t> pread(uint64_t offset, MutableBytes out) override {
+    std::lock_guard lock(state_->mutex);
+    SWALE_RETURN_IF_ERROR(usable("reading", offset, 0, Access::kRead));
+    return node_->content.read(offset, out);
+  }
+
+  Status pwrite(uint64_t offset, Bytes data) override {
+    std::lock_guard lock(state_->mutex);
+    SWALE_RETURN_IF_ERROR(usable("writing", offset, data.size(), Access::kWrite));
+    node_->content.write(offset, data);
+    return {};
+  }
+
+  Status sync() override {
+    std::lock_guard lock(state_->mutex);
+    SWALE_RETURN_IF_ERROR(usable("syncing", 0, 0, Access::kRead));
+    node_->content.sync();
+    return {};
+  }
+
+  Result<uint64_t> size() override {
+    std::lock_guard lock(state_->mutex);
+    SWALE_RETURN_IF_ERROR(usable("asking for the size", 0, 0, Access::kRead));
+    return node_->content.size();
+  }
+
+  Status truncate(uint64_t size) override {
+    std::lock_guard lock(state_->mutex);
+    SWALE_RETURN_IF_ERROR(usable("setting the size", size, 0, Access::kWrite));
+    node_->content.truncate(size);
+    return {};
+  }
+
+  const std::string& path() const override { return path_; }
+
+ private:
+  enum class Access { kRead, kWrite };
+
+  Status usable(std::string_view doing, uint64_t offset, uint64_t bytes, Access access) const {
+    const bool stale = crashes_ != state_->crashes;
+    const bool too_far = access == Access::kWrite && (offset > MemoryDevice::kFileBytesMax ||
+                                                      bytes > MemoryDevice::kFileBytesMax - offset);
+    const int failed = stale ? EIO : access == Access::kWrite && !writable_ ? EBADF : too_far ? EFBIG : 0;
+    if (failed == 0) return {};
+    return errno_status(failed, fmt::format("{}: {} at offset {}{}", path_, doing, offset,
+                                            stale ? " with a handle from before the crash" : ""));
+  }
+
+  MemoryDevice::State* const state_;
+  const MemoryNodePtr node_;
+  const std::string path_;
+  const uint64_t crashes_;
+  const bool writable_;
+};
+
+MemoryDevice::MemoryDevice() : state_(std::make_unique<State>()) {}
+MemoryDevice::~MemoryDevice() = default;
+
+void MemoryDevice::crash(Rng& rng, CrashMode mode) {
+  std::lock_guard lock(state_->mutex);
+  ++state_->crashes;
+  std::vector<MemoryNodePtr> queue{state_->root};
+  std::set<MemoryNodePtr> seen;
+  while (!queue.empty()) {
+    const MemoryNodePtr node = std::move(queue.back());
+    queue.pop_back();
+    if (!seen.insert(node).second) continue;
+    if (!node->directory) {
+      node->content.crash(rng, mode);
+      continue;
+    }
+    node->names.crash(rng, mode);
+    for (const auto& [name, child] : node->names.entries()) queue.push_back(child);
+  }
+}
+
+Result<std::unique_ptr<File>> MemoryDevice::open(const std::string& path, OpenMode mode) {
+  std::lock_guard lock(state_->mutex);
+  Lookup at = look_up(state_->root, path);
+  const bool creates = mode == OpenMode::kCreate || mode == OpenMode::kOpenOrCreate;
+  if (at.error == 0 && at.node && mode == OpenMode::kCreate) at.error = EEXIST;
+  if (at.error == 0 && at.node && at.node->directory) at.error = EISDIR;
+  if (at.error == 0 && !at.node && !creates) at.error = ENOENT;
+  if (at.error != 0) return errno_status(at.error, path + ": opening");
+  if (!at.node) {
+    at.node = std::make_shared<MemoryNode>(false);
+    at.directory->names.apply({{at.name, at.node}});
+  }
+  return std::unique_ptr<File>(
+      std::make_unique<MemoryFile>(state_.get(), at.node, path, mode != OpenMode::kRead));
+}
+
+Status MemoryDevice::make_directory(const std::string& path) {
+  std::lock_guard lock(state_->mutex);
+  const Lookup at = look_up(state_->root, path);
+  const int failed = at.error != 0 ? at.error : at.node ? EEXIST : 0;
+  if (failed != 0) return errno_status(failed, path + ": making the directory");
+  at.directory->names.apply({{at.name, std::make_shared<MemoryNode>(true)}});
+  return {};
+}
+
+Status MemoryDevice::rename(const std::string& from, const std::string& to) {
+  std::lock_guard lock(state_->mutex);
+  const Lookup source = look_up(state_->root, from);
+  const Lookup target = look_up(state_->root, to);
+  const int failed = rename_error(source, target);
+  if (failed != 0) return errno_status(failed, from + ": renaming to " + to);
+  if (source.node == target.node) return {};
+  if (source.directory == target.directory) {
+    source.directory->names.apply({{source.name, nullptr}, {target.name, source.node}});
+  } else {
+    target.directory->names.apply({{target.name, source.node}});
+    source.directory->names.apply({{source.name, nullptr}});
+  }
+  return {};
+}
+
+Status MemoryDevice::remove(const std::string& path) {
+  std::lock_guard lock(state_->mutex);
+  const Lookup at = look_up(state_->root, path);
+  int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.directory ? EBUSY : 0;
+  if (failed == 0 && !at.node->names.entries().empty()) failed = ENOTEMPTY;
+  if (failed != 0) return errno_status(failed, path + ": removing");
+  at.directory->names.apply({{at.name, nullptr}});
+  return {};
+}
+
+Status MemoryDevice::sync_directory(const std::string& path) {
+  std::lock_guard lock(state_->mutex);
+  const Lookup at = look_up(state_->root, path);
+  const int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.node->directory ? ENOTDIR : 0;
+  if (failed != 0) return errno_status(failed, path + ": syncing the directory");
+  at.node->names.sync();
+  return {};
+}
+
+Result<std::vector<std::string>> MemoryDevice::list(const std::string& path) {
+  std::lock_guard lock(state_->mutex);
+  const Lookup at = look_up(state_->root, path);
+  const int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.node->directory ? ENOTDIR : 0;
+  if (failed != 0) return errno_status(failed, path + ": listing the directory");
+  std::vector<std::string> names;
+  for (const auto& [name, node] : at.node->names.entries()) names.push_back(name);
+  return names;
+}
+
+Result<bool> MemoryDevice::exists(const std::string& path) {
+  std::lock_guard lock(state_->mutex);
+  return look_up(state_->root, path).node != nullptr;
+}
+
+}  // namespace swale::io

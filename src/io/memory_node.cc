@@ -1,0 +1,112 @@
+#include "io/memory_node.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace swale::io {
+namespace {
+
+constexpr uint64_t kPageBytes = MemoryDevice::kPageBytes;
+constexpr uint64_t kSectorBytes = MemoryDevice::kSectorBytes;
+
+void apply_to(MemoryDirectory::Entries* entries, const MemoryDirectory::Operation& operation) {
+  for (const auto& [name, node] : operation) {
+    if (node) {
+      (*entries)[name] = node;
+    } else {
+      entries->erase(name);
+    }
+  }
+}
+
+}  // namespace
+
+size_t MemoryFileContent::read(uint64_t offset, MutableBytes out) const {
+  if (offset >= bytes_.size()) return 0;
+  const size_t got = std::min<uint64_t>(out.size(), bytes_.size() - offset);
+  if (got > 0) std::memcpy(out.data(), bytes_.data() + offset, got);
+  return got;
+}
+
+void MemoryFileContent::write(uint64_t offset, Bytes data) {
+  if (data.empty()) return;
+  const uint64_t end = offset + data.size();
+  save_pages(std::min<uint64_t>(offset, bytes_.size()), end);  // a gap becomes zeros, which are written, too
+  if (bytes_.size() < end) bytes_.resize(end);
+  std::memcpy(bytes_.data() + offset, data.data(), data.size());
+}
+
+void MemoryFileContent::truncate(uint64_t size) {
+  save_pages(std::min<uint64_t>(size, bytes_.size()), std::max<uint64_t>(size, bytes_.size()));
+  bytes_.resize(size);
+}
+
+void MemoryFileContent::sync() {
+  unsynced_.clear();
+  synced_size_ = bytes_.size();
+}
+
+// Keeps the content of the pages of [begin, end) that is about to be changed for the first time since the
+// sync.
+void MemoryFileContent::save_pages(uint64_t begin, uint64_t end) {
+  for (uint64_t page = begin / kPageBytes; page * kPageBytes < end; ++page) {
+    const uint64_t start = std::min<uint64_t>(page * kPageBytes, bytes_.size());
+    unsynced_.try_emplace(page, bytes_, start, kPageBytes);
+  }
+}
+
+uint64_t MemoryFileContent::size_after_tear(Rng& rng) const {
+  const uint64_t current = bytes_.size();
+  switch (rng.below(3)) {
+    case 0:
+      return synced_size_;
+    case 1:
+      return current;
+    default:
+      if (current <= synced_size_) return current;
+      return std::max(synced_size_,
+                      (synced_size_ + rng.below(current - synced_size_)) / kPageBytes * kPageBytes);
+  }
+}
+
+void MemoryFileContent::crash(Rng& rng, CrashMode mode) {
+  const bool drop_all = mode == CrashMode::kDropAll;
+  const uint64_t size = drop_all ? synced_size_ : size_after_tear(rng);
+  uint64_t torn =
+      drop_all || unsynced_.empty() ? 0 : rng.below(2 * unsynced_.size());  // beyond the last: none
+  // Room for all pages, old and new; what lies beyond the new size is cut off at the end.
+  bytes_.resize(round_up(std::max<uint64_t>(bytes_.size(), synced_size_), kPageBytes));
+  for (auto& [page, old] : unsynced_) {
+    uint64_t kept_bytes = !drop_all && rng.chance(1, 2) ? kPageBytes : 0;
+    if (!drop_all && torn-- == 0) kept_bytes = rng.below(kPageBytes / kSectorBytes) * kSectorBytes;
+    old.resize(kPageBytes);
+    if (page * kPageBytes < bytes_.size())
+      bytes_.replace(page * kPageBytes + kept_bytes, kPageBytes - kept_bytes, old, kept_bytes);
+  }
+  bytes_.resize(size);
+  sync();
+}
+
+MemoryNodePtr MemoryDirectory::find(const std::string& name) const {
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : found->second;
+}
+
+void MemoryDirectory::apply(Operation operation) {
+  apply_to(&entries_, operation);
+  journal_.push_back(std::move(operation));
+}
+
+void MemoryDirectory::sync() {
+  synced_entries_ = entries_;
+  journal_.clear();
+}
+
+void MemoryDirectory::crash(Rng& rng, CrashMode mode) {
+  entries_ = synced_entries_;
+  const uint64_t kept = mode == CrashMode::kDropAll ? 0 : rng.below(journal_.size() + 1);
+  for (uint64_t i = 0; i < kept; ++i) apply_to(&entries_, journal_[i]);
+  sync();
+}
+
+}  // namespace swale::io

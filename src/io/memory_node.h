@@ -1,0 +1,68 @@
+// MemoryNode: one file or directory of a MemoryDevice, with its durable state beside the current one.
+//
+// Threads: guarded by the device's mutex.
+// Invariants: (1) a page of a file that is not in `unsynced` is as it was at the last sync; (2) a directory's
+// entries are synced_entries with the journal applied.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/rng.h"
+#include "io/memory_device.h"
+
+namespace swale::io {
+
+class MemoryFileContent {
+ public:
+  size_t read(uint64_t offset, MutableBytes out) const;
+  void write(uint64_t offset, Bytes data);
+  void truncate(uint64_t size);
+  void sync();
+  void crash(Rng& rng, CrashMode mode);
+  uint64_t size() const { return bytes_.size(); }
+
+ private:
+  void save_pages(uint64_t begin, uint64_t end);
+  uint64_t size_after_tear(Rng& rng) const;
+
+  std::string bytes_;
+  uint64_t synced_size_ = 0;
+  std::map<uint64_t, std::string> unsynced_;  // page number -> its content at the last sync
+};
+
+struct MemoryNode;
+using MemoryNodePtr = std::shared_ptr<MemoryNode>;
+
+class MemoryDirectory {
+ public:
+  using Entries = std::map<std::string, MemoryNodePtr>;
+  // What one operation does to this directory, whole or not at all: names and their new nodes (null: no
+  // longer there).
+  using Operation = std::vector<std::pair<std::string, MemoryNodePtr>>;
+
+  const Entries& entries() const { return entries_; }
+  MemoryNodePtr find(const std::string& name) const;
+  void apply(Operation operation);
+  void sync();
+  void crash(Rng& rng, CrashMode mode);
+
+ private:
+  Entries entries_;
+  Entries synced_entries_;
+  std::vector<Operation> journal_;  // since the last sync
+};
+
+struct MemoryNode {
+  explicit MemoryNode(bool is_directory) : directory(is_directory) {}
+  const bool directory;
+  MemoryFileContent content;  // of a file
+  MemoryDirectory names;      // of a directory
+};
+
+}  // namespace swale::io
