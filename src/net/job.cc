@@ -1,0 +1,405 @@
+#include "net/job.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "base/coding.h"
+#include "base/log.h"
+#include "net/liveness.h"
+#include "net/loopback_transport.h"
+#include "net/topology.h"
+#include "net/ucx_transport.h"
+
+namespace swale::net {
+namespace {
+
+constexpr uint32_t kHandshakeVersion = 1;
+constexpr int kCookieBits = 48;
+constexpr uint64_t kCookieMask = (uint64_t{1} << kCookieBits) - 1;
+constexpr uint32_t kChannelMax = 0xfffe;  // channel and cookie share 64 bits, and kNoCookie is none of them
+
+class JobImpl final : public Job, private TransportEvents {
+ public:
+  JobImpl(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options)
+      : options_(options),
+        bootstrap_(std::move(bootstrap)),
+        states_(static_cast<size_t>(bootstrap_->size())) {}
+  ~JobImpl() override;
+
+  Status start();
+
+  Rank rank() const override { return bootstrap_->rank(); }
+  int32_t size() const override { return bootstrap_->size(); }
+  uint64_t secret() const override { return secret_; }
+  Result<std::vector<std::string>> allgather(Bytes mine) override { return bootstrap_->allgather(mine); }
+  uint32_t open_channel(ChannelEvents* events) override;
+  void close_channel(uint32_t channel) override;
+  void post(uint32_t channel, const Post& post) override;
+  void wake() override;
+  Status close() override;
+
+ private:
+  struct EarlyFrame {
+    Rank from;
+    FrameHeader header;
+    std::string payload;
+  };
+  struct Channel {
+    ChannelEvents* events = nullptr;             // nullptr: not opened here yet
+    std::deque<EarlyFrame> early;                // came before it was opened
+    std::vector<std::pair<Rank, Status>> downs;  // happened before it was opened
+  };
+  struct PeerState {
+    bool goodbye_said = false;
+    bool goodbye_heard = false;
+    bool down = false;
+    Status why;
+  };
+
+  void on_frame(Rank from, Bytes header, Bytes payload) override;
+  void on_sent(uint64_t cookie) override;
+  void on_down(Rank peer, const Status& why) override;
+  Nanos on_progress(Nanos now) override;
+
+  Status exchange_identity(std::vector<std::string>* hosts);
+  Result<std::unique_ptr<Transport>> make_transport();
+  Status start_transport(std::vector<std::string> hosts);
+  void dispatch(Rank from, const FrameHeader& header, Bytes payload);
+  void keep_early(Rank from, const FrameHeader& header, Bytes payload);
+  void deliver_early(Channel* channel);
+  void on_goodbye(Rank from);
+  void post_own(Rank to, FrameKind kind);
+  void say_goodbye(Rank to);
+  bool parted(Rank peer) const;
+  Status await_goodbyes();
+  PeerState& state(Rank peer) { return states_[static_cast<size_t>(peer)]; }
+
+  const JobOptions options_;
+  std::unique_ptr<Bootstrap> bootstrap_;
+  uint64_t secret_ = 0;
+  std::unique_ptr<Liveness> liveness_;
+  std::unique_ptr<Transport> transport_;
+  bool closed_ = false;
+  bool refused_logged_ = false;  // progress thread
+
+  // Held by the progress thread during every event of a channel, so that close_channel waits for a running
+  // one.
+  std::mutex events_mutex_;
+  std::map<uint32_t, Channel> channels_;
+  uint32_t next_channel_ = 1;
+  size_t early_bytes_ = 0;
+
+  std::mutex states_mutex_;
+  std::condition_variable parted_;
+  std::vector<PeerState> states_;
+  bool closing_ = false;
+};
+
+// ---- opening
+// ------------------------------------------------------------------------------------------------------
+
+// All ranks tell version, host and a random number; rank 0's number becomes the secret.
+Status JobImpl::exchange_identity(std::vector<std::string>* hosts) {
+  uint64_t random = 0;
+  if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return errno_status(errno, "getrandom");
+  std::string mine;
+  append_u32(&mine, kHandshakeVersion);
+  append_u64(&mine, random);
+  append_sized(&mine, this_host_name());
+  append_sized(&mine, options_.transport);
+  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> all, bootstrap_->allgather(mine));
+  for (size_t i = 0; i < all.size(); ++i) {
+    Decoder in(all[i]);
+    const uint32_t version = in.u32();
+    const uint64_t number = in.u64();
+    hosts->emplace_back(in.sized());
+    const Bytes transport = in.sized();
+    if (version != kHandshakeVersion) {
+      return error(
+          Code::kUnsupported, Scope::kFatal,
+          "rank {} speaks handshake {}, this rank {} speaks {}: all ranks need the same version of Swale", i,
+          version, rank(), kHandshakeVersion);
+    }
+    SWALE_RETURN_IF_ERROR(in.finish(fmt::format("identity of rank {}", i)));
+    if (transport != options_.transport) {
+      return invalid_argument("rank {} was opened with transport \"{}\", rank {} with \"{}\"", i, transport,
+                              rank(), options_.transport);
+    }
+    if (i == 0) secret_ = number;
+  }
+  return ok_status();
+}
+
+Result<std::unique_ptr<Transport>> JobImpl::make_transport() {
+  if (options_.transport == "auto" || options_.transport == "ucx") {
+    SWALE_ASSIGN_OR_RETURN(std::unique_ptr<UcxTransport> ucx, ucx_transport(rank(), size()));
+    return std::unique_ptr<Transport>(std::move(ucx));
+  }
+  if (options_.transport != "loopback") {
+    return invalid_argument("net.transport is \"{}\", expected auto, ucx or loopback", options_.transport);
+  }
+  std::shared_ptr<LoopbackFabric> fabric = rank() == 0 ? LoopbackFabric::create(size()) : nullptr;
+  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                         bootstrap_->allgather(fabric ? std::to_string(fabric->id()) : ""));
+  if (!fabric) fabric = LoopbackFabric::find(std::strtoull(all[0].c_str(), nullptr, 10));
+  if (!fabric)
+    return invalid_argument("transport \"loopback\" joins threads of one process, rank 0 is in another");
+  return fabric->transport(rank());
+}
+
+Status JobImpl::start_transport(std::vector<std::string> hosts) {
+  Result<std::unique_ptr<Transport>> made = make_transport();
+  // The failure of one rank is told to all: a first byte, then the address or the message.
+  const std::string mine = made.ok() ? "A" + (*made)->address() : fmt::format("F{}", made.status().message());
+  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                         bootstrap_->allgather(Bytes(mine).substr(0, 4 * kKiB)));
+  SWALE_RETURN_IF_ERROR(made.status());
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].size() < 2 || all[i][0] != 'A') {
+      return error(Code::kAborted, Scope::kFatal, "rank {} (host {}) could not start its transport: {}", i,
+                   hosts[i], all[i].substr(std::min<size_t>(1, all[i].size())));
+    }
+    all[i].erase(0, 1);
+  }
+  Liveness::Params params;
+  params.rank = rank();
+  params.hosts = std::move(hosts);
+  params.heartbeat_interval = options_.heartbeat_interval;
+  params.silence_deadline = options_.silence_deadline;
+  liveness_ = std::make_unique<Liveness>(std::move(params));
+  transport_ = *std::move(made);
+  return transport_->start(std::move(all), this);
+}
+
+Status JobImpl::start() {
+  if (options_.heartbeat_interval <= 0 || options_.silence_deadline < 2 * options_.heartbeat_interval) {
+    return invalid_argument(
+        "net.silence_deadline_s = {:g} with net.heartbeat_interval_s = {:g}: it must be at least twice as "
+        "long",
+        to_seconds(options_.silence_deadline), to_seconds(options_.heartbeat_interval));
+  }
+  std::vector<std::string> hosts;
+  SWALE_RETURN_IF_ERROR(exchange_identity(&hosts));
+  return size() == 1 ? ok_status() : start_transport(std::move(hosts));
+}
+
+// ---- channels
+// -----------------------------------------------------------------------------------------------------
+
+uint32_t JobImpl::open_channel(ChannelEvents* events) {
+  const std::lock_guard lock(events_mutex_);
+  const uint32_t number = next_channel_++;
+  assert(number <= kChannelMax);
+  Channel& channel = channels_[number];  // may be there already, with early frames
+  channel.events = events;
+  {
+    const std::lock_guard states_lock(states_mutex_);
+    for (Rank peer = 0; peer < size(); ++peer) {
+      if (state(peer).down) channel.downs.emplace_back(peer, state(peer).why);
+    }
+  }
+  wake();
+  return number;
+}
+
+void JobImpl::close_channel(uint32_t channel) {
+  const std::lock_guard lock(events_mutex_);
+  channels_.erase(channel);
+}
+
+void JobImpl::post(uint32_t channel, const Post& post) {
+  assert(channel >= 1 && transport_ != nullptr);
+  assert(post.cookie == kNoCookie || post.cookie <= kCookieMask);
+  const uint64_t cookie =
+      post.cookie == kNoCookie ? kNoCookie : uint64_t{channel} << kCookieBits | post.cookie;
+  liveness_->note_sent(post.to);
+  transport_->post(post.to, Bytes(post.header.data(), post.header.size()), post.payload, cookie);
+}
+
+void JobImpl::wake() {
+  if (transport_) transport_->wake();
+}
+
+// ---- events of the transport
+// --------------------------------------------------------------------------------------
+
+void JobImpl::on_frame(Rank from, Bytes bytes, Bytes payload) {
+  const Result<FrameHeader> header = FrameHeader::decode(bytes, secret_);
+  if (!header.ok()) {
+    // A stranger's, most likely; if it was our peer's, its next frame shows the gap.
+    if (!std::exchange(refused_logged_, true)) {
+      log_warn("rank {}: dropped a frame that claims to come from rank {}: {}", rank(), from,
+               header.status().message());
+    }
+    return;
+  }
+  liveness_->note_heard(from);
+  if (header->kind == FrameKind::kHeartbeat) return;
+  if (header->kind == FrameKind::kGoodbye) return on_goodbye(from);
+  dispatch(from, *header, payload);
+}
+
+void JobImpl::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
+  const std::lock_guard lock(events_mutex_);
+  if (header.channel >= next_channel_) return keep_early(from, header, payload);
+  const auto found = channels_.find(header.channel);
+  if (found == channels_.end()) return;
+  deliver_early(&found->second);
+  found->second.events->on_frame(from, header, payload);
+}
+
+// Credits bound this to a window per peer and channel; the limit stands for peers that break them.
+void JobImpl::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
+  if (header.channel > kChannelMax || early_bytes_ + payload.size() + sizeof(EarlyFrame) > kEarlyBytesMax) {
+    transport_->drop(
+        from, error(Code::kResourceExhausted, Scope::kPeer,
+                    "rank {} sends on channel {}, of which rank {} has opened {} only, and {} bytes wait "
+                    "there already (limit {})",
+                    from, header.channel, rank(), next_channel_ - 1, early_bytes_, kEarlyBytesMax));
+    return;
+  }
+  early_bytes_ += payload.size() + sizeof(EarlyFrame);
+  channels_[header.channel].early.push_back({from, header, std::string(payload)});
+}
+
+// Under events_mutex_.
+void JobImpl::deliver_early(Channel* channel) {
+  while (!channel->early.empty()) {
+    const EarlyFrame frame = std::move(channel->early.front());
+    channel->early.pop_front();
+    early_bytes_ -= frame.payload.size() + sizeof(EarlyFrame);
+    channel->events->on_frame(frame.from, frame.header, frame.payload);
+  }
+  for (const auto& [peer, why] : std::exchange(channel->downs, {})) channel->events->on_down(peer, why);
+}
+
+void JobImpl::on_sent(uint64_t cookie) {
+  if (cookie == kNoCookie) return;
+  const std::lock_guard lock(events_mutex_);
+  const auto found = channels_.find(static_cast<uint32_t>(cookie >> kCookieBits));
+  if (found != channels_.end() && found->second.events != nullptr)
+    found->second.events->on_sent(cookie & kCookieMask);
+}
+
+void JobImpl::on_down(Rank peer, const Status& why) {
+  liveness_->on_down(peer);
+  const std::lock_guard lock(events_mutex_);
+  Status told = why;
+  {
+    const std::lock_guard states_lock(states_mutex_);
+    PeerState& gone = state(peer);
+    if (gone.goodbye_heard) told = error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", peer);
+    gone.down = true;
+    gone.why = told;
+    parted_.notify_all();
+  }
+  for (auto& [number, channel] : channels_) {
+    if (channel.events == nullptr) continue;
+    deliver_early(&channel);
+    channel.events->on_down(peer, told);
+  }
+}
+
+Nanos JobImpl::on_progress(Nanos now) {
+  Liveness::Due due = liveness_->poll(now);
+  for (const Rank peer : due.heartbeats) post_own(peer, FrameKind::kHeartbeat);
+  for (const Liveness::Silent& each : due.silent) transport_->drop(each.peer, each.why);
+  Nanos next = due.next;
+  const std::lock_guard lock(events_mutex_);
+  for (auto& [number, channel] : channels_) {
+    if (channel.events == nullptr) continue;
+    deliver_early(&channel);
+    next = std::min(next, channel.events->on_progress(now));
+  }
+  return next;
+}
+
+// ---- parting
+// ------------------------------------------------------------------------------------------------------
+
+void JobImpl::post_own(Rank to, FrameKind kind) {
+  FrameHeader header;
+  header.secret = secret_;
+  header.kind = kind;
+  const auto bytes = header.encode();
+  transport_->post(to, Bytes(bytes.data(), bytes.size()), Bytes(), kNoCookie);
+}
+
+// Under states_mutex_.
+void JobImpl::say_goodbye(Rank to) {
+  if (std::exchange(state(to).goodbye_said, true)) return;
+  post_own(to, FrameKind::kGoodbye);
+}
+
+void JobImpl::on_goodbye(Rank from) {
+  liveness_->on_goodbye(from);
+  const std::lock_guard lock(states_mutex_);
+  state(from).goodbye_heard = true;
+  if (closing_) say_goodbye(from);  // met only now
+  parted_.notify_all();
+}
+
+bool JobImpl::parted(Rank peer) const {
+  const PeerState& each = states_[static_cast<size_t>(peer)];
+  return peer == rank() || !liveness_->met(peer) || each.goodbye_heard || each.down;
+}
+
+Status JobImpl::await_goodbyes() {
+  std::unique_lock lock(states_mutex_);
+  closing_ = true;
+  std::vector<Rank> asked;
+  for (Rank peer = 0; peer < size(); ++peer) {
+    if (peer == rank() || !liveness_->met(peer) || state(peer).down) continue;
+    say_goodbye(peer);
+    asked.push_back(peer);
+  }
+  const auto all_parted = [&] {
+    for (Rank peer = 0; peer < size(); ++peer) {
+      if (!parted(peer)) return false;
+    }
+    return true;
+  };
+  const bool in_time = parted_.wait_for(lock, std::chrono::nanoseconds(options_.close_deadline), all_parted);
+  std::string late;
+  for (const Rank peer : asked) {
+    if (state(peer).down && !state(peer).goodbye_heard)
+      return state(peer).why.with_context("closing the job");
+    if (!parted(peer)) late += fmt::format(" {}", peer);
+  }
+  if (in_time) return ok_status();
+  return error(Code::kDeadlineExceeded, Scope::kPeer,
+               "rank {}: closing the job: waited {:g} s (net.close_deadline_s) for ranks{} to close it too",
+               rank(), to_seconds(options_.close_deadline), late);
+}
+
+Status JobImpl::close() {
+  if (std::exchange(closed_, true) || transport_ == nullptr) return ok_status();
+  Status status = await_goodbyes();
+  // What is left takes milliseconds with peers that have said goodbye, and cannot be waited for with others.
+  const Nanos patience = status.ok() ? options_.close_deadline : 0;
+  Status parting = transport_->close(Deadline::in(system_clock(), patience));
+  return status.ok() ? parting : status;
+}
+
+JobImpl::~JobImpl() {
+  if (closed_ || transport_ == nullptr) return;
+  static_cast<void>(transport_->close(Deadline{0}));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Job>> Job::open(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options) {
+  auto job = std::make_unique<JobImpl>(std::move(bootstrap), options);
+  SWALE_RETURN_IF_ERROR(job->start().with_context("opening the job"));
+  return std::unique_ptr<Job>(std::move(job));
+}
+
+}  // namespace swale::net

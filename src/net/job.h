@@ -1,0 +1,81 @@
+// Job: one process's membership in a parallel job. Owns the Transport, its liveness watch and the channels.
+//
+// A channel is one conversation (one open massive directory): its frames carry its number, and its owner gets
+// their events. Channels are opened in the same order on all ranks, so numbers agree without talking.
+//
+// A peer is down when its transport says so, or when it has been silent for `silence_deadline`: heartbeats
+// flow between ranks that have exchanged a frame, sent by the progress thread, so that a rank which only
+// computes is never taken for dead. A stopped or cut-off rank is. Down is final for the life of the job.
+//
+// A job of one rank has no transport and starts no thread: there is nobody to post to, and on_progress is
+// never called. Frames for a channel that this rank has not opened yet wait (at most kEarlyBytesMax of them
+// in all); those for a channel that it has closed are dropped. Threads: open, close, open_channel and
+// allgather are collective and made by one thread at a time; post and wake by any thread. ChannelEvents are
+// called by the progress thread, one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "net/bootstrap.h"
+#include "net/router.h"
+#include "net/transport.h"
+
+namespace swale::net {
+
+class ChannelEvents {
+ public:
+  virtual ~ChannelEvents() = default;
+  virtual void on_frame(Rank from, const FrameHeader& header, Bytes payload) = 0;
+  virtual void on_sent(uint64_t cookie) = 0;  // cookies < 2^48; of this channel's own posts only
+  virtual void on_down(Rank peer, const Status& why) = 0;
+  virtual Nanos on_progress(Nanos now) = 0;
+};
+
+struct JobOptions {
+  std::string transport = "auto";  // "ucx", "loopback" (threads of one process, tests), "auto"
+  Nanos silence_deadline = 30'000'000'000;
+  Nanos heartbeat_interval = 1'000'000'000;
+  Nanos close_deadline = 30'000'000'000;
+};
+
+class Job {
+ public:
+  static constexpr size_t kEarlyBytesMax = 64 * kMiB;
+
+  virtual ~Job() = default;
+
+  // Collective: if a rank fails, all fail and name it. The job's secret is drawn by rank 0 and travels
+  // through the bootstrap.
+  static Result<std::unique_ptr<Job>> open(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options);
+
+  virtual Rank rank() const = 0;
+  virtual int32_t size() const = 0;
+  virtual uint64_t secret() const = 0;
+
+  // Collective, over the bootstrap.
+  virtual Result<std::vector<std::string>> allgather(Bytes mine) = 0;
+
+  // Collective (the order decides the number). `events` outlives close_channel.
+  virtual uint32_t open_channel(ChannelEvents* events) = 0;
+  // After it returns no event of the channel is running or will come; wait for the on_sent of what was posted
+  // before, or its memory is still lent out. Not to be called from an event.
+  virtual void close_channel(uint32_t channel) = 0;
+
+  // post.header must be a FrameHeader of an open channel; the payload is borrowed until on_sent(post.cookie).
+  virtual void post(uint32_t channel, const Post& post) = 0;
+  virtual void wake() = 0;  // makes every channel's on_progress run soon
+
+  // Collective, and only when what was posted has arrived (epoch ends see to that): a rank that has never
+  // heard from another does not wait for it. Says goodbye to the peers met, waits for theirs, closes the
+  // transport. Peers that were reported down before are no failure; one that is lost during the close, or
+  // does not come to it by close_deadline, is.
+  virtual Status close() = 0;
+};
+
+}  // namespace swale::net

@@ -1,0 +1,254 @@
+#include "net/job.h"
+
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace swale::net {
+namespace {
+
+using testing::HasSubstr;
+
+class Listener : public ChannelEvents {
+ public:
+  void on_frame(Rank from, const FrameHeader& header, Bytes payload) override {
+    const std::lock_guard lock(mutex);
+    EXPECT_TRUE(open);
+    frames.push_back(fmt::format("{}/{}:{}", from, header.channel, payload));
+    changed.notify_all();
+  }
+  void on_sent(uint64_t cookie) override {
+    const std::lock_guard lock(mutex);
+    EXPECT_TRUE(open);
+    sent.push_back(cookie);
+    changed.notify_all();
+  }
+  void on_down(Rank peer, const Status& why) override {
+    const std::lock_guard lock(mutex);
+    EXPECT_TRUE(downs.emplace(peer, why).second) << "down twice";
+    changed.notify_all();
+  }
+  Nanos on_progress(Nanos now) override {
+    const std::lock_guard lock(mutex);
+    EXPECT_TRUE(open);
+    ++calls;
+    changed.notify_all();
+    return now + seconds(3600);
+  }
+  bool wait_for(const std::function<bool()>& condition) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(60), condition);
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = true;
+  std::vector<std::string> frames;
+  std::vector<uint64_t> sent;
+  std::map<Rank, Status> downs;
+  size_t calls = 0;
+};
+
+Post post_to(const Job& job, Rank to, uint32_t channel, Bytes payload, uint64_t cookie) {
+  FrameHeader header;
+  header.channel = channel;
+  header.secret = job.secret();
+  header.kind = FrameKind::kControl;
+  return {to, header.encode(), payload, cookie};
+}
+
+size_t thread_count() {
+  size_t count = 0;
+  DIR* directory = ::opendir("/proc/self/task");
+  while (::readdir(directory) != nullptr) ++count;
+  ::closedir(directory);
+  return count;
+}
+
+JobOptions loopback() {
+  JobOptions options;
+  options.transport = "loopback";
+  return options;
+}
+
+void as_ranks(int32_t size, const JobOptions& options, const std::function<void(Job*)>& body) {
+  auto group = std::make_shared<LocalGroup>(size);
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto job = Job::open(local_bootstrap(group, rank), options);
+      ASSERT_TRUE(job.ok()) << job.status().to_string();
+      body(job->get());
+    });
+  }
+  for (auto& each : threads) each.join();
+}
+
+TEST(Job, OfOneRankNeedsNoTransportAndNoThread) {
+  const size_t before = thread_count();
+  auto job = Job::open(solo_bootstrap(), {});
+  ASSERT_TRUE(job.ok()) << job.status().to_string();
+  Listener listener;
+  const uint32_t channel = (*job)->open_channel(&listener);
+  (*job)->wake();
+  EXPECT_EQ(thread_count(), before);
+  EXPECT_EQ((*job)->size(), 1);
+  EXPECT_THAT(*(*job)->allgather("x"), testing::ElementsAre("x"));
+  (*job)->close_channel(channel);
+  EXPECT_TRUE((*job)->close().ok());
+}
+
+TEST(Job, ChannelsKeepTheirFramesAndCookiesApart) {
+  std::mutex mutex;
+  std::vector<uint64_t> secrets;
+  as_ranks(3, loopback(), [&](Job* job) {
+    Listener listeners[2];
+    uint32_t channels[2];
+    for (size_t i = 0; i < 2; ++i) channels[i] = job->open_channel(&listeners[i]);
+    EXPECT_EQ(channels[1], channels[0] + 1);
+    for (Rank to = 0; to < 3; ++to) {
+      if (to == job->rank()) continue;
+      for (uint64_t i = 0; i < 2; ++i)
+        job->post(channels[i], post_to(*job, to, channels[i], i == 0 ? "a" : "b", 40 + i));
+      job->post(channels[0], post_to(*job, to, channels[0], "quiet", kNoCookie));
+    }
+    EXPECT_TRUE(listeners[0].wait_for(
+        [&] { return listeners[0].frames.size() == 4 && listeners[0].sent.size() == 2; }));
+    EXPECT_TRUE(listeners[1].wait_for(
+        [&] { return listeners[1].frames.size() == 2 && listeners[1].sent.size() == 2; }));
+    EXPECT_THAT(listeners[0].sent, testing::Each(40));
+    EXPECT_THAT(listeners[1].sent, testing::Each(41));
+    EXPECT_THAT(listeners[1].frames, testing::Each(HasSubstr(fmt::format("/{}:b", channels[1]))));
+    ASSERT_TRUE(job->allgather("").ok());
+    for (size_t i = 0; i < 2; ++i) job->close_channel(channels[i]);
+    EXPECT_TRUE(job->close().ok());
+    const std::lock_guard lock(mutex);
+    secrets.push_back(job->secret());
+  });
+  ASSERT_EQ(secrets.size(), 3u);
+  EXPECT_THAT(secrets, testing::Each(secrets[0]));
+  EXPECT_NE(secrets[0], 0u);
+}
+
+TEST(Job, FramesForAChannelNotYetOpenWaitForItInOrder) {
+  as_ranks(2, loopback(), [&](Job* job) {
+    Listener first;
+    Listener second;
+    const uint32_t one = job->open_channel(&first);
+    if (job->rank() == 0) {
+      const uint32_t two = job->open_channel(&second);
+      for (uint64_t i = 0; i < 50; ++i) job->post(two, post_to(*job, 1, two, std::to_string(i), kNoCookie));
+      job->post(one, post_to(*job, 1, one, "after them", kNoCookie));
+    } else {
+      EXPECT_TRUE(first.wait_for([&] { return first.frames.size() == 1; }))
+          << "so all the others have come too";
+      const uint32_t two = job->open_channel(&second);
+      EXPECT_TRUE(second.wait_for([&] { return second.frames.size() == 50; }));
+      for (size_t i = 0; i < second.frames.size(); ++i)
+        EXPECT_EQ(second.frames[i], fmt::format("0/{}:{}", two, i));
+    }
+    ASSERT_TRUE(job->allgather("").ok());
+    EXPECT_TRUE(job->close().ok());
+  });
+}
+
+TEST(Job, AfterCloseChannelNoEventComes) {
+  as_ranks(2, loopback(), [&](Job* job) {
+    for (int i = 0; i < 50; ++i) {
+      Listener listener;
+      const uint32_t channel = job->open_channel(&listener);
+      for (uint64_t k = 0; k < 20; ++k)
+        job->post(channel, post_to(*job, 1 - job->rank(), channel, "static", k));
+      job->wake();
+      job->close_channel(channel);
+      const std::lock_guard lock(listener.mutex);
+      listener.open = false;  // an event from here on fails, or is a use after free that sanitizers see
+    }
+    ASSERT_TRUE(job->allgather("").ok());
+    EXPECT_TRUE(job->close().ok());
+  });
+}
+
+TEST(Job, APeerThatLeavesEarlyHangsNobodyAndBlamesTheLate) {
+  JobOptions options = loopback();
+  options.close_deadline = milliseconds(200);
+  as_ranks(2, options, [&](Job* job) {
+    Listener listener;
+    const uint32_t channel = job->open_channel(&listener);
+    job->post(channel, post_to(*job, 1 - job->rank(), channel, "hello", kNoCookie));
+    EXPECT_TRUE(listener.wait_for([&] { return listener.frames.size() == 1; }));
+    ASSERT_TRUE(job->allgather("").ok());
+    if (job->rank() == 1) {
+      // Says goodbye without rank 0: its deadline passes, and it leaves by force.
+      EXPECT_EQ(job->close().code(), Code::kDeadlineExceeded);
+      ASSERT_TRUE(job->allgather("gone").ok());
+      return;
+    }
+    ASSERT_TRUE(job->allgather("").ok());
+    // Rank 1 has left; posting to it and closing must not hang.
+    Listener late;
+    const uint32_t later = job->open_channel(&late);
+    job->post(later, post_to(*job, 1, later, "anybody?", 1));
+    EXPECT_TRUE(late.wait_for([&] { return late.sent.size() == 1; }));
+    EXPECT_TRUE(job->close().ok()) << "it has heard its goodbye";
+  });
+}
+
+TEST(Job, IdleRanksKeepEachOtherAlive) {
+  JobOptions options = loopback();
+  options.heartbeat_interval = milliseconds(10);
+  options.silence_deadline = milliseconds(500);
+  as_ranks(3, options, [&](Job* job) {
+    Listener listener;
+    const uint32_t channel = job->open_channel(&listener);
+    for (Rank to = 0; to < 3; ++to) {
+      if (to != job->rank()) job->post(channel, post_to(*job, to, channel, "hello", kNoCookie));
+    }
+    EXPECT_TRUE(listener.wait_for([&] { return listener.frames.size() == 2; }));
+    const size_t calls = listener.calls;
+    // Three deadlines' worth of heartbeat ticks, in which this thread only computes.
+    EXPECT_TRUE(listener.wait_for([&] { return listener.calls >= calls + 600; }));
+    EXPECT_TRUE(listener.downs.empty());
+    ASSERT_TRUE(job->allgather("").ok());
+    job->close_channel(channel);
+    EXPECT_TRUE(job->close().ok());
+  });
+}
+
+TEST(Job, OpeningFailsOnAllRanksIfOptionsDiffer) {
+  auto group = std::make_shared<LocalGroup>(2);
+  Status statuses[2];
+  std::thread other([&] {
+    JobOptions ucx;
+    ucx.transport = "ucx";
+    statuses[1] = Job::open(local_bootstrap(group, 1), ucx).status();
+  });
+  statuses[0] = Job::open(local_bootstrap(group, 0), loopback()).status();
+  other.join();
+  for (const Status& each : statuses) EXPECT_EQ(each.code(), Code::kInvalidArgument) << each.to_string();
+  JobOptions impatient;
+  impatient.silence_deadline = impatient.heartbeat_interval;
+  EXPECT_THAT(std::string(Job::open(solo_bootstrap(), impatient).status().message()),
+              HasSubstr("net.silence_deadline_s"));
+}
+
+TEST(Job, OverUcxInOneProcess) {
+  as_ranks(2, {}, [&](Job* job) {
+    Listener listener;
+    const uint32_t channel = job->open_channel(&listener);
+    job->post(channel, post_to(*job, 1 - job->rank(), channel, "over UCX", 5));
+    EXPECT_TRUE(listener.wait_for([&] { return listener.frames.size() == 1 && listener.sent.size() == 1; }));
+    ASSERT_TRUE(job->allgather("").ok());
+    job->close_channel(channel);
+    const Status status = job->close();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  });
+}
+
+}  // namespace
+}  // namespace swale::net

@@ -1,0 +1,190 @@
+#include "net/loopback_transport.h"
+
+#include <cassert>
+#include <chrono>
+#include <map>
+#include <thread>
+
+namespace swale::net {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  uint64_t last_id = 0;
+  std::map<uint64_t, std::weak_ptr<LoopbackFabric>> fabrics;
+};
+
+Registry& registry() {
+  static Registry all;
+  return all;
+}
+
+}  // namespace
+
+class LoopbackTransport : public Transport {
+ public:
+  LoopbackTransport(std::shared_ptr<LoopbackFabric> fabric, Rank rank)
+      : fabric_(std::move(fabric)),
+        port_(fabric_->port(rank)),
+        rank_(rank),
+        down_(static_cast<size_t>(fabric_->size())) {}
+  ~LoopbackTransport() override { static_cast<void>(close(Deadline{0})); }
+
+  std::string address() const override { return fmt::format("loopback:{}:{}", fabric_->id(), rank_); }
+
+  Status start(std::vector<std::string> addresses, TransportEvents* events) override {
+    if (addresses.size() != down_.size()) {
+      return invalid_argument("loopback: {} addresses for {} ranks", addresses.size(), down_.size());
+    }
+    events_ = events;
+    thread_ = std::thread([this] { run(); });
+    return ok_status();
+  }
+
+  void post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override {
+    assert(to != rank_ && header.size() <= kHeaderBytesMax);
+    if (!fabric_->cut_flag(rank_, to).load(std::memory_order_relaxed)) {
+      fabric_->deliver(to, {Item::What::kFrame, rank_, 0, std::string(header), std::string(payload), {}});
+    }
+    fabric_->deliver(rank_, {Item::What::kSent, to, cookie, {}, {}, {}});
+  }
+
+  void wake() override {
+    const std::lock_guard lock(port_.mutex);
+    port_.woken = true;
+    port_.changed.notify_one();
+  }
+
+  void drop(Rank peer, const Status& why) override {
+    fabric_->deliver(rank_, {Item::What::kDown, peer, 0, {}, {}, why});
+  }
+
+  // Frames posted to us stand in our inbox already, and ours in the inboxes of others: nothing to wait for.
+  Status close(Deadline) override {
+    {
+      const std::lock_guard lock(port_.mutex);
+      port_.closed = true;
+      port_.changed.notify_one();
+    }
+    if (thread_.joinable()) thread_.join();
+    return ok_status();
+  }
+
+ private:
+  using Item = LoopbackFabric::Item;
+
+  void run() {
+    Nanos next = 0;
+    for (;;) {
+      const bool open = wait(next);
+      for (const Item& item : taken_) handle(item);
+      taken_.clear();
+      if (!open) return;
+      next = events_->on_progress(system_clock().now());
+    }
+  }
+
+  // Takes what has arrived, waiting for it until `next` at most. False once the port is closed or dead.
+  bool wait(Nanos next) {
+    std::unique_lock lock(port_.mutex);
+    const auto something = [&] { return !port_.inbox.empty() || port_.woken || port_.closed || port_.dead; };
+    if (next == kForever) {
+      port_.changed.wait(lock, something);
+    } else {
+      port_.changed.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next)),
+                               something);
+    }
+    port_.woken = false;
+    if (port_.dead) return false;
+    taken_.swap(port_.inbox);
+    return !port_.closed;
+  }
+
+  void handle(const Item& item) {
+    switch (item.what) {
+      case Item::What::kFrame:
+        if (!down_[static_cast<size_t>(item.peer)]) events_->on_frame(item.peer, item.header, item.payload);
+        break;
+      case Item::What::kSent:
+        events_->on_sent(item.cookie);
+        break;
+      case Item::What::kDown:
+        if (down_[static_cast<size_t>(item.peer)]) break;
+        down_[static_cast<size_t>(item.peer)] = true;
+        events_->on_down(item.peer, item.why);
+        break;
+    }
+  }
+
+  const std::shared_ptr<LoopbackFabric> fabric_;
+  LoopbackFabric::Port& port_;
+  const Rank rank_;
+  TransportEvents* events_ = nullptr;
+  std::thread thread_;
+  std::deque<Item> taken_;  // progress thread only
+  std::vector<bool> down_;  // progress thread only
+};
+
+LoopbackFabric::LoopbackFabric(int32_t size, uint64_t id)
+    : size_(size),
+      id_(id),
+      ports_(static_cast<size_t>(size)),
+      cut_(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
+
+std::shared_ptr<LoopbackFabric> LoopbackFabric::create(int32_t size) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::shared_ptr<LoopbackFabric> fabric(new LoopbackFabric(size, ++all.last_id));
+  all.fabrics[fabric->id()] = fabric;
+  return fabric;
+}
+
+std::shared_ptr<LoopbackFabric> LoopbackFabric::find(uint64_t id) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.fabrics.find(id);
+  return found == all.fabrics.end() ? nullptr : found->second.lock();
+}
+
+LoopbackFabric::~LoopbackFabric() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.fabrics.erase(id_);
+}
+
+std::unique_ptr<Transport> LoopbackFabric::transport(Rank rank) {
+  assert(rank >= 0 && rank < size_);
+  return std::make_unique<LoopbackTransport>(shared_from_this(), rank);
+}
+
+void LoopbackFabric::deliver(Rank to, Item item) {
+  Port& target = port(to);
+  const std::lock_guard lock(target.mutex);
+  if (target.dead || target.closed) return;
+  target.inbox.push_back(std::move(item));
+  target.changed.notify_one();
+}
+
+void LoopbackFabric::kill(Rank rank) {
+  {
+    const std::lock_guard lock(port(rank).mutex);
+    port(rank).dead = true;
+    port(rank).changed.notify_one();
+  }
+  for (Rank each = 0; each < size_; ++each) {
+    if (each == rank) continue;
+    deliver(each, {Item::What::kDown,
+                   rank,
+                   0,
+                   {},
+                   {},
+                   error(Code::kUnavailable, Scope::kPeer, "rank {} is gone (loopback: killed)", rank)});
+  }
+}
+
+void LoopbackFabric::cut(Rank a, Rank b) {
+  cut_flag(a, b).store(true, std::memory_order_relaxed);
+  cut_flag(b, a).store(true, std::memory_order_relaxed);
+}
+
+}  // namespace swale::net

@@ -1,0 +1,207 @@
+#include "net/rendezvous_file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/coding.h"
+#include "base/hash.h"
+
+namespace swale::net {
+namespace {
+
+constexpr char kRecordMagic[] = "SWRZ";
+constexpr size_t kMagicBytes = 4;
+constexpr size_t kChecked = 16;  // offset of the first byte under the checksum
+constexpr size_t kHeaderBytes = 48;
+
+// What stands at the start of `bytes`?
+enum class Found { kRecord, kCutOff, kDamage };
+
+Found decode_one(Bytes bytes, RendezvousRecord* record, size_t* size) {
+  const size_t known = std::min(bytes.size(), kMagicBytes);
+  if (bytes.substr(0, known) != Bytes(kRecordMagic, known)) return Found::kDamage;
+  if (bytes.size() < kHeaderBytes) return Found::kCutOff;
+  Decoder in(bytes.substr(kMagicBytes));
+  const uint32_t body_bytes = in.u32();
+  const uint64_t checksum = in.u64();
+  if (body_bytes > RendezvousDirectory::kBodyBytesMax) return Found::kDamage;
+  if (bytes.size() < kHeaderBytes + body_bytes) return Found::kCutOff;
+  *size = kHeaderBytes + body_bytes;
+  if (hash_bytes(bytes.substr(kChecked, *size - kChecked)) != checksum) return Found::kDamage;
+  record->kind = static_cast<RendezvousKind>(in.u32());
+  record->rank = static_cast<Rank>(in.u32());
+  record->nonce = in.u64();
+  record->session = in.u64();
+  record->round = in.u32();
+  in.u32();
+  record->body = std::string(in.bytes(body_bytes));
+  return Found::kRecord;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+std::string encode_record(const RendezvousRecord& record) {
+  std::string out(kRecordMagic, kMagicBytes);
+  append_u32(&out, static_cast<uint32_t>(record.body.size()));
+  append_u64(&out, 0);
+  append_u32(&out, static_cast<uint32_t>(record.kind));
+  append_u32(&out, static_cast<uint32_t>(record.rank));
+  append_u64(&out, record.nonce);
+  append_u64(&out, record.session);
+  append_u32(&out, record.round);
+  append_u32(&out, 0);
+  out += record.body;
+  put_u64(out.data() + 8, hash_bytes(Bytes(out).substr(kChecked)));
+  return out;
+}
+
+size_t decode_records(Bytes bytes, const std::function<void(RendezvousRecord)>& visit) {
+  size_t at = 0;
+  size_t unfinished = Bytes::npos;  // the first thing that may yet become a record
+  while (at < bytes.size()) {
+    RendezvousRecord record;
+    size_t size = 0;
+    const Found found = decode_one(bytes.substr(at), &record, &size);
+    if (found == Found::kRecord) {
+      visit(std::move(record));
+      at += size;
+      unfinished = Bytes::npos;  // appends are whole: what was cut off before this record stays cut off
+      continue;
+    }
+    if (found == Found::kCutOff && unfinished == Bytes::npos) unfinished = at;
+    at = std::min(bytes.find(kRecordMagic[0], at + 1), bytes.size());
+  }
+  return std::min(unfinished, bytes.size());
+}
+
+Status RendezvousDirectory::open() {
+  close_directory();
+  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
+    return errno_status(errno, fmt::format("mkdir {} (rendezvous directory)", path_));
+  }
+  Descriptor fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.get() < 0) {
+    return errno_status(errno, fmt::format("open {} (rendezvous directory; must not be a link)", path_));
+  }
+  struct stat found;
+  if (::fstat(fd.get(), &found) != 0) return errno_status(errno, fmt::format("fstat {}", path_));
+  if (found.st_uid != ::geteuid()) {
+    return error(
+        Code::kInvalidArgument, Scope::kFatal,
+        "rendezvous directory {} belongs to user {}, not to you ({}): remove it, or set job.rendezvous to a "
+        "directory of your own",
+        path_, found.st_uid, ::geteuid());
+  }
+  if ((found.st_mode & 077) != 0) {
+    return error(
+        Code::kInvalidArgument, Scope::kFatal,
+        "rendezvous directory {} has mode {:04o}, expected 0700: others could read the job's secret; chmod "
+        "700 it, or remove it",
+        path_, found.st_mode & 07777);
+  }
+  directory_fd_ = fd.release();
+  return ok_status();
+}
+
+void RendezvousDirectory::close_directory() {
+  if (directory_fd_ >= 0) ::close(directory_fd_);
+  directory_fd_ = -1;
+}
+
+Status RendezvousDirectory::append(const RendezvousRecord& record) {
+  if (record.body.size() > kBodyBytesMax) {
+    return error(Code::kResourceExhausted, Scope::kOperation,
+                 "rendezvous record of {} bytes, the limit is {}", record.body.size(), kBodyBytesMax);
+  }
+  const std::string bytes = encode_record(record);
+  Descriptor fd(
+      ::openat(directory_fd_, file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (fd.get() < 0) return errno_status(errno, fmt::format("open {}/{}", path_, file_));
+  ssize_t written;
+  do {
+    written = ::write(fd.get(), bytes.data(), bytes.size());
+  } while (written < 0 && errno == EINTR);
+  if (written < 0) return errno_status(errno, fmt::format("append to {}/{}", path_, file_));
+  if (static_cast<size_t>(written) != bytes.size()) {
+    return errno_status(
+        ENOSPC, fmt::format("append to {}/{}: wrote {} of {} bytes", path_, file_, written, bytes.size()));
+  }
+  if (::close(fd.release()) != 0) return errno_status(errno, fmt::format("close {}/{}", path_, file_));
+  return ok_status();
+}
+
+Result<std::vector<std::string>> RendezvousDirectory::list() const {
+  Descriptor fd(::openat(directory_fd_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* directory = fd.get() < 0 ? nullptr : ::fdopendir(fd.get());
+  if (directory == nullptr) return errno_status(errno, fmt::format("list {}", path_));
+  fd.release();
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(directory)) {
+    if (std::string_view(entry->d_name).starts_with("node-")) names.emplace_back(entry->d_name);
+  }
+  ::closedir(directory);
+  return names;
+}
+
+Status RendezvousDirectory::read_file(const std::string& name, uint64_t* offset,
+                                      const std::function<void(RendezvousRecord)>& visit) {
+  Descriptor fd(::openat(directory_fd_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.get() < 0)
+    return errno == ENOENT ? ok_status() : errno_status(errno, fmt::format("open {}/{}", path_, name));
+  struct stat found;
+  if (::fstat(fd.get(), &found) != 0) return errno_status(errno, fmt::format("fstat {}/{}", path_, name));
+  const auto size = static_cast<uint64_t>(found.st_size);
+  if (size <= *offset) return ok_status();
+  std::string bytes(size - *offset, '\0');
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t count =
+        ::pread(fd.get(), bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(*offset + filled));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno_status(errno, fmt::format("read {}/{} at {}", path_, name, *offset + filled));
+    if (count == 0) break;
+    filled += static_cast<size_t>(count);
+  }
+  *offset += decode_records(Bytes(bytes.data(), filled), visit);
+  return ok_status();
+}
+
+Status RendezvousDirectory::scan(const std::function<void(RendezvousRecord)>& visit) {
+  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> names, list());
+  for (const std::string& name : names) SWALE_RETURN_IF_ERROR(read_file(name, &offsets_[name], visit));
+  return ok_status();
+}
+
+bool RendezvousDirectory::own_file_exists() const {
+  struct stat found;
+  return ::fstatat(directory_fd_, file_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+void RendezvousDirectory::remove_all() {
+  if (directory_fd_ < 0) return;
+  if (const auto names = list(); names.ok()) {
+    for (const std::string& name : *names) ::unlinkat(directory_fd_, name.c_str(), 0);
+  }
+  ::rmdir(path_.c_str());
+}
+
+}  // namespace swale::net

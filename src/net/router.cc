@@ -1,0 +1,219 @@
+#include "net/router.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/coding.h"
+
+namespace swale::net {
+namespace {
+
+constexpr uint32_t kFrameMagic = 0x31465753;  // "SWF1"
+
+}  // namespace
+
+std::array<char, FrameHeader::kBytes> FrameHeader::encode() const {
+  std::array<char, kBytes> bytes;
+  put_u32(&bytes[0], kFrameMagic);
+  put_u32(&bytes[4], channel);
+  put_u64(&bytes[8], secret);
+  put_u32(&bytes[16], sequence);
+  put_u16(&bytes[20], credits);
+  bytes[22] = static_cast<char>(kind);
+  bytes[23] = 0;
+  return bytes;
+}
+
+Result<FrameHeader> FrameHeader::decode(Bytes bytes, uint64_t expected_secret) {
+  if (bytes.size() != kBytes) {
+    return error(Code::kCorruption, Scope::kPeer, "frame header: expected {} bytes, found {}", kBytes,
+                 bytes.size());
+  }
+  Decoder in(bytes);
+  if (const uint32_t magic = in.u32(); magic != kFrameMagic) {
+    return error(Code::kCorruption, Scope::kPeer, "frame header: expected magic {:08x}, found {:08x}",
+                 kFrameMagic, magic);
+  }
+  FrameHeader header;
+  header.channel = in.u32();
+  header.secret = in.u64();
+  header.sequence = in.u32();
+  header.credits = in.u16();
+  const uint8_t kind = in.u8();
+  const uint8_t zero = in.u8();
+  if (header.secret != expected_secret) {
+    return error(
+        Code::kCorruption, Scope::kPeer,
+        "frame header: not the secret of this job: a process of another job sent it, or of an earlier one");
+  }
+  if (kind > static_cast<uint8_t>(FrameKind::kGoodbye) || zero != 0) {
+    return error(Code::kCorruption, Scope::kPeer,
+                 "frame header: unknown kind {} (last byte {}): do all ranks run the same version of Swale?",
+                 kind, zero);
+  }
+  header.kind = static_cast<FrameKind>(kind);
+  return header;
+}
+
+Router::Router(const Params& params) : params_(params), peers_(static_cast<size_t>(params.size)) {
+  assert(params.window >= 1 && params.window <= 1024);
+  for (Peer& each : peers_) each.credits = params.window;
+}
+
+Router::Peer& Router::peer(Rank rank) {
+  assert(rank >= 0 && rank < params_.size && rank != params_.rank);
+  return peers_[static_cast<size_t>(rank)];
+}
+
+bool Router::head_may_leave(const Peer& peer) const {
+  if (peer.queue.empty()) return false;
+  return peer.down || peer.credits > 0 || peer.queue.front().kind != FrameKind::kData;
+}
+
+bool Router::credit_frame_due(const Peer& peer) const {
+  if (peer.down) return false;
+  if (peer.probe) return true;
+  if (peer.owed == 0) return false;
+  return peer.flush || peer.owed >= std::max(1, params_.window / 2);
+}
+
+void Router::make_ready(Rank rank) {
+  Peer& p = peer(rank);
+  if (p.ready || !(head_may_leave(p) || credit_frame_due(p))) return;
+  p.ready = true;
+  ready_.push_back(rank);
+}
+
+void Router::submit(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
+  peer(to).queue.push_back({kind, payload, cookie});
+  ++queued_;
+  make_ready(to);
+}
+
+Post Router::stamp(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
+  Peer& p = peer(to);
+  FrameHeader header;
+  header.channel = params_.channel;
+  header.secret = params_.secret;
+  header.sequence = p.sequence_out++;
+  header.credits = p.owed;
+  header.kind = kind;
+  p.owed = 0;
+  p.flush = false;
+  p.probe = false;
+  return {to, header.encode(), payload, cookie};
+}
+
+std::optional<Post> Router::next_post() {
+  while (!ready_.empty()) {
+    const Rank to = ready_.front();
+    ready_.pop_front();
+    Peer& p = peer(to);
+    p.ready = false;
+    std::optional<Post> post;
+    if (head_may_leave(p)) {
+      const Outgoing next = p.queue.front();
+      p.queue.pop_front();
+      --queued_;
+      if (next.kind == FrameKind::kData && !p.down) --p.credits;
+      post = stamp(to, next.kind, next.payload, next.cookie);
+    } else if (credit_frame_due(p)) {
+      post = stamp(to, FrameKind::kCredit, Bytes(), kNoCookie);
+    } else {
+      continue;  // its reason to be here left with an earlier frame, or it went down
+    }
+    make_ready(to);
+    return post;
+  }
+  if (queued_ > 0) ++waits_for_credit_;
+  return std::nullopt;
+}
+
+Status Router::on_frame(Rank from, const FrameHeader& header) {
+  if (from < 0 || from >= params_.size || from == params_.rank) {
+    return error(Code::kCorruption, Scope::kPeer, "rank {}: a frame claims to come from rank {} of {}",
+                 params_.rank, from, params_.size);
+  }
+  Peer& p = peer(from);
+  if (p.down) return ok_status();
+  if (header.sequence != p.sequence_in) {
+    return error(
+        Code::kCorruption, Scope::kPeer,
+        "rank {}, channel {}: expected frame {} from rank {}, found frame {}: the fabric lost, doubled or "
+        "reordered a frame; if it happens again, report it with the fabric in use (UCX_TLS, UCX_NET_DEVICES)",
+        params_.rank, params_.channel, p.sequence_in, from, header.sequence);
+  }
+  ++p.sequence_in;
+  if (p.credits + header.credits > params_.window) {
+    return error(
+        Code::kCorruption, Scope::kPeer,
+        "rank {}, channel {}: rank {} gave {} credits in frame {}, at most {} of the window of {} were out",
+        params_.rank, params_.channel, from, header.credits, header.sequence, params_.window - p.credits,
+        params_.window);
+  }
+  p.credits = static_cast<uint16_t>(p.credits + header.credits);
+  if (header.kind == FrameKind::kData) {
+    if (p.held + p.owed >= params_.window) {
+      return error(
+          Code::kCorruption, Scope::kPeer,
+          "rank {}, channel {}: rank {} sent data frame {} without credit (window {}; do all ranks run with "
+          "the same options?)",
+          params_.rank, params_.channel, from, header.sequence, params_.window);
+    }
+    ++p.held;
+  }
+  make_ready(from);
+  return ok_status();
+}
+
+void Router::consumed(Rank from) {
+  Peer& p = peer(from);
+  assert(p.held > 0 && "consumed more data frames than arrived");
+  --p.held;
+  ++p.owed;
+  make_ready(from);
+}
+
+void Router::flush_credits() {
+  for (Rank rank = 0; rank < params_.size; ++rank) {
+    if (rank == params_.rank || peer(rank).owed == 0) continue;
+    peer(rank).flush = true;
+    make_ready(rank);
+  }
+}
+
+void Router::probe() {
+  for (Rank rank = 0; rank < params_.size; ++rank) {
+    if (rank == params_.rank || peer(rank).sequence_out == 0) continue;
+    peer(rank).probe = true;
+    make_ready(rank);
+  }
+}
+
+void Router::on_down(Rank rank, std::vector<uint64_t>* dropped) {
+  Peer& p = peer(rank);
+  if (p.down) return;
+  p.down = true;
+  queued_ -= p.queue.size();
+  for (const Outgoing& frame : p.queue) {
+    if (frame.cookie != kNoCookie) dropped->push_back(frame.cookie);
+  }
+  p.queue.clear();
+}
+
+void Router::abandon_data(std::vector<uint64_t>* dropped) {
+  for (Rank rank = 0; rank < params_.size; ++rank) {
+    if (rank == params_.rank) continue;
+    std::deque<Outgoing>& queue = peer(rank).queue;
+    const auto first = std::stable_partition(
+        queue.begin(), queue.end(), [](const Outgoing& frame) { return frame.kind != FrameKind::kData; });
+    for (auto frame = first; frame != queue.end(); ++frame) {
+      if (frame->cookie != kNoCookie) dropped->push_back(frame->cookie);
+    }
+    queued_ -= static_cast<size_t>(queue.end() - first);
+    queue.erase(first, queue.end());
+    make_ready(rank);
+  }
+}
+
+}  // namespace swale::net

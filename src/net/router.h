@@ -1,0 +1,146 @@
+// Router: the direct route of one channel. Gives frames to send an order, a window and a sequence number, and
+// gives credits back for what the receiver has consumed. A passive state machine: bytes and events in, posts
+// out.
+//
+// Data frames are flow-controlled per peer: at most `window` of them are unconsumed at the receiver, so a
+// receiver needs at most window * (size - 1) frames of memory. Control frames are not (the protocols above
+// send a bounded number of them); both kinds keep one order per peer. Credits ride on every frame going the
+// other way, and travel alone once half a window is owed.
+//
+// A frame submitted to a peer that is down leaves at once and without credit: the transport, which knows
+// better, gives its cookie back.
+//
+// Invariants, per peer: credits we hold + frames of ours it has not consumed + credits it owes = window;
+//   `held` (its frames not consumed here) + `owed` <= window.
+// Threads: none of its own; the owner serialises calls. The posts taken by next_post for one peer must reach
+// Transport::post in the order taken.
+// Format of a frame header (24 bytes, little-endian):
+//   u32 magic "SWF1" | u32 channel | u64 job secret | u32 sequence (per peer, channel) | u16 credits | u8
+//   kind | u8 0
+// Limits: window 1..1024.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "net/transport.h"
+
+namespace swale::net {
+
+// DO NOT CHANGE THESE VALUES: ranks of one job may run different builds.
+enum class FrameKind : uint8_t {
+  kData = 0,       // counted against the window
+  kControl = 1,    // a message of the protocol above; the payload says which
+  kCredit = 2,     // nothing but the header's credits
+  kHeartbeat = 3,  // Liveness; channel 0
+  kGoodbye = 4,    // orderly leave; channel 0
+};
+
+struct FrameHeader {
+  static constexpr size_t kBytes = 24;
+  uint32_t channel = 0;
+  uint64_t secret = 0;
+  uint32_t sequence = 0;
+  uint16_t credits = 0;
+  FrameKind kind = FrameKind::kData;
+
+  std::array<char, kBytes> encode() const;
+  // kCorruption (scope peer) for a wrong length, magic, secret or kind.
+  static Result<FrameHeader> decode(Bytes bytes, uint64_t expected_secret);
+};
+
+// One frame for Transport::post.
+struct Post {
+  Rank to = -1;
+  std::array<char, FrameHeader::kBytes> header;
+  Bytes payload;        // memory of whoever submitted it
+  uint64_t cookie = 0;  // as submitted; kNoCookie for frames of the Router's own
+};
+
+inline constexpr uint64_t kNoCookie = ~uint64_t{0};
+
+class Router {
+ public:
+  struct Params {
+    Rank rank = 0;
+    int32_t size = 1;
+    uint32_t channel = 0;
+    uint64_t secret = 0;
+    uint16_t window = 4;  // unconsumed data frames per peer
+  };
+
+  explicit Router(const Params& params);
+
+  // Queues a frame. The payload's memory is borrowed until Transport's on_sent(cookie).
+  void submit(Rank to, FrameKind kind, Bytes payload, uint64_t cookie);
+
+  // The next frame that may leave now, in submission order per peer and round-robin over peers; none if all
+  // queues are empty or wait for credit.
+  std::optional<Post> next_post();
+
+  // A frame has arrived (its header already decoded by the owner, who dispatches on channel). Takes its
+  // credits and checks its sequence number: kCorruption (scope peer) names peer, expected and found, for a
+  // lost, doubled or reordered frame, and for a peer that breaks the window. After such a failure the peer is
+  // to be given up.
+  Status on_frame(Rank from, const FrameHeader& header);
+
+  // The data frame from `from` has been consumed: its credit is owed back.
+  void consumed(Rank from);
+
+  // Owes go out now, however few (before a long wait).
+  void flush_credits();
+
+  // Sends an empty frame to every peer that has had frames from here. A lost frame shows by the sequence number of
+  // the next one; where nothing follows (the window is used up, or all has been said) this is the next one.
+  void probe();
+
+  // The peer is gone: its queue is emptied; `dropped` gets the cookies of frames that will never be posted.
+  void on_down(Rank peer, std::vector<uint64_t>* dropped);
+
+  // The conversation has failed: data frames that wait for credit will never leave, so that control frames behind them
+  // (the news of the failure) do. `dropped` gets their cookies.
+  void abandon_data(std::vector<uint64_t>* dropped);
+
+  bool idle() const { return queued_ == 0; }  // nothing waits to be posted (owed credits do not count)
+  uint64_t waits_for_credit() const {
+    return waits_for_credit_;
+  }  // how often next_post found frames but no credit
+
+ private:
+  struct Outgoing {
+    FrameKind kind;
+    Bytes payload;
+    uint64_t cookie;
+  };
+  struct Peer {
+    std::deque<Outgoing> queue;
+    uint32_t sequence_out = 0;
+    uint32_t sequence_in = 0;
+    uint16_t credits = 0;  // data frames we may still send
+    uint16_t owed = 0;     // data frames consumed here and not yet credited
+    uint16_t held = 0;     // data frames arrived here and not yet consumed
+    bool flush = false;    // what is owed goes out however little it is
+    bool probe = false;    // an empty frame is due, whatever is owed
+    bool ready = false;    // stands in ready_
+    bool down = false;
+  };
+
+  Peer& peer(Rank rank);
+  bool head_may_leave(const Peer& peer) const;
+  bool credit_frame_due(const Peer& peer) const;
+  void make_ready(Rank rank);
+  Post stamp(Rank to, FrameKind kind, Bytes payload, uint64_t cookie);
+
+  Params params_;
+  std::vector<Peer> peers_;
+  std::deque<Rank> ready_;  // peers with something that may leave, each at most once
+  size_t queued_ = 0;       // frames in all queues
+  uint64_t waits_for_credit_ = 0;
+};
+
+}  // namespace swale::net

@@ -1,0 +1,44 @@
+// What the launcher's environment says about this process's place in a job: Open MPI, MPICH and its kin
+// (Hydra, PMI), Slurm, or SWALE_JOB_* set by hand. The first family that is there wins, in the order by hand,
+// Open MPI, Hydra, Slurm: an `mpirun` inside a Slurm allocation also sees Slurm's variables, which describe
+// the allocation, not it. Variables are used only as a family (rank *and* size): half a family, or values
+// that contradict each other, are errors that name them, never a guess.
+//
+// Threads: stateless.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "net/transport.h"
+
+namespace swale::net {
+
+struct LaunchEnvironment {
+  std::string launcher = "none";  // "none", "swale", "openmpi", "hydra", "slurm"
+  Rank rank = 0;
+  int32_t size = 1;
+  std::optional<int32_t> local_rank;  // among the ranks of this node
+  std::optional<int32_t> local_size;
+  std::string node_id;  // the launcher's number of this node; "" if it does not say
+  std::string
+      job_id;  // the same on all ranks, and on no other job at the same time; "" if the launcher has none
+};
+
+using GetEnvironment = std::function<const char*(const char*)>;
+
+Result<LaunchEnvironment> detect_launch(const GetEnvironment& get);
+
+// "host-b007b007": host name and start of the kernel's boot id, equal exactly for processes that share a
+// kernel.
+std::string this_node_id();
+std::string this_host_name();
+
+// A job id for launchers that give none (Hydra): the launcher's proxy among our ancestors, with its start
+// time and the node id. Equal for ranks of one node only, hence "" unless all ranks are on this node.
+std::string launcher_process_id(const LaunchEnvironment& launch);
+
+}  // namespace swale::net

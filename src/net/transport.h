@@ -1,0 +1,74 @@
+// Transport: moves frames between the ranks of one job; the thin layer over a fabric (UCX, in-process
+// loopback).
+//
+// What it promises (tests/transport contract suite, run over every implementation):
+//   - frames from one rank to another arrive whole, at most once, and in the order of their post calls;
+//   - post never blocks; the payload's memory is borrowed until on_sent(cookie), which comes exactly once per
+//   post,
+//     also when the peer is gone;
+//   - on_down(peer) comes at most once per peer, after the last on_frame from it;
+//   - with nothing to do the progress thread sleeps in the kernel: idle CPU is about zero; wake() ends the
+//   sleep.
+// What it does not promise: memory at the receiver. Frames arrive whether or not anybody is ready, so senders
+// must hold credits: that is Router's work. Nor does it find silent peers: that is Liveness' work.
+//
+// Threads: one progress thread per Transport makes every TransportEvents call, one at a time. post and wake
+// may be called by any thread, also from inside an event. Posts to one peer from several threads need an
+// order of the caller's own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace swale::net {
+
+using Rank = int32_t;
+
+class TransportEvents {
+ public:
+  virtual ~TransportEvents() = default;
+  // `header` and `payload` live only during the call.
+  virtual void on_frame(Rank from, Bytes header, Bytes payload) = 0;
+  virtual void on_sent(uint64_t cookie) = 0;
+  virtual void on_down(Rank peer, const Status& why) = 0;
+  // Called when the fabric has nothing more to hand over, before every sleep, and after wake(). Returns the
+  // latest time at which it wants to be called again (heartbeats, deadlines).
+  virtual Nanos on_progress(Nanos now) = 0;
+};
+
+class Transport {
+ public:
+  static constexpr size_t kHeaderBytesMax = 64;
+
+  virtual ~Transport() = default;
+
+  // How peers reach this rank; opaque bytes, at most 4 KiB. Valid before start.
+  virtual std::string address() const = 0;
+
+  // Starts the progress thread. `addresses[r]` is rank r's address; connections are made on first use, and
+  // their failure arrives as on_down. `events` outlives the Transport's close.
+  virtual Status start(std::vector<std::string> addresses, TransportEvents* events) = 0;
+
+  // Sends header and payload to `to` (not to oneself). The header is copied; the payload is borrowed until
+  // on_sent.
+  virtual void post(Rank to, Bytes header, Bytes payload, uint64_t cookie) = 0;
+
+  virtual void wake() = 0;
+
+  // Gives a peer up, say because it has been silent: posts to it come back by on_sent, nothing more is heard
+  // from it, and on_down(peer, why) follows on the progress thread, unless it was down already. Any thread.
+  virtual void drop(Rank peer, const Status& why) = 0;
+
+  // Lets posted frames leave and arrive, parts from the peers, stops the progress thread. Call when all ranks
+  // have agreed to close: a peer that has never heard from us does not know that it should wait for our first
+  // frame. Peers already down are dropped by force. After `deadline` everything is dropped by force. No
+  // on_down comes from here on.
+  virtual Status close(Deadline deadline) = 0;
+};
+
+}  // namespace swale::net

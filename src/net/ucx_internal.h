@@ -1,0 +1,132 @@
+// Inside of ucx_transport.cc and ucx_setup.cc: the class that both implement.
+#pragma once
+
+#include <sys/types.h>
+#include <ucp/api/ucp.h>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "net/ucx_transport.h"
+
+namespace swale::net::ucx_internal {
+
+constexpr size_t kPrefixBytes = 12;
+enum class MessageKind : uint32_t { kFrame = 0, kEnd = 1 };
+
+class Ucx;
+
+// One frame on its way. The AM header must stay in place until UCX is done with it.
+struct Slot {
+  Ucx* owner = nullptr;
+  Rank to = -1;
+  uint64_t cookie = 0;
+  Bytes payload;
+  MessageKind kind = MessageKind::kFrame;
+  size_t header_bytes = 0;
+  bool in_flight = false;
+  std::array<char, kPrefixBytes + Transport::kHeaderBytesMax> header;
+};
+
+struct Peer {
+  Ucx* owner = nullptr;
+  Rank rank = -1;
+  std::string host;
+  std::string address;
+  ucp_ep_h endpoint = nullptr;
+  bool heard = false;    // it has an endpoint to us, so its end mark will come
+  bool ended = false;    // its end mark has come
+  bool failing = false;  // stands in failures_
+  bool down = false;
+};
+
+class Ucx final : public UcxTransport {
+ public:
+  Ucx(Rank rank, int32_t size) : rank_(rank), peers_(static_cast<size_t>(size)) {}
+  ~Ucx() override;
+
+  Status init(const UcxOptions& options);
+
+  std::string address() const override;
+  Status start(std::vector<std::string> addresses, TransportEvents* events) override;
+  void post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override;
+  void wake() override;
+  void drop(Rank peer, const Status& why) override;
+  Status close(Deadline deadline) override;
+  uint64_t rejected_messages() const override { return rejected_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Failure {
+    Rank rank;
+    Status why;
+  };
+
+  static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data,
+                                 size_t bytes, const ucp_am_recv_param_t* param);
+  static void on_endpoint_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
+  static void on_send_done(void* request, ucs_status_t status, void* slot);
+
+  Status configure(const UcxOptions& options, ucp_config_t* config);
+  Status parse_addresses(std::vector<std::string> addresses);
+  Peer& peer(Rank rank) { return peers_[static_cast<size_t>(rank)]; }
+
+  Slot* take_slot(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
+  void kick();
+
+  void run();
+  bool send_queued();
+  bool progress_fabric();
+  void sleep(Nanos next);
+  void send(Slot* slot);
+  bool connect(Peer* to);
+  void finish(Slot* slot);
+  void fail(Peer* peer, const Status& why);
+  void fail(Peer* peer, ucs_status_t status, std::string_view what);
+  void take_failures(bool tell);
+  void close_endpoint(Peer* peer, unsigned flags);
+
+  void wind_up();
+  bool all_ended() const;
+  bool progress_until(const std::function<bool()>& done);
+  void destroy();
+
+  const Rank rank_;
+  TransportEvents* events_ = nullptr;
+  std::deque<Peer> peers_;
+  std::atomic<uint64_t> rejected_{0};
+
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  int epoll_fd_ = -1;
+  int event_fd_ = -1;
+  std::thread thread_;
+
+  std::mutex mutex_;  // the three that follow
+  std::deque<Slot> slots_;
+  std::vector<Slot*> free_;
+  std::vector<Slot*> queue_;
+  std::vector<Failure> drops_;
+  std::atomic<bool> asleep_{false};
+  std::atomic<bool> woken_{false};
+  std::atomic<bool> closing_{false};
+  Deadline close_deadline_;  // set before closing_
+  Status close_status_;      // set before the thread ends
+
+  // Of the progress thread.
+  std::vector<Slot*> sending_;
+  std::vector<Slot*> done_;
+  std::vector<Failure> failures_;
+  std::vector<void*> closes_;  // endpoints' close requests
+  size_t in_flight_ = 0;
+  unsigned busy_ = 0;
+  bool winding_up_ = false;
+};
+
+}  // namespace swale::net::ucx_internal

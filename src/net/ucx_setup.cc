@@ -1,0 +1,153 @@
+// Setting UCX up: configuration, worker, addresses, start.
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "net/topology.h"
+#include "net/ucx_internal.h"
+
+namespace swale::net::ucx_internal {
+namespace {
+
+Status ucx_status(ucs_status_t status, std::string_view what) {
+  return error(Code::kUnavailable, Scope::kFatal,
+               "{} failed: {} (fabrics are chosen by UCX_TLS and UCX_NET_DEVICES)", what,
+               ucs_status_string(status));
+}
+
+#define SWALE_UCX(call, what)                                                            \
+  do {                                                                                   \
+    if (const ucs_status_t ucx_ = (call); ucx_ != UCS_OK) return ucx_status(ucx_, what); \
+  } while (false)
+
+// May the list of UCX_TLS choose shared memory? "" is the default list; "^a,b" is all but a and b.
+bool allows_shared_memory(std::string_view tls) {
+  const bool all_but = tls.starts_with('^');
+  bool named = false;
+  for (const char* name : {"sm", "shm", "mm", "posix", "sysv", "xpmem"}) {
+    named |= (',' + std::string(tls.substr(all_but ? 1 : 0)) + ',').find(fmt::format(",{},", name)) !=
+             std::string::npos;
+  }
+  return tls.empty() || tls == "all" || named != all_but;
+}
+
+}  // namespace
+
+Status Ucx::configure(const UcxOptions& options, ucp_config_t* config) {
+  const char* set = std::getenv("UCX_TLS");
+  std::string tls = set != nullptr ? set : "";
+  for (const auto& [name, value] : options.settings) {
+    if (name == "TLS") tls = value;
+    SWALE_UCX(ucp_config_modify(config, name.c_str(), value.c_str()),
+              fmt::format("ucp_config_modify {}={}", name, value));
+  }
+  // Without the first, error handling turns shared memory off; where there is none, UCX warns of it. The
+  // second finds a dead shared-memory peer within a second (20 s by default).
+  const auto set_unless_user = [&](const char* name, const char* value) {
+    if (std::getenv(fmt::format("UCX_{}", name).c_str()) != nullptr) return ok_status();
+    SWALE_UCX(ucp_config_modify(config, name, value), fmt::format("ucp_config_modify {}={}", name, value));
+    return ok_status();
+  };
+  if (allows_shared_memory(tls)) SWALE_RETURN_IF_ERROR(set_unless_user("MM_ERROR_HANDLING", "y"));
+  return set_unless_user("KEEPALIVE_INTERVAL", "1s");
+}
+
+Status Ucx::init(const UcxOptions& options) {
+  ucp_config_t* config = nullptr;
+  SWALE_UCX(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+  Status configured = configure(options, config);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.name = "swale";
+  const ucs_status_t status = configured.ok() ? ucp_init(&params, config, &context_) : UCS_OK;
+  ucp_config_release(config);
+  SWALE_RETURN_IF_ERROR(configured);
+  SWALE_UCX(status, "ucp_init");
+
+  ucp_worker_params_t worker{};
+  worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  worker.thread_mode =
+      UCS_THREAD_MODE_SERIALIZED;  // posting from any thread would need MULTI and USE_MT_MUTEX
+  SWALE_UCX(ucp_worker_create(context_, &worker, &worker_), "ucp_worker_create");
+  ucp_am_handler_param_t handler{};
+  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                       UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+  handler.id = kActiveMessageId;
+  handler.cb = on_message;
+  handler.arg = this;
+  handler.flags = UCP_AM_FLAG_WHOLE_MSG;
+  SWALE_UCX(ucp_worker_set_am_recv_handler(worker_, &handler), "ucp_worker_set_am_recv_handler");
+
+  int worker_fd = -1;
+  SWALE_UCX(ucp_worker_get_efd(worker_, &worker_fd), "ucp_worker_get_efd");
+  epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
+  event_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (epoll_fd_ < 0 || event_fd_ < 0) return errno_status(errno, "epoll_create1, eventfd");
+  for (const int fd : {worker_fd, event_fd_}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return errno_status(errno, "epoll_ctl");
+  }
+  return ok_status();
+}
+
+// host '\0' UCX worker address
+std::string Ucx::address() const {
+  ucp_address_t* bytes = nullptr;
+  size_t count = 0;
+  if (ucp_worker_get_address(worker_, &bytes, &count) != UCS_OK) return "";
+  std::string out = this_host_name();
+  out += '\0';
+  out.append(reinterpret_cast<const char*>(bytes), count);
+  ucp_worker_release_address(worker_, bytes);
+  return out;
+}
+
+Status Ucx::parse_addresses(std::vector<std::string> addresses) {
+  if (addresses.size() != peers_.size()) {
+    return invalid_argument("UCX transport: {} addresses for {} ranks", addresses.size(), peers_.size());
+  }
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const size_t end = addresses[i].find('\0');
+    if (end == std::string::npos || end + 1 == addresses[i].size()) {
+      return error(Code::kCorruption, Scope::kFatal,
+                   "UCX transport: the address of rank {} is malformed ({} bytes)", i, addresses[i].size());
+    }
+    peers_[i].owner = this;
+    peers_[i].rank = static_cast<Rank>(i);
+    peers_[i].host = addresses[i].substr(0, end);
+    peers_[i].address = addresses[i].substr(end + 1);
+  }
+  return ok_status();
+}
+
+Status Ucx::start(std::vector<std::string> addresses, TransportEvents* events) {
+  SWALE_RETURN_IF_ERROR(parse_addresses(std::move(addresses)));
+  events_ = events;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the application's signals are not for our thread
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "swale-net");
+  return ok_status();
+}
+
+}  // namespace swale::net::ucx_internal
+
+namespace swale::net {
+
+Result<std::unique_ptr<UcxTransport>> ucx_transport(Rank rank, int32_t size, const UcxOptions& options) {
+  auto transport = std::make_unique<ucx_internal::Ucx>(rank, size);
+  SWALE_RETURN_IF_ERROR(transport->init(options));
+  return std::unique_ptr<UcxTransport>(std::move(transport));
+}
+
+}  // namespace swale::net

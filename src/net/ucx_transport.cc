@@ -1,0 +1,366 @@
+#include "net/ucx_transport.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/coding.h"
+#include "base/log.h"
+#include "net/ucx_internal.h"
+
+namespace swale::net::ucx_internal {
+namespace {
+
+constexpr uint32_t kMagic = 0x31555753;  // "SWU1"
+
+constexpr int kProgressBatch = 64;
+// ucp_worker_arm stays busy while a shared-memory send is pending: yield a few times, then wait 50 us between
+// tries, and 1 ms once that has gone on for 10 ms, because then the receiver is stuck.
+constexpr unsigned kBusyYields = 16;
+constexpr unsigned kBusyShortPauses = 200;
+constexpr Nanos kBusyPauseShort = 50'000;
+constexpr Nanos kBusyPauseLong = 1'000'000;
+constexpr Nanos kCallInterval = milliseconds(1);  // of on_progress while there is always something to do
+
+}  // namespace
+
+// ---- any thread
+// ---------------------------------------------------------------------------------------------------
+
+void Ucx::kick() {
+  const uint64_t one = 1;
+  // Fails only if the counter is at its limit, and then the thread will wake anyway.
+  [[maybe_unused]] const ssize_t written = ::write(event_fd_, &one, sizeof(one));
+}
+
+// Under mutex_.
+Slot* Ucx::take_slot(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
+  if (free_.empty()) free_.push_back(&slots_.emplace_back());
+  Slot* slot = free_.back();
+  free_.pop_back();
+  slot->owner = this;
+  slot->to = to;
+  slot->cookie = cookie;
+  slot->payload = payload;
+  slot->kind = kind;
+  slot->header_bytes = kPrefixBytes + header.size();
+  slot->in_flight = true;
+  put_u32(&slot->header[0], kMagic);
+  put_u32(&slot->header[4], static_cast<uint32_t>(rank_));
+  put_u32(&slot->header[8], static_cast<uint32_t>(kind));
+  std::copy(header.begin(), header.end(), slot->header.begin() + kPrefixBytes);
+  return slot;
+}
+
+void Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
+  assert(to >= 0 && to != rank_ && static_cast<size_t>(to) < peers_.size() &&
+         header.size() <= kHeaderBytesMax);
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(take_slot(to, MessageKind::kFrame, header, payload, cookie));
+  }
+  if (asleep_.exchange(false)) kick();
+}
+
+void Ucx::wake() {
+  if (!woken_.exchange(true) && asleep_.exchange(false)) kick();
+}
+
+void Ucx::drop(Rank rank, const Status& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    drops_.push_back({rank, why});
+  }
+  wake();
+}
+
+// ---- the progress thread
+// ------------------------------------------------------------------------------------------
+
+void Ucx::run() {
+  Nanos next = 0;
+  Nanos last_call = 0;
+  bool call = true;
+  while (!closing_.load()) {
+    const bool sent = send_queued();
+    const bool did = progress_fabric() || sent;
+    take_failures(true);
+    call |= did;
+    const Nanos now = system_clock().now();
+    const bool woken = woken_.exchange(false);
+    if (woken || now >= next || (call && (!did || now - last_call >= kCallInterval))) {
+      next = events_->on_progress(now);
+      last_call = now;
+      call = false;
+    }
+    if (did) {
+      busy_ = 0;
+    } else {
+      sleep(next);
+    }
+  }
+  wind_up();
+}
+
+bool Ucx::send_queued() {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.insert(free_.end(), done_.begin(), done_.end());
+    done_.clear();
+    sending_.swap(queue_);
+    for (Failure& each : drops_) failures_.push_back(std::move(each));
+    drops_.clear();
+  }
+  for (Slot* slot : sending_) send(slot);
+  const bool did = !sending_.empty();
+  sending_.clear();
+  return did;
+}
+
+bool Ucx::progress_fabric() {
+  bool did = false;
+  for (int i = 0; i < kProgressBatch && ucp_worker_progress(worker_) != 0; ++i) did = true;
+  return did;
+}
+
+// Whoever posts after asleep_ is set sees it and writes the eventfd; what came before is seen here.
+void Ucx::sleep(Nanos next) {
+  asleep_.store(true);
+  bool pending = woken_.load() || (closing_.load() && !winding_up_);
+  if (!pending) {
+    const std::lock_guard lock(mutex_);
+    pending = !queue_.empty() || !drops_.empty();
+  }
+  if (!pending) {
+    const Nanos wait = next - system_clock().now();
+    const ucs_status_t armed = ucp_worker_arm(worker_);
+    if (armed == UCS_ERR_BUSY) ++busy_;
+    if (armed == UCS_ERR_BUSY && busy_ <= kBusyYields) {
+      sched_yield();
+    } else if (armed == UCS_ERR_BUSY) {
+      pollfd event{event_fd_, POLLIN, 0};
+      const timespec pause{0, busy_ <= kBusyYields + kBusyShortPauses ? kBusyPauseShort : kBusyPauseLong};
+      ::ppoll(&event, 1, &pause, nullptr);
+    } else {
+      busy_ = 0;
+      const Nanos wait_ms = std::clamp<Nanos>(wait / 1'000'000 + 1, 0, 60'000);
+      epoll_event events[2];
+      if (wait > 0) ::epoll_wait(epoll_fd_, events, 2, static_cast<int>(wait_ms));
+    }
+  }
+  asleep_.store(false);
+  uint64_t count;
+  while (::read(event_fd_, &count, sizeof(count)) > 0) {
+  }
+}
+
+bool Ucx::connect(Peer* to) {
+  if (to->endpoint != nullptr) return true;
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(to->address.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = on_endpoint_error;
+  params.err_handler.arg = to;
+  const ucs_status_t status = ucp_ep_create(worker_, &params, &to->endpoint);
+  if (status == UCS_OK) return true;
+  to->endpoint = nullptr;
+  fail(to, status, "connecting");
+  return false;
+}
+
+void Ucx::send(Slot* slot) {
+  Peer& to = peer(slot->to);
+  ++in_flight_;
+  if (to.down || to.failing || !connect(&to)) return finish(slot);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.cb.send = on_send_done;
+  param.user_data = slot;
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  const ucs_status_ptr_t request =
+      ucp_am_send_nbx(to.endpoint, kActiveMessageId, slot->header.data(), slot->header_bytes,
+                      slot->payload.data(), slot->payload.size(), &param);
+  if (UCS_PTR_IS_ERR(request)) fail(&to, UCS_PTR_STATUS(request), "sending");
+  if (!UCS_PTR_IS_PTR(request)) finish(slot);
+}
+
+void Ucx::on_send_done(void* request, ucs_status_t status, void* user_data) {
+  ucp_request_free(request);
+  auto* slot = static_cast<Slot*>(user_data);
+  Ucx* self = slot->owner;
+  if (status != UCS_OK) self->fail(&self->peer(slot->to), status, "sending");
+  self->finish(slot);
+}
+
+void Ucx::finish(Slot* slot) {
+  --in_flight_;
+  slot->in_flight = false;
+  const bool frame = slot->kind == MessageKind::kFrame;
+  const uint64_t cookie = slot->cookie;
+  done_.push_back(slot);
+  if (frame) events_->on_sent(cookie);
+}
+
+ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes, void* data, size_t bytes,
+                             const ucp_am_recv_param_t* param) {
+  auto* self = static_cast<Ucx*>(arg);
+  const auto* in = static_cast<const char*>(header);
+  const uint32_t sender = header_bytes >= kPrefixBytes ? get_u32(in + 4) : 0;
+  if (header_bytes < kPrefixBytes || header_bytes > kPrefixBytes + kHeaderBytesMax || get_u32(in) != kMagic ||
+      sender >= self->peers_.size() || static_cast<Rank>(sender) == self->rank_ || get_u32(in + 8) > 1) {
+    if (self->rejected_.fetch_add(1) == 0) {
+      log_warn("rank {}: dropped a UCX message that is not of this job ({} bytes of header, claims rank {})",
+               self->rank_, header_bytes, sender);
+    }
+    return UCS_OK;
+  }
+  Peer& from = self->peer(static_cast<Rank>(sender));
+  if (from.down || from.failing) return UCS_OK;
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+    self->fail(&from, error(Code::kCorruption, Scope::kPeer,
+                            "rank {} (host {}) sent {} bytes by rendezvous, expected eager messages only",
+                            from.rank, from.host, bytes));
+    return UCS_OK;
+  }
+  from.heard = true;
+  if (get_u32(in + 8) == static_cast<uint32_t>(MessageKind::kEnd)) {
+    from.ended = true;
+    return UCS_OK;
+  }
+  self->events_->on_frame(from.rank, Bytes(in + kPrefixBytes, header_bytes - kPrefixBytes),
+                          bytes == 0 ? Bytes() : Bytes(static_cast<const char*>(data), bytes));
+  return UCS_OK;
+}
+
+void Ucx::on_endpoint_error(void* arg, ucp_ep_h, ucs_status_t status) {
+  auto* peer = static_cast<Peer*>(arg);
+  peer->owner->fail(peer, status, peer->ended ? "it has left" : "its process or the network to it has ended");
+}
+
+void Ucx::fail(Peer* peer, ucs_status_t status, std::string_view what) {
+  fail(peer, error(Code::kUnavailable, Scope::kPeer, "rank {} (host {}) is gone: {} ({}, by UCX)", peer->rank,
+                   peer->host, what, ucs_status_string(status)));
+}
+
+// Only notes it: endpoints are not closed, and nobody is told, from inside a callback of UCX.
+void Ucx::fail(Peer* peer, const Status& why) {
+  if (peer->down || peer->failing) return;
+  peer->failing = true;
+  failures_.push_back({peer->rank, why});
+}
+
+void Ucx::take_failures(bool tell) {
+  while (!failures_.empty()) {
+    const Failure failure = std::move(failures_.back());
+    failures_.pop_back();
+    Peer& gone = peer(failure.rank);
+    if (gone.down) continue;
+    gone.down = true;
+    close_endpoint(&gone, UCP_EP_CLOSE_FLAG_FORCE);
+    if (tell) events_->on_down(failure.rank, failure.why);
+  }
+  std::erase_if(closes_, [](void* request) {
+    if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    ucp_request_free(request);
+    return true;
+  });
+}
+
+void Ucx::close_endpoint(Peer* peer, unsigned flags) {
+  if (peer->endpoint == nullptr) return;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = flags;
+  void* request = ucp_ep_close_nbx(peer->endpoint, &param);
+  if (UCS_PTR_IS_PTR(request)) closes_.push_back(request);
+  peer->endpoint = nullptr;
+}
+
+// ---- the end
+// ------------------------------------------------------------------------------------------------------
+
+Status Ucx::close(Deadline deadline) {
+  if (!thread_.joinable()) return ok_status();
+  close_deadline_ = deadline;
+  closing_.store(true);
+  kick();
+  thread_.join();
+  return close_status_;
+}
+
+bool Ucx::all_ended() const {
+  return in_flight_ == 0 && std::all_of(peers_.begin(), peers_.end(),
+                                        [](const Peer& p) { return !p.heard || p.ended || p.down; });
+}
+
+// False if the deadline passed first.
+bool Ucx::progress_until(const std::function<bool()>& done) {
+  busy_ = 0;
+  for (;;) {
+    const bool sent = send_queued();
+    const bool did = progress_fabric() || sent;
+    take_failures(false);
+    if (done()) return true;
+    const Nanos now = system_clock().now();
+    if (close_deadline_.passed(now)) return false;
+    woken_.store(false);
+    if (did) busy_ = 0;
+    if (!did) sleep(std::min(close_deadline_.at, now + milliseconds(100)));
+  }
+}
+
+// Everything posted goes out, then an end mark on every endpoint; those who have sent to us send theirs. Only
+// then does nobody need our progress any more: closing earlier gives the others time-outs.
+void Ucx::wind_up() {
+  winding_up_ = true;
+  send_queued();
+  for (Peer& each : peers_) {
+    if (each.endpoint == nullptr || each.down) continue;
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(take_slot(each.rank, MessageKind::kEnd, Bytes(), Bytes(), 0));
+  }
+  if (!progress_until([this] { return all_ended(); })) {
+    std::string late;
+    for (const Peer& each : peers_) {
+      if (each.heard && !each.ended && !each.down) late += fmt::format(" {} (host {})", each.rank, each.host);
+    }
+    close_status_ =
+        error(Code::kDeadlineExceeded, Scope::kPeer,
+              "rank {}: at the deadline of closing, {} frames were not sent and no end had come from ranks{}",
+              rank_, in_flight_, late);
+  }
+  const bool clean = close_status_.ok();
+  for (Peer& each : peers_) close_endpoint(&each, clean && !each.failing ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+  if (!clean) close_deadline_ = Deadline::in(system_clock(), milliseconds(100));  // forced closes end at once
+  progress_until([this] { return closes_.empty(); });
+  destroy();
+  // What UCX still held of ours it holds no more.
+  for (Slot& each : slots_) {
+    if (each.in_flight) finish(&each);
+  }
+}
+
+void Ucx::destroy() {
+  // Closes that did not end in time: UCX aborts the process if it finds requests that we have not let go of.
+  for (void* request : closes_) ucp_request_free(request);
+  closes_.clear();
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (context_ != nullptr) ucp_cleanup(context_);
+  worker_ = nullptr;
+  context_ = nullptr;
+}
+
+Ucx::~Ucx() {
+  static_cast<void>(close(Deadline{0}));
+  destroy();
+  if (epoll_fd_ >= 0) ::close(epoll_fd_);
+  if (event_fd_ >= 0) ::close(event_fd_);
+}
+
+}  // namespace swale::net::ucx_internal
