@@ -1,0 +1,78 @@
+// Bit arrays with ranks, as sketches use them: bit i is bit i % 8 of byte i / 8.
+//
+// Portable popcount loops: a slice's array has some hundred bytes, so a select takes tens of nanoseconds.
+// Threads: a view. Bounds: no call looks past size(); searching past the end answers size() or 0.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+
+namespace swale::run {
+
+class BitSpan {
+ public:
+  BitSpan() = default;
+  BitSpan(const void* data, uint64_t bits) : data_(static_cast<const char*>(data)), bits_(bits) {}
+
+  uint64_t size() const { return bits_; }
+
+  // Up to 64 bits from `bit` on, the first one lowest; zeros past the end.
+  uint64_t load(uint64_t bit) const {
+    if (bit >= bits_) return 0;
+    const uint64_t byte = bit / 8;
+    const uint64_t bytes = (bits_ + 7) / 8 - byte;
+    uint64_t word = 0;
+    if (bytes >= 8) {
+      std::memcpy(&word, data_ + byte, 8);
+    } else {
+      std::memcpy(&word, data_ + byte, bytes);
+    }
+    word >>= bit % 8;
+    if (bit % 8 != 0 && bytes > 8) word |= uint64_t{static_cast<uint8_t>(data_[byte + 8])} << (64 - bit % 8);
+    const uint64_t left = bits_ - bit;
+    return left >= 64 ? word : word & ((uint64_t{1} << left) - 1);
+  }
+
+  // The position behind the n-th zero (one) at or after `from`; `from` for n = 0; size() if there are fewer.
+  uint64_t after_zeros(uint64_t from, uint64_t n) const { return after<true>(from, n); }
+  uint64_t after_ones(uint64_t from, uint64_t n) const { return after<false>(from, n); }
+
+  // How many ones stand in a row from `from` on.
+  uint64_t ones_at(uint64_t from) const {
+    uint64_t at = from;
+    while (at < bits_) {
+      const uint64_t width = std::min<uint64_t>(64, bits_ - at);
+      const uint64_t ones = static_cast<uint64_t>(std::countr_one(load(at)));
+      at += ones;
+      if (ones < width) break;
+    }
+    return at - from;
+  }
+
+ private:
+  template <bool kZeros>
+  uint64_t after(uint64_t from, uint64_t n) const {
+    uint64_t at = from;
+    while (n > 0 && at < bits_) {
+      const uint64_t width = std::min<uint64_t>(64, bits_ - at);
+      uint64_t word = kZeros ? ~load(at) : load(at);
+      if (kZeros && width < 64) word &= (uint64_t{1} << width) - 1;
+      const auto count = static_cast<uint64_t>(std::popcount(word));
+      if (count >= n) {
+        for (; n > 1; --n) word &= word - 1;
+        return at + static_cast<uint64_t>(std::countr_zero(word)) + 1;
+      }
+      n -= count;
+      at += width;
+    }
+    return n == 0 ? at : bits_;
+  }
+
+  const char* data_ = nullptr;
+  uint64_t bits_ = 0;
+};
+
+}  // namespace swale::run

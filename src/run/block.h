@@ -1,0 +1,54 @@
+// Data blocks: sealing and verifying them, and finding one record in one.
+//
+// Threads: free functions. Format: docs/formats/partition.md, "Data log".
+// Errors: kCorruption that names file and offset; no byte of a block that failed verification is ever used.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "run/format.h"
+#include "run/record.h"
+#include "run/segment_reader.h"
+
+namespace swale::run {
+
+inline BlockTrailer block_trailer(const char* block) {
+  return get_fixed<BlockTrailer>(block + kPayloadBytes);
+}
+
+// Writes the trailer, with its checksum, behind a finished payload.
+void seal_block(char* block, uint32_t seed, uint64_t block_number, uint32_t first_ordinal, uint32_t count,
+                uint32_t first_start);
+
+// Checks size, checksum and identity of one block. `seed` is epoch_seed(partition, epoch_id) of the epoch
+// that the reader believes the block to be of.
+Status verify_block(Bytes block, uint32_t seed, uint64_t block_number, std::string_view path);
+
+// The same for consecutive blocks.
+Status verify_blocks(Bytes blocks, uint32_t seed, uint64_t first_block_number, std::string_view path);
+
+// The run header at the start of a run's first block. Checks magic, checksum and that its numbers are
+// possible. The block itself is verified afterwards, with the seed of the header's epoch.
+Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t block_number,
+                                    std::string_view path);
+
+// Finds candidates' records in blocks that were read.
+struct RecordMatch {
+  // The candidate's record if its key equals, none if the candidate was a false one. `blocks` are the
+  // candidate's block_count blocks, *verified*. A record that spans blocks is assembled in `scratch`;
+  // otherwise the views point into `blocks`. kCorruption if the blocks hold no such record: then index and
+  // data disagree.
+  static Result<std::optional<RecordView>> in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
+                                                       std::vector<char>* scratch, std::string_view path);
+
+  // The same for blocks fresh from disk: verifies them first.
+  static Result<std::optional<RecordView>> in(const Candidate& candidate, Bytes blocks, uint32_t seed,
+                                              Bytes key, std::vector<char>* scratch, std::string_view path);
+};
+
+}  // namespace swale::run

@@ -1,0 +1,199 @@
+// Constants and fixed layouts of a partition's two files, data log and index log. Format version 1.
+//
+// DO NOT CHANGE what stands here: it is on disk. docs/formats/partition.md is the specification, byte by
+// byte; docs/design/run-format.md has the reasons and the arithmetic. All integers are little-endian.
+//
+// Every checksum is CRC-32C *extended from a seed* that names what the bytes belong to, so that an intact
+// block of another partition, or of another epoch at the same place (a lost write), does not pass:
+//   partition_seed(partition)            run headers, footer pages
+//   epoch_seed(partition, epoch_id)      data blocks
+//   segment_seed(partition, segment)     slices and their overflows
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/bytes.h"
+
+namespace swale::run {
+
+inline constexpr uint32_t kFormatVersion = 1;
+
+// ---- data log ----
+
+inline constexpr size_t kBlockBytes = 4096;
+inline constexpr size_t kPayloadBytes = 4080;
+inline constexpr uint16_t kNoRecordStarts = 0xffff;
+
+// The last 16 bytes of a data block.
+struct BlockTrailer {
+  uint32_t first_ordinal;  // in its run, of the first record that starts in this block, or behind it
+  uint16_t count;          // records that start in this block
+  uint16_t first_start;    // payload offset of the first of them; kNoRecordStarts if there is none
+  uint32_t block_number;   // position in the data log, low 32 bits: catches misdirected reads and writes
+  uint32_t crc32c;         // epoch_seed, then the first 4,092 bytes
+};
+static_assert(sizeof(BlockTrailer) == 16 && offsetof(BlockTrailer, crc32c) == 12);
+static_assert(kPayloadBytes + sizeof(BlockTrailer) == kBlockBytes);
+
+inline constexpr uint32_t kRunMagic = 0x31525753;  // "SWR1"
+
+enum class RunKind : uint8_t {
+  kUniform = 0,   // rows of one size without headers, none crosses a block
+  kVariable = 1,  // encoded records (record.h) as one stream through the payloads
+};
+
+// The first 64 payload bytes of a run.
+struct RunHeader {
+  uint32_t magic;
+  RunKind kind;
+  uint8_t key_bytes;  // uniform runs; 0 in variable ones
+  uint16_t way;
+  uint32_t value_bytes;  // uniform runs; 0 in variable ones
+  uint32_t epoch;
+  uint64_t epoch_id;
+  uint32_t run;  // 0, 1, 2, ... within the epoch and partition
+  uint32_t records;
+  uint32_t blocks;
+  uint32_t partition;
+  uint64_t data_bytes;  // keys and values
+  uint64_t reserved0;
+  uint32_t reserved1;
+  uint32_t crc32c;  // partition_seed, then the first 60 bytes
+};
+static_assert(sizeof(RunHeader) == 64 && offsetof(RunHeader, epoch_id) == 16 &&
+              offsetof(RunHeader, crc32c) == 60);
+
+inline constexpr uint32_t kRowBytesMax = 1020;     // uniform rows: at least four a block
+inline constexpr uint32_t kRunBlocksMax = 65'535;  // so that a piece's block advance fits 16 bits
+inline constexpr uint32_t kRunRecordsMax = 1u << 20;
+
+// Uniform runs: row v ("virtual ordinal", counted from the run's first block as if the header were rows) lies
+// in block v / rows_per_block at row v % rows_per_block; record o of the run is row header_rows + o.
+constexpr uint32_t rows_per_block(uint32_t row_bytes) {
+  return static_cast<uint32_t>(kPayloadBytes) / row_bytes;
+}
+constexpr uint32_t header_rows(uint32_t row_bytes) {
+  return (static_cast<uint32_t>(sizeof(RunHeader)) + row_bytes - 1) / row_bytes;
+}
+static_assert(header_rows(kRowBytesMax) < rows_per_block(kRowBytesMax));
+
+// ---- index log ----
+
+inline constexpr uint32_t kRemainderBits = 8;
+inline constexpr uint32_t kSliceBitsMax = 17;
+inline constexpr uint32_t kBucketBitsMax = 20;       // bits that choose slice and bucket
+inline constexpr uint32_t kSliceRecordsGoal = 4096;  // over all runs
+inline constexpr uint32_t kStrideUnit = 64;
+inline constexpr uint32_t kIndexAlignment = 4096;  // of segments and footer pages
+
+enum SegmentFlag : uint8_t {
+  kUniformSegment = 1,       // all runs uniform and of one size: short piece headers
+  kAuxiliarySegment = 0x80,  // not sketches: a reader that does not know its other flags passes over it
+};
+
+// One segment of the index log: the transposed sketches of n runs of one way and epoch. Kept in footer pages.
+struct SegmentRecord {
+  uint64_t index_offset = 0;  // multiple of kIndexAlignment
+  uint64_t data_block = 0;    // first block of the epoch in the data log
+  uint64_t epoch_id = 0;
+  uint64_t records = 0;
+  uint32_t epoch = 0;
+  uint32_t data_blocks = 0;     // blocks of the epoch when the segment was made
+  uint32_t runs = 0;            // 0: the epoch (of this way) has no records
+  uint32_t stride = 0;          // distance of slices, bytes; 0 if runs is 0
+  uint32_t overflow_units = 0;  // of 64 bytes, behind the slices
+  uint8_t slice_bits = 0;
+  uint8_t flags = 0;      // SegmentFlag
+  uint8_t key_bytes = 0;  // uniform segments
+  uint8_t reserved = 0;
+  uint16_t way = 0;
+  uint16_t ways = 1;
+  uint32_t value_bytes = 0;  // uniform segments
+
+  bool operator==(const SegmentRecord&) const = default;
+};
+static_assert(sizeof(SegmentRecord) == 64 && offsetof(SegmentRecord, epoch) == 32 &&
+              offsetof(SegmentRecord, slice_bits) == 52 && offsetof(SegmentRecord, value_bytes) == 60);
+
+// Bytes of the segment in the index log, padding included.
+constexpr uint64_t segment_bytes(const SegmentRecord& segment) {
+  const uint64_t slices = segment.runs == 0 ? 0 : uint64_t{segment.stride} << segment.slice_bits;
+  return round_up(slices + uint64_t{segment.overflow_units} * kStrideUnit, kIndexAlignment);
+}
+
+struct SliceHeader {
+  uint32_t crc32c;         // segment_seed, then from byte 4 to min(total_bytes, stride)
+  uint32_t total_bytes;    // of the slice; what exceeds the stride lies in the overflow area
+  uint32_t overflow_unit;  // where it lies there, in 64 bytes; 0 if nothing exceeds
+  uint32_t slice;          // its own number: catches misdirected reads
+};
+static_assert(sizeof(SliceHeader) == 16);
+
+// In a uniform segment.
+struct UniformPieceHeader {
+  uint32_t virtual_ordinal;      // of the piece's first record, counted in rows from segment.data_block
+  uint32_t records_bucket_bits;  // 24 bits records, 8 bits bucket bits inside the slice
+};
+static_assert(sizeof(UniformPieceHeader) == 8);
+
+// In a mixed segment.
+struct MixedPieceHeader {
+  uint32_t block;    // relative to segment.data_block. Uniform: the run's first. Variable: where the last
+                     // byte before the piece's first record lies
+  uint32_t ordinal;  // of the piece's first record in its run
+  uint32_t records_bucket_bits;
+  uint16_t value_bytes;  // Uniform. Variable: how many blocks further the piece's last byte lies
+  uint8_t key_bytes;     // 0: variable
+  uint8_t reserved;
+};
+static_assert(sizeof(MixedPieceHeader) == 16);
+
+inline constexpr uint64_t kFooterMagic = 0x58444945'4c415753;  // "SWALEIDX"
+inline constexpr size_t kFooterPageBytes = 4096;
+inline constexpr uint32_t kFooterRecordsMax = 56;
+inline constexpr uint32_t kFooterExtentsMax = 28;
+inline constexpr uint32_t kSegmentsMax = 1u << 20;    // of one partition: 64 MiB of records in a reader
+inline constexpr uint32_t kIncompatibleFeatures = 0;  // bits that this build understands
+
+enum class FooterPageKind : uint32_t { kTail = 0, kSealed = 1 };
+
+// Full pages that stay where they are, found through the tail page.
+struct FooterExtent {
+  uint64_t offset = 0;
+  uint32_t pages = 0;
+  uint32_t first_record = 0;
+
+  bool operator==(const FooterExtent&) const = default;
+};
+static_assert(sizeof(FooterExtent) == 16);
+
+// A rule for all versions to come: magic, version and both feature words stay in the first 20 bytes, and the
+// checksum in the last 4, so that every build can tell "newer" from "damaged".
+struct FooterPage {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t incompatible_features;  // unknown bits: the file must not be read
+  uint32_t compatible_features;    // unknown bits: may be ignored by readers
+  uint32_t partition;
+  uint64_t page_offset;  // its own position in the index log
+  FooterPageKind kind;
+  uint32_t first_record;  // number of records[0] among all of the partition
+  uint32_t record_count;
+  uint32_t extent_count;  // tail pages only
+  uint64_t reserved0;
+  SegmentRecord records[kFooterRecordsMax];  // oldest first
+  FooterExtent extents[kFooterExtentsMax];   // all older records, oldest first
+  uint32_t reserved1;
+  uint32_t crc32c;  // partition_seed, then the first 4,092 bytes
+};
+static_assert(sizeof(FooterPage) == kFooterPageBytes && offsetof(FooterPage, records) == 56 &&
+              offsetof(FooterPage, extents) == 3640 && offsetof(FooterPage, crc32c) == 4092);
+static_assert(std::is_trivially_copyable_v<FooterPage> && std::is_trivially_copyable_v<RunHeader>);
+
+uint32_t partition_seed(uint32_t partition);
+uint32_t epoch_seed(uint32_t partition, uint64_t epoch_id);
+uint32_t segment_seed(uint32_t partition, const SegmentRecord& segment);
+
+}  // namespace swale::run

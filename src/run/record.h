@@ -1,0 +1,84 @@
+// Record: one value of one key as bytes, on the wire, in memtables and in variable runs.
+//
+// Format: key_bytes: varint | value_bytes: varint | key | value
+// Limits: keys of 1..255 bytes, values of 0..16,384 bytes (larger ones are cut by the layer above).
+// Threads: free functions.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/coding.h"
+#include "base/status.h"
+
+namespace swale::run {
+
+inline constexpr size_t kKeyBytesMax = 255;
+inline constexpr size_t kValueBytesMax = 16 * kKiB;
+inline constexpr size_t kRecordHeaderBytesMax = 5;  // 2 for a key of 255, 3 for a value of 16,384
+inline constexpr size_t kEncodedRecordBytesMax = kRecordHeaderBytesMax + kKeyBytesMax + kValueBytesMax;
+
+constexpr size_t encoded_record_bytes(size_t key_bytes, size_t value_bytes) {
+  return varint_bytes(key_bytes) + varint_bytes(value_bytes) + key_bytes + value_bytes;
+}
+
+// Requires sizes within the limits and encoded_record_bytes of room. Returns the end of what was written.
+inline char* encode_record(Bytes key, Bytes value, char* out) {
+  assert(!key.empty() && key.size() <= kKeyBytesMax && value.size() <= kValueBytesMax);
+  out = put_varint(out, key.size());
+  out = put_varint(out, value.size());
+  std::memcpy(out, key.data(), key.size());
+  if (!value.empty()) std::memcpy(out + key.size(), value.data(), value.size());
+  return out + key.size() + value.size();
+}
+
+// A decoded record: views of the encoded bytes.
+struct RecordView {
+  Bytes key;
+  Bytes value;
+  Bytes encoded;  // the whole record, header included; empty if it was stored without a header
+};
+
+enum class RecordParse : uint8_t {
+  kOk,
+  kCutOff,     // the bytes end before the record does
+  kMalformed,  // no record begins like this
+};
+
+// The hot path: no Status is made. `record` is set only on kOk.
+inline RecordParse parse_record(Bytes bytes, RecordView* record) {
+  const char* at = bytes.data();
+  const char* const end = at + bytes.size();
+  uint32_t sizes[2];
+  for (uint32_t& size : sizes) {
+    const char* const next = get_varint32(at, end, &size);
+    // A varint of a legal size has at most 3 bytes: with as many at hand, failing is not for want of bytes.
+    if (next == nullptr) return end - at < 3 ? RecordParse::kCutOff : RecordParse::kMalformed;
+    at = next;
+  }
+  if (sizes[0] == 0 || sizes[0] > kKeyBytesMax || sizes[1] > kValueBytesMax) return RecordParse::kMalformed;
+  if (static_cast<size_t>(end - at) < size_t{sizes[0]} + sizes[1]) return RecordParse::kCutOff;
+  record->key = {at, sizes[0]};
+  record->value = {at + sizes[0], sizes[1]};
+  record->encoded = {bytes.data(), static_cast<size_t>(at + sizes[0] + sizes[1] - bytes.data())};
+  return RecordParse::kOk;
+}
+
+// Decodes the record at the front of `bytes`; `what` names the source ("frame from rank 3").
+inline Result<RecordView> decode_record(Bytes bytes, std::string_view what) {
+  RecordView record;
+  switch (parse_record(bytes, &record)) {
+    case RecordParse::kOk:
+      return record;
+    case RecordParse::kCutOff:
+      return corruption("{}: a record is cut off after {} bytes", what, bytes.size());
+    case RecordParse::kMalformed:
+      break;
+  }
+  return corruption("{}: a record's sizes are outside the limits (key 1..{}, value 0..{} bytes)", what,
+                    kKeyBytesMax, kValueBytesMax);
+}
+
+}  // namespace swale::run

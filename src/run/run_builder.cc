@@ -1,0 +1,163 @@
+#include "run/run_builder.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "base/coding.h"
+#include "base/crc32c.h"
+#include "run/block.h"
+
+namespace swale::run {
+namespace {
+
+// How many records ahead the arena is prefetched: hash order visits it at random.
+constexpr size_t kPrefetchDistance = 16;
+
+bool stored_uniform(const Memtable& memtable) {
+  if (!memtable.uniform()) return false;
+  const uint32_t row_bytes = memtable.key_bytes() + memtable.value_bytes();
+  return row_bytes <= kRowBytesMax && kPayloadBytes % row_bytes <= kUniformWasteBytesMax;
+}
+
+RunHeader make_header(const Memtable& memtable, const RunPlacement& placement) {
+  RunHeader header{};
+  const bool uniform = stored_uniform(memtable);
+  header.magic = kRunMagic;
+  header.kind = uniform ? RunKind::kUniform : RunKind::kVariable;
+  header.key_bytes = uniform ? static_cast<uint8_t>(memtable.key_bytes()) : uint8_t{0};
+  header.way = placement.way;
+  header.value_bytes = uniform ? memtable.value_bytes() : 0;
+  header.epoch = placement.epoch;
+  header.epoch_id = placement.epoch_id;
+  header.run = placement.run;
+  header.records = static_cast<uint32_t>(memtable.count());
+  header.blocks = RunBuilder::block_count(memtable);
+  header.partition = placement.partition;
+  header.data_bytes = memtable.data_bytes();
+  char bytes[sizeof(header)];
+  std::memcpy(bytes, &header, sizeof(header));
+  header.crc32c = crc32c_extend(partition_seed(placement.partition), {bytes, offsetof(RunHeader, crc32c)});
+  return header;
+}
+
+RunSketch make_sketch(const RunHeader& header, uint64_t first_block) {
+  RunSketch sketch;
+  sketch.first_block = first_block;
+  sketch.blocks = header.blocks;
+  sketch.records = header.records;
+  sketch.kind = header.kind;
+  sketch.key_bytes = header.key_bytes;
+  sketch.value_bytes = header.value_bytes;
+  return sketch;
+}
+
+}  // namespace
+
+RunBuilder::RunBuilder(Memtable& memtable, RunScratch& scratch, const RunPlacement& placement)
+    : memtable_(memtable),
+      scratch_(scratch),
+      first_block_(placement.first_block),
+      seed_(epoch_seed(placement.partition, placement.epoch_id)),
+      header_(make_header(memtable, placement)),
+      sketch_(make_sketch(header_, placement.first_block)),
+      sketch_builder_(&sketch_) {
+  assert(!memtable.empty());
+}
+
+uint32_t RunBuilder::block_count(const Memtable& memtable) {
+  uint64_t blocks = 0;
+  if (stored_uniform(memtable)) {
+    const uint32_t row_bytes = memtable.key_bytes() + memtable.value_bytes();
+    const uint64_t rows = header_rows(row_bytes) + memtable.count();
+    blocks = (rows + rows_per_block(row_bytes) - 1) / rows_per_block(row_bytes);
+  } else {
+    blocks = (sizeof(RunHeader) + memtable.bytes() + kPayloadBytes - 1) / kPayloadBytes;
+  }
+  assert(blocks <= kRunBlocksMax);
+  return static_cast<uint32_t>(blocks);
+}
+
+size_t RunBuilder::fill(MutableBytes out) {
+  assert(out.size() >= kBlockBytes && out.size() % kBlockBytes == 0);
+  if (next_block_ == 0) sort_entries(memtable_.entries(), scratch_);
+  size_t produced = 0;
+  for (; produced < out.size() && !done(); produced += kBlockBytes, ++next_block_) {
+    char* const block = out.data() + produced;
+    if (next_block_ == 0) std::memcpy(block, &header_, sizeof(header_));
+    if (header_.kind == RunKind::kUniform) {
+      fill_uniform(block);
+    } else {
+      fill_variable(block);
+    }
+  }
+  return produced;
+}
+
+void RunBuilder::take(Hash entry, Bytes key, Bytes value) {
+  sketch_builder_.add(entry);
+  digest_ += record_digest(hash_bytes(key), value);
+}
+
+void RunBuilder::fill_uniform(char* block) {
+  const uint32_t key_bytes = header_.key_bytes;
+  const uint32_t row_bytes = key_bytes + header_.value_bytes;
+  const size_t encoding_bytes = varint_bytes(key_bytes) + varint_bytes(header_.value_bytes);
+  const uint32_t first_row = next_block_ == 0 ? header_rows(row_bytes) : 0;
+  const auto entries = memtable_.entries();
+  const uint32_t count = std::min(rows_per_block(row_bytes) - first_row, header_.records - next_record_);
+  const char* const rows = memtable_.arena() + encoding_bytes;
+
+  char* out = block + size_t{first_row} * row_bytes;
+  if (next_block_ == 0)
+    std::memset(block + sizeof(header_), 0, size_t{first_row} * row_bytes - sizeof(header_));
+  for (uint32_t i = 0; i < count; ++i, out += row_bytes) {
+    const size_t ordinal = next_record_ + i;
+    if (ordinal + kPrefetchDistance < entries.size()) {
+      const char* const ahead = rows + (entries[ordinal + kPrefetchDistance] & kEntryOffsetMask);
+      __builtin_prefetch(ahead);
+      __builtin_prefetch(ahead + row_bytes - 1);
+    }
+    std::memcpy(out, rows + (entries[ordinal] & kEntryOffsetMask), row_bytes);
+    take(entries[ordinal], {out, key_bytes}, {out + key_bytes, header_.value_bytes});
+  }
+  std::memset(out, 0, static_cast<size_t>(block + kPayloadBytes - out));
+  seal_block(block, seed_, first_block_ + next_block_, next_record_, count, first_row * row_bytes);
+  next_record_ += count;
+}
+
+void RunBuilder::fill_variable(char* block) {
+  const auto entries = memtable_.entries();
+  const uint32_t first_ordinal = next_record_;
+  uint32_t first_start = kNoRecordStarts;
+  size_t at = next_block_ == 0 ? sizeof(header_) : 0;
+  while (at < kPayloadBytes) {
+    if (unfinished_.empty()) {
+      if (next_record_ == header_.records) break;
+      if (next_record_ + kPrefetchDistance < entries.size()) {
+        __builtin_prefetch(memtable_.arena() +
+                           (entries[next_record_ + kPrefetchDistance] & kEntryOffsetMask));
+      }
+      RecordView record;
+      const uint64_t entry = entries[next_record_];
+      [[maybe_unused]] const RecordParse parse =
+          parse_record(memtable_.encoded_from(entry & kEntryOffsetMask), &record);
+      assert(parse == RecordParse::kOk && "append took what parse_record gave");
+      if (first_start == kNoRecordStarts) first_start = static_cast<uint32_t>(at);
+      take(entry, record.key, record.value);
+      const size_t last_byte = at + record.encoded.size() - 1;
+      sketch_builder_.add_end(next_block_ + static_cast<uint32_t>(last_byte / kPayloadBytes));
+      unfinished_ = record.encoded;
+      ++next_record_;
+    }
+    const size_t part = std::min(unfinished_.size(), kPayloadBytes - at);
+    std::memcpy(block + at, unfinished_.data(), part);
+    unfinished_.remove_prefix(part);
+    at += part;
+  }
+  std::memset(block + at, 0, kPayloadBytes - at);
+  seal_block(block, seed_, first_block_ + next_block_, first_ordinal, next_record_ - first_ordinal,
+             first_start);
+}
+
+}  // namespace swale::run

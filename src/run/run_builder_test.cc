@@ -1,0 +1,146 @@
+#include "run/run_builder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "run/run_test_support.h"
+
+namespace swale::run {
+namespace {
+
+using test::PartitionInMemory;
+using test::Records;
+
+// Hash order, and arrival order among equal 40 bits.
+Records in_storage_order(Records records) {
+  std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) {
+    return test::rest_of(a.first) >> kEntryOffsetBits < test::rest_of(b.first) >> kEntryOffsetBits;
+  });
+  return records;
+}
+
+RunKind kind_of(const PartitionInMemory& partition) { return partition.sketches.back().kind; }
+
+void expect_round_trip(const Records& records, RunKind kind) {
+  PartitionInMemory partition;
+  ASSERT_NO_FATAL_FAILURE(partition.add_run(records));
+  EXPECT_EQ(kind_of(partition), kind);
+  uint64_t digest = 0;
+  for (const auto& [key, value] : records) digest += record_digest(hash_bytes(key), value);
+  EXPECT_EQ(partition.digest, digest);
+  for (const size_t chunk_blocks : {1, 2, 5, 1000}) {
+    Status status;
+    EXPECT_EQ(test::scan(partition.data, 7, &status, chunk_blocks), in_storage_order(records));
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+}
+
+TEST(RunBuilder, RoundTripsUniformRuns) {
+  Rng rng(5);
+  for (const size_t value_bytes : {0, 1, 24, 40, 120, 500, 1012}) {
+    for (const size_t count : {1, 83, 84, 2000}) {
+      expect_round_trip(test::random_records(rng, count, 8, value_bytes), RunKind::kUniform);
+    }
+  }
+  expect_round_trip(test::random_records(rng, 100, 1, 0), RunKind::kUniform);
+  expect_round_trip(test::random_records(rng, 100, 255, 765), RunKind::kUniform);
+}
+
+TEST(RunBuilder, RoundTripsOneSizeThatFillsBlocksBadly) {
+  Rng rng(6);
+  expect_round_trip(test::random_records(rng, 300, 8, 673),
+                    RunKind::kVariable);  // 5 rows would leave 675 bytes
+  expect_round_trip(test::random_records(rng, 300, 8, 1013), RunKind::kVariable);
+}
+
+TEST(RunBuilder, RoundTripsMixedSizes) {
+  Rng rng(7);
+  Records records;
+  for (int i = 0; i < 3000; ++i) {
+    const uint64_t value_bytes = rng.chance(1, 50) ? rng.below(kValueBytesMax + 1) : rng.below(300);
+    records.emplace_back(test::random_bytes(rng, 1 + rng.below(255)), test::random_bytes(rng, value_bytes));
+  }
+  expect_round_trip(records, RunKind::kVariable);
+}
+
+TEST(RunBuilder, RoundTripsRecordsThatSpanSeveralBlocks) {
+  Rng rng(8);
+  expect_round_trip(test::random_records(rng, 1, 8, kValueBytesMax), RunKind::kVariable);
+  expect_round_trip(test::random_records(rng, 20, 255, kValueBytesMax), RunKind::kVariable);
+}
+
+TEST(RunBuilder, RoundTripsEmptyValuesAmongOthers) {
+  Rng rng(9);
+  Records records = test::random_records(rng, 500, 3, 0);
+  records.emplace_back("key", "value");
+  expect_round_trip(records, RunKind::kVariable);
+}
+
+TEST(RunBuilder, RoundTripsExactlyFullBlocks) {
+  Rng rng(10);
+  expect_round_trip(test::random_records(rng, 85 * 3 - 2, 8, 40), RunKind::kUniform);
+  // Variable: 64 + 2 (header) + 8 + 4006 fill the first block, 2 + 1 + 3 + 4074 the others.
+  for (const size_t last_value_bytes : {4068, 4069, 4070}) {
+    Records records = test::random_records(rng, 1, 8, 4016 - 11);
+    records.emplace_back(test::random_bytes(rng, 9), test::random_bytes(rng, last_value_bytes));
+    expect_round_trip(records, RunKind::kVariable);
+  }
+}
+
+// Records that end exactly at, one before and one behind the end of a block.
+TEST(RunBuilder, RoundTripsRecordsAtTheSeamOfBlocks) {
+  Rng rng(11);
+  for (size_t first_value = 3990; first_value < 4020; ++first_value) {
+    Records records = test::random_records(rng, 1, 8, first_value);
+    for (int i = 0; i < 3; ++i)
+      records.emplace_back(records.front().first, test::random_bytes(rng, 4067 + i));
+    expect_round_trip(records, RunKind::kVariable);
+  }
+}
+
+TEST(RunBuilder, KeepsTheOrderOfOneKeysValues) {
+  Records records;
+  for (int i = 0; i < 5000; ++i) records.emplace_back("a hot key", std::to_string(10'000 + i));
+  expect_round_trip(records, RunKind::kUniform);  // in_storage_order leaves them as they are
+}
+
+TEST(RunBuilder, StatesItsBlocksBeforeItSorts) {
+  Rng rng(12);
+  auto memtable = Memtable::create(kMiB, 1000).value();
+  auto scratch = RunScratch::create(1000).value();
+  ASSERT_TRUE(test::append(memtable, "12345678", std::string(40, 'x')));
+  EXPECT_EQ(RunBuilder::block_count(memtable), 1u);
+  for (int i = 1; i < 83; ++i) ASSERT_TRUE(test::append(memtable, "12345678", std::string(40, 'x')));
+  EXPECT_EQ(RunBuilder::block_count(memtable), 1u);  // 83 rows and the header's two
+  ASSERT_TRUE(test::append(memtable, "12345678", std::string(40, 'x')));
+  EXPECT_EQ(RunBuilder::block_count(memtable), 2u);
+  const RunBuilder builder(memtable, scratch, {});
+  EXPECT_EQ(builder.block_count(), 2u);
+  EXPECT_EQ(builder.record_count(), 84u);
+  EXPECT_EQ(builder.data_bytes(), 84u * 48);
+}
+
+TEST(RunBuilder, SketchStaysWithinItsBound) {
+  Rng rng(13);
+  for (const size_t count : {1, 100, 100'000}) {
+    PartitionInMemory partition;
+    ASSERT_NO_FATAL_FAILURE(partition.add_run(test::random_records(rng, count, 8, 20)));
+    const RunSketch& sketch = partition.sketches.back();
+    EXPECT_LE(sketch.memory_bytes(), sketch_memory_bytes(count, sketch.blocks));
+    EXPECT_EQ(sketch.records, count);
+  }
+}
+
+TEST(Sketch, NaturalBucketBitsKeepTheLoadNearOne) {
+  for (uint64_t records = 1; records < 2'000'000; records = records * 9 / 8 + 1) {
+    const double load =
+        static_cast<double>(records) / static_cast<double>(uint64_t{1} << natural_bucket_bits(records));
+    EXPECT_GE(load, 0.707) << records;
+    EXPECT_LE(load, 1.415) << records;
+  }
+}
+
+}  // namespace
+}  // namespace swale::run

@@ -1,0 +1,92 @@
+// RunCursor: walks whole runs of the data log and yields every record, for scan, verify, dump and repair. A
+// passive parser: the owner reads blocks from the first block of a run onwards, in chunks of any number of
+// blocks, and feeds them; nothing is kept but one record that spans a chunk's end.
+//
+// Threads: one at a time.
+// Errors: kCorruption that names file and offset. After one, the cursor is of no use: make a new one, and
+//   feed it from a later run (runs start where decode_run_header succeeds).
+// Limits: memory for one record, 16 KiB.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "run/block.h"
+#include "run/format.h"
+#include "run/record.h"
+
+namespace swale::run {
+
+// A record and its place. `key` and `value` are valid during the call.
+struct ScannedRecord {
+  const RunHeader* run;
+  Bytes key;
+  Bytes value;
+  uint32_t ordinal;  // in its run
+  uint64_t block;    // in which it starts
+  uint32_t row;      // uniform: row in the block
+
+  // Whether the index, asked for the key's hash, means this very record.
+  bool is(const Candidate& candidate) const {
+    if (candidate.variable() != (run->kind == RunKind::kVariable)) return false;
+    if (candidate.variable()) {
+      return candidate.slot == ordinal && block >= candidate.block &&
+             block - candidate.block < candidate.block_count;
+    }
+    return candidate.block == block && candidate.slot == row;
+  }
+};
+
+class RunCursor {
+ public:
+  // False stops the walk.
+  using RecordFn = std::function<bool(const ScannedRecord&)>;
+
+  // `first_block`: where the first fed block lies in the data log. Only runs of `epoch_id` pass, if given.
+  RunCursor(uint32_t partition, uint64_t first_block, std::string path,
+            std::optional<uint64_t> epoch_id = {});
+
+  // `blocks`: the next whole blocks. Yields the records that are complete by then.
+  Status feed(Bytes blocks, const RecordFn& fn);
+
+  // No more blocks: kCorruption if a run is cut off.
+  Status finish() const;
+
+  bool stopped() const { return stopped_; }
+  bool between_runs() const { return next_block_ == run_end_block_; }
+  uint64_t next_block() const { return next_block_; }
+  uint64_t runs() const { return runs_; }        // finished
+  uint64_t records() const { return records_; }  // yielded
+
+ private:
+  Status feed_block(Bytes block, const RecordFn& fn);
+  Status begin_run(Bytes block);
+  Status uniform_rows(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
+  Status variable_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
+  Status end_run();
+  void yield(Bytes key, Bytes value, uint64_t block, uint32_t row, const RecordFn& fn);
+  Status malformed(uint64_t block, std::string_view problem) const;
+
+  const uint32_t partition_;
+  const std::string path_;
+  const std::optional<uint64_t> epoch_id_;
+  uint64_t next_block_;
+  uint64_t run_end_block_;
+  RunHeader run_{};
+  uint32_t seed_ = 0;
+  uint32_t ordinal_ = 0;           // of the next record
+  std::vector<char> unfinished_;   // variable: front of a record that spans blocks
+  uint64_t unfinished_block_ = 0;  // where it started
+  uint64_t data_bytes_ = 0;
+  uint64_t runs_ = 0;
+  uint64_t records_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace swale::run

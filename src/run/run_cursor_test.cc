@@ -1,0 +1,113 @@
+#include "run/run_cursor.h"
+
+#include <gtest/gtest.h>
+
+#include "base/coding.h"
+#include "base/crc32c.h"
+#include "run/run_test_support.h"
+
+namespace swale::run {
+namespace {
+
+using test::PartitionInMemory;
+
+class RunCursorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Rng rng(50);
+    partition_.add_run(test::random_records(rng, 300, 8, 40));
+    auto mixed = test::random_records(rng, 10, 8, 3000);
+    mixed.emplace_back("key", "value");
+    partition_.add_run(mixed);
+    partition_.add_run(test::random_records(rng, 100, 8, 40));
+  }
+
+  Status walk(Bytes data, uint32_t partition = 7, std::optional<uint64_t> epoch_id = {}) {
+    RunCursor cursor(partition, 0, "part-000007.data", epoch_id);
+    records_ = 0;
+    SWALE_RETURN_IF_ERROR(cursor.feed(data, [&](const ScannedRecord&) { return ++records_, true; }));
+    return cursor.finish();
+  }
+
+  PartitionInMemory partition_;
+  uint64_t records_ = 0;
+};
+
+TEST_F(RunCursorTest, WalksAllRunsOfTheRightEpoch) {
+  EXPECT_TRUE(walk(partition_.data, 7, PartitionInMemory::kEpochId).ok());
+  EXPECT_EQ(records_, 411u);
+  const Status other = walk(partition_.data, 7, 99);
+  EXPECT_EQ(other.code(), Code::kCorruption);
+  EXPECT_NE(other.message().find("part-000007.data: offset 0"), std::string_view::npos);
+}
+
+TEST_F(RunCursorTest, RefusesAnotherPartitionsLog) {
+  EXPECT_EQ(walk(partition_.data, 8).code(), Code::kCorruption);
+  EXPECT_EQ(records_, 0u);
+}
+
+TEST_F(RunCursorTest, SaysWhereARunIsCutOff) {
+  const uint64_t first_run_bytes = partition_.sketches[0].blocks * kBlockBytes;
+  EXPECT_TRUE(walk(Bytes(partition_.data).substr(0, first_run_bytes)).ok());
+  const Status cut = walk(Bytes(partition_.data).substr(0, first_run_bytes + kBlockBytes));
+  EXPECT_NE(cut.message().find("cut off after 1 of"), std::string_view::npos);
+  EXPECT_EQ(walk(Bytes(partition_.data).substr(0, first_run_bytes + 100)).code(), Code::kCorruption);
+}
+
+TEST_F(RunCursorTest, NoticesMisdirectedBlocks) {
+  std::string swapped = partition_.data;
+  std::swap_ranges(swapped.begin() + 4096, swapped.begin() + 8192, swapped.begin() + 8192);
+  const Status status = walk(swapped);
+  EXPECT_NE(status.message().find("expected block 1, found block 2"), std::string_view::npos);
+}
+
+// A lost write: the place still holds an intact block of the epoch that was given up before.
+TEST_F(RunCursorTest, NoticesABlockOfAnEarlierEpochAtTheSamePlace) {
+  Rng rng(51);
+  PartitionInMemory earlier;
+  earlier.epoch = 3;
+  earlier.add_run(test::random_records(rng, 300, 8, 40));
+  std::string stale = partition_.data;
+  stale.replace(kBlockBytes, kBlockBytes, earlier.data, kBlockBytes, kBlockBytes);
+  EXPECT_EQ(walk(stale).code(), Code::kCorruption);
+}
+
+TEST_F(RunCursorTest, StopsWhenTold) {
+  RunCursor cursor(7, 0, "data");
+  uint64_t seen = 0;
+  EXPECT_TRUE(cursor.feed(partition_.data, [&](const ScannedRecord&) { return ++seen < 305; }).ok());
+  EXPECT_TRUE(cursor.stopped());
+  EXPECT_EQ(seen, 305u);
+  EXPECT_TRUE(cursor.finish().ok());
+}
+
+TEST_F(RunCursorTest, StartsAtAnyRun) {
+  const uint64_t second = partition_.sketches[1].first_block;
+  RunCursor cursor(7, second, "data");
+  uint32_t seen = 0;
+  ASSERT_TRUE(cursor
+                  .feed(Bytes(partition_.data).substr(second * kBlockBytes),
+                        [&](const ScannedRecord& record) {
+                          ++seen;
+                          return record.run->run != 0;
+                        })
+                  .ok());
+  EXPECT_EQ(seen, 111u);
+  EXPECT_EQ(cursor.runs(), 2u);
+}
+
+TEST(RunHeader, RefusesAKindOfANewerFormat) {
+  RunHeader header{};
+  header.magic = kRunMagic;
+  header.kind = RunKind{9};
+  header.partition = 7;
+  char bytes[sizeof(header)];
+  put_fixed(bytes, header);
+  put_u32(bytes + 60, crc32c_extend(partition_seed(7), {bytes, 60}));
+  EXPECT_EQ(decode_run_header({bytes, sizeof(bytes)}, 7, 0, "data").status().code(), Code::kUnsupported);
+  put_fixed(bytes, RunHeader{});
+  EXPECT_EQ(decode_run_header({bytes, sizeof(bytes)}, 7, 0, "data").status().code(), Code::kCorruption);
+}
+
+}  // namespace
+}  // namespace swale::run

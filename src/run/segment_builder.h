@@ -1,0 +1,92 @@
+// SegmentBuilder: transposes the sketches of n runs into one segment of the index log: for each slice of hash
+// space the pieces of all runs side by side, so that a query reads one short range per epoch, whatever the
+// number of runs.
+//
+// A passive generator like RunBuilder. The first walk over the sketches (in the constructor) measures the
+// slices and decides the stride; fill walks again and writes; a third walk writes what exceeds the stride, if
+// anything does.
+// Threads: one at a time; the sketches must outlive it and are not changed.
+// Format: docs/formats/partition.md, "Segment".
+// Memory: 4 bytes per slice, 64 per run, and one slice (the longest: with one hot key nearly all remainders).
+// Limits: runs <= 2^20; records of one piece < 2^24.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "run/format.h"
+#include "run/sketch.h"
+
+namespace swale::run {
+
+struct SegmentParams {
+  uint32_t partition = 0;
+  uint32_t epoch = 0;
+  uint64_t epoch_id = 0;
+  uint16_t way = 0;
+  uint16_t ways = 1;
+  uint64_t data_block = 0;   // first block of the epoch in the data log
+  uint32_t data_blocks = 0;  // blocks of the epoch so far; all runs lie within
+};
+
+class SegmentBuilder {
+ public:
+  // No sketches: the segment of an epoch without records; it has no bytes but a record.
+  SegmentBuilder(std::span<const RunSketch> sketches, const SegmentParams& params);
+
+  uint64_t size_bytes() const { return segment_bytes(segment_); }
+
+  // Writes the next bytes into `out` (size: a multiple of 4,096, at least 4,096). Returns the bytes produced,
+  // a multiple of 4,096; 0 at the end.
+  size_t fill(MutableBytes out);
+  bool done() const { return produced_bytes_ == size_bytes(); }
+
+  // The segment's entry for the footer, given where it was written.
+  SegmentRecord record(uint64_t index_offset) const;
+
+ private:
+  // Walks along one run's sketch, slice by slice.
+  struct RunWalk {
+    const RunSketch* sketch;
+    uint32_t bucket_bits;  // as written: coarser than the sketch's for short runs
+    uint64_t bit = 0;      // in buckets
+    uint64_t ordinal = 0;
+    uint64_t end_bit = 0;  // in ends
+    // The current piece, after step.
+    uint64_t piece_bit = 0;
+    uint64_t piece_end_bit = 0;
+    uint32_t piece_records = 0;
+    uint32_t piece_end_bits = 0;
+
+    void step(uint32_t slice_bits);
+    bool variable() const { return sketch->kind == RunKind::kVariable; }
+  };
+  enum class Phase { kSlices, kOverflows, kDone };
+
+  void choose_form();
+  void measure();
+  void choose_stride(const std::vector<uint32_t>& lengths);
+  void restart_walks();
+  uint32_t slice_bytes() const;  // of the walks' current pieces
+  size_t bucket_bytes(const RunWalk& walk) const;
+  void build_slice(uint32_t slice);
+  char* put_piece_header(const RunWalk& walk, char* out) const;
+  void put_fingerprints(const RunWalk& walk, uint32_t slice, char* bucket_array, char* remainders) const;
+  bool next_chunk();  // makes chunk_ the next bytes of the segment
+
+  SegmentParams params_;
+  SegmentRecord segment_;
+  uint32_t seed_ = 0;
+  std::vector<RunWalk> walks_;
+  std::vector<char> buffer_;  // one slice
+  Phase phase_ = Phase::kSlices;
+  uint32_t next_slice_ = 0;
+  uint32_t next_overflow_unit_ = 0;
+  uint64_t produced_bytes_ = 0;
+  Bytes chunk_;  // produced, not yet handed out; lies in buffer_
+};
+
+}  // namespace swale::run
