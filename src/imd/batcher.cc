@@ -1,0 +1,41 @@
+#include "imd/batcher.h"
+
+#include <cassert>
+
+#include "run/record.h"
+
+namespace swale::imd {
+
+Batcher::Batcher(int32_t ranks)
+    : frames_(static_cast<size_t>(ranks)), records_per_rank_(static_cast<size_t>(ranks)) {}
+
+net::Rank Batcher::append(Bytes key, Bytes value) {
+  const Hash hash = hash_bytes(key);
+  const auto destination = static_cast<size_t>(choose(hash, static_cast<uint32_t>(frames_.size())).index);
+  Frame& frame = frames_[destination];
+  const size_t encoded_bytes = run::encoded_record_bytes(key.size(), value.size());
+  if (frame.capacity - frame.bytes < encoded_bytes) return static_cast<net::Rank>(destination);
+
+  run::encode_record(key, value, frame.data + frame.bytes);
+  frame.bytes += static_cast<uint32_t>(encoded_bytes);
+  ++frame.records;
+  ++records_per_rank_[destination];
+  ++tally_.records;
+  tally_.data_bytes += key.size() + value.size();
+  tally_.digest += record_digest(hash, value);
+  return kAccepted;
+}
+
+Frame Batcher::exchange(net::Rank destination, Frame next) {
+  Frame taken = frames_[static_cast<size_t>(destination)];
+  frames_[static_cast<size_t>(destination)] = next;
+  return taken;
+}
+
+void Batcher::begin_epoch() {
+  for ([[maybe_unused]] const Frame& frame : frames_) assert(frame.bytes == 0);
+  records_per_rank_.assign(records_per_rank_.size(), 0);
+  tally_ = {};
+}
+
+}  // namespace swale::imd

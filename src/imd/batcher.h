@@ -1,0 +1,63 @@
+// Batcher: the application's end of the pipeline. Encodes records into one frame per destination rank.
+//
+// A passive state machine. The fast path touches nothing but the destination's own frame; frame memory comes from
+// and goes to the owner (WriterCore's pool), so that back-pressure is the owner's wait for a frame.
+// Threads: none of its own; the owner serialises calls.
+// Format of a frame's payload: records one after the other, each encoded as in run/record.h.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "net/transport.h"
+
+namespace swale::imd {
+
+// Memory of one frame, lent by the pool. `index` names it there.
+struct Frame {
+  char* data = nullptr;
+  uint32_t bytes = 0;  // filled
+  uint32_t capacity = 0;
+  uint32_t records = 0;
+  uint32_t index = 0;
+};
+
+// Counts that must agree between those who append and those who index.
+struct RecordTally {
+  uint64_t records = 0;
+  uint64_t data_bytes = 0;  // keys and values
+  uint64_t digest = 0;      // sum of record_digest, modulo 2^64
+
+  void add(const RecordTally& other) {
+    records += other.records;
+    data_bytes += other.data_bytes;
+    digest += other.digest;
+  }
+  bool operator==(const RecordTally&) const = default;
+};
+
+class Batcher {
+ public:
+  explicit Batcher(int32_t ranks);
+
+  // The destination whose frame has to be replaced before the record fits, or kAccepted.
+  static constexpr net::Rank kAccepted = -1;
+  // Requires a key and value within the record limits, and frames at least as large as any record.
+  net::Rank append(Bytes key, Bytes value);
+
+  // Takes the destination's frame (data == nullptr: it had none) and lends it another (or none).
+  Frame exchange(net::Rank destination, Frame next);
+
+  const RecordTally& tally() const { return tally_; }
+  const std::vector<uint64_t>& records_per_rank() const { return records_per_rank_; }
+  void begin_epoch();  // resets the counts; all frames must have been taken
+
+ private:
+  std::vector<Frame> frames_;  // by destination
+  std::vector<uint64_t> records_per_rank_;
+  RecordTally tally_;
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,26 @@
+#include "imd/committer.h"
+
+#include <utility>
+
+namespace swale::imd {
+
+Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id) {
+  Manifest next = manifest_;
+  if (!job_named_) next.jobs.push_back(job_);
+  EpochEntry epoch;
+  epoch.epoch = commit.epoch;
+  epoch.job = static_cast<uint32_t>(next.jobs.size() - 1);
+  epoch.epoch_id = epoch_id;
+  epoch.step = commit.step;
+  epoch.time = commit.time;
+  epoch.records = commit.tally.records;
+  epoch.data_bytes = commit.tally.data_bytes;
+  epoch.digest = commit.tally.digest;
+  next.epochs.push_back(epoch);
+  SWALE_RETURN_IF_ERROR(io::replace_file(device_, manifest_path(directory_), next.encode()));
+  manifest_ = std::move(next);
+  job_named_ = true;
+  return {};
+}
+
+}  // namespace swale::imd

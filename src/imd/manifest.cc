@@ -1,0 +1,288 @@
+#include "imd/manifest.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "base/crc32c.h"
+
+namespace swale::imd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormatName[] = "swale-imd";
+constexpr char kDigestName[] = "xxh3-keyed-sum";
+constexpr uint64_t kVersion = 1;
+constexpr uint64_t kRanksMax = uint64_t{1} << 24;
+constexpr uint64_t kJobsMax = 65'535;
+constexpr uint64_t kWaysMax = 65'535;
+
+// The end of the file, the same in all versions: `"crc32c":"0123abcd"}` and a line feed.
+constexpr std::string_view kSealHead = "\"crc32c\":\"";
+constexpr std::string_view kSealTail = "\"}\n";
+constexpr size_t kSealBytes = kSealHead.size() + 8 + kSealTail.size();
+
+std::string seal_of(Bytes covered) {
+  return fmt::format("{}{:08x}{}", kSealHead, crc32c(covered), kSealTail);
+}
+
+std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
+
+std::optional<uint64_t> parse_hex16(std::string_view text) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value, 16);
+  const bool lower = std::none_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'F'; });
+  if (text.size() != 16 || failure != std::errc() || stop != end || !lower) return std::nullopt;
+  return value;
+}
+
+// JSON has no infinities; simulations have.
+Json time_json(double time) {
+  if (std::isfinite(time)) return time;
+  return std::isnan(time) ? "nan" : time > 0 ? "inf" : "-inf";
+}
+
+// One object of the manifest, with where it stands for messages.
+class Member {
+ public:
+  Member(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  Status problem(std::string_view name, std::string_view expected) const {
+    const auto it = object_.is_object() ? object_.find(name) : object_.end();
+    std::string found = "nothing";
+    if (object_.is_object() && it != object_.end()) {
+      found = it->dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
+    }
+    return corruption("{}: member \"{}\": expected {}, found {}; restore the file from a copy", where_, name,
+                      expected, found);
+  }
+
+  const Json* find(std::string_view name) const {
+    if (!object_.is_object()) return nullptr;
+    const auto it = object_.find(name);
+    return it == object_.end() ? nullptr : &*it;
+  }
+
+  Result<uint64_t> number(std::string_view name, uint64_t min, uint64_t max) const {
+    const Json* json = find(name);
+    if (json == nullptr || !json->is_number_unsigned() || json->get<uint64_t>() < min ||
+        json->get<uint64_t>() > max) {
+      return problem(name, fmt::format("an integer from {} to {}", min, max));
+    }
+    return json->get<uint64_t>();
+  }
+
+  Result<int64_t> signed_number(std::string_view name) const {
+    const Json* json = find(name);
+    const bool fits = json != nullptr && json->is_number_integer() &&
+                      (!json->is_number_unsigned() ||
+                       json->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+    if (!fits) return problem(name, "a 64-bit integer");
+    return json->get<int64_t>();
+  }
+
+  Result<std::string> text(std::string_view name) const {
+    const Json* json = find(name);
+    if (json == nullptr || !json->is_string()) return problem(name, "a string");
+    return json->get<std::string>();
+  }
+
+  Result<uint64_t> hex(std::string_view name) const {
+    const Json* json = find(name);
+    const auto value = json != nullptr && json->is_string() ? parse_hex16(json->get_ref<const std::string&>())
+                                                            : std::nullopt;
+    if (!value) return problem(name, "a string of 16 lower-case hex digits");
+    return *value;
+  }
+
+  Result<double> time(std::string_view name) const {
+    const Json* json = find(name);
+    if (json != nullptr && json->is_number()) return json->get<double>();
+    if (json != nullptr && *json == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (json != nullptr && *json == "inf") return std::numeric_limits<double>::infinity();
+    if (json != nullptr && *json == "-inf") return -std::numeric_limits<double>::infinity();
+    return problem(name, "a number, \"inf\", \"-inf\" or \"nan\"");
+  }
+
+  Result<const Json*> array(std::string_view name) const {
+    const Json* json = find(name);
+    if (json == nullptr || !json->is_array()) return problem(name, "an array");
+    return json;
+  }
+
+ private:
+  const Json& object_;
+  const std::string where_;
+};
+
+Status unsupported(const std::string& path, std::string_view what) {
+  return error(Code::kUnsupported, Scope::kFile, "{}: {}; read it with a newer swale", path, what);
+}
+
+Status check_seal(Bytes json, const std::string& path) {
+  if (json.size() < kSealBytes) {
+    return corruption("{}: has {} bytes, too few for a manifest; restore the file from a copy", path,
+                      json.size());
+  }
+  const Bytes covered = json.substr(0, json.size() - kSealBytes);
+  if (json.substr(covered.size()) == seal_of(covered)) return {};
+  if (!json.ends_with(kSealTail) || json.substr(covered.size(), kSealHead.size()) != kSealHead) {
+    return corruption(
+        "{}: does not end with its checksum at offset {}: it was cut off or edited; restore it from a copy",
+        path, covered.size());
+  }
+  return corruption(
+      "{}: offset {}: checksum {} is recorded, the bytes before it have {:08x}: it was damaged or edited; "
+      "restore it from a copy",
+      path, covered.size(), json.substr(covered.size() + kSealHead.size(), 8), crc32c(covered));
+}
+
+Status check_header(const Member& root, const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const std::string format, root.text("format"));
+  if (format != kFormatName) return root.problem("format", fmt::format("\"{}\"", kFormatName));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t version, root.number("version", 1, UINT32_MAX));
+  if (version > kVersion) {
+    return unsupported(path,
+                       fmt::format("is of format version {}, this build knows up to {}", version, kVersion));
+  }
+  SWALE_ASSIGN_OR_RETURN(const Json* features, root.array("incompatible_features"));
+  if (!features->empty()) {
+    return unsupported(path, fmt::format("uses features that this build lacks: {}",
+                                         features->dump(-1, ' ', false, Json::error_handler_t::replace)));
+  }
+  for (const auto& [name, ours] : {std::pair{"hash", kHashName}, std::pair{"digest", kDigestName}}) {
+    SWALE_ASSIGN_OR_RETURN(const std::string theirs, root.text(name));
+    if (theirs != ours) {
+      return unsupported(path,
+                         fmt::format("uses the {} \"{}\", this build knows \"{}\"", name, theirs, ours));
+    }
+  }
+  return {};
+}
+
+Result<JobEntry> decode_job(const Member& object) {
+  JobEntry job;
+  SWALE_RETURN_IF_ERROR(object.hex("id").status());
+  SWALE_ASSIGN_OR_RETURN(job.id, object.text("id"));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t ranks, object.number("ranks", 1, kRanksMax));
+  job.ranks = static_cast<int32_t>(ranks);
+  SWALE_ASSIGN_OR_RETURN(const uint64_t ways, object.number("ways", 1, kWaysMax));
+  job.ways = static_cast<uint32_t>(ways);
+  SWALE_ASSIGN_OR_RETURN(job.partitioner, object.text("partitioner"));
+  return job;
+}
+
+Result<EpochEntry> decode_epoch(const Member& object, uint64_t expected_epoch, size_t jobs) {
+  EpochEntry epoch;
+  if (jobs == 0) return object.problem("job", "a job of this file, which names none");
+  SWALE_ASSIGN_OR_RETURN(const uint64_t number, object.number("epoch", expected_epoch, expected_epoch));
+  epoch.epoch = static_cast<uint32_t>(number);
+  SWALE_ASSIGN_OR_RETURN(const uint64_t job, object.number("job", 0, jobs - 1));
+  epoch.job = static_cast<uint32_t>(job);
+  SWALE_ASSIGN_OR_RETURN(epoch.epoch_id, object.hex("epoch_id"));
+  SWALE_ASSIGN_OR_RETURN(epoch.step, object.signed_number("step"));
+  SWALE_ASSIGN_OR_RETURN(epoch.time, object.time("time"));
+  SWALE_ASSIGN_OR_RETURN(epoch.records, object.number("records", 0, UINT64_MAX));
+  SWALE_ASSIGN_OR_RETURN(epoch.data_bytes, object.number("data_bytes", 0, UINT64_MAX));
+  SWALE_ASSIGN_OR_RETURN(epoch.digest, object.hex("digest"));
+  return epoch;
+}
+
+Status check_epoch_ids(const Manifest& manifest, const std::string& path) {
+  std::vector<uint64_t> ids;
+  ids.reserve(manifest.epochs.size());
+  for (const EpochEntry& epoch : manifest.epochs) ids.push_back(epoch.epoch_id);
+  std::sort(ids.begin(), ids.end());
+  const auto twin = std::adjacent_find(ids.begin(), ids.end());
+  if (twin == ids.end()) return {};
+  return corruption("{}: two epochs have the epoch_id {:016x}; restore the file from a copy", path, *twin);
+}
+
+void append_lines(const char* name, const std::vector<std::string>& lines, std::string* out) {
+  *out += fmt::format("\"{}\":[", name);
+  for (size_t i = 0; i < lines.size(); ++i) *out += (i == 0 ? "\n" : ",\n") + lines[i];
+  *out += lines.empty() ? "],\n" : "\n],\n";
+}
+
+}  // namespace
+
+std::string Manifest::encode() const {
+  std::string out = fmt::format(
+      "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":[],\"hash\":\"{}\",\"digest\":\"{}\",\n",
+      kFormatName, kVersion, kHashName, kDigestName);
+  std::vector<std::string> lines;
+  for (const JobEntry& job : jobs) {
+    const Json line = {
+        {"id", job.id}, {"ranks", job.ranks}, {"ways", job.ways}, {"partitioner", job.partitioner}};
+    lines.push_back(line.dump());
+  }
+  append_lines("jobs", lines, &out);
+  lines.clear();
+  for (const EpochEntry& epoch : epochs) {
+    const Json line = {{"epoch", epoch.epoch},
+                       {"job", epoch.job},
+                       {"epoch_id", hex16(epoch.epoch_id)},
+                       {"step", epoch.step},
+                       {"time", time_json(epoch.time)},
+                       {"records", epoch.records},
+                       {"data_bytes", epoch.data_bytes},
+                       {"digest", hex16(epoch.digest)}};
+    lines.push_back(line.dump());
+  }
+  append_lines("epochs", lines, &out);
+  return out + seal_of(out);
+}
+
+Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
+  SWALE_RETURN_IF_ERROR(check_seal(json, path));
+  const Json document = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  if (document.is_discarded() || !document.is_object()) {
+    return corruption("{}: is not a JSON object, though its checksum is right; restore the file from a copy",
+                      path);
+  }
+  const Member root(document, path);
+  SWALE_RETURN_IF_ERROR(check_header(root, path));
+  Manifest manifest;
+  SWALE_ASSIGN_OR_RETURN(const Json* jobs, root.array("jobs"));
+  if (jobs->size() > kJobsMax) return root.problem("jobs", fmt::format("at most {} entries", kJobsMax));
+  for (const Json& object : *jobs) {
+    SWALE_ASSIGN_OR_RETURN(JobEntry job,
+                           decode_job({object, fmt::format("{}: job {}", path, manifest.jobs.size())}));
+    manifest.jobs.push_back(std::move(job));
+  }
+  SWALE_ASSIGN_OR_RETURN(const Json* epochs, root.array("epochs"));
+  for (const Json& object : *epochs) {
+    const size_t number = manifest.epochs.size();
+    SWALE_ASSIGN_OR_RETURN(
+        const EpochEntry epoch,
+        decode_epoch({object, fmt::format("{}: epoch {}", path, number)}, number, manifest.jobs.size()));
+    manifest.epochs.push_back(epoch);
+  }
+  SWALE_RETURN_IF_ERROR(check_epoch_ids(manifest, path));
+  return manifest;
+}
+
+std::string manifest_path(const std::string& directory) {
+  return fmt::format("{}/{}", directory, kManifestName);
+}
+
+std::string part_folder(const std::string& directory, uint32_t partition) {
+  return fmt::format("{}/p{:03}", directory, partition / 1024);
+}
+
+std::string data_log_path(const std::string& directory, uint32_t partition) {
+  return fmt::format("{}/part-{:06}.data", part_folder(directory, partition), partition);
+}
+
+std::string index_log_path(const std::string& directory, uint32_t partition) {
+  return fmt::format("{}/part-{:06}.index", part_folder(directory, partition), partition);
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,104 @@
+#include "imd/memory_plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "run/memtable.h"
+#include "run/record.h"
+#include "run/run_builder.h"
+
+namespace swale::imd {
+namespace {
+
+constexpr size_t kDefaultBudgetBytes = 64 * kMiB;
+constexpr size_t kBudgetBytesMin = 4 * kMiB;
+constexpr size_t kBudgetBytesAbsurd = kGiB * kGiB / kMiB;
+constexpr size_t kFrameBytesMin = round_up(run::kEncodedRecordBytesMax, kKiB);
+constexpr size_t kFrameBytesMax = 32 * kKiB;  // what transports are tested and tuned for
+constexpr uint32_t kWaysMax = 64;
+// A record of less than 24 encoded bytes fills the entries before the arena; larger ones fill the arena first.
+constexpr size_t kArenaBytesPerRecord = 24;
+
+size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
+  return static_cast<size_t>(ranks) * frame_bytes * (1 + 2 * size_t{window});
+}
+
+size_t way_bytes(size_t arena_bytes) {
+  const auto records = static_cast<uint32_t>(arena_bytes / kArenaBytesPerRecord);
+  return 2 * run::Memtable::memory_bytes(arena_bytes, records) + run::RunScratch::memory_bytes(records);
+}
+
+std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
+  MemoryPlan plan;
+  // Output: three sixteenths, in buffers that are large for the device but many enough to overlap.
+  plan.output_buffer_bytes = std::clamp<size_t>(wish.budget_bytes / 64, 64 * kKiB, kMiB) & ~size_t{4095};
+  plan.output_buffers = static_cast<uint32_t>(
+      std::clamp<size_t>(wish.budget_bytes * 3 / 16 / plan.output_buffer_bytes, 2 + wish.ways, 12));
+
+  // Memtables: arenas of three tenths of the budget in all.
+  plan.memtable_bytes =
+      std::min<size_t>(wish.budget_bytes * 3 / 10 / (2 * wish.ways), run::Memtable::kArenaBytesMax);
+  plan.memtable_bytes = plan.memtable_bytes & ~size_t{4095};
+  plan.memtable_records = static_cast<uint32_t>(plan.memtable_bytes / kArenaBytesPerRecord);
+
+  // Network: at most a quarter; first the window shrinks, then the frame.
+  plan.frame_bytes = wish.frame_bytes;
+  plan.window = wish.window;
+  const size_t network_limit = wish.budget_bytes / 4;
+  while (plan.window > 1 && network_bytes(wish.ranks, plan.frame_bytes, plan.window) > network_limit)
+    --plan.window;
+  while (plan.frame_bytes / 2 >= kFrameBytesMin &&
+         network_bytes(wish.ranks, plan.frame_bytes, plan.window) > network_limit) {
+    plan.frame_bytes /= 2;
+  }
+  plan.frames_per_rank = 1u + plan.window;
+
+  const size_t network = network_bytes(wish.ranks, plan.frame_bytes, plan.window);
+  const size_t fixed =
+      network + plan.output_buffers * plan.output_buffer_bytes + wish.ways * way_bytes(plan.memtable_bytes);
+  const size_t sketch_bytes_min = wish.budget_bytes / 16;
+  if (network > network_limit || plan.memtable_bytes < 4 * run::kEncodedRecordBytesMax ||
+      fixed + sketch_bytes_min >= wish.budget_bytes) {
+    return std::nullopt;
+  }
+  plan.sketch_bytes = wish.budget_bytes - fixed;
+  plan.total_bytes = wish.budget_bytes;
+  return plan;
+}
+
+}  // namespace
+
+Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
+  if (wish.ranks < 1 || wish.ways < 1 || wish.ways > kWaysMax || wish.window < 1 ||
+      wish.frame_bytes < kFrameBytesMin || wish.frame_bytes > kFrameBytesMax) {
+    return invalid_argument(
+        "{} ranks, write.ways = {}, write.window = {}, write.frame_bytes = {}: all must be at least 1, ways "
+        "at most "
+        "{}, and a frame has {} to {} bytes",
+        wish.ranks, wish.ways, wish.window, wish.frame_bytes, kWaysMax, kFrameBytesMin, kFrameBytesMax);
+  }
+  if (wish.budget_bytes >= kBudgetBytesMin) {
+    if (const std::optional<MemoryPlan> plan = try_plan(wish)) return *plan;
+  }
+  MemoryWish enough = wish;
+  enough.budget_bytes = std::max(wish.budget_bytes, kBudgetBytesMin);
+  while (enough.budget_bytes < kBudgetBytesAbsurd && !try_plan(enough))
+    enough.budget_bytes += enough.budget_bytes / 8;
+  return error(
+      Code::kResourceExhausted, Scope::kOperation,
+      "write.memory = {} bytes is too small for {} ranks with direct routing and {} ways; give at least {}",
+      wish.budget_bytes, wish.ranks, wish.ways, enough.budget_bytes);
+}
+
+size_t default_budget_bytes(int32_t ranks_on_node) {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = sysconf(_SC_PAGE_SIZE);
+  if (pages <= 0 || page_bytes <= 0) return kDefaultBudgetBytes;
+  const size_t share = static_cast<size_t>(pages) * static_cast<size_t>(page_bytes) / 100 * 3 /
+                       static_cast<size_t>(std::max(ranks_on_node, 1));
+  return std::clamp(share, 4 * kBudgetBytesMin, kDefaultBudgetBytes);
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,41 @@
+// MemoryPlan: how one rank's budget is divided among the stages, downstream first, so that no stage can starve the
+// one after it. Pure arithmetic; docs/design/pipeline.md shows it for several job sizes.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace swale::imd {
+
+struct MemoryPlan {
+  // Sending and receiving: per peer one frame being filled, `window` on their way, `window` in the delivery queue.
+  size_t frame_bytes = 0;
+  uint16_t window = 0;
+  uint32_t frames_per_rank = 0;
+  // Storage side.
+  uint32_t output_buffers = 0;
+  size_t output_buffer_bytes = 0;
+  size_t memtable_bytes = 0;  // arena of one memtable; two per way
+  uint32_t memtable_records = 0;
+  size_t sketch_bytes = 0;
+  // The sum of the above, with entries and sorting space.
+  size_t total_bytes = 0;
+};
+
+struct MemoryWish {
+  size_t budget_bytes = 0;
+  int32_t ranks = 1;
+  uint32_t ways = 1;
+  size_t frame_bytes = 32 * kKiB;  // upper limits: the plan takes less where the budget asks for it
+  uint16_t window = 4;
+};
+
+// kResourceExhausted, with the smallest budget that would do, when the wish cannot be met.
+Result<MemoryPlan> plan_memory(const MemoryWish& wish);
+
+// 3 % of this machine's memory divided by the ranks on it, at most 64 MiB, at least the smallest that works.
+size_t default_budget_bytes(int32_t ranks_on_node);
+
+}  // namespace swale::imd

@@ -1,0 +1,63 @@
+#include "imd/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "run/memtable.h"
+#include "run/record.h"
+#include "run/run_sort.h"
+
+namespace swale::imd {
+namespace {
+
+size_t spent(const MemoryPlan& plan, int32_t ranks, uint32_t ways) {
+  return static_cast<size_t>(ranks) * plan.frame_bytes * (1 + 2 * size_t{plan.window}) +
+         plan.output_buffers * plan.output_buffer_bytes + plan.sketch_bytes +
+         ways * (2 * run::Memtable::memory_bytes(plan.memtable_bytes, plan.memtable_records) +
+                 run::RunScratch::memory_bytes(plan.memtable_records));
+}
+
+TEST(MemoryPlan, StaysWithinEveryBudgetAndLeavesNoStageWithoutRoom) {
+  int plans = 0;
+  for (const size_t budget : {4 * kMiB, 6 * kMiB, 16 * kMiB, 64 * kMiB, 512 * kMiB, 4 * kGiB}) {
+    for (const int32_t ranks : {1, 2, 4, 16, 64, 200, 1000}) {
+      for (const uint32_t ways : {1u, 2u, 4u, 8u}) {
+        const Result<MemoryPlan> plan = plan_memory({budget, ranks, ways, 32 * kKiB, 4});
+        if (!plan.ok()) {
+          EXPECT_EQ(plan.status().code(), Code::kResourceExhausted);
+          continue;
+        }
+        ++plans;
+        EXPECT_LE(spent(*plan, ranks, ways), budget) << budget << " " << ranks << " " << ways;
+        EXPECT_GE(plan->frame_bytes, run::kEncodedRecordBytesMax);
+        EXPECT_GE(plan->window, 1);
+        EXPECT_GT(plan->output_buffers, ways);
+        EXPECT_GE(plan->memtable_bytes, 4 * run::kEncodedRecordBytesMax);
+        EXPECT_GT(plan->sketch_bytes, budget / 16);
+        EXPECT_EQ(plan->output_buffer_bytes % 4096, 0u);
+      }
+    }
+  }
+  EXPECT_GT(plans, 80);
+}
+
+TEST(MemoryPlan, TooManyRanksForTheBudgetSaysWhatWouldDo) {
+  const Result<MemoryPlan> plan = plan_memory({64 * kMiB, 5000, 1, 32 * kKiB, 4});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), Code::kResourceExhausted);
+  const std::string text(plan.status().message());
+  const size_t at = text.find("give at least ");
+  ASSERT_NE(at, std::string::npos) << text;
+  const size_t enough = std::stoull(text.substr(at + 14));
+  EXPECT_TRUE(plan_memory({enough, 5000, 1, 32 * kKiB, 4}).ok()) << text;
+}
+
+TEST(MemoryPlan, RefusesAbsurdWishes) {
+  EXPECT_EQ(plan_memory({64 * kMiB, 0, 1, 32 * kKiB, 4}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(plan_memory({64 * kMiB, 1, 0, 32 * kKiB, 4}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(plan_memory({64 * kMiB, 1, 1, 32 * kKiB, 0}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(plan_memory({64 * kMiB, 1, 1, 12, 4}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(plan_memory({4096, 1, 1, 32 * kKiB, 4}).status().code(), Code::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace swale::imd

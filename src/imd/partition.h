@@ -1,0 +1,161 @@
+// Partition: one rank's share of a massive directory while it is written: an FL-Tree (deltafs-streaming-2020,
+// section 4.1) that turns delivered records into runs of a data log and segments of an index log.
+//
+//   accept(records) ─► memtable A|B per way ─► Task (sort, gather, checksum into an output buffer) ─► IoRequest
+//   end_epoch() ─► last memtables ─► all data written ─► sync data ─► segments, footer ─► sync index ─► durable()
+//
+// A passive state machine: records and completions in, CPU tasks and I/O requests out. A Task works on memory that
+// it owns until finish(), so its owner runs it without holding any lock; everything else is serialised by the owner.
+// Tasks and I/O may complete in any order; only the order "data durable before the index that points to it is
+// written, segments written before their footer is durable" is kept here.
+//
+// Memory: all buffers are made at creation (memory_plan.h divides the budget); nothing grows afterwards but the
+// sketches, which are written out as a further segment of the epoch once they exceed their limit.
+// Errors: the first failed I/O is kept in failure(); afterwards no more work is handed out.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/status.h"
+#include "imd/batcher.h"
+#include "run/footer.h"
+#include "run/memtable.h"
+#include "run/run_builder.h"
+#include "run/segment_builder.h"
+
+namespace swale::imd {
+
+struct PartitionParams {
+  uint32_t partition = 0;
+  uint32_t ranks = 1;  // partitions of this job
+  uint32_t ways = 1;
+  size_t memtable_bytes = 8 * kMiB;  // arena of one; two per way
+  uint32_t memtable_records = 350'000;
+  size_t output_buffer_bytes = kMiB;
+  uint32_t output_buffers = 8;
+  size_t sketch_bytes = 16 * kMiB;  // limit, over all ways
+  uint64_t data_end_block = 0;      // where the committed data log ends
+  uint64_t index_end = 0;           // where the committed index log ends, bytes
+};
+
+// In IoRequest::buffer: the data lies in no output buffer.
+inline constexpr uint32_t kNoBuffer = ~uint32_t{0};
+
+enum class LogFile : uint8_t { kData, kIndex };
+
+struct IoRequest {
+  enum class Kind : uint8_t { kWrite, kSync };
+  Kind kind = Kind::kWrite;
+  LogFile file = LogFile::kData;
+  uint64_t offset = 0;
+  Bytes data;  // valid until finish_io
+  uint32_t buffer = kNoBuffer;
+};
+
+class Partition {
+ public:
+  // `footer` continues the committed part of the index log. kResourceExhausted if the memory is not to be had.
+  static Result<std::unique_ptr<Partition>> create(const PartitionParams& params, run::FooterBuilder footer);
+  ~Partition();
+  Partition(const Partition&) = delete;
+  Partition& operator=(const Partition&) = delete;
+
+  void begin_epoch(uint32_t epoch, uint64_t epoch_id);
+
+  // Takes whole encoded records from the front of `batch` until it is empty or the memtable that the next one needs
+  // is full and its twin still being written. kCorruption for bytes that are no records of this partition.
+  struct Accepted {
+    size_t bytes = 0;
+    uint64_t records = 0;
+  };
+  Result<Accepted> accept(Bytes batch);
+
+  // No more records in this epoch. Requires that all were accepted.
+  void end_epoch();
+  bool durable() const { return state_ == State::kDurable; }
+  // What was indexed in this epoch so far.
+  const RecordTally& tally() const { return tally_; }
+
+  // A piece of CPU work: fills one output buffer from a run or a segment.
+  struct Task {
+    uint32_t way = 0;
+    uint32_t buffer = 0;
+    run::RunBuilder* run = nullptr;  // one of the two
+    run::SegmentBuilder* segment = nullptr;
+    MutableBytes out;
+    size_t produced = 0;
+    void work();  // touches only what the task owns
+  };
+  bool has_task() const;
+  // None: nothing to do for this way now, or no output buffer free. At most one task per way is out at a time.
+  std::optional<Task> next_task(uint32_t way);
+  void finish_task(const Task& task);
+
+  bool has_io() const { return !io_queue_.empty() && failure_.ok(); }
+  std::optional<IoRequest> next_io();
+  void finish_io(const IoRequest& request, const Status& status);
+
+  const Status& failure() const { return failure_; }
+  uint64_t data_end_block() const { return data_end_block_; }
+
+ private:
+  enum class State { kIdle, kFilling, kSealed, kSyncData, kIndexing, kSyncIndex, kDurable };
+
+  struct Way {
+    std::unique_ptr<run::Memtable> filling;
+    std::unique_ptr<run::Memtable> full;   // being made into a run, or waiting for it
+    std::unique_ptr<run::Memtable> spare;  // empty, ready to be filled
+    std::unique_ptr<run::RunBuilder> run;
+    std::unique_ptr<run::SegmentBuilder> segment;
+    std::unique_ptr<run::RunScratch> scratch;
+    std::vector<run::RunSketch> sketches;
+    size_t sketch_bytes = 0;
+    uint64_t log_offset = 0;      // where the open run's or segment's next output goes
+    uint64_t segment_offset = 0;  // where the open segment begins
+    bool task_out = false;
+    bool segments_written = false;  // in this epoch
+  };
+
+  Partition(const PartitionParams& params, run::FooterBuilder footer);
+
+  bool rotate(Way& way);
+  bool way_ready(const Way& way) const;
+  void start_run(uint32_t way_index);
+  bool want_segment(const Way& way) const;
+  void start_segment(uint32_t way_index);
+  void finish_run(Way& way);
+  void finish_segment(Way& way);
+  void write_footer();
+  void request_sync(LogFile file);
+  void advance();
+  bool runs_done() const;
+  bool segments_done() const;
+
+  const PartitionParams params_;
+  run::FooterBuilder footer_;
+  std::vector<Way> ways_;
+  std::vector<Buffer> output_;
+  std::vector<uint32_t> free_output_;
+  std::deque<IoRequest> io_queue_;
+  uint32_t writes_out_ = 0;  // queued or running
+  State state_ = State::kIdle;
+  uint32_t epoch_ = 0;
+  uint64_t epoch_id_ = 0;
+  uint64_t epoch_first_block_ = 0;
+  uint64_t data_end_block_ = 0;
+  uint64_t index_end_ = 0;
+  uint32_t run_sequence_ = 0;
+  bool footer_written_ = false;
+  std::string footer_bytes_;  // being written
+  RecordTally tally_;
+  Status failure_;
+};
+
+}  // namespace swale::imd

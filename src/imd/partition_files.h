@@ -1,0 +1,44 @@
+// PartitionFiles: the two logs of one partition, opened for appending after what the manifest has committed.
+// Threads: execute may be called for several requests at once (their ranges never overlap).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "imd/manifest.h"
+#include "imd/partition.h"
+#include "io/device.h"
+#include "run/footer.h"
+
+namespace swale::imd {
+
+class PartitionFiles {
+ public:
+  // Opens or creates the logs of `partition`. Records that lie behind the last committed epoch (a crashed epoch's tail) is
+  // cut off, with a log message; index logs that end before an epoch which the manifest promises are kCorruption.
+  static Result<PartitionFiles> open(io::Device& device, const std::string& directory, uint32_t partition,
+                                     const Manifest& manifest);
+
+  Status execute(const IoRequest& request);
+
+  uint64_t data_end_block() const { return data_end_block_; }
+  uint64_t index_end() const { return index_end_; }
+  run::FooterBuilder take_footer() { return std::move(footer_); }
+
+ private:
+  PartitionFiles(std::unique_ptr<io::File> data, std::unique_ptr<io::File> index, run::FooterBuilder footer)
+      : data_(std::move(data)), index_(std::move(index)), footer_(std::move(footer)) {}
+
+  Status resume(uint32_t partition, const Manifest& manifest);
+  Status cut_tails();
+
+  std::unique_ptr<io::File> data_;
+  std::unique_ptr<io::File> index_;
+  run::FooterBuilder footer_;
+  uint64_t data_end_block_ = 0;
+  uint64_t index_end_ = 0;
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,185 @@
+#include "imd/reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "imd/reader_io.h"
+#include "imd/reader_partition.h"
+#include "imd/reader_query.h"
+#include "imd/reader_scan.h"
+#include "imd/reader_verify.h"
+#include "run/record.h"
+
+namespace swale::imd {
+namespace {
+
+constexpr size_t kReadsInFlightLimit = 65'536;
+constexpr size_t kScanChunkBytesLimit = kGiB;
+
+class DirectoryReader final : public Reader {
+ public:
+  DirectoryReader(io::Device& device, std::string directory, Manifest manifest, const ReaderOptions& options)
+      : device_(device),
+        directory_(std::move(directory)),
+        manifest_(std::move(manifest)),
+        options_(options),
+        partitions_(device, directory_, manifest_, counters_) {}
+
+  const Manifest& manifest() const override { return manifest_; }
+  const std::string& directory() const override { return directory_; }
+  Result<std::vector<Value>> get(Bytes key, int64_t epoch) override;
+  Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) override;
+  Status scan(int64_t epoch, const RecordFn& fn) override;
+  Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) override;
+  Result<uint64_t> count(int64_t epoch) const override;
+  VerifyReport verify(size_t problems_max, const ProgressFn& progress) override;
+  ReadStats stats() const override { return counters_.snapshot(); }
+
+ private:
+  Result<EpochRange> range_of(int64_t epoch) const;
+  Status scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped);
+
+  io::Device& device_;
+  const std::string directory_;
+  const Manifest manifest_;
+  const ReaderOptions options_;
+  ReadCounters counters_;
+  PartitionCache partitions_;
+};
+
+Status check_key(Bytes key) {
+  if (!key.empty() && key.size() <= run::kKeyBytesMax) return {};
+  return invalid_argument("a key of {} bytes: keys have 1 to {} bytes", key.size(), run::kKeyBytesMax);
+}
+
+Result<EpochRange> DirectoryReader::range_of(int64_t epoch) const {
+  const auto count = static_cast<uint32_t>(manifest_.epochs.size());
+  if (epoch == kAllEpochs) return EpochRange{0, count};
+  if (epoch < 0 || epoch >= count) {
+    return invalid_argument("{}: no epoch {}: it has {} committed epochs, numbered from 0", directory_, epoch,
+                            count);
+  }
+  return EpochRange{static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch) + 1};
+}
+
+Result<std::vector<Value>> DirectoryReader::get(Bytes key, int64_t epoch) {
+  SWALE_RETURN_IF_ERROR(check_key(key));
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  counters_.queries.add();
+  std::vector<std::pair<uint64_t, Value>> found;  // with their sequence
+  Query query(manifest_, partitions_, counters_, options_, [&](const Query::Hit& hit) {
+    found.emplace_back(hit.sequence, Value{hit.epoch, std::string(hit.value)});
+    return true;
+  });
+  SWALE_RETURN_IF_ERROR(query.add(0, key, hash_bytes(key), epochs));
+  SWALE_RETURN_IF_ERROR(query.finish());
+  if (found.empty()) {
+    return error(Code::kNotFound, Scope::kOperation, "{}: no value of this key in {}", directory_,
+                 epoch == kAllEpochs ? "any epoch" : fmt::format("epoch {}", epoch));
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second.epoch, a.first) < std::pair(b.second.epoch, b.first);
+  });
+  std::vector<Value> values;
+  values.reserve(found.size());
+  for (auto& [sequence, value] : found) values.push_back(std::move(value));
+  return values;
+}
+
+Result<size_t> DirectoryReader::get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) {
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  std::vector<std::pair<Hash, size_t>> order;
+  order.reserve(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (const Status status = check_key(keys[i]); !status.ok())
+      return status.with_context(fmt::format("key {}", i));
+    order.emplace_back(hash_bytes(keys[i]), i);
+  }
+  std::sort(order.begin(), order.end());
+  counters_.queries.add();
+  std::vector<bool> found(keys.size());
+  size_t found_count = 0;
+  Query query(manifest_, partitions_, counters_, options_, [&](const Query::Hit& hit) {
+    found_count += found[hit.key_index] ? 0 : 1;
+    found[hit.key_index] = true;
+    return fn(hit.key_index, hit.epoch, hit.value);
+  });
+  for (const auto& [hash, index] : order) {
+    if (query.stopped()) break;
+    SWALE_RETURN_IF_ERROR(query.add(index, keys[index], hash, epochs));
+  }
+  SWALE_RETURN_IF_ERROR(query.finish());
+  return found_count;
+}
+
+Status DirectoryReader::scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped) {
+  uint32_t depth = 0;
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+  return scan_epoch(*logs, manifest_.epochs[epoch], options_, counters_, fn, stopped);
+}
+
+Status DirectoryReader::scan(int64_t epoch, const RecordFn& fn) {
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  bool stopped = false;
+  for (uint32_t e = epochs.first; e < epochs.last; ++e) {
+    const auto partitions = static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[e].job].ranks);
+    for (uint32_t partition = 0; partition < partitions && !stopped; ++partition) {
+      SWALE_RETURN_IF_ERROR(scan_one(e, partition, fn, &stopped));
+    }
+  }
+  return {};
+}
+
+Status DirectoryReader::scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) {
+  SWALE_RETURN_IF_ERROR(range_of(epoch).status());
+  const int32_t partitions = manifest_.jobs[manifest_.epochs[epoch].job].ranks;
+  if (partition >= static_cast<uint32_t>(partitions)) {
+    return invalid_argument("{}: no partition {}: epoch {} has {}, numbered from 0", directory_, partition,
+                            epoch, partitions);
+  }
+  bool stopped = false;
+  return scan_one(epoch, partition, fn, &stopped);
+}
+
+Result<uint64_t> DirectoryReader::count(int64_t epoch) const {
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  uint64_t records = 0;
+  for (uint32_t e = epochs.first; e < epochs.last; ++e) records += manifest_.epochs[e].records;
+  return records;
+}
+
+Reader::VerifyReport DirectoryReader::verify(size_t problems_max, const ProgressFn& progress) {
+  return Verifier(device_, directory_, manifest_, options_, counters_).run(problems_max, progress);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::string& directory,
+                                             const ReaderOptions& options) {
+  if (options.reads_in_flight_max < 1 || options.reads_in_flight_max > kReadsInFlightLimit ||
+      options.scan_chunk_bytes < run::kBlockBytes || options.scan_chunk_bytes > kScanChunkBytesLimit) {
+    return invalid_argument("reads in flight {} (1 to {}), scan chunk {} bytes ({} to {})",
+                            options.reads_in_flight_max, kReadsInFlightLimit, options.scan_chunk_bytes,
+                            run::kBlockBytes, kScanChunkBytesLimit);
+  }
+  const std::string path = manifest_path(directory);
+  const Result<std::string> json = io::read_file(device, path, kManifestBytesMax);
+  if (json.status().code() == Code::kNotFound) {
+    return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {} in it)", directory,
+                 kManifestName);
+  }
+  SWALE_RETURN_IF_ERROR(json.status());
+  SWALE_ASSIGN_OR_RETURN(Manifest manifest, Manifest::decode(*json, path));
+  for (const JobEntry& job : manifest.jobs) {
+    if (job.partitioner != "hash") {
+      return error(
+          Code::kUnsupported, Scope::kFile,
+          "{}: job {} used the partitioner \"{}\", this build knows \"hash\"; read it with a newer swale",
+          path, job.id, job.partitioner);
+    }
+  }
+  return std::unique_ptr<Reader>(
+      std::make_unique<DirectoryReader>(device, directory, std::move(manifest), options));
+}
+
+}  // namespace swale::imd

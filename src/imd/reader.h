@@ -1,0 +1,93 @@
+// Reader: answers queries on a massive directory; needs nothing but its path. One process, any number of them, also
+// while a job is still writing: a Reader sees the epochs that were committed when it was opened (or refreshed).
+//
+// A query goes in waves of reads that do not wait for one another (File::read_many): the index footers of the
+// partitions it has not met before, then one slice per epoch, then one block (or few) per candidate. Depth, the
+// number of waves on part-* files, is 3 cold, 2 once the footer is resident, one more where a slice overflows.
+// Checksums of everything read are verified; damage is kCorruption with file and offset, never wrong data.
+//
+// Threads: every call may be made by several threads at once (footers are cached under a mutex).
+// Limits: reads in flight per wave as in ReaderOptions; memory of a batch query is bounded by its chunk.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "imd/manifest.h"
+#include "io/device.h"
+
+namespace swale::imd {
+
+struct ReaderOptions {
+  size_t reads_in_flight_max = 64;
+  size_t scan_chunk_bytes = 4 * kMiB;
+};
+
+struct Value {
+  uint32_t epoch = 0;
+  std::string bytes;
+};
+
+struct ReadStats {
+  uint64_t bytes_read = 0;
+  uint64_t reads = 0;
+  uint64_t depth_max = 0;
+  uint64_t queries = 0;
+  uint64_t false_candidates = 0;
+};
+
+class Reader {
+ public:
+  static constexpr int64_t kAllEpochs = -1;
+
+  virtual ~Reader() = default;
+
+  static Result<std::unique_ptr<Reader>> open(io::Device& device, const std::string& directory,
+                                              const ReaderOptions& options);
+
+  virtual const Manifest& manifest() const = 0;
+  virtual const std::string& directory() const = 0;
+
+  // The key's values in one epoch or in all, ordered by epoch and within it by writer and append order. kNotFound if
+  // there is none; kInvalidArgument for an epoch that does not exist.
+  virtual Result<std::vector<Value>> get(Bytes key, int64_t epoch) = 0;
+
+  // `fn(key index, epoch, value)` for every value of every key, in no particular order; false stops the walk.
+  // Returns how many keys had a value.
+  using BatchFn = std::function<bool(size_t key_index, uint32_t epoch, Bytes value)>;
+  virtual Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) = 0;
+
+  // Every record of one epoch or of all, in storage order; false stops the walk.
+  using RecordFn = std::function<bool(uint32_t epoch, Bytes key, Bytes value)>;
+  virtual Status scan(int64_t epoch, const RecordFn& fn) = 0;
+
+  // Part of a scan, for readers that divide the work: partition `partition` of the epoch's job.
+  virtual Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) = 0;
+
+  // The number of records in one epoch or in all, from the manifest; reads nothing.
+  virtual Result<uint64_t> count(int64_t epoch) const = 0;
+
+  // Reads every byte that the manifest promises and checks everything that can be checked: checksums, block and
+  // slice identities, that every record is found through the index at its own place, counts and digests per epoch
+  // against the manifest. `progress(done_bytes, total_bytes)`. Returns all problems, at most `problems_max`.
+  struct VerifyReport {
+    uint64_t bytes_checked = 0;
+    uint64_t records = 0;
+    uint64_t epochs = 0;
+    uint64_t partitions = 0;
+    std::vector<Status> problems;
+  };
+  using ProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
+  virtual VerifyReport verify(size_t problems_max, const ProgressFn& progress) = 0;
+
+  virtual ReadStats stats() const = 0;
+};
+
+}  // namespace swale::imd

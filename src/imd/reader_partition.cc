@@ -1,0 +1,138 @@
+#include "imd/reader_partition.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "run/footer.h"
+
+namespace swale::imd {
+namespace {
+
+Result<std::unique_ptr<io::File>> open_log(io::Device& device, const std::string& path) {
+  Result<std::unique_ptr<io::File>> file = device.open(path, io::OpenMode::kRead);
+  if (file.status().code() == Code::kNotFound) {
+    return corruption("{}: is missing, though {} names epochs that are in it; restore the file", path,
+                      kManifestName);
+  }
+  return file;
+}
+
+Status lacks(const PartitionLogs& logs, const EpochEntry& epoch, uint32_t way, const run::Footer& footer) {
+  std::string why;
+  if (!footer.skipped_reason.ok()) {
+    why = fmt::format(" (its last {} bytes hold no footer: {})", footer.skipped_bytes,
+                      footer.skipped_reason.message());
+  }
+  return corruption(
+      "{}: has no segment of epoch {}, way {} (epoch_id {:016x}), which {} names as committed{}: the file "
+      "was cut, "
+      "damaged or replaced; restore it, or run `swale verify` to see what is left",
+      logs.index->path(), epoch.epoch, way, epoch.epoch_id, kManifestName, why);
+}
+
+// Takes the segments that count, and checks that none is missing.
+Status take_segments(const Manifest& manifest, const run::Footer& footer, PartitionLogs* logs) {
+  for (const run::SegmentRecord& segment : footer.segments) {
+    if ((segment.flags & run::kAuxiliarySegment) != 0 || segment.epoch >= manifest.epochs.size()) continue;
+    const EpochEntry& epoch = manifest.epochs[segment.epoch];
+    if (segment.epoch_id != epoch.epoch_id) continue;
+    const JobEntry& job = manifest.jobs[epoch.job];
+    if (segment.ways != job.ways || logs->partition >= static_cast<uint32_t>(job.ranks)) {
+      return corruption(
+          "{}: a segment of epoch {} is of partition {} and {} ways, {} says {} partitions and {} ways",
+          logs->index->path(), segment.epoch, logs->partition, segment.ways, kManifestName, job.ranks,
+          job.ways);
+    }
+    logs->segments.push_back(segment);
+  }
+  std::stable_sort(logs->segments.begin(), logs->segments.end(),
+                   [](const auto& a, const auto& b) { return a.epoch < b.epoch; });
+  const auto differ = [](const auto& a, const auto& b) {
+    return a.epoch == b.epoch && a.data_block != b.data_block;
+  };
+  const auto odd = std::adjacent_find(logs->segments.begin(), logs->segments.end(), differ);
+  if (odd != logs->segments.end()) {
+    return corruption("{}: the segments of epoch {} disagree on where its data begin; run `swale verify`",
+                      logs->index->path(), odd->epoch);
+  }
+  std::vector<bool> ways;
+  for (const EpochEntry& epoch : manifest.epochs) {
+    const JobEntry& job = manifest.jobs[epoch.job];
+    if (logs->partition >= static_cast<uint32_t>(job.ranks)) continue;
+    ways.assign(job.ways, false);
+    for (const run::SegmentRecord& segment : logs->segments_of(epoch.epoch)) ways[segment.way] = true;
+    const auto missing = std::find(ways.begin(), ways.end(), false);
+    if (missing != ways.end())
+      return lacks(*logs, epoch, static_cast<uint32_t>(missing - ways.begin()), footer);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const run::SegmentRecord> PartitionLogs::segments_of(uint32_t epoch) const {
+  const auto [begin, end] = std::equal_range(
+      segments.begin(), segments.end(), run::SegmentRecord{.epoch = epoch},
+      [](const run::SegmentRecord& a, const run::SegmentRecord& b) { return a.epoch < b.epoch; });
+  return {begin, end};
+}
+
+PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {
+  BlockRange range;
+  for (const run::SegmentRecord& segment : segments_of(epoch)) {
+    range.first = segment.data_block;
+    range.count = std::max<uint64_t>(range.count, segment.data_blocks);
+  }
+  return range;
+}
+
+Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, const std::string& directory,
+                                                            uint32_t partition, const Manifest& manifest,
+                                                            ReadCounters& counters) {
+  auto logs = std::make_shared<PartitionLogs>();
+  logs->partition = partition;
+  SWALE_ASSIGN_OR_RETURN(logs->index, open_log(device, index_log_path(directory, partition)));
+  SWALE_ASSIGN_OR_RETURN(logs->data, open_log(device, data_log_path(directory, partition)));
+  SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*logs->index, partition));
+  counters.reads.add(footer.reads);
+  counters.bytes_read.add(footer.bytes_read);
+  logs->footer_depth = footer.depth;
+  logs->index_end = footer.end_offset;
+  SWALE_RETURN_IF_ERROR(take_segments(manifest, footer, logs.get()));
+  return std::shared_ptr<const PartitionLogs>(std::move(logs));
+}
+
+Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(uint32_t partition, uint32_t* depth) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = open_.find(partition);
+    if (found != open_.end()) {
+      by_age_.splice(by_age_.begin(), by_age_, found->second.age);
+      return found->second.logs;
+    }
+  }
+  // Two threads may both do this for one partition: a few reads more, and one of the two is forgotten.
+  SWALE_ASSIGN_OR_RETURN(std::shared_ptr<const PartitionLogs> logs,
+                         open_partition(device_, directory_, partition, manifest_, counters_));
+  *depth = std::max(*depth, logs->footer_depth);
+  const std::lock_guard lock(mutex_);
+  const auto [place, inserted] = open_.try_emplace(partition);
+  if (inserted) {
+    by_age_.push_front(partition);
+    place->second = {logs, by_age_.begin()};
+    segments_ += logs->segments.size();
+    evict();
+  }
+  return logs;
+}
+
+void PartitionCache::evict() {
+  while (open_.size() > 1 && (open_.size() > kOpenMax || segments_ > kSegmentsMax)) {
+    const auto oldest = open_.find(by_age_.back());
+    segments_ -= oldest->second.logs->segments.size();
+    open_.erase(oldest);
+    by_age_.pop_back();
+  }
+}
+
+}  // namespace swale::imd

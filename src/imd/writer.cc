@@ -1,0 +1,347 @@
+// The threads around WriterCore. One mutex guards the core; the heavy work (sorting and gathering, storage, the
+// wire) runs outside it. A second one guards the Batcher, so that an append touches the core once per full frame.
+// Order: append_mutex_ before core_mutex_.
+#include "imd/writer.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "imd/batcher.h"
+#include "imd/committer.h"
+#include "imd/partition_files.h"
+#include "imd/writer_core.h"
+#include "imd/writer_open.h"
+#include "run/record.h"
+
+namespace swale::imd {
+namespace {
+
+// How often a collective wait tells the log what it is waiting for. Such a wait ends with the answer or with the
+// death of a peer (net.silence_deadline_s), never by the clock alone: a rank may compute for hours.
+constexpr std::chrono::seconds kPatience(60);
+constexpr size_t kPostsPerTurn = 16;
+constexpr Nanos kTick = seconds(1);
+
+class ThreadedWriter final : public Writer, public net::ChannelEvents {
+ public:
+  ThreadedWriter(net::Job& job, OpenedDirectory opened)
+      : job_(job), opened_(std::move(opened)), batcher_(job.size()) {}
+  ~ThreadedWriter() override { shut_down(); }
+
+  // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
+  Status start(io::Device& device, const MemoryPlan& memory, uint32_t ways);
+
+  Status append(Bytes key, Bytes value) override;
+  Status epoch_end(int64_t step, double time) override;
+  Status close() override;
+  const std::string& directory() const override { return opened_.directory; }
+  MetricsSnapshot metrics() const override;
+
+  void on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) override;
+  void on_sent(uint64_t cookie) override;
+  void on_down(net::Rank peer, const Status& why) override;
+  Nanos on_progress(Nanos now) override;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  Status replace_frame(net::Rank destination);
+  void work(uint32_t way);
+  void store();
+  // Wakes whoever the core now has something for. Call with the core locked, after every event.
+  void announce();
+  void wake_wire() {
+    if (job_.size() > 1) job_.wake();
+  }
+  template <class Done>
+  void wait_for(Lock& core_lock, const char* what, Done done);
+  // The first failure as it was, later ones as kAborted with that cause.
+  Status failure();
+  void shut_down();
+
+  net::Job& job_;
+  OpenedDirectory opened_;
+  std::optional<Committer> committer_;  // on rank 0
+  uint32_t channel_ = 0;
+  bool channel_open_ = false;
+
+  std::mutex append_mutex_;
+  Batcher batcher_;
+  bool failure_told_ = false;
+
+  mutable std::mutex core_mutex_;
+  std::unique_ptr<WriterCore> core_;
+  bool core_is_lent_ = false;            // to a transport that does not give it back
+  std::condition_variable application_;  // a frame is free, an epoch is done, something failed
+  std::condition_variable workers_;
+  std::condition_variable storage_;
+  bool stopping_ = false;
+  Nanos next_tick_ = 0;              // progress thread only
+  std::atomic<bool> failed_{false};  // core_->failure(), readable without the lock
+  std::vector<std::thread> threads_;
+};
+
+Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint32_t ways) {
+  const auto next_epoch = static_cast<uint32_t>(opened_.manifest.epochs.size());
+  if (job_.rank() == 0) {
+    JobEntry entry{fmt::format("{:016x}", opened_.job_id), job_.size(), ways, "hash"};
+    committer_.emplace(device, opened_.directory, opened_.manifest, std::move(entry));
+  }
+  channel_ = job_.open_channel(this);
+  channel_open_ = true;
+  WriterCoreParams params;
+  params.rank = job_.rank();
+  params.size = job_.size();
+  params.channel = channel_;
+  params.job_secret = job_.secret();
+  params.job_id = opened_.job_id;
+  params.first_epoch = next_epoch;
+  params.ways = ways;
+  params.data_end_block = opened_.files->data_end_block();
+  params.index_end = opened_.files->index_end();
+  params.memory = memory;
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<WriterCore> core,
+                         WriterCore::create(params, opened_.files->take_footer()));
+  {
+    const std::lock_guard lock(core_mutex_);
+    core_ = std::move(core);
+  }
+  for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
+  threads_.emplace_back([this] { store(); });
+  return {};
+}
+
+Status ThreadedWriter::append(Bytes key, Bytes value) {
+  if (key.empty() || key.size() > run::kKeyBytesMax || value.size() > run::kValueBytesMax) {
+    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
+                            key.size(), value.size(), run::kKeyBytesMax, run::kValueBytesMax);
+  }
+  const std::lock_guard lock(append_mutex_);
+  if (failed_.load(std::memory_order_relaxed)) return failure();
+  for (;;) {
+    const net::Rank full = batcher_.append(key, value);
+    if (full == Batcher::kAccepted) return {};
+    SWALE_RETURN_IF_ERROR(replace_frame(full));
+  }
+}
+
+Status ThreadedWriter::replace_frame(net::Rank destination) {
+  Lock core_lock(core_mutex_);
+  core_->submit(destination, batcher_.exchange(destination, {}));
+  announce();
+  if (destination != job_.rank()) wake_wire();
+  wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
+  if (failed_) {
+    core_lock.unlock();
+    return failure();
+  }
+  batcher_.exchange(destination, core_->take_frame(destination));
+  return {};
+}
+
+Status ThreadedWriter::epoch_end(int64_t step, double time) {
+  const std::lock_guard lock(append_mutex_);
+  if (failed_) return failure();
+  Lock core_lock(core_mutex_);
+  for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
+  const uint32_t before = core_->epochs_committed();
+  core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally());
+  announce();
+  wake_wire();
+  wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() > before; });
+  if (core_->epochs_committed() == before) {
+    core_lock.unlock();
+    return failure();
+  }
+  batcher_.begin_epoch();
+  return {};
+}
+
+// The ranks part only when all have come: until then a slower one may still be sending records here.
+Status ThreadedWriter::close() {
+  const std::lock_guard lock(append_mutex_);
+  Status result;
+  if (failed_) {
+    result = failure();
+  } else {
+    if (const uint64_t dropped = batcher_.tally().records; dropped != 0) {
+      result = error(
+          Code::kAborted, Scope::kFile,
+          "{}: {} records were appended on rank {} after the last epoch end and are dropped; end the epoch "
+          "before closing",
+          opened_.directory, dropped, job_.rank());
+    }
+    Lock core_lock(core_mutex_);
+    core_->begin_close();
+    announce();
+    wake_wire();
+    wait_for(core_lock, "all ranks to close", [&] { return core_->closed(); });
+  }
+  shut_down();
+  return result;
+}
+
+Status ThreadedWriter::failure() {
+  const std::lock_guard lock(core_mutex_);
+  const Status& cause = core_->failure();
+  if (!std::exchange(failure_told_, true)) return cause;
+  return error(Code::kAborted, cause.scope(), "{}: writing has failed before: {}", opened_.directory,
+               cause.message());
+}
+
+template <class Done>
+void ThreadedWriter::wait_for(Lock& core_lock, const char* what, Done done) {
+  while (!failed_ && !done()) {
+    if (application_.wait_for(core_lock, kPatience) == std::cv_status::timeout && !failed_ && !done()) {
+      log_warn("{}: rank {} is waiting for {}; it waits for {}", opened_.directory, job_.rank(), what,
+               core_->waiting_for());
+    }
+  }
+}
+
+void ThreadedWriter::announce() {
+  if (!core_->failure().ok() && !failed_.exchange(true)) {
+    log_error("{}: rank {}: {}", opened_.directory, job_.rank(), core_->failure().to_string());
+  }
+  if (core_->has_task()) workers_.notify_all();
+  if (core_->has_io()) storage_.notify_one();
+  application_.notify_all();
+}
+
+void ThreadedWriter::work(uint32_t way) {
+  Lock core_lock(core_mutex_);
+  while (!stopping_) {
+    std::optional<Partition::Task> task = core_->next_task(way);
+    if (!task) {
+      workers_.wait(core_lock);
+      continue;
+    }
+    core_lock.unlock();
+    task->work();
+    core_lock.lock();
+    core_->finish_task(*task);
+    announce();
+    wake_wire();
+  }
+}
+
+void ThreadedWriter::store() {
+  Lock core_lock(core_mutex_);
+  while (!stopping_) {
+    if (const std::optional<EpochProtocol::Commit> commit = core_->take_commit()) {
+      core_lock.unlock();
+      const Status status = committer_->commit(*commit, epoch_id(opened_.job_id, commit->epoch));
+      core_lock.lock();
+      core_->commit_done(status);
+    } else if (const std::optional<IoRequest> request = core_->next_io()) {
+      core_lock.unlock();
+      const Status status = opened_.files->execute(*request);
+      core_lock.lock();
+      core_->finish_io(*request, status);
+    } else {
+      storage_.wait(core_lock);
+      continue;
+    }
+    announce();
+    wake_wire();
+  }
+}
+
+void ThreadedWriter::on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) {
+  const std::lock_guard lock(core_mutex_);
+  if (!core_) return;
+  core_->on_frame(from, header, payload);
+  announce();
+}
+
+void ThreadedWriter::on_sent(uint64_t cookie) {
+  const std::lock_guard lock(core_mutex_);
+  core_->on_sent(cookie);
+  application_.notify_all();
+}
+
+void ThreadedWriter::on_down(net::Rank peer, const Status& why) {
+  const std::lock_guard lock(core_mutex_);
+  if (!core_) return;
+  core_->on_down(peer, why);
+  announce();
+}
+
+// The only place that posts, so that frames reach the transport in the order in which the Router numbered them.
+Nanos ThreadedWriter::on_progress(Nanos now) {
+  if (now >= next_tick_) {
+    next_tick_ = now + kTick;
+    const std::lock_guard lock(core_mutex_);
+    if (core_) core_->tick();
+  }
+  std::array<net::Post, kPostsPerTurn> posts;
+  for (;;) {
+    size_t count = 0;
+    {
+      const std::lock_guard lock(core_mutex_);
+      if (!core_) return next_tick_;
+      for (std::optional<net::Post> post; count < posts.size() && (post = core_->next_post()); ++count) {
+        posts[count] = *post;
+      }
+    }
+    for (size_t i = 0; i < count; ++i) job_.post(channel_, posts[i]);
+    if (count < posts.size()) return next_tick_;
+  }
+}
+
+void ThreadedWriter::shut_down() {
+  if (std::exchange(channel_open_, false)) {
+    wake_wire();
+    {
+      // The transport gives back every frame, also those of dead peers, unless it is stuck itself.
+      Lock lock(core_mutex_);
+      const auto all_said = [this] { return !core_ || core_->all_said(); };
+      if (!application_.wait_for(lock, kPatience, all_said) && core_->frames_lent() != 0) {
+        log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
+                  core_->frames_lent());
+        core_is_lent_ = true;
+      }
+    }
+    job_.close_channel(channel_);
+  }
+  {
+    const std::lock_guard lock(core_mutex_);
+    stopping_ = true;
+    workers_.notify_all();
+    storage_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  if (core_is_lent_) static_cast<void>(core_.release());
+  opened_.files.reset();
+  opened_.lock.reset();
+}
+
+MetricsSnapshot ThreadedWriter::metrics() const {
+  const std::lock_guard lock(core_mutex_);
+  return core_ ? core_->metrics() : MetricsSnapshot();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, const std::string& directory,
+                                             Create create, const WriterOptions& options) {
+  const size_t budget = options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.size());
+  const Result<MemoryPlan> plan =
+      plan_memory({budget, job.size(), options.ways, options.frame_bytes, options.window});
+  SWALE_RETURN_IF_ERROR(agree(job, plan.status()));
+  SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create));
+  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened));
+  SWALE_RETURN_IF_ERROR(agree(job, writer->start(device, *plan, options.ways)));
+  return std::unique_ptr<Writer>(std::move(writer));
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,53 @@
+// Writer: the writing end of a massive directory on one rank: the threads around WriterCore.
+//
+// append → Batcher → [Router → wire → Router] → delivery queue → Partition (memtables → runs → logs) → epoch end.
+// The state machines are passive (writer_core.h); this class gives them threads: the application's own, the job's
+// progress thread, one worker per way and one I/O thread.
+//
+// Threads: append by any number of threads; the others are collective and made by one thread at a time.
+// Errors: the first failure is kept; after it every call answers kAborted with that cause. kInvalidArgument of
+// append changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/config.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "imd/manifest.h"
+#include "io/device.h"
+#include "net/job.h"
+
+namespace swale::imd {
+
+struct WriterOptions {
+  size_t memory_bytes = 0;  // 0: 3 % of RAM / ranks on this node, at most 64 MiB
+  uint32_t ways = 1;
+  size_t frame_bytes = 32 * kKiB;
+  uint16_t window = 4;
+};
+
+class Writer {
+ public:
+  virtual ~Writer() = default;
+
+  enum class Create { kNever, kIfMissing, kExclusive };
+
+  // Collective: all ranks return the same status code.
+  static Result<std::unique_ptr<Writer>> open(net::Job& job, io::Device& device, const std::string& directory,
+                                              Create create, const WriterOptions& options);
+
+  virtual Status append(Bytes key, Bytes value) = 0;
+  virtual Status epoch_end(int64_t step, double time) = 0;  // collective
+  virtual Status close() = 0;                               // collective
+  virtual const std::string& directory() const = 0;
+  virtual MetricsSnapshot metrics() const = 0;
+};
+
+// Collective: makes an empty massive directory; kAlreadyExists if the path is taken.
+Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory);
+
+}  // namespace swale::imd

@@ -1,0 +1,257 @@
+#include "imd/writer_core.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace swale::imd {
+namespace {
+
+// Cookies below are frames of the pool, those from here on control payloads.
+constexpr uint64_t kControlCookieFirst = uint64_t{1} << 32;
+
+PartitionParams partition_params(const WriterCoreParams& params) {
+  PartitionParams out;
+  out.partition = static_cast<uint32_t>(params.rank);
+  out.ranks = static_cast<uint32_t>(params.size);
+  out.ways = params.ways;
+  out.memtable_bytes = params.memory.memtable_bytes;
+  out.memtable_records = params.memory.memtable_records;
+  out.output_buffer_bytes = params.memory.output_buffer_bytes;
+  out.output_buffers = params.memory.output_buffers;
+  out.sketch_bytes = params.memory.sketch_bytes;
+  out.data_end_block = params.data_end_block;
+  out.index_end = params.index_end;
+  return out;
+}
+
+}  // namespace
+
+uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
+  char bytes[12];
+  std::memcpy(bytes, &job_id, 8);
+  std::memcpy(bytes + 8, &epoch, 4);
+  return hash_bytes({bytes, sizeof bytes});
+}
+
+Result<std::unique_ptr<WriterCore>> WriterCore::create(const WriterCoreParams& params,
+                                                       run::FooterBuilder footer) {
+  SWALE_ASSIGN_OR_RETURN(FramePool pool, FramePool::create(params.size, params.memory.frames_per_rank,
+                                                           params.memory.frame_bytes));
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition,
+                         Partition::create(partition_params(params), std::move(footer)));
+  return std::unique_ptr<WriterCore>(new WriterCore(params, std::move(pool), std::move(partition)));
+}
+
+WriterCore::WriterCore(const WriterCoreParams& params, FramePool pool, std::unique_ptr<Partition> partition)
+    : params_(params),
+      pool_(std::move(pool)),
+      router_({params.rank, params.size, params.channel, params.job_secret, params.memory.window}),
+      partition_(std::move(partition)),
+      protocol_(params.rank, params.size),
+      next_control_cookie_(kControlCookieFirst) {
+  protocol_.open_epoch(params.first_epoch);
+  partition_->begin_epoch(params.first_epoch, epoch_id(params.job_id, params.first_epoch));
+}
+
+void WriterCore::submit(net::Rank destination, const Frame& frame) {
+  if (frame.bytes == 0) {
+    if (frame.data != nullptr) pool_.give_back(frame.index);
+    return;
+  }
+  const Bytes payload{frame.data, frame.bytes};
+  if (destination != params_.rank) {
+    router_.submit(destination, net::FrameKind::kData, payload, frame.index);
+    return;
+  }
+  delivery_.push_back({params_.rank, {}, payload, frame.index});
+  drain_delivery();
+  after_event();
+}
+
+void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
+                                 const RecordTally& appended) {
+  protocol_.begin(step, time, records_per_rank, appended);
+  router_.flush_credits();
+  after_event();
+}
+
+void WriterCore::begin_close() {
+  ++closes_in_;
+  for (net::Rank to = 0; to < params_.size; ++to) {
+    if (to != params_.rank) send_control(to, encode(CloseMessage{}));
+  }
+}
+
+std::optional<net::Post> WriterCore::next_post() {
+  std::optional<net::Post> post = router_.next_post();
+  if (post && post->cookie != net::kNoCookie) ++frames_lent_;
+  return post;
+}
+
+void WriterCore::on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) {
+  if (Status status = router_.on_frame(from, header); !status.ok()) return fail(status);
+  if (header.kind != net::FrameKind::kData && header.kind != net::FrameKind::kControl) return;
+  if (!failure().ok()) return;  // nothing is taken any more; peers have been told
+
+  if (header.kind == net::FrameKind::kControl) {
+    on_control(from, payload);
+  } else if (protocol_.ended(from)) {
+    enqueue(&early_, from, payload);
+  } else {
+    on_data(from, payload);
+  }
+  after_event();
+}
+
+void WriterCore::on_control(net::Rank from, Bytes payload) {
+  const Result<Message> message = decode_message(payload, from);
+  if (!message.ok()) return fail(message.status());
+  if (std::holds_alternative<CloseMessage>(*message)) {
+    ++closes_in_;
+    return;
+  }
+  protocol_.on_message(from, *message);
+}
+
+void WriterCore::on_data(net::Rank from, Bytes payload) {
+  const Bytes rest = delivery_.empty() ? deliver(from, payload) : payload;
+  if (rest.empty()) {
+    router_.consumed(from);
+  } else {
+    enqueue(&delivery_, from, rest);
+  }
+}
+
+void WriterCore::enqueue(std::deque<Delivery>* queue, net::Rank from, Bytes payload) {
+  queue->push_back({from, std::string(payload), {}, 0});
+  queue->back().rest = queue->back().bytes;
+  delivery_high_water_ = std::max(delivery_high_water_, delivery_.size() + early_.size());
+}
+
+Bytes WriterCore::deliver(net::Rank from, Bytes payload) {
+  const Result<Partition::Accepted> accepted = partition_->accept(payload);
+  if (!accepted.ok()) {
+    fail(accepted.status().with_context(fmt::format("frame of rank {}", from)));
+    return {};
+  }
+  if (accepted->records != 0) protocol_.on_delivered(from, accepted->records);
+  payload.remove_prefix(accepted->bytes);
+  return payload;
+}
+
+void WriterCore::drain_delivery() {
+  while (!delivery_.empty() && failure().ok()) {
+    Delivery& next = delivery_.front();
+    next.rest = deliver(next.from, next.rest);
+    if (!next.rest.empty()) return;  // the memtables are full again
+    if (next.from == params_.rank) {
+      pool_.give_back(next.own_frame);
+    } else {
+      router_.consumed(next.from);
+    }
+    delivery_.pop_front();
+  }
+}
+
+// What one event makes possible elsewhere. Cheap when there is nothing to do.
+void WriterCore::after_event() {
+  if (protocol_.take_flush()) partition_->end_epoch();
+  if (partition_->durable() && !durable_reported_) {
+    durable_reported_ = true;
+    protocol_.on_durable(partition_->tally());
+  }
+  if (!partition_->failure().ok()) protocol_.fail(partition_->failure());
+  if (!failure().ok() && !std::exchange(data_abandoned_, true)) {
+    std::vector<uint64_t> dropped;
+    router_.abandon_data(&dropped);
+    for (uint64_t cookie : dropped) release(cookie);
+  }
+  for (EpochProtocol::Outgoing& out : protocol_.take_outgoing()) send_control(out.to, std::move(out.payload));
+  if (protocol_.state() == EpochProtocol::State::kDone && failure().ok()) next_epoch();
+}
+
+void WriterCore::send_control(net::Rank to, std::string message) {
+  const uint64_t cookie = next_control_cookie_++;
+  const std::string& payload = control_.emplace(cookie, std::move(message)).first->second;
+  router_.submit(to, net::FrameKind::kControl, payload, cookie);
+}
+
+void WriterCore::next_epoch() {
+  ++epochs_committed_;
+  const uint32_t epoch = params_.first_epoch + epochs_committed_;
+  protocol_.open_epoch(epoch);
+  partition_->begin_epoch(epoch, epoch_id(params_.job_id, epoch));
+  durable_reported_ = false;
+  for (Delivery& frame : early_) {
+    delivery_.push_back(std::move(frame));
+    delivery_.back().rest = delivery_.back().bytes;
+  }
+  early_.clear();
+  drain_delivery();
+  after_event();
+}
+
+void WriterCore::on_sent(uint64_t cookie) {
+  if (cookie == net::kNoCookie) return;
+  --frames_lent_;
+  release(cookie);
+}
+
+void WriterCore::release(uint64_t cookie) {
+  if (cookie < kControlCookieFirst) {
+    pool_.give_back(static_cast<uint32_t>(cookie));
+  } else {
+    control_.erase(cookie);
+  }
+}
+
+void WriterCore::on_down(net::Rank peer, const Status& why) {
+  std::vector<uint64_t> dropped;
+  router_.on_down(peer, &dropped);
+  for (uint64_t cookie : dropped) release(cookie);
+  fail(why);
+}
+
+std::optional<Partition::Task> WriterCore::next_task(uint32_t way) {
+  return failure().ok() ? partition_->next_task(way) : std::nullopt;
+}
+
+void WriterCore::finish_task(const Partition::Task& task) {
+  partition_->finish_task(task);
+  drain_delivery();
+  after_event();
+}
+
+std::optional<IoRequest> WriterCore::next_io() {
+  return failure().ok() ? partition_->next_io() : std::nullopt;
+}
+
+void WriterCore::finish_io(const IoRequest& request, const Status& status) {
+  partition_->finish_io(request, status);
+  after_event();
+}
+
+void WriterCore::commit_done(const Status& status) {
+  protocol_.on_commit_done(status);
+  after_event();
+}
+
+void WriterCore::tick() {
+  const bool waiting = protocol_.state() != EpochProtocol::State::kOpen || !router_.idle() || closes_in_ != 0;
+  if (waiting && failure().ok()) router_.probe();
+}
+
+MetricsSnapshot WriterCore::metrics() const {
+  return {{"epochs_committed", "", epochs_committed_},
+          {"delivery_queue_high_water", "frames", delivery_high_water_},
+          {"waits_for_credit", "", router_.waits_for_credit()},
+          {"data_log_blocks", "4 KiB", partition_->data_end_block()}};
+}
+
+void WriterCore::fail(const Status& status) {
+  protocol_.fail(status);
+  after_event();
+}
+
+}  // namespace swale::imd

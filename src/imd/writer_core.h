@@ -1,0 +1,147 @@
+// WriterCore: everything one rank does to write a massive directory, as one passive state machine: frame pool,
+// Router, delivery queue, Partition and EpochProtocol, and the wiring between them. Threads (writer.cc) and the
+// deterministic scheduler (sim/) drive the very same object.
+//
+//   in:  submit (full frames of the Batcher), begin_epoch_end, on_frame, on_sent, on_down, finish_task, finish_io,
+//        commit_done
+//   out: next_post (to the transport), next_task (CPU), next_io (logs), take_commit (swale.json on rank 0)
+//
+// Delivery queue: a data frame goes from the wire's memory straight into the memtables while they have room. What
+// does not fit is copied into the queue, and its credit is returned only once it has been taken; so the queue holds
+// at most `window` frames per peer, its memory is reserved, and the thread that feeds the wire never waits
+// (deltafs-scaling-2018, section IV-D).
+//
+// Frames of the next epoch may arrive before this rank has heard that the last one is committed: what a peer sends
+// after its END waits in the same queue until then.
+//
+// Threads: none; the owner serialises calls, except Task::work and the execution of I/O.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "imd/batcher.h"
+#include "imd/epoch_protocol.h"
+#include "imd/frame_pool.h"
+#include "imd/memory_plan.h"
+#include "imd/partition.h"
+#include "net/router.h"
+
+namespace swale::imd {
+
+struct WriterCoreParams {
+  net::Rank rank = 0;
+  int32_t size = 1;
+  uint32_t channel = 0;
+  uint64_t job_secret = 0;
+  uint64_t job_id = 0;  // epoch ids derive from it
+  uint32_t first_epoch = 0;
+  uint32_t ways = 1;
+  uint64_t data_end_block = 0;
+  uint64_t index_end = 0;
+  MemoryPlan memory;
+};
+
+// Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.
+uint64_t epoch_id(uint64_t job_id, uint32_t epoch);
+
+class WriterCore {
+ public:
+  // kResourceExhausted if the memory of the plan is not to be had.
+  static Result<std::unique_ptr<WriterCore>> create(const WriterCoreParams& params,
+                                                    run::FooterBuilder footer);
+
+  // -- The application's side
+  bool frame_available(net::Rank destination) const { return pool_.available(destination); }
+  Frame take_frame(net::Rank destination) { return pool_.take(destination); }
+  // Sends a frame on its way; an empty one goes back to the pool.
+  void submit(net::Rank destination, const Frame& frame);
+  // The epoch's last frame has been submitted.
+  void begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
+                       const RecordTally& appended);
+  // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
+  void begin_close();
+  bool closed() const { return closes_in_ == params_.size; }
+  // Epochs that were committed since construction; the open epoch's number is first_epoch + this.
+  uint32_t epochs_committed() const { return epochs_committed_; }
+  // The first failure, here or reported by a peer: the epoch is lost and nothing goes on.
+  const Status& failure() const { return protocol_.failure(); }
+  std::string waiting_for() const { return protocol_.waiting_for(); }
+
+  // -- The wire
+  std::optional<net::Post> next_post();
+  void on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload);
+  void on_sent(uint64_t cookie);
+  // Posts whose memory the transport still has. The core must outlive them.
+  uint64_t frames_lent() const { return frames_lent_; }
+  // Everything that was to be said has left, the news of a failure too.
+  bool all_said() const { return router_.idle() && frames_lent_ == 0; }
+  void on_down(net::Rank peer, const Status& why);
+
+  // -- CPU work and storage
+  bool has_task() const { return failure().ok() && partition_->has_task(); }
+  bool has_io() const { return failure().ok() && (partition_->has_io() || protocol_.has_commit()); }
+  std::optional<Partition::Task> next_task(uint32_t way);
+  void finish_task(const Partition::Task& task);
+  std::optional<IoRequest> next_io();
+  void finish_io(const IoRequest& request, const Status& status);
+  std::optional<EpochProtocol::Commit> take_commit() { return protocol_.take_commit(); }
+  void commit_done(const Status& status);
+
+  void fail(const Status& status);
+  // To be called about once a second: while this rank waits for others it makes sure that they would notice a lost
+  // frame (Router::probe).
+  void tick();
+
+  // -- For statistics and tests
+  size_t delivery_queue_length() const { return delivery_.size(); }
+  size_t delivery_queue_high_water() const { return delivery_high_water_; }
+  MetricsSnapshot metrics() const;
+
+ private:
+  WriterCore(const WriterCoreParams& params, FramePool pool, std::unique_ptr<Partition> partition);
+
+  struct Delivery {
+    net::Rank from;
+    std::string bytes;       // of a frame from the wire
+    Bytes rest;              // not yet accepted: a view of `bytes`, or of a frame of our own
+    uint32_t own_frame = 0;  // index in the pool, if from this rank
+  };
+
+  void on_data(net::Rank from, Bytes payload);
+  void on_control(net::Rank from, Bytes payload);
+  void send_control(net::Rank to, std::string message);
+  void release(uint64_t cookie);
+  void enqueue(std::deque<Delivery>* queue, net::Rank from, Bytes payload);
+  // Feeds the partition; returns what it did not take.
+  Bytes deliver(net::Rank from, Bytes payload);
+  void drain_delivery();
+  void after_event();
+  void next_epoch();
+
+  const WriterCoreParams params_;
+  FramePool pool_;
+  net::Router router_;
+  std::unique_ptr<Partition> partition_;
+  EpochProtocol protocol_;
+  std::deque<Delivery> delivery_;
+  std::deque<Delivery> early_;               // data of the next epoch
+  std::map<uint64_t, std::string> control_;  // payloads of control frames until they are sent, by cookie
+  uint64_t next_control_cookie_;
+  uint64_t frames_lent_ = 0;
+  size_t delivery_high_water_ = 0;
+  uint32_t epochs_committed_ = 0;
+  int32_t closes_in_ = 0;
+  bool durable_reported_ = false;
+  bool data_abandoned_ = false;  // since the failure
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,190 @@
+#include "imd/writer_lock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "base/log.h"
+#include "io/fault_device.h"
+#include "io/memory_device.h"
+
+namespace swale::imd {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+const std::string kDir = "/dir";
+
+class WriterLockTest : public testing::Test {
+ protected:
+  WriterLockTest() {
+    EXPECT_TRUE(device_.make_directory(kDir).ok());
+    set_log_sink([this](LogLevel, std::string_view message) { log_ += std::string(message) + "\n"; });
+  }
+  ~WriterLockTest() override { set_log_sink({}); }
+
+  json content() { return json::parse(*io::read_file(device_, lock_path(kDir), 4096)); }
+  void forge(const std::string& text) { ASSERT_TRUE(io::replace_file(device_, lock_path(kDir), text).ok()); }
+  // A lock of this process, then changed and left behind.
+  void forge_changed(const char* member, const json& value) {
+    json lock;
+    {
+      auto ours = WriterLock::acquire(device_, kDir, 1);
+      ASSERT_TRUE(ours.ok());
+      lock = content();
+    }
+    lock["host"] = host();
+    lock[member] = value;
+    forge(lock.dump());
+  }
+  std::string host() {
+    char name[256] = {};
+    EXPECT_EQ(gethostname(name, sizeof(name) - 1), 0);
+    return name;
+  }
+  Code acquire_code() { return WriterLock::acquire(device_, kDir, 2).status().code(); }
+  bool nothing_left() { return device_.list(kDir)->empty(); }
+
+  io::MemoryDevice device_;
+  std::string log_;
+};
+
+TEST_F(WriterLockTest, NamesItsHolderAndGoesWithIt) {
+  {
+    auto lock = WriterLock::acquire(device_, kDir, 0xab);
+    ASSERT_TRUE(lock.ok()) << lock.status().to_string();
+    EXPECT_EQ(content()["pid"], getpid());
+    EXPECT_EQ(content()["host"], host());
+    EXPECT_EQ(content()["job"], "00000000000000ab");
+    WriterLock moved = std::move(*lock);
+    EXPECT_FALSE(nothing_left());
+  }
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(WriterLockTest, ASecondWriterOfALivingProcessIsToldWhoHoldsIt) {
+  auto lock = WriterLock::acquire(device_, kDir, 7);
+  ASSERT_TRUE(lock.ok());
+  const Status second = WriterLock::acquire(device_, kDir, 8).status();
+  EXPECT_EQ(second.code(), Code::kBusy);
+  EXPECT_THAT(std::string(second.message()), HasSubstr(lock_path(kDir)));
+  EXPECT_THAT(std::string(second.message()), HasSubstr(std::to_string(getpid())));
+  EXPECT_THAT(std::string(second.message()), HasSubstr(host()));
+  EXPECT_THAT(std::string(second.message()), HasSubstr(content()["since"]));
+  EXPECT_THAT(std::string(second.message()), HasSubstr("remove"));
+  lock->release();
+  EXPECT_EQ(acquire_code(), Code::kOk);
+}
+
+TEST_F(WriterLockTest, AnotherLivingProcessKeepsIt) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  forge_changed("pid", child);
+  json lock = content();
+  std::ifstream file("/proc/" + std::to_string(child) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  std::istringstream behind_command(stat.substr(stat.rfind(')') + 2));
+  const std::vector<std::string> fields{std::istream_iterator<std::string>(behind_command), {}};
+  lock["start_time"] = fields.at(19);
+  forge(lock.dump());
+  EXPECT_EQ(acquire_code(), Code::kBusy);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(acquire_code(), Code::kOk) << "dead now";
+  EXPECT_THAT(log_, HasSubstr("took over the lock of process " + std::to_string(child)));
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(WriterLockTest, TakesOverFromTheDeadOnly) {
+  if (host().starts_with("localhost")) GTEST_SKIP() << "a host of this name cannot tell its own dead";
+  struct Case {
+    const char* member;
+    json value;
+    Code code;
+  };
+  const Case cases[] = {{"start_time", "1", Code::kOk},  // the number was given to another process
+                        {"boot", "another-boot", Code::kOk},      {"pid", 0x3fffffff, Code::kOk},
+                        {"job", "00000000000000ff", Code::kOk},  // ours, but no writer of ours
+                        {"host", "elsewhere", Code::kBusy},       {"boot", "", Code::kBusy},
+                        {"pid_namespace", "pid:[1]", Code::kBusy}};
+  for (const Case& c : cases) {
+    forge_changed(c.member, c.value);
+    EXPECT_EQ(acquire_code(), c.code) << c.member << " " << c.value;
+    static_cast<void>(device_.remove(lock_path(kDir)));
+  }
+}
+
+TEST_F(WriterLockTest, AFileThatSaysNothingIsBusyWithARemedy) {
+  for (const char* text : {"", "{}", "[1,2]", "{\"host\":1}", "not json"}) {
+    forge(text);
+    const Status status = WriterLock::acquire(device_, kDir, 2).status();
+    EXPECT_EQ(status.code(), Code::kBusy) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("remove the file"));
+  }
+}
+
+TEST_F(WriterLockTest, DoesNotRemoveALockThatIsNoLongerItsOwn) {
+  auto lock = WriterLock::acquire(device_, kDir, 1);
+  ASSERT_TRUE(lock.ok());
+  forge("{\"somebody\":\"else\"}");
+  lock->release();
+  EXPECT_FALSE(nothing_left());
+  EXPECT_THAT(log_, HasSubstr("taken over"));
+}
+
+TEST_F(WriterLockTest, OfManyThatFindADeadLockOneTakesOver) {
+  forge_changed("pid", 0x3fffffff);
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::vector<WriterLock> winners;
+  for (uint64_t i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      auto lock = WriterLock::acquire(device_, kDir, 100 + i);
+      const std::lock_guard guard(mutex);
+      if (lock.ok()) {
+        winners.push_back(std::move(*lock));
+      } else {
+        EXPECT_EQ(lock.status().code(), Code::kBusy) << lock.status().to_string();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(winners.size(), 1u);
+}
+
+TEST_F(WriterLockTest, AFailureAtAnyCallIsSaidAndLeavesNoLock) {
+  for (uint64_t call = 1; call <= 3; ++call) {
+    io::FaultDevice faulty(device_);
+    faulty.inject({.action = io::FaultAction::kFail,
+                   .kind = {},
+                   .path_part = {},
+                   .nth = call,
+                   .from_then_on = false,
+                   .status = {},
+                   .position = 0});
+    auto lock = WriterLock::acquire(faulty, kDir, 1);
+    EXPECT_EQ(lock.status().code(), Code::kIoError) << call;
+    EXPECT_TRUE(nothing_left()) << call;
+  }
+  auto missing = WriterLock::acquire(device_, "/nowhere", 1);
+  EXPECT_EQ(missing.status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace swale::imd

@@ -1,0 +1,110 @@
+#include "imd/writer_open.h"
+
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "base/coding.h"
+#include "imd/messages.h"
+
+namespace swale::imd {
+namespace {
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// An empty directory with an empty manifest. The manifest comes last: without it the directory is none of ours.
+Status create_directory(io::Device& device, const std::string& directory) {
+  SWALE_RETURN_IF_ERROR(io::make_directories(device, directory));
+  SWALE_RETURN_IF_ERROR(io::replace_file(device, manifest_path(directory), Manifest{}.encode()));
+  return device.sync_directory(parent_of(directory));
+}
+
+Status ensure_directory(io::Device& device, const std::string& directory, Writer::Create create) {
+  SWALE_ASSIGN_OR_RETURN(const bool exists, device.exists(manifest_path(directory)));
+  if (exists) {
+    return create == Writer::Create::kExclusive
+               ? error(Code::kAlreadyExists, Scope::kFile, "{}: is a massive directory already", directory)
+               : Status();
+  }
+  if (create == Writer::Create::kNever) {
+    return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {}); create it first",
+                 directory, kManifestName);
+  }
+  SWALE_ASSIGN_OR_RETURN(const bool taken, device.exists(directory));
+  if (taken) {
+    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(directory));
+    if (!names.empty()) {
+      return error(Code::kAlreadyExists, Scope::kFile,
+                   "{}: holds {} other files (such as {}) and no {}; give an empty or a new directory",
+                   directory, names.size(), names.front(), kManifestName);
+    }
+  }
+  return create_directory(device, directory);
+}
+
+// Rank 0's part; the others see its outcome through agree().
+Status prepare(net::Job& job, io::Device& device, Writer::Create create, OpenedDirectory* opened) {
+  SWALE_RETURN_IF_ERROR(ensure_directory(device, opened->directory, create));
+  SWALE_ASSIGN_OR_RETURN(opened->lock, WriterLock::acquire(device, opened->directory, opened->job_id));
+  // The folders of all partitions: here, once, instead of a race of all ranks.
+  for (int32_t partition = 0; partition < job.size(); partition += 1024) {
+    SWALE_RETURN_IF_ERROR(
+        io::make_directories(device, part_folder(opened->directory, static_cast<uint32_t>(partition))));
+  }
+  return device.sync_directory(opened->directory);
+}
+
+Status open_own_part(net::Job& job, io::Device& device, OpenedDirectory* opened) {
+  const std::string path = manifest_path(opened->directory);
+  SWALE_ASSIGN_OR_RETURN(const std::string json, io::read_file(device, path, kManifestBytesMax));
+  SWALE_ASSIGN_OR_RETURN(opened->manifest, Manifest::decode(json, path));
+  SWALE_ASSIGN_OR_RETURN(
+      opened->files,
+      PartitionFiles::open(device, opened->directory, static_cast<uint32_t>(job.rank()), opened->manifest));
+  return {};
+}
+
+}  // namespace
+
+Status agree(net::Job& job, const Status& mine) {
+  if (job.size() == 1) return mine;
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job.allgather(encode_status(mine)));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    Status theirs;
+    SWALE_RETURN_IF_ERROR(decode_status(all[rank], &theirs));
+    if (!theirs.ok()) return theirs.with_context(fmt::format("rank {}", rank));
+  }
+  return {};
+}
+
+Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
+                                       Writer::Create create) {
+  OpenedDirectory opened;
+  opened.directory = directory;
+  // Drawn by rank 0; tells this job's epochs from those of any other that ever writes here.
+  std::random_device entropy;
+  opened.job_id = (uint64_t{entropy()} << 32) | entropy();
+  if (job.size() > 1) {
+    std::string mine;
+    append_u64(&mine, opened.job_id);
+    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> ids, job.allgather(mine));
+    Decoder first(ids.front());
+    opened.job_id = first.u64();
+    SWALE_RETURN_IF_ERROR(first.finish("job id of rank 0"));
+  }
+  const Status prepared = job.rank() == 0 ? prepare(job, device, create, &opened) : Status();
+  SWALE_RETURN_IF_ERROR(agree(job, prepared));
+  SWALE_RETURN_IF_ERROR(agree(job, open_own_part(job, device, &opened)));
+  return opened;
+}
+
+Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory) {
+  return agree(job,
+               job.rank() == 0 ? ensure_directory(device, directory, Writer::Create::kExclusive) : Status());
+}
+
+}  // namespace swale::imd
