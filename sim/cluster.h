@@ -1,0 +1,81 @@
+// Cluster: a whole job writing a massive directory, on one thread, from one seed.
+//
+// Drives the product's own WriterCore, Batcher, PartitionFiles and Committer of every rank with a simulated clock, a
+// simulated fabric and one shared MemoryDevice. Every action (a frame's flight, a task's work, an I/O, the
+// application's next record) takes a random time drawn from the seed, so a seed is a schedule: it replays exactly,
+// and another seed is another interleaving. Faults are planned by the number of the frame or I/O that they hit.
+//
+// Fault model: a link delivers in order or, if told so, loses, doubles, alters or swaps the n-th frame of the run; a
+// rank can be killed at a time and is then silent, its peers hear of it after the silence deadline; storage fails the
+// n-th request; `run` can stop at the n-th event, which is a crash of the whole machine (MemoryDevice::crash next).
+// Threads: none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/status.h"
+#include "imd/batcher.h"
+#include "imd/committer.h"
+#include "imd/partition_files.h"
+#include "imd/writer_core.h"
+#include "io/device.h"
+#include "sim/workload.h"
+
+namespace swale::sim {
+
+enum class FrameFault { kNone, kLose, kDouble, kAlter, kSwapWithNext };
+
+struct Faults {
+  FrameFault frame = FrameFault::kNone;
+  uint64_t frame_number = 0;  // counted over all data frames of the run
+  int64_t io_number = -1;     // this storage request fails with io_status
+  Status io_status;
+  net::Rank killed = -1;
+  Nanos kill_time = 0;
+  uint64_t events_max = 5'000'000;  // crash of the machine; the default only ends schedules that hang
+};
+
+struct ClusterParams {
+  uint64_t seed = 1;
+  int32_t ranks = 3;
+  uint32_t ways = 1;
+  size_t memory_bytes = 4 * kMiB;
+  size_t frame_bytes = 32 * kKiB;
+  uint16_t window = 2;
+  uint32_t epochs = 3;
+  uint64_t records_per_epoch = 2000;  // over all ranks
+  Nanos silence_deadline = seconds(5);
+  WorkloadParams workload;
+  Faults faults;
+};
+
+struct RankOutcome {
+  uint32_t epochs_ok = 0;  // epoch ends that returned OK
+  Status failure;
+  bool finished = false;  // all epochs and the close, or a failure: nothing is left waiting
+};
+
+struct ClusterOutcome {
+  std::vector<RankOutcome> ranks;
+  uint64_t events = 0;
+  uint64_t data_frames = 0;
+  uint64_t io_requests = 0;
+  Nanos time = 0;
+  // What the application appended in epochs that some rank saw committed (and those that were attempted), for the
+  // checker: by epoch, key → values in an order that respects each writer's.
+  Model model;
+};
+
+// Writes `directory` (made if missing) on `device`. The Status says that the cluster could not even start.
+Result<ClusterOutcome> run_cluster(const ClusterParams& params, io::Device& device,
+                                   const std::string& directory);
+
+}  // namespace swale::sim

@@ -1,0 +1,221 @@
+// Whole jobs on one thread, over many seeds. SWALE_SIM_SEEDS multiplies their number (make test-long).
+#include "sim/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "io/fault_device.h"
+#include "io/memory_device.h"
+#include "sim/checker.h"
+
+namespace swale::sim {
+namespace {
+
+constexpr char kDirectory[] = "/job/particles";
+constexpr size_t kProbes = 20;
+
+uint64_t seeds(uint64_t count) {
+  const char* factor = std::getenv("SWALE_SIM_SEEDS");
+  return count * (factor != nullptr ? std::strtoull(factor, nullptr, 10) : 1);
+}
+
+// A seed decides the shape of the job as well as its schedule.
+ClusterParams params_of(uint64_t seed) {
+  Rng rng(seed * 77 + 5);
+  ClusterParams params;
+  params.seed = seed;
+  params.ranks = 1 + static_cast<int32_t>(rng.below(5));
+  params.ways = 1 + static_cast<uint32_t>(rng.below(2));
+  params.window = static_cast<uint16_t>(1 + rng.below(3));
+  params.frame_bytes = 17 * kKiB;
+  params.epochs = 1 + static_cast<uint32_t>(rng.below(3));
+  params.records_per_epoch = rng.below(4) == 0 ? rng.below(30) : 500 + rng.below(6000);
+  params.workload.keys = 1 + rng.below(1000);
+  params.workload.variable_sizes = rng.chance(1, 2);
+  params.workload.hot_key = rng.chance(1, 4);
+  return params;
+}
+
+uint32_t promised(const ClusterOutcome& outcome) {
+  uint32_t most = 0;
+  for (const RankOutcome& rank : outcome.ranks) most = std::max(most, rank.epochs_ok);
+  return most;
+}
+
+void expect_whole(io::Device& device, const ClusterOutcome& outcome, uint64_t seed) {
+  for (const std::string& problem :
+       check_directory(device, kDirectory, outcome.model, promised(outcome), kProbes)) {
+    ADD_FAILURE() << "seed " << seed << ": " << problem;
+  }
+}
+
+TEST(Cluster, EveryScheduleCommitsEverything) {
+  uint64_t events = 0;
+  for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
+    io::MemoryDevice device;
+    const ClusterParams params = params_of(seed);
+    const Result<ClusterOutcome> outcome = run_cluster(params, device, kDirectory);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    for (const RankOutcome& rank : outcome->ranks) {
+      ASSERT_TRUE(rank.finished) << "seed " << seed;
+      ASSERT_TRUE(rank.failure.ok()) << "seed " << seed << ": " << rank.failure.to_string();
+      ASSERT_EQ(rank.epochs_ok, params.epochs);
+    }
+    expect_whole(device, *outcome, seed);
+    events += outcome->events;
+  }
+  std::printf("%llu schedules, %llu events\n", static_cast<unsigned long long>(seeds(150)),
+              static_cast<unsigned long long>(events));
+}
+
+TEST(Cluster, ASeedIsASchedule) {
+  io::MemoryDevice first, second;
+  const ClusterParams params = params_of(42);
+  const ClusterOutcome a = *run_cluster(params, first, kDirectory);
+  const ClusterOutcome b = *run_cluster(params, second, kDirectory);
+  EXPECT_EQ(a.events, b.events);
+  EXPECT_EQ(a.time, b.time);
+  for (uint32_t part = 0; part < static_cast<uint32_t>(params.ranks); ++part) {
+    const std::string path = imd::data_log_path(kDirectory, part);
+    EXPECT_EQ(*io::read_file(first, path, kGiB), *io::read_file(second, path, kGiB));
+  }
+}
+
+TEST(Cluster, MemtablesThatFillUpStopTheSendersAndNothingElse) {
+  io::MemoryDevice device;
+  ClusterParams params;
+  params.seed = 9;
+  params.ranks = 4;
+  params.window = 1;
+  params.epochs = 1;
+  params.records_per_epoch = 120'000;  // several memtables of 600 KiB on every rank
+  params.workload.keys = 50'000;
+  const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
+  for (const RankOutcome& rank : outcome.ranks) ASSERT_TRUE(rank.failure.ok() && rank.finished);
+  expect_whole(device, outcome, params.seed);
+}
+
+// Lost, doubled, altered and swapped frames: the epoch fails on every rank with a reason, or is committed right.
+TEST(Cluster, DamagedTrafficIsNeverCommitted) {
+  uint64_t hits = 0, failed = 0;
+  for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
+    io::MemoryDevice device;
+    ClusterParams params = params_of(seed);
+    params.ranks = std::max(params.ranks, 2);
+    params.faults.frame = static_cast<FrameFault>(1 + seed % 4);
+    params.faults.frame_number = Rng(seed).below(12);
+    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
+    const bool hit = outcome.data_frames > params.faults.frame_number;
+    const bool any_failed = std::any_of(outcome.ranks.begin(), outcome.ranks.end(),
+                                        [](const RankOutcome& rank) { return !rank.failure.ok(); });
+    for (const RankOutcome& rank : outcome.ranks) {
+      ASSERT_TRUE(rank.finished) << "seed " << seed << ": a rank waits for ever";
+      ASSERT_EQ(!rank.failure.ok(), any_failed) << "seed " << seed << ": ranks disagree";
+    }
+    ASSERT_TRUE(hit || !any_failed) << "seed " << seed << ": " << outcome.ranks[0].failure.to_string();
+    hits += hit ? 1 : 0;
+    failed += any_failed ? 1 : 0;
+    expect_whole(device, outcome, seed);
+  }
+  EXPECT_GT(hits, 50u);
+  // Every lost, doubled, altered or swapped frame is noticed, save a swap with nothing behind it.
+  EXPECT_GE(failed * 10, hits * 7);
+  std::printf("%llu runs met their fault, %llu of them failed an epoch\n",
+              static_cast<unsigned long long>(hits), static_cast<unsigned long long>(failed));
+}
+
+TEST(Cluster, AFailedStorageRequestFailsTheEpochOnEveryRank) {
+  uint64_t failed = 0;
+  for (uint64_t seed = 1; seed <= seeds(60); ++seed) {
+    io::MemoryDevice device;
+    ClusterParams params = params_of(seed);
+    params.faults.io_number = static_cast<int64_t>(Rng(seed).below(40));
+    params.faults.io_status = error(Code::kNoSpace, Scope::kFile, "injected");
+    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
+    const bool hit = outcome.io_requests > static_cast<uint64_t>(params.faults.io_number);
+    for (const RankOutcome& rank : outcome.ranks) {
+      ASSERT_TRUE(rank.finished) << "seed " << seed;
+      ASSERT_EQ(!rank.failure.ok(), hit) << "seed " << seed;
+    }
+    failed += hit ? 1 : 0;
+    expect_whole(device, outcome, seed);
+  }
+  EXPECT_GT(failed, 20u);
+}
+
+TEST(Cluster, AKilledRankIsReportedByTheOthersAndNobodyHangs) {
+  uint64_t reported = 0;
+  for (uint64_t seed = 1; seed <= seeds(100); ++seed) {
+    io::MemoryDevice device;
+    ClusterParams params = params_of(seed);
+    params.ranks = std::max(params.ranks, 2);
+    Rng rng(seed);
+    params.faults.killed = static_cast<net::Rank>(rng.below(static_cast<uint64_t>(params.ranks)));
+    params.faults.kill_time = static_cast<Nanos>(rng.below(6'000'000));
+    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
+    for (net::Rank rank = 0; rank < params.ranks; ++rank) {
+      const RankOutcome& result = outcome.ranks[static_cast<size_t>(rank)];
+      if (rank == params.faults.killed) continue;
+      ASSERT_TRUE(result.finished) << "seed " << seed;
+      if (!result.failure.ok()) {
+        ++reported;
+        EXPECT_NE(result.failure.message().find(fmt::format("rank {}", params.faults.killed)),
+                  std::string::npos)
+            << result.failure.to_string();
+      }
+    }
+    expect_whole(device, outcome, seed);
+  }
+  EXPECT_GT(reported, 50u);
+}
+
+TEST(Cluster, APowerCutKeepsEveryCommittedEpochWhole) {
+  uint64_t cuts = 0, epochs_kept = 0;
+  for (uint64_t seed = 1; seed <= seeds(250); ++seed) {
+    io::MemoryDevice device;
+    ClusterParams params = params_of(seed);
+    Rng rng(seed * 31);
+    params.faults.events_max = 1 + rng.below(3000);
+    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
+    device.crash(rng, rng.chance(1, 2) ? io::CrashMode::kDropAll : io::CrashMode::kTearPages);
+    expect_whole(device, outcome, seed);
+    ++cuts;
+    epochs_kept += promised(outcome);
+  }
+  EXPECT_GT(epochs_kept, 50u);
+  std::printf("%llu power cuts, %llu committed epochs read back whole\n",
+              static_cast<unsigned long long>(cuts), static_cast<unsigned long long>(epochs_kept));
+}
+
+// Canaries: the checker must see what these do.
+TEST(ClusterCanary, ARecordThatTheModelHasNotIsSeen) {
+  io::MemoryDevice device;
+  ClusterOutcome outcome = *run_cluster(params_of(3), device, kDirectory);
+  auto& epoch = outcome.model.begin()->second;
+  epoch.begin()->second.begin()->second.pop_back();
+  EXPECT_FALSE(check_directory(device, kDirectory, outcome.model, promised(outcome), kProbes).empty());
+}
+
+TEST(ClusterCanary, ADiskThatLiesAboutSyncLosesACommittedEpoch) {
+  uint64_t seen = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    io::MemoryDevice memory;
+    io::FaultDevice device(memory);
+    io::Fault lie;
+    lie.action = io::FaultAction::kDrop;
+    lie.kind = io::CallKind::kSync;
+    lie.path_part = ".data";
+    lie.from_then_on = true;
+    device.inject(lie);
+    const ClusterOutcome outcome = *run_cluster(params_of(seed), device, kDirectory);
+    Rng rng(seed);
+    memory.crash(rng, io::CrashMode::kDropAll);
+    seen += check_directory(memory, kDirectory, outcome.model, promised(outcome), kProbes).empty() ? 0 : 1;
+  }
+  EXPECT_GT(seen, 10u);
+}
+
+}  // namespace
+}  // namespace swale::sim
