@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "run/memtable.h"
 #include "run/record.h"
@@ -90,6 +91,24 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
       Code::kResourceExhausted, Scope::kOperation,
       "write.memory = {} bytes is too small for {} ranks with direct routing and {} ways; give at least {}",
       wish.budget_bytes, wish.ranks, wish.ways, enough.budget_bytes);
+}
+
+Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan,
+                                                       int32_t ranks, uint32_t ways) {
+  const size_t frames = static_cast<size_t>(ranks) * plan.frame_bytes;
+  const MemoryBudget::Row stages[] = {
+      {"sketches of the open epoch", plan.sketch_bytes},
+      {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
+      {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
+      {"delivery queue", frames * plan.window},
+      {"frames to send", frames * plan.frames_per_rank},
+  };
+  std::vector<MemoryBudget::Reservation> reservations;
+  for (const MemoryBudget::Row& stage : stages) {
+    SWALE_ASSIGN_OR_RETURN(MemoryBudget::Reservation reservation, budget.reserve(stage.name, stage.bytes));
+    reservations.push_back(std::move(reservation));
+  }
+  return reservations;
 }
 
 size_t default_budget_bytes(int32_t ranks_on_node) {

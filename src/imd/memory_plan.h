@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/bytes.h"
+#include "base/memory_budget.h"
 #include "base/status.h"
 
 namespace swale::imd {
@@ -34,6 +36,11 @@ struct MemoryWish {
 
 // kResourceExhausted, with the smallest budget that would do, when the wish cannot be met.
 Result<MemoryPlan> plan_memory(const MemoryWish& wish);
+
+// Charges every stage of the plan to the budget, the last stage first; the reservations last as long as the pipeline.
+// kResourceExhausted names the stage that does not fit.
+Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan,
+                                                       int32_t ranks, uint32_t ways);
 
 // 3 % of this machine's memory divided by the ranks on it, at most 64 MiB, at least the smallest that works.
 size_t default_budget_bytes(int32_t ranks_on_node);

@@ -2,19 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "run/memtable.h"
 #include "run/record.h"
-#include "run/run_sort.h"
 
 namespace swale::imd {
 namespace {
-
-size_t spent(const MemoryPlan& plan, int32_t ranks, uint32_t ways) {
-  return static_cast<size_t>(ranks) * plan.frame_bytes * (1 + 2 * size_t{plan.window}) +
-         plan.output_buffers * plan.output_buffer_bytes + plan.sketch_bytes +
-         ways * (2 * run::Memtable::memory_bytes(plan.memtable_bytes, plan.memtable_records) +
-                 run::RunScratch::memory_bytes(plan.memtable_records));
-}
 
 TEST(MemoryPlan, StaysWithinEveryBudgetAndLeavesNoStageWithoutRoom) {
   int plans = 0;
@@ -27,7 +18,13 @@ TEST(MemoryPlan, StaysWithinEveryBudgetAndLeavesNoStageWithoutRoom) {
           continue;
         }
         ++plans;
-        EXPECT_LE(spent(*plan, ranks, ways), budget) << budget << " " << ranks << " " << ways;
+        MemoryBudget charged(budget);
+        const auto reservations = reserve(charged, *plan, ranks, ways);
+        ASSERT_TRUE(reservations.ok()) << reservations.status().to_string();
+        EXPECT_EQ(charged.used(), budget) << ranks << " ranks, " << ways << " ways";
+        EXPECT_EQ(charged.report().size(), 5u);
+        MemoryBudget short_of_it(budget - 1);
+        EXPECT_EQ(reserve(short_of_it, *plan, ranks, ways).status().code(), Code::kResourceExhausted);
         EXPECT_GE(plan->frame_bytes, run::kEncodedRecordBytesMax);
         EXPECT_GE(plan->window, 1);
         EXPECT_GT(plan->output_buffers, ways);

@@ -32,8 +32,8 @@ constexpr Nanos kTick = seconds(1);
 
 class ThreadedWriter final : public Writer, public net::ChannelEvents {
  public:
-  ThreadedWriter(net::Job& job, OpenedDirectory opened)
-      : job_(job), opened_(std::move(opened)), batcher_(job.size()) {}
+  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes)
+      : job_(job), opened_(std::move(opened)), budget_(budget_bytes), batcher_(job.size()) {}
   ~ThreadedWriter() override { shut_down(); }
 
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
@@ -70,6 +70,8 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   net::Job& job_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
+  MemoryBudget budget_;
+  std::vector<MemoryBudget::Reservation> reservations_;
   uint32_t channel_ = 0;
   bool channel_open_ = false;
 
@@ -108,6 +110,7 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   params.data_end_block = opened_.files->data_end_block();
   params.index_end = opened_.files->index_end();
   params.memory = memory;
+  SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
   SWALE_ASSIGN_OR_RETURN(std::unique_ptr<WriterCore> core,
                          WriterCore::create(params, opened_.files->take_footer()));
   {
@@ -327,7 +330,10 @@ void ThreadedWriter::shut_down() {
 
 MetricsSnapshot ThreadedWriter::metrics() const {
   const std::lock_guard lock(core_mutex_);
-  return core_ ? core_->metrics() : MetricsSnapshot();
+  MetricsSnapshot snapshot = core_ ? core_->metrics() : MetricsSnapshot();
+  for (const MemoryBudget::Row& row : budget_.report())
+    snapshot.push_back({"memory: " + row.name, "bytes", row.bytes});
+  return snapshot;
 }
 
 }  // namespace
@@ -339,7 +345,7 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
       plan_memory({budget, job.size(), options.ways, options.frame_bytes, options.window});
   SWALE_RETURN_IF_ERROR(agree(job, plan.status()));
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create));
-  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened));
+  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget);
   SWALE_RETURN_IF_ERROR(agree(job, writer->start(device, *plan, options.ways)));
   return std::unique_ptr<Writer>(std::move(writer));
 }

@@ -131,9 +131,12 @@ std::optional<Holder> decode(const std::string& content) {
 // Why the holder cannot be writing any more; "" if it may be.
 std::string why_dead(const Holder& holder) {
   const Holder self = this_process(0);
-  // Many machines may call themselves localhost: nothing can be said about them.
-  if (holder.host != self.host || self.host.starts_with("localhost") || holder.boot.empty()) return "";
-  if (holder.boot != self.boot) return "the host was restarted since";
+  if (holder.boot.empty() || self.boot.empty()) return "";
+  if (holder.boot != self.boot) {
+    // Another machine, or this one before its last start. Many machines may call themselves localhost.
+    const bool this_host = holder.host == self.host && !self.host.starts_with("localhost");
+    return this_host ? "the host was restarted since" : "";
+  }
   if (holder.pid_namespace != self.pid_namespace) return "";
   if (holder.pid == self.pid && holder.start_time == self.start_time) {
     HeldLocks& held = held_locks();
