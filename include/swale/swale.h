@@ -1,0 +1,224 @@
+/* Swale: a burst-buffer file system that lives inside a parallel job. The C interface.
+ *
+ * An indexed massive directory is a directory whose "files" are keys. While a job runs, every rank appends values
+ * to keys; the directory partitions, sorts and indexes them on the way to storage. Afterwards any process, alone
+ * and without knowing how many ranks wrote, asks for the values of a key at one epoch or at all of them.
+ *
+ * Conventions
+ *   Status      Every call that can fail returns an int: SWALE_OK (0) or one of the codes below. Output parameters
+ *               are set only on success. swale_last_error() tells the failing call's thread what went wrong, where,
+ *               and what to do about it.
+ *   Bytes       Keys and values are any bytes, given as pointer and length; the library copies what it keeps.
+ *   Ownership   A handle belongs to the caller from the call that makes it to the call that closes it. Closing
+ *               NULL is allowed and does nothing.
+ *   Threads     swale_dir_append may be called from several threads at once; a reader may be used by several
+ *               threads at once; every other call on one handle is made by one thread at a time.
+ *   Collective  Calls marked [collective] are made by all ranks of the job, in the same order.
+ *   Exceptions  None crosses this interface, and the library neither aborts, installs signal handlers nor runs
+ *               code at load time.
+ *   Options     Strings of "section.name=value", separated by commas or spaces; unknown names are errors. Every
+ *               option can also be set by the environment as SWALE_SECTION_NAME; the string wins.
+ */
+#ifndef SWALE_SWALE_H_
+#define SWALE_SWALE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SWALE_VERSION_MAJOR 0 /* changes when callers must */
+#define SWALE_VERSION_MINOR 1 /* new calls, old ones unchanged */
+#define SWALE_VERSION_PATCH 0 /* neither */
+
+/* Values are fixed for ever. */
+enum swale_code {
+  SWALE_OK = 0,
+  SWALE_INVALID_ARGUMENT = 1,   /* the caller's mistake; nothing was done */
+  SWALE_NOT_FOUND = 2,          /* no such directory, key or epoch */
+  SWALE_ALREADY_EXISTS = 3,     /* exclusive creation of something that is there */
+  SWALE_CORRUPTION = 4,         /* damaged bytes on disk or on the wire; never wrong data instead */
+  SWALE_IO_ERROR = 5,           /* the operating system refused or failed */
+  SWALE_NO_SPACE = 6,           /* disk or quota full */
+  SWALE_RESOURCE_EXHAUSTED = 7, /* a memory budget or a stated limit */
+  SWALE_UNAVAILABLE = 8,        /* a peer is gone or unreachable; the message names it */
+  SWALE_DEADLINE_EXCEEDED = 9,  /* waited as long as promised; the message says for what */
+  SWALE_BUSY = 10,              /* another writer holds the directory */
+  SWALE_UNSUPPORTED = 11,       /* a newer format, or something this build lacks */
+  SWALE_ABORTED = 12,           /* given up because of an earlier failure, here or on another rank */
+  SWALE_INTERNAL = 13           /* a mistake of ours: please report it */
+};
+
+#define SWALE_KEY_BYTES_MAX 255     /* of one key */
+#define SWALE_VALUE_BYTES_MAX 16384 /* of one value */
+/* In place of an epoch's number: all of them. */
+#define SWALE_ALL_EPOCHS (-1)
+
+/* The library's version, "0.1.0". Never fails; static storage. */
+const char* swale_version(void);
+
+/* The name of a code, "corruption". Never fails; static storage. */
+const char* swale_code_name(int code);
+
+/* What the last failing call of this thread said; "" if none failed. Valid until the thread's next Swale call. */
+const char* swale_last_error(void);
+
+/* ---- Job: the processes that write together ------------------------------------------------------------------ */
+
+/* A process's membership in the job. */
+typedef struct swale_job swale_job;
+
+/* How the library reaches the caller's communicator, when there is one. swale_mpi.h makes one from an MPI_Comm.
+ * Both functions return 0 on success; they are called only inside [collective] calls, on the calling thread. */
+typedef struct swale_comm {
+  int rank;      /* of this process, 0 <= rank < size */
+  int size;      /* the number of ranks */
+  void* context; /* handed to the functions */
+  /* Every rank gives `bytes` bytes (the same number on all ranks) and receives size * bytes, in rank order. */
+  int (*allgather)(void* context, const void* send, void* receive, size_t bytes);
+  /* Returns when every rank has called it. */
+  int (*barrier)(void* context);
+} swale_comm;
+
+/* [collective] Joins the job. `comm` may be NULL: then rank, size and peers come from the launcher's environment
+ * (Open MPI, MPICH, Slurm) and a rendezvous directory (option job.rendezvous); without a launcher this is a job of
+ * one rank, which needs no network. `options` may be NULL. *job is to be closed with swale_job_close. */
+int swale_job_open(const swale_comm* comm, const char* options, swale_job** job);
+
+/* This process's rank. */
+int swale_job_rank(const swale_job* job);
+/* The number of ranks. */
+int swale_job_size(const swale_job* job);
+
+/* [collective] Leaves the job: waits for the peers within the deadline, then frees the handle in any case.
+ * Directories opened with this job are to be closed first. */
+int swale_job_close(swale_job* job);
+
+/* ---- Indexed massive directory: writing ---------------------------------------------------------------------- */
+
+/* A massive directory, open for writing. */
+typedef struct swale_dir swale_dir;
+
+/* How swale_dir_open opens; added together. */
+enum swale_dir_flags {
+  SWALE_DIR_CREATE = 1,   /* make the directory if it is not there */
+  SWALE_DIR_EXCLUSIVE = 2 /* with CREATE: fail with SWALE_ALREADY_EXISTS if it is */
+};
+
+/* [collective] Opens the massive directory at `path` (on storage that all ranks see) for appending epochs. An
+ * existing directory keeps its epochs; the job may have another number of ranks than those that wrote them. One
+ * job writes at a time: SWALE_BUSY names the other. All ranks return the same status. */
+int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
+
+/* Appends a value to a key in the open epoch. Keys have 1 to SWALE_KEY_BYTES_MAX bytes, values 0 to
+ * SWALE_VALUE_BYTES_MAX. Several values of one key in one epoch stay a list in each writer's order. The call blocks
+ * while the pipeline is full, never longer than its peers are silent (option net.silence_deadline_s). A record is
+ * durable when swale_dir_epoch_end has returned SWALE_OK on this rank, not before. After a failure other than
+ * SWALE_INVALID_ARGUMENT every later call fails with SWALE_ABORTED and the first cause. */
+int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
+                     size_t value_bytes);
+
+/* [collective] Ends the open epoch and commits it: either all ranks return SWALE_OK, the epoch is durable and
+ * readers see it whole, or all ranks return a failure and readers see none of it. One case cannot be told apart from
+ * here: when rank 0 dies, or its storage fails, between making the epoch visible and telling the others, they return
+ * a failure although the epoch is there, whole; a reader opened afterwards knows. `step` and `time` are the
+ * simulation's own (the same on all ranks) and are kept with the epoch. */
+int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time);
+
+/* [collective] Closes the directory and frees the handle in any case. Records appended after the last epoch end
+ * are dropped; the call then returns SWALE_ABORTED and says how many. */
+int swale_dir_close(swale_dir* dir);
+
+/* ---- Reading: one process, nothing needed but the path ------------------------------------------------------- */
+
+/* A massive directory, open for reading. */
+typedef struct swale_reader swale_reader;
+/* The values that a query found. */
+typedef struct swale_values swale_values;
+
+/* Opens the directory at `path` as of its last committed epoch. `options` may be NULL. */
+int swale_reader_open(const char* path, const char* options, swale_reader** reader);
+/* Closes the reader. The swale_values it gave out stay valid until they are freed. */
+void swale_reader_close(swale_reader* reader);
+
+/* Epochs are numbered from 0 in the order in which they were committed. */
+typedef struct swale_epoch_info {
+  int64_t epoch;    /* its number */
+  int64_t step;     /* as given to swale_dir_epoch_end */
+  double time;      /* as given to swale_dir_epoch_end */
+  uint64_t records; /* over all ranks */
+} swale_epoch_info;
+/* The number of committed epochs when the reader was opened. */
+int64_t swale_reader_epoch_count(const swale_reader* reader);
+/* What is known of one epoch; SWALE_NOT_FOUND beyond the last. */
+int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epoch_info* info);
+
+/* The values of a key, in one epoch or (SWALE_ALL_EPOCHS) in all: its trajectory, ordered by epoch. A key that is
+ * nowhere in the asked range is SWALE_NOT_FOUND; a key with an empty value is one value of length 0. Checksums of
+ * everything read are verified. */
+int swale_reader_get(swale_reader* reader, const void* key, size_t key_bytes, int64_t epoch,
+                     swale_values** values);
+
+/* The number of values found. */
+size_t swale_values_count(const swale_values* values);
+/* Value `index` (0 <= index < count) and its epoch. The bytes live as long as the swale_values. */
+int swale_values_at(const swale_values* values, size_t index, int64_t* epoch, const void** value,
+                    size_t* value_bytes);
+/* Frees the values and their bytes; NULL is allowed. */
+void swale_values_free(swale_values* values);
+
+/* Called once per record; `key` and `value` live only during the call. Returning anything but 0 stops the walk,
+ * which then returns SWALE_OK. */
+typedef int (*swale_record_fn)(void* context, int64_t epoch, const void* key, size_t key_bytes,
+                               const void* value, size_t value_bytes);
+
+/* Many keys at once: cheaper than asking one by one, because index slices and blocks are read once. `keys` and
+ * `key_bytes` have `count` entries. `fn` is called for every value found, in no particular order. Keys that are not
+ * there are not an error; *found (may be NULL) is the number of keys that had at least one value. */
+int swale_reader_get_many(swale_reader* reader, const void* const* keys, const size_t* key_bytes,
+                          size_t count, int64_t epoch, swale_record_fn fn, void* context, size_t* found);
+
+/* Every record of one epoch or of all, in storage order. */
+int swale_reader_scan(swale_reader* reader, int64_t epoch, swale_record_fn fn, void* context);
+
+/* The number of records in one epoch or in all; reads no data. */
+int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);
+
+/* What the reader has asked of storage since it was opened. */
+typedef struct swale_read_stats {
+  uint64_t bytes_read;       /* in all read requests together */
+  uint64_t reads;            /* read requests issued */
+  uint64_t depth_max;        /* longest chain of reads that waited for one another in one query */
+  uint64_t queries;          /* calls of get and get_many */
+  uint64_t false_candidates; /* blocks read for a key that was not in them */
+} swale_read_stats;
+/* The counts so far. */
+int swale_reader_stats(const swale_reader* reader, swale_read_stats* stats);
+
+/* ---- The papers' calls: a massive directory seen as files (deltafs-imd-2017, section 3) ----------------------- */
+
+/* One key, open as a file. */
+typedef struct swale_file swale_file;
+
+/* [collective] Makes an empty massive directory. SWALE_ALREADY_EXISTS if the path is taken. */
+int swale_mkdir(swale_job* job, const char* path, const char* options);
+/* [collective] Opens it for writing files; close with swale_dir_close. */
+int swale_opendir(swale_job* job, const char* path, const char* options, swale_dir** dir);
+/* Opens the file of a key for appending. Nothing is stored until the first write. */
+int swale_openat(swale_dir* dir, const char* name, swale_file** file);
+/* Opens the file of a key for reading: the values of all epochs, one after the other. */
+int swale_openat_read(swale_reader* reader, const char* name, swale_file** file);
+/* Appends `bytes` bytes as one value. */
+int swale_write(swale_file* file, const void* data, size_t bytes);
+/* Reads the next bytes; *bytes_read is 0 at the end. */
+int swale_read(swale_file* file, void* data, size_t bytes, size_t* bytes_read);
+/* Closes the file and frees the handle in any case. */
+int swale_close(swale_file* file);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SWALE_SWALE_H_ */

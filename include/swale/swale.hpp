@@ -1,0 +1,225 @@
+// Swale for C++: thin owners of the handles of swale.h. Header only; needs C++17 and the C library's symbols alone.
+//
+//   swale::Job job;                                            // one rank, or as the launcher says
+//   swale::Directory dir(job, "out/particles", SWALE_DIR_CREATE);
+//   dir.append("atom-17", bytes);
+//   dir.epoch_end(step, time);
+//   dir.close();
+//   ...
+//   swale::Reader reader("out/particles");
+//   for (const swale::Value& value : reader.get("atom-17")) use(value.epoch, value.bytes);
+//
+// Errors: every call that fails throws swale::Error, with the code and the text of the C interface. Destructors throw
+//   nothing and tell nothing: call close() where its status matters, that is for every Directory and Job.
+// Threads and collective calls: as the functions of swale.h that they wrap.
+// Bytes are std::string_view: any bytes, not text.
+#ifndef SWALE_SWALE_HPP_
+#define SWALE_SWALE_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "swale/swale.h"
+
+namespace swale {
+
+// A failed call: its swale_code, and what swale_last_error said.
+class Error : public std::runtime_error {
+ public:
+  Error(int code, const std::string& message)
+      : std::runtime_error(std::string(swale_code_name(code)) + ": " + message), code_(code) {}
+  int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+namespace detail {
+
+inline void check(int code) {
+  if (code != SWALE_OK) throw Error(code, swale_last_error());
+}
+
+inline std::string_view bytes_of(const void* data, std::size_t bytes) {
+  return {static_cast<const char*>(data), bytes};
+}
+
+// Carries a function object through a C callback, and what it throws back around the C library.
+template <class Fn>
+struct Callback {
+  Fn& fn;
+  std::exception_ptr thrown = nullptr;
+
+  static int call(void* context, std::int64_t epoch, const void* key, std::size_t key_bytes,
+                  const void* value, std::size_t value_bytes) {
+    auto* self = static_cast<Callback*>(context);
+    try {
+      return self->fn(epoch, bytes_of(key, key_bytes), bytes_of(value, value_bytes)) ? 0 : 1;
+    } catch (...) {
+      self->thrown = std::current_exception();
+      return 1;
+    }
+  }
+  void finish(int code) const {
+    if (thrown) std::rethrow_exception(thrown);
+    check(code);
+  }
+};
+
+}  // namespace detail
+
+// The library's version, "0.1.0".
+inline std::string version() { return swale_version(); }
+
+// Membership in a job: swale_job_open and its relatives.
+class Job {
+ public:
+  // [collective] Rank, size and peers from the launcher's environment.
+  explicit Job(const std::string& options = {}) {
+    detail::check(swale_job_open(nullptr, options.c_str(), &handle_));
+  }
+  // [collective] Over the caller's communicator: swale_comm_from_mpi (swale_mpi.h) makes one.
+  explicit Job(const swale_comm& comm, const std::string& options = {}) {
+    detail::check(swale_job_open(&comm, options.c_str(), &handle_));
+  }
+  Job(Job&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Job& operator=(Job&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Job() { swale_job_close(handle_); }
+
+  int rank() const { return swale_job_rank(handle_); }
+  int size() const { return swale_job_size(handle_); }
+  // [collective]
+  void close() { detail::check(swale_job_close(std::exchange(handle_, nullptr))); }
+  swale_job* handle() const { return handle_; }
+
+ private:
+  swale_job* handle_ = nullptr;
+};
+
+// A massive directory open for writing. The Job must stay open until it is closed.
+class Directory {
+ public:
+  // [collective] `flags`: swale_dir_flags.
+  Directory(Job& job, const std::string& path, int flags = 0, const std::string& options = {}) {
+    detail::check(swale_dir_open(job.handle(), path.c_str(), flags, options.c_str(), &handle_));
+  }
+  Directory(Directory&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Directory& operator=(Directory&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Directory() { swale_dir_close(handle_); }
+
+  void append(std::string_view key, std::string_view value) {
+    detail::check(swale_dir_append(handle_, key.data(), key.size(), value.data(), value.size()));
+  }
+  // [collective]
+  void epoch_end(std::int64_t step, double time) { detail::check(swale_dir_epoch_end(handle_, step, time)); }
+  // [collective] Throws SWALE_ABORTED if records after the last epoch end were dropped.
+  void close() { detail::check(swale_dir_close(std::exchange(handle_, nullptr))); }
+  swale_dir* handle() const { return handle_; }
+
+ private:
+  swale_dir* handle_ = nullptr;
+};
+
+struct Value {
+  std::int64_t epoch = 0;
+  std::string bytes;
+};
+
+// A massive directory open for reading, as of its last committed epoch.
+class Reader {
+ public:
+  explicit Reader(const std::string& path, const std::string& options = {}) {
+    detail::check(swale_reader_open(path.c_str(), options.c_str(), &handle_));
+  }
+  Reader(Reader&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Reader& operator=(Reader&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Reader() { swale_reader_close(handle_); }
+
+  std::int64_t epoch_count() const { return swale_reader_epoch_count(handle_); }
+  swale_epoch_info epoch_info(std::int64_t epoch) const {
+    swale_epoch_info info;
+    detail::check(swale_reader_epoch_info(handle_, epoch, &info));
+    return info;
+  }
+
+  // The key's values in one epoch or in all, ordered by epoch. Empty: there is no such key; a key with an empty value
+  // has one value of no bytes.
+  std::vector<Value> get(std::string_view key, std::int64_t epoch = SWALE_ALL_EPOCHS) const {
+    swale_values* found = nullptr;
+    const int code = swale_reader_get(handle_, key.data(), key.size(), epoch, &found);
+    if (code == SWALE_NOT_FOUND && (epoch == SWALE_ALL_EPOCHS || epoch < epoch_count())) return {};
+    detail::check(code);
+    const Values owner{found};
+    std::vector<Value> values(swale_values_count(found));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const void* data = nullptr;
+      std::size_t bytes = 0;
+      detail::check(swale_values_at(found, i, &values[i].epoch, &data, &bytes));
+      values[i].bytes.assign(static_cast<const char*>(data), bytes);
+    }
+    return values;
+  }
+
+  // bool fn(int64_t epoch, string_view key, string_view value) for every value of every key, in no particular order;
+  // false stops. Returns how many of the keys have a value. What fn throws comes out.
+  template <class Fn>
+  std::size_t get_many(const std::vector<std::string>& keys, std::int64_t epoch, Fn&& fn) const {
+    std::vector<const void*> data;
+    std::vector<std::size_t> bytes;
+    for (const std::string& key : keys) {
+      data.push_back(key.data());
+      bytes.push_back(key.size());
+    }
+    std::size_t found = 0;
+    detail::Callback<Fn> callback{fn};
+    callback.finish(swale_reader_get_many(handle_, data.data(), bytes.data(), keys.size(), epoch,
+                                          callback.call, &callback, &found));
+    return found;
+  }
+
+  // bool fn(int64_t epoch, string_view key, string_view value) for every record; false stops. What fn throws comes out.
+  template <class Fn>
+  void scan(std::int64_t epoch, Fn&& fn) const {
+    detail::Callback<Fn> callback{fn};
+    callback.finish(swale_reader_scan(handle_, epoch, callback.call, &callback));
+  }
+
+  std::uint64_t count(std::int64_t epoch = SWALE_ALL_EPOCHS) const {
+    std::uint64_t records = 0;
+    detail::check(swale_reader_count(handle_, epoch, &records));
+    return records;
+  }
+  swale_read_stats stats() const {
+    swale_read_stats stats;
+    detail::check(swale_reader_stats(handle_, &stats));
+    return stats;
+  }
+  swale_reader* handle() const { return handle_; }
+
+ private:
+  struct Values {
+    swale_values* handle;
+    ~Values() { swale_values_free(handle); }
+  };
+
+  swale_reader* handle_ = nullptr;
+};
+
+}  // namespace swale
+
+#endif  // SWALE_SWALE_HPP_

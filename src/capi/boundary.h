@@ -1,0 +1,51 @@
+// Boundary: what every entry point of the C interface does around its work: no exception leaves it, its failure is
+// kept for swale_last_error, its arguments are checked by name.
+//
+// Threads: the last error is the thread's own.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+// The library is compiled with hidden visibility; what swale.h declares is the exception.
+#pragma GCC visibility push(default)
+#include "swale/swale.h"
+#pragma GCC visibility pop
+
+namespace swale::capi {
+
+// Keeps the failure for this thread, and answers its code.
+int report(const Status& status);
+// What an exception that is being handled means.
+Status status_of_exception();
+const char* last_error();
+
+// Runs `body`, which returns a Status, as the inside of an entry point.
+template <class Body>
+int guarded(Body&& body) {
+  try {
+    const Status status = body();
+    return status.ok() ? SWALE_OK : report(status);
+  } catch (...) {
+    return report(status_of_exception());
+  }
+}
+
+inline Status null_argument(const char* call, const char* argument) {
+  return invalid_argument("{}: argument \"{}\" is NULL", call, argument);
+}
+
+// Bytes given as pointer and length; NULL is fine for no bytes.
+inline Result<Bytes> bytes_argument(const char* call, const char* argument, const void* data, size_t bytes) {
+  if (data == nullptr && bytes != 0) return null_argument(call, argument);
+  return Bytes(static_cast<const char*>(data), bytes);
+}
+
+inline std::string_view text_or_empty(const char* text) {
+  return text == nullptr ? std::string_view() : text;
+}
+
+}  // namespace swale::capi

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "capi/handles.h"
+#include "capi/options.h"
+#include "imd/writer_open.h"
+
+namespace swale::capi {
+namespace {
+
+constexpr int kFlags = SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE;
+
+struct OpenRequest {
+  std::string path;
+  imd::Writer::Create create = imd::Writer::Create::kNever;
+  imd::WriterOptions options;
+};
+
+Result<OpenRequest> open_request(const char* path, int flags, const char* options) {
+  if (path == nullptr || *path == '\0')
+    return invalid_argument("swale_dir_open: argument \"path\" is NULL or empty");
+  if ((flags & ~kFlags) != 0 || flags == SWALE_DIR_EXCLUSIVE) {
+    return invalid_argument(
+        "swale_dir_open: flags {:#x}: expected 0, SWALE_DIR_CREATE or SWALE_DIR_CREATE + SWALE_DIR_EXCLUSIVE",
+        flags);
+  }
+  OpenRequest request;
+  request.path = path;
+  request.create = flags == kFlags             ? imd::Writer::Create::kExclusive
+                   : flags == SWALE_DIR_CREATE ? imd::Writer::Create::kIfMissing
+                                               : imd::Writer::Create::kNever;
+  SWALE_ASSIGN_OR_RETURN(request.options, writer_options(text_or_empty(options), process_environment));
+  return request;
+}
+
+Status open_dir(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir) {
+  const std::shared_ptr<JobState> state = job->state;
+  const Result<OpenRequest> request = open_request(path, flags, options);
+  SWALE_RETURN_IF_ERROR(imd::agree(*state->job, request.status()));
+  auto directory = std::make_shared<DirectoryState>();
+  directory->job = state;
+  SWALE_ASSIGN_OR_RETURN(directory->writer, imd::Writer::open(*state->job, directory->device, request->path,
+                                                              request->create, request->options));
+  *dir = new swale_dir{std::move(directory)};
+  ++state->open_directories;
+  return {};
+}
+
+Status closed_directory(const char* call) {
+  return invalid_argument("{}: the directory of this file has been closed", call);
+}
+
+Status read_some(swale_file* file, char* out, size_t bytes, size_t* bytes_read) {
+  size_t done = 0;
+  while (done < bytes && file->value < file->values.size()) {
+    const std::string& value = file->values[file->value].bytes;
+    const size_t part = std::min(bytes - done, value.size() - file->offset);
+    value.copy(out + done, part, file->offset);
+    done += part;
+    file->offset += part;
+    if (file->offset == value.size()) {
+      ++file->value;
+      file->offset = 0;
+    }
+  }
+  *bytes_read = done;
+  return {};
+}
+
+}  // namespace
+}  // namespace swale::capi
+
+using swale::Bytes;
+using swale::Status;
+using swale::capi::guarded;
+
+extern "C" {
+
+int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir) {
+  return guarded([&]() -> Status {
+    if (job == nullptr) return swale::capi::null_argument("swale_dir_open", "job");
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_open", "dir");
+    return swale::capi::open_dir(job, path, flags, options, dir);
+  });
+}
+
+int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
+                     size_t value_bytes) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_append", "dir");
+    SWALE_ASSIGN_OR_RETURN(const Bytes key_view,
+                           swale::capi::bytes_argument("swale_dir_append", "key", key, key_bytes));
+    SWALE_ASSIGN_OR_RETURN(const Bytes value_view,
+                           swale::capi::bytes_argument("swale_dir_append", "value", value, value_bytes));
+    return dir->state->writer->append(key_view, value_view);
+  });
+}
+
+int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end", "dir");
+    return dir->state->writer->epoch_end(step, time);
+  });
+}
+
+int swale_dir_close(swale_dir* dir) {
+  return guarded([&]() -> Status {
+    const std::unique_ptr<swale_dir> handle(dir);
+    if (dir == nullptr) return {};
+    swale::capi::DirectoryState& state = *dir->state;
+    --state.job->open_directories;
+    const std::unique_ptr<swale::imd::Writer> writer = std::move(state.writer);
+    return writer->close();
+  });
+}
+
+int swale_mkdir(swale_job* job, const char* path, const char* options) {
+  return guarded([&]() -> Status {
+    if (job == nullptr) return swale::capi::null_argument("swale_mkdir", "job");
+    const auto request = swale::capi::open_request(path, SWALE_DIR_CREATE, options);
+    SWALE_RETURN_IF_ERROR(swale::imd::agree(*job->state->job, request.status()));
+    swale::io::PosixDevice device;
+    return swale::imd::make_massive_directory(*job->state->job, device, request->path);
+  });
+}
+
+int swale_opendir(swale_job* job, const char* path, const char* options, swale_dir** dir) {
+  return swale_dir_open(job, path, 0, options, dir);
+}
+
+int swale_openat(swale_dir* dir, const char* name, swale_file** file) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_openat", "dir");
+    if (name == nullptr) return swale::capi::null_argument("swale_openat", "name");
+    if (file == nullptr) return swale::capi::null_argument("swale_openat", "file");
+    auto opened = std::make_unique<swale_file>();
+    opened->key = name;
+    if (opened->key.empty() || opened->key.size() > SWALE_KEY_BYTES_MAX) {
+      return swale::invalid_argument("swale_openat: a name of {} bytes: names have 1 to {} bytes",
+                                     opened->key.size(), SWALE_KEY_BYTES_MAX);
+    }
+    opened->directory = dir->state;
+    *file = opened.release();
+    return {};
+  });
+}
+
+int swale_openat_read(swale_reader* reader, const char* name, swale_file** file) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_openat_read", "reader");
+    if (name == nullptr) return swale::capi::null_argument("swale_openat_read", "name");
+    if (file == nullptr) return swale::capi::null_argument("swale_openat_read", "file");
+    auto opened = std::make_unique<swale_file>();
+    opened->key = name;
+    SWALE_ASSIGN_OR_RETURN(opened->values, reader->reader->get(opened->key, SWALE_ALL_EPOCHS));
+    *file = opened.release();
+    return {};
+  });
+}
+
+int swale_write(swale_file* file, const void* data, size_t bytes) {
+  return guarded([&]() -> Status {
+    if (file == nullptr) return swale::capi::null_argument("swale_write", "file");
+    if (!file->directory) return swale::invalid_argument("swale_write: this file was opened for reading");
+    if (!file->directory->writer) return swale::capi::closed_directory("swale_write");
+    SWALE_ASSIGN_OR_RETURN(const Bytes value,
+                           swale::capi::bytes_argument("swale_write", "data", data, bytes));
+    return file->directory->writer->append(file->key, value);
+  });
+}
+
+int swale_read(swale_file* file, void* data, size_t bytes, size_t* bytes_read) {
+  return guarded([&]() -> Status {
+    if (file == nullptr) return swale::capi::null_argument("swale_read", "file");
+    if (bytes_read == nullptr) return swale::capi::null_argument("swale_read", "bytes_read");
+    if (file->directory) return swale::invalid_argument("swale_read: this file was opened for writing");
+    SWALE_RETURN_IF_ERROR(swale::capi::bytes_argument("swale_read", "data", data, bytes).status());
+    return swale::capi::read_some(file, static_cast<char*>(data), bytes, bytes_read);
+  });
+}
+
+int swale_close(swale_file* file) {
+  delete file;
+  return SWALE_OK;
+}
+
+}  // extern "C"

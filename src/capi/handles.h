@@ -1,0 +1,54 @@
+// What the opaque handles of swale.h point to. Handles share ownership of what lies under them, so that closing them
+// in the wrong order is an error and not a crash.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capi/boundary.h"
+#include "imd/reader.h"
+#include "imd/writer.h"
+#include "io/posix_device.h"
+#include "net/job.h"
+
+namespace swale::capi {
+
+struct JobState {
+  std::unique_ptr<net::Job> job;
+  std::atomic<int> open_directories{0};
+};
+
+struct DirectoryState {
+  std::shared_ptr<JobState> job;  // outlives the writer
+  io::PosixDevice device;
+  std::unique_ptr<imd::Writer> writer;  // none once closed
+};
+
+}  // namespace swale::capi
+
+struct swale_job {
+  std::shared_ptr<swale::capi::JobState> state;
+};
+
+struct swale_dir {
+  std::shared_ptr<swale::capi::DirectoryState> state;
+};
+
+struct swale_reader {
+  swale::io::PosixDevice device;
+  std::unique_ptr<swale::imd::Reader> reader;
+};
+
+struct swale_values {
+  std::vector<swale::imd::Value> values;
+};
+
+struct swale_file {
+  std::string key;
+  std::shared_ptr<swale::capi::DirectoryState> directory;  // writing
+  std::vector<swale::imd::Value> values;                   // reading: not yet read to the end
+  size_t value = 0;                                        // the next one, and
+  size_t offset = 0;                                       // how much of it has been read
+};

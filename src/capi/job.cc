@@ -1,0 +1,127 @@
+#include <memory>
+#include <utility>
+
+#include "capi/handles.h"
+#include "capi/options.h"
+#include "imd/messages.h"
+#include "net/bootstrap.h"
+#include "net/rendezvous.h"
+#include "net/topology.h"
+
+namespace swale::capi {
+namespace {
+
+Result<std::unique_ptr<net::Bootstrap>> communicator(const swale_comm& comm) {
+  if (comm.size < 1 || comm.rank < 0 || comm.rank >= comm.size) {
+    return invalid_argument("swale_job_open: rank {} of {}: expected 0 <= rank < size", comm.rank, comm.size);
+  }
+  if (comm.size == 1) return net::solo_bootstrap();
+  if (comm.allgather == nullptr) return null_argument("swale_job_open", "comm->allgather");
+  net::CommCallbacks callbacks;
+  callbacks.rank = comm.rank;
+  callbacks.size = comm.size;
+  callbacks.allgather = [comm](const void* send, void* receive, size_t bytes) {
+    return comm.allgather(comm.context, send, receive, bytes);
+  };
+  return net::callback_bootstrap(std::move(callbacks));
+}
+
+// All ranks learn of a rank whose options are wrong, instead of waiting for it.
+Status agree(net::Bootstrap& bootstrap, const Status& mine) {
+  if (bootstrap.size() == 1) return mine;
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, bootstrap.allgather(imd::encode_status(mine)));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    Status theirs;
+    SWALE_RETURN_IF_ERROR(imd::decode_status(all[rank], &theirs));
+    if (!theirs.ok()) return theirs.with_context(fmt::format("rank {}", rank));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<net::Bootstrap>> launched(const JobSettings& settings) {
+  SWALE_ASSIGN_OR_RETURN(const net::LaunchEnvironment launch, net::detect_launch(process_environment));
+  if (launch.size == 1) return net::solo_bootstrap();
+  SWALE_ASSIGN_OR_RETURN(const net::RendezvousOptions options,
+                         rendezvous_options(settings, launch, process_environment));
+  return net::rendezvous_bootstrap(options);
+}
+
+Status open_job(const swale_comm* comm, const char* text, std::shared_ptr<JobState>* state) {
+  const Result<JobSettings> settings = job_settings(text_or_empty(text), process_environment);
+  std::unique_ptr<net::Bootstrap> bootstrap;
+  if (comm != nullptr) {
+    SWALE_ASSIGN_OR_RETURN(bootstrap, communicator(*comm));
+    SWALE_RETURN_IF_ERROR(agree(*bootstrap, settings.status()));
+  } else {
+    SWALE_RETURN_IF_ERROR(settings.status());
+    SWALE_ASSIGN_OR_RETURN(bootstrap, launched(*settings));
+  }
+  auto opened = std::make_shared<JobState>();
+  SWALE_ASSIGN_OR_RETURN(opened->job, net::Job::open(std::move(bootstrap), settings->job));
+  *state = std::move(opened);
+  return {};
+}
+
+}  // namespace
+}  // namespace swale::capi
+
+using swale::Status;
+using swale::capi::guarded;
+
+extern "C" {
+
+const char* swale_version(void) {
+#define SWALE_TEXT_INNER(number) #number
+#define SWALE_TEXT(number) SWALE_TEXT_INNER(number)
+  return SWALE_TEXT(SWALE_VERSION_MAJOR) "." SWALE_TEXT(SWALE_VERSION_MINOR) "." SWALE_TEXT(
+      SWALE_VERSION_PATCH);
+}
+
+const char* swale_code_name(int code) {
+  static_assert(SWALE_OK == static_cast<int>(swale::Code::kOk) &&
+                SWALE_CORRUPTION == static_cast<int>(swale::Code::kCorruption) &&
+                SWALE_INTERNAL == static_cast<int>(swale::Code::kInternal));
+  if (code < SWALE_OK || code > SWALE_INTERNAL) return "unknown code";
+  return swale::code_name(static_cast<swale::Code>(code)).data();  // of a literal, so it ends with a NUL
+}
+
+const char* swale_last_error(void) { return swale::capi::last_error(); }
+
+int swale_job_open(const swale_comm* comm, const char* options, swale_job** job) {
+  return guarded([&]() -> Status {
+    if (job == nullptr) return swale::capi::null_argument("swale_job_open", "job");
+    auto handle = std::make_unique<swale_job>();
+    SWALE_RETURN_IF_ERROR(swale::capi::open_job(comm, options, &handle->state));
+    *job = handle.release();
+    return {};
+  });
+}
+
+int swale_job_rank(const swale_job* job) {
+  if (job != nullptr) return job->state->job->rank();
+  swale::capi::report(swale::capi::null_argument("swale_job_rank", "job"));
+  return -1;
+}
+
+int swale_job_size(const swale_job* job) {
+  if (job != nullptr) return job->state->job->size();
+  swale::capi::report(swale::capi::null_argument("swale_job_size", "job"));
+  return -1;
+}
+
+int swale_job_close(swale_job* job) {
+  return guarded([&]() -> Status {
+    const std::unique_ptr<swale_job> handle(job);
+    if (job == nullptr) return {};
+    if (const int open = job->state->open_directories; open != 0) {
+      return swale::invalid_argument(
+          "swale_job_close: {} directories of this job are still open; close them first. The handle is "
+          "freed, but the "
+          "peers have not been told",
+          open);
+    }
+    return job->state->job->close();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,184 @@
+#include "capi/options.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+namespace swale::capi {
+namespace {
+
+constexpr double kMiBAsDouble = 1024.0 * 1024.0;
+
+constexpr std::array kJobRows = {
+    OptionRow{.name = "job.transport",
+              .type = OptionType::kEnum,
+              .default_value = "auto",
+              .choices = "auto|ucx|loopback",
+              .help = "how ranks talk; loopback is for threads of one process"},
+    OptionRow{
+        .name = "job.rendezvous",
+        .type = OptionType::kString,
+        .default_value = "",
+        .help =
+            "directory that all ranks see, where they meet if no communicator is given; by default a folder "
+            "in /dev/shm if all ranks are on one node"},
+    OptionRow{
+        .name = "job.id",
+        .type = OptionType::kString,
+        .default_value = "",
+        .help = "the same on all ranks of a job and on no other at the same time; by default the launcher's"},
+    OptionRow{
+        .name = "job.join_deadline_s",
+        .type = OptionType::kSeconds,
+        .default_value = "60",
+        .min = 1,
+        .max = 86'400,
+        .help = "how long the ranks wait for each other in the rendezvous directory, plus 10 ms per rank"},
+    OptionRow{.name = "net.silence_deadline_s",
+              .type = OptionType::kSeconds,
+              .default_value = "30",
+              .min = 0.1,
+              .max = 86'400,
+              .help = "a peer that has sent nothing for so long, not even a heartbeat, is given up"},
+    OptionRow{
+        .name = "net.heartbeat_interval_s",
+        .type = OptionType::kSeconds,
+        .default_value = "1",
+        .min = 0.01,
+        .max = 3'600,
+        .help = "how often a sign of life goes to connected peers; less than half of the silence deadline"},
+    OptionRow{.name = "net.close_deadline_s",
+              .type = OptionType::kSeconds,
+              .default_value = "30",
+              .min = 0.1,
+              .max = 86'400,
+              .help = "how long closing a job waits for the peers"}};
+
+constexpr std::array kWriteRows = {
+    OptionRow{
+        .name = "write.memory",
+        .type = OptionType::kBytes,
+        .default_value = "0",
+        .min = 0,
+        .max = 64.0 * 1024 * kMiBAsDouble,
+        .help =
+            "memory of the pipeline on each rank; 0: 3 % of the machine's divided by the ranks, at most 64M"},
+    OptionRow{.name = "write.ways",
+              .type = OptionType::kInt,
+              .default_value = "1",
+              .min = 1,
+              .max = 64,
+              .help = "indexing threads of each rank; more than one helps where storage outruns a core"},
+    OptionRow{.name = "write.frame_bytes",
+              .type = OptionType::kBytes,
+              .default_value = "32K",
+              .min = 1024,
+              .max = 32 * 1024,
+              .help = "records travel between ranks in frames of at most so many bytes"},
+    OptionRow{.name = "write.window",
+              .type = OptionType::kInt,
+              .default_value = "4",
+              .min = 1,
+              .max = 64,
+              .help = "frames on their way to one peer before the sender waits"}};
+
+constexpr std::array kReadRows = {OptionRow{.name = "read.reads_in_flight",
+                                            .type = OptionType::kInt,
+                                            .default_value = "64",
+                                            .min = 1,
+                                            .max = 65'536,
+                                            .help = "read requests given to storage at a time"},
+                                  OptionRow{.name = "read.scan_chunk",
+                                            .type = OptionType::kBytes,
+                                            .default_value = "4M",
+                                            .min = 4096,
+                                            .max = 1024 * kMiBAsDouble,
+                                            .help = "bytes of one read of a scan"}};
+
+Result<std::string> default_rendezvous(const net::LaunchEnvironment& launch, const Environment& environment) {
+  const char* slurm_nodes = environment("SLURM_NNODES");
+  const bool one_slurm_node =
+      launch.launcher == "slurm" && slurm_nodes != nullptr && std::string_view(slurm_nodes) == "1";
+  if (launch.local_size != launch.size && !one_slurm_node) {
+    return invalid_argument(
+        "a job of {} ranks (launcher: {}) that may be on several nodes needs a directory which all of them "
+        "see: set "
+        "option job.rendezvous (or SWALE_JOB_RENDEZVOUS), or give a communicator",
+        launch.size, launch.launcher);
+  }
+  const char* base = ::access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
+  return fmt::format("{}/swale-{}", base, ::geteuid());
+}
+
+}  // namespace
+
+std::span<const OptionRow> job_rows() { return kJobRows; }
+std::span<const OptionRow> write_rows() { return kWriteRows; }
+std::span<const OptionRow> read_rows() { return kReadRows; }
+
+const char* process_environment(const char* name) { return std::getenv(name); }
+
+Result<JobSettings> job_settings(std::string_view text, const Environment& environment) {
+  SWALE_ASSIGN_OR_RETURN(const Config config, Config::make(kJobRows, text, environment));
+  JobSettings settings;
+  settings.job.transport = config.get_string("job.transport");
+  settings.job.silence_deadline = config.get_nanos("net.silence_deadline_s");
+  settings.job.heartbeat_interval = config.get_nanos("net.heartbeat_interval_s");
+  settings.job.close_deadline = config.get_nanos("net.close_deadline_s");
+  settings.rendezvous = config.get_string("job.rendezvous");
+  settings.id = config.get_string("job.id");
+  settings.join_deadline = config.get_nanos("job.join_deadline_s");
+  if (settings.job.heartbeat_interval > settings.job.silence_deadline / 2) {
+    return invalid_argument(
+        "net.heartbeat_interval_s={} must be at most half of net.silence_deadline_s={}: a living peer would "
+        "be given up",
+        to_seconds(settings.job.heartbeat_interval), to_seconds(settings.job.silence_deadline));
+  }
+  return settings;
+}
+
+Result<imd::WriterOptions> writer_options(std::string_view text, const Environment& environment) {
+  SWALE_ASSIGN_OR_RETURN(const Config config, Config::make(kWriteRows, text, environment));
+  imd::WriterOptions options;
+  options.memory_bytes = config.get_bytes("write.memory");
+  options.ways = static_cast<uint32_t>(config.get_int("write.ways"));
+  options.frame_bytes = config.get_bytes("write.frame_bytes");
+  options.window = static_cast<uint16_t>(config.get_int("write.window"));
+  return options;
+}
+
+Result<imd::ReaderOptions> reader_options(std::string_view text, const Environment& environment) {
+  SWALE_ASSIGN_OR_RETURN(const Config config, Config::make(kReadRows, text, environment));
+  imd::ReaderOptions options;
+  options.reads_in_flight_max = static_cast<size_t>(config.get_int("read.reads_in_flight"));
+  options.scan_chunk_bytes = config.get_bytes("read.scan_chunk");
+  return options;
+}
+
+Result<net::RendezvousOptions> rendezvous_options(const JobSettings& settings,
+                                                  const net::LaunchEnvironment& launch,
+                                                  const Environment& environment) {
+  net::RendezvousOptions options;
+  options.rank = launch.rank;
+  options.size = launch.size;
+  options.deadline = settings.join_deadline;
+  options.node_id = net::this_node_id();
+  options.directory = settings.rendezvous;
+  if (options.directory.empty()) {
+    SWALE_ASSIGN_OR_RETURN(options.directory, default_rendezvous(launch, environment));
+  }
+  options.job_id = !settings.id.empty()     ? settings.id
+                   : !launch.job_id.empty() ? launch.job_id
+                                            : net::launcher_process_id(launch);
+  if (options.job_id.empty()) {
+    return invalid_argument(
+        "the launcher ({}) gives this job of {} ranks no id: set option job.id (or SWALE_JOB_ID) to a word "
+        "that is the "
+        "same on all ranks and used by no other job, or give a communicator",
+        launch.launcher, launch.size);
+  }
+  return options;
+}
+
+}  // namespace swale::capi

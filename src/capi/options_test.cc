@@ -1,0 +1,110 @@
+#include "capi/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace swale::capi {
+namespace {
+
+using testing::HasSubstr;
+
+Environment environment(std::map<std::string, std::string> variables = {}) {
+  return [variables = std::move(variables)](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+net::LaunchEnvironment launch(const char* launcher, int32_t size, std::optional<int32_t> local_size,
+                              const char* job_id) {
+  net::LaunchEnvironment found;
+  found.launcher = launcher;
+  found.rank = 1;
+  found.size = size;
+  found.local_size = local_size;
+  found.job_id = job_id;
+  return found;
+}
+
+TEST(Options, DefaultsAreThoseOfTheLayersBelow) {
+  const auto job = job_settings("", environment());
+  ASSERT_TRUE(job.ok()) << job.status().to_string();
+  EXPECT_EQ(job->job.transport, net::JobOptions().transport);
+  EXPECT_EQ(job->job.silence_deadline, net::JobOptions().silence_deadline);
+  EXPECT_EQ(job->job.heartbeat_interval, net::JobOptions().heartbeat_interval);
+  EXPECT_EQ(job->job.close_deadline, net::JobOptions().close_deadline);
+  EXPECT_EQ(job->join_deadline, net::RendezvousOptions().deadline);
+  const auto writer = writer_options("", environment());
+  ASSERT_TRUE(writer.ok()) << writer.status().to_string();
+  EXPECT_EQ(writer->memory_bytes, imd::WriterOptions().memory_bytes);
+  EXPECT_EQ(writer->ways, imd::WriterOptions().ways);
+  EXPECT_EQ(writer->frame_bytes, imd::WriterOptions().frame_bytes);
+  EXPECT_EQ(writer->window, imd::WriterOptions().window);
+  const auto reader = reader_options("", environment());
+  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+  EXPECT_EQ(reader->reads_in_flight_max, imd::ReaderOptions().reads_in_flight_max);
+  EXPECT_EQ(reader->scan_chunk_bytes, imd::ReaderOptions().scan_chunk_bytes);
+}
+
+TEST(Options, TheStringWinsOverTheEnvironment) {
+  const auto get = environment({{"SWALE_WRITE_WAYS", "3"}, {"SWALE_WRITE_WINDOW", "9"}});
+  const auto writer = writer_options("write.ways=2,write.memory=32M", get);
+  ASSERT_TRUE(writer.ok()) << writer.status().to_string();
+  EXPECT_EQ(writer->ways, 2u);
+  EXPECT_EQ(writer->window, 9u);
+  EXPECT_EQ(writer->memory_bytes, 32 * kMiB);
+}
+
+TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
+  for (const char* text : {"write.wayz=1", "read.scan_chunk=4M", "job.id=x", "write.ways=0",
+                           "write.ways=many", "write.frame_bytes=1G", "write.memory=-1", "nonsense"}) {
+    const Status status = writer_options(text, environment()).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(std::string(text).substr(0, std::string(text).find('='))));
+  }
+  EXPECT_EQ(job_settings("net.heartbeat_interval_s=20", environment()).status().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(job_settings("job.transport=pigeon", environment()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(reader_options("read.scan_chunk=1", environment()).status().code(), Code::kInvalidArgument);
+}
+
+TEST(Options, AJobOnOneNodeMeetsInAFolderOfTheUser) {
+  const auto options = rendezvous_options({}, launch("openmpi", 4, 4, "openmpi-77"), environment());
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  EXPECT_THAT(options->directory, HasSubstr("/swale-"));
+  EXPECT_EQ(options->job_id, "openmpi-77");
+  EXPECT_EQ(options->rank, 1);
+  EXPECT_EQ(options->size, 4);
+  EXPECT_TRUE(
+      rendezvous_options({}, launch("slurm", 4, {}, "slurm-1.0"), environment({{"SLURM_NNODES", "1"}})).ok());
+}
+
+TEST(Options, AJobThatMayHaveSeveralNodesIsAskedForADirectory) {
+  for (const auto& found :
+       {launch("openmpi", 8, 4, "x"), launch("swale", 8, {}, "x"), launch("slurm", 8, {}, "x")}) {
+    const Status status = rendezvous_options({}, found, environment({{"SLURM_NNODES", "2"}})).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("job.rendezvous"));
+  }
+  JobSettings settings;
+  settings.rendezvous = "/shared/meet";
+  EXPECT_EQ(rendezvous_options(settings, launch("openmpi", 8, 4, "x"), environment())->directory,
+            "/shared/meet");
+}
+
+TEST(Options, AJobWithoutAnIdIsAskedForOne) {
+  JobSettings settings;
+  settings.rendezvous = "/shared/meet";
+  const Status status = rendezvous_options(settings, launch("hydra", 8, 4, ""), environment()).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("job.id"));
+  settings.id = "mine";
+  EXPECT_EQ(rendezvous_options(settings, launch("hydra", 8, 4, "theirs"), environment())->job_id, "mine");
+}
+
+}  // namespace
+}  // namespace swale::capi

@@ -1,0 +1,160 @@
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "capi/handles.h"
+#include "capi/options.h"
+
+namespace swale::capi {
+namespace {
+
+// imd says kInvalidArgument for every epoch that does not exist; the C interface tells nonsense from "not yet".
+Status check_epoch(const swale_reader* reader, const char* call, int64_t epoch) {
+  const auto count = static_cast<int64_t>(reader->reader->manifest().epochs.size());
+  if (epoch == SWALE_ALL_EPOCHS || (epoch >= 0 && epoch < count)) return {};
+  if (epoch < 0) {
+    return invalid_argument("{}: epoch {}: expected a number from 0 or SWALE_ALL_EPOCHS (-1)", call, epoch);
+  }
+  return error(Code::kNotFound, Scope::kOperation,
+               "{}: no epoch {}: {} has {} committed epochs, numbered from 0", call, epoch,
+               reader->reader->directory(), count);
+}
+
+}  // namespace
+}  // namespace swale::capi
+
+using swale::Bytes;
+using swale::Status;
+using swale::capi::check_epoch;
+using swale::capi::guarded;
+
+extern "C" {
+
+int swale_reader_open(const char* path, const char* options, swale_reader** reader) {
+  return guarded([&]() -> Status {
+    if (path == nullptr) return swale::capi::null_argument("swale_reader_open", "path");
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_open", "reader");
+    SWALE_ASSIGN_OR_RETURN(
+        const swale::imd::ReaderOptions settings,
+        swale::capi::reader_options(swale::capi::text_or_empty(options), swale::capi::process_environment));
+    auto handle = std::make_unique<swale_reader>();
+    SWALE_ASSIGN_OR_RETURN(handle->reader, swale::imd::Reader::open(handle->device, path, settings));
+    *reader = handle.release();
+    return {};
+  });
+}
+
+void swale_reader_close(swale_reader* reader) { delete reader; }
+
+int64_t swale_reader_epoch_count(const swale_reader* reader) {
+  if (reader != nullptr) return static_cast<int64_t>(reader->reader->manifest().epochs.size());
+  swale::capi::report(swale::capi::null_argument("swale_reader_epoch_count", "reader"));
+  return -1;
+}
+
+int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epoch_info* info) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_epoch_info", "reader");
+    if (info == nullptr) return swale::capi::null_argument("swale_reader_epoch_info", "info");
+    if (epoch < 0)
+      return swale::invalid_argument("swale_reader_epoch_info: epoch {}: expected 0 or more", epoch);
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_epoch_info", epoch));
+    const swale::imd::EpochEntry& entry = reader->reader->manifest().epochs[static_cast<size_t>(epoch)];
+    *info = {epoch, entry.step, entry.time, entry.records};
+    return {};
+  });
+}
+
+int swale_reader_get(swale_reader* reader, const void* key, size_t key_bytes, int64_t epoch,
+                     swale_values** values) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_get", "reader");
+    if (values == nullptr) return swale::capi::null_argument("swale_reader_get", "values");
+    SWALE_ASSIGN_OR_RETURN(const Bytes view,
+                           swale::capi::bytes_argument("swale_reader_get", "key", key, key_bytes));
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_get", epoch));
+    auto handle = std::make_unique<swale_values>();
+    SWALE_ASSIGN_OR_RETURN(handle->values, reader->reader->get(view, epoch));
+    *values = handle.release();
+    return {};
+  });
+}
+
+size_t swale_values_count(const swale_values* values) {
+  return values == nullptr ? 0 : values->values.size();
+}
+
+int swale_values_at(const swale_values* values, size_t index, int64_t* epoch, const void** value,
+                    size_t* value_bytes) {
+  return guarded([&]() -> Status {
+    if (values == nullptr) return swale::capi::null_argument("swale_values_at", "values");
+    if (index >= values->values.size()) {
+      return swale::invalid_argument("swale_values_at: index {}: there are {} values", index,
+                                     values->values.size());
+    }
+    const swale::imd::Value& found = values->values[index];
+    if (epoch != nullptr) *epoch = found.epoch;
+    if (value != nullptr) *value = found.bytes.data();
+    if (value_bytes != nullptr) *value_bytes = found.bytes.size();
+    return {};
+  });
+}
+
+void swale_values_free(swale_values* values) { delete values; }
+
+int swale_reader_get_many(swale_reader* reader, const void* const* keys, const size_t* key_bytes,
+                          size_t count, int64_t epoch, swale_record_fn fn, void* context, size_t* found) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_get_many", "reader");
+    if (keys == nullptr && count != 0) return swale::capi::null_argument("swale_reader_get_many", "keys");
+    if (key_bytes == nullptr && count != 0)
+      return swale::capi::null_argument("swale_reader_get_many", "key_bytes");
+    if (fn == nullptr) return swale::capi::null_argument("swale_reader_get_many", "fn");
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_get_many", epoch));
+    std::vector<Bytes> views(count);
+    for (size_t i = 0; i < count; ++i) {
+      SWALE_ASSIGN_OR_RETURN(
+          views[i], swale::capi::bytes_argument("swale_reader_get_many", "keys[...]", keys[i], key_bytes[i]));
+    }
+    SWALE_ASSIGN_OR_RETURN(
+        const size_t found_count,
+        reader->reader->get_many(views, epoch, [&](size_t index, uint32_t at, Bytes value) {
+          return fn(context, at, keys[index], key_bytes[index], value.data(), value.size()) == 0;
+        }));
+    if (found != nullptr) *found = found_count;
+    return {};
+  });
+}
+
+int swale_reader_scan(swale_reader* reader, int64_t epoch, swale_record_fn fn, void* context) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_scan", "reader");
+    if (fn == nullptr) return swale::capi::null_argument("swale_reader_scan", "fn");
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_scan", epoch));
+    return reader->reader->scan(epoch, [&](uint32_t at, Bytes key, Bytes value) {
+      return fn(context, at, key.data(), key.size(), value.data(), value.size()) == 0;
+    });
+  });
+}
+
+int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_count", "reader");
+    if (records == nullptr) return swale::capi::null_argument("swale_reader_count", "records");
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_count", epoch));
+    SWALE_ASSIGN_OR_RETURN(*records, reader->reader->count(epoch));
+    return {};
+  });
+}
+
+int swale_reader_stats(const swale_reader* reader, swale_read_stats* stats) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_stats", "reader");
+    if (stats == nullptr) return swale::capi::null_argument("swale_reader_stats", "stats");
+    const swale::imd::ReadStats now = reader->reader->stats();
+    *stats = {now.bytes_read, now.reads, now.depth_max, now.queries, now.false_candidates};
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,295 @@
+/* The C interface from plain C11: one rank creates a massive directory, writes epochs, reopens it and appends more,
+ * reads everything back; then every kind of mistake. Usage: c_api_test SCRATCH_DIRECTORY (which does not exist yet) */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "swale/swale.h"
+
+enum { kKeys = 500, kEpochs = 3 };
+
+static int failures = 0;
+static int checks = 0;
+
+static void check(int good, const char* text, int line) {
+  ++checks;
+  if (good) return;
+  ++failures;
+  fprintf(stderr, "c_api_test.c:%d: %s\n  last error: %s\n", line, text, swale_last_error());
+}
+#define CHECK(condition) check((condition) != 0, #condition, __LINE__)
+#define CHECK_OK(call) CHECK((call) == SWALE_OK)
+
+/* The call fails with this code, and its text has this word. */
+static void check_failure(int code, int expected, const char* word, const char* text, int line) {
+  ++checks;
+  if (code == expected && strstr(swale_last_error(), word) != NULL) return;
+  ++failures;
+  fprintf(stderr, "c_api_test.c:%d: %s\n  is \"%s\" and should be \"%s\", naming \"%s\"; last error: %s\n",
+          line, text, swale_code_name(code), swale_code_name(expected), word, swale_last_error());
+}
+#define CHECK_FAILS(expected, word, call) check_failure((call), (expected), (word), #call, __LINE__)
+
+static void key_of(uint64_t number, char key[8]) { memcpy(key, &number, 8); }
+
+static size_t value_of(int epoch, uint64_t number, char value[64]) {
+  return (size_t)snprintf(value, 64, "epoch %d of %" PRIu64, epoch, number * number);
+}
+
+static void write_epoch(swale_dir* dir, int epoch) {
+  for (uint64_t number = 0; number < kKeys; ++number) {
+    char key[8];
+    char value[64];
+    key_of(number, key);
+    const size_t bytes = value_of(epoch, number, value);
+    if (swale_dir_append(dir, key, sizeof key, value, bytes) != SWALE_OK) CHECK(!"append");
+  }
+  CHECK_OK(swale_dir_append(dir, "empty", 5, NULL, 0));
+  CHECK_OK(swale_dir_epoch_end(dir, epoch * 100, epoch * 0.5));
+}
+
+static void write_all(const char* path) {
+  swale_job* job = NULL;
+  swale_dir* dir = NULL;
+  CHECK_OK(swale_job_open(NULL, NULL, &job));
+  CHECK(swale_job_rank(job) == 0 && swale_job_size(job) == 1);
+  CHECK_OK(swale_dir_open(job, path, SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE, "write.memory=8M", &dir));
+  for (int epoch = 0; epoch < kEpochs - 1; ++epoch) write_epoch(dir, epoch);
+  CHECK_OK(swale_dir_close(dir));
+  CHECK_OK(swale_job_close(job));
+  /* A later job goes on. */
+  CHECK_OK(swale_job_open(NULL, "", &job));
+  CHECK_FAILS(SWALE_ALREADY_EXISTS, path,
+              swale_dir_open(job, path, SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE, NULL, &dir));
+  CHECK_OK(swale_dir_open(job, path, 0, NULL, &dir));
+  write_epoch(dir, kEpochs - 1);
+  /* What comes after the last epoch end is dropped, and said. */
+  CHECK_OK(swale_dir_append(dir, "late", 4, "x", 1));
+  CHECK_FAILS(SWALE_ABORTED, "1 record", swale_dir_close(dir));
+  CHECK_OK(swale_job_close(job));
+}
+
+struct tally {
+  uint64_t records;
+  uint64_t wrong;
+  uint64_t limit;
+};
+
+static int tally_record(void* context, int64_t epoch, const void* key, size_t key_bytes, const void* value,
+                        size_t value_bytes) {
+  struct tally* tally = context;
+  ++tally->records;
+  if (key_bytes == 8) {
+    uint64_t number;
+    char expected[64];
+    memcpy(&number, key, 8);
+    const size_t bytes = value_of((int)epoch, number, expected);
+    if (bytes != value_bytes || memcmp(expected, value, bytes) != 0) ++tally->wrong;
+  } else if (value_bytes != 0) {
+    ++tally->wrong;
+  }
+  return tally->records == tally->limit;
+}
+
+static void check_trajectory(swale_reader* reader, uint64_t number) {
+  char key[8];
+  swale_values* values = NULL;
+  key_of(number, key);
+  CHECK_OK(swale_reader_get(reader, key, sizeof key, SWALE_ALL_EPOCHS, &values));
+  CHECK(swale_values_count(values) == kEpochs);
+  for (size_t i = 0; i < swale_values_count(values); ++i) {
+    char expected[64];
+    int64_t epoch = -1;
+    const void* value = NULL;
+    size_t bytes = 0;
+    CHECK_OK(swale_values_at(values, i, &epoch, &value, &bytes));
+    CHECK(epoch == (int64_t)i && bytes == value_of((int)i, number, expected) &&
+          memcmp(value, expected, bytes) == 0);
+  }
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "index", swale_values_at(values, kEpochs, NULL, NULL, NULL));
+  swale_values_free(values);
+}
+
+static void read_points(swale_reader* reader) {
+  swale_epoch_info info;
+  uint64_t records = 0;
+  CHECK(swale_reader_epoch_count(reader) == kEpochs);
+  CHECK_OK(swale_reader_epoch_info(reader, 2, &info));
+  CHECK(info.epoch == 2 && info.step == 200 && info.time == 1.0 && info.records == kKeys + 1);
+  CHECK_OK(swale_reader_count(reader, SWALE_ALL_EPOCHS, &records));
+  CHECK(records == kEpochs * (kKeys + 1));
+  for (uint64_t number = 0; number < kKeys; number += 7) check_trajectory(reader, number);
+
+  swale_values* values = NULL;
+  CHECK_OK(swale_reader_get(reader, "empty", 5, 1, &values));
+  CHECK(swale_values_count(values) == 1);
+  size_t bytes = 1;
+  CHECK_OK(swale_values_at(values, 0, NULL, NULL, &bytes));
+  CHECK(bytes == 0);
+  swale_values_free(values);
+  values = NULL;
+  CHECK_FAILS(SWALE_NOT_FOUND, "no value", swale_reader_get(reader, "absent", 6, SWALE_ALL_EPOCHS, &values));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no value", swale_reader_get(reader, "late", 4, SWALE_ALL_EPOCHS, &values));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no epoch", swale_reader_get(reader, "empty", 5, kEpochs, &values));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "epoch -2", swale_reader_get(reader, "empty", 5, -2, &values));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no epoch", swale_reader_epoch_info(reader, kEpochs, &info));
+  CHECK(values == NULL);
+}
+
+static void read_many(swale_reader* reader) {
+  static char keys[kKeys][8];
+  const void* pointers[kKeys + 1];
+  size_t bytes[kKeys + 1];
+  for (uint64_t number = 0; number < kKeys; ++number) {
+    key_of(number, keys[number]);
+    pointers[number] = keys[number];
+    bytes[number] = 8;
+  }
+  pointers[kKeys] = "absent";
+  bytes[kKeys] = 6;
+  struct tally tally = {0, 0, 0};
+  size_t found = 0;
+  CHECK_OK(swale_reader_get_many(reader, pointers, bytes, kKeys + 1, SWALE_ALL_EPOCHS, tally_record, &tally,
+                                 &found));
+  CHECK(found == kKeys && tally.records == kKeys * kEpochs && tally.wrong == 0);
+  CHECK_OK(swale_reader_get_many(reader, NULL, NULL, 0, 0, tally_record, &tally, &found));
+  CHECK(found == 0);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "keys",
+              swale_reader_get_many(reader, NULL, bytes, 1, 0, tally_record, &tally, NULL));
+
+  struct tally all = {0, 0, 0};
+  CHECK_OK(swale_reader_scan(reader, SWALE_ALL_EPOCHS, tally_record, &all));
+  CHECK(all.records == kEpochs * (kKeys + 1) && all.wrong == 0);
+  struct tally some = {0, 0, 10};
+  CHECK_OK(swale_reader_scan(reader, 1, tally_record, &some));
+  CHECK(some.records == 10);
+
+  swale_read_stats stats;
+  CHECK_OK(swale_reader_stats(reader, &stats));
+  CHECK(stats.queries > 0 && stats.reads > 0 && stats.bytes_read > 0 && stats.depth_max >= 2 &&
+        stats.depth_max <= 4);
+}
+
+static void papers_calls(const char* path) {
+  swale_job* job = NULL;
+  swale_dir* dir = NULL;
+  swale_file* file = NULL;
+  swale_reader* reader = NULL;
+  char out[16];
+  size_t bytes = 99;
+  CHECK_OK(swale_job_open(NULL, NULL, &job));
+  CHECK_OK(swale_mkdir(job, path, NULL));
+  CHECK_FAILS(SWALE_ALREADY_EXISTS, path, swale_mkdir(job, path, NULL));
+  CHECK_OK(swale_opendir(job, path, NULL, &dir));
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    CHECK_OK(swale_openat(dir, "particle.7", &file));
+    CHECK_OK(swale_write(file, "abc", 3));
+    CHECK_OK(swale_write(file, epoch == 0 ? "de" : "fg", 2));
+    CHECK_FAILS(SWALE_INVALID_ARGUMENT, "writing", swale_read(file, out, sizeof out, &bytes));
+    CHECK_OK(swale_close(file));
+    CHECK_OK(swale_dir_epoch_end(dir, epoch, 0));
+  }
+  CHECK_OK(swale_openat(dir, "late", &file));
+  CHECK_OK(swale_dir_close(dir));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "closed", swale_write(file, "x", 1));
+  CHECK_OK(swale_close(file));
+  CHECK_OK(swale_job_close(job));
+
+  CHECK_OK(swale_reader_open(path, NULL, &reader));
+  CHECK_OK(swale_openat_read(reader, "particle.7", &file));
+  CHECK_OK(swale_read(file, out, 4, &bytes));
+  CHECK(bytes == 4 && memcmp(out, "abcd", 4) == 0);
+  CHECK_OK(swale_read(file, out, sizeof out, &bytes));
+  CHECK(bytes == 6 && memcmp(out, "eabcfg", 6) == 0);
+  CHECK_OK(swale_read(file, out, sizeof out, &bytes));
+  CHECK(bytes == 0);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "reading", swale_write(file, "x", 1));
+  CHECK_OK(swale_close(file));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no value", swale_openat_read(reader, "late", &file));
+  swale_reader_close(reader);
+}
+
+static void mistakes(const char* root, const char* path) {
+  swale_job* job = NULL;
+  swale_dir* dir = NULL;
+  swale_dir* second = NULL;
+  swale_file* file = NULL;
+  swale_reader* reader = NULL;
+  static char large[SWALE_VALUE_BYTES_MAX + 1];
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "job", swale_job_open(NULL, NULL, NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "job.colour", swale_job_open(NULL, "job.colour=red", &job));
+  const swale_comm odd = {3, 2, NULL, NULL, NULL};
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "rank 3", swale_job_open(&odd, NULL, &job));
+  CHECK(job == NULL && swale_job_rank(NULL) == -1 && swale_job_size(NULL) == -1);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "job", swale_dir_open(NULL, path, 0, NULL, &dir));
+
+  CHECK_OK(swale_job_open(NULL, NULL, &job));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "path", swale_dir_open(job, NULL, 0, NULL, &dir));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_open(job, path, 0, NULL, NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags", swale_dir_open(job, path, 8, NULL, &dir));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags", swale_dir_open(job, path, SWALE_DIR_EXCLUSIVE, NULL, &dir));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "write.ways", swale_dir_open(job, path, 0, "write.ways=0", &dir));
+  CHECK_FAILS(SWALE_NOT_FOUND, "none", swale_dir_open(job, "none/such", 0, NULL, &dir));
+  CHECK_FAILS(SWALE_ALREADY_EXISTS, root, swale_dir_open(job, root, SWALE_DIR_CREATE, NULL, &dir));
+  CHECK(dir == NULL);
+
+  CHECK_OK(swale_dir_open(job, path, 0, NULL, &dir));
+  CHECK_FAILS(SWALE_BUSY, "swale.lock", swale_dir_open(job, path, 0, NULL, &second));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "key", swale_dir_append(dir, NULL, 1, "v", 1));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "value", swale_dir_append(dir, "k", 1, NULL, 1));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "key of 0", swale_dir_append(dir, "", 0, "v", 1));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "256", swale_dir_append(dir, large, 256, "v", 1));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "16385", swale_dir_append(dir, "k", 1, large, sizeof large));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_append(NULL, "k", 1, "v", 1));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_epoch_end(NULL, 0, 0));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_openat(dir, NULL, &file));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_openat(dir, "", &file));
+  CHECK_OK(swale_dir_append(dir, large, 255, large, SWALE_VALUE_BYTES_MAX));
+  CHECK_OK(swale_dir_epoch_end(dir, -1, -1));
+  CHECK_OK(swale_dir_close(dir));
+  CHECK_OK(swale_dir_close(NULL));
+  CHECK_OK(swale_job_close(job));
+  CHECK_OK(swale_job_close(NULL));
+  CHECK_OK(swale_close(NULL));
+
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "path", swale_reader_open(NULL, NULL, &reader));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "reader", swale_reader_open(path, NULL, NULL));
+  CHECK_FAILS(SWALE_NOT_FOUND, "none", swale_reader_open("none/such", NULL, &reader));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "write.ways", swale_reader_open(path, "write.ways=1", &reader));
+  CHECK(reader == NULL && swale_reader_epoch_count(NULL) == -1 && swale_values_count(NULL) == 0);
+  swale_reader_close(NULL);
+  swale_values_free(NULL);
+
+  /* Handles in the wrong order: an error, and nothing crashes. */
+  CHECK_OK(swale_job_open(NULL, NULL, &job));
+  CHECK_OK(swale_dir_open(job, path, 0, NULL, &dir));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "still open", swale_job_close(job));
+  CHECK_OK(swale_dir_close(dir));
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fprintf(stderr, "usage: c_api_test SCRATCH_DIRECTORY\n");
+    return 2;
+  }
+  char path[1024];
+  char papers[1024];
+  snprintf(path, sizeof path, "%s/directory", argv[1]);
+  snprintf(papers, sizeof papers, "%s/papers", argv[1]);
+  CHECK(strcmp(swale_version(), "0.1.0") == 0);
+  CHECK(strcmp(swale_code_name(SWALE_CORRUPTION), "corruption") == 0 && swale_code_name(-7) != NULL);
+  CHECK(strcmp(swale_last_error(), "") == 0);
+  write_all(path);
+  swale_reader* reader = NULL;
+  CHECK_OK(swale_reader_open(path, "read.reads_in_flight=8", &reader));
+  if (reader != NULL) {
+    read_points(reader);
+    read_many(reader);
+  }
+  swale_reader_close(reader);
+  papers_calls(papers);
+  mistakes(argv[1], path);
+  printf("%d checks, %d failures\n", checks, failures);
+  return failures == 0 ? 0 : 1;
+}

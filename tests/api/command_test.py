@@ -1,0 +1,171 @@
+"""command_test.py SWALE MAKE_DIRECTORY: the `swale` command over a directory of known content (make_directory.c)."""
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SWALE, MAKE_DIRECTORY = sys.argv[1:3]
+
+
+class Command(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.mkdtemp(prefix="swale-test-")
+        cls.path = os.path.join(cls.scratch, "directory")
+        subprocess.run([MAKE_DIRECTORY, cls.path], check=True, timeout=60)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.scratch)
+
+    def run_swale(self, *arguments, expect=0, path=None):
+        """Standard output and error of `swale SUBCOMMAND PATH ...`; the exit status is as expected."""
+        subcommand, *rest = arguments
+        done = subprocess.run([SWALE, subcommand, path or self.path, *rest], capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, expect, (arguments, done.stdout, done.stderr))
+        return done.stdout.decode("latin-1"), done.stderr.decode()
+
+    def lines(self, *arguments, **keywords):
+        return self.run_swale(*arguments, **keywords)[0].splitlines()
+
+    def objects(self, *arguments, **keywords):
+        return [json.loads(line) for line in self.lines(*arguments, "--json", **keywords)]
+
+    def copy(self):
+        path = tempfile.mkdtemp(dir=self.scratch)
+        shutil.copytree(self.path, path, dirs_exist_ok=True)
+        return path
+
+    def damage(self, name, offset):
+        path = self.copy()
+        with open(os.path.join(path, name), "r+b") as file:
+            file.seek(offset)
+            byte = file.read(1)[0]
+            file.seek(offset)
+            file.write(bytes([byte ^ 1]))
+        return path
+
+    def test_info(self):
+        text, _ = self.run_swale("info")
+        self.assertIn("3 epochs, 67 records", text)
+        (info,) = self.objects("info")
+        self.assertEqual([epoch["step"] for epoch in info["epochs"]], [0, 10, 20])
+        self.assertEqual([epoch["time"] for epoch in info["epochs"]], [0, 0.5, 1])
+        self.assertEqual([epoch["records"] for epoch in info["epochs"]], [22, 23, 22])
+        self.assertEqual(info["jobs"][0]["ranks"], 1)
+        self.assertEqual(info["disk"]["files"], 2)
+
+    def test_get(self):
+        self.assertEqual(
+            self.lines("get", "name"), [f"name\t{epoch}\t{word} {epoch}" for epoch in range(3) for word in ("first", "second")]
+        )
+        self.assertEqual(self.lines("get", "name", "-e", "2"), ["name\t2\tfirst 2", "name\t2\tsecond 2"])
+        self.assertEqual(self.lines("get", "u64:7", "--u64"), [f"u64:7\t{e}\tu64:{e * 100 + 7}" for e in range(3)])
+        self.assertEqual(self.lines("get", "0x0700000000000000", "--hex", "-e", "1"),
+                         ["0x0700000000000000\t1\t0x6b00000000000000"])
+        self.assertEqual(self.lines("get", "empty"), ["empty\t1\t"])
+        raw, _ = self.run_swale("get", "u64:7", "--raw")
+        self.assertEqual(struct.unpack("<3Q", raw.encode("latin-1")), (7, 107, 207))
+        self.assertEqual(self.objects("get", "empty"), [{"key": "empty", "epoch": 1, "bytes": 0, "value": ""}])
+
+    def test_get_says_what_is_missing_and_still_answers_the_rest(self):
+        out, err = self.run_swale("get", "absent", "u64:1", "u64:20", "--u64", "-e", "0", expect=1)
+        self.assertEqual(out, "u64:1\t0\tu64:1\n")
+        self.assertIn("absent: not found in epoch 0", err)
+        self.assertIn("u64:20: not found", err)
+        self.assertEqual(self.run_swale("get", "empty", "-e", "0", expect=1)[0], "")
+
+    def test_scan(self):
+        lines = self.lines("scan", "--u64")
+        self.assertEqual(len(lines), 67)
+        self.assertIn("2\tu64:19\tu64:219", lines)
+        self.assertEqual(len(self.lines("scan", "--epoch", "1")), 23)
+        self.assertEqual(len(self.lines("scan", "-n", "5")), 5)
+        records = self.objects("scan", "--epoch", "0")
+        self.assertEqual(sum(record["bytes"] for record in records), 20 * 8 + len("first 0") + len("second 0"))
+
+    def test_keys(self):
+        self.assertEqual(sorted(self.lines("keys", "--u64")), sorted(["name"] + [f"u64:{n}" for n in range(20)]))
+        self.assertIn("empty", self.lines("keys", "--epoch", "1"))
+        self.assertIn({"key": "name"}, self.objects("keys"))
+
+    def test_three_processes_write_the_same_content_as_one(self):
+        path = os.path.join(self.scratch, "of-three")
+        environment = dict(os.environ, SWALE_JOB_SIZE="3", SWALE_JOB_ID="three", SWALE_JOB_JOIN_DEADLINE_S="50",
+                           SWALE_JOB_RENDEZVOUS=os.path.join(self.scratch, "rendezvous"))
+        ranks = [
+            subprocess.Popen([MAKE_DIRECTORY, path], env=dict(environment, SWALE_JOB_RANK=str(rank)))
+            for rank in range(3)
+        ]
+        self.assertEqual([rank.wait(timeout=100) for rank in ranks], [0, 0, 0])
+        self.assertEqual(sorted(self.lines("scan", path=path)), sorted(self.lines("scan")))
+        self.assertEqual(self.lines("get", "name", path=path), self.lines("get", "name"))
+        self.assertIn("all good (3 epochs, 3 partitions, 67 records", self.run_swale("verify", path=path)[0])
+
+    def test_a_rank_without_a_meeting_place_is_told_what_to_set(self):
+        environment = dict(os.environ, SWALE_JOB_SIZE="3", SWALE_JOB_RANK="0", SWALE_JOB_ID="nowhere")
+        environment.pop("SWALE_JOB_RENDEZVOUS", None)
+        done = subprocess.run([MAKE_DIRECTORY, os.path.join(self.scratch, "none")], env=environment,
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("job.rendezvous", done.stderr)
+
+    def test_every_key_that_it_lists_it_finds(self):
+        keys = self.lines("keys", "--epoch", "1")
+        self.assertEqual(len(keys), 22)
+        self.assertEqual(len(self.lines("get", "--epoch", "1", *keys)), 23)
+
+    def test_verify(self):
+        out, err = self.run_swale("verify")
+        self.assertIn("all good (3 epochs, 1 partitions, 67 records", out)
+        self.assertEqual(err, "", "no progress bar where there is no terminal")
+        (report,) = self.objects("verify")
+        self.assertTrue(report["ok"])
+
+    def test_verify_names_the_damage(self):
+        name = os.path.join("p000", "part-000000.data")
+        path = self.damage(name, 200)
+        out, err = self.run_swale("verify", expect=1, path=path)
+        self.assertIn("problems", out)
+        self.assertIn(os.path.join(path, name) + ": offset 0", err)
+        (report,) = self.objects("verify", expect=1, path=path)
+        self.assertFalse(report["ok"])
+        self.assertEqual(report["problems"][0]["code"], "corruption")
+        _, err = self.run_swale("scan", expect=3, path=path)
+        self.assertIn("offset 0", err)
+
+    def test_damaged_or_missing_manifest(self):
+        for subcommand in ("info", "scan", "keys", "verify"):
+            _, err = self.run_swale(subcommand, expect=3, path=self.damage("swale.json", 30))
+            self.assertIn("swale.json", err)
+            _, err = self.run_swale(subcommand, expect=3, path=self.scratch)
+            self.assertIn("no massive directory", err)
+
+    def test_usage(self):
+        for arguments in (("get",), ("get", "u64:x"), ("get", "0x1"), ("get", "name", "--epoch", "3"),
+                          ("get", "name", "--epoch", "-1"), ("scan", "--hex", "--raw"), ("sing",), ("scan", "--loud")):
+            out, err = self.run_swale(*arguments, expect=2)
+            self.assertEqual(out, "", arguments)
+            self.assertNotEqual(err, "", arguments)
+        self.assertEqual(subprocess.run([SWALE], capture_output=True, timeout=60).returncode, 2)
+
+    def test_help_has_examples(self):
+        for subcommand in ("info", "get", "scan", "keys", "verify"):
+            done = subprocess.run([SWALE, subcommand, "--help"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn(f"swale {subcommand} out/particles", done.stdout)
+        version = subprocess.run([SWALE, "--version"], capture_output=True, text=True, timeout=60)
+        self.assertEqual((version.returncode, version.stdout), (0, "swale 0.1.0\n"))
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
+    def test_a_full_disk_behind_stdout_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([SWALE, "scan", self.path], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 3)
+
+
+unittest.main(argv=sys.argv[:1])

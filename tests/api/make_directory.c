@@ -1,0 +1,47 @@
+/* make_directory PATH: a small massive directory of known content, for the tests of the `swale` command.
+ *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1); in each, 20 keys u64:0..19 with the 8-byte value epoch * 100 + key,
+ *   "name" with two values "first N" and "second N", and "empty" with an empty value in epoch 1 only
+ * Started as one of several ranks, it writes its share of the same content. */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "swale/swale.h"
+
+static int fails(int code) {
+  if (code != SWALE_OK)
+    fprintf(stderr, "make_directory: %s: %s\n", swale_code_name(code), swale_last_error());
+  return code != SWALE_OK;
+}
+
+static int write_epoch(swale_job* job, swale_dir* dir, int epoch) {
+  char text[32];
+  const uint64_t ranks = (uint64_t)swale_job_size(job);
+  for (uint64_t key = (uint64_t)swale_job_rank(job); key < 20; key += ranks) {
+    const uint64_t value = (uint64_t)epoch * 100 + key;
+    if (fails(swale_dir_append(dir, &key, sizeof key, &value, sizeof value))) return 1;
+  }
+  if (swale_job_rank(job) == 0) {
+    snprintf(text, sizeof text, "first %d", epoch);
+    if (fails(swale_dir_append(dir, "name", 4, text, strlen(text)))) return 1;
+    snprintf(text, sizeof text, "second %d", epoch);
+    if (fails(swale_dir_append(dir, "name", 4, text, strlen(text)))) return 1;
+    if (epoch == 1 && fails(swale_dir_append(dir, "empty", 5, "", 0))) return 1;
+  }
+  return fails(swale_dir_epoch_end(dir, epoch * 10, epoch * 0.5));
+}
+
+int main(int argc, char** argv) {
+  swale_job* job = NULL;
+  swale_dir* dir = NULL;
+  if (argc != 2) {
+    fprintf(stderr, "usage: make_directory PATH\n");
+    return 2;
+  }
+  if (fails(swale_job_open(NULL, NULL, &job))) return 1;
+  if (fails(swale_dir_open(job, argv[1], SWALE_DIR_CREATE, "write.memory=8M", &dir))) return 1;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    if (write_epoch(job, dir, epoch)) return 1;
+  }
+  return fails(swale_dir_close(dir)) || fails(swale_job_close(job));
+}

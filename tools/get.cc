@@ -1,0 +1,79 @@
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+struct GetCommand {
+  Common common;
+  std::vector<std::string> keys;
+
+  int run() const;
+  void print_value(const std::string& key, const imd::Value& value) const;
+};
+
+void GetCommand::print_value(const std::string& key, const imd::Value& value) const {
+  const Notation notation = common.notation();
+  if (notation == Notation::kRaw) {
+    print(value.bytes);
+  } else if (common.json) {
+    print_json({{"key", show(key, notation)},
+                {"epoch", value.epoch},
+                {"bytes", value.bytes.size()},
+                {"value", show(value.bytes, notation)}});
+  } else {
+    print(fmt::format("{}\t{}\t{}\n", show(key, notation), value.epoch, show(value.bytes, notation)));
+  }
+}
+
+int GetCommand::run() const {
+  std::vector<std::string> bytes;
+  for (const std::string& text : keys) {
+    Result<std::string> key = parse_key(text);
+    if (!key.ok()) return fail(key.status());
+    bytes.push_back(std::move(*key));
+  }
+  const auto directory = common.open();
+  if (!directory.ok()) return fail(directory.status());
+  int missing = 0;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto values = (*directory)->reader->get(bytes[i], common.epoch.value_or(imd::Reader::kAllEpochs));
+    if (values.status().code() == Code::kNotFound) {
+      fmt::print(stderr, "swale: {}: not found in {}\n", keys[i],
+                 common.epoch ? fmt::format("epoch {}", *common.epoch) : "any epoch");
+      ++missing;
+      continue;
+    }
+    if (!values.ok()) return fail(values.status());
+    for (const imd::Value& value : *values) print_value(bytes[i], value);
+  }
+  return finish_output(missing == 0 ? kExitOk : kExitNotFound);
+}
+
+}  // namespace
+
+void add_get(CLI::App& app, Run* run) {
+  auto command = std::make_shared<GetCommand>();
+  CLI::App* sub =
+      app.add_subcommand("get", "the values of keys, at one epoch or at all (their trajectories)");
+  command->common.add_path(*sub);
+  sub->add_option("KEY", command->keys, "text, 0x… (hex), u64:… or u32:… (little-endian numbers)")
+      ->required();
+  command->common.add_epoch(*sub, "only this epoch, numbered from 0");
+  command->common.add_json(*sub);
+  command->common.add_notation(*sub, /*with_raw=*/true);
+  sub->footer(
+      "Prints key, epoch and value, separated by tabs; with --json one object a line.\n"
+      "Exit status 1 if a key is not there.\n\n"
+      "Examples:\n"
+      "  swale get out/particles atom-17\n"
+      "  swale get out/particles u64:17 u64:18 --epoch 99 --hex\n"
+      "  swale get out/particles u64:17 --raw > trajectory.bin\n"
+      "  swale get out/particles -- -odd-key-with-a-dash");
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools

@@ -1,0 +1,127 @@
+#include <memory>
+
+#include "imd/manifest.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+struct Sizes {
+  uint64_t data_bytes = 0;
+  uint64_t index_bytes = 0;
+  uint32_t files = 0;
+};
+
+struct InfoCommand {
+  Common common;
+
+  int run() const;
+  static Result<Sizes> measure(OpenDirectory& directory, const std::string& path);
+  static Json as_json(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path);
+  static std::string as_text(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path);
+};
+
+// The logs as they are on disk, tails of uncommitted epochs included.
+Result<Sizes> InfoCommand::measure(OpenDirectory& directory, const std::string& path) {
+  Sizes sizes;
+  int32_t partitions = 0;
+  const imd::Manifest& manifest = directory.reader->manifest();
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    partitions = std::max(partitions, manifest.jobs[epoch.job].ranks);
+  }
+  for (int32_t p = 0; p < partitions; ++p) {
+    const auto partition = static_cast<uint32_t>(p);
+    for (const auto& [name, sum] : {std::pair{imd::data_log_path(path, partition), &sizes.data_bytes},
+                                    std::pair{imd::index_log_path(path, partition), &sizes.index_bytes}}) {
+      SWALE_ASSIGN_OR_RETURN(const auto file, directory.device.open(name, io::OpenMode::kRead));
+      SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, file->size());
+      *sum += bytes;
+      ++sizes.files;
+    }
+  }
+  return sizes;
+}
+
+Json InfoCommand::as_json(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path) {
+  Json jobs = Json::array();
+  for (const imd::JobEntry& job : manifest.jobs) {
+    jobs.push_back(
+        {{"id", job.id}, {"ranks", job.ranks}, {"ways", job.ways}, {"partitioner", job.partitioner}});
+  }
+  Json epochs = Json::array();
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    epochs.push_back({{"epoch", epoch.epoch},
+                      {"job", epoch.job},
+                      {"step", epoch.step},
+                      {"time", epoch.time},
+                      {"records", epoch.records},
+                      {"data_bytes", epoch.data_bytes}});
+  }
+  return {{"path", path},
+          {"jobs", jobs},
+          {"epochs", epochs},
+          {"disk",
+           {{"files", sizes.files}, {"data_bytes", sizes.data_bytes}, {"index_bytes", sizes.index_bytes}}}};
+}
+
+std::string InfoCommand::as_text(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path) {
+  uint64_t records = 0;
+  uint64_t bytes = 0;
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    records += epoch.records;
+    bytes += epoch.data_bytes;
+  }
+  std::string text =
+      fmt::format("massive directory {}\n  {} epochs, {} records, {} bytes of keys and values\n", path,
+                  manifest.epochs.size(), records, bytes);
+  text += fmt::format("  on disk: {} files, {} bytes of data, {} bytes of index", sizes.files,
+                      sizes.data_bytes, sizes.index_bytes);
+  if (bytes > 0) {
+    text +=
+        fmt::format(" ({:.3f} of the keys and values)",
+                    static_cast<double>(sizes.data_bytes + sizes.index_bytes) / static_cast<double>(bytes));
+  }
+  text += fmt::format("\n\n  {:>5}  {:<16}  {:>8}  {:>4}  partitioner\n", "job", "id", "ranks", "ways");
+  for (size_t i = 0; i < manifest.jobs.size(); ++i) {
+    const imd::JobEntry& job = manifest.jobs[i];
+    text +=
+        fmt::format("  {:>5}  {:<16}  {:>8}  {:>4}  {}\n", i, job.id, job.ranks, job.ways, job.partitioner);
+  }
+  text += fmt::format("\n  {:>5}  {:>5}  {:>12}  {:>14}  {:>14}  {:>16}\n", "epoch", "job", "step", "time",
+                      "records", "bytes");
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}\n", epoch.epoch, epoch.job,
+                        epoch.step, epoch.time, epoch.records, epoch.data_bytes);
+  }
+  return text;
+}
+
+int InfoCommand::run() const {
+  const auto directory = common.open();
+  if (!directory.ok()) return fail(directory.status());
+  const Result<Sizes> sizes = measure(**directory, common.path);
+  if (!sizes.ok()) return fail(sizes.status());
+  const imd::Manifest& manifest = (*directory)->reader->manifest();
+  if (common.json) {
+    print_json(as_json(manifest, *sizes, common.path));
+  } else {
+    print(as_text(manifest, *sizes, common.path));
+  }
+  return finish_output(kExitOk);
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, Run* run) {
+  auto command = std::make_shared<InfoCommand>();
+  CLI::App* sub = app.add_subcommand("info", "what is in a massive directory: jobs, epochs, sizes");
+  command->common.add_path(*sub);
+  command->common.add_json(*sub);
+  sub->footer(
+      "Examples:\n"
+      "  swale info out/particles\n"
+      "  swale info out/particles --json | jq '.epochs[-1].step'");
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools

@@ -1,0 +1,57 @@
+#include "tools/options.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace swale::tools {
+
+int fail(const Status& status) {
+  std::fflush(stdout);
+  fmt::print(stderr, "swale: {}\n", status.message());
+  return status.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
+}
+
+void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+void print_json(const Json& json) { print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"); }
+
+int finish_output(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  fmt::print(stderr, "swale: writing to the standard output: {}\n", std::strerror(errno));
+  return kExitFailure;
+}
+
+void Common::add_path(CLI::App& command) {
+  command.add_option("PATH", path, "the massive directory (the one with swale.json in it)")->required();
+}
+
+void Common::add_json(CLI::App& command) {
+  command.add_flag("--json", json, "print JSON for other programs");
+}
+
+void Common::add_epoch(CLI::App& command, const std::string& help) {
+  command.add_option("-e,--epoch", epoch, help)->check(CLI::NonNegativeNumber);
+}
+
+void Common::add_notation(CLI::App& command, bool with_raw) {
+  auto* group = command.add_option_group("notation",
+                                         "How keys and values are printed; by default as text where it is "
+                                         "printable, else in hex");
+  group->add_flag("--hex", hex, "in hex");
+  group->add_flag("--u64", u64, "8 bytes as a little-endian number");
+  if (with_raw) group->add_flag("--raw", raw, "values only, their bytes as they are, nothing between them");
+  group->require_option(0, 1);
+}
+
+Notation Common::notation() const {
+  return raw ? Notation::kRaw : hex ? Notation::kHex : u64 ? Notation::kU64 : Notation::kAuto;
+}
+
+Result<std::unique_ptr<OpenDirectory>> Common::open() const {
+  auto opened = std::make_unique<OpenDirectory>();
+  SWALE_ASSIGN_OR_RETURN(opened->reader, imd::Reader::open(opened->device, path, {}));
+  return opened;
+}
+
+}  // namespace swale::tools

@@ -1,0 +1,68 @@
+// What the subcommands of `swale` have in common: exit codes, the directory, the ways of printing.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "imd/reader.h"
+#include "io/posix_device.h"
+#include "tools/bytes_text.h"
+
+namespace swale::tools {
+
+using Json = nlohmann::ordered_json;
+
+enum ExitCode {
+  kExitOk = 0,
+  kExitNotFound = 1,  // a key is not there; verify found problems
+  kExitUsage = 2,
+  kExitFailure = 3,  // input/output error or damage
+};
+
+// Prints the failure to stderr and answers the exit code for it.
+int fail(const Status& status);
+
+// Writes to stdout. Failures are remembered for finish_output.
+void print(std::string_view text);
+void print_json(const Json& json);  // one line
+// The command's exit code, or kExitFailure if stdout could not take everything.
+int finish_output(int exit_code);
+
+struct OpenDirectory {
+  io::PosixDevice device;
+  std::unique_ptr<imd::Reader> reader;
+};
+
+// The options that most subcommands take.
+struct Common {
+  std::string path;
+  std::optional<int64_t> epoch;
+  bool json = false;
+  bool hex = false;
+  bool u64 = false;
+  bool raw = false;
+
+  void add_path(CLI::App& command);
+  void add_json(CLI::App& command);
+  void add_epoch(CLI::App& command, const std::string& help);
+  void add_notation(CLI::App& command, bool with_raw);
+
+  Notation notation() const;
+  Result<std::unique_ptr<OpenDirectory>> open() const;
+};
+
+// Each adds itself to the application; `*run` is set to what the chosen one does.
+using Run = std::function<int()>;
+void add_info(CLI::App& app, Run* run);
+void add_get(CLI::App& app, Run* run);
+void add_scan(CLI::App& app, Run* run);
+void add_keys(CLI::App& app, Run* run);
+void add_verify(CLI::App& app, Run* run);
+
+}  // namespace swale::tools

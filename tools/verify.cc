@@ -1,0 +1,99 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr int kBarColumns = 40;
+
+// A line on a terminal's stderr, rewritten whenever another per mille is done.
+class ProgressBar {
+ public:
+  ~ProgressBar() {
+    if (shown_ >= 0) fmt::print(stderr, "\r{:{}}\r", "", kBarColumns + 40);
+  }
+  void update(uint64_t done_bytes, uint64_t total_bytes) {
+    if (total_bytes == 0) return;
+    const double share = static_cast<double>(done_bytes) / static_cast<double>(total_bytes);
+    const int permille = static_cast<int>(share * 1000);
+    if (permille == shown_) return;
+    shown_ = permille;
+    const int columns = static_cast<int>(share * kBarColumns);
+    fmt::print(stderr, "\r[{:=<{}}{:{}}] {:5.1f} % of {} MiB", "", columns, "", kBarColumns - columns,
+               share * 100, total_bytes >> 20);
+    std::fflush(stderr);
+  }
+
+ private:
+  int shown_ = -1;
+};
+
+struct VerifyCommand {
+  Common common;
+  size_t problems_max = 100;
+
+  int run() const;
+};
+
+int VerifyCommand::run() const {
+  const auto directory = common.open();
+  if (!directory.ok()) return fail(directory.status());
+  imd::Reader::VerifyReport report;
+  {
+    ProgressBar bar;
+    imd::Reader::ProgressFn progress;
+    if (!common.json && ::isatty(STDERR_FILENO) == 1) {
+      progress = [&](uint64_t done_bytes, uint64_t total_bytes) { bar.update(done_bytes, total_bytes); };
+    }
+    report = (*directory)->reader->verify(problems_max, progress);
+  }
+  if (common.json) {
+    Json problems = Json::array();
+    for (const Status& problem : report.problems) {
+      problems.push_back({{"code", code_name(problem.code())}, {"message", problem.message()}});
+    }
+    print_json({{"path", common.path},
+                {"ok", report.problems.empty()},
+                {"epochs", report.epochs},
+                {"partitions", report.partitions},
+                {"records", report.records},
+                {"bytes_checked", report.bytes_checked},
+                {"problems", problems}});
+  } else {
+    for (const Status& problem : report.problems) fmt::print(stderr, "swale: {}\n", problem.to_string());
+    print(fmt::format("{}: {} ({} epochs, {} partitions, {} records, {} bytes checked)\n", common.path,
+                      report.problems.empty()
+                          ? "all good"
+                          : fmt::format("{} problems{}", report.problems.size(),
+                                        report.problems.size() == problems_max ? " or more" : ""),
+                      report.epochs, report.partitions, report.records, report.bytes_checked));
+  }
+  return finish_output(report.problems.empty() ? kExitOk : kExitNotFound);
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Run* run) {
+  auto command = std::make_shared<VerifyCommand>();
+  CLI::App* sub = app.add_subcommand("verify", "reads everything and checks everything that can be checked");
+  command->common.add_path(*sub);
+  sub->add_option("--problems", command->problems_max, "stop after so many problems (default 100)")
+      ->check(CLI::PositiveNumber);
+  command->common.add_json(*sub);
+  sub->footer(
+      "Checksums of all blocks and slices, that the index names every record at its place, and counts and "
+      "digests of\n"
+      "every epoch against swale.json. Exit status 1 if there are problems (on stderr), 3 if swale.json "
+      "itself cannot\n"
+      "be read.\n\n"
+      "Examples:\n"
+      "  swale verify out/particles\n"
+      "  swale verify out/particles --json | jq -r '.problems[].message'");
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools
