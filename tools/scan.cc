@@ -1,6 +1,5 @@
 #include <cstdint>
 #include <memory>
-#include <unordered_set>
 
 #include "tools/options.h"
 
@@ -52,23 +51,16 @@ int KeysCommand::run() const {
   if (manifest.epochs.empty() && !common.epoch) return kExitOk;
   const int64_t epoch = common.epoch.value_or(static_cast<int64_t>(manifest.epochs.size()) - 1);
   if (const auto known = reader.count(epoch); !known.ok()) return fail(known.status());
-  const auto number = static_cast<uint32_t>(epoch);
   const Notation notation = common.notation();
-  // All copies of a key are in one partition.
-  for (int32_t partition = 0; partition < manifest.jobs[manifest.epochs[number].job].ranks; ++partition) {
-    std::unordered_set<std::string> seen;
-    const Status status =
-        reader.scan_partition(number, static_cast<uint32_t>(partition), [&](uint32_t, Bytes key, Bytes) {
-          if (!seen.emplace(key).second) return true;
-          if (common.json) {
-            print_json({{"key", show(key, notation)}});
-          } else {
-            print(show(key, notation) + "\n");
-          }
-          return std::ferror(stdout) == 0;
-        });
-    if (!status.ok()) return fail(status);
-  }
+  const Status status = reader.keys(epoch, [&](Bytes key) {
+    if (common.json) {
+      print_json({{"key", show(key, notation)}});
+    } else {
+      print(show(key, notation) + "\n");
+    }
+    return std::ferror(stdout) == 0;
+  });
+  if (!status.ok()) return fail(status);
   return finish_output(kExitOk);
 }
 

@@ -183,6 +183,13 @@ int swale_reader_get_many(swale_reader* reader, const void* const* keys, const s
 /* Every record of one epoch or of all, in storage order. */
 int swale_reader_scan(swale_reader* reader, int64_t epoch, swale_record_fn fn, void* context);
 
+/* Called once per key; `key` lives only during the call. Returning anything but 0 stops the walk. */
+typedef int (*swale_key_fn)(void* context, const void* key, size_t key_bytes);
+
+/* The distinct keys of one epoch (not SWALE_ALL_EPOCHS), each once, in storage order. Reads the epoch as a scan does,
+ * and needs memory for the keys of one partition. */
+int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void* context);
+
 /* The number of records in one epoch or in all; reads no data. */
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);
 

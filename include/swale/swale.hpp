@@ -32,8 +32,10 @@ namespace swale {
 // A failed call: its swale_code, and what swale_last_error said.
 class Error : public std::runtime_error {
  public:
+  // `code`: a swale_code; `message`: what went wrong, where, and what to do.
   Error(int code, const std::string& message)
       : std::runtime_error(std::string(swale_code_name(code)) + ": " + message), code_(code) {}
+  // The swale_code.
   int code() const noexcept { return code_; }
 
  private:
@@ -50,25 +52,40 @@ inline std::string_view bytes_of(const void* data, std::size_t bytes) {
   return {static_cast<const char*>(data), bytes};
 }
 
-// Carries a function object through a C callback, and what it throws back around the C library.
+// Carries what a function object throws around the C library.
 template <class Fn>
-struct Callback {
+struct Carrier {
   Fn& fn;
   std::exception_ptr thrown = nullptr;
 
-  static int call(void* context, std::int64_t epoch, const void* key, std::size_t key_bytes,
-                  const void* value, std::size_t value_bytes) {
-    auto* self = static_cast<Callback*>(context);
+  template <class... Args>
+  int carry(Args... args) {
     try {
-      return self->fn(epoch, bytes_of(key, key_bytes), bytes_of(value, value_bytes)) ? 0 : 1;
+      return fn(args...) ? 0 : 1;
     } catch (...) {
-      self->thrown = std::current_exception();
+      thrown = std::current_exception();
       return 1;
     }
   }
   void finish(int code) const {
     if (thrown) std::rethrow_exception(thrown);
     check(code);
+  }
+};
+
+template <class Fn>
+struct Callback : Carrier<Fn> {
+  static int call(void* context, std::int64_t epoch, const void* key, std::size_t key_bytes,
+                  const void* value, std::size_t value_bytes) {
+    return static_cast<Callback*>(context)->carry(epoch, bytes_of(key, key_bytes),
+                                                  bytes_of(value, value_bytes));
+  }
+};
+
+template <class Fn>
+struct KeyCallback : Carrier<Fn> {
+  static int call(void* context, const void* key, std::size_t key_bytes) {
+    return static_cast<KeyCallback*>(context)->carry(bytes_of(key, key_bytes));
   }
 };
 
@@ -88,17 +105,22 @@ class Job {
   explicit Job(const swale_comm& comm, const std::string& options = {}) {
     detail::check(swale_job_open(&comm, options.c_str(), &handle_));
   }
+  // The moved-from object owns nothing.
   Job(Job&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  // Swaps.
   Job& operator=(Job&& other) noexcept {
     std::swap(handle_, other.handle_);
     return *this;
   }
   ~Job() { swale_job_close(handle_); }
 
+  // This process's rank.
   int rank() const { return swale_job_rank(handle_); }
+  // The number of ranks.
   int size() const { return swale_job_size(handle_); }
-  // [collective]
+  // [collective] Leaves the job.
   void close() { detail::check(swale_job_close(std::exchange(handle_, nullptr))); }
+  // Still owned by this object.
   swale_job* handle() const { return handle_; }
 
  private:
@@ -112,45 +134,55 @@ class Directory {
   Directory(Job& job, const std::string& path, int flags = 0, const std::string& options = {}) {
     detail::check(swale_dir_open(job.handle(), path.c_str(), flags, options.c_str(), &handle_));
   }
+  // The moved-from object owns nothing.
   Directory(Directory&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  // Swaps.
   Directory& operator=(Directory&& other) noexcept {
     std::swap(handle_, other.handle_);
     return *this;
   }
   ~Directory() { swale_dir_close(handle_); }
 
+  // Appends a value to a key of the open epoch; by any number of threads.
   void append(std::string_view key, std::string_view value) {
     detail::check(swale_dir_append(handle_, key.data(), key.size(), value.data(), value.size()));
   }
-  // [collective]
+  // [collective] Commits the open epoch: durable and visible when it returns.
   void epoch_end(std::int64_t step, double time) { detail::check(swale_dir_epoch_end(handle_, step, time)); }
   // [collective] Throws SWALE_ABORTED if records after the last epoch end were dropped.
   void close() { detail::check(swale_dir_close(std::exchange(handle_, nullptr))); }
+  // Still owned by this object.
   swale_dir* handle() const { return handle_; }
 
  private:
   swale_dir* handle_ = nullptr;
 };
 
+// One value of a key.
 struct Value {
-  std::int64_t epoch = 0;
-  std::string bytes;
+  std::int64_t epoch = 0;  // in which it was appended
+  std::string bytes;       // as it was given
 };
 
 // A massive directory open for reading, as of its last committed epoch.
 class Reader {
  public:
+  // Needs nothing but the path.
   explicit Reader(const std::string& path, const std::string& options = {}) {
     detail::check(swale_reader_open(path.c_str(), options.c_str(), &handle_));
   }
+  // The moved-from object owns nothing.
   Reader(Reader&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  // Swaps.
   Reader& operator=(Reader&& other) noexcept {
     std::swap(handle_, other.handle_);
     return *this;
   }
   ~Reader() { swale_reader_close(handle_); }
 
+  // Epochs are numbered from 0 to this less 1.
   std::int64_t epoch_count() const { return swale_reader_epoch_count(handle_); }
+  // Step, time and number of records of an epoch.
   swale_epoch_info epoch_info(std::int64_t epoch) const {
     swale_epoch_info info;
     detail::check(swale_reader_epoch_info(handle_, epoch, &info));
@@ -186,7 +218,7 @@ class Reader {
       bytes.push_back(key.size());
     }
     std::size_t found = 0;
-    detail::Callback<Fn> callback{fn};
+    detail::Callback<Fn> callback{{fn}};
     callback.finish(swale_reader_get_many(handle_, data.data(), bytes.data(), keys.size(), epoch,
                                           callback.call, &callback, &found));
     return found;
@@ -195,20 +227,30 @@ class Reader {
   // bool fn(int64_t epoch, string_view key, string_view value) for every record; false stops. What fn throws comes out.
   template <class Fn>
   void scan(std::int64_t epoch, Fn&& fn) const {
-    detail::Callback<Fn> callback{fn};
+    detail::Callback<Fn> callback{{fn}};
     callback.finish(swale_reader_scan(handle_, epoch, callback.call, &callback));
   }
 
+  // bool fn(string_view key) for every distinct key of one epoch; false stops. What fn throws comes out.
+  template <class Fn>
+  void keys(std::int64_t epoch, Fn&& fn) const {
+    detail::KeyCallback<Fn> callback{{fn}};
+    callback.finish(swale_reader_keys(handle_, epoch, callback.call, &callback));
+  }
+
+  // The number of records in one epoch or in all; reads no data.
   std::uint64_t count(std::int64_t epoch = SWALE_ALL_EPOCHS) const {
     std::uint64_t records = 0;
     detail::check(swale_reader_count(handle_, epoch, &records));
     return records;
   }
+  // What was asked of storage since the reader was opened.
   swale_read_stats stats() const {
     swale_read_stats stats;
     detail::check(swale_reader_stats(handle_, &stats));
     return stats;
   }
+  // Still owned by this object.
   swale_reader* handle() const { return handle_; }
 
  private:

@@ -137,6 +137,15 @@ int swale_reader_scan(swale_reader* reader, int64_t epoch, swale_record_fn fn, v
   });
 }
 
+int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void* context) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_keys", "reader");
+    if (fn == nullptr) return swale::capi::null_argument("swale_reader_keys", "fn");
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_keys", epoch));
+    return reader->reader->keys(epoch, [&](Bytes key) { return fn(context, key.data(), key.size()) == 0; });
+  });
+}
+
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records) {
   return guarded([&]() -> Status {
     if (reader == nullptr) return swale::capi::null_argument("swale_reader_count", "reader");

@@ -1,6 +1,7 @@
 #include "imd/reader.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "imd/reader_io.h"
@@ -31,6 +32,7 @@ class DirectoryReader final : public Reader {
   Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) override;
   Status scan(int64_t epoch, const RecordFn& fn) override;
   Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) override;
+  Status keys(int64_t epoch, const KeyFn& fn) override;
   Result<uint64_t> count(int64_t epoch) const override;
   VerifyReport verify(size_t problems_max, const ProgressFn& progress) override;
   ReadStats stats() const override { return counters_.snapshot(); }
@@ -126,6 +128,21 @@ Status DirectoryReader::scan(int64_t epoch, const RecordFn& fn) {
     for (uint32_t partition = 0; partition < partitions && !stopped; ++partition) {
       SWALE_RETURN_IF_ERROR(scan_one(e, partition, fn, &stopped));
     }
+  }
+  return {};
+}
+
+Status DirectoryReader::keys(int64_t epoch, const KeyFn& fn) {
+  if (epoch == kAllEpochs) return invalid_argument("{}: keys are listed of one epoch at a time", directory_);
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  const auto partitions = static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[epochs.first].job].ranks);
+  bool stopped = false;
+  for (uint32_t partition = 0; partition < partitions && !stopped; ++partition) {
+    std::unordered_set<std::string> seen;  // all values of a key are in one partition
+    const RecordFn distinct = [&](uint32_t, Bytes key, Bytes) {
+      return !seen.emplace(key).second || fn(key);
+    };
+    SWALE_RETURN_IF_ERROR(scan_one(epochs.first, partition, distinct, &stopped));
   }
   return {};
 }

@@ -71,6 +71,11 @@ class Reader {
   // Part of a scan, for readers that divide the work: partition `partition` of the epoch's job.
   virtual Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) = 0;
 
+  // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
+  // and needs memory for the keys of one partition.
+  using KeyFn = std::function<bool(Bytes key)>;
+  virtual Status keys(int64_t epoch, const KeyFn& fn) = 0;
+
   // The number of records in one epoch or in all, from the manifest; reads nothing.
   virtual Result<uint64_t> count(int64_t epoch) const = 0;
 

@@ -77,6 +77,15 @@ TEST_F(CppApi, ScansAndAsksForManyKeys) {
     return true;
   });
   EXPECT_EQ(keys.size(), 101u);
+  std::vector<std::string> listed;
+  reader.keys(1, [&](std::string_view key) {
+    listed.emplace_back(key);
+    return true;
+  });
+  EXPECT_EQ(listed.size(), keys.size()) << "each once";
+  EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()), keys);
+  EXPECT_EQ(code_of([&] { reader.keys(SWALE_ALL_EPOCHS, [](std::string_view) { return true; }); }),
+            SWALE_INVALID_ARGUMENT);
   int values = 0;
   const auto count_values = [&](int64_t, std::string_view, std::string_view) { return ++values > 0; };
   EXPECT_EQ(reader.get_many({"key-1", "absent", "key-2"}, SWALE_ALL_EPOCHS, count_values), 2u);
