@@ -158,7 +158,8 @@ Result<std::unique_ptr<Transport>> JobImpl::make_transport() {
 Status JobImpl::start_transport(std::vector<std::string> hosts) {
   Result<std::unique_ptr<Transport>> made = make_transport();
   // The failure of one rank is told to all: a first byte, then the address or the message.
-  const std::string mine = made.ok() ? "A" + (*made)->address() : fmt::format("F{}", made.status().message());
+  const std::string mine =
+      made.ok() ? fmt::format("A{}", (*made)->address()) : fmt::format("F{}", made.status().message());
   SWALE_ASSIGN_OR_RETURN(std::vector<std::string> all,
                          bootstrap_->allgather(Bytes(mine).substr(0, 4 * kKiB)));
   SWALE_RETURN_IF_ERROR(made.status());

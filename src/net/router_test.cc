@@ -250,6 +250,37 @@ TEST(Router, NamesALostADoubledAndAReorderedFrame) {
   }
 }
 
+TEST(Router, AProbeShowsTheLossOfAFrameThatNothingFollows) {
+  Router a = make(0, 3, 1);
+  Router b = make(1, 3, 1);
+  a.probe();
+  EXPECT_FALSE(a.next_post().has_value()) << "nobody has had a frame from here";
+  for (uint64_t i = 0; i < 2; ++i) a.submit(1, FrameKind::kData, "x", i);
+  ASSERT_TRUE(a.next_post().has_value());  // lost; the window is used up, so frame 1 will never follow
+  ASSERT_FALSE(a.next_post().has_value());
+  a.probe();
+  const auto probe = a.next_post();
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_EQ(probe->to, 1);
+  EXPECT_FALSE(a.next_post().has_value()) << "one probe a call";
+  EXPECT_EQ(b.on_frame(0, header_of(*probe)).code(), Code::kCorruption);
+}
+
+TEST(Router, NewsOfAFailureOvertakesDataThatWaitsForCredit) {
+  Router a = make(0, 2, 1);
+  for (uint64_t i = 0; i < 3; ++i) a.submit(1, FrameKind::kData, "x", i);
+  ASSERT_EQ(a.next_post()->cookie, 0u);
+  a.submit(1, FrameKind::kControl, "abort", 7);
+  ASSERT_FALSE(a.next_post().has_value());
+  std::vector<uint64_t> dropped;
+  a.abandon_data(&dropped);
+  EXPECT_THAT(dropped, testing::ElementsAre(1u, 2u));
+  const auto post = a.next_post();
+  ASSERT_TRUE(post.has_value());
+  EXPECT_EQ(post->cookie, 7u);
+  EXPECT_TRUE(a.idle());
+}
+
 TEST(Router, RefusesFramesWithoutCreditAndCreditsOfNothing) {
   Router b = make(1, 2, 1);
   FrameHeader header;
