@@ -29,9 +29,7 @@ test,demo        openmpi-bin         openmpi             openmpi        openmpi
 test,demo        libopenmpi-dev      openmpi-devel       -              -
 test             mpich               mpich               aur:mpich      mpich
 test             libmpich-dev        mpich-devel         -              -
-demo             lammps              lammps              aur:lammps     lammps+lib
-demo             liblammps-dev       lammps-devel        -              -
-demo             lammps-data         lammps-data         -              -
+test,demo        liblammps-dev       lammps-devel        aur:lammps     lammps+lib
 demo             python3-venv        -                   -              -
 demo             python3-numpy       python3-numpy       python-numpy   py-numpy
 demo             python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib
@@ -41,7 +39,6 @@ check            clang-tidy-16       -                   -              -
 check            libclang-rt-16-dev  compiler-rt         compiler-rt    -
 check            lld-16              lld                 lld            -
 docs             doxygen             doxygen             doxygen        doxygen
-docs             pandoc              pandoc              pandoc-cli     pandoc
 '
 
 # names COLUMN GROUPS...: the packages of the groups, in the column's spelling.
