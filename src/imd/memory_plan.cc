@@ -50,9 +50,9 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   const size_t network_limit = wish.budget_bytes / 4;
   while (plan.window > 1 && network_bytes(wish.ranks, plan.frame_bytes, plan.window) > network_limit)
     --plan.window;
-  while (plan.frame_bytes / 2 >= kFrameBytesMin &&
-         network_bytes(wish.ranks, plan.frame_bytes, plan.window) > network_limit) {
-    plan.frame_bytes /= 2;
+  if (network_bytes(wish.ranks, plan.frame_bytes, plan.window) > network_limit) {
+    const size_t share = network_limit / network_bytes(wish.ranks, 1, plan.window) & ~size_t{kKiB - 1};
+    plan.frame_bytes = std::max(share, kFrameBytesMin);
   }
   plan.frames_per_rank = 1u + plan.window;
 
