@@ -3,7 +3,7 @@
 
 #include "capi/handles.h"
 #include "capi/options.h"
-#include "imd/messages.h"
+#include "imd/agree.h"
 #include "net/bootstrap.h"
 #include "net/rendezvous.h"
 #include "net/topology.h"
@@ -26,18 +26,6 @@ Result<std::unique_ptr<net::Bootstrap>> communicator(const swale_comm& comm) {
   return net::callback_bootstrap(std::move(callbacks));
 }
 
-// All ranks learn of a rank whose options are wrong, instead of waiting for it.
-Status agree(net::Bootstrap& bootstrap, const Status& mine) {
-  if (bootstrap.size() == 1) return mine;
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, bootstrap.allgather(imd::encode_status(mine)));
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    Status theirs;
-    SWALE_RETURN_IF_ERROR(imd::decode_status(all[rank], &theirs));
-    if (!theirs.ok()) return theirs.with_context(fmt::format("rank {}", rank));
-  }
-  return {};
-}
-
 Result<std::unique_ptr<net::Bootstrap>> launched(const JobSettings& settings) {
   SWALE_ASSIGN_OR_RETURN(const net::LaunchEnvironment launch, net::detect_launch(process_environment));
   if (launch.size == 1) return net::solo_bootstrap();
@@ -51,7 +39,9 @@ Status open_job(const swale_comm* comm, const char* text, std::shared_ptr<JobSta
   std::unique_ptr<net::Bootstrap> bootstrap;
   if (comm != nullptr) {
     SWALE_ASSIGN_OR_RETURN(bootstrap, communicator(*comm));
-    SWALE_RETURN_IF_ERROR(agree(*bootstrap, settings.status()));
+    // All ranks learn of a rank whose options are wrong, instead of waiting for it.
+    const auto allgather = [&](Bytes mine) { return bootstrap->allgather(mine); };
+    SWALE_RETURN_IF_ERROR(imd::agree(allgather, settings.status()));
   } else {
     SWALE_RETURN_IF_ERROR(settings.status());
     SWALE_ASSIGN_OR_RETURN(bootstrap, launched(*settings));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/coding.h"
-#include "imd/messages.h"
+#include "imd/agree.h"
 
 namespace swale::imd {
 namespace {
@@ -71,14 +71,7 @@ Status open_own_part(net::Job& job, io::Device& device, OpenedDirectory* opened)
 }  // namespace
 
 Status agree(net::Job& job, const Status& mine) {
-  if (job.size() == 1) return mine;
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job.allgather(encode_status(mine)));
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    Status theirs;
-    SWALE_RETURN_IF_ERROR(decode_status(all[rank], &theirs));
-    if (!theirs.ok()) return theirs.with_context(fmt::format("rank {}", rank));
-  }
-  return {};
+  return agree([&](Bytes bytes) { return job.allgather(bytes); }, mine);
 }
 
 Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,

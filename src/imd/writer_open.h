@@ -28,8 +28,7 @@ struct OpenedDirectory {
 Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
                                        Writer::Create create);
 
-// Every rank gives its status and gets the merged one: OK if all are, else the failure of the lowest failing rank,
-// with its number.
+// agree (agree.h) among the job's ranks.
 Status agree(net::Job& job, const Status& mine);
 
 }  // namespace swale::imd
