@@ -54,7 +54,7 @@ self_test() {
   cd "$scratch"
   git init -q .
   printf 'int main() { return 0; }\n' > good.cc
-  printf 'a path such as docs/work/notes or ${ROOT}/work/x is fine\n' > good.md
+  printf 'a path such as docs/%s/notes or ${ROOT}/%s/x is fine\n' work work > good.md
   check_tree > report || die "the self-test's clean tree is found dirty: $(cat report)"
   head -c $((file_bytes_max + 1)) /dev/zero > big.bin
   printf 'see /%s/main/build\n' work > path.md

@@ -22,7 +22,6 @@ void EpochProtocol::open_epoch(uint32_t epoch) {
     }
   }
   merged_ = {};
-  merged_any_ = false;
   children_in_.clear();
   flush_wanted_ = false;
   commit_.reset();
@@ -44,7 +43,7 @@ void EpochProtocol::begin(int64_t step, double time, const std::vector<uint64_t>
                           const RecordTally& appended) {
   if (state_ == State::kDone) return;
   state_ = State::kDraining;
-  merge({epoch_, rank_, step, time, appended, RecordTally{}});
+  merged_ = {epoch_, rank_, step, time, appended, RecordTally{}};
   for (net::Rank to = 0; to < size_; ++to) {
     const EndMessage end{epoch_, records_per_rank[static_cast<size_t>(to)]};
     if (to == rank_) {
@@ -106,7 +105,8 @@ void EpochProtocol::on_durable(const RecordTally& indexed) {
 }
 
 void EpochProtocol::on_durable_message(net::Rank from, const DurableMessage& message) {
-  if (!is_child(from) || message.epoch != epoch_ ||
+  // No child can be durable before this rank has ended the epoch: it waits for this rank's END, too.
+  if (!is_child(from) || message.epoch != epoch_ || state_ == State::kOpen ||
       std::find(children_in_.begin(), children_in_.end(), from) != children_in_.end()) {
     return fail(error(Code::kCorruption, Scope::kPeer,
                       "rank {} got an unexpected DURABLE of epoch {} from rank {}", rank_, message.epoch,
@@ -117,14 +117,8 @@ void EpochProtocol::on_durable_message(net::Rank from, const DurableMessage& mes
   reduce();
 }
 
-// A child may be ready before this rank's own application has ended the epoch, so the first to come sets step and time.
 void EpochProtocol::merge(const DurableMessage& message) {
-  if (!merged_any_) {
-    merged_any_ = true;
-    merged_.step_rank = message.step_rank;
-    merged_.step = message.step;
-    merged_.time = message.time;
-  } else if (merged_.step != message.step || merged_.time != message.time) {
+  if (merged_.step != message.step || merged_.time != message.time) {
     fail(error(Code::kInvalidArgument, Scope::kFatal,
                "epoch {} was ended with step {} and time {} by rank {}, but with step {} and time {} by rank "
                "{}: all "
@@ -139,7 +133,6 @@ void EpochProtocol::merge(const DurableMessage& message) {
 void EpochProtocol::reduce() {
   if (state_ != State::kReducing || static_cast<int32_t>(children_in_.size()) < child_count()) return;
   if (rank_ != 0) {
-    merged_.epoch = epoch_;
     send(parent(), merged_);
     return;  // COMMITTED comes down the tree
   }

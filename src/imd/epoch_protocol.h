@@ -111,7 +111,6 @@ class EpochProtocol {
   std::vector<Peer> peers_;
   int32_t ends_in_ = 0;
   DurableMessage merged_;
-  bool merged_any_ = false;
   std::vector<net::Rank> children_in_;
   bool flush_wanted_ = false;
   std::optional<Commit> commit_;

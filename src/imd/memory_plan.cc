@@ -65,7 +65,6 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
     return std::nullopt;
   }
   plan.sketch_bytes = wish.budget_bytes - fixed;
-  plan.total_bytes = wish.budget_bytes;
   return plan;
 }
 

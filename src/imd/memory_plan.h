@@ -22,8 +22,6 @@ struct MemoryPlan {
   size_t memtable_bytes = 0;  // arena of one memtable; two per way
   uint32_t memtable_records = 0;
   size_t sketch_bytes = 0;
-  // The sum of the above, with entries and sorting space.
-  size_t total_bytes = 0;
 };
 
 struct MemoryWish {

@@ -102,8 +102,6 @@ class WriterCore {
   void tick();
 
   // -- For statistics and tests
-  size_t delivery_queue_length() const { return delivery_.size(); }
-  size_t delivery_queue_high_water() const { return delivery_high_water_; }
   MetricsSnapshot metrics() const;
 
  private:
