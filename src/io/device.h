@@ -49,6 +49,14 @@ class File {
   virtual Result<uint64_t> size() = 0;
   virtual Status truncate(uint64_t size) = 0;
 
+  // Advice, for a log that is written in large aligned pieces: from now on writes (and reads) whose offset, length
+  // and memory are multiples of 4,096 may bypass the page cache. A file system that cannot do so goes on as before.
+  virtual void prefer_direct() {}
+
+  // Advice: writes up to `end` will follow. Makes room for them on the device, so that none of them has to extend
+  // the file; the file's size may become `end` at once, and whoever closes it truncates it. Nothing is promised.
+  virtual void reserve(uint64_t end) { static_cast<void>(end); }
+
   virtual const std::string& path() const = 0;
 };
 
@@ -63,9 +71,14 @@ enum class OpenMode {
   kCreate,        // read-write, must not exist (O_EXCL): kAlreadyExists otherwise
 };
 
+class IoQueue;
+
 class Device {
  public:
   virtual ~Device() = default;
+
+  // For up to `depth` operations in flight on files of this device, which must outlive the queue (io_queue.h).
+  virtual std::unique_ptr<IoQueue> make_queue(size_t depth);
 
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
   virtual Status make_directory(const std::string& path) = 0;                 // kAlreadyExists if it is there

@@ -1,0 +1,76 @@
+// IoQueue: storage operations in flight, many at a time, driven by one thread.
+//
+//   submit(operations) ─► [device] ─► wait() ─► completions, in any order
+//
+// Operations on one file that are in flight together must not depend on one another: whoever needs "synced after
+// written" submits the sync once the writes have completed.
+//
+// Implementations: InlineQueue (any Device: each operation is carried out by submit itself, in order, so that fault
+// injection stays deterministic), and what Device::make_queue of PosixDevice chooses: io_uring, or threads.
+//
+// Threads: one thread calls submit, wait and the destructor; wake may be called by any thread.
+// Errors: submit never fails; an operation's failure is its completion's status, worded as File words it.
+// Ownership: files and memory named by an operation belong to the caller and must outlive its completion.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "io/device.h"
+
+namespace swale::io {
+
+struct Operation {
+  enum class Kind : uint8_t { kRead, kWrite, kSync };
+  Kind kind = Kind::kRead;
+  File* file = nullptr;
+  uint64_t offset = 0;
+  MutableBytes into;  // kRead: where the bytes go
+  Bytes from;         // kWrite
+  uint64_t tag = 0;   // the caller's, comes back with the completion
+};
+
+struct Completion {
+  uint64_t tag = 0;
+  size_t bytes = 0;  // kRead: bytes read; less than asked for only at the end of the file
+  Status status;
+};
+
+class IoQueue {
+ public:
+  virtual ~IoQueue() = default;  // waits for what is in flight
+
+  // Starts all of them. May block until earlier ones have made room.
+  virtual void submit(std::span<const Operation> operations) = 0;
+
+  // Appends completions to `out`, waiting until there are at least `at_least` of them, or nothing is in flight, or
+  // wake was called. Returns how many were appended.
+  virtual size_t wait(size_t at_least, std::vector<Completion>* out) = 0;
+
+  // Makes the current wait, or else the next one, return at once.
+  virtual void wake() = 0;
+
+  // Submitted and not yet handed out by wait.
+  virtual size_t in_flight() const = 0;
+};
+
+// Carries out each operation inside submit.
+class InlineQueue final : public IoQueue {
+ public:
+  void submit(std::span<const Operation> operations) override;
+  size_t wait(size_t at_least, std::vector<Completion>* out) override;
+  void wake() override {}  // wait never blocks
+  size_t in_flight() const override { return done_.size(); }
+
+ private:
+  std::vector<Completion> done_;
+};
+
+// One operation by the file's own blocking calls.
+Completion execute(const Operation& operation);
+
+}  // namespace swale::io
