@@ -96,6 +96,7 @@ class PosixFile : public File {
   }
 
   const std::string& path() const override { return path_; }
+  int descriptor() const override { return fd_.get(); }
 
  private:
   Status failure(std::string_view doing, size_t bytes, uint64_t offset) const {
