@@ -113,7 +113,7 @@ Status Query::plan_partition(size_t first_key, size_t end_key, uint32_t partitio
   SWALE_ASSIGN_OR_RETURN(uint32_t held, hold(partition));
   const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
   const auto ranks = static_cast<uint32_t>(job.ranks);
-  const std::shared_ptr<const PartitionLogs> logs = held_[held];
+  const PartitionLogs* logs = held_[held].get();
   for (uint32_t segment = logs->first_segments[epoch]; segment < logs->first_segments[epoch + 1]; ++segment) {
     size_t first = first_key;
     size_t end = end_key;
@@ -132,9 +132,10 @@ Status Query::plan_partition(size_t first_key, size_t end_key, uint32_t partitio
     }
     if (first == end) continue;
     if (rests_.size() + (end - first) > kRestsMax && !groups_.empty()) {
+      std::shared_ptr<const PartitionLogs> kept = held_[held];
       SWALE_RETURN_IF_ERROR(flush());
       if (stopped_) return {};
-      held_.push_back(logs);
+      held_.push_back(std::move(kept));
       held = 0;
     }
     plan_segment(first, end, held, segment, ranks);

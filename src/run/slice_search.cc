@@ -4,10 +4,8 @@
 #include <bit>
 #include <cstring>
 
-#include "base/coding.h"
 #include "base/cpu.h"
 #include "run/bits.h"
-#include "run/format.h"
 
 namespace swale::run {
 namespace {
@@ -57,81 +55,105 @@ uint32_t long_row_of_ones(const char* buckets, uint64_t bit, uint32_t limit, con
   return (zeros & (~uint64_t{0} >> (64 - 8 * count))) != 0;
 }
 
+// How far the walk through a piece's buckets has come.
+struct BucketWalk {
+  uint64_t bit = 0;    // a multiple of 64
+  uint64_t zeros = 0;  // in the words before it
+};
+
+// Where the bucket begins: behind as many zeros as there are buckets before it. At most array_bits.
+template <class CountOnes, bool kNearEnd>
+[[gnu::always_inline]] inline uint64_t begin_of_bucket(const char* buckets, const char* end,
+                                                       uint64_t array_bits, uint64_t bucket,
+                                                       BucketWalk* walk) {
+  if (bucket == 0) return 0;
+  if (bucket <= walk->zeros) *walk = {};
+  uint64_t bit = walk->bit;
+  uint64_t zeros = walk->zeros;
+  uint64_t word;
+  uint64_t count;
+  for (;; bit += 64, zeros += count) {
+    if constexpr (kNearEnd) {
+      word = ~load_word(buckets + bit / 8, end);
+    } else {
+      word = ~get_u64(buckets + bit / 8);
+    }
+    count = CountOnes::ones(word);
+    if (zeros + count >= bucket) break;
+    if (bit + 64 >= array_bits) return array_bits;
+  }
+  *walk = {bit, zeros};
+  return bit + select_one(word, static_cast<uint32_t>(bucket - zeros - 1)) + 1;
+}
+
 }  // namespace
-
-PieceShape uniform_piece_shape(const char* header) {
-  const uint32_t word = get_u32(header + offsetof(UniformPieceHeader, records_bucket_bits));
-  return {.records = word & 0xffffff, .end_bits = 0, .bucket_bits = static_cast<uint8_t>(word >> 24)};
-}
-
-PieceShape mixed_piece_shape(const char* bytes) {
-  const auto header = get_fixed<MixedPieceHeader>(bytes);
-  const uint32_t records = header.records_bucket_bits & 0xffffff;
-  return {.records = records,
-          .end_bits = header.key_bytes == 0 ? records + header.value_bytes : 0,
-          .bucket_bits = static_cast<uint8_t>(header.records_bucket_bits >> 24)};
-}
 
 SliceSearch::SliceSearch(const SlicePieces& pieces, std::span<const Hash> rests)
     : next_(cpu_has_popcnt() ? search_popcnt : search_portable), pieces_(pieces), rests_(rests) {}
 
 void SliceSearch::use_portable() { next_ = search_portable; }
 
+// All hashes from hash_ on in the first of pieces_. If `out` is full before, hash_ stays below their number.
+template <class CountOnes>
+[[gnu::always_inline]] inline size_t SliceSearch::search_piece(const PieceShape& shape,
+                                                               std::span<SliceMatch> out, size_t filled) {
+  const char* const buckets = pieces_.arrays;
+  const char* const ends = buckets + shape.bucket_bytes();
+  const char* const remainders = pieces_.remainders;
+  const char* const end = pieces_.end;
+  const uint64_t array_bits = shape.bucket_array_bits();
+  const bool near_end = end - ends < 8;
+  const uint32_t shift = 64 - pieces_.slice_bits - shape.bucket_bits - kRemainderBits;
+  const uint64_t bucket_mask = (uint64_t{1} << shape.bucket_bits) - 1;
+  const size_t hash_count = rests_.size();
+  BucketWalk walk;
+  for (uint32_t hash = hash_; hash < hash_count; ++hash) {
+    const Hash fingerprint = rests_[hash] >> shift;
+    const auto wanted = static_cast<uint8_t>(fingerprint);
+    uint32_t index = index_;
+    uint32_t bucket_end = bucket_end_;
+    if (index == bucket_end) {  // else the search goes on within a bucket
+      const uint64_t bucket = fingerprint >> kRemainderBits & bucket_mask;
+      const uint64_t bit = near_end
+                               ? begin_of_bucket<CountOnes, true>(buckets, end, array_bits, bucket, &walk)
+                               : begin_of_bucket<CountOnes, false>(buckets, end, array_bits, bucket, &walk);
+      index = static_cast<uint32_t>(std::min<uint64_t>(bit - bucket, shape.records));
+      auto ones = static_cast<uint32_t>(std::countr_one(load_word(buckets + bit / 8, end) >> bit % 8));
+      if (ones > 48) [[unlikely]]
+        ones = long_row_of_ones(buckets, bit, shape.records, end);
+      bucket_end = std::min(index + ones, shape.records);
+      if (!may_agree(remainders + index, bucket_end - index, wanted, end)) [[likely]]
+        continue;
+    }
+    for (; index < bucket_end; ++index) {
+      if (static_cast<uint8_t>(remainders[index]) != wanted) continue;
+      if (filled == out.size()) {
+        hash_ = hash;
+        index_ = index;
+        bucket_end_ = bucket_end;
+        return filled;
+      }
+      out[filled++] = {pieces_.headers, ends, index, hash};
+    }
+    index_ = bucket_end_ = 0;
+  }
+  hash_ = static_cast<uint32_t>(hash_count);
+  return filled;
+}
+
 template <class CountOnes>
 [[gnu::always_inline]] inline size_t SliceSearch::search(std::span<SliceMatch> out) {
-  const size_t header_bytes = pieces_.uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
   size_t filled = 0;
-  for (; pieces_.count > 0; --pieces_.count) {
+  while (pieces_.count > 0) {
     const PieceShape shape =
         pieces_.uniform ? uniform_piece_shape(pieces_.headers) : mixed_piece_shape(pieces_.headers);
-    const char* const buckets = pieces_.arrays;
-    const char* const ends = buckets + shape.bucket_bytes();
-    const uint64_t array_bits = shape.bucket_array_bits();
-    const uint32_t shift = 64 - pieces_.slice_bits - shape.bucket_bits - kRemainderBits;
-    const uint64_t bucket_mask = (uint64_t{1} << shape.bucket_bits) - 1;
-    uint64_t word_bit = 0;  // the words before it
-    uint64_t zeros = 0;     // have so many zeros: buckets that end there
-    for (; hash_ < rests_.size(); ++hash_) {
-      const Hash fingerprint = rests_[hash_] >> shift;
-      const auto wanted = static_cast<uint8_t>(fingerprint);
-      if (index_ == bucket_end_) {  // else the search goes on within a bucket
-        const uint64_t bucket = fingerprint >> kRemainderBits & bucket_mask;
-        if (bucket <= zeros) word_bit = zeros = 0;
-        uint64_t bit = 0;
-        if (bucket > 0) {
-          uint64_t word = ~load_word(buckets + word_bit / 8, pieces_.end);
-          uint64_t count = CountOnes::ones(word);
-          while (zeros + count < bucket && word_bit + 64 < array_bits) {
-            zeros += count;
-            word_bit += 64;
-            word = ~load_word(buckets + word_bit / 8, pieces_.end);
-            count = CountOnes::ones(word);
-          }
-          bit = zeros + count < bucket
-                    ? array_bits
-                    : word_bit + select_one(word, static_cast<uint32_t>(bucket - zeros - 1)) + 1;
-        }
-        index_ = static_cast<uint32_t>(std::min<uint64_t>(bit - bucket, shape.records));
-        const uint64_t row = load_word(buckets + bit / 8, pieces_.end) >> bit % 8;
-        auto ones = static_cast<uint32_t>(std::countr_one(row));
-        if (ones > 48) [[unlikely]]
-          ones = long_row_of_ones(buckets, bit, shape.records, pieces_.end);
-        bucket_end_ = std::min(index_ + ones, shape.records);
-        if (!may_agree(pieces_.remainders + index_, bucket_end_ - index_, wanted, pieces_.end)) [[likely]] {
-          index_ = bucket_end_;
-          continue;
-        }
-      }
-      for (; index_ < bucket_end_; ++index_) {
-        if (static_cast<uint8_t>(pieces_.remainders[index_]) != wanted) continue;
-        if (filled == out.size()) return filled;
-        out[filled++] = {pieces_.headers, ends, index_, hash_};
-      }
-    }
+    filled = search_piece<CountOnes>(shape, out, filled);
+    if (hash_ < rests_.size()) break;
     hash_ = 0;
-    pieces_.headers += header_bytes;
-    pieces_.arrays = ends + shape.end_bytes();
+    pieces_.headers += pieces_.uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
+    pieces_.arrays += shape.bucket_bytes() + shape.end_bytes();
     pieces_.remainders += shape.records;
+    --pieces_.count;
   }
   return filled;
 }

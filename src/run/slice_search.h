@@ -1,8 +1,7 @@
 // SliceSearch: the records in a slice whose fingerprints agree with those of given hashes.
 //
 // Piece by piece and, within a piece, hash by hash: if the hashes ascend, a piece's buckets are walked once for all of
-// them, and its matches come in the order of the data log. A slice of 24 pieces costs about 70 instructions a piece
-// for one hash, and about 40 for each of many.
+// them, and its matches come in the order of the data log.
 //
 // Threads: one at a time. Allocates nothing.
 // Bounds: nothing outside the slice's bytes is read, and every match names a record of its piece, whatever the
@@ -13,7 +12,9 @@
 #include <cstdint>
 #include <span>
 
+#include "base/coding.h"
 #include "base/hash.h"
+#include "run/format.h"
 
 namespace swale::run {
 
@@ -46,8 +47,17 @@ struct PieceShape {
   uint64_t bucket_bytes() const { return (bucket_array_bits() + 7) / 8; }
   uint64_t end_bytes() const { return (uint64_t{end_bits} + 7) / 8; }
 };
-PieceShape uniform_piece_shape(const char* header);
-PieceShape mixed_piece_shape(const char* header);
+inline PieceShape uniform_piece_shape(const char* header) {
+  const uint32_t word = get_u32(header + offsetof(UniformPieceHeader, records_bucket_bits));
+  return {.records = word & 0xffffff, .end_bits = 0, .bucket_bits = static_cast<uint8_t>(word >> 24)};
+}
+inline PieceShape mixed_piece_shape(const char* bytes) {
+  const auto header = get_fixed<MixedPieceHeader>(bytes);
+  const uint32_t records = header.records_bucket_bits & 0xffffff;
+  return {.records = records,
+          .end_bits = header.key_bytes == 0 ? records + header.value_bytes : 0,
+          .bucket_bits = static_cast<uint8_t>(header.records_bucket_bits >> 24)};
+}
 
 class SliceSearch {
  public:
@@ -63,6 +73,8 @@ class SliceSearch {
  private:
   template <class CountOnes>
   size_t search(std::span<SliceMatch> out);
+  template <class CountOnes>
+  size_t search_piece(const PieceShape& shape, std::span<SliceMatch> out, size_t filled);
   static size_t search_portable(SliceSearch& search, std::span<SliceMatch> out);
   static size_t search_popcnt(SliceSearch& search, std::span<SliceMatch> out);
 
