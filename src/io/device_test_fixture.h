@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +97,8 @@ struct Implementation {
   std::string name;
   std::function<std::unique_ptr<Fixture>()> make;
 };
+
+inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
 
 template <class T, class... Args>
 Implementation implementation(std::string name, Args... args) {

@@ -82,6 +82,15 @@ bool forbid(unsigned system_call) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
+// ThreadSanitizer kills a child of fork that starts threads.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kThreadSanitizer = true;
+#elif defined(__has_feature)
+constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
 bool have_ring() { return UringQueue::make(1).ok(); }
 
 TEST(PosixQueue, AutomaticChoiceIsARingWhereThereIsOne) {
@@ -205,6 +214,7 @@ TEST_P(PosixQueueOver, InAChildOfForkItRefusesAndTheParentsGoesOn) {
 }
 
 TEST_P(PosixQueueOver, AQueueMadeInAChildOfForkWorks) {
+  if (kThreadSanitizer) GTEST_SKIP() << "the sanitizer allows no threads there";
   const auto file = open("a", OpenMode::kCreate);
   const auto parents = device().make_queue(4).value();
   EXPECT_EQ(in_child([&] {
