@@ -1,4 +1,5 @@
-// What the contract tests run over: every Device, and PosixDevice with every engine and way past the page cache.
+// What the contract tests run over: every Device, and PosixDevice with every engine and way past the page
+// cache.
 #pragma once
 
 #include <gtest/gtest.h>
