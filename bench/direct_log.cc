@@ -14,8 +14,10 @@ namespace swale::bench {
 
 DirectLog::DirectLog(const std::string& path, Cache cache, uint64_t bytes_expected)
     : path_(path), cache_(cache), reserved_(bytes_expected == 0 ? UINT64_MAX : 0) {
-  const int direct = cache == Cache::kDirect ? O_DIRECT : 0;
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | direct, 0644);
+  const int flags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
+  if (cache == Cache::kDirect) fd_ = ::open(path.c_str(), flags | O_DIRECT, 0644);
+  direct_ = fd_ >= 0;
+  if (fd_ < 0) fd_ = ::open(path.c_str(), flags, 0644);
   if (fd_ < 0) die(fmt::format("open {}: {}", path, std::strerror(errno)));
   void* arena =
       ::mmap(nullptr, kBufferBytes * kBuffers, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

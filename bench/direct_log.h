@@ -21,6 +21,9 @@ class DirectLog {
   DirectLog(const std::string& path, Cache cache, uint64_t bytes_expected);
   ~DirectLog();
 
+  // False if the file system knows no O_DIRECT; everything else works all the same.
+  bool direct() const { return direct_; }
+
   // Appends the bytes; larger than any buffer is fine.
   void append(const void* data, size_t bytes) {
     if (bytes <= kBufferBytes - fill_) {
@@ -55,6 +58,7 @@ class DirectLog {
 
   const std::string path_;
   const Cache cache_;
+  bool direct_ = false;
   int fd_ = -1;
   char* arena_ = nullptr;
   char* current_ = nullptr;

@@ -1,6 +1,7 @@
 // bench_ingest: what it costs to write all records, one at a time, as an application would.
 //   --store nothing|append|swale   generating alone; plain O_DIRECT appends, a file per rank and epoch; a directory
 //   --ranks N --keys N (in each epoch) --epochs N --path DIR --options "write.memory=64M"
+//   --canary 1   writes one value wrong, so that whoever checks answers can be seen to do so
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -23,6 +24,7 @@ struct Work {
   uint32_t epochs = 0;
   std::string path;
   std::string options;
+  bool canary = false;
 };
 
 // append(record) for every record of the rank's share, epoch_end(epoch) after each epoch.
@@ -30,7 +32,9 @@ template <class Append, class EpochEnd>
 void write_share(const Work& work, int rank, RankReport& report, Append&& append, EpochEnd&& epoch_end) {
   report.first_append_s = now_s();
   for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
-    for_each_record(EpochOrder(work.keys, epoch), epoch, share_of(work.keys, rank, work.ranks), append);
+    Share share = share_of(work.keys, rank, work.ranks);
+    if (work.canary && epoch == 0 && rank == 0) append(canary_record(work.keys, share.first++));
+    for_each_record(EpochOrder(work.keys, epoch), epoch, share, append);
     epoch_end(epoch);
   }
   report.last_epoch_end_s = now_s();
@@ -137,6 +141,7 @@ int main(int argc, char** argv) {
   work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
   work.path = arguments.text("path", "");
   work.options = arguments.text("options", "write.memory=64M");
+  work.canary = arguments.number("canary", 0) != 0;
   arguments.expect_no_more();
   if (work.store != "nothing" && work.store != "append" && work.store != "swale")
     die("--store: " + work.store);

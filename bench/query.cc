@@ -1,5 +1,7 @@
 // bench_query: what it costs to ask a massive directory, every answer checked against the generator.
-//   --path DIR --keys N --epochs N --samples N --first N (of the sequence of query keys) --mode
+//   --path DIR --keys N --epochs N --samples N --first N (of the sequence of query keys)
+//   --drop-all 0   never the caches of the whole machine
+//   --mode
 //     verify  every record, by a scan
 //     cold    a trajectory; the reader is open and has answered another key; the files' pages are dropped each time
 //     first   the same as the first query of a reader that was opened before its files' pages were dropped
@@ -28,6 +30,7 @@ struct Work {
   uint32_t epochs = 0;
   uint64_t samples = 0;
   uint64_t first = 0;
+  bool drop_all = true;
 
   uint64_t key(uint64_t n) const { return query_key(keys, first + n); }
 };
@@ -155,7 +158,7 @@ nlohmann::json run_first(const Work& work) {
 nlohmann::json run_open_once(const Work& work) {
   keep_code_resident();
   evict(work.path);
-  const bool all = drop_all_caches();
+  const bool all = work.drop_all && drop_all_caches();
   const uint64_t fetched_before = storage_bytes_read();
   const uint64_t key = work.key(0);
   const double begin = now_s();
@@ -175,7 +178,7 @@ nlohmann::json run_open(const Work& work) {
     const nlohmann::json once =
         run_fresh({"--mode", "open-once", "--path", work.path, "--options", work.options, "--keys",
                    std::to_string(work.keys), "--epochs", std::to_string(work.epochs), "--first",
-                   std::to_string(work.first + i)});
+                   std::to_string(work.first + i), "--drop-all", work.drop_all ? "1" : "0"});
     ms.push_back(once.at("ms"));
     open_ms.push_back(once.at("open_ms"));
     fetched.push_back(once.at("fetched_bytes"));
@@ -285,6 +288,7 @@ int main(int argc, char** argv) {
   work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
   work.samples = arguments.number("samples", 100);
   work.first = arguments.number("first", 0);
+  work.drop_all = arguments.number("drop-all", 1) != 0;
   arguments.expect_no_more();
   nlohmann::json line = run(work);
   line["program"] = "query";

@@ -27,11 +27,13 @@ int main(int argc, char** argv) {
   const std::string rest(bytes - done, 'r');
   log.append(rest.data(), rest.size());
   log.close();
+  const bool direct = log.direct();
   const double wall_s = stopwatch.wall_s();
   const Cpu cpu = stopwatch.cpu();
   remove_all(path);
   report({{"program", "raw"},
           {"cache", cache},
+          {"direct", direct},
           {"parts", parts},
           {"bytes", bytes},
           {"wall_s", wall_s},

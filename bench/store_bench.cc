@@ -1,5 +1,7 @@
 // bench_leveldb, bench_rocksdb: what a key-value store needs for the same records and the same queries.
 //   --store NAME --path DIR --keys N --epochs N --samples N (of each kind of query) --mode load|compact|query
+//   --drop-all 0   never the caches of the whole machine
+//   --canary 1   load writes one value wrong, so that whoever checks answers can be seen to do so
 // load and compact measure writing; query measures cold, warm and opening, each answer checked.
 #include <fmt/format.h>
 
@@ -21,6 +23,8 @@ struct Work {
   uint32_t epochs = 0;
   uint64_t samples = 0;
   uint64_t first = 0;
+  bool canary = false;
+  bool drop_all = true;
 };
 
 enum class Way { kGets, kRange };
@@ -57,7 +61,12 @@ nlohmann::json run_load(Store& store, const Work& work) {
   const Stopwatch stopwatch;
   store.open_for_writing(work.path, work.keys * work.epochs);
   for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
-    for_each_record(EpochOrder(work.keys, epoch), epoch, {0, work.keys},
+    Share share{0, work.keys};
+    if (work.canary && epoch == 0) {
+      const Record record = canary_record(work.keys, share.first++);
+      store.put(record.key, epoch, record.value);
+    }
+    for_each_record(EpochOrder(work.keys, epoch), epoch, share,
                     [&](const Record& record) { store.put(record.key, epoch, record.value); });
     store.end_epoch();
   }
@@ -101,7 +110,7 @@ nlohmann::json run_queries(Store& store, Way way, const Work& work) {
 nlohmann::json run_open_once(Store& store, const Work& work) {
   keep_code_resident();
   evict(work.path);
-  const bool all = drop_all_caches();
+  const bool all = work.drop_all && drop_all_caches();
   const double begin = now_s();
   store.open_for_reading(work.path, Reading::kWarm);
   const double opened = now_s();
@@ -114,10 +123,11 @@ nlohmann::json run_query(Store& store, const Work& work) {
   nlohmann::json range = run_queries(store, Way::kRange, work);
   std::vector<double> ms;
   for (uint64_t i = 0; i < work.samples / 10 + 1; ++i) {
-    ms.push_back(run_fresh({"--mode", "open-once", "--store", work.store, "--path", work.path, "--keys",
-                            std::to_string(work.keys), "--epochs", std::to_string(work.epochs), "--first",
-                            std::to_string(work.first + 5'000'000 + i)})
-                     .at("ms"));
+    ms.push_back(
+        run_fresh({"--mode", "open-once", "--store", work.store, "--path", work.path, "--keys",
+                   std::to_string(work.keys), "--epochs", std::to_string(work.epochs), "--first",
+                   std::to_string(work.first + 5'000'000 + i), "--drop-all", work.drop_all ? "1" : "0"})
+            .at("ms"));
   }
   return {{"gets", gets}, {"range", range}, {"open_and_query_ms", summary(ms)}};
 }
@@ -146,6 +156,8 @@ int main(int argc, char** argv) {
   work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
   work.samples = arguments.number("samples", 200);
   work.first = arguments.number("first", 0);
+  work.drop_all = arguments.number("drop-all", 1) != 0;
+  work.canary = arguments.number("canary", 0) != 0;
   arguments.expect_no_more();
   nlohmann::json line = run(work);
   line["program"] = "store";

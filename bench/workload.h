@@ -90,6 +90,14 @@ void for_each_record(const EpochOrder& order, uint32_t epoch, Share share, Fn&& 
   }
 }
 
+// The record at a position of epoch 0 with one bit wrong, for those who check that answers are checked.
+inline Record canary_record(uint64_t keys, uint64_t position) {
+  const uint64_t key = EpochOrder(keys, 0).key_at(position);
+  Record record{key, value_of(key, 0)};
+  record.value.back() ^= 1;
+  return record;
+}
+
 // The n-th key that queries ask for; successive ones are unrelated.
 inline uint64_t query_key(uint64_t keys, uint64_t n) { return mix(n * 0x2545f4914f6cdd1du + 77) % keys; }
 
