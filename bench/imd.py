@@ -58,11 +58,12 @@ class Bench:
     def keep(self, name, command):
         if sys.stderr.isatty():
             print(f"\r\033[K  round {self.round + 1} of {self.p['rounds']}: {name}", end="", file=sys.stderr, flush=True)
+        began = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
         if done.returncode != 0:
             raise Failed(f"{' '.join(command)}\n{done.stderr.strip()}")
         line = json.loads(done.stdout)
-        self.lines.append({"round": self.round, "name": name, "line": line})
+        self.lines.append({"round": self.round, "name": name, "took_s": round(time.monotonic() - began, 2), "line": line})
         return line
 
     def work(self, **more):

@@ -5,7 +5,6 @@
 #include <leveldb/write_batch.h>
 #include <time.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "bench/arguments.h"
@@ -34,11 +33,14 @@ class LevelStore final : public Store {
   void end_epoch() override { write(true); }
 
   void finish_writing() override {
-    // Compaction leaves fewer than 4 tables in level 0 when it has come to rest.
-    std::string tables;
-    while (db_->GetProperty("leveldb.num-files-at-level0", &tables) && std::atoi(tables.c_str()) >= 4) {
-      const timespec pause = {.tv_sec = 0, .tv_nsec = 20'000'000};
+    // Compaction tells nobody when it has come to rest: it has when its counts stay the same for a while.
+    std::string before, now;
+    for (int quiet = 0; quiet < kQuietPolls;) {
+      const timespec pause = {.tv_sec = 0, .tv_nsec = 50'000'000};
       ::nanosleep(&pause, nullptr);
+      if (!db_->GetProperty("leveldb.stats", &now)) die("LevelDB has no statistics");
+      quiet = now == before ? quiet + 1 : 0;
+      before = now;
     }
     close();
   }
@@ -81,6 +83,7 @@ class LevelStore final : public Store {
 
  private:
   static constexpr int kBatch = 1000;
+  static constexpr int kQuietPolls = 10;
 
   static leveldb::ReadOptions verified() {
     leveldb::ReadOptions options;

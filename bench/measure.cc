@@ -43,17 +43,17 @@ void for_each_file(const std::string& path, Fn&& fn) {
   }
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) die(fmt::format("open {}: {}", path, std::strerror(errno)));
-  }
-  ~Descriptor() { ::close(fd_); }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
+// fn(descriptor) for every file that is there: a store that is at work removes some.
+template <class Fn>
+void for_each_descriptor(const std::string& path, Fn&& fn) {
+  for_each_file(path, [&](const std::string& file) {
+    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) return;
+    if (fd < 0) die(fmt::format("open {}: {}", file, std::strerror(errno)));
+    fn(fd);
+    ::close(fd);
+  });
+}
 
 }  // namespace
 
@@ -78,7 +78,8 @@ DiskUse disk_use(const std::string& directory) {
   DiskUse use;
   for_each_file(directory, [&](const std::string& file) {
     struct stat info {};
-    if (::stat(file.c_str(), &info) != 0) die(fmt::format("stat {}: {}", file, std::strerror(errno)));
+    if (::stat(file.c_str(), &info) != 0 && errno != ENOENT)
+      die(fmt::format("stat {}: {}", file, std::strerror(errno)));
     use.size_bytes += static_cast<uint64_t>(info.st_size);
     use.allocated_bytes += static_cast<uint64_t>(info.st_blocks) * 512;
   });
@@ -92,17 +93,13 @@ void remove_all(const std::string& path) {
 }
 
 void evict(const std::string& path) {
-  for_each_file(path, [](const std::string& file) {
-    const Descriptor descriptor(file);
-    ::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_DONTNEED);
-  });
+  for_each_descriptor(path, [](int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); });
 }
 
 void preload(const std::string& path) {
   std::vector<char> buffer(1 << 20);
-  for_each_file(path, [&](const std::string& file) {
-    const Descriptor descriptor(file);
-    while (::read(descriptor.get(), buffer.data(), buffer.size()) > 0) {
+  for_each_descriptor(path, [&](int fd) {
+    while (::read(fd, buffer.data(), buffer.size()) > 0) {
     }
   });
 }
