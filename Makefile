@@ -21,7 +21,7 @@ demo: ## a molecular-dynamics run writes into a massive directory, one core quer
 	@examples/lammps/run-demo.sh build/release build/demo
 
 bench-imd: ## Swale, LevelDB, RocksDB, DuckDB and raw appends, the same work; results in build/bench (BENCH=quick: 5 min)
-	@scripts/install-deps.sh bench
+	@scripts/install-deps.sh build bench
 	@scripts/venv.sh
 	@scripts/build.sh release swale_benchmarks
 	@build/venv/bin/python bench/imd.py build/release/bench build/bench --profile "$${BENCH:-full}"

@@ -76,6 +76,9 @@ class Bench:
         self.run("swale", "ingest", store="swale", path=self.scratch / "swale", **self.work())
         self.run("generate", "ingest", store="nothing", **self.work())
         self.run("raw", "raw", **raw)
+        path = self.scratch / "swale_no_overlap"
+        self.run("swale_no_overlap", "ingest", store="swale", path=path, overlap=0, **self.work())
+        shutil.rmtree(path)
         self.run("raw_sync_each_epoch", "raw", parts=self.p["epochs"], **raw)
         self.run("append", "ingest", store="append", path=self.scratch / "append", **self.work())
         if self.round in (0, 1):

@@ -1,6 +1,7 @@
 // bench_ingest: what it costs to write all records, one at a time, as an application would.
 //   --store nothing|append|swale   generating alone; plain O_DIRECT appends, a file per rank and epoch; a directory
 //   --ranks N --keys N (in each epoch) --epochs N --path DIR --options "write.memory=64M"
+//   --overlap 0  waits for each epoch's end at once; else the next epoch is appended meanwhile
 //   --canary 1   writes one value wrong, so that whoever checks answers can be seen to do so
 #include <fmt/format.h>
 
@@ -24,6 +25,7 @@ struct Work {
   uint32_t epochs = 0;
   std::string path;
   std::string options;
+  bool overlap = true;
   bool canary = false;
 };
 
@@ -75,7 +77,11 @@ void write_directory(swale_job* job, const Work& work, int rank, RankReport& rep
       [&](const Record& record) {
         check(swale_dir_append(dir, &record.key, kKeyBytes, record.value.data(), kValueBytes));
       },
-      [&](uint32_t epoch) { check(swale_dir_epoch_end(dir, epoch * 100, epoch * 0.5)); });
+      [&](uint32_t epoch) {
+        check(swale_dir_epoch_end_wait(dir));  // the one before
+        check(swale_dir_epoch_end_begin(dir, epoch * 100, epoch * 0.5));
+        if (!work.overlap || epoch + 1 == work.epochs) check(swale_dir_epoch_end_wait(dir));
+      });
   check(swale_dir_close(dir));
 }
 
@@ -141,6 +147,7 @@ int main(int argc, char** argv) {
   work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
   work.path = arguments.text("path", "");
   work.options = arguments.text("options", "write.memory=64M");
+  work.overlap = arguments.number("overlap", 1) != 0;
   work.canary = arguments.number("canary", 0) != 0;
   arguments.expect_no_more();
   if (work.store != "nothing" && work.store != "append" && work.store != "swale")

@@ -11,38 +11,39 @@ source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 # One row a package: the groups that need it; its names in Debian, Fedora (RHEL with EPEL), Arch and Spack ("-": part
 # of another row or not packaged there; aur:NAME: in Arch's user repository).
 packages='
-build,test,demo,bench  cmake               cmake               cmake              cmake
-build,test,demo,bench  ninja-build         ninja-build         ninja              ninja
-build,test,demo,bench  g++                 gcc-c++             gcc                gcc
-build,test,demo,bench  pkg-config          pkgconf-pkg-config  pkgconf            pkgconf
-build,test,demo,bench  ccache              ccache              ccache             ccache
-build,test,demo,bench  libucx-dev          ucx-devel           openucx            ucx
-build,test,demo,bench  libfmt-dev          fmt-devel           fmt                fmt
-build,test,demo,bench  libspdlog-dev       spdlog-devel        spdlog             spdlog
-build,test,demo,bench  nlohmann-json3-dev  json-devel          nlohmann-json      nlohmann-json
-build,test,demo,bench  libcli11-dev        cli11-devel         cli11              cli11
-build,test,demo,bench  libisal-dev         isa-l-devel         isa-l              isa-l
-build,test,demo,bench  libxxhash-dev       xxhash-devel        xxhash             xxhash
-build,test,demo,bench  libgtest-dev        gtest-devel         gtest              googletest+gmock
-build,test,demo,bench  libgmock-dev        gmock-devel         -                  -
-build,test,demo,bench  python3             python3             python             python
-test,demo              openmpi-bin         openmpi             openmpi            openmpi
-test,demo              libopenmpi-dev      openmpi-devel       -                  -
-test                   mpich               mpich               aur:mpich          mpich
-test                   libmpich-dev        mpich-devel         -                  -
-test,demo              liblammps-dev       lammps-devel        aur:lammps         lammps+lib
-demo,bench             python3-venv        -                   -                  -
-demo,bench             python3-numpy       python3-numpy       python-numpy       py-numpy
-demo,bench             python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib
-bench                  libleveldb-dev      leveldb-devel       leveldb            leveldb
-bench                  librocksdb-dev      rocksdb-devel       rocksdb            rocksdb
-bench                  libsnappy-dev       snappy-devel        snappy             snappy
-check                  clang-16            clang               clang              llvm+clang
-check                  clang-format-16     clang-tools-extra   -                  -
-check                  clang-tidy-16       -                   -                  -
-check                  libclang-rt-16-dev  compiler-rt         compiler-rt        -
-check                  lld-16              lld                 lld                -
-docs                   doxygen             doxygen             doxygen            doxygen
+build,test,demo  cmake               cmake               cmake          cmake
+build,test,demo  ninja-build         ninja-build         ninja          ninja
+build,test,demo  g++                 gcc-c++             gcc            gcc
+build,test,demo  pkg-config          pkgconf-pkg-config  pkgconf        pkgconf
+build,test,demo  ccache              ccache              ccache         ccache
+build,test,demo  libucx-dev          ucx-devel           openucx        ucx
+build,test,demo  libfmt-dev          fmt-devel           fmt            fmt
+build,test,demo  libspdlog-dev       spdlog-devel        spdlog         spdlog
+build,test,demo  nlohmann-json3-dev  json-devel          nlohmann-json  nlohmann-json
+build,test,demo  libcli11-dev        cli11-devel         cli11          cli11
+build,test,demo  libisal-dev         isa-l-devel         isa-l          isa-l
+build,test,demo  liburing-dev        liburing-devel      liburing       liburing
+build,test,demo  libxxhash-dev       xxhash-devel        xxhash         xxhash
+build,test,demo  libgtest-dev        gtest-devel         gtest          googletest+gmock
+build,test,demo  libgmock-dev        gmock-devel         -              -
+build,test,demo  python3             python3             python         python
+test,demo        openmpi-bin         openmpi             openmpi        openmpi
+test,demo        libopenmpi-dev      openmpi-devel       -              -
+test             mpich               mpich               aur:mpich      mpich
+test             libmpich-dev        mpich-devel         -              -
+test,demo        liblammps-dev       lammps-devel        aur:lammps     lammps+lib
+demo,bench       python3-venv        -                   -              -
+demo,bench       python3-numpy       python3-numpy       python-numpy   py-numpy
+demo,bench       python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib
+bench            libleveldb-dev      leveldb-devel       leveldb        leveldb
+bench            librocksdb-dev      rocksdb-devel       rocksdb        rocksdb
+bench            libsnappy-dev       snappy-devel        snappy         snappy
+check            clang-16            clang               clang          llvm+clang
+check            clang-format-16     clang-tools-extra   -              -
+check            clang-tidy-16       -                   -              -
+check            libclang-rt-16-dev  compiler-rt         compiler-rt    -
+check            lld-16              lld                 lld            -
+docs             doxygen             doxygen             doxygen        doxygen
 '
 
 # names COLUMN GROUPS...: the packages of the groups, in the column's spelling.

@@ -8,9 +8,6 @@
 // (docs/design/run-format.md).
 #pragma once
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <cstdint>
 
 #include "base/bytes.h"
@@ -22,10 +19,9 @@ inline constexpr char kHashName[] = "xxh3-64";
 
 using Hash = uint64_t;
 
-inline Hash hash_bytes(Bytes bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
-inline Hash hash_bytes_seeded(Bytes bytes, uint64_t seed) {
-  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
-}
+// Not inline: their many cases by length would crowd the registers of the loops that call them.
+Hash hash_bytes(Bytes bytes);
+Hash hash_bytes_seeded(Bytes bytes, uint64_t seed);
 
 struct HashChoice {
   uint32_t index;  // in [0, n)
@@ -38,9 +34,10 @@ inline HashChoice choose(Hash hash, uint32_t n) {
   return {static_cast<uint32_t>(product >> 64), static_cast<Hash>(product)};
 }
 
-// The contribution of one record to an epoch's order-independent checksum ("xxh3-keyed-sum"): a sum modulo
-// 2^64 of these over all records is equal at the appenders and at the indexers exactly if no record was lost,
-// doubled, altered or paired with another record's key (up to 2^-64 chance).
-inline uint64_t record_digest(Hash key_hash, Bytes value) { return hash_bytes_seeded(value, key_hash); }
+// The contribution of one record to an epoch's order-independent checksum ("xxh3-row-sum"): a sum modulo 2^64 of these
+// over all records is equal at the appenders and at the indexers exactly if no record was lost, doubled, altered or
+// paired with another record's key (up to 2^-64 chance). `row` is the key with the value right behind it, as records
+// lie in frames, memtables and blocks.
+inline uint64_t record_digest(Bytes row, size_t key_bytes) { return hash_bytes_seeded(row, key_bytes); }
 
 }  // namespace swale

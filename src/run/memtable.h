@@ -3,7 +3,8 @@
 //
 // Threads: none; the owner serialises calls. No call but create allocates.
 // Format of an entry: top 40 bits of the record's rest | 24 bits byte offset in the arena. One sort of these
-//   integers yields hash order, and arrival order among equal hashes.
+//   integers yields hash order, and arrival order among equal hashes. Their top digits are counted as they arrive,
+//   which spares the sort its first pass (run_sort.h).
 // Invariants: (1) entries name records in arrival order, encoded as in record.h, back to back in the arena;
 //   (2) a refused append changed nothing.
 // Limits: arena <= 16 MiB (24-bit offsets), records <= 2^20.
@@ -18,6 +19,7 @@
 #include "base/status.h"
 #include "run/format.h"
 #include "run/record.h"
+#include "run/run_sort.h"
 
 namespace swale::run {
 
@@ -35,21 +37,14 @@ class Memtable {
 
   // False: full. `record` as parse_record gave it (`encoded` is what is kept).
   bool append(Hash rest, const RecordView& record) {
-    const size_t encoded_bytes = record.encoded.size();
-    if (count_ == records_max_ || arena_.size() - bytes_ < encoded_bytes) return false;
-    if (count_ == 0) {
-      key_bytes_ = static_cast<uint32_t>(record.key.size());
-      value_bytes_ = static_cast<uint32_t>(record.value.size());
-      uniform_ = true;
-    } else {
-      uniform_ = uniform_ && record.key.size() == key_bytes_ && record.value.size() == value_bytes_;
-    }
-    std::memcpy(arena_.data() + bytes_, record.encoded.data(), encoded_bytes);
-    entries_begin()[count_++] = (rest & ~kEntryOffsetMask) | bytes_;
-    bytes_ += encoded_bytes;
-    data_bytes_ += record.key.size() + record.value.size();
+    if (!has_room(record.encoded.size())) return false;
+    copy_bytes(arena_.data() + bytes_, record.encoded.data(), record.encoded.size());
+    take(rest, record.key.size(), record.value.size(), record.encoded.size());
     return true;
   }
+  // The same for a record that is not encoded yet. Requires sizes within the limits of record.h. Returns where it now
+  // lies, key and value behind each other; nullptr: full.
+  const char* append(Hash rest, Bytes key, Bytes value);
 
   size_t count() const { return count_; }
   size_t bytes() const { return bytes_; }              // encoded
@@ -57,20 +52,38 @@ class Memtable {
   bool empty() const { return count_ == 0; }
 
   // All records have the same key size and the same value size (also when empty).
-  bool uniform() const { return uniform_; }
-  uint32_t key_bytes() const { return key_bytes_; }  // of the first record
-  uint32_t value_bytes() const { return value_bytes_; }
+  bool uniform() const { return other_sizes_ == 0; }
+  uint32_t key_bytes() const { return static_cast<uint32_t>(sizes_ >> 32); }  // of the first record
+  uint32_t value_bytes() const { return static_cast<uint32_t>(sizes_); }
 
   const char* arena() const { return arena_.data(); }
   Bytes encoded_from(uint64_t offset) const { return {arena_.data() + offset, bytes_ - offset}; }
-  // The run builder sorts them in place.
+  // The run builder reorders them.
   std::span<uint64_t> entries() { return {entries_begin(), count_}; }
+  const DigitCounts& digit_counts() const { return digit_counts_; }
 
   void clear();
   void touch();  // back all pages now: a first touch in the hot path costs up to 11 us a page
 
  private:
   Memtable(Buffer arena, Buffer entries, size_t records_max);
+
+  bool has_room(size_t encoded_bytes) const {
+    return count_ < records_max_ && arena_.size() - bytes_ >= encoded_bytes;
+  }
+  static uint64_t sizes(size_t key_bytes, size_t value_bytes) {
+    return uint64_t{key_bytes} << 32 | value_bytes;
+  }
+  // Accounts for a record that lies encoded at the arena's end.
+  void take(Hash rest, size_t key_bytes, size_t value_bytes, size_t encoded_bytes) {
+    if (count_ == 0) sizes_ = sizes(key_bytes, value_bytes);
+    other_sizes_ |= sizes(key_bytes, value_bytes) ^ sizes_;
+    const uint64_t entry = (rest & ~kEntryOffsetMask) | bytes_;
+    entries_begin()[count_++] = entry;
+    ++digit_counts_[top_digit(entry)];
+    bytes_ += encoded_bytes;
+    data_bytes_ += key_bytes + value_bytes;
+  }
 
   uint64_t* entries_begin() { return reinterpret_cast<uint64_t*>(entries_.data()); }
 
@@ -80,9 +93,9 @@ class Memtable {
   size_t count_ = 0;
   size_t bytes_ = 0;
   uint64_t data_bytes_ = 0;
-  uint32_t key_bytes_ = 0;
-  uint32_t value_bytes_ = 0;
-  bool uniform_ = true;
+  DigitCounts digit_counts_{};
+  uint64_t sizes_ = 0;        // of the first record
+  uint64_t other_sizes_ = 0;  // bits in which others differ
 };
 
 }  // namespace swale::run
