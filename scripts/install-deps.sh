@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, demo, bench, check and
-# docs.
+# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, demo, bench, check and docs.
 #
 # On Debian 12, Ubuntu 24.04 and later: installs what is missing, as root or through sudo, in one transaction; when
 # nothing is missing it does nothing and needs no privilege. On other systems it prints the names to install. With

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# venv.sh [DIRECTORY]: the demo's and the benchmarks' Python: Debian's numpy and matplotlib, and from PyPI only what Debian lacks (DuckDB,
-# pinned in requirements-demo.txt). Made once; made anew when the requirements change. Prints nothing when all is there.
+# venv.sh [DIRECTORY]: the Python of the demo and the benchmarks: Debian's numpy and matplotlib, and from PyPI only what
+# Debian lacks (DuckDB, pinned in requirements-demo.txt). Made once; made anew when the requirements change. Prints
+# nothing when all is there.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 
