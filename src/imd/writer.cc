@@ -147,7 +147,7 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
     core_ = std::move(core);
   }
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
-  io_queue_ = device.make_queue(io_running_.size());
+  SWALE_ASSIGN_OR_RETURN(io_queue_, device.make_queue(io_running_.size()));
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
   return {};
