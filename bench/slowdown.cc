@@ -9,15 +9,17 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 
 #include "bench/arguments.h"
-#include "bench/limited_device.h"
 #include "bench/measure.h"
 #include "bench/ranks.h"
 #include "bench/workload.h"
 #include "imd/writer.h"
+#include "io/io_queue.h"
+#include "io/limited_device.h"
 #include "io/posix_device.h"
 #include "net/job.h"
 #include "net/rendezvous.h"
@@ -60,53 +62,84 @@ std::unique_ptr<net::Job> open_job(int ranks) {
   return take(net::Job::open(std::move(bootstrap), {}));
 }
 
-// What a simulation does without Swale: every rank writes its records into a file of its own.
+// What a simulation does without Swale, as well as it can be done: every rank appends its records to a file of its
+// own, in writes of 1 MiB, eight in flight.
 class PlainFrame {
  public:
-  explicit PlainFrame(io::Device& device) : device_(device) {
-    void* memory = ::mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  explicit PlainFrame(io::Device& device) : device_(device), queue_(take(device.make_queue(kBuffers))) {
+    void* memory = ::mmap(nullptr, kBufferBytes * kBuffers, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED) die("no memory");
-    buffer_ = static_cast<char*>(memory);
+    for (size_t i = 0; i < kBuffers; ++i) free_.push_back(static_cast<char*>(memory) + i * kBufferBytes);
   }
 
   void write(const std::string& path, const Work& work, uint32_t frame, Share share) {
     const std::unique_ptr<io::File> file = take(device_.open(path, io::OpenMode::kCreate));
     file->prefer_direct();
     file->reserve((share.last - share.first) * kRecordBytes);
-    uint64_t offset = 0;
-    size_t fill = 0;
-    const auto flush = [&] {
-      check(file->pwrite(offset, Bytes(buffer_, fill)));
-      offset += fill;
-      fill = 0;
-    };
+    offset_ = 0;
+    fill_ = 0;
+    char* buffer = next_buffer();
     for_each_record(EpochOrder(work.keys, frame), frame, share, [&](const Record& record) {
-      if (const size_t room = kBufferBytes - fill; room < sizeof record) {
-        __builtin_memcpy(buffer_ + fill, &record, room);
-        fill += room;
-        flush();
-        __builtin_memcpy(buffer_, reinterpret_cast<const char*>(&record) + room, sizeof record - room);
-        fill = sizeof record - room;
-        return;
-      }
-      __builtin_memcpy(buffer_ + fill, &record, sizeof record);
-      fill += sizeof record;
+      const size_t part = std::min(sizeof record, kBufferBytes - fill_);
+      const char* bytes = reinterpret_cast<const char*>(&record);
+      std::memcpy(buffer + fill_, bytes, part);
+      fill_ += part;
+      if (fill_ < kBufferBytes) return;
+      submit(*file, buffer);
+      buffer = next_buffer();
+      fill_ = sizeof record - part;
+      std::memcpy(buffer, bytes + part, fill_);
     });
-    flush();
-    check(file->truncate(offset));
+    while (queue_->in_flight() > 0) reap();
+    check(file->pwrite(offset_, Bytes(buffer, fill_)));
+    free_.push_back(buffer);
+    check(file->truncate(offset_ + fill_));
     check(file->sync());
   }
 
  private:
   static constexpr size_t kBufferBytes = size_t{1} << 20;
+  static constexpr size_t kBuffers = 8;
+
+  char* next_buffer() {
+    if (free_.empty()) reap();
+    char* buffer = free_.back();
+    free_.pop_back();
+    return buffer;
+  }
+
+  void submit(io::File& file, char* buffer) {
+    io::Operation operation;
+    operation.kind = io::Operation::Kind::kWrite;
+    operation.file = &file;
+    operation.offset = offset_;
+    operation.from = Bytes(buffer, kBufferBytes);
+    operation.tag = reinterpret_cast<uint64_t>(buffer);
+    queue_->submit({&operation, 1});
+    offset_ += kBufferBytes;
+  }
+
+  void reap() {
+    std::vector<io::Completion> done;
+    queue_->wait(1, &done);
+    for (const io::Completion& completion : done) {
+      check(completion.status);
+      free_.push_back(reinterpret_cast<char*>(completion.tag));
+    }
+  }
+
   io::Device& device_;
-  char* buffer_ = nullptr;
+  const std::unique_ptr<io::IoQueue> queue_;
+  std::vector<char*> free_;
+  uint64_t offset_ = 0;
+  size_t fill_ = 0;
 };
 
 // frame_s holds begin and end of the plain frame, then of Swale's, for each frame.
 void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barrier) {
   io::PosixDevice posix;
-  LimitedDevice limited(posix, static_cast<double>(work.limit));
+  io::LimitedDevice limited(posix, std::max<uint64_t>(work.limit, 1));
   io::Device& device = work.limit == 0 ? static_cast<io::Device&>(posix) : limited;
   const std::unique_ptr<net::Job> job = open_job(work.ranks);
   imd::WriterOptions options;
