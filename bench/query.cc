@@ -134,11 +134,10 @@ nlohmann::json run_verify(const Work& work) {
 }
 
 nlohmann::json run_cold(const Work& work) {
-  const OpenReader reader(work);
   ColdSamples samples;
-  samples.depth_max = 0;
-  query_us(reader.get(), work, work.key(work.samples));
   for (uint64_t i = 0; i < work.samples; ++i) {
+    const OpenReader reader(work);  // a new one: what an old one has mapped cannot be evicted
+    query_us(reader.get(), work, work.key(work.samples + i));
     evict(work.path);
     samples.add(reader, work, work.key(i));
   }
