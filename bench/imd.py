@@ -27,7 +27,7 @@ PROFILES = {
     # keys in each epoch; the rivals' keys; rounds that measure rivals; samples of queries in each round
     "full": dict(keys=4_000_000, epochs=5, rounds=5, rival_keys=4_000_000, rival_rounds=(1, 3), samples=300,
                  opens=25, warm=10_000, batches=3, slow_keys=32_000_000, slow_rounds=5, slow_limit=100_000_000),
-    "quick": dict(keys=4_000_000, epochs=5, rounds=5, rival_keys=800_000, rival_rounds=(1, 3), samples=200,
+    "quick": dict(keys=4_000_000, epochs=5, rounds=5, rival_keys=400_000, rival_rounds=(1, 3), samples=200,
                   opens=10, warm=5_000, batches=2, slow_keys=32_000_000, slow_rounds=2, slow_limit=100_000_000),
     "tiny": dict(keys=3_000, epochs=3, rounds=1, rival_keys=1_000, rival_rounds=(0,), samples=5,
                  opens=2, warm=50, batches=1, slow_keys=8_000, slow_rounds=1, slow_limit=100_000_000,
