@@ -48,12 +48,12 @@ void Arena::trim(size_t bytes_max) {
   });
 }
 
-Query::Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters, io::Device& device,
-             const ReaderOptions& options)
+Query::Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters,
+             std::unique_ptr<io::IoQueue> queue, const ReaderOptions& options)
     : manifest_(manifest),
       partitions_(partitions),
       counters_(counters),
-      reads_(device.make_queue(options.reads_in_flight_max), options.reads_in_flight_max) {}
+      reads_(std::move(queue), options.reads_in_flight_max) {}
 
 Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink) {
   sink_ = &sink;

@@ -79,8 +79,8 @@ class Query {
     virtual bool hit(const Hit& hit) = 0;  // false stops the query
   };
 
-  Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters, io::Device& device,
-        const ReaderOptions& options);
+  Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters,
+        std::unique_ptr<io::IoQueue> queue, const ReaderOptions& options);
 
   // Requires `keys` in the order of their hashes.
   Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink);
