@@ -21,9 +21,11 @@
 #include "io/io_queue.h"
 #include "io/limited_device.h"
 #include "io/posix_device.h"
+#include "net/fabric_module.h"
 #include "net/job.h"
 #include "net/rendezvous.h"
 #include "net/topology.h"
+#include "net/ucx_fabric.h"
 
 namespace swale::bench {
 namespace {
@@ -186,6 +188,7 @@ double frame_s(const RanksReport& report, size_t at) {
 
 int main(int argc, char** argv) {
   using namespace swale::bench;
+  swale::net::register_fabric(swale::net::ucx_fabric());
   Arguments arguments(argc, argv);
   Work work;
   work.path = arguments.text("path");
