@@ -19,8 +19,9 @@ constexpr size_t kBudgetBytesAbsurd = kGiB * kGiB / kMiB;
 constexpr size_t kFrameBytesMin = round_up(run::kEncodedRecordBytesMax, kKiB);
 constexpr size_t kFrameBytesMax = 32 * kKiB;  // what transports are tested and tuned for
 constexpr uint32_t kWaysMax = 64;
-// A record of less than 24 encoded bytes fills the entries before the arena; larger ones fill the arena first.
-constexpr size_t kArenaBytesPerRecord = 24;
+// A record of less than 32 encoded bytes fills the entries before the arena; larger ones fill the arena first. An arena
+// of 8 MiB has entries of 2 MiB: both are whole huge pages.
+constexpr size_t kArenaBytesPerRecord = 32;
 
 size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
   return static_cast<size_t>(ranks) * frame_bytes * (1 + 2 * size_t{window});
@@ -41,7 +42,9 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   // Memtables: arenas of three tenths of the budget in all.
   plan.memtable_bytes =
       std::min<size_t>(wish.budget_bytes * 3 / 10 / (2 * wish.ways), run::Memtable::kArenaBytesMax);
-  plan.memtable_bytes = plan.memtable_bytes & ~size_t{4095};
+  const size_t whole =
+      plan.memtable_bytes >= Buffer::kHugePageBytes ? Buffer::kHugePageBytes : Buffer::kPageBytes;
+  plan.memtable_bytes = plan.memtable_bytes / whole * whole;
   plan.memtable_records = static_cast<uint32_t>(plan.memtable_bytes / kArenaBytesPerRecord);
 
   // Network: at most a quarter; first the window shrinks, then the frame.
