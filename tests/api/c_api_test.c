@@ -190,6 +190,20 @@ static void papers_calls(const char* path) {
     CHECK_OK(swale_close(file));
     CHECK_OK(swale_dir_epoch_end(dir, epoch, 0));
   }
+  /* The end in two calls, with the background at rest meanwhile. */
+  CHECK_OK(swale_dir_append(dir, "overlap", 7, "1", 1));
+  CHECK_OK(swale_dir_pause(dir));
+  CHECK_OK(swale_dir_epoch_end_begin(dir, 2, 0));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "not waited for", swale_dir_epoch_end_begin(dir, 3, 0));
+  CHECK_OK(swale_dir_append(dir, "overlap", 7, "2", 1));
+  CHECK_OK(swale_dir_resume(dir));
+  CHECK_OK(swale_dir_epoch_end_wait(dir));
+  CHECK_OK(swale_dir_epoch_end(dir, 3, 0));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_epoch_end_begin(NULL, 0, 0));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_epoch_end_wait(NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_pause(NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_resume(NULL));
+
   CHECK_OK(swale_openat(dir, "late", &file));
   CHECK_OK(swale_dir_close(dir));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "closed", swale_write(file, "x", 1));
