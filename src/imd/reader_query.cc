@@ -53,7 +53,7 @@ Query::Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters&
     : manifest_(manifest),
       partitions_(partitions),
       counters_(counters),
-      reads_(device.make_queue(options.reads_in_flight_max), options.reads_in_flight_max) {}
+      reads_(device, options.reads_in_flight_max) {}
 
 Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink) {
   sink_ = &sink;
@@ -209,7 +209,7 @@ Status Query::look_into(size_t first_group, size_t end_group) {
     }
   }
   depth_ = std::max(depth_, end_group > first_group ? 1u : 0u);
-  reads_.submit();
+  SWALE_RETURN_IF_ERROR(reads_.submit());
   for (size_t i = first_group; i < end_group && !stopped_; ++i) {
     if (!eager_ && i + kSlicesAhead < end_group && groups_[i + kSlicesAhead].bytes != nullptr) {
       prefetch(groups_[i + kSlicesAhead].bytes, groups_[i + kSlicesAhead].location.bytes);
@@ -310,7 +310,7 @@ Status Query::take_read(uint64_t tag) {
     case Stage::kBlocks:
       return match_group(block_groups_[index]);
   }
-  reads_.submit();  // the blocks are on their way while the next slice is examined
+  SWALE_RETURN_IF_ERROR(reads_.submit());  // the blocks are on their way while the next slice is examined
   return match_resolved();
 }
 

@@ -6,8 +6,8 @@
 // other. So residency is asked for (mincore), by regions of kRegionBytes, and an answer counts for kFreshNanos: a busy
 // reader makes a system call per region and second. A page that goes within that time is faulted in; nothing worse.
 //
-// Only files of local file systems are mapped (ext, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, overlays of them), and only
-// if the kernel tells this process what is resident (it does for owners and those who may write). A page that the device cannot
+// Only files of local file systems are mapped, and only if the kernel tells this process what is resident (it does for
+// owners and those who may write). A page that the device cannot
 // deliver, or that somebody else's truncation took away after resident() has found it, is no error that a call could
 // return: it raises SIGBUS. Swale never truncates what it has committed. Who must survive failing devices does not map.
 //
@@ -25,6 +25,9 @@
 #include "io/device.h"
 
 namespace swale::io {
+
+// ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, or an overlay; false also if it cannot be told.
+bool on_local_file_system(const File& file);
 
 class Mapping {
  public:
