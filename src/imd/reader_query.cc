@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kCacheLineBytes = 64;
 
 void prefetch(const char* bytes, size_t count) {
-  for (size_t at = 0; at < count; at += kCacheLineBytes) __builtin_prefetch(bytes + at);
+  for (size_t at = 0; at < count; at += kCacheLineBytes) __builtin_prefetch(bytes + at, 0, 2);
 }
 
 template <class T>

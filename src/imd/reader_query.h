@@ -93,8 +93,8 @@ class Query {
   static constexpr size_t kChunkBytes = 4 * kMiB;
   static constexpr size_t kKeptBytes = kMiB;
   static constexpr size_t kEagerGroupsMax = 64;
-  static constexpr size_t kSlicesAhead = 2;      // prefetched
-  static constexpr size_t kCandidatesAhead = 8;  // whose blocks are prefetched
+  static constexpr size_t kSlicesAhead = 2;       // prefetched
+  static constexpr size_t kCandidatesAhead = 16;  // whose blocks are prefetched
 
   // The rests first_rest..+rest_count of one slice.
   struct SliceGroup {
