@@ -67,17 +67,25 @@ Mapping::~Mapping() {
   ::munmap(static_cast<void*>(regions_), region_count_ * sizeof(Region));
 }
 
-uint32_t Mapping::look(uint64_t region, uint32_t stamp) const {
+uint32_t Mapping::look(uint64_t region, Nanos now) const {
   unsigned char present[kRegionPages] = {};
   const uint64_t begin = region * kRegionBytes;
   looks_.fetch_add(1, std::memory_order_relaxed);
+  looked_at_.store(now, std::memory_order_relaxed);
   // A failure leaves zeros: then it is read.
   static_cast<void>(
       ::mincore(const_cast<char*>(data_) + begin, std::min<uint64_t>(kRegionBytes, bytes_ - begin), present));
   uint32_t pages = 0;
   for (size_t i = 0; i < kRegionPages; ++i) pages |= static_cast<uint32_t>(present[i] & 1) << i;
-  regions_[region].store(uint64_t{stamp} << 32 | pages, std::memory_order_relaxed);
+  regions_[region].store(uint64_t{stamp_of(now)} << 32 | pages, std::memory_order_relaxed);
   return pages;
+}
+
+bool Mapping::still_there(uint64_t region, Nanos now) const {
+  const auto before = static_cast<uint32_t>(regions_[region].load(std::memory_order_relaxed));
+  if ((before & ~look(region, now)) == 0) return true;
+  generation_.fetch_add(1, std::memory_order_relaxed);
+  return false;
 }
 
 }  // namespace swale::io
