@@ -16,6 +16,7 @@ struct OpenRequest {
   std::string path;
   imd::Writer::Create create = imd::Writer::Create::kNever;
   imd::WriterOptions options;
+  io::PosixOptions storage;
 };
 
 Result<OpenRequest> open_request(const char* path, int flags, const char* options) {
@@ -32,6 +33,8 @@ Result<OpenRequest> open_request(const char* path, int flags, const char* option
                    : flags == SWALE_DIR_CREATE ? imd::Writer::Create::kIfMissing
                                                : imd::Writer::Create::kNever;
   SWALE_ASSIGN_OR_RETURN(request.options, writer_options(text_or_empty(options), process_environment));
+  SWALE_ASSIGN_OR_RETURN(request.storage,
+                         storage_options(write_rows(), text_or_empty(options), process_environment));
   return request;
 }
 
@@ -39,7 +42,7 @@ Status open_dir(swale_job* job, const char* path, int flags, const char* options
   const std::shared_ptr<JobState> state = job->state;
   const Result<OpenRequest> request = open_request(path, flags, options);
   SWALE_RETURN_IF_ERROR(imd::agree(*state->job, request.status()));
-  auto directory = std::make_shared<DirectoryState>();
+  auto directory = std::make_shared<DirectoryState>(request->storage);
   directory->job = state;
   SWALE_ASSIGN_OR_RETURN(directory->writer, imd::Writer::open(*state->job, directory->device, request->path,
                                                               request->create, request->options));
@@ -90,11 +93,11 @@ int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const vo
                      size_t value_bytes) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_append", "dir");
-    SWALE_ASSIGN_OR_RETURN(const Bytes key_view,
-                           swale::capi::bytes_argument("swale_dir_append", "key", key, key_bytes));
-    SWALE_ASSIGN_OR_RETURN(const Bytes value_view,
-                           swale::capi::bytes_argument("swale_dir_append", "value", value, value_bytes));
-    return dir->state->writer->append(key_view, value_view);
+    // The hot path: nothing is constructed but two views.
+    if (key == nullptr && key_bytes != 0) return swale::capi::null_argument("swale_dir_append", "key");
+    if (value == nullptr && value_bytes != 0) return swale::capi::null_argument("swale_dir_append", "value");
+    return dir->state->writer->append({static_cast<const char*>(key), key_bytes},
+                                      {static_cast<const char*>(value), value_bytes});
   });
 }
 
@@ -102,6 +105,36 @@ int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end", "dir");
     return dir->state->writer->epoch_end(step, time);
+  });
+}
+
+int swale_dir_epoch_end_begin(swale_dir* dir, int64_t step, double time) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end_begin", "dir");
+    return dir->state->writer->epoch_end_begin(step, time);
+  });
+}
+
+int swale_dir_epoch_end_wait(swale_dir* dir) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end_wait", "dir");
+    return dir->state->writer->epoch_end_wait();
+  });
+}
+
+int swale_dir_pause(swale_dir* dir) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_pause", "dir");
+    dir->state->writer->pause();
+    return {};
+  });
+}
+
+int swale_dir_resume(swale_dir* dir) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_resume", "dir");
+    dir->state->writer->resume();
+    return {};
   });
 }
 

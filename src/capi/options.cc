@@ -35,6 +35,14 @@ constexpr std::array kJobRows = {
         .min = 1,
         .max = 86'400,
         .help = "how long the ranks wait for each other in the rendezvous directory, plus 10 ms per rank"},
+    OptionRow{
+        .name = "net.posting",
+        .type = OptionType::kEnum,
+        .default_value = "auto",
+        .choices = "auto|queue|direct",
+        .help =
+            "who sends a full frame: direct, the thread that filled it; queue, the network thread; auto is "
+            "direct where several ranks share a node"},
     OptionRow{.name = "net.silence_deadline_s",
               .type = OptionType::kSeconds,
               .default_value = "30",
@@ -55,7 +63,22 @@ constexpr std::array kJobRows = {
               .max = 86'400,
               .help = "how long closing a job waits for the peers"}};
 
+constexpr OptionRow kEngineRow = {
+    .name = "io.engine",
+    .type = OptionType::kEnum,
+    .default_value = "auto",
+    .choices = "auto|uring|threads",
+    .help = "how many operations are in flight at once: io_uring where the kernel has it, or threads"};
+constexpr OptionRow kDirectRow = {
+    .name = "io.direct",
+    .type = OptionType::kEnum,
+    .default_value = "auto",
+    .choices = "auto|never|always",
+    .help = "whether logs bypass the page cache (O_DIRECT): auto where the file system can and it pays"};
+
 constexpr std::array kWriteRows = {
+    kEngineRow,
+    kDirectRow,
     OptionRow{
         .name = "write.memory",
         .type = OptionType::kBytes,
@@ -84,6 +107,7 @@ constexpr std::array kWriteRows = {
               .help = "frames on their way to one peer before the sender waits"}};
 
 constexpr std::array kReadRows = {
+    kEngineRow, kDirectRow,
     OptionRow{.name = "read.reads_in_flight",
               .type = OptionType::kInt,
               .default_value = "64",
@@ -131,6 +155,7 @@ Result<JobSettings> job_settings(std::string_view text, const Environment& envir
   SWALE_ASSIGN_OR_RETURN(const Config config, Config::make(kJobRows, text, environment));
   JobSettings settings;
   settings.job.transport = config.get_string("job.transport");
+  settings.job.posting = config.get_string("net.posting");
   settings.job.silence_deadline = config.get_nanos("net.silence_deadline_s");
   settings.job.heartbeat_interval = config.get_nanos("net.heartbeat_interval_s");
   settings.job.close_deadline = config.get_nanos("net.close_deadline_s");
@@ -163,6 +188,21 @@ Result<imd::ReaderOptions> reader_options(std::string_view text, const Environme
   options.scan_chunk_bytes = config.get_bytes("read.scan_chunk");
   options.map = config.get_string("read.map") == "auto" ? imd::ReaderOptions::Map::kAuto
                                                         : imd::ReaderOptions::Map::kNever;
+  return options;
+}
+
+Result<io::PosixOptions> storage_options(std::span<const OptionRow> rows, std::string_view text,
+                                         const Environment& environment) {
+  SWALE_ASSIGN_OR_RETURN(const Config config, Config::make(rows, text, environment));
+  io::PosixOptions options;
+  const std::string engine = config.get_string("io.engine");
+  const std::string direct = config.get_string("io.direct");
+  using Engine = io::PosixOptions::Engine;
+  using Direct = io::PosixOptions::Direct;
+  options.engine = engine == "uring"     ? Engine::kUring
+                   : engine == "threads" ? Engine::kThreads
+                                         : Engine::kAuto;
+  options.direct = direct == "never" ? Direct::kNever : direct == "always" ? Direct::kAlways : Direct::kAuto;
   return options;
 }
 

@@ -33,6 +33,7 @@ TEST(Options, DefaultsAreThoseOfTheLayersBelow) {
   const auto job = job_settings("", environment());
   ASSERT_TRUE(job.ok()) << job.status().to_string();
   EXPECT_EQ(job->job.transport, net::JobOptions().transport);
+  EXPECT_EQ(job->job.posting, net::JobOptions().posting);
   EXPECT_EQ(job->job.silence_deadline, net::JobOptions().silence_deadline);
   EXPECT_EQ(job->job.heartbeat_interval, net::JobOptions().heartbeat_interval);
   EXPECT_EQ(job->job.close_deadline, net::JobOptions().close_deadline);
@@ -67,6 +68,20 @@ TEST(Options, TheStringWinsOverTheEnvironment) {
   EXPECT_EQ(writer->memory_bytes, 32 * kMiB);
 }
 
+TEST(Options, StorageHasOneMeaningForWritersAndReaders) {
+  for (const auto rows : {write_rows(), read_rows()}) {
+    const auto defaults = storage_options(rows, "", environment());
+    ASSERT_TRUE(defaults.ok());
+    EXPECT_EQ(defaults->engine, io::PosixOptions::Engine::kAuto);
+    EXPECT_EQ(defaults->direct, io::PosixOptions::Direct::kAuto);
+    const auto forced = storage_options(rows, "io.engine=threads,io.direct=never", environment());
+    EXPECT_EQ(forced->engine, io::PosixOptions::Engine::kThreads);
+    EXPECT_EQ(forced->direct, io::PosixOptions::Direct::kNever);
+    EXPECT_EQ(storage_options(rows, "io.engine=steam", environment()).status().code(),
+              Code::kInvalidArgument);
+  }
+}
+
 TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
   for (const char* text : {"write.wayz=1", "read.scan_chunk=4M", "job.id=x", "write.ways=0",
                            "write.ways=many", "write.frame_bytes=1G", "write.memory=-1", "nonsense"}) {
@@ -78,6 +93,8 @@ TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
   EXPECT_EQ(job_settings("net.heartbeat_interval_s=20", environment()).status().code(),
             Code::kInvalidArgument);
   EXPECT_EQ(job_settings("job.transport=pigeon", environment()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(job_settings("net.posting=pigeon", environment()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(job_settings("net.posting=direct", environment())->job.posting, "direct");
   EXPECT_EQ(reader_options("read.scan_chunk=1", environment()).status().code(), Code::kInvalidArgument);
 }
 

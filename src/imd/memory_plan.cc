@@ -59,12 +59,15 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   const size_t network = network_bytes(wish.ranks, plan.frame_bytes, plan.window);
   const size_t fixed =
       network + plan.output_buffers * plan.output_buffer_bytes + wish.ways * way_bytes(plan.memtable_bytes);
-  const size_t sketch_bytes_min = wish.budget_bytes / 16;
+  plan.other_bytes = wish.budget_bytes / 16;
+  const size_t run_sketch_bytes =
+      run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax, run::RunKind::kVariable);
+  const size_t sketch_bytes_min = std::max<size_t>(wish.budget_bytes / 32, 2 * wish.ways * run_sketch_bytes);
   if (network > network_limit || plan.memtable_bytes < 4 * run::kEncodedRecordBytesMax ||
-      fixed + sketch_bytes_min >= wish.budget_bytes) {
+      fixed + plan.other_bytes + sketch_bytes_min >= wish.budget_bytes) {
     return std::nullopt;
   }
-  plan.sketch_bytes = wish.budget_bytes - fixed;
+  plan.sketch_bytes = wish.budget_bytes - fixed - plan.other_bytes;
   return plan;
 }
 
@@ -96,7 +99,8 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
                                                        int32_t ranks, uint32_t ways) {
   const size_t frames = static_cast<size_t>(ranks) * plan.frame_bytes;
   const MemoryBudget::Row stages[] = {
-      {"sketches of the open epoch", plan.sketch_bytes},
+      {"stacks, queues, messages", plan.other_bytes},
+      {"sketches", plan.sketch_bytes},
       {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
       {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
       {"delivery queue", frames * plan.window},

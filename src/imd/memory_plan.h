@@ -22,6 +22,8 @@ struct MemoryPlan {
   size_t memtable_bytes = 0;  // arena of one memtable; two per way
   uint32_t memtable_records = 0;
   size_t sketch_bytes = 0;
+  // What has no buffer of its own: stacks, queues, messages, the transport's state for each peer.
+  size_t other_bytes = 0;
 };
 
 struct MemoryWish {

@@ -1,6 +1,10 @@
 // The threads around WriterCore. One mutex guards the core; the heavy work (sorting and gathering, storage, the
 // wire) runs outside it. A second one guards the Batcher, so that an append touches the core once per full frame.
-// Order: append_mutex_ before core_mutex_.
+// Order: append_mutex_ before post_mutex_ (only tried) before core_mutex_.
+//
+// Frames reach the transport in the order in which the Router numbered them: post_mutex_ is held from taking them to
+// having posted them. Whoever makes an event that may let frames leave calls send_ready after it, with the core
+// unlocked; events of the transport need not, on_progress follows them.
 #include "imd/writer.h"
 
 #include <array>
@@ -13,12 +17,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/biased_mutex.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "imd/batcher.h"
 #include "imd/committer.h"
 #include "imd/partition_files.h"
 #include "imd/writer_core.h"
 #include "imd/writer_open.h"
+#include "io/io_queue.h"
 #include "run/record.h"
 
 namespace swale::imd {
@@ -29,11 +36,16 @@ namespace {
 constexpr std::chrono::seconds kPatience(60);
 constexpr size_t kPostsPerTurn = 16;
 constexpr Nanos kTick = seconds(1);
+constexpr size_t kIoBesidesOutput = 4;  // footers and syncs
 
 class ThreadedWriter final : public Writer, public net::ChannelEvents {
  public:
   ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes)
-      : job_(job), opened_(std::move(opened)), budget_(budget_bytes), batcher_(job.size()) {}
+      : job_(job),
+        alone_(job.size() == 1),
+        opened_(std::move(opened)),
+        budget_(budget_bytes),
+        batcher_(job.size()) {}
   ~ThreadedWriter() override { shut_down(); }
 
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
@@ -41,6 +53,10 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
 
   Status append(Bytes key, Bytes value) override;
   Status epoch_end(int64_t step, double time) override;
+  Status epoch_end_begin(int64_t step, double time) override;
+  Status epoch_end_wait() override;
+  void pause() override;
+  void resume() override;
   Status close() override;
   const std::string& directory() const override { return opened_.directory; }
   MetricsSnapshot metrics() const override;
@@ -53,14 +69,30 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  [[gnu::noinline]] static Status refused(size_t key_bytes, size_t value_bytes);
+  [[gnu::noinline]] Status append_or_wait(Bytes key, Bytes value);
   Status replace_frame(net::Rank destination);
+  Status make_room(uint32_t way);
+  Status wait_for_intake();
   void work(uint32_t way);
+  bool at_rest() const { return paused_ && !core_->deliveries_wait(); }
   void store();
+  void commit(Lock& core_lock, const EpochProtocol::Commit& commit);
+  bool start_io(Lock& core_lock);
+  void reap_io(Lock& core_lock);
   // Wakes whoever the core now has something for. Call with the core locked, after every event.
   void announce();
-  void wake_wire() {
-    if (job_.size() > 1) job_.wake();
+  void go_on();  // no longer paused; likewise
+  // Sees to it that what may leave now does: posts it, or has the progress thread do so.
+  void send_ready();
+  void send_ready(Lock& core_lock) {
+    if (alone_) return;
+    core_lock.unlock();
+    send_ready();
+    core_lock.lock();
   }
+  void post_ready();
+  bool post_some();
   template <class Done>
   void wait_for(Lock& core_lock, const char* what, Done done);
   // The first failure as it was, later ones as kAborted with that cause.
@@ -68,6 +100,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   void shut_down();
 
   net::Job& job_;
+  const bool alone_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
   MemoryBudget budget_;
@@ -75,10 +108,13 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   uint32_t channel_ = 0;
   bool channel_open_ = false;
 
-  std::mutex append_mutex_;
+  BiasedMutex append_mutex_;
   Batcher batcher_;
-  bool failure_told_ = false;
+  bool intake_closed_ = false;  // to direct appends
+  bool epoch_ending_ = false;   // begun and not waited for; of the thread that makes the collective calls
 
+  std::mutex post_mutex_;  // only tried
+  std::atomic<bool> post_wanted_{false};
   mutable std::mutex core_mutex_;
   std::unique_ptr<WriterCore> core_;
   bool core_is_lent_ = false;            // to a transport that does not give it back
@@ -86,8 +122,14 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   std::condition_variable workers_;
   std::condition_variable storage_;
   bool stopping_ = false;
-  Nanos next_tick_ = 0;              // progress thread only
-  std::atomic<bool> failed_{false};  // core_->failure(), readable without the lock
+  bool paused_ = false;
+  uint32_t epochs_ended_ = 0;
+  bool failure_told_ = false;
+  bool storage_in_queue_ = false;  // the storage thread waits in io_queue_, not for storage_
+  std::unique_ptr<io::IoQueue> io_queue_;
+  std::vector<std::optional<IoRequest>> io_running_;  // by tag; storage thread only
+  Nanos next_tick_ = 0;                               // progress thread only
+  std::atomic<bool> failed_{false};                   // core_->failure(), readable without the lock
   std::vector<std::thread> threads_;
 };
 
@@ -117,30 +159,84 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
     const std::lock_guard lock(core_mutex_);
     core_ = std::move(core);
   }
+  io_running_.resize(memory.output_buffers + kIoBesidesOutput);
+  SWALE_ASSIGN_OR_RETURN(io_queue_, device.make_queue(io_running_.size()));
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
   return {};
 }
 
 Status ThreadedWriter::append(Bytes key, Bytes value) {
-  if (key.empty() || key.size() > run::kKeyBytesMax || value.size() > run::kValueBytesMax) {
-    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
-                            key.size(), value.size(), run::kKeyBytesMax, run::kValueBytesMax);
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax) [[unlikely]]
+    return refused(key.size(), value.size());
+  const BiasedMutex::Guard guard(append_mutex_);
+  // A job of one rank: no frames, and no lock but this one until a memtable is full.
+  if (alone_ && !intake_closed_ && !failed_.load(std::memory_order_relaxed)) [[likely]] {
+    const Hash hash = hash_bytes(key);
+    const Partition::Appended appended = core_->append_directly(hash, key, value);
+    if (appended.row != nullptr) [[likely]] {
+      batcher_.count({appended.row, key.size() + value.size()}, key.size());
+      return {};
+    }
   }
-  const std::lock_guard lock(append_mutex_);
+  return append_or_wait(key, value);
+}
+
+Status ThreadedWriter::refused(size_t key_bytes, size_t value_bytes) {
+  return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
+                          key_bytes, value_bytes, run::kKeyBytesMax, run::kValueBytesMax);
+}
+
+Status ThreadedWriter::append_or_wait(Bytes key, Bytes value) {
   if (failed_.load(std::memory_order_relaxed)) return failure();
-  for (;;) {
-    const net::Rank full = batcher_.append(key, value);
-    if (full == Batcher::kAccepted) return {};
-    SWALE_RETURN_IF_ERROR(replace_frame(full));
+  if (!alone_) {
+    for (;;) {
+      const net::Rank full = batcher_.append(key, value);
+      if (full == Batcher::kAccepted) return {};
+      SWALE_RETURN_IF_ERROR(replace_frame(full));
+    }
   }
+  if (intake_closed_) SWALE_RETURN_IF_ERROR(wait_for_intake());
+  const Hash hash = hash_bytes(key);
+  for (;;) {
+    const Partition::Appended appended = core_->append_directly(hash, key, value);
+    if (appended.row != nullptr) {
+      batcher_.count({appended.row, key.size() + value.size()}, key.size());
+      return {};
+    }
+    SWALE_RETURN_IF_ERROR(make_room(appended.way));
+  }
+}
+
+Status ThreadedWriter::make_room(uint32_t way) {
+  Lock core_lock(core_mutex_);
+  bool made = core_->make_room(way);
+  if (!made) {
+    go_on();
+    wait_for(core_lock, "room in a memtable", [&] { return made = core_->make_room(way); });
+  }
+  announce();
+  if (made) return {};
+  core_lock.unlock();
+  return failure();
+}
+
+Status ThreadedWriter::wait_for_intake() {
+  Lock core_lock(core_mutex_);
+  go_on();
+  wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
+  intake_closed_ = !core_->intake_open();
+  if (!intake_closed_) return {};
+  core_lock.unlock();
+  return failure();
 }
 
 Status ThreadedWriter::replace_frame(net::Rank destination) {
   Lock core_lock(core_mutex_);
   core_->submit(destination, batcher_.exchange(destination, {}));
   announce();
-  if (destination != job_.rank()) wake_wire();
+  if (destination != job_.rank()) send_ready(core_lock);
+  if (!core_->frame_available(destination)) go_on();
   wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
   if (failed_) {
     core_lock.unlock();
@@ -151,30 +247,59 @@ Status ThreadedWriter::replace_frame(net::Rank destination) {
 }
 
 Status ThreadedWriter::epoch_end(int64_t step, double time) {
-  const std::lock_guard lock(append_mutex_);
+  SWALE_RETURN_IF_ERROR(epoch_end_begin(step, time));
+  return epoch_end_wait();
+}
+
+Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
+  if (epoch_ending_) {
+    return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
+                            opened_.directory);
+  }
+  const BiasedMutex::Guard guard(append_mutex_);
   if (failed_) return failure();
+  epoch_ending_ = true;
   Lock core_lock(core_mutex_);
   for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
-  const uint32_t before = core_->epochs_committed();
+  ++epochs_ended_;
   core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally());
-  announce();
-  wake_wire();
-  wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() > before; });
-  if (core_->epochs_committed() == before) {
-    core_lock.unlock();
-    return failure();
-  }
+  intake_closed_ = !core_->intake_open();
   batcher_.begin_epoch();
+  announce();
+  send_ready(core_lock);
   return {};
+}
+
+Status ThreadedWriter::epoch_end_wait() {
+  if (!std::exchange(epoch_ending_, false)) return {};
+  Lock core_lock(core_mutex_);
+  go_on();
+  wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() == epochs_ended_; });
+  if (core_->epochs_committed() == epochs_ended_) return {};
+  core_lock.unlock();
+  return failure();
+}
+
+void ThreadedWriter::pause() {
+  const std::lock_guard lock(core_mutex_);
+  paused_ = true;
+}
+
+void ThreadedWriter::resume() {
+  const std::lock_guard lock(core_mutex_);
+  go_on();
+}
+
+void ThreadedWriter::go_on() {
+  if (std::exchange(paused_, false)) announce();
 }
 
 // The ranks part only when all have come: until then a slower one may still be sending records here.
 Status ThreadedWriter::close() {
-  const std::lock_guard lock(append_mutex_);
-  Status result;
-  if (failed_) {
-    result = failure();
-  } else {
+  Status result = epoch_end_wait();
+  const BiasedMutex::Guard guard(append_mutex_);
+  if (result.ok() && failed_) result = failure();
+  if (result.ok()) {
     if (const uint64_t dropped = batcher_.tally().records; dropped != 0) {
       result = error(
           Code::kAborted, Scope::kFile,
@@ -185,7 +310,7 @@ Status ThreadedWriter::close() {
     Lock core_lock(core_mutex_);
     core_->begin_close();
     announce();
-    wake_wire();
+    send_ready(core_lock);
     wait_for(core_lock, "all ranks to close", [&] { return core_->closed(); });
   }
   shut_down();
@@ -214,15 +339,17 @@ void ThreadedWriter::announce() {
   if (!core_->failure().ok() && !failed_.exchange(true)) {
     log_error("{}: rank {}: {}", opened_.directory, job_.rank(), core_->failure().to_string());
   }
-  if (core_->has_task()) workers_.notify_all();
-  if (core_->has_io()) storage_.notify_one();
   application_.notify_all();
+  if (at_rest()) return;
+  if (core_->has_task()) workers_.notify_all();
+  if (core_->has_io()) storage_in_queue_ ? io_queue_->wake() : storage_.notify_one();
 }
 
 void ThreadedWriter::work(uint32_t way) {
   Lock core_lock(core_mutex_);
   while (!stopping_) {
-    std::optional<Partition::Task> task = core_->next_task(way);
+    std::optional<Partition::Task> task;
+    if (!at_rest()) task = core_->next_task(way);
     if (!task) {
       workers_.wait(core_lock);
       continue;
@@ -232,30 +359,58 @@ void ThreadedWriter::work(uint32_t way) {
     core_lock.lock();
     core_->finish_task(*task);
     announce();
-    wake_wire();
+    send_ready(core_lock);
   }
 }
 
 void ThreadedWriter::store() {
   Lock core_lock(core_mutex_);
-  while (!stopping_) {
-    if (const std::optional<EpochProtocol::Commit> commit = core_->take_commit()) {
-      core_lock.unlock();
-      const Status status = committer_->commit(*commit, epoch_id(opened_.job_id, commit->epoch));
-      core_lock.lock();
-      core_->commit_done(status);
-    } else if (const std::optional<IoRequest> request = core_->next_io()) {
-      core_lock.unlock();
-      const Status status = opened_.files->execute(*request);
-      core_lock.lock();
-      core_->finish_io(*request, status);
-    } else {
-      storage_.wait(core_lock);
-      continue;
+  while (!stopping_ || io_queue_->in_flight() != 0) {
+    if (const std::optional<EpochProtocol::Commit> next = core_->take_commit()) {
+      commit(core_lock, *next);
+    } else if (!start_io(core_lock)) {
+      io_queue_->in_flight() != 0 ? reap_io(core_lock) : storage_.wait(core_lock);
     }
-    announce();
-    wake_wire();
   }
+}
+
+void ThreadedWriter::commit(Lock& core_lock, const EpochProtocol::Commit& commit) {
+  core_lock.unlock();
+  const Status status = committer_->commit(commit, epoch_id(opened_.job_id, commit.epoch));
+  core_lock.lock();
+  core_->commit_done(status);
+  announce();
+  send_ready(core_lock);
+}
+
+// Gives storage everything that the core has for it. False: nothing.
+bool ThreadedWriter::start_io(Lock& core_lock) {
+  std::vector<io::Operation> operations;
+  for (size_t tag = 0; tag < io_running_.size() && !at_rest(); ++tag) {
+    if (io_running_[tag]) continue;
+    io_running_[tag] = core_->next_io();
+    if (!io_running_[tag]) break;
+    operations.push_back(opened_.files->operation(*io_running_[tag], tag));
+  }
+  if (operations.empty()) return false;
+  core_lock.unlock();
+  io_queue_->submit(operations);
+  core_lock.lock();
+  return true;
+}
+
+void ThreadedWriter::reap_io(Lock& core_lock) {
+  storage_in_queue_ = true;
+  core_lock.unlock();
+  std::vector<io::Completion> completions;
+  io_queue_->wait(1, &completions);
+  core_lock.lock();
+  storage_in_queue_ = false;
+  for (const io::Completion& completion : completions) {
+    core_->finish_io(*std::exchange(io_running_[completion.tag], std::nullopt), completion.status);
+  }
+  announce();
+  send_ready(core_lock);
 }
 
 void ThreadedWriter::on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) {
@@ -278,31 +433,62 @@ void ThreadedWriter::on_down(net::Rank peer, const Status& why) {
   announce();
 }
 
-// The only place that posts, so that frames reach the transport in the order in which the Router numbered them.
 Nanos ThreadedWriter::on_progress(Nanos now) {
   if (now >= next_tick_) {
     next_tick_ = now + kTick;
     const std::lock_guard lock(core_mutex_);
     if (core_) core_->tick();
   }
-  std::array<net::Post, kPostsPerTurn> posts;
-  for (;;) {
-    size_t count = 0;
-    {
-      const std::lock_guard lock(core_mutex_);
-      if (!core_) return next_tick_;
-      for (std::optional<net::Post> post; count < posts.size() && (post = core_->next_post()); ++count) {
-        posts[count] = *post;
-      }
-    }
-    for (size_t i = 0; i < count; ++i) job_.post(channel_, posts[i]);
-    if (count < posts.size()) return next_tick_;
+  post_ready();
+  return next_tick_;
+}
+
+void ThreadedWriter::send_ready() {
+  if (alone_) return;
+  if (job_.posts_directly()) {
+    post_ready();
+  } else {
+    job_.wake();
   }
+}
+
+// Whoever finds another thread posting leaves it to that thread, which looks again after it has let go: nobody waits.
+void ThreadedWriter::post_ready() {
+  post_wanted_.store(true);
+  while (post_wanted_.load()) {
+    const std::unique_lock order(post_mutex_, std::try_to_lock);
+    if (!order.owns_lock()) return;
+    post_wanted_.store(false);
+    while (post_some()) {
+    }
+  }
+}
+
+// Under post_mutex_. False: nothing more may leave now.
+bool ThreadedWriter::post_some() {
+  std::array<net::Post, kPostsPerTurn> posts;
+  size_t count = 0;
+  {
+    const std::lock_guard lock(core_mutex_);
+    if (!core_) return false;
+    for (std::optional<net::Post> post; count < posts.size() && (post = core_->next_post()); ++count) {
+      posts[count] = *post;
+    }
+  }
+  if (count == 0) return false;
+  std::array<bool, kPostsPerTurn> free{};
+  for (size_t i = 0; i < count; ++i) free[i] = job_.post(channel_, posts[i]);
+  const std::lock_guard lock(core_mutex_);
+  for (size_t i = 0; i < count; ++i) {
+    if (free[i]) core_->on_sent(posts[i].cookie);
+  }
+  application_.notify_all();
+  return count == posts.size();
 }
 
 void ThreadedWriter::shut_down() {
   if (std::exchange(channel_open_, false)) {
-    wake_wire();
+    send_ready();
     {
       // The transport gives back every frame, also those of dead peers, unless it is stuck itself.
       Lock lock(core_mutex_);
@@ -319,12 +505,16 @@ void ThreadedWriter::shut_down() {
     const std::lock_guard lock(core_mutex_);
     stopping_ = true;
     workers_.notify_all();
-    storage_.notify_all();
+    storage_in_queue_ ? io_queue_->wake() : storage_.notify_all();
   }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   if (core_is_lent_) static_cast<void>(core_.release());
-  opened_.files.reset();
+  if (opened_.files) {
+    if (const Status trimmed = opened_.files->trim(); !trimmed.ok()) log_warn("{}", trimmed.to_string());
+    io_queue_.reset();
+    opened_.files.reset();
+  }
   opened_.lock.reset();
 }
 

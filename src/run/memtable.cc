@@ -2,8 +2,11 @@
 
 namespace swale::run {
 
-Memtable::Memtable(Buffer arena, Buffer entries, size_t records_max)
-    : arena_(std::move(arena)), entries_(std::move(entries)), records_max_(records_max) {}
+Memtable::Memtable(Buffer arena, Buffer entries) : arena_(std::move(arena)), entries_(std::move(entries)) {
+  arena_end_ = arena_.data() + arena_.size();
+  entries_end_ = entries_begin() + entries_.size() / sizeof(uint64_t);
+  clear();
+}
 
 Result<Memtable> Memtable::create(size_t arena_bytes, size_t records_max) {
   if (arena_bytes < kEncodedRecordBytesMax || arena_bytes > kArenaBytesMax || records_max == 0 ||
@@ -14,7 +17,7 @@ Result<Memtable> Memtable::create(size_t arena_bytes, size_t records_max) {
   SWALE_ASSIGN_OR_RETURN(Buffer arena, Buffer::allocate(arena_bytes, HugePages::kAdvise));
   SWALE_ASSIGN_OR_RETURN(Buffer entries,
                          Buffer::allocate(records_max * sizeof(uint64_t), HugePages::kAdvise));
-  return Memtable(std::move(arena), std::move(entries), records_max);
+  return Memtable(std::move(arena), std::move(entries));
 }
 
 size_t Memtable::memory_bytes(size_t arena_bytes, size_t records_max) {
@@ -23,12 +26,12 @@ size_t Memtable::memory_bytes(size_t arena_bytes, size_t records_max) {
 }
 
 void Memtable::clear() {
-  count_ = 0;
-  bytes_ = 0;
+  next_ = arena_.data();
+  next_entry_ = entries_begin();
+  sizes_ = 0;
+  other_sizes_ = 0;
   data_bytes_ = 0;
-  key_bytes_ = 0;
-  value_bytes_ = 0;
-  uniform_ = true;
+  digit_counts_.fill(0);
 }
 
 void Memtable::touch() {
