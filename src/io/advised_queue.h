@@ -2,7 +2,7 @@
 // (POSIX_FADV_WILLNEED), which starts its transfer; wait then takes the oldest ones by the files' own blocking reads,
 // which find their pages on the way or there.
 //
-// For few small reads this is quicker than a ring, whose buffered reads are woken page by page, and it needs no set-up.
+// For few small reads it was measured to be quicker than a ring (docs/design/reader.md), and it needs no set-up.
 // A file system that takes no such advice reads one range after the other.
 // Threads, errors, ownership: as IoQueue says. Writes and syncs are carried out by submit itself.
 #pragma once
