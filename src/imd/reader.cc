@@ -25,21 +25,19 @@ class QueryPool {
   // A Query for the time of one call.
   class Lease {
    public:
-    Lease(QueryPool& pool, std::unique_ptr<Query> query) : pool_(&pool), query_(std::move(query)) {}
-    Lease(Lease&&) = default;  // the moved-from one has nothing to put back
-    Lease& operator=(Lease&&) = delete;
-    ~Lease() {
-      if (query_) pool_->put_back(std::move(query_));
-    }
+    Lease(QueryPool& pool, std::unique_ptr<Query> query) : pool_(pool), query_(std::move(query)) {}
+    ~Lease() { pool_.put_back(std::move(query_)); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
     Query* operator->() const { return query_.get(); }
 
    private:
-    QueryPool* pool_;
+    QueryPool& pool_;
     std::unique_ptr<Query> query_;
   };
 
   template <class Make>
-  Result<Lease> take(Make&& make) {
+  Lease take(Make&& make) {
     {
       const std::lock_guard lock(mutex_);
       if (!idle_.empty()) {
@@ -48,8 +46,7 @@ class QueryPool {
         return Lease(*this, std::move(query));
       }
     }
-    SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Query> query, make());
-    return Lease(*this, std::move(query));
+    return Lease(*this, make());
   }
 
  private:
@@ -135,12 +132,9 @@ class DirectoryReader final : public Reader {
   ReadStats stats() const override { return counters_.snapshot(); }
 
  private:
-  Result<QueryPool::Lease> take_query() {
-    return queries_.take([this]() -> Result<std::unique_ptr<Query>> {
-      SWALE_ASSIGN_OR_RETURN(std::unique_ptr<io::IoQueue> queue,
-                             device_.make_queue(options_.reads_in_flight_max));
-      return std::make_unique<Query>(manifest_, partitions_, counters_, std::move(queue), options_);
-    });
+  QueryPool::Lease take_query() {
+    return queries_.take(
+        [this] { return std::make_unique<Query>(manifest_, partitions_, counters_, device_, options_); });
   }
   Result<EpochRange> range_of(int64_t epoch) const;
   Status scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped);
@@ -176,8 +170,7 @@ Result<std::vector<Value>> DirectoryReader::get(Bytes key, int64_t epoch) {
   constexpr size_t kExpectedMax = 64;
   ValueSink sink(std::min<size_t>(epochs.last - epochs.first, kExpectedMax));
   const QueryKey query_key{hash_bytes(key), 0, key};
-  SWALE_ASSIGN_OR_RETURN(const QueryPool::Lease query, take_query());
-  SWALE_RETURN_IF_ERROR(query->run({&query_key, 1}, epochs, sink));
+  SWALE_RETURN_IF_ERROR(take_query()->run({&query_key, 1}, epochs, sink));
   std::vector<Value> values = sink.take();
   if (!values.empty()) return values;
   return error(Code::kNotFound, Scope::kOperation, "{}: no value of this key in {}", directory_,
@@ -212,8 +205,7 @@ Result<size_t> DirectoryReader::get_many(std::span<const Bytes> keys, int64_t ep
   sort_by_hash(order);
   counters_.queries.add();
   BatchSink sink(keys.size(), fn);
-  SWALE_ASSIGN_OR_RETURN(const QueryPool::Lease query, take_query());
-  SWALE_RETURN_IF_ERROR(query->run(order, epochs, sink));
+  SWALE_RETURN_IF_ERROR(take_query()->run(order, epochs, sink));
   return sink.found_count();
 }
 

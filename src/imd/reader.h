@@ -11,7 +11,7 @@
 //
 // Threads: every call may be made by several threads at once (footers are cached under a mutex).
 // Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its answer: at most 4 MiB of slices
-// and 4 MiB of blocks (more only if one slice is longer), 12 bytes per key and epoch (at most 1.5 MiB at a time) and 56
+// and 4 MiB of blocks (more only if one slice is longer), 12 bytes per key and epoch (at most 384 KiB at a time) and 96
 // per record that the index names in one chunk. Up to 16 queries' memory is kept for the next ones, 1 MiB each at most.
 #pragma once
 

@@ -2,13 +2,16 @@
 // anything else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "imd/reader.h"
 #include "imd/test_directory.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
+#include "io/posix_device.h"
 
 namespace swale::imd {
 namespace {
@@ -19,12 +22,20 @@ using test::TestDirectory;
 using test::text_key;
 using testing::HasSubstr;
 
-const std::string kDir = "/dir";
 constexpr uint64_t kKeys = 120;
 
-class DamageTest : public testing::Test {
+// In memory, and on a real file system through the page cache, mapped and not.
+enum class Where { kMemory, kRead, kMapped };
+
+class DamageTest : public testing::TestWithParam<Where> {
  protected:
-  DamageTest() : written_(device_, kDir) {
+  DamageTest()
+      : device_(GetParam() == Where::kMemory ? static_cast<io::Device&>(memory_) : posix_),
+        dir_(GetParam() == Where::kMemory ? std::string("/dir")
+                                          : testing::TempDir() + fmt::format("swale-damage-{}-{}", getpid(),
+                                                                             static_cast<int>(GetParam()))),
+        aside_(dir_ + ".aside"),
+        written_(device_, dir_) {
     Rng rng(11);
     written_.begin_job(2, 2);
     written_.write_epoch(numbered_records(rng, 600, kKeys, 60),
@@ -32,10 +43,15 @@ class DamageTest : public testing::Test {
     written_.begin_job(3);
     written_.write_epoch(numbered_records(rng, 600, kKeys, 0, true), {.records_per_run = 200});
     for (uint32_t p = 0; p < 3; ++p) {
-      paths_.push_back(data_log_path(kDir, p));
-      paths_.push_back(index_log_path(kDir, p));
+      paths_.push_back(data_log_path(dir_, p));
+      paths_.push_back(index_log_path(dir_, p));
     }
-    paths_.push_back(manifest_path(kDir));
+    paths_.push_back(manifest_path(dir_));
+    options_.map = GetParam() == Where::kMapped ? ReaderOptions::Map::kAuto : ReaderOptions::Map::kNever;
+  }
+  ~DamageTest() override {
+    std::error_code ignored;
+    if (GetParam() != Where::kMemory) std::filesystem::remove_all(dir_, ignored);
   }
 
   std::unique_ptr<io::File> open(const std::string& path) {
@@ -52,7 +68,7 @@ class DamageTest : public testing::Test {
 
   // Asks for a few keys and scans. Returns the first failure; adds to wrong_ for every wrong answer.
   Status probe(Rng& rng) {
-    auto reader = Reader::open(device_, kDir, {});
+    auto reader = Reader::open(device_, dir_, options_);
     if (!reader.ok()) return reader.status();
     Status failure;
     const auto note = [&](const Status& status) {
@@ -88,17 +104,28 @@ class DamageTest : public testing::Test {
     return failure;
   }
 
-  io::MemoryDevice device_;
+  io::MemoryDevice memory_;
+  io::PosixDevice posix_;
+  io::Device& device_;
+  const std::string dir_;
+  const std::string aside_;
   TestDirectory written_;
+  ReaderOptions options_;
   std::vector<std::string> paths_;
   int wrong_ = 0;
 };
+INSTANTIATE_TEST_SUITE_P(, DamageTest, testing::Values(Where::kMemory, Where::kRead, Where::kMapped),
+                         [](const auto& where) {
+                           return where.param == Where::kMemory ? "Memory"
+                                  : where.param == Where::kRead ? "Read"
+                                                                : "Mapped";
+                         });
 
-TEST_F(DamageTest, RandomFlipsGiveTheTruthOrAnErrorThatNamesTheFile) {
+TEST_P(DamageTest, RandomFlipsGiveTheTruthOrAnErrorThatNamesTheFile) {
   Rng rng(12);
-  constexpr int kFlips = 2'000;
+  const int flips = GetParam() == Where::kMemory ? 2'000 : 300;
   int told = 0;
-  for (int i = 0; i < kFlips; ++i) {
+  for (int i = 0; i < flips; ++i) {
     const std::string& path = paths_[rng.below(paths_.size())];
     const uint64_t at = rng.below(size(path));
     const int bit = static_cast<int>(rng.below(8));
@@ -113,20 +140,21 @@ TEST_F(DamageTest, RandomFlipsGiveTheTruthOrAnErrorThatNamesTheFile) {
     }
     flip(path, at, bit);
   }
-  EXPECT_GT(told, kFlips / 2) << "of " << kFlips << " flips";
-  RecordProperty("flips", kFlips);
+  EXPECT_GT(told, flips / 2) << "of " << flips << " flips";
+  RecordProperty("flips", flips);
   RecordProperty("errors", told);
 }
 
 // Verify sees every flip in what queries and scans depend on: all data blocks, all slices, the manifest.
-TEST_F(DamageTest, VerifyFindsEveryFlipThatAnybodyCouldMeet) {
+TEST_P(DamageTest, VerifyFindsEveryFlipThatAnybodyCouldMeet) {
   Rng rng(13);
   int missed = 0;
-  for (int i = 0; i < 500; ++i) {
+  const int flips = GetParam() == Where::kMemory ? 500 : 100;
+  for (int i = 0; i < flips; ++i) {
     const std::string& path = paths_[rng.below(paths_.size())];
     const uint64_t at = rng.below(size(path));
     flip(path, at, 3);
-    auto reader = Reader::open(device_, kDir, {});
+    auto reader = Reader::open(device_, dir_, options_);
     const bool found = !reader.ok() || !(*reader)->verify(5, {}).problems.empty();
     if (!found) {
       ++missed;
@@ -137,14 +165,14 @@ TEST_F(DamageTest, VerifyFindsEveryFlipThatAnybodyCouldMeet) {
     flip(path, at, 3);
   }
   EXPECT_EQ(wrong_, 0);
-  EXPECT_LT(missed, 250);
+  EXPECT_LT(missed, flips / 2);
 }
 
 // The canary: a wrong value written with a right checksum is caught by the comparison with the model, so the tests
 // above can fail; and verify sees it by the digest.
-TEST_F(DamageTest, AValueChangedWithAllChecksumsRightIsSeenByModelAndDigest) {
+TEST_P(DamageTest, AValueChangedWithAllChecksumsRightIsSeenByModelAndDigest) {
   io::MemoryDevice other;
-  TestDirectory forged(other, kDir);
+  TestDirectory forged(other, dir_);
   Rng rng(11);
   forged.begin_job(2, 2);
   auto records = numbered_records(rng, 600, kKeys, 60);
@@ -153,7 +181,7 @@ TEST_F(DamageTest, AValueChangedWithAllChecksumsRightIsSeenByModelAndDigest) {
   forged.write_epoch(records, {.records_per_run = 100, .runs_per_segment = 2});
   forged.manifest.epochs[0].digest = written_.manifest.epochs[0].digest;
   forged.commit();
-  auto reader = Reader::open(other, kDir, {});
+  auto reader = Reader::open(other, dir_, {});
   Model scanned;
   ASSERT_TRUE((*reader)
                   ->scan(0,
@@ -168,12 +196,12 @@ TEST_F(DamageTest, AValueChangedWithAllChecksumsRightIsSeenByModelAndDigest) {
   EXPECT_THAT(std::string(report.problems[0].message()), HasSubstr("digest"));
 }
 
-TEST_F(DamageTest, AMissingFileIsDamageNotAMissingKey) {
+TEST_P(DamageTest, AMissingFileIsDamageNotAMissingKey) {
   Rng rng(14);
   for (const std::string& path : paths_) {
-    ASSERT_TRUE(device_.rename(path, "/aside").ok());
-    auto reader = Reader::open(device_, kDir, {});
-    if (path == manifest_path(kDir)) {
+    ASSERT_TRUE(device_.rename(path, aside_).ok());
+    auto reader = Reader::open(device_, dir_, options_);
+    if (path == manifest_path(dir_)) {
       EXPECT_EQ(reader.status().code(), Code::kNotFound);
     } else {
       const Status status = (*reader)->scan(Reader::kAllEpochs, [](auto&&...) { return true; });
@@ -188,11 +216,11 @@ TEST_F(DamageTest, AMissingFileIsDamageNotAMissingKey) {
       }
       EXPECT_GT(bad, 0);
     }
-    ASSERT_TRUE(device_.rename("/aside", path).ok());
+    ASSERT_TRUE(device_.rename(aside_, path).ok());
   }
 }
 
-TEST_F(DamageTest, ATruncatedFileIsNamed) {
+TEST_P(DamageTest, ATruncatedFileIsNamed) {
   Rng rng(15);
   for (const std::string& path : paths_) {
     const uint64_t whole = size(path);
@@ -201,7 +229,7 @@ TEST_F(DamageTest, ATruncatedFileIsNamed) {
          {uint64_t{0}, uint64_t{1}, uint64_t{4096}, whole / 2, whole - 4096, whole - 1}) {
       if (left >= whole) continue;
       ASSERT_TRUE(open(path)->truncate(left).ok());
-      auto reader = Reader::open(device_, kDir, {});
+      auto reader = Reader::open(device_, dir_, options_);
       const Status status =
           reader.ok() ? (*reader)->scan(Reader::kAllEpochs, [](auto&&...) { return true; }) : reader.status();
       EXPECT_EQ(status.code(), Code::kCorruption) << path << " cut to " << left << ": " << status.to_string();
@@ -215,10 +243,10 @@ TEST_F(DamageTest, ATruncatedFileIsNamed) {
   EXPECT_TRUE(probe(rng).ok());
 }
 
-TEST_F(DamageTest, APromisedEpochThatIsNotThereIsNamedWithBothFiles) {
+TEST_P(DamageTest, APromisedEpochThatIsNotThereIsNamedWithBothFiles) {
   written_.manifest.epochs[1].epoch_id ^= 1;
   written_.commit();
-  auto reader = Reader::open(device_, kDir, {});
+  auto reader = Reader::open(device_, dir_, options_);
   const Status status = (*reader)->get(text_key(1), Reader::kAllEpochs).status();
   EXPECT_EQ(status.code(), Code::kCorruption);
   EXPECT_THAT(std::string(status.message()), HasSubstr("part-00000"));
@@ -226,42 +254,43 @@ TEST_F(DamageTest, APromisedEpochThatIsNotThereIsNamedWithBothFiles) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("swale.json"));
 }
 
-TEST_F(DamageTest, FilesOfTwoPartitionsCannotBeExchanged) {
+TEST_P(DamageTest, FilesOfTwoPartitionsCannotBeExchanged) {
   for (const auto path : {data_log_path, index_log_path}) {
     const auto swap = [&] {
-      ASSERT_TRUE(device_.rename(path(kDir, 0), "/aside").ok());
-      ASSERT_TRUE(device_.rename(path(kDir, 1), path(kDir, 0)).ok());
-      ASSERT_TRUE(device_.rename("/aside", path(kDir, 1)).ok());
+      ASSERT_TRUE(device_.rename(path(dir_, 0), aside_).ok());
+      ASSERT_TRUE(device_.rename(path(dir_, 1), path(dir_, 0)).ok());
+      ASSERT_TRUE(device_.rename(aside_, path(dir_, 1)).ok());
     };
     swap();
-    auto reader = Reader::open(device_, kDir, {});
+    auto reader = Reader::open(device_, dir_, options_);
     EXPECT_EQ((*reader)->scan(0, [](auto&&...) { return true; }).code(), Code::kCorruption);
     swap();
   }
 }
 
-TEST_F(DamageTest, VerifyGoesOnBehindDamageAndStopsAtItsLimit) {
-  const std::string path = data_log_path(kDir, 0);
+TEST_P(DamageTest, VerifyGoesOnBehindDamageAndStopsAtItsLimit) {
+  const std::string path = data_log_path(dir_, 0);
   const uint64_t blocks = size(path) / 4096;
   ASSERT_GE(blocks, 6u);
   flip(path, 100, 0);                       // the header block of the first run
   flip(path, (blocks - 1) * 4096 + 50, 0);  // the last block
-  flip(data_log_path(kDir, 2), 77, 0);
-  auto reader = Reader::open(device_, kDir, {});
+  flip(data_log_path(dir_, 2), 77, 0);
+  auto reader = Reader::open(device_, dir_, options_);
   const auto report = (*reader)->verify(100, {});
   std::string all;
   for (const Status& problem : report.problems) all += problem.to_string() + "\n";
   EXPECT_THAT(all, HasSubstr(path + ": offset 0"));
   EXPECT_THAT(all, HasSubstr(fmt::format("{}: offset {}", path, (blocks - 1) * 4096)));
-  EXPECT_THAT(all, HasSubstr(data_log_path(kDir, 2)));
+  EXPECT_THAT(all, HasSubstr(data_log_path(dir_, 2)));
   EXPECT_GE(report.problems.size(), 3u);
   EXPECT_LT(report.problems.size(), 20u);
   EXPECT_GT(report.records, 400u) << "undamaged runs are still checked";
   EXPECT_EQ((*reader)->verify(2, {}).problems.size(), 2u);
 }
 
-TEST_F(DamageTest, VerifyTellsItsProgressToTheEnd) {
-  auto reader = Reader::open(device_, kDir, {.reads_in_flight_max = 4, .scan_chunk_bytes = 8192});
+TEST_P(DamageTest, VerifyTellsItsProgressToTheEnd) {
+  auto reader =
+      Reader::open(device_, dir_, {.reads_in_flight_max = 4, .scan_chunk_bytes = 8192, .map = options_.map});
   uint64_t last = 0;
   uint64_t total = 0;
   const auto report = (*reader)->verify(5, [&](uint64_t done_bytes, uint64_t total_bytes) {
@@ -276,7 +305,7 @@ TEST_F(DamageTest, VerifyTellsItsProgressToTheEnd) {
   EXPECT_EQ(report.epochs, 2u);
 }
 
-TEST_F(DamageTest, AFailedReadIsPassedOnFromEveryCall) {
+TEST_P(DamageTest, AFailedReadIsPassedOnFromEveryCall) {
   Rng rng(16);
   int failed = 0;
   for (uint64_t call = 1;; ++call) {
@@ -288,7 +317,7 @@ TEST_F(DamageTest, AFailedReadIsPassedOnFromEveryCall) {
                    .from_then_on = false,
                    .status = error(Code::kIoError, Scope::kFile, "injected"),
                    .position = 0});
-    auto reader = Reader::open(faulty, kDir, {});
+    auto reader = Reader::open(faulty, dir_, options_);
     const auto values = reader.ok() ? (*reader)->get(text_key(1), Reader::kAllEpochs)
                                     : Result<std::vector<Value>>(reader.status());
     if (faulty.faults() == 0) break;

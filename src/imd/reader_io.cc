@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <span>
 
+#include "io/advised_queue.h"
+#include "io/mapping.h"
+
 namespace swale::imd {
 
 void ReadQueue::add(io::File& file, uint64_t offset, MutableBytes out, uint64_t tag) {
@@ -16,13 +19,21 @@ void ReadQueue::add(io::File& file, uint64_t offset, MutableBytes out, uint64_t 
   ++open_;
 }
 
-void ReadQueue::submit() {
-  const size_t busy = queue_->in_flight();
+Status ReadQueue::submit() {
+  const size_t busy = in_flight();
   const size_t count =
       std::min(operations_.size() - submitted_, in_flight_max_ - std::min(busy, in_flight_max_));
-  if (count == 0) return;
+  if (count == 0) return {};
+  if (!queue_) {
+    if (io::on_local_file_system(*operations_[submitted_].file)) {
+      queue_ = std::make_unique<io::AdvisedQueue>();
+    } else {
+      SWALE_ASSIGN_OR_RETURN(queue_, device_->make_queue(std::min(in_flight_max_, kQueueDepthMax)));
+    }
+  }
   queue_->submit(std::span(operations_).subspan(submitted_, count));
   submitted_ += count;
+  return {};
 }
 
 Result<std::optional<uint64_t>> ReadQueue::next() {
@@ -31,7 +42,7 @@ Result<std::optional<uint64_t>> ReadQueue::next() {
     completions_.clear();
     taken_ = 0;
     while (completions_.empty()) {
-      submit();
+      SWALE_RETURN_IF_ERROR(submit());
       queue_->wait(1, &completions_);
     }
   }
@@ -62,9 +73,9 @@ Status ReadQueue::finish() {
 }
 
 void ReadQueue::cancel() {
-  while (queue_->in_flight() > 0) {
+  while (in_flight() > 0) {
     completions_.clear();
-    queue_->wait(queue_->in_flight(), &completions_);
+    queue_->wait(in_flight(), &completions_);
   }
   operations_.clear();
   tags_.clear();

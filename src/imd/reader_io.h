@@ -35,16 +35,18 @@ struct ReadCounters {
 
 class ReadQueue {
  public:
-  ReadQueue(std::unique_ptr<io::IoQueue> queue, size_t in_flight_max)
-      : queue_(std::move(queue)), in_flight_max_(in_flight_max) {}
+  // The IoQueue is made when there is something to read: an AdvisedQueue for files of local file systems, else the
+  // device's own.
+  ReadQueue(io::Device& device, size_t in_flight_max) : device_(&device), in_flight_max_(in_flight_max) {}
   // Reads by the files' own blocking calls, one after the other: for who reads large pieces.
-  explicit ReadQueue(size_t in_flight_max) : ReadQueue(std::make_unique<io::InlineQueue>(), in_flight_max) {}
+  explicit ReadQueue(size_t in_flight_max)
+      : in_flight_max_(in_flight_max), queue_(std::make_unique<io::InlineQueue>()) {}
   ~ReadQueue() { cancel(); }
 
   void add(io::File& file, uint64_t offset, MutableBytes out, uint64_t tag);
 
   // Gives what was added to the device, as far as it may be in flight. next does so, too.
-  void submit();
+  Status submit();
 
   // The tag of a read that is complete, waiting for one; none if there are no more. A read that failed is its failure.
   Result<std::optional<uint64_t>> next();
@@ -59,9 +61,14 @@ class ReadQueue {
 
  private:
   Status check(const io::Completion& completion) const;
+  size_t in_flight() const { return queue_ ? queue_->in_flight() : 0; }
 
-  std::unique_ptr<io::IoQueue> queue_;
+  // A queue has room for so many; what may be in flight beyond waits in its submit.
+  static constexpr size_t kQueueDepthMax = 256;
+
+  io::Device* const device_ = nullptr;
   const size_t in_flight_max_;
+  std::unique_ptr<io::IoQueue> queue_;
   std::vector<io::Operation> operations_;  // tagged with their index, the owner's tags stand in tags_
   std::vector<uint64_t> tags_;
   std::vector<io::Completion> completions_;

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kCacheLineBytes = 64;
 
 void prefetch(const char* bytes, size_t count) {
-  for (size_t at = 0; at < count; at += kCacheLineBytes) __builtin_prefetch(bytes + at);
+  for (size_t at = 0; at < count; at += kCacheLineBytes) __builtin_prefetch(bytes + at, 0, 2);
 }
 
 template <class T>
@@ -48,12 +48,12 @@ void Arena::trim(size_t bytes_max) {
   });
 }
 
-Query::Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters,
-             std::unique_ptr<io::IoQueue> queue, const ReaderOptions& options)
+Query::Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters, io::Device& device,
+             const ReaderOptions& options)
     : manifest_(manifest),
       partitions_(partitions),
       counters_(counters),
-      reads_(std::move(queue), options.reads_in_flight_max) {}
+      reads_(device, options.reads_in_flight_max) {}
 
 Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink) {
   sink_ = &sink;
@@ -209,7 +209,7 @@ Status Query::look_into(size_t first_group, size_t end_group) {
     }
   }
   depth_ = std::max(depth_, end_group > first_group ? 1u : 0u);
-  reads_.submit();
+  SWALE_RETURN_IF_ERROR(reads_.submit());
   for (size_t i = first_group; i < end_group && !stopped_; ++i) {
     if (!eager_ && i + kSlicesAhead < end_group && groups_[i + kSlicesAhead].bytes != nullptr) {
       prefetch(groups_[i + kSlicesAhead].bytes, groups_[i + kSlicesAhead].location.bytes);
@@ -310,7 +310,7 @@ Status Query::take_read(uint64_t tag) {
     case Stage::kBlocks:
       return match_group(block_groups_[index]);
   }
-  reads_.submit();  // the blocks are on their way while the next slice is examined
+  SWALE_RETURN_IF_ERROR(reads_.submit());  // the blocks are on their way while the next slice is examined
   return match_resolved();
 }
 

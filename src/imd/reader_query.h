@@ -79,8 +79,8 @@ class Query {
     virtual bool hit(const Hit& hit) = 0;  // false stops the query
   };
 
-  Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters,
-        std::unique_ptr<io::IoQueue> queue, const ReaderOptions& options);
+  Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters, io::Device& device,
+        const ReaderOptions& options);
 
   // Requires `keys` in the order of their hashes.
   Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink);
@@ -93,8 +93,8 @@ class Query {
   static constexpr size_t kChunkBytes = 4 * kMiB;
   static constexpr size_t kKeptBytes = kMiB;
   static constexpr size_t kEagerGroupsMax = 64;
-  static constexpr size_t kSlicesAhead = 2;      // prefetched
-  static constexpr size_t kCandidatesAhead = 8;  // whose blocks are prefetched
+  static constexpr size_t kSlicesAhead = 2;       // prefetched
+  static constexpr size_t kCandidatesAhead = 16;  // whose blocks are prefetched
 
   // The rests first_rest..+rest_count of one slice.
   struct SliceGroup {

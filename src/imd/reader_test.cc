@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "imd/test_directory.h"
@@ -347,23 +348,145 @@ TEST(Reader, FindsSegmentsOfHundredsOfEpochs) {
   EXPECT_EQ(reader->stats().depth_max, 4u) << "the footer has older pages: one step more";
 }
 
-TEST(Reader, WorksOnTheRealFileSystem) {
-  io::PosixDevice device;
-  const std::string directory = testing::TempDir() + fmt::format("swale-reader-{}", getpid());
-  TestDirectory written(device, directory);
-  written.begin_job(2);
-  Rng rng(9);
-  written.write_epoch(numbered_records(rng, 2'000, 500, 50));
-  auto reader = Reader::open(device, directory, {});
-  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
-  expect_model(**reader, written, 500);
-  for (uint32_t p = 0; p < 2; ++p) {
-    EXPECT_TRUE(device.remove(data_log_path(directory, p)).ok());
-    EXPECT_TRUE(device.remove(index_log_path(directory, p)).ok());
+// On a real file system, mapped and not.
+class ReaderOnFiles : public testing::TestWithParam<ReaderOptions::Map> {
+ protected:
+  ReaderOnFiles()
+      : directory_(testing::TempDir() +
+                   fmt::format("swale-reader-{}-{}", getpid(), static_cast<int>(GetParam()))),
+        written_(device_, directory_) {}
+  ~ReaderOnFiles() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
   }
-  EXPECT_TRUE(device.remove(manifest_path(directory)).ok());
-  EXPECT_EQ(rmdir(part_folder(directory, 0).c_str()), 0);
-  EXPECT_EQ(rmdir(directory.c_str()), 0);
+  std::unique_ptr<Reader> open(size_t reads_in_flight_max = 64) {
+    auto reader =
+        Reader::open(device_, directory_, {.reads_in_flight_max = reads_in_flight_max, .map = GetParam()});
+    EXPECT_TRUE(reader.ok()) << reader.status().to_string();
+    return reader.ok() ? std::move(*reader) : nullptr;
+  }
+
+  io::PosixDevice device_;
+  const std::string directory_;
+  TestDirectory written_;
+};
+INSTANTIATE_TEST_SUITE_P(, ReaderOnFiles,
+                         testing::Values(ReaderOptions::Map::kAuto, ReaderOptions::Map::kNever),
+                         [](const auto& map) {
+                           return map.param == ReaderOptions::Map::kAuto ? "Mapped" : "Read";
+                         });
+
+TEST_P(ReaderOnFiles, AnswersLikeTheModel) {
+  Rng rng(9);
+  written_.begin_job(2, 2);
+  written_.write_epoch(numbered_records(rng, 4'000, 500, 50),
+                       {.records_per_run = 300, .runs_per_segment = 2});
+  written_.begin_job(3);
+  written_.write_epoch(numbered_records(rng, 6'000, 3, 20), {.records_per_run = 900});  // slices overflow
+  written_.write_epoch(numbered_records(rng, 200, 500, 16'000), {.records_per_run = 60});
+  expect_model(*open(), written_, 500);
+  expect_model(*open(1), written_, 500);
+}
+
+TEST_P(ReaderOnFiles, SaysTheSameOfBytesAndDepthHoweverItReads) {
+  Rng rng(10);
+  written_.begin_job(1);
+  for (int epoch = 0; epoch < 5; ++epoch) written_.write_epoch(numbered_records(rng, 3'000, 3'000, 0, true));
+  const auto reader = open();
+  const std::string key = written_.models[0].begin()->first;
+  ASSERT_TRUE(reader->get(key, Reader::kAllEpochs).ok());
+  const ReadStats first = reader->stats();
+  EXPECT_EQ(first.depth_max, 3u);
+  ASSERT_TRUE(reader->get(key, Reader::kAllEpochs).ok());
+  const ReadStats second = reader->stats();
+  EXPECT_EQ(second.depth_max, 3u);
+  EXPECT_EQ(second.reads - first.reads, first.reads - 1) << "all but the footer";
+  EXPECT_EQ(second.bytes_read - first.bytes_read, first.bytes_read - 4096);
+}
+
+TEST_P(ReaderOnFiles, AnswersMoreLookupsThanMayBeInFlight) {
+  Rng rng(11);
+  written_.begin_job(1);
+  for (int epoch = 0; epoch < 300; ++epoch) {  // also more than are asked for eagerly
+    written_.write_epoch({{"a", std::to_string(epoch)}, {"b", "x"}});
+  }
+  for (const size_t reads_in_flight_max : {1, 7, 64, 65'536}) {
+    const auto reader = open(reads_in_flight_max);
+    const auto values = reader->get("a", Reader::kAllEpochs);
+    ASSERT_TRUE(values.ok()) << values.status().to_string();
+    ASSERT_EQ(values->size(), 300u);
+    for (size_t i = 0; i < 300; ++i) EXPECT_EQ((*values)[i].bytes, std::to_string(i));
+  }
+}
+
+TEST_P(ReaderOnFiles, AFileThatIsReplacedStaysAsItWasForWhoHasItOpen) {
+  written_.begin_job(1);
+  written_.write_epoch({{"a", "1"}});
+  const auto reader = open();
+  ASSERT_TRUE(reader->get("a", 0).ok());
+  const std::string path = data_log_path(directory_, 0);
+  const auto other = device_.open(path + ".new", io::OpenMode::kCreate).value();
+  ASSERT_TRUE(other->pwrite(0, std::string(4096, 'z')).ok());
+  ASSERT_TRUE(device_.rename(path + ".new", path).ok());
+  EXPECT_EQ(reader->get("a", 0)->front().bytes, "1");
+  EXPECT_EQ(open()->get("a", 0).status().code(), Code::kCorruption);
+}
+
+TEST_P(ReaderOnFiles, ManyThreadsShareOne) {
+  Rng rng(12);
+  written_.begin_job(3);
+  for (int epoch = 0; epoch < 2; ++epoch) written_.write_epoch(numbered_records(rng, 3'000, 800, 20));
+  const auto reader = open();
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < 20; ++thread) {  // more than the reader keeps queries for
+    threads.emplace_back([&, thread] {
+      Rng own(thread);
+      for (int i = 0; i < 100; ++i) {
+        std::vector<std::string> keys;
+        for (int k = 0; k < 30; ++k) keys.push_back(text_key(own.below(900)));
+        const auto values = reader->get(keys[0], 1);
+        const auto model = written_.models[1].find(keys[0]);
+        ASSERT_EQ(values.ok(), model != written_.models[1].end());
+        if (values.ok()) {
+          ASSERT_EQ(values->size(), model->second.size());
+        }
+        const std::vector<Bytes> views(keys.begin(), keys.end());
+        size_t wrong = 0;
+        ASSERT_TRUE(reader
+                        ->get_many(views, 0,
+                                   [&](size_t index, uint32_t, Bytes value) {
+                                     const auto& expected = written_.models[0].at(keys[index]);
+                                     wrong += std::count(expected.begin(), expected.end(), value) > 0 ? 0 : 1;
+                                     return true;
+                                   })
+                        .ok());
+        ASSERT_EQ(wrong, 0u);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(ReaderOnFiles, BatchesBeyondWhatIsHeldAtOnce) {
+  Rng rng(13);
+  written_.begin_job(2, 2);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    written_.write_epoch(numbered_records(rng, 60'000, 1'000'000'000, 0, true), {.records_per_run = 20'000});
+  }
+  std::vector<Bytes> keys;
+  for (const auto& [key, values] : written_.models[1]) keys.push_back(key);
+  ASSERT_GT(keys.size(), 50'000u);
+  size_t wrong = 0;
+  const auto found = open()->get_many(keys, 1, [&](size_t index, uint32_t, Bytes value) {
+    wrong += written_.models[1].at(std::string(keys[index])).front() == value ||
+                     written_.models[1].at(std::string(keys[index])).size() > 1
+                 ? 0
+                 : 1;
+    return true;
+  });
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(*found, keys.size());
+  EXPECT_EQ(wrong, 0u);
 }
 
 }  // namespace

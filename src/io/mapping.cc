@@ -18,16 +18,6 @@ constexpr uint64_t kXfsMagic = 0x58465342;
 constexpr uint64_t kZfsMagic = 0x2fc12fc1;
 constexpr uint64_t kBcachefsMagic = 0xca451a4e;
 
-bool is_local(int fd) {
-  struct statfs file_system;
-  if (::fstatfs(fd, &file_system) != 0) return false;
-  constexpr std::array<uint64_t, 8> kLocal = {EXT4_SUPER_MAGIC,      kXfsMagic,     BTRFS_SUPER_MAGIC,
-                                              F2FS_SUPER_MAGIC,      TMPFS_MAGIC,   kZfsMagic,
-                                              OVERLAYFS_SUPER_MAGIC, kBcachefsMagic};
-  const auto magic = static_cast<uint64_t>(file_system.f_type) & 0xffffffff;
-  return std::find(kLocal.begin(), kLocal.end(), magic) != kLocal.end();
-}
-
 // To everybody else mincore says that all is resident.
 bool sees_residency(int fd, const std::string& path) {
   struct stat attributes;
@@ -43,10 +33,21 @@ void* map_pages(uint64_t bytes, int flags, int protection, int fd) {
 
 }  // namespace
 
+bool on_local_file_system(const File& file) {
+  const int fd = file.descriptor();
+  struct statfs file_system;
+  if (fd < 0 || ::fstatfs(fd, &file_system) != 0) return false;
+  constexpr std::array<uint64_t, 8> kLocal = {EXT4_SUPER_MAGIC,      kXfsMagic,     BTRFS_SUPER_MAGIC,
+                                              F2FS_SUPER_MAGIC,      TMPFS_MAGIC,   kZfsMagic,
+                                              OVERLAYFS_SUPER_MAGIC, kBcachefsMagic};
+  const auto magic = static_cast<uint64_t>(file_system.f_type) & 0xffffffff;
+  return std::find(kLocal.begin(), kLocal.end(), magic) != kLocal.end();
+}
+
 std::unique_ptr<Mapping> Mapping::map(const File& file, uint64_t bytes) {
   const int fd = file.descriptor();
   if (fd < 0 || bytes == 0 || ::sysconf(_SC_PAGESIZE) != static_cast<long>(kPageBytes)) return nullptr;
-  if (!is_local(fd) || !sees_residency(fd, file.path())) return nullptr;
+  if (!on_local_file_system(file) || !sees_residency(fd, file.path())) return nullptr;
   const size_t region_count = bytes / kRegionBytes + 1;
   void* const data = map_pages(bytes, MAP_SHARED, PROT_READ, fd);
   if (data == nullptr) return nullptr;
@@ -66,17 +67,25 @@ Mapping::~Mapping() {
   ::munmap(static_cast<void*>(regions_), region_count_ * sizeof(Region));
 }
 
-uint32_t Mapping::look(uint64_t region, uint32_t stamp) const {
+uint32_t Mapping::look(uint64_t region, Nanos now) const {
   unsigned char present[kRegionPages] = {};
   const uint64_t begin = region * kRegionBytes;
   looks_.fetch_add(1, std::memory_order_relaxed);
+  looked_at_.store(now, std::memory_order_relaxed);
   // A failure leaves zeros: then it is read.
   static_cast<void>(
       ::mincore(const_cast<char*>(data_) + begin, std::min<uint64_t>(kRegionBytes, bytes_ - begin), present));
   uint32_t pages = 0;
   for (size_t i = 0; i < kRegionPages; ++i) pages |= static_cast<uint32_t>(present[i] & 1) << i;
-  regions_[region].store(uint64_t{stamp} << 32 | pages, std::memory_order_relaxed);
+  regions_[region].store(uint64_t{stamp_of(now)} << 32 | pages, std::memory_order_relaxed);
   return pages;
+}
+
+bool Mapping::still_there(uint64_t region, Nanos now) const {
+  const auto before = static_cast<uint32_t>(regions_[region].load(std::memory_order_relaxed));
+  if ((before & ~look(region, now)) == 0) return true;
+  generation_.fetch_add(1, std::memory_order_relaxed);
+  return false;
 }
 
 }  // namespace swale::io

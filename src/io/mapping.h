@@ -4,10 +4,12 @@
 //
 // A read of a page that is not in memory would stop the thread until the device has delivered it, one page after the
 // other. So residency is asked for (mincore), by regions of kRegionBytes, and an answer counts for kFreshNanos: a busy
-// reader makes a system call per region and second. A page that goes within that time is faulted in; nothing worse.
+// reader makes a system call per region and second. Whoever evicts pages mostly evicts many: so the region that is just
+// asked for is looked at again if nothing was for kCheckNanos, and if pages are gone, all answers count no longer. A
+// page that goes unnoticed is faulted in; nothing worse.
 //
-// Only files of local file systems are mapped (ext, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, overlays of them), and only
-// if the kernel tells this process what is resident (it does for owners and those who may write). A page that the device cannot
+// Only files of local file systems are mapped, and only if the kernel tells this process what is resident (it does for
+// owners and those who may write). A page that the device cannot
 // deliver, or that somebody else's truncation took away after resident() has found it, is no error that a call could
 // return: it raises SIGBUS. Swale never truncates what it has committed. Who must survive failing devices does not map.
 //
@@ -26,10 +28,14 @@
 
 namespace swale::io {
 
+// ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, or an overlay; false also if it cannot be told.
+bool on_local_file_system(const File& file);
+
 class Mapping {
  public:
   static constexpr size_t kRegionBytes = 128 * kKiB;
   static constexpr Nanos kFreshNanos = 1'000'000'000;
+  static constexpr Nanos kCheckNanos = 1'000'000;
 
   // The first `bytes` bytes of the file. None if it cannot or should not be mapped: then everything is read.
   static std::unique_ptr<Mapping> map(const File& file, uint64_t bytes);
@@ -49,7 +55,8 @@ class Mapping {
       const uint32_t wanted = ~uint32_t{0} >> (kRegionPages - 1 - last_page) & ~uint32_t{0} << first_page;
       if ((pages_of(region, now) & wanted) != wanted) return nullptr;
     }
-    return data_ + offset;
+    const bool due = now - looked_at_.load(std::memory_order_relaxed) >= kCheckNanos;
+    return !due || still_there(offset / kRegionBytes, now) ? data_ + offset : nullptr;
   }
 
   uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // system calls, for tests
@@ -59,8 +66,8 @@ class Mapping {
   static constexpr size_t kRegionPages = kRegionBytes / kPageBytes;
   static_assert(kRegionPages == 32, "one bit per page");
 
-  // The high half: when it was looked at, in units of 2^kStampShift ns and so many later that never (0) is never fresh;
-  // the low half: a bit per page.
+  // From the top: 8 bits of the generation of answers; 24 bits, when it was looked at, in units of 2^kStampShift ns and
+  // so many later that never (0) is not fresh; a bit per page.
   using Region = std::atomic<uint64_t>;
   static constexpr int kStampShift = 26;  // 67 ms
   static constexpr Nanos kFreshUnits = kFreshNanos >> kStampShift;
@@ -68,20 +75,28 @@ class Mapping {
   Mapping(const char* data, uint64_t bytes, Region* regions, size_t region_count)
       : data_(data), bytes_(bytes), regions_(regions), region_count_(region_count) {}
 
+  static constexpr uint32_t kStampMask = 0xffffff;
+
+  uint32_t stamp_of(Nanos now) const {
+    const auto units = static_cast<uint32_t>((now >> kStampShift) + kFreshUnits) & kStampMask;
+    return generation_.load(std::memory_order_relaxed) << 24 | units;
+  }
   uint32_t pages_of(uint64_t region, Nanos now) const {
     const uint64_t seen = regions_[region].load(std::memory_order_relaxed);
-    const auto stamp = static_cast<uint32_t>((now >> kStampShift) + kFreshUnits);
-    if (stamp - static_cast<uint32_t>(seen >> 32) < kFreshUnits) [[likely]] {
+    const uint32_t age = stamp_of(now) - static_cast<uint32_t>(seen >> 32);
+    if (age < kFreshUnits) [[likely]]
       return static_cast<uint32_t>(seen);
-    }
-    return look(region, stamp);
+    return look(region, now);
   }
-  uint32_t look(uint64_t region, uint32_t stamp) const;
+  uint32_t look(uint64_t region, Nanos now) const;
+  bool still_there(uint64_t region, Nanos now) const;
 
   const char* const data_;
   const uint64_t bytes_;
   Region* const regions_;  // zero pages until they are used
   const size_t region_count_;
+  mutable std::atomic<uint32_t> generation_{0};
+  mutable std::atomic<Nanos> looked_at_{0};
   mutable std::atomic<uint64_t> looks_{0};
 };
 

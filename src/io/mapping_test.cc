@@ -92,6 +92,20 @@ TEST_F(MappingTest, LooksAgainWhenTheAnswerIsOld) {
   EXPECT_EQ(mapping->looks(), 2u);
 }
 
+TEST_F(MappingTest, OnePageFoundGonePutsAllAnswersInDoubt) {
+  write(0, 2 * kRegion);
+  const auto mapping = Mapping::map(*file_, 4 * kRegion);
+  const Nanos start = seconds(1'000);
+  EXPECT_NE(mapping->resident(0, kPage, start), nullptr);
+  EXPECT_NE(mapping->resident(kRegion, kPage, start), nullptr);
+  ASSERT_TRUE(file_->truncate(0).ok());
+  ASSERT_TRUE(file_->truncate(4 * kRegion).ok());
+  EXPECT_EQ(mapping->looks(), 2u);
+  EXPECT_EQ(mapping->resident(0, kPage, start + 2 * Mapping::kCheckNanos), nullptr);
+  EXPECT_EQ(mapping->resident(kRegion, kPage, start + 2 * Mapping::kCheckNanos), nullptr);
+  EXPECT_EQ(mapping->looks(), 4u);
+}
+
 TEST_F(MappingTest, BytesBehindTheEndOfTheFileAreNotThere) {
   write(0, 4 * kRegion);
   const auto mapping = Mapping::map(*file_, 8 * kRegion);

@@ -25,15 +25,21 @@ constexpr uint64_t byte_prefix_ones(uint64_t word) {
 }
 constexpr uint32_t count_ones(uint64_t word) { return static_cast<uint32_t>(byte_prefix_ones(word) >> 56); }
 
-// The position of the n-th one, counted from 0. Requires n < count_ones(word).
+// How many bytes of `prefixes`, which ascend and are below 128, are at most n.
+constexpr uint32_t bytes_at_most(uint64_t prefixes, uint64_t n) {
+  const uint64_t high_stays = ((n * kByteOnes | kByteHighs) - prefixes) & kByteHighs;
+  return static_cast<uint32_t>((high_stays >> 7) * kByteOnes >> 56);
+}
+
+// The position of the n-th one, counted from 0. Requires n < count_ones(word). No branch: where it lies is chance.
 constexpr uint32_t select_one(uint64_t word, uint32_t n) {
   const uint64_t prefix = byte_prefix_ones(word);
-  // The high bit stays in each byte whose prefix is at most n: those lie before the one that is asked for.
-  const uint64_t before = ((n * kByteOnes | kByteHighs) - prefix) & kByteHighs;
-  const auto shift = static_cast<uint32_t>((before >> 7) * kByteOnes >> 56) * 8;
-  uint64_t byte = word >> shift;
-  for (uint64_t left = n - ((prefix << 8) >> shift & 0xff); left > 0; --left) byte &= byte - 1;
-  return shift + static_cast<uint32_t>(std::countr_zero(byte));
+  const uint32_t shift = bytes_at_most(prefix, n) * 8;
+  const uint64_t left = n - ((prefix << 8) >> shift & 0xff);
+  // Bit i of the byte becomes byte i, 0 or 1.
+  const uint64_t spread = (word >> shift & 0xff) * kByteOnes & 0x8040201008040201;
+  const uint64_t bits = (spread + (kByteHighs - kByteOnes)) >> 7 & kByteOnes;
+  return shift + bytes_at_most(bits * kByteOnes, left);
 }
 
 class BitSpan {

@@ -45,14 +45,13 @@ uint32_t long_row_of_ones(const char* buckets, uint64_t bit, uint32_t limit, con
 // Whether one of the `count` remainders is `wanted`; true also if it would take a closer look to say.
 [[gnu::always_inline]] inline bool may_agree(const char* remainders, uint32_t count, uint8_t wanted,
                                              const char* end) {
-  if (count == 0) return false;
-  if (count > 8 || end - remainders < 8) [[unlikely]]
+  if (count >= 8 || end - remainders < 8) [[unlikely]]
     return true;
   uint64_t word;
   std::memcpy(&word, remainders, 8);
   word ^= wanted * kByteOnes;  // an equal byte becomes zero
   const uint64_t zeros = (word - kByteOnes) & ~word & kByteHighs;
-  return (zeros & (~uint64_t{0} >> (64 - 8 * count))) != 0;
+  return (zeros & ((uint64_t{1} << 8 * count) - 1)) != 0;
 }
 
 // How far the walk through a piece's buckets has come.
