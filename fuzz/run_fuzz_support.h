@@ -35,7 +35,7 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
   Rng rng(1);
   auto memtable = Memtable::create(kMiB, 20'000).value();
   auto scratch = RunScratch::create(20'000).value();
-  auto ring = SketchRing::create(4 * kMiB).value();
+  auto arena = SketchArena::create(4 * kMiB).value();
   std::vector<RunSketch> sketches;
   Logs logs;
   std::vector<char> out(16 * kBlockBytes);
@@ -50,7 +50,7 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
       RecordView view;
       require(parse_record(encoded, &view) == RecordParse::kOk && memtable.append(hash_bytes(key), view));
     }
-    RunBuilder builder(memtable, scratch, ring,
+    RunBuilder builder(memtable, scratch, arena,
                        {.partition = kPartition,
                         .first_block = logs.data.size() / kBlockBytes,
                         .epoch = 0,

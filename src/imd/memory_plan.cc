@@ -65,7 +65,8 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   plan.other_bytes = wish.budget_bytes / 16;
   const size_t run_sketch_bytes =
       run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax, run::RunKind::kVariable);
-  const size_t sketch_bytes_min = std::max<size_t>(wish.budget_bytes / 32, 2 * wish.ways * run_sketch_bytes);
+  const size_t sketch_bytes_min = std::max<size_t>(
+      wish.budget_bytes / 32, 2 * wish.ways * round_up(run_sketch_bytes, Buffer::kPageBytes));
   if (network > network_limit || plan.memtable_bytes < 4 * run::kEncodedRecordBytesMax ||
       fixed + plan.other_bytes + sketch_bytes_min >= wish.budget_bytes) {
     return std::nullopt;

@@ -33,14 +33,16 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
     SWALE_ASSIGN_OR_RETURN(run::RunScratch scratch, run::RunScratch::create(params.memtable_records));
     scratch.touch();
     way.scratch = std::make_unique<run::RunScratch>(std::move(scratch));
-    SWALE_ASSIGN_OR_RETURN(run::SketchRing ring, run::SketchRing::create(params.sketch_bytes / params.ways));
-    way.ring = std::make_unique<run::SketchRing>(std::move(ring));
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      SWALE_ASSIGN_OR_RETURN(run::SketchArena arena,
+                             run::SketchArena::create(params.sketch_bytes / params.ways / 2));
+      way.sketch_memory.push_back(std::move(arena));
+    }
   }
   // One block of memory for all output buffers: huge pages, and few of them.
   SWALE_ASSIGN_OR_RETURN(
       partition->output_memory_,
       Buffer::allocate(params.output_buffers * params.output_buffer_bytes, HugePages::kAdvise));
-  partition->output_memory_.touch();
   for (uint32_t index = 0; index < params.output_buffers; ++index) partition->free_output_.push_back(index);
   return partition;
 }
@@ -124,8 +126,14 @@ bool Partition::closing_runs_placed() const {
                      [](const Way& way) { return way.open && (!way.full_is_closing || way.run); });
 }
 
+// Whether there is memory for the sketch of the way's full memtable.
+bool Partition::sketch_fits(const Way& way) const {
+  const Epoch& epoch = way.full_is_closing ? closing_ : open_;
+  return way.sketch_memory[epoch.number % 2].fits(run::RunBuilder::sketch_bytes(*way.full));
+}
+
 bool Partition::can_start_run(const Way& way) const {
-  if (!way.full || !way.ring->fits(run::RunBuilder::sketch_bytes(*way.full))) return false;
+  if (!way.full || !sketch_fits(way)) return false;
   return way.full_is_closing || !closing() || closing_runs_placed();
 }
 
@@ -159,7 +167,7 @@ void Partition::start_run(uint32_t way_index) {
   placement.epoch_id = epoch.id;
   placement.way = static_cast<uint16_t>(way_index);
   placement.run = epoch.runs++;
-  way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, *way.ring, placement);
+  way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, sketch_memory(way, epoch), placement);
   way.log_offset = data_end_block_ * run::kBlockBytes;
   data_end_block_ += way.run->block_count();
   epoch.end_block = data_end_block_;
@@ -169,8 +177,7 @@ void Partition::start_run(uint32_t way_index) {
 // the next run's: then of the closing epoch, while there is one.
 bool Partition::want_segment(const Way& way) const {
   if (state_ == State::kIndexing) return !way.closing_sketches.empty() || !way.segments_written;
-  if (!way.full || way.ring->fits(run::RunBuilder::sketch_bytes(*way.full))) return false;
-  return closing() ? way.full_is_closing : true;
+  return way.full && !sketch_fits(way) && (way.full_is_closing || !closing());
 }
 
 void Partition::start_segment(uint32_t way_index) {
@@ -228,9 +235,8 @@ void Partition::finish_segment(Way& way) {
   }
   (closing() ? way.segments_written : way.segments_written_early) = true;
   way.segment.reset();
-  std::vector<run::RunSketch>& sketches = segment_sketches(way);
-  if (!sketches.empty()) way.ring->release(sketches.back().ring_end);
-  sketches.clear();
+  segment_sketches(way).clear();
+  sketch_memory(way, epoch_of(closing())).clear();
 }
 
 bool Partition::runs_done() const {

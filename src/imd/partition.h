@@ -14,7 +14,7 @@
 // written, segments written before their footer is durable" is kept here.
 //
 // Memory: all buffers are made and touched at creation (memory_plan.h divides the budget); nothing grows afterwards.
-// When the sketches' ring is full, they are written out as a further segment of the epoch.
+// When the sketches' memory is full, they are written out as a further segment of the epoch.
 // Errors: the first failed I/O is kept in failure(); afterwards no more work is handed out.
 #pragma once
 
@@ -93,6 +93,7 @@ class Partition {
   }
   // False: the way's other memtable is still being written.
   bool make_room(uint32_t way) { return rotate(ways_[way]); }
+  bool has_room(uint32_t way) const { return !ways_[way].full && ways_[way].spare; }
 
   // Takes whole encoded records from the front of `batch` until it is empty or the memtable that the next one needs
   // is full and its twin still being written. kCorruption for bytes that are no records of this partition.
@@ -156,7 +157,7 @@ class Partition {
     std::unique_ptr<run::RunBuilder> run;
     std::unique_ptr<run::SegmentBuilder> segment;
     std::unique_ptr<run::RunScratch> scratch;
-    std::unique_ptr<run::SketchRing> ring;
+    std::vector<run::SketchArena> sketch_memory;  // two: of epochs with even and with odd numbers
     std::vector<run::RunSketch> closing_sketches;
     std::vector<run::RunSketch> open_sketches;
     uint64_t log_offset = 0;      // where the open run's or segment's next output goes
@@ -176,6 +177,10 @@ class Partition {
   bool rotate(Way& way);
   bool way_ready(const Way& way) const;
   bool closing_runs_placed() const;
+  static run::SketchArena& sketch_memory(Way& way, const Epoch& epoch) {
+    return way.sketch_memory[epoch.number % 2];
+  }
+  bool sketch_fits(const Way& way) const;
   bool can_start_run(const Way& way) const;
   void start_run(uint32_t way_index);
   bool want_segment(const Way& way) const;

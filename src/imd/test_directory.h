@@ -41,7 +41,7 @@ class TestDirectory {
         directory_(std::move(directory)),
         memtable_(run::Memtable::create(4 * kMiB, 64 * 1024).value()),
         scratch_(run::RunScratch::create(64 * 1024).value()),
-        ring_(run::SketchRing::create(16 * kMiB).value()) {
+        sketch_memory_(run::SketchArena::create(16 * kMiB).value()) {
     EXPECT_TRUE(io::make_directories(device_, directory_).ok());
     commit();
   }
@@ -123,7 +123,7 @@ class TestDirectory {
         const uint64_t offset = out.index_bytes;
         drain(builder, *out.index, &out.index_bytes);
         ASSERT_TRUE(footer.add(builder.record(offset)).ok());
-        ring_.release(ring_.position());
+        sketch_memory_.clear();
         sketches.clear();
       };
       for (size_t at = 0; at < ways[way].size(); at += shape.records_per_run) {
@@ -131,7 +131,7 @@ class TestDirectory {
         memtable_.clear();
         for (size_t i = at; i < std::min(ways[way].size(), at + shape.records_per_run); ++i)
           append(ways[way][i]);
-        run::RunBuilder builder(memtable_, scratch_, ring_,
+        run::RunBuilder builder(memtable_, scratch_, sketch_memory_,
                                 {.partition = partition,
                                  .first_block = out.data_blocks,
                                  .epoch = epoch.epoch,
@@ -180,7 +180,7 @@ class TestDirectory {
   const std::string directory_;
   run::Memtable memtable_;
   run::RunScratch scratch_;
-  run::SketchRing ring_;
+  run::SketchArena sketch_memory_;
   std::map<uint32_t, Part> parts_;
   uint64_t epochs_begun_ = 0;
 };

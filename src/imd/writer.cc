@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -69,6 +70,13 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  // A thread of the application that waits. It is woken when its own condition holds and not by every event: it would
+  // only meet the progress thread at the core's mutex.
+  struct Waiter {
+    std::function<bool()> done;  // called with the core locked
+    std::condition_variable wake;
+  };
+
   [[gnu::noinline]] static Status refused(size_t key_bytes, size_t value_bytes);
   [[gnu::noinline]] Status append_or_wait(Bytes key, Bytes value);
   Status replace_frame(net::Rank destination);
@@ -93,8 +101,11 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   }
   void post_ready();
   bool post_some();
-  template <class Done>
-  void wait_for(Lock& core_lock, const char* what, Done done);
+  // Waits until `done`, or for kPatience. False: not done.
+  bool wait_until(Lock& core_lock, const std::function<bool()>& done);
+  // Waits until `done` or a failure; tells the log from time to time.
+  void wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done);
+  void wake_waiters();  // call with the core locked
   // The first failure as it was, later ones as kAborted with that cause.
   Status failure();
   void shut_down();
@@ -117,8 +128,8 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   std::atomic<bool> post_wanted_{false};
   mutable std::mutex core_mutex_;
   std::unique_ptr<WriterCore> core_;
-  bool core_is_lent_ = false;            // to a transport that does not give it back
-  std::condition_variable application_;  // a frame is free, an epoch is done, something failed
+  bool core_is_lent_ = false;  // to a transport that does not give it back
+  std::vector<Waiter*> waiters_;
   std::condition_variable workers_;
   std::condition_variable storage_;
   bool stopping_ = false;
@@ -213,7 +224,8 @@ Status ThreadedWriter::make_room(uint32_t way) {
   bool made = core_->make_room(way);
   if (!made) {
     go_on();
-    wait_for(core_lock, "room in a memtable", [&] { return made = core_->make_room(way); });
+    wait_for(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
+    made = !failed_ && core_->make_room(way);
   }
   announce();
   if (made) return {};
@@ -325,13 +337,25 @@ Status ThreadedWriter::failure() {
                cause.message());
 }
 
-template <class Done>
-void ThreadedWriter::wait_for(Lock& core_lock, const char* what, Done done) {
-  while (!failed_ && !done()) {
-    if (application_.wait_for(core_lock, kPatience) == std::cv_status::timeout && !failed_ && !done()) {
-      log_warn("{}: rank {} is waiting for {}; it waits for {}", opened_.directory, job_.rank(), what,
-               core_->waiting_for());
-    }
+bool ThreadedWriter::wait_until(Lock& core_lock, const std::function<bool()>& done) {
+  if (done()) return true;
+  Waiter waiter{done, {}};
+  waiters_.push_back(&waiter);
+  const bool is_done = waiter.wake.wait_for(core_lock, kPatience, done);
+  std::erase(waiters_, &waiter);
+  return is_done;
+}
+
+void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done) {
+  while (!wait_until(core_lock, [&] { return failed_ || done(); })) {
+    log_warn("{}: rank {} is waiting for {}; it waits for {}", opened_.directory, job_.rank(), what,
+             core_->waiting_for());
+  }
+}
+
+void ThreadedWriter::wake_waiters() {
+  for (Waiter* waiter : waiters_) {
+    if (waiter->done()) waiter->wake.notify_one();
   }
 }
 
@@ -339,7 +363,7 @@ void ThreadedWriter::announce() {
   if (!core_->failure().ok() && !failed_.exchange(true)) {
     log_error("{}: rank {}: {}", opened_.directory, job_.rank(), core_->failure().to_string());
   }
-  application_.notify_all();
+  wake_waiters();
   if (at_rest()) return;
   if (core_->has_task()) workers_.notify_all();
   if (core_->has_io()) storage_in_queue_ ? io_queue_->wake() : storage_.notify_one();
@@ -423,7 +447,7 @@ void ThreadedWriter::on_frame(net::Rank from, const net::FrameHeader& header, By
 void ThreadedWriter::on_sent(uint64_t cookie) {
   const std::lock_guard lock(core_mutex_);
   core_->on_sent(cookie);
-  application_.notify_all();
+  wake_waiters();
 }
 
 void ThreadedWriter::on_down(net::Rank peer, const Status& why) {
@@ -482,7 +506,7 @@ bool ThreadedWriter::post_some() {
   for (size_t i = 0; i < count; ++i) {
     if (free[i]) core_->on_sent(posts[i].cookie);
   }
-  application_.notify_all();
+  wake_waiters();
   return count == posts.size();
 }
 
@@ -493,7 +517,7 @@ void ThreadedWriter::shut_down() {
       // The transport gives back every frame, also those of dead peers, unless it is stuck itself.
       Lock lock(core_mutex_);
       const auto all_said = [this] { return !core_ || core_->all_said(); };
-      if (!application_.wait_for(lock, kPatience, all_said) && core_->frames_lent() != 0) {
+      if (!wait_until(lock, all_said) && core_->frames_lent() != 0) {
         log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
                   core_->frames_lent());
         core_is_lent_ = true;

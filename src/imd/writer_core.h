@@ -73,6 +73,7 @@ class WriterCore {
     return partition_->append(hash, key, value);
   }
   bool make_room(uint32_t way) { return partition_->make_room(way); }
+  bool has_room(uint32_t way) const { return partition_->has_room(way); }
   // To be asked after begin_epoch_end, and waited for, before the next append_directly.
   bool intake_open() const { return partition_->intake_open(); }
   // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from

@@ -55,7 +55,7 @@ RunSketch make_sketch(const RunHeader& header, uint64_t first_block) {
 
 }  // namespace
 
-RunBuilder::RunBuilder(Memtable& memtable, RunScratch& scratch, SketchRing& ring,
+RunBuilder::RunBuilder(Memtable& memtable, RunScratch& scratch, SketchArena& arena,
                        const RunPlacement& placement)
     : memtable_(memtable),
       scratch_(scratch),
@@ -63,7 +63,7 @@ RunBuilder::RunBuilder(Memtable& memtable, RunScratch& scratch, SketchRing& ring
       seed_(epoch_seed(placement.partition, placement.epoch_id)),
       header_(make_header(memtable, placement)),
       sketch_(make_sketch(header_, placement.first_block)),
-      sketch_builder_(&sketch_, ring) {
+      sketch_builder_(&sketch_, arena) {
   assert(!memtable.empty());
 }
 

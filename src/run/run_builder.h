@@ -36,12 +36,12 @@ struct RunPlacement {
 class RunBuilder {
  public:
   // Requires a memtable that is not empty, scratch.records_max() >= memtable.count() and
-  // ring.fits(sketch_bytes(memtable)).
-  RunBuilder(Memtable& memtable, RunScratch& scratch, SketchRing& ring, const RunPlacement& placement);
+  // arena.fits(sketch_bytes(memtable)).
+  RunBuilder(Memtable& memtable, RunScratch& scratch, SketchArena& arena, const RunPlacement& placement);
 
   // The blocks of a memtable's run, before there is a builder for it.
   static uint32_t block_count(const Memtable& memtable);
-  // What its sketch will take of a ring.
+  // What its sketch will take of an arena.
   static size_t sketch_bytes(const Memtable& memtable);
   uint32_t block_count() const { return header_.blocks; }
 

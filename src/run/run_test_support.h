@@ -63,20 +63,19 @@ struct Found {
 class PartitionInMemory {
  public:
   static constexpr uint64_t kEpochId = 0x1122334455667788;
-  static constexpr size_t kRingBytes = 64 * kMiB;
 
   explicit PartitionInMemory(uint32_t partition = 7, size_t arena_bytes = Memtable::kArenaBytesMax)
       : footer(partition),
         partition_(partition),
         memtable_(Memtable::create(arena_bytes, Memtable::kRecordsMax).value()),
         scratch_(RunScratch::create(Memtable::kRecordsMax).value()),
-        ring_(SketchRing::create(kRingBytes).value()) {}
+        sketch_memory(SketchArena::create(64 * kMiB).value()) {}
 
   // Fills are `fill_blocks` long, to cross their seams.
   void add_run(const Records& records, size_t fill_blocks = 3) {
     memtable_.clear();
     for (const auto& [key, value] : records) ASSERT_TRUE(append(memtable_, key, value));
-    RunBuilder builder(memtable_, scratch_, ring_,
+    RunBuilder builder(memtable_, scratch_, sketch_memory,
                        {.partition = partition_,
                         .first_block = data.size() / kBlockBytes,
                         .epoch = epoch,
@@ -109,7 +108,7 @@ class PartitionInMemory {
     segments.push_back(record);
     ASSERT_TRUE(footer.add(record).ok());
     index += footer.encode(index.size());
-    ring_.release(ring_.position());
+    sketch_memory.clear();
     sketches.clear();
     epoch_block_ = data.size() / kBlockBytes;
     ++epoch;
@@ -164,6 +163,7 @@ class PartitionInMemory {
   std::string data;
   std::string index;
   std::vector<RunSketch> sketches;
+  SketchArena sketch_memory;  // theirs
   std::vector<SegmentRecord> segments;
   uint64_t digest = 0;
   uint32_t epoch = 0;
@@ -173,7 +173,6 @@ class PartitionInMemory {
   uint32_t partition_;
   Memtable memtable_;
   RunScratch scratch_;
-  SketchRing ring_;
   uint64_t epoch_block_ = 0;
   std::unique_ptr<io::MemoryDevice> device_ = std::make_unique<io::MemoryDevice>();
   int file_count_ = 0;

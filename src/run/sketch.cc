@@ -31,27 +31,26 @@ size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind) {
   return round_up((bucket_words + end_words) * sizeof(uint64_t) + records, 64);
 }
 
-Result<SketchRing> SketchRing::create(size_t bytes) {
-  SWALE_ASSIGN_OR_RETURN(Buffer memory, Buffer::allocate(round_up(bytes, 64), HugePages::kAdvise));
-  return SketchRing(std::move(memory));
+Result<SketchArena> SketchArena::create(size_t bytes) {
+  SWALE_ASSIGN_OR_RETURN(Buffer memory, Buffer::allocate(bytes, HugePages::kAdvise));
+  return SketchArena(std::move(memory));
 }
 
-char* SketchRing::allocate(size_t bytes) {
-  assert(fits(bytes));
-  const uint64_t start = start_for(bytes);
-  position_ = start + bytes;
-  return memory_.data() + start % memory_.size();
+char* SketchArena::allocate(size_t bytes) {
+  assert(fits(bytes) && bytes % 64 == 0);
+  char* const start = memory_.data() + used_;
+  used_ += bytes;
+  return start;
 }
 
-SketchBuilder::SketchBuilder(RunSketch* sketch, SketchRing& ring) {
+SketchBuilder::SketchBuilder(RunSketch* sketch, SketchArena& arena) {
   assert(sketch->records >= 1 && sketch->records <= kRunRecordsMax);
   const uint32_t bucket_bits = built_bucket_bits(sketch->records);
   sketch->bucket_bits = static_cast<uint8_t>(bucket_bits);
   const size_t bucket_words = words(sketch->records + (uint64_t{1} << bucket_bits));
   const size_t end_words =
       sketch->kind == RunKind::kVariable ? words(uint64_t{sketch->records} + sketch->blocks) : 0;
-  char* const memory = ring.allocate(sketch_memory_bytes(sketch->records, sketch->blocks, sketch->kind));
-  sketch->ring_end = ring.position();
+  char* const memory = arena.allocate(sketch_memory_bytes(sketch->records, sketch->blocks, sketch->kind));
   auto* const first_word = reinterpret_cast<uint64_t*>(memory);
   sketch->buckets = {first_word, bucket_words};
   sketch->ends = {first_word + bucket_words, end_words};

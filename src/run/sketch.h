@@ -8,7 +8,7 @@
 // For variable runs a second array of the same kind says where each record ends: a 0 for each block, a 1 per
 // record.
 //
-// Threads: a value; its arrays are the SketchRing's and immutable after finish.
+// Threads: a value; its arrays are the SketchArena's and immutable after finish.
 // Invariants: (1) ordinal i has its 1 at bit bucket(i) + i of `buckets`; (2) likewise end_block(i) + i of
 // `ends`.
 // Limits: runs of 1..2^20 records.
@@ -35,46 +35,31 @@ struct RunSketch {
   std::span<uint64_t> buckets;
   std::span<uint8_t> remainders;
   std::span<uint64_t> ends;  // variable runs
-  uint64_t ring_end = 0;     // SketchRing::position() behind its arrays
 };
 
-// Bytes of a ring that the sketch of a run takes. Variable runs have `ends`.
+// Bytes of an arena that the sketch of a run takes, a multiple of 64. Variable runs have `ends`.
 size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind);
 
-// SketchRing: where the arrays of sketches lie from the moment a run is made until its segment is written: one buffer,
-// touched once, first in, first out.
+// SketchArena: where the arrays of an epoch's sketches lie from the moment a run is made until its segment is written.
+// Its pages are backed as it fills for the first time, and kept.
 //
-// Threads: none; the owner serialises allocate and release. What was allocated may be filled by anybody.
-class SketchRing {
+// Threads: none; the owner serialises the calls. What was allocated may be filled by anybody.
+class SketchArena {
  public:
   // kResourceExhausted without memory.
-  static Result<SketchRing> create(size_t bytes);
+  static Result<SketchArena> create(size_t bytes);
 
-  size_t capacity() const { return memory_.size(); }
-  bool fits(size_t bytes) const { return start_for(bytes) + bytes <= released_ + memory_.size(); }
-  // Requires fits(bytes). Aligned to 64 bytes.
+  bool fits(size_t bytes) const { return memory_.size() - used_ >= bytes; }
+  // Requires fits(bytes), and a multiple of 64, which the result is aligned to.
   char* allocate(size_t bytes);
-  // Behind everything that is allocated; counts up for ever.
-  uint64_t position() const { return position_; }
-  // Takes back everything up to `position`. An empty ring begins at its front again, so that anything up to its
-  // capacity fits.
-  void release(uint64_t position) {
-    if (position == position_) position_ = position = round_up(position, memory_.size());
-    released_ = position;
-  }
+  size_t used() const { return used_; }
+  void clear() { used_ = 0; }
 
  private:
-  explicit SketchRing(Buffer memory) : memory_(std::move(memory)) {}
-  // Where so many bytes would begin: pieces do not wrap around.
-  uint64_t start_for(size_t bytes) const {
-    const uint64_t start = round_up(position_, 64);
-    const uint64_t left = memory_.size() - start % memory_.size();
-    return left >= bytes ? start : start + left;
-  }
+  explicit SketchArena(Buffer memory) : memory_(std::move(memory)) {}
 
   Buffer memory_;
-  uint64_t position_ = 0;
-  uint64_t released_ = 0;
+  size_t used_ = 0;
 };
 
 // Bucket bits whose load (records / buckets) lies between 0.8 and 1.6: 9.6 to 10.3 bits a record, and 0.3 to 0.6 %
@@ -84,8 +69,8 @@ uint32_t natural_bucket_bits(uint64_t records);
 // Makes the arrays of a RunSketch whose scalar fields are set.
 class SketchBuilder {
  public:
-  // Requires ring.fits(sketch_memory_bytes(…)).
-  SketchBuilder(RunSketch* sketch, SketchRing& ring);
+  // Requires arena.fits(sketch_memory_bytes(…)).
+  SketchBuilder(RunSketch* sketch, SketchArena& arena);
 
   // In hash order. `hash_prefix` has the top 40 bits of the record's rest, lower bits are ignored.
   void add(Hash hash_prefix) {
