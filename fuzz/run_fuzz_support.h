@@ -35,6 +35,7 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
   Rng rng(1);
   auto memtable = Memtable::create(kMiB, 20'000).value();
   auto scratch = RunScratch::create(20'000).value();
+  auto ring = SketchRing::create(4 * kMiB).value();
   std::vector<RunSketch> sketches;
   Logs logs;
   std::vector<char> out(16 * kBlockBytes);
@@ -49,7 +50,7 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
       RecordView view;
       require(parse_record(encoded, &view) == RecordParse::kOk && memtable.append(hash_bytes(key), view));
     }
-    RunBuilder builder(memtable, scratch,
+    RunBuilder builder(memtable, scratch, ring,
                        {.partition = kPartition,
                         .first_block = logs.data.size() / kBlockBytes,
                         .epoch = 0,
@@ -57,7 +58,7 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
                         .way = 0,
                         .run = static_cast<uint32_t>(sketches.size())});
     while (const size_t produced = builder.fill(out)) logs.data.append(out.data(), produced);
-    sketches.push_back(builder.take_sketch());
+    sketches.push_back(builder.sketch());
   }
   SegmentBuilder builder(sketches, {.partition = kPartition,
                                     .epoch = 0,

@@ -141,6 +141,7 @@ class Node {
     if (!core_->failure().ok()) return finish(core_->failure());
     for (int burst = 0; script_ == Script::kAppend && burst < 32; ++burst) {
       if (written_ == records_to_write_) {
+        if (core_->epochs_committed() < epoch_) break;  // the end of the epoch before is still under way
         end_epoch();
       } else if (!append_one()) {
         break;  // pump() comes back when something has changed
@@ -152,18 +153,35 @@ class Node {
   bool append_one() {
     const ClusterParams& params = simulation_.params();
     const Record record = make_record(params.workload, params.seed, epoch_, rank_, written_);
+    if (!(params.ranks == 1 ? append_directly(record) : append_to_frame(record))) return false;
+    simulation_.model()[epoch_][record.key][rank_].push_back(record.value);
+    ++written_;
+    return true;
+  }
+
+  bool append_directly(const Record& record) {
+    const Hash hash = hash_bytes(record.key);
+    uint32_t full = imd::WriterCore::kAppended;
+    full_memtable_ = !core_->intake_open();
+    while (!full_memtable_ &&
+           (full = core_->append_directly(hash, record.key, record.value)) != imd::WriterCore::kAppended) {
+      full_memtable_ = !core_->make_room(full);
+    }
+    if (full_memtable_) return false;
+    batcher_.count(core_->last_row(hash), record.key.size());
+    return true;
+  }
+
+  bool append_to_frame(const Record& record) {
     for (;;) {
       const net::Rank full = batcher_.append(record.key, record.value);
-      if (full == imd::Batcher::kAccepted) break;
+      if (full == imd::Batcher::kAccepted) return true;
       core_->submit(full, batcher_.exchange(full, {}));
       blocked_on_ = full;
       if (!core_->frame_available(full)) return false;
       blocked_on_ = imd::Batcher::kAccepted;
       batcher_.exchange(full, core_->take_frame(full));
     }
-    simulation_.model()[epoch_][record.key][rank_].push_back(record.value);
-    ++written_;
-    return true;
   }
 
   void end_epoch() {
@@ -171,7 +189,11 @@ class Node {
       core_->submit(rank, batcher_.exchange(rank, {}));
     }
     core_->begin_epoch_end(epoch_ * 10, epoch_ * 0.5, batcher_.records_per_rank(), batcher_.tally());
-    script_ = Script::kWaitEpoch;
+    batcher_.begin_epoch();
+    written_ = 0;
+    ++epoch_;
+    const bool last = epoch_ == simulation_.params().epochs;
+    script_ = last || !simulation_.params().overlap ? Script::kWaitEpoch : Script::kAppend;
   }
 
   void finish(const Status& failure) {
@@ -190,6 +212,7 @@ class Node {
           if (!alive_) return;
           task.work();
           core_->finish_task(task);
+          full_memtable_ = false;
           pump();
         });
       }
@@ -214,12 +237,10 @@ class Node {
   void advance_script() {
     if (script_ == Script::kDone) return;
     if (!core_->failure().ok()) return finish(core_->failure());
-    if (script_ == Script::kWaitEpoch && core_->epochs_committed() > epoch_) {
-      ++outcome_.epochs_ok;
-      batcher_.begin_epoch();
-      written_ = 0;
+    outcome_.epochs_ok = core_->epochs_committed();
+    if (script_ == Script::kWaitEpoch && core_->epochs_committed() == epoch_) {
       script_ = Script::kAppend;
-      if (++epoch_ == simulation_.params().epochs) {
+      if (epoch_ == simulation_.params().epochs) {
         script_ = Script::kWaitClose;
         core_->begin_close();
         return pump();
@@ -227,7 +248,8 @@ class Node {
     }
     if (script_ == Script::kWaitClose && core_->closed()) finish(Status());
     const bool blocked = blocked_on_ != imd::Batcher::kAccepted && !core_->frame_available(blocked_on_);
-    if (script_ == Script::kAppend && !blocked) step_later();
+    const bool waiting = written_ == records_to_write_ && core_->epochs_committed() < epoch_;
+    if (script_ == Script::kAppend && !blocked && !waiting && !full_memtable_) step_later();
   }
 
  public:
@@ -245,6 +267,7 @@ class Node {
   uint32_t epoch_ = 0;
   Script script_ = Script::kAppend;
   bool step_planned_ = false;
+  bool full_memtable_ = false;                      // waits for a task to end
   net::Rank blocked_on_ = imd::Batcher::kAccepted;  // waits for a frame to this rank
   bool alive_ = true;
   RankOutcome outcome_;

@@ -51,6 +51,7 @@ struct ClusterParams {
   size_t frame_bytes = 32 * kKiB;
   uint16_t window = 2;
   uint32_t epochs = 3;
+  bool overlap = false;               // the next epoch is filled while the last one is being ended
   uint64_t records_per_epoch = 2000;  // over all ranks
   Nanos silence_deadline = seconds(5);
   WorkloadParams workload;

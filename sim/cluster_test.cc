@@ -31,6 +31,7 @@ ClusterParams params_of(uint64_t seed) {
   params.window = static_cast<uint16_t>(1 + rng.below(3));
   params.frame_bytes = 17 * kKiB;
   params.epochs = 1 + static_cast<uint32_t>(rng.below(3));
+  params.overlap = rng.chance(1, 2);
   params.records_per_epoch = rng.below(4) == 0 ? rng.below(30) : 500 + rng.below(6000);
   params.workload.keys = 1 + rng.below(1000);
   params.workload.variable_sizes = rng.chance(1, 2);

@@ -127,6 +127,19 @@ int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const vo
  * simulation's own (the same on all ranks) and are kept with the epoch. */
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time);
 
+/* [collective] The same in two calls, so that sorting, writing and the commit go on while the application computes.
+ * What is appended after the first call belongs to the next epoch, and may be appended at once. The second call waits
+ * and returns the status as above; only then is the epoch durable, and only then may the next one be ended
+ * (SWALE_INVALID_ARGUMENT otherwise). Without an end that has begun, waiting returns SWALE_OK at once. */
+int swale_dir_epoch_end_begin(swale_dir* dir, int64_t step, double time);
+int swale_dir_epoch_end_wait(swale_dir* dir);
+
+/* Stops sorting and writing on this rank until swale_dir_resume, to leave the cores to the application while it
+ * computes. Records of other ranks are received all the time. What cannot wait goes on by itself: an append that
+ * finds the buffers full, records of other ranks that do, swale_dir_epoch_end and swale_dir_epoch_end_wait resume. */
+int swale_dir_pause(swale_dir* dir);
+int swale_dir_resume(swale_dir* dir);
+
 /* [collective] Closes the directory and frees the handle in any case. Records appended after the last epoch end
  * are dropped; the call then returns SWALE_ABORTED and says how many. */
 int swale_dir_close(swale_dir* dir);

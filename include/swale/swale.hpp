@@ -149,6 +149,14 @@ class Directory {
   }
   // [collective] Commits the open epoch: durable and visible when it returns.
   void epoch_end(std::int64_t step, double time) { detail::check(swale_dir_epoch_end(handle_, step, time)); }
+  // [collective] The same in two calls: what is appended in between belongs to the next epoch.
+  void epoch_end_begin(std::int64_t step, double time) {
+    detail::check(swale_dir_epoch_end_begin(handle_, step, time));
+  }
+  void epoch_end_wait() { detail::check(swale_dir_epoch_end_wait(handle_)); }
+  // No sorting and writing on this rank in between, unless something needs room.
+  void pause() { detail::check(swale_dir_pause(handle_)); }
+  void resume() { detail::check(swale_dir_resume(handle_)); }
   // [collective] Throws SWALE_ABORTED if records after the last epoch end were dropped.
   void close() { detail::check(swale_dir_close(std::exchange(handle_, nullptr))); }
   // Still owned by this object.

@@ -38,9 +38,10 @@ inline HashChoice choose(Hash hash, uint32_t n) {
   return {static_cast<uint32_t>(product >> 64), static_cast<Hash>(product)};
 }
 
-// The contribution of one record to an epoch's order-independent checksum ("xxh3-keyed-sum"): a sum modulo
-// 2^64 of these over all records is equal at the appenders and at the indexers exactly if no record was lost,
-// doubled, altered or paired with another record's key (up to 2^-64 chance).
-inline uint64_t record_digest(Hash key_hash, Bytes value) { return hash_bytes_seeded(value, key_hash); }
+// The contribution of one record to an epoch's order-independent checksum ("xxh3-row-sum"): a sum modulo 2^64 of these
+// over all records is equal at the appenders and at the indexers exactly if no record was lost, doubled, altered or
+// paired with another record's key (up to 2^-64 chance). `row` is the key with the value right behind it, as records
+// lie in frames, memtables and blocks.
+inline uint64_t record_digest(Bytes row, size_t key_bytes) { return hash_bytes_seeded(row, key_bytes); }
 
 }  // namespace swale

@@ -90,11 +90,11 @@ int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const vo
                      size_t value_bytes) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_append", "dir");
-    SWALE_ASSIGN_OR_RETURN(const Bytes key_view,
-                           swale::capi::bytes_argument("swale_dir_append", "key", key, key_bytes));
-    SWALE_ASSIGN_OR_RETURN(const Bytes value_view,
-                           swale::capi::bytes_argument("swale_dir_append", "value", value, value_bytes));
-    return dir->state->writer->append(key_view, value_view);
+    // The hot path: nothing is constructed but two views.
+    if (key == nullptr && key_bytes != 0) return swale::capi::null_argument("swale_dir_append", "key");
+    if (value == nullptr && value_bytes != 0) return swale::capi::null_argument("swale_dir_append", "value");
+    return dir->state->writer->append({static_cast<const char*>(key), key_bytes},
+                                      {static_cast<const char*>(value), value_bytes});
   });
 }
 
@@ -102,6 +102,36 @@ int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end", "dir");
     return dir->state->writer->epoch_end(step, time);
+  });
+}
+
+int swale_dir_epoch_end_begin(swale_dir* dir, int64_t step, double time) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end_begin", "dir");
+    return dir->state->writer->epoch_end_begin(step, time);
+  });
+}
+
+int swale_dir_epoch_end_wait(swale_dir* dir) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end_wait", "dir");
+    return dir->state->writer->epoch_end_wait();
+  });
+}
+
+int swale_dir_pause(swale_dir* dir) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_pause", "dir");
+    dir->state->writer->pause();
+    return {};
+  });
+}
+
+int swale_dir_resume(swale_dir* dir) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_resume", "dir");
+    dir->state->writer->resume();
+    return {};
   });
 }
 

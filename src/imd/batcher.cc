@@ -16,13 +16,14 @@ net::Rank Batcher::append(Bytes key, Bytes value) {
   const size_t encoded_bytes = run::encoded_record_bytes(key.size(), value.size());
   if (frame.capacity - frame.bytes < encoded_bytes) return static_cast<net::Rank>(destination);
 
-  run::encode_record(key, value, frame.data + frame.bytes);
+  const char* const end = run::encode_record(key, value, frame.data + frame.bytes);
   frame.bytes += static_cast<uint32_t>(encoded_bytes);
   ++frame.records;
   ++records_per_rank_[destination];
   ++tally_.records;
-  tally_.data_bytes += key.size() + value.size();
-  tally_.digest += record_digest(hash, value);
+  const size_t row_bytes = key.size() + value.size();
+  tally_.data_bytes += row_bytes;
+  tally_.digest += record_digest({end - row_bytes, row_bytes}, key.size());
   return kAccepted;
 }
 

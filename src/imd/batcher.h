@@ -50,6 +50,14 @@ class Batcher {
   // Takes the destination's frame (data == nullptr: it had none) and lends it another (or none).
   Frame exchange(net::Rank destination, Frame next);
 
+  // Counts a record that needed no frame because this rank is alone.
+  void count(Bytes row, size_t key_bytes) {
+    ++records_per_rank_.front();
+    ++tally_.records;
+    tally_.data_bytes += row.size();
+    tally_.digest += record_digest(row, key_bytes);
+  }
+
   const RecordTally& tally() const { return tally_; }
   const std::vector<uint64_t>& records_per_rank() const { return records_per_rank_; }
   void begin_epoch();  // resets the counts; all frames must have been taken

@@ -14,7 +14,9 @@ void EpochProtocol::open_epoch(uint32_t epoch) {
   ends_in_ = 0;
   for (Peer& peer : peers_) {
     const std::optional<uint64_t> promised = peer.promised_next;
+    const uint64_t delivered = peer.delivered_next;
     peer = Peer{};
+    peer.delivered = delivered;
     if (promised) {
       peer.ended = true;
       peer.promised = *promised;
@@ -35,7 +37,12 @@ int32_t EpochProtocol::child_count() const {
 void EpochProtocol::send(net::Rank to, const Message& message) { outgoing_.push_back({to, encode(message)}); }
 
 void EpochProtocol::on_delivered(net::Rank from, uint64_t records) {
-  peers_[static_cast<size_t>(from)].delivered += records;
+  Peer& peer = peers_[static_cast<size_t>(from)];
+  if (drained()) {
+    peer.delivered_next += records;
+    return;
+  }
+  peer.delivered += records;
   advance();
 }
 

@@ -48,7 +48,8 @@ class EpochProtocol {
 
   void open_epoch(uint32_t epoch);
 
-  // Every record that has been delivered to this rank's partition, by the rank that appended it.
+  // Every record that has been delivered to this rank's partition, by the rank that appended it. Once everything of
+  // the epoch is in (kFlushing and later) it is of the next one.
   void on_delivered(net::Rank from, uint64_t records);
 
   // The application's call. `records_per_rank[r]` records were sent to r in this epoch; `appended` in all.
@@ -58,6 +59,8 @@ class EpochProtocol {
   // A control message. Impossible ones are failures. A peer that knows of the commit sooner may end the next epoch
   // before this rank has heard of it: its END is kept for open_epoch.
   void on_message(net::Rank from, const Message& message);
+  // Everything of this epoch is in: what is delivered from then on belongs to the next.
+  bool drained() const { return state_ > State::kDraining; }
   // Whether the peer's END of this epoch has come: what it sends from then on belongs to the next.
   bool ended(net::Rank from) const { return peers_[static_cast<size_t>(from)].ended; }
 
@@ -87,6 +90,7 @@ class EpochProtocol {
     uint64_t promised = 0;
     uint64_t delivered = 0;
     std::optional<uint64_t> promised_next;  // its END of the next epoch
+    uint64_t delivered_next = 0;
   };
 
   void on_end(net::Rank from, const EndMessage& message);

@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kFormatName[] = "swale-imd";
-constexpr char kDigestName[] = "xxh3-keyed-sum";
+constexpr char kDigestName[] = "xxh3-row-sum";
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kRanksMax = uint64_t{1} << 24;
 constexpr uint64_t kJobsMax = 65'535;

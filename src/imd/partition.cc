@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <utility>
 
 #include "base/hash.h"
@@ -12,7 +13,7 @@ namespace swale::imd {
 
 Partition::Partition(const PartitionParams& params, run::FooterBuilder footer)
     : params_(params),
-      footer_(std::move(footer)),
+      footer_builder_(std::move(footer)),
       data_end_block_(params.data_end_block),
       index_end_(params.index_end) {}
 
@@ -26,33 +27,31 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
     for (std::unique_ptr<run::Memtable>* slot : {&way.filling, &way.spare}) {
       SWALE_ASSIGN_OR_RETURN(run::Memtable memtable,
                              run::Memtable::create(params.memtable_bytes, params.memtable_records));
+      memtable.touch();
       *slot = std::make_unique<run::Memtable>(std::move(memtable));
     }
     SWALE_ASSIGN_OR_RETURN(run::RunScratch scratch, run::RunScratch::create(params.memtable_records));
+    scratch.touch();
     way.scratch = std::make_unique<run::RunScratch>(std::move(scratch));
+    SWALE_ASSIGN_OR_RETURN(run::SketchRing ring, run::SketchRing::create(params.sketch_bytes / params.ways));
+    way.ring = std::make_unique<run::SketchRing>(std::move(ring));
   }
-  for (uint32_t index = 0; index < params.output_buffers; ++index) {
-    SWALE_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(params.output_buffer_bytes));
-    partition->output_.push_back(std::move(buffer));
-    partition->free_output_.push_back(index);
-  }
+  // One block of memory for all output buffers: huge pages, and few of them.
+  SWALE_ASSIGN_OR_RETURN(
+      partition->output_memory_,
+      Buffer::allocate(params.output_buffers * params.output_buffer_bytes, HugePages::kAdvise));
+  partition->output_memory_.touch();
+  for (uint32_t index = 0; index < params.output_buffers; ++index) partition->free_output_.push_back(index);
   return partition;
 }
 
 void Partition::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
-  assert(state_ == State::kIdle || state_ == State::kDurable);
-  epoch_ = epoch;
-  epoch_id_ = epoch_id;
-  epoch_first_block_ = data_end_block_;
-  run_sequence_ = 0;
-  footer_written_ = false;
-  tally_ = {};
-  for (Way& way : ways_) way.segments_written = false;
-  state_ = State::kFilling;
+  assert(state_ == State::kNone);
+  open_ =
+      Epoch{.number = epoch, .id = epoch_id, .first_block = data_end_block_, .end_block = data_end_block_};
 }
 
 Result<Partition::Accepted> Partition::accept(Bytes batch) {
-  assert(state_ == State::kFilling);
   Accepted accepted;
   while (accepted.bytes < batch.size()) {
     run::RecordView record;
@@ -69,6 +68,7 @@ Result<Partition::Accepted> Partition::accept(Bytes batch) {
     }
     const HashChoice way_choice = choose(home.rest, params_.ways);
     Way& way = ways_[way_choice.index];
+    if (!way.open) break;
     if (!way.filling->append(way_choice.rest, record)) {
       if (!rotate(way)) break;
       [[maybe_unused]] const bool fits = way.filling->append(way_choice.rest, record);
@@ -84,11 +84,24 @@ Result<Partition::Accepted> Partition::accept(Bytes batch) {
 bool Partition::rotate(Way& way) {
   if (way.full || !way.spare) return false;
   way.full = std::exchange(way.filling, std::move(way.spare));
+  way.full_is_closing = !way.open;
+  way.open = true;
   return true;
 }
 
-void Partition::end_epoch() {
-  assert(state_ == State::kFilling);
+void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id) {
+  assert(!closing());
+  closing_ = open_;
+  open_ = Epoch{.number = next_epoch, .id = next_epoch_id};
+  for (Way& way : ways_) {
+    way.closing_sketches = std::move(way.open_sketches);
+    way.open_sketches.clear();
+    way.full_is_closing = way.full != nullptr;
+    way.open = way.filling->empty();
+    way.segments_written = way.segments_written_early;
+    way.segments_written_early = false;
+  }
+  footer_written_ = false;
   state_ = State::kSealed;
   advance();
 }
@@ -102,7 +115,18 @@ bool Partition::has_task() const {
 // Whether next_task would hand out a task for this way.
 bool Partition::way_ready(const Way& way) const {
   if (way.task_out || free_output_.empty() || !failure_.ok()) return false;
-  return way.run || way.segment || way.full || want_segment(way);
+  return way.run || way.segment || can_start_run(way) || want_segment(way);
+}
+
+// All blocks of the closing epoch have their place in the data log; those of the open one come behind them.
+bool Partition::closing_runs_placed() const {
+  return std::all_of(ways_.begin(), ways_.end(),
+                     [](const Way& way) { return way.open && (!way.full_is_closing || way.run); });
+}
+
+bool Partition::can_start_run(const Way& way) const {
+  if (!way.full || !way.ring->fits(run::RunBuilder::sketch_bytes(*way.full))) return false;
+  return way.full_is_closing || !closing() || closing_runs_placed();
 }
 
 std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
@@ -117,7 +141,8 @@ std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
   free_output_.pop_back();
   task.run = way.run.get();
   task.segment = way.segment.get();
-  task.out = output_[task.buffer].span();
+  task.out = {output_memory_.data() + task.buffer * params_.output_buffer_bytes, params_.output_buffer_bytes};
+  task.epoch = task.run != nullptr ? epoch_of(way.full_is_closing).number : epoch_of(closing()).number;
   way.task_out = true;
   return task;
 }
@@ -125,35 +150,41 @@ std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
 // The run's place in the data log is taken now: its size is known before it is sorted.
 void Partition::start_run(uint32_t way_index) {
   Way& way = ways_[way_index];
+  Epoch& epoch = epoch_of(way.full_is_closing);
+  if (epoch.runs == 0) epoch.first_block = data_end_block_;
   run::RunPlacement placement;
   placement.partition = params_.partition;
   placement.first_block = data_end_block_;
-  placement.epoch = epoch_;
-  placement.epoch_id = epoch_id_;
+  placement.epoch = epoch.number;
+  placement.epoch_id = epoch.id;
   placement.way = static_cast<uint16_t>(way_index);
-  placement.run = run_sequence_++;
-  way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, placement);
+  placement.run = epoch.runs++;
+  way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, *way.ring, placement);
   way.log_offset = data_end_block_ * run::kBlockBytes;
   data_end_block_ += way.run->block_count();
+  epoch.end_block = data_end_block_;
 }
 
-// A segment is due when the epoch's runs are all written and durable, or when the sketches have outgrown their share.
+// A segment is due when the closing epoch's runs are all written and durable, or when the sketches leave no room for
+// the next run's: then of the closing epoch, while there is one.
 bool Partition::want_segment(const Way& way) const {
-  if (state_ == State::kIndexing) return !way.sketches.empty() || !way.segments_written;
-  return way.sketch_bytes > params_.sketch_bytes / params_.ways;
+  if (state_ == State::kIndexing) return !way.closing_sketches.empty() || !way.segments_written;
+  if (!way.full || way.ring->fits(run::RunBuilder::sketch_bytes(*way.full))) return false;
+  return closing() ? way.full_is_closing : true;
 }
 
 void Partition::start_segment(uint32_t way_index) {
   Way& way = ways_[way_index];
+  const Epoch& epoch = epoch_of(closing());
   run::SegmentParams segment;
   segment.partition = params_.partition;
-  segment.epoch = epoch_;
-  segment.epoch_id = epoch_id_;
+  segment.epoch = epoch.number;
+  segment.epoch_id = epoch.id;
   segment.way = static_cast<uint16_t>(way_index);
   segment.ways = static_cast<uint16_t>(params_.ways);
-  segment.data_block = epoch_first_block_;
-  segment.data_blocks = static_cast<uint32_t>(data_end_block_ - epoch_first_block_);
-  way.segment = std::make_unique<run::SegmentBuilder>(way.sketches, segment);
+  segment.data_block = epoch.runs == 0 ? data_end_block_ : epoch.first_block;
+  segment.data_blocks = epoch.runs == 0 ? 0 : static_cast<uint32_t>(epoch.end_block - epoch.first_block);
+  way.segment = std::make_unique<run::SegmentBuilder>(segment_sketches(way), segment);
   way.log_offset = way.segment_offset = index_end_;
   index_end_ += way.segment->size_bytes();
 }
@@ -166,45 +197,50 @@ void Partition::finish_task(const Task& task) {
     free_output_.push_back(task.buffer);
   } else {
     const LogFile file = task.run != nullptr ? LogFile::kData : LogFile::kIndex;
-    io_queue_.push_back(
-        {IoRequest::Kind::kWrite, file, way.log_offset, {task.out.data(), task.produced}, task.buffer});
+    queue_write({IoRequest::Kind::kWrite,
+                 file,
+                 way.log_offset,
+                 {task.out.data(), task.produced},
+                 task.buffer,
+                 task.epoch});
     way.log_offset += task.produced;
-    ++writes_out_;
   }
   if (done) task.run != nullptr ? finish_run(way) : finish_segment(way);
   advance();
 }
 
 void Partition::finish_run(Way& way) {
-  tally_.records += way.full->count();
-  tally_.data_bytes += way.run->data_bytes();
-  tally_.digest += way.run->digest();
-  way.sketches.push_back(way.run->take_sketch());
-  way.sketch_bytes += way.sketches.back().memory_bytes();
+  RecordTally& tally = epoch_of(way.full_is_closing).tally;
+  tally.records += way.full->count();
+  tally.data_bytes += way.run->data_bytes();
+  tally.digest += way.run->digest();
+  (way.full_is_closing ? way.closing_sketches : way.open_sketches).push_back(way.run->sketch());
   way.run.reset();
   way.full->clear();
+  way.full_is_closing = false;
   way.spare = std::move(way.full);
 }
 
 void Partition::finish_segment(Way& way) {
-  if (Status status = footer_.add(way.segment->record(way.segment_offset)); !status.ok() && failure_.ok()) {
+  if (Status status = footer_builder_.add(way.segment->record(way.segment_offset));
+      !status.ok() && failure_.ok()) {
     failure_ = status;
   }
-  way.segments_written = true;
+  (closing() ? way.segments_written : way.segments_written_early) = true;
   way.segment.reset();
-  way.sketches.clear();
-  way.sketch_bytes = 0;
+  std::vector<run::RunSketch>& sketches = segment_sketches(way);
+  if (!sketches.empty()) way.ring->release(sketches.back().ring_end);
+  sketches.clear();
 }
 
 bool Partition::runs_done() const {
-  return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) {
-    return !way.full && !way.run && !way.segment && way.filling->empty();
-  });
+  return std::all_of(ways_.begin(), ways_.end(),
+                     [](const Way& way) { return way.open && !way.full_is_closing && !way.segment; });
 }
 
 bool Partition::segments_done() const {
   return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) {
-    return way.segments_written && way.sketches.empty() && !way.segment;
+    return way.segments_written && way.closing_sketches.empty() && !way.segment;
   });
 }
 
@@ -213,29 +249,41 @@ void Partition::advance() {
   if (!failure_.ok()) return;
   if (state_ == State::kSealed) {
     for (Way& way : ways_) {
-      if (!way.filling->empty()) rotate(way);
+      if (!way.open) rotate(way);
     }
-    if (runs_done() && writes_out_ == 0) {
+    if (runs_done() && closing_.writes_out == 0) {
       state_ = State::kSyncData;
       request_sync(LogFile::kData);
     }
   }
   if (state_ == State::kIndexing && segments_done() && !footer_written_) write_footer();
-  if (state_ == State::kIndexing && footer_written_ && writes_out_ == 0) {
+  if (state_ == State::kIndexing && footer_written_ && closing_.writes_out == 0) {
     state_ = State::kSyncIndex;
     request_sync(LogFile::kIndex);
   }
 }
 
+void Partition::queue_write(const IoRequest& request) {
+  io_queue_.push_back(request);
+  ++epoch_of(is_closing(request.epoch)).writes_out;
+}
+
 void Partition::request_sync(LogFile file) {
-  io_queue_.push_back({IoRequest::Kind::kSync, file, 0, {}, kNoBuffer});
+  io_queue_.push_back({IoRequest::Kind::kSync, file, 0, {}, kNoBuffer, closing_.number});
 }
 
 void Partition::write_footer() {
-  footer_bytes_ = footer_.encode(index_end_);
-  io_queue_.push_back({IoRequest::Kind::kWrite, LogFile::kIndex, index_end_, footer_bytes_, kNoBuffer});
-  index_end_ += footer_bytes_.size();
-  ++writes_out_;
+  const std::string pages = footer_builder_.encode(index_end_);
+  Result<Buffer> buffer = Buffer::allocate(pages.size());  // aligned, as the pages' place in the log is
+  if (!buffer.ok()) {
+    failure_ = buffer.status();
+    return;
+  }
+  footer_bytes_ = std::move(*buffer);
+  std::memcpy(footer_bytes_.data(), pages.data(), pages.size());
+  queue_write({IoRequest::Kind::kWrite, LogFile::kIndex, index_end_, footer_bytes_.bytes(), kNoBuffer,
+               closing_.number});
+  index_end_ += pages.size();
   footer_written_ = true;
 }
 
@@ -253,7 +301,7 @@ void Partition::finish_io(const IoRequest& request, const Status& status) {
   }
   if (request.kind == IoRequest::Kind::kWrite) {
     if (request.buffer != kNoBuffer) free_output_.push_back(request.buffer);
-    --writes_out_;
+    --epoch_of(is_closing(request.epoch)).writes_out;
   } else if (state_ == State::kSyncData) {
     state_ = State::kIndexing;
   } else if (state_ == State::kSyncIndex) {

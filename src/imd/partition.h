@@ -4,16 +4,21 @@
 //   accept(records) ─► memtable A|B per way ─► Task (sort, gather, checksum into an output buffer) ─► IoRequest
 //   end_epoch() ─► last memtables ─► all data written ─► sync data ─► segments, footer ─► sync index ─► durable()
 //
+// While an epoch is being closed the next one is open already: its records fill memtables and its runs are written
+// behind those of the closing epoch, so that flushing overlaps computing. Its segments wait until the closing epoch is
+// durable, because the index log and the blocks of an epoch are in the order of the epochs.
+//
 // A passive state machine: records and completions in, CPU tasks and I/O requests out. A Task works on memory that
 // it owns until finish(), so its owner runs it without holding any lock; everything else is serialised by the owner.
 // Tasks and I/O may complete in any order; only the order "data durable before the index that points to it is
 // written, segments written before their footer is durable" is kept here.
 //
-// Memory: all buffers are made at creation (memory_plan.h divides the budget); nothing grows afterwards but the
-// sketches, which are written out as a further segment of the epoch once they exceed their limit.
+// Memory: all buffers are made and touched at creation (memory_plan.h divides the budget); nothing grows afterwards.
+// When the sketches' ring is full, they are written out as a further segment of the epoch.
 // Errors: the first failed I/O is kept in failure(); afterwards no more work is handed out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -40,7 +45,7 @@ struct PartitionParams {
   uint32_t memtable_records = 350'000;
   size_t output_buffer_bytes = kMiB;
   uint32_t output_buffers = 8;
-  size_t sketch_bytes = 16 * kMiB;  // limit, over all ways
+  size_t sketch_bytes = 16 * kMiB;  // over all ways
   uint64_t data_end_block = 0;      // where the committed data log ends
   uint64_t index_end = 0;           // where the committed index log ends, bytes
 };
@@ -57,6 +62,7 @@ struct IoRequest {
   uint64_t offset = 0;
   Bytes data;  // valid until finish_io
   uint32_t buffer = kNoBuffer;
+  uint32_t epoch = 0;
 };
 
 class Partition {
@@ -67,7 +73,28 @@ class Partition {
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
 
+  // The first epoch; the later ones begin by end_epoch.
   void begin_epoch(uint32_t epoch, uint64_t epoch_id);
+
+  // Takes one record that is not encoded, whose home is this partition. kAppended, or the way that must make room
+  // first. Touches nothing but the memtables being filled: for an owner that has no other source of records and
+  // appends without the lock that serialises the rest, except make_room and end_epoch. Requires intake_open().
+  static constexpr uint32_t kAppended = ~uint32_t{0};
+  uint32_t append(Hash hash, Bytes key, Bytes value) {
+    const HashChoice way_choice = choose(choose(hash, params_.ranks).rest, params_.ways);
+    Way& way = ways_[way_choice.index];
+    return way.filling->append(way_choice.rest, key, value) ? kAppended : way_choice.index;
+  }
+  // Every way has a memtable for the open epoch. False only for a while after end_epoch.
+  bool intake_open() const {
+    return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.open; });
+  }
+  // Key and value of what the last successful append took.
+  Bytes last_row(Hash hash) const {
+    return ways_[choose(choose(hash, params_.ranks).rest, params_.ways).index].filling->last_row();
+  }
+  // False: the way's other memtable is still being written.
+  bool make_room(uint32_t way) { return rotate(ways_[way]); }
 
   // Takes whole encoded records from the front of `batch` until it is empty or the memtable that the next one needs
   // is full and its twin still being written. kCorruption for bytes that are no records of this partition.
@@ -77,16 +104,19 @@ class Partition {
   };
   Result<Accepted> accept(Bytes batch);
 
-  // No more records in this epoch. Requires that all were accepted.
-  void end_epoch();
+  // No more records in the open epoch; the next one is open from now on. Requires that all records were accepted and
+  // that the epoch closed before, if any, is durable.
+  void end_epoch(uint32_t next_epoch, uint64_t next_epoch_id);
+  // The epoch that was ended last is.
   bool durable() const { return state_ == State::kDurable; }
-  // What was indexed in this epoch so far.
-  const RecordTally& tally() const { return tally_; }
+  // What was indexed in the epoch that was ended last.
+  const RecordTally& tally() const { return closing_.tally; }
 
   // A piece of CPU work: fills one output buffer from a run or a segment.
   struct Task {
     uint32_t way = 0;
     uint32_t buffer = 0;
+    uint32_t epoch = 0;
     run::RunBuilder* run = nullptr;  // one of the two
     run::SegmentBuilder* segment = nullptr;
     MutableBytes out;
@@ -106,55 +136,75 @@ class Partition {
   uint64_t data_end_block() const { return data_end_block_; }
 
  private:
-  enum class State { kIdle, kFilling, kSealed, kSyncData, kIndexing, kSyncIndex, kDurable };
+  // Of the closing epoch.
+  enum class State { kNone, kSealed, kSyncData, kIndexing, kSyncIndex, kDurable };
+
+  struct Epoch {
+    uint32_t number = 0;
+    uint64_t id = 0;
+    uint64_t first_block = 0;
+    uint64_t end_block = 0;
+    uint32_t runs = 0;
+    uint32_t writes_out = 0;  // queued or running
+    RecordTally tally = {};
+  };
 
   struct Way {
     std::unique_ptr<run::Memtable> filling;
+    bool open = true;                      // false: what `filling` has is of the closing epoch
     std::unique_ptr<run::Memtable> full;   // being made into a run, or waiting for it
+    bool full_is_closing = false;          // of the closing epoch
     std::unique_ptr<run::Memtable> spare;  // empty, ready to be filled
     std::unique_ptr<run::RunBuilder> run;
     std::unique_ptr<run::SegmentBuilder> segment;
     std::unique_ptr<run::RunScratch> scratch;
-    std::vector<run::RunSketch> sketches;
-    size_t sketch_bytes = 0;
+    std::unique_ptr<run::SketchRing> ring;
+    std::vector<run::RunSketch> closing_sketches;
+    std::vector<run::RunSketch> open_sketches;
     uint64_t log_offset = 0;      // where the open run's or segment's next output goes
     uint64_t segment_offset = 0;  // where the open segment begins
     bool task_out = false;
-    bool segments_written = false;  // in this epoch
+    bool segments_written = false;        // of the closing epoch
+    bool segments_written_early = false;  // of the open one
   };
 
   Partition(const PartitionParams& params, run::FooterBuilder footer);
 
+  bool closing() const { return state_ != State::kNone && state_ != State::kDurable; }
+  Epoch& epoch_of(bool is_closing) { return is_closing ? closing_ : open_; }
+  std::vector<run::RunSketch>& segment_sketches(Way& way) const {
+    return closing() ? way.closing_sketches : way.open_sketches;
+  }
   bool rotate(Way& way);
   bool way_ready(const Way& way) const;
+  bool closing_runs_placed() const;
+  bool can_start_run(const Way& way) const;
   void start_run(uint32_t way_index);
   bool want_segment(const Way& way) const;
   void start_segment(uint32_t way_index);
   void finish_run(Way& way);
   void finish_segment(Way& way);
   void write_footer();
+  bool is_closing(uint32_t epoch) const { return state_ != State::kNone && epoch == closing_.number; }
+  void queue_write(const IoRequest& request);
   void request_sync(LogFile file);
   void advance();
   bool runs_done() const;
   bool segments_done() const;
 
   const PartitionParams params_;
-  run::FooterBuilder footer_;
+  run::FooterBuilder footer_builder_;
   std::vector<Way> ways_;
-  std::vector<Buffer> output_;
+  Buffer output_memory_;
   std::vector<uint32_t> free_output_;
   std::deque<IoRequest> io_queue_;
-  uint32_t writes_out_ = 0;  // queued or running
-  State state_ = State::kIdle;
-  uint32_t epoch_ = 0;
-  uint64_t epoch_id_ = 0;
-  uint64_t epoch_first_block_ = 0;
+  State state_ = State::kNone;
+  Epoch closing_;
+  Epoch open_;
   uint64_t data_end_block_ = 0;
   uint64_t index_end_ = 0;
-  uint32_t run_sequence_ = 0;
   bool footer_written_ = false;
-  std::string footer_bytes_;  // being written
-  RecordTally tally_;
+  Buffer footer_bytes_;  // being written
   Status failure_;
 };
 

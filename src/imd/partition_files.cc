@@ -43,6 +43,8 @@ Result<PartitionFiles> PartitionFiles::open(io::Device& device, const std::strin
   PartitionFiles files(std::move(data), std::move(index), run::FooterBuilder(partition));
   SWALE_RETURN_IF_ERROR(files.resume(partition, manifest));
   SWALE_RETURN_IF_ERROR(files.cut_tails());
+  files.data_->prefer_direct();
+  files.index_->prefer_direct();
   return files;
 }
 
@@ -84,9 +86,27 @@ Status PartitionFiles::cut_tails() {
   return {};
 }
 
-Status PartitionFiles::execute(const IoRequest& request) {
-  io::File& file = request.file == LogFile::kData ? *data_ : *index_;
-  return request.kind == IoRequest::Kind::kSync ? file.sync() : file.pwrite(request.offset, request.data);
+io::Operation PartitionFiles::operation(const IoRequest& request, uint64_t tag) {
+  const bool data = request.file == LogFile::kData;
+  io::Operation operation;
+  operation.kind =
+      request.kind == IoRequest::Kind::kSync ? io::Operation::Kind::kSync : io::Operation::Kind::kWrite;
+  operation.file = data ? data_.get() : index_.get();
+  operation.offset = request.offset;
+  operation.from = request.data;
+  operation.tag = tag;
+  // Not for the index log: its end is where readers look for the footer.
+  if (data && operation.kind == io::Operation::Kind::kWrite) {
+    written_end_ = std::max(written_end_, request.offset + request.data.size());
+    data_->reserve(written_end_);
+  }
+  return operation;
+}
+
+Status PartitionFiles::trim() {
+  if (written_end_ == 0) return {};
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, data_->size());
+  return size > written_end_ ? data_->truncate(written_end_) : Status();
 }
 
 }  // namespace swale::imd

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "imd/manifest.h"
 #include "imd/partition.h"
-#include "io/device.h"
+#include "io/io_queue.h"
 #include "run/footer.h"
 
 namespace swale::imd {
@@ -21,7 +21,13 @@ class PartitionFiles {
   static Result<PartitionFiles> open(io::Device& device, const std::string& directory, uint32_t partition,
                                      const Manifest& manifest);
 
-  Status execute(const IoRequest& request);
+  // The request as an operation of an IoQueue; makes room ahead of writes to the data log.
+  io::Operation operation(const IoRequest& request, uint64_t tag);
+  // Carries it out at once.
+  Status execute(const IoRequest& request) { return io::execute(operation(request, 0)).status; }
+
+  // Gives back the room that was made ahead of writes. Requires that no operation is in flight.
+  Status trim();
 
   uint64_t data_end_block() const { return data_end_block_; }
   uint64_t index_end() const { return index_end_; }
@@ -39,6 +45,7 @@ class PartitionFiles {
   run::FooterBuilder footer_;
   uint64_t data_end_block_ = 0;
   uint64_t index_end_ = 0;
+  uint64_t written_end_ = 0;  // of the data log
 };
 
 }  // namespace swale::imd

@@ -40,7 +40,8 @@ class TestDirectory {
       : device_(device),
         directory_(std::move(directory)),
         memtable_(run::Memtable::create(4 * kMiB, 64 * 1024).value()),
-        scratch_(run::RunScratch::create(64 * 1024).value()) {
+        scratch_(run::RunScratch::create(64 * 1024).value()),
+        ring_(run::SketchRing::create(16 * kMiB).value()) {
     EXPECT_TRUE(io::make_directories(device_, directory_).ok());
     commit();
   }
@@ -64,7 +65,7 @@ class TestDirectory {
       parts[home.index][choose(home.rest, job.ways).index].emplace_back(key, value);
       ++epoch.records;
       epoch.data_bytes += key.size() + value.size();
-      epoch.digest += record_digest(hash_bytes(key), value);
+      epoch.digest += record_digest(key + value, key.size());
     }
     for (uint32_t p = 0; p < parts.size(); ++p) write_partition(p, parts[p], epoch, shape);
     if (shape.fate != Shape::kCommitted) return;
@@ -122,6 +123,7 @@ class TestDirectory {
         const uint64_t offset = out.index_bytes;
         drain(builder, *out.index, &out.index_bytes);
         ASSERT_TRUE(footer.add(builder.record(offset)).ok());
+        ring_.release(ring_.position());
         sketches.clear();
       };
       for (size_t at = 0; at < ways[way].size(); at += shape.records_per_run) {
@@ -129,7 +131,7 @@ class TestDirectory {
         memtable_.clear();
         for (size_t i = at; i < std::min(ways[way].size(), at + shape.records_per_run); ++i)
           append(ways[way][i]);
-        run::RunBuilder builder(memtable_, scratch_,
+        run::RunBuilder builder(memtable_, scratch_, ring_,
                                 {.partition = partition,
                                  .first_block = out.data_blocks,
                                  .epoch = epoch.epoch,
@@ -139,7 +141,7 @@ class TestDirectory {
         uint64_t bytes = out.data_blocks * run::kBlockBytes;
         drain(builder, *out.data, &bytes);
         out.data_blocks = bytes / run::kBlockBytes;
-        sketches.push_back(builder.take_sketch());
+        sketches.push_back(builder.sketch());
       }
       end_segment();
     }
@@ -178,6 +180,7 @@ class TestDirectory {
   const std::string directory_;
   run::Memtable memtable_;
   run::RunScratch scratch_;
+  run::SketchRing ring_;
   std::map<uint32_t, Part> parts_;
   uint64_t epochs_begun_ = 0;
 };

@@ -13,12 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/biased_mutex.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "imd/batcher.h"
 #include "imd/committer.h"
 #include "imd/partition_files.h"
 #include "imd/writer_core.h"
 #include "imd/writer_open.h"
+#include "io/io_queue.h"
 #include "run/record.h"
 
 namespace swale::imd {
@@ -29,6 +32,7 @@ namespace {
 constexpr std::chrono::seconds kPatience(60);
 constexpr size_t kPostsPerTurn = 16;
 constexpr Nanos kTick = seconds(1);
+constexpr size_t kIoBesidesOutput = 4;  // footers and syncs
 
 class ThreadedWriter final : public Writer, public net::ChannelEvents {
  public:
@@ -41,6 +45,10 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
 
   Status append(Bytes key, Bytes value) override;
   Status epoch_end(int64_t step, double time) override;
+  Status epoch_end_begin(int64_t step, double time) override;
+  Status epoch_end_wait() override;
+  void pause() override;
+  void resume() override;
   Status close() override;
   const std::string& directory() const override { return opened_.directory; }
   MetricsSnapshot metrics() const override;
@@ -53,11 +61,19 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  Status append_directly(Bytes key, Bytes value);
   Status replace_frame(net::Rank destination);
+  Status make_room(uint32_t way);
+  Status wait_for_intake();
   void work(uint32_t way);
+  bool at_rest() const { return paused_ && !core_->deliveries_wait(); }
   void store();
+  void commit(Lock& core_lock, const EpochProtocol::Commit& commit);
+  bool start_io(Lock& core_lock);
+  void reap_io(Lock& core_lock);
   // Wakes whoever the core now has something for. Call with the core locked, after every event.
   void announce();
+  void go_on();  // no longer paused; likewise
   void wake_wire() {
     if (job_.size() > 1) job_.wake();
   }
@@ -75,9 +91,10 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   uint32_t channel_ = 0;
   bool channel_open_ = false;
 
-  std::mutex append_mutex_;
+  BiasedMutex append_mutex_;
   Batcher batcher_;
-  bool failure_told_ = false;
+  bool intake_closed_ = false;  // to direct appends
+  bool epoch_ending_ = false;   // begun and not waited for; of the thread that makes the collective calls
 
   mutable std::mutex core_mutex_;
   std::unique_ptr<WriterCore> core_;
@@ -86,8 +103,14 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   std::condition_variable workers_;
   std::condition_variable storage_;
   bool stopping_ = false;
-  Nanos next_tick_ = 0;              // progress thread only
-  std::atomic<bool> failed_{false};  // core_->failure(), readable without the lock
+  bool paused_ = false;
+  uint32_t epochs_ended_ = 0;
+  bool failure_told_ = false;
+  bool storage_in_queue_ = false;  // the storage thread waits in io_queue_, not for storage_
+  std::unique_ptr<io::IoQueue> io_queue_;
+  std::vector<std::optional<IoRequest>> io_running_;  // by tag; storage thread only
+  Nanos next_tick_ = 0;                               // progress thread only
+  std::atomic<bool> failed_{false};                   // core_->failure(), readable without the lock
   std::vector<std::thread> threads_;
 };
 
@@ -117,6 +140,8 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
     const std::lock_guard lock(core_mutex_);
     core_ = std::move(core);
   }
+  io_running_.resize(memory.output_buffers + kIoBesidesOutput);
+  io_queue_ = device.make_queue(io_running_.size());
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
   return {};
@@ -129,6 +154,7 @@ Status ThreadedWriter::append(Bytes key, Bytes value) {
   }
   const std::lock_guard lock(append_mutex_);
   if (failed_.load(std::memory_order_relaxed)) return failure();
+  if (job_.size() == 1) return append_directly(key, value);
   for (;;) {
     const net::Rank full = batcher_.append(key, value);
     if (full == Batcher::kAccepted) return {};
@@ -136,11 +162,49 @@ Status ThreadedWriter::append(Bytes key, Bytes value) {
   }
 }
 
+// A job of one rank: no frames, and no lock but the appenders' own until a memtable is full.
+Status ThreadedWriter::append_directly(Bytes key, Bytes value) {
+  if (intake_closed_) SWALE_RETURN_IF_ERROR(wait_for_intake());
+  const Hash hash = hash_bytes(key);
+  for (;;) {
+    const uint32_t full = core_->append_directly(hash, key, value);
+    if (full == WriterCore::kAppended) {
+      batcher_.count(core_->last_row(hash), key.size());
+      return {};
+    }
+    SWALE_RETURN_IF_ERROR(make_room(full));
+  }
+}
+
+Status ThreadedWriter::make_room(uint32_t way) {
+  Lock core_lock(core_mutex_);
+  bool made = core_->make_room(way);
+  if (!made) {
+    go_on();
+    wait_for(core_lock, "room in a memtable", [&] { return made = core_->make_room(way); });
+  }
+  announce();
+  if (made) return {};
+  core_lock.unlock();
+  return failure();
+}
+
+Status ThreadedWriter::wait_for_intake() {
+  Lock core_lock(core_mutex_);
+  go_on();
+  wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
+  intake_closed_ = !core_->intake_open();
+  if (!intake_closed_) return {};
+  core_lock.unlock();
+  return failure();
+}
+
 Status ThreadedWriter::replace_frame(net::Rank destination) {
   Lock core_lock(core_mutex_);
   core_->submit(destination, batcher_.exchange(destination, {}));
   announce();
   if (destination != job_.rank()) wake_wire();
+  if (!core_->frame_available(destination)) go_on();
   wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
   if (failed_) {
     core_lock.unlock();
@@ -151,30 +215,59 @@ Status ThreadedWriter::replace_frame(net::Rank destination) {
 }
 
 Status ThreadedWriter::epoch_end(int64_t step, double time) {
+  SWALE_RETURN_IF_ERROR(epoch_end_begin(step, time));
+  return epoch_end_wait();
+}
+
+Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
+  if (epoch_ending_) {
+    return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
+                            opened_.directory);
+  }
   const std::lock_guard lock(append_mutex_);
   if (failed_) return failure();
-  Lock core_lock(core_mutex_);
+  epoch_ending_ = true;
+  const std::lock_guard core_lock(core_mutex_);
   for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
-  const uint32_t before = core_->epochs_committed();
+  ++epochs_ended_;
   core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally());
+  intake_closed_ = !core_->intake_open();
+  batcher_.begin_epoch();
   announce();
   wake_wire();
-  wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() > before; });
-  if (core_->epochs_committed() == before) {
-    core_lock.unlock();
-    return failure();
-  }
-  batcher_.begin_epoch();
   return {};
+}
+
+Status ThreadedWriter::epoch_end_wait() {
+  if (!std::exchange(epoch_ending_, false)) return {};
+  Lock core_lock(core_mutex_);
+  go_on();
+  wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() == epochs_ended_; });
+  if (core_->epochs_committed() == epochs_ended_) return {};
+  core_lock.unlock();
+  return failure();
+}
+
+void ThreadedWriter::pause() {
+  const std::lock_guard lock(core_mutex_);
+  paused_ = true;
+}
+
+void ThreadedWriter::resume() {
+  const std::lock_guard lock(core_mutex_);
+  go_on();
+}
+
+void ThreadedWriter::go_on() {
+  if (std::exchange(paused_, false)) announce();
 }
 
 // The ranks part only when all have come: until then a slower one may still be sending records here.
 Status ThreadedWriter::close() {
+  Status result = epoch_end_wait();
   const std::lock_guard lock(append_mutex_);
-  Status result;
-  if (failed_) {
-    result = failure();
-  } else {
+  if (result.ok() && failed_) result = failure();
+  if (result.ok()) {
     if (const uint64_t dropped = batcher_.tally().records; dropped != 0) {
       result = error(
           Code::kAborted, Scope::kFile,
@@ -214,15 +307,17 @@ void ThreadedWriter::announce() {
   if (!core_->failure().ok() && !failed_.exchange(true)) {
     log_error("{}: rank {}: {}", opened_.directory, job_.rank(), core_->failure().to_string());
   }
-  if (core_->has_task()) workers_.notify_all();
-  if (core_->has_io()) storage_.notify_one();
   application_.notify_all();
+  if (at_rest()) return;
+  if (core_->has_task()) workers_.notify_all();
+  if (core_->has_io()) storage_in_queue_ ? io_queue_->wake() : storage_.notify_one();
 }
 
 void ThreadedWriter::work(uint32_t way) {
   Lock core_lock(core_mutex_);
   while (!stopping_) {
-    std::optional<Partition::Task> task = core_->next_task(way);
+    std::optional<Partition::Task> task;
+    if (!at_rest()) task = core_->next_task(way);
     if (!task) {
       workers_.wait(core_lock);
       continue;
@@ -238,24 +333,52 @@ void ThreadedWriter::work(uint32_t way) {
 
 void ThreadedWriter::store() {
   Lock core_lock(core_mutex_);
-  while (!stopping_) {
-    if (const std::optional<EpochProtocol::Commit> commit = core_->take_commit()) {
-      core_lock.unlock();
-      const Status status = committer_->commit(*commit, epoch_id(opened_.job_id, commit->epoch));
-      core_lock.lock();
-      core_->commit_done(status);
-    } else if (const std::optional<IoRequest> request = core_->next_io()) {
-      core_lock.unlock();
-      const Status status = opened_.files->execute(*request);
-      core_lock.lock();
-      core_->finish_io(*request, status);
-    } else {
-      storage_.wait(core_lock);
-      continue;
+  while (!stopping_ || io_queue_->in_flight() != 0) {
+    if (const std::optional<EpochProtocol::Commit> next = core_->take_commit()) {
+      commit(core_lock, *next);
+    } else if (!start_io(core_lock)) {
+      io_queue_->in_flight() != 0 ? reap_io(core_lock) : storage_.wait(core_lock);
     }
-    announce();
-    wake_wire();
   }
+}
+
+void ThreadedWriter::commit(Lock& core_lock, const EpochProtocol::Commit& commit) {
+  core_lock.unlock();
+  const Status status = committer_->commit(commit, epoch_id(opened_.job_id, commit.epoch));
+  core_lock.lock();
+  core_->commit_done(status);
+  announce();
+  wake_wire();
+}
+
+// Gives storage everything that the core has for it. False: nothing.
+bool ThreadedWriter::start_io(Lock& core_lock) {
+  std::vector<io::Operation> operations;
+  for (size_t tag = 0; tag < io_running_.size() && !at_rest(); ++tag) {
+    if (io_running_[tag]) continue;
+    io_running_[tag] = core_->next_io();
+    if (!io_running_[tag]) break;
+    operations.push_back(opened_.files->operation(*io_running_[tag], tag));
+  }
+  if (operations.empty()) return false;
+  core_lock.unlock();
+  io_queue_->submit(operations);
+  core_lock.lock();
+  return true;
+}
+
+void ThreadedWriter::reap_io(Lock& core_lock) {
+  storage_in_queue_ = true;
+  core_lock.unlock();
+  std::vector<io::Completion> completions;
+  io_queue_->wait(1, &completions);
+  core_lock.lock();
+  storage_in_queue_ = false;
+  for (const io::Completion& completion : completions) {
+    core_->finish_io(*std::exchange(io_running_[completion.tag], std::nullopt), completion.status);
+  }
+  announce();
+  wake_wire();
 }
 
 void ThreadedWriter::on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) {
@@ -319,12 +442,16 @@ void ThreadedWriter::shut_down() {
     const std::lock_guard lock(core_mutex_);
     stopping_ = true;
     workers_.notify_all();
-    storage_.notify_all();
+    storage_in_queue_ ? io_queue_->wake() : storage_.notify_all();
   }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   if (core_is_lent_) static_cast<void>(core_.release());
-  opened_.files.reset();
+  if (opened_.files) {
+    if (const Status trimmed = opened_.files->trim(); !trimmed.ok()) log_warn("{}", trimmed.to_string());
+    io_queue_.reset();
+    opened_.files.reset();
+  }
   opened_.lock.reset();
 }
 

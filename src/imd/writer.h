@@ -41,8 +41,20 @@ class Writer {
                                               Create create, const WriterOptions& options);
 
   virtual Status append(Bytes key, Bytes value) = 0;
-  virtual Status epoch_end(int64_t step, double time) = 0;  // collective
-  virtual Status close() = 0;                               // collective
+  virtual Status epoch_end(int64_t step, double time) = 0;  // collective; begin and wait in one
+  // Begins to end the epoch. What is appended from here on belongs to the next one, and may be appended at once: sorting,
+  // writing and the commit go on meanwhile. kInvalidArgument while an earlier one has not been waited for. Collective.
+  virtual Status epoch_end_begin(int64_t step, double time) = 0;
+  // Waits until the epoch that was begun to end is committed; OK at once if there is none. Collective.
+  virtual Status epoch_end_wait() = 0;
+
+  // No sorting and no writing on this rank until resume, so that the application has its cores. Records from other ranks
+  // are received all the time. What needs room goes on by itself: an append that finds the buffers full, records of
+  // other ranks that do, and epoch_end_wait. Not collective.
+  virtual void pause() = 0;
+  virtual void resume() = 0;
+
+  virtual Status close() = 0;  // collective
   virtual const std::string& directory() const = 0;
   virtual MetricsSnapshot metrics() const = 0;
 };

@@ -1,6 +1,7 @@
 #include "imd/writer_core.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -55,6 +56,7 @@ WriterCore::WriterCore(const WriterCoreParams& params, FramePool pool, std::uniq
 }
 
 void WriterCore::submit(net::Rank destination, const Frame& frame) {
+  assert(params_.size > 1 || frame.bytes == 0);
   if (frame.bytes == 0) {
     if (frame.data != nullptr) pool_.give_back(frame.index);
     return;
@@ -64,13 +66,15 @@ void WriterCore::submit(net::Rank destination, const Frame& frame) {
     router_.submit(destination, net::FrameKind::kData, payload, frame.index);
     return;
   }
-  delivery_.push_back({params_.rank, {}, payload, frame.index});
+  const bool early = protocol_.ended(params_.rank) && !protocol_.drained();
+  (early ? early_ : delivery_).push_back({params_.rank, {}, payload, frame.index});
   drain_delivery();
   after_event();
 }
 
 void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
                                  const RecordTally& appended) {
+  if (params_.size == 1) protocol_.on_delivered(params_.rank, appended.records);  // directly
   protocol_.begin(step, time, records_per_rank, appended);
   router_.flush_credits();
   after_event();
@@ -96,7 +100,7 @@ void WriterCore::on_frame(net::Rank from, const net::FrameHeader& header, Bytes 
 
   if (header.kind == net::FrameKind::kControl) {
     on_control(from, payload);
-  } else if (protocol_.ended(from)) {
+  } else if (protocol_.ended(from) && !protocol_.drained()) {
     enqueue(&early_, from, payload);
   } else {
     on_data(from, payload);
@@ -156,7 +160,7 @@ void WriterCore::drain_delivery() {
 
 // What one event makes possible elsewhere. Cheap when there is nothing to do.
 void WriterCore::after_event() {
-  if (protocol_.take_flush()) partition_->end_epoch();
+  if (protocol_.take_flush()) begin_next_intake();
   if (partition_->durable() && !durable_reported_) {
     durable_reported_ = true;
     protocol_.on_durable(partition_->tally());
@@ -179,17 +183,21 @@ void WriterCore::send_control(net::Rank to, std::string message) {
 
 void WriterCore::next_epoch() {
   ++epochs_committed_;
-  const uint32_t epoch = params_.first_epoch + epochs_committed_;
-  protocol_.open_epoch(epoch);
-  partition_->begin_epoch(epoch, epoch_id(params_.job_id, epoch));
+  protocol_.open_epoch(params_.first_epoch + epochs_committed_);
+  after_event();
+}
+
+void WriterCore::begin_next_intake() {
+  const uint32_t next = params_.first_epoch + epochs_committed_ + 1;
   durable_reported_ = false;
+  partition_->end_epoch(next, epoch_id(params_.job_id, next));
   for (Delivery& frame : early_) {
+    const bool of_the_wire = frame.from != params_.rank;
     delivery_.push_back(std::move(frame));
-    delivery_.back().rest = delivery_.back().bytes;
+    if (of_the_wire) delivery_.back().rest = delivery_.back().bytes;  // a short string's bytes have moved
   }
   early_.clear();
   drain_delivery();
-  after_event();
 }
 
 void WriterCore::on_sent(uint64_t cookie) {

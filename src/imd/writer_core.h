@@ -11,8 +11,10 @@
 // at most `window` frames per peer, its memory is reserved, and the thread that feeds the wire never waits
 // (deltafs-scaling-2018, section IV-D).
 //
-// Frames of the next epoch may arrive before this rank has heard that the last one is committed: what a peer sends
-// after its END waits in the same queue until then.
+// The next epoch is open while one is being closed: as soon as everything of the closing epoch is in, records of the
+// next one are taken. What a peer sends after its END, before the others' ENDs are in, waits in the same queue.
+//
+// A job of one rank has no frames: its records go straight into the memtables (append_directly).
 //
 // Threads: none; the owner serialises calls, except Task::work and the execution of I/O.
 #pragma once
@@ -64,7 +66,17 @@ class WriterCore {
   Frame take_frame(net::Rank destination) { return pool_.take(destination); }
   // Sends a frame on its way; an empty one goes back to the pool.
   void submit(net::Rank destination, const Frame& frame);
-  // The epoch's last frame has been submitted.
+  // One rank only: takes the record, or names the way that must make room first. Touches nothing that the other calls
+  // touch but make_room and begin_epoch_end: may be called without the lock that serialises them, by the thread that
+  // makes those two calls.
+  static constexpr uint32_t kAppended = Partition::kAppended;
+  uint32_t append_directly(Hash hash, Bytes key, Bytes value) { return partition_->append(hash, key, value); }
+  Bytes last_row(Hash hash) const { return partition_->last_row(hash); }
+  bool make_room(uint32_t way) { return partition_->make_room(way); }
+  // To be asked after begin_epoch_end, and waited for, before the next append_directly.
+  bool intake_open() const { return partition_->intake_open(); }
+  // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from
+  // here on belongs to the next epoch.
   void begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
                        const RecordTally& appended);
   // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
@@ -80,6 +92,8 @@ class WriterCore {
   std::optional<net::Post> next_post();
   void on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload);
   void on_sent(uint64_t cookie);
+  // Records have arrived for which the memtables have no room.
+  bool deliveries_wait() const { return !delivery_.empty(); }
   // Posts whose memory the transport still has. The core must outlive them.
   uint64_t frames_lent() const { return frames_lent_; }
   // Everything that was to be said has left, the news of a failure too.
@@ -119,6 +133,7 @@ class WriterCore {
   void send_control(net::Rank to, std::string message);
   void release(uint64_t cookie);
   void enqueue(std::deque<Delivery>* queue, net::Rank from, Bytes payload);
+  void begin_next_intake();
   // Feeds the partition; returns what it did not take.
   Bytes deliver(net::Rank from, Bytes payload);
   void drain_delivery();

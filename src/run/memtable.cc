@@ -25,7 +25,9 @@ size_t Memtable::memory_bytes(size_t arena_bytes, size_t records_max) {
 void Memtable::clear() {
   count_ = 0;
   bytes_ = 0;
+  last_row_bytes_ = 0;
   data_bytes_ = 0;
+  digit_counts_.fill(0);
   key_bytes_ = 0;
   value_bytes_ = 0;
   uniform_ = true;

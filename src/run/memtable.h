@@ -3,7 +3,8 @@
 //
 // Threads: none; the owner serialises calls. No call but create allocates.
 // Format of an entry: top 40 bits of the record's rest | 24 bits byte offset in the arena. One sort of these
-//   integers yields hash order, and arrival order among equal hashes.
+//   integers yields hash order, and arrival order among equal hashes. Their top digits are counted as they arrive,
+//   which spares the sort its first pass (run_sort.h).
 // Invariants: (1) entries name records in arrival order, encoded as in record.h, back to back in the arena;
 //   (2) a refused append changed nothing.
 // Limits: arena <= 16 MiB (24-bit offsets), records <= 2^20.
@@ -18,6 +19,7 @@
 #include "base/status.h"
 #include "run/format.h"
 #include "run/record.h"
+#include "run/run_sort.h"
 
 namespace swale::run {
 
@@ -35,21 +37,21 @@ class Memtable {
 
   // False: full. `record` as parse_record gave it (`encoded` is what is kept).
   bool append(Hash rest, const RecordView& record) {
-    const size_t encoded_bytes = record.encoded.size();
-    if (count_ == records_max_ || arena_.size() - bytes_ < encoded_bytes) return false;
-    if (count_ == 0) {
-      key_bytes_ = static_cast<uint32_t>(record.key.size());
-      value_bytes_ = static_cast<uint32_t>(record.value.size());
-      uniform_ = true;
-    } else {
-      uniform_ = uniform_ && record.key.size() == key_bytes_ && record.value.size() == value_bytes_;
-    }
-    std::memcpy(arena_.data() + bytes_, record.encoded.data(), encoded_bytes);
-    entries_begin()[count_++] = (rest & ~kEntryOffsetMask) | bytes_;
-    bytes_ += encoded_bytes;
-    data_bytes_ += record.key.size() + record.value.size();
+    if (!has_room(record.encoded.size())) return false;
+    copy_bytes(arena_.data() + bytes_, record.encoded.data(), record.encoded.size());
+    take(rest, record.key.size(), record.value.size(), record.encoded.size());
     return true;
   }
+  // The same for a record that is not encoded yet. Requires sizes within the limits of record.h.
+  bool append(Hash rest, Bytes key, Bytes value) {
+    const size_t encoded_bytes = encoded_record_bytes(key.size(), value.size());
+    if (!has_room(encoded_bytes)) return false;
+    encode_record(key, value, arena_.data() + bytes_);
+    take(rest, key.size(), value.size(), encoded_bytes);
+    return true;
+  }
+  // Key and value of the record that was appended last. Requires !empty().
+  Bytes last_row() const { return {arena_.data() + bytes_ - last_row_bytes_, last_row_bytes_}; }
 
   size_t count() const { return count_; }
   size_t bytes() const { return bytes_; }              // encoded
@@ -63,14 +65,33 @@ class Memtable {
 
   const char* arena() const { return arena_.data(); }
   Bytes encoded_from(uint64_t offset) const { return {arena_.data() + offset, bytes_ - offset}; }
-  // The run builder sorts them in place.
+  // The run builder reorders them.
   std::span<uint64_t> entries() { return {entries_begin(), count_}; }
+  const DigitCounts& digit_counts() const { return digit_counts_; }
 
   void clear();
   void touch();  // back all pages now: a first touch in the hot path costs up to 11 us a page
 
  private:
   Memtable(Buffer arena, Buffer entries, size_t records_max);
+
+  bool has_room(size_t encoded_bytes) const {
+    return count_ < records_max_ && arena_.size() - bytes_ >= encoded_bytes;
+  }
+  // Accounts for a record that lies encoded at the arena's end.
+  void take(Hash rest, size_t key_bytes, size_t value_bytes, size_t encoded_bytes) {
+    if (count_ == 0) {
+      key_bytes_ = static_cast<uint32_t>(key_bytes);
+      value_bytes_ = static_cast<uint32_t>(value_bytes);
+    }
+    uniform_ &= key_bytes == key_bytes_ && value_bytes == value_bytes_;
+    const uint64_t entry = (rest & ~kEntryOffsetMask) | bytes_;
+    entries_begin()[count_++] = entry;
+    ++digit_counts_[top_digit(entry)];
+    bytes_ += encoded_bytes;
+    last_row_bytes_ = key_bytes + value_bytes;
+    data_bytes_ += last_row_bytes_;
+  }
 
   uint64_t* entries_begin() { return reinterpret_cast<uint64_t*>(entries_.data()); }
 
@@ -79,7 +100,9 @@ class Memtable {
   size_t records_max_;
   size_t count_ = 0;
   size_t bytes_ = 0;
+  size_t last_row_bytes_ = 0;
   uint64_t data_bytes_ = 0;
+  DigitCounts digit_counts_{};
   uint32_t key_bytes_ = 0;
   uint32_t value_bytes_ = 0;
   bool uniform_ = true;

@@ -7,10 +7,11 @@
 
 #include <cassert>
 #include <cstdint>
-#include <cstring>
 
 #include "base/bytes.h"
 #include "base/coding.h"
+#include "base/copy.h"
+#include "base/hash.h"
 #include "base/status.h"
 
 namespace swale::run {
@@ -29,17 +30,23 @@ inline char* encode_record(Bytes key, Bytes value, char* out) {
   assert(!key.empty() && key.size() <= kKeyBytesMax && value.size() <= kValueBytesMax);
   out = put_varint(out, key.size());
   out = put_varint(out, value.size());
-  std::memcpy(out, key.data(), key.size());
-  if (!value.empty()) std::memcpy(out + key.size(), value.data(), value.size());
+  copy_bytes(out, key.data(), key.size());
+  copy_bytes(out + key.size(), value.data(), value.size());
   return out + key.size() + value.size();
 }
 
-// A decoded record: views of the encoded bytes.
+// A decoded record: views of the encoded bytes; the value lies right behind the key.
 struct RecordView {
   Bytes key;
   Bytes value;
   Bytes encoded;  // the whole record, header included; empty if it was stored without a header
+
+  Bytes row() const { return {key.data(), key.size() + value.size()}; }
 };
+
+inline uint64_t record_digest(const RecordView& record) {
+  return swale::record_digest(record.row(), record.key.size());
+}
 
 enum class RecordParse : uint8_t {
   kOk,
@@ -52,11 +59,17 @@ inline RecordParse parse_record(Bytes bytes, RecordView* record) {
   const char* at = bytes.data();
   const char* const end = at + bytes.size();
   uint32_t sizes[2];
-  for (uint32_t& size : sizes) {
-    const char* const next = get_varint32(at, end, &size);
-    // A varint of a legal size has at most 3 bytes: with as many at hand, failing is not for want of bytes.
-    if (next == nullptr) return end - at < 3 ? RecordParse::kCutOff : RecordParse::kMalformed;
-    at = next;
+  if (end - at >= 2 && ((at[0] | at[1]) & 0x80) == 0) {  // nearly always: both sizes below 128
+    sizes[0] = static_cast<uint8_t>(at[0]);
+    sizes[1] = static_cast<uint8_t>(at[1]);
+    at += 2;
+  } else {
+    for (uint32_t& size : sizes) {
+      const char* const next = get_varint32(at, end, &size);
+      // A varint of a legal size has at most 3 bytes: with as many at hand, failing is not for want of bytes.
+      if (next == nullptr) return end - at < 3 ? RecordParse::kCutOff : RecordParse::kMalformed;
+      at = next;
+    }
   }
   if (sizes[0] == 0 || sizes[0] > kKeyBytesMax || sizes[1] > kValueBytesMax) return RecordParse::kMalformed;
   if (static_cast<size_t>(end - at) < size_t{sizes[0]} + sizes[1]) return RecordParse::kCutOff;

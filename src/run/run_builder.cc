@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/coding.h"
+#include "base/copy.h"
 #include "base/crc32c.h"
 #include "run/block.h"
 
@@ -54,14 +55,15 @@ RunSketch make_sketch(const RunHeader& header, uint64_t first_block) {
 
 }  // namespace
 
-RunBuilder::RunBuilder(Memtable& memtable, RunScratch& scratch, const RunPlacement& placement)
+RunBuilder::RunBuilder(Memtable& memtable, RunScratch& scratch, SketchRing& ring,
+                       const RunPlacement& placement)
     : memtable_(memtable),
       scratch_(scratch),
       first_block_(placement.first_block),
       seed_(epoch_seed(placement.partition, placement.epoch_id)),
       header_(make_header(memtable, placement)),
       sketch_(make_sketch(header_, placement.first_block)),
-      sketch_builder_(&sketch_) {
+      sketch_builder_(&sketch_, ring) {
   assert(!memtable.empty());
 }
 
@@ -78,9 +80,14 @@ uint32_t RunBuilder::block_count(const Memtable& memtable) {
   return static_cast<uint32_t>(blocks);
 }
 
+size_t RunBuilder::sketch_bytes(const Memtable& memtable) {
+  return sketch_memory_bytes(memtable.count(), block_count(memtable),
+                             stored_uniform(memtable) ? RunKind::kUniform : RunKind::kVariable);
+}
+
 size_t RunBuilder::fill(MutableBytes out) {
   assert(out.size() >= kBlockBytes && out.size() % kBlockBytes == 0);
-  if (next_block_ == 0) sort_entries(memtable_.entries(), scratch_);
+  if (!sorter_) sorter_.emplace(memtable_.entries(), memtable_.digit_counts(), scratch_);
   size_t produced = 0;
   for (; produced < out.size() && !done(); produced += kBlockBytes, ++next_block_) {
     char* const block = out.data() + produced;
@@ -91,12 +98,8 @@ size_t RunBuilder::fill(MutableBytes out) {
       fill_variable(block);
     }
   }
+  if (done()) sketch_builder_.finish();
   return produced;
-}
-
-void RunBuilder::take(Hash entry, Bytes key, Bytes value) {
-  sketch_builder_.add(entry);
-  digest_ += record_digest(hash_bytes(key), value);
 }
 
 void RunBuilder::fill_uniform(char* block) {
@@ -104,37 +107,44 @@ void RunBuilder::fill_uniform(char* block) {
   const uint32_t row_bytes = key_bytes + header_.value_bytes;
   const size_t encoding_bytes = varint_bytes(key_bytes) + varint_bytes(header_.value_bytes);
   const uint32_t first_row = next_block_ == 0 ? header_rows(row_bytes) : 0;
-  const auto entries = memtable_.entries();
   const uint32_t count = std::min(rows_per_block(row_bytes) - first_row, header_.records - next_record_);
   const char* const rows = memtable_.arena() + encoding_bytes;
+  sorter_->sort_up_to(next_record_ + count + kPrefetchDistance);
+  const uint64_t* const entries = sorter_->entries() + next_record_;
+  const size_t ahead_max = sorter_->sorted() - next_record_;
+  uint64_t digest = 0;
+  SketchBuilder sketch = sketch_builder_;  // in registers
 
   char* out = block + size_t{first_row} * row_bytes;
   if (next_block_ == 0)
     std::memset(block + sizeof(header_), 0, size_t{first_row} * row_bytes - sizeof(header_));
   for (uint32_t i = 0; i < count; ++i, out += row_bytes) {
-    const size_t ordinal = next_record_ + i;
-    if (ordinal + kPrefetchDistance < entries.size()) {
-      const char* const ahead = rows + (entries[ordinal + kPrefetchDistance] & kEntryOffsetMask);
+    if (i + kPrefetchDistance < ahead_max) {
+      const char* const ahead = rows + (entries[i + kPrefetchDistance] & kEntryOffsetMask);
       __builtin_prefetch(ahead);
       __builtin_prefetch(ahead + row_bytes - 1);
     }
-    std::memcpy(out, rows + (entries[ordinal] & kEntryOffsetMask), row_bytes);
-    take(entries[ordinal], {out, key_bytes}, {out + key_bytes, header_.value_bytes});
+    copy_bytes(out, rows + (entries[i] & kEntryOffsetMask), row_bytes);
+    sketch.add(entries[i]);
+    digest += swale::record_digest({out, row_bytes}, key_bytes);
   }
+  sketch_builder_ = sketch;
+  digest_ += digest;
   std::memset(out, 0, static_cast<size_t>(block + kPayloadBytes - out));
   seal_block(block, seed_, first_block_ + next_block_, next_record_, count, first_row * row_bytes);
   next_record_ += count;
 }
 
 void RunBuilder::fill_variable(char* block) {
-  const auto entries = memtable_.entries();
+  const uint64_t* const entries = sorter_->entries();
   const uint32_t first_ordinal = next_record_;
   uint32_t first_start = kNoRecordStarts;
   size_t at = next_block_ == 0 ? sizeof(header_) : 0;
   while (at < kPayloadBytes) {
     if (unfinished_.empty()) {
       if (next_record_ == header_.records) break;
-      if (next_record_ + kPrefetchDistance < entries.size()) {
+      sorter_->sort_up_to(next_record_ + kPrefetchDistance + 1);
+      if (next_record_ + kPrefetchDistance < sorter_->sorted()) {
         __builtin_prefetch(memtable_.arena() +
                            (entries[next_record_ + kPrefetchDistance] & kEntryOffsetMask));
       }
@@ -144,7 +154,8 @@ void RunBuilder::fill_variable(char* block) {
           parse_record(memtable_.encoded_from(entry & kEntryOffsetMask), &record);
       assert(parse == RecordParse::kOk && "append took what parse_record gave");
       if (first_start == kNoRecordStarts) first_start = static_cast<uint32_t>(at);
-      take(entry, record.key, record.value);
+      sketch_builder_.add(entry);
+      digest_ += record_digest(record);
       const size_t last_byte = at + record.encoded.size() - 1;
       sketch_builder_.add_end(next_block_ + static_cast<uint32_t>(last_byte / kPayloadBytes));
       unfinished_ = record.encoded;

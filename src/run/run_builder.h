@@ -1,7 +1,7 @@
 // RunBuilder: turns a full memtable into the blocks of one run. A passive generator: the owner reserves
 // block_count() blocks of the data log and asks for them buffer by buffer, in order.
 //
-//   sort entries (in the first fill) ─► gather records into payloads ─► trailer, crc32c ─► whole blocks
+//   sort entries (a bucket of hashes at a time) ─► gather records into payloads ─► trailer, crc32c ─► whole blocks
 //
 // Sketch and digest are made from the records as they are gathered, in the same pass.
 // Threads: one at a time; uses only the memtable and the scratch that it was given, which must outlive it.
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/bytes.h"
 #include "run/format.h"
@@ -34,11 +35,14 @@ struct RunPlacement {
 
 class RunBuilder {
  public:
-  // Requires a memtable that is not empty, and scratch.records_max() >= memtable.count().
-  RunBuilder(Memtable& memtable, RunScratch& scratch, const RunPlacement& placement);
+  // Requires a memtable that is not empty, scratch.records_max() >= memtable.count() and
+  // ring.fits(sketch_bytes(memtable)).
+  RunBuilder(Memtable& memtable, RunScratch& scratch, SketchRing& ring, const RunPlacement& placement);
 
   // The blocks of a memtable's run, before there is a builder for it.
   static uint32_t block_count(const Memtable& memtable);
+  // What its sketch will take of a ring.
+  static size_t sketch_bytes(const Memtable& memtable);
   uint32_t block_count() const { return header_.blocks; }
 
   // Writes the next whole blocks into `out` (size: a multiple of 4,096, at least 4,096). Returns the bytes
@@ -50,12 +54,11 @@ class RunBuilder {
   uint64_t data_bytes() const { return header_.data_bytes; }
   // Once done(): sum of record_digest over all records, modulo 2^64.
   uint64_t digest() const { return digest_; }
-  RunSketch take_sketch() { return std::move(sketch_); }
+  const RunSketch& sketch() const { return sketch_; }
 
  private:
   void fill_uniform(char* block);
   void fill_variable(char* block);
-  void take(Hash entry, Bytes key, Bytes value);
 
   Memtable& memtable_;
   RunScratch& scratch_;
@@ -64,6 +67,7 @@ class RunBuilder {
   RunHeader header_;
   RunSketch sketch_;
   SketchBuilder sketch_builder_;
+  std::optional<EntrySorter> sorter_;  // from the first fill on
   uint64_t digest_ = 0;
   uint32_t next_block_ = 0;
   uint32_t next_record_ = 0;

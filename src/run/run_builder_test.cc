@@ -28,7 +28,7 @@ void expect_round_trip(const Records& records, RunKind kind) {
   ASSERT_NO_FATAL_FAILURE(partition.add_run(records));
   EXPECT_EQ(kind_of(partition), kind);
   uint64_t digest = 0;
-  for (const auto& [key, value] : records) digest += record_digest(hash_bytes(key), value);
+  for (const auto& [key, value] : records) digest += swale::record_digest(key + value, key.size());
   EXPECT_EQ(partition.digest, digest);
   for (const size_t chunk_blocks : {1, 2, 5, 1000}) {
     Status status;
@@ -110,26 +110,56 @@ TEST(RunBuilder, StatesItsBlocksBeforeItSorts) {
   Rng rng(12);
   auto memtable = Memtable::create(kMiB, 1000).value();
   auto scratch = RunScratch::create(1000).value();
+  auto ring = SketchRing::create(kMiB).value();
   ASSERT_TRUE(test::append(memtable, "12345678", std::string(40, 'x')));
   EXPECT_EQ(RunBuilder::block_count(memtable), 1u);
   for (int i = 1; i < 83; ++i) ASSERT_TRUE(test::append(memtable, "12345678", std::string(40, 'x')));
   EXPECT_EQ(RunBuilder::block_count(memtable), 1u);  // 83 rows and the header's two
   ASSERT_TRUE(test::append(memtable, "12345678", std::string(40, 'x')));
   EXPECT_EQ(RunBuilder::block_count(memtable), 2u);
-  const RunBuilder builder(memtable, scratch, {});
+  const RunBuilder builder(memtable, scratch, ring, {});
   EXPECT_EQ(builder.block_count(), 2u);
   EXPECT_EQ(builder.record_count(), 84u);
   EXPECT_EQ(builder.data_bytes(), 84u * 48);
 }
 
-TEST(RunBuilder, SketchStaysWithinItsBound) {
+TEST(RunBuilder, SketchTakesWhatWasSaid) {
   Rng rng(13);
   for (const size_t count : {1, 100, 100'000}) {
     PartitionInMemory partition;
     ASSERT_NO_FATAL_FAILURE(partition.add_run(test::random_records(rng, count, 8, 20)));
     const RunSketch& sketch = partition.sketches.back();
-    EXPECT_LE(sketch.memory_bytes(), sketch_memory_bytes(count, sketch.blocks));
+    EXPECT_EQ(sketch.ring_end, sketch_memory_bytes(count, sketch.blocks, sketch.kind));
     EXPECT_EQ(sketch.records, count);
+  }
+}
+
+TEST(SketchRing, IsFirstInFirstOut) {
+  SketchRing ring = SketchRing::create(1000).value();  // 1,024
+  ASSERT_EQ(ring.capacity(), 1024u);
+  EXPECT_FALSE(ring.fits(1025));
+  char* const first = ring.allocate(400);
+  const uint64_t first_end = ring.position();
+  char* const second = ring.allocate(400);
+  const uint64_t second_end = ring.position();
+  EXPECT_EQ(second, first + 448);
+  EXPECT_FALSE(ring.fits(129));  // 128 are left at the end, and the front is taken
+  EXPECT_TRUE(ring.fits(128));
+  ring.release(first_end);
+  EXPECT_TRUE(ring.fits(400));
+  EXPECT_FALSE(ring.fits(401));
+  EXPECT_EQ(ring.allocate(400), first);  // around the end
+  EXPECT_FALSE(ring.fits(1));
+  ring.release(second_end);
+  EXPECT_TRUE(ring.fits(400));
+  ring.release(ring.position());
+  EXPECT_TRUE(ring.fits(1024));
+  for (uint64_t i = 0; i < 100; ++i) {
+    ASSERT_TRUE(ring.fits(300));
+    char* const at = ring.allocate(300);
+    ASSERT_GE(at, first);
+    ASSERT_LE(at + 300, first + 1024);
+    ring.release(ring.position());
   }
 }
 

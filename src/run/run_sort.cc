@@ -8,18 +8,23 @@
 namespace swale::run {
 namespace {
 
-constexpr uint32_t kDigitBits = 11;
-constexpr uint32_t kPrefixBits = 2 * kDigitBits;
+constexpr uint32_t kDigitBits = 7;
+constexpr uint32_t kPrefixBits = kTopDigitBits + 2 * kDigitBits;
+constexpr uint32_t kLowShift = 64 - kPrefixBits;
+constexpr uint32_t kHighShift = kLowShift + kDigitBits;
 constexpr size_t kDigits = size_t{1} << kDigitBits;
-constexpr size_t kRadixRecordsMin = 1024;  // below this, counting 2 x 2,048 digits costs more than comparing
 constexpr size_t kInsertionMax = 24;
+// Buckets up to here are sorted through 16 KiB of the stack, which stay in the cache.
+constexpr size_t kLocalMax = 2048;
 
-size_t low_digit(uint64_t entry) { return entry >> (64 - kPrefixBits) & (kDigits - 1); }
-size_t high_digit(uint64_t entry) { return entry >> (64 - kDigitBits); }
+using Starts = std::array<uint32_t, kDigits>;
 
-using Counts = std::array<uint32_t, kDigits>;
+template <uint32_t kShift>
+size_t digit(uint64_t entry) {
+  return entry >> kShift & (kDigits - 1);
+}
 
-void counts_to_starts(Counts& counts) {
+void counts_to_starts(Starts& counts) {
   uint32_t start = 0;
   for (uint32_t& count : counts) {
     const uint32_t next = start + count;
@@ -37,23 +42,37 @@ void insertion_sort(uint64_t* begin, uint64_t* end) {
   }
 }
 
-// The array is sorted by its top 22 bits; sorts each cluster of equal ones.
-void sort_clusters(std::span<uint64_t> entries) {
-  uint64_t* const end = entries.data() + entries.size();
-  for (uint64_t* begin = entries.data(); begin < end;) {
-    const uint64_t prefix = *begin >> (64 - kPrefixBits);
-    uint64_t* next = begin + 1;
-    bool ordered = true;
-    for (; next < end && *next >> (64 - kPrefixBits) == prefix; ++next) ordered &= next[-1] < *next;
-    if (!ordered) {
-      if (static_cast<size_t>(next - begin) <= kInsertionMax) {
-        insertion_sort(begin, next);
-      } else {
-        std::sort(begin, next);
-      }
+// The array is sorted by its top 22 bits; sorts each cluster of equal ones that is not in order yet.
+void repair_clusters(uint64_t* const begin, uint64_t* const end) {
+  for (uint64_t* at = begin + 1; at < end; ++at) {
+    if (at[-1] <= *at) [[likely]]
+      continue;
+    const uint64_t prefix = *at >> kLowShift;
+    uint64_t* first = at - 1;
+    while (first > begin && first[-1] >> kLowShift == prefix) --first;
+    uint64_t* last = at + 1;
+    while (last < end && *last >> kLowShift == prefix) ++last;
+    if (static_cast<size_t>(last - first) <= kInsertionMax) {
+      insertion_sort(first, last);
+    } else {
+      std::sort(first, last);
     }
-    begin = next;
+    at = last - 1;
   }
+}
+
+// Two passes over equal top digits: to `other` and back.
+void radix_sort(uint64_t* const entries, const size_t size, uint64_t* const other) {
+  Starts low{};
+  Starts high{};
+  for (size_t i = 0; i < size; ++i) {
+    ++low[digit<kLowShift>(entries[i])];
+    ++high[digit<kHighShift>(entries[i])];
+  }
+  counts_to_starts(low);
+  counts_to_starts(high);
+  for (size_t i = 0; i < size; ++i) other[low[digit<kLowShift>(entries[i])]++] = entries[i];
+  for (size_t i = 0; i < size; ++i) entries[high[digit<kHighShift>(other[i])]++] = other[i];
 }
 
 }  // namespace
@@ -68,24 +87,30 @@ size_t RunScratch::memory_bytes(size_t records_max) {
   return round_up(records_max * sizeof(uint64_t), Buffer::kPageBytes);
 }
 
-void sort_entries(std::span<uint64_t> entries, RunScratch& scratch) {
+EntrySorter::EntrySorter(std::span<uint64_t> entries, const DigitCounts& counts, RunScratch& scratch)
+    : entries_(scratch.entries()), spare_(entries.data()), size_(entries.size()), counts_(counts) {
   assert(entries.size() <= scratch.records_max());
-  if (entries.size() < kRadixRecordsMin) {
-    std::sort(entries.begin(), entries.end());
+  DigitCounts starts;
+  uint32_t start = 0;
+  for (size_t bucket = 0; bucket < starts.size(); ++bucket) {
+    starts[bucket] = start;
+    start += counts[bucket];
+  }
+  assert(start == size_ && "the counts are of these entries");
+  for (const uint64_t entry : entries) entries_[starts[top_digit(entry)]++] = entry;
+}
+
+void EntrySorter::sort_bucket() {
+  const size_t size = counts_[next_bucket_++];
+  uint64_t* const begin = entries_ + sorted_;
+  sorted_ += size;
+  if (size <= kInsertionMax) {
+    insertion_sort(begin, begin + size);
     return;
   }
-  Counts low{};
-  Counts high{};
-  for (const uint64_t entry : entries) {
-    ++low[low_digit(entry)];
-    ++high[high_digit(entry)];
-  }
-  counts_to_starts(low);
-  counts_to_starts(high);
-  uint64_t* const other = scratch.entries();
-  for (const uint64_t entry : entries) other[low[low_digit(entry)]++] = entry;
-  for (const uint64_t entry : std::span(other, entries.size())) entries[high[high_digit(entry)]++] = entry;
-  sort_clusters(entries);
+  std::array<uint64_t, kLocalMax> local;  // not initialised
+  radix_sort(begin, size, size <= kLocalMax ? local.data() : spare_);
+  repair_clusters(begin, begin + size);
 }
 
 }  // namespace swale::run

@@ -24,8 +24,17 @@ void expect_sorted_like_std(std::vector<uint64_t> entries) {
   std::sort(expected.begin(), expected.end());
   auto scratch = RunScratch::create(std::max<size_t>(1, entries.size()));
   ASSERT_TRUE(scratch.ok());
-  sort_entries(entries, *scratch);
-  EXPECT_EQ(entries, expected);
+  DigitCounts counts{};
+  for (const uint64_t entry : entries) ++counts[top_digit(entry)];
+  EntrySorter sorter(entries, counts, *scratch);
+  for (size_t wanted = 0; wanted < expected.size(); wanted += 1 + expected.size() / 7) {
+    sorter.sort_up_to(wanted);
+    ASSERT_GE(sorter.sorted(), wanted);
+    ASSERT_TRUE(std::equal(expected.begin(), expected.begin() + wanted, sorter.entries())) << wanted;
+  }
+  sorter.sort_up_to(expected.size() + 1);
+  ASSERT_EQ(sorter.sorted(), expected.size());
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), sorter.entries()));
 }
 
 TEST(RunSort, SortsUniformHashesOfAnyCount) {

@@ -63,18 +63,20 @@ struct Found {
 class PartitionInMemory {
  public:
   static constexpr uint64_t kEpochId = 0x1122334455667788;
+  static constexpr size_t kRingBytes = 64 * kMiB;
 
   explicit PartitionInMemory(uint32_t partition = 7, size_t arena_bytes = Memtable::kArenaBytesMax)
       : footer(partition),
         partition_(partition),
         memtable_(Memtable::create(arena_bytes, Memtable::kRecordsMax).value()),
-        scratch_(RunScratch::create(Memtable::kRecordsMax).value()) {}
+        scratch_(RunScratch::create(Memtable::kRecordsMax).value()),
+        ring_(SketchRing::create(kRingBytes).value()) {}
 
   // Fills are `fill_blocks` long, to cross their seams.
   void add_run(const Records& records, size_t fill_blocks = 3) {
     memtable_.clear();
     for (const auto& [key, value] : records) ASSERT_TRUE(append(memtable_, key, value));
-    RunBuilder builder(memtable_, scratch_,
+    RunBuilder builder(memtable_, scratch_, ring_,
                        {.partition = partition_,
                         .first_block = data.size() / kBlockBytes,
                         .epoch = epoch,
@@ -87,7 +89,7 @@ class PartitionInMemory {
     ASSERT_TRUE(builder.done());
     ASSERT_EQ(data.size() - before, builder.block_count() * kBlockBytes);
     digest += builder.digest();
-    sketches.push_back(builder.take_sketch());
+    sketches.push_back(builder.sketch());
   }
 
   void finish_epoch(size_t fill_pages = 2) {
@@ -107,6 +109,7 @@ class PartitionInMemory {
     segments.push_back(record);
     ASSERT_TRUE(footer.add(record).ok());
     index += footer.encode(index.size());
+    ring_.release(ring_.position());
     sketches.clear();
     epoch_block_ = data.size() / kBlockBytes;
     ++epoch;
@@ -170,6 +173,7 @@ class PartitionInMemory {
   uint32_t partition_;
   Memtable memtable_;
   RunScratch scratch_;
+  SketchRing ring_;
   uint64_t epoch_block_ = 0;
   std::unique_ptr<io::MemoryDevice> device_ = std::make_unique<io::MemoryDevice>();
   int file_count_ = 0;

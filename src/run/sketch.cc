@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cstring>
+#include <utility>
 
 namespace swale::run {
 namespace {
@@ -24,19 +26,38 @@ uint32_t natural_bucket_bits(uint64_t records) {
   return records * records >= uint64_t{2} << 2 * floor_bits ? floor_bits + 1 : floor_bits;
 }
 
-size_t sketch_memory_bytes(size_t records, size_t blocks) {
-  const uint64_t bucket_words = words(records + (uint64_t{1} << built_bucket_bits(records)));
-  return sizeof(RunSketch) + (bucket_words + words(records + blocks)) * sizeof(uint64_t) + records;
+size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind) {
+  const size_t bucket_words = words(records + (uint64_t{1} << built_bucket_bits(records)));
+  const size_t end_words = kind == RunKind::kVariable ? words(records + blocks) : 0;
+  return round_up((bucket_words + end_words) * sizeof(uint64_t) + records, 64);
 }
 
-SketchBuilder::SketchBuilder(RunSketch* sketch) {
+Result<SketchRing> SketchRing::create(size_t bytes) {
+  SWALE_ASSIGN_OR_RETURN(Buffer memory, Buffer::allocate(round_up(bytes, 64), HugePages::kAdvise));
+  return SketchRing(std::move(memory));
+}
+
+char* SketchRing::allocate(size_t bytes) {
+  assert(fits(bytes));
+  const uint64_t start = start_for(bytes);
+  position_ = start + bytes;
+  return memory_.data() + start % memory_.size();
+}
+
+SketchBuilder::SketchBuilder(RunSketch* sketch, SketchRing& ring) {
   assert(sketch->records >= 1 && sketch->records <= kRunRecordsMax);
   const uint32_t bucket_bits = built_bucket_bits(sketch->records);
   sketch->bucket_bits = static_cast<uint8_t>(bucket_bits);
-  sketch->buckets.assign(words(sketch->records + (uint64_t{1} << bucket_bits)), 0);
-  sketch->remainders.assign(sketch->records, 0);
-  if (sketch->kind == RunKind::kVariable)
-    sketch->ends.assign(words(uint64_t{sketch->records} + sketch->blocks), 0);
+  const size_t bucket_words = words(sketch->records + (uint64_t{1} << bucket_bits));
+  const size_t end_words =
+      sketch->kind == RunKind::kVariable ? words(uint64_t{sketch->records} + sketch->blocks) : 0;
+  char* const memory = ring.allocate(sketch_memory_bytes(sketch->records, sketch->blocks, sketch->kind));
+  sketch->ring_end = ring.position();
+  auto* const first_word = reinterpret_cast<uint64_t*>(memory);
+  sketch->buckets = {first_word, bucket_words};
+  sketch->ends = {first_word + bucket_words, end_words};
+  sketch->remainders = {reinterpret_cast<uint8_t*>(first_word + bucket_words + end_words), sketch->records};
+  std::memset(memory, 0, (bucket_words + end_words) * sizeof(uint64_t));
   buckets_ = sketch->buckets.data();
   ends_ = sketch->ends.data();
   remainders_ = sketch->remainders.data();

@@ -8,15 +8,16 @@
 // For variable runs a second array of the same kind says where each record ends: a 0 for each block, a 1 per
 // record.
 //
-// Threads: a value; immutable after finish.
+// Threads: a value; its arrays are the SketchRing's and immutable after finish.
 // Invariants: (1) ordinal i has its 1 at bit bucket(i) + i of `buckets`; (2) likewise end_block(i) + i of
 // `ends`.
 // Limits: runs of 1..2^20 records.
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
+#include "base/buffer.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "run/format.h"
@@ -31,33 +32,74 @@ struct RunSketch {
   uint8_t key_bytes = 0;     // uniform runs
   uint32_t value_bytes = 0;  // uniform runs
   uint8_t bucket_bits = 0;
-  std::vector<uint64_t> buckets;
-  std::vector<uint8_t> remainders;
-  std::vector<uint64_t> ends;  // variable runs
-
-  size_t memory_bytes() const {
-    return sizeof(*this) + (buckets.size() + ends.size()) * sizeof(uint64_t) + remainders.size();
-  }
+  std::span<uint64_t> buckets;
+  std::span<uint8_t> remainders;
+  std::span<uint64_t> ends;  // variable runs
+  uint64_t ring_end = 0;     // SketchRing::position() behind its arrays
 };
 
-// An upper bound of memory_bytes() for a run that is not made yet.
-size_t sketch_memory_bytes(size_t records, size_t blocks);
+// Bytes of a ring that the sketch of a run takes. Variable runs have `ends`.
+size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind);
+
+// SketchRing: where the arrays of sketches lie from the moment a run is made until its segment is written: one buffer,
+// touched once, first in, first out.
+//
+// Threads: none; the owner serialises allocate and release. What was allocated may be filled by anybody.
+class SketchRing {
+ public:
+  // kResourceExhausted without memory.
+  static Result<SketchRing> create(size_t bytes);
+
+  size_t capacity() const { return memory_.size(); }
+  bool fits(size_t bytes) const { return start_for(bytes) + bytes <= released_ + memory_.size(); }
+  // Requires fits(bytes). Aligned to 64 bytes.
+  char* allocate(size_t bytes);
+  // Behind everything that is allocated; counts up for ever.
+  uint64_t position() const { return position_; }
+  // Takes back everything up to `position`. An empty ring begins at its front again, so that anything up to its
+  // capacity fits.
+  void release(uint64_t position) {
+    if (position == position_) position_ = position = round_up(position, memory_.size());
+    released_ = position;
+  }
+
+ private:
+  explicit SketchRing(Buffer memory) : memory_(std::move(memory)) {}
+  // Where so many bytes would begin: pieces do not wrap around.
+  uint64_t start_for(size_t bytes) const {
+    const uint64_t start = round_up(position_, 64);
+    const uint64_t left = memory_.size() - start % memory_.size();
+    return left >= bytes ? start : start + left;
+  }
+
+  Buffer memory_;
+  uint64_t position_ = 0;
+  uint64_t released_ = 0;
+};
 
 // Bucket bits whose load (records / buckets) is nearest to 1 on a logarithmic scale: between 0.71 and 1.41.
 uint32_t natural_bucket_bits(uint64_t records);
 
-// Fills the arrays of a RunSketch whose scalar fields are set.
+// Makes the arrays of a RunSketch whose scalar fields are set.
 class SketchBuilder {
  public:
-  explicit SketchBuilder(RunSketch* sketch);
+  // Requires ring.fits(sketch_memory_bytes(…)).
+  SketchBuilder(RunSketch* sketch, SketchRing& ring);
 
   // In hash order. `hash_prefix` has the top 40 bits of the record's rest, lower bits are ignored.
   void add(Hash hash_prefix) {
     const uint64_t fingerprint = hash_prefix >> shift_;
     const uint64_t bit = (fingerprint >> kRemainderBits) + added_;
-    buckets_[bit / 64] |= uint64_t{1} << bit % 64;
+    if (bit / 64 != word_index_) {
+      buckets_[word_index_] = word_;
+      word_index_ = bit / 64;
+      word_ = 0;
+    }
+    word_ |= uint64_t{1} << bit % 64;
     remainders_[added_++] = static_cast<uint8_t>(fingerprint);
   }
+  // After the last add.
+  void finish() { buckets_[word_index_] = word_; }
   // In a variable run, after add: the run's block in which the record's last byte lies.
   void add_end(uint32_t end_block) {
     const uint64_t bit = uint64_t{end_block} + added_ - 1;
@@ -70,6 +112,8 @@ class SketchBuilder {
   uint8_t* remainders_;
   uint32_t shift_;
   uint64_t added_ = 0;
+  uint64_t word_ = 0;  // of buckets_, being filled
+  uint64_t word_index_ = 0;
 };
 
 }  // namespace swale::run

@@ -1,0 +1,41 @@
+// Copying of records: a few words whose number is not known when the code is compiled. A call of memcpy would cost
+// more than the copy itself.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+namespace swale {
+
+inline constexpr size_t kInlineCopyBytesMax = 256;
+
+namespace internal {
+template <size_t kWidth>
+inline void copy_word(char* to, const char* from) {
+  std::memcpy(to, from, kWidth);  // one load and one store
+}
+}  // namespace internal
+
+// As memcpy. Never touches a byte outside the two ranges.
+inline void copy_bytes(char* to, const char* from, size_t bytes) {
+  using internal::copy_word;
+  if (bytes >= 16) {
+    if (bytes > kInlineCopyBytesMax) {
+      std::memcpy(to, from, bytes);
+      return;
+    }
+    // The last word overlaps the one before it unless they meet exactly.
+    for (size_t at = 0; at + 16 < bytes; at += 16) copy_word<16>(to + at, from + at);
+    copy_word<16>(to + bytes - 16, from + bytes - 16);
+  } else if (bytes >= 8) {
+    copy_word<8>(to, from);
+    copy_word<8>(to + bytes - 8, from + bytes - 8);
+  } else if (bytes >= 4) {
+    copy_word<4>(to, from);
+    copy_word<4>(to + bytes - 4, from + bytes - 4);
+  } else {
+    for (size_t at = 0; at < bytes; ++at) to[at] = from[at];
+  }
+}
+
+}  // namespace swale
