@@ -42,6 +42,7 @@ class EpochProtocol {
     int64_t step = 0;
     double time = 0;
     RecordTally tally;
+    ExtremaSummary extrema = {};
   };
 
   EpochProtocol(net::Rank rank, int32_t size);
@@ -65,7 +66,7 @@ class EpochProtocol {
   bool ended(net::Rank from) const { return peers_[static_cast<size_t>(from)].ended; }
 
   // The partition has everything of this epoch on stable storage.
-  void on_durable(const RecordTally& indexed);
+  void on_durable(const RecordTally& indexed, const ExtremaSummary& extrema = {});
 
   void on_commit_done(const Status& status);
 

@@ -40,6 +40,7 @@ void append_body(std::string* out, const DurableMessage& message) {
   append_double(out, message.time);
   append_tally(out, message.appended);
   append_tally(out, message.indexed);
+  message.extrema.append_to(out);
 }
 
 void append_body(std::string* out, const CommittedMessage& message) {
@@ -109,6 +110,7 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
       durable.time = in.f64();
       durable.appended = read_tally(&in);
       durable.indexed = read_tally(&in);
+      durable.extrema = ExtremaSummary::read(&in);
       message = durable;
       break;
     }

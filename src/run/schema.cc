@@ -4,7 +4,6 @@
 #include <bit>
 #include <charconv>
 #include <iterator>
-#include <optional>
 
 #include "base/coding.h"
 #include "run/record.h"
@@ -16,12 +15,6 @@ constexpr char kPaddingName[] = "_";
 constexpr uint64_t kSignBit = uint64_t{1} << 63;
 constexpr uint32_t kFloatSignBit = uint32_t{1} << 31;
 constexpr std::string_view kTypeNames[] = {"f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"};
-
-std::optional<FieldType> parse_type(std::string_view text) {
-  const auto* const found = std::find(std::begin(kTypeNames), std::end(kTypeNames), text);
-  if (found == std::end(kTypeNames)) return std::nullopt;
-  return static_cast<FieldType>(1 + (found - std::begin(kTypeNames)));
-}
 
 std::optional<uint32_t> parse_number(std::string_view text) {
   uint32_t number = 0;
@@ -76,7 +69,7 @@ Result<Field> parse_field(std::string_view text) {
     field.count = *count;
     type = type.substr(0, times);
   }
-  const std::optional<FieldType> known = parse_type(type);
+  const std::optional<FieldType> known = field_type(type);
   if (!known) return problem(fmt::format("unknown type \"{}\"", type));
   field.type = *known;
   return field;
@@ -104,6 +97,12 @@ float float_of(OrderKey key) {
 }  // namespace
 
 bool is_field_type(uint8_t value) { return value >= 1 && value <= std::size(kTypeNames); }
+
+std::optional<FieldType> field_type(std::string_view name) {
+  const auto* const found = std::find(std::begin(kTypeNames), std::end(kTypeNames), name);
+  if (found == std::end(kTypeNames)) return std::nullopt;
+  return static_cast<FieldType>(1 + (found - std::begin(kTypeNames)));
+}
 
 uint32_t type_bytes(FieldType type) { return static_cast<uint32_t>(type_name(type)[1] - '0'); }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,7 @@ enum class FieldType : uint8_t {
 };
 
 bool is_field_type(uint8_t value);
+std::optional<FieldType> field_type(std::string_view name);
 uint32_t type_bytes(FieldType type);
 std::string_view type_name(FieldType type);  // "f8"
 
