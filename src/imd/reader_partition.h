@@ -31,10 +31,12 @@ struct PartitionLogs {
   std::unique_ptr<io::File> data;
   std::unique_ptr<io::File> index;
   std::vector<run::SegmentRecord> segments;  // of committed epochs, in the order of epochs, then as written
+  std::vector<run::SegmentRecord> extrema;   // likewise, of field extrema
   uint64_t index_end = 0;                    // end of the footer that was used
   uint32_t footer_depth = 0;                 // reads that followed one another to find it
 
   std::span<const run::SegmentRecord> segments_of(uint32_t epoch) const;
+  std::vector<run::SegmentRecord> extrema_of(uint32_t epoch) const;
   // The epoch's blocks in the data log.
   struct BlockRange {
     uint64_t first = 0;
