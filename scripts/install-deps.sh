@@ -21,6 +21,7 @@ build,test,demo  libspdlog-dev       spdlog-devel        spdlog         spdlog
 build,test,demo  nlohmann-json3-dev  json-devel          nlohmann-json  nlohmann-json
 build,test,demo  libcli11-dev        cli11-devel         cli11          cli11
 build,test,demo  libisal-dev         isa-l-devel         isa-l          isa-l
+build,test,demo  liburing-dev        liburing-devel      liburing       liburing
 build,test,demo  libxxhash-dev       xxhash-devel        xxhash         xxhash
 build,test,demo  libgtest-dev        gtest-devel         gtest          googletest+gmock
 build,test,demo  libgmock-dev        gmock-devel         -              -

@@ -161,15 +161,16 @@ class Node {
 
   bool append_directly(const Record& record) {
     const Hash hash = hash_bytes(record.key);
-    uint32_t full = imd::WriterCore::kAppended;
     full_memtable_ = !core_->intake_open();
-    while (!full_memtable_ &&
-           (full = core_->append_directly(hash, record.key, record.value)) != imd::WriterCore::kAppended) {
-      full_memtable_ = !core_->make_room(full);
+    while (!full_memtable_) {
+      const imd::Partition::Appended appended = core_->append_directly(hash, record.key, record.value);
+      if (appended.row != nullptr) {
+        batcher_.count({appended.row, record.key.size() + record.value.size()}, record.key.size());
+        return true;
+      }
+      full_memtable_ = !core_->make_room(appended.way);
     }
-    if (full_memtable_) return false;
-    batcher_.count(core_->last_row(hash), record.key.size());
-    return true;
+    return false;
   }
 
   bool append_to_frame(const Record& record) {

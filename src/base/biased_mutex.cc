@@ -34,21 +34,22 @@ void fence_other_threads() {}
 
 }  // namespace
 
-void BiasedMutex::lock_slowly() {
+bool BiasedMutex::lock_slowly() {
   mutex_.lock();
-  if (revoked_.load(std::memory_order_relaxed)) return;
+  if (revoked_.load(std::memory_order_relaxed)) return false;
   const void* const owner = owner_.load(std::memory_order_relaxed);
   if (owner == nullptr && can_fence_other_threads()) {
     owner_.store(this_thread(), std::memory_order_relaxed);
     inside_.store(true, std::memory_order_relaxed);
     mutex_.unlock();
-    return;
+    return true;
   }
   revoked_.store(true, std::memory_order_relaxed);
-  if (owner == nullptr) return;
+  if (owner == nullptr) return false;
   fence_other_threads();
   // From here on the owner sees that the bias is gone whenever it comes; it may still be inside.
   while (inside_.load(std::memory_order_acquire)) std::this_thread::sleep_for(kRevocationPoll);
+  return false;
 }
 
 }  // namespace swale

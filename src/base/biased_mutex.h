@@ -6,8 +6,10 @@
 // bias gone"; the owner executes no fence, the revoker makes the kernel execute one on its behalf
 // (membarrier(2), PRIVATE_EXPEDITED). Where the kernel has no such call there is never a bias.
 //
+//   const BiasedMutex::Guard guard(mutex);
+//
 // After fork the child must not use a BiasedMutex that a thread of the parent was inside of, as with std::mutex.
-// Threads: all calls by any thread. Not recursive. Meets BasicLockable.
+// Threads: all calls by any thread. Not recursive.
 #pragma once
 
 #include <atomic>
@@ -21,24 +23,18 @@ class BiasedMutex {
   BiasedMutex(const BiasedMutex&) = delete;
   BiasedMutex& operator=(const BiasedMutex&) = delete;
 
-  void lock() {
-    if (owner_.load(std::memory_order_relaxed) == this_thread()) {
-      inside_.store(true, std::memory_order_relaxed);
-      std::atomic_signal_fence(std::memory_order_seq_cst);  // the order of the two, for the compiler
-      if (!revoked_.load(std::memory_order_relaxed)) [[likely]]
-        return;
-      inside_.store(false, std::memory_order_release);
-    }
-    lock_slowly();
-  }
+  // Holds the mutex while it lives.
+  class Guard {
+   public:
+    explicit Guard(BiasedMutex& mutex) : mutex_(mutex), by_bias_(mutex.lock()) {}
+    ~Guard() { mutex_.unlock(by_bias_); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
 
-  void unlock() {
-    if (inside_.load(std::memory_order_relaxed) && owner_.load(std::memory_order_relaxed) == this_thread()) {
-      inside_.store(false, std::memory_order_release);
-    } else {
-      mutex_.unlock();
-    }
-  }
+   private:
+    BiasedMutex& mutex_;
+    const bool by_bias_;
+  };
 
   // Whether this thread's lock calls take the short way. For tests.
   bool biased_to_this_thread() const {
@@ -54,7 +50,24 @@ class BiasedMutex {
     return &place;
   }
 
-  void lock_slowly();
+  // Whether the short way was taken, for unlock.
+  bool lock() {
+    if (owner_.load(std::memory_order_relaxed) != this_thread()) return lock_slowly();
+    inside_.store(true, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the order of the two, for the compiler
+    if (!revoked_.load(std::memory_order_relaxed)) [[likely]]
+      return true;
+    inside_.store(false, std::memory_order_release);
+    return lock_slowly();
+  }
+  void unlock(bool by_bias) {
+    if (by_bias) [[likely]] {
+      inside_.store(false, std::memory_order_release);
+    } else {
+      mutex_.unlock();
+    }
+  }
+  bool lock_slowly();
 
   std::atomic<const void*> owner_{nullptr};  // set once
   std::atomic<bool> inside_{false};          // the owner is, by the short way

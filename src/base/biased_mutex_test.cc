@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -13,17 +15,14 @@ namespace {
 TEST(BiasedMutex, FavoursTheFirstThreadUntilAnotherComes) {
   BiasedMutex mutex;
   for (int i = 0; i < 3; ++i) {
-    mutex.lock();
-    mutex.unlock();
+    const BiasedMutex::Guard guard(mutex);
   }
   std::thread([&] {
     EXPECT_FALSE(mutex.biased_to_this_thread());
-    mutex.lock();
-    mutex.unlock();
+    const BiasedMutex::Guard guard(mutex);
   }).join();
   EXPECT_FALSE(mutex.biased_to_this_thread());
-  mutex.lock();
-  mutex.unlock();
+  { const BiasedMutex::Guard guard(mutex); }
 }
 
 // Two plain (not atomic) words that must always be seen equal.
@@ -33,11 +32,10 @@ struct Guarded {
   uint64_t second = 0;
 
   void step() {
-    mutex.lock();
+    const BiasedMutex::Guard guard(mutex);
     ASSERT_EQ(first, second);
     ++first;
     ++second;
-    mutex.unlock();
   }
 };
 
@@ -67,16 +65,15 @@ TEST(BiasedMutex, ExcludesTheOthersWhileTheBiasIsTaken) {
 
 TEST(BiasedMutex, AnOwnerThatIsInsideForLongIsWaitedFor) {
   BiasedMutex mutex;
-  mutex.lock();
+  auto held = std::make_unique<BiasedMutex::Guard>(mutex);
   std::atomic<bool> entered{false};
   std::thread other([&] {
-    mutex.lock();
+    const BiasedMutex::Guard guard(mutex);
     entered = true;
-    mutex.unlock();
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(entered);
-  mutex.unlock();
+  held.reset();
   other.join();
   EXPECT_TRUE(entered);
 }

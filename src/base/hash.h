@@ -8,9 +8,6 @@
 // (docs/design/run-format.md).
 #pragma once
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <cstdint>
 
 #include "base/bytes.h"
@@ -22,10 +19,9 @@ inline constexpr char kHashName[] = "xxh3-64";
 
 using Hash = uint64_t;
 
-inline Hash hash_bytes(Bytes bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
-inline Hash hash_bytes_seeded(Bytes bytes, uint64_t seed) {
-  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
-}
+// Not inline: their many cases by length would crowd the registers of the loops that call them.
+Hash hash_bytes(Bytes bytes);
+Hash hash_bytes_seeded(Bytes bytes, uint64_t seed);
 
 struct HashChoice {
   uint32_t index;  // in [0, n)

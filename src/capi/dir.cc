@@ -16,6 +16,7 @@ struct OpenRequest {
   std::string path;
   imd::Writer::Create create = imd::Writer::Create::kNever;
   imd::WriterOptions options;
+  io::PosixOptions storage;
 };
 
 Result<OpenRequest> open_request(const char* path, int flags, const char* options) {
@@ -32,6 +33,8 @@ Result<OpenRequest> open_request(const char* path, int flags, const char* option
                    : flags == SWALE_DIR_CREATE ? imd::Writer::Create::kIfMissing
                                                : imd::Writer::Create::kNever;
   SWALE_ASSIGN_OR_RETURN(request.options, writer_options(text_or_empty(options), process_environment));
+  SWALE_ASSIGN_OR_RETURN(request.storage,
+                         storage_options(write_rows(), text_or_empty(options), process_environment));
   return request;
 }
 
@@ -39,7 +42,7 @@ Status open_dir(swale_job* job, const char* path, int flags, const char* options
   const std::shared_ptr<JobState> state = job->state;
   const Result<OpenRequest> request = open_request(path, flags, options);
   SWALE_RETURN_IF_ERROR(imd::agree(*state->job, request.status()));
-  auto directory = std::make_shared<DirectoryState>();
+  auto directory = std::make_shared<DirectoryState>(request->storage);
   directory->job = state;
   SWALE_ASSIGN_OR_RETURN(directory->writer, imd::Writer::open(*state->job, directory->device, request->path,
                                                               request->create, request->options));

@@ -21,6 +21,8 @@ struct JobState {
 };
 
 struct DirectoryState {
+  explicit DirectoryState(io::PosixOptions storage) : device(storage) {}
+
   std::shared_ptr<JobState> job;  // outlives the writer
   io::PosixDevice device;
   std::unique_ptr<imd::Writer> writer;  // none once closed
@@ -37,6 +39,8 @@ struct swale_dir {
 };
 
 struct swale_reader {
+  explicit swale_reader(swale::io::PosixOptions storage) : device(storage) {}
+
   swale::io::PosixDevice device;
   std::unique_ptr<swale::imd::Reader> reader;
 };

@@ -55,7 +55,22 @@ constexpr std::array kJobRows = {
               .max = 86'400,
               .help = "how long closing a job waits for the peers"}};
 
+constexpr OptionRow kEngineRow = {
+    .name = "io.engine",
+    .type = OptionType::kEnum,
+    .default_value = "auto",
+    .choices = "auto|uring|threads",
+    .help = "how many operations are in flight at once: io_uring where the kernel has it, or threads"};
+constexpr OptionRow kDirectRow = {
+    .name = "io.direct",
+    .type = OptionType::kEnum,
+    .default_value = "auto",
+    .choices = "auto|never|always",
+    .help = "whether logs bypass the page cache (O_DIRECT): auto where the file system can and it pays"};
+
 constexpr std::array kWriteRows = {
+    kEngineRow,
+    kDirectRow,
     OptionRow{
         .name = "write.memory",
         .type = OptionType::kBytes,
@@ -83,7 +98,8 @@ constexpr std::array kWriteRows = {
               .max = 64,
               .help = "frames on their way to one peer before the sender waits"}};
 
-constexpr std::array kReadRows = {OptionRow{.name = "read.reads_in_flight",
+constexpr std::array kReadRows = {kEngineRow, kDirectRow,
+                                  OptionRow{.name = "read.reads_in_flight",
                                             .type = OptionType::kInt,
                                             .default_value = "64",
                                             .min = 1,
@@ -153,6 +169,21 @@ Result<imd::ReaderOptions> reader_options(std::string_view text, const Environme
   imd::ReaderOptions options;
   options.reads_in_flight_max = static_cast<size_t>(config.get_int("read.reads_in_flight"));
   options.scan_chunk_bytes = config.get_bytes("read.scan_chunk");
+  return options;
+}
+
+Result<io::PosixOptions> storage_options(std::span<const OptionRow> rows, std::string_view text,
+                                         const Environment& environment) {
+  SWALE_ASSIGN_OR_RETURN(const Config config, Config::make(rows, text, environment));
+  io::PosixOptions options;
+  const std::string engine = config.get_string("io.engine");
+  const std::string direct = config.get_string("io.direct");
+  using Engine = io::PosixOptions::Engine;
+  using Direct = io::PosixOptions::Direct;
+  options.engine = engine == "uring"     ? Engine::kUring
+                   : engine == "threads" ? Engine::kThreads
+                                         : Engine::kAuto;
+  options.direct = direct == "never" ? Direct::kNever : direct == "always" ? Direct::kAlways : Direct::kAuto;
   return options;
 }
 

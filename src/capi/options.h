@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "imd/reader.h"
 #include "imd/writer.h"
+#include "io/posix_device.h"
 #include "net/job.h"
 #include "net/rendezvous.h"
 #include "net/topology.h"
@@ -35,6 +36,9 @@ struct JobSettings {
 Result<JobSettings> job_settings(std::string_view text, const Environment& environment);
 Result<imd::WriterOptions> writer_options(std::string_view text, const Environment& environment);
 Result<imd::ReaderOptions> reader_options(std::string_view text, const Environment& environment);
+// What write_rows() and read_rows() say of storage.
+Result<io::PosixOptions> storage_options(std::span<const OptionRow> rows, std::string_view text,
+                                         const Environment& environment);
 
 // How the ranks of a launched job meet without a communicator: settings first, then what the launcher says, then, if
 // all ranks are surely on one machine, a folder of this user there. kInvalidArgument says what is to be set.

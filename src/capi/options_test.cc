@@ -58,6 +58,20 @@ TEST(Options, TheStringWinsOverTheEnvironment) {
   EXPECT_EQ(writer->memory_bytes, 32 * kMiB);
 }
 
+TEST(Options, StorageHasOneMeaningForWritersAndReaders) {
+  for (const auto rows : {write_rows(), read_rows()}) {
+    const auto defaults = storage_options(rows, "", environment());
+    ASSERT_TRUE(defaults.ok());
+    EXPECT_EQ(defaults->engine, io::PosixOptions::Engine::kAuto);
+    EXPECT_EQ(defaults->direct, io::PosixOptions::Direct::kAuto);
+    const auto forced = storage_options(rows, "io.engine=threads,io.direct=never", environment());
+    EXPECT_EQ(forced->engine, io::PosixOptions::Engine::kThreads);
+    EXPECT_EQ(forced->direct, io::PosixOptions::Direct::kNever);
+    EXPECT_EQ(storage_options(rows, "io.engine=steam", environment()).status().code(),
+              Code::kInvalidArgument);
+  }
+}
+
 TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
   for (const char* text : {"write.wayz=1", "read.scan_chunk=4M", "job.id=x", "write.ways=0",
                            "write.ways=many", "write.frame_bytes=1G", "write.memory=-1", "nonsense"}) {

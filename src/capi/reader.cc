@@ -37,7 +37,11 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
     SWALE_ASSIGN_OR_RETURN(
         const swale::imd::ReaderOptions settings,
         swale::capi::reader_options(swale::capi::text_or_empty(options), swale::capi::process_environment));
-    auto handle = std::make_unique<swale_reader>();
+    SWALE_ASSIGN_OR_RETURN(
+        const swale::io::PosixOptions storage,
+        swale::capi::storage_options(swale::capi::read_rows(), swale::capi::text_or_empty(options),
+                                     swale::capi::process_environment));
+    auto handle = std::make_unique<swale_reader>(storage);
     SWALE_ASSIGN_OR_RETURN(handle->reader, swale::imd::Reader::open(handle->device, path, settings));
     *reader = handle.release();
     return {};

@@ -80,22 +80,20 @@ class Partition {
   // The first epoch; the later ones begin by end_epoch.
   void begin_epoch(uint32_t epoch, uint64_t epoch_id);
 
-  // Takes one record that is not encoded, whose home is this partition. kAppended, or the way that must make room
-  // first. Touches nothing but the memtables being filled: for an owner that has no other source of records and
+  // Takes one record that is not encoded, whose home is this partition. Says where it now
+  // lies, or (row == nullptr) that the way must make room first. Touches nothing but the memtables being filled: for an owner that has no other source of records and
   // appends without the lock that serialises the rest, except make_room and end_epoch. Requires intake_open().
-  static constexpr uint32_t kAppended = ~uint32_t{0};
-  uint32_t append(Hash hash, Bytes key, Bytes value) {
-    const HashChoice way_choice = choose(choose(hash, params_.ranks).rest, params_.ways);
-    Way& way = ways_[way_choice.index];
-    return way.filling->append(way_choice.rest, key, value) ? kAppended : way_choice.index;
+  struct Appended {
+    const char* row;  // key and value, behind each other
+    uint32_t way;
+  };
+  Appended append(Hash hash, Bytes key, Bytes value) {
+    const HashChoice way = choose(choose(hash, params_.ranks).rest, params_.ways);
+    return {ways_[way.index].filling->append(way.rest, key, value), way.index};
   }
   // Every way has a memtable for the open epoch. False only for a while after end_epoch.
   bool intake_open() const {
     return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.open; });
-  }
-  // Key and value of what the last successful append took.
-  Bytes last_row(Hash hash) const {
-    return ways_[choose(choose(hash, params_.ranks).rest, params_.ways).index].filling->last_row();
   }
   // False: the way's other memtable is still being written.
   bool make_room(uint32_t way) { return rotate(ways_[way]); }

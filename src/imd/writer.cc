@@ -37,7 +37,11 @@ constexpr size_t kIoBesidesOutput = 4;  // footers and syncs
 class ThreadedWriter final : public Writer, public net::ChannelEvents {
  public:
   ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes)
-      : job_(job), opened_(std::move(opened)), budget_(budget_bytes), batcher_(job.size()) {}
+      : job_(job),
+        alone_(job.size() == 1),
+        opened_(std::move(opened)),
+        budget_(budget_bytes),
+        batcher_(job.size()) {}
   ~ThreadedWriter() override { shut_down(); }
 
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
@@ -61,7 +65,8 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  Status append_directly(Bytes key, Bytes value);
+  [[gnu::noinline]] static Status refused(size_t key_bytes, size_t value_bytes);
+  [[gnu::noinline]] Status append_or_wait(Bytes key, Bytes value);
   Status replace_frame(net::Rank destination);
   Status make_room(uint32_t way);
   Status wait_for_intake();
@@ -75,7 +80,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   void announce();
   void go_on();  // no longer paused; likewise
   void wake_wire() {
-    if (job_.size() > 1) job_.wake();
+    if (!alone_) job_.wake();
   }
   template <class Done>
   void wait_for(Lock& core_lock, const char* what, Done done);
@@ -84,6 +89,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   void shut_down();
 
   net::Job& job_;
+  const bool alone_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
   MemoryBudget budget_;
@@ -142,38 +148,51 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
     core_ = std::move(core);
   }
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
-  io_queue_ = device.make_queue(io_running_.size());
+  SWALE_ASSIGN_OR_RETURN(io_queue_, device.make_queue(io_running_.size()));
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
   return {};
 }
 
 Status ThreadedWriter::append(Bytes key, Bytes value) {
-  if (key.empty() || key.size() > run::kKeyBytesMax || value.size() > run::kValueBytesMax) {
-    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
-                            key.size(), value.size(), run::kKeyBytesMax, run::kValueBytesMax);
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax) [[unlikely]]
+    return refused(key.size(), value.size());
+  const BiasedMutex::Guard guard(append_mutex_);
+  // A job of one rank: no frames, and no lock but this one until a memtable is full.
+  if (alone_ && !intake_closed_ && !failed_.load(std::memory_order_relaxed)) [[likely]] {
+    const Hash hash = hash_bytes(key);
+    const Partition::Appended appended = core_->append_directly(hash, key, value);
+    if (appended.row != nullptr) [[likely]] {
+      batcher_.count({appended.row, key.size() + value.size()}, key.size());
+      return {};
+    }
   }
-  const std::lock_guard lock(append_mutex_);
-  if (failed_.load(std::memory_order_relaxed)) return failure();
-  if (job_.size() == 1) return append_directly(key, value);
-  for (;;) {
-    const net::Rank full = batcher_.append(key, value);
-    if (full == Batcher::kAccepted) return {};
-    SWALE_RETURN_IF_ERROR(replace_frame(full));
-  }
+  return append_or_wait(key, value);
 }
 
-// A job of one rank: no frames, and no lock but the appenders' own until a memtable is full.
-Status ThreadedWriter::append_directly(Bytes key, Bytes value) {
+Status ThreadedWriter::refused(size_t key_bytes, size_t value_bytes) {
+  return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
+                          key_bytes, value_bytes, run::kKeyBytesMax, run::kValueBytesMax);
+}
+
+Status ThreadedWriter::append_or_wait(Bytes key, Bytes value) {
+  if (failed_.load(std::memory_order_relaxed)) return failure();
+  if (!alone_) {
+    for (;;) {
+      const net::Rank full = batcher_.append(key, value);
+      if (full == Batcher::kAccepted) return {};
+      SWALE_RETURN_IF_ERROR(replace_frame(full));
+    }
+  }
   if (intake_closed_) SWALE_RETURN_IF_ERROR(wait_for_intake());
   const Hash hash = hash_bytes(key);
   for (;;) {
-    const uint32_t full = core_->append_directly(hash, key, value);
-    if (full == WriterCore::kAppended) {
-      batcher_.count(core_->last_row(hash), key.size());
+    const Partition::Appended appended = core_->append_directly(hash, key, value);
+    if (appended.row != nullptr) {
+      batcher_.count({appended.row, key.size() + value.size()}, key.size());
       return {};
     }
-    SWALE_RETURN_IF_ERROR(make_room(full));
+    SWALE_RETURN_IF_ERROR(make_room(appended.way));
   }
 }
 
@@ -225,7 +244,7 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
     return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
                             opened_.directory);
   }
-  const std::lock_guard lock(append_mutex_);
+  const BiasedMutex::Guard guard(append_mutex_);
   if (failed_) return failure();
   epoch_ending_ = true;
   const std::lock_guard core_lock(core_mutex_);
@@ -266,7 +285,7 @@ void ThreadedWriter::go_on() {
 // The ranks part only when all have come: until then a slower one may still be sending records here.
 Status ThreadedWriter::close() {
   Status result = epoch_end_wait();
-  const std::lock_guard lock(append_mutex_);
+  const BiasedMutex::Guard guard(append_mutex_);
   if (result.ok() && failed_) result = failure();
   if (result.ok()) {
     if (const uint64_t dropped = batcher_.tally().records; dropped != 0) {

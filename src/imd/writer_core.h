@@ -67,12 +67,12 @@ class WriterCore {
   Frame take_frame(net::Rank destination) { return pool_.take(destination); }
   // Sends a frame on its way; an empty one goes back to the pool.
   void submit(net::Rank destination, const Frame& frame);
-  // One rank only: takes the record, or names the way that must make room first. Touches nothing that the other calls
+  // One rank only: takes the record, or (row == nullptr) names the way that must make room first. Touches nothing that the other calls
   // touch but make_room and begin_epoch_end: may be called without the lock that serialises them, by the thread that
   // makes those two calls.
-  static constexpr uint32_t kAppended = Partition::kAppended;
-  uint32_t append_directly(Hash hash, Bytes key, Bytes value) { return partition_->append(hash, key, value); }
-  Bytes last_row(Hash hash) const { return partition_->last_row(hash); }
+  Partition::Appended append_directly(Hash hash, Bytes key, Bytes value) {
+    return partition_->append(hash, key, value);
+  }
   bool make_room(uint32_t way) { return partition_->make_room(way); }
   // To be asked after begin_epoch_end, and waited for, before the next append_directly.
   bool intake_open() const { return partition_->intake_open(); }

@@ -4,6 +4,7 @@
 // A Device is a file system rooted somewhere; paths are plain strings with '/' separators. Implementations:
 // PosixDevice (production), MemoryDevice (tests and simulation; can forget everything unsynced), FaultDevice
 // (wraps another and fails, tears, corrupts or delays the n-th call).
+// Beside them, LimitedDevice makes writes as slow as a store of a given bandwidth.
 //
 // Threads: all calls on a Device are thread-safe. Calls on one File are thread-safe when their byte ranges do
 // not overlap.
@@ -53,6 +54,9 @@ class File {
   // and memory are multiples of 4,096 may bypass the page cache. A file system that cannot do so goes on as before.
   virtual void prefer_direct() {}
 
+  // What a read's offset, length and memory must be multiples of to bypass the page cache; 0: none does.
+  virtual size_t direct_alignment() const { return 0; }
+
   // Advice: writes up to `end` will follow. Makes room for them on the device, so that none of them has to extend
   // the file; the file's size may become `end` at once, and whoever closes it truncates it. Nothing is promised.
   virtual void reserve(uint64_t end) { static_cast<void>(end); }
@@ -78,7 +82,7 @@ class Device {
   virtual ~Device() = default;
 
   // For up to `depth` operations in flight on files of this device, which must outlive the queue (io_queue.h).
-  virtual std::unique_ptr<IoQueue> make_queue(size_t depth);
+  virtual Result<std::unique_ptr<IoQueue>> make_queue(size_t depth);
 
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
   virtual Status make_directory(const std::string& path) = 0;                 // kAlreadyExists if it is there

@@ -3,17 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "base/rng.h"
-#include "io/device.h"
-#include "io/fault_device.h"
-#include "io/memory_device.h"
-#include "io/posix_device.h"
+#include "io/device_test_fixture.h"
 
 namespace swale::io {
 namespace {
@@ -22,89 +17,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A device and a directory of it that the test may fill.
-class Fixture {
- public:
-  virtual ~Fixture() = default;
-  virtual Device& device() = 0;
-  virtual std::string root() const = 0;
-};
-
-class PosixFixture : public Fixture {
- public:
-  PosixFixture() : root_(testing::TempDir() + "swale-device-XXXXXX") {
-    if (mkdtemp(root_.data()) == nullptr) std::abort();
-  }
-  ~PosixFixture() override { std::filesystem::remove_all(root_); }
-  Device& device() override { return device_; }
-  std::string root() const override { return root_; }
-
- private:
-  std::string root_;
-  PosixDevice device_;
-};
-
-class MemoryFixture : public Fixture {
- public:
-  Device& device() override { return device_; }
-  std::string root() const override { return "/"; }
-
- private:
-  MemoryDevice device_;
-};
-
-class FaultFixture : public Fixture {
- public:
-  Device& device() override { return faults_; }
-  std::string root() const override { return ""; }
-
- private:
-  MemoryDevice memory_;
-  FaultDevice faults_{memory_};
-};
-
-struct Implementation {
-  const char* name;
-  std::unique_ptr<Fixture> (*make)();
-};
-
-template <class T>
-std::unique_ptr<Fixture> make_fixture() {
-  return std::make_unique<T>();
-}
-
-class DeviceContract : public ::testing::TestWithParam<Implementation> {
+class DeviceContract : public OverDevices {
  protected:
-  void SetUp() override { fixture_ = GetParam().make(); }
-
-  Device& device() { return fixture_->device(); }
-  std::string in_root(const std::string& name) { return fixture_->root() + "/" + name; }
-  std::unique_ptr<File> open(const std::string& name, OpenMode mode) {
-    Result<std::unique_ptr<File>> file = device().open(in_root(name), mode);
-    EXPECT_TRUE(file.ok()) << file.status().to_string();
-    return file.ok() ? std::move(file).value() : nullptr;
-  }
   Code open_code(const std::string& name, OpenMode mode) {
     return device().open(in_root(name), mode).status().code();
   }
-  void write(const std::string& name, Bytes content) {
-    const auto file = open(name, OpenMode::kOpenOrCreate);
-    ASSERT_TRUE(file->truncate(0).ok());
-    ASSERT_TRUE(file->pwrite(0, content).ok());
-  }
-  std::string read(const std::string& name) {
-    const Result<std::string> content = read_file(device(), in_root(name), kMiB);
-    return content.ok() ? *content : content.status().to_string();
-  }
-
-  std::unique_ptr<Fixture> fixture_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract,
-                         ::testing::Values(Implementation{"Posix", make_fixture<PosixFixture>},
-                                           Implementation{"Memory", make_fixture<MemoryFixture>},
-                                           Implementation{"Fault", make_fixture<FaultFixture>}),
-                         [](const auto& device) { return device.param.name; });
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, ::testing::ValuesIn(all_implementations()),
+                         implementation_name);
 
 TEST_P(DeviceContract, OpenModesSayWhatMustExist) {
   EXPECT_EQ(open_code("a", OpenMode::kRead), Code::kNotFound);

@@ -47,6 +47,9 @@ class FaultFile : public File {
     return file_->size();
   }
 
+  void prefer_direct() override { file_->prefer_direct(); }
+  size_t direct_alignment() const override { return file_->direct_alignment(); }
+  void reserve(uint64_t end) override { file_->reserve(end); }
   const std::string& path() const override { return file_->path(); }
 
  private:

@@ -1,6 +1,6 @@
 #include "io/io_queue.h"
 
-#include <utility>
+#include <iterator>
 
 namespace swale::io {
 
@@ -26,17 +26,28 @@ Completion execute(const Operation& operation) {
   return completion;
 }
 
-std::unique_ptr<IoQueue> Device::make_queue(size_t /*depth*/) { return std::make_unique<InlineQueue>(); }
+Result<std::unique_ptr<IoQueue>> Device::make_queue(size_t /*depth*/) {
+  return std::unique_ptr<IoQueue>(std::make_unique<InlineQueue>());
+}
+
+Completion refused_after_fork(const Operation& operation) {
+  return {operation.tag, 0,
+          invalid_argument(
+              "{}: submitted to a queue that was made before fork, by another process; make one after it",
+              operation.file->path())};
+}
+
+size_t hand_out(std::vector<Completion>* done, std::vector<Completion>* out) {
+  const size_t count = done->size();
+  out->insert(out->end(), std::make_move_iterator(done->begin()), std::make_move_iterator(done->end()));
+  done->clear();
+  return count;
+}
 
 void InlineQueue::submit(std::span<const Operation> operations) {
   for (const Operation& operation : operations) done_.push_back(execute(operation));
 }
 
-size_t InlineQueue::wait(size_t /*at_least*/, std::vector<Completion>* out) {
-  const size_t count = done_.size();
-  for (Completion& completion : done_) out->push_back(std::move(completion));
-  done_.clear();
-  return count;
-}
+size_t InlineQueue::wait(size_t /*at_least*/, std::vector<Completion>* out) { return hand_out(&done_, out); }
 
 }  // namespace swale::io

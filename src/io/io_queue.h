@@ -6,9 +6,11 @@
 // written" submits the sync once the writes have completed.
 //
 // Implementations: InlineQueue (any Device: each operation is carried out by submit itself, in order, so that fault
-// injection stays deterministic), and what Device::make_queue of PosixDevice chooses: io_uring, or threads.
+// injection stays deterministic), and what Device::make_queue of PosixDevice chooses: UringQueue or ThreadQueue.
 //
-// Threads: one thread calls submit, wait and the destructor; wake may be called by any thread.
+// Threads: one thread calls submit, wait and the destructor; wake may be called by any thread. Another thread may take
+// over (the caller sees to the order); one that has submitted does not end before its operations have completed.
+// Fork: in the child a queue of the parent holds nothing, and whatever is submitted to it fails.
 // Errors: submit never fails; an operation's failure is its completion's status, worded as File words it.
 // Ownership: files and memory named by an operation belong to the caller and must outlive its completion.
 #pragma once
@@ -51,7 +53,8 @@ class IoQueue {
   // wake was called. Returns how many were appended.
   virtual size_t wait(size_t at_least, std::vector<Completion>* out) = 0;
 
-  // Makes the current wait, or else the next one, return at once.
+  // Makes the current wait, or else the next one, return at once. A wait for several completions may finish first:
+  // it is one system call.
   virtual void wake() = 0;
 
   // Submitted and not yet handed out by wait.
@@ -69,6 +72,12 @@ class InlineQueue final : public IoQueue {
  private:
   std::vector<Completion> done_;
 };
+
+// Appends all of `done` to `out` and empties it; returns how many there were.
+size_t hand_out(std::vector<Completion>* done, std::vector<Completion>* out);
+
+// What a queue answers in a child of fork.
+Completion refused_after_fork(const Operation& operation);
 
 // One operation by the file's own blocking calls.
 Completion execute(const Operation& operation);

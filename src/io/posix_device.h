@@ -1,10 +1,12 @@
-// PosixDevice: the operating system's file systems, by plain system calls through the page cache.
+// PosixDevice: the operating system's file systems.
 //
 // Interrupted and short transfers are continued. Files are made with mode 0666 and directories with 0777,
 // both less the user's umask; descriptors close on exec. read_many announces all its ranges first
-// (POSIX_FADV_WILLNEED), so that the kernel reads them in parallel while the first is being copied.
+// (POSIX_FADV_WILLNEED), so that the kernel reads them in parallel while the first is being copied. Transfers go
+// through the page cache or past it as posix_file.h says; queues are rings of the kernel or threads
+// (uring_queue.h, thread_queue.h; docs/design/storage-io.md has the figures).
 //
-// Threads: as Device says; it has no state of its own.
+// Threads: as Device says; it has no state but its options.
 #pragma once
 
 #include <memory>
@@ -12,11 +14,30 @@
 #include <vector>
 
 #include "io/device.h"
+#include "io/io_queue.h"
 
 namespace swale::io {
 
+struct PosixOptions {
+  enum class Engine {
+    kAuto,     // a ring where the kernel lets us have one, else threads
+    kUring,    // make_queue fails where there is no ring
+    kThreads,  // also where there is one
+  };
+  enum class Direct {
+    kAuto,    // File::prefer_direct does what it can
+    kNever,   // File::prefer_direct does nothing
+    kAlways,  // every file from its opening, which fails if the file system cannot do so
+  };
+  Engine engine = Engine::kAuto;
+  Direct direct = Direct::kAuto;
+};
+
 class PosixDevice : public Device {
  public:
+  explicit PosixDevice(PosixOptions options = {}) : options_(options) {}
+
+  Result<std::unique_ptr<IoQueue>> make_queue(size_t depth) override;
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
   Status make_directory(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
@@ -24,6 +45,9 @@ class PosixDevice : public Device {
   Status sync_directory(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
+
+ private:
+  const PosixOptions options_;
 };
 
 }  // namespace swale::io

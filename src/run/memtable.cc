@@ -22,15 +22,21 @@ size_t Memtable::memory_bytes(size_t arena_bytes, size_t records_max) {
          round_up(records_max * sizeof(uint64_t), Buffer::kPageBytes);
 }
 
+const char* Memtable::append(Hash rest, Bytes key, Bytes value) {
+  const size_t encoded_bytes = encoded_record_bytes(key.size(), value.size());
+  if (!has_room(encoded_bytes)) return nullptr;
+  const char* const end = encode_record(key, value, arena_.data() + bytes_);
+  take(rest, key.size(), value.size(), encoded_bytes);
+  return end - key.size() - value.size();
+}
+
 void Memtable::clear() {
   count_ = 0;
   bytes_ = 0;
-  last_row_bytes_ = 0;
   data_bytes_ = 0;
   digit_counts_.fill(0);
-  key_bytes_ = 0;
-  value_bytes_ = 0;
-  uniform_ = true;
+  sizes_ = 0;
+  other_sizes_ = 0;
 }
 
 void Memtable::touch() {

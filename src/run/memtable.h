@@ -42,16 +42,9 @@ class Memtable {
     take(rest, record.key.size(), record.value.size(), record.encoded.size());
     return true;
   }
-  // The same for a record that is not encoded yet. Requires sizes within the limits of record.h.
-  bool append(Hash rest, Bytes key, Bytes value) {
-    const size_t encoded_bytes = encoded_record_bytes(key.size(), value.size());
-    if (!has_room(encoded_bytes)) return false;
-    encode_record(key, value, arena_.data() + bytes_);
-    take(rest, key.size(), value.size(), encoded_bytes);
-    return true;
-  }
-  // Key and value of the record that was appended last. Requires !empty().
-  Bytes last_row() const { return {arena_.data() + bytes_ - last_row_bytes_, last_row_bytes_}; }
+  // The same for a record that is not encoded yet. Requires sizes within the limits of record.h. Returns where it now
+  // lies, key and value behind each other; nullptr: full.
+  const char* append(Hash rest, Bytes key, Bytes value);
 
   size_t count() const { return count_; }
   size_t bytes() const { return bytes_; }              // encoded
@@ -59,9 +52,9 @@ class Memtable {
   bool empty() const { return count_ == 0; }
 
   // All records have the same key size and the same value size (also when empty).
-  bool uniform() const { return uniform_; }
-  uint32_t key_bytes() const { return key_bytes_; }  // of the first record
-  uint32_t value_bytes() const { return value_bytes_; }
+  bool uniform() const { return other_sizes_ == 0; }
+  uint32_t key_bytes() const { return static_cast<uint32_t>(sizes_ >> 32); }  // of the first record
+  uint32_t value_bytes() const { return static_cast<uint32_t>(sizes_); }
 
   const char* arena() const { return arena_.data(); }
   Bytes encoded_from(uint64_t offset) const { return {arena_.data() + offset, bytes_ - offset}; }
@@ -78,19 +71,18 @@ class Memtable {
   bool has_room(size_t encoded_bytes) const {
     return count_ < records_max_ && arena_.size() - bytes_ >= encoded_bytes;
   }
+  static uint64_t sizes(size_t key_bytes, size_t value_bytes) {
+    return uint64_t{key_bytes} << 32 | value_bytes;
+  }
   // Accounts for a record that lies encoded at the arena's end.
   void take(Hash rest, size_t key_bytes, size_t value_bytes, size_t encoded_bytes) {
-    if (count_ == 0) {
-      key_bytes_ = static_cast<uint32_t>(key_bytes);
-      value_bytes_ = static_cast<uint32_t>(value_bytes);
-    }
-    uniform_ &= key_bytes == key_bytes_ && value_bytes == value_bytes_;
+    if (count_ == 0) sizes_ = sizes(key_bytes, value_bytes);
+    other_sizes_ |= sizes(key_bytes, value_bytes) ^ sizes_;
     const uint64_t entry = (rest & ~kEntryOffsetMask) | bytes_;
     entries_begin()[count_++] = entry;
     ++digit_counts_[top_digit(entry)];
     bytes_ += encoded_bytes;
-    last_row_bytes_ = key_bytes + value_bytes;
-    data_bytes_ += last_row_bytes_;
+    data_bytes_ += key_bytes + value_bytes;
   }
 
   uint64_t* entries_begin() { return reinterpret_cast<uint64_t*>(entries_.data()); }
@@ -100,12 +92,10 @@ class Memtable {
   size_t records_max_;
   size_t count_ = 0;
   size_t bytes_ = 0;
-  size_t last_row_bytes_ = 0;
   uint64_t data_bytes_ = 0;
   DigitCounts digit_counts_{};
-  uint32_t key_bytes_ = 0;
-  uint32_t value_bytes_ = 0;
-  bool uniform_ = true;
+  uint64_t sizes_ = 0;        // of the first record
+  uint64_t other_sizes_ = 0;  // bits in which others differ
 };
 
 }  // namespace swale::run

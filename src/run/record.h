@@ -21,15 +21,25 @@ inline constexpr size_t kValueBytesMax = 16 * kKiB;
 inline constexpr size_t kRecordHeaderBytesMax = 5;  // 2 for a key of 255, 3 for a value of 16,384
 inline constexpr size_t kEncodedRecordBytesMax = kRecordHeaderBytesMax + kKeyBytesMax + kValueBytesMax;
 
+// Nearly always a size takes one byte; the hot paths ask once for both.
+constexpr bool short_sizes(size_t key_bytes, size_t value_bytes) { return (key_bytes | value_bytes) < 0x80; }
+
 constexpr size_t encoded_record_bytes(size_t key_bytes, size_t value_bytes) {
-  return varint_bytes(key_bytes) + varint_bytes(value_bytes) + key_bytes + value_bytes;
+  const size_t header =
+      short_sizes(key_bytes, value_bytes) ? 2 : varint_bytes(key_bytes) + varint_bytes(value_bytes);
+  return header + key_bytes + value_bytes;
 }
 
 // Requires sizes within the limits and encoded_record_bytes of room. Returns the end of what was written.
 inline char* encode_record(Bytes key, Bytes value, char* out) {
   assert(!key.empty() && key.size() <= kKeyBytesMax && value.size() <= kValueBytesMax);
-  out = put_varint(out, key.size());
-  out = put_varint(out, value.size());
+  if (short_sizes(key.size(), value.size())) {
+    *out++ = static_cast<char>(key.size());
+    *out++ = static_cast<char>(value.size());
+  } else {
+    out = put_varint(out, key.size());
+    out = put_varint(out, value.size());
+  }
   copy_bytes(out, key.data(), key.size());
   copy_bytes(out + key.size(), value.data(), value.size());
   return out + key.size() + value.size();

@@ -1,0 +1,194 @@
+#include "io/posix_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace swale::io {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+
+// One fallocate for 64 writes of 1 MiB: it costs as much as one of them takes to be submitted. A partition of a few
+// MiB occupies 64 MiB until it is closed.
+constexpr uint64_t kReserveStepBytes = 64 * kMiB;
+constexpr uint64_t kNothingToReserve = UINT64_MAX;
+
+// What offset, length and memory of a direct transfer must be multiples of; 0: the kernel says that there are none.
+size_t kernel_alignment([[maybe_unused]] int fd) {
+#ifdef STATX_DIOALIGN
+  struct statx attributes;
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &attributes) == 0 &&
+      (attributes.stx_mask & STATX_DIOALIGN) != 0) {
+    if (attributes.stx_dio_offset_align == 0) return 0;
+    return std::max(attributes.stx_dio_offset_align, attributes.stx_dio_mem_align);
+  }
+#endif
+  return kPageBytes;
+}
+
+bool same_file(int a, int b) {
+  struct stat first;
+  struct stat second;
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+}  // namespace
+
+int open_flags(OpenMode mode) {
+  switch (mode) {
+    case OpenMode::kRead:
+      return O_RDONLY | O_CLOEXEC;
+    case OpenMode::kReadWrite:
+      return O_RDWR | O_CLOEXEC;
+    case OpenMode::kOpenOrCreate:
+      return O_RDWR | O_CREAT | O_CLOEXEC;
+    case OpenMode::kCreate:
+      return O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  }
+  return O_RDONLY | O_CLOEXEC;
+}
+
+Result<size_t> PosixFile::pread(uint64_t offset, MutableBytes out) {
+  size_t got = 0;
+  while (got < out.size()) {
+    const size_t missing = out.size() - got;
+    const Route way = route(Access::kRead, offset + got, out.data() + got, missing);
+    const ssize_t n = continued(
+        [&] { return ::pread(way.fd, out.data() + got, missing, static_cast<off_t>(offset + got)); });
+    if (n < 0 && way.direct && gives_up_direct(errno)) continue;
+    if (n < 0) return failure(Access::kRead, errno, offset, out.size());
+    if (n == 0) break;
+    got += static_cast<size_t>(n);
+  }
+  return got;
+}
+
+void PosixFile::read_many(std::span<ReadRequest> requests) {
+  if (requests.size() > 1) {
+    // Advice: a file system that cannot take it reads one range after the other, as it would have anyway.
+    for (const ReadRequest& request : requests) {
+      if (route(Access::kRead, request.offset, request.out.data(), request.out.size()).direct) continue;
+      static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(request.offset),
+                                        static_cast<off_t>(request.out.size()), POSIX_FADV_WILLNEED));
+    }
+  }
+  File::read_many(requests);
+}
+
+Status PosixFile::pwrite(uint64_t offset, Bytes data) {
+  size_t done = 0;
+  while (done < data.size()) {
+    const size_t missing = data.size() - done;
+    const Route way = route(Access::kWrite, offset + done, data.data() + done, missing);
+    const ssize_t n = continued(
+        [&] { return ::pwrite(way.fd, data.data() + done, missing, static_cast<off_t>(offset + done)); });
+    if (n < 0 && way.direct && gives_up_direct(errno)) continue;
+    if (n < 0) return failure(Access::kWrite, errno, offset, data.size());
+    done += static_cast<size_t>(n);
+  }
+  return {};
+}
+
+Status PosixFile::sync() {
+  // One of the two descriptors is enough: it is the file that is made durable.
+  if (continued([&] { return ::fdatasync(fd_.get()); }) == 0) return {};
+  return sync_failure(errno);
+}
+
+Result<uint64_t> PosixFile::size() {
+  struct stat attributes;
+  if (::fstat(fd_.get(), &attributes) != 0) return errno_status(errno, path_ + ": asking for the size");
+  return static_cast<uint64_t>(attributes.st_size);
+}
+
+Status PosixFile::truncate(uint64_t size) {
+  if (continued([&] { return ::ftruncate(fd_.get(), static_cast<off_t>(size)); }) != 0)
+    return errno_status(errno, fmt::format("{}: setting the size to {}", path_, size));
+  uint64_t reserved = reserved_.load();
+  if (reserved != kNothingToReserve && reserved > size) reserved_.store(size);
+  return {};
+}
+
+void PosixFile::prefer_direct() {
+  if (policy_ != PosixOptions::Direct::kAuto) return;
+  const Status opened = open_direct();
+  if (!opened.ok()) log_debug("{}", opened.message());
+}
+
+Status PosixFile::open_direct() {
+  if (direct_.valid()) return {};
+  const int flags = open_flags(mode_) & ~(O_CREAT | O_EXCL);
+  Descriptor direct(continued([&] { return ::open(path_.c_str(), flags | O_DIRECT); }));
+  if (!direct.valid()) return errno_status(errno, path_ + ": opening it past the page cache (O_DIRECT)");
+  // By name, as there need not be a /proc: somebody may have replaced the file.
+  if (!same_file(fd_.get(), direct.get())) {
+    return errno_status(ESTALE, path_ + ": opening it a second time, past the page cache");
+  }
+  const size_t alignment = kernel_alignment(direct.get());
+  if (alignment == 0) {
+    return error(Code::kUnsupported, Scope::kFile,
+                 "{}: this file cannot be read or written past the page cache", path_);
+  }
+  direct_ = std::move(direct);
+  read_alignment_ = alignment;
+  write_alignment_ = std::max(alignment, kPageBytes);
+  direct_usable_.store(true);
+  return {};
+}
+
+size_t PosixFile::direct_alignment() const { return direct_usable_.load() ? read_alignment_ : 0; }
+
+void PosixFile::reserve(uint64_t end) {
+  if (end > static_cast<uint64_t>(INT64_MAX) - kReserveStepBytes) return;
+  uint64_t from = reserved_.load();
+  if (end <= from) return;
+  if (from == 0) {
+    struct stat attributes;
+    if (::fstat(fd_.get(), &attributes) == 0) from = static_cast<uint64_t>(attributes.st_size);
+  }
+  const uint64_t to = round_up(end, kReserveStepBytes);
+  if (from < to) {
+    const int result = continued(
+        [&] { return ::fallocate(fd_.get(), 0, static_cast<off_t>(from), static_cast<off_t>(to - from)); });
+    // A full disk is for the write itself to report; the next step asks again.
+    const bool never = result < 0 && errno != ENOSPC && errno != EDQUOT;
+    if (never) {
+      log_debug("{}", errno_status(errno, path_ + ": reserving room, which is not tried again").message());
+      reserved_.store(kNothingToReserve);
+      return;
+    }
+  }
+  reserved_.store(to);
+}
+
+PosixFile::Route PosixFile::route(Access access, uint64_t offset, const char* memory, size_t bytes) const {
+  if (!direct_usable_.load(std::memory_order_relaxed)) return {fd_.get(), false};
+  const size_t alignment = access == Access::kRead ? read_alignment_ : write_alignment_;
+  const bool aligned = (offset | bytes | reinterpret_cast<uintptr_t>(memory)) % alignment == 0;
+  return {aligned ? direct_.get() : fd_.get(), aligned};
+}
+
+bool PosixFile::gives_up_direct(int error_number) {
+  if (error_number != EINVAL || policy_ == PosixOptions::Direct::kAlways) return false;
+  if (direct_usable_.exchange(false)) {
+    log_info("{}: its file system refuses aligned transfers past the page cache; going on through it", path_);
+  }
+  return true;
+}
+
+Status PosixFile::failure(Access access, int error_number, uint64_t offset, size_t bytes) const {
+  return errno_status(error_number,
+                      fmt::format("{}: {} {} bytes at offset {}", path_,
+                                  access == Access::kRead ? "reading" : "writing", bytes, offset));
+}
+
+Status PosixFile::sync_failure(int error_number) const {
+  return errno_status(error_number, path_ + ": syncing");
+}
+
+}  // namespace swale::io

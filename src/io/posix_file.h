@@ -1,0 +1,79 @@
+// PosixFile: one file of a PosixDevice, with up to two descriptors: one through the page cache, and, once
+// prefer_direct was called and the file system agreed, one that bypasses it (O_DIRECT).
+//
+// Each transfer takes the direct descriptor if its offset, length and memory are multiples of the alignment, and the
+// other one if not: writes of 4,096 or what the kernel asks for, if that is more; reads of direct_alignment(), which is
+// what the kernel asks for (statx; 512 on most disks), and 4,096 where it does not tell. Linux keeps the two coherent
+// for transfers that follow one another: a direct write drops the pages that it covers, a direct read has dirty pages
+// written first. Transfers in flight together must not overlap, as File says.
+//
+// A file system that opens a direct descriptor and then refuses transfers by EINVAL is believed the second time: the
+// transfer, and all that follow, go through the page cache.
+//
+// Threads: as File says; prefer_direct comes before the file is shared between threads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/descriptor.h"
+#include "io/device.h"
+#include "io/posix_device.h"
+
+namespace swale::io {
+
+class PosixFile final : public File {
+ public:
+  enum class Access { kRead, kWrite };
+
+  PosixFile(Descriptor fd, std::string path, OpenMode mode, PosixOptions::Direct direct)
+      : fd_(std::move(fd)), path_(std::move(path)), mode_(mode), policy_(direct) {}
+
+  Result<size_t> pread(uint64_t offset, MutableBytes out) override;
+  void read_many(std::span<ReadRequest> requests) override;
+  Status pwrite(uint64_t offset, Bytes data) override;
+  Status sync() override;
+  Result<uint64_t> size() override;
+  Status truncate(uint64_t size) override;
+  void prefer_direct() override;
+  size_t direct_alignment() const override;
+  void reserve(uint64_t end) override;
+  const std::string& path() const override { return path_; }
+
+  // Opens the direct descriptor, or says why there is none.
+  Status open_direct();
+
+  // What follows is for whoever makes the system calls itself (UringQueue).
+
+  struct Route {
+    int fd;
+    bool direct;
+  };
+  int descriptor() const { return fd_.get(); }  // through the page cache
+  Route route(Access access, uint64_t offset, const char* memory, size_t bytes) const;
+
+  // After a transfer of the direct descriptor failed: whether it shall be tried again through the page cache.
+  bool gives_up_direct(int error_number);
+
+  Status failure(Access access, int error_number, uint64_t offset, size_t bytes) const;
+  Status sync_failure(int error_number) const;
+
+ private:
+  const Descriptor fd_;
+  Descriptor direct_;
+  size_t read_alignment_ = 0;
+  size_t write_alignment_ = 0;
+  std::atomic<bool> direct_usable_{false};
+  std::atomic<uint64_t> reserved_{0};  // room has been made up to here
+  const std::string path_;
+  const OpenMode mode_;
+  const PosixOptions::Direct policy_;
+};
+
+int open_flags(OpenMode mode);
+
+}  // namespace swale::io

@@ -1,0 +1,131 @@
+#include "io/thread_queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace swale::io {
+
+struct ThreadQueue::Shared {
+  explicit Shared(size_t depth_limit) : depth(depth_limit) {}
+
+  // A thread's life: carries out what waits until there is nothing left and the queue is closing.
+  void work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      more_to_do.wait(lock, [&] { return !waiting.empty() || closing; });
+      if (waiting.empty()) return;
+      const Operation operation = waiting.front();
+      waiting.pop_front();
+      ++running;
+      lock.unlock();
+      Completion completion = execute(operation);
+      lock.lock();
+      --running;
+      done.push_back(std::move(completion));
+      more_done.notify_one();
+    }
+  }
+
+  const size_t depth;
+  std::vector<std::thread> threads;
+  std::condition_variable more_to_do;  // for the threads
+  std::condition_variable more_done;   // for the caller: a completion, and with it room; or a wake
+  std::mutex mutex;                    // guards what follows
+  std::deque<Operation> waiting;
+  size_t running = 0;
+  std::vector<Completion> done;
+  bool woken = false;
+  bool closing = false;
+};
+
+ThreadQueue::ThreadQueue(size_t depth, pid_t owner)
+    : owner_(owner), shared_(std::make_unique<Shared>(depth)) {}
+
+Result<std::unique_ptr<IoQueue>> ThreadQueue::make(size_t depth) {
+  depth = std::max<size_t>(depth, 1);
+  std::unique_ptr<ThreadQueue> queue(new ThreadQueue(depth, ::getpid()));
+  SWALE_RETURN_IF_ERROR(queue->start(std::min(depth, kThreadsMax)));
+  return std::unique_ptr<IoQueue>(std::move(queue));
+}
+
+Status ThreadQueue::start(size_t threads) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the application's signals are not for our threads
+  Status status;
+  try {
+    for (size_t i = 0; i < threads; ++i) {
+      shared_->threads.emplace_back([shared = shared_.get()] { shared->work(); });
+      pthread_setname_np(shared_->threads.back().native_handle(), "swale-io");
+    }
+  } catch (const std::system_error& failed) {
+    // With one thread the queue is slow, and works.
+    if (shared_->threads.empty())
+      status = errno_status(failed.code().value(), "starting a thread for storage");
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+ThreadQueue::~ThreadQueue() {
+  if (inherited()) {
+    // Its threads are the parent's: there is nobody to join, and nothing that may be taken apart.
+    static_cast<void>(shared_.release());  // NOLINT(bugprone-unused-return-value)
+    return;
+  }
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->closing = true;
+  }
+  shared_->more_to_do.notify_all();
+  for (std::thread& thread : shared_->threads) thread.join();
+}
+
+bool ThreadQueue::inherited() const { return ::getpid() != owner_; }
+
+void ThreadQueue::submit(std::span<const Operation> operations) {
+  if (inherited()) {
+    for (const Operation& operation : operations) refused_.push_back(refused_after_fork(operation));
+    return;
+  }
+  in_flight_ += operations.size();
+  std::unique_lock lock(shared_->mutex);
+  for (const Operation& operation : operations) {
+    shared_->more_done.wait(lock,
+                            [&] { return shared_->waiting.size() + shared_->running < shared_->depth; });
+    shared_->waiting.push_back(operation);
+    shared_->more_to_do.notify_one();
+  }
+}
+
+size_t ThreadQueue::wait(size_t at_least, std::vector<Completion>* out) {
+  if (inherited()) return hand_out(&refused_, out);
+  std::unique_lock lock(shared_->mutex);
+  shared_->more_done.wait(
+      lock, [&] { return shared_->woken || shared_->done.size() >= std::min(at_least, in_flight_); });
+  shared_->woken = false;
+  const size_t count = hand_out(&shared_->done, out);
+  in_flight_ -= count;
+  return count;
+}
+
+void ThreadQueue::wake() {
+  if (inherited()) return;
+  std::lock_guard lock(shared_->mutex);
+  shared_->woken = true;
+  shared_->more_done.notify_one();
+}
+
+size_t ThreadQueue::in_flight() const { return inherited() ? refused_.size() : in_flight_; }
+
+}  // namespace swale::io
