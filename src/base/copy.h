@@ -19,7 +19,9 @@ inline void copy_word(char* to, const char* from) {
 // As memcpy. Never touches a byte outside the two ranges.
 inline void copy_bytes(char* to, const char* from, size_t bytes) {
   using internal::copy_word;
-  if (bytes >= 16) {
+  if (bytes == 8) {  // most keys
+    copy_word<8>(to, from);
+  } else if (bytes >= 16) {
     if (bytes > kInlineCopyBytesMax) {
       std::memcpy(to, from, bytes);
       return;

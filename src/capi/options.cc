@@ -109,19 +109,27 @@ constexpr std::array kWriteRows = {
               .help = "at most 8 fields of dir.schema, separated by ';', whose largest and smallest are "
                       "found quickly"}};
 
-constexpr std::array kReadRows = {kEngineRow, kDirectRow,
-                                  OptionRow{.name = "read.reads_in_flight",
-                                            .type = OptionType::kInt,
-                                            .default_value = "64",
-                                            .min = 1,
-                                            .max = 65'536,
-                                            .help = "read requests given to storage at a time"},
-                                  OptionRow{.name = "read.scan_chunk",
-                                            .type = OptionType::kBytes,
-                                            .default_value = "4M",
-                                            .min = 4096,
-                                            .max = 1024 * kMiBAsDouble,
-                                            .help = "bytes of one read of a scan"}};
+constexpr std::array kReadRows = {
+    kEngineRow, kDirectRow,
+    OptionRow{.name = "read.reads_in_flight",
+              .type = OptionType::kInt,
+              .default_value = "64",
+              .min = 1,
+              .max = 65'536,
+              .help = "read requests given to storage at a time"},
+    OptionRow{.name = "read.map",
+              .type = OptionType::kEnum,
+              .default_value = "auto",
+              .choices = "auto|never",
+              .help = "whether logs on local file systems are mapped: what is in the "
+                      "page cache is found without a system call, but a failing "
+                      "device may raise SIGBUS"},
+    OptionRow{.name = "read.scan_chunk",
+              .type = OptionType::kBytes,
+              .default_value = "4M",
+              .min = 4096,
+              .max = 1024 * kMiBAsDouble,
+              .help = "bytes of one read of a scan"}};
 
 Result<std::string> default_rendezvous(const net::LaunchEnvironment& launch, const Environment& environment) {
   const char* slurm_nodes = environment("SLURM_NNODES");
@@ -182,6 +190,8 @@ Result<imd::ReaderOptions> reader_options(std::string_view text, const Environme
   imd::ReaderOptions options;
   options.reads_in_flight_max = static_cast<size_t>(config.get_int("read.reads_in_flight"));
   options.scan_chunk_bytes = config.get_bytes("read.scan_chunk");
+  options.map = config.get_string("read.map") == "auto" ? imd::ReaderOptions::Map::kAuto
+                                                        : imd::ReaderOptions::Map::kNever;
   return options;
 }
 

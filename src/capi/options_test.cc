@@ -47,6 +47,15 @@ TEST(Options, DefaultsAreThoseOfTheLayersBelow) {
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   EXPECT_EQ(reader->reads_in_flight_max, imd::ReaderOptions().reads_in_flight_max);
   EXPECT_EQ(reader->scan_chunk_bytes, imd::ReaderOptions().scan_chunk_bytes);
+  EXPECT_EQ(reader->map, imd::ReaderOptions().map);
+}
+
+TEST(Options, ReadersMapOrDoNot) {
+  EXPECT_EQ(reader_options("read.map=auto", environment())->map, imd::ReaderOptions::Map::kAuto);
+  EXPECT_EQ(reader_options("read.map=never", environment())->map, imd::ReaderOptions::Map::kNever);
+  EXPECT_EQ(reader_options("", environment({{"SWALE_READ_MAP", "never"}}))->map,
+            imd::ReaderOptions::Map::kNever);
+  EXPECT_EQ(reader_options("read.map=always", environment()).status().code(), Code::kInvalidArgument);
 }
 
 TEST(Options, TheStringWinsOverTheEnvironment) {

@@ -52,9 +52,11 @@ Result<ExtremaVerifier::Group> ExtremaVerifier::read_group(const PartitionLogs& 
   const std::string& path = logs.index->path();
   SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, logs.index_end, path));
   std::vector<char> all(run::segment_bytes(segment));
-  ReadWave wave(options_.reads_in_flight_max, counters_);
-  wave.add(*logs.index, segment.index_offset, all);
-  SWALE_RETURN_IF_ERROR(wave.run());
+  ReadQueue reads(options_.reads_in_flight_max);
+  reads.add(*logs.index, segment.index_offset, all, 0);
+  SWALE_RETURN_IF_ERROR(reads.finish());
+  counters_.reads.add();
+  counters_.bytes_read.add(all.size());
   *bytes += all.size();
   const Bytes view(all.data(), all.size());
   Group group;

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kFormatName[] = "swale-imd";
-constexpr char kDigestName[] = "xxh3-row-sum";
+constexpr char kDigestName[] = "mum-row-sum";
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kRanksMax = uint64_t{1} << 24;
 constexpr uint64_t kJobsMax = 65'535;

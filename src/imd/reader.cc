@@ -1,6 +1,7 @@
 #include "imd/reader.h"
 
 #include <algorithm>
+#include <mutex>
 #include <unordered_set>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "imd/reader_partition.h"
 #include "imd/reader_query.h"
 #include "imd/reader_scan.h"
+#include "imd/reader_sort.h"
 #include "imd/reader_top.h"
 #include "imd/reader_verify.h"
 #include "run/record.h"
@@ -18,6 +20,101 @@ namespace {
 constexpr size_t kReadsInFlightLimit = 65'536;
 constexpr size_t kScanChunkBytesLimit = kGiB;
 
+// The Queries of a Reader, each with its memory and its IoQueue: one per call that is being made.
+class QueryPool {
+ public:
+  // A Query for the time of one call.
+  class Lease {
+   public:
+    Lease(QueryPool& pool, std::unique_ptr<Query> query) : pool_(&pool), query_(std::move(query)) {}
+    Lease(Lease&&) = default;  // the moved-from one has nothing to put back
+    Lease& operator=(Lease&&) = delete;
+    ~Lease() {
+      if (query_) pool_->put_back(std::move(query_));
+    }
+    Query* operator->() const { return query_.get(); }
+
+   private:
+    QueryPool* pool_;
+    std::unique_ptr<Query> query_;
+  };
+
+  template <class Make>
+  Result<Lease> take(Make&& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<Query> query = std::move(idle_.back());
+        idle_.pop_back();
+        return Lease(*this, std::move(query));
+      }
+    }
+    SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Query> query, make());
+    return Lease(*this, std::move(query));
+  }
+
+ private:
+  static constexpr size_t kIdleMax = 16;
+
+  void put_back(std::unique_ptr<Query> query) {
+    query->trim();
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < kIdleMax) idle_.push_back(std::move(query));
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Query>> idle_;
+};
+
+// Values of one key, in order.
+class ValueSink final : public Query::Sink {
+ public:
+  explicit ValueSink(size_t expected) {
+    values_.reserve(expected);
+    sequences_.reserve(expected);
+  }
+
+  bool hit(const Query::Hit& hit) override {
+    in_order_ = in_order_ && (sequences_.empty() || sequences_.back() < hit.sequence);
+    sequences_.push_back(hit.sequence);
+    values_.push_back({hit.epoch, std::string(hit.value)});
+    return true;
+  }
+
+  std::vector<Value> take() {
+    if (in_order_) return std::move(values_);
+    std::vector<size_t> order(values_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sequences_[a] < sequences_[b]; });
+    std::vector<Value> sorted;
+    sorted.reserve(order.size());
+    for (const size_t i : order) sorted.push_back(std::move(values_[i]));
+    return sorted;
+  }
+
+ private:
+  std::vector<Value> values_;
+  std::vector<uint64_t> sequences_;
+  bool in_order_ = true;
+};
+
+class BatchSink final : public Query::Sink {
+ public:
+  BatchSink(size_t keys, const Reader::BatchFn& fn) : fn_(fn), found_(keys) {}
+
+  bool hit(const Query::Hit& hit) override {
+    found_count_ += found_[hit.key_index] == 0 ? 1 : 0;
+    found_[hit.key_index] = 1;
+    return fn_(hit.key_index, hit.epoch, hit.value);
+  }
+  size_t found_count() const { return found_count_; }
+
+ private:
+  const Reader::BatchFn& fn_;
+  std::vector<char> found_;
+  size_t found_count_ = 0;
+};
+
 class DirectoryReader final : public Reader {
  public:
   DirectoryReader(io::Device& device, std::string directory, Manifest manifest, const ReaderOptions& options)
@@ -25,7 +122,7 @@ class DirectoryReader final : public Reader {
         directory_(std::move(directory)),
         manifest_(std::move(manifest)),
         options_(options),
-        partitions_(device, directory_, manifest_, counters_) {}
+        partitions_(device, directory_, manifest_, options.map, counters_) {}
 
   const Manifest& manifest() const override { return manifest_; }
   const std::string& directory() const override { return directory_; }
@@ -40,6 +137,13 @@ class DirectoryReader final : public Reader {
   ReadStats stats() const override { return counters_.snapshot(); }
 
  private:
+  Result<QueryPool::Lease> take_query() {
+    return queries_.take([this]() -> Result<std::unique_ptr<Query>> {
+      SWALE_ASSIGN_OR_RETURN(std::unique_ptr<io::IoQueue> queue,
+                             device_.make_queue(options_.reads_in_flight_max));
+      return std::make_unique<Query>(manifest_, partitions_, counters_, std::move(queue), options_);
+    });
+  }
   Result<EpochRange> range_of(int64_t epoch) const;
   Status scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped);
 
@@ -49,6 +153,7 @@ class DirectoryReader final : public Reader {
   const ReaderOptions options_;
   ReadCounters counters_;
   PartitionCache partitions_;
+  QueryPool queries_;
 };
 
 Status check_key(Bytes key) {
@@ -70,50 +175,48 @@ Result<std::vector<Value>> DirectoryReader::get(Bytes key, int64_t epoch) {
   SWALE_RETURN_IF_ERROR(check_key(key));
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   counters_.queries.add();
-  std::vector<std::pair<uint64_t, Value>> found;  // with their sequence
-  Query query(manifest_, partitions_, counters_, options_, [&](const Query::Hit& hit) {
-    found.emplace_back(hit.sequence, Value{hit.epoch, std::string(hit.value)});
-    return true;
-  });
-  SWALE_RETURN_IF_ERROR(query.add(0, key, hash_bytes(key), epochs));
-  SWALE_RETURN_IF_ERROR(query.finish());
-  if (found.empty()) {
-    return error(Code::kNotFound, Scope::kOperation, "{}: no value of this key in {}", directory_,
-                 epoch == kAllEpochs ? "any epoch" : fmt::format("epoch {}", epoch));
+  constexpr size_t kExpectedMax = 64;
+  ValueSink sink(std::min<size_t>(epochs.last - epochs.first, kExpectedMax));
+  const QueryKey query_key{hash_bytes(key), 0, key};
+  SWALE_ASSIGN_OR_RETURN(const QueryPool::Lease query, take_query());
+  SWALE_RETURN_IF_ERROR(query->run({&query_key, 1}, epochs, sink));
+  std::vector<Value> values = sink.take();
+  if (!values.empty()) return values;
+  return error(Code::kNotFound, Scope::kOperation, "{}: no value of this key in {}", directory_,
+               epoch == kAllEpochs ? "any epoch" : fmt::format("epoch {}", epoch));
+}
+
+// Most of the order of hashes is in their upper half: the radix sort looks at no more.
+void sort_by_hash(std::vector<QueryKey>& keys) {
+  constexpr int kUpperHalf = 32;
+  {
+    std::vector<QueryKey> scratch;
+    radix_sort(keys, scratch, [](const QueryKey& key) { return key.hash >> kUpperHalf; });
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second.epoch, a.first) < std::pair(b.second.epoch, b.first);
-  });
-  std::vector<Value> values;
-  values.reserve(found.size());
-  for (auto& [sequence, value] : found) values.push_back(std::move(value));
-  return values;
+  const auto less = [](const QueryKey& a, const QueryKey& b) { return a.hash < b.hash; };
+  for (auto at = keys.begin(); at != keys.end();) {
+    const auto same_half = [&](const QueryKey& key) { return (key.hash ^ at->hash) >> kUpperHalf == 0; };
+    const auto end = std::find_if_not(at + 1, keys.end(), same_half);
+    if (end - at > 1) std::sort(at, end, less);
+    at = end;
+  }
 }
 
 Result<size_t> DirectoryReader::get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) {
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
-  std::vector<std::pair<Hash, size_t>> order;
+  std::vector<QueryKey> order;
   order.reserve(keys.size());
   for (size_t i = 0; i < keys.size(); ++i) {
     if (const Status status = check_key(keys[i]); !status.ok())
       return status.with_context(fmt::format("key {}", i));
-    order.emplace_back(hash_bytes(keys[i]), i);
+    order.push_back({hash_bytes(keys[i]), i, keys[i]});
   }
-  std::sort(order.begin(), order.end());
+  sort_by_hash(order);
   counters_.queries.add();
-  std::vector<bool> found(keys.size());
-  size_t found_count = 0;
-  Query query(manifest_, partitions_, counters_, options_, [&](const Query::Hit& hit) {
-    found_count += found[hit.key_index] ? 0 : 1;
-    found[hit.key_index] = true;
-    return fn(hit.key_index, hit.epoch, hit.value);
-  });
-  for (const auto& [hash, index] : order) {
-    if (query.stopped()) break;
-    SWALE_RETURN_IF_ERROR(query.add(index, keys[index], hash, epochs));
-  }
-  SWALE_RETURN_IF_ERROR(query.finish());
-  return found_count;
+  BatchSink sink(keys.size(), fn);
+  SWALE_ASSIGN_OR_RETURN(const QueryPool::Lease query, take_query());
+  SWALE_RETURN_IF_ERROR(query->run(order, epochs, sink));
+  return sink.found_count();
 }
 
 Status DirectoryReader::scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped) {

@@ -1,13 +1,18 @@
 // Reader: answers queries on a massive directory; needs nothing but its path. One process, any number of them, also
 // while a job is still writing: a Reader sees the epochs that were committed when it was opened (or refreshed).
 //
-// A query goes in waves of reads that do not wait for one another (File::read_many): the index footers of the
-// partitions it has not met before, then one slice per epoch, then one block (or few) per candidate. Depth, the
-// number of waves on part-* files, is 3 cold, 2 once the footer is resident, one more where a slice overflows.
-// Checksums of everything read are verified; damage is kCorruption with file and offset, never wrong data.
+// A query reads the index footers of the partitions it has not met before, then one slice per epoch, then one block
+// (or few) per candidate, as soon as its slice is there. Depth, the number of reads on part-* files that wait for one
+// another, is 3 cold, 2 once the footer is resident, one more where a slice overflows.
+// What is in the page cache is looked at through a mapping of the logs, without a system call, if ReaderOptions::map
+// lets it; the rest is read. Checksums are verified either way, every time; damage is kCorruption with file and
+// offset, never wrong data. But a page that the device fails to deliver, or that somebody cuts off, after it was seen in
+// the page cache raises SIGBUS (io/mapping.h): who must survive that sets Map::kNever.
 //
 // Threads: every call may be made by several threads at once (footers are cached under a mutex).
-// Limits: reads in flight per wave as in ReaderOptions; memory of a batch query is bounded by its chunk.
+// Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its answer: at most 4 MiB of slices
+// and 4 MiB of blocks (more only if one slice is longer), 12 bytes per key and epoch (at most 1.5 MiB at a time) and 56
+// per record that the index names in one chunk. Up to 16 queries' memory is kept for the next ones, 1 MiB each at most.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +33,11 @@
 namespace swale::imd {
 
 struct ReaderOptions {
+  enum class Map { kAuto, kNever };  // kAuto: logs on local file systems
+
   size_t reads_in_flight_max = 64;
   size_t scan_chunk_bytes = 4 * kMiB;
+  Map map = Map::kAuto;
 };
 
 struct Value {
@@ -37,6 +45,8 @@ struct Value {
   std::string bytes;
 };
 
+// `bytes_read` and `reads` count what queries and scans asked of the part files, whether the device, the page cache or
+// a mapping had it.
 struct ReadStats {
   uint64_t bytes_read = 0;
   uint64_t reads = 0;

@@ -1,45 +1,75 @@
 #include "imd/reader_io.h"
 
 #include <algorithm>
+#include <span>
 
 namespace swale::imd {
 
-void ReadWave::add(io::File& file, uint64_t offset, MutableBytes out) {
-  files_.push_back(&file);
-  requests_.push_back({.offset = offset, .out = out, .got = 0, .status = {}});
+void ReadQueue::add(io::File& file, uint64_t offset, MutableBytes out, uint64_t tag) {
+  operations_.push_back({.kind = io::Operation::Kind::kRead,
+                         .file = &file,
+                         .offset = offset,
+                         .into = out,
+                         .from = {},
+                         .tag = tags_.size()});
+  tags_.push_back(tag);
+  ++open_;
 }
 
-Status ReadWave::run() {
-  Status status;
-  for (size_t begin = 0; begin < requests_.size() && status.ok();) {
-    size_t end = begin + 1;
-    while (end < requests_.size() && files_[end] == files_[begin] && end - begin < reads_in_flight_max_)
-      ++end;
-    status = run_part(begin, end);
-    begin = end;
+void ReadQueue::submit() {
+  const size_t busy = queue_->in_flight();
+  const size_t count =
+      std::min(operations_.size() - submitted_, in_flight_max_ - std::min(busy, in_flight_max_));
+  if (count == 0) return;
+  queue_->submit(std::span(operations_).subspan(submitted_, count));
+  submitted_ += count;
+}
+
+Result<std::optional<uint64_t>> ReadQueue::next() {
+  if (open_ == 0) return std::optional<uint64_t>();
+  if (taken_ == completions_.size()) {
+    completions_.clear();
+    taken_ = 0;
+    while (completions_.empty()) {
+      submit();
+      queue_->wait(1, &completions_);
+    }
   }
-  files_.clear();
-  requests_.clear();
+  const io::Completion completion = std::move(completions_[taken_++]);
+  const uint64_t tag = tags_[completion.tag];
+  --open_;
+  SWALE_RETURN_IF_ERROR(check(completion));
+  if (open_ == 0) cancel();
+  return std::optional(tag);
+}
+
+Status ReadQueue::check(const io::Completion& completion) const {
+  SWALE_RETURN_IF_ERROR(completion.status);
+  const io::Operation& operation = operations_[completion.tag];
+  if (completion.bytes == operation.into.size()) return {};
+  return corruption(
+      "{}: offset {}: expected {} bytes, found {}: the file was cut off; restore it, or run `swale verify` "
+      "to see "
+      "what is left",
+      operation.file->path(), operation.offset, operation.into.size(), completion.bytes);
+}
+
+Status ReadQueue::finish() {
+  Status status;
+  while (status.ok() && !empty()) status = next().status();
+  cancel();
   return status;
 }
 
-Status ReadWave::run_part(size_t begin, size_t end) {
-  io::File& file = *files_[begin];
-  const auto part = std::span(requests_).subspan(begin, end - begin);
-  file.read_many(part);
-  counters_.reads.add(part.size());
-  for (const io::ReadRequest& request : part) {
-    SWALE_RETURN_IF_ERROR(request.status);
-    counters_.bytes_read.add(request.got);
-    if (request.got < request.out.size()) {
-      return corruption(
-          "{}: offset {}: expected {} bytes, found {}: the file was cut off; restore it, or run `swale "
-          "verify` to see "
-          "what is left",
-          file.path(), request.offset, request.out.size(), request.got);
-    }
+void ReadQueue::cancel() {
+  while (queue_->in_flight() > 0) {
+    completions_.clear();
+    queue_->wait(queue_->in_flight(), &completions_);
   }
-  return {};
+  operations_.clear();
+  tags_.clear();
+  completions_.clear();
+  submitted_ = taken_ = open_ = 0;
 }
 
 }  // namespace swale::imd

@@ -1,12 +1,15 @@
-// ReadWave: read requests that do not wait for one another, of any number of files; and the counters that a Reader
-// keeps of them. The one place through which all reads of queries and scans pass.
+// ReadQueue: reads of any number of files that do not wait for one another, so many of them in flight at a time; and
+// the counters that a Reader keeps. All reads of queries and scans pass through here, but those that find their bytes
+// mapped (PartitionLogs).
 //
-// Threads: a ReadWave belongs to one thread; ReadCounters are thread-safe.
+// Threads: a ReadQueue belongs to one thread at a time; ReadCounters are thread-safe.
 // Errors: kCorruption that names file, offset and lengths if a file ends before what was asked for.
+// Ownership: files and memory belong to the caller and must outlive next's answer, or cancel.
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/bytes.h"
@@ -14,6 +17,7 @@
 #include "base/status.h"
 #include "imd/reader.h"
 #include "io/device.h"
+#include "io/io_queue.h"
 
 namespace swale::imd {
 
@@ -29,25 +33,41 @@ struct ReadCounters {
   }
 };
 
-class ReadWave {
+class ReadQueue {
  public:
-  ReadWave(size_t reads_in_flight_max, ReadCounters& counters)
-      : reads_in_flight_max_(reads_in_flight_max), counters_(counters) {}
+  ReadQueue(std::unique_ptr<io::IoQueue> queue, size_t in_flight_max)
+      : queue_(std::move(queue)), in_flight_max_(in_flight_max) {}
+  // Reads by the files' own blocking calls, one after the other: for who reads large pieces.
+  explicit ReadQueue(size_t in_flight_max) : ReadQueue(std::make_unique<io::InlineQueue>(), in_flight_max) {}
+  ~ReadQueue() { cancel(); }
 
-  // Requests to one file are best added one after the other: they go to the device together.
-  void add(io::File& file, uint64_t offset, MutableBytes out);
-  bool empty() const { return files_.empty(); }
+  void add(io::File& file, uint64_t offset, MutableBytes out, uint64_t tag);
 
-  // Reads all of it, whole; the first failure if any fails. The wave is empty afterwards.
-  Status run();
+  // Gives what was added to the device, as far as it may be in flight. next does so, too.
+  void submit();
+
+  // The tag of a read that is complete, waiting for one; none if there are no more. A read that failed is its failure.
+  Result<std::optional<uint64_t>> next();
+
+  // All that were added, whole; the first failure if one fails. None is left afterwards.
+  Status finish();
+
+  // Waits for what is in flight and forgets all reads.
+  void cancel();
+
+  bool empty() const { return open_ == 0; }
 
  private:
-  Status run_part(size_t begin, size_t end);
+  Status check(const io::Completion& completion) const;
 
-  const size_t reads_in_flight_max_;
-  ReadCounters& counters_;
-  std::vector<io::File*> files_;  // of each request
-  std::vector<io::ReadRequest> requests_;
+  std::unique_ptr<io::IoQueue> queue_;
+  const size_t in_flight_max_;
+  std::vector<io::Operation> operations_;  // tagged with their index, the owner's tags stand in tags_
+  std::vector<uint64_t> tags_;
+  std::vector<io::Completion> completions_;
+  size_t submitted_ = 0;  // of operations_
+  size_t taken_ = 0;      // of completions_
+  size_t open_ = 0;       // added, and not yet handed out
 };
 
 }  // namespace swale::imd

@@ -58,6 +58,13 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
     return corruption("{}: the segments of epoch {} disagree on where its data begin; run `swale verify`",
                       logs->index->path(), odd->epoch);
   }
+  logs->first_segments.reserve(manifest.epochs.size() + 1);
+  uint32_t segment_index = 0;
+  for (uint32_t epoch = 0; epoch <= manifest.epochs.size(); ++epoch) {
+    while (segment_index < logs->segments.size() && logs->segments[segment_index].epoch < epoch)
+      ++segment_index;
+    logs->first_segments.push_back(segment_index);
+  }
   std::vector<bool> ways;
   for (const EpochEntry& epoch : manifest.epochs) {
     const JobEntry& job = manifest.jobs[epoch.job];
@@ -71,13 +78,20 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
   return {};
 }
 
+void map_logs(PartitionLogs* logs) {
+  uint64_t data_blocks = 0;
+  for (const run::SegmentRecord& segment : logs->segments) {
+    data_blocks = std::max(data_blocks, segment.data_block + segment.data_blocks);
+  }
+  logs->index_map = io::Mapping::map(*logs->index, logs->index_end);
+  if (logs->index_map) logs->data_map = io::Mapping::map(*logs->data, data_blocks * run::kBlockBytes);
+}
+
 }  // namespace
 
 std::span<const run::SegmentRecord> PartitionLogs::segments_of(uint32_t epoch) const {
-  const auto [begin, end] = std::equal_range(
-      segments.begin(), segments.end(), run::SegmentRecord{.epoch = epoch},
-      [](const run::SegmentRecord& a, const run::SegmentRecord& b) { return a.epoch < b.epoch; });
-  return {begin, end};
+  return std::span(segments).subspan(first_segments[epoch],
+                                     first_segments[epoch + 1] - first_segments[epoch]);
 }
 
 std::vector<run::SegmentRecord> PartitionLogs::extrema_of(uint32_t epoch) const {
@@ -98,7 +112,7 @@ PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {
 
 Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, const std::string& directory,
                                                             uint32_t partition, const Manifest& manifest,
-                                                            ReadCounters& counters) {
+                                                            ReaderOptions::Map map, ReadCounters& counters) {
   auto logs = std::make_shared<PartitionLogs>();
   logs->partition = partition;
   SWALE_ASSIGN_OR_RETURN(logs->index, open_log(device, index_log_path(directory, partition)));
@@ -109,6 +123,12 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, 
   logs->footer_depth = footer.depth;
   logs->index_end = footer.end_offset;
   SWALE_RETURN_IF_ERROR(take_segments(manifest, footer, logs.get()));
+  logs->seeds.reserve(logs->segments.size());
+  for (const run::SegmentRecord& segment : logs->segments) {
+    logs->seeds.push_back(
+        {run::segment_seed(partition, segment), run::epoch_seed(partition, segment.epoch_id)});
+  }
+  if (map == ReaderOptions::Map::kAuto) map_logs(logs.get());
   return std::shared_ptr<const PartitionLogs>(std::move(logs));
 }
 
@@ -123,7 +143,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(uint32_t partit
   }
   // Two threads may both do this for one partition: a few reads more, and one of the two is forgotten.
   SWALE_ASSIGN_OR_RETURN(std::shared_ptr<const PartitionLogs> logs,
-                         open_partition(device_, directory_, partition, manifest_, counters_));
+                         open_partition(device_, directory_, partition, manifest_, map_, counters_));
   *depth = std::max(*depth, logs->footer_depth);
   const std::lock_guard lock(mutex_);
   const auto [place, inserted] = open_.try_emplace(partition);

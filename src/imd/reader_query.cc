@@ -1,225 +1,515 @@
 #include "imd/reader_query.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
+#include "imd/reader_sort.h"
 #include "run/block.h"
 
 namespace swale::imd {
 namespace {
 
-using Chunk = std::unique_ptr<char[]>;
+constexpr size_t kCacheLineBytes = 64;
 
-Chunk make_chunk(size_t bytes) { return std::make_unique_for_overwrite<char[]>(bytes); }
+void prefetch(const char* bytes, size_t count) {
+  for (size_t at = 0; at < count; at += kCacheLineBytes) __builtin_prefetch(bytes + at);
+}
+
+template <class T>
+void trim_vector(std::vector<T>& items, size_t bytes_max) {
+  items.clear();
+  if (items.capacity() * sizeof(T) > bytes_max) items.shrink_to_fit();
+}
 
 }  // namespace
 
+char* Arena::take(size_t bytes) {
+  taken_ += bytes;
+  while (piece_ < pieces_.size() && pieces_[piece_].bytes - used_ < bytes) {
+    ++piece_;
+    used_ = 0;
+  }
+  if (piece_ == pieces_.size()) {
+    const size_t piece_bytes = std::max(bytes, kPieceBytes);
+    pieces_.push_back({std::make_unique_for_overwrite<char[]>(piece_bytes), piece_bytes});
+  }
+  char* const memory = pieces_[piece_].memory.get() + used_;
+  used_ += bytes;
+  return memory;
+}
+
+void Arena::trim(size_t bytes_max) {
+  reset();
+  size_t kept = 0;
+  std::erase_if(pieces_, [&](const Piece& piece) {
+    if (kept + piece.bytes > bytes_max) return true;
+    kept += piece.bytes;
+    return false;
+  });
+}
+
 Query::Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters,
-             const ReaderOptions& options, HitFn fn)
+             std::unique_ptr<io::IoQueue> queue, const ReaderOptions& options)
     : manifest_(manifest),
       partitions_(partitions),
       counters_(counters),
-      fn_(std::move(fn)),
-      wave_(options.reads_in_flight_max, counters) {}
+      reads_(std::move(queue), options.reads_in_flight_max) {}
 
-Status Query::add(size_t key_index, Bytes key, Hash hash, EpochRange epochs) {
-  const PartitionLogs* logs = nullptr;
-  uint32_t job_index = 0;
-  HashChoice way{};
-  for (uint32_t epoch = epochs.first; epoch < epochs.last && !stopped_; ++epoch) {
-    if (lookups_.size() >= kLookupsMax || held_.size() >= kPartitionsMax) {
-      SWALE_RETURN_IF_ERROR(flush());
-      logs = nullptr;
-    }
-    if (logs == nullptr || manifest_.epochs[epoch].job != job_index) {
-      job_index = manifest_.epochs[epoch].job;
-      const JobEntry& job = manifest_.jobs[job_index];
-      const HashChoice home = choose(hash, static_cast<uint32_t>(job.ranks));
-      way = choose(home.rest, job.ways);
-      std::shared_ptr<const PartitionLogs>& held = held_[home.index];
-      if (!held) {
-        SWALE_ASSIGN_OR_RETURN(held, partitions_.get(home.index, &footer_depth_));
-      }
-      logs = held.get();
-    }
-    for (const run::SegmentRecord& segment : logs->segments_of(epoch)) {
-      if (segment.way != way.index) continue;
-      const std::optional<run::SliceLocation> slice = run::locate_slice(segment, way.rest);
-      if (slice) lookups_.push_back({logs, &segment, *slice, way.rest, key, key_index});
-    }
+Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink) {
+  sink_ = &sink;
+  keys_ = keys;
+  stopped_ = false;
+  sequence_ = 0;
+  footer_depth_ = depth_ = 0;
+  Status status;
+  for (size_t first = 0; first < keys.size() && status.ok() && !stopped_;) {
+    const size_t end = first + keys_at_once(first, epochs);
+    status = plan(first, end, epochs);
+    if (status.ok() && !stopped_) status = flush();
+    first = end;
   }
-  return {};
-}
-
-Status Query::finish() {
-  Status status = stopped_ ? Status() : flush();
-  counters_.depth_max.update(footer_depth_ + depth_max_);
+  forget();
+  settle_counters();
   return status;
 }
 
+// So many that their partitions can be held open and their rests kept, whatever the epoch.
+size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
+  const auto rest = keys_.subspan(first_key);
+  const size_t count =
+      std::clamp<size_t>(kRestsMax / std::max(epochs.last - epochs.first, 1u), 1, rest.size());
+  if (count == 1) return 1;
+  uint32_t ranks = 1;
+  for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
+    ranks = std::max(ranks, static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[epoch].job].ranks));
+  }
+  const uint64_t end_partition = choose(rest[0].hash, ranks).index + uint64_t{kPartitionsMax / 2};
+  const auto end = std::partition_point(
+      rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count),
+      [&](const QueryKey& key) { return choose(key.hash, ranks).index < end_partition; });
+  return static_cast<size_t>(end - rest.begin());
+}
+
+Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
+  for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
+    const auto ranks = static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[epoch].job].ranks);
+    for (size_t first = first_key; first < end_key && !stopped_;) {
+      const uint32_t partition = choose(keys_[first].hash, ranks).index;
+      size_t end = end_key;
+      if (ranks > 1 && end - first > 1) {
+        const auto same = [&](const QueryKey& key) { return choose(key.hash, ranks).index == partition; };
+        const auto keys = keys_.subspan(first, end_key - first);
+        end =
+            first + static_cast<size_t>(std::partition_point(keys.begin(), keys.end(), same) - keys.begin());
+      }
+      SWALE_RETURN_IF_ERROR(plan_partition(first, end, partition, epoch));
+      first = end;
+    }
+  }
+  return {};
+}
+
+Status Query::plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch) {
+  SWALE_ASSIGN_OR_RETURN(uint32_t held, hold(partition));
+  const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
+  const auto ranks = static_cast<uint32_t>(job.ranks);
+  const PartitionLogs* logs = held_[held].get();
+  for (uint32_t segment = logs->first_segments[epoch]; segment < logs->first_segments[epoch + 1]; ++segment) {
+    size_t first = first_key;
+    size_t end = end_key;
+    if (job.ways > 1) {
+      const auto below = [&](uint32_t way) {
+        return [&, way](const QueryKey& key) {
+          return choose(choose(key.hash, ranks).rest, job.ways).index < way;
+        };
+      };
+      const auto keys = keys_.subspan(first_key, end_key - first_key);
+      const uint32_t way = logs->segments[segment].way;
+      const auto begin_of_way = std::partition_point(keys.begin(), keys.end(), below(way));
+      const auto end_of_way = std::partition_point(begin_of_way, keys.end(), below(way + 1));
+      first = first_key + static_cast<size_t>(begin_of_way - keys.begin());
+      end = first_key + static_cast<size_t>(end_of_way - keys.begin());
+    }
+    if (first == end) continue;
+    if (rests_.size() + (end - first) > kRestsMax && !groups_.empty()) {
+      std::shared_ptr<const PartitionLogs> kept = held_[held];
+      SWALE_RETURN_IF_ERROR(flush());
+      if (stopped_) return {};
+      held_.push_back(std::move(kept));
+      held = 0;
+    }
+    plan_segment(first, end, held, segment, ranks);
+  }
+  return {};
+}
+
+void Query::plan_segment(size_t first_key, size_t end_key, uint32_t held, uint32_t segment, uint32_t ranks) {
+  const PartitionLogs& logs = *held_[held];
+  const run::SegmentRecord& record = logs.segments[segment];
+  std::optional<uint32_t> slice;
+  for (size_t key = first_key; key < end_key; ++key) {
+    const Hash rest = choose(choose(keys_[key].hash, ranks).rest, record.ways).rest;
+    const auto location = run::locate_slice(record, rest);
+    if (!location) return;  // the segment has no records
+    if (location->slice != slice) {
+      slice = location->slice;
+      groups_.push_back({.logs = &logs,
+                         .held = held,
+                         .segment = segment,
+                         .first_rest = static_cast<uint32_t>(rests_.size()),
+                         .rest_count = 0,
+                         .location = *location,
+                         .bytes = nullptr});
+    }
+    ++groups_.back().rest_count;
+    rests_.push_back(rest);
+    rest_keys_.push_back(static_cast<uint32_t>(key));
+  }
+}
+
+// Mostly the partition asked for is the one asked for last.
+Result<uint32_t> Query::hold(uint32_t partition) {
+  for (size_t i = held_.size(); i > 0; --i) {
+    if (held_[i - 1]->partition == partition) return static_cast<uint32_t>(i - 1);
+  }
+  if (held_.size() >= kPartitionsMax) SWALE_RETURN_IF_ERROR(flush());
+  SWALE_ASSIGN_OR_RETURN(auto logs, partitions_.get(partition, &footer_depth_));
+  held_.push_back(std::move(logs));
+  return static_cast<uint32_t>(held_.size() - 1);
+}
+
 Status Query::flush() {
-  std::stable_sort(lookups_.begin(), lookups_.end(), [](const Lookup& a, const Lookup& b) {
-    return std::tie(a.logs->partition, a.slice.offset) < std::tie(b.logs->partition, b.slice.offset);
-  });
-  for (size_t begin = 0; begin < lookups_.size() && !stopped_;) {
+  for (size_t begin = 0; begin < groups_.size() && !stopped_;) {
     size_t end = begin;
-    for (size_t bytes = 0; end < lookups_.size(); ++end) {
-      const bool same_slice = end > begin && lookups_[end].logs == lookups_[end - 1].logs &&
-                              lookups_[end].slice.offset == lookups_[end - 1].slice.offset;
-      if (!same_slice) bytes += lookups_[end].slice.bytes;
+    for (size_t bytes = 0; end < groups_.size(); ++end) {
+      bytes += groups_[end].location.bytes;
       if (bytes > kChunkBytes && end > begin) break;
     }
-    chunk_depth_ = 0;
-    SWALE_RETURN_IF_ERROR(look_into_slices(std::span(lookups_).subspan(begin, end - begin)));
-    if (!stopped_) SWALE_RETURN_IF_ERROR(read_candidates());
-    depth_max_ = std::max(depth_max_, chunk_depth_);
+    SWALE_RETURN_IF_ERROR(look_into(begin, end));
     begin = end;
   }
-  lookups_.clear();
-  held_.clear();
+  sequence_ += groups_.size();
+  forget();
   return {};
 }
 
-std::vector<Query::SliceGroup> Query::group_by_slice(std::span<const Lookup> lookups) const {
-  std::vector<SliceGroup> groups;
-  for (size_t begin = 0; begin < lookups.size();) {
-    size_t end = begin + 1;
-    while (end < lookups.size() && lookups[end].logs == lookups[begin].logs &&
-           lookups[end].slice.offset == lookups[begin].slice.offset) {
-      ++end;
-    }
-    groups.push_back({lookups.subspan(begin, end - begin), nullptr, std::nullopt});
-    begin = end;
-  }
-  return groups;
-}
-
-Status Query::look_into_slices(std::span<const Lookup> lookups) {
-  std::vector<SliceGroup> groups = group_by_slice(lookups);
-  size_t bytes = 0;
-  for (const SliceGroup& group : groups) bytes += group.lookups.front().slice.bytes;
-  const Chunk chunk = make_chunk(bytes);
-  char* at = chunk.get();
-  for (SliceGroup& group : groups) {
-    const Lookup& lookup = group.lookups.front();
-    group.bytes = at;
-    at += lookup.slice.bytes;
-    wave_.add(*lookup.logs->index, lookup.slice.offset, {group.bytes, lookup.slice.bytes});
-  }
-  chunk_depth_ += wave_.empty() ? 0 : 1;
-  SWALE_RETURN_IF_ERROR(wave_.run());
-  for (SliceGroup& group : groups) {
-    const Lookup& lookup = group.lookups.front();
-    SWALE_ASSIGN_OR_RETURN(group.slice,
-                           run::Slice::open(*lookup.segment, lookup.logs->partition, lookup.slice,
-                                            {group.bytes, lookup.slice.bytes}, lookup.logs->index->path()));
-  }
-  SWALE_RETURN_IF_ERROR(attach_overflows(groups));
-  for (const SliceGroup& group : groups) {
-    for (const Lookup& lookup : group.lookups) {
-      SWALE_RETURN_IF_ERROR(group.slice->candidates(lookup.rest, [&](const run::Candidate& candidate) {
-        pending_.push_back({&lookup, sequence_++, candidate});
-      }));
+Status Query::look_into(size_t first_group, size_t end_group) {
+  now_ = system_clock().now();
+  eager_ = end_group - first_group <= kEagerGroupsMax;
+  for (size_t i = first_group; i < end_group; ++i) {
+    SliceGroup& group = groups_[i];
+    ++reads_count_;
+    bytes_count_ += group.location.bytes;
+    const io::Mapping* map = group.logs->index_map.get();
+    if (map != nullptr) group.bytes = map->resident(group.location.offset, group.location.bytes, now_);
+    if (group.bytes == nullptr) {
+      ask_for_slice(i);
+    } else if (eager_ || i < first_group + kSlicesAhead) {
+      prefetch(group.bytes, group.location.bytes);
     }
   }
-  return {};
-}
-
-Status Query::attach_overflows(std::vector<SliceGroup>& groups) {
-  std::vector<std::pair<SliceGroup*, std::vector<char>>> overflows;
-  for (SliceGroup& group : groups) {
-    if (const auto place = group.slice->overflow()) overflows.emplace_back(&group, place->bytes);
-  }
-  if (overflows.empty()) return {};
-  for (auto& [group, bytes] : overflows) {
-    wave_.add(*group->lookups.front().logs->index, group->slice->overflow()->offset, bytes);
-  }
-  ++chunk_depth_;
-  SWALE_RETURN_IF_ERROR(wave_.run());
-  for (const auto& [group, bytes] : overflows) {
-    SWALE_RETURN_IF_ERROR(group->slice->attach_overflow({bytes.data(), bytes.size()}));
-  }
-  return {};
-}
-
-Status Query::read_candidates() {
-  std::sort(pending_.begin(), pending_.end(), [](const Pending& a, const Pending& b) {
-    return std::tie(a.lookup->logs->partition, a.candidate.block, a.sequence) <
-           std::tie(b.lookup->logs->partition, b.candidate.block, b.sequence);
-  });
-  chunk_depth_ += pending_.empty() ? 0 : 1;
-  std::vector<BlockGroup> groups;
-  size_t blocks = 0;
-  for (size_t i = 0; i < pending_.size() && !stopped_; ++i) {
-    const Pending& pending = pending_[i];
-    const uint64_t first = pending.candidate.block;
-    const uint64_t end = first + pending.candidate.block_count;
-    BlockGroup* last = groups.empty() ? nullptr : &groups.back();
-    const bool together = last != nullptr && last->pending.front().lookup->logs == pending.lookup->logs &&
-                          last->pending.front().lookup->segment->epoch == pending.lookup->segment->epoch &&
-                          first <= last->end_block;
-    const uint64_t more = together ? (end > last->end_block ? end - last->end_block : 0) : end - first;
-    if (!groups.empty() && (blocks + more) * run::kBlockBytes > kChunkBytes) {
-      SWALE_RETURN_IF_ERROR(read_groups(groups));
-      groups.clear();
-      blocks = 0;
+  depth_ = std::max(depth_, end_group > first_group ? 1u : 0u);
+  reads_.submit();
+  for (size_t i = first_group; i < end_group && !stopped_; ++i) {
+    if (!eager_ && i + kSlicesAhead < end_group && groups_[i + kSlicesAhead].bytes != nullptr) {
+      prefetch(groups_[i + kSlicesAhead].bytes, groups_[i + kSlicesAhead].location.bytes);
     }
-    if (together && !groups.empty()) {
-      last->pending = {last->pending.data(), last->pending.size() + 1};
-      last->end_block = std::max(last->end_block, end);
-      blocks += more;
-    } else {
-      groups.push_back({std::span(&pending, 1), first, end, nullptr});
-      blocks += end - first;
-    }
+    // What was read has no tag here: it is examined when it has come.
+    if (groups_[i].bytes != nullptr && !groups_[i].asked) SWALE_RETURN_IF_ERROR(examine(i));
   }
-  if (!stopped_) SWALE_RETURN_IF_ERROR(read_groups(groups));
+  SWALE_RETURN_IF_ERROR(match_resolved());
+  SWALE_RETURN_IF_ERROR(take_reads());
+  SWALE_RETURN_IF_ERROR(look_at_rest());
+  reads_.cancel();
   pending_.clear();
+  resolved_ = 0;
+  block_groups_.clear();
+  overflows_.clear();
+  slice_memory_.reset();
+  block_memory_.reset();
   return {};
 }
 
-Status Query::read_groups(std::vector<BlockGroup>& groups) {
-  size_t bytes = 0;
-  for (const BlockGroup& group : groups) bytes += (group.end_block - group.first_block) * run::kBlockBytes;
-  const Chunk chunk = make_chunk(bytes);
-  char* at = chunk.get();
-  for (BlockGroup& group : groups) {
-    const size_t group_bytes = (group.end_block - group.first_block) * run::kBlockBytes;
-    wave_.add(*group.pending.front().lookup->logs->data, group.first_block * run::kBlockBytes,
-              {at, group_bytes});
-    group.bytes = at;
-    at += group_bytes;
+void Query::ask_for_slice(size_t index) {
+  SliceGroup& group = groups_[index];
+  char* const memory = slice_memory_.take(group.location.bytes);
+  group.bytes = memory;
+  group.asked = true;
+  reads_.add(*group.logs->index, group.location.offset, {memory, group.location.bytes},
+             tag(Stage::kSlice, index));
+}
+
+Status Query::examine(size_t index) {
+  const SliceGroup& group = groups_[index];
+  SWALE_ASSIGN_OR_RETURN(
+      run::Slice slice,
+      run::Slice::open_seeded(group.record(), group.logs->seeds[group.segment].slices, group.location,
+                              {group.bytes, group.location.bytes}, group.logs->index->path()));
+  if (!slice.complete()) return wait_for_overflow(index, std::move(slice));
+  return take_candidates(index, slice);
+}
+
+Status Query::wait_for_overflow(size_t index, run::Slice slice) {
+  SliceGroup& group = groups_[index];
+  const run::SliceLocation place = *slice.overflow();
+  ++reads_count_;
+  bytes_count_ += place.bytes;
+  depth_ = std::max(depth_, ++group.depth);
+  const io::Mapping* map = group.logs->index_map.get();
+  const char* mapped = map == nullptr ? nullptr : map->resident(place.offset, place.bytes, now_);
+  if (mapped != nullptr) {
+    SWALE_RETURN_IF_ERROR(slice.attach_overflow({mapped, place.bytes}));
+    return take_candidates(index, slice);
   }
-  SWALE_RETURN_IF_ERROR(wave_.run());
-  for (const BlockGroup& group : groups) {
-    if (!stopped_) SWALE_RETURN_IF_ERROR(match(group));
+  const MutableBytes memory(slice_memory_.take(place.bytes), place.bytes);
+  reads_.add(*group.logs->index, place.offset, memory, tag(Stage::kOverflow, overflows_.size()));
+  overflows_.push_back({index, std::move(slice), memory});
+  return {};
+}
+
+Status Query::take_candidates(size_t index, const run::Slice& slice) {
+  const SliceGroup& group = groups_[index];
+  std::vector<Pending>& into = eager_ ? pending_ : deferred_;
+  const size_t first = into.size();
+  const auto rests = std::span(rests_).subspan(group.first_rest, group.rest_count);
+  SWALE_RETURN_IF_ERROR(slice.candidates_of(rests, [&](size_t rest, const run::Candidate& candidate) {
+    into.push_back({.candidate = candidate,
+                    .group = static_cast<uint32_t>(index),
+                    .rest = group.first_rest + static_cast<uint32_t>(rest),
+                    .number = static_cast<uint32_t>(into.size() - first),
+                    .bytes = nullptr});
+  }));
+  if (eager_ && !ask_at_once(first)) {
+    deferred_.insert(deferred_.end(), pending_.begin() + static_cast<std::ptrdiff_t>(first), pending_.end());
+    pending_.resize(first);
   }
   return {};
 }
 
-Status Query::match(const BlockGroup& group) {
-  const Lookup& first = *group.pending.front().lookup;
-  const std::string& path = first.logs->data->path();
-  const Bytes blocks{group.bytes, (group.end_block - group.first_block) * run::kBlockBytes};
-  const uint32_t seed = run::epoch_seed(first.logs->partition, first.segment->epoch_id);
-  SWALE_RETURN_IF_ERROR(run::verify_blocks(blocks, seed, group.first_block, path));
-  for (const Pending& pending : group.pending) {
-    const run::Candidate& candidate = pending.candidate;
-    const Bytes its_blocks = blocks.substr((candidate.block - group.first_block) * run::kBlockBytes,
-                                           candidate.block_count * run::kBlockBytes);
-    SWALE_ASSIGN_OR_RETURN(
-        const std::optional<run::RecordView> record,
-        run::RecordMatch::in_verified(candidate, its_blocks, pending.lookup->key, &scratch_, path));
-    if (!record) {
-      counters_.false_candidates.add();
-    } else if (!fn_({pending.lookup->key_index, pending.lookup->segment->epoch, pending.sequence,
-                     record->value})) {
-      stopped_ = true;
-      return {};
+Status Query::take_reads() {
+  while (!stopped_) {
+    SWALE_ASSIGN_OR_RETURN(const std::optional<uint64_t> tag, reads_.next());
+    if (!tag) break;
+    SWALE_RETURN_IF_ERROR(take_read(*tag));
+  }
+  return {};
+}
+
+Status Query::take_read(uint64_t tag) {
+  const size_t index = tag & ((uint64_t{1} << kStageShift) - 1);
+  switch (static_cast<Stage>(tag >> kStageShift)) {
+    case Stage::kSlice:
+      SWALE_RETURN_IF_ERROR(examine(index));
+      break;
+    case Stage::kOverflow: {
+      Overflow& overflow = overflows_[index];
+      SWALE_RETURN_IF_ERROR(overflow.slice.attach_overflow(view(overflow.bytes)));
+      SWALE_RETURN_IF_ERROR(take_candidates(overflow.group, overflow.slice));
+      break;
+    }
+    case Stage::kBlocks:
+      return match_group(block_groups_[index]);
+  }
+  reads_.submit();  // the blocks are on their way while the next slice is examined
+  return match_resolved();
+}
+
+// False if their blocks are too many to be in memory at once.
+bool Query::ask_at_once(size_t first_pending) {
+  size_t bytes = block_memory_.taken();
+  for (size_t i = first_pending; i < pending_.size(); ++i) {
+    bytes += pending_[i].candidate.block_count * run::kBlockBytes;
+  }
+  if (bytes > kChunkBytes) return false;
+  for (size_t i = first_pending; i < pending_.size(); ++i) {
+    resolve(pending_[i], i > first_pending ? &pending_[i - 1] : nullptr);
+    raise_depth(pending_[i]);
+    if (pending_[i].bytes == nullptr) ask_for_blocks(i);
+  }
+  close_block_group();
+  return true;
+}
+
+Status Query::match_resolved() {
+  for (; resolved_ < pending_.size() && !stopped_; ++resolved_) {
+    const Pending& pending = pending_[resolved_];
+    if (pending.bytes == nullptr) continue;
+    SWALE_RETURN_IF_ERROR(verify(pending, pending.bytes, true));
+    SWALE_RETURN_IF_ERROR(match(pending, pending.bytes));
+  }
+  return {};
+}
+
+Status Query::look_at_rest() {
+  if (deferred_.empty() || stopped_) return {};
+  pending_.clear();
+  block_groups_.clear();
+  block_memory_.reset();
+  pending_.swap(deferred_);
+  constexpr int kBlockBits = 48;  // what lies beyond is not in order, only slower
+  radix_sort(pending_, sort_scratch_, [&](const Pending& pending) {
+    return uint64_t{groups_[pending.group].held} << kBlockBits | pending.candidate.block;
+  });
+  size_t ahead = 0;
+  for (size_t i = 0; i < pending_.size() && !stopped_; ++i) {
+    for (; ahead < std::min(pending_.size(), i + kCandidatesAhead); ++ahead) {
+      resolve(pending_[ahead], ahead > 0 ? &pending_[ahead - 1] : nullptr);
+    }
+    raise_depth(pending_[i]);
+    if (pending_[i].bytes != nullptr) {
+      close_block_group();
+      SWALE_RETURN_IF_ERROR(verify(pending_[i], pending_[i].bytes, true));
+      SWALE_RETURN_IF_ERROR(match(pending_[i], pending_[i].bytes));
+      continue;
+    }
+    const size_t open_bytes = group_is_open_ ? block_groups_.back().size_bytes() : 0;
+    const size_t more_bytes = pending_[i].candidate.block_count * run::kBlockBytes;
+    if (block_memory_.taken() + open_bytes + more_bytes > kChunkBytes) {
+      close_block_group();
+      SWALE_RETURN_IF_ERROR(take_reads());
+      block_groups_.clear();
+      block_memory_.reset();
+    }
+    ask_for_blocks(i);
+  }
+  close_block_group();
+  return take_reads();
+}
+
+void Query::resolve(Pending& pending, const Pending* previous) const {
+  const PartitionLogs* logs = groups_[pending.group].logs;
+  if (!logs->data_map) return;
+  const run::Candidate& candidate = pending.candidate;
+  if (previous != nullptr && previous->candidate.block == candidate.block &&
+      previous->candidate.block_count == candidate.block_count && groups_[previous->group].logs == logs) {
+    pending.bytes = previous->bytes;
+    return;
+  }
+  const size_t bytes = candidate.block_count * run::kBlockBytes;
+  pending.bytes = logs->data_map->resident(candidate.block * run::kBlockBytes, bytes, now_);
+  if (pending.bytes != nullptr) prefetch(pending.bytes, bytes);
+}
+
+// Joins the blocks to the group before them where they touch it.
+void Query::ask_for_blocks(size_t index) {
+  const run::Candidate& candidate = pending_[index].candidate;
+  const uint64_t end = candidate.block + candidate.block_count;
+  if (group_is_open_) {
+    BlockGroup& last = block_groups_.back();
+    const SliceGroup& here = groups_[pending_[index].group];
+    const SliceGroup& there = groups_[pending_[last.first_pending].group];
+    if (here.logs == there.logs && here.record().epoch == there.record().epoch &&
+        candidate.block >= last.first_block && candidate.block <= last.end_block) {
+      last.end_block = std::max(last.end_block, end);
+      ++last.pending_count;
+      return;
+    }
+    close_block_group();
+  }
+  block_groups_.push_back({index, 1, candidate.block, end, nullptr});
+  group_is_open_ = true;
+}
+
+void Query::close_block_group() {
+  if (!group_is_open_) return;
+  group_is_open_ = false;
+  BlockGroup& group = block_groups_.back();
+  const size_t bytes = group.size_bytes();
+  group.bytes = block_memory_.take(bytes);
+  ++reads_count_;
+  bytes_count_ += bytes;
+  reads_.add(*groups_[pending_[group.first_pending].group].logs->data, group.first_block * run::kBlockBytes,
+             {group.bytes, bytes}, tag(Stage::kBlocks, block_groups_.size() - 1));
+}
+
+Status Query::match_group(const BlockGroup& group) {
+  verified_ = {};
+  for (size_t i = group.first_pending; i < group.first_pending + group.pending_count && !stopped_; ++i) {
+    const char* bytes = group.bytes + (pending_[i].candidate.block - group.first_block) * run::kBlockBytes;
+    SWALE_RETURN_IF_ERROR(verify(pending_[i], bytes, false));
+    SWALE_RETURN_IF_ERROR(match(pending_[i], bytes));
+  }
+  verified_ = {};
+  return {};
+}
+
+// Each block once, if the candidates come in order.
+Status Query::verify(const Pending& pending, const char* bytes, bool mapped) {
+  const SliceGroup& group = groups_[pending.group];
+  const uint64_t first = pending.candidate.block;
+  const uint64_t end = first + pending.candidate.block_count;
+  if (verified_.logs != group.logs || first < verified_.first_block || first > verified_.end_block) {
+    verified_ = {group.logs, first, first};
+    if (mapped) ++reads_count_;
+  }
+  const uint32_t seed = group.logs->seeds[group.segment].blocks;
+  for (; verified_.end_block < end; ++verified_.end_block) {
+    if (mapped) bytes_count_ += run::kBlockBytes;
+    const Bytes block(bytes + (verified_.end_block - first) * run::kBlockBytes, run::kBlockBytes);
+    const Status status = run::verify_block(block, seed, verified_.end_block, group.logs->data->path());
+    if (!status.ok()) {
+      verified_ = {};
+      return status;
     }
   }
   return {};
+}
+
+Status Query::match(const Pending& pending, const char* bytes) {
+  const SliceGroup& group = groups_[pending.group];
+  const QueryKey& key = keys_[rest_keys_[pending.rest]];
+  const Bytes blocks(bytes, pending.candidate.block_count * run::kBlockBytes);
+  SWALE_ASSIGN_OR_RETURN(const std::optional<run::RecordView> record,
+                         run::RecordMatch::in_verified(pending.candidate, blocks, key.key, &record_scratch_,
+                                                       group.logs->data->path()));
+  if (!record) {
+    ++false_count_;
+  } else if (!sink_->hit({key.index, group.record().epoch, (sequence_ + pending.group) << 32 | pending.number,
+                          record->value})) {
+    stopped_ = true;
+  }
+  return {};
+}
+
+void Query::raise_depth(const Pending& pending) {
+  depth_ = std::max(depth_, groups_[pending.group].depth + 1);
+}
+
+// Also after a failure, when reads may be on their way.
+void Query::forget() {
+  reads_.cancel();
+  groups_.clear();
+  rests_.clear();
+  rest_keys_.clear();
+  pending_.clear();
+  deferred_.clear();
+  block_groups_.clear();
+  overflows_.clear();
+  slice_memory_.reset();
+  block_memory_.reset();
+  resolved_ = 0;
+  group_is_open_ = false;
+  verified_ = {};
+  held_.clear();
+}
+
+void Query::settle_counters() {
+  counters_.depth_max.update(footer_depth_ + depth_);
+  counters_.reads.add(std::exchange(reads_count_, 0));
+  counters_.bytes_read.add(std::exchange(bytes_count_, 0));
+  counters_.false_candidates.add(std::exchange(false_count_, 0));
+}
+
+void Query::trim() {
+  trim_vector(groups_, kKeptBytes / 8);
+  trim_vector(rests_, kKeptBytes / 8);
+  trim_vector(rest_keys_, kKeptBytes / 8);
+  trim_vector(pending_, kKeptBytes / 8);
+  trim_vector(deferred_, kKeptBytes / 8);
+  trim_vector(sort_scratch_, kKeptBytes / 8);
+  trim_vector(block_groups_, kKeptBytes / 8);
+  slice_memory_.trim(kKeptBytes / 4);
+  block_memory_.trim(kKeptBytes / 4);
 }
 
 }  // namespace swale::imd

@@ -15,12 +15,14 @@ Status scan_epoch(const PartitionLogs& logs, const EpochEntry& epoch, const Read
   run::RunCursor cursor(logs.partition, blocks.first, logs.data->path(), epoch.epoch_id);
   const uint64_t chunk_blocks = std::max<uint64_t>(options.scan_chunk_bytes / run::kBlockBytes, 1);
   std::vector<char> chunk(std::min(chunk_blocks, blocks.count) * run::kBlockBytes);
-  ReadWave wave(options.reads_in_flight_max, counters);
+  ReadQueue reads(options.reads_in_flight_max);
   for (uint64_t done = 0; done < blocks.count && !cursor.stopped();) {
     const uint64_t count = std::min(chunk_blocks, blocks.count - done);
     const MutableBytes out(chunk.data(), count * run::kBlockBytes);
-    wave.add(*logs.data, (blocks.first + done) * run::kBlockBytes, out);
-    SWALE_RETURN_IF_ERROR(wave.run());
+    reads.add(*logs.data, (blocks.first + done) * run::kBlockBytes, out, 0);
+    SWALE_RETURN_IF_ERROR(reads.finish());
+    counters.reads.add();
+    counters.bytes_read.add(out.size());
     SWALE_RETURN_IF_ERROR(cursor.feed(view(out), [&](const run::ScannedRecord& record) {
       return fn(epoch.epoch, record.key, record.value);
     }));

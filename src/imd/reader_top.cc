@@ -66,6 +66,9 @@ Result<TopResult> TopQuery::run(std::string_view field, size_t k, run::Extreme w
   if (found != indexed.end()) indexed_ = static_cast<size_t>(found - indexed.begin());
   which_ = which;
   k_ = k;
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<io::IoQueue> queue,
+                         device_.make_queue(options_.reads_in_flight_max));
+  reads_.emplace(std::move(queue), options_.reads_in_flight_max);
   const ReadStats before = counters_.snapshot();
   SWALE_RETURN_IF_ERROR(begin());
   SWALE_RETURN_IF_ERROR(search());
@@ -73,6 +76,12 @@ Result<TopResult> TopQuery::run(std::string_view field, size_t k, run::Extreme w
   result_.bytes_read = after.bytes_read - before.bytes_read;
   result_.reads = after.reads - before.reads;
   return take_result();
+}
+
+void TopQuery::read(io::File& file, uint64_t offset, MutableBytes out) {
+  reads_->add(file, offset, out, 0);
+  counters_.reads.add();
+  counters_.bytes_read.add(out.size());
 }
 
 // Without a summary every partition is opened: each may have the best record.
@@ -101,7 +110,7 @@ Status TopQuery::begin() {
 Result<ExtremaSummary> TopQuery::read_summary() {
   const std::string path = summary_path(directory_, epoch_.epoch_id);
   SWALE_ASSIGN_OR_RETURN(const std::string bytes, io::read_file(device_, path, kSummaryBytesMax));
-  counters_.reads.add();
+  counters_.read();
   counters_.bytes_read.add(bytes.size());
   SWALE_ASSIGN_OR_RETURN(ExtremaSummary summary, ExtremaSummary::decode_file(bytes, epoch_.epoch_id, path));
   bool possible = summary.fields.size() == manifest_.schema.indexed.size();
@@ -167,12 +176,11 @@ Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
   if (missing != 0) return scan_partition(partition);
   const std::string& path = logs->index->path();
   std::vector<std::vector<char>> bytes;
-  ReadWave wave(options_.reads_in_flight_max, counters_);
   for (const run::SegmentRecord& segment : segments) {
     SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, logs->index_end, path));
     wave.add(*logs->index, segment.index_offset, bytes.emplace_back(segment.stride));
   }
-  SWALE_RETURN_IF_ERROR(wave.run());
+  SWALE_RETURN_IF_ERROR(reads_->finish());
   for (size_t i = 0; i < segments.size(); ++i) {
     SWALE_ASSIGN_OR_RETURN(
         run::GroupHead head,
@@ -222,15 +230,14 @@ Status TopQuery::scan_partition(uint32_t partition) {
 Status TopQuery::open_pieces(const std::vector<Source>& wave) {
   std::vector<std::shared_ptr<const PartitionLogs>> held;
   std::vector<std::vector<char>> bytes;
-  ReadWave reads(options_.reads_in_flight_max, counters_);
   for (const Source& source : wave) {
     uint32_t depth = 0;
     const Group& group = groups_[source.owner];
     SWALE_ASSIGN_OR_RETURN(held.emplace_back(), partitions_.get(group.partition, &depth));
     const run::PiecePlace place = run::piece_place(group.head, *indexed_, which_, source.number);
-    reads.add(*held.back()->index, place.offset, bytes.emplace_back(place.bytes));
+    read(*held.back()->index, place.offset, bytes.emplace_back(place.bytes));
   }
-  SWALE_RETURN_IF_ERROR(reads.run());
+  SWALE_RETURN_IF_ERROR(reads_->finish());
   for (size_t i = 0; i < wave.size(); ++i) {
     const Group& group = groups_[wave[i].owner];
     SWALE_ASSIGN_OR_RETURN(
@@ -269,14 +276,13 @@ Status TopQuery::open_blocks(const std::vector<Source>& wave) {
 
 // Reads one more block of each, and keeps those whose last record goes on in the next.
 Status TopQuery::look_into(std::vector<OpenBlock>& blocks) {
-  ReadWave reads(options_.reads_in_flight_max, counters_);
   for (OpenBlock& block : blocks) {
     const size_t had = block.bytes.size();
     block.bytes.resize(had + run::kBlockBytes);
-    reads.add(*block.logs->data, block.block * run::kBlockBytes + had,
-              {block.bytes.data() + had, run::kBlockBytes});
+    read(*block.logs->data, block.block * run::kBlockBytes + had,
+         {block.bytes.data() + had, run::kBlockBytes});
   }
-  SWALE_RETURN_IF_ERROR(reads.run());
+  SWALE_RETURN_IF_ERROR(reads_->finish());
   std::vector<OpenBlock> unfinished;
   for (OpenBlock& block : blocks) {
     const uint32_t partition = block.logs->partition;

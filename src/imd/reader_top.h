@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <string>
 #include <vector>
@@ -68,6 +69,7 @@ class TopQuery {
   bool enough(run::OrderKey score) const { return full() && found_.front().score >= score; }
   void offer(uint32_t partition, uint64_t sequence, Bytes key, Bytes value);
 
+  void read(io::File& file, uint64_t offset, MutableBytes out);
   Status begin();
   Status search();
   std::vector<Source> next_wave();
@@ -92,6 +94,7 @@ class TopQuery {
   std::optional<size_t> indexed_;  // its number among the indexed fields
   run::Extreme which_ = run::Extreme::kLargest;
   size_t k_ = 0;
+  std::optional<ReadQueue> reads_;
   std::optional<ExtremaSummary> summary_;
   std::priority_queue<Source> sources_;
   std::vector<Group> groups_;

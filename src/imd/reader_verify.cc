@@ -27,7 +27,8 @@ uint64_t Verifier::measure() {
   uint64_t bytes = 0;
   for (uint32_t partition = 0; partition < partition_count(); ++partition) {
     // Failures are reported when the partition is checked.
-    const auto logs = open_partition(device_, directory_, partition, manifest_, counters_);
+    const auto logs =
+        open_partition(device_, directory_, partition, manifest_, ReaderOptions::Map::kNever, counters_);
     if (!logs.ok()) continue;
     for (const run::SegmentRecord& segment : (*logs)->segments) bytes += run::segment_bytes(segment);
     for (const EpochEntry& epoch : manifest_.epochs)
@@ -54,7 +55,8 @@ Reader::VerifyReport Verifier::run(size_t problems_max, const Reader::ProgressFn
 
 void Verifier::check_partition(uint32_t partition) {
   ++report_.partitions;
-  const auto logs = open_partition(device_, directory_, partition, manifest_, counters_);
+  const auto logs =
+      open_partition(device_, directory_, partition, manifest_, ReaderOptions::Map::kNever, counters_);
   if (!logs.ok()) {
     for (const EpochEntry& epoch : manifest_.epochs) {
       if (partition < static_cast<uint32_t>(manifest_.jobs[epoch.job].ranks)) ++sums_[epoch.epoch].problems;
@@ -91,12 +93,14 @@ Status Verifier::open_segment(const PartitionLogs& logs, OpenSegment* segment) {
   if (record.runs == 0) return {};
   const uint64_t bytes = run::segment_bytes(record);
   segment->bytes.resize(bytes);
-  ReadWave wave(options_.reads_in_flight_max, counters_);
+  ReadQueue reads(options_.reads_in_flight_max);
   for (uint64_t at = 0; at < bytes; at += options_.scan_chunk_bytes) {
     const uint64_t count = std::min<uint64_t>(options_.scan_chunk_bytes, bytes - at);
-    wave.add(*logs.index, record.index_offset + at, {segment->bytes.data() + at, count});
+    reads.add(*logs.index, record.index_offset + at, {segment->bytes.data() + at, count}, 0);
+    counters_.reads.add();
   }
-  SWALE_RETURN_IF_ERROR(wave.run());
+  SWALE_RETURN_IF_ERROR(reads.finish());
+  counters_.bytes_read.add(bytes);
   report_.bytes_checked += bytes;
   uint64_t records = 0;
   for (uint32_t number = 0; number >> record.slice_bits == 0; ++number) {
@@ -128,15 +132,17 @@ void Verifier::walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch) {
   const uint64_t chunk_blocks = std::max<uint64_t>(options_.scan_chunk_bytes / run::kBlockBytes, 1);
   std::vector<char> chunk(std::min(chunk_blocks, range.count) * run::kBlockBytes);
   cursor_.emplace(logs.partition, range.first, logs.data->path(), epoch.epoch_id);
-  ReadWave wave(options_.reads_in_flight_max, counters_);
+  ReadQueue reads(options_.reads_in_flight_max);
   for (uint64_t done = 0; done < range.count && !full();) {
     const uint64_t count = std::min(chunk_blocks, range.count - done);
     const MutableBytes out(chunk.data(), count * run::kBlockBytes);
-    wave.add(*logs.data, (range.first + done) * run::kBlockBytes, out);
-    if (const Status status = wave.run(); !status.ok()) {
+    reads.add(*logs.data, (range.first + done) * run::kBlockBytes, out, 0);
+    if (const Status status = reads.finish(); !status.ok()) {
       problem(status, epoch.epoch);
       return;
     }
+    counters_.reads.add();
+    counters_.bytes_read.add(count * run::kBlockBytes);
     walk_chunk(logs, epoch, range.first + done, view(out));
     report_.bytes_checked += out.size();
     advance(out.size());

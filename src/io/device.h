@@ -62,6 +62,9 @@ class File {
   virtual void reserve(uint64_t end) { static_cast<void>(end); }
 
   virtual const std::string& path() const = 0;
+
+  // The operating system's descriptor, for who maps the file (mapping.h); -1 if it is none of the operating system's.
+  virtual int descriptor() const { return -1; }
 };
 
 // Reads exactly out.size() bytes; a shorter file is kCorruption that names the file, the offset and both

@@ -14,6 +14,7 @@
 
 #include "io/device.h"
 #include "io/fault_device.h"
+#include "io/limited_device.h"
 #include "io/memory_device.h"
 #include "io/posix_device.h"
 
@@ -79,6 +80,18 @@ class FaultFixture : public Fixture {
   FaultDevice faults_{memory_};
 };
 
+// Behind a limit that no test reaches.
+class LimitedFixture : public Fixture {
+ public:
+  explicit LimitedFixture(const std::function<std::unique_ptr<Fixture>()>& make) : below_(make()) {}
+  Device& device() override { return limited_; }
+  std::string root() const override { return below_->root(); }
+
+ private:
+  const std::unique_ptr<Fixture> below_;
+  LimitedDevice limited_{below_->device(), 1'000'000'000'000};
+};
+
 struct Implementation {
   std::string name;
   std::function<std::unique_ptr<Fixture>()> make;
@@ -104,6 +117,9 @@ inline std::vector<Implementation> all_implementations() {
   all.push_back(implementation<PosixFixture>("Posix"));
   all.push_back(implementation<MemoryFixture>("Memory"));
   all.push_back(implementation<FaultFixture>("Fault"));
+  const size_t plain = all.size();
+  for (size_t i = 0; i < plain; ++i)
+    all.push_back(implementation<LimitedFixture>("Limited" + all[i].name, all[i].make));
   return all;
 }
 

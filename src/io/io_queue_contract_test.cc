@@ -229,6 +229,7 @@ TEST_P(QueueContract, WaitHandsOutAtLeastWhatWasAskedFor) {
 }
 
 TEST_P(QueueContract, WakesLoseNothing) {
+  constexpr size_t kRounds = 50;
   const auto file = open("a", OpenMode::kCreate);
   const auto queue = make_queue(4);
   queue->wake();
@@ -240,16 +241,16 @@ TEST_P(QueueContract, WakesLoseNothing) {
     while (!stop) queue->wake();
   });
   Pages pages(1);
-  for (size_t i = 0; i < 200; ++i) {
+  for (size_t i = 0; i < kRounds; ++i) {
     queue->submit(
         std::vector<Operation>{write_of(*file, i * kPage, view(pages.page(0)), i), sync_of(*file, 1000 + i)});
     while (queue->in_flight() > 0) queue->wait(1 + i % 2, &out);
   }
   stop = true;
   waker.join();
-  EXPECT_EQ(out.size(), 400u);
+  EXPECT_EQ(out.size(), 2 * kRounds);
   for (const Completion& completion : out) EXPECT_TRUE(completion.status.ok()) << completion.tag;
-  EXPECT_EQ(*file->size(), 200 * kPage);
+  EXPECT_EQ(*file->size(), kRounds * kPage);
 }
 
 TEST_P(QueueContract, DestructorWaitsForWhatIsInFlight) {

@@ -53,7 +53,7 @@ class PosixFile final : public File {
     int fd;
     bool direct;
   };
-  int descriptor() const { return fd_.get(); }  // through the page cache
+  int descriptor() const override { return fd_.get(); }  // through the page cache
   Route route(Access access, uint64_t offset, const char* memory, size_t bytes) const;
 
   // After a transfer of the direct descriptor failed: whether it shall be tried again through the page cache.

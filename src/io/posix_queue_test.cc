@@ -319,6 +319,8 @@ TEST(PosixFile, ReservedRoomIsAllocatedAheadAndCutOffByTruncate) {
   EXPECT_GE(allocated(), 64 * kMiB);
   file->reserve(64 * kMiB + 1);
   EXPECT_EQ(*file->size(), 128 * kMiB);
+  file->reserve(300 * kMiB);
+  EXPECT_EQ(*file->size(), 512 * kMiB);
   ASSERT_TRUE(file->truncate(3).ok());
   EXPECT_LT(allocated(), kMiB);
   EXPECT_EQ(*read_file(device, path, 10), "log");

@@ -2,8 +2,11 @@
 
 namespace swale::run {
 
-Memtable::Memtable(Buffer arena, Buffer entries, size_t records_max)
-    : arena_(std::move(arena)), entries_(std::move(entries)), records_max_(records_max) {}
+Memtable::Memtable(Buffer arena, Buffer entries) : arena_(std::move(arena)), entries_(std::move(entries)) {
+  arena_end_ = arena_.data() + arena_.size();
+  entries_end_ = entries_begin() + entries_.size() / sizeof(uint64_t);
+  clear();
+}
 
 Result<Memtable> Memtable::create(size_t arena_bytes, size_t records_max) {
   if (arena_bytes < kEncodedRecordBytesMax || arena_bytes > kArenaBytesMax || records_max == 0 ||
@@ -14,7 +17,7 @@ Result<Memtable> Memtable::create(size_t arena_bytes, size_t records_max) {
   SWALE_ASSIGN_OR_RETURN(Buffer arena, Buffer::allocate(arena_bytes, HugePages::kAdvise));
   SWALE_ASSIGN_OR_RETURN(Buffer entries,
                          Buffer::allocate(records_max * sizeof(uint64_t), HugePages::kAdvise));
-  return Memtable(std::move(arena), std::move(entries), records_max);
+  return Memtable(std::move(arena), std::move(entries));
 }
 
 size_t Memtable::memory_bytes(size_t arena_bytes, size_t records_max) {
@@ -22,21 +25,13 @@ size_t Memtable::memory_bytes(size_t arena_bytes, size_t records_max) {
          round_up(records_max * sizeof(uint64_t), Buffer::kPageBytes);
 }
 
-const char* Memtable::append(Hash rest, Bytes key, Bytes value) {
-  const size_t encoded_bytes = encoded_record_bytes(key.size(), value.size());
-  if (!has_room(encoded_bytes)) return nullptr;
-  const char* const end = encode_record(key, value, arena_.data() + bytes_);
-  take(rest, key.size(), value.size(), encoded_bytes);
-  return end - key.size() - value.size();
-}
-
 void Memtable::clear() {
-  count_ = 0;
-  bytes_ = 0;
-  data_bytes_ = 0;
-  digit_counts_.fill(0);
+  next_ = arena_.data();
+  next_entry_ = entries_begin();
   sizes_ = 0;
   other_sizes_ = 0;
+  data_bytes_ = 0;
+  digit_counts_.fill(0);
 }
 
 void Memtable::touch() {

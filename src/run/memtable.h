@@ -37,19 +37,27 @@ class Memtable {
 
   // False: full. `record` as parse_record gave it (`encoded` is what is kept).
   bool append(Hash rest, const RecordView& record) {
-    if (!has_room(record.encoded.size())) return false;
-    copy_bytes(arena_.data() + bytes_, record.encoded.data(), record.encoded.size());
+    char* const at = room_for(record.encoded.size());
+    if (at == nullptr) return false;
+    copy_bytes(at, record.encoded.data(), record.encoded.size());
     take(rest, record.key.size(), record.value.size(), record.encoded.size());
     return true;
   }
   // The same for a record that is not encoded yet. Requires sizes within the limits of record.h. Returns where it now
   // lies, key and value behind each other; nullptr: full.
-  const char* append(Hash rest, Bytes key, Bytes value);
+  const char* append(Hash rest, Bytes key, Bytes value) {
+    const size_t encoded_bytes = encoded_record_bytes(key.size(), value.size());
+    char* const at = room_for(encoded_bytes);
+    if (at == nullptr) return nullptr;
+    encode_record(key, value, at);
+    take(rest, key.size(), value.size(), encoded_bytes);
+    return next_ - key.size() - value.size();
+  }
 
-  size_t count() const { return count_; }
-  size_t bytes() const { return bytes_; }              // encoded
-  uint64_t data_bytes() const { return data_bytes_; }  // keys and values
-  bool empty() const { return count_ == 0; }
+  size_t count() const { return static_cast<size_t>(next_entry_ - entries_begin()); }
+  size_t bytes() const { return static_cast<size_t>(next_ - arena_.data()); }  // encoded
+  uint64_t data_bytes() const { return data_bytes_; }                          // keys and values
+  bool empty() const { return count() == 0; }
 
   // All records have the same key size and the same value size (also when empty).
   bool uniform() const { return other_sizes_ == 0; }
@@ -57,45 +65,44 @@ class Memtable {
   uint32_t value_bytes() const { return static_cast<uint32_t>(sizes_); }
 
   const char* arena() const { return arena_.data(); }
-  Bytes encoded_from(uint64_t offset) const { return {arena_.data() + offset, bytes_ - offset}; }
+  Bytes encoded_from(uint64_t offset) const { return {arena_.data() + offset, bytes() - offset}; }
   // The run builder reorders them.
-  std::span<uint64_t> entries() { return {entries_begin(), count_}; }
+  std::span<uint64_t> entries() { return {entries_begin(), count()}; }
   const DigitCounts& digit_counts() const { return digit_counts_; }
 
   void clear();
   void touch();  // back all pages now: a first touch in the hot path costs up to 11 us a page
 
  private:
-  Memtable(Buffer arena, Buffer entries, size_t records_max);
+  Memtable(Buffer arena, Buffer entries);
 
-  bool has_room(size_t encoded_bytes) const {
-    return count_ < records_max_ && arena_.size() - bytes_ >= encoded_bytes;
-  }
-  static uint64_t sizes(size_t key_bytes, size_t value_bytes) {
-    return uint64_t{key_bytes} << 32 | value_bytes;
+  uint64_t* entries_begin() const { return reinterpret_cast<uint64_t*>(const_cast<char*>(entries_.data())); }
+  char* room_for(size_t encoded_bytes) const {
+    const bool room = next_entry_ != entries_end_ && static_cast<size_t>(arena_end_ - next_) >= encoded_bytes;
+    return room ? next_ : nullptr;
   }
   // Accounts for a record that lies encoded at the arena's end.
   void take(Hash rest, size_t key_bytes, size_t value_bytes, size_t encoded_bytes) {
-    if (count_ == 0) sizes_ = sizes(key_bytes, value_bytes);
-    other_sizes_ |= sizes(key_bytes, value_bytes) ^ sizes_;
-    const uint64_t entry = (rest & ~kEntryOffsetMask) | bytes_;
-    entries_begin()[count_++] = entry;
+    const uint64_t sizes = uint64_t{key_bytes} << 32 | value_bytes;
+    if (next_entry_ == entries_begin()) sizes_ = sizes;
+    other_sizes_ |= sizes ^ sizes_;
+    const uint64_t entry = (rest & ~kEntryOffsetMask) | static_cast<uint64_t>(next_ - arena_.data());
+    *next_entry_++ = entry;
     ++digit_counts_[top_digit(entry)];
-    bytes_ += encoded_bytes;
+    next_ += encoded_bytes;
     data_bytes_ += key_bytes + value_bytes;
   }
 
-  uint64_t* entries_begin() { return reinterpret_cast<uint64_t*>(entries_.data()); }
-
   Buffer arena_;
   Buffer entries_;
-  size_t records_max_;
-  size_t count_ = 0;
-  size_t bytes_ = 0;
-  uint64_t data_bytes_ = 0;
-  DigitCounts digit_counts_{};
+  char* next_;
+  char* arena_end_;
+  uint64_t* next_entry_;
+  uint64_t* entries_end_;
   uint64_t sizes_ = 0;        // of the first record
   uint64_t other_sizes_ = 0;  // bits in which others differ
+  uint64_t data_bytes_ = 0;
+  DigitCounts digit_counts_{};
 };
 
 }  // namespace swale::run

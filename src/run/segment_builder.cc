@@ -19,6 +19,12 @@ namespace {
 constexpr uint64_t kStrideOverMeanNum = 115;
 constexpr uint64_t kStrideOverMeanDen = 100;
 
+// The power of two that is nearest on a logarithmic scale. Requires n >= 1; n < 2^31 in all uses, so the square fits.
+uint32_t nearest_power_bits(uint64_t n) {
+  const auto floor_bits = static_cast<uint32_t>(std::bit_width(n)) - 1;
+  return n * n >= uint64_t{2} << 2 * floor_bits ? floor_bits + 1 : floor_bits;
+}
+
 size_t bytes_for(uint64_t bits) { return static_cast<size_t>((bits + 7) / 8); }
 
 // Copies bits [from, from + count) of `source` to the bits from 0 of `out`, whole bytes, padded by zeros.
@@ -60,7 +66,7 @@ SegmentBuilder::SegmentBuilder(std::span<const RunSketch> sketches, const Segmen
     return;
   }
   segment_.slice_bits = static_cast<uint8_t>(std::min(
-      kSliceBitsMax, natural_bucket_bits(std::max<uint64_t>(1, segment_.records / kSliceRecordsGoal))));
+      kSliceBitsMax, nearest_power_bits(std::max<uint64_t>(1, segment_.records / kSliceRecordsGoal))));
   for (RunWalk& walk : walks_) {
     walk.bucket_bits = std::clamp<uint32_t>(natural_bucket_bits(walk.sketch->records), segment_.slice_bits,
                                             walk.sketch->bucket_bits);

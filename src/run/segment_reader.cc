@@ -5,6 +5,7 @@
 
 #include "base/coding.h"
 #include "base/crc32c.h"
+#include "run/bits.h"
 
 namespace swale::run {
 
@@ -24,12 +25,12 @@ SliceLocation slice_location(const SegmentRecord& segment, uint32_t slice) {
 
 Status Slice::damaged(std::string_view problem) const {
   return corruption("{}: slice {} at offset {} of epoch {}: {}; run `swale verify`", path_, location_.slice,
-                    location_.offset, segment_.epoch, problem);
+                    location_.offset, segment_->epoch, problem);
 }
 
-Result<Slice> Slice::open(const SegmentRecord& segment, uint32_t partition, const SliceLocation& location,
-                          Bytes bytes, std::string_view path) {
-  Slice slice(segment, partition, location, path);
+Result<Slice> Slice::open_seeded(const SegmentRecord& segment, uint32_t seed, const SliceLocation& location,
+                                 Bytes bytes, std::string_view path) {
+  Slice slice(segment, seed, location, path);
   if (bytes.size() != segment.stride || bytes.size() < sizeof(SliceHeader)) {
     return slice.damaged(fmt::format("expected {} bytes, found {}", segment.stride, bytes.size()));
   }
@@ -60,9 +61,9 @@ Result<Slice> Slice::open(const SegmentRecord& segment, uint32_t partition, cons
 
 std::optional<SliceLocation> Slice::overflow() const {
   if (complete()) return std::nullopt;
-  const uint64_t area = segment_.index_offset + (uint64_t{segment_.stride} << segment_.slice_bits);
+  const uint64_t area = segment_->index_offset + (uint64_t{segment_->stride} << segment_->slice_bits);
   return SliceLocation{.offset = area + uint64_t{overflow_unit_} * kStrideUnit,
-                       .bytes = 4 + total_bytes_ - segment_.stride,
+                       .bytes = 4 + total_bytes_ - segment_->stride,
                        .slice = location_.slice};
 }
 
@@ -85,115 +86,94 @@ Status Slice::attach_overflow(Bytes bytes) {
   return parse();
 }
 
-bool Slice::parse_uniform_header(const char* bytes, Piece* piece) const {
-  const auto header = get_fixed<UniformPieceHeader>(bytes);
-  const uint32_t row_bytes = segment_.key_bytes + segment_.value_bytes;
-  piece->block = segment_.data_block;
-  piece->first_row = header.virtual_ordinal;
-  piece->records = header.records_bucket_bits & 0xffffff;
-  piece->bucket_bits = static_cast<uint8_t>(header.records_bucket_bits >> 24);
-  piece->key_bytes = segment_.key_bytes;
-  piece->value_bytes = segment_.value_bytes;
-  piece->rows_per_block = rows_per_block(row_bytes);  // the footer's decoder has checked the sizes
-  return true;
-}
-
-bool Slice::parse_mixed_header(const char* bytes, Piece* piece, uint32_t* end_bits) const {
-  const auto header = get_fixed<MixedPieceHeader>(bytes);
-  piece->block = segment_.data_block + header.block;
-  piece->records = header.records_bucket_bits & 0xffffff;
-  piece->bucket_bits = static_cast<uint8_t>(header.records_bucket_bits >> 24);
-  piece->key_bytes = header.key_bytes;
-  if (header.key_bytes == 0) {
-    piece->ordinal = header.ordinal;
-    *end_bits = piece->records + header.value_bytes;
-    return true;
-  }
-  const uint32_t row_bytes = uint32_t{header.key_bytes} + header.value_bytes;
-  if (row_bytes > kRowBytesMax) return false;
-  piece->value_bytes = header.value_bytes;
-  piece->rows_per_block = rows_per_block(row_bytes);
-  piece->first_row = uint64_t{header_rows(row_bytes)} + header.ordinal;
-  return true;
-}
-
 Status Slice::parse() {
-  const bool uniform = (segment_.flags & kUniformSegment) != 0;
-  const uint64_t header_bytes = uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
-  uint64_t arrays_at = sizeof(SliceHeader) + header_bytes * segment_.runs;
-  if (arrays_at > bytes_.size())
-    return damaged(fmt::format("no room for the headers of {} runs", segment_.runs));
-  pieces_.reserve(segment_.runs);
-  const char* header = bytes_.data() + sizeof(SliceHeader);
-  uint64_t record_count = 0;
-  for (uint32_t i = 0; i < segment_.runs; ++i, header += header_bytes) {
-    Piece piece{};
-    uint32_t end_bits = 0;
-    const bool possible =
-        uniform ? parse_uniform_header(header, &piece) : parse_mixed_header(header, &piece, &end_bits);
-    if (!possible || uint32_t{piece.bucket_bits} + segment_.slice_bits > kBucketBitsMax) {
-      return damaged(fmt::format("piece {} has impossible sizes", i));
+  pieces_.uniform = (segment_->flags & kUniformSegment) != 0;
+  pieces_.count = segment_->runs;
+  pieces_.slice_bits = segment_->slice_bits;
+  pieces_.headers = bytes_.data() + sizeof(SliceHeader);
+  pieces_.end = bytes_.data() + bytes_.size();
+  if (pieces_.uniform) {  // the footer's decoder has checked the sizes
+    rows_per_block_ = rows_per_block(segment_->key_bytes + segment_->value_bytes);
+  }
+  const uint64_t header_bytes = pieces_.uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
+  const uint64_t arrays_at = sizeof(SliceHeader) + header_bytes * segment_->runs;
+  if (arrays_at > bytes_.size()) {
+    return damaged(fmt::format("no room for the headers of {} runs", segment_->runs));
+  }
+  pieces_.arrays = bytes_.data() + arrays_at;
+  return check_pieces(pieces_.arrays);
+}
+
+Status Slice::check_pieces(const char* arrays) {
+  const uint32_t bucket_bits_max = kBucketBitsMax - std::min<uint32_t>(kBucketBitsMax, segment_->slice_bits);
+  const char* header = pieces_.headers;
+  uint64_t left = static_cast<uint64_t>(pieces_.end - arrays);
+  uint64_t records = 0;
+  for (uint32_t i = 0; i < pieces_.count; ++i) {
+    const PieceShape shape = pieces_.uniform ? uniform_piece_shape(header) : mixed_piece_shape(header);
+    bool possible = shape.bucket_bits <= bucket_bits_max;
+    if (!pieces_.uniform) {
+      const auto mixed = get_fixed<MixedPieceHeader>(header);
+      possible =
+          possible && (mixed.key_bytes == 0 || uint32_t{mixed.key_bytes} + mixed.value_bytes <= kRowBytesMax);
     }
-    const uint64_t bucket_array_bits = piece.records + (uint64_t{1} << piece.bucket_bits);
-    const uint64_t bucket_bytes = (bucket_array_bits + 7) / 8;
-    const uint64_t end_bytes = (uint64_t{end_bits} + 7) / 8;
-    if (bucket_bytes + end_bytes > bytes_.size() - arrays_at) return damaged("its pieces exceed its length");
-    piece.buckets = BitSpan(bytes_.data() + arrays_at, bucket_array_bits);
-    piece.ends = BitSpan(bytes_.data() + arrays_at + bucket_bytes, end_bits);
-    arrays_at += bucket_bytes + end_bytes;
-    record_count += piece.records;
-    pieces_.push_back(piece);
+    if (!possible) return damaged(fmt::format("piece {} has impossible sizes", i));
+    const uint64_t array_bytes = shape.bucket_bytes() + shape.end_bytes();
+    if (array_bytes > left) return damaged("its pieces exceed its length");
+    left -= array_bytes;
+    records += shape.records;
+    header += pieces_.uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
   }
-  if (arrays_at + record_count != bytes_.size()) return damaged("its pieces do not add up to its length");
-  const char* remainders = bytes_.data() + arrays_at;
-  for (Piece& piece : pieces_) {
-    piece.remainders = remainders;
-    remainders += piece.records;
-  }
+  if (records != left) return damaged("its pieces do not add up to its length");
+  pieces_.remainders = pieces_.end - left;
+  pieces_.records = static_cast<uint32_t>(records);
   return {};
 }
 
-uint64_t Slice::records() const {
-  uint64_t count = 0;
-  for (const Piece& piece : pieces_) count += piece.records;
-  return count;
-}
-
-Slice::Matches Slice::find_bucket(const Piece& piece, Hash rest) const {
-  const uint32_t prefix_bits = uint32_t{segment_.slice_bits} + piece.bucket_bits;
-  const uint64_t fingerprint = rest >> (64 - prefix_bits - kRemainderBits);
-  const uint64_t bucket = fingerprint >> kRemainderBits & ((uint64_t{1} << piece.bucket_bits) - 1);
-  const uint64_t bit = piece.buckets.after_zeros(0, bucket);
-  const uint64_t begin = std::min<uint64_t>(bit - bucket, piece.records);
-  const uint64_t end = std::min<uint64_t>(begin + piece.buckets.ones_at(bit), piece.records);
-  return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end), static_cast<uint8_t>(fingerprint)};
-}
-
-bool Slice::locate(const Piece& piece, uint32_t index, EndWalk* walk, Candidate* candidate) const {
-  const uint64_t end_block = segment_.data_block + segment_.data_blocks;
-  if (piece.key_bytes != 0) {
-    const uint64_t row = piece.first_row + index;
-    candidate->block = piece.block + row / piece.rows_per_block;
-    candidate->slot = static_cast<uint32_t>(row % piece.rows_per_block);
-    candidate->key_bytes = piece.key_bytes;
-    candidate->value_bytes = piece.value_bytes;
-    return candidate->block < end_block;
+bool Slice::locate(const SliceMatch& match, EndWalk* walk, Candidate* candidate) const {
+  uint32_t rows_in_block = rows_per_block_;
+  uint64_t row;
+  uint64_t block = segment_->data_block;
+  if (pieces_.uniform) {
+    row = uint64_t{get_fixed<UniformPieceHeader>(match.header).virtual_ordinal} + match.index;
+    candidate->key_bytes = segment_->key_bytes;
+    candidate->value_bytes = segment_->value_bytes;
+  } else {
+    const auto header = get_fixed<MixedPieceHeader>(match.header);
+    if (header.key_bytes == 0) return locate_variable(match, header, walk, candidate);
+    const uint32_t row_bytes = uint32_t{header.key_bytes} + header.value_bytes;
+    rows_in_block = rows_per_block(row_bytes);
+    row = uint64_t{header_rows(row_bytes)} + header.ordinal + match.index;
+    block += header.block;
+    candidate->key_bytes = header.key_bytes;
+    candidate->value_bytes = header.value_bytes;
   }
-  walk->bit = piece.ends.after_ones(walk->bit, index - walk->index);
-  walk->index = index;
-  const uint64_t behind = piece.ends.after_ones(walk->bit, 1);
-  if (behind <= walk->bit || walk->bit < index) return false;  // fewer ends than records
-  candidate->block = piece.block + (walk->bit - index);
-  const uint64_t blocks = behind - walk->bit;
-  candidate->block_count = static_cast<uint32_t>(blocks);
-  candidate->slot = piece.ordinal + index;
-  return blocks <= kCandidateBlocksMax && candidate->block + blocks <= end_block;
+  candidate->block = block + row / rows_in_block;
+  candidate->slot = static_cast<uint32_t>(row % rows_in_block);
+  return candidate->block < segment_->data_block + segment_->data_blocks;
 }
 
-Status Slice::outside_epoch(const Piece& piece, uint32_t index) const {
-  return damaged(fmt::format("record {} of the piece from block {} lies outside the epoch's blocks {}..{}",
-                             index, piece.block, segment_.data_block,
-                             segment_.data_block + segment_.data_blocks));
+bool Slice::locate_variable(const SliceMatch& match, const MixedPieceHeader& header, EndWalk* walk,
+                            Candidate* candidate) const {
+  const BitSpan ends(match.ends, mixed_piece_shape(match.header).end_bits);
+  if (walk->ends != match.ends || match.index < walk->index) *walk = {match.ends, 0, 0};
+  walk->bit = ends.after_ones(walk->bit, match.index - walk->index);
+  walk->index = match.index;
+  const uint64_t behind = ends.after_ones(walk->bit, 1);
+  if (behind <= walk->bit || walk->bit < match.index) return false;  // fewer ends than records
+  const uint64_t blocks = behind - walk->bit;
+  candidate->block = segment_->data_block + header.block + (walk->bit - match.index);
+  candidate->block_count = static_cast<uint32_t>(blocks);
+  candidate->slot = header.ordinal + match.index;
+  return blocks <= kCandidateBlocksMax &&
+         candidate->block + blocks <= segment_->data_block + segment_->data_blocks;
+}
+
+Status Slice::outside_epoch(const SliceMatch& match) const {
+  const size_t header_bytes = pieces_.uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
+  return damaged(fmt::format("record {} of piece {} lies outside the epoch's blocks {}..{}", match.index,
+                             static_cast<size_t>(match.header - pieces_.headers) / header_bytes,
+                             segment_->data_block, segment_->data_block + segment_->data_blocks));
 }
 
 }  // namespace swale::run

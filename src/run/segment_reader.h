@@ -4,13 +4,15 @@
 //
 // Every candidate names the blocks to read; RecordMatch (block.h) decides whether the record has the key. A
 // candidate is false with probability load / 256, about 0.5 %, per run.
-// Threads: a Slice is immutable once complete. Without an overflow it is a view: the bytes must outlive it.
+// Threads: a Slice is immutable once complete. It is a view of the segment record and, without an overflow, of the
+//   bytes, and allocates nothing then: both must outlive it.
 // Errors: kCorruption that names the file and offset. Bytes that pass the checksum are still never trusted
 //   for memory safety: all lengths and blocks are checked.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +20,8 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "run/bits.h"
 #include "run/format.h"
+#include "run/slice_search.h"
 
 namespace swale::run {
 
@@ -52,86 +54,84 @@ SliceLocation slice_location(const SegmentRecord& segment, uint32_t slice);  // 
 
 class Slice {
  public:
-  // `bytes`: what is at the location, all of it. The segment comes from a decoded footer. `path` names the
-  // index log and must outlive the slice.
   Slice(Slice&&) = default;
   Slice& operator=(Slice&&) = default;
 
+  // `bytes`: what is at the location, all of it. The segment comes from a decoded footer. `path` names the
+  // index log and must outlive the slice.
   static Result<Slice> open(const SegmentRecord& segment, uint32_t partition, const SliceLocation& location,
-                            Bytes bytes, std::string_view path);
+                            Bytes bytes, std::string_view path) {
+    return open_seeded(segment, segment_seed(partition, segment), location, bytes, path);
+  }
+  // The same for who keeps segment_seed(partition, segment) at hand.
+  static Result<Slice> open_seeded(const SegmentRecord& segment, uint32_t seed, const SliceLocation& location,
+                                   Bytes bytes, std::string_view path);
 
   // Where the rest of the slice lies, if it is longer than the stride; candidates needs it attached first.
   std::optional<SliceLocation> overflow() const;
   Status attach_overflow(Bytes bytes);
   bool complete() const { return total_bytes_ == bytes_.size(); }
 
-  uint64_t records() const;  // of all pieces
-  uint32_t piece_count() const { return static_cast<uint32_t>(pieces_.size()); }
+  uint64_t records() const { return pieces_.records; }  // of all pieces
+  uint32_t piece_count() const { return pieces_.count; }
 
-  // Calls fn(const Candidate&) for every record whose fingerprint agrees, run by run in the order they were
-  // written, and by ordinal within. Requires complete() and a rest of this slice. kCorruption for blocks
+  // Calls fn(index of the rest, const Candidate&) for every record whose fingerprint agrees with one of `rests`, run
+  // by run in the order they were written. If the rests ascend, by ordinal within a run, and so each run's blocks
+  // ascend; a single rest's candidates always do. Requires complete() and rests of this slice. kCorruption for blocks
   // outside the epoch.
   template <class Fn>
-  Status candidates(Hash rest, Fn&& fn) const {
-    for (const Piece& piece : pieces_) {
-      const Matches matches = find_bucket(piece, rest);
-      EndWalk walk;
-      for (uint32_t i = matches.begin; i < matches.end; ++i) {
-        if (static_cast<uint8_t>(piece.remainders[i]) != matches.remainder) continue;
+  Status candidates_of(std::span<const Hash> rests, Fn&& fn) const {
+    SliceSearch search(pieces_, rests);
+    SliceMatch matches[kMatchesAtOnce];
+    EndWalk walk;
+    for (size_t count = kMatchesAtOnce; count == kMatchesAtOnce;) {
+      count = search.next(matches);
+      for (size_t i = 0; i < count; ++i) {
         Candidate candidate;
-        if (!locate(piece, i, &walk, &candidate)) return outside_epoch(piece, i);
-        fn(static_cast<const Candidate&>(candidate));
+        if (!locate(matches[i], &walk, &candidate)) return outside_epoch(matches[i]);
+        fn(matches[i].hash, static_cast<const Candidate&>(candidate));
       }
     }
     return {};
   }
 
+  // The same for one: fn(const Candidate&).
+  template <class Fn>
+  Status candidates(Hash rest, Fn&& fn) const {
+    return candidates_of({&rest, 1}, [&](size_t, const Candidate& candidate) { fn(candidate); });
+  }
+
  private:
-  struct Piece {
-    uint64_t block;      // absolute. Uniform: rows count from here. Variable: ends count from here
-    uint64_t first_row;  // uniform: row number of the first record, counted from `block`
-    uint32_t ordinal;    // variable: of the first record in its run
-    uint32_t records;
-    uint32_t value_bytes;
-    uint32_t rows_per_block;
-    uint8_t key_bytes;  // 0: variable
-    uint8_t bucket_bits;
-    BitSpan buckets;
-    BitSpan ends;
-    const char* remainders;
-  };
-  // How far the search through `ends` has come: candidates of one bucket ask in ascending order.
+  static constexpr size_t kMatchesAtOnce = 32;
+
+  // How far the search through a piece's `ends` has come: most matches ask in ascending order.
   struct EndWalk {
+    const char* ends = nullptr;
     uint32_t index = 0;
     uint64_t bit = 0;
   };
-  struct Matches {
-    uint32_t begin;
-    uint32_t end;
-    uint8_t remainder;
-  };
 
-  Slice(const SegmentRecord& segment, uint32_t partition, const SliceLocation& location,
-        std::string_view path)
-      : segment_(segment), seed_(segment_seed(partition, segment)), location_(location), path_(path) {}
+  Slice(const SegmentRecord& segment, uint32_t seed, const SliceLocation& location, std::string_view path)
+      : segment_(&segment), seed_(seed), location_(location), path_(path) {}
 
   Status parse();
-  bool parse_uniform_header(const char* header, Piece* piece) const;
-  bool parse_mixed_header(const char* header, Piece* piece, uint32_t* end_bits) const;
-  Matches find_bucket(const Piece& piece, Hash rest) const;
-  bool locate(const Piece& piece, uint32_t index, EndWalk* walk, Candidate* candidate) const;
-  Status outside_epoch(const Piece& piece, uint32_t index) const;
+  Status check_pieces(const char* arrays);
+  bool locate(const SliceMatch& match, EndWalk* walk, Candidate* candidate) const;
+  bool locate_variable(const SliceMatch& match, const MixedPieceHeader& header, EndWalk* walk,
+                       Candidate* candidate) const;
+  Status outside_epoch(const SliceMatch& match) const;
   Status damaged(std::string_view problem) const;
 
-  SegmentRecord segment_;
+  const SegmentRecord* segment_;
   uint32_t seed_;
   SliceLocation location_;
   uint32_t total_bytes_ = 0;
   uint32_t overflow_unit_ = 0;
-  Bytes bytes_;              // of the slice, from its header on
-  std::vector<char> whole_;  // owns bytes_ once an overflow is attached
+  uint32_t rows_per_block_ = 0;  // of a uniform segment
+  Bytes bytes_;                  // of the slice, from its header on
+  std::vector<char> whole_;      // owns bytes_ once an overflow is attached
   std::string_view path_;
-  std::vector<Piece> pieces_;
+  SlicePieces pieces_;
 };
 
 }  // namespace swale::run

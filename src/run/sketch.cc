@@ -22,8 +22,7 @@ size_t words(uint64_t bits) { return static_cast<size_t>((bits + 63) / 64); }
 uint32_t natural_bucket_bits(uint64_t records) {
   if (records <= 1) return 0;
   const auto floor_bits = static_cast<uint32_t>(std::bit_width(records)) - 1;
-  // Round up from sqrt(2) * 2^floor_bits on; records < 2^31 in all uses, so the square fits.
-  return records * records >= uint64_t{2} << 2 * floor_bits ? floor_bits + 1 : floor_bits;
+  return records * 5 >= uint64_t{8} << floor_bits ? floor_bits + 1 : floor_bits;
 }
 
 size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind) {

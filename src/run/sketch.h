@@ -77,7 +77,8 @@ class SketchRing {
   uint64_t released_ = 0;
 };
 
-// Bucket bits whose load (records / buckets) is nearest to 1 on a logarithmic scale: between 0.71 and 1.41.
+// Bucket bits whose load (records / buckets) lies between 0.8 and 1.6: 9.6 to 10.3 bits a record, and 0.3 to 0.6 %
+// false candidates a run.
 uint32_t natural_bucket_bits(uint64_t records);
 
 // Makes the arrays of a RunSketch whose scalar fields are set.

@@ -1,0 +1,26 @@
+// What the processor at hand can do beyond the architecture's baseline, for functions that exist twice.
+//
+// A function of which a faster version pays is written once as an always-inline template body and compiled into two
+// functions, one of them marked SWALE_TARGET_POPCNT; the caller chooses by cpu_has_popcnt(). Both give the same
+// results, and both are tested.
+// Threads: pure functions.
+#pragma once
+
+#if defined(__x86_64__)
+#define SWALE_TARGET_POPCNT __attribute__((target("popcnt")))
+#else
+#define SWALE_TARGET_POPCNT
+#endif
+
+namespace swale {
+
+// Whether the version marked SWALE_TARGET_POPCNT runs here: one load, no call.
+inline bool cpu_has_popcnt() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("popcnt") != 0;
+#else
+  return true;  // the mark is empty
+#endif
+}
+
+}  // namespace swale

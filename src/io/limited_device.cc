@@ -1,0 +1,192 @@
+#include "io/limited_device.h"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <condition_variable>
+#include <span>
+#include <thread>
+#include <utility>
+
+namespace swale::io {
+
+class LimitedFile final : public File {
+ public:
+  LimitedFile(LimitedDevice* device, std::unique_ptr<File> file) : device_(device), file_(std::move(file)) {}
+
+  Status pwrite(uint64_t offset, Bytes data) override {
+    const Nanos due = device_->take_place(data.size());
+    Status status = file_->pwrite(offset, data);
+    device_->wait_until(due);
+    return status;
+  }
+  Status sync() override {
+    const Nanos due = device_->take_place(0);
+    Status status = file_->sync();
+    device_->wait_until(due);
+    return status;
+  }
+  Result<size_t> pread(uint64_t offset, MutableBytes out) override { return file_->pread(offset, out); }
+  void read_many(std::span<ReadRequest> requests) override { file_->read_many(requests); }
+  Result<uint64_t> size() override { return file_->size(); }
+  Status truncate(uint64_t size) override { return file_->truncate(size); }
+  void prefer_direct() override { file_->prefer_direct(); }
+  size_t direct_alignment() const override { return file_->direct_alignment(); }
+  void reserve(uint64_t end) override { file_->reserve(end); }
+  const std::string& path() const override { return file_->path(); }
+
+  File& below() { return *file_; }
+  const LimitedDevice* device() const { return device_; }
+
+ private:
+  LimitedDevice* const device_;
+  const std::unique_ptr<File> file_;
+};
+
+// Passes operations to a queue of the device below at once, and holds their completions until they are due.
+class LimitedQueue final : public IoQueue {
+ public:
+  LimitedQueue(LimitedDevice* device, std::unique_ptr<IoQueue> below)
+      : device_(device), below_(std::move(below)) {}
+
+  void submit(std::span<const Operation> operations) override {
+    for (Operation operation : operations) {
+      Nanos due = 0;
+      auto* file = dynamic_cast<LimitedFile*>(operation.file);
+      if (file != nullptr && file->device() == device_) {
+        operation.file = &file->below();
+        if (operation.kind != Operation::Kind::kRead) due = device_->take_place(operation.from.size());
+      }
+      const size_t index = take_slot();
+      slots_[index] = {operation.tag, due, State::kBelow, {}};
+      operation.tag = index;
+      below_->submit({&operation, 1});
+    }
+  }
+
+  size_t wait(size_t at_least, std::vector<Completion>* out) override {
+    const size_t before = out->size();
+    while (true) {
+      below_->wait(0, &arrived_);
+      const Nanos next = hand_out_what_is_due(out);
+      const size_t count = out->size() - before;
+      if (take_wake() || count >= at_least || in_flight() == 0) return count;
+      if (below_may_come_before(next)) {
+        below_->wait(1, &arrived_);
+      } else {
+        sleep_until(next);
+      }
+    }
+  }
+
+  void wake() override {
+    {
+      std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    changed_.notify_one();
+    below_->wake();
+  }
+
+  size_t in_flight() const override { return slots_.size() - free_.size(); }
+
+ private:
+  enum class State { kFree, kBelow, kHeld };
+  struct Slot {
+    uint64_t tag = 0;
+    Nanos due = 0;
+    State state = State::kFree;
+    Completion completion;  // kHeld
+  };
+
+  size_t take_slot() {
+    if (free_.empty()) {
+      free_.push_back(slots_.size());
+      slots_.emplace_back();
+    }
+    const size_t index = free_.back();
+    free_.pop_back();
+    return index;
+  }
+
+  // Returns when the first of the rest is due; kForever: the rest is all below.
+  Nanos hand_out_what_is_due(std::vector<Completion>* out) {
+    for (Completion& completion : arrived_) {
+      Slot& slot = slots_[completion.tag];
+      assert(slot.state == State::kBelow);
+      slot.state = State::kHeld;
+      slot.completion = std::move(completion);
+      slot.completion.tag = slot.tag;
+    }
+    arrived_.clear();
+    const Nanos now = device_->clock_.now();
+    Nanos next = kForever;
+    for (size_t index = 0; index < slots_.size(); ++index) {
+      Slot& slot = slots_[index];
+      if (slot.state != State::kHeld) continue;
+      if (slot.due > now) {
+        next = std::min(next, slot.due);
+        continue;
+      }
+      out->push_back(std::move(slot.completion));
+      slot.state = State::kFree;
+      free_.push_back(index);
+    }
+    return next;
+  }
+
+  bool below_may_come_before(Nanos next) const {
+    return std::any_of(slots_.begin(), slots_.end(),
+                       [&](const Slot& slot) { return slot.state == State::kBelow && slot.due < next; });
+  }
+
+  bool take_wake() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(woken_, false);
+  }
+
+  void sleep_until(Nanos due) {
+    std::unique_lock lock(mutex_);
+    const auto left = std::chrono::nanoseconds(std::max<Nanos>(due - device_->clock_.now(), 0));
+    changed_.wait_for(lock, left, [&] { return woken_; });
+  }
+
+  LimitedDevice* const device_;
+  std::vector<Slot> slots_;
+  std::vector<size_t> free_;
+  std::vector<Completion> arrived_;
+  std::condition_variable changed_;
+  std::mutex mutex_;  // guards what follows
+  bool woken_ = false;
+  const std::unique_ptr<IoQueue> below_;  // goes first, as it waits for what is in flight
+};
+
+LimitedDevice::LimitedDevice(Device& device, uint64_t write_bytes_per_second, const Clock& clock)
+    : device_(device), nanos_per_byte_(1e9 / static_cast<double>(write_bytes_per_second)), clock_(clock) {
+  assert(write_bytes_per_second > 0);
+}
+
+Result<std::unique_ptr<IoQueue>> LimitedDevice::make_queue(size_t depth) {
+  SWALE_ASSIGN_OR_RETURN(auto below, device_.make_queue(depth));
+  return std::unique_ptr<IoQueue>(std::make_unique<LimitedQueue>(this, std::move(below)));
+}
+
+Result<std::unique_ptr<File>> LimitedDevice::open(const std::string& path, OpenMode mode) {
+  SWALE_ASSIGN_OR_RETURN(auto file, device_.open(path, mode));
+  return std::unique_ptr<File>(std::make_unique<LimitedFile>(this, std::move(file)));
+}
+
+Nanos LimitedDevice::take_place(uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (bytes > 0)
+    due_ = std::max(due_, clock_.now()) + static_cast<Nanos>(static_cast<double>(bytes) * nanos_per_byte_);
+  return due_;
+}
+
+void LimitedDevice::wait_until(Nanos due) {
+  // By the clock, which need not be the system's: it says how long to sleep, and then whether that was enough.
+  for (Nanos now = clock_.now(); now < due; now = clock_.now())
+    std::this_thread::sleep_for(std::chrono::nanoseconds(due - now));
+}
+
+}  // namespace swale::io

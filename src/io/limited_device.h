@@ -1,0 +1,55 @@
+// LimitedDevice: another Device whose writes are as slow as a store of a given bandwidth. For benchmarks: what a
+// rank's share of a parallel file system does to a writer, on any machine.
+//
+// Each write takes its place in a virtual queue, whose end moves on by bytes / rate, and starts no earlier than now:
+// time in which nothing was written earns nothing. A write completes when the device below has carried it out and its
+// place has passed, so that the limit adds to no latency of the device, but hides it; a sync waits for the places of
+// all writes before it. Reads and everything else pass.
+//
+//   due = max(due, now) + bytes / rate;   completed at max(device, due)
+//
+// Threads: as Device says; the places of all files and queues are one virtual queue. Files and queues must not be used
+// after the device is destroyed.
+// Limits: a queue's completion is never early, and late by at most what one operation of the device below lasts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "io/device.h"
+#include "io/io_queue.h"
+
+namespace swale::io {
+
+class LimitedDevice : public Device {
+ public:
+  LimitedDevice(Device& device, uint64_t write_bytes_per_second, const Clock& clock = system_clock());
+
+  Result<std::unique_ptr<IoQueue>> make_queue(size_t depth) override;
+  Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
+  Status make_directory(const std::string& path) override { return device_.make_directory(path); }
+  Status rename(const std::string& from, const std::string& to) override { return device_.rename(from, to); }
+  Status remove(const std::string& path) override { return device_.remove(path); }
+  Status sync_directory(const std::string& path) override { return device_.sync_directory(path); }
+  Result<std::vector<std::string>> list(const std::string& path) override { return device_.list(path); }
+  Result<bool> exists(const std::string& path) override { return device_.exists(path); }
+
+ private:
+  friend class LimitedFile;
+  friend class LimitedQueue;
+
+  Nanos take_place(uint64_t bytes);  // when it has passed; of 0 bytes: when all earlier ones have
+  void wait_until(Nanos due);
+
+  Device& device_;
+  const double nanos_per_byte_;
+  const Clock& clock_;
+  std::mutex mutex_;  // guards what follows
+  Nanos due_ = 0;
+};
+
+}  // namespace swale::io

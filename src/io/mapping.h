@@ -1,0 +1,88 @@
+// Mapping: a file's pages as memory, for reading what is in the page cache without a system call.
+//
+//   resident(offset, bytes) ─► the bytes, if all their pages are in memory; else nullptr: then read them
+//
+// A read of a page that is not in memory would stop the thread until the device has delivered it, one page after the
+// other. So residency is asked for (mincore), by regions of kRegionBytes, and an answer counts for kFreshNanos: a busy
+// reader makes a system call per region and second. A page that goes within that time is faulted in; nothing worse.
+//
+// Only files of local file systems are mapped (ext, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, overlays of them), and only
+// if the kernel tells this process what is resident (it does for owners and those who may write). A page that the device cannot
+// deliver, or that somebody else's truncation took away after resident() has found it, is no error that a call could
+// return: it raises SIGBUS. Swale never truncates what it has committed. Who must survive failing devices does not map.
+//
+// Threads: all calls are thread-safe. The file may be closed, grown or renamed meanwhile.
+// Limits: the range given to map; 8 bytes of memory per region.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "io/device.h"
+
+namespace swale::io {
+
+class Mapping {
+ public:
+  static constexpr size_t kRegionBytes = 128 * kKiB;
+  static constexpr Nanos kFreshNanos = 1'000'000'000;
+
+  // The first `bytes` bytes of the file. None if it cannot or should not be mapped: then everything is read.
+  static std::unique_ptr<Mapping> map(const File& file, uint64_t bytes);
+
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  // `now`: of any clock that does not go back, the same in all calls.
+  const char* resident(uint64_t offset, size_t bytes, Nanos now) const {
+    if (bytes == 0 || offset > bytes_ || bytes > bytes_ - offset) return nullptr;
+    const uint64_t last = offset + bytes - 1;
+    for (uint64_t region = offset / kRegionBytes; region <= last / kRegionBytes; ++region) {
+      const uint64_t begin = region * kRegionBytes;
+      const uint64_t first_page = offset > begin ? (offset - begin) / kPageBytes : 0;
+      const uint64_t last_page = last - begin < kRegionBytes ? (last - begin) / kPageBytes : kRegionPages - 1;
+      const uint32_t wanted = ~uint32_t{0} >> (kRegionPages - 1 - last_page) & ~uint32_t{0} << first_page;
+      if ((pages_of(region, now) & wanted) != wanted) return nullptr;
+    }
+    return data_ + offset;
+  }
+
+  uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }  // system calls, for tests
+
+ private:
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr size_t kRegionPages = kRegionBytes / kPageBytes;
+  static_assert(kRegionPages == 32, "one bit per page");
+
+  // The high half: when it was looked at, in units of 2^kStampShift ns and so many later that never (0) is never fresh;
+  // the low half: a bit per page.
+  using Region = std::atomic<uint64_t>;
+  static constexpr int kStampShift = 26;  // 67 ms
+  static constexpr Nanos kFreshUnits = kFreshNanos >> kStampShift;
+
+  Mapping(const char* data, uint64_t bytes, Region* regions, size_t region_count)
+      : data_(data), bytes_(bytes), regions_(regions), region_count_(region_count) {}
+
+  uint32_t pages_of(uint64_t region, Nanos now) const {
+    const uint64_t seen = regions_[region].load(std::memory_order_relaxed);
+    const auto stamp = static_cast<uint32_t>((now >> kStampShift) + kFreshUnits);
+    if (stamp - static_cast<uint32_t>(seen >> 32) < kFreshUnits) [[likely]] {
+      return static_cast<uint32_t>(seen);
+    }
+    return look(region, stamp);
+  }
+  uint32_t look(uint64_t region, uint32_t stamp) const;
+
+  const char* const data_;
+  const uint64_t bytes_;
+  Region* const regions_;  // zero pages until they are used
+  const size_t region_count_;
+  mutable std::atomic<uint64_t> looks_{0};
+};
+
+}  // namespace swale::io
