@@ -102,7 +102,7 @@ void WriterCore::on_frame(net::Rank from, const net::FrameHeader& header, Bytes 
 
   if (header.kind == net::FrameKind::kControl) {
     on_control(from, payload);
-  } else if (protocol_.ended(from) && !protocol_.drained()) {
+  } else if (protocol_.is_ahead(from)) {
     enqueue(&early_, from, payload);
   } else {
     on_data(from, payload);
