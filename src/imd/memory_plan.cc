@@ -117,6 +117,7 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
   };
   std::vector<MemoryBudget::Reservation> reservations;
   for (const MemoryBudget::Row& stage : stages) {
+    if (stage.bytes == 0) continue;
     SWALE_ASSIGN_OR_RETURN(MemoryBudget::Reservation reservation, budget.reserve(stage.name, stage.bytes));
     reservations.push_back(std::move(reservation));
   }

@@ -110,7 +110,7 @@ Status TopQuery::begin() {
 Result<ExtremaSummary> TopQuery::read_summary() {
   const std::string path = summary_path(directory_, epoch_.epoch_id);
   SWALE_ASSIGN_OR_RETURN(const std::string bytes, io::read_file(device_, path, kSummaryBytesMax));
-  counters_.read();
+  counters_.reads.add();
   counters_.bytes_read.add(bytes.size());
   SWALE_ASSIGN_OR_RETURN(ExtremaSummary summary, ExtremaSummary::decode_file(bytes, epoch_.epoch_id, path));
   bool possible = summary.fields.size() == manifest_.schema.indexed.size();
@@ -178,7 +178,7 @@ Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
   std::vector<std::vector<char>> bytes;
   for (const run::SegmentRecord& segment : segments) {
     SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, logs->index_end, path));
-    wave.add(*logs->index, segment.index_offset, bytes.emplace_back(segment.stride));
+    read(*logs->index, segment.index_offset, bytes.emplace_back(segment.stride));
   }
   SWALE_RETURN_IF_ERROR(reads_->finish());
   for (size_t i = 0; i < segments.size(); ++i) {

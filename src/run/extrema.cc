@@ -318,7 +318,7 @@ void ExtremaSegmentBuilder::sort_list() {
 }
 
 void ExtremaSegmentBuilder::make_piece() {
-  const PieceShape shape = piece_shape(listed_[field()], piece_);
+  const ListPieceShape shape = list_piece_shape(listed_[field()], piece_);
   buffer_.assign(shape.bytes(), 0);
   char* out = buffer_.data() + kPieceHeaderBytes;
   for (uint32_t i = 0; i < shape.entries; i += shape.step, out += 8) {

@@ -88,7 +88,7 @@ constexpr uint32_t piece_count(uint32_t listed) {
   return 1 + (listed - kFirstPieceEntries + kPieceEntries - 1) / kPieceEntries;
 }
 
-struct PieceShape {
+struct ListPieceShape {
   uint32_t first_entry = 0;
   uint32_t entries = 0;
   uint32_t step = 1;
@@ -101,11 +101,11 @@ struct PieceShape {
 };
 
 // Requires piece < piece_count(listed).
-constexpr PieceShape piece_shape(uint32_t listed, uint32_t piece) {
+constexpr ListPieceShape list_piece_shape(uint32_t listed, uint32_t piece) {
   const uint32_t first = listed < kFirstPieceEntries ? listed : kFirstPieceEntries;
-  PieceShape shape{.first_entry = 0, .entries = first, .step = 1, .offset = 0};
+  ListPieceShape shape{.first_entry = 0, .entries = first, .step = 1, .offset = 0};
   if (piece == 0) return shape;
-  const PieceShape whole{.first_entry = 0, .entries = kPieceEntries, .step = kPieceStep, .offset = 0};
+  const ListPieceShape whole{.first_entry = 0, .entries = kPieceEntries, .step = kPieceStep, .offset = 0};
   const uint32_t begin = kFirstPieceEntries + (piece - 1) * kPieceEntries;
   const uint32_t entries = listed - begin < kPieceEntries ? listed - begin : kPieceEntries;
   return {.first_entry = begin,
@@ -116,7 +116,7 @@ constexpr PieceShape piece_shape(uint32_t listed, uint32_t piece) {
 
 constexpr uint32_t list_bytes(uint32_t listed) {
   if (listed == 0) return 0;
-  const PieceShape last = piece_shape(listed, piece_count(listed) - 1);
+  const ListPieceShape last = list_piece_shape(listed, piece_count(listed) - 1);
   return last.offset + last.bytes();
 }
 

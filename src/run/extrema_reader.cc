@@ -150,7 +150,7 @@ Result<GroupHead> decode_extrema_head(const SegmentRecord& segment, uint32_t par
 
 PiecePlace piece_place(const GroupHead& head, size_t field, Extreme which, uint32_t piece) {
   const GroupField& of = head.fields[field];
-  const PieceShape shape = piece_shape(of.listed, piece);
+  const ListPieceShape shape = list_piece_shape(of.listed, piece);
   const uint64_t list = of.lists_offset + (which == Extreme::kLargest ? 0 : list_bytes(of.listed));
   return {list + shape.offset, shape.bytes()};
 }
@@ -159,7 +159,7 @@ Result<std::vector<PieceEntry>> decode_extrema_piece(const GroupHead& head, uint
                                                      Extreme which, uint32_t piece, Bytes bytes,
                                                      std::string_view path) {
   const GroupField& of = head.fields[field];
-  const PieceShape shape = piece_shape(of.listed, piece);
+  const ListPieceShape shape = list_piece_shape(of.listed, piece);
   const PiecePlace place = piece_place(head, field, which, piece);
   if (bytes.size() != place.bytes) {
     return damaged(path, place.offset,

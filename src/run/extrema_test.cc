@@ -253,7 +253,7 @@ TEST(Extrema, SizesOfLists) {
     uint32_t entries = 0;
     uint32_t bytes = 0;
     for (uint32_t piece = 0; piece < piece_count(listed); ++piece) {
-      const PieceShape shape = piece_shape(listed, piece);
+      const ListPieceShape shape = list_piece_shape(listed, piece);
       EXPECT_EQ(shape.first_entry, entries);
       EXPECT_EQ(shape.offset, bytes);
       entries += shape.entries;
