@@ -21,7 +21,8 @@ class ExtremaCollector {
       : open_(std::make_unique<run::ExtremaGroup>(fields, blocks_max)),
         closing_(std::make_unique<run::ExtremaGroup>(fields, blocks_max)) {}
   static size_t memory_bytes(size_t blocks_max, size_t fields) {
-    return 2 * run::ExtremaGroup::memory_bytes(blocks_max, fields);
+    return 2 * run::ExtremaGroup::memory_bytes(blocks_max, fields) +
+           run::ExtremaSegmentBuilder::memory_bytes(blocks_max);
   }
 
   run::ExtremaGroup& group(bool closing) { return closing ? *closing_ : *open_; }

@@ -1,9 +1,12 @@
 #include "run/extrema.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cassert>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "base/coding.h"
 #include "base/crc32c.h"
@@ -115,6 +118,46 @@ bool extrema_of(FieldType type, const char* at, size_t stride, uint32_t count, E
       return extrema_of<Integer<uint64_t>>(at, stride, count, out);
   }
   return false;
+}
+
+using Entry = ExtremaSegmentBuilder::Entry;
+
+// The greatest score first, equal ones in the order that they have. Radix passes over the 33 bits below the highest one
+// in which scores differ; what these leave equal is compared.
+void sort_best_first(std::vector<Entry>& entries, std::vector<Entry>& scratch) {
+  constexpr unsigned kDigitBits = 11;
+  constexpr unsigned kPrefixBits = 3 * kDigitBits;
+  if (entries.empty()) return;
+  const auto [least, greatest] = std::minmax_element(
+      entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.score < b.score; });
+  const OrderKey best = greatest->score;
+  const auto bits = static_cast<unsigned>(std::bit_width(best - least->score));
+  const unsigned shift = bits > kPrefixBits ? bits - kPrefixBits : 0;
+  scratch.resize(entries.size());
+  for (unsigned done = 0; done < bits - shift; done += kDigitBits) {
+    const auto digit = [&](const Entry& entry) {
+      return (best - entry.score) >> (shift + done) & ((1u << kDigitBits) - 1);
+    };
+    std::array<uint32_t, 1u << kDigitBits> places{};
+    for (const Entry& entry : entries) ++places[digit(entry)];
+    uint32_t place = 0;
+    for (uint32_t& count : places) place += std::exchange(count, place);
+    for (const Entry& entry : entries) scratch[places[digit(entry)]++] = entry;
+    entries.swap(scratch);
+  }
+  if (shift == 0) return;
+  for (auto begin = entries.begin(); begin != entries.end();) {
+    const auto other = [&](const Entry& entry) {
+      return (best - entry.score) >> shift != (best - begin->score) >> shift;
+    };
+    const auto end = std::find_if(begin + 1, entries.end(), other);
+    if (end - begin > 1) {
+      std::sort(begin, end, [](const Entry& a, const Entry& b) {
+        return a.score != b.score ? a.score > b.score : a.block < b.block;
+      });
+    }
+    begin = end;
+  }
 }
 
 }  // namespace
@@ -312,9 +355,7 @@ void ExtremaSegmentBuilder::sort_list() {
     if (!blocks[i].empty())
       order_.push_back({score_of(which(), blocks[i].best(which())), static_cast<uint16_t>(i)});
   }
-  std::sort(order_.begin(), order_.end(), [](const Entry& a, const Entry& b) {
-    return a.score != b.score ? a.score > b.score : a.block < b.block;
-  });
+  sort_best_first(order_, scratch_);
 }
 
 void ExtremaSegmentBuilder::make_piece() {

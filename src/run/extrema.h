@@ -5,7 +5,7 @@
 //
 // A record counts for the block in which it starts.
 // Threads: one at a time; the worker of the way.
-// Memory: 16 bytes a block and field, and 10 a block while the segment is made. Limits: kGroupBlocksMax blocks.
+// Memory: 16 bytes a block and field, and 32 a block while the segment is made. Limits: kGroupBlocksMax blocks.
 // Format: extrema_format.h.
 #pragma once
 
@@ -57,9 +57,7 @@ class ExtremaGroup {
  public:
   // A run of more blocks than `blocks_max` has a group to itself, whose memory grows.
   ExtremaGroup(std::span<const FieldPlace> fields, uint32_t blocks_max);
-  static size_t memory_bytes(size_t blocks, size_t fields) {
-    return blocks * (fields * sizeof(Extrema) + 10);
-  }
+  static size_t memory_bytes(size_t blocks, size_t fields) { return blocks * fields * sizeof(Extrema); }
 
   bool empty() const { return runs_.empty(); }
   bool fits(uint32_t run_blocks) const { return empty() || blocks_ + run_blocks <= blocks_max_; }
@@ -100,6 +98,12 @@ class ExtremaGroup {
 
 class ExtremaSegmentBuilder {
  public:
+  struct Entry {
+    OrderKey score;
+    uint16_t block;
+  };
+  static size_t memory_bytes(size_t blocks) { return blocks * 2 * sizeof(Entry); }
+
   // Requires a group that is not empty and whose last run is whole. It must outlive the builder. Of `params`, all runs
   // lie in the `data_blocks` blocks from `data_block` on.
   ExtremaSegmentBuilder(const ExtremaGroup& group, const SegmentParams& params, uint64_t index_offset);
@@ -120,17 +124,13 @@ class ExtremaSegmentBuilder {
   size_t field() const { return list_ / 2; }
   Extreme which() const { return static_cast<Extreme>(list_ % 2); }
 
-  struct Entry {
-    OrderKey score;
-    uint16_t block;
-  };
-
   const ExtremaGroup& group_;
   const uint32_t partition_;
   SegmentRecord segment_;
   std::vector<uint32_t> listed_;  // by field
   std::vector<Entry> order_;      // of the current list
-  std::vector<char> buffer_;      // the head or one piece
+  std::vector<Entry> scratch_;
+  std::vector<char> buffer_;  // the head or one piece
   bool head_made_ = false;
   size_t list_ = 0;
   uint32_t piece_ = 0;
