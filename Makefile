@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test test-long test-asan test-tsan check format docs clean
+.PHONY: help build demo bench-imd test test-long test-asan test-tsan check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -19,6 +19,12 @@ demo: ## a molecular-dynamics run writes into a massive directory, one core quer
 	@scripts/venv.sh
 	@scripts/build.sh release
 	@examples/lammps/run-demo.sh build/release build/demo
+
+bench-imd: ## Swale, LevelDB, RocksDB, DuckDB and raw appends, the same work; results in build/bench (BENCH=quick: 5 min)
+	@scripts/install-deps.sh build bench
+	@scripts/venv.sh
+	@scripts/build.sh release swale_benchmarks
+	@build/venv/bin/python bench/imd.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
 test: ## set everything up and run the tests (what CI runs)
 	@scripts/install-deps.sh test

@@ -32,6 +32,7 @@ THIRD_PARTY = [
     (r"mpi\.h", ["include/swale/swale_mpi.h", "examples/", "tests/"]),
     (r"(isa-l|xxhash|xxh3|spdlog/)", ["src/base/"]),
     (r"CLI/", ["tools/", "examples/"]),
+    (r"(leveldb|rocksdb)/", ["bench/"]),
 ]
 TEST_LIBRARY = re.compile(r"(gtest|gmock)/")
 
@@ -134,6 +135,7 @@ CANARIES = [
     ("src/run/d.cc", "#include <xxhash.h>", "src/base/"),
     ("tools/a.cc", "#include <spdlog/spdlog.h>", "src/base/"),
     ("src/capi/a.cc", "#include <CLI/CLI.hpp>", "tools/"),
+    ("src/run/f.cc", "#include <leveldb/db.h>", "bench/"),
     ("src/run/e.cc", "#include <gtest/gtest.h>", "test library"),
     ("tools/b.cc", '#include "sim/cluster.h"', "see sim/"),
     ("examples/a/b.cc", '#include "sim/cluster.h"', "see sim/"),

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# venv.sh [DIRECTORY]: the demo's Python: Debian's numpy and matplotlib, and from PyPI only what Debian lacks (DuckDB,
-# pinned in requirements-demo.txt). Made once; made anew when the requirements change. Prints nothing when all is there.
+# venv.sh [DIRECTORY]: the Python of the demo and the benchmarks: Debian's numpy and matplotlib, and from PyPI only what
+# Debian lacks (DuckDB, pinned in requirements-demo.txt). Made once; made anew when the requirements change. Prints
+# nothing when all is there.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 
@@ -25,4 +26,4 @@ make_venv() {
     "$venv/bin/python" -c 'import duckdb, matplotlib, numpy' &&
     cp "$requirements" "$stamp"
 }
-step venv "Preparing Python for the demo" make_venv
+step venv "Preparing Python" make_venv

@@ -35,6 +35,14 @@ constexpr std::array kJobRows = {
         .min = 1,
         .max = 86'400,
         .help = "how long the ranks wait for each other in the rendezvous directory, plus 10 ms per rank"},
+    OptionRow{
+        .name = "net.posting",
+        .type = OptionType::kEnum,
+        .default_value = "auto",
+        .choices = "auto|queue|direct",
+        .help =
+            "who sends a full frame: direct, the thread that filled it; queue, the network thread; auto is "
+            "direct where several ranks share a node"},
     OptionRow{.name = "net.silence_deadline_s",
               .type = OptionType::kSeconds,
               .default_value = "30",
@@ -158,6 +166,7 @@ Result<JobSettings> job_settings(std::string_view text, const Environment& envir
   SWALE_ASSIGN_OR_RETURN(const Config config, Config::make(kJobRows, text, environment));
   JobSettings settings;
   settings.job.transport = config.get_string("job.transport");
+  settings.job.posting = config.get_string("net.posting");
   settings.job.silence_deadline = config.get_nanos("net.silence_deadline_s");
   settings.job.heartbeat_interval = config.get_nanos("net.heartbeat_interval_s");
   settings.job.close_deadline = config.get_nanos("net.close_deadline_s");

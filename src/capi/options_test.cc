@@ -33,6 +33,7 @@ TEST(Options, DefaultsAreThoseOfTheLayersBelow) {
   const auto job = job_settings("", environment());
   ASSERT_TRUE(job.ok()) << job.status().to_string();
   EXPECT_EQ(job->job.transport, net::JobOptions().transport);
+  EXPECT_EQ(job->job.posting, net::JobOptions().posting);
   EXPECT_EQ(job->job.silence_deadline, net::JobOptions().silence_deadline);
   EXPECT_EQ(job->job.heartbeat_interval, net::JobOptions().heartbeat_interval);
   EXPECT_EQ(job->job.close_deadline, net::JobOptions().close_deadline);
@@ -92,6 +93,8 @@ TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
   EXPECT_EQ(job_settings("net.heartbeat_interval_s=20", environment()).status().code(),
             Code::kInvalidArgument);
   EXPECT_EQ(job_settings("job.transport=pigeon", environment()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(job_settings("net.posting=pigeon", environment()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(job_settings("net.posting=direct", environment())->job.posting, "direct");
   EXPECT_EQ(reader_options("read.scan_chunk=1", environment()).status().code(), Code::kInvalidArgument);
 }
 

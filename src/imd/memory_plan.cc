@@ -20,8 +20,9 @@ constexpr size_t kBudgetBytesAbsurd = kGiB * kGiB / kMiB;
 constexpr size_t kFrameBytesMin = round_up(run::kEncodedRecordBytesMax, kKiB);
 constexpr size_t kFrameBytesMax = 32 * kKiB;  // what transports are tested and tuned for
 constexpr uint32_t kWaysMax = 64;
-// A record of less than 24 encoded bytes fills the entries before the arena; larger ones fill the arena first.
-constexpr size_t kArenaBytesPerRecord = 24;
+// A record of less than 32 encoded bytes fills the entries before the arena; larger ones fill the arena first. An arena
+// of 8 MiB has entries of 2 MiB: both are whole huge pages.
+constexpr size_t kArenaBytesPerRecord = 32;
 
 size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
   return static_cast<size_t>(ranks) * frame_bytes * (1 + 2 * size_t{window});
@@ -52,7 +53,9 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   // Memtables: arenas of three tenths of the budget in all.
   plan.memtable_bytes =
       std::min<size_t>(wish.budget_bytes * 3 / 10 / (2 * wish.ways), run::Memtable::kArenaBytesMax);
-  plan.memtable_bytes = plan.memtable_bytes & ~size_t{4095};
+  const size_t whole =
+      plan.memtable_bytes >= Buffer::kHugePageBytes ? Buffer::kHugePageBytes : Buffer::kPageBytes;
+  plan.memtable_bytes = plan.memtable_bytes / whole * whole;
   plan.memtable_records = static_cast<uint32_t>(plan.memtable_bytes / kArenaBytesPerRecord);
 
   // Network: at most a quarter; first the window shrinks, then the frame.
@@ -71,12 +74,15 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   plan_extrema(wish, &plan);
   const size_t fixed = network + plan.output_buffers * plan.output_buffer_bytes +
                        wish.ways * way_bytes(plan.memtable_bytes) + plan.extrema_bytes;
-  const size_t sketch_bytes_min = wish.budget_bytes / 16;
+  plan.other_bytes = wish.budget_bytes / 16;
+  const size_t run_sketch_bytes =
+      run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax, run::RunKind::kVariable);
+  const size_t sketch_bytes_min = std::max<size_t>(wish.budget_bytes / 32, 2 * wish.ways * run_sketch_bytes);
   if (network > network_limit || plan.memtable_bytes < 4 * run::kEncodedRecordBytesMax ||
-      fixed + sketch_bytes_min >= wish.budget_bytes) {
+      fixed + plan.other_bytes + sketch_bytes_min >= wish.budget_bytes) {
     return std::nullopt;
   }
-  plan.sketch_bytes = wish.budget_bytes - fixed;
+  plan.sketch_bytes = wish.budget_bytes - fixed - plan.other_bytes;
   return plan;
 }
 
@@ -108,7 +114,8 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
                                                        int32_t ranks, uint32_t ways) {
   const size_t frames = static_cast<size_t>(ranks) * plan.frame_bytes;
   const MemoryBudget::Row stages[] = {
-      {"sketches of the open epoch", plan.sketch_bytes},
+      {"stacks, queues, messages", plan.other_bytes},
+      {"sketches", plan.sketch_bytes},
       {"extrema of indexed fields", plan.extrema_bytes},
       {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
       {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},

@@ -24,6 +24,8 @@ struct MemoryPlan {
   size_t sketch_bytes = 0;
   uint32_t extrema_blocks = 0;  // of one group of field extrema; 0: no fields are indexed
   size_t extrema_bytes = 0;     // over all ways
+  // What has no buffer of its own: stacks, queues, messages, the transport's state for each peer.
+  size_t other_bytes = 0;
 };
 
 struct MemoryWish {

@@ -16,8 +16,10 @@
 namespace swale::imd {
 
 // Runs `body(job)` on `size` threads, each a rank of one job, and returns when all have closed it.
-inline void run_ranks(int32_t size, const std::function<void(net::Job&)>& body) {
+inline void run_ranks(int32_t size, const std::function<void(net::Job&)>& body,
+                      const char* posting = "auto") {
   net::JobOptions options;
+  options.posting = posting;
   options.transport = "loopback";
   const auto group = std::make_shared<net::LocalGroup>(size);
   std::vector<std::thread> threads;

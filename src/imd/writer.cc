@@ -1,6 +1,10 @@
 // The threads around WriterCore. One mutex guards the core; the heavy work (sorting and gathering, storage, the
 // wire) runs outside it. A second one guards the Batcher, so that an append touches the core once per full frame.
-// Order: append_mutex_ before core_mutex_.
+// Order: append_mutex_ before post_mutex_ (only tried) before core_mutex_.
+//
+// Frames reach the transport in the order in which the Router numbered them: post_mutex_ is held from taking them to
+// having posted them. Whoever makes an event that may let frames leave calls send_ready after it, with the core
+// unlocked; events of the transport need not, on_progress follows them.
 #include "imd/writer.h"
 
 #include <array>
@@ -79,9 +83,16 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   // Wakes whoever the core now has something for. Call with the core locked, after every event.
   void announce();
   void go_on();  // no longer paused; likewise
-  void wake_wire() {
-    if (!alone_) job_.wake();
+  // Sees to it that what may leave now does: posts it, or has the progress thread do so.
+  void send_ready();
+  void send_ready(Lock& core_lock) {
+    if (alone_) return;
+    core_lock.unlock();
+    send_ready();
+    core_lock.lock();
   }
+  void post_ready();
+  bool post_some();
   template <class Done>
   void wait_for(Lock& core_lock, const char* what, Done done);
   // The first failure as it was, later ones as kAborted with that cause.
@@ -102,6 +113,8 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   bool intake_closed_ = false;  // to direct appends
   bool epoch_ending_ = false;   // begun and not waited for; of the thread that makes the collective calls
 
+  std::mutex post_mutex_;  // only tried
+  std::atomic<bool> post_wanted_{false};
   mutable std::mutex core_mutex_;
   std::unique_ptr<WriterCore> core_;
   bool core_is_lent_ = false;            // to a transport that does not give it back
@@ -223,7 +236,7 @@ Status ThreadedWriter::replace_frame(net::Rank destination) {
   Lock core_lock(core_mutex_);
   core_->submit(destination, batcher_.exchange(destination, {}));
   announce();
-  if (destination != job_.rank()) wake_wire();
+  if (destination != job_.rank()) send_ready(core_lock);
   if (!core_->frame_available(destination)) go_on();
   wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
   if (failed_) {
@@ -247,14 +260,14 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
   const BiasedMutex::Guard guard(append_mutex_);
   if (failed_) return failure();
   epoch_ending_ = true;
-  const std::lock_guard core_lock(core_mutex_);
+  Lock core_lock(core_mutex_);
   for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
   ++epochs_ended_;
   core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally());
   intake_closed_ = !core_->intake_open();
   batcher_.begin_epoch();
   announce();
-  wake_wire();
+  send_ready(core_lock);
   return {};
 }
 
@@ -298,7 +311,7 @@ Status ThreadedWriter::close() {
     Lock core_lock(core_mutex_);
     core_->begin_close();
     announce();
-    wake_wire();
+    send_ready(core_lock);
     wait_for(core_lock, "all ranks to close", [&] { return core_->closed(); });
   }
   shut_down();
@@ -347,7 +360,7 @@ void ThreadedWriter::work(uint32_t way) {
     core_lock.lock();
     core_->finish_task(*task);
     announce();
-    wake_wire();
+    send_ready(core_lock);
   }
 }
 
@@ -368,7 +381,7 @@ void ThreadedWriter::commit(Lock& core_lock, const EpochProtocol::Commit& commit
   core_lock.lock();
   core_->commit_done(status);
   announce();
-  wake_wire();
+  send_ready(core_lock);
 }
 
 // Gives storage everything that the core has for it. False: nothing.
@@ -398,7 +411,7 @@ void ThreadedWriter::reap_io(Lock& core_lock) {
     core_->finish_io(*std::exchange(io_running_[completion.tag], std::nullopt), completion.status);
   }
   announce();
-  wake_wire();
+  send_ready(core_lock);
 }
 
 void ThreadedWriter::on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) {
@@ -421,31 +434,62 @@ void ThreadedWriter::on_down(net::Rank peer, const Status& why) {
   announce();
 }
 
-// The only place that posts, so that frames reach the transport in the order in which the Router numbered them.
 Nanos ThreadedWriter::on_progress(Nanos now) {
   if (now >= next_tick_) {
     next_tick_ = now + kTick;
     const std::lock_guard lock(core_mutex_);
     if (core_) core_->tick();
   }
-  std::array<net::Post, kPostsPerTurn> posts;
-  for (;;) {
-    size_t count = 0;
-    {
-      const std::lock_guard lock(core_mutex_);
-      if (!core_) return next_tick_;
-      for (std::optional<net::Post> post; count < posts.size() && (post = core_->next_post()); ++count) {
-        posts[count] = *post;
-      }
-    }
-    for (size_t i = 0; i < count; ++i) job_.post(channel_, posts[i]);
-    if (count < posts.size()) return next_tick_;
+  post_ready();
+  return next_tick_;
+}
+
+void ThreadedWriter::send_ready() {
+  if (alone_) return;
+  if (job_.posts_directly()) {
+    post_ready();
+  } else {
+    job_.wake();
   }
+}
+
+// Whoever finds another thread posting leaves it to that thread, which looks again after it has let go: nobody waits.
+void ThreadedWriter::post_ready() {
+  post_wanted_.store(true);
+  while (post_wanted_.load()) {
+    const std::unique_lock order(post_mutex_, std::try_to_lock);
+    if (!order.owns_lock()) return;
+    post_wanted_.store(false);
+    while (post_some()) {
+    }
+  }
+}
+
+// Under post_mutex_. False: nothing more may leave now.
+bool ThreadedWriter::post_some() {
+  std::array<net::Post, kPostsPerTurn> posts;
+  size_t count = 0;
+  {
+    const std::lock_guard lock(core_mutex_);
+    if (!core_) return false;
+    for (std::optional<net::Post> post; count < posts.size() && (post = core_->next_post()); ++count) {
+      posts[count] = *post;
+    }
+  }
+  if (count == 0) return false;
+  std::array<bool, kPostsPerTurn> free{};
+  for (size_t i = 0; i < count; ++i) free[i] = job_.post(channel_, posts[i]);
+  const std::lock_guard lock(core_mutex_);
+  for (size_t i = 0; i < count; ++i) {
+    if (free[i]) core_->on_sent(posts[i].cookie);
+  }
+  application_.notify_all();
+  return count == posts.size();
 }
 
 void ThreadedWriter::shut_down() {
   if (std::exchange(channel_open_, false)) {
-    wake_wire();
+    send_ready();
     {
       // The transport gives back every frame, also those of dead peers, unless it is stuck itself.
       Lock lock(core_mutex_);

@@ -49,20 +49,22 @@ struct Shape {
   uint32_t ways;
   size_t memory_bytes;
   bool variable;
+  const char* posting = "direct";
 };
 
 class WriterShapes : public testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(Shapes, WriterShapes,
                          testing::Values(Shape{1, 1, 4 * kMiB, false}, Shape{1, 3, 8 * kMiB, true},
                                          Shape{2, 1, 4 * kMiB, false}, Shape{4, 2, 6 * kMiB, true},
-                                         Shape{7, 1, 4 * kMiB, false}));
+                                         Shape{7, 1, 4 * kMiB, false}, Shape{2, 1, 4 * kMiB, false, "queue"},
+                                         Shape{4, 2, 6 * kMiB, true, "queue"}));
 
 TEST_P(WriterShapes, EveryRecordOfEveryRankIsReadBack) {
   const Shape shape = GetParam();
   io::MemoryDevice device;
   std::mutex mutex;
   std::vector<Contents> expected(3);
-  run_ranks(shape.ranks, [&](net::Job& job) {
+  const auto write = [&](net::Job& job) {
     WriterOptions options;
     options.memory_bytes = shape.memory_bytes;
     options.ways = shape.ways;
@@ -84,7 +86,8 @@ TEST_P(WriterShapes, EveryRecordOfEveryRankIsReadBack) {
     }
     const Status closed = (*writer)->close();
     EXPECT_TRUE(closed.ok()) << closed.to_string();
-  });
+  };
+  run_ranks(shape.ranks, write, shape.posting);
 
   auto reader = Reader::open(device, "/dir", {});
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();

@@ -1,4 +1,5 @@
-// Descriptor: an open file descriptor that closes itself; continued(): a system call that signals do not interrupt.
+// Descriptor: an open file descriptor that closes itself; continued(): a system call that signals do not
+// interrupt.
 #pragma once
 
 #include <unistd.h>

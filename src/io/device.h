@@ -50,15 +50,17 @@ class File {
   virtual Result<uint64_t> size() = 0;
   virtual Status truncate(uint64_t size) = 0;
 
-  // Advice, for a log that is written in large aligned pieces: from now on writes (and reads) whose offset, length
-  // and memory are multiples of 4,096 may bypass the page cache. A file system that cannot do so goes on as before.
+  // Advice, for a log that is written in large aligned pieces: from now on writes (and reads) whose offset,
+  // length and memory are multiples of 4,096 may bypass the page cache. A file system that cannot do so goes
+  // on as before.
   virtual void prefer_direct() {}
 
   // What a read's offset, length and memory must be multiples of to bypass the page cache; 0: none does.
   virtual size_t direct_alignment() const { return 0; }
 
-  // Advice: writes up to `end` will follow. Makes room for them on the device, so that none of them has to extend
-  // the file; the file's size may become `end` at once, and whoever closes it truncates it. Nothing is promised.
+  // Advice: writes up to `end` will follow. Makes room for them on the device, so that none of them has to
+  // extend the file; the file's size may become `end` at once, and whoever closes it truncates it. Nothing is
+  // promised.
   virtual void reserve(uint64_t end) { static_cast<void>(end); }
 
   virtual const std::string& path() const = 0;
@@ -84,7 +86,8 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // For up to `depth` operations in flight on files of this device, which must outlive the queue (io_queue.h).
+  // For up to `depth` operations in flight on files of this device, which must outlive the queue
+  // (io_queue.h).
   virtual Result<std::unique_ptr<IoQueue>> make_queue(size_t depth);
 
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;

@@ -1,4 +1,5 @@
-// What the contract tests run over: every Device, and PosixDevice with every engine and way past the page cache.
+// What the contract tests run over: every Device, and PosixDevice with every engine and way past the page
+// cache.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +98,8 @@ struct Implementation {
   std::string name;
   std::function<std::unique_ptr<Fixture>()> make;
 };
+
+inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
 
 template <class T, class... Args>
 Implementation implementation(std::string name, Args... args) {

@@ -2,14 +2,16 @@
 //
 //   submit(operations) ─► [device] ─► wait() ─► completions, in any order
 //
-// Operations on one file that are in flight together must not depend on one another: whoever needs "synced after
-// written" submits the sync once the writes have completed.
+// Operations on one file that are in flight together must not depend on one another: whoever needs "synced
+// after written" submits the sync once the writes have completed.
 //
-// Implementations: InlineQueue (any Device: each operation is carried out by submit itself, in order, so that fault
-// injection stays deterministic), and what Device::make_queue of PosixDevice chooses: UringQueue or ThreadQueue.
+// Implementations: InlineQueue (any Device: each operation is carried out by submit itself, in order, so that
+// fault injection stays deterministic), and what Device::make_queue of PosixDevice chooses: UringQueue or
+// ThreadQueue.
 //
-// Threads: one thread calls submit, wait and the destructor; wake may be called by any thread. Another thread may take
-// over (the caller sees to the order); one that has submitted does not end before its operations have completed.
+// Threads: one thread calls submit, wait and the destructor; wake may be called by any thread. Another thread
+// may take over (the caller sees to the order); one that has submitted does not end before its operations
+// have completed.
 // Fork: in the child a queue of the parent holds nothing, and whatever is submitted to it fails.
 // Errors: submit never fails; an operation's failure is its completion's status, worded as File words it.
 // Ownership: files and memory named by an operation belong to the caller and must outlive its completion.
@@ -49,12 +51,12 @@ class IoQueue {
   // Starts all of them. May block until earlier ones have made room.
   virtual void submit(std::span<const Operation> operations) = 0;
 
-  // Appends completions to `out`, waiting until there are at least `at_least` of them, or nothing is in flight, or
-  // wake was called. Returns how many were appended.
+  // Appends completions to `out`, waiting until there are at least `at_least` of them, or nothing is in
+  // flight, or wake was called. Returns how many were appended.
   virtual size_t wait(size_t at_least, std::vector<Completion>* out) = 0;
 
-  // Makes the current wait, or else the next one, return at once. A wait for several completions may finish first:
-  // it is one system call.
+  // Makes the current wait, or else the next one, return at once. A wait for several completions may finish
+  // first: it is one system call.
   virtual void wake() = 0;
 
   // Submitted and not yet handed out by wait.

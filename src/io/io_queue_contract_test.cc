@@ -91,7 +91,8 @@ TEST_P(QueueContract, ManyOperationsOnSeveralFilesInAnyShape) {
     files.push_back(open("f" + std::to_string(f), OpenMode::kCreate));
     files.back()->prefer_direct();
     for (size_t p = 0; p < kPieces; ++p) {
-      // One to three pages, and in odd files a few bytes less: neither length nor the next offset is aligned then.
+      // One to three pages, and in odd files a few bytes less: neither length nor the next offset is aligned
+      // then.
       const size_t count = 1 + rng.below(3);
       const size_t bytes = count * kPage - (f % 2 == 1 ? rng.below(99) : 0);
       const MutableBytes piece = pages.all().subspan(at * kPage, bytes);

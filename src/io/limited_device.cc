@@ -184,7 +184,8 @@ Nanos LimitedDevice::take_place(uint64_t bytes) {
 }
 
 void LimitedDevice::wait_until(Nanos due) {
-  // By the clock, which need not be the system's: it says how long to sleep, and then whether that was enough.
+  // By the clock, which need not be the system's: it says how long to sleep, and then whether that was
+  // enough.
   for (Nanos now = clock_.now(); now < due; now = clock_.now())
     std::this_thread::sleep_for(std::chrono::nanoseconds(due - now));
 }

@@ -1,16 +1,17 @@
-// LimitedDevice: another Device whose writes are as slow as a store of a given bandwidth. For benchmarks: what a
-// rank's share of a parallel file system does to a writer, on any machine.
+// LimitedDevice: another Device whose writes are as slow as a store of a given bandwidth. For benchmarks:
+// what a rank's share of a parallel file system does to a writer, on any machine.
 //
-// Each write takes its place in a virtual queue, whose end moves on by bytes / rate, and starts no earlier than now:
-// time in which nothing was written earns nothing. A write completes when the device below has carried it out and its
-// place has passed, so that the limit adds to no latency of the device, but hides it; a sync waits for the places of
-// all writes before it. Reads and everything else pass.
+// Each write takes its place in a virtual queue, whose end moves on by bytes / rate, and starts no earlier
+// than now: time in which nothing was written earns nothing. A write completes when the device below has
+// carried it out and its place has passed, so that the limit adds to no latency of the device, but hides it;
+// a sync waits for the places of all writes before it. Reads and everything else pass.
 //
 //   due = max(due, now) + bytes / rate;   completed at max(device, due)
 //
-// Threads: as Device says; the places of all files and queues are one virtual queue. Files and queues must not be used
-// after the device is destroyed.
-// Limits: a queue's completion is never early, and late by at most what one operation of the device below lasts.
+// Threads: as Device says; the places of all files and queues are one virtual queue. Files and queues must
+// not be used after the device is destroyed.
+// Limits: a queue's completion is never early, and late by at most what one operation of the device below
+// lasts.
 #pragma once
 
 #include <cstdint>

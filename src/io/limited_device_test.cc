@@ -1,5 +1,5 @@
-// The limit's arithmetic, by a clock that the tests move; that it is a Device and has queues like any other is for the
-// contract tests.
+// The limit's arithmetic, by a clock that the tests move; that it is a Device and has queues like any other
+// is for the contract tests.
 #include "io/limited_device.h"
 
 #include <gmock/gmock.h>

@@ -2,8 +2,8 @@
 //
 // Interrupted and short transfers are continued. Files are made with mode 0666 and directories with 0777,
 // both less the user's umask; descriptors close on exec. read_many announces all its ranges first
-// (POSIX_FADV_WILLNEED), so that the kernel reads them in parallel while the first is being copied. Transfers go
-// through the page cache or past it as posix_file.h says; queues are rings of the kernel or threads
+// (POSIX_FADV_WILLNEED), so that the kernel reads them in parallel while the first is being copied. Transfers
+// go through the page cache or past it as posix_file.h says; queues are rings of the kernel or threads
 // (uring_queue.h, thread_queue.h; docs/design/storage-io.md has the figures).
 //
 // Threads: as Device says; it has no state but its options.

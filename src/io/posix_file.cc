@@ -13,14 +13,15 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-// Room is made in steps that grow with the file, so that at most half of it is air beyond the first one: ext4 lets a
-// fallocate wait for all direct writes in flight, 3 to 5 ms with 12 MiB of them. A small partition occupies 64 MiB until
-// it is truncated.
+// Room is made in steps that grow with the file, so that at most half of it is air beyond the first one: ext4
+// lets a fallocate wait for all direct writes in flight, 3 to 5 ms with 12 MiB of them. A small partition
+// occupies 64 MiB until it is truncated.
 constexpr uint64_t kReserveBytesMin = 64 * kMiB;
 constexpr uint64_t kReserveBytesMax = 256 * kMiB;
 constexpr uint64_t kNothingToReserve = UINT64_MAX;
 
-// What offset, length and memory of a direct transfer must be multiples of; 0: the kernel says that there are none.
+// What offset, length and memory of a direct transfer must be multiples of; 0: the kernel says that there are
+// none.
 size_t kernel_alignment([[maybe_unused]] int fd) {
 #ifdef STATX_DIOALIGN
   struct statx attributes;

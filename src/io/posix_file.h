@@ -1,14 +1,15 @@
 // PosixFile: one file of a PosixDevice, with up to two descriptors: one through the page cache, and, once
 // prefer_direct was called and the file system agreed, one that bypasses it (O_DIRECT).
 //
-// Each transfer takes the direct descriptor if its offset, length and memory are multiples of the alignment, and the
-// other one if not: writes of 4,096 or what the kernel asks for, if that is more; reads of direct_alignment(), which is
-// what the kernel asks for (statx; 512 on most disks), and 4,096 where it does not tell. Linux keeps the two coherent
-// for transfers that follow one another: a direct write drops the pages that it covers, a direct read has dirty pages
-// written first. Transfers in flight together must not overlap, as File says.
+// Each transfer takes the direct descriptor if its offset, length and memory are multiples of the alignment,
+// and the other one if not: writes of 4,096 or what the kernel asks for, if that is more; reads of
+// direct_alignment(), which is what the kernel asks for (statx; 512 on most disks), and 4,096 where it does
+// not tell. Linux keeps the two coherent for transfers that follow one another: a direct write drops the
+// pages that it covers, a direct read has dirty pages written first. Transfers in flight together must not
+// overlap, as File says.
 //
-// A file system that opens a direct descriptor and then refuses transfers by EINVAL is believed the second time: the
-// transfer, and all that follow, go through the page cache.
+// A file system that opens a direct descriptor and then refuses transfers by EINVAL is believed the second
+// time: the transfer, and all that follow, go through the page cache.
 //
 // Threads: as File says; prefer_direct comes before the file is shared between threads.
 #pragma once

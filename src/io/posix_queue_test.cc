@@ -1,5 +1,5 @@
-// What is particular to the queues of PosixDevice: sleeping and waking, fork, systems that allow no ring, file systems
-// that promise direct transfers and then refuse them.
+// What is particular to the queues of PosixDevice: sleeping and waking, fork, systems that allow no ring,
+// file systems that promise direct transfers and then refuse them.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <linux/filter.h>
@@ -81,6 +81,15 @@ bool forbid(unsigned system_call) {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
+
+// ThreadSanitizer kills a child of fork that starts threads.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kThreadSanitizer = true;
+#elif defined(__has_feature)
+constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
 
 bool have_ring() { return UringQueue::make(1).ok(); }
 
@@ -205,6 +214,8 @@ TEST_P(PosixQueueOver, InAChildOfForkItRefusesAndTheParentsGoesOn) {
 }
 
 TEST_P(PosixQueueOver, AQueueMadeInAChildOfForkWorks) {
+  if (kThreadSanitizer && GetParam().name.find("Threads") != std::string::npos)
+    GTEST_SKIP() << "the sanitizer allows no threads there";
   const auto file = open("a", OpenMode::kCreate);
   const auto parents = device().make_queue(4).value();
   EXPECT_EQ(in_child([&] {

@@ -1,8 +1,8 @@
-// ThreadQueue: an IoQueue whose threads make the files' own blocking calls. For systems that do not let us have a
-// ring, and for any File.
+// ThreadQueue: an IoQueue whose threads make the files' own blocking calls. For systems that do not let us
+// have a ring, and for any File.
 //
-// Threads: as IoQueue says, and min(depth, kThreadsMax) of its own, which sleep when there is nothing to do and take
-// no signals.
+// Threads: as IoQueue says, and min(depth, kThreadsMax) of its own, which sleep when there is nothing to do
+// and take no signals.
 // Limits: `depth` operations wait or are carried out; submit blocks for room.
 #pragma once
 

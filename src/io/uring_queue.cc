@@ -57,7 +57,8 @@ struct UringQueue::Ring {
   io_uring kernel{};
   bool open = false;
 
-  // Completions are made known when this thread enters the kernel, instead of interrupting it (5.19 and later).
+  // Completions are made known when this thread enters the kernel, instead of interrupting it (5.19 and
+  // later).
   int create(unsigned entries) {
     int result = io_uring_queue_init(entries, &kernel, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
     if (result == -EINVAL) result = io_uring_queue_init(entries, &kernel, 0);

@@ -1,17 +1,17 @@
-// UringQueue: an IoQueue on a ring of the Linux kernel (io_uring, 5.7 and later). Operations on files of a PosixDevice
-// go through the ring; an operation on any other File is carried out by submit itself.
+// UringQueue: an IoQueue on a ring of the Linux kernel (io_uring, 5.7 and later). Operations on files of a
+// PosixDevice go through the ring; an operation on any other File is carried out by submit itself.
 //
 //   submit ─► slots ─► submission ring ─► kernel ─► completion ring ─► wait
 //                 ▲                                        │
 //                 └── the rest of a short transfer ◄───────┘
 //
-// A transfer that the kernel cuts short is continued; one that it interrupts or cannot queue (EINTR, EAGAIN) is
-// finished by a blocking call; a direct one that a file system refuses is repeated through the page cache.
+// A transfer that the kernel cuts short is continued; one that it interrupts or cannot queue (EINTR, EAGAIN)
+// is finished by a blocking call; a direct one that a file system refuses is repeated through the page cache.
 //
-// Threads: as IoQueue says; it has none of its own. What the kernel cannot do without blocking (fdatasync, some
-// buffered writes) it gives to threads of its own inside this process, which end with the queue.
-// Wake: a read of an event descriptor stands in the ring while wait sleeps for one completion. Waits for several are
-// not interrupted by it.
+// Threads: as IoQueue says; it has none of its own. What the kernel cannot do without blocking (fdatasync,
+// some buffered writes) it gives to threads of its own inside this process, which end with the queue.
+// Wake: a read of an event descriptor stands in the ring while wait sleeps for one completion. Waits for
+// several are not interrupted by it.
 // Limits: depth 1 to kDepthMax; 96 to 192 bytes of locked memory for each.
 #pragma once
 

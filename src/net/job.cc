@@ -13,10 +13,10 @@
 
 #include "base/coding.h"
 #include "base/log.h"
+#include "net/fabric_module.h"
 #include "net/liveness.h"
 #include "net/loopback_transport.h"
 #include "net/topology.h"
-#include "net/ucx_transport.h"
 
 namespace swale::net {
 namespace {
@@ -42,7 +42,8 @@ class JobImpl final : public Job, private TransportEvents {
   Result<std::vector<std::string>> allgather(Bytes mine) override { return bootstrap_->allgather(mine); }
   uint32_t open_channel(ChannelEvents* events) override;
   void close_channel(uint32_t channel) override;
-  void post(uint32_t channel, const Post& post) override;
+  bool post(uint32_t channel, const Post& post) override;
+  bool posts_directly() const override { return posting_ == Posting::kDirect; }
   void wake() override;
   Status close() override;
 
@@ -70,6 +71,7 @@ class JobImpl final : public Job, private TransportEvents {
   Nanos on_progress(Nanos now) override;
 
   Status exchange_identity(std::vector<std::string>* hosts);
+  Status choose_posting(const std::vector<std::string>& hosts);
   Result<std::unique_ptr<Transport>> make_transport();
   Status start_transport(std::vector<std::string> hosts);
   void dispatch(Rank from, const FrameHeader& header, Bytes payload);
@@ -85,6 +87,7 @@ class JobImpl final : public Job, private TransportEvents {
   const JobOptions options_;
   std::unique_ptr<Bootstrap> bootstrap_;
   uint64_t secret_ = 0;
+  Posting posting_ = Posting::kQueue;
   std::unique_ptr<Liveness> liveness_;
   std::unique_ptr<Transport> transport_;
   bool closed_ = false;
@@ -138,10 +141,21 @@ Status JobImpl::exchange_identity(std::vector<std::string>* hosts) {
   return ok_status();
 }
 
+Status JobImpl::choose_posting(const std::vector<std::string>& hosts) {
+  const std::string& wanted = options_.posting;
+  if (wanted != "auto" && wanted != "queue" && wanted != "direct") {
+    return invalid_argument("net.posting is \"{}\", expected auto, queue or direct", wanted);
+  }
+  const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(rank())]);
+  const bool direct = wanted == "direct" || (wanted == "auto" && here > 1);
+  posting_ = direct ? Posting::kDirect : Posting::kQueue;
+  return ok_status();
+}
+
 Result<std::unique_ptr<Transport>> JobImpl::make_transport() {
   if (options_.transport == "auto" || options_.transport == "ucx") {
-    SWALE_ASSIGN_OR_RETURN(std::unique_ptr<UcxTransport> ucx, ucx_transport(rank(), size()));
-    return std::unique_ptr<Transport>(std::move(ucx));
+    SWALE_ASSIGN_OR_RETURN(const FabricModule* ucx, load_fabric("ucx"));
+    return ucx->make(rank(), size(), {posting_, {}});
   }
   if (options_.transport != "loopback") {
     return invalid_argument("net.transport is \"{}\", expected auto, ucx or loopback", options_.transport);
@@ -152,7 +166,7 @@ Result<std::unique_ptr<Transport>> JobImpl::make_transport() {
   if (!fabric) fabric = LoopbackFabric::find(std::strtoull(all[0].c_str(), nullptr, 10));
   if (!fabric)
     return invalid_argument("transport \"loopback\" joins threads of one process, rank 0 is in another");
-  return fabric->transport(rank());
+  return fabric->transport(rank(), posting_);
 }
 
 Status JobImpl::start_transport(std::vector<std::string> hosts) {
@@ -189,6 +203,7 @@ Status JobImpl::start() {
   }
   std::vector<std::string> hosts;
   SWALE_RETURN_IF_ERROR(exchange_identity(&hosts));
+  SWALE_RETURN_IF_ERROR(choose_posting(hosts));
   return size() == 1 ? ok_status() : start_transport(std::move(hosts));
 }
 
@@ -216,13 +231,13 @@ void JobImpl::close_channel(uint32_t channel) {
   channels_.erase(channel);
 }
 
-void JobImpl::post(uint32_t channel, const Post& post) {
+bool JobImpl::post(uint32_t channel, const Post& post) {
   assert(channel >= 1 && transport_ != nullptr);
   assert(post.cookie == kNoCookie || post.cookie <= kCookieMask);
   const uint64_t cookie =
       post.cookie == kNoCookie ? kNoCookie : uint64_t{channel} << kCookieBits | post.cookie;
   liveness_->note_sent(post.to);
-  transport_->post(post.to, Bytes(post.header.data(), post.header.size()), post.payload, cookie);
+  return transport_->post(post.to, Bytes(post.header.data(), post.header.size()), post.payload, cookie);
 }
 
 void JobImpl::wake() {
@@ -273,6 +288,7 @@ void JobImpl::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
 
 // Under events_mutex_.
 void JobImpl::deliver_early(Channel* channel) {
+  if (channel->early.empty() && channel->downs.empty()) return;
   while (!channel->early.empty()) {
     const EarlyFrame frame = std::move(channel->early.front());
     channel->early.pop_front();
@@ -331,7 +347,7 @@ void JobImpl::post_own(Rank to, FrameKind kind) {
   header.secret = secret_;
   header.kind = kind;
   const auto bytes = header.encode();
-  transport_->post(to, Bytes(bytes.data(), bytes.size()), Bytes(), kNoCookie);
+  static_cast<void>(transport_->post(to, Bytes(bytes.data(), bytes.size()), Bytes(), kNoCookie));
 }
 
 // Under states_mutex_.

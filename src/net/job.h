@@ -39,6 +39,7 @@ class ChannelEvents {
 
 struct JobOptions {
   std::string transport = "auto";  // "ucx", "loopback" (threads of one process, tests), "auto"
+  std::string posting = "auto";    // "queue", "direct", "auto": by what the ranks of this node are joined
   Nanos silence_deadline = 30'000'000'000;
   Nanos heartbeat_interval = 1'000'000'000;
   Nanos close_deadline = 30'000'000'000;
@@ -67,8 +68,14 @@ class Job {
   // before, or its memory is still lent out. Not to be called from an event.
   virtual void close_channel(uint32_t channel) = 0;
 
-  // post.header must be a FrameHeader of an open channel; the payload is borrowed until on_sent(post.cookie).
-  virtual void post(uint32_t channel, const Post& post) = 0;
+  // post.header must be a FrameHeader of an open channel. Frames to one peer must be posted in the order in
+  // which the Router gave them: hold one lock of your own from Router::next_post to the end of post. Where an
+  // event needs it too, there only try it. True: the payload is free again and no on_sent will come; false: it is borrowed
+  // until on_sent(post.cookie).
+  [[nodiscard]] virtual bool post(uint32_t channel, const Post& post) = 0;
+  // Whether a thread that has frames to post should do so itself (else it calls wake, and posts are made by
+  // on_progress alone: the frames then cost it least).
+  virtual bool posts_directly() const = 0;
   virtual void wake() = 0;  // makes every channel's on_progress run soon
 
   // Collective, and only when what was posted has arrived (epoch ends see to that): a rank that has never

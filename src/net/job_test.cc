@@ -10,6 +10,8 @@
 #include <mutex>
 #include <thread>
 
+#include "net/ucx_fabric.h"
+
 namespace swale::net {
 namespace {
 
@@ -62,6 +64,11 @@ Post post_to(const Job& job, Rank to, uint32_t channel, Bytes payload, uint64_t 
   return {to, header.encode(), payload, cookie};
 }
 
+// Posts; a payload that is free at once counts as sent.
+void post(Job* job, Listener* listener, uint32_t channel, const Post& what) {
+  if (job->post(channel, what) && what.cookie != kNoCookie) listener->on_sent(what.cookie);
+}
+
 size_t thread_count() {
   size_t count = 0;
   DIR* directory = ::opendir("/proc/self/task");
@@ -70,9 +77,12 @@ size_t thread_count() {
   return count;
 }
 
-JobOptions loopback() {
+const bool ucx_is_here = (register_fabric(ucx_fabric()), true);
+
+JobOptions loopback(const char* posting = "queue") {
   JobOptions options;
   options.transport = "loopback";
+  options.posting = posting;
   return options;
 }
 
@@ -103,10 +113,14 @@ TEST(Job, OfOneRankNeedsNoTransportAndNoThread) {
   EXPECT_TRUE((*job)->close().ok());
 }
 
-TEST(Job, ChannelsKeepTheirFramesAndCookiesApart) {
+class JobOfEitherPosting : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Job, JobOfEitherPosting, testing::Values("queue", "direct"),
+                         [](const auto& each) { return std::string(each.param); });
+
+TEST_P(JobOfEitherPosting, KeepsFramesAndCookiesOfChannelsApart) {
   std::mutex mutex;
   std::vector<uint64_t> secrets;
-  as_ranks(3, loopback(), [&](Job* job) {
+  as_ranks(3, loopback(GetParam()), [&](Job* job) {
     Listener listeners[2];
     uint32_t channels[2];
     for (size_t i = 0; i < 2; ++i) channels[i] = job->open_channel(&listeners[i]);
@@ -114,8 +128,8 @@ TEST(Job, ChannelsKeepTheirFramesAndCookiesApart) {
     for (Rank to = 0; to < 3; ++to) {
       if (to == job->rank()) continue;
       for (uint64_t i = 0; i < 2; ++i)
-        job->post(channels[i], post_to(*job, to, channels[i], i == 0 ? "a" : "b", 40 + i));
-      job->post(channels[0], post_to(*job, to, channels[0], "quiet", kNoCookie));
+        post(job, &listeners[i], channels[i], post_to(*job, to, channels[i], i == 0 ? "a" : "b", 40 + i));
+      post(job, &listeners[0], channels[0], post_to(*job, to, channels[0], "quiet", kNoCookie));
     }
     EXPECT_TRUE(listeners[0].wait_for(
         [&] { return listeners[0].frames.size() == 4 && listeners[0].sent.size() == 2; }));
@@ -142,8 +156,9 @@ TEST(Job, FramesForAChannelNotYetOpenWaitForItInOrder) {
     const uint32_t one = job->open_channel(&first);
     if (job->rank() == 0) {
       const uint32_t two = job->open_channel(&second);
-      for (uint64_t i = 0; i < 50; ++i) job->post(two, post_to(*job, 1, two, std::to_string(i), kNoCookie));
-      job->post(one, post_to(*job, 1, one, "after them", kNoCookie));
+      for (uint64_t i = 0; i < 50; ++i)
+        post(job, &second, two, post_to(*job, 1, two, std::to_string(i), kNoCookie));
+      post(job, &first, one, post_to(*job, 1, one, "after them", kNoCookie));
     } else {
       EXPECT_TRUE(first.wait_for([&] { return first.frames.size() == 1; }))
           << "so all the others have come too";
@@ -163,7 +178,7 @@ TEST(Job, AfterCloseChannelNoEventComes) {
       Listener listener;
       const uint32_t channel = job->open_channel(&listener);
       for (uint64_t k = 0; k < 20; ++k)
-        job->post(channel, post_to(*job, 1 - job->rank(), channel, "static", k));
+        post(job, &listener, channel, post_to(*job, 1 - job->rank(), channel, "static", k));
       job->wake();
       job->close_channel(channel);
       const std::lock_guard lock(listener.mutex);
@@ -180,7 +195,7 @@ TEST(Job, APeerThatLeavesEarlyHangsNobodyAndBlamesTheLate) {
   as_ranks(2, options, [&](Job* job) {
     Listener listener;
     const uint32_t channel = job->open_channel(&listener);
-    job->post(channel, post_to(*job, 1 - job->rank(), channel, "hello", kNoCookie));
+    post(job, &listener, channel, post_to(*job, 1 - job->rank(), channel, "hello", kNoCookie));
     EXPECT_TRUE(listener.wait_for([&] { return listener.frames.size() == 1; }));
     ASSERT_TRUE(job->allgather("").ok());
     if (job->rank() == 1) {
@@ -193,7 +208,7 @@ TEST(Job, APeerThatLeavesEarlyHangsNobodyAndBlamesTheLate) {
     // Rank 1 has left; posting to it and closing must not hang.
     Listener late;
     const uint32_t later = job->open_channel(&late);
-    job->post(later, post_to(*job, 1, later, "anybody?", 1));
+    post(job, &late, later, post_to(*job, 1, later, "anybody?", 1));
     EXPECT_TRUE(late.wait_for([&] { return late.sent.size() == 1; }));
     EXPECT_TRUE(job->close().ok()) << "it has heard its goodbye";
   });
@@ -207,7 +222,7 @@ TEST(Job, IdleRanksKeepEachOtherAlive) {
     Listener listener;
     const uint32_t channel = job->open_channel(&listener);
     for (Rank to = 0; to < 3; ++to) {
-      if (to != job->rank()) job->post(channel, post_to(*job, to, channel, "hello", kNoCookie));
+      if (to != job->rank()) post(job, &listener, channel, post_to(*job, to, channel, "hello", kNoCookie));
     }
     EXPECT_TRUE(listener.wait_for([&] { return listener.frames.size() == 2; }));
     const size_t calls = listener.calls;
@@ -231,20 +246,28 @@ TEST(Job, OpeningFailsOnAllRanksIfOptionsDiffer) {
   statuses[0] = Job::open(local_bootstrap(group, 0), loopback()).status();
   other.join();
   for (const Status& each : statuses) EXPECT_EQ(each.code(), Code::kInvalidArgument) << each.to_string();
+  EXPECT_THAT(std::string(Job::open(local_bootstrap(std::make_shared<LocalGroup>(1), 0), loopback("pigeon"))
+                              .status()
+                              .message()),
+              HasSubstr("net.posting"));
   JobOptions impatient;
   impatient.silence_deadline = impatient.heartbeat_interval;
   EXPECT_THAT(std::string(Job::open(solo_bootstrap(), impatient).status().message()),
               HasSubstr("net.silence_deadline_s"));
 }
 
-TEST(Job, OverUcxInOneProcess) {
-  as_ranks(2, {}, [&](Job* job) {
+TEST_P(JobOfEitherPosting, GoesOverUcxInOneProcess) {
+  ASSERT_TRUE(ucx_is_here);
+  JobOptions options;
+  options.posting = GetParam();
+  as_ranks(2, options, [&](Job* job) {
     Listener listener;
     const uint32_t channel = job->open_channel(&listener);
-    job->post(channel, post_to(*job, 1 - job->rank(), channel, "over UCX", 5));
+    post(job, &listener, channel, post_to(*job, 1 - job->rank(), channel, "over UCX", 5));
     EXPECT_TRUE(listener.wait_for([&] { return listener.frames.size() == 1 && listener.sent.size() == 1; }));
     ASSERT_TRUE(job->allgather("").ok());
     job->close_channel(channel);
+    EXPECT_EQ(job->posts_directly(), std::string_view(GetParam()) == "direct");
     const Status status = job->close();
     EXPECT_TRUE(status.ok()) << status.to_string();
   });

@@ -44,8 +44,8 @@ class Liveness {
   explicit Liveness(Params params);
 
   // A frame (a heartbeat too) was posted to, or has come from, the peer.
-  void note_sent(Rank peer) { flags(peer).fetch_or(kSent, std::memory_order_relaxed); }
-  void note_heard(Rank peer) { flags(peer).fetch_or(kHeard, std::memory_order_relaxed); }
+  void note_sent(Rank peer) { note(peer, kSent); }
+  void note_heard(Rank peer) { note(peer, kHeard); }
 
   bool met(Rank peer) const;  // also of peers that have left or are gone
 
@@ -70,6 +70,11 @@ class Liveness {
   };
 
   std::atomic<uint8_t>& flags(Rank peer) { return flags_[static_cast<size_t>(peer)]; }
+  // Once a tick is enough; the frames between only look.
+  void note(Rank peer, uint8_t what) {
+    std::atomic<uint8_t>& known = flags(peer);
+    if ((known.load(std::memory_order_relaxed) & what) == 0) known.fetch_or(what, std::memory_order_relaxed);
+  }
   void harvest();
   Status silence_status(const Watch& watch) const;
 

@@ -23,10 +23,11 @@ Registry& registry() {
 
 class LoopbackTransport : public Transport {
  public:
-  LoopbackTransport(std::shared_ptr<LoopbackFabric> fabric, Rank rank)
+  LoopbackTransport(std::shared_ptr<LoopbackFabric> fabric, Rank rank, Posting posting)
       : fabric_(std::move(fabric)),
         port_(fabric_->port(rank)),
         rank_(rank),
+        direct_(posting == Posting::kDirect),
         down_(static_cast<size_t>(fabric_->size())) {}
   ~LoopbackTransport() override { static_cast<void>(close(Deadline{0})); }
 
@@ -41,12 +42,13 @@ class LoopbackTransport : public Transport {
     return ok_status();
   }
 
-  void post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override {
+  bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override {
     assert(to != rank_ && header.size() <= kHeaderBytesMax);
     if (!fabric_->cut_flag(rank_, to).load(std::memory_order_relaxed)) {
       fabric_->deliver(to, {Item::What::kFrame, rank_, 0, std::string(header), std::string(payload), {}});
     }
-    fabric_->deliver(rank_, {Item::What::kSent, to, cookie, {}, {}, {}});
+    if (!direct_) fabric_->deliver(rank_, {Item::What::kSent, to, cookie, {}, {}, {}});
+    return direct_;
   }
 
   void wake() override {
@@ -119,6 +121,7 @@ class LoopbackTransport : public Transport {
   const std::shared_ptr<LoopbackFabric> fabric_;
   LoopbackFabric::Port& port_;
   const Rank rank_;
+  const bool direct_;
   TransportEvents* events_ = nullptr;
   std::thread thread_;
   std::deque<Item> taken_;  // progress thread only
@@ -152,9 +155,9 @@ LoopbackFabric::~LoopbackFabric() {
   all.fabrics.erase(id_);
 }
 
-std::unique_ptr<Transport> LoopbackFabric::transport(Rank rank) {
+std::unique_ptr<Transport> LoopbackFabric::transport(Rank rank, Posting posting) {
   assert(rank >= 0 && rank < size_);
-  return std::make_unique<LoopbackTransport>(shared_from_this(), rank);
+  return std::make_unique<LoopbackTransport>(shared_from_this(), rank, posting);
 }
 
 void LoopbackFabric::deliver(Rank to, Item item) {

@@ -27,7 +27,8 @@ class LoopbackFabric : public std::enable_shared_from_this<LoopbackFabric> {
   uint64_t id() const { return id_; }
   int32_t size() const { return size_; }
 
-  std::unique_ptr<Transport> transport(Rank rank);  // once per rank
+  // Once per rank. With kDirect, payloads are free when post returns; they are copied in either case.
+  std::unique_ptr<Transport> transport(Rank rank, Posting posting = Posting::kQueue);
 
   // The rank stops dead: it makes no event any more, frames to it vanish, all others get on_down.
   void kill(Rank rank);

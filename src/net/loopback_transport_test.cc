@@ -21,7 +21,7 @@ class LoopbackFaults : public testing::Test {
 };
 
 TEST_F(LoopbackFaults, AKilledRankIsDownForAllOthersOnceAndCookiesComeHome) {
-  transports_[1]->post(0, "h", "last words", 0);
+  post(transports_[1].get(), &recorders_[1], 0, "h", "last words", 0);
   ASSERT_TRUE(recorders_[1].wait_for([&] { return recorders_[1].sent_count == 1; }));
   fabric_->kill(1);
   for (const size_t rank : {0u, 2u}) {
@@ -30,16 +30,16 @@ TEST_F(LoopbackFaults, AKilledRankIsDownForAllOthersOnceAndCookiesComeHome) {
     EXPECT_THAT(std::string(recorders_[rank].downs[1].message()), testing::HasSubstr("rank 1"));
   }
   EXPECT_EQ(recorders_[0].frames.size(), 1u) << "what it sent before its death still came";
-  transports_[0]->post(1, "h", "hello?", 9);
+  post(transports_[0].get(), &recorders_[0], 1, "h", "hello?", 9);
   ASSERT_TRUE(recorders_[0].wait_for([&] { return recorders_[0].sent.count(9) == 1; }));
   EXPECT_TRUE(recorders_[1].downs.empty());
 }
 
 TEST_F(LoopbackFaults, ACutLinkLosesFramesSilently) {
   fabric_->cut(0, 1);
-  transports_[0]->post(1, "h", "lost", 1);
-  transports_[1]->post(0, "h", "lost", 1);
-  transports_[0]->post(2, "h", "arrives", 2);
+  post(transports_[0].get(), &recorders_[0], 1, "h", "lost", 1);
+  post(transports_[1].get(), &recorders_[1], 0, "h", "lost", 1);
+  post(transports_[0].get(), &recorders_[0], 2, "h", "arrives", 2);
   ASSERT_TRUE(recorders_[2].wait_for([&] { return recorders_[2].frames.size() == 1; }));
   ASSERT_TRUE(recorders_[0].wait_for([&] { return recorders_[0].sent_count == 2; }));
   for (auto& each : transports_) EXPECT_TRUE(each->close(Deadline::none()).ok());

@@ -26,6 +26,7 @@
 #include "net/job.h"
 #include "net/rendezvous.h"
 #include "net/topology.h"
+#include "net/ucx_fabric.h"
 
 extern char** environ;
 
@@ -48,6 +49,11 @@ struct RankArguments {
   Rank victim = -1;
   double silence_s = 10;
 };
+
+// Asks a rank to stop itself where it holds no half-filled element of a peer's shared-memory queue, which would make
+// that peer deaf (docs/design/transport.md).
+constexpr int kStopSignal = SIGUSR1;
+volatile sig_atomic_t stop_wanted = 0;
 
 class Exchange : public ChannelEvents {
  public:
@@ -88,6 +94,7 @@ class Exchange : public ChannelEvents {
  private:
   void on_frame(Rank from, const FrameHeader& header, Bytes payload) override {
     const std::lock_guard lock(mutex_);
+    if (stop_wanted != 0) ::raise(SIGSTOP);  // this thread stops before it returns
     if (header.kind == FrameKind::kData) {
       const uint64_t number = next_[static_cast<size_t>(from)]++;
       if (hash_bytes(payload) != hash_bytes(contents(from, job_->rank(), number))) {
@@ -111,10 +118,13 @@ class Exchange : public ChannelEvents {
   }
   void on_sent(uint64_t cookie) override {
     const std::lock_guard lock(mutex_);
+    sent(cookie);
+    pump();
+  }
+  void sent(uint64_t cookie) {
     --out_;
     if (downs_.count(static_cast<Rank>(cookie / kBuffersPerPeer)) == 0) fill(cookie);
     changed_.notify_all();
-    pump();
   }
   void on_down(Rank peer, const Status& why) override {
     const std::lock_guard lock(mutex_);
@@ -140,7 +150,9 @@ class Exchange : public ChannelEvents {
     router_->submit(to, FrameKind::kData, buffers_[buffer], buffer);
   }
   void pump() {
-    while (const auto post = router_->next_post()) job_->post(channel_, *post);
+    while (const auto post = router_->next_post()) {
+      if (job_->post(channel_, *post) && post->cookie != kNoCookie) sent(post->cookie);
+    }
   }
 
   Job* const job_;
@@ -165,6 +177,7 @@ int complain(const RankArguments& arguments, std::string_view what) {
 }
 
 int run_rank(const RankArguments& arguments) {
+  ::signal(kStopSignal, [](int) { stop_wanted = 1; });
   RendezvousOptions meeting;
   meeting.directory = arguments.directory;
   meeting.job_id = arguments.job_id;
@@ -368,7 +381,7 @@ TEST_F(NetProcesses, AStoppedRankIsReportedByNameToAllAndTheyCloseCleanly) {
   arguments.silence_s = 2;
   launch(arguments);
   ASSERT_NO_FATAL_FAILURE(wait_until_ready());
-  ASSERT_EQ(::kill(children_[1].pid, SIGSTOP), 0);
+  ASSERT_EQ(::kill(children_[1].pid, kStopSignal), 0);
   expect_success_of_all_but(1);
   ASSERT_EQ(::kill(children_[1].pid, SIGKILL), 0);
   ASSERT_EQ(::waitpid(children_[1].pid, nullptr, 0), children_[1].pid);
@@ -380,6 +393,7 @@ TEST_F(NetProcesses, AStoppedRankIsReportedByNameToAllAndTheyCloseCleanly) {
 }  // namespace swale::net
 
 int main(int argc, char** argv) {
+  swale::net::register_fabric(swale::net::ucx_fabric());
   if (argc == 9 && std::strcmp(argv[1], "--rank") == 0) {
     swale::net::RankArguments arguments;
     arguments.rank = std::atoi(argv[2]);

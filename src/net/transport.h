@@ -3,9 +3,9 @@
 //
 // What it promises (tests/transport contract suite, run over every implementation):
 //   - frames from one rank to another arrive whole, at most once, and in the order of their post calls;
-//   - post never blocks; the payload's memory is borrowed until on_sent(cookie), which comes exactly once per
-//   post,
-//     also when the peer is gone;
+//   - post never blocks and makes no call of TransportEvents; the payload's memory is borrowed until post says
+//     that it is free, or until on_sent(cookie), which else comes exactly once per post, also when the peer is
+//     gone;
 //   - on_down(peer) comes at most once per peer, after the last on_frame from it;
 //   - with nothing to do the progress thread sleeps in the kernel: idle CPU is about zero; wake() ends the
 //   sleep.
@@ -13,12 +13,13 @@
 // must hold credits: that is Router's work. Nor does it find silent peers: that is Liveness' work.
 //
 // Threads: one progress thread per Transport makes every TransportEvents call, one at a time. post and wake
-// may be called by any thread, also from inside an event. Posts to one peer from several threads need an
-// order of the caller's own.
+// may be called by any thread, also from inside an event, and under any lock of the caller's: they wait for
+// nobody who might wait for it. Posts to one peer from several threads need an order of the caller's own.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -41,6 +42,16 @@ class TransportEvents {
   virtual Nanos on_progress(Nanos now) = 0;
 };
 
+// Which thread puts a posted frame on the wire: the progress thread, out of a queue, or the one that posts.
+// The second saves a change of threads per frame; a frame that cannot leave at once goes through the queue too.
+enum class Posting { kQueue, kDirect };
+
+struct TransportOptions {
+  Posting posting = Posting::kDirect;
+  // Settings of the fabric's own, stronger than the environment; of UCX without the prefix "UCX_": tests.
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
 class Transport {
  public:
   static constexpr size_t kHeaderBytesMax = 64;
@@ -54,9 +65,9 @@ class Transport {
   // their failure arrives as on_down. `events` outlives the Transport's close.
   virtual Status start(std::vector<std::string> addresses, TransportEvents* events) = 0;
 
-  // Sends header and payload to `to` (not to oneself). The header is copied; the payload is borrowed until
-  // on_sent.
-  virtual void post(Rank to, Bytes header, Bytes payload, uint64_t cookie) = 0;
+  // Sends header and payload to `to` (not to oneself). The header is copied. True: the payload is free again
+  // and no on_sent will come; false: it is borrowed until on_sent.
+  [[nodiscard]] virtual bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) = 0;
 
   virtual void wake() = 0;
 

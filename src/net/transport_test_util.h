@@ -77,15 +77,22 @@ struct FabricKind {
   std::function<std::vector<std::unique_ptr<Transport>>(int32_t size)> make;
 };
 
-inline std::vector<std::unique_ptr<Transport>> make_loopback(int32_t size) {
+// Posts; a payload that is free at once counts as sent.
+inline void post(Transport* from, Recorder* recorder, Rank to, Bytes header, Bytes payload, uint64_t cookie) {
+  if (from->post(to, header, payload, cookie)) recorder->on_sent(cookie);
+}
+
+inline std::vector<std::unique_ptr<Transport>> make_loopback(int32_t size, Posting posting) {
   const auto fabric = LoopbackFabric::create(size);
   std::vector<std::unique_ptr<Transport>> all;
-  for (Rank rank = 0; rank < size; ++rank) all.push_back(fabric->transport(rank));
+  for (Rank rank = 0; rank < size; ++rank) all.push_back(fabric->transport(rank, posting));
   return all;
 }
 
-inline std::vector<std::unique_ptr<Transport>> make_ucx(int32_t size, const std::string& tls) {
-  UcxOptions options;
+inline std::vector<std::unique_ptr<Transport>> make_ucx(int32_t size, const std::string& tls,
+                                                        Posting posting = Posting::kDirect) {
+  TransportOptions options;
+  options.posting = posting;
   options.settings = {{"TLS", tls}};
   std::vector<std::unique_ptr<Transport>> all;
   for (Rank rank = 0; rank < size; ++rank) {

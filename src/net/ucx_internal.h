@@ -52,11 +52,11 @@ class Ucx final : public UcxTransport {
   Ucx(Rank rank, int32_t size) : rank_(rank), peers_(static_cast<size_t>(size)) {}
   ~Ucx() override;
 
-  Status init(const UcxOptions& options);
+  Status init(const TransportOptions& options);
 
   std::string address() const override;
   Status start(std::vector<std::string> addresses, TransportEvents* events) override;
-  void post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override;
+  bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override;
   void wake() override;
   void drop(Rank peer, const Status& why) override;
   Status close(Deadline deadline) override;
@@ -73,18 +73,25 @@ class Ucx final : public UcxTransport {
   static void on_endpoint_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
   static void on_send_done(void* request, ucs_status_t status, void* slot);
 
-  Status configure(const UcxOptions& options, ucp_config_t* config);
+  Status configure(const TransportOptions& options, ucp_config_t* config);
   Status parse_addresses(std::vector<std::string> addresses);
   Peer& peer(Rank rank) { return peers_[static_cast<size_t>(rank)]; }
 
-  Slot* take_slot(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
+  Slot* take_slot();
+  void fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
+  void enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
+  bool may_send_here() const;
+  bool send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie);
   void kick();
 
   void run();
   bool send_queued();
   bool progress_fabric();
+  bool turn(bool tell);
+  bool arm();
   void sleep(Nanos next);
   void send(Slot* slot);
+  void* start_send(Slot* slot);
   bool connect(Peer* to);
   void finish(Slot* slot);
   void fail(Peer* peer, const Status& why);
@@ -98,6 +105,7 @@ class Ucx final : public UcxTransport {
   void destroy();
 
   const Rank rank_;
+  bool direct_ = false;
   TransportEvents* events_ = nullptr;
   std::deque<Peer> peers_;
   std::atomic<uint64_t> rejected_{0};
@@ -108,25 +116,34 @@ class Ucx final : public UcxTransport {
   int event_fd_ = -1;
   std::thread thread_;
 
-  std::mutex mutex_;  // the three that follow
+  std::mutex mutex_;  // the four that follow
   std::deque<Slot> slots_;
   std::vector<Slot*> free_;
   std::vector<Slot*> queue_;
   std::vector<Failure> drops_;
+  std::atomic<bool> queued_{false};  // queue_ is not empty; frames posted now go behind it
   std::atomic<bool> asleep_{false};
   std::atomic<bool> woken_{false};
   std::atomic<bool> closing_{false};
   Deadline close_deadline_;  // set before closing_
   Status close_status_;      // set before the thread ends
 
-  // Of the progress thread.
+  std::atomic<std::thread::id> progress_thread_{};
+  bool in_event_ = false;  // the progress thread, and only it looks: holds fabric_mutex_
+
+  // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before mutex_.
+  std::mutex fabric_mutex_;
+  Slot* spare_ = nullptr;       // for send_here
+  bool sending_here_ = false;   // inside send_here: events have to wait
+  std::vector<uint64_t> late_;  // cookies that came home meanwhile
   std::vector<Slot*> sending_;
   std::vector<Slot*> done_;
   std::vector<Failure> failures_;
   std::vector<void*> closes_;  // endpoints' close requests
   size_t in_flight_ = 0;
-  unsigned busy_ = 0;
   bool winding_up_ = false;
+
+  unsigned busy_ = 0;  // progress thread
 };
 
 }  // namespace swale::net::ucx_internal

@@ -13,6 +13,8 @@
 namespace swale::net::ucx_internal {
 namespace {
 
+constexpr size_t kSegmentBytes = 32 * kKiB + 256;  // the largest frame and all headers
+
 Status ucx_status(ucs_status_t status, std::string_view what) {
   return error(Code::kUnavailable, Scope::kFatal,
                "{} failed: {} (fabrics are chosen by UCX_TLS and UCX_NET_DEVICES)", what,
@@ -37,7 +39,7 @@ bool allows_shared_memory(std::string_view tls) {
 
 }  // namespace
 
-Status Ucx::configure(const UcxOptions& options, ucp_config_t* config) {
+Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
   const char* set = std::getenv("UCX_TLS");
   std::string tls = set != nullptr ? set : "";
   for (const auto& [name, value] : options.settings) {
@@ -45,18 +47,29 @@ Status Ucx::configure(const UcxOptions& options, ucp_config_t* config) {
     SWALE_UCX(ucp_config_modify(config, name.c_str(), value.c_str()),
               fmt::format("ucp_config_modify {}={}", name, value));
   }
-  // Without the first, error handling turns shared memory off; where there is none, UCX warns of it. The
-  // second finds a dead shared-memory peer within a second (20 s by default).
-  const auto set_unless_user = [&](const char* name, const char* value) {
-    if (std::getenv(fmt::format("UCX_{}", name).c_str()) != nullptr) return ok_status();
-    SWALE_UCX(ucp_config_modify(config, name, value), fmt::format("ucp_config_modify {}={}", name, value));
+  const auto is_set = [](std::string_view name) {
+    return std::getenv(fmt::format("UCX_{}", name).c_str()) != nullptr;
+  };
+  const auto set_unless_user = [&](const char* name, const std::string& value) {
+    if (is_set(name)) return ok_status();
+    SWALE_UCX(ucp_config_modify(config, name, value.c_str()),
+              fmt::format("ucp_config_modify {}={}", name, value));
     return ok_status();
   };
-  if (allows_shared_memory(tls)) SWALE_RETURN_IF_ERROR(set_unless_user("MM_ERROR_HANDLING", "y"));
+  if (allows_shared_memory(tls)) {
+    // Without it, error handling turns shared memory off; where there is none, UCX warns of it.
+    SWALE_RETURN_IF_ERROR(set_unless_user("MM_ERROR_HANDLING", "y"));
+    // A frame is one segment, and arrives without being put together from several. "MM_" is all of these.
+    if (!is_set("POSIX_SEG_SIZE") && !is_set("SYSV_SEG_SIZE") && !is_set("XPMEM_SEG_SIZE")) {
+      SWALE_RETURN_IF_ERROR(set_unless_user("MM_SEG_SIZE", std::to_string(kSegmentBytes)));
+    }
+  }
+  // Finds a dead shared-memory peer within a second (20 s by default).
   return set_unless_user("KEEPALIVE_INTERVAL", "1s");
 }
 
-Status Ucx::init(const UcxOptions& options) {
+Status Ucx::init(const TransportOptions& options) {
+  direct_ = options.posting == Posting::kDirect;
   ucp_config_t* config = nullptr;
   SWALE_UCX(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
   Status configured = configure(options, config);
@@ -71,8 +84,7 @@ Status Ucx::init(const UcxOptions& options) {
 
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  worker.thread_mode =
-      UCS_THREAD_MODE_SERIALIZED;  // posting from any thread would need MULTI and USE_MT_MUTEX
+  worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // by fabric_mutex_
   SWALE_UCX(ucp_worker_create(context_, &worker, &worker_), "ucp_worker_create");
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
@@ -144,7 +156,8 @@ Status Ucx::start(std::vector<std::string> addresses, TransportEvents* events) {
 
 namespace swale::net {
 
-Result<std::unique_ptr<UcxTransport>> ucx_transport(Rank rank, int32_t size, const UcxOptions& options) {
+Result<std::unique_ptr<UcxTransport>> ucx_transport(Rank rank, int32_t size,
+                                                    const TransportOptions& options) {
   auto transport = std::make_unique<ucx_internal::Ucx>(rank, size);
   SWALE_RETURN_IF_ERROR(transport->init(options));
   return std::unique_ptr<UcxTransport>(std::move(transport));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "base/coding.h"
 #include "base/log.h"
@@ -38,10 +39,14 @@ void Ucx::kick() {
 }
 
 // Under mutex_.
-Slot* Ucx::take_slot(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
-  if (free_.empty()) free_.push_back(&slots_.emplace_back());
+Slot* Ucx::take_slot() {
+  if (free_.empty()) return &slots_.emplace_back();
   Slot* slot = free_.back();
   free_.pop_back();
+  return slot;
+}
+
+void Ucx::fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
   slot->owner = this;
   slot->to = to;
   slot->cookie = cookie;
@@ -53,17 +58,61 @@ Slot* Ucx::take_slot(Rank to, MessageKind kind, Bytes header, Bytes payload, uin
   put_u32(&slot->header[4], static_cast<uint32_t>(rank_));
   put_u32(&slot->header[8], static_cast<uint32_t>(kind));
   std::copy(header.begin(), header.end(), slot->header.begin() + kPrefixBytes);
-  return slot;
 }
 
-void Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
-  assert(to >= 0 && to != rank_ && static_cast<size_t>(to) < peers_.size() &&
-         header.size() <= kHeaderBytesMax);
+void Ucx::enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(take_slot(to, MessageKind::kFrame, header, payload, cookie));
+    Slot* slot = take_slot();
+    fill(slot, to, kind, header, payload, cookie);
+    queue_.push_back(slot);
+    queued_.store(true);
   }
   if (asleep_.exchange(false)) kick();
+}
+
+// The progress thread calls UCX anyway, but not from inside a callback of UCX.
+bool Ucx::may_send_here() const {
+  return progress_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id() ? !in_event_
+                                                                                        : direct_;
+}
+
+bool Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
+  assert(to >= 0 && to != rank_ && static_cast<size_t>(to) < peers_.size() &&
+         header.size() <= kHeaderBytesMax);
+  if (may_send_here()) {
+    // Only tried: who holds it may be in an event that waits for a lock of our caller's.
+    const std::unique_lock fabric(fabric_mutex_, std::try_to_lock);
+    const Peer& receiver = peer(to);
+    if (fabric.owns_lock() && !queued_.load() && !winding_up_ && receiver.endpoint != nullptr &&
+        !receiver.failing) {
+      return send_here(to, header, payload, cookie);
+    }
+  }
+  enqueue(to, MessageKind::kFrame, header, payload, cookie);
+  return false;
+}
+
+// Under fabric_mutex_, by any thread.
+bool Ucx::send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
+  if (spare_ == nullptr) {
+    const std::lock_guard lock(mutex_);
+    spare_ = take_slot();
+  }
+  fill(spare_, to, MessageKind::kFrame, header, payload, cookie);
+  sending_here_ = true;
+  void* request = start_send(spare_);
+  sending_here_ = false;
+  const bool pending = UCS_PTR_IS_PTR(request);
+  if (pending) {
+    ++in_flight_;
+    spare_ = nullptr;
+  } else {
+    spare_->in_flight = false;
+  }
+  // A pending send needs progress, and so does what could not be told here.
+  if ((pending || !failures_.empty() || !late_.empty()) && asleep_.exchange(false)) kick();
+  return !pending;
 }
 
 void Ucx::wake() {
@@ -82,13 +131,12 @@ void Ucx::drop(Rank rank, const Status& why) {
 // ------------------------------------------------------------------------------------------
 
 void Ucx::run() {
+  progress_thread_.store(std::this_thread::get_id());
   Nanos next = 0;
   Nanos last_call = 0;
   bool call = true;
   while (!closing_.load()) {
-    const bool sent = send_queued();
-    const bool did = progress_fabric() || sent;
-    take_failures(true);
+    const bool did = turn(true);
     call |= did;
     const Nanos now = system_clock().now();
     const bool woken = woken_.exchange(false);
@@ -106,18 +154,31 @@ void Ucx::run() {
   wind_up();
 }
 
+// Sends, receives, tells of peers that are gone. True if there may be more to do.
+bool Ucx::turn(bool tell) {
+  const std::lock_guard fabric(fabric_mutex_);
+  in_event_ = true;
+  const bool sent = send_queued();
+  const bool did = progress_fabric() || sent;
+  take_failures(tell);
+  in_event_ = false;
+  return did;
+}
+
 bool Ucx::send_queued() {
   {
     const std::lock_guard lock(mutex_);
     free_.insert(free_.end(), done_.begin(), done_.end());
     done_.clear();
     sending_.swap(queue_);
+    queued_.store(false);
     for (Failure& each : drops_) failures_.push_back(std::move(each));
     drops_.clear();
   }
   for (Slot* slot : sending_) send(slot);
   const bool did = !sending_.empty();
   sending_.clear();
+  for (const uint64_t cookie : std::exchange(late_, {})) events_->on_sent(cookie);
   return did;
 }
 
@@ -137,11 +198,11 @@ void Ucx::sleep(Nanos next) {
   }
   if (!pending) {
     const Nanos wait = next - system_clock().now();
-    const ucs_status_t armed = ucp_worker_arm(worker_);
-    if (armed == UCS_ERR_BUSY) ++busy_;
-    if (armed == UCS_ERR_BUSY && busy_ <= kBusyYields) {
+    const bool armed = arm();
+    if (!armed) ++busy_;
+    if (!armed && busy_ <= kBusyYields) {
       sched_yield();
-    } else if (armed == UCS_ERR_BUSY) {
+    } else if (!armed) {
       pollfd event{event_fd_, POLLIN, 0};
       const timespec pause{0, busy_ <= kBusyYields + kBusyShortPauses ? kBusyPauseShort : kBusyPauseLong};
       ::ppoll(&event, 1, &pause, nullptr);
@@ -156,6 +217,13 @@ void Ucx::sleep(Nanos next) {
   uint64_t count;
   while (::read(event_fd_, &count, sizeof(count)) > 0) {
   }
+}
+
+// False: something is pending, try again soon.
+bool Ucx::arm() {
+  const std::lock_guard fabric(fabric_mutex_);
+  if (!failures_.empty() || !late_.empty()) return false;  // by a send_here since the last turn
+  return ucp_worker_arm(worker_) != UCS_ERR_BUSY;
 }
 
 bool Ucx::connect(Peer* to) {
@@ -178,6 +246,12 @@ void Ucx::send(Slot* slot) {
   Peer& to = peer(slot->to);
   ++in_flight_;
   if (to.down || to.failing || !connect(&to)) return finish(slot);
+  if (!UCS_PTR_IS_PTR(start_send(slot))) finish(slot);
+}
+
+// A request of UCX, if the send is pending; a failure is noted.
+void* Ucx::start_send(Slot* slot) {
+  Peer& to = peer(slot->to);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.cb.send = on_send_done;
@@ -187,7 +261,7 @@ void Ucx::send(Slot* slot) {
       ucp_am_send_nbx(to.endpoint, kActiveMessageId, slot->header.data(), slot->header_bytes,
                       slot->payload.data(), slot->payload.size(), &param);
   if (UCS_PTR_IS_ERR(request)) fail(&to, UCS_PTR_STATUS(request), "sending");
-  if (!UCS_PTR_IS_PTR(request)) finish(slot);
+  return request;
 }
 
 void Ucx::on_send_done(void* request, ucs_status_t status, void* user_data) {
@@ -204,7 +278,12 @@ void Ucx::finish(Slot* slot) {
   const bool frame = slot->kind == MessageKind::kFrame;
   const uint64_t cookie = slot->cookie;
   done_.push_back(slot);
-  if (frame) events_->on_sent(cookie);
+  if (!frame) return;
+  if (sending_here_) {
+    late_.push_back(cookie);
+  } else {
+    events_->on_sent(cookie);
+  }
 }
 
 ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes, void* data, size_t bytes,
@@ -303,9 +382,7 @@ bool Ucx::all_ended() const {
 bool Ucx::progress_until(const std::function<bool()>& done) {
   busy_ = 0;
   for (;;) {
-    const bool sent = send_queued();
-    const bool did = progress_fabric() || sent;
-    take_failures(false);
+    const bool did = turn(false);
     if (done()) return true;
     const Nanos now = system_clock().now();
     if (close_deadline_.passed(now)) return false;
@@ -318,12 +395,13 @@ bool Ucx::progress_until(const std::function<bool()>& done) {
 // Everything posted goes out, then an end mark on every endpoint; those who have sent to us send theirs. Only
 // then does nobody need our progress any more: closing earlier gives the others time-outs.
 void Ucx::wind_up() {
-  winding_up_ = true;
-  send_queued();
-  for (Peer& each : peers_) {
-    if (each.endpoint == nullptr || each.down) continue;
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(take_slot(each.rank, MessageKind::kEnd, Bytes(), Bytes(), 0));
+  {
+    const std::lock_guard fabric(fabric_mutex_);
+    winding_up_ = true;  // nobody but this thread sends from here on
+  }
+  turn(false);
+  for (const Peer& each : peers_) {
+    if (each.endpoint != nullptr && !each.down) enqueue(each.rank, MessageKind::kEnd, Bytes(), Bytes(), 0);
   }
   if (!progress_until([this] { return all_ended(); })) {
     std::string late;

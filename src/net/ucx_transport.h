@@ -6,25 +6,17 @@
 // Sites choose fabrics with UCX's own variables (UCX_TLS, UCX_NET_DEVICES); what we set, we set only where
 // the user's variable is unset.
 //
-// Threads: as Transport. All UCX calls between start and close are made by the progress thread; posts reach
-// it through a queue. Format of the active message's header: u32 magic "SWU1" | u32 sender's rank | u32 kind
-// (0 frame, 1 end) | the
-//   frame's header, at most 64 bytes. Messages that do not look so are dropped and counted.
+// Threads: as Transport. UCX is entered by one thread at a time, under a lock of ours: the progress thread,
+// and with Posting::kDirect whoever posts while the lock is free, for a peer that is connected.
+// Format of the active message's header: u32 magic "SWU1" | u32 sender's rank | u32 kind (0 frame, 1 end) |
+//   the frame's header, at most 64 bytes. Messages that do not look so are dropped and counted.
 #pragma once
 
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "net/transport.h"
 
 namespace swale::net {
-
-struct UcxOptions {
-  // UCX settings without the prefix "UCX_", stronger than the environment: tests.
-  std::vector<std::pair<std::string, std::string>> settings;
-};
 
 class UcxTransport : public Transport {
  public:
@@ -33,6 +25,7 @@ class UcxTransport : public Transport {
   static constexpr unsigned kActiveMessageId = 7;
 };
 
-Result<std::unique_ptr<UcxTransport>> ucx_transport(Rank rank, int32_t size, const UcxOptions& options = {});
+Result<std::unique_ptr<UcxTransport>> ucx_transport(Rank rank, int32_t size,
+                                                    const TransportOptions& options = {});
 
 }  // namespace swale::net

@@ -66,7 +66,7 @@ std::string prefix(uint32_t magic, uint32_t rank, uint32_t kind) {
 
 TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
   constexpr uint32_t kMagic = 0x31555753;
-  UcxOptions options;
+  TransportOptions options;
   options.settings = {{"TLS", "tcp,self"}};
   auto made = ucx_transport(0, 3, options);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
@@ -100,7 +100,7 @@ TEST(UcxTransport, CloseEndsAtItsDeadlineAndGivesCookiesBackIfAPeerNeverTakesAny
     Recorder recorder;  // rank 1 is never started: nobody empties its queues
     ASSERT_TRUE(transports[0]->start({transports[0]->address(), transports[1]->address()}, &recorder).ok());
     const std::string payload = pattern(1, 32 * kKiB);
-    for (uint64_t i = 0; i < 300; ++i) transports[0]->post(1, "h", payload, i);
+    for (uint64_t i = 0; i < 300; ++i) post(transports[0].get(), &recorder, 1, "h", payload, i);
     const Status status = transports[0]->close(Deadline::in(system_clock(), milliseconds(200)));
     EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << tls << ": " << status.to_string();
     EXPECT_EQ(recorder.sent.size(), 300u);
@@ -114,7 +114,7 @@ TEST(UcxTransport, RefusesMalformedAddressesAndSettings) {
   Recorder recorder;
   EXPECT_EQ((*made)->start({"host"}, &recorder).code(), Code::kInvalidArgument);
   EXPECT_EQ((*made)->start({std::string("a\0b", 3), "host"}, &recorder).code(), Code::kCorruption);
-  UcxOptions options;
+  TransportOptions options;
   options.settings = {{"TLS", "no_such_fabric"}};
   EXPECT_THAT(std::string(ucx_transport(0, 2, options).status().message()), testing::HasSubstr("UCX_TLS"));
 }

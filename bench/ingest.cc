@@ -1,0 +1,164 @@
+// bench_ingest: what it costs to write all records, one at a time, as an application would.
+//   --store nothing|append|swale   generating alone; plain O_DIRECT appends, a file per rank and epoch; a directory
+//   --ranks N --keys N (in each epoch) --epochs N --path DIR --options "write.memory=64M"
+//   --overlap 0  waits for each epoch's end at once; else the next epoch is appended meanwhile
+//   --canary 1   writes one value wrong, so that whoever checks answers can be seen to do so
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "bench/arguments.h"
+#include "bench/direct_log.h"
+#include "bench/measure.h"
+#include "bench/ranks.h"
+#include "bench/swale_call.h"
+#include "bench/workload.h"
+
+namespace swale::bench {
+namespace {
+
+struct Work {
+  std::string store;
+  int ranks = 1;
+  uint64_t keys = 0;
+  uint32_t epochs = 0;
+  std::string path;
+  std::string options;
+  bool overlap = true;
+  bool canary = false;
+};
+
+// append(record) for every record of the rank's share, epoch_end(epoch) after each epoch.
+template <class Append, class EpochEnd>
+void write_share(const Work& work, int rank, RankReport& report, Append&& append, EpochEnd&& epoch_end) {
+  report.first_append_s = now_s();
+  for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
+    Share share = share_of(work.keys, rank, work.ranks);
+    if (work.canary && epoch == 0 && rank == 0) append(canary_record(work.keys, share.first++));
+    for_each_record(EpochOrder(work.keys, epoch), epoch, share, append);
+    epoch_end(epoch);
+  }
+  report.last_epoch_end_s = now_s();
+}
+
+void write_nothing(const Work& work, int rank, RankReport& report) {
+  write_share(
+      work, rank, report,
+      [](const Record& record) {
+        asm volatile("" : : "r"(&record) : "memory");
+      },
+      [](uint32_t) {});
+}
+
+void write_appends(const Work& work, int rank, RankReport& report) {
+  std::unique_ptr<DirectLog> log;
+  const Share share = share_of(work.keys, rank, work.ranks);
+  const auto open = [&](uint32_t epoch) {
+    log = std::make_unique<DirectLog>(fmt::format("{}/epoch-{}.rank-{}", work.path, epoch, rank),
+                                      DirectLog::Cache::kDirect, (share.last - share.first) * kRecordBytes);
+  };
+  open(0);
+  write_share(
+      work, rank, report, [&](const Record& record) { log->append(&record, sizeof record); },
+      [&](uint32_t epoch) {
+        log->close();
+        log.reset();
+        if (epoch + 1 < work.epochs) open(epoch + 1);
+      });
+}
+
+void write_directory(swale_job* job, const Work& work, int rank, RankReport& report) {
+  swale_dir* dir = nullptr;
+  check(swale_dir_open(job, work.path.c_str(), SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE, work.options.c_str(),
+                       &dir));
+  write_share(
+      work, rank, report,
+      [&](const Record& record) {
+        check(swale_dir_append(dir, &record.key, kKeyBytes, record.value.data(), kValueBytes));
+      },
+      [&](uint32_t epoch) {
+        check(swale_dir_epoch_end_wait(dir));  // the one before
+        check(swale_dir_epoch_end_begin(dir, epoch * 100, epoch * 0.5));
+        if (!work.overlap || epoch + 1 == work.epochs) check(swale_dir_epoch_end_wait(dir));
+      });
+  check(swale_dir_close(dir));
+}
+
+void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barrier) {
+  swale_job* job = nullptr;
+  if (work.store == "swale") check(swale_job_open(nullptr, nullptr, &job));
+  barrier.wait();
+  reset_memory_peak();
+  const uint64_t memory = memory_bytes();
+  const Stopwatch stopwatch;
+  report.begin_s = now_s();
+  if (work.store == "swale") {
+    write_directory(job, work, rank, report);
+  } else if (work.store == "append") {
+    write_appends(work, rank, report);
+  } else {
+    write_nothing(work, rank, report);
+  }
+  report.end_s = now_s();
+  report.cpu = stopwatch.cpu();
+  const uint64_t peak = memory_peak_bytes();
+  report.memory_bytes = peak > memory ? peak - memory : 0;
+  if (job != nullptr) check(swale_job_close(job));
+}
+
+nlohmann::json json_of(const Work& work, const RanksReport& report) {
+  const double records = static_cast<double>(work.keys) * work.epochs;
+  double writing_s = 0;
+  for (const RankReport& rank : report.ranks) {
+    writing_s = std::max(writing_s, rank.last_epoch_end_s - rank.first_append_s);
+  }
+  nlohmann::json line = {{"program", "ingest"},
+                         {"store", work.store},
+                         {"ranks", work.ranks},
+                         {"records", records},
+                         {"wall_s", report.wall_s()},
+                         {"writing_s", writing_s},
+                         {"cpu_user_s", report.cpu.user_s},
+                         {"cpu_system_s", report.cpu.system_s},
+                         {"cpu_ns_per_record", report.cpu.total_s() / records * 1e9},
+                         {"cpu_between_ns_per_record", report.cpu_between().total_s() / records * 1e9},
+                         {"rank_memory_bytes_max", report.memory_bytes_max()}};
+  if (work.store != "nothing") {
+    const DiskUse use = disk_use(work.path);
+    line["disk_size_bytes"] = use.size_bytes;
+    line["disk_allocated_bytes"] = use.allocated_bytes;
+    line["bytes_ratio"] =
+        static_cast<double>(std::max(use.size_bytes, use.allocated_bytes)) / (records * kRecordBytes);
+  }
+  return line;
+}
+
+}  // namespace
+}  // namespace swale::bench
+
+int main(int argc, char** argv) {
+  using namespace swale::bench;
+  Arguments arguments(argc, argv);
+  Work work;
+  work.store = arguments.text("store");
+  work.ranks = static_cast<int>(arguments.number("ranks", 1));
+  work.keys = arguments.number("keys", 4'000'000);
+  work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
+  work.path = arguments.text("path", "");
+  work.options = arguments.text("options", "write.memory=64M");
+  work.overlap = arguments.number("overlap", 1) != 0;
+  work.canary = arguments.number("canary", 0) != 0;
+  arguments.expect_no_more();
+  if (work.store != "nothing" && work.store != "append" && work.store != "swale")
+    die("--store: " + work.store);
+  if (work.store != "nothing") {
+    if (work.path.empty()) die("--path is missing");
+    remove_all(work.path);
+    if (work.store == "append") std::filesystem::create_directories(work.path);
+  }
+  report(json_of(work, run_ranks(work.ranks, [&](int rank, RankReport& report, RankBarrier& barrier) {
+                   run_rank(work, rank, report, barrier);
+                 })));
+  return 0;
+}

@@ -1,0 +1,297 @@
+// bench_query: what it costs to ask a massive directory, every answer checked against the generator.
+//   --path DIR --keys N --epochs N --samples N --first N (of the sequence of query keys)
+//   --drop-all 0   never the caches of the whole machine
+//   --mode
+//     verify  every record, by a scan
+//     cold    a trajectory; the reader is open and has answered another key; the files' pages are dropped each time
+//     first   the same as the first query of a reader that was opened before its files' pages were dropped
+//     open    the same in a fresh process, opening included, all caches dropped (needs root, else only the pages)
+//     warm    a trajectory, all in the page cache
+//     batch   100,000 keys of one epoch at once, all in the page cache, on one core
+//     miss    keys that are not there, all in the page cache
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <cstring>
+
+#include "bench/arguments.h"
+#include "bench/measure.h"
+#include "bench/swale_call.h"
+#include "bench/workload.h"
+
+namespace swale::bench {
+namespace {
+
+struct Work {
+  std::string path;
+  std::string mode;
+  std::string options;
+  uint64_t keys = 0;
+  uint32_t epochs = 0;
+  uint64_t samples = 0;
+  uint64_t first = 0;
+  bool drop_all = true;
+
+  uint64_t key(uint64_t n) const { return query_key(keys, first + n); }
+};
+
+class OpenReader {
+ public:
+  explicit OpenReader(const Work& work) {
+    check(swale_reader_open(work.path.c_str(), work.options.c_str(), &reader_));
+  }
+  ~OpenReader() { swale_reader_close(reader_); }
+  swale_reader* get() const { return reader_; }
+  swale_read_stats stats() const {
+    swale_read_stats stats;
+    check(swale_reader_stats(reader_, &stats));
+    return stats;
+  }
+
+ private:
+  swale_reader* reader_ = nullptr;
+};
+
+void expect_value(uint64_t key, uint32_t epoch, const void* value, size_t bytes) {
+  const Value expected = value_of(key, epoch);
+  if (bytes != kValueBytes || std::memcmp(value, expected.data(), kValueBytes) != 0) {
+    die(fmt::format("WRONG ANSWER: key {} epoch {}", key, epoch));
+  }
+}
+
+// The time of one trajectory; its answer is checked after the clock has stopped.
+double query_us(swale_reader* reader, const Work& work, uint64_t key) {
+  swale_values* values = nullptr;
+  const double begin = now_s();
+  check(swale_reader_get(reader, &key, kKeyBytes, SWALE_ALL_EPOCHS, &values));
+  const double took = now_s() - begin;
+  if (swale_values_count(values) != work.epochs) {
+    die(fmt::format("WRONG ANSWER: key {} has {} values", key, swale_values_count(values)));
+  }
+  for (uint32_t i = 0; i < work.epochs; ++i) {
+    int64_t epoch = -1;
+    const void* value = nullptr;
+    size_t bytes = 0;
+    check(swale_values_at(values, i, &epoch, &value, &bytes));
+    if (epoch != i) die(fmt::format("WRONG ANSWER: key {}: epoch {} at place {}", key, epoch, i));
+    expect_value(key, i, value, bytes);
+  }
+  swale_values_free(values);
+  return took * 1e6;
+}
+
+// Latency, bytes asked of the reader's files and bytes that the storage delivered, per query.
+struct ColdSamples {
+  std::vector<double> us, asked, fetched;
+  uint64_t depth_max = 0;
+
+  void add(const OpenReader& reader, const Work& work, uint64_t key) {
+    const uint64_t fetched_before = storage_bytes_read();
+    const uint64_t asked_before = reader.stats().bytes_read;
+    us.push_back(query_us(reader.get(), work, key));
+    const swale_read_stats after = reader.stats();
+    asked.push_back(static_cast<double>(after.bytes_read - asked_before));
+    fetched.push_back(static_cast<double>(storage_bytes_read() - fetched_before));
+    depth_max = std::max(depth_max, after.depth_max);
+  }
+
+  nlohmann::json json() {
+    return {{"us", summary(us)},
+            {"asked_bytes", summary(asked)},
+            {"fetched_bytes", summary(fetched)},
+            {"depth_max", depth_max}};
+  }
+};
+
+nlohmann::json run_verify(const Work& work) {
+  struct Sums {
+    std::vector<uint64_t> records, digests;
+  } sums{std::vector<uint64_t>(work.epochs), std::vector<uint64_t>(work.epochs)};
+  const OpenReader reader(work);
+  const auto add = [](void* context, int64_t epoch, const void* key, size_t key_bytes, const void* value,
+                      size_t value_bytes) {
+    auto* into = static_cast<Sums*>(context);
+    Record record;
+    if (key_bytes != kKeyBytes || value_bytes != kValueBytes) die("WRONG ANSWER: a record of another size");
+    std::memcpy(&record.key, key, kKeyBytes);
+    std::memcpy(record.value.data(), value, kValueBytes);
+    const auto at = static_cast<size_t>(epoch);
+    ++into->records.at(at);
+    into->digests.at(at) += digest_of(record.key, static_cast<uint32_t>(epoch), record.value);
+    return 0;
+  };
+  check(swale_reader_scan(reader.get(), SWALE_ALL_EPOCHS, add, &sums));
+  for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
+    uint64_t digest = 0;
+    for_each_record(EpochOrder(work.keys, epoch), epoch, {0, work.keys},
+                    [&](const Record& record) { digest += digest_of(record.key, epoch, record.value); });
+    if (sums.records[epoch] != work.keys || sums.digests[epoch] != digest) {
+      die(fmt::format("WRONG ANSWER: the scan of epoch {} has {} records, or others than were written", epoch,
+                      sums.records[epoch]));
+    }
+  }
+  return {{"records", work.keys * work.epochs}};
+}
+
+nlohmann::json run_cold(const Work& work) {
+  ColdSamples samples;
+  for (uint64_t i = 0; i < work.samples; ++i) {
+    const OpenReader reader(work);  // a new one: what an old one has mapped cannot be evicted
+    query_us(reader.get(), work, work.key(work.samples + i));
+    evict(work.path);
+    samples.add(reader, work, work.key(i));
+  }
+  return samples.json();
+}
+
+nlohmann::json run_first(const Work& work) {
+  ColdSamples samples;
+  for (uint64_t i = 0; i < work.samples; ++i) {
+    const OpenReader reader(work);
+    evict(work.path);
+    samples.add(reader, work, work.key(i));
+  }
+  return samples.json();
+}
+
+nlohmann::json run_open_once(const Work& work) {
+  keep_code_resident();
+  evict(work.path);
+  const bool all = work.drop_all && drop_all_caches();
+  const uint64_t fetched_before = storage_bytes_read();
+  const uint64_t key = work.key(0);
+  const double begin = now_s();
+  const OpenReader reader(work);
+  const double opened = now_s();
+  const double query = query_us(reader.get(), work, key);
+  return {{"ms", (opened - begin) * 1e3 + query * 1e-3},
+          {"open_ms", (opened - begin) * 1e3},
+          {"all_caches_dropped", all},
+          {"fetched_bytes", storage_bytes_read() - fetched_before}};
+}
+
+nlohmann::json run_open(const Work& work) {
+  std::vector<double> ms, open_ms, fetched;
+  bool all = true;
+  for (uint64_t i = 0; i < work.samples; ++i) {
+    const nlohmann::json once =
+        run_fresh({"--mode", "open-once", "--path", work.path, "--options", work.options, "--keys",
+                   std::to_string(work.keys), "--epochs", std::to_string(work.epochs), "--first",
+                   std::to_string(work.first + i), "--drop-all", work.drop_all ? "1" : "0"});
+    ms.push_back(once.at("ms"));
+    open_ms.push_back(once.at("open_ms"));
+    fetched.push_back(once.at("fetched_bytes"));
+    all = all && once.at("all_caches_dropped");
+  }
+  return {{"ms", summary(ms)},
+          {"open_ms", summary(open_ms)},
+          {"fetched_bytes", summary(fetched)},
+          {"all_caches_dropped", all}};
+}
+
+nlohmann::json run_warm(const Work& work) {
+  preload(work.path);
+  const OpenReader reader(work);
+  for (uint64_t i = 0; i < work.samples / 10 + 1; ++i)
+    query_us(reader.get(), work, work.key(work.samples + i));
+  std::vector<double> us;
+  const uint64_t fetched_before = storage_bytes_read();
+  for (uint64_t i = 0; i < work.samples; ++i) us.push_back(query_us(reader.get(), work, work.key(i)));
+  return {{"us", summary(us)}, {"fetched_bytes", storage_bytes_read() - fetched_before}};
+}
+
+nlohmann::json run_batch(const Work& work) {
+  cpu_set_t one_core;
+  CPU_ZERO(&one_core);
+  CPU_SET(::sched_getcpu(), &one_core);
+  ::sched_setaffinity(0, sizeof one_core, &one_core);
+  preload(work.path);
+  constexpr size_t kBatch = 100'000;
+  const size_t count = std::min<size_t>(kBatch, work.keys);
+  const OpenReader reader(work);
+  std::vector<double> keys_per_s;
+  for (uint64_t round = 0; round <= work.samples; ++round) {
+    const uint32_t epoch = static_cast<uint32_t>(round % work.epochs);
+    std::vector<uint64_t> keys(count);
+    std::vector<const void*> pointers(count);
+    const std::vector<size_t> sizes(count, kKeyBytes);
+    for (size_t i = 0; i < count; ++i) {
+      keys[i] = work.key(round * count + i);
+      pointers[i] = &keys[i];
+    }
+    std::vector<Record> answers;
+    answers.reserve(count);
+    const auto keep = [](void* context, int64_t, const void* key, size_t, const void* value,
+                         size_t value_bytes) {
+      Record record;
+      std::memcpy(&record.key, key, kKeyBytes);
+      if (value_bytes != kValueBytes) die("WRONG ANSWER: a value of another size");
+      std::memcpy(record.value.data(), value, kValueBytes);
+      static_cast<std::vector<Record>*>(context)->push_back(record);
+      return 0;
+    };
+    size_t found = 0;
+    const double begin = now_s();
+    check(swale_reader_get_many(reader.get(), pointers.data(), sizes.data(), count, epoch, keep, &answers,
+                                &found));
+    const double took = now_s() - begin;
+    if (found != count || answers.size() != count)
+      die(fmt::format("WRONG ANSWER: {} of {} keys", found, count));
+    for (const Record& answer : answers) expect_value(answer.key, epoch, answer.value.data(), kValueBytes);
+    if (round > 0) keys_per_s.push_back(static_cast<double>(count) / took);
+  }
+  return {{"keys_per_s", summary(keys_per_s)}, {"batch", count}};
+}
+
+nlohmann::json run_miss(const Work& work) {
+  preload(work.path);
+  const OpenReader reader(work);
+  std::vector<double> us;
+  for (uint64_t i = 0; i < work.samples; ++i) {
+    const uint64_t key = work.keys + 1 + mix(work.first + i) % (uint64_t{1} << 40);
+    swale_values* values = nullptr;
+    const double begin = now_s();
+    const int code = swale_reader_get(reader.get(), &key, kKeyBytes, SWALE_ALL_EPOCHS, &values);
+    us.push_back((now_s() - begin) * 1e6);
+    if (code == SWALE_OK) die(fmt::format("WRONG ANSWER: key {} was never written", key));
+    if (code != SWALE_NOT_FOUND) check(code);
+  }
+  const double queries = static_cast<double>(work.samples);
+  return {{"us", summary(us)},
+          {"false_candidates_per_query", static_cast<double>(reader.stats().false_candidates) / queries}};
+}
+
+nlohmann::json run(const Work& work) {
+  if (work.mode == "verify") return run_verify(work);
+  if (work.mode == "cold") return run_cold(work);
+  if (work.mode == "first") return run_first(work);
+  if (work.mode == "open") return run_open(work);
+  if (work.mode == "open-once") return run_open_once(work);
+  if (work.mode == "warm") return run_warm(work);
+  if (work.mode == "batch") return run_batch(work);
+  if (work.mode == "miss") return run_miss(work);
+  die("--mode: " + work.mode);
+}
+
+}  // namespace
+}  // namespace swale::bench
+
+int main(int argc, char** argv) {
+  using namespace swale::bench;
+  Arguments arguments(argc, argv);
+  Work work;
+  work.path = arguments.text("path");
+  work.mode = arguments.text("mode");
+  work.options = arguments.text("options", "");
+  work.keys = arguments.number("keys", 4'000'000);
+  work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
+  work.samples = arguments.number("samples", 100);
+  work.first = arguments.number("first", 0);
+  work.drop_all = arguments.number("drop-all", 1) != 0;
+  arguments.expect_no_more();
+  nlohmann::json line = run(work);
+  line["program"] = "query";
+  line["mode"] = work.mode;
+  report(line);
+  return 0;
+}

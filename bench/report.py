@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""report.py IMD_JSON: the results of `make bench-imd` as Markdown, for the README and docs/design/benchmarks.md."""
+import json
+import sys
+
+STORE_NAMES = {
+    "swale": "**Swale**", "append": "plain appends, then a scan by all cores", "leveldb-4m": "LevelDB, 4 MiB buffer",
+    "leveldb-64m": "LevelDB, 64 MiB buffer", "rocksdb": "RocksDB, bulk load", "rocksdb-compacted": "RocksDB, bulk load, compacted",
+    "sst": "RocksDB SstFileWriter, sorted by the caller", "duckdb": "DuckDB, Parquet sorted by key",
+}  # fmt: skip
+
+
+def number(value):
+    if value is None:
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 1 or abs(value) >= 100 else f"{value:.4g}"
+
+
+def verdict(entry):
+    if entry["met"] is False:
+        return "MISSED"
+    if entry["aim_met"]:
+        return "aim met"
+    return "met" if entry["met"] else "aim not met"
+
+
+def spread(entry):
+    return f"{number(entry['min'])}–{number(entry['max'])}" if entry.get("samples") else entry.get("note", "")
+
+
+def text(result):
+    """The judged figures for a terminal."""
+    rows = [("key", "median", "unit", "spread", "must", "aim", "")]
+    for name, entry in result["results"].items():
+        bound = "<=" if entry["less_is_better"] else ">="
+        must, aim = (f"{bound} {number(entry[key])}" if entry[key] is not None else "–" for key in ("must", "aim"))
+        rows.append((name, number(entry["value"]), entry["unit"], spread(entry), must, aim, verdict(entry)))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+
+def row(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def judged_table(result):
+    yield row(["what", "measured", "spread", "must", "aim", ""])
+    yield row(["---"] * 6)
+    for name, entry in result["results"].items():
+        yield row([f"`{name}`: {entry['what']}", number(entry["value"]) + (" " + entry["unit"] if entry["unit"] else ""),
+                   spread(entry), number(entry["must"]), number(entry["aim"]), verdict(entry)])
+
+
+def time_text(microseconds):
+    if microseconds is None:
+        return "–"
+    if microseconds >= 1e6:
+        return f"{microseconds / 1e6:.2g} s"
+    return f"{microseconds / 1e3:.3g} ms" if microseconds >= 1e3 else f"{microseconds:.3g} µs"
+
+
+def stores_table(result):
+    yield row(["", "CPU per record", "wall, 20 M records", "bytes out / in", "trajectory cold p50 / p99", "open + query", "warm p50"])
+    yield row(["---"] * 7)
+    for store, name in STORE_NAMES.items():
+        entries = result["stores"].get(store)
+        if not entries:
+            continue
+
+        def value(key):
+            return entries[key]["value"] if key in entries else None
+
+        wall = value("wall_s_per_20M")
+        cold = time_text(value("cold_us_p50"))
+        if value("cold_us_p99") is not None:
+            cold += " / " + time_text(value("cold_us_p99"))
+        opened = value("open_and_query_ms")
+        yield row([name, f"{number(value('cpu_ns_per_record'))} ns", "–" if wall is None else f"{wall:.2f} s",
+                   number(value("bytes_ratio")), cold, time_text(None if opened is None else opened * 1e3),
+                   time_text(value("warm_us_p50"))])
+
+
+def markdown(result):
+    machine, parameters = result["machine"], result["parameters"]
+    yield (f"{machine['cores']} cores ({machine['cpu']}), Linux {machine['kernel']}, {machine['file_system']}; "
+           f"{parameters['keys'] * parameters['epochs'] / 1e6:g} M records of {parameters['key_bytes']} + "
+           f"{parameters['value_bytes']} bytes in {parameters['epochs']} epochs, {parameters['rounds']} rounds, profile "
+           f"{result['profile']}; load average at the start {machine['load_average'][0]:.1f}.")
+    yield ""
+    yield from judged_table(result)
+    yield ""
+    yield from stores_table(result)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    with open(sys.argv[1], encoding="utf-8") as file:
+        print("\n".join(markdown(json.load(file))))
+
+
+if __name__ == "__main__":
+    main()

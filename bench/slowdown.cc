@@ -1,0 +1,221 @@
+// bench_slowdown: the time of a frame written into a massive directory, over that of plain files, one per rank,
+// written through the same device; generating and fsync included in both.
+//   --path DIR --ranks N --keys N (in each frame, of all ranks) --frames N
+//   --warmup N   frames before, which are not counted: memory that is used for the first time since the machine
+//                started costs more than the work that is measured
+//   --limit BYTES/S of each rank's device; 0: no limit
+// The frames alternate, plain and Swale, so that both meet the same moods of the machine.
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "bench/arguments.h"
+#include "bench/measure.h"
+#include "bench/ranks.h"
+#include "bench/workload.h"
+#include "imd/writer.h"
+#include "io/io_queue.h"
+#include "io/limited_device.h"
+#include "io/posix_device.h"
+#include "net/fabric_module.h"
+#include "net/job.h"
+#include "net/rendezvous.h"
+#include "net/topology.h"
+#include "net/ucx_fabric.h"
+
+namespace swale::bench {
+namespace {
+
+struct Work {
+  std::string path;
+  int ranks = 4;
+  uint64_t keys = 0;
+  uint32_t frames = 0;  // with those of the warm-up
+  uint32_t warmup = 0;
+  uint64_t limit = 0;
+};
+
+void check(const Status& status) {
+  if (!status.ok()) die(status.to_string());
+}
+template <class T>
+T take(Result<T> result) {
+  check(result.status());
+  return std::move(result).value();
+}
+
+std::unique_ptr<net::Job> open_job(int ranks) {
+  net::RendezvousOptions options;
+  const net::LaunchEnvironment launch =
+      take(net::detect_launch([](const char* name) { return std::getenv(name); }));
+  std::unique_ptr<net::Bootstrap> bootstrap = net::solo_bootstrap();
+  if (ranks > 1) {
+    options.directory = std::getenv("SWALE_JOB_RENDEZVOUS");
+    options.job_id = launch.job_id;
+    options.node_id = net::this_node_id();
+    options.rank = launch.rank;
+    options.size = launch.size;
+    bootstrap = take(net::rendezvous_bootstrap(options));
+  }
+  return take(net::Job::open(std::move(bootstrap), {}));
+}
+
+// What a simulation does without Swale, as well as it can be done: every rank appends its records to a file of its
+// own, in writes of 1 MiB, eight in flight.
+class PlainFrame {
+ public:
+  explicit PlainFrame(io::Device& device) : device_(device), queue_(take(device.make_queue(kBuffers))) {
+    void* memory = ::mmap(nullptr, kBufferBytes * kBuffers, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory == MAP_FAILED) die("no memory");
+    for (size_t i = 0; i < kBuffers; ++i) free_.push_back(static_cast<char*>(memory) + i * kBufferBytes);
+  }
+
+  void write(const std::string& path, const Work& work, uint32_t frame, Share share) {
+    const std::unique_ptr<io::File> file = take(device_.open(path, io::OpenMode::kCreate));
+    file->prefer_direct();
+    file->reserve((share.last - share.first) * kRecordBytes);
+    offset_ = 0;
+    fill_ = 0;
+    char* buffer = next_buffer();
+    for_each_record(EpochOrder(work.keys, frame), frame, share, [&](const Record& record) {
+      const size_t part = std::min(sizeof record, kBufferBytes - fill_);
+      const char* bytes = reinterpret_cast<const char*>(&record);
+      std::memcpy(buffer + fill_, bytes, part);
+      fill_ += part;
+      if (fill_ < kBufferBytes) return;
+      submit(*file, buffer);
+      buffer = next_buffer();
+      fill_ = sizeof record - part;
+      std::memcpy(buffer, bytes + part, fill_);
+    });
+    while (queue_->in_flight() > 0) reap();
+    check(file->pwrite(offset_, Bytes(buffer, fill_)));
+    free_.push_back(buffer);
+    check(file->truncate(offset_ + fill_));
+    check(file->sync());
+  }
+
+ private:
+  static constexpr size_t kBufferBytes = size_t{1} << 20;
+  static constexpr size_t kBuffers = 8;
+
+  char* next_buffer() {
+    if (free_.empty()) reap();
+    char* buffer = free_.back();
+    free_.pop_back();
+    return buffer;
+  }
+
+  void submit(io::File& file, char* buffer) {
+    io::Operation operation;
+    operation.kind = io::Operation::Kind::kWrite;
+    operation.file = &file;
+    operation.offset = offset_;
+    operation.from = Bytes(buffer, kBufferBytes);
+    operation.tag = reinterpret_cast<uint64_t>(buffer);
+    queue_->submit({&operation, 1});
+    offset_ += kBufferBytes;
+  }
+
+  void reap() {
+    std::vector<io::Completion> done;
+    queue_->wait(1, &done);
+    for (const io::Completion& completion : done) {
+      check(completion.status);
+      free_.push_back(reinterpret_cast<char*>(completion.tag));
+    }
+  }
+
+  io::Device& device_;
+  const std::unique_ptr<io::IoQueue> queue_;
+  std::vector<char*> free_;
+  uint64_t offset_ = 0;
+  size_t fill_ = 0;
+};
+
+// frame_s holds begin and end of the plain frame, then of Swale's, for each frame.
+void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barrier) {
+  io::PosixDevice posix;
+  io::LimitedDevice limited(posix, std::max<uint64_t>(work.limit, 1));
+  io::Device& device = work.limit == 0 ? static_cast<io::Device&>(posix) : limited;
+  const std::unique_ptr<net::Job> job = open_job(work.ranks);
+  imd::WriterOptions options;
+  options.memory_bytes = 64 * kMiB;
+  const std::unique_ptr<imd::Writer> writer = take(
+      imd::Writer::open(*job, device, work.path + "/directory", imd::Writer::Create::kExclusive, options));
+  const Share share = share_of(work.keys, rank, work.ranks);
+  PlainFrame plain(device);
+  double* time = report.frame_s;
+  for (uint32_t frame = 0; frame < work.frames; ++frame) {
+    const std::string file = fmt::format("{}/plain-{}", work.path, rank);
+    barrier.wait();
+    *time++ = now_s();
+    plain.write(file, work, frame, share);
+    *time++ = now_s();
+    barrier.wait();
+    remove_all(file);
+    barrier.wait();
+    *time++ = now_s();
+    for_each_record(EpochOrder(work.keys, frame), frame, share, [&](const Record& record) {
+      check(writer->append(Bytes(reinterpret_cast<const char*>(&record.key), kKeyBytes),
+                           Bytes(reinterpret_cast<const char*>(record.value.data()), kValueBytes)));
+    });
+    check(writer->epoch_end(frame * 100, frame * 0.5));
+    *time++ = now_s();
+  }
+  check(writer->close());
+  check(job->close());
+}
+
+// From the first rank's begin to the last one's end.
+double frame_s(const RanksReport& report, size_t at) {
+  double begin = report.ranks.front().frame_s[at];
+  double end = 0;
+  for (const RankReport& rank : report.ranks) {
+    begin = std::min(begin, rank.frame_s[at]);
+    end = std::max(end, rank.frame_s[at + 1]);
+  }
+  return end - begin;
+}
+
+}  // namespace
+}  // namespace swale::bench
+
+int main(int argc, char** argv) {
+  using namespace swale::bench;
+  swale::net::register_fabric(swale::net::ucx_fabric());
+  Arguments arguments(argc, argv);
+  Work work;
+  work.path = arguments.text("path");
+  work.ranks = static_cast<int>(arguments.number("ranks", 4));
+  work.keys = arguments.number("keys", 32'000'000);
+  work.warmup = static_cast<uint32_t>(arguments.number("warmup", 0));
+  work.frames = work.warmup + static_cast<uint32_t>(arguments.number("frames", 3));
+  work.limit = arguments.number("limit", 0);
+  arguments.expect_no_more();
+  if (work.frames * 4 > kFramesMax) die("--frames: at most " + std::to_string(kFramesMax / 4));
+  remove_all(work.path);
+  std::filesystem::create_directories(work.path);
+  const RanksReport ranks = run_ranks(work.ranks, [&](int rank, RankReport& report, RankBarrier& barrier) {
+    run_rank(work, rank, report, barrier);
+  });
+  std::vector<double> plain, swale, ratio;
+  for (size_t frame = work.warmup; frame < work.frames; ++frame) {
+    plain.push_back(frame_s(ranks, 4 * frame));
+    swale.push_back(frame_s(ranks, 4 * frame + 2));
+    ratio.push_back(swale.back() / plain.back());
+  }
+  report({{"program", "slowdown"},
+          {"limit", work.limit},
+          {"ranks", work.ranks},
+          {"bytes_per_rank", work.keys / static_cast<uint64_t>(work.ranks) * kRecordBytes},
+          {"plain_s", plain},
+          {"swale_s", swale},
+          {"ratio", ratio}});
+  return 0;
+}

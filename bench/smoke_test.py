@@ -1,0 +1,142 @@
+"""smoke_test.py PROGRAMS: the benchmark on a few records: it runs, its answers are right, and it notices when they are not.
+
+Asserts answers and judgements, never times. Rivals that are not built are left out.
+"""
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import figures  # noqa: E402
+import imd  # noqa: E402
+import report  # noqa: E402
+from keys import KEYS  # noqa: E402
+
+PROGRAMS = pathlib.Path(sys.argv[1])
+RIVALS = [(program, store) for program, store in
+          (("leveldb", "leveldb-4m"), ("leveldb", "leveldb-64m"), ("rocksdb", "rocksdb"), ("rocksdb", "sst"))
+          if (PROGRAMS / f"bench_{program}").exists()]
+
+
+def run(program, **options):
+    words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    return subprocess.run([PROGRAMS / f"bench_{program}", *words], capture_output=True, text=True, timeout=100)
+
+
+class WholeBench(unittest.TestCase):
+    def test_tiny_profile(self):
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as out:
+            arguments = [str(HERE / "imd.py"), str(PROGRAMS), out, "--profile", "tiny"]
+            done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=280)
+            self.assertIn(done.returncode, (0, 1), done.stderr)
+            with open(pathlib.Path(out) / "imd.json", encoding="utf-8") as file:
+                result = json.load(file)
+        missing = {name for name, entry in result["results"].items() if entry["value"] is None}
+        optional = {"topk_bytes_read", "leveldb_cpu_over_swale", "sst_cpu_over_swale"}
+        self.assertLessEqual(missing, optional)
+        self.assertEqual(done.returncode, 1 if any(e["met"] is False for e in result["results"].values()) else 0)
+        self.assertEqual(set(result["results"]), {key.name for key in KEYS})
+        self.assertIn("| **Swale** |", "\n".join(report.markdown(result)))
+
+
+class AnswersAreChecked(unittest.TestCase):
+    WORK = dict(keys=500, epochs=3)
+
+    def expect_wrong(self, done):
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("WRONG ANSWER", done.stderr)
+
+    def expect_right(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_swale(self):
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
+            right, wrong = scratch + "/right", scratch + "/wrong"
+            self.expect_right(run("ingest", store="swale", path=right, **self.WORK))
+            self.expect_right(run("ingest", store="swale", path=wrong, canary=1, **self.WORK))
+            for mode, samples in (("verify", 1), ("warm", 3000), ("batch", 10), ("cold", 3000)):
+                if mode != "cold":
+                    self.expect_right(run("query", path=right, mode=mode, samples=samples, **self.WORK))
+                self.expect_wrong(run("query", path=wrong, mode=mode, samples=samples, **self.WORK))
+            more_epochs = dict(self.WORK, epochs=4)
+            self.expect_wrong(run("query", path=right, mode="warm", samples=1, **more_epochs))
+            self.expect_wrong(run("query", path=right, mode="verify", keys=501, epochs=3))
+
+    def test_scan(self):
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
+            self.expect_right(run("ingest", store="append", path=scratch + "/a", keys=3, epochs=3, canary=1))
+            self.expect_wrong(run("scan", path=scratch + "/a", keys=3, epochs=3, samples=100))
+
+    def test_rivals(self):
+        for program, store in RIVALS:
+            with tempfile.TemporaryDirectory(prefix="swale-test-") as path, self.subTest(store):
+                work = dict(store=store, path=path, drop_all=0, **self.WORK)
+                self.expect_right(run(program, mode="load", canary=1, **work))
+                self.expect_wrong(run(program, mode="query", samples=300, **work))
+
+
+class FiguresAreJudged(unittest.TestCase):
+    @staticmethod
+    def lines(swale_ns, fetched):
+        def cpu(nanoseconds, **more):
+            fields = ("cpu_ns_per_record", "cpu_between_ns_per_record")
+            return {**dict.fromkeys(fields, nanoseconds), "wall_s": 1.0, "records": 1000, **more}
+
+        cold = {"us": {"p50": 100, "p99": 200}, "asked_bytes": {"p50": 100},
+                "fetched_bytes": {"p50": fetched, "min": fetched}, "depth_max": 2}
+        reported = {
+            "raw": cpu(1), "generate": cpu(4.0), "ranks_generate": cpu(4.0), "query_cold": cold,
+            "swale": cpu(swale_ns, bytes_ratio=1.0, rank_memory_bytes_max=1),
+            "ranks_swale": cpu(60.0, rank_memory_bytes_max=70 << 20),
+            "leveldb-4m.load": cpu(2004.0), "sst.load": cpu(204.0),
+        }
+        return figures.Lines([{"round": 0, "name": name, "line": line} for name, line in reported.items()])
+
+    def test_met_and_missed(self):
+        results = figures.judge(self.lines(24.0, 50_000), epochs=5)
+        self.assertEqual(results["index_cpu_ns_per_record"]["value"], 20)
+        met = {name: entry["met"] for name, entry in results.items()}
+        self.assertTrue(met["index_cpu_ns_per_record"] and met["pipeline_cpu_ns_per_record"] and met["query_cold_us_p50"])
+        self.assertEqual(results["leveldb_cpu_over_swale"]["value"], 100)
+        self.assertTrue(met["leveldb_cpu_over_swale"] and results["leveldb_cpu_over_swale"]["aim_met"])
+        self.assertFalse(met["rank_memory_bytes_max"], "one byte above the budget is too much")
+        self.assertIs(met["slowdown_storage_bound"], False, "what was not measured is not met")
+        self.assertIs(met["topk_bytes_read"], False)
+        self.assertIsNone(met["query_cold_us_p99"])
+        missed = figures.judge(self.lines(44.1, 50_000), epochs=5)
+        self.assertFalse(missed["index_cpu_ns_per_record"]["met"])
+        self.assertFalse(missed["leveldb_cpu_over_swale"]["met"])
+
+    def test_every_bound_can_be_missed(self):
+        for key in KEYS:
+            worse = 2.0 if key.less_is_better else 0.5
+            for bound in filter(None, (key.must, key.aim)):
+                self.assertTrue(key.meets(bound, bound), key.name)
+                self.assertFalse(key.meets(bound * worse, bound), key.name)
+
+    def test_cold_queries_that_storage_did_not_see_do_not_count(self):
+        results = figures.judge(self.lines(24.0, 4096), epochs=5)
+        self.assertFalse(results["query_cold_us_p50"]["met"])
+        self.assertIn("page cache", results["query_cold_us_p50"]["note"])
+
+    def test_a_failing_program_fails_the_run(self):
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as out:
+            stderr, argv = io.StringIO(), sys.argv
+            sys.argv = ["imd.py", out, out, "--profile", "tiny"]
+            (pathlib.Path(out) / "bench_raw").symlink_to("/bin/false")
+            try:
+                with contextlib.redirect_stderr(stderr):
+                    self.assertEqual(imd.main(), 2)
+            finally:
+                sys.argv = argv
+            self.assertIn("bench_raw", stderr.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,111 @@
+// The records that every benchmark writes and every answer is checked against: pure functions of (key, epoch).
+//
+// Each epoch holds the keys 0..keys-1 once, as 8 bytes, in a pseudo-random order of its own. A value has 40 bytes: a
+// double in [1, 2), the field that top-k asks for, and four words that do not compress.
+//
+// Threads: values and pure functions.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace swale::bench {
+
+constexpr size_t kKeyBytes = 8;
+constexpr size_t kValueWords = 5;
+constexpr size_t kValueBytes = kValueWords * 8;
+constexpr size_t kRecordBytes = kKeyBytes + kValueBytes;
+
+using Value = std::array<uint64_t, kValueWords>;
+
+struct Record {
+  uint64_t key = 0;
+  Value value = {};
+};
+static_assert(sizeof(Record) == kRecordBytes);
+
+inline uint64_t mix(uint64_t x) {  // splitmix64's finalizer
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+inline Value value_of(uint64_t key, uint32_t epoch) {
+  const uint64_t seed = mix(key * 0x9e3779b97f4a7c15u + epoch + 1);
+  return {(seed >> 12) | (uint64_t{1023} << 52), seed * 0xd6e8feb86659fd93u,
+          std::rotl(seed, 23) * 0xa0761d6478bd642fu, std::rotl(seed, 41) * 0xe7037ed1a0b428dbu,
+          seed ^ 0x8ebc6af09c88c6e3u};
+}
+
+inline double field_of(const Value& value) { return std::bit_cast<double>(value[0]); }
+
+// The order of an epoch's keys: a bijection of 0..keys-1, made of multiplications and shifts that are bijections of
+// the next power of two; what falls outside walks on.
+class EpochOrder {
+ public:
+  EpochOrder(uint64_t keys, uint32_t epoch)
+      : keys_(keys),
+        mask_(std::bit_ceil(keys < 4 ? 4 : keys) - 1),
+        shift_(static_cast<int>(std::bit_width(mask_) + 1) / 2),
+        seed_(mix(epoch + 1000)) {}
+
+  uint64_t key_at(uint64_t position) const {
+    uint64_t x = position;
+    do {
+      x = (x ^ seed_) & mask_;
+      x = (x * 0x9e3779b97f4a7c15u) & mask_;
+      x ^= x >> shift_;
+      x = (x * 0xd6e8feb86659fd93u) & mask_;
+      x ^= x >> shift_;
+      x = (x * 0xa0761d6478bd642fu) & mask_;
+      x ^= x >> shift_;
+    } while (x >= keys_);
+    return x;
+  }
+
+ private:
+  uint64_t keys_;
+  uint64_t mask_;
+  int shift_;
+  uint64_t seed_;
+};
+
+// What a rank of several writes of an epoch: positions first..last-1.
+struct Share {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+inline Share share_of(uint64_t keys, int rank, int ranks) {
+  const auto part = [&](int at) { return keys * static_cast<uint64_t>(at) / static_cast<uint64_t>(ranks); };
+  return {part(rank), part(rank + 1)};
+}
+
+template <class Fn>  // fn(const Record&)
+void for_each_record(const EpochOrder& order, uint32_t epoch, Share share, Fn&& fn) {
+  for (uint64_t position = share.first; position < share.last; ++position) {
+    const uint64_t key = order.key_at(position);
+    const Record record{key, value_of(key, epoch)};
+    fn(record);
+  }
+}
+
+// The record at a position of epoch 0 with one bit wrong, for those who check that answers are checked.
+inline Record canary_record(uint64_t keys, uint64_t position) {
+  const uint64_t key = EpochOrder(keys, 0).key_at(position);
+  Record record{key, value_of(key, 0)};
+  record.value.back() ^= 1;
+  return record;
+}
+
+// The n-th key that queries ask for; successive ones are unrelated.
+inline uint64_t query_key(uint64_t keys, uint64_t n) { return mix(n * 0x2545f4914f6cdd1du + 77) % keys; }
+
+// A sum over records, in any order, that tells whether two sets of records are the same.
+inline uint64_t digest_of(uint64_t key, uint32_t epoch, const Value& value) {
+  uint64_t digest = mix(key * 31 + epoch);
+  for (const uint64_t word : value) digest = mix(digest ^ word);
+  return digest;
+}
+
+}  // namespace swale::bench

@@ -1,0 +1,114 @@
+#include "net/fabric_module.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace swale::net {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, const FabricModule*> modules;
+};
+
+Registry& registry() {
+  static auto* const all = new Registry();
+  return *all;
+}
+
+// The environment with some variables added where they are unset, as long as the object lives.
+class AddedVariables {
+ public:
+  explicit AddedVariables(const std::vector<const char*>& variables) : before_(environ) {
+    auto& entries = *new std::vector<char*>();  // never freed: a getenv of another thread may stand in it
+    for (char** each = before_; each != nullptr && *each != nullptr; ++each) entries.push_back(*each);
+    for (const char* variable : variables) {
+      const std::string name(variable, std::strchr(variable, '='));
+      if (::getenv(name.c_str()) == nullptr) entries.push_back(const_cast<char*>(variable));
+    }
+    entries.push_back(nullptr);
+    mine_ = entries.data();
+    std::atomic_thread_fence(std::memory_order_release);
+    environ = mine_;
+  }
+  ~AddedVariables() {
+    if (environ == mine_) environ = before_;  // else somebody has set a variable, and goes on from ours
+  }
+  AddedVariables(const AddedVariables&) = delete;
+  AddedVariables& operator=(const AddedVariables&) = delete;
+
+ private:
+  char** const before_;
+  char** mine_ = nullptr;
+};
+
+// The folder of the file that this code was loaded from: libswale, or the program.
+std::string own_folder() {
+  Dl_info info;
+  std::string path;
+  if (::dladdr(reinterpret_cast<void*>(&load_fabric), &info) != 0) path = info.dli_fname;
+  Dl_info program;
+  const void* base = info.dli_fbase;
+  const void* const headers = reinterpret_cast<const void*>(::getauxval(AT_PHDR));
+  if (headers != nullptr && ::dladdr(headers, &program) != 0 && program.dli_fbase == base)
+    path = "/proc/self/exe";
+  char resolved[PATH_MAX];
+  if (::realpath(path.c_str(), resolved) == nullptr) return "";
+  return std::string(resolved, std::strrchr(resolved, '/'));
+}
+
+Result<void*> open_library(const std::string& name) {
+  const std::string file = fmt::format("libswale-{}.so", name);
+  const std::string folder = own_folder();
+  const AddedVariables quiet({"UCX_HANDLE_ERRORS=none", "UCX_DEBUG_SIGNO=0"});
+  constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+  const std::string beside = folder + '/' + file;
+  std::string why;
+  // A file that is there and does not load is the one that was meant.
+  if (::access(beside.c_str(), F_OK) == 0) {
+    if (void* library = ::dlopen(beside.c_str(), kFlags)) return library;
+    why = ::dlerror();
+  } else {
+    if (void* library = ::dlopen(file.c_str(), kFlags)) return library;
+    why = fmt::format("it is neither in {} nor where the system's loader looks", folder);
+  }
+  return error(Code::kUnavailable, Scope::kFatal,
+               "ranks talk through {}, which cannot be loaded: {}; install it beside libswale (and the "
+               "libraries of {} that it needs), or put its folder into LD_LIBRARY_PATH",
+               file, why, name);
+}
+
+}  // namespace
+
+void register_fabric(const FabricModule* module) {
+  const std::lock_guard lock(registry().mutex);
+  registry().modules[module->name] = module;
+}
+
+Result<const FabricModule*> load_fabric(const std::string& name) {
+  const std::lock_guard lock(registry().mutex);
+  const FabricModule*& module = registry().modules[name];
+  if (module != nullptr) return module;
+  SWALE_ASSIGN_OR_RETURN(void* library, open_library(name));
+  const auto* found = static_cast<const FabricModule*>(::dlsym(library, "swale_fabric"));
+  if (found == nullptr || found->interface != FabricModule::kInterface ||
+      std::strcmp(found->version, SWALE_VERSION) != 0) {
+    return error(Code::kUnsupported, Scope::kFatal,
+                 "libswale-{}.so is of version {}, libswale of {}: install both from one build", name,
+                 found == nullptr ? "?" : found->version, SWALE_VERSION);
+  }
+  if (found->log_to != nullptr) found->log_to(&log_message);
+  return module = found;
+}
+
+}  // namespace swale::net

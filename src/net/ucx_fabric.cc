@@ -1,0 +1,22 @@
+#include "net/ucx_fabric.h"
+
+#include <utility>
+
+#include "net/ucx_transport.h"
+
+namespace swale::net {
+namespace {
+
+Result<std::unique_ptr<Transport>> make(Rank rank, int32_t size, const TransportOptions& options) {
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<UcxTransport> transport, ucx_transport(rank, size, options));
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+}  // namespace
+
+const FabricModule* ucx_fabric() {
+  static const FabricModule module{.name = "ucx", .make = make};
+  return &module;
+}
+
+}  // namespace swale::net
