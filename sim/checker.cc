@@ -4,11 +4,13 @@
 #include <memory>
 
 #include "imd/reader.h"
+#include "run/schema.h"
 
 namespace swale::sim {
 namespace {
 
 constexpr size_t kProblemsMax = 10;
+constexpr size_t kTop = 15;
 
 using Values = std::vector<std::string>;
 
@@ -28,6 +30,7 @@ class Checker {
     const Model::mapped_type& expected = found == model_.end() ? kNothing : found->second;
     check_scan(epoch, expected);
     check_index(epoch, expected, probes);
+    for (const run::FieldPlace& field : reader_.manifest().schema.indexed) check_top(epoch, expected, field);
   }
   void check_all_bytes() {
     for (const Status& problem : reader_.verify(kProblemsMax, {}).problems)
@@ -75,6 +78,46 @@ class Checker {
       const auto values = reader_.get(fmt::format("absent {}", i), epoch);
       if (values.status().code() != Code::kNotFound)
         say("epoch {}: an absent key is {}", epoch, values.status().to_string());
+    }
+  }
+
+  void check_top(uint32_t epoch, const Model::mapped_type& expected, const run::FieldPlace& field) {
+    std::vector<run::OrderKey> numbers;
+    for (const auto& [key, writers] : expected) {
+      for (const auto& [writer, values] : writers) {
+        for (const std::string& value : values) {
+          const run::FieldValue number = run::read_field(field, value);
+          if (number.kind == run::FieldValue::Kind::kNumber) numbers.push_back(number.key);
+        }
+      }
+    }
+    std::sort(numbers.begin(), numbers.end());
+    check_end(epoch, expected, field, run::Extreme::kSmallest, numbers);
+    std::reverse(numbers.begin(), numbers.end());
+    check_end(epoch, expected, field, run::Extreme::kLargest, numbers);
+  }
+
+  // `numbers`: of all records, the best first.
+  void check_end(uint32_t epoch, const Model::mapped_type& expected, const run::FieldPlace& field,
+                 run::Extreme which, const std::vector<run::OrderKey>& numbers) {
+    const char* const end = which == run::Extreme::kLargest ? "largest" : "smallest";
+    const auto top = reader_.top(epoch, field.name, kTop, which);
+    if (!top.ok()) return say("epoch {}: the {} {}: {}", epoch, end, field.name, top.status().to_string());
+    if (top->partitions_scanned != 0) say("epoch {}: {} was scanned", epoch, field.name);
+    if (top->records.size() != std::min(kTop, numbers.size())) {
+      return say("epoch {}: {} records of the {} {}, of {}", epoch, top->records.size(), end, field.name,
+                 numbers.size());
+    }
+    for (size_t i = 0; i < top->records.size(); ++i) {
+      const auto& [key, value, number] = top->records[i];
+      const auto writers = expected.find(key);
+      const bool known =
+          writers != expected.end() &&
+          std::any_of(writers->second.begin(), writers->second.end(), [&value = value](const auto& of) {
+            return std::find(of.second.begin(), of.second.end(), value) != of.second.end();
+          });
+      if (!known || number != numbers[i])
+        say("epoch {}: record {} of the {} {} differs", epoch, i, end, field.name);
     }
   }
 

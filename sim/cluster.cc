@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "imd/extrema_summary.h"
 #include "imd/memory_plan.h"
 
 namespace swale::sim {
@@ -275,18 +276,24 @@ class Node {
 };
 
 Status Simulation::build() {
+  imd::Manifest manifest;
+  if (params_.extrema) {
+    SWALE_ASSIGN_OR_RETURN(manifest.schema, run::Schema::parse(kSchema, kIndexed));
+    SWALE_RETURN_IF_ERROR(io::make_directories(device_, imd::summary_folder(directory_)));
+  }
   SWALE_RETURN_IF_ERROR(io::make_directories(device_, imd::part_folder(directory_, 0)));
-  SWALE_RETURN_IF_ERROR(io::replace_file(device_, imd::manifest_path(directory_), imd::Manifest{}.encode()));
+  SWALE_RETURN_IF_ERROR(io::replace_file(device_, imd::manifest_path(directory_), manifest.encode()));
   for (const std::string& path : {imd::part_folder(directory_, 0), directory_, std::string("/")}) {
     SWALE_RETURN_IF_ERROR(device_.sync_directory(path));
   }
-  SWALE_ASSIGN_OR_RETURN(const imd::MemoryPlan memory,
-                         imd::plan_memory({params_.memory_bytes, params_.ranks, params_.ways,
-                                           params_.frame_bytes, params_.window}));
+  SWALE_ASSIGN_OR_RETURN(
+      const imd::MemoryPlan memory,
+      imd::plan_memory({params_.memory_bytes, params_.ranks, params_.ways, params_.frame_bytes,
+                        params_.window, static_cast<uint32_t>(manifest.schema.indexed.size())}));
   for (net::Rank rank = 0; rank < params_.ranks; ++rank) {
     SWALE_ASSIGN_OR_RETURN(
         imd::PartitionFiles files,
-        imd::PartitionFiles::open(device_, directory_, static_cast<uint32_t>(rank), imd::Manifest{}));
+        imd::PartitionFiles::open(device_, directory_, static_cast<uint32_t>(rank), manifest));
     imd::WriterCoreParams core_params;
     core_params.rank = rank;
     core_params.size = params_.ranks;
@@ -294,11 +301,12 @@ Status Simulation::build() {
     core_params.job_id = Node::kJobId;
     core_params.ways = params_.ways;
     core_params.memory = memory;
+    core_params.indexed = manifest.schema.indexed;
     SWALE_ASSIGN_OR_RETURN(std::unique_ptr<imd::WriterCore> core,
                            imd::WriterCore::create(core_params, files.take_footer()));
     std::optional<imd::Committer> committer;
     if (rank == 0) {
-      committer.emplace(device_, directory_, imd::Manifest{},
+      committer.emplace(device_, directory_, manifest,
                         imd::JobEntry{"000000000000010b", params_.ranks, params_.ways, "hash"});
     }
     nodes_.push_back(

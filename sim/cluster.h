@@ -54,6 +54,7 @@ struct ClusterParams {
   bool overlap = false;               // the next epoch is filled while the last one is being ended
   uint64_t records_per_epoch = 2000;  // over all ranks
   Nanos silence_deadline = seconds(5);
+  bool extrema = false;  // a schema with indexed fields
   WorkloadParams workload;
   Faults faults;
 };

@@ -36,6 +36,7 @@ ClusterParams params_of(uint64_t seed) {
   params.workload.keys = 1 + rng.below(1000);
   params.workload.variable_sizes = rng.chance(1, 2);
   params.workload.hot_key = rng.chance(1, 4);
+  params.extrema = rng.chance(1, 2);
   return params;
 }
 
@@ -197,6 +198,24 @@ TEST(ClusterCanary, ARecordThatTheModelHasNotIsSeen) {
   auto& epoch = outcome.model.begin()->second;
   epoch.begin()->second.begin()->second.pop_back();
   EXPECT_FALSE(check_directory(device, kDirectory, outcome.model, promised(outcome), kProbes).empty());
+}
+
+TEST(ClusterCanary, ABestRecordThatIsNotFoundIsSeen) {
+  ClusterParams params = params_of(3);
+  params.extrema = true;
+  io::MemoryDevice device;
+  ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
+  ASSERT_TRUE(check_directory(device, kDirectory, outcome.model, promised(outcome), kProbes).empty());
+  // The model knows of a greater number than any that was written; every other check is satisfied with the rest.
+  std::string value(40, '\xff');
+  put_u32(value.data() + 4, 0);
+  outcome.model.begin()->second.begin()->second[0].push_back(value);
+  bool seen = false;
+  for (const std::string& problem :
+       check_directory(device, kDirectory, outcome.model, promised(outcome), kProbes)) {
+    seen = seen || problem.find("largest") != std::string::npos;
+  }
+  EXPECT_TRUE(seen);
 }
 
 TEST(ClusterCanary, ADiskThatLiesAboutSyncLosesACommittedEpoch) {

@@ -57,7 +57,19 @@ Json InfoCommand::as_json(const imd::Manifest& manifest, const Sizes& sizes, con
                       {"records", epoch.records},
                       {"data_bytes", epoch.data_bytes}});
   }
+  Json fields = Json::array();
+  for (const run::Field& field : manifest.schema.fields) {
+    fields.push_back({{"name", field.name},
+                      {"type", run::type_name(field.type)},
+                      {"count", field.count},
+                      {"unit", field.unit},
+                      {"offset", field.offset}});
+  }
+  Json extrema = Json::array();
+  for (const run::FieldPlace& place : manifest.schema.indexed) extrema.push_back(place.name);
   return {{"path", path},
+          {"schema", fields},
+          {"extrema", extrema},
           {"jobs", jobs},
           {"epochs", epochs},
           {"disk",
@@ -80,6 +92,10 @@ std::string InfoCommand::as_text(const imd::Manifest& manifest, const Sizes& siz
     text +=
         fmt::format(" ({:.3f} of the keys and values)",
                     static_cast<double>(sizes.data_bytes + sizes.index_bytes) / static_cast<double>(bytes));
+  }
+  if (!manifest.schema.empty()) {
+    text += fmt::format("\n  values: {}\n  extrema: {}", manifest.schema.fields_text(),
+                        manifest.schema.indexed.empty() ? "of no field" : manifest.schema.indexed_text());
   }
   text += fmt::format("\n\n  {:>5}  {:<16}  {:>8}  {:>4}  partitioner\n", "job", "id", "ranks", "ways");
   for (size_t i = 0; i < manifest.jobs.size(); ++i) {

@@ -26,6 +26,7 @@ int run_command(int argc, char** argv) {
   add_get(app, &run);
   add_scan(app, &run);
   add_keys(app, &run);
+  add_top(app, &run);
   add_verify(app, &run);
   try {
     app.parse(argc, argv);

@@ -63,6 +63,7 @@ void add_info(CLI::App& app, Run* run);
 void add_get(CLI::App& app, Run* run);
 void add_scan(CLI::App& app, Run* run);
 void add_keys(CLI::App& app, Run* run);
+void add_top(CLI::App& app, Run* run);
 void add_verify(CLI::App& app, Run* run);
 
 }  // namespace swale::tools

@@ -14,13 +14,18 @@ AtomState decode_state(const void* value, size_t value_bytes) {
   return state;
 }
 
-int call_record_fn(void* context, int64_t epoch, const void* key, size_t key_bytes, const void* value,
-                   size_t value_bytes) {
+int64_t decode_id(const void* key, size_t key_bytes) {
   if (key_bytes != sizeof(int64_t))
     fail(fmt::format("a key has {} bytes instead of {}", key_bytes, sizeof(int64_t)));
   int64_t id = 0;
   std::memcpy(&id, key, sizeof id);
-  (*static_cast<const RecordFn*>(context))(epoch, id, decode_state(value, value_bytes));
+  return id;
+}
+
+int call_record_fn(void* context, int64_t epoch, const void* key, size_t key_bytes, const void* value,
+                   size_t value_bytes) {
+  (*static_cast<const RecordFn*>(context))(epoch, decode_id(key, key_bytes),
+                                           decode_state(value, value_bytes));
   return 0;
 }
 
@@ -78,6 +83,21 @@ size_t Reader::get_many(const std::vector<int64_t>& ids, const RecordFn& fn) con
                                     SWALE_ALL_EPOCHS, call_record_fn, context_of(fn), &found),
               "swale_reader_get_many");
   return found;
+}
+
+std::vector<DumpRecord> Reader::fastest(int64_t epoch, size_t k) const {
+  swale_top* top = nullptr;
+  check_swale(swale_reader_top(reader_.get(), "kinetic_energy", epoch, k, SWALE_TOP_LARGEST, &top),
+              "swale_reader_top");
+  std::vector<DumpRecord> atoms;
+  for (size_t i = 0; i < swale_top_count(top); ++i) {
+    swale_top_record record;
+    check_swale(swale_top_at(top, i, &record), "swale_top_at");
+    atoms.push_back(
+        {decode_id(record.key, record.key_bytes), decode_state(record.value, record.value_bytes)});
+  }
+  swale_top_free(top);
+  return atoms;
 }
 
 void Reader::scan(int64_t epoch, const RecordFn& fn) const {

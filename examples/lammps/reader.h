@@ -30,6 +30,8 @@ class Reader {
   // Every state of many atoms, in no order; returns how many of the atoms were there.
   size_t get_many(const std::vector<int64_t>& ids, const RecordFn& fn) const;
   void scan(int64_t epoch, const RecordFn& fn) const;
+  // The `k` atoms with the highest kinetic energy in an epoch, highest first.
+  std::vector<DumpRecord> fastest(int64_t epoch, size_t k) const;
 
  private:
   struct Close {

@@ -109,7 +109,10 @@ enum swale_dir_flags {
 
 /* [collective] Opens the massive directory at `path` (on storage that all ranks see) for appending epochs. An
  * existing directory keeps its epochs; the job may have another number of ranks than those that wrote them. One
- * job writes at a time: SWALE_BUSY names the other. All ranks return the same status. */
+ * job writes at a time: SWALE_BUSY names the other. All ranks return the same status. What a value consists of can be
+ * told when the directory is made, and which of its numbers are indexed for swale_reader_top:
+ * "dir.schema=id:u8;velocity:f4x3:m/s;energy:f8,dir.extrema=energy". Both stay as they are; given again, they must be
+ * the same. */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
 
 /* Appends a value to a key in the open epoch. Keys have 1 to SWALE_KEY_BYTES_MAX bytes, values 0 to
@@ -205,6 +208,53 @@ int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void
 
 /* The number of records in one epoch or in all; reads no data. */
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);
+
+/* The schema that the directory was made with (option dir.schema), "" if none. Valid while the reader is open. */
+const char* swale_reader_schema(const swale_reader* reader);
+
+/* The records with the largest or smallest numbers in a field. */
+typedef struct swale_top swale_top;
+
+/* Which end swale_reader_top asks for. */
+enum swale_top_end { SWALE_TOP_LARGEST = 0, SWALE_TOP_SMALLEST = 1 };
+
+/* The `k` (1 to 2^20) records of one epoch (not SWALE_ALL_EPOCHS) with the largest or smallest numbers in `field`, the
+ * best first; equal numbers in the order of their keys' bytes, then as appended. `field` is a name of the schema, or
+ * "name[i]" for an element of an array. For a field that is indexed (option dir.extrema) this reads little more than k
+ * blocks; for others it reads the epoch. Among records that equal the last one it is not said which are there, but
+ * always the same. NaN is no number, and a value that is too short has none: such records are counted and never among
+ * the best. SWALE_INVALID_ARGUMENT, with the names there are, for a field that the schema has not. */
+int swale_reader_top(swale_reader* reader, const char* field, int64_t epoch, size_t k, int end,
+                     swale_top** top);
+
+/* One of them. The pointers live as long as the swale_top. */
+typedef struct swale_top_record {
+  const void* key;    /* of the record */
+  size_t key_bytes;   /* its length */
+  const void* value;  /* all of it */
+  size_t value_bytes; /* its length */
+  const void* field;  /* the number as it stands in the value, little-endian */
+  size_t field_bytes; /* 1, 2, 4 or 8 */
+  double number;      /* the same; rounded if it is an integer above 2^53 */
+} swale_top_record;
+/* The number of records found: k, or fewer if there are no more. */
+size_t swale_top_count(const swale_top* top);
+/* Record `index` (0 <= index < count). */
+int swale_top_at(const swale_top* top, size_t index, swale_top_record* record);
+
+/* What the answer took, and what it left out. */
+typedef struct swale_top_stats {
+  uint64_t nans;               /* records of the epoch whose field is NaN */
+  uint64_t absent;             /* records of the epoch whose value is too short for the field */
+  uint64_t bytes_read;         /* in all read requests together */
+  uint64_t reads;              /* read requests issued */
+  uint64_t blocks_read;        /* blocks of records that extrema named */
+  uint64_t partitions_scanned; /* read whole, for want of extrema; 0 for an indexed field */
+} swale_top_stats;
+/* Of this answer. */
+int swale_top_get_stats(const swale_top* top, swale_top_stats* stats);
+/* Frees the records; NULL is allowed. */
+void swale_top_free(swale_top* top);
 
 /* What the reader has asked of storage since it was opened. */
 typedef struct swale_read_stats {

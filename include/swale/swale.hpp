@@ -172,6 +172,19 @@ struct Value {
   std::string bytes;       // as it was given
 };
 
+// One of the best records of an epoch.
+struct TopRecord {
+  std::string key;      // of the record
+  std::string value;    // all of it
+  std::string field;    // the number as it stands in the value, little-endian
+  double number = 0.0;  // the same; rounded if it is an integer above 2^53
+};
+// The answer of Reader::top.
+struct Top {
+  std::vector<TopRecord> records;  // the best first
+  swale_top_stats stats = {};      // what it took, and what it left out
+};
+
 // A massive directory open for reading, as of its last committed epoch.
 class Reader {
  public:
@@ -246,6 +259,25 @@ class Reader {
     callback.finish(swale_reader_keys(handle_, epoch, callback.call, &callback));
   }
 
+  // The schema that the directory was made with; empty if none.
+  std::string schema() const { return swale_reader_schema(handle_); }
+  // The k records of one epoch with the largest or smallest (SWALE_TOP_...) numbers in a field, the best first.
+  Top top(const std::string& field, std::int64_t epoch, std::size_t k, int end = SWALE_TOP_LARGEST) const {
+    swale_top* found = nullptr;
+    detail::check(swale_reader_top(handle_, field.c_str(), epoch, k, end, &found));
+    const TopHandle owner{found};
+    Top top;
+    detail::check(swale_top_get_stats(found, &top.stats));
+    for (std::size_t i = 0; i < swale_top_count(found); ++i) {
+      swale_top_record record;
+      detail::check(swale_top_at(found, i, &record));
+      top.records.push_back({std::string(detail::bytes_of(record.key, record.key_bytes)),
+                             std::string(detail::bytes_of(record.value, record.value_bytes)),
+                             std::string(detail::bytes_of(record.field, record.field_bytes)), record.number});
+    }
+    return top;
+  }
+
   // The number of records in one epoch or in all; reads no data.
   std::uint64_t count(std::int64_t epoch = SWALE_ALL_EPOCHS) const {
     std::uint64_t records = 0;
@@ -265,6 +297,10 @@ class Reader {
   struct Values {
     swale_values* handle;
     ~Values() { swale_values_free(handle); }
+  };
+  struct TopHandle {
+    swale_top* handle;
+    ~TopHandle() { swale_top_free(handle); }
   };
 
   swale_reader* handle_ = nullptr;

@@ -43,6 +43,11 @@ struct swale_reader {
 
   swale::io::PosixDevice device;
   std::unique_ptr<swale::imd::Reader> reader;
+  std::string schema;  // as text
+};
+
+struct swale_top {
+  swale::imd::TopResult result;
 };
 
 struct swale_values {

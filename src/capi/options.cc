@@ -104,7 +104,18 @@ constexpr std::array kWriteRows = {
               .default_value = "4",
               .min = 1,
               .max = 64,
-              .help = "frames on their way to one peer before the sender waits"}};
+              .help = "frames on their way to one peer before the sender waits"},
+    OptionRow{.name = "dir.schema",
+              .type = OptionType::kString,
+              .default_value = "",
+              .help = "of a directory that is made: what a value consists of, name:type[xCOUNT][:unit] "
+                      "separated by ';', "
+                      "little-endian and packed; types f4 f8 i1 i2 i4 i8 u1 u2 u4 u8"},
+    OptionRow{.name = "dir.extrema",
+              .type = OptionType::kString,
+              .default_value = "",
+              .help = "at most 8 fields of dir.schema, separated by ';', whose largest and smallest are "
+                      "found quickly"}};
 
 constexpr std::array kReadRows = {
     kEngineRow, kDirectRow,
@@ -178,6 +189,8 @@ Result<imd::WriterOptions> writer_options(std::string_view text, const Environme
   options.ways = static_cast<uint32_t>(config.get_int("write.ways"));
   options.frame_bytes = config.get_bytes("write.frame_bytes");
   options.window = static_cast<uint16_t>(config.get_int("write.window"));
+  SWALE_ASSIGN_OR_RETURN(
+      options.schema, run::Schema::parse(config.get_string("dir.schema"), config.get_string("dir.extrema")));
   return options;
 }
 

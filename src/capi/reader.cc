@@ -43,6 +43,7 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
                                      swale::capi::process_environment));
     auto handle = std::make_unique<swale_reader>(storage);
     SWALE_ASSIGN_OR_RETURN(handle->reader, swale::imd::Reader::open(handle->device, path, settings));
+    handle->schema = handle->reader->manifest().schema.fields_text();
     *reader = handle.release();
     return {};
   });
@@ -149,6 +150,67 @@ int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void
     return reader->reader->keys(epoch, [&](Bytes key) { return fn(context, key.data(), key.size()) == 0; });
   });
 }
+
+const char* swale_reader_schema(const swale_reader* reader) {
+  if (reader != nullptr) return reader->schema.c_str();
+  swale::capi::report(swale::capi::null_argument("swale_reader_schema", "reader"));
+  return "";
+}
+
+int swale_reader_top(swale_reader* reader, const char* field, int64_t epoch, size_t k, int end,
+                     swale_top** top) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_top", "reader");
+    if (field == nullptr) return swale::capi::null_argument("swale_reader_top", "field");
+    if (top == nullptr) return swale::capi::null_argument("swale_reader_top", "top");
+    if (end != SWALE_TOP_LARGEST && end != SWALE_TOP_SMALLEST) {
+      return swale::invalid_argument(
+          "swale_reader_top: end {}: expected SWALE_TOP_LARGEST or SWALE_TOP_SMALLEST", end);
+    }
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_top", epoch));
+    const auto which =
+        end == SWALE_TOP_LARGEST ? swale::run::Extreme::kLargest : swale::run::Extreme::kSmallest;
+    auto handle = std::make_unique<swale_top>();
+    SWALE_ASSIGN_OR_RETURN(handle->result, reader->reader->top(epoch, field, k, which));
+    *top = handle.release();
+    return {};
+  });
+}
+
+size_t swale_top_count(const swale_top* top) { return top == nullptr ? 0 : top->result.records.size(); }
+
+int swale_top_at(const swale_top* top, size_t index, swale_top_record* record) {
+  return guarded([&]() -> Status {
+    if (record == nullptr) return swale::capi::null_argument("swale_top_at", "record");
+    if (index >= swale_top_count(top)) {
+      return swale::invalid_argument("swale_top_at: index {}: there are {} records", index,
+                                     swale_top_count(top));
+    }
+    const swale::run::FieldPlace& field = top->result.field;
+    const swale::imd::TopResult::Record& found = top->result.records[index];
+    *record = {.key = found.key.data(),
+               .key_bytes = found.key.size(),
+               .value = found.value.data(),
+               .value_bytes = found.value.size(),
+               .field = found.value.data() + field.offset,
+               .field_bytes = swale::run::type_bytes(field.type),
+               .number = swale::run::number_of(field.type, found.number)};
+    return {};
+  });
+}
+
+int swale_top_get_stats(const swale_top* top, swale_top_stats* stats) {
+  return guarded([&]() -> Status {
+    if (top == nullptr) return swale::capi::null_argument("swale_top_get_stats", "top");
+    if (stats == nullptr) return swale::capi::null_argument("swale_top_get_stats", "stats");
+    const swale::imd::TopResult& result = top->result;
+    *stats = {result.nans,  result.absent,      result.bytes_read,
+              result.reads, result.blocks_read, result.partitions_scanned};
+    return {};
+  });
+}
+
+void swale_top_free(swale_top* top) { delete top; }
 
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records) {
   return guarded([&]() -> Status {

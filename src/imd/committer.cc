@@ -17,6 +17,10 @@ Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id)
   epoch.data_bytes = commit.tally.data_bytes;
   epoch.digest = commit.tally.digest;
   next.epochs.push_back(epoch);
+  if (!commit.extrema.empty() && job_.ranks > 1) {
+    SWALE_RETURN_IF_ERROR(
+        io::replace_file(device_, summary_path(directory_, epoch_id), commit.extrema.encode_file(epoch_id)));
+  }
   SWALE_RETURN_IF_ERROR(io::replace_file(device_, manifest_path(directory_), next.encode()));
   manifest_ = std::move(next);
   job_named_ = true;

@@ -50,7 +50,7 @@ void EpochProtocol::begin(int64_t step, double time, const std::vector<uint64_t>
                           const RecordTally& appended) {
   if (state_ == State::kDone) return;
   state_ = State::kDraining;
-  merged_ = {epoch_, rank_, step, time, appended, RecordTally{}};
+  merged_ = {epoch_, rank_, step, time, appended, RecordTally{}, {}};
   for (net::Rank to = 0; to < size_; ++to) {
     const EndMessage end{epoch_, records_per_rank[static_cast<size_t>(to)]};
     if (to == rank_) {
@@ -104,10 +104,11 @@ void EpochProtocol::advance() {
   }
 }
 
-void EpochProtocol::on_durable(const RecordTally& indexed) {
+void EpochProtocol::on_durable(const RecordTally& indexed, const ExtremaSummary& extrema) {
   if (state_ != State::kFlushing) return;
   state_ = State::kReducing;
   merged_.indexed.add(indexed);
+  merged_.extrema.merge(extrema);
   reduce();
 }
 
@@ -135,6 +136,7 @@ void EpochProtocol::merge(const DurableMessage& message) {
   }
   merged_.appended.add(message.appended);
   merged_.indexed.add(message.indexed);
+  merged_.extrema.merge(message.extrema);
 }
 
 void EpochProtocol::reduce() {
@@ -152,7 +154,7 @@ void EpochProtocol::reduce() {
               merged_.indexed.digest));
   }
   state_ = State::kCommitting;
-  commit_ = Commit{epoch_, merged_.step, merged_.time, merged_.indexed};
+  commit_ = Commit{epoch_, merged_.step, merged_.time, merged_.indexed, merged_.extrema};
 }
 
 void EpochProtocol::on_commit_done(const Status& status) {

@@ -42,6 +42,7 @@ class EpochProtocol {
     int64_t step = 0;
     double time = 0;
     RecordTally tally;
+    ExtremaSummary extrema = {};
   };
 
   EpochProtocol(net::Rank rank, int32_t size);
@@ -63,9 +64,15 @@ class EpochProtocol {
   bool drained() const { return state_ > State::kDraining; }
   // Whether the peer's END of this epoch has come: what it sends from then on belongs to the next.
   bool ended(net::Rank from) const { return peers_[static_cast<size_t>(from)].ended; }
+  // What comes from this peer is of an epoch that this rank takes nothing of yet: the next one while this one is not
+  // drained, or the one after it, if the peer heard of this epoch's commit first and has ended the next.
+  bool is_ahead(net::Rank from) const {
+    const Peer& peer = peers_[static_cast<size_t>(from)];
+    return drained() ? peer.promised_next.has_value() : peer.ended;
+  }
 
   // The partition has everything of this epoch on stable storage.
-  void on_durable(const RecordTally& indexed);
+  void on_durable(const RecordTally& indexed, const ExtremaSummary& extrema = {});
 
   void on_commit_done(const Status& status);
 

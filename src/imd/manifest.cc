@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/crc32c.h"
+#include "run/record.h"
 
 namespace swale::imd {
 namespace {
@@ -195,6 +196,48 @@ Result<EpochEntry> decode_epoch(const Member& object, uint64_t expected_epoch, s
   return epoch;
 }
 
+Result<run::Schema> decode_schema(const Json& json, const std::string& where) {
+  const Member object(json, where);
+  run::Schema schema;
+  SWALE_ASSIGN_OR_RETURN(const Json* fields, object.array("fields"));
+  for (const Json& member : *fields) {
+    const Member field(member, fmt::format("{}: field {}", where, schema.fields.size()));
+    SWALE_ASSIGN_OR_RETURN(const std::string type, field.text("type"));
+    const std::optional<run::FieldType> known = run::field_type(type);
+    if (!known)
+      return unsupported(where, fmt::format("a field has the type \"{}\", which this build lacks", type));
+    run::Field decoded;
+    decoded.type = *known;
+    SWALE_ASSIGN_OR_RETURN(decoded.name, field.text("name"));
+    SWALE_ASSIGN_OR_RETURN(const uint64_t count, field.number("count", 1, run::kValueBytesMax));
+    decoded.count = static_cast<uint32_t>(count);
+    SWALE_ASSIGN_OR_RETURN(decoded.unit, field.text("unit"));
+    if (const Status added = schema.add(std::move(decoded)); !added.ok()) {
+      return corruption("{}: {}; restore the file from a copy", where, added.message());
+    }
+  }
+  SWALE_ASSIGN_OR_RETURN(const Json* extrema, object.array("extrema"));
+  for (const Json& name : *extrema) {
+    const Status indexed = name.is_string() ? schema.index(name.get<std::string>())
+                                            : object.problem("extrema", "names of fields");
+    if (!indexed.ok()) return corruption("{}: {}; restore the file from a copy", where, indexed.message());
+  }
+  return schema;
+}
+
+std::string encode_schema(const run::Schema& schema) {
+  Json fields = Json::array();
+  for (const run::Field& field : schema.fields) {
+    fields.push_back({{"name", field.name},
+                      {"type", run::type_name(field.type)},
+                      {"count", field.count},
+                      {"unit", field.unit}});
+  }
+  Json extrema = Json::array();
+  for (const run::FieldPlace& place : schema.indexed) extrema.push_back(place.name);
+  return Json({{"fields", fields}, {"extrema", extrema}}).dump();
+}
+
 Status check_epoch_ids(const Manifest& manifest, const std::string& path) {
   std::vector<uint64_t> ids;
   ids.reserve(manifest.epochs.size());
@@ -217,6 +260,7 @@ std::string Manifest::encode() const {
   std::string out = fmt::format(
       "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":[],\"hash\":\"{}\",\"digest\":\"{}\",\n",
       kFormatName, kVersion, kHashName, kDigestName);
+  if (!schema.empty()) out += fmt::format("\"schema\":{},\n", encode_schema(schema));
   std::vector<std::string> lines;
   for (const JobEntry& job : jobs) {
     const Json line = {
@@ -250,6 +294,9 @@ Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
   const Member root(document, path);
   SWALE_RETURN_IF_ERROR(check_header(root, path));
   Manifest manifest;
+  if (const Json* schema = root.find("schema"); schema != nullptr) {
+    SWALE_ASSIGN_OR_RETURN(manifest.schema, decode_schema(*schema, path + ": schema"));
+  }
   SWALE_ASSIGN_OR_RETURN(const Json* jobs, root.array("jobs"));
   if (jobs->size() > kJobsMax) return root.problem("jobs", fmt::format("at most {} entries", kJobsMax));
   for (const Json& object : *jobs) {

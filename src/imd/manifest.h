@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "run/schema.h"
 
 namespace swale::imd {
 
@@ -43,6 +44,7 @@ struct EpochEntry {
 };
 
 struct Manifest {
+  run::Schema schema;  // empty: none was given when the directory was made
   std::vector<JobEntry> jobs;
   std::vector<EpochEntry> epochs;
 

@@ -139,8 +139,39 @@ TEST(Manifest, EveryShorterFileIsAnError) {
   EXPECT_EQ(Manifest::decode(json + "\n", kPath).status().code(), Code::kCorruption);
 }
 
+TEST(Manifest, KeepsTheSchema) {
+  Manifest manifest = sample();
+  manifest.schema = *run::Schema::parse("id:u8;v:f4x3:m/s;_:u1x3;e:f8:J", "e;v[1]");
+  const std::string json = manifest.encode();
+  EXPECT_NE(
+      json.find("\n\"schema\":{\"fields\":[{\"name\":\"id\",\"type\":\"u8\",\"count\":1,\"unit\":\"\"},"),
+      std::string::npos);
+  EXPECT_NE(json.find("],\"extrema\":[\"e\",\"v[1]\"]},\n\"jobs\""), std::string::npos);
+  const auto decoded = Manifest::decode(json, kPath);
+  ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+  EXPECT_EQ(decoded->schema, manifest.schema);
+  EXPECT_TRUE(sample().schema.empty());
+}
+
+TEST(Manifest, RefusesASchemaThatCannotBe) {
+  const auto code_of = [](const std::string& schema) {
+    return Manifest::decode(edited("\"jobs\"", "\"schema\":" + schema + ",\"jobs\""), kPath).status().code();
+  };
+  const std::string x = R"({"name":"x","type":"f8","count":1,"unit":""})";
+  EXPECT_EQ(code_of(fmt::format(R"({{"fields":[{}],"extrema":["x"],"later":1}})", x)), Code::kOk);
+  EXPECT_EQ(code_of(R"({"fields":[{"name":"x","type":"f16","count":1,"unit":""}],"extrema":[]})"),
+            Code::kUnsupported);
+  EXPECT_EQ(code_of(R"({"fields":[{"name":"x","type":"f8","count":0,"unit":""}],"extrema":[]})"),
+            Code::kCorruption);
+  EXPECT_EQ(code_of(R"({"fields":[{"type":"f8","count":1,"unit":""}],"extrema":[]})"), Code::kCorruption);
+  EXPECT_EQ(code_of(fmt::format(R"({{"fields":[{},{}],"extrema":[]}})", x, x)), Code::kCorruption);
+  EXPECT_EQ(code_of(fmt::format(R"({{"fields":[{}],"extrema":["y"]}})", x)), Code::kCorruption);
+  EXPECT_EQ(code_of(fmt::format(R"({{"fields":[{}],"extrema":[1]}})", x)), Code::kCorruption);
+  EXPECT_EQ(code_of("7"), Code::kCorruption);
+}
+
 TEST(Manifest, ToleratesMembersThatItDoesNotKnow) {
-  const auto decoded = Manifest::decode(edited("\"jobs\"", "\"schema\":{\"a\":[1,null]},\"jobs\""), kPath);
+  const auto decoded = Manifest::decode(edited("\"jobs\"", "\"palette\":{\"a\":[1,null]},\"jobs\""), kPath);
   ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
   expect_equal(*decoded, sample());
   EXPECT_TRUE(Manifest::decode(edited("\"step\":-5", "\"wall\":\"noon\",\"step\":-5"), kPath).ok());

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "imd/extrema_collector.h"
 #include "run/memtable.h"
 #include "run/record.h"
 #include "run/run_builder.h"
@@ -30,6 +31,16 @@ size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
 size_t way_bytes(size_t arena_bytes) {
   const auto records = static_cast<uint32_t>(arena_bytes / kArenaBytesPerRecord);
   return 2 * run::Memtable::memory_bytes(arena_bytes, records) + run::RunScratch::memory_bytes(records);
+}
+
+// Field extrema: a thirty-second, but at least what one run needs.
+void plan_extrema(const MemoryWish& wish, MemoryPlan* plan) {
+  if (wish.indexed_fields == 0) return;
+  const size_t run_blocks = plan->memtable_bytes / run::kRunPayloadBytesMin + 2;
+  const size_t block_bytes = wish.ways * ExtremaCollector::memory_bytes(1, wish.indexed_fields);
+  const size_t blocks = std::max(wish.budget_bytes / 32 / block_bytes, run_blocks);
+  plan->extrema_blocks = static_cast<uint32_t>(std::min<size_t>(blocks, run::kGroupBlocksMax));
+  plan->extrema_bytes = plan->extrema_blocks * block_bytes;
 }
 
 std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
@@ -60,8 +71,9 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   plan.frames_per_rank = 1u + plan.window;
 
   const size_t network = network_bytes(wish.ranks, plan.frame_bytes, plan.window);
-  const size_t fixed =
-      network + plan.output_buffers * plan.output_buffer_bytes + wish.ways * way_bytes(plan.memtable_bytes);
+  plan_extrema(wish, &plan);
+  const size_t fixed = network + plan.output_buffers * plan.output_buffer_bytes +
+                       wish.ways * way_bytes(plan.memtable_bytes) + plan.extrema_bytes;
   plan.other_bytes = wish.budget_bytes / 16;
   const size_t run_sketch_bytes =
       run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax, run::RunKind::kVariable);
@@ -105,6 +117,7 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
   const MemoryBudget::Row stages[] = {
       {"stacks, queues, messages", plan.other_bytes},
       {"sketches", plan.sketch_bytes},
+      {"extrema of indexed fields", plan.extrema_bytes},
       {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
       {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
       {"delivery queue", frames * plan.window},
@@ -112,6 +125,7 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
   };
   std::vector<MemoryBudget::Reservation> reservations;
   for (const MemoryBudget::Row& stage : stages) {
+    if (stage.bytes == 0) continue;
     SWALE_ASSIGN_OR_RETURN(MemoryBudget::Reservation reservation, budget.reserve(stage.name, stage.bytes));
     reservations.push_back(std::move(reservation));
   }

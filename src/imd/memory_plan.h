@@ -22,6 +22,8 @@ struct MemoryPlan {
   size_t memtable_bytes = 0;  // arena of one memtable; two per way
   uint32_t memtable_records = 0;
   size_t sketch_bytes = 0;
+  uint32_t extrema_blocks = 0;  // of one group of field extrema; 0: no fields are indexed
+  size_t extrema_bytes = 0;     // over all ways
   // What has no buffer of its own: stacks, queues, messages, the transport's state for each peer.
   size_t other_bytes = 0;
 };
@@ -32,6 +34,7 @@ struct MemoryWish {
   uint32_t ways = 1;
   size_t frame_bytes = 32 * kKiB;  // upper limits: the plan takes less where the budget asks for it
   uint16_t window = 4;
+  uint32_t indexed_fields = 0;
 };
 
 // kResourceExhausted, with the smallest budget that would do, when the wish cannot be met.

@@ -48,6 +48,23 @@ TEST(MemoryPlan, TooManyRanksForTheBudgetSaysWhatWouldDo) {
   EXPECT_TRUE(plan_memory({enough, 5000, 1, 32 * kKiB, 4}).ok()) << text;
 }
 
+TEST(MemoryPlan, ExtremaHaveRoomForARunAndStayWithinTheBudget) {
+  for (const size_t budget : {4 * kMiB, 16 * kMiB, 64 * kMiB, 4 * kGiB}) {
+    for (const uint32_t fields : {1u, 8u}) {
+      const Result<MemoryPlan> plan = plan_memory({budget, 2, 2, 32 * kKiB, 4, fields});
+      ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+      EXPECT_GE(plan->extrema_blocks, plan->memtable_bytes / 4096);
+      EXPECT_LE(plan->extrema_blocks, 65'536u);
+      EXPECT_GE(plan->extrema_bytes, 2 * 2 * size_t{plan->extrema_blocks} * fields * 16);
+      MemoryBudget charged(budget);
+      const auto reservations = reserve(charged, *plan, 2, 2);
+      ASSERT_TRUE(reservations.ok()) << reservations.status().to_string();
+      EXPECT_EQ(charged.used(), budget);
+      EXPECT_EQ(charged.report().size(), 7u);
+    }
+  }
+}
+
 TEST(MemoryPlan, RefusesAbsurdWishes) {
   EXPECT_EQ(plan_memory({64 * kMiB, 0, 1, 32 * kKiB, 4}).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(plan_memory({64 * kMiB, 1, 0, 32 * kKiB, 4}).status().code(), Code::kInvalidArgument);

@@ -1,5 +1,7 @@
 #include "imd/messages.h"
 
+#include <utility>
+
 #include "base/coding.h"
 
 namespace swale::imd {
@@ -40,6 +42,7 @@ void append_body(std::string* out, const DurableMessage& message) {
   append_double(out, message.time);
   append_tally(out, message.appended);
   append_tally(out, message.indexed);
+  message.extrema.append_to(out);
 }
 
 void append_body(std::string* out, const CommittedMessage& message) {
@@ -90,16 +93,25 @@ std::string encode(const Message& message) {
   return out;
 }
 
+namespace {
+
+template <class Body>
+Result<Message> whole(const Decoder& in, net::Rank from, Bytes bytes, Body body) {
+  if (in.finished()) return Message(std::move(body));
+  return error(Code::kCorruption, Scope::kPeer, "rank {} sent a malformed control message of {} bytes", from,
+               bytes.size());
+}
+
+}  // namespace
+
 Result<Message> decode_message(Bytes bytes, net::Rank from) {
   Decoder in(bytes);
-  Message message;
   switch (static_cast<Tag>(in.u8())) {
     case Tag::kEnd: {
       EndMessage end;
       end.epoch = in.u32();
       end.records = in.u64();
-      message = end;
-      break;
+      return whole(in, from, bytes, end);
     }
     case Tag::kDurable: {
       DurableMessage durable;
@@ -109,34 +121,25 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
       durable.time = in.f64();
       durable.appended = read_tally(&in);
       durable.indexed = read_tally(&in);
-      message = durable;
-      break;
+      durable.extrema = ExtremaSummary::read(&in);
+      return whole(in, from, bytes, std::move(durable));
     }
     case Tag::kCommitted: {
-      message = CommittedMessage{in.u32()};
-      break;
+      const CommittedMessage committed{in.u32()};
+      return whole(in, from, bytes, committed);
     }
-    case Tag::kClose: {
-      message = CloseMessage{};
-      break;
-    }
+    case Tag::kClose:
+      return whole(in, from, bytes, CloseMessage{});
     case Tag::kAbort: {
       AbortMessage abort;
       abort.origin = static_cast<net::Rank>(in.u32());
       Decoder text(in.sized());
       abort.status = read_status(&text);
-      message = abort;
-      break;
+      return whole(in, from, bytes, std::move(abort));
     }
-    default:
-      return error(Code::kCorruption, Scope::kPeer, "rank {} sent an unknown control message of {} bytes",
-                   from, bytes.size());
   }
-  if (!in.finished()) {
-    return error(Code::kCorruption, Scope::kPeer, "rank {} sent a malformed control message of {} bytes",
-                 from, bytes.size());
-  }
-  return message;
+  return error(Code::kCorruption, Scope::kPeer, "rank {} sent an unknown control message of {} bytes", from,
+               bytes.size());
 }
 
 }  // namespace swale::imd

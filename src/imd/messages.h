@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "imd/batcher.h"
+#include "imd/extrema_summary.h"
 #include "net/transport.h"
 
 namespace swale::imd {
@@ -30,6 +31,7 @@ struct DurableMessage {
   double time = 0;
   RecordTally appended;
   RecordTally indexed;
+  ExtremaSummary extrema = {};
 };
 
 struct CommittedMessage {

@@ -38,6 +38,9 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
                              run::SketchArena::create(params.sketch_bytes / params.ways / 2));
       way.sketch_memory.push_back(std::move(arena));
     }
+    if (!params.indexed.empty()) {
+      way.extrema = std::make_unique<ExtremaCollector>(params.indexed, params.extrema_blocks);
+    }
   }
   // One block of memory for all output buffers: huge pages, and few of them.
   SWALE_ASSIGN_OR_RETURN(
@@ -51,6 +54,7 @@ void Partition::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
   assert(state_ == State::kNone);
   open_ =
       Epoch{.number = epoch, .id = epoch_id, .first_block = data_end_block_, .end_block = data_end_block_};
+  open_.extrema.resize(params_.indexed.size());
 }
 
 Result<Partition::Accepted> Partition::accept(Bytes batch) {
@@ -95,6 +99,7 @@ void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id) {
   assert(!closing());
   closing_ = open_;
   open_ = Epoch{.number = next_epoch, .id = next_epoch_id};
+  open_.extrema.resize(params_.indexed.size());
   for (Way& way : ways_) {
     way.closing_sketches = std::move(way.open_sketches);
     way.open_sketches.clear();
@@ -102,13 +107,26 @@ void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id) {
     way.open = way.filling->empty();
     way.segments_written = way.segments_written_early;
     way.segments_written_early = false;
+    if (way.extrema) way.extrema->end_epoch();
   }
   footer_written_ = false;
   state_ = State::kSealed;
   advance();
 }
 
-void Partition::Task::work() { produced = run != nullptr ? run->fill(out) : segment->fill(out); }
+void Partition::Task::work() {
+  if (run != nullptr) {
+    produced = run->fill(out);
+    if (extrema != nullptr) extrema->add_blocks({out.data(), produced});
+  } else {
+    produced = segment != nullptr ? segment->fill(out) : extrema_segment->fill(out);
+  }
+}
+
+bool Partition::Task::done() const {
+  if (run != nullptr) return run->done();
+  return segment != nullptr ? segment->done() : extrema_segment->done();
+}
 
 bool Partition::has_task() const {
   return std::any_of(ways_.begin(), ways_.end(), [this](const Way& way) { return way_ready(way); });
@@ -117,7 +135,8 @@ bool Partition::has_task() const {
 // Whether next_task would hand out a task for this way.
 bool Partition::way_ready(const Way& way) const {
   if (way.task_out || free_output_.empty() || !failure_.ok()) return false;
-  return way.run || way.segment || can_start_run(way) || want_segment(way);
+  const bool busy = way.run || way.segment || (way.extrema && way.extrema->segment() != nullptr);
+  return busy || can_start_run(way) || want_segment(way) || want_extrema(way);
 }
 
 // All blocks of the closing epoch have their place in the data log; those of the open one come behind them.
@@ -133,15 +152,20 @@ bool Partition::sketch_fits(const Way& way) const {
 }
 
 bool Partition::can_start_run(const Way& way) const {
-  if (!way.full || !sketch_fits(way)) return false;
+  if (!way.full || !sketch_fits(way) || !extrema_fit(way)) return false;
   return way.full_is_closing || !closing() || closing_runs_placed();
 }
 
 std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
   Way& way = ways_[way_index];
   if (!way_ready(way)) return std::nullopt;
-  if (!way.run && !way.segment) {
-    want_segment(way) ? start_segment(way_index) : start_run(way_index);
+  const bool extrema_begun = way.extrema && way.extrema->segment() != nullptr;
+  if (!way.run && !way.segment && !extrema_begun) {
+    if (want_segment(way)) {
+      start_segment(way_index);
+    } else {
+      want_extrema(way) ? start_extrema(way_index) : start_run(way_index);
+    }
   }
   Task task;
   task.way = way_index;
@@ -149,6 +173,10 @@ std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
   free_output_.pop_back();
   task.run = way.run.get();
   task.segment = way.segment.get();
+  if (way.extrema) {
+    task.extrema_segment = way.extrema->segment();
+    task.extrema = &way.extrema->group(way.full_is_closing);
+  }
   task.out = {output_memory_.data() + task.buffer * params_.output_buffer_bytes, params_.output_buffer_bytes};
   task.epoch = task.run != nullptr ? epoch_of(way.full_is_closing).number : epoch_of(closing()).number;
   way.task_out = true;
@@ -168,6 +196,9 @@ void Partition::start_run(uint32_t way_index) {
   placement.way = static_cast<uint16_t>(way_index);
   placement.run = epoch.runs++;
   way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, sketch_memory(way, epoch), placement);
+  if (way.extrema) {
+    way.extrema->group(way.full_is_closing).begin_run(data_end_block_, way.run->block_count());
+  }
   way.log_offset = data_end_block_ * run::kBlockBytes;
   data_end_block_ += way.run->block_count();
   epoch.end_block = data_end_block_;
@@ -180,8 +211,7 @@ bool Partition::want_segment(const Way& way) const {
   return way.full && !sketch_fits(way) && (way.full_is_closing || !closing());
 }
 
-void Partition::start_segment(uint32_t way_index) {
-  Way& way = ways_[way_index];
+run::SegmentParams Partition::segment_params(uint32_t way_index) {
   const Epoch& epoch = epoch_of(closing());
   run::SegmentParams segment;
   segment.partition = params_.partition;
@@ -191,15 +221,45 @@ void Partition::start_segment(uint32_t way_index) {
   segment.ways = static_cast<uint16_t>(params_.ways);
   segment.data_block = epoch.runs == 0 ? data_end_block_ : epoch.first_block;
   segment.data_blocks = epoch.runs == 0 ? 0 : static_cast<uint32_t>(epoch.end_block - epoch.first_block);
-  way.segment = std::make_unique<run::SegmentBuilder>(segment_sketches(way), segment);
+  return segment;
+}
+
+void Partition::start_segment(uint32_t way_index) {
+  Way& way = ways_[way_index];
+  way.segment = std::make_unique<run::SegmentBuilder>(segment_sketches(way), segment_params(way_index));
   way.log_offset = way.segment_offset = index_end_;
   index_end_ += way.segment->size_bytes();
+}
+
+// Whether the group of the next run's epoch has room for it.
+bool Partition::extrema_fit(const Way& way) const {
+  return !way.extrema ||
+         way.extrema->group(way.full_is_closing).fits(run::RunBuilder::block_count(*way.full));
+}
+
+// As want_segment.
+bool Partition::want_extrema(const Way& way) const {
+  if (!way.extrema) return false;
+  if (state_ == State::kIndexing) return !way.extrema->group(true).empty();
+  if (!way.full || extrema_fit(way)) return false;
+  return closing() ? way.full_is_closing : true;
+}
+
+void Partition::start_extrema(uint32_t way_index) {
+  Way& way = ways_[way_index];
+  way.extrema->start_segment(closing(), segment_params(way_index), index_end_);
+  way.log_offset = index_end_;
+  index_end_ += way.extrema->segment()->size_bytes();
+}
+
+void Partition::finish_extrema(Way& way) {
+  const run::SegmentRecord record = way.extrema->finish_segment(closing(), &epoch_of(closing()).extrema);
+  if (Status status = footer_builder_.add(record); !status.ok() && failure_.ok()) failure_ = status;
 }
 
 void Partition::finish_task(const Task& task) {
   Way& way = ways_[task.way];
   way.task_out = false;
-  const bool done = task.run != nullptr ? task.run->done() : task.segment->done();
   if (task.produced == 0) {
     free_output_.push_back(task.buffer);
   } else {
@@ -212,7 +272,13 @@ void Partition::finish_task(const Task& task) {
                  task.epoch});
     way.log_offset += task.produced;
   }
-  if (done) task.run != nullptr ? finish_run(way) : finish_segment(way);
+  if (task.done()) {
+    if (task.run != nullptr) {
+      finish_run(way);
+    } else {
+      task.segment != nullptr ? finish_segment(way) : finish_extrema(way);
+    }
+  }
   advance();
 }
 
@@ -240,13 +306,16 @@ void Partition::finish_segment(Way& way) {
 }
 
 bool Partition::runs_done() const {
-  return std::all_of(ways_.begin(), ways_.end(),
-                     [](const Way& way) { return way.open && !way.full_is_closing && !way.segment; });
+  return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) {
+    const bool extrema_begun = way.extrema && way.extrema->segment() != nullptr;
+    return way.open && !way.full_is_closing && !way.segment && !extrema_begun;
+  });
 }
 
 bool Partition::segments_done() const {
   return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) {
-    return way.segments_written && way.closing_sketches.empty() && !way.segment;
+    const bool extrema_done = !way.extrema || way.extrema->group(true).empty();
+    return way.segments_written && way.closing_sketches.empty() && !way.segment && extrema_done;
   });
 }
 

@@ -30,6 +30,8 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "imd/batcher.h"
+#include "imd/extrema_collector.h"
+#include "imd/extrema_summary.h"
 #include "run/footer.h"
 #include "run/memtable.h"
 #include "run/run_builder.h"
@@ -45,9 +47,11 @@ struct PartitionParams {
   uint32_t memtable_records = 350'000;
   size_t output_buffer_bytes = kMiB;
   uint32_t output_buffers = 8;
-  size_t sketch_bytes = 16 * kMiB;  // over all ways
-  uint64_t data_end_block = 0;      // where the committed data log ends
-  uint64_t index_end = 0;           // where the committed index log ends, bytes
+  size_t sketch_bytes = 16 * kMiB;            // over all ways
+  uint64_t data_end_block = 0;                // where the committed data log ends
+  uint64_t index_end = 0;                     // where the committed index log ends, bytes
+  std::vector<run::FieldPlace> indexed = {};  // fields whose extrema are kept
+  uint32_t extrema_blocks = 0;                // of one group of them
 };
 
 // In IoRequest::buffer: the data lies in no output buffer.
@@ -110,17 +114,21 @@ class Partition {
   bool durable() const { return state_ == State::kDurable; }
   // What was indexed in the epoch that was ended last.
   const RecordTally& tally() const { return closing_.tally; }
+  ExtremaSummary extrema() const { return ExtremaSummary::of(params_.partition, closing_.extrema); }
 
   // A piece of CPU work: fills one output buffer from a run or a segment.
   struct Task {
     uint32_t way = 0;
     uint32_t buffer = 0;
     uint32_t epoch = 0;
-    run::RunBuilder* run = nullptr;  // one of the two
+    run::RunBuilder* run = nullptr;  // one of the three
     run::SegmentBuilder* segment = nullptr;
+    run::ExtremaSegmentBuilder* extrema_segment = nullptr;
+    run::ExtremaGroup* extrema = nullptr;  // takes the run's blocks, if fields are indexed
     MutableBytes out;
     size_t produced = 0;
     void work();  // touches only what the task owns
+    bool done() const;
   };
   bool has_task() const;
   // None: nothing to do for this way now, or no output buffer free. At most one task per way is out at a time.
@@ -146,6 +154,7 @@ class Partition {
     uint32_t runs = 0;
     uint32_t writes_out = 0;  // queued or running
     RecordTally tally = {};
+    std::vector<run::FieldTotals> extrema = {};  // of the groups that are written
   };
 
   struct Way {
@@ -158,6 +167,7 @@ class Partition {
     std::unique_ptr<run::SegmentBuilder> segment;
     std::unique_ptr<run::RunScratch> scratch;
     std::vector<run::SketchArena> sketch_memory;  // two: of epochs with even and with odd numbers
+    std::unique_ptr<ExtremaCollector> extrema;    // none if no fields are indexed
     std::vector<run::RunSketch> closing_sketches;
     std::vector<run::RunSketch> open_sketches;
     uint64_t log_offset = 0;      // where the open run's or segment's next output goes
@@ -185,6 +195,11 @@ class Partition {
   void start_run(uint32_t way_index);
   bool want_segment(const Way& way) const;
   void start_segment(uint32_t way_index);
+  run::SegmentParams segment_params(uint32_t way_index);
+  bool extrema_fit(const Way& way) const;
+  bool want_extrema(const Way& way) const;
+  void start_extrema(uint32_t way_index);
+  void finish_extrema(Way& way);
   void finish_run(Way& way);
   void finish_segment(Way& way);
   void write_footer();

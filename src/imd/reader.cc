@@ -10,6 +10,7 @@
 #include "imd/reader_query.h"
 #include "imd/reader_scan.h"
 #include "imd/reader_sort.h"
+#include "imd/reader_top.h"
 #include "imd/reader_verify.h"
 #include "run/record.h"
 
@@ -127,6 +128,7 @@ class DirectoryReader final : public Reader {
   Status scan(int64_t epoch, const RecordFn& fn) override;
   Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) override;
   Status keys(int64_t epoch, const KeyFn& fn) override;
+  Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override;
   Result<uint64_t> count(int64_t epoch) const override;
   VerifyReport verify(size_t problems_max, const ProgressFn& progress) override;
   ReadStats stats() const override { return counters_.snapshot(); }
@@ -240,6 +242,14 @@ Status DirectoryReader::keys(int64_t epoch, const KeyFn& fn) {
     SWALE_RETURN_IF_ERROR(scan_one(epochs.first, partition, distinct, &stopped));
   }
   return {};
+}
+
+Result<TopResult> DirectoryReader::top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) {
+  if (epoch == kAllEpochs) return invalid_argument("{}: the best records are those of one epoch", directory_);
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  TopQuery query(device_, directory_, manifest_, partitions_, counters_, options_,
+                 manifest_.epochs[epochs.first]);
+  return query.run(field, k, which);
 }
 
 Status DirectoryReader::scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) {

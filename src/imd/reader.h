@@ -27,6 +27,8 @@
 #include "base/status.h"
 #include "imd/manifest.h"
 #include "io/device.h"
+#include "run/extrema_format.h"
+#include "run/schema.h"
 
 namespace swale::imd {
 
@@ -51,6 +53,23 @@ struct ReadStats {
   uint64_t depth_max = 0;
   uint64_t queries = 0;
   uint64_t false_candidates = 0;
+};
+
+// The answer of Reader::top.
+struct TopResult {
+  struct Record {
+    std::string key;
+    std::string value;
+    run::OrderKey number = 0;  // of the field, for run::number_of and run::text_of
+  };
+  run::FieldPlace field;
+  std::vector<Record> records;  // the best first
+  uint64_t nans = 0;            // records of the epoch that have no number there, and
+  uint64_t absent = 0;          // those whose value is too short: neither is ever among the best
+  uint64_t blocks_read = 0;     // that were named by extrema
+  uint64_t partitions_scanned = 0;
+  uint64_t bytes_read = 0;
+  uint64_t reads = 0;
 };
 
 class Reader {
@@ -85,6 +104,13 @@ class Reader {
   // and needs memory for the keys of one partition.
   using KeyFn = std::function<bool(Bytes key)>;
   virtual Status keys(int64_t epoch, const KeyFn& fn) = 0;
+
+  // The k records of one epoch with the largest or the smallest numbers in a field, the best first; equal numbers in the
+  // order of their keys' bytes, then as appended. Which of the records that equal the last one are among them is not
+  // said, but always the same. Fewer than k if there are no more. A field of the schema without extrema is found by a
+  // scan (partitions_scanned). kInvalidArgument for a field that the schema has not.
+  static constexpr size_t kTopMax = size_t{1} << 20;
+  virtual Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) = 0;
 
   // The number of records in one epoch or in all, from the manifest; reads nothing.
   virtual Result<uint64_t> count(int64_t epoch) const = 0;

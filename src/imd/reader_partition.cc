@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "run/extrema_reader.h"
 #include "run/footer.h"
 
 namespace swale::imd {
@@ -33,9 +34,11 @@ Status lacks(const PartitionLogs& logs, const EpochEntry& epoch, uint32_t way, c
 // Takes the segments that count, and checks that none is missing.
 Status take_segments(const Manifest& manifest, const run::Footer& footer, PartitionLogs* logs) {
   for (const run::SegmentRecord& segment : footer.segments) {
-    if ((segment.flags & run::kAuxiliarySegment) != 0 || segment.epoch >= manifest.epochs.size()) continue;
+    if (segment.epoch >= manifest.epochs.size()) continue;
     const EpochEntry& epoch = manifest.epochs[segment.epoch];
     if (segment.epoch_id != epoch.epoch_id) continue;
+    if (run::is_extrema_segment(segment)) logs->extrema.push_back(segment);
+    if ((segment.flags & run::kAuxiliarySegment) != 0) continue;
     const JobEntry& job = manifest.jobs[epoch.job];
     if (segment.ways != job.ways || logs->partition >= static_cast<uint32_t>(job.ranks)) {
       return corruption(
@@ -89,6 +92,13 @@ void map_logs(PartitionLogs* logs) {
 std::span<const run::SegmentRecord> PartitionLogs::segments_of(uint32_t epoch) const {
   return std::span(segments).subspan(first_segments[epoch],
                                      first_segments[epoch + 1] - first_segments[epoch]);
+}
+
+std::vector<run::SegmentRecord> PartitionLogs::extrema_of(uint32_t epoch) const {
+  std::vector<run::SegmentRecord> found;
+  std::copy_if(extrema.begin(), extrema.end(), std::back_inserter(found),
+               [epoch](const run::SegmentRecord& segment) { return segment.epoch == epoch; });
+  return found;
 }
 
 PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {

@@ -39,6 +39,7 @@ struct PartitionLogs {
   std::unique_ptr<io::File> data;
   std::unique_ptr<io::File> index;
   std::vector<run::SegmentRecord> segments;  // of committed epochs, in the order of epochs, then as written
+  std::vector<run::SegmentRecord> extrema;   // likewise, of field extrema
   std::vector<Seeds> seeds;                  // of each segment
   std::vector<uint32_t> first_segments;      // of each epoch; one more at the end
   std::unique_ptr<io::Mapping> data_map;     // none: it is read
@@ -47,6 +48,7 @@ struct PartitionLogs {
   uint32_t footer_depth = 0;  // reads that followed one another to find it
 
   std::span<const run::SegmentRecord> segments_of(uint32_t epoch) const;
+  std::vector<run::SegmentRecord> extrema_of(uint32_t epoch) const;
   // The epoch's blocks in the data log.
   struct BlockRange {
     uint64_t first = 0;

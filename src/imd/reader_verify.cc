@@ -45,6 +45,11 @@ Reader::VerifyReport Verifier::run(size_t problems_max, const Reader::ProgressFn
   for (uint32_t partition = 0; partition < partition_count() && !full(); ++partition)
     check_partition(partition);
   compare_sums();
+  if (!full()) {
+    extrema_.check_summaries(device_, directory_, [this](const Status& status) {
+      if (!full()) report_.problems.push_back(status);
+    });
+  }
   return std::move(report_);
 }
 
@@ -75,7 +80,11 @@ void Verifier::check_epoch(const PartitionLogs& logs, const EpochEntry& epoch) {
     segments_whole_ = false;  // then records are walked, but not looked up
     problem(status, epoch.epoch);
   }
+  const auto tell = [&](const Status& status) { problem(status, epoch.epoch); };
+  report_.bytes_checked += extrema_.begin(logs, epoch, tell);
+  const uint64_t problems = sums_[epoch.epoch].problems;
   walk_blocks(logs, epoch);
+  extrema_.finish(logs, epoch, !full() && sums_[epoch.epoch].problems == problems, tell);
   segments_.clear();
 }
 
@@ -153,6 +162,7 @@ void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, ui
   Sums& sums = sums_[epoch.epoch];
   const auto take = [&](const run::ScannedRecord& record) {
     ++report_.records;
+    extrema_.record(record);
     ++sums.records;
     sums.data_bytes += record.key.size() + record.value.size();
     sums.digest +=

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "imd/extrema_verify.h"
 #include "imd/manifest.h"
 #include "imd/reader.h"
 #include "imd/reader_io.h"
@@ -31,6 +32,7 @@ class Verifier {
         manifest_(manifest),
         options_(options),
         counters_(counters),
+        extrema_(manifest, options_, counters),
         sums_(manifest.epochs.size()) {}
 
   Reader::VerifyReport run(size_t problems_max, const Reader::ProgressFn& progress);
@@ -69,6 +71,7 @@ class Verifier {
   const Manifest& manifest_;
   const ReaderOptions options_;
   ReadCounters& counters_;
+  ExtremaVerifier extrema_;
   std::vector<Sums> sums_;  // by epoch
   size_t problems_max_ = 0;
   Reader::ProgressFn progress_;

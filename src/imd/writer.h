@@ -20,6 +20,7 @@
 #include "imd/manifest.h"
 #include "io/device.h"
 #include "net/job.h"
+#include "run/schema.h"
 
 namespace swale::imd {
 
@@ -28,6 +29,7 @@ struct WriterOptions {
   uint32_t ways = 1;
   size_t frame_bytes = 32 * kKiB;
   uint16_t window = 4;
+  run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
 };
 
 class Writer {
@@ -60,6 +62,7 @@ class Writer {
 };
 
 // Collective: makes an empty massive directory; kAlreadyExists if the path is taken.
-Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory);
+Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,
+                              const run::Schema& schema = {});
 
 }  // namespace swale::imd

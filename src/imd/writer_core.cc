@@ -23,6 +23,8 @@ PartitionParams partition_params(const WriterCoreParams& params) {
   out.sketch_bytes = params.memory.sketch_bytes;
   out.data_end_block = params.data_end_block;
   out.index_end = params.index_end;
+  out.indexed = params.indexed;
+  out.extrema_blocks = params.memory.extrema_blocks;
   return out;
 }
 
@@ -100,7 +102,7 @@ void WriterCore::on_frame(net::Rank from, const net::FrameHeader& header, Bytes 
 
   if (header.kind == net::FrameKind::kControl) {
     on_control(from, payload);
-  } else if (protocol_.ended(from) && !protocol_.drained()) {
+  } else if (protocol_.is_ahead(from)) {
     enqueue(&early_, from, payload);
   } else {
     on_data(from, payload);
@@ -163,7 +165,7 @@ void WriterCore::after_event() {
   if (protocol_.take_flush()) begin_next_intake();
   if (partition_->durable() && !durable_reported_) {
     durable_reported_ = true;
-    protocol_.on_durable(partition_->tally());
+    protocol_.on_durable(partition_->tally(), partition_->extrema());
   }
   if (!partition_->failure().ok()) protocol_.fail(partition_->failure());
   if (!failure().ok() && !std::exchange(data_abandoned_, true)) {

@@ -50,6 +50,7 @@ struct WriterCoreParams {
   uint64_t data_end_block = 0;
   uint64_t index_end = 0;
   MemoryPlan memory;
+  std::vector<run::FieldPlace> indexed = {};
 };
 
 // Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.

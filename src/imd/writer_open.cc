@@ -1,11 +1,13 @@
 #include "imd/writer_open.h"
 
 #include <random>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "base/coding.h"
 #include "imd/agree.h"
+#include "imd/extrema_summary.h"
 
 namespace swale::imd {
 namespace {
@@ -17,13 +19,16 @@ std::string parent_of(const std::string& path) {
 }
 
 // An empty directory with an empty manifest. The manifest comes last: without it the directory is none of ours.
-Status create_directory(io::Device& device, const std::string& directory) {
+Status create_directory(io::Device& device, const std::string& directory, const run::Schema& schema) {
   SWALE_RETURN_IF_ERROR(io::make_directories(device, directory));
-  SWALE_RETURN_IF_ERROR(io::replace_file(device, manifest_path(directory), Manifest{}.encode()));
+  Manifest manifest;
+  manifest.schema = schema;
+  SWALE_RETURN_IF_ERROR(io::replace_file(device, manifest_path(directory), manifest.encode()));
   return device.sync_directory(parent_of(directory));
 }
 
-Status ensure_directory(io::Device& device, const std::string& directory, Writer::Create create) {
+Status ensure_directory(io::Device& device, const std::string& directory, Writer::Create create,
+                        const run::Schema& schema) {
   SWALE_ASSIGN_OR_RETURN(const bool exists, device.exists(manifest_path(directory)));
   if (exists) {
     return create == Writer::Create::kExclusive
@@ -43,12 +48,13 @@ Status ensure_directory(io::Device& device, const std::string& directory, Writer
                    directory, names.size(), names.front(), kManifestName);
     }
   }
-  return create_directory(device, directory);
+  return create_directory(device, directory, schema);
 }
 
 // Rank 0's part; the others see its outcome through agree().
-Status prepare(net::Job& job, io::Device& device, Writer::Create create, OpenedDirectory* opened) {
-  SWALE_RETURN_IF_ERROR(ensure_directory(device, opened->directory, create));
+Status prepare(net::Job& job, io::Device& device, Writer::Create create, const run::Schema& schema,
+               OpenedDirectory* opened) {
+  SWALE_RETURN_IF_ERROR(ensure_directory(device, opened->directory, create, schema));
   SWALE_ASSIGN_OR_RETURN(opened->lock, WriterLock::acquire(device, opened->directory, opened->job_id));
   // The folders of all partitions: here, once, instead of a race of all ranks.
   for (int32_t partition = 0; partition < job.size(); partition += 1024) {
@@ -58,10 +64,40 @@ Status prepare(net::Job& job, io::Device& device, Writer::Create create, OpenedD
   return device.sync_directory(opened->directory);
 }
 
-Status open_own_part(net::Job& job, io::Device& device, OpenedDirectory* opened) {
+// Another schema than the directory's is a mistake; none at all is fine.
+Status check_schema(const run::Schema& wanted, const Manifest& manifest, const std::string& path) {
+  if (wanted.empty() || wanted == manifest.schema) return {};
+  return invalid_argument(
+      "{}: the directory was made with dir.schema=\"{}\" and dir.extrema=\"{}\", which cannot be changed; "
+      "given were "
+      "\"{}\" and \"{}\"",
+      path, manifest.schema.fields_text(), manifest.schema.indexed_text(), wanted.fields_text(),
+      wanted.indexed_text());
+}
+
+// The folder of summaries, without those of epochs that were never committed.
+Status prepare_summaries(io::Device& device, const OpenedDirectory& opened) {
+  const std::string folder = summary_folder(opened.directory);
+  SWALE_RETURN_IF_ERROR(io::make_directories(device, folder));
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(folder));
+  std::unordered_set<std::string> committed;
+  for (const EpochEntry& epoch : opened.manifest.epochs)
+    committed.insert(summary_path(opened.directory, epoch.epoch_id));
+  for (const std::string& name : names) {
+    const std::string path = fmt::format("{}/{}", folder, name);
+    if (!committed.contains(path)) SWALE_RETURN_IF_ERROR(device.remove(path));
+  }
+  return {};
+}
+
+Status open_own_part(net::Job& job, io::Device& device, const run::Schema& schema, OpenedDirectory* opened) {
   const std::string path = manifest_path(opened->directory);
   SWALE_ASSIGN_OR_RETURN(const std::string json, io::read_file(device, path, kManifestBytesMax));
   SWALE_ASSIGN_OR_RETURN(opened->manifest, Manifest::decode(json, path));
+  SWALE_RETURN_IF_ERROR(check_schema(schema, opened->manifest, path));
+  if (job.rank() == 0 && job.size() > 1 && !opened->manifest.schema.indexed.empty()) {
+    SWALE_RETURN_IF_ERROR(prepare_summaries(device, *opened));
+  }
   SWALE_ASSIGN_OR_RETURN(
       opened->files,
       PartitionFiles::open(device, opened->directory, static_cast<uint32_t>(job.rank()), opened->manifest));
@@ -75,7 +111,7 @@ Status agree(net::Job& job, const Status& mine) {
 }
 
 Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
-                                       Writer::Create create) {
+                                       Writer::Create create, const run::Schema& schema) {
   OpenedDirectory opened;
   opened.directory = directory;
   // Drawn by rank 0; tells this job's epochs from those of any other that ever writes here.
@@ -89,15 +125,16 @@ Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const 
     opened.job_id = first.u64();
     SWALE_RETURN_IF_ERROR(first.finish("job id of rank 0"));
   }
-  const Status prepared = job.rank() == 0 ? prepare(job, device, create, &opened) : Status();
+  const Status prepared = job.rank() == 0 ? prepare(job, device, create, schema, &opened) : Status();
   SWALE_RETURN_IF_ERROR(agree(job, prepared));
-  SWALE_RETURN_IF_ERROR(agree(job, open_own_part(job, device, &opened)));
+  SWALE_RETURN_IF_ERROR(agree(job, open_own_part(job, device, schema, &opened)));
   return opened;
 }
 
-Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory) {
-  return agree(job,
-               job.rank() == 0 ? ensure_directory(device, directory, Writer::Create::kExclusive) : Status());
+Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,
+                              const run::Schema& schema) {
+  return agree(job, job.rank() == 0 ? ensure_directory(device, directory, Writer::Create::kExclusive, schema)
+                                    : Status());
 }
 
 }  // namespace swale::imd

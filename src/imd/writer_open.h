@@ -26,7 +26,7 @@ struct OpenedDirectory {
 };
 
 Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
-                                       Writer::Create create);
+                                       Writer::Create create, const run::Schema& schema);
 
 // agree (agree.h) among the job's ranks.
 Status agree(net::Job& job, const Status& mine);

@@ -90,6 +90,7 @@ inline constexpr uint32_t kIndexAlignment = 4096;  // of segments and footer pag
 
 enum SegmentFlag : uint8_t {
   kUniformSegment = 1,       // all runs uniform and of one size: short piece headers
+  kExtremaSegment = 2,       // with kAuxiliarySegment: minima and maxima of fields (extrema_format.h)
   kAuxiliarySegment = 0x80,  // not sketches: a reader that does not know its other flags passes over it
 };
 

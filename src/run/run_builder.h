@@ -23,6 +23,8 @@ namespace swale::run {
 
 // Above this, headers per record cost less than what whole rows leave empty at the end of each block.
 inline constexpr uint32_t kUniformWasteBytesMax = 128;
+// So much of each block but a run's first and last is records.
+inline constexpr uint32_t kRunPayloadBytesMin = static_cast<uint32_t>(kPayloadBytes) - kUniformWasteBytesMax;
 
 struct RunPlacement {
   uint32_t partition = 0;

@@ -1,6 +1,7 @@
 /* The C interface from plain C11: one rank creates a massive directory, writes epochs, reopens it and appends more,
  * reads everything back; then every kind of mistake. Usage: c_api_test SCRATCH_DIRECTORY (which does not exist yet) */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +225,72 @@ static void papers_calls(const char* path) {
   swale_reader_close(reader);
 }
 
+static void write_with_schema(swale_job* job, const char* path) {
+  swale_dir* dir = NULL;
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "unknown type",
+              swale_dir_open(job, path, SWALE_DIR_CREATE, "dir.schema=x:f16", &dir));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "no field \"y\"",
+              swale_dir_open(job, path, SWALE_DIR_CREATE, "dir.schema=x:f8,dir.extrema=y", &dir));
+  CHECK_OK(swale_mkdir(job, path, "dir.schema=id:u4;x:f8:m,dir.extrema=x"));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "cannot be changed",
+              swale_dir_open(job, path, 0, "dir.schema=id:u4", &dir));
+  CHECK_OK(swale_dir_open(job, path, 0, "write.memory=8M", &dir));
+  for (uint32_t id = 0; id < 100; ++id) {
+    char value[12];
+    const double x = id == 50 ? NAN : id * 0.25;
+    memcpy(value, &id, 4);
+    memcpy(value + 4, &x, 8);
+    CHECK_OK(swale_dir_append(dir, &id, sizeof id, value, id == 51 ? 11 : 12));
+  }
+  CHECK_OK(swale_dir_epoch_end(dir, 0, 0));
+  CHECK_OK(swale_dir_close(dir));
+}
+
+static void top_records(const char* path) {
+  swale_job* job = NULL;
+  swale_reader* reader = NULL;
+  swale_top* top = NULL;
+  swale_top_record record;
+  swale_top_stats stats;
+  double x = 0;
+  CHECK_OK(swale_job_open(NULL, NULL, &job));
+  write_with_schema(job, path);
+  CHECK_OK(swale_job_close(job));
+  CHECK_OK(swale_reader_open(path, NULL, &reader));
+  CHECK(strcmp(swale_reader_schema(reader), "id:u4;x:f8:m") == 0 &&
+        strcmp(swale_reader_schema(NULL), "") == 0);
+  CHECK_OK(swale_reader_top(reader, "x", 0, 3, SWALE_TOP_LARGEST, &top));
+  CHECK(swale_top_count(top) == 3 && swale_top_count(NULL) == 0);
+  CHECK_OK(swale_top_at(top, 0, &record));
+  CHECK(record.number == 99 * 0.25 && record.key_bytes == 4 && record.value_bytes == 12 &&
+        record.field_bytes == 8);
+  memcpy(&x, record.field, sizeof x);
+  CHECK(x == record.number && (const char*)record.field == (const char*)record.value + 4);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "3 records", swale_top_at(top, 3, &record));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "record", swale_top_at(top, 0, NULL));
+  CHECK_OK(swale_top_get_stats(top, &stats));
+  CHECK(stats.nans == 1 && stats.absent == 1 && stats.partitions_scanned == 0 && stats.blocks_read >= 1);
+  CHECK(stats.bytes_read > 4096 && stats.reads > 1);
+  swale_top_free(top);
+  CHECK_OK(swale_reader_top(reader, "id", 0, 200, SWALE_TOP_SMALLEST, &top));
+  CHECK(swale_top_count(top) == 100);
+  CHECK_OK(swale_top_get_stats(top, &stats));
+  CHECK(stats.partitions_scanned == 1);
+  swale_top_free(top);
+  swale_top_free(NULL);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "the schema has id, x", swale_reader_top(reader, "y", 0, 1, 0, &top));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "end 2", swale_reader_top(reader, "x", 0, 1, 2, &top));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "one epoch",
+              swale_reader_top(reader, "x", SWALE_ALL_EPOCHS, 1, 0, &top));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no epoch 1", swale_reader_top(reader, "x", 1, 1, 0, &top));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "expected 1 to", swale_reader_top(reader, "x", 0, 0, 0, &top));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "field", swale_reader_top(reader, NULL, 0, 1, 0, &top));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "top", swale_reader_top(reader, "x", 0, 1, 0, NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "reader", swale_reader_top(NULL, "x", 0, 1, 0, &top));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "top", swale_top_get_stats(NULL, &stats));
+  swale_reader_close(reader);
+}
+
 static void mistakes(const char* root, const char* path) {
   swale_job* job = NULL;
   swale_dir* dir = NULL;
@@ -289,8 +356,10 @@ int main(int argc, char** argv) {
   }
   char path[1024];
   char papers[1024];
+  char typed[1024];
   snprintf(path, sizeof path, "%s/directory", argv[1]);
   snprintf(papers, sizeof papers, "%s/papers", argv[1]);
+  snprintf(typed, sizeof typed, "%s/typed", argv[1]);
   CHECK(strcmp(swale_version(), "0.1.0") == 0);
   CHECK(strcmp(swale_code_name(SWALE_CORRUPTION), "corruption") == 0 && swale_code_name(-7) != NULL);
   CHECK(strcmp(swale_last_error(), "") == 0);
@@ -303,6 +372,7 @@ int main(int argc, char** argv) {
   }
   swale_reader_close(reader);
   papers_calls(papers);
+  top_records(typed);
   mistakes(argv[1], path);
   printf("%d checks, %d failures\n", checks, failures);
   return failures == 0 ? 0 : 1;

@@ -93,6 +93,26 @@ class Command(unittest.TestCase):
         self.assertIn("empty", self.lines("keys", "--epoch", "1"))
         self.assertIn({"key": "name"}, self.objects("keys"))
 
+    def test_top(self):
+        self.assertEqual(self.lines("top", "number", "-k", "3", "--smallest", "--u64"),
+                         [f"{200 + n}\tu64:{n}\tu64:{200 + n}" for n in range(3)])
+        out, err = self.run_swale("top", "number", "-k", "2", "-e", "1")
+        second = struct.unpack("<Q", b"second 1")[0]
+        self.assertEqual(out.splitlines(), [f"{second}\tname\tsecond 1", "119\t0x1300000000000000\t0x7700000000000000"])
+        self.assertIn("2 whose value is too short", err)
+        records = self.objects("top", "number", "-e", "0", "--u64")
+        self.assertEqual(len(records), 10)
+        self.assertEqual(records[1], {"key": "u64:19", "number": "19", "bytes": 8, "value": "u64:19"})
+        _, err = self.run_swale("top", "weight", expect=2)
+        self.assertIn("the schema has number", err)
+
+    def test_info_shows_the_schema(self):
+        text, _ = self.run_swale("info")
+        self.assertIn("values: number:u8:apples", text)
+        (info,) = self.objects("info")
+        self.assertEqual(info["schema"], [{"name": "number", "type": "u8", "count": 1, "unit": "apples", "offset": 0}])
+        self.assertEqual(info["extrema"], ["number"])
+
     def test_three_processes_write_the_same_content_as_one(self):
         path = os.path.join(self.scratch, "of-three")
         environment = dict(os.environ, SWALE_JOB_SIZE="3", SWALE_JOB_ID="three", SWALE_JOB_JOIN_DEADLINE_S="50",
@@ -104,6 +124,7 @@ class Command(unittest.TestCase):
         self.assertEqual([rank.wait(timeout=100) for rank in ranks], [0, 0, 0])
         self.assertEqual(sorted(self.lines("scan", path=path)), sorted(self.lines("scan")))
         self.assertEqual(self.lines("get", "name", path=path), self.lines("get", "name"))
+        self.assertEqual(self.lines("top", "number", path=path), self.lines("top", "number"))
         self.assertIn("all good (3 epochs, 3 partitions, 67 records", self.run_swale("verify", path=path)[0])
 
     def test_a_rank_without_a_meeting_place_is_told_what_to_set(self):
@@ -154,7 +175,7 @@ class Command(unittest.TestCase):
         self.assertEqual(subprocess.run([SWALE], capture_output=True, timeout=60).returncode, 2)
 
     def test_help_has_examples(self):
-        for subcommand in ("info", "get", "scan", "keys", "verify"):
+        for subcommand in ("info", "get", "scan", "keys", "top", "verify"):
             done = subprocess.run([SWALE, subcommand, "--help"], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 0)
             self.assertIn(f"swale {subcommand} out/particles", done.stdout)

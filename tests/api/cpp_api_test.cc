@@ -47,6 +47,26 @@ class CppApi : public testing::Test {
   const std::string path_;
 };
 
+TEST_F(CppApi, FindsTheBestRecords) {
+  swale::Job job;
+  swale::Directory dir(job, path_, SWALE_DIR_CREATE, "write.memory=8M,dir.schema=n:i4,dir.extrema=n");
+  for (int32_t i = -50; i < 50; ++i)
+    dir.append(std::to_string(i), {reinterpret_cast<const char*>(&i), sizeof i});
+  dir.epoch_end(0, 0);
+  dir.close();
+  job.close();
+  const swale::Reader reader(path_);
+  EXPECT_EQ(reader.schema(), "n:i4");
+  const swale::Top top = reader.top("n", 0, 2);
+  ASSERT_EQ(top.records.size(), 2u);
+  EXPECT_EQ(top.records[0].key, "49");
+  EXPECT_EQ(top.records[1].number, 48);
+  EXPECT_EQ(top.records[0].field, top.records[0].value);
+  EXPECT_EQ(top.stats.partitions_scanned, 0u);
+  EXPECT_EQ(reader.top("n", 0, 1, SWALE_TOP_SMALLEST).records[0].number, -50);
+  EXPECT_EQ(code_of([&] { reader.top("m", 0, 1); }), SWALE_INVALID_ARGUMENT);
+}
+
 TEST_F(CppApi, ReadsBackWhatItWrote) {
   write_three_epochs();
   const swale::Reader reader(path_);

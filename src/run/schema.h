@@ -1,0 +1,116 @@
+// Schema: which bytes of a value are which number, and which of these numbers are indexed by their extrema.
+//
+// Fields lie in a value in the order of the schema, little-endian, without padding (a field called "_" is padding).
+// What lies behind them in a value is nobody's business; a value that ends before a field does not have it.
+// Text form, as in the options dir.schema and dir.extrema: fields "name:type[xCOUNT][:unit]" separated by ';', and
+// names of fields or elements ("v[1]") separated by ';'. Types: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8.
+//
+// Order keys: every number as a 64-bit unsigned integer, in the order of the numbers, exactly (design/field-extrema.md).
+// Threads: values. Errors: kInvalidArgument that names the field and what is possible.
+// Limits: kSchemaFieldsMax fields, kIndexedFieldsMax indexed ones, values of 16,384 bytes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace swale::run {
+
+inline constexpr size_t kSchemaFieldsMax = 1024;
+inline constexpr size_t kIndexedFieldsMax = 8;
+
+// DO NOT CHANGE THESE VALUES: they are on disk.
+enum class FieldType : uint8_t {
+  kF4 = 1,
+  kF8 = 2,
+  kI1 = 3,
+  kI2 = 4,
+  kI4 = 5,
+  kI8 = 6,
+  kU1 = 7,
+  kU2 = 8,
+  kU4 = 9,
+  kU8 = 10,
+};
+
+bool is_field_type(uint8_t value);
+std::optional<FieldType> field_type(std::string_view name);
+uint32_t type_bytes(FieldType type);
+std::string_view type_name(FieldType type);  // "f8"
+
+struct Field {
+  std::string name;
+  FieldType type = FieldType::kF8;
+  uint32_t count = 1;
+  std::string unit;
+  uint32_t offset = 0;  // in the value
+
+  bool operator==(const Field&) const = default;
+};
+
+// One number of a value.
+struct FieldPlace {
+  std::string name;  // "energy", "v[1]"
+  FieldType type = FieldType::kF8;
+  uint32_t offset = 0;
+
+  uint32_t end() const { return offset + type_bytes(type); }
+  bool operator==(const FieldPlace&) const = default;
+};
+
+struct Schema {
+  std::vector<Field> fields;
+  std::vector<FieldPlace> indexed;
+
+  // Both may be empty; `indexed` may not be without `fields`.
+  static Result<Schema> parse(std::string_view fields, std::string_view indexed);
+  // Appends a field behind the others.
+  Status add(Field field);
+  Status index(std::string_view name);
+
+  bool empty() const { return fields.empty(); }
+  // A field with count 1 by its name, any element as "name[i]". kInvalidArgument names those there are.
+  Result<FieldPlace> find(std::string_view name) const;
+  std::string fields_text() const;
+  std::string indexed_text() const;
+
+  bool operator==(const Schema&) const = default;
+};
+
+using OrderKey = uint64_t;
+
+struct FieldValue {
+  enum class Kind : uint8_t { kNumber, kNan, kAbsent };
+  Kind kind = Kind::kAbsent;
+  OrderKey key = 0;
+};
+FieldValue read_field(const FieldPlace& place, Bytes value);
+
+// Of numbers as they are stored. Integer arithmetic alone: applications switch denormals off for their threads, and
+// threads inherit that. Floats require a number, no NaN.
+inline OrderKey double_key(uint64_t bits) {
+  constexpr uint64_t kSign = uint64_t{1} << 63;
+  if (bits == kSign) bits = 0;  // -0 is 0
+  return (bits & kSign) != 0 ? ~bits : bits ^ kSign;
+}
+inline OrderKey float_key(uint32_t bits) {
+  constexpr uint32_t kSign = uint32_t{1} << 31;
+  if (bits == kSign) bits = 0;
+  return uint64_t{(bits & kSign) != 0 ? ~bits : bits ^ kSign} << 32;
+}
+inline OrderKey signed_key(int64_t number) { return static_cast<uint64_t>(number) ^ (uint64_t{1} << 63); }
+inline OrderKey unsigned_key(uint64_t number) { return number; }
+inline bool is_nan_double(uint64_t bits) { return (bits & ~(uint64_t{1} << 63)) > uint64_t{0x7ff} << 52; }
+inline bool is_nan_float(uint32_t bits) { return (bits & ~(uint32_t{1} << 31)) > uint32_t{0xff} << 23; }
+
+// The nearest double to the number behind a key.
+double number_of(FieldType type, OrderKey key);
+// It reads back as the same number.
+std::string text_of(FieldType type, OrderKey key);
+
+}  // namespace swale::run
