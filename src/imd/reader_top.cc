@@ -66,9 +66,7 @@ Result<TopResult> TopQuery::run(std::string_view field, size_t k, run::Extreme w
   if (found != indexed.end()) indexed_ = static_cast<size_t>(found - indexed.begin());
   which_ = which;
   k_ = k;
-  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<io::IoQueue> queue,
-                         device_.make_queue(options_.reads_in_flight_max));
-  reads_.emplace(std::move(queue), options_.reads_in_flight_max);
+  reads_.emplace(device_, options_.reads_in_flight_max);
   const ReadStats before = counters_.snapshot();
   SWALE_RETURN_IF_ERROR(begin());
   SWALE_RETURN_IF_ERROR(search());

@@ -68,8 +68,7 @@ class PartitionInMemory {
       : footer(partition),
         partition_(partition),
         memtable_(Memtable::create(arena_bytes, Memtable::kRecordsMax).value()),
-        scratch_(RunScratch::create(Memtable::kRecordsMax).value()),
-        sketch_memory(SketchArena::create(64 * kMiB).value()) {}
+        scratch_(RunScratch::create(Memtable::kRecordsMax).value()) {}
 
   // Fills are `fill_blocks` long, to cross their seams.
   void add_run(const Records& records, size_t fill_blocks = 3) {
@@ -163,7 +162,7 @@ class PartitionInMemory {
   std::string data;
   std::string index;
   std::vector<RunSketch> sketches;
-  SketchArena sketch_memory;  // theirs
+  SketchArena sketch_memory = SketchArena::create(64 * kMiB).value();  // theirs
   std::vector<SegmentRecord> segments;
   uint64_t digest = 0;
   uint32_t epoch = 0;
