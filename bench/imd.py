@@ -146,7 +146,7 @@ class Bench:
                 "drop-all": self.p.get("drop_all", 1)}
 
     def rival_uncompressed(self, program, store):
-        """Its load only: values that do not compress are stored as they are, so queries are the same."""
+        """Its load only: compression is measured by what it costs to write."""
         if self.has(program) and (store.startswith("sst") or self.round in self.p["uncompressed_rounds"]):
             self.run(store + ".load", program, mode="load", **self.rival_work(store))
             shutil.rmtree(self.scratch / store)
