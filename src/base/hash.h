@@ -8,6 +8,9 @@
 // (docs/design/run-format.md).
 #pragma once
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <cstdint>
 
 #include "base/bytes.h"
@@ -21,8 +24,11 @@ inline constexpr char kHashName[] = "xxh3-64";
 
 using Hash = uint64_t;
 
-// Not inline: their many cases by length would crowd the registers of the loops that call them.
-Hash hash_bytes(Bytes bytes);
+// Calls, but for the length that most keys have: many cases by length would crowd the registers of the loops around.
+Hash hash_bytes_of_any_length(Bytes bytes);
+inline Hash hash_bytes(Bytes bytes) {
+  return bytes.size() == 8 ? XXH3_64bits(bytes.data(), 8) : hash_bytes_of_any_length(bytes);
+}
 Hash hash_bytes_seeded(Bytes bytes, uint64_t seed);
 
 struct HashChoice {

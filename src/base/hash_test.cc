@@ -18,6 +18,7 @@ std::string random_bytes(Rng& rng, size_t bytes) {
 
 TEST(Hash, IsXxh3) {
   EXPECT_EQ(hash_bytes(""), 0x2d06800538d394c2u);
+  EXPECT_EQ(hash_bytes("12345678"), hash_bytes_of_any_length("12345678"));
   EXPECT_EQ(hash_bytes_seeded("", 0), hash_bytes(""));
   EXPECT_NE(hash_bytes_seeded("a", 1), hash_bytes("a"));
 }
