@@ -159,6 +159,29 @@ class Command(unittest.TestCase):
         _, err = self.run_swale("scan", expect=3, path=path)
         self.assertIn("offset 0", err)
 
+    def test_repair(self):
+        out, _ = self.run_swale("repair")
+        self.assertIn("nothing to repair", out)
+        index = os.path.join("p000", "part-000000.index")
+        path = self.damage(index, 20)
+        self.run_swale("verify", expect=1, path=path)
+        self.assertIn("would have: made", self.run_swale("repair", "--dry-run", path=path)[0])
+        self.run_swale("verify", expect=1, path=path)
+        (report,) = self.objects("repair", path=path)
+        self.assertEqual((report["indexes_rebuilt"], report["lost"]), (1, []))
+        self.run_swale("verify", path=path)
+        self.assertEqual(self.lines("top", "number", path=path), self.lines("top", "number"))
+
+    def test_repair_of_a_lost_manifest(self):
+        path = self.damage("swale.json", 30)
+        out, _ = self.run_swale("repair", expect=1, path=path)
+        self.assertIn("made swale.json anew from the logs: 1 jobs, 3 epochs", out)
+        self.assertIn("steps and times", out)
+        self.assertTrue(os.path.exists(os.path.join(path, "swale.json.damaged")))
+        self.run_swale("verify", path=path)
+        self.assertEqual(self.lines("scan", path=path), self.lines("scan"))
+        self.run_swale("repair", expect=3, path=os.path.join(self.scratch, "nowhere"))
+
     def test_damaged_or_missing_manifest(self):
         for subcommand in ("info", "scan", "keys", "verify"):
             _, err = self.run_swale(subcommand, expect=3, path=self.damage("swale.json", 30))
@@ -175,7 +198,7 @@ class Command(unittest.TestCase):
         self.assertEqual(subprocess.run([SWALE], capture_output=True, timeout=60).returncode, 2)
 
     def test_help_has_examples(self):
-        for subcommand in ("info", "get", "scan", "keys", "top", "verify"):
+        for subcommand in ("info", "get", "scan", "keys", "top", "verify", "repair"):
             done = subprocess.run([SWALE, subcommand, "--help"], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 0)
             self.assertIn(f"swale {subcommand} out/particles", done.stdout)
