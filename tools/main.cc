@@ -30,6 +30,7 @@ int run_command(int argc, char** argv) {
   add_top(app, &run);
   add_verify(app, &run);
   add_repair(app, &run);
+  add_dump(app, &run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -15,12 +15,12 @@ class InventoryTaker {
  public:
   InventoryTaker(uint32_t partition, std::string path) : partition_(partition), path_(std::move(path)) {}
 
-  void take(uint64_t number, Bytes block) {
+  Status take(uint64_t number, Bytes block) {
     const bool zeros = std::all_of(block.begin(), block.end(), [](char c) { return c == '\0'; });
     if (!zeros) found_.end_block = number + 1;
     if (cursor_) {
       const Status fed = feed(block);
-      if (fed.ok()) return;
+      if (fed.ok()) return {};
       give_up(fed, number);
     }
     // What is no part of the run before may be the first block of one.
@@ -32,9 +32,11 @@ class InventoryTaker {
         give_up(fed, number);
         ++found_.odd_blocks;
       }
-      return;
+      return {};
     }
+    if (header.status().code() == Code::kUnsupported) return header.status();
     ++(zeros ? found_.zero_blocks : found_.odd_blocks);
+    return {};
   }
 
   DataInventory finish(uint64_t blocks) {
@@ -85,7 +87,7 @@ Result<DataInventory> take_inventory(io::File& data, uint32_t partition) {
     const MutableBytes out(chunk.data(), count * run::kBlockBytes);
     SWALE_RETURN_IF_ERROR(io::read_exactly(data, first * run::kBlockBytes, out));
     for (uint64_t i = 0; i < count; ++i)
-      taker.take(first + i, view(out.subspan(i * run::kBlockBytes, run::kBlockBytes)));
+      SWALE_RETURN_IF_ERROR(taker.take(first + i, view(out.subspan(i * run::kBlockBytes, run::kBlockBytes))));
   }
   return taker.finish(blocks);
 }
