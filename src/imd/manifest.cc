@@ -298,8 +298,7 @@ std::string Manifest::encode() const {
                  {"records", epoch.records},
                  {"data_bytes", epoch.data_bytes},
                  {"digest", hex16(epoch.digest)}};
-    if (epoch.recovered != Recovered::kNo)
-      line["recovered"] = epoch.recovered == Recovered::kWhole ? kWholeName : kPartialName;
+    if (epoch.recovered != Recovered::kNo) line["recovered"] = recovered_name(epoch.recovered);
     lines.push_back(line.dump());
   }
   append_lines("epochs", lines, &out);
@@ -362,6 +361,11 @@ Result<size_t> Manifest::drop_after(int64_t step) {
   epochs.resize(keep);
   if (count > 0) jobs.resize(keep == 0 ? 0 : epochs.back().job + 1);
   return count;
+}
+
+const char* recovered_name(Recovered recovered) {
+  if (recovered == Recovered::kNo) return "";
+  return recovered == Recovered::kWhole ? kWholeName : kPartialName;
 }
 
 std::string manifest_path(const std::string& directory) {

@@ -38,6 +38,7 @@ enum class Recovered : uint8_t {
   kPartial,  // whole runs of an epoch that its job never ended: some of its records
   kWhole,    // a manifest that was lost has been made anew from the logs
 };
+const char* recovered_name(Recovered recovered);  // "", "partial" or "whole", as in the file
 inline constexpr int64_t kStepUnknown = std::numeric_limits<int64_t>::min();
 
 struct EpochEntry {

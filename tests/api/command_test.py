@@ -209,6 +209,8 @@ class Command(unittest.TestCase):
         self.assertIn("made swale.json anew from the logs: 1 jobs, 3 epochs", out)
         self.assertIn("steps and times", out)
         self.assertTrue(os.path.exists(os.path.join(path, "swale.json.damaged")))
+        self.assertIn("unknown", self.run_swale("info", path=path)[0])
+        self.assertEqual(self.objects("info", path=path)[0]["epochs"][0]["recovered"], "whole")
         self.run_swale("verify", path=path)
         self.assertEqual(self.lines("scan", path=path), self.lines("scan"))
         self.run_swale("repair", expect=3, path=os.path.join(self.scratch, "nowhere"))
