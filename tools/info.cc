@@ -50,12 +50,14 @@ Json InfoCommand::as_json(const imd::Manifest& manifest, const Sizes& sizes, con
   }
   Json epochs = Json::array();
   for (const imd::EpochEntry& epoch : manifest.epochs) {
+    const char* const recovered = imd::recovered_name(epoch.recovered);
     epochs.push_back({{"epoch", epoch.epoch},
                       {"job", epoch.job},
                       {"step", epoch.step},
                       {"time", epoch.time},
                       {"records", epoch.records},
                       {"data_bytes", epoch.data_bytes}});
+    if (*recovered != '\0') epochs.back()["recovered"] = recovered;
   }
   Json fields = Json::array();
   for (const run::Field& field : manifest.schema.fields) {
@@ -106,8 +108,12 @@ std::string InfoCommand::as_text(const imd::Manifest& manifest, const Sizes& siz
   text += fmt::format("\n  {:>5}  {:>5}  {:>12}  {:>14}  {:>14}  {:>16}\n", "epoch", "job", "step", "time",
                       "records", "bytes");
   for (const imd::EpochEntry& epoch : manifest.epochs) {
-    text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}\n", epoch.epoch, epoch.job,
-                        epoch.step, epoch.time, epoch.records, epoch.data_bytes);
+    const std::string step = epoch.step == imd::kStepUnknown ? "unknown" : fmt::format("{}", epoch.step);
+    text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}", epoch.epoch, epoch.job, step,
+                        epoch.time, epoch.records, epoch.data_bytes);
+    text += epoch.recovered == imd::Recovered::kNo
+                ? "\n"
+                : fmt::format("  recovered ({})\n", imd::recovered_name(epoch.recovered));
   }
   return text;
 }

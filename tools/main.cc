@@ -18,7 +18,8 @@ int run_command(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
   app.footer(
-      "Exit status: 0 fine; 1 a key is not there, or verify found problems; 2 usage; 3 input/output error or "
+      "Exit status: 0 fine; 1 a key is not there, verify found problems, or repair "
+      "could not save all; 2 usage; 3 input/output error or "
       "damage.\n"
       "`swale SUBCOMMAND --help` has examples.");
   Run run;
@@ -28,6 +29,8 @@ int run_command(int argc, char** argv) {
   add_keys(app, &run);
   add_top(app, &run);
   add_verify(app, &run);
+  add_repair(app, &run);
+  add_dump(app, &run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

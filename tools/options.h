@@ -65,5 +65,7 @@ void add_scan(CLI::App& app, Run* run);
 void add_keys(CLI::App& app, Run* run);
 void add_top(CLI::App& app, Run* run);
 void add_verify(CLI::App& app, Run* run);
+void add_repair(CLI::App& app, Run* run);
+void add_dump(CLI::App& app, Run* run);
 
 }  // namespace swale::tools

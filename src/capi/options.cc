@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <cstdlib>
 
 namespace swale::capi {
@@ -115,7 +116,13 @@ constexpr std::array kWriteRows = {
               .type = OptionType::kString,
               .default_value = "",
               .help = "at most 8 fields of dir.schema, separated by ';', whose largest and smallest are "
-                      "found quickly"}};
+                      "found quickly"},
+    OptionRow{.name = "dir.resume_after",
+              .type = OptionType::kString,
+              .default_value = "",
+              .help =
+                  "a step: drop the first epoch with a greater step and all behind it, before anything is "
+                  "written; what rank 0 says counts"}};
 
 constexpr std::array kReadRows = {
     kEngineRow, kDirectRow,
@@ -191,6 +198,15 @@ Result<imd::WriterOptions> writer_options(std::string_view text, const Environme
   options.window = static_cast<uint16_t>(config.get_int("write.window"));
   SWALE_ASSIGN_OR_RETURN(
       options.schema, run::Schema::parse(config.get_string("dir.schema"), config.get_string("dir.extrema")));
+  if (const std::string& step = config.get_string("dir.resume_after"); !step.empty()) {
+    int64_t value = 0;
+    const auto [stop, failure] = std::from_chars(step.data(), step.data() + step.size(), value);
+    if (failure != std::errc() || stop != step.data() + step.size()) {
+      return invalid_argument("dir.resume_after=\"{}\": expected a 64-bit integer, the last step to keep",
+                              step);
+    }
+    options.resume_after = value;
+  }
   return options;
 }
 

@@ -98,6 +98,19 @@ TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
   EXPECT_EQ(reader_options("read.scan_chunk=1", environment()).status().code(), Code::kInvalidArgument);
 }
 
+TEST(Options, ResumeAfterIsAnyStepOrNone) {
+  EXPECT_FALSE(writer_options("", environment())->resume_after.has_value());
+  EXPECT_EQ(writer_options("dir.resume_after=-7", environment())->resume_after, -7);
+  EXPECT_EQ(writer_options("dir.resume_after=9007199254740993", environment())->resume_after,
+            9'007'199'254'740'993);
+  for (const char* text :
+       {"dir.resume_after=x", "dir.resume_after=1.5", "dir.resume_after=9223372036854775808"}) {
+    const Status status = writer_options(text, environment()).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("dir.resume_after"));
+  }
+}
+
 TEST(Options, AJobOnOneNodeMeetsInAFolderOfTheUser) {
   const auto options = rendezvous_options({}, launch("openmpi", 4, 4, "openmpi-77"), environment());
   ASSERT_TRUE(options.ok()) << options.status().to_string();

@@ -19,6 +19,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kFormatName[] = "swale-imd";
 constexpr char kDigestName[] = "mum-row-sum";
+constexpr char kWholeName[] = "whole";
+constexpr char kPartialName[] = "partial";
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kRanksMax = uint64_t{1} << 24;
 constexpr uint64_t kJobsMax = 65'535;
@@ -180,6 +182,12 @@ Result<JobEntry> decode_job(const Member& object) {
   return job;
 }
 
+Result<Recovered> decode_recovered(const Member& object) {
+  if (object.find("recovered") == nullptr) return Recovered::kNo;
+  SWALE_ASSIGN_OR_RETURN(const std::string text, object.text("recovered"));
+  return text == kWholeName ? Recovered::kWhole : Recovered::kPartial;
+}
+
 Result<EpochEntry> decode_epoch(const Member& object, uint64_t expected_epoch, size_t jobs) {
   EpochEntry epoch;
   if (jobs == 0) return object.problem("job", "a job of this file, which names none");
@@ -193,6 +201,7 @@ Result<EpochEntry> decode_epoch(const Member& object, uint64_t expected_epoch, s
   SWALE_ASSIGN_OR_RETURN(epoch.records, object.number("records", 0, UINT64_MAX));
   SWALE_ASSIGN_OR_RETURN(epoch.data_bytes, object.number("data_bytes", 0, UINT64_MAX));
   SWALE_ASSIGN_OR_RETURN(epoch.digest, object.hex("digest"));
+  SWALE_ASSIGN_OR_RETURN(epoch.recovered, decode_recovered(object));
   return epoch;
 }
 
@@ -248,6 +257,17 @@ Status check_epoch_ids(const Manifest& manifest, const std::string& path) {
   return corruption("{}: two epochs have the epoch_id {:016x}; restore the file from a copy", path, *twin);
 }
 
+Status decode_dropped(const Member& root, Manifest* manifest) {
+  if (root.find("dropped") == nullptr) return {};
+  SWALE_ASSIGN_OR_RETURN(const Json* ids, root.array("dropped"));
+  for (const Json& id : *ids) {
+    const auto value = id.is_string() ? parse_hex16(id.get_ref<const std::string&>()) : std::nullopt;
+    if (!value) return root.problem("dropped", "strings of 16 lower-case hex digits");
+    manifest->dropped.push_back(*value);
+  }
+  return {};
+}
+
 void append_lines(const char* name, const std::vector<std::string>& lines, std::string* out) {
   *out += fmt::format("\"{}\":[", name);
   for (size_t i = 0; i < lines.size(); ++i) *out += (i == 0 ? "\n" : ",\n") + lines[i];
@@ -270,17 +290,23 @@ std::string Manifest::encode() const {
   append_lines("jobs", lines, &out);
   lines.clear();
   for (const EpochEntry& epoch : epochs) {
-    const Json line = {{"epoch", epoch.epoch},
-                       {"job", epoch.job},
-                       {"epoch_id", hex16(epoch.epoch_id)},
-                       {"step", epoch.step},
-                       {"time", time_json(epoch.time)},
-                       {"records", epoch.records},
-                       {"data_bytes", epoch.data_bytes},
-                       {"digest", hex16(epoch.digest)}};
+    Json line = {{"epoch", epoch.epoch},
+                 {"job", epoch.job},
+                 {"epoch_id", hex16(epoch.epoch_id)},
+                 {"step", epoch.step},
+                 {"time", time_json(epoch.time)},
+                 {"records", epoch.records},
+                 {"data_bytes", epoch.data_bytes},
+                 {"digest", hex16(epoch.digest)}};
+    if (epoch.recovered != Recovered::kNo) line["recovered"] = recovered_name(epoch.recovered);
     lines.push_back(line.dump());
   }
   append_lines("epochs", lines, &out);
+  if (!dropped.empty()) {
+    lines.clear();
+    for (const uint64_t id : dropped) lines.push_back(fmt::format("\"{}\"", hex16(id)));
+    append_lines("dropped", lines, &out);
+  }
   return out + seal_of(out);
 }
 
@@ -313,7 +339,33 @@ Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
     manifest.epochs.push_back(epoch);
   }
   SWALE_RETURN_IF_ERROR(check_epoch_ids(manifest, path));
+  SWALE_RETURN_IF_ERROR(decode_dropped(root, &manifest));
   return manifest;
+}
+
+Result<size_t> Manifest::drop_after(int64_t step) {
+  size_t keep = 0;
+  for (; keep < epochs.size(); ++keep) {
+    const EpochEntry& epoch = epochs[keep];
+    if (epoch.recovered == Recovered::kPartial || epoch.step > step) break;
+    if (epoch.recovered == Recovered::kWhole) {
+      return invalid_argument(
+          "epoch {} has lost its step with an earlier {}, so that nobody can tell whether it lies behind "
+          "step "
+          "{}; open without resume_after",
+          epoch.epoch, kManifestName, step);
+    }
+  }
+  const size_t count = epochs.size() - keep;
+  for (size_t i = keep; i < epochs.size(); ++i) dropped.push_back(epochs[i].epoch_id);
+  epochs.resize(keep);
+  if (count > 0) jobs.resize(keep == 0 ? 0 : epochs.back().job + 1);
+  return count;
+}
+
+const char* recovered_name(Recovered recovered) {
+  if (recovered == Recovered::kNo) return "";
+  return recovered == Recovered::kWhole ? kWholeName : kPartialName;
 }
 
 std::string manifest_path(const std::string& directory) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,15 @@ struct JobEntry {
   std::string partitioner = "hash";
 };
 
+// What `swale repair` knew of an epoch that it put into the manifest. Of both, step and time are unknown.
+enum class Recovered : uint8_t {
+  kNo,
+  kPartial,  // whole runs of an epoch that its job never ended: some of its records
+  kWhole,    // a manifest that was lost has been made anew from the logs
+};
+const char* recovered_name(Recovered recovered);  // "", "partial" or "whole", as in the file
+inline constexpr int64_t kStepUnknown = std::numeric_limits<int64_t>::min();
+
 struct EpochEntry {
   uint32_t epoch = 0;  // 0, 1, 2, ... without gaps
   uint32_t job = 0;    // index into jobs
@@ -41,12 +51,18 @@ struct EpochEntry {
   uint64_t records = 0;
   uint64_t data_bytes = 0;  // keys and values
   uint64_t digest = 0;      // sum of record_digest over all records, modulo 2^64
+  Recovered recovered = Recovered::kNo;
 };
 
 struct Manifest {
   run::Schema schema;  // empty: none was given when the directory was made
   std::vector<JobEntry> jobs;
   std::vector<EpochEntry> epochs;
+  std::vector<uint64_t> dropped;  // ids of epochs that drop_after took away: repair must not bring them back
+
+  // Takes away the first epoch whose step is greater than `step`, all behind it, and jobs that have none left. Returns
+  // how many epochs these were. kInvalidArgument, and nothing changed, if an epoch that would stay has an unknown step.
+  Result<size_t> drop_after(int64_t step);
 
   std::string encode() const;
   static Result<Manifest> decode(Bytes json, const std::string& path);

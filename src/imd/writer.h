@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
@@ -29,6 +30,8 @@ struct WriterOptions {
   uint32_t ways = 1;
   size_t frame_bytes = 32 * kKiB;
   uint16_t window = 4;
+  // Epochs behind the last one of at most this step are dropped before the writer goes on. Rank 0's counts.
+  std::optional<int64_t> resume_after = {};
   run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/coding.h"
+#include "base/log.h"
 #include "imd/agree.h"
 #include "imd/extrema_summary.h"
 
@@ -51,11 +52,26 @@ Status ensure_directory(io::Device& device, const std::string& directory, Writer
   return create_directory(device, directory, schema);
 }
 
+// Durable before any rank opens its logs and cuts their tails: a crash leaves the old epochs whole, or none of them.
+Status drop_epochs(io::Device& device, const std::string& directory, int64_t step) {
+  const std::string path = manifest_path(directory);
+  SWALE_ASSIGN_OR_RETURN(const std::string json, io::read_file(device, path, kManifestBytesMax));
+  SWALE_ASSIGN_OR_RETURN(Manifest manifest, Manifest::decode(json, path));
+  const Result<size_t> dropped = manifest.drop_after(step);
+  if (!dropped.ok()) return invalid_argument("{}: {}", path, dropped.status().message());
+  if (*dropped == 0) return {};
+  SWALE_RETURN_IF_ERROR(io::replace_file(device, path, manifest.encode()));
+  log_warn("{}: dropped {} epochs behind step {}; {} are left", path, *dropped, step, manifest.epochs.size());
+  return {};
+}
+
 // Rank 0's part; the others see its outcome through agree().
-Status prepare(net::Job& job, io::Device& device, Writer::Create create, const run::Schema& schema,
+Status prepare(net::Job& job, io::Device& device, Writer::Create create, const WriterOptions& options,
                OpenedDirectory* opened) {
-  SWALE_RETURN_IF_ERROR(ensure_directory(device, opened->directory, create, schema));
+  SWALE_RETURN_IF_ERROR(ensure_directory(device, opened->directory, create, options.schema));
   SWALE_ASSIGN_OR_RETURN(opened->lock, WriterLock::acquire(device, opened->directory, opened->job_id));
+  if (options.resume_after)
+    SWALE_RETURN_IF_ERROR(drop_epochs(device, opened->directory, *options.resume_after));
   // The folders of all partitions: here, once, instead of a race of all ranks.
   for (int32_t partition = 0; partition < job.size(); partition += 1024) {
     SWALE_RETURN_IF_ERROR(
@@ -111,7 +127,7 @@ Status agree(net::Job& job, const Status& mine) {
 }
 
 Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
-                                       Writer::Create create, const run::Schema& schema) {
+                                       Writer::Create create, const WriterOptions& options) {
   OpenedDirectory opened;
   opened.directory = directory;
   // Drawn by rank 0; tells this job's epochs from those of any other that ever writes here.
@@ -125,9 +141,9 @@ Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const 
     opened.job_id = first.u64();
     SWALE_RETURN_IF_ERROR(first.finish("job id of rank 0"));
   }
-  const Status prepared = job.rank() == 0 ? prepare(job, device, create, schema, &opened) : Status();
+  const Status prepared = job.rank() == 0 ? prepare(job, device, create, options, &opened) : Status();
   SWALE_RETURN_IF_ERROR(agree(job, prepared));
-  SWALE_RETURN_IF_ERROR(agree(job, open_own_part(job, device, schema, &opened)));
+  SWALE_RETURN_IF_ERROR(agree(job, open_own_part(job, device, options.schema, &opened)));
   return opened;
 }
 

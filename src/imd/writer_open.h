@@ -26,7 +26,7 @@ struct OpenedDirectory {
 };
 
 Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
-                                       Writer::Create create, const run::Schema& schema);
+                                       Writer::Create create, const WriterOptions& options);
 
 // agree (agree.h) among the job's ranks.
 Status agree(net::Job& job, const Status& mine);

@@ -121,8 +121,8 @@ Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t bl
   }
   if (header.kind > RunKind::kVariable) {
     return error(Code::kUnsupported, Scope::kFile,
-                 "{}: offset {}: a run of kind {}; this build knows 0 and 1", path, offset_of(block_number),
-                 static_cast<int>(header.kind));
+                 "{}: offset {}: a run of kind {}; this build knows 0 and 1; read it with a newer swale",
+                 path, offset_of(block_number), static_cast<int>(header.kind));
   }
   const uint64_t row_bytes = header.key_bytes + uint64_t{header.value_bytes};
   const bool row_possible =

@@ -159,6 +159,62 @@ class Command(unittest.TestCase):
         _, err = self.run_swale("scan", expect=3, path=path)
         self.assertIn("offset 0", err)
 
+    def test_dump(self):
+        things = self.objects("dump")
+        kinds = {thing["what"] for thing in things}
+        self.assertLessEqual({"manifest", "run", "block", "segment", "slice", "piece", "extrema", "field",
+                              "list-piece", "footer"}, kinds)
+        self.assertEqual(sum(thing["records"] for thing in things if thing["what"] == "run"), 67)
+        self.assertEqual(sum(thing["records"] for thing in things if thing["what"] == "piece"), 67)
+        data = os.path.join(self.path, "p000", "part-000000.data")
+        records = [line for line in self.lines("dump", "-v", "--u64", path=data) if " record " in line]
+        self.assertEqual(len(records), 67)
+        self.assertTrue(any("key=u64:19" in line and "value=u64:219" in line for line in records))
+        self.assertIn("more lines", self.run_swale("dump", "--limit", "2", path=data)[0])
+        self.assertIn('"epochs": [', self.run_swale("dump", path=os.path.join(self.path, "swale.json"))[0])
+
+    def test_dump_goes_on_behind_damage(self):
+        data, index = (os.path.join("p000", "part-000000." + kind) for kind in ("data", "index"))
+        for name, offset in ((data, 200), (index, 20), (index, 4096 + 4), ("swale.json", 30)):
+            path = self.damage(name, offset)
+            things = self.objects("dump", expect=1, path=path)
+            damages = [thing for thing in things if thing["what"] == "DAMAGE"]
+            self.assertTrue(damages)
+            self.assertTrue(all(os.path.join(path, name) in thing["cause"] for thing in damages), damages)
+            self.assertGreater(len(things), 30)
+        path = self.damage(data, 0)
+        with open(os.path.join(path, data), "ab") as log:
+            log.truncate(os.path.getsize(log.name) + 3 * 4096)
+        self.assertIn({"what": "zeros", "blocks": 3}, [
+            {key: thing[key] for key in ("what", "blocks")}
+            for thing in self.objects("dump", expect=1, path=path) if thing["what"] == "zeros"])
+        self.run_swale("dump", expect=2, path=sys.argv[0])
+
+    def test_repair(self):
+        out, _ = self.run_swale("repair")
+        self.assertIn("nothing to repair", out)
+        index = os.path.join("p000", "part-000000.index")
+        path = self.damage(index, 20)
+        self.run_swale("verify", expect=1, path=path)
+        self.assertIn("would have: made", self.run_swale("repair", "--dry-run", path=path)[0])
+        self.run_swale("verify", expect=1, path=path)
+        (report,) = self.objects("repair", path=path)
+        self.assertEqual((report["indexes_rebuilt"], report["lost"]), (1, []))
+        self.run_swale("verify", path=path)
+        self.assertEqual(self.lines("top", "number", path=path), self.lines("top", "number"))
+
+    def test_repair_of_a_lost_manifest(self):
+        path = self.damage("swale.json", 30)
+        out, _ = self.run_swale("repair", expect=1, path=path)
+        self.assertIn("made swale.json anew from the logs: 1 jobs, 3 epochs", out)
+        self.assertIn("steps and times", out)
+        self.assertTrue(os.path.exists(os.path.join(path, "swale.json.damaged")))
+        self.assertIn("unknown", self.run_swale("info", path=path)[0])
+        self.assertEqual(self.objects("info", path=path)[0]["epochs"][0]["recovered"], "whole")
+        self.run_swale("verify", path=path)
+        self.assertEqual(self.lines("scan", path=path), self.lines("scan"))
+        self.run_swale("repair", expect=3, path=os.path.join(self.scratch, "nowhere"))
+
     def test_damaged_or_missing_manifest(self):
         for subcommand in ("info", "scan", "keys", "verify"):
             _, err = self.run_swale(subcommand, expect=3, path=self.damage("swale.json", 30))
@@ -175,7 +231,7 @@ class Command(unittest.TestCase):
         self.assertEqual(subprocess.run([SWALE], capture_output=True, timeout=60).returncode, 2)
 
     def test_help_has_examples(self):
-        for subcommand in ("info", "get", "scan", "keys", "top", "verify"):
+        for subcommand in ("info", "get", "scan", "keys", "top", "verify", "repair", "dump"):
             done = subprocess.run([SWALE, subcommand, "--help"], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 0)
             self.assertIn(f"swale {subcommand} out/particles", done.stdout)

@@ -1,10 +1,11 @@
-/* make_directory PATH: a small massive directory of known content, for the tests of the `swale` command.
- *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1); in each, 20 keys u64:0..19 with the 8-byte value epoch * 100 + key,
+/* make_directory PATH [FIRST EPOCHS]: a small massive directory of known content, for the tests of the `swale` command.
+ *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1), or EPOCHS from number FIRST on; in each, 20 keys u64:0..19 with the 8-byte value epoch * 100 + key,
  *   "name" with two values "first N" and "second N", and "empty" with an empty value in epoch 1 only
  * The schema says that values are a number, u8; of "first N" and of the empty value it is absent.
  * Started as one of several ranks, it writes its share of the same content. */
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "swale/swale.h"
@@ -35,15 +36,17 @@ static int write_epoch(swale_job* job, swale_dir* dir, int epoch) {
 int main(int argc, char** argv) {
   swale_job* job = NULL;
   swale_dir* dir = NULL;
-  if (argc != 2) {
-    fprintf(stderr, "usage: make_directory PATH\n");
+  const int first = argc == 4 ? atoi(argv[2]) : 0;
+  const int end = first + (argc == 4 ? atoi(argv[3]) : 3);
+  if (argc != 2 && argc != 4) {
+    fprintf(stderr, "usage: make_directory PATH [FIRST EPOCHS]\n");
     return 2;
   }
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
   if (fails(swale_dir_open(job, argv[1], SWALE_DIR_CREATE,
                            "write.memory=8M,dir.schema=number:u8:apples,dir.extrema=number", &dir)))
     return 1;
-  for (int epoch = 0; epoch < 3; ++epoch) {
+  for (int epoch = first; epoch < end; ++epoch) {
     if (write_epoch(job, dir, epoch)) return 1;
   }
   return fails(swale_dir_close(dir)) || fails(swale_job_close(job));

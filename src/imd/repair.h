@@ -1,0 +1,41 @@
+// Repair: makes the best of a massive directory that a crash or damage has left. docs/design/repair.md has the rules.
+//
+//   lock ─► read every data log and footer ─► swale.json, if it is lost ─► index logs that are damaged ─► open epochs
+//
+// No byte of a committed epoch in a data log is ever written. Files are replaced atomically; a crash of repair at any
+// point leaves a directory that readers read as before, and that repair may be run on again.
+// Threads: one at a time; excludes writers by the writer's lock.
+// Errors: kUnsupported for anything of a newer format (nothing is changed then); kBusy; those of the device.
+// Memory: about 150 bytes per run of the directory, 64 MiB of sketches, minima and maxima of 65,536 blocks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "io/device.h"
+
+namespace swale::imd {
+
+struct RepairReport {
+  std::vector<std::string> found;
+  std::vector<std::string> done;  // or, in a dry run, what would be
+  std::vector<std::string> lost;
+  uint64_t partitions = 0;
+  uint64_t whole_runs = 0;
+  uint64_t torn_runs = 0;
+  uint64_t indexes_rebuilt = 0;
+  uint64_t epochs_recovered = 0;
+  uint64_t records_recovered = 0;
+  bool manifest_rebuilt = false;
+};
+
+struct RepairOptions {
+  bool dry_run = false;  // looks only, and takes no lock
+};
+
+Result<RepairReport> repair_directory(io::Device& device, const std::string& directory,
+                                      const RepairOptions& options);
+
+}  // namespace swale::imd

@@ -1,0 +1,59 @@
+// Index logs made anew from whole runs of the data log, for repair; and the check whether one needs it.
+//
+// Threads: one at a time. Memory: the sketches of one segment (kSketchBytes), the extrema of one group of runs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "imd/manifest.h"
+#include "imd/repair_log.h"
+#include "io/device.h"
+#include "run/extrema.h"
+#include "run/footer.h"
+#include "run/sketch.h"
+
+namespace swale::imd {
+
+// kCorruption if the partition's index log lacks something that the manifest promises, or holds damage: all segments of
+// committed epochs are read and opened. Other failures are the device's.
+Status check_index(io::Device& device, const std::string& directory, uint32_t partition,
+                   const Manifest& manifest);
+
+class IndexWriter {
+ public:
+  // Segments go to `index` from `offset` on. The files must outlive the writer.
+  static Result<IndexWriter> create(io::File& data, io::File& index, uint64_t offset,
+                                    run::FooterBuilder footer);
+
+  // The segments of one epoch: `runs` are those of this partition, by place; `end_block` is where an epoch without runs
+  // is said to begin. `totals`: of the indexed fields, added to.
+  Status add_epoch(uint32_t partition, const JobEntry& job, const EpochEntry& epoch,
+                   std::span<const FoundRun> runs, uint64_t end_block,
+                   std::span<const run::FieldPlace> indexed, std::vector<run::FieldTotals>* totals);
+  // Footer and sync.
+  Status finish();
+
+ private:
+  IndexWriter(io::File& data, io::File& index, uint64_t offset, run::FooterBuilder footer,
+              run::SketchArena arena)
+      : data_(&data), index_(&index), offset_(offset), footer_(std::move(footer)), arena_(std::move(arena)) {}
+
+  Status add_way(const run::SegmentParams& params, const JobEntry& job, std::span<const FoundRun> runs,
+                 std::span<const run::FieldPlace> indexed, std::vector<run::FieldTotals>* totals);
+  Result<run::RunSketch> sketch(const FoundRun& found, const JobEntry& job, run::ExtremaGroup* extrema);
+  Status write_segment(std::vector<run::RunSketch>* sketches, const run::SegmentParams& params);
+  Status write_extrema(run::ExtremaGroup* group, const run::SegmentParams& params,
+                       std::vector<run::FieldTotals>* totals);
+  template <class Builder>
+  Status drain(Builder& builder);
+
+  io::File* data_;
+  io::File* index_;
+  uint64_t offset_;
+  run::FooterBuilder footer_;
+  run::SketchArena arena_;
+};
+
+}  // namespace swale::imd

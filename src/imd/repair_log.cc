@@ -1,0 +1,129 @@
+#include "imd/repair_log.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "run/block.h"
+
+namespace swale::imd {
+namespace {
+
+constexpr uint64_t kChunkBlocks = 256;
+
+// Takes one block after the other.
+class InventoryTaker {
+ public:
+  InventoryTaker(uint32_t partition, std::string path) : partition_(partition), path_(std::move(path)) {}
+
+  Status take(uint64_t number, Bytes block) {
+    const bool zeros = std::all_of(block.begin(), block.end(), [](char c) { return c == '\0'; });
+    if (!zeros) found_.end_block = number + 1;
+    if (cursor_) {
+      const Status fed = feed(block);
+      if (fed.ok()) return {};
+      give_up(fed, number);
+    }
+    // What is no part of the run before may be the first block of one.
+    const auto header = run::decode_run_header(block, partition_, number, path_);
+    if (header.ok()) {
+      run_ = {.header = *header, .first_block = number};
+      cursor_.emplace(partition_, number, path_, header->epoch_id);
+      if (const Status fed = feed(block); !fed.ok()) {
+        give_up(fed, number);
+        ++found_.odd_blocks;
+      }
+      return {};
+    }
+    if (header.status().code() == Code::kUnsupported) return header.status();
+    ++(zeros ? found_.zero_blocks : found_.odd_blocks);
+    return {};
+  }
+
+  DataInventory finish(uint64_t blocks) {
+    if (cursor_) give_up(cursor_->finish(), blocks);
+    return std::move(found_);
+  }
+
+ private:
+  Status feed(Bytes block) {
+    SWALE_RETURN_IF_ERROR(cursor_->feed(block, [this](const run::ScannedRecord& record) {
+      const Hash hash = hash_bytes(record.key);
+      run_.least = std::min(run_.least, hash);
+      run_.greatest = std::max(run_.greatest, hash);
+      run_.digest +=
+          record_digest({record.key.data(), record.key.size() + record.value.size()}, record.key.size());
+      return true;
+    }));
+    if (cursor_->between_runs()) {
+      found_.runs.push_back(run_);
+      cursor_.reset();
+    }
+    return {};
+  }
+
+  void give_up(const Status& why, uint64_t number) {
+    ++found_.torn_runs;
+    found_.odd_blocks += number - run_.first_block;
+    if (found_.first_damage.ok()) found_.first_damage = why;
+    cursor_.reset();
+  }
+
+  const uint32_t partition_;
+  const std::string path_;
+  DataInventory found_;
+  FoundRun run_;
+  std::optional<run::RunCursor> cursor_;
+};
+
+}  // namespace
+
+Result<DataInventory> take_inventory(io::File& data, uint32_t partition) {
+  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, data.size());
+  const uint64_t blocks = bytes / run::kBlockBytes;
+  std::vector<char> chunk(kChunkBlocks * run::kBlockBytes);
+  InventoryTaker taker(partition, data.path());
+  for (uint64_t first = 0; first < blocks; first += kChunkBlocks) {
+    const uint64_t count = std::min(kChunkBlocks, blocks - first);
+    const MutableBytes out(chunk.data(), count * run::kBlockBytes);
+    SWALE_RETURN_IF_ERROR(io::read_exactly(data, first * run::kBlockBytes, out));
+    for (uint64_t i = 0; i < count; ++i)
+      SWALE_RETURN_IF_ERROR(taker.take(first + i, view(out.subspan(i * run::kBlockBytes, run::kBlockBytes))));
+  }
+  return taker.finish(blocks);
+}
+
+Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record, const RunBlocksFn& blocks) {
+  std::vector<char> chunk(std::min<uint64_t>(kChunkBlocks, found.header.blocks) * run::kBlockBytes);
+  run::RunCursor cursor(found.header.partition, found.first_block, data.path(), found.header.epoch_id);
+  for (uint64_t at = found.first_block; at < found.end_block();) {
+    const uint64_t count = std::min(kChunkBlocks, found.end_block() - at);
+    const MutableBytes out(chunk.data(), count * run::kBlockBytes);
+    SWALE_RETURN_IF_ERROR(io::read_exactly(data, at * run::kBlockBytes, out));
+    SWALE_RETURN_IF_ERROR(cursor.feed(view(out), [&](const run::ScannedRecord& scanned) {
+      if (record) record(scanned);
+      return true;
+    }));
+    if (blocks) blocks(view(out));
+    at += count;
+  }
+  return cursor.finish();
+}
+
+Status copy_run(io::File& data, const FoundRun& found, uint64_t first_block) {
+  const uint32_t seed = run::epoch_seed(found.header.partition, found.header.epoch_id);
+  uint64_t at = first_block;
+  Status written;
+  SWALE_RETURN_IF_ERROR(walk_run(data, found, {}, [&](Bytes blocks) {
+    std::string copy(blocks);
+    for (size_t i = 0; i < copy.size(); i += run::kBlockBytes) {
+      const run::BlockTrailer trailer = run::block_trailer(copy.data() + i);
+      run::seal_block(copy.data() + i, seed, at + i / run::kBlockBytes, trailer.first_ordinal, trailer.count,
+                      trailer.first_start);
+    }
+    if (written.ok()) written = data.pwrite(at * run::kBlockBytes, copy);
+    at += copy.size() / run::kBlockBytes;
+  }));
+  return written;
+}
+
+}  // namespace swale::imd

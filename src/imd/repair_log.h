@@ -1,0 +1,49 @@
+// What repair finds in a data log: its whole runs, each block verified, and how much else there is.
+//
+// Threads: free functions. Memory: 150 bytes a run, and one chunk.
+// Errors: only those of the device; damage is counted and described.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "io/device.h"
+#include "run/format.h"
+#include "run/run_cursor.h"
+
+namespace swale::imd {
+
+struct FoundRun {
+  run::RunHeader header{};
+  uint64_t first_block = 0;
+  uint64_t digest = 0;
+  Hash least = ~Hash{0};  // of its keys
+  Hash greatest = 0;
+
+  uint64_t end_block() const { return first_block + header.blocks; }
+};
+
+struct DataInventory {
+  std::vector<FoundRun> runs;  // whole ones, by place
+  uint64_t end_block = 0;      // behind the last block that is not all zeros
+  uint64_t zero_blocks = 0;    // room that was made ahead of writes, or was never written
+  uint64_t odd_blocks = 0;     // neither zeros nor of a whole run
+  uint64_t torn_runs = 0;      // that have a header and are not whole
+  Status first_damage;         // of a run that is not whole
+};
+
+Result<DataInventory> take_inventory(io::File& data, uint32_t partition);
+
+// Every record of a whole run, and its blocks, chunk by chunk.
+using RunRecordFn = std::function<void(const run::ScannedRecord&)>;
+using RunBlocksFn = std::function<void(Bytes)>;
+Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record, const RunBlocksFn& blocks);
+
+// Makes a copy of the run at `first_block`: the same but for the numbers of its blocks.
+Status copy_run(io::File& data, const FoundRun& found, uint64_t first_block);
+
+}  // namespace swale::imd

@@ -1,0 +1,72 @@
+"""golden_test.py SWALE MAKE_DIRECTORY GOLDEN: every released version of a directory is read by this build.
+
+GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one. Folders
+here are never written again: a new version of a format adds a folder.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SWALE, MAKE_DIRECTORY, GOLDEN = sys.argv[1:4]
+
+
+def expected_records():
+    """make_directory.c says so: [epoch, key, value], as `scan --u64` prints them."""
+    records = []
+    for epoch in (0, 1):
+        records += [f"{epoch}\tu64:{key}\tu64:{epoch * 100 + key}" for key in range(20)]
+        records.append(f"{epoch}\tname\tfirst {epoch}")
+    return records
+
+
+class Golden(unittest.TestCase):
+    def run_swale(self, *arguments, expect=0):
+        done = subprocess.run([SWALE, *arguments], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, expect, (arguments, done.stdout, done.stderr))
+        return done.stdout
+
+    def check(self, path, epochs):
+        lines = self.run_swale("scan", path, "--u64").splitlines()
+        self.assertLessEqual(set(expected_records()), set(lines))
+        self.assertEqual(len(lines), 22 + 23 + 22 * (epochs - 2))
+        self.assertEqual(self.run_swale("get", path, "u64:7", "--u64", "-e", "1"), "u64:7\t1\tu64:107\n")
+        self.assertEqual(self.run_swale("top", path, "number", "-k", "1", "--smallest", "--u64", "-e", "0"),
+                         "0\tu64:0\tu64:0\n")
+        self.assertIn(f"all good ({epochs} epochs, 2 partitions", self.run_swale("verify", path))
+
+    def test_every_released_version_is_read(self):
+        versions = sorted(name for name in os.listdir(GOLDEN) if name.startswith("dir-v"))
+        self.assertEqual(versions, ["dir-v1"])
+        for version in versions:
+            path = os.path.join(GOLDEN, version)
+            self.check(path, 2)
+            (info,) = [json.loads(line) for line in self.run_swale("info", path, "--json").splitlines()]
+            self.assertEqual([epoch["step"] for epoch in info["epochs"]], [0, 10])
+            things = [json.loads(line) for line in self.run_swale("dump", path, "--json").splitlines()]
+            self.assertEqual(sum(thing["records"] for thing in things if thing["what"] == "run"), 45)
+            self.assertEqual(sum(thing["what"] == "summary" for thing in things), 1)
+            self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
+        print(f"read {len(versions)} released versions")
+
+    def test_a_writer_goes_on_behind_them(self):
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
+            path = os.path.join(scratch, "copy")
+            shutil.copytree(os.path.join(GOLDEN, "dir-v1"), path)
+            subprocess.run([MAKE_DIRECTORY, path, "2", "1"], check=True, timeout=60)
+            self.check(path, 3)
+
+    def test_canary_a_changed_byte_is_noticed(self):
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
+            path = os.path.join(scratch, "copy")
+            shutil.copytree(os.path.join(GOLDEN, "dir-v1"), path)
+            with open(os.path.join(path, "p000", "part-000001.data"), "r+b") as log:
+                log.seek(100)
+                log.write(b"?")
+            self.run_swale("verify", path, expect=1)
+
+
+unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,46 @@
+// `swale dump`: what stands in a file of a massive directory, place by place. Damage is shown where it lies and does not
+// end the walk. One line a thing: for people, or JSON.
+//
+// Threads: one at a time. Memory: one segment of an index log, one chunk of a data log.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "io/device.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+
+struct DumpOptions {
+  bool json = false;
+  bool records = false;
+  uint64_t lines_max = ~uint64_t{0};  // of a file
+  Notation notation = Notation::kAuto;
+};
+
+class DumpOutput {
+ public:
+  explicit DumpOutput(const DumpOptions& options) : options_(options) {}
+
+  const DumpOptions& options() const { return options_; }
+  void begin_file(const std::string& path);
+  void end_file();  // says what the limit left out
+  // `thing` has "what" and, mostly, "offset" first.
+  void line(const Json& thing);
+  void damage(uint64_t offset, const Status& cause);
+  bool damaged() const { return damaged_; }
+
+ private:
+  const DumpOptions options_;
+  std::string path_;
+  uint64_t lines_ = 0;
+  bool damaged_ = false;
+};
+
+// Failures are those of opening and reading the file.
+Status dump_data_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
+Status dump_index_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
+
+}  // namespace swale::tools

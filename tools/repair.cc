@@ -1,0 +1,74 @@
+#include <memory>
+
+#include "imd/repair.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+struct RepairCommand {
+  Common common;
+  bool dry_run = false;
+
+  int run() const;
+  void print_text(const imd::RepairReport& report) const;
+};
+
+void RepairCommand::print_text(const imd::RepairReport& report) const {
+  print(fmt::format("{}: {} partitions, {} whole runs, {} torn ones\n", common.path, report.partitions,
+                    report.whole_runs, report.torn_runs));
+  for (const std::string& line : report.found) print(fmt::format("found: {}\n", line));
+  for (const std::string& line : report.done) {
+    print(fmt::format("{}: {}\n", dry_run ? "would have" : "done", line));
+  }
+  for (const std::string& line : report.lost) print(fmt::format("lost: {}\n", line));
+  if (report.found.empty() && report.done.empty() && report.lost.empty()) print("nothing to repair\n");
+}
+
+int RepairCommand::run() const {
+  io::PosixDevice device;
+  const auto report = imd::repair_directory(device, common.path, {.dry_run = dry_run});
+  if (!report.ok()) return fail(report.status());
+  if (common.json) {
+    print_json({{"path", common.path},
+                {"dry_run", dry_run},
+                {"partitions", report->partitions},
+                {"whole_runs", report->whole_runs},
+                {"torn_runs", report->torn_runs},
+                {"manifest_rebuilt", report->manifest_rebuilt},
+                {"indexes_rebuilt", report->indexes_rebuilt},
+                {"epochs_recovered", report->epochs_recovered},
+                {"records_recovered", report->records_recovered},
+                {"found", report->found},
+                {"done", report->done},
+                {"lost", report->lost}});
+  } else {
+    print_text(*report);
+  }
+  return finish_output(report->lost.empty() ? kExitOk : kExitNotFound);
+}
+
+}  // namespace
+
+void add_repair(CLI::App& app, Run* run) {
+  auto command = std::make_shared<RepairCommand>();
+  CLI::App* sub = app.add_subcommand("repair", "makes the best of what a crash or damage has left");
+  command->common.add_path(*sub);
+  sub->add_flag("-n,--dry-run", command->dry_run, "say what would be done, and do nothing");
+  command->common.add_json(*sub);
+  sub->footer(
+      "Committed epochs need no repair after a crash. This recovers what an epoch that was never ended left "
+      "as "
+      "whole\n"
+      "runs, makes damaged index logs anew from the data logs, and swale.json if it is lost (the old one is "
+      "kept as\n"
+      "swale.json.damaged). Committed data are never written. No job may be writing. Exit status 1 if "
+      "something "
+      "is lost.\n\n"
+      "Examples:\n"
+      "  swale repair out/particles --dry-run\n"
+      "  swale repair out/particles --json | jq .lost");
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools
