@@ -5,8 +5,6 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
-#include <thread>
 
 #include "base/rng.h"
 #include "tests/faults/job_files.h"
@@ -73,16 +71,8 @@ std::set<std::string> new_orphans(const std::set<std::string>& before) {
   return now;
 }
 
-// Most of a case is waiting.
 void for_each_case(const std::vector<Case>& all, const std::function<void(const Case&)>& run) {
-  std::atomic<size_t> next{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (size_t at; (at = next++) < all.size();) run(all[at]);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_parallel(all.size(), [&](size_t i) { run(all[i]); });
 }
 
 LaunchParams params_of(const Case& of, const JobFiles& files) {
@@ -126,7 +116,7 @@ void judge_survivors(const Case& of, const Launcher& job, Tally* tally) {
         << of.name() << ": rank " << rank << ": " << failed->text;
     EXPECT_EQ(job.end(rank).find("leaks"), nullptr) << of.name() << "\n" << job.describe();
     EXPECT_EQ(job.end(rank).signal, 0) << of.name() << "\n" << job.describe();
-    if (job.end(rank).find("failed deadline_exceeded") != nullptr) ++tally->at_close_deadline;
+    if (job.end(rank).find("failed deadline exceeded") != nullptr) ++tally->at_close_deadline;
   }
 }
 

@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 #include <tuple>
 
 #include "swale/swale.h"
@@ -157,6 +159,17 @@ std::set<std::string> orphaned_shared_memory() {
     std::erase_if(orphans, [&](const std::string& path) { return maps.find(path) != std::string::npos; });
   }
   return orphans;
+}
+
+void in_parallel(size_t count, const std::function<void(size_t)>& run) {
+  std::atomic<size_t> next{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (size_t at; (at = next++) < count;) run(at);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace swale::faults

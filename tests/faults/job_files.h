@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -39,5 +40,8 @@ int64_t promised_epochs(const Launcher& job);
 // Files in /dev/shm of UCX or Swale, and System V segments (by number), that no living process has mapped, opened or
 // made.
 std::set<std::string> orphaned_shared_memory();
+
+// Calls `run` with 0 to count - 1, a few at a time: most of such a case is waiting.
+void in_parallel(size_t count, const std::function<void(size_t)>& run);
 
 }  // namespace swale::faults
