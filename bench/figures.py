@@ -52,6 +52,14 @@ def net_cpu(lines, name, generator="generate", field="cpu_ns_per_record"):
     return lines.combine([(name, (field,)), (generator, (field,))], minus)
 
 
+# The store whose CPU is compared with Swale's.
+CPU_RATIOS = {
+    "leveldb_cpu_over_swale": "leveldb-4m", "leveldb_uncompressed_cpu_over_swale": "leveldb-4m-uncompressed",
+    "rocksdb_cpu_over_swale": "rocksdb", "rocksdb_uncompressed_cpu_over_swale": "rocksdb-uncompressed",
+    "sst_cpu_over_swale": "sst", "sst_uncompressed_cpu_over_swale": "sst-uncompressed",
+}  # fmt: skip
+
+
 def judged_samples(lines):
     """{key: samples} for each key that was measured."""
     swale_net = net_cpu(lines, "swale")
@@ -70,18 +78,20 @@ def judged_samples(lines):
         "open_and_query_cold_ms_p50": lines.samples("query_open", "ms", "p50"),
         "query_warm_us_p50": lines.samples("query_warm", "us", "p50"),
         "topk_bytes_read": lines.samples("topk", "bytes_read"),
+        "topk_cold_us_p50": lines.samples("topk", "cold", "us", "p50"),
+        "topk_warm_us_p50": lines.samples("topk", "warm", "us", "p50"),
+        "topk_index_cpu_ns_per_record": lines.samples("topk", "load", "index_cpu_ns_per_record", "p50"),
+        "topk_index_bytes": lines.samples("topk", "load", "index_disk_bytes"),
         "batch_get_keys_per_s": lines.samples("query_batch", "keys_per_s", "p50"),
-        "leveldb_cpu_over_swale": [],
-        "sst_cpu_over_swale": [],
     }
     # A maximum is a maximum, whatever its name in the statistics of a noisy machine.
     depths = lines.samples("query_cold", "depth_max") + lines.samples("query_first", "depth_max")
     found["query_cold_depth_max"] = [max(depths)] if depths else []
     memory = lines.samples("swale", "rank_memory_bytes_max") + lines.samples("ranks_swale", "rank_memory_bytes_max")
     found["rank_memory_bytes_max"] = [max(memory)] if memory else []
-    for key, rival in (("leveldb_cpu_over_swale", "leveldb-4m.load"), ("sst_cpu_over_swale", "sst.load")):
+    for key, rival in CPU_RATIOS.items():
         if swale_net:
-            found[key] = lines.combine([(rival, ("cpu_ns_per_record",)), ("generate", ("cpu_ns_per_record",)),
+            found[key] = lines.combine([(rival + ".load", ("cpu_ns_per_record",)), ("generate", ("cpu_ns_per_record",)),
                                         ("swale", ("cpu_ns_per_record",))], lambda a, b, c: (a - b) / (c - b))
     return found
 
@@ -112,7 +122,8 @@ def judge(lines, epochs):
     return results
 
 
-RIVALS = ("leveldb-4m", "leveldb-64m", "rocksdb", "rocksdb-compacted", "sst")
+RIVALS = ("leveldb-4m", "leveldb-4m-uncompressed", "leveldb-64m", "rocksdb", "rocksdb-uncompressed",
+          "rocksdb-compacted", "sst", "sst-uncompressed")
 
 
 def stores(lines):

@@ -24,13 +24,17 @@ import figures  # noqa: E402
 import report  # noqa: E402
 
 PROFILES = {
-    # keys in each epoch; the rivals' keys; rounds that measure rivals; samples of queries in each round
-    "full": dict(keys=4_000_000, epochs=5, rounds=5, rival_keys=4_000_000, rival_rounds=(1, 3), samples=300,
-                 opens=25, warm=10_000, batches=3, slow_keys=32_000_000, slow_rounds=5, slow_limit=100_000_000),
-    "quick": dict(keys=4_000_000, epochs=5, rounds=5, rival_keys=400_000, rival_rounds=(1, 3), samples=200,
-                  opens=10, warm=5_000, batches=2, slow_keys=32_000_000, slow_rounds=2, slow_limit=100_000_000),
-    "tiny": dict(keys=3_000, epochs=3, rounds=1, rival_keys=1_000, rival_rounds=(0,), samples=5,
-                 opens=2, warm=50, batches=1, slow_keys=8_000, slow_rounds=1, slow_limit=100_000_000,
+    # keys in each epoch; the rivals' keys; rounds that measure rivals, and the slow ones without compression too; samples
+    # of queries in each round; pairs of loads with and without an indexed field
+    "full": dict(keys=4_000_000, epochs=5, rounds=5, rival_keys=4_000_000, rival_rounds=(1, 3), uncompressed_rounds=(1,),
+                 samples=300, opens=25, warm=10_000, batches=3, top_loads=3,
+                 slow_keys=32_000_000, slow_rounds=5, slow_limit=100_000_000),
+    "quick": dict(keys=4_000_000, epochs=5, rounds=5, rival_keys=400_000, rival_rounds=(1, 3), uncompressed_rounds=(1, 3),
+                  samples=200, opens=10, warm=5_000, batches=2, top_loads=2,
+                  slow_keys=32_000_000, slow_rounds=2, slow_limit=100_000_000),
+    "tiny": dict(keys=3_000, epochs=3, rounds=1, rival_keys=1_000, rival_rounds=(0,), uncompressed_rounds=(0,),
+                 samples=5, opens=2, warm=50, batches=1, top_loads=1,
+                 slow_keys=8_000, slow_rounds=1, slow_limit=100_000_000,
                  drop_all=0),  # the caches of the machine are not a test's to drop
 }
 RANKS = 4
@@ -117,15 +121,16 @@ class Bench:
         self.run("query_warm", "query", mode="warm", samples=self.p["warm"], **ask)
         self.run("query_miss", "query", mode="miss", samples=self.p["warm"], **ask)
         self.run("query_batch", "query", mode="batch", samples=self.p["batches"], **ask)
-        if self.has("topk"):
-            self.run("topk", "topk", path=self.scratch / "topk", **self.work())
+        top = self.scratch / "topk"
+        self.run("topk", "topk", path=top, keys=self.p["keys"], samples=max(5, self.p["samples"] // 5),
+                 loads=self.p["top_loads"])
+        shutil.rmtree(top)
 
     def rival(self, program, store, compact=False):
         if not self.has(program):
             return
         path = self.scratch / store
-        work = {"store": store, "path": path, "keys": self.p["rival_keys"], "epochs": self.p["epochs"],
-                "drop-all": self.p.get("drop_all", 1)}
+        work = self.rival_work(store)
         samples = max(2, self.p["samples"] // 2)
         load = self.run(store + ".load", program, mode="load", **work)
         self.run(store + ".query", program, mode="query", samples=samples, first=self.round * 1_000_000, **work)
@@ -136,12 +141,25 @@ class Bench:
             self.run(store + "-compacted.query", program, mode="query", samples=samples, first=self.round * 1_000_000, **work)
         shutil.rmtree(path)
 
+    def rival_work(self, store):
+        return {"store": store, "path": self.scratch / store, "keys": self.p["rival_keys"], "epochs": self.p["epochs"],
+                "drop-all": self.p.get("drop_all", 1)}
+
+    def rival_uncompressed(self, program, store):
+        """Its load only: compression is measured by what it costs to write."""
+        if self.has(program) and (store.startswith("sst") or self.round in self.p["uncompressed_rounds"]):
+            self.run(store + ".load", program, mode="load", **self.rival_work(store))
+            shutil.rmtree(self.scratch / store)
+
     def rivals(self):
         if self.round not in self.p["rival_rounds"]:
             return
         self.rival("leveldb", "leveldb-4m")
+        self.rival_uncompressed("leveldb", "leveldb-4m-uncompressed")
         self.rival("rocksdb", "sst")
+        self.rival_uncompressed("rocksdb", "sst-uncompressed")
         self.rival("rocksdb", "rocksdb", compact=True)
+        self.rival_uncompressed("rocksdb", "rocksdb-uncompressed")
         self.rival("leveldb", "leveldb-64m")
         self.run("scan", "scan", path=self.scratch / "append", samples=3, **self.work())
         if self.python_has_duckdb():

@@ -1,4 +1,5 @@
-// LevelDB as a Store, with its default write buffer of 4 MiB or one of 64 MiB.
+// LevelDB as a Store, with its default write buffer of 4 MiB or one of 64 MiB and its default compression; and with the
+// default buffer and without compression as "leveldb-4m-uncompressed".
 #include <leveldb/cache.h>
 #include <leveldb/db.h>
 #include <leveldb/filter_policy.h>
@@ -20,7 +21,14 @@ void check(const leveldb::Status& status) {
 
 class LevelStore final : public Store {
  public:
-  explicit LevelStore(size_t buffer_bytes) : buffer_bytes_(buffer_bytes) {}
+  LevelStore(size_t buffer_bytes, Compression compression)
+      : buffer_bytes_(buffer_bytes),
+        compression_(compression == Compression::kNone ? leveldb::kNoCompression
+                                                       : leveldb::Options().compression) {}
+
+  std::string compression() const override {
+    return compression_ == leveldb::kNoCompression ? "none" : "snappy";
+  }
 
   void open_for_writing(const std::string& path, uint64_t) override { open(path, nullptr); }
 
@@ -100,7 +108,7 @@ class LevelStore final : public Store {
     leveldb::Options options;
     options.create_if_missing = true;
     options.write_buffer_size = buffer_bytes_;
-    options.compression = leveldb::kNoCompression;
+    options.compression = compression_;
     options.filter_policy = filter_.get();
     options.max_open_files = 10'000;
     options.block_cache = cache_.get();
@@ -119,6 +127,7 @@ class LevelStore final : public Store {
   }
 
   const size_t buffer_bytes_;
+  const leveldb::CompressionType compression_;
   const std::unique_ptr<const leveldb::FilterPolicy> filter_{leveldb::NewBloomFilterPolicy(10)};
   std::unique_ptr<leveldb::Env> env_;
   std::unique_ptr<leveldb::Cache> cache_;
@@ -131,8 +140,10 @@ class LevelStore final : public Store {
 }  // namespace
 
 std::unique_ptr<Store> make_store(const std::string& name) {
-  if (name == "leveldb-4m") return std::make_unique<LevelStore>(size_t{4} << 20);
-  if (name == "leveldb-64m") return std::make_unique<LevelStore>(size_t{64} << 20);
+  constexpr size_t kMiB = size_t{1} << 20;
+  if (name == "leveldb-4m") return std::make_unique<LevelStore>(4 * kMiB, Compression::kDefault);
+  if (name == "leveldb-4m-uncompressed") return std::make_unique<LevelStore>(4 * kMiB, Compression::kNone);
+  if (name == "leveldb-64m") return std::make_unique<LevelStore>(64 * kMiB, Compression::kDefault);
   return nullptr;
 }
 

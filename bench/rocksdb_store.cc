@@ -1,5 +1,6 @@
 // RocksDB as a Store: "rocksdb" by the bulk load that its makers advise (vector memtable, no log, no compaction until
-// asked for), "sst" by SstFileWriter, for which the caller sorts each epoch in memory.
+// asked for), "sst" by SstFileWriter, for which the caller sorts each epoch in memory; both with RocksDB's default
+// compression, and without it as "rocksdb-uncompressed" and "sst-uncompressed".
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
@@ -27,14 +28,14 @@ rocksdb::Slice slice_of(const Value& value) {
   return {reinterpret_cast<const char*>(value.data()), kValueBytes};
 }
 
-rocksdb::Options common_options(std::shared_ptr<rocksdb::Cache> cache) {
+rocksdb::Options common_options(Compression compression, std::shared_ptr<rocksdb::Cache> cache) {
   rocksdb::BlockBasedTableOptions table;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
   table.block_cache = cache;
   table.no_block_cache = cache == nullptr;
   rocksdb::Options options;
   options.create_if_missing = true;
-  options.compression = rocksdb::kNoCompression;
+  if (compression == Compression::kNone) options.compression = rocksdb::kNoCompression;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   return options;
 }
@@ -42,9 +43,23 @@ rocksdb::Options common_options(std::shared_ptr<rocksdb::Cache> cache) {
 // Reading, which both ways of writing share.
 class RocksStore : public Store {
  public:
+  explicit RocksStore(Compression compression) : compression_(compression) {}
+
+  std::string compression() const override {
+    switch (common_options(compression_, nullptr).compression) {
+      case rocksdb::kNoCompression:
+        return "none";
+      case rocksdb::kSnappyCompression:
+        return "snappy";
+      default:
+        return "another";
+    }
+  }
+
   void open_for_reading(const std::string& path, Reading reading) override {
     const bool cold = reading == Reading::kCold;
-    rocksdb::Options options = common_options(cold ? nullptr : rocksdb::NewLRUCache(size_t{4} << 30));
+    rocksdb::Options options =
+        common_options(compression_, cold ? nullptr : rocksdb::NewLRUCache(size_t{4} << 30));
     options.use_direct_reads = cold;
     rocksdb::DB* db = nullptr;
     check(rocksdb::DB::OpenForReadOnly(options, path, &db));
@@ -83,7 +98,7 @@ class RocksStore : public Store {
 
  protected:
   void open_for_bulk(const std::string& path) {
-    rocksdb::Options options = common_options(nullptr);
+    rocksdb::Options options = common_options(compression_, nullptr);
     options.PrepareForBulkLoad();
     options.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
     options.allow_concurrent_memtable_write = false;
@@ -92,6 +107,7 @@ class RocksStore : public Store {
     db_.reset(db);
   }
 
+  const Compression compression_;
   std::unique_ptr<rocksdb::DB> db_;
 
  private:
@@ -103,6 +119,8 @@ class RocksStore : public Store {
 
 class BulkStore final : public RocksStore {
  public:
+  using RocksStore::RocksStore;
+
   void open_for_writing(const std::string& path, uint64_t) override { open_for_bulk(path); }
 
   void put(uint64_t key, uint32_t epoch, const Value& value) override {
@@ -141,6 +159,8 @@ class BulkStore final : public RocksStore {
 
 class SstStore final : public RocksStore {
  public:
+  using RocksStore::RocksStore;
+
   void open_for_writing(const std::string& path, uint64_t records) override {
     path_ = path;
     open_for_bulk(path);
@@ -155,7 +175,7 @@ class SstStore final : public RocksStore {
   void end_epoch() override {
     std::sort(pending_.begin(), pending_.end(),
               [](const Record& a, const Record& b) { return a.key < b.key; });
-    rocksdb::Options options = common_options(nullptr);
+    rocksdb::Options options = common_options(compression_, nullptr);
     rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options);
     const std::string file = path_ + "/epoch-" + std::to_string(epoch_) + ".loaded";
     check(writer.Open(file));
@@ -180,8 +200,10 @@ class SstStore final : public RocksStore {
 }  // namespace
 
 std::unique_ptr<Store> make_store(const std::string& name) {
-  if (name == "rocksdb") return std::make_unique<BulkStore>();
-  if (name == "sst") return std::make_unique<SstStore>();
+  if (name == "rocksdb") return std::make_unique<BulkStore>(Compression::kDefault);
+  if (name == "rocksdb-uncompressed") return std::make_unique<BulkStore>(Compression::kNone);
+  if (name == "sst") return std::make_unique<SstStore>(Compression::kDefault);
+  if (name == "sst-uncompressed") return std::make_unique<SstStore>(Compression::kNone);
   return nullptr;
 }
 

@@ -1,8 +1,8 @@
 // Store: a key-value store as a rival, driven by store_bench.cc: the same records in, the same trajectories out.
 //
-// A record's key is its id and its epoch, both big-endian, so that a trajectory is a range. Everything that does not
-// belong to the comparison is chosen in the rival's favour: no compression (the values do not compress), writes in
-// batches, filters of 10 bits a key, one durable point per epoch.
+// A record's key is its id and its epoch, both big-endian, so that a trajectory is a range. A store is used with its
+// own default options, compression included, but for what is in its favour: writes in batches, filters of 10 bits a
+// key, one durable point per epoch. What compression costs is measured by a second store without it.
 //
 // Threads: one, besides the store's own. Errors: die().
 #pragma once
@@ -31,9 +31,13 @@ inline StoreKey store_key(uint64_t key, uint32_t epoch) {
 
 enum class Reading { kCold, kWarm };  // past the page cache and without a block cache; with both
 
+enum class Compression { kDefault, kNone };  // of the store's makers
+
 class Store {
  public:
   virtual ~Store() = default;
+
+  virtual std::string compression() const = 0;  // what is in force: "none", "snappy"
 
   virtual void open_for_writing(const std::string& path, uint64_t records) = 0;
   virtual void put(uint64_t key, uint32_t epoch, const Value& value) = 0;
@@ -49,7 +53,8 @@ class Store {
   virtual void close() = 0;
 };
 
-// "leveldb-4m", "leveldb-64m"; "rocksdb", "sst". nullptr: no such store in this program.
+// "leveldb-4m", "leveldb-4m-uncompressed", "leveldb-64m"; "rocksdb", "rocksdb-uncompressed", "sst", "sst-uncompressed".
+// nullptr: no such store in this program.
 std::unique_ptr<Store> make_store(const std::string& name);
 
 }  // namespace swale::bench

@@ -42,12 +42,13 @@ double query_us(Store& store, Way way, const Work& work, uint64_t key) {
   return took * 1e6;
 }
 
-nlohmann::json costs(const Work& work, const Stopwatch& stopwatch) {
+nlohmann::json costs(const Store& store, const Work& work, const Stopwatch& stopwatch) {
   const double wall_s = stopwatch.wall_s();
   const Cpu cpu = stopwatch.cpu();
   const double records = static_cast<double>(work.keys) * work.epochs;
   const DiskUse use = disk_use(work.path);
   return {{"records", records},
+          {"compression", store.compression()},
           {"wall_s", wall_s},
           {"cpu_user_s", cpu.user_s},
           {"cpu_system_s", cpu.system_s},
@@ -71,7 +72,7 @@ nlohmann::json run_load(Store& store, const Work& work) {
     store.end_epoch();
   }
   store.finish_writing();
-  return costs(work, stopwatch);
+  return costs(store, work, stopwatch);
 }
 
 nlohmann::json run_compact(Store& store, const Work& work) {
@@ -80,7 +81,7 @@ nlohmann::json run_compact(Store& store, const Work& work) {
   store.open_for_writing(work.path, work.keys * work.epochs);
   store.compact();
   store.finish_writing();
-  return costs(work, stopwatch);
+  return costs(store, work, stopwatch);
 }
 
 // The figures of one way of asking. Enough keys are asked before to have every table open.

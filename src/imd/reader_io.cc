@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <span>
 
-#include "io/advised_queue.h"
-#include "io/mapping.h"
-
 namespace swale::imd {
 
 void ReadQueue::add(io::File& file, uint64_t offset, MutableBytes out, uint64_t tag) {
@@ -25,11 +22,8 @@ Status ReadQueue::submit() {
       std::min(operations_.size() - submitted_, in_flight_max_ - std::min(busy, in_flight_max_));
   if (count == 0) return {};
   if (!queue_) {
-    if (io::on_local_file_system(*operations_[submitted_].file)) {
-      queue_ = std::make_unique<io::AdvisedQueue>();
-    } else {
-      SWALE_ASSIGN_OR_RETURN(queue_, device_->make_queue(std::min(in_flight_max_, kQueueDepthMax)));
-    }
+    SWALE_ASSIGN_OR_RETURN(queue_, device_->make_read_queue(std::min(in_flight_max_, kQueueDepthMax),
+                                                            *operations_[submitted_].file));
   }
   queue_->submit(std::span(operations_).subspan(submitted_, count));
   submitted_ += count;

@@ -35,8 +35,7 @@ struct ReadCounters {
 
 class ReadQueue {
  public:
-  // The IoQueue is made when there is something to read: an AdvisedQueue for files of local file systems, else the
-  // device's own.
+  // The IoQueue (Device::make_read_queue) is made when there is something to read.
   ReadQueue(io::Device& device, size_t in_flight_max) : device_(&device), in_flight_max_(in_flight_max) {}
   // Reads by the files' own blocking calls, one after the other: for who reads large pieces.
   explicit ReadQueue(size_t in_flight_max)

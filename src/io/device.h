@@ -90,6 +90,9 @@ class Device {
   // (io_queue.h).
   virtual Result<std::unique_ptr<IoQueue>> make_queue(size_t depth);
 
+  // The same for few small reads at a time of files like `file`: what is quickest for them.
+  virtual Result<std::unique_ptr<IoQueue>> make_read_queue(size_t depth, const File& file);
+
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
   virtual Status make_directory(const std::string& path) = 0;                 // kAlreadyExists if it is there
   virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces `to` atomically

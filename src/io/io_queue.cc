@@ -26,6 +26,10 @@ Completion execute(const Operation& operation) {
   return completion;
 }
 
+Result<std::unique_ptr<IoQueue>> Device::make_read_queue(size_t depth, const File& /*file*/) {
+  return make_queue(depth);
+}
+
 Result<std::unique_ptr<IoQueue>> Device::make_queue(size_t /*depth*/) {
   return std::unique_ptr<IoQueue>(std::make_unique<InlineQueue>());
 }

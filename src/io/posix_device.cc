@@ -12,12 +12,20 @@
 #include <utility>
 
 #include "base/log.h"
+#include "io/advised_queue.h"
 #include "io/descriptor.h"
+#include "io/mapping.h"
 #include "io/posix_file.h"
 #include "io/thread_queue.h"
 #include "io/uring_queue.h"
 
 namespace swale::io {
+
+Result<std::unique_ptr<IoQueue>> PosixDevice::make_read_queue(size_t depth, const File& file) {
+  if (options_.engine == PosixOptions::Engine::kAuto && on_local_file_system(file))
+    return std::unique_ptr<IoQueue>(std::make_unique<AdvisedQueue>());
+  return make_queue(depth);
+}
 
 Result<std::unique_ptr<IoQueue>> PosixDevice::make_queue(size_t depth) {
   if (options_.engine == PosixOptions::Engine::kThreads) return ThreadQueue::make(depth);

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "io/advised_queue.h"
 #include "io/device_test_fixture.h"
 #include "io/io_queue.h"
 #include "io/posix_file.h"
@@ -345,6 +346,24 @@ TEST(PosixFile, WhatCannotBeReservedIsNoFailure) {
   file->reserve(1);
   file->reserve(UINT64_MAX);
   EXPECT_TRUE(file->pwrite(0, "x").ok());
+}
+
+TEST(ReadQueues, AreAdvisedUnlessAnEngineIsAskedFor) {
+  std::string path = testing::TempDir() + "swale-read-queue-XXXXXX";
+  const int fd = mkstemp(path.data());
+  ASSERT_GE(fd, 0);
+  ::close(fd);
+  const auto kind = [&](Engine engine) {
+    PosixDevice device({.engine = engine});
+    const auto file = device.open(path, OpenMode::kRead).value();
+    const auto queue = device.make_read_queue(4, *file).value();
+    if (dynamic_cast<AdvisedQueue*>(queue.get()) != nullptr) return "advised";
+    return dynamic_cast<ThreadQueue*>(queue.get()) != nullptr ? "threads" : "ring";
+  };
+  EXPECT_STREQ(kind(Engine::kAuto), "advised");  // TempDir is local
+  EXPECT_STREQ(kind(Engine::kThreads), "threads");
+  EXPECT_STREQ(kind(Engine::kUring), "ring");
+  ::unlink(path.c_str());
 }
 
 }  // namespace

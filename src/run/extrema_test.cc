@@ -44,7 +44,10 @@ struct Made {
     test::PartitionInMemory partition(kPartition);
     for (const size_t records : runs) {
       test::Records list;
-      for (size_t i = 0; i < records; ++i) list.emplace_back(test::random_bytes(rng, 8), value_fn(rng, i));
+      for (size_t i = 0; i < records; ++i) {
+        std::string value = value_fn(rng, i);  // before the key, with every compiler
+        list.emplace_back(test::random_bytes(rng, 8), std::move(value));
+      }
       partition.add_run(list, 16);
     }
     data = partition.data;

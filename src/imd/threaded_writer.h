@@ -1,0 +1,140 @@
+// ThreadedWriter: the Writer with its threads around WriterCore: the application's own, the job's progress thread, one
+// worker per way and one storage thread. writer.cc has what the application calls, writer_threads.cc the others.
+//
+// One mutex guards the core; the heavy work (sorting and gathering, storage, the
+// wire) runs outside it. A second one guards the Batcher, so that an append touches the core once per full frame.
+// Order: append_mutex_ before post_mutex_ (only tried) before core_mutex_.
+//
+// Frames reach the transport in the order in which the Router numbered them: post_mutex_ is held from taking them to
+// having posted them. Whoever makes an event that may let frames leave calls send_ready after it, with the core
+// unlocked; events of the transport need not, on_progress follows them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/biased_mutex.h"
+#include "imd/batcher.h"
+#include "imd/committer.h"
+#include "imd/partition_files.h"
+#include "imd/writer.h"
+#include "imd/writer_core.h"
+#include "imd/writer_open.h"
+#include "io/io_queue.h"
+
+namespace swale::imd {
+
+class ThreadedWriter final : public Writer, public net::ChannelEvents {
+ public:
+  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes)
+      : job_(job),
+        alone_(job.size() == 1),
+        opened_(std::move(opened)),
+        budget_(budget_bytes),
+        batcher_(job.size()) {}
+  ~ThreadedWriter() override { shut_down(); }
+
+  // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
+  Status start(io::Device& device, const MemoryPlan& memory, uint32_t ways);
+
+  Status append(Bytes key, Bytes value) override;
+  Status epoch_end(int64_t step, double time) override;
+  Status epoch_end_begin(int64_t step, double time) override;
+  Status epoch_end_wait() override;
+  void pause() override;
+  void resume() override;
+  Status close() override;
+  const std::string& directory() const override { return opened_.directory; }
+  MetricsSnapshot metrics() const override;
+
+  void on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) override;
+  void on_sent(uint64_t cookie) override;
+  void on_down(net::Rank peer, const Status& why) override;
+  Nanos on_progress(Nanos now) override;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  // A thread of the application that waits. It is woken when its own condition holds and not by every event: it would
+  // only meet the progress thread at the core's mutex.
+  struct Waiter {
+    std::function<bool()> done;  // called with the core locked
+    std::condition_variable wake;
+  };
+
+  [[gnu::noinline]] static Status refused(size_t key_bytes, size_t value_bytes);
+  [[gnu::noinline]] Status append_or_wait(Bytes key, Bytes value);
+  Status replace_frame(net::Rank destination);
+  Status make_room(uint32_t way);
+  Status wait_for_intake();
+  void work(uint32_t way);
+  bool at_rest() const { return paused_ && !core_->deliveries_wait(); }
+  void store();
+  void commit(Lock& core_lock, const EpochProtocol::Commit& commit);
+  bool start_io(Lock& core_lock);
+  void reap_io(Lock& core_lock);
+  // Wakes whoever the core now has something for. Call with the core locked, after every event.
+  void announce();
+  void go_on();  // no longer paused; likewise
+  // Sees to it that what may leave now does: posts it, or has the progress thread do so.
+  void send_ready();
+  void send_ready(Lock& core_lock) {
+    if (alone_) return;
+    core_lock.unlock();
+    send_ready();
+    core_lock.lock();
+  }
+  void post_ready();
+  bool post_some();
+  // Waits until `done`, or for kPatience. False: not done.
+  bool wait_until(Lock& core_lock, const std::function<bool()>& done);
+  // Waits until `done` or a failure; tells the log from time to time.
+  void wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done);
+  void wake_waiters();  // call with the core locked
+  // The first failure as it was, later ones as kAborted with that cause.
+  Status failure();
+  void shut_down();
+
+  net::Job& job_;
+  const bool alone_;
+  OpenedDirectory opened_;
+  std::optional<Committer> committer_;  // on rank 0
+  MemoryBudget budget_;
+  std::vector<MemoryBudget::Reservation> reservations_;
+  uint32_t channel_ = 0;
+  bool channel_open_ = false;
+
+  BiasedMutex append_mutex_;
+  Batcher batcher_;
+  bool intake_closed_ = false;  // to direct appends
+  bool epoch_ending_ = false;   // begun and not waited for; of the thread that makes the collective calls
+
+  std::mutex post_mutex_;  // only tried
+  std::atomic<bool> post_wanted_{false};
+  mutable std::mutex core_mutex_;
+  std::unique_ptr<WriterCore> core_;
+  bool core_is_lent_ = false;  // to a transport that does not give it back
+  std::vector<Waiter*> waiters_;
+  std::condition_variable workers_;
+  std::condition_variable storage_;
+  bool stopping_ = false;
+  bool paused_ = false;
+  uint32_t epochs_ended_ = 0;
+  bool failure_told_ = false;
+  bool storage_in_queue_ = false;  // the storage thread waits in io_queue_, not for storage_
+  std::unique_ptr<io::IoQueue> io_queue_;
+  std::vector<std::optional<IoRequest>> io_running_;  // by tag; storage thread only
+  Nanos next_tick_ = 0;                               // progress thread only
+  std::atomic<bool> failed_{false};                   // core_->failure(), readable without the lock
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace swale::imd
