@@ -177,6 +177,49 @@ TEST(JobFaults, AKillOfAllRanksLeavesNothingThatBlocksTheNextJob) {
   fmt::print("{} ranks killed, no shared memory left\n", kills);
 }
 
+// Ranks that meet, open a directory that a crash has left behind, take it over and cut off its tails.
+TEST(JobFaults, AKillWhileOpeningAfterACrashLeavesADirectoryThatTheNextJobOpens) {
+  std::atomic<int> kills{0}, told{0}, named{0};
+  in_parallel(4 * rounds(), [&](size_t i) {
+    const uint64_t seed = i + 1;
+    const Case of{kStages[1], 1 + static_cast<int>(seed % 3), 0, false, seed};
+    const JobFiles files;
+    Launcher crashed(params_of(of, files));
+    ASSERT_TRUE(reach_stage(of, &crashed)) << crashed.describe();
+    for (int rank = 0; rank < of.size; ++rank) crashed.send_signal(rank, SIGKILL);
+    ASSERT_TRUE(crashed.wait_for_ends(kPatience));
+    const int64_t promised = promised_epochs(crashed);
+
+    Rng rng(seed);
+    LaunchParams params = files.job(2, 1, kRecords);
+    params.environment[0] = "SWALE_JOB_JOIN_DEADLINE_S=3";
+    const int victim = static_cast<int>(rng.below(2));
+    params.held = victim;
+    params.hold = "open";
+    Launcher opening(params);
+    opening.watch(Seconds(static_cast<double>(rng.below(80'000)) / 1e6));
+    opening.send_signal(victim, SIGKILL);
+    ASSERT_TRUE(opening.wait_for_ends(kPatience)) << "seed " << seed << ": somebody hangs\n"
+                                                  << opening.describe();
+    ++kills;
+    EXPECT_EQ(opening.end(1 - victim).signal, 0) << opening.describe();
+    const Line* failed = opening.end(1 - victim).find("failed");
+    ASSERT_NE(failed, nullptr) << "seed " << seed << "\n" << opening.describe();
+    ++told;
+    // Those who meet in the rendezvous directory list who is missing: "for 1 of 2 ranks to give …: 1; …".
+    const bool names = failed->text.find(fmt::format("rank {}", victim)) != std::string::npos ||
+                       failed->text.find(fmt::format(": {};", victim)) != std::string::npos;
+    EXPECT_TRUE(names) << "seed " << seed << ": " << failed->text;
+    named += names ? 1 : 0;
+    for (const std::string& problem : check_job_files(files.path(), promised))
+      ADD_FAILURE() << "seed " << seed << ": " << problem;
+    Tally tally;
+    judge_directory(of, files, crashed, &tally);
+  });
+  fmt::print("{} kills while opening, {} others told, {} of them by name\n", kills.load(), told.load(),
+             named.load());
+}
+
 // A stopped rank is named. What it was doing when it was stopped may have made one peer deaf (transport.md), which then
 // names another; that is counted, and the directory is whole all the same.
 TEST(JobFaults, AStoppedRankIsNamedWithinTheDeadline) {
