@@ -49,6 +49,7 @@ class Simulation {
   void send(net::Rank from, const net::Post& post);
   const ClusterParams& params() const { return params_; }
   Model& model() { return outcome_.model; }
+  uint32_t first_epoch() const { return outcome_.first_epoch; }
   Status execute(imd::PartitionFiles& files, const imd::IoRequest& request);
   Nanos now() const { return clock_.now(); }
 
@@ -61,6 +62,7 @@ class Simulation {
   void schedule(Nanos time, std::function<void()> act) {
     events_.push({time, event_number_++, std::move(act)});
   }
+  Result<imd::Manifest> open_manifest();
   void deliver(net::Rank from, net::Rank to, WireFrame frame);
   void kill(net::Rank rank);
 
@@ -153,9 +155,10 @@ class Node {
 
   bool append_one() {
     const ClusterParams& params = simulation_.params();
-    const Record record = make_record(params.workload, params.seed, epoch_, rank_, written_);
+    const uint32_t epoch = simulation_.first_epoch() + epoch_;
+    const Record record = make_record(params.workload, params.seed, epoch, rank_, written_);
     if (!(params.ranks == 1 ? append_directly(record) : append_to_frame(record))) return false;
-    simulation_.model()[epoch_][record.key][rank_].push_back(record.value);
+    simulation_.model()[epoch][record.key][rank_].push_back(record.value);
     ++written_;
     return true;
   }
@@ -229,7 +232,8 @@ class Node {
     if (const std::optional<imd::EpochProtocol::Commit> commit = core_->take_commit()) {
       simulation_.after(kStorageNanosMax, [this, commit = *commit] {
         if (!alive_) return;
-        core_->commit_done(committer_->commit(commit, imd::epoch_id(kJobId, commit.epoch)));
+        core_->commit_done(
+            committer_->commit(commit, imd::epoch_id(simulation_.params().job_id, commit.epoch)));
         pump();
       });
     }
@@ -254,10 +258,6 @@ class Node {
     if (script_ == Script::kAppend && !blocked && !waiting && !full_memtable_) step_later();
   }
 
- public:
-  static constexpr uint64_t kJobId = 0x10b;
-
- private:
   Simulation& simulation_;
   const net::Rank rank_;
   std::unique_ptr<imd::WriterCore> core_;
@@ -275,14 +275,29 @@ class Node {
   RankOutcome outcome_;
 };
 
-Status Simulation::build() {
+Result<imd::Manifest> Simulation::open_manifest() {
   imd::Manifest manifest;
+  const std::string path = imd::manifest_path(directory_);
+  SWALE_ASSIGN_OR_RETURN(const bool exists, device_.exists(path));
+  if (exists) {
+    SWALE_ASSIGN_OR_RETURN(const std::string json, io::read_file(device_, path, kMiB));
+    return imd::Manifest::decode(json, path);
+  }
   if (params_.extrema) {
     SWALE_ASSIGN_OR_RETURN(manifest.schema, run::Schema::parse(kSchema, kIndexed));
+  }
+  SWALE_RETURN_IF_ERROR(io::make_directories(device_, directory_));
+  SWALE_RETURN_IF_ERROR(io::replace_file(device_, path, manifest.encode()));
+  return manifest;
+}
+
+Status Simulation::build() {
+  SWALE_ASSIGN_OR_RETURN(const imd::Manifest manifest, open_manifest());
+  outcome_.first_epoch = static_cast<uint32_t>(manifest.epochs.size());
+  if (!manifest.schema.indexed.empty()) {
     SWALE_RETURN_IF_ERROR(io::make_directories(device_, imd::summary_folder(directory_)));
   }
   SWALE_RETURN_IF_ERROR(io::make_directories(device_, imd::part_folder(directory_, 0)));
-  SWALE_RETURN_IF_ERROR(io::replace_file(device_, imd::manifest_path(directory_), manifest.encode()));
   for (const std::string& path : {imd::part_folder(directory_, 0), directory_, std::string("/")}) {
     SWALE_RETURN_IF_ERROR(device_.sync_directory(path));
   }
@@ -298,7 +313,10 @@ Status Simulation::build() {
     core_params.rank = rank;
     core_params.size = params_.ranks;
     core_params.job_secret = kSecret;
-    core_params.job_id = Node::kJobId;
+    core_params.job_id = params_.job_id;
+    core_params.first_epoch = outcome_.first_epoch;
+    core_params.data_end_block = files.data_end_block();
+    core_params.index_end = files.index_end();
     core_params.ways = params_.ways;
     core_params.memory = memory;
     core_params.indexed = manifest.schema.indexed;
@@ -306,8 +324,9 @@ Status Simulation::build() {
                            imd::WriterCore::create(core_params, files.take_footer()));
     std::optional<imd::Committer> committer;
     if (rank == 0) {
-      committer.emplace(device_, directory_, manifest,
-                        imd::JobEntry{"000000000000010b", params_.ranks, params_.ways, "hash"});
+      committer.emplace(
+          device_, directory_, manifest,
+          imd::JobEntry{fmt::format("{:016x}", params_.job_id), params_.ranks, params_.ways, "hash"});
     }
     nodes_.push_back(
         std::make_unique<Node>(*this, rank, std::move(core), std::move(files), std::move(committer)));

@@ -45,6 +45,7 @@ struct Faults {
 
 struct ClusterParams {
   uint64_t seed = 1;
+  uint64_t job_id = 0x10b;  // every job on one directory has another
   int32_t ranks = 3;
   uint32_t ways = 1;
   size_t memory_bytes = 4 * kMiB;
@@ -67,6 +68,7 @@ struct RankOutcome {
 
 struct ClusterOutcome {
   std::vector<RankOutcome> ranks;
+  uint32_t first_epoch = 0;  // of this job; those before it were there
   uint64_t events = 0;
   uint64_t data_frames = 0;
   uint64_t io_requests = 0;
@@ -76,7 +78,8 @@ struct ClusterOutcome {
   Model model;
 };
 
-// Writes `directory` (made if missing) on `device`. The Status says that the cluster could not even start.
+// Writes `directory` on `device`: makes it if it is missing, else opens it as a later job and appends. The Status says
+// that the cluster could not even start.
 Result<ClusterOutcome> run_cluster(const ClusterParams& params, io::Device& device,
                                    const std::string& directory);
 

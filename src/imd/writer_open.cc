@@ -42,7 +42,9 @@ Status ensure_directory(io::Device& device, const std::string& directory, Writer
   }
   SWALE_ASSIGN_OR_RETURN(const bool taken, device.exists(directory));
   if (taken) {
-    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(directory));
+    SWALE_ASSIGN_OR_RETURN(std::vector<std::string> names, device.list(directory));
+    // Left by somebody who was killed while making this very directory.
+    std::erase(names, fmt::format("{}.tmp", kManifestName));
     if (!names.empty()) {
       return error(Code::kAlreadyExists, Scope::kFile,
                    "{}: holds {} other files (such as {}) and no {}; give an empty or a new directory",

@@ -12,8 +12,11 @@
 // ones dropped, each whole; directories differ, so that a file renamed between two may be in both, or in
 // neither. A file whose name is gone is gone.
 //
-// Not modelled: pages written twice since a sync hold their old or their newest content, never one between;
-// no bit rot and no failing calls (that is FaultDevice).
+// (3) kReorder instead: any subset of the writes and truncations of a file since its sync, and any subset of the
+// operations on a directory, each whole and in their order: a later one may survive an earlier one.
+//
+// Not modelled: in the first two modes, pages written twice since a sync hold their old or their newest content, never
+// one between; no bit rot and no failing calls (that is FaultDevice).
 //
 // Paths: "/a/b" and "a/b" are the same file; there is no "..". Removed and renamed files stay open.
 // Threads: as Device says, under one mutex. Files must not be used after the device is destroyed.
@@ -33,6 +36,7 @@ namespace swale::io {
 enum class CrashMode {
   kDropAll,    // everything that is not durable is lost
   kTearPages,  // each unsynced page and operation is lost or kept, as the fault model says, by lot
+  kReorder,    // each unsynced write and operation is lost or kept, by lot, whatever came before it
 };
 
 class MemoryDevice : public Device {

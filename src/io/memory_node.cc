@@ -30,19 +30,27 @@ size_t MemoryFileContent::read(uint64_t offset, MutableBytes out) const {
 
 void MemoryFileContent::write(uint64_t offset, Bytes data) {
   if (data.empty()) return;
+  // A gap becomes zeros, which are written, too.
+  save_pages(std::min<uint64_t>(offset, bytes_.size()), offset + data.size());
+  changes_.push_back({offset, std::string(data)});
+  put(offset, data);
+}
+
+void MemoryFileContent::put(uint64_t offset, Bytes data) {
   const uint64_t end = offset + data.size();
-  save_pages(std::min<uint64_t>(offset, bytes_.size()), end);  // a gap becomes zeros, which are written, too
   if (bytes_.size() < end) bytes_.resize(end);
   std::memcpy(bytes_.data() + offset, data.data(), data.size());
 }
 
 void MemoryFileContent::truncate(uint64_t size) {
   save_pages(std::min<uint64_t>(size, bytes_.size()), std::max<uint64_t>(size, bytes_.size()));
+  changes_.push_back({size, {}});
   bytes_.resize(size);
 }
 
 void MemoryFileContent::sync() {
   unsynced_.clear();
+  changes_.clear();
   synced_size_ = bytes_.size();
 }
 
@@ -69,7 +77,21 @@ uint64_t MemoryFileContent::size_after_tear(Rng& rng) const {
   }
 }
 
+void MemoryFileContent::go_back_to_sync() {
+  bytes_.resize(round_up(std::max<uint64_t>(bytes_.size(), synced_size_), kPageBytes));
+  for (const auto& [page, old] : unsynced_) bytes_.replace(page * kPageBytes, old.size(), old);
+  bytes_.resize(synced_size_);
+}
+
 void MemoryFileContent::crash(Rng& rng, CrashMode mode) {
+  if (mode == CrashMode::kReorder) {
+    go_back_to_sync();
+    for (const Change& change : changes_) {
+      if (rng.chance(1, 2)) continue;
+      change.bytes.empty() ? bytes_.resize(change.offset) : put(change.offset, change.bytes);
+    }
+    return sync();
+  }
   const bool drop_all = mode == CrashMode::kDropAll;
   const uint64_t size = drop_all ? synced_size_ : size_after_tear(rng);
   uint64_t torn =
@@ -104,6 +126,12 @@ void MemoryDirectory::sync() {
 
 void MemoryDirectory::crash(Rng& rng, CrashMode mode) {
   entries_ = synced_entries_;
+  if (mode == CrashMode::kReorder) {
+    for (const Operation& operation : journal_) {
+      if (rng.chance(1, 2)) apply_to(&entries_, operation);
+    }
+    return sync();
+  }
   const uint64_t kept = mode == CrashMode::kDropAll ? 0 : rng.below(journal_.size() + 1);
   for (uint64_t i = 0; i < kept; ++i) apply_to(&entries_, journal_[i]);
   sync();

@@ -28,12 +28,20 @@ class MemoryFileContent {
   uint64_t size() const { return bytes_.size(); }
 
  private:
+  struct Change {
+    uint64_t offset;    // of a write; the new size of a truncation
+    std::string bytes;  // empty: a truncation
+  };
+
   void save_pages(uint64_t begin, uint64_t end);
+  void put(uint64_t offset, Bytes data);
+  void go_back_to_sync();
   uint64_t size_after_tear(Rng& rng) const;
 
   std::string bytes_;
   uint64_t synced_size_ = 0;
   std::map<uint64_t, std::string> unsynced_;  // page number -> its content at the last sync
+  std::vector<Change> changes_;               // since the last sync
 };
 
 struct MemoryNode;

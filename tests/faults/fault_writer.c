@@ -1,0 +1,106 @@
+/* fault_writer PATH EPOCHS RECORDS HOLD: one rank of a job under test; launcher.h starts it.
+ *
+ * Appends RECORDS records per epoch and says on standard output, a line each, where it is:
+ *   open | append E | end E | ended E | closing | closed | failed CODE MESSAGE | leaks WHAT
+ * At the stage HOLD ("append 1", or "none") it waits for a byte on standard input before it goes on. The step of
+ * every epoch is the number of ranks that wrote it: with it and the records' own numbers a reader knows what must be
+ * there. After the job it compares its descriptors and threads with those it began with. Exit status 0 only if every
+ * call succeeded and nothing was left. */
+#include <dirent.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "swale/swale.h"
+
+static const char* hold;
+
+static void stage(const char* name, int64_t epoch) {
+  char line[64];
+  int length = epoch < 0 ? snprintf(line, sizeof line, "%s\n", name)
+                         : snprintf(line, sizeof line, "%s %lld\n", name, (long long)epoch);
+  if (write(STDOUT_FILENO, line, (size_t)length) != length) exit(3);
+  line[length - 1] = '\0';
+  if (strcmp(line, hold) == 0 && read(STDIN_FILENO, line, 1) < 0) exit(3);
+}
+
+static int fails(int code) {
+  if (code != SWALE_OK) {
+    printf("failed %s %s\n", swale_code_name(code), swale_last_error());
+    fflush(stdout);
+  }
+  return code != SWALE_OK;
+}
+
+static int entries(const char* path) {
+  int count = 0;
+  DIR* directory = opendir(path);
+  if (directory == NULL) return -1;
+  while (readdir(directory) != NULL) ++count;
+  closedir(directory);
+  return count;
+}
+
+static int append_records(swale_dir* dir, int rank, int64_t epoch, uint64_t from, uint64_t to) {
+  for (uint64_t number = from; number < to; ++number) {
+    uint64_t value[5] = {(uint64_t)epoch, (uint64_t)rank, number, number * 0x9e3779b97f4a7c15, 7};
+    const uint64_t key = number % 1000;
+    if (fails(swale_dir_append(dir, &key, sizeof key, value, sizeof value))) return 1;
+  }
+  return 0;
+}
+
+static int write_epochs(swale_job* job, swale_dir* dir, int64_t first, int64_t epochs, uint64_t records) {
+  const int rank = swale_job_rank(job);
+  for (int64_t epoch = first; epoch < first + epochs; ++epoch) {
+    if (append_records(dir, rank, epoch, 0, records / 2)) return 1;
+    stage("append", epoch - first);
+    if (append_records(dir, rank, epoch, records / 2, records)) return 1;
+    stage("end", epoch - first);
+    if (fails(swale_dir_epoch_end(dir, swale_job_size(job), (double)records))) return 1;
+    stage("ended", epoch - first);
+  }
+  return 0;
+}
+
+static int run(const char* path, int64_t epochs, uint64_t records) {
+  swale_job* job = NULL;
+  swale_dir* dir = NULL;
+  swale_reader* reader = NULL;
+  int64_t first = 0;
+  if (fails(swale_job_open(NULL, NULL, &job))) return 1;
+  int wrong = fails(swale_dir_open(job, path, SWALE_DIR_CREATE, "write.memory=8M", &dir));
+  if (!wrong) {
+    wrong = fails(swale_reader_open(path, NULL, &reader));
+    if (!wrong) first = swale_reader_epoch_count(reader);
+    swale_reader_close(reader);
+    stage("open", -1);
+    if (!wrong) wrong = write_epochs(job, dir, first, epochs, records);
+    stage("closing", -1);
+    wrong |= fails(swale_dir_close(dir));
+  }
+  wrong |= fails(swale_job_close(job));
+  return wrong;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 5) {
+    fprintf(stderr, "usage: fault_writer PATH EPOCHS RECORDS HOLD\n");
+    return 2;
+  }
+  hold = argv[4];
+  const int descriptors = entries("/proc/self/fd");
+  const int threads = entries("/proc/self/task");
+  int wrong = run(argv[1], atoll(argv[2]), strtoull(argv[3], NULL, 10));
+  const int descriptors_now = entries("/proc/self/fd");
+  const int threads_now = entries("/proc/self/task");
+  if (descriptors_now != descriptors || threads_now != threads) {
+    printf("leaks %d descriptors, %d threads\n", descriptors_now - descriptors, threads_now - threads);
+    fflush(stdout);
+    wrong = 1;
+  }
+  stage("closed", -1);
+  return wrong;
+}

@@ -1,0 +1,311 @@
+// Whole jobs of processes whose ranks are killed or stopped. SWALE_FAULT_ROUNDS multiplies the cases (make test-long).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <functional>
+
+#include "base/rng.h"
+#include "tests/faults/job_files.h"
+#include "tests/faults/launcher.h"
+
+namespace swale::faults {
+namespace {
+
+constexpr Seconds kPatience(120);  // for what must happen: hanging is a failure, being slow is not
+constexpr int kEpochs = 5;
+constexpr uint64_t kRecords = 3000;
+
+struct Stage {
+  const char* name;
+  const char* hold;   // the victim waits here, or
+  const char* after;  // is hit at a random time after it has said this
+};
+constexpr Stage kStages[] = {
+    {"after open", "open", nullptr},
+    {"in the middle of appends", "append 1", nullptr},
+    {"before an epoch's end", "end 1", nullptr},
+    {"within an epoch's end", nullptr, "end 1"},
+    {"after an epoch's end", "ended 1", nullptr},
+    {"while closing", nullptr, "closing"},
+};
+
+struct Case {
+  Stage stage;
+  int size;
+  int victim;
+  bool tcp;
+  uint64_t seed;
+
+  std::string name() const {
+    return fmt::format("{} of {} ranks, {}, {} (seed {})", victim, size, tcp ? "TCP" : "shared memory",
+                       stage.name, seed);
+  }
+};
+
+uint64_t rounds() {
+  const char* factor = std::getenv("SWALE_FAULT_ROUNDS");
+  return factor != nullptr ? std::strtoull(factor, nullptr, 10) : 1;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  uint64_t seed = 0;
+  for (uint64_t round = 0; round < rounds(); ++round) {
+    for (const Stage& stage : kStages) {
+      all.push_back({stage, 1, 0, false, ++seed});
+      for (const int size : {2, 4}) {
+        if (rounds() == 1 && size == 4 && seed % 2 == 0) continue;
+        const int victim = static_cast<int>(Rng(seed).below(static_cast<uint64_t>(size)));
+        for (const bool tcp : {false, true}) all.push_back({stage, size, victim, tcp, ++seed});
+      }
+    }
+  }
+  return all;
+}
+
+std::set<std::string> new_orphans(const std::set<std::string>& before) {
+  std::set<std::string> now = orphaned_shared_memory();
+  std::erase_if(now, [&](const std::string& name) { return before.contains(name); });
+  return now;
+}
+
+void for_each_case(const std::vector<Case>& all, const std::function<void(const Case&)>& run) {
+  in_parallel(all.size(), [&](size_t i) { run(all[i]); });
+}
+
+LaunchParams params_of(const Case& of, const JobFiles& files) {
+  LaunchParams params = files.job(of.size, kEpochs, kRecords);
+  if (of.tcp) params.environment.push_back("UCX_TLS=tcp,self");
+  if (of.stage.hold != nullptr) {
+    params.held = of.victim;
+    params.hold = of.stage.hold;
+  }
+  return params;
+}
+
+bool reach_stage(const Case& of, Launcher* job) {
+  const bool reached =
+      job->wait_for_line(of.victim, of.stage.hold != nullptr ? of.stage.hold : of.stage.after, kPatience);
+  Rng rng(of.seed);
+  if (of.stage.hold == nullptr) job->watch(Seconds(static_cast<double>(rng.below(20'000)) / 1e6));
+  return reached;
+}
+
+struct Tally {
+  std::atomic<int> cases{0}, told{0}, at_close_deadline{0}, victim_was_done{0}, epochs{0}, named_another{0};
+};
+
+// It may have nothing more to say that the others need.
+bool may_be_done(const RankEnd& victim) {
+  return victim.find("closing") != nullptr || victim.find(fmt::format("ended {}", kEpochs - 1)) != nullptr;
+}
+
+// Every survivor has been told of the victim, or had nothing more to hear from it.
+void judge_survivors(const Case& of, const Launcher& job, Tally* tally) {
+  for (int rank = 0; rank < of.size; ++rank) {
+    if (rank == of.victim) continue;
+    const Line* failed = job.end(rank).find("failed");
+    if (failed == nullptr) {
+      EXPECT_TRUE(may_be_done(job.end(of.victim))) << of.name() << "\n" << job.describe();
+      continue;
+    }
+    ++tally->told;
+    EXPECT_NE(failed->text.find(fmt::format("rank {}", of.victim)), std::string::npos)
+        << of.name() << ": rank " << rank << ": " << failed->text;
+    EXPECT_EQ(job.end(rank).find("leaks"), nullptr) << of.name() << "\n" << job.describe();
+    EXPECT_EQ(job.end(rank).signal, 0) << of.name() << "\n" << job.describe();
+    if (job.end(rank).find("failed deadline exceeded") != nullptr) ++tally->at_close_deadline;
+  }
+}
+
+// A later job of another size takes the directory over and appends to it.
+void judge_directory(const Case& of, const JobFiles& files, const Launcher& job, Tally* tally) {
+  int64_t promised = promised_epochs(job);
+  for (const std::string& problem : check_job_files(files.path(), promised))
+    ADD_FAILURE() << of.name() << ": " << problem << "\n" << job.describe();
+  tally->epochs += static_cast<int>(promised);
+  Launcher later(files.job(1 + (of.size + static_cast<int>(of.seed)) % 3, 1, 500));
+  EXPECT_TRUE(later.wait_for_ends(kPatience)) << of.name() << ": the later job hangs\n" << later.describe();
+  for (int rank = 0; rank < later.size(); ++rank)
+    EXPECT_EQ(later.end(rank).status, 0) << of.name() << ": the later job\n" << later.describe();
+  for (const std::string& problem : check_job_files(files.path(), promised + 1))
+    ADD_FAILURE() << of.name() << ", after the later job: " << problem;
+}
+
+TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
+  Tally tally;
+  const std::set<std::string> orphans = orphaned_shared_memory();
+  for_each_case(cases(), [&](const Case& of) {
+    const JobFiles files;
+    Launcher job(params_of(of, files));
+    if (!reach_stage(of, &job)) {
+      ADD_FAILURE() << of.name() << ": the stage was not reached\n" << job.describe();
+      return;
+    }
+    job.send_signal(of.victim, SIGKILL);
+    ASSERT_TRUE(job.wait_for_ends(kPatience)) << of.name() << ": somebody hangs\n" << job.describe();
+    ++tally.cases;
+    if (job.end(of.victim).signal != SIGKILL) ++tally.victim_was_done;
+    judge_survivors(of, job, &tally);
+    judge_directory(of, files, job, &tally);
+  });
+  EXPECT_EQ(new_orphans(orphans), std::set<std::string>());
+  fmt::print(
+      "{} kills ({} came too late), {} survivors told, {} left at the close deadline, {} epochs read back "
+      "whole\n",
+      tally.cases.load(), tally.victim_was_done.load(), tally.told.load(), tally.at_close_deadline.load(),
+      tally.epochs.load());
+}
+
+TEST(JobFaults, AKillOfAllRanksLeavesNothingThatBlocksTheNextJob) {
+  int kills = 0;
+  const std::set<std::string> orphans = orphaned_shared_memory();
+  for (uint64_t seed = 1; seed <= 4 * rounds(); ++seed) {
+    const Case of{kStages[3], 2 + static_cast<int>(seed % 2), 0, false, seed};
+    const JobFiles files;
+    Launcher job(params_of(of, files));
+    ASSERT_TRUE(reach_stage(of, &job)) << job.describe();
+    for (int rank = 0; rank < of.size; ++rank) job.send_signal(rank, SIGKILL);
+    ASSERT_TRUE(job.wait_for_ends(kPatience));
+    Tally tally;
+    judge_directory(of, files, job, &tally);
+    kills += of.size;
+  }
+  EXPECT_EQ(new_orphans(orphans), std::set<std::string>());
+  fmt::print("{} ranks killed, no shared memory left\n", kills);
+}
+
+// Ranks that meet, open a directory that a crash has left behind, take it over and cut off its tails.
+TEST(JobFaults, AKillWhileOpeningAfterACrashLeavesADirectoryThatTheNextJobOpens) {
+  std::atomic<int> kills{0}, told{0}, named{0};
+  in_parallel(4 * rounds(), [&](size_t i) {
+    const uint64_t seed = i + 1;
+    const Case of{kStages[1], 1 + static_cast<int>(seed % 3), 0, false, seed};
+    const JobFiles files;
+    Launcher crashed(params_of(of, files));
+    ASSERT_TRUE(reach_stage(of, &crashed)) << crashed.describe();
+    for (int rank = 0; rank < of.size; ++rank) crashed.send_signal(rank, SIGKILL);
+    ASSERT_TRUE(crashed.wait_for_ends(kPatience));
+    const int64_t promised = promised_epochs(crashed);
+
+    Rng rng(seed);
+    LaunchParams params = files.job(2, 1, kRecords);
+    params.environment[0] = "SWALE_JOB_JOIN_DEADLINE_S=3";
+    const int victim = static_cast<int>(rng.below(2));
+    params.held = victim;
+    params.hold = "open";
+    Launcher opening(params);
+    opening.watch(Seconds(static_cast<double>(rng.below(80'000)) / 1e6));
+    opening.send_signal(victim, SIGKILL);
+    ASSERT_TRUE(opening.wait_for_ends(kPatience)) << "seed " << seed << ": somebody hangs\n"
+                                                  << opening.describe();
+    ++kills;
+    EXPECT_EQ(opening.end(1 - victim).signal, 0) << opening.describe();
+    const Line* failed = opening.end(1 - victim).find("failed");
+    ASSERT_NE(failed, nullptr) << "seed " << seed << "\n" << opening.describe();
+    ++told;
+    // Those who meet in the rendezvous directory list who is missing: "for 1 of 2 ranks to give …: 1; …".
+    const bool names = failed->text.find(fmt::format("rank {}", victim)) != std::string::npos ||
+                       failed->text.find(fmt::format(": {};", victim)) != std::string::npos;
+    EXPECT_TRUE(names) << "seed " << seed << ": " << failed->text;
+    named += names ? 1 : 0;
+    for (const std::string& problem : check_job_files(files.path(), promised))
+      ADD_FAILURE() << "seed " << seed << ": " << problem;
+    Tally tally;
+    judge_directory(of, files, crashed, &tally);
+  });
+  fmt::print("{} kills while opening, {} others told, {} of them by name\n", kills.load(), told.load(),
+             named.load());
+}
+
+// A stopped rank is named. What it was doing when it was stopped may have made one peer deaf (transport.md), which then
+// names another; that is counted, and the directory is whole all the same.
+TEST(JobFaults, AStoppedRankIsNamedWithinTheDeadline) {
+  Tally tally;
+  std::vector<Case> all;
+  for (uint64_t seed = 1; seed <= 4 * rounds(); ++seed)
+    all.push_back(
+        {kStages[1 + seed % 3], seed % 2 == 0 ? 2 : 3, static_cast<int>(seed % 2), seed % 4 == 3, seed});
+  for_each_case(all, [&](const Case& of) {
+    const JobFiles files;
+    LaunchParams params = params_of(of, files);
+    params.environment[1] = "SWALE_NET_SILENCE_DEADLINE_S=3";
+    Launcher job(params);
+    ASSERT_TRUE(reach_stage(of, &job)) << job.describe();
+    job.send_signal(of.victim, SIGSTOP);
+    if (of.stage.hold != nullptr) job.go_on(of.victim);
+    ASSERT_TRUE(job.wait_for_ends(kPatience, of.victim)) << of.name() << ": somebody hangs\n"
+                                                         << job.describe();
+    ++tally.cases;
+    for (int rank = 0; rank < of.size; ++rank) {
+      if (rank == of.victim) continue;
+      const Line* failed = job.end(rank).find("failed");
+      if (failed == nullptr) {
+        EXPECT_TRUE(may_be_done(job.end(of.victim))) << of.name() << "\n" << job.describe();
+        continue;
+      }
+      ++tally.told;
+      if (failed->text.find(fmt::format("rank {}", of.victim)) == std::string::npos) ++tally.named_another;
+    }
+    const int64_t promised = promised_epochs(job);
+    job.send_signal(of.victim, SIGCONT);
+    ASSERT_TRUE(job.wait_for_ends(kPatience)) << of.name() << ": the one that was stopped hangs\n"
+                                              << job.describe();
+    EXPECT_TRUE(may_be_done(job.end(of.victim)) || job.end(of.victim).find("failed") != nullptr)
+        << of.name() << "\n"
+        << job.describe();
+    for (const std::string& problem : check_job_files(files.path(), promised))
+      ADD_FAILURE() << of.name() << problem;
+  });
+  EXPECT_LE(tally.named_another * 4, tally.told);
+  fmt::print("{} ranks stopped, {} others told, {} of them of another rank\n", tally.cases.load(),
+             tally.told.load(), tally.named_another.load());
+}
+
+// The application of one rank computes for longer than the silence deadline, between two epochs and within one.
+TEST(JobFaults, ASlowRankIsNotDeclaredDead) {
+  for (const char* hold : {"append 1", "ended 1"}) {
+    const JobFiles files;
+    LaunchParams params = files.job(3, kEpochs, kRecords);
+    params.environment[1] = "SWALE_NET_SILENCE_DEADLINE_S=3";
+    params.held = 1;
+    params.hold = hold;
+    Launcher job(params);
+    ASSERT_TRUE(job.wait_for_line(1, hold, kPatience)) << job.describe();
+    job.watch(Seconds(4));
+    job.go_on(1);
+    ASSERT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(job.end(rank).status, 0) << job.describe();
+    for (const std::string& problem : check_job_files(files.path(), kEpochs)) ADD_FAILURE() << problem;
+  }
+}
+
+// Canaries: what must be noticed.
+TEST(JobFaultsCanary, ARankThatHangsIsNoticedAndKilled) {
+  const JobFiles files;
+  LaunchParams params = files.job(1, 1, 10);
+  params.held = 0;
+  params.hold = "open";
+  pid_t pid = -1;
+  {
+    Launcher job(params);
+    pid = job.pid(0);
+    EXPECT_FALSE(job.wait_for_ends(Seconds(1)));
+    EXPECT_FALSE(job.wait_for_line(0, "closed", Seconds(0.1)));
+  }
+  EXPECT_NE(::kill(pid, 0), 0);
+}
+
+TEST(JobFaultsCanary, AMissingRecordAndAMissingEpochAreNoticed) {
+  const JobFiles files;
+  Launcher job(files.job(2, 1, 100));
+  ASSERT_TRUE(job.wait_for_ends(kPatience));
+  EXPECT_TRUE(check_job_files(files.path(), 1).empty());
+  EXPECT_FALSE(check_job_files(files.path(), 2).empty());
+  EXPECT_FALSE(check_job_files(files.path(), 1, 1).empty());
+}
+
+}  // namespace
+}  // namespace swale::faults

@@ -1,0 +1,165 @@
+#include "tests/faults/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace swale::faults {
+namespace {
+
+constexpr int kTurnMilliseconds = 5;
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// The test's own environment, with `changes` over it.
+std::vector<std::string> merged_environment(const std::vector<std::string>& changes) {
+  std::vector<std::string> result = changes;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('=') + 1);
+    if (std::none_of(changes.begin(), changes.end(),
+                     [&](const std::string& of) { return of.rfind(name, 0) == 0; }))
+      result.push_back(text);
+  }
+  return result;
+}
+
+}  // namespace
+
+const Line* RankEnd::find(const std::string& prefix) const {
+  const auto found = std::find_if(lines.begin(), lines.end(),
+                                  [&](const Line& line) { return line.text.rfind(prefix, 0) == 0; });
+  return found == lines.end() ? nullptr : &*found;
+}
+
+Launcher::Launcher(const LaunchParams& params) : ranks_(static_cast<size_t>(params.size)) {
+  for (int rank = 0; rank < params.size; ++rank) start(params, rank);
+}
+
+Launcher::~Launcher() {
+  for (Rank& rank : ranks_) {
+    if (!rank.end.ended && rank.pid > 0) {
+      ::kill(rank.pid, SIGKILL);
+      ::waitpid(rank.pid, nullptr, 0);
+    }
+    ::close(rank.output);
+    ::close(rank.input);
+  }
+}
+
+void Launcher::start(const LaunchParams& params, int number) {
+  Rank& rank = ranks_[static_cast<size_t>(number)];
+  std::vector<std::string> words = {params.program};
+  words.insert(words.end(), params.arguments.begin(), params.arguments.end());
+  words.push_back(number == params.held ? params.hold : params.held_argument);
+  std::vector<std::string> changes = params.environment;
+  changes.push_back("SWALE_JOB_RANK=" + std::to_string(number));
+  changes.push_back("SWALE_JOB_SIZE=" + std::to_string(params.size));
+  changes.push_back("SWALE_JOB_ID=" + params.job_id);
+  changes.push_back("SWALE_JOB_RENDEZVOUS=" + params.rendezvous);
+  std::vector<std::string> environment = merged_environment(changes);
+  int output[2], input[2];
+  if (::pipe2(output, O_CLOEXEC) != 0 || ::pipe2(input, O_CLOEXEC) != 0) throw std::runtime_error("no pipes");
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+  // What the library logs is for people; the test judges what the calls say.
+  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  const int failed = ::posix_spawn(&rank.pid, params.program.c_str(), &actions, nullptr,
+                                   pointers(words).data(), pointers(environment).data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(input[0]);
+  ::close(output[1]);
+  rank.input = input[1];
+  rank.output = output[0];
+  ::fcntl(rank.output, F_SETFL, O_NONBLOCK);
+  if (failed != 0) throw std::runtime_error("cannot start " + params.program);
+}
+
+Seconds Launcher::now() const { return std::chrono::steady_clock::now() - begin_; }
+
+void Launcher::read_output(Rank& rank) {
+  char buffer[4096];
+  for (ssize_t count; (count = ::read(rank.output, buffer, sizeof buffer)) > 0;)
+    rank.partial.append(buffer, static_cast<size_t>(count));
+  for (size_t stop; (stop = rank.partial.find('\n')) != std::string::npos; rank.partial.erase(0, stop + 1))
+    rank.end.lines.push_back({rank.partial.substr(0, stop), now()});
+}
+
+void Launcher::turn() {
+  std::vector<pollfd> outputs;
+  for (const Rank& rank : ranks_) {
+    if (!rank.end.ended) outputs.push_back({rank.output, POLLIN, 0});
+  }
+  ::poll(outputs.data(), outputs.size(), kTurnMilliseconds);
+  for (Rank& rank : ranks_) {
+    if (rank.end.ended) continue;
+    int status = 0;
+    const bool ended = ::waitpid(rank.pid, &status, WNOHANG) == rank.pid;
+    read_output(rank);
+    if (!ended) continue;
+    rank.end.ended = true;
+    rank.end.time = now();
+    rank.end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    rank.end.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+}
+
+bool Launcher::wait_for_line(int rank, const std::string& prefix, Seconds deadline) {
+  const RankEnd& end = ranks_[static_cast<size_t>(rank)].end;
+  for (const Seconds until = now() + deadline; end.find(prefix) == nullptr; turn()) {
+    if (now() > until || end.ended) return false;
+  }
+  return true;
+}
+
+bool Launcher::wait_for_ends(Seconds deadline, int except) {
+  const Seconds until = now() + deadline;
+  for (;;) {
+    bool all = true;
+    for (int rank = 0; rank < size(); ++rank) all = all && (rank == except || end(rank).ended);
+    if (all) return true;
+    if (now() > until) return false;
+    turn();
+  }
+}
+
+void Launcher::watch(Seconds duration) {
+  for (const Seconds until = now() + duration; now() < until;) turn();
+}
+
+void Launcher::send_signal(int rank, int signal) {
+  if (!end(rank).ended) ::kill(pid(rank), signal);
+}
+
+void Launcher::go_on(int rank) {
+  if (::write(ranks_[static_cast<size_t>(rank)].input, "g", 1) != 1)
+    throw std::runtime_error("nobody listens");
+}
+
+std::string Launcher::describe() const {
+  std::string text;
+  for (int rank = 0; rank < size(); ++rank) {
+    const RankEnd& of = end(rank);
+    text += fmt::format("rank {}: {} signal {} status {} at {:.2f} s\n", rank, of.ended ? "ended" : "runs",
+                        of.signal, of.status, of.time.count());
+    for (const Line& line : of.lines) text += fmt::format("  {:.2f} {}\n", line.time.count(), line.text);
+  }
+  return text;
+}
+
+}  // namespace swale::faults

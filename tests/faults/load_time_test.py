@@ -1,0 +1,51 @@
+"""load_time_test.py FOLDER (build/.../src): nothing of ours runs when the library is loaded or unloaded.
+
+The compiler puts the address of what runs at load time into .init_array (older: .ctors) of an object file. None of the
+object files of the library may have one, nor .fini_array, nor a call of sigaction or signal. libswale-ucx.so, which is
+loaded with UCX and its constructors by jobs of several ranks alone, fills in its own table when it is loaded; what it
+does to signals is tested by fabric_test.py.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+LOAD_TIME = re.compile(r"\.(init_array|ctors|fini_array|dtors|preinit_array)\b")
+SIGNAL_CALL = re.compile(r" U (sigaction|signal|sigprocmask|atexit)\b")
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def objections(path):
+    sections = {match[0] for match in LOAD_TIME.finditer(output("readelf", "-SW", path))}
+    calls = {match[1] for match in SIGNAL_CALL.finditer(output("nm", path))}
+    return [f"{path}: has {name}" for name in sorted(sections)] + [f"{path}: calls {name}" for name in sorted(calls)]
+
+
+def shows_that_it_can_fail():
+    with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
+        source, built = os.path.join(scratch, "canary.cc"), os.path.join(scratch, "canary.o")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("#include <signal.h>\nint f();\nint x = f();\nvoid g() { signal(1, SIG_IGN); }\n")
+        subprocess.run([os.environ.get("CXX", "c++"), "-c", source, "-o", built], check=True)
+        assert len(objections(built)) == 2, objections(built)
+
+
+def main():
+    build = sys.argv[1]
+    shows_that_it_can_fail()
+    objects = []
+    for folder, _, names in os.walk(build):
+        layer = re.search(r"CMakeFiles/(swale|swale_(?!ucx\.)\w+)\.dir", folder)
+        if layer:
+            objects += [os.path.join(folder, name) for name in names if name.endswith(".cc.o")]
+    assert len(objects) > 40, f"only {len(objects)} object files below {build}"
+    found = [objection for path in objects for objection in objections(path)]
+    assert not found, "\n".join(found)
+    print(f"{len(objects)} object files: nothing at load time, no signal handler")
+
+
+main()

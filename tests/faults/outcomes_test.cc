@@ -1,0 +1,214 @@
+// Stated outcomes of what a user may do to a directory, through the C interface: two writers, readers beside a writer
+// and beside one that crashes, limits of keys and values, absurd options, directories that are missing, read-only, of a
+// newer version, full. The table that is printed stands in docs/reliability.md.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "swale/swale.h"
+#include "tests/faults/job_files.h"
+#include "tests/faults/launcher.h"
+
+namespace swale::faults {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Seconds kPatience(120);
+
+class Outcomes : public testing::Test {
+ protected:
+  Outcomes() { EXPECT_EQ(swale_job_open(nullptr, nullptr, &job_), SWALE_OK) << swale_last_error(); }
+  ~Outcomes() override { EXPECT_EQ(swale_job_close(job_), SWALE_OK) << swale_last_error(); }
+
+  swale_dir* make(const std::string& path) {
+    swale_dir* dir = nullptr;
+    EXPECT_EQ(swale_dir_open(job_, path.c_str(), SWALE_DIR_CREATE, kSmall, &dir), SWALE_OK)
+        << swale_last_error();
+    return dir;
+  }
+  int open(const std::string& path, const char* options = kSmall, int flags = SWALE_DIR_CREATE) {
+    swale_dir* dir = nullptr;
+    const int code = swale_dir_open(job_, path.c_str(), flags, options, &dir);
+    if (code == SWALE_OK) {
+      EXPECT_EQ(swale_dir_close(dir), SWALE_OK);
+    }
+    return code;
+  }
+  static int read(const std::string& path) {
+    swale_reader* reader = nullptr;
+    const int code = swale_reader_open(path.c_str(), nullptr, &reader);
+    if (code == SWALE_OK) swale_reader_close(reader);
+    return code;
+  }
+  // What happened, and that the message says `part`.
+  static void expect(const char* what, int code, int wanted, const std::string& part = "") {
+    EXPECT_EQ(code, wanted) << what << ": " << swale_last_error();
+    if (wanted != SWALE_OK) {
+      EXPECT_THAT(std::string(swale_last_error()), HasSubstr(part)) << what;
+    }
+    fmt::print("| {} | {} |\n", what, swale_code_name(code));
+  }
+  static std::string contents(const std::string& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  static constexpr char kSmall[] = "write.memory=8M";
+  JobFiles files_;
+  swale_job* job_ = nullptr;
+};
+
+TEST_F(Outcomes, KeysAndValuesAtTheirLimits) {
+  swale_dir* dir = make(files_.path());
+  const std::string key(SWALE_KEY_BYTES_MAX + 1, 'k');
+  const std::string value(SWALE_VALUE_BYTES_MAX + 1, 'v');
+  expect("a key of 0 bytes", swale_dir_append(dir, "", 0, "v", 1), SWALE_INVALID_ARGUMENT, "1 to 255");
+  expect("a key of 256 bytes", swale_dir_append(dir, key.data(), 256, "v", 1), SWALE_INVALID_ARGUMENT,
+         "1 to 255");
+  expect("a value of 16,385 bytes", swale_dir_append(dir, "k", 1, value.data(), value.size()),
+         SWALE_INVALID_ARGUMENT, "16384");
+  expect("a value of 1 GiB", swale_dir_append(dir, "k", 1, value.data(), size_t{1} << 30),
+         SWALE_INVALID_ARGUMENT, "16384");
+  expect("a key of 255 bytes, a value of 0", swale_dir_append(dir, key.data(), 255, nullptr, 0), SWALE_OK);
+  expect("a value of 16,384 bytes", swale_dir_append(dir, "k", 1, value.data(), 16384), SWALE_OK);
+  expect("the end of that epoch", swale_dir_epoch_end(dir, 1, 1), SWALE_OK);
+  EXPECT_EQ(swale_dir_close(dir), SWALE_OK);
+  swale_reader* reader = nullptr;
+  ASSERT_EQ(swale_reader_open(files_.path().c_str(), nullptr, &reader), SWALE_OK);
+  for (const auto& [asked, bytes] :
+       {std::pair{key.substr(1), size_t{0}}, std::pair{std::string("k"), size_t{16384}}}) {
+    swale_values* values = nullptr;
+    int64_t epoch = -1;
+    const void* found = nullptr;
+    size_t found_bytes = 1;
+    ASSERT_EQ(swale_reader_get(reader, asked.data(), asked.size(), 0, &values), SWALE_OK);
+    ASSERT_EQ(swale_values_count(values), 1u);
+    EXPECT_EQ(swale_values_at(values, 0, &epoch, &found, &found_bytes), SWALE_OK);
+    EXPECT_EQ(found_bytes, bytes);
+    swale_values_free(values);
+  }
+  swale_reader_close(reader);
+}
+
+TEST_F(Outcomes, AbsurdOptions) {
+  for (const char* options :
+       {"write.memory=-1", "write.memory=1e300", "write.memory=99999999999999999999", "write.ways=0",
+        "write.ways=1x", "write.ways=nan", "write.window=65536", "nonsense=1", "write.memory", "=",
+        "dir.schema=;;;", "dir.schema=a:u8,dir.extrema=b"})
+    expect(options, open(files_.path(), options), SWALE_INVALID_ARGUMENT);
+  expect("write.memory=1", open(files_.path(), "write.memory=1"), SWALE_RESOURCE_EXHAUSTED, "memory");
+  EXPECT_NE(read(files_.path()), SWALE_OK) << "nothing was made";
+  swale_job* job = nullptr;
+  expect("net.silence_deadline_s=0.1", swale_job_open(nullptr, "net.silence_deadline_s=0.1", &job),
+         SWALE_INVALID_ARGUMENT, "heartbeat");
+}
+
+TEST_F(Outcomes, DirectoriesThatAreNotThereOrNotOurs) {
+  expect("reading what is missing", read(files_.path()), SWALE_NOT_FOUND, files_.path());
+  expect("writing what is missing, without CREATE", open(files_.path(), kSmall, 0), SWALE_NOT_FOUND,
+         files_.path());
+  std::ofstream(files_.scratch() + "/file") << "text";
+  EXPECT_NE(read(files_.scratch() + "/file"), SWALE_OK);
+  EXPECT_NE(open(files_.scratch() + "/file"), SWALE_OK);
+  expect("writing to a directory with other files", open(files_.scratch()), SWALE_ALREADY_EXISTS,
+         "other files");
+  expect("an empty path", open(""), SWALE_INVALID_ARGUMENT);
+  ASSERT_EQ(swale_dir_close(make(files_.path())), SWALE_OK);
+  std::string json = contents(files_.path() + "/swale.json");
+  const size_t at = json.find("\"version\":1");
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(files_.path() + "/swale.json") << json.replace(at, 11, "\"version\":9");
+  expect("reading a swale.json that was edited by hand", read(files_.path()), SWALE_CORRUPTION, "swale.json");
+  expect("writing with it", open(files_.path()), SWALE_CORRUPTION, "swale.json");
+}
+
+// A writer that is killed while it makes the directory leaves a manifest that was never finished.
+TEST_F(Outcomes, ADirectoryThatWasNeverFinishedIsMadeAnew) {
+  ASSERT_EQ(::mkdir(files_.path().c_str(), 0755), 0);
+  std::ofstream(files_.path() + "/swale.json.tmp") << "{\"format\":";
+  expect("writing where making the directory was interrupted", open(files_.path()), SWALE_OK);
+  expect("reading it then", read(files_.path()), SWALE_OK);
+}
+
+TEST_F(Outcomes, AReadOnlyDirectoryIsReadAndNotWritten) {
+  swale_dir* dir = make(files_.path());
+  ASSERT_EQ(swale_dir_append(dir, "k", 1, "v", 1), SWALE_OK);
+  ASSERT_EQ(swale_dir_epoch_end(dir, 0, 0), SWALE_OK);
+  ASSERT_EQ(swale_dir_close(dir), SWALE_OK);
+  const std::string kept = files_.path();
+  if (::geteuid() != 0 || ::mount(kept.c_str(), kept.c_str(), nullptr, MS_BIND, nullptr) != 0)
+    GTEST_SKIP() << "needs root and mounts";
+  ASSERT_EQ(::mount(nullptr, kept.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr), 0);
+  expect("reading a read-only file system", read(kept), SWALE_OK);
+  expect("writing to a read-only file system", open(kept), SWALE_IO_ERROR, kept);
+  EXPECT_EQ(::umount(kept.c_str()), 0);
+}
+
+TEST_F(Outcomes, AFullDiskIsToldAndTheEarlierEpochStays) {
+  const std::string disk = files_.scratch() + "/disk";
+  ASSERT_EQ(::mkdir(disk.c_str(), 0755), 0);
+  if (::geteuid() != 0 || ::mount("swale-test", disk.c_str(), "tmpfs", 0, "size=4m") != 0)
+    GTEST_SKIP() << "needs root and mounts";
+  swale_dir* dir = make(disk + "/directory");
+  const std::string value(1000, 'v');
+  ASSERT_EQ(swale_dir_append(dir, "first", 5, "v", 1), SWALE_OK);
+  ASSERT_EQ(swale_dir_epoch_end(dir, 0, 0), SWALE_OK) << swale_last_error();
+  int code = SWALE_OK;
+  for (uint64_t i = 0; i < 50'000 && code == SWALE_OK; ++i)
+    code = swale_dir_append(dir, &i, sizeof i, value.data(), value.size());
+  if (code == SWALE_OK) code = swale_dir_epoch_end(dir, 1, 1);
+  expect("appending 50 MB to a disk of 4 MiB", code, SWALE_NO_SPACE, "part-000000");
+  expect("the next append", swale_dir_append(dir, "k", 1, "v", 1), SWALE_ABORTED, "part-000000");
+  EXPECT_NE(swale_dir_close(dir), SWALE_OK);
+  swale_reader* reader = nullptr;
+  ASSERT_EQ(swale_reader_open((disk + "/directory").c_str(), nullptr, &reader), SWALE_OK)
+      << swale_last_error();
+  EXPECT_EQ(swale_reader_epoch_count(reader), 1);
+  swale_reader_close(reader);
+  expect("opening the full directory again", open(disk + "/directory"), SWALE_OK);
+  EXPECT_EQ(::umount(disk.c_str()), 0);
+}
+
+TEST_F(Outcomes, TwoWritersAndReadersBesideThem) {
+  LaunchParams params = files_.job(2, 3, 1000);
+  params.held = 1;
+  params.hold = "append 1";
+  Launcher job(params);
+  ASSERT_TRUE(job.wait_for_line(1, "append 1", kPatience)) << job.describe();
+  expect("a second writer", open(files_.path()), SWALE_BUSY, "host");
+  expect("a reader while a writer appends", read(files_.path()), SWALE_OK);
+  EXPECT_TRUE(check_job_files(files_.path(), 1).empty());
+  swale_reader* before = nullptr;
+  ASSERT_EQ(swale_reader_open(files_.path().c_str(), nullptr, &before), SWALE_OK);
+  EXPECT_EQ(swale_reader_epoch_count(before), 1);
+  job.send_signal(0, SIGKILL);
+  job.send_signal(1, SIGKILL);
+  ASSERT_TRUE(job.wait_for_ends(kPatience));
+  Launcher later(files_.job(3, 1, 1000));
+  ASSERT_TRUE(later.wait_for_ends(kPatience));
+  EXPECT_TRUE(check_job_files(files_.path(), 2).empty());
+  uint64_t records = 0;
+  const auto count = [](void* context, int64_t, const void*, size_t, const void*, size_t) {
+    ++*static_cast<uint64_t*>(context);
+    return 0;
+  };
+  expect("a reader from before the crash and the takeover",
+         swale_reader_scan(before, SWALE_ALL_EPOCHS, count, &records), SWALE_OK);
+  EXPECT_EQ(records, 2000u);
+  swale_reader_close(before);
+}
+
+}  // namespace
+}  // namespace swale::faults
