@@ -98,6 +98,8 @@ bool Partition::rotate(Way& way) {
 void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id) {
   assert(!closing());
   closing_ = open_;
+  // Said once for all ways, should it stay without a run: blocks of the next epoch may follow at any time.
+  if (closing_.runs == 0) closing_.first_block = closing_.end_block = data_end_block_;
   open_ = Epoch{.number = next_epoch, .id = next_epoch_id};
   open_.extrema.resize(params_.indexed.size());
   for (Way& way : ways_) {
@@ -219,8 +221,8 @@ run::SegmentParams Partition::segment_params(uint32_t way_index) {
   segment.epoch_id = epoch.id;
   segment.way = static_cast<uint16_t>(way_index);
   segment.ways = static_cast<uint16_t>(params_.ways);
-  segment.data_block = epoch.runs == 0 ? data_end_block_ : epoch.first_block;
-  segment.data_blocks = epoch.runs == 0 ? 0 : static_cast<uint32_t>(epoch.end_block - epoch.first_block);
+  segment.data_block = epoch.first_block;
+  segment.data_blocks = static_cast<uint32_t>(epoch.end_block - epoch.first_block);
   return segment;
 }
 
