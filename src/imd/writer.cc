@@ -291,8 +291,7 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
   const size_t budget = options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.size());
   MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0};
   SWALE_RETURN_IF_ERROR(agree(job, plan_memory(wish).status()));
-  SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened,
-                         open_directory(job, device, directory, create, options));
+  SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   const Result<MemoryPlan> plan = plan_memory(wish);
   SWALE_RETURN_IF_ERROR(agree(job, plan.status()));

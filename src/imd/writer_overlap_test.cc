@@ -56,7 +56,8 @@ struct Shape {
   uint32_t ways;
 };
 class Overlap : public testing::TestWithParam<Shape> {};
-INSTANTIATE_TEST_SUITE_P(Shapes, Overlap, testing::Values(Shape{1, 1}, Shape{1, 3}, Shape{2, 1}, Shape{5, 2}));
+INSTANTIATE_TEST_SUITE_P(Shapes, Overlap,
+                         testing::Values(Shape{1, 1}, Shape{1, 3}, Shape{2, 1}, Shape{5, 2}));
 
 TEST_P(Overlap, WhatIsAppendedAfterTheBeginningOfTheEndBelongsToTheNextEpoch) {
   constexpr uint32_t kEpochs = 6;
