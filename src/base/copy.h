@@ -46,7 +46,6 @@ inline void copy_fresh_bytes(char* to, const char* from, size_t bytes) {
   if (bytes < 8 || bytes > kInlineCopyBytesMax) return copy_bytes(to, from, bytes);
   for (size_t at = 0; at + 8 < bytes; at += 8) {
     internal::copy_word<8>(to + at, from + at);
-    asm("" : "+r"(at));  // else compilers make wide loads of it
   }
   internal::copy_word<8>(to + bytes - 8, from + bytes - 8);
 }

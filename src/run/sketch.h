@@ -84,11 +84,6 @@ class SketchBuilder {
     word_ |= uint64_t{1} << bit % 64;
     remainders_[added_++] = static_cast<uint8_t>(fingerprint);
   }
-  void add_all(std::span<const uint64_t> hash_prefixes) {
-    SketchBuilder copy = *this;  // whose members may stay in registers
-    for (const uint64_t hash_prefix : hash_prefixes) copy.add(hash_prefix);
-    *this = copy;
-  }
   // After the last add.
   void finish() { buckets_[word_index_] = word_; }
   // In a variable run, after add: the run's block in which the record's last byte lies.
