@@ -40,14 +40,4 @@ inline void copy_bytes(char* to, const char* from, size_t bytes) {
   }
 }
 
-// The same for bytes that the caller has probably written a moment ago, in words: a wider load would have to wait until
-// those stores have reached the cache.
-inline void copy_fresh_bytes(char* to, const char* from, size_t bytes) {
-  if (bytes < 8 || bytes > kInlineCopyBytesMax) return copy_bytes(to, from, bytes);
-  for (size_t at = 0; at + 8 < bytes; at += 8) {
-    internal::copy_word<8>(to + at, from + at);
-  }
-  internal::copy_word<8>(to + bytes - 8, from + bytes - 8);
-}
-
 }  // namespace swale

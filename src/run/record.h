@@ -40,8 +40,8 @@ inline char* encode_record(Bytes key, Bytes value, char* out) {
     out = put_varint(out, key.size());
     out = put_varint(out, value.size());
   }
-  copy_fresh_bytes(out, key.data(), key.size());
-  copy_fresh_bytes(out + key.size(), value.data(), value.size());
+  copy_bytes(out, key.data(), key.size());
+  copy_bytes(out + key.size(), value.data(), value.size());
   return out + key.size() + value.size();
 }
 
