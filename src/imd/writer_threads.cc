@@ -55,15 +55,17 @@ void ThreadedWriter::commit(Lock& core_lock, const EpochProtocol::Commit& commit
 
 // Gives storage everything that the core has for it. False: nothing.
 bool ThreadedWriter::start_io(Lock& core_lock) {
-  std::vector<io::Operation> operations;
+  std::vector<size_t> tags;
   for (size_t tag = 0; tag < io_running_.size() && !at_rest(); ++tag) {
     if (io_running_[tag]) continue;
     io_running_[tag] = core_->next_io();
     if (!io_running_[tag]) break;
-    operations.push_back(opened_.files->operation(*io_running_[tag], tag));
+    tags.push_back(tag);
   }
-  if (operations.empty()) return false;
+  if (tags.empty()) return false;
   core_lock.unlock();
+  std::vector<io::Operation> operations;  // making room ahead of them may take milliseconds
+  for (const size_t tag : tags) operations.push_back(opened_.files->operation(*io_running_[tag], tag));
   io_queue_->submit(operations);
   core_lock.lock();
   return true;
