@@ -3,7 +3,7 @@
 //
 // One mutex guards the core; the heavy work (sorting and gathering, storage, the
 // wire) runs outside it. A second one guards the Batcher, so that an append touches the core once per full frame.
-// Order: append_mutex_ before post_mutex_ (only tried) before core_mutex_.
+// Order: values_mutex_ before append_mutex_ before post_mutex_ (only tried) before core_mutex_.
 //
 // Frames reach the transport in the order in which the Router numbered them: post_mutex_ is held from taking them to
 // having posted them. Whoever makes an event that may let frames leave calls send_ready after it, with the core
@@ -72,6 +72,9 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
 
   [[gnu::noinline]] static Status refused(size_t key_bytes, size_t value_bytes);
   [[gnu::noinline]] Status append_or_wait(Bytes key, Bytes value);
+  void begin_values(uint32_t epochs_ended);
+  [[gnu::noinline]] Status append_large(Bytes key, Bytes value);
+  Status append_encoded(const run::RecordView& record);
   Status replace_frame(net::Rank destination);
   Status make_room(uint32_t way);
   Status wait_for_intake();
@@ -112,6 +115,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   uint32_t channel_ = 0;
   bool channel_open_ = false;
 
+  std::mutex values_mutex_;  // a large value and its record, or the end of an epoch
   BiasedMutex append_mutex_;
   Batcher batcher_;
   bool intake_closed_ = false;  // to direct appends

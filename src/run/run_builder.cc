@@ -18,7 +18,10 @@ constexpr size_t kPrefetchDistance = 16;
 bool stored_uniform(const Memtable& memtable) {
   if (!memtable.uniform()) return false;
   const uint32_t row_bytes = memtable.key_bytes() + memtable.value_bytes();
-  return row_bytes <= kRowBytesMax && kPayloadBytes % row_bytes <= kUniformWasteBytesMax;
+  if (row_bytes > kRowBytesMax || kPayloadBytes % row_bytes > kUniformWasteBytesMax) return false;
+  // The header of a large record is longer than that of a plain one of the same size.
+  const size_t encoded_bytes = encoded_record_bytes(memtable.key_bytes(), memtable.value_bytes());
+  return memtable.bytes() == memtable.count() * encoded_bytes;
 }
 
 RunHeader make_header(const Memtable& memtable, const RunPlacement& placement) {
