@@ -261,11 +261,10 @@ void swale_top_free(swale_top* top);
 
 /* What the reader has asked of storage since it was opened. */
 typedef struct swale_read_stats {
-  uint64_t bytes_read; /* in all read requests together */
-  uint64_t reads;      /* read requests issued */
-  uint64_t depth_max;  /* longest chain of reads that waited for one another in one query; reading a value of
-                                more than 16,384 bytes comes on top */
-  uint64_t queries;    /* calls of get and get_many */
+  uint64_t bytes_read;       /* in all read requests together */
+  uint64_t reads;            /* read requests issued */
+  uint64_t depth_max;        /* longest chain of reads that waited for one another in one query */
+  uint64_t queries;          /* calls of get and get_many */
   uint64_t false_candidates; /* blocks read for a key that was not in them */
 } swale_read_stats;
 /* The counts so far. */
