@@ -79,13 +79,16 @@ Status dump_file(io::Device& device, const std::string& path, DumpOutput* out) {
     status = dump_data_log(device, path, static_cast<uint32_t>(*data), out);
   } else if (const auto index = number_in(name, "part-", ".index", 10)) {
     status = dump_index_log(device, path, static_cast<uint32_t>(*index), out);
+  } else if (const auto values = number_in(name, "part-", ".values", 10)) {
+    status = dump_value_log(device, path, static_cast<uint32_t>(*values), out);
   } else if (const auto summary = number_in(name, "", ".top", 16)) {
     status = dump_summary(device, path, *summary, out);
   } else if (name.starts_with(imd::kManifestName) || name == imd::kLockName) {
     status = dump_manifest(device, path, out);
   } else {
-    status = invalid_argument("{}: expected a directory, {}, part-N.data, part-N.index or ID.top", path,
-                              imd::kManifestName);
+    status =
+        invalid_argument("{}: expected a directory, {}, part-N.data, part-N.index, part-N.values or ID.top",
+                         path, imd::kManifestName);
   }
   out->end_file();
   return status;
@@ -177,7 +180,8 @@ void add_dump(CLI::App& app, Run* run) {
   auto command = std::make_shared<DumpCommand>();
   CLI::App* sub = app.add_subcommand("dump", "shows what stands in a file, place by place, for people");
   sub->add_option("PATH", command->common.path,
-                  "a massive directory, or a file of one: swale.json, part-N.data, part-N.index, ID.top")
+                  "a massive directory, or a file of one: swale.json, part-N.data, part-N.index, "
+                  "part-N.values, ID.top")
       ->required();
   sub->add_flag("-v,--records", command->options.records, "of data logs, the records, too");
   sub->add_option("-n,--limit", command->options.lines_max, "at most so many lines of each file")

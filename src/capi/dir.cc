@@ -70,12 +70,12 @@ Status closed_directory(const char* call) {
 Status read_some(swale_file* file, char* out, size_t bytes, size_t* bytes_read) {
   size_t done = 0;
   while (done < bytes && file->value < file->values.size()) {
-    const std::string& value = file->values[file->value].bytes;
-    const size_t part = std::min(bytes - done, value.size() - file->offset);
-    value.copy(out + done, part, file->offset);
+    const imd::FoundValue& value = file->values[file->value];
+    const auto part = static_cast<size_t>(std::min<uint64_t>(bytes - done, value.bytes - file->offset));
+    SWALE_RETURN_IF_ERROR(file->reader->read(file->key, value, file->offset, {out + done, part}));
     done += part;
     file->offset += part;
-    if (file->offset == value.size()) {
+    if (file->offset == value.bytes) {
       ++file->value;
       file->offset = 0;
     }
@@ -198,7 +198,8 @@ int swale_openat_read(swale_reader* reader, const char* name, swale_file** file)
     if (file == nullptr) return swale::capi::null_argument("swale_openat_read", "file");
     auto opened = std::make_unique<swale_file>();
     opened->key = name;
-    SWALE_ASSIGN_OR_RETURN(opened->values, reader->reader->get(opened->key, SWALE_ALL_EPOCHS));
+    SWALE_ASSIGN_OR_RETURN(opened->values, reader->reader->find(opened->key, SWALE_ALL_EPOCHS));
+    opened->reader = reader->reader;
     *file = opened.release();
     return {};
   });

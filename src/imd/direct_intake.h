@@ -46,6 +46,12 @@ class DirectIntake {
     if (appended.row != nullptr) count(appended.row, key.size(), value.size());
     return appended;
   }
+  // The same for a record that is encoded.
+  Partition::Appended append(Hash hash, const run::RecordView& record) {
+    const Partition::Appended appended = partition_->append(hash, record);
+    if (appended.row != nullptr) count(appended.row, record.key.size(), record.value.size());
+    return appended;
+  }
 
   void open(Partition* partition) {
     partition_ = partition;

@@ -21,6 +21,7 @@ constexpr char kFormatName[] = "swale-imd";
 constexpr char kDigestName[] = "mum-row-sum";
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";
+constexpr char kLargeValuesName[] = "large-values";  // a feature: records point into value logs
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kRanksMax = uint64_t{1} << 24;
 constexpr uint64_t kJobsMax = 65'535;
@@ -156,7 +157,9 @@ Status check_header(const Member& root, const std::string& path) {
                        fmt::format("is of format version {}, this build knows up to {}", version, kVersion));
   }
   SWALE_ASSIGN_OR_RETURN(const Json* features, root.array("incompatible_features"));
-  if (!features->empty()) {
+  const bool known = std::all_of(features->begin(), features->end(),
+                                 [](const Json& feature) { return feature == kLargeValuesName; });
+  if (!known) {
     return unsupported(path, fmt::format("uses features that this build lacks: {}",
                                          features->dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
@@ -201,6 +204,10 @@ Result<EpochEntry> decode_epoch(const Member& object, uint64_t expected_epoch, s
   SWALE_ASSIGN_OR_RETURN(epoch.records, object.number("records", 0, UINT64_MAX));
   SWALE_ASSIGN_OR_RETURN(epoch.data_bytes, object.number("data_bytes", 0, UINT64_MAX));
   SWALE_ASSIGN_OR_RETURN(epoch.digest, object.hex("digest"));
+  if (object.find("large_values") != nullptr) {
+    SWALE_ASSIGN_OR_RETURN(epoch.large.values, object.number("large_values", 0, UINT64_MAX));
+    SWALE_ASSIGN_OR_RETURN(epoch.large.bytes, object.number("large_bytes", 0, UINT64_MAX));
+  }
   SWALE_ASSIGN_OR_RETURN(epoch.recovered, decode_recovered(object));
   return epoch;
 }
@@ -277,9 +284,14 @@ void append_lines(const char* name, const std::vector<std::string>& lines, std::
 }  // namespace
 
 std::string Manifest::encode() const {
+  Json features = Json::array();
+  if (std::any_of(epochs.begin(), epochs.end(),
+                  [](const EpochEntry& epoch) { return epoch.large.values > 0; })) {
+    features.push_back(kLargeValuesName);
+  }
   std::string out = fmt::format(
-      "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":[],\"hash\":\"{}\",\"digest\":\"{}\",\n",
-      kFormatName, kVersion, kHashName, kDigestName);
+      "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":{},\"hash\":\"{}\",\"digest\":\"{}\",\n",
+      kFormatName, kVersion, features.dump(), kHashName, kDigestName);
   if (!schema.empty()) out += fmt::format("\"schema\":{},\n", encode_schema(schema));
   std::vector<std::string> lines;
   for (const JobEntry& job : jobs) {
@@ -298,6 +310,10 @@ std::string Manifest::encode() const {
                  {"records", epoch.records},
                  {"data_bytes", epoch.data_bytes},
                  {"digest", hex16(epoch.digest)}};
+    if (epoch.large.values > 0) {
+      line["large_values"] = epoch.large.values;
+      line["large_bytes"] = epoch.large.bytes;
+    }
     if (epoch.recovered != Recovered::kNo) line["recovered"] = recovered_name(epoch.recovered);
     lines.push_back(line.dump());
   }
@@ -382,6 +398,10 @@ std::string data_log_path(const std::string& directory, uint32_t partition) {
 
 std::string index_log_path(const std::string& directory, uint32_t partition) {
   return fmt::format("{}/part-{:06}.index", part_folder(directory, partition), partition);
+}
+
+std::string value_log_path(const std::string& directory, uint32_t writer) {
+  return fmt::format("{}/part-{:06}.values", part_folder(directory, writer), writer);
 }
 
 }  // namespace swale::imd

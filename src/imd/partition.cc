@@ -94,9 +94,10 @@ bool Partition::rotate(Way& way) {
   return true;
 }
 
-void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id) {
+void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run::ValueRange& values) {
   assert(!closing());
   closing_ = open_;
+  closing_.values = values;
   // Said once for all ways, should it stay without a run: blocks of the next epoch may follow at any time.
   if (closing_.runs == 0) closing_.first_block = closing_.end_block = data_end_block_;
   open_ = Epoch{.number = next_epoch, .id = next_epoch_id};
@@ -349,6 +350,10 @@ void Partition::request_sync(LogFile file) {
 }
 
 void Partition::write_footer() {
+  if (closing_.values.values != 0) {
+    failure_ = footer_builder_.add(run::values_segment(closing_.values, closing_.number, closing_.id));
+    if (!failure_.ok()) return;
+  }
   const std::string pages = footer_builder_.encode(index_end_);
   Result<Buffer> buffer = Buffer::allocate(pages.size());  // aligned, as the pages' place in the log is
   if (!buffer.ok()) {

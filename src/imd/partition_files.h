@@ -1,4 +1,4 @@
-// PartitionFiles: the two logs of one partition, opened for appending after what the manifest has committed.
+// PartitionFiles: the logs of one partition, opened for appending after what the manifest has committed.
 // Threads: execute may be called for several requests at once (their ranges never overlap).
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "imd/manifest.h"
 #include "imd/partition.h"
+#include "imd/value_log.h"
 #include "io/io_queue.h"
 #include "run/footer.h"
 
@@ -32,6 +33,8 @@ class PartitionFiles {
   uint64_t data_end_block() const { return data_end_block_; }
   uint64_t index_end() const { return index_end_; }
   run::FooterBuilder take_footer() { return std::move(footer_); }
+  // What this rank appends that is too large for records.
+  ValueLog& values() { return *values_; }
 
  private:
   PartitionFiles(std::unique_ptr<io::File> data, std::unique_ptr<io::File> index, run::FooterBuilder footer)
@@ -42,9 +45,11 @@ class PartitionFiles {
 
   std::unique_ptr<io::File> data_;
   std::unique_ptr<io::File> index_;
+  std::unique_ptr<ValueLog> values_;
   run::FooterBuilder footer_;
   uint64_t data_end_block_ = 0;
   uint64_t index_end_ = 0;
+  uint64_t values_end_ = 0;
   uint64_t written_end_ = 0;  // of the data log
 };
 

@@ -465,7 +465,7 @@ Status Query::match(const Pending& pending, const char* bytes) {
   if (!record) {
     ++false_count_;
   } else if (!sink_->hit({key.index, group.record().epoch, (sequence_ + pending.group) << 32 | pending.number,
-                          record->value})) {
+                          record->value, run::is_large(*record)})) {
     stopped_ = true;
   }
   return {};

@@ -71,7 +71,8 @@ class Query {
     uint32_t epoch = 0;
     uint64_t sequence =
         0;  // of two hits of one key, the one of the earlier epoch, then appended first, has the smaller
-    Bytes value;  // valid during the call
+    Bytes value;  // valid during the call; of a large record what stands in the value's place
+    bool large = false;
   };
   class Sink {
    public:

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "run/run_cursor.h"
-
 namespace swale::imd {
 
 Status scan_epoch(const PartitionLogs& logs, const EpochEntry& epoch, const ReaderOptions& options,
-                  ReadCounters& counters, const Reader::RecordFn& fn, bool* stopped) {
+                  ReadCounters& counters, const ScanFn& fn, bool* stopped) {
   uint64_t expected = 0;
   for (const run::SegmentRecord& segment : logs.segments_of(epoch.epoch)) expected += segment.records;
   const PartitionLogs::BlockRange blocks = logs.blocks_of(epoch.epoch);
@@ -23,9 +21,7 @@ Status scan_epoch(const PartitionLogs& logs, const EpochEntry& epoch, const Read
     SWALE_RETURN_IF_ERROR(reads.finish());
     counters.reads.add();
     counters.bytes_read.add(out.size());
-    SWALE_RETURN_IF_ERROR(cursor.feed(view(out), [&](const run::ScannedRecord& record) {
-      return fn(epoch.epoch, record.key, record.value);
-    }));
+    SWALE_RETURN_IF_ERROR(cursor.feed(view(out), fn));
     done += count;
   }
   *stopped = cursor.stopped();

@@ -8,6 +8,7 @@
 #include "run/record.h"
 #include "run/segment_builder.h"
 #include "run/segment_reader.h"
+#include "run/value_format.h"
 
 namespace swale::imd {
 namespace {
@@ -125,7 +126,7 @@ Result<run::RunSketch> IndexWriter::sketch(const FoundRun& found, const JobEntry
     const HashChoice home = choose(hash_bytes(record.key), static_cast<uint32_t>(job.ranks));
     builder.add(choose(home.rest, job.ways).rest);
     if (sketch.kind != run::RunKind::kVariable) return;
-    stream_end += run::encoded_record_bytes(record.key.size(), record.value.size());
+    stream_end += record.encoded_bytes();
     builder.add_end(static_cast<uint32_t>((stream_end - 1) / run::kPayloadBytes));
   };
   if (extrema != nullptr) extrema->begin_run(found.first_block, found.header.blocks);
@@ -173,6 +174,11 @@ Status IndexWriter::add_epoch(uint32_t partition, const JobEntry& job, const Epo
     SWALE_RETURN_IF_ERROR(add_way(params, job, runs, indexed, totals));
   }
   return {};
+}
+
+Status IndexWriter::add_values(const EpochEntry& epoch, const run::ValueRange& range) {
+  if (range.values == 0) return {};
+  return footer_.add(run::values_segment(range, epoch.epoch, epoch.epoch_id));
 }
 
 Status IndexWriter::finish() {

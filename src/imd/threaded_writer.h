@@ -3,7 +3,7 @@
 //
 // One mutex guards the core; the heavy work (sorting and gathering, storage, the
 // wire) runs outside it. A second one guards the Batcher, so that an append touches the core once per full frame.
-// Order: intake_.mutex before post_mutex_ (only tried) before core_mutex_.
+// Order: values_mutex_ before intake_.mutex before post_mutex_ (only tried) before core_mutex_.
 //
 // Frames reach the transport in the order in which the Router numbered them: post_mutex_ is held from taking them to
 // having posted them. Whoever makes an event that may let frames leave calls send_ready after it, with the core
@@ -69,7 +69,13 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   };
 
   Status append(Bytes key, Bytes value) override;
-  Status append_to_frame(Bytes key, Bytes value);
+  Status append_large(Bytes key, Bytes value);
+  void begin_values(uint32_t epochs_ended);
+  // To a frame of its destination, or in a job of one rank straight to a memtable: `record` as both take it.
+  template <class... Record>
+  Status append_to_frame(const Record&... record);
+  template <class... Record>
+  Status append_to_memtable(Hash hash, const Record&... record);
   Status replace_frame(net::Rank destination);
   Status make_room(uint32_t way);
   Status wait_for_intake();
@@ -110,6 +116,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   uint32_t channel_ = 0;
   bool channel_open_ = false;
 
+  std::mutex values_mutex_;    // a large value and its record, or the end of an epoch
   Batcher batcher_;            // guarded by intake_.mutex
   bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
 

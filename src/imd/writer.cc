@@ -16,7 +16,7 @@ namespace {
 // How often a collective wait tells the log what it is waiting for. Such a wait ends with the answer or with the
 // death of a peer (net.silence_deadline_s), never by the clock alone: a rank may compute for hours.
 constexpr std::chrono::seconds kPatience(60);
-constexpr size_t kIoBesidesOutput = 4;  // footers and syncs
+constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 
 }  // namespace
 
@@ -47,6 +47,7 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
     const std::lock_guard lock(core_mutex_);
     core_ = std::move(core);
   }
+  begin_values(0);
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
   SWALE_ASSIGN_OR_RETURN(io_queue_, device.make_queue(io_running_.size()));
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
@@ -55,26 +56,64 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   return {};
 }
 
+void ThreadedWriter::begin_values(uint32_t epochs_ended) {
+  const auto epoch = static_cast<uint32_t>(opened_.manifest.epochs.size()) + epochs_ended;
+  opened_.files->values().begin_epoch(epoch, epoch_id(opened_.job_id, epoch));
+}
+
 Status ThreadedWriter::append(Bytes key, Bytes value) {
-  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax) {
-    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
-                            key.size(), value.size(), run::kKeyBytesMax, run::kValueBytesMax);
-  }
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax)
+    return append_large(key, value);
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_.load(std::memory_order_relaxed)) return failure();
-  if (!alone_) return append_to_frame(key, value);
-  if (intake_.closed()) SWALE_RETURN_IF_ERROR(wait_for_intake());
+  return alone_ ? append_to_memtable(hash_bytes(key), key, value) : append_to_frame(key, value);
+}
+
+// The value goes to this rank's value log, a record that points to it takes the usual way. The lock is held until both
+// are done: they are of one epoch. What is waited for in it does not depend on this rank's application.
+Status ThreadedWriter::append_large(Bytes key, Bytes value) {
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kLargeValueBytesMax) {
+    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
+                            key.size(), value.size(), run::kKeyBytesMax, run::kLargeValueBytesMax);
+  }
+  const std::lock_guard values_lock(values_mutex_);
+  if (failed_) return failure();
   const Hash hash = hash_bytes(key);
+  const Result<run::ValuePointer> pointer = opened_.files->values().append(hash, value);
+  if (!pointer.ok()) {
+    Lock core_lock(core_mutex_);
+    core_->fail(pointer.status());
+    announce();
+    send_ready(core_lock);
+    core_lock.unlock();
+    return failure();
+  }
+  const size_t prefix_bytes = opened_.manifest.schema.value_bytes();
+  const std::string encoded = run::encode_large_record(
+      key, run::encode_large_value({.prefix = value.substr(0, prefix_bytes), .pointer = *pointer}));
+  run::RecordView record;
+  if (run::parse_record(encoded, &record) != run::RecordParse::kOk)
+    return error(Code::kInternal, Scope::kOperation, "a record of {} bytes was encoded wrongly",
+                 encoded.size());
+  const BiasedMutex::Guard guard(intake_.mutex);
+  if (failed_) return failure();
+  return alone_ ? append_to_memtable(hash, record) : append_to_frame(record);
+}
+
+template <class... Record>
+Status ThreadedWriter::append_to_memtable(Hash hash, const Record&... record) {
+  if (intake_.closed()) SWALE_RETURN_IF_ERROR(wait_for_intake());
   for (;;) {
-    const Partition::Appended appended = intake_.append(hash, key, value);
+    const Partition::Appended appended = intake_.append(hash, record...);
     if (appended.row != nullptr) return {};
     SWALE_RETURN_IF_ERROR(make_room(appended.way));
   }
 }
 
-Status ThreadedWriter::append_to_frame(Bytes key, Bytes value) {
+template <class... Record>
+Status ThreadedWriter::append_to_frame(const Record&... record) {
   for (;;) {
-    const net::Rank full = batcher_.append(key, value);
+    const net::Rank full = batcher_.append(record...);
     if (full == Batcher::kAccepted) return {};
     SWALE_RETURN_IF_ERROR(replace_frame(full));
   }
@@ -134,11 +173,13 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
   epoch_ending_ = true;
+  const WrittenValues values = opened_.files->values().written();
   Lock core_lock(core_mutex_);
   for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
   ++epochs_ended_;
   batcher_.count(intake_.take_tally());
-  core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally());
+  core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values);
+  begin_values(epochs_ended_);
   if (!core_->intake_open()) intake_.close();
   batcher_.begin_epoch();
   announce();

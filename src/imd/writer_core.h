@@ -35,6 +35,7 @@
 #include "imd/frame_pool.h"
 #include "imd/memory_plan.h"
 #include "imd/partition.h"
+#include "imd/value_log.h"
 #include "net/router.h"
 
 namespace swale::imd {
@@ -75,9 +76,9 @@ class WriterCore {
   // To be asked after begin_epoch_end, and waited for, before the next record is taken directly.
   bool intake_open() const { return partition_->intake_open(); }
   // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from
-  // here on belongs to the next epoch.
+  // here on belongs to the next epoch. `values`: what the epoch has in this rank's value log, to be synced by next_io.
   void begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
-                       const RecordTally& appended);
+                       const RecordTally& appended, const WrittenValues& values = {});
   // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
   void begin_close();
   bool closed() const { return closes_in_ == params_.size; }
@@ -101,7 +102,10 @@ class WriterCore {
 
   // -- CPU work and storage
   bool has_task() const { return failure().ok() && partition_->has_task(); }
-  bool has_io() const { return failure().ok() && (partition_->has_io() || protocol_.has_commit()); }
+  bool has_io() const {
+    return failure().ok() &&
+           (partition_->has_io() || protocol_.has_commit() || values_sync_ == ValuesSync::kWanted);
+  }
   std::optional<Partition::Task> next_task(uint32_t way);
   void finish_task(const Partition::Task& task);
   std::optional<IoRequest> next_io();
@@ -119,6 +123,9 @@ class WriterCore {
 
  private:
   WriterCore(const WriterCoreParams& params, FramePool pool, std::unique_ptr<Partition> partition);
+
+  // Of the value log, at an epoch's end.
+  enum class ValuesSync { kNone, kWanted, kRunning };
 
   struct Delivery {
     net::Rank from;
@@ -153,6 +160,8 @@ class WriterCore {
   uint32_t epochs_committed_ = 0;
   int32_t closes_in_ = 0;
   bool durable_reported_ = false;
+  run::ValueRange closing_values_;
+  ValuesSync values_sync_ = ValuesSync::kNone;
   bool data_abandoned_ = false;  // since the failure
 };
 

@@ -91,6 +91,7 @@ inline constexpr uint32_t kIndexAlignment = 4096;  // of segments and footer pag
 enum SegmentFlag : uint8_t {
   kUniformSegment = 1,       // all runs uniform and of one size: short piece headers
   kExtremaSegment = 2,       // with kAuxiliarySegment: minima and maxima of fields (extrema_format.h)
+  kValuesSegment = 4,        // with kAuxiliarySegment: what an epoch has in the value log (value_format.h)
   kAuxiliarySegment = 0x80,  // not sketches: a reader that does not know its other flags passes over it
 };
 
@@ -155,8 +156,13 @@ inline constexpr uint64_t kFooterMagic = 0x58444945'4c415753;  // "SWALEIDX"
 inline constexpr size_t kFooterPageBytes = 4096;
 inline constexpr uint32_t kFooterRecordsMax = 56;
 inline constexpr uint32_t kFooterExtentsMax = 28;
-inline constexpr uint32_t kSegmentsMax = 1u << 20;    // of one partition: 64 MiB of records in a reader
-inline constexpr uint32_t kIncompatibleFeatures = 0;  // bits that this build understands
+inline constexpr uint32_t kSegmentsMax = 1u << 20;  // of one partition: 64 MiB of records in a reader
+
+// Incompatible features of a footer page.
+enum FooterFeature : uint32_t {
+  kLargeValuesFeature = 1,  // the partition has a value log
+};
+inline constexpr uint32_t kIncompatibleFeatures = kLargeValuesFeature;  // bits that this build understands
 
 enum class FooterPageKind : uint32_t { kTail = 0, kSealed = 1 };
 

@@ -6,7 +6,8 @@
 // arrival order would be two cache misses each (docs/design/run-format.md, "Where the time goes").
 //
 // Threads: none; the owner serialises calls. No call but create allocates.
-// Format of a row: u64 head (top 40 bits of the record's rest | 8 bits key_bytes | 16 bits value_bytes) | key | value.
+// Format of a row: u64 head (top 40 bits of the record's rest | 8 bits key_bytes | 16 bits value_bytes, in the code of
+//   record.h that tells large records from others) | key | value.
 //   Chunks are handed out upwards, so that in a bin a higher offset is a later arrival.
 // Invariants: (1) a bin's rows lie in arrival order along its chain; (2) a refused append changed nothing.
 // Limits: arena <= 16 MiB (24-bit offsets), records <= 2^20.
@@ -40,7 +41,7 @@ class Memtable {
       8;  // u32 offset of the bin's next chunk, u32 end of this one's rows
   // Holds any one record.
   static constexpr size_t kArenaBytesMin =
-      round_up(kChunkHeadBytes + kRowHeadBytes + kKeyBytesMax + kValueBytesMax, 64);
+      round_up(kChunkHeadBytes + kRowHeadBytes + kKeyBytesMax + kStoredBytesMax, 64);
   static constexpr uint32_t kBinBits = 8;
   static constexpr uint32_t kBins = 1u << kBinBits;
 
@@ -51,7 +52,7 @@ class Memtable {
   // Takes a record whose sizes are within the limits of record.h. Returns where it now lies, key and value behind each
   // other; nullptr: full.
   const char* append(Hash rest, Bytes key, Bytes value) {
-    char* const at = room_for(rest, key.size(), value.size());
+    char* const at = room_for(rest, key.size(), value.size(), value.size());
     if (at == nullptr) return nullptr;
     copy_bytes(at, key.data(), key.size());
     copy_bytes(at + key.size(), value.data(), value.size());
@@ -66,17 +67,18 @@ class Memtable {
     const size_t row_bytes = kRowHeadBytes + kQuickKeyBytes + value.size();
     if (static_cast<size_t>(bin.end - bin.next) < row_bytes || records_left_ == 0) [[unlikely]]
       return nullptr;
-    char* const at = add_row(bin, rest, kQuickKeyBytes, value.size());
+    char* const at = add_row(bin, rest, kQuickKeyBytes, value.size(), value.size());
     copy_bytes(at, key, kQuickKeyBytes);
     copy_bytes(at + kQuickKeyBytes, value.data(), value.size());
     return at;
   }
-  // As append for a record that parse_record gave. False: full.
-  bool append(Hash rest, const RecordView& record) {
-    char* const at = room_for(rest, record.key.size(), record.value.size());
-    if (at == nullptr) return false;
+  // As append for a record that parse_record gave, which may be a large one.
+  const char* append(Hash rest, const RecordView& record) {
+    const size_t value_code = record.value.size() + (is_large(record) ? kValueBytesMax : 0);
+    char* const at = room_for(rest, record.key.size(), record.value.size(), value_code);
+    if (at == nullptr) return nullptr;
     copy_bytes(at, record.key.data(), record.key.size() + record.value.size());
-    return true;
+    return at;
   }
 
   size_t count() const { return records_max_ - records_left_; }
@@ -84,19 +86,25 @@ class Memtable {
   uint64_t encoded_bytes() const { return data_bytes_ + 2 * count() + long_size_bytes_; }  // as in record.h
   bool empty() const { return records_left_ == records_max_; }
 
-  // All records have the same key size and the same value size (also when empty).
+  // All records have the same key size and the same value size, and are large or are not (also when empty).
   bool uniform() const { return other_sizes_ == 0; }
   uint32_t key_bytes() const { return key_bytes_of(sizes_); }  // of the first record
   uint32_t value_bytes() const { return value_bytes_of(sizes_); }
+  bool large() const { return value_code_of(sizes_) > kValueBytesMax; }
 
   // Writes an entry for each record of a bin to `out`, in arrival order. Returns their number.
   size_t collect(uint32_t bin, uint64_t* out) const;
-  // The record that an entry of collect names.
-  RecordView record(uint64_t entry) const {
-    const char* const row = rows() + (entry & kEntryOffsetMask);
-    const uint64_t head = get_u64(row - kRowHeadBytes);
+  // The record that an entry of collect names: what parse_record would give, and its sizes as they are encoded.
+  struct Row {
+    RecordView view;
+    uint32_t value_code;
+  };
+  Row row(uint64_t entry) const {
+    const char* const at = rows() + (entry & kEntryOffsetMask);
+    const uint64_t head = get_u64(at - kRowHeadBytes);
     const uint32_t key_bytes = key_bytes_of(head);
-    return {.key = {row, key_bytes}, .value = {row + key_bytes, value_bytes_of(head)}, .encoded = {}};
+    return {{.key = {at, key_bytes}, .value = {at + key_bytes, value_bytes_of(head)}, .encoded = {}},
+            value_code_of(head)};
   }
   // Key and value of an entry's record lie at rows() + its offset.
   const char* rows() const { return arena_.data() + kRowHeadBytes; }
@@ -114,12 +122,17 @@ class Memtable {
     uint32_t last;   // of its last one
   };
   static constexpr uint32_t kValueBits = 16;
-  static_assert(kKeyBytesMax < 1u << (kEntryOffsetBits - kValueBits) && kValueBytesMax < 1u << kValueBits);
-  static uint64_t sizes_of(size_t key_bytes, size_t value_bytes) {
-    return uint64_t{key_bytes} << kValueBits | value_bytes;
+  static_assert(kKeyBytesMax < 1u << (kEntryOffsetBits - kValueBits) &&
+                kValueBytesMax + kStoredBytesMax < 1u << kValueBits);
+  static uint64_t sizes_of(size_t key_bytes, size_t value_code) {
+    return uint64_t{key_bytes} << kValueBits | value_code;
   }
   static uint32_t key_bytes_of(uint64_t head) { return (head & kEntryOffsetMask) >> kValueBits; }
-  static uint32_t value_bytes_of(uint64_t head) { return head & ((1u << kValueBits) - 1); }
+  static uint32_t value_code_of(uint64_t head) { return head & ((1u << kValueBits) - 1); }
+  static uint32_t value_bytes_of(uint64_t head) {
+    const uint32_t code = value_code_of(head);
+    return code > kValueBytesMax ? code - uint32_t{kValueBytesMax} : code;
+  }
 
   // How far behind a bin's last row memory is fetched: it will be written when the bin's turn comes again.
   static constexpr size_t kFetchAheadBytes = 64;
@@ -127,20 +140,20 @@ class Memtable {
   Memtable(Buffer arena, size_t records_max);
 
   // Accounts for a record and returns where its key and value go; nullptr, with nothing done: full.
-  char* room_for(Hash rest, size_t key_bytes, size_t value_bytes) {
+  char* room_for(Hash rest, size_t key_bytes, size_t value_bytes, size_t value_code) {
     Bin& bin = bins_[rest >> (64 - kBinBits)];
     const size_t row_bytes = kRowHeadBytes + key_bytes + value_bytes;
     if (static_cast<size_t>(bin.end - bin.next) < row_bytes || records_left_ == 0) [[unlikely]] {
-      if (!add_chunk(bin, row_bytes, sizes_of(key_bytes, value_bytes))) return nullptr;
+      if (!add_chunk(bin, row_bytes, sizes_of(key_bytes, value_code))) return nullptr;
     }
-    if (!short_sizes(key_bytes, value_bytes)) [[unlikely]] {
-      long_size_bytes_ += encoded_record_bytes(key_bytes, value_bytes) - key_bytes - value_bytes - 2;
+    if (!short_sizes(key_bytes, value_code)) [[unlikely]] {
+      long_size_bytes_ += varint_bytes(key_bytes) + varint_bytes(value_code) - 2;
     }
-    return add_row(bin, rest, key_bytes, value_bytes);
+    return add_row(bin, rest, key_bytes, value_bytes, value_code);
   }
   // Requires room for it in the bin's last chunk.
-  char* add_row(Bin& bin, Hash rest, size_t key_bytes, size_t value_bytes) {
-    const uint64_t sizes = sizes_of(key_bytes, value_bytes);
+  char* add_row(Bin& bin, Hash rest, size_t key_bytes, size_t value_bytes, size_t value_code) {
+    const uint64_t sizes = sizes_of(key_bytes, value_code);
     char* const row = bin.next;
     bin.next = row + kRowHeadBytes + key_bytes + value_bytes;
     prefetch_for_write(bin.next + kFetchAheadBytes);

@@ -82,7 +82,7 @@ TEST(Memtable, CollectsWhatWasAppended) {
         const size_t count = memtable->collect(bin, entries.data());
         ASSERT_EQ(count, expected[bin].size());
         for (size_t i = 0; i < count; ++i) {
-          const RecordView record = memtable->record(entries[i]);
+          const RecordView record = memtable->row(entries[i]).view;
           EXPECT_EQ(record.key, expected[bin][i].first);
           EXPECT_EQ(record.value, expected[bin][i].second);
           EXPECT_EQ(entries[i] >> kEntryOffsetBits, test::rest_of(record.key) >> kEntryOffsetBits);

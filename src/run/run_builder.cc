@@ -13,7 +13,7 @@ namespace swale::run {
 namespace {
 
 bool stored_uniform(const Memtable& memtable) {
-  if (!memtable.uniform()) return false;
+  if (!memtable.uniform() || memtable.large()) return false;
   const uint32_t row_bytes = memtable.key_bytes() + memtable.value_bytes();
   return row_bytes <= kRowBytesMax && kPayloadBytes % row_bytes <= kUniformWasteBytesMax;
 }
@@ -136,11 +136,11 @@ void RunBuilder::fill_uniform(char* block) {
 void RunBuilder::begin_record(size_t at) {
   const uint64_t entry = sorter_->peek(1).front();
   sorter_->pop(1);
-  const RecordView record = memtable_.record(entry);
-  char* const sizes_end = put_varint(put_varint(sizes_, record.key.size()), record.value.size());
-  unfinished_ = {Bytes(sizes_, static_cast<size_t>(sizes_end - sizes_)), record.row()};
+  const Memtable::Row row = memtable_.row(entry);
+  char* const sizes_end = put_varint(put_varint(sizes_, row.view.key.size()), row.value_code);
+  unfinished_ = {Bytes(sizes_, static_cast<size_t>(sizes_end - sizes_)), row.view.row()};
   sketch_builder_.add(entry);
-  digest_ += record_digest(record);
+  digest_ += record_digest(row.view);
   const size_t last_byte = at + unfinished_[0].size() + unfinished_[1].size() - 1;
   sketch_builder_.add_end(next_block_ + static_cast<uint32_t>(last_byte / kPayloadBytes));
   ++next_record_;
