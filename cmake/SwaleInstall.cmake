@@ -41,8 +41,10 @@ install(FILES ${PROJECT_BINARY_DIR}/install/swale.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT Development)
 
 # Man pages and completions come from the command itself (target swale_man), where that target exists.
-install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT Tools OPTIONAL
-  FILES_MATCHING PATTERN "*.1")
+foreach(section 1 5 7)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT Tools OPTIONAL
+    FILES_MATCHING PATTERN "*.${section}")
+endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/completion/swale.bash RENAME swale
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT Tools OPTIONAL)
 install(FILES ${PROJECT_BINARY_DIR}/completion/_swale
