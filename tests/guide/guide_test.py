@@ -199,7 +199,10 @@ def self_test():
                 assert reason in str(wrong), (reason, str(wrong))
             else:
                 sys.exit(f"guide_test.py: this canary went unnoticed:\n{text}")
-    print(f"the guide's test notices all {len(CANARIES)} canaries")
+    options = {"write.memory"}
+    assert dead_references("`write.memory`, [a](guide_test.py), io.h", os.path.dirname(__file__) or ".", options) == []
+    assert len(dead_references("`write.memori`, [a](gone.md)", ".", options)) == 2
+    print(f"the guide's test notices all {len(CANARIES) + 2} canaries")
 
 
 def pages(folder):
@@ -211,6 +214,28 @@ def pages(folder):
     if left_out:
         raise Wrong(f"docs/guide/README.md does not link to {', '.join(left_out)}")
     return order
+
+
+OPTION = re.compile(r"(?<![\w./-])(?:job|net|io|write|read|dir)\.[a-z][a-z_]+\b(?!\()")
+OPTION_ROW = re.compile(r'"((?:job|net|io|write|read|dir)\.[a-z_]+)"')
+LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+
+
+def dead_references(text, folder, options):
+    """What a page names that is not there: options, and files that it links to."""
+    found = [f"there is no option {name}" for name in sorted(set(OPTION.findall(text)) - options)]
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    return found + [f"a link leads to {target}, which is not there" for target in LINK.findall(prose)
+                    if "://" not in target and not os.path.exists(os.path.join(folder, target))]
+
+
+def options_of(source):
+    folder = os.path.join(source, "src/capi")
+    texts = [open(os.path.join(folder, name), encoding="utf-8").read() for name in os.listdir(folder)
+             if name.startswith("option") and name.endswith(".cc") and "_test" not in name]
+    options = set(OPTION_ROW.findall("\n".join(texts)))
+    assert {"write.memory", "dir.schema", "read.map"} <= options, options
+    return options
 
 
 def main():
@@ -230,7 +255,10 @@ def main():
             order = pages(guide)
             for name in order:
                 with open(os.path.join(guide, name), encoding="utf-8") as file:
-                    walk.page(file.read(), "docs/guide/" + name)
+                    text = file.read()
+                for reference in dead_references(text, guide, options_of(source)):
+                    raise Wrong(f"docs/guide/{name}: {reference}")
+                walk.page(text, "docs/guide/" + name)
         except Wrong as wrong:
             sys.exit(f"guide_test.py: {wrong}")
         finally:
