@@ -23,6 +23,6 @@ cp -r packaging/debian "$tree/debian"
 
 # debhelper gives the build a home of its own; the compiler's cache stays where it is.
 export CCACHE_DIR=${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccache} CCACHE_BASEDIR=$swale_root CCACHE_NOHASHDIR=1
-build() { cd "$tree" && dpkg-buildpackage -b -us -uc -j"$(nproc)"; }
+build() (cd "$tree" && dpkg-buildpackage -b -us -uc -j"$(nproc)")
 step deb "Building the Debian packages of version $version" build
 for package in "$out"/*.deb; do say "$package"; done
