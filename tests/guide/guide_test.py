@@ -9,7 +9,7 @@ the working folder. What stands between fences:
   console fails     the same, but the last command fails.
   LANGUAGE title="FILE"   becomes FILE in the working folder; some later command must use it.
   text              is not run. Code of a language without a title is an error, so nothing stays unrun by accident.
-`make install` takes BUILD, which is finished, instead of building (SWALE_BUILD).
+`make install` takes BUILD, which is finished, instead of building (SWALE_BUILD); with - in place of BUILD it builds.
 """
 import os
 import re
@@ -242,14 +242,16 @@ def main():
     if sys.argv[1:] == ["--self-test"]:
         self_test()
         return
-    build, source = (os.path.realpath(path) for path in sys.argv[1:3])
+    build, source = sys.argv[1:3]
+    source = os.path.realpath(source)
+    finished = {} if build == "-" else {"SWALE_BUILD": os.path.realpath(build)}
     missing = [tool for tool in ("cc", "gfortran", "mpicc", "mpirun", "make", "cmake", "pkg-config") if not shutil.which(tool)]
     if missing and "CI" not in os.environ:
         print(f"SKIPPED: the guide needs {', '.join(missing)}")
         sys.exit(77)
     guide = os.path.join(source, "docs/guide")
     with tempfile.TemporaryDirectory(prefix="swale-test-") as home:
-        shell = Shell(home, source, SWALE_BUILD=build)
+        shell = Shell(home, source, **finished)
         try:
             walk = Walk(shell, source)
             order = pages(guide)
