@@ -17,7 +17,7 @@ build: ## the library and the swale command, into build/release (the default)
 # SWALE_BUILD names a finished build folder to install from, instead of building (tests, packagers).
 PREFIX ?= /usr/local
 install: ## into PREFIX (default /usr/local), under DESTDIR if that is set: library, headers, command, guide
-	@if [ -z "$${SWALE_BUILD:-}" ]; then scripts/install-deps.sh build; scripts/build.sh release; fi
+	@if [ -z "$${SWALE_BUILD:-}" ]; then scripts/install-deps.sh build; scripts/build.sh release swale_installed; fi
 	@cmake --install "$${SWALE_BUILD:-build/release}" --prefix "$(PREFIX)" > /dev/null
 	@echo "== Swale is in $(DESTDIR)$(PREFIX)"
 

@@ -4,6 +4,12 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# All that is installed, and no more: benchmarks, examples and the simulator stay unbuilt.
+add_custom_target(swale_installed DEPENDS swale swale_ucx swale_cli)
+if(TARGET swale_man)
+  add_dependencies(swale_installed swale_man)
+endif()
+
 set(SWALE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/swale)
 
 install(TARGETS swale EXPORT swale
