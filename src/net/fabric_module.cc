@@ -72,15 +72,21 @@ Result<void*> open_library(const std::string& name) {
   const std::string folder = own_folder();
   const AddedVariables quiet({"UCX_HANDLE_ERRORS=none", "UCX_DEBUG_SIGNO=0"});
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
-  const std::string beside = folder + '/' + file;
+  // Beside it in the build tree, in a folder of its version where it is installed.
+  const std::string places[] = {fmt::format("{}/{}", folder, file),
+                                fmt::format("{}/swale-{}/{}", folder, SWALE_VERSION, file)};
   std::string why;
-  // A file that is there and does not load is the one that was meant.
-  if (::access(beside.c_str(), F_OK) == 0) {
-    if (void* library = ::dlopen(beside.c_str(), kFlags)) return library;
+  for (const std::string& place : places) {
+    if (::access(place.c_str(), F_OK) != 0) continue;
+    // A file that is there and does not load is the one that was meant.
+    if (void* library = ::dlopen(place.c_str(), kFlags)) return library;
     why = ::dlerror();
-  } else {
+    break;
+  }
+  if (why.empty()) {
     if (void* library = ::dlopen(file.c_str(), kFlags)) return library;
-    why = fmt::format("it is neither in {} nor where the system's loader looks", folder);
+    why = fmt::format("it is neither in {}, nor in its swale-{}, nor where the system's loader looks", folder,
+                      SWALE_VERSION);
   }
   return error(Code::kUnavailable, Scope::kFatal,
                "ranks talk through {}, which cannot be loaded: {}; install it beside libswale (and the "
