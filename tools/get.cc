@@ -2,6 +2,7 @@
 #include <memory>
 #include <vector>
 
+#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -57,22 +58,28 @@ int GetCommand::run() const {
 
 void add_get(CLI::App& app, Run* run) {
   auto command = std::make_shared<GetCommand>();
-  CLI::App* sub =
-      app.add_subcommand("get", "the values of keys, at one epoch or at all (their trajectories)");
+  CLI::App* const sub = add_command(
+      app, "get", "prints the values of keys, at one epoch or at all (their trajectories)",
+      {
+          .description =
+              "Prints key, epoch and value, separated by tabs; with --json one object a line. Keys are "
+              "text, 0x and hex digits, or u64: or u32: and a number (8 or 4 bytes, little-endian). A key "
+              "that starts with a dash follows a lone --.",
+          .examples = {{"swale get out/particles atom-17", "a trajectory: one line an epoch"},
+                       {"swale get out/particles u64:17 u64:18 --epoch 3 --hex",
+                        "two particles at one epoch"},
+                       {"swale get out/particles u64:17 --raw > trajectory.bin",
+                        "the bytes of all values, one after the other"},
+                       {"swale get out/particles -- -odd-key-with-a-dash", ""}},
+          .exit_1 = "a key is not there; the others are printed",
+      });
   command->common.add_path(*sub);
-  sub->add_option("KEY", command->keys, "text, 0x… (hex), u64:… or u32:… (little-endian numbers)")
-      ->required();
+  sub->add_option("KEY", command->keys, "text, 0x (hex), u64: or u32: (little-endian numbers)")
+      ->required()
+      ->type_name("KEY");
   command->common.add_epoch(*sub, "only this epoch, numbered from 0");
   command->common.add_json(*sub);
   command->common.add_notation(*sub, /*with_raw=*/true);
-  sub->footer(
-      "Prints key, epoch and value, separated by tabs; with --json one object a line.\n"
-      "Exit status 1 if a key is not there.\n\n"
-      "Examples:\n"
-      "  swale get out/particles atom-17\n"
-      "  swale get out/particles u64:17 u64:18 --epoch 99 --hex\n"
-      "  swale get out/particles u64:17 --raw > trajectory.bin\n"
-      "  swale get out/particles -- -odd-key-with-a-dash");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 enum ExitCode {
   kExitOk = 0,
-  kExitNotFound = 1,  // a key is not there; verify found problems
+  kExitNotFound = 1,  // a key is not there; verify found problems; something is lost
   kExitUsage = 2,
   kExitFailure = 3,  // input/output error or damage
 };
@@ -35,6 +35,8 @@ void print_json(const Json& json);  // one line
 int finish_output(int exit_code);
 
 struct OpenDirectory {
+  explicit OpenDirectory(const io::PosixOptions& storage) : device(storage) {}
+
   io::PosixDevice device;
   std::unique_ptr<imd::Reader> reader;
 };
@@ -67,5 +69,7 @@ void add_top(CLI::App& app, Run* run);
 void add_verify(CLI::App& app, Run* run);
 void add_repair(CLI::App& app, Run* run);
 void add_dump(CLI::App& app, Run* run);
+void add_config(CLI::App& app, Run* run);
+void add_completion(CLI::App& app, Run* run);
 
 }  // namespace swale::tools

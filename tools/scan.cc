@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -68,33 +69,40 @@ int KeysCommand::run() const {
 
 void add_scan(CLI::App& app, Run* run) {
   auto command = std::make_shared<ScanCommand>();
-  CLI::App* sub = app.add_subcommand("scan", "every record, in storage order");
+  CLI::App* const sub = add_command(
+      app, "scan", "prints every record, in storage order",
+      {
+          .description = "Prints epoch, key and value, separated by tabs; with --json one object a line.",
+          .examples = {{"swale scan out/particles --epoch 3 --limit 10", "ten records of an epoch"},
+                       {"swale scan out/particles --json | jq -r .key | sort -u | wc -l",
+                        "how many keys there are"}},
+      });
   command->common.add_path(*sub);
   command->common.add_epoch(*sub, "only this epoch, numbered from 0");
   sub->add_option("-n,--limit", command->limit, "stop after so many records (0: all)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
   command->common.add_json(*sub);
   command->common.add_notation(*sub, /*with_raw=*/true);
-  sub->footer(
-      "Prints epoch, key and value, separated by tabs; with --json one object a line.\n\n"
-      "Examples:\n"
-      "  swale scan out/particles --epoch 99 --limit 10\n"
-      "  swale scan out/particles --json | jq -r .key | sort -u | wc -l");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 void add_keys(CLI::App& app, Run* run) {
   auto command = std::make_shared<KeysCommand>();
-  CLI::App* sub = app.add_subcommand("keys", "the distinct keys of one epoch");
+  CLI::App* const sub = add_command(
+      app, "keys", "lists the distinct keys of one epoch",
+      {
+          .description = "Prints one key a line, as swale-get(1) takes it, in storage order. Needs memory "
+                         "for the keys of one partition.",
+          .examples =
+              {{"swale keys out/particles --epoch 0 --u64 | head", "some keys"},
+               {"swale keys out/particles | head -n 5 | xargs -d '\\n' swale get out/particles --epoch 0 --",
+                "and their values"}},
+      });
   command->common.add_path(*sub);
   command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
   command->common.add_json(*sub);
   command->common.add_notation(*sub, /*with_raw=*/false);
-  sub->footer(
-      "Prints one key a line, as `swale get` takes it. Needs memory for the keys of one partition.\n\n"
-      "Examples:\n"
-      "  swale keys out/particles --epoch 0 --u64 | head\n"
-      "  swale keys out/particles | xargs swale get out/particles --epoch 0");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

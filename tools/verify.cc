@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -79,20 +80,24 @@ int VerifyCommand::run() const {
 
 void add_verify(CLI::App& app, Run* run) {
   auto command = std::make_shared<VerifyCommand>();
-  CLI::App* sub = app.add_subcommand("verify", "reads everything and checks everything that can be checked");
+  CLI::App* const sub = add_command(
+      app, "verify", "reads everything and checks everything that can be checked",
+      {
+          .description =
+              "Checksums of all blocks and slices, that the index names every record at its place, and "
+              "counts "
+              "and digests of every epoch against swale.json. Problems go to the standard error output. If "
+              "swale.json itself cannot be read the exit status is 3.",
+          .examples = {{"swale verify out/particles", ""},
+                       {"swale verify out/particles --json | jq -r '.problems[].message'",
+                        "what is wrong, for scripts"}},
+          .exit_1 = "there are problems",
+      });
   command->common.add_path(*sub);
   sub->add_option("--problems", command->problems_max, "stop after so many problems (default 100)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
   command->common.add_json(*sub);
-  sub->footer(
-      "Checksums of all blocks and slices, that the index names every record at its place, and counts and "
-      "digests of\n"
-      "every epoch against swale.json. Exit status 1 if there are problems (on stderr), 3 if swale.json "
-      "itself cannot\n"
-      "be read.\n\n"
-      "Examples:\n"
-      "  swale verify out/particles\n"
-      "  swale verify out/particles --json | jq -r '.problems[].message'");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
