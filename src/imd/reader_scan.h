@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
 #include "imd/reader.h"
@@ -14,5 +15,12 @@ namespace swale::imd {
 // `*stopped`: set if `fn` said so. kCorruption also if the number of records is not the one that the index has.
 Status scan_epoch(const PartitionLogs& logs, const EpochEntry& epoch, const ReaderOptions& options,
                   ReadCounters& counters, const Reader::RecordFn& fn, bool* stopped);
+
+// The same of a piece, of which pieces_of made all.
+Status scan_blocks(const PartitionLogs& logs, const EpochEntry& epoch, const Reader::ScanPiece& piece,
+                   const ReaderOptions& options, ReadCounters& counters, const Reader::RecordFn& fn,
+                   bool* stopped);
+Result<std::vector<Reader::ScanPiece>> pieces_of(const PartitionLogs& logs, const EpochEntry& epoch,
+                                                 uint64_t blocks_min, ReadCounters& counters);
 
 }  // namespace swale::imd
