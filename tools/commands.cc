@@ -14,6 +14,7 @@ void add_commands(CLI::App& app, Run* run) {
   app.footer(fmt::format("Exit status: {}\n`swale COMMAND --help` has examples; so have the man pages.",
                          kExitStatusText));
   add_info(app, run);
+  add_ls(app, run);
   add_get(app, run);
   add_scan(app, run);
   add_keys(app, run);

@@ -48,6 +48,32 @@ void Common::add_notation(CLI::App& command, bool with_raw) {
   group->require_option(0, 1);
 }
 
+void Common::add_typed(CLI::App& command) {
+  command.add_flag("-t,--typed", typed, "show values as the numbers that the schema says they are");
+}
+
+void Common::add_output(CLI::App& command) {
+  add_json(command);
+  add_typed(command);
+  add_notation(command, /*with_raw=*/true);
+  command
+      .add_option("-f,--fields", fields,
+                  "columns, separated by commas: fields of the schema, epoch, step, time, key, value, bytes, "
+                  "u64(key), or what is computed from them")
+      ->type_name("LIST");
+  command
+      .add_option("--format", format,
+                  "of the output: text (default), csv, json (as --json) or raw (as --raw)")
+      ->check(CLI::IsMember({"text", "csv", "json", "raw"}))
+      ->type_name("FORMAT");
+}
+
+Layout Common::layout() const {
+  if (raw || format == "raw") return Layout::kRaw;
+  if (json || format == "json") return Layout::kJson;
+  return format == "csv" ? Layout::kCsv : Layout::kText;
+}
+
 Notation Common::notation() const {
   return raw ? Notation::kRaw : hex ? Notation::kHex : u64 ? Notation::kU64 : Notation::kAuto;
 }

@@ -15,20 +15,25 @@ struct TopCommand {
   bool smallest = false;
 
   int run() const;
-  void print_record(const imd::TopResult& top, const imd::TopResult::Record& record) const;
+  void print_record(const run::Schema& schema, const imd::TopResult& top,
+                    const imd::TopResult::Record& record) const;
   static void print_remarks(const imd::TopResult& top);
 };
 
-void TopCommand::print_record(const imd::TopResult& top, const imd::TopResult::Record& record) const {
+void TopCommand::print_record(const run::Schema& schema, const imd::TopResult& top,
+                              const imd::TopResult::Record& record) const {
   const Notation notation = common.notation();
   const std::string number = run::text_of(top.field.type, record.number);
+  const auto value = [&](bool as_json) {
+    return common.typed ? typed_value(record.value, schema, as_json) : show(record.value, notation);
+  };
   if (common.json) {
     print_json({{"key", show(record.key, notation)},
                 {"number", number},
                 {"bytes", record.value.size()},
-                {"value", show(record.value, notation)}});
+                {"value", common.typed ? Json::parse(value(true)) : Json(value(false))}});
   } else {
-    print(fmt::format("{}\t{}\t{}\n", number, show(record.key, notation), show(record.value, notation)));
+    print(fmt::format("{}\t{}\t{}\n", number, show(record.key, notation), value(false)));
   }
 }
 
@@ -52,7 +57,8 @@ int TopCommand::run() const {
   if (epoch < 0) return kExitOk;  // no epoch has been committed
   const auto top = reader.top(epoch, field, k, smallest ? run::Extreme::kSmallest : run::Extreme::kLargest);
   if (!top.ok()) return fail(top.status());
-  for (const imd::TopResult::Record& record : top->records) print_record(*top, record);
+  for (const imd::TopResult::Record& record : top->records)
+    print_record(reader.manifest().schema, *top, record);
   print_remarks(*top);
   return finish_output(kExitOk);
 }
@@ -82,6 +88,7 @@ void add_top(CLI::App& app, Run* run) {
   sub->add_flag("--smallest", command->smallest, "the smallest instead of the largest");
   command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
   command->common.add_json(*sub);
+  command->common.add_typed(*sub);
   command->common.add_notation(*sub, /*with_raw=*/false);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }

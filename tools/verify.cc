@@ -1,37 +1,12 @@
-#include <unistd.h>
-
 #include <cstdio>
 #include <memory>
 
 #include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/progress.h"
 
 namespace swale::tools {
 namespace {
-
-constexpr int kBarColumns = 40;
-
-// A line on a terminal's stderr, rewritten whenever another per mille is done.
-class ProgressBar {
- public:
-  ~ProgressBar() {
-    if (shown_ >= 0) fmt::print(stderr, "\r{:{}}\r", "", kBarColumns + 40);
-  }
-  void update(uint64_t done_bytes, uint64_t total_bytes) {
-    if (total_bytes == 0) return;
-    const double share = static_cast<double>(done_bytes) / static_cast<double>(total_bytes);
-    const int permille = static_cast<int>(share * 1000);
-    if (permille == shown_) return;
-    shown_ = permille;
-    const int columns = static_cast<int>(share * kBarColumns);
-    fmt::print(stderr, "\r[{:=<{}}{:{}}] {:5.1f} % of {} MiB", "", columns, "", kBarColumns - columns,
-               share * 100, total_bytes >> 20);
-    std::fflush(stderr);
-  }
-
- private:
-  int shown_ = -1;
-};
 
 struct VerifyCommand {
   Common common;
@@ -47,8 +22,10 @@ int VerifyCommand::run() const {
   {
     ProgressBar bar;
     imd::Reader::ProgressFn progress;
-    if (!common.json && ::isatty(STDERR_FILENO) == 1) {
-      progress = [&](uint64_t done_bytes, uint64_t total_bytes) { bar.update(done_bytes, total_bytes); };
+    if (!common.json && ProgressBar::wanted()) {
+      progress = [&](uint64_t done_bytes, uint64_t total_bytes) {
+        bar.update(done_bytes, total_bytes, "MiB", kMiB);
+      };
     }
     report = (*directory)->reader->verify(problems_max, progress);
   }

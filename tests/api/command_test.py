@@ -93,6 +93,62 @@ class Command(unittest.TestCase):
         self.assertIn("empty", self.lines("keys", "--epoch", "1"))
         self.assertIn({"key": "name"}, self.objects("keys"))
 
+    def test_ls(self):
+        self.assertEqual(self.lines("ls", "--epoch", "1"), self.lines("keys", "--epoch", "1"))
+        self.assertEqual(len(self.lines("ls")), 21)
+        self.assertEqual(len(self.lines("ls", "--all")), 22, "with the one that only epoch 1 has")
+        self.assertEqual(len(self.lines("ls", "-n", "3", "--all")), 3)
+        self.assertEqual(self.lines("ls", "nam?"), ["name"])
+        self.assertEqual(sorted(self.lines("ls", "u64:1?", "--u64")), [f"u64:{n}" for n in range(10, 20)])
+        self.assertEqual(self.lines("ls", "no*", expect=1), [])
+        self.assertEqual([line.split() for line in self.lines("ls", "-l", "-a", "*m*")],
+                         [["6", "45", "0-2", "name"], ["1", "0", "1", "empty"]])
+        self.assertEqual(self.objects("ls", "-l", "-e", "2", "name"),
+                         [{"key": "name", "values": 2, "bytes": 15, "first_epoch": 2, "last_epoch": 2}])
+        self.assertEqual(self.objects("ls", "name"), [{"key": "name"}])
+        self.run_swale("ls", "--all", "--epoch", "1", expect=2)
+        self.run_swale("ls", "--epoch", "3", expect=2)
+
+    def test_scan_with_conditions_and_columns(self):
+        self.assertEqual(self.lines("scan", "--where", "number == 119", "--u64"), ["1\tu64:19\tu64:119"])
+        wanted = [f"{10 * e},{n},{100 * e + n}" for e in range(3) for n in range(20) if n > 15]
+        lines = self.lines("scan", "-w", "u64(key) > 15 && number < 300", "-f", "step,u64(key),number", "--format", "csv")
+        self.assertEqual((lines[0], sorted(lines[1:])), ("step,u64(key),number", sorted(wanted)))
+        self.assertEqual(self.lines("scan", "-w", "bytes == 0", "--format", "csv"),
+                         ["epoch,key,number", "1,empty,"], "CSV has the schema's fields by itself")
+        self.assertEqual(self.objects("scan", "-w", "bytes < 8 and epoch == 1", "-f", "key,number,number + 1,has(number)"),
+                         [{"key": key, "number": None, "number + 1": None, "has(number)": False}
+                          for key in [line.split("\t")[1] for line in self.lines("scan", "-w", "bytes < 8 && epoch == 1")]])
+        self.assertEqual(self.objects("scan", "-w", "number == 219", "--typed")[0]["value"], {"number": 219})
+        self.assertEqual(self.lines("scan", "-w", "number == 219", "--typed", "--u64"), ["2\tu64:19\tnumber=219"])
+        raw, err = self.run_swale("scan", "-e", "0", "-f", "number", "--raw")
+        numbers = sorted(struct.unpack(f"<{len(raw) // 8}Q", raw.encode("latin-1")))
+        self.assertEqual(numbers[:20], list(range(20)))
+        self.assertEqual((len(numbers), "1 records were left out" in err), (21, True), "second 0 has 8 bytes")
+        for arguments, part in ((("--where", "weight > 1"), "no field"), (("--where", "number"), "condition"),
+                                (("--fields", "number,,key"), "column 1"), (("--fields", "number+1", "--raw"), "as they are stored"),
+                                (("--format", "xml"), "xml"), (("--jobs", "0"), "jobs")):
+            out, err = self.run_swale("scan", *arguments, expect=2)
+            self.assertEqual(out, "")
+            self.assertIn(part, err)
+
+    def test_scans_of_several_threads_print_the_same(self):
+        path = os.path.join(self.scratch, "several")
+        subprocess.run([MAKE_DIRECTORY, path, "0", "40"], check=True, timeout=60)
+        for layout in ("text", "csv", "json", "raw"):
+            one = self.run_swale("scan", "-j", "1", "--format", layout, path=path)
+            for jobs in ("2", "7"):
+                self.assertEqual(self.run_swale("scan", "-j", jobs, "--format", layout, path=path), one)
+        self.assertEqual(self.lines("scan", "-j", "5", "-n", "100", path=path), self.lines("scan", "-j", "1", path=path)[:100])
+
+    def test_get_typed(self):
+        self.assertEqual(self.lines("get", "u64:7", "--typed", "--u64", "-e", "1"), ["u64:7\t1\tnumber=107"])
+        self.assertEqual(self.lines("get", "u64:7", "empty", "--fields", "step,number", "--format", "csv"),
+                         ["step,number", "0,7", "10,107", "20,207", "10,"])
+        raw, err = self.run_swale("get", "u64:7", "empty", "-f", "number", "--raw")
+        self.assertEqual(struct.unpack("<3Q", raw.encode("latin-1")), (7, 107, 207))
+        self.assertIn("1 values were left out", err)
+
     def test_top(self):
         self.assertEqual(self.lines("top", "number", "-k", "3", "--smallest", "--u64"),
                          [f"{200 + n}\tu64:{n}\tu64:{200 + n}" for n in range(3)])
