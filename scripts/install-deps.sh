@@ -32,6 +32,12 @@ test             gfortran            gcc-gfortran        gcc-fortran    -
 test             mpich               mpich               aur:mpich      mpich
 test             libmpich-dev        mpich-devel         -              -
 test,demo        liblammps-dev       lammps-devel        aur:lammps     lammps+lib
+test             groff-base          groff-base          groff          groff
+test             mandoc              mandoc              mandoc         -
+test             man-db              man-db              man-db         man-db
+test             zsh                 zsh                 zsh            zsh
+test             fish                fish                fish           fish
+test             jq                  jq                  jq             jq
 demo,bench       python3-venv        -                   -              -
 demo,bench       python3-numpy       python3-numpy       python-numpy   py-numpy
 demo,bench       python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib

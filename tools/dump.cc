@@ -8,6 +8,7 @@
 #include "imd/extrema_summary.h"
 #include "imd/manifest.h"
 #include "imd/writer_lock.h"
+#include "tools/manual.h"
 
 namespace swale::tools {
 namespace {
@@ -178,24 +179,30 @@ void DumpOutput::damage(uint64_t offset, const Status& cause) {
 
 void add_dump(CLI::App& app, Run* run) {
   auto command = std::make_shared<DumpCommand>();
-  CLI::App* sub = app.add_subcommand("dump", "shows what stands in a file, place by place, for people");
+  CLI::App* const sub = add_command(
+      app, "dump", "shows what stands in a file, place by place, for people",
+      {
+          .description =
+              "Each line: the offset in the file, what is there, and its fields, as docs/formats of the "
+              "sources "
+              "has them. What belongs to no epoch of swale.json is shown, too. Damage is shown at its place, "
+              "with its cause, and does not end the walk.",
+          .examples = {{"swale dump out/particles --limit 20", "the first things of every file"},
+                       {"swale dump out/particles/p000/part-000000.data -v", "every record of a log"},
+                       {"swale dump out/particles --json | jq 'select(.what == \"run\")'", "all runs"}},
+          .exit_1 = "something is damaged",
+      });
   sub->add_option("PATH", command->common.path,
                   "a massive directory, or a file of one: swale.json, part-N.data, part-N.index, "
                   "part-N.values, ID.top")
-      ->required();
+      ->required()
+      ->type_name("FILE");
   sub->add_flag("-v,--records", command->options.records, "of data logs, the records, too");
   sub->add_option("-n,--limit", command->options.lines_max, "at most so many lines of each file")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
   command->common.add_json(*sub);
   command->common.add_notation(*sub, /*with_raw=*/false);
-  sub->footer(
-      "Each line: the offset in the file, what is there, and its fields (docs/formats). What belongs to no "
-      "epoch of\n"
-      "swale.json is shown, too. Damage is shown at its place, with its cause; then the exit status is 1.\n\n"
-      "Examples:\n"
-      "  swale dump out/particles --limit 20\n"
-      "  swale dump out/particles/p000/part-000000.data -v\n"
-      "  swale dump out/particles --json | jq 'select(.what == \"run\")'");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "imd/manifest.h"
+#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -151,13 +152,18 @@ int InfoCommand::run() const {
 
 void add_info(CLI::App& app, Run* run) {
   auto command = std::make_shared<InfoCommand>();
-  CLI::App* sub = app.add_subcommand("info", "what is in a massive directory: jobs, epochs, sizes");
+  CLI::App* const sub = add_command(
+      app, "info", "shows what is in a massive directory: jobs, epochs, sizes",
+      {
+          .description =
+              "The schema of the values, the jobs that wrote, every committed epoch with its step, time, "
+              "records and bytes, and what the logs take on disk. Reads swale.json and sizes of files only.",
+          .examples = {{"swale info out/particles", "a table for people"},
+                       {"swale info out/particles --json | jq '.epochs[-1].step'",
+                        "the last committed step"}},
+      });
   command->common.add_path(*sub);
   command->common.add_json(*sub);
-  sub->footer(
-      "Examples:\n"
-      "  swale info out/particles\n"
-      "  swale info out/particles --json | jq '.epochs[-1].step'");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

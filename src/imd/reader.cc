@@ -147,6 +147,9 @@ class DirectoryReader final : public Reader {
   Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) override;
   Status scan(int64_t epoch, const RecordFn& fn) override;
   Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) override;
+  Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition,
+                                             uint64_t blocks_min) override;
+  Status scan_piece(const ScanPiece& piece, const RecordFn& fn) override;
   Status keys(int64_t epoch, const KeyFn& fn) override;
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override;
   Result<uint64_t> count(int64_t epoch) const override;
@@ -163,7 +166,9 @@ class DirectoryReader final : public Reader {
     return place_of(key, stored, manifest_.epochs[epoch], directory_);
   }
   Status scan_records(uint32_t epoch, uint32_t partition, const ScanFn& fn, bool* stopped);
+  ScanFn with_values(uint32_t epoch, const RecordFn& fn, Status* large);
   Status scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped);
+  Status check_partition(uint32_t epoch, uint32_t partition) const;
 
   io::Device& device_;
   const std::string directory_;
@@ -271,16 +276,20 @@ Result<size_t> DirectoryReader::get_many(std::span<const Bytes> keys, int64_t ep
   return sink.found_count();
 }
 
-Status DirectoryReader::scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped) {
-  Status large;
-  const ScanFn with_values = [&](const run::ScannedRecord& record) {
+// Gives `fn` whole values, also large ones; `*large` is why one could not be read, and the walk then ends.
+ScanFn DirectoryReader::with_values(uint32_t epoch, const RecordFn& fn, Status* large) {
+  return [this, epoch, &fn, large](const run::ScannedRecord& record) {
     if (!record.large) return fn(epoch, record.key, record.value);
     const Result<ValueReader::Place> at = place(record.key, epoch, record.value);
     const Result<std::string> value = at.ok() ? large_.read(*at) : Result<std::string>(at.status());
-    large = value.status();
+    *large = value.status();
     return value.ok() && fn(epoch, record.key, *value);
   };
-  SWALE_RETURN_IF_ERROR(scan_records(epoch, partition, with_values, stopped));
+}
+
+Status DirectoryReader::scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped) {
+  Status large;
+  SWALE_RETURN_IF_ERROR(scan_records(epoch, partition, with_values(epoch, fn, &large), stopped));
   return large;
 }
 
@@ -325,13 +334,35 @@ Result<TopResult> DirectoryReader::top(int64_t epoch, std::string_view field, si
   return query.run(field, k, which);
 }
 
-Status DirectoryReader::scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) {
+Status DirectoryReader::check_partition(uint32_t epoch, uint32_t partition) const {
   SWALE_RETURN_IF_ERROR(range_of(epoch).status());
   const int32_t partitions = manifest_.jobs[manifest_.epochs[epoch].job].ranks;
-  if (partition >= static_cast<uint32_t>(partitions)) {
-    return invalid_argument("{}: no partition {}: epoch {} has {}, numbered from 0", directory_, partition,
-                            epoch, partitions);
-  }
+  if (partition < static_cast<uint32_t>(partitions)) return {};
+  return invalid_argument("{}: no partition {}: epoch {} has {}, numbered from 0", directory_, partition,
+                          epoch, partitions);
+}
+
+Result<std::vector<Reader::ScanPiece>> DirectoryReader::scan_pieces(uint32_t epoch, uint32_t partition,
+                                                                    uint64_t blocks_min) {
+  SWALE_RETURN_IF_ERROR(check_partition(epoch, partition));
+  uint32_t depth = 0;
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+  return pieces_of(*logs, manifest_.epochs[epoch], blocks_min, counters_);
+}
+
+Status DirectoryReader::scan_piece(const ScanPiece& piece, const RecordFn& fn) {
+  SWALE_RETURN_IF_ERROR(check_partition(piece.epoch, piece.partition));
+  uint32_t depth = 0;
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(piece.partition, &depth));
+  bool stopped = false;
+  Status large;
+  SWALE_RETURN_IF_ERROR(scan_blocks(*logs, manifest_.epochs[piece.epoch], piece, options_, counters_,
+                                    with_values(piece.epoch, fn, &large), &stopped));
+  return large;
+}
+
+Status DirectoryReader::scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) {
+  SWALE_RETURN_IF_ERROR(check_partition(epoch, partition));
   bool stopped = false;
   return scan_one(epoch, partition, fn, &stopped);
 }

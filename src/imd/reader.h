@@ -114,6 +114,19 @@ class Reader {
   // Part of a scan, for readers that divide the work: partition `partition` of the epoch's job.
   virtual Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) = 0;
 
+  // The same in finer parts: whole runs of one epoch in one partition, `blocks_min` blocks or more each (the last one may
+  // be shorter). Walked one after the other they are scan_partition, record by record. Reads the header of every run.
+  struct ScanPiece {
+    uint32_t epoch = 0;
+    uint32_t partition = 0;
+    uint64_t first_block = 0;  // in the data log
+    uint64_t blocks = 0;
+    uint64_t records = 0;
+  };
+  virtual Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition,
+                                                     uint64_t blocks_min) = 0;
+  virtual Status scan_piece(const ScanPiece& piece, const RecordFn& fn) = 0;
+
   // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
   // and needs memory for the keys of one partition.
   using KeyFn = std::function<bool(Bytes key)>;
