@@ -42,7 +42,6 @@ Result<PartitionFiles> PartitionFiles::open(io::Device& device, const std::strin
   SWALE_RETURN_IF_ERROR(device.sync_directory(part_folder(directory, partition)));
   PartitionFiles files(std::move(data), std::move(index), run::FooterBuilder(partition));
   SWALE_RETURN_IF_ERROR(files.resume(partition, manifest));
-  SWALE_RETURN_IF_ERROR(files.cut_tails());
   files.data_->prefer_direct();
   files.index_->prefer_direct();
   return files;
