@@ -54,11 +54,15 @@ class UringFaults : public ::testing::Test {
       while (queue->in_flight() > 0) queue->wait(1, &out);
       for (const Completion& each : out) {
         statuses->push_back(each.status);
-        if (kind == Operation::Kind::kRead && each.status.ok()) EXPECT_EQ(each.bytes, kPieceBytes);
+        if (kind == Operation::Kind::kRead && each.status.ok()) {
+          EXPECT_EQ(each.bytes, kPieceBytes);
+        }
       }
     }
     const bool well = std::all_of(statuses->begin(), statuses->end(), [](const Status& s) { return s.ok(); });
-    if (well) EXPECT_EQ(back, content);
+    if (well) {
+      EXPECT_EQ(back, content);
+    }
     return answers;
   }
 
