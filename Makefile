@@ -38,10 +38,12 @@ test: ## set everything up and run the tests (what CI runs)
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked
 
-test-long: ## the tests that take an hour, too
-	@scripts/install-deps.sh test
+test-long: ## the tests that take hours, too; then each fuzz target for a minute
+	@scripts/install-deps.sh test check
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked-all
+	@scripts/build.sh fuzz fuzzers
+	@scripts/run-tests.py fuzz
 
 test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/install-deps.sh test check

@@ -29,6 +29,7 @@ build,test,demo  python3             python3             python         python
 test,demo        openmpi-bin         openmpi             openmpi        openmpi
 test,demo        libopenmpi-dev      openmpi-devel       -              -
 test             gfortran            gcc-gfortran        gcc-fortran    -
+test             iproute2            iproute             iproute2       iproute2
 test             mpich               mpich               aur:mpich      mpich
 test             libmpich-dev        mpich-devel         -              -
 test,demo        liblammps-dev       lammps-devel        aur:lammps     lammps+lib

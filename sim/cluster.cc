@@ -354,6 +354,7 @@ Status Simulation::build() {
     SWALE_ASSIGN_OR_RETURN(
         imd::PartitionFiles files,
         imd::PartitionFiles::open(device_, directory_, static_cast<uint32_t>(rank), manifest));
+    SWALE_RETURN_IF_ERROR(files.cut_tails());
     imd::WriterCoreParams core_params;
     core_params.rank = rank;
     core_params.size = params_.ranks;

@@ -42,7 +42,6 @@ Result<PartitionFiles> PartitionFiles::open(io::Device& device, const std::strin
   SWALE_RETURN_IF_ERROR(device.sync_directory(part_folder(directory, partition)));
   PartitionFiles files(std::move(data), std::move(index), run::FooterBuilder(partition));
   SWALE_RETURN_IF_ERROR(files.resume(partition, manifest));
-  SWALE_RETURN_IF_ERROR(files.cut_tails());
   SWALE_ASSIGN_OR_RETURN(ValueLog values, ValueLog::open(device, directory, partition, files.values_end_));
   files.values_ = std::make_unique<ValueLog>(std::move(values));
   files.data_->prefer_direct();
@@ -87,7 +86,7 @@ Status PartitionFiles::cut_tails() {
              file->path(), size - end);
     SWALE_RETURN_IF_ERROR(file->truncate(end));
   }
-  return {};
+  return values_->cut_tail();
 }
 
 io::Operation PartitionFiles::operation(const IoRequest& request, uint64_t tag) {

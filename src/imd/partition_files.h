@@ -17,10 +17,14 @@ namespace swale::imd {
 
 class PartitionFiles {
  public:
-  // Opens or creates the logs of `partition`. Records that lie behind the last committed epoch (a crashed epoch's tail) is
-  // cut off, with a log message; index logs that end before an epoch which the manifest promises are kCorruption.
+  // Opens or creates the logs of `partition`; changes nothing in them. Index logs that end before an epoch which the
+  // manifest promises are kCorruption.
   static Result<PartitionFiles> open(io::Device& device, const std::string& directory, uint32_t partition,
                                      const Manifest& manifest);
+
+  // Cuts off, with a log message, what lies behind the last committed epoch: a crashed epoch's tail, or epochs that were
+  // dropped. Before anything is written.
+  Status cut_tails();
 
   // The request as an operation of an IoQueue; makes room ahead of writes to the data log.
   io::Operation operation(const IoRequest& request, uint64_t tag);
@@ -41,7 +45,6 @@ class PartitionFiles {
       : data_(std::move(data)), index_(std::move(index)), footer_(std::move(footer)) {}
 
   Status resume(uint32_t partition, const Manifest& manifest);
-  Status cut_tails();
 
   std::unique_ptr<io::File> data_;
   std::unique_ptr<io::File> index_;

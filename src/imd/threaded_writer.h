@@ -43,6 +43,8 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
 
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
   Status start(io::Device& device, const MemoryPlan& memory, uint32_t ways);
+  // Collective, once all have started.
+  Status finish_opening(io::Device& device) { return imd::finish_opening(job_, device, &opened_); }
 
   Status epoch_end(int64_t step, double time) override;
   Status epoch_end_begin(int64_t step, double time) override;

@@ -33,12 +33,16 @@ Result<ValueLog> ValueLog::open(io::Device& device, const std::string& directory
         "{}: has {} bytes, {} of them are of committed epochs; the file was cut off. Restore it", log.path_,
         size, committed_end);
   }
-  if (size > committed_end) {
-    log_warn("{}: cutting off {} bytes behind the last committed epoch, left by a job that did not end it",
-             log.path_, size - committed_end);
-    SWALE_RETURN_IF_ERROR(log.file_->truncate(committed_end));
-  }
   return log;
+}
+
+Status ValueLog::cut_tail() {
+  if (file_ == nullptr) return {};
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file_->size());
+  if (size <= end_) return {};
+  log_warn("{}: cutting off {} bytes behind the last committed epoch, left by a job that did not end it",
+           path_, size - end_);
+  return file_->truncate(end_);
 }
 
 void ValueLog::begin_epoch(uint32_t epoch, uint64_t epoch_id) {

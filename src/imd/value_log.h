@@ -28,11 +28,12 @@ struct WrittenValues {
 
 class ValueLog {
  public:
-  // Goes on behind `committed_end`. What a job that did not end its epoch has left behind that is cut off, with a log
-  // message; a file that is shorter is kCorruption.
+  // Goes on behind `committed_end`; changes nothing. A file that is shorter is kCorruption.
   static Result<ValueLog> open(io::Device& device, const std::string& directory, uint32_t writer,
                                uint64_t committed_end);
 
+  // Cuts off, with a log message, what a job that did not end its epoch has left. Before the first append.
+  Status cut_tail();
   void begin_epoch(uint32_t epoch, uint64_t epoch_id);
   // Requires more than kValueBytesMax and at most kLargeValueBytesMax bytes.
   Result<run::ValuePointer> append(Hash key_hash, Bytes value);

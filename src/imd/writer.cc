@@ -326,6 +326,7 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
   SWALE_RETURN_IF_ERROR(agree(job, plan.status()));
   auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget);
   SWALE_RETURN_IF_ERROR(agree(job, writer->start(device, *plan, options.ways)));
+  SWALE_RETURN_IF_ERROR(writer->finish_opening(device));
   return std::unique_ptr<Writer>(std::move(writer));
 }
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -19,6 +20,8 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, const FabricModule*> modules;
+  // Never freed: a getenv of another thread may stand in one of them.
+  std::deque<std::vector<char*>> environments;
 };
 
 Registry& registry() {
@@ -26,11 +29,12 @@ Registry& registry() {
   return *all;
 }
 
-// The environment with some variables added where they are unset, as long as the object lives.
+// The environment with some variables added where they are unset, as long as the object lives. Under the registry's
+// mutex.
 class AddedVariables {
  public:
   explicit AddedVariables(const std::vector<const char*>& variables) : before_(environ) {
-    auto& entries = *new std::vector<char*>();  // never freed: a getenv of another thread may stand in it
+    std::vector<char*>& entries = registry().environments.emplace_back();
     for (char** each = before_; each != nullptr && *each != nullptr; ++each) entries.push_back(*each);
     for (const char* variable : variables) {
       const std::string name(variable, std::strchr(variable, '='));
