@@ -1,11 +1,12 @@
 """Plots and page of `make bench-imd-ablation`, from the CSVs alone. Needs Debian's matplotlib."""
+import math
 import pathlib
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: E402
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: E402
 
 from ablation_claims import CLAIMS, FILTER_NAMES  # noqa: E402
 from ablation_table import Refused, Table  # noqa: E402
@@ -24,10 +25,16 @@ STORES = {"swale": ("Swale", OURS), "leveldb": ("LevelDB + shuffle", RIVAL),
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 
 
+def decades(axis):
+    low, high = axis.get_data_interval()
+    return math.log10(high / low)
+
+
 def finish(ax, title, xlabel, ylabel, zero=True):
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     for axis in (ax.xaxis, ax.yaxis):
         if axis.get_scale() == "log":
+            axis.set_major_locator(LogLocator(subs=(1,) if decades(axis) > 2.5 else (1, 2, 5)))
             axis.set_major_formatter(PLAIN)
             axis.set_minor_formatter(NullFormatter())
     if zero:
@@ -92,7 +99,9 @@ def plot_reads(table, axes):
         finish(ax, title, "epochs", ylabel, zero=False)
     xs, ys = table.line("epochs", "us", store="scan")
     axes[0].plot(xs, [y / 1e3 for y in ys], linestyle=":", color=INK, label="scan by all cores")
-    axes[0].legend(loc="upper center", bbox_to_anchor=(1.1, -0.2), ncols=3)
+    figure = axes[0].figure
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=3).set_in_layout(False)
+    figure.get_layout_engine().set(rect=(0, 0.17, 1, 0.83))  # matplotlib 3.6 has no legend outside
 
 
 def plot_leveldb(table, axes):
