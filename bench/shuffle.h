@@ -72,7 +72,7 @@ class Shuffle final : public net::ChannelEvents {
 
   std::mutex post_mutex_;  // only tried; before mutex_: frames are posted in the order of their numbers
   std::atomic<bool> post_wanted_{false};
-  std::mutex mutex_;       // guards what follows
+  std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   imd::FramePool pool_;
   net::Router router_;
