@@ -30,7 +30,7 @@ bench-imd-ablation: ## the papers' experiments, techniques on and off; results i
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release swale_benchmarks
 	@mkdir -p build/bench
-	@/usr/bin/python3 bench/ablation.py build/release/bench docs/results --profile "$${BENCH:-full}" --scratch build/bench $${PARTS:+--only $$PARTS}
+	@$${PYTHON:-/usr/bin/python3} bench/ablation.py build/release/bench docs/results --profile "$${BENCH:-full}" --scratch build/bench $${PARTS:+--only $$PARTS}
 
 test: ## set everything up and run the tests (what CI runs)
 	@scripts/install-deps.sh test
