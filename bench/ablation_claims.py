@@ -56,7 +56,8 @@ def ways(table):
         "2018 IV-D, Fig. 10f", "several ways are what overlaps sorting with writing",
         f"one way that overlaps is within {percent(gain)} of two ways; storage without a limit: {alone:.0f} MB/s with 1 "
         f"way, {two:.0f} with 2, {four:.0f} with 4", gain > 0.1,
-        otherwise="here one way overlaps by itself (two memtables, several output buffers), so that ways are needed only "
+        "two ways hide more of each other's gaps, if the machine was quiet: look at the spread in the CSV",
+        "here one way overlaps by itself (two memtables, several output buffers), so that ways are needed only "
         "where storage outruns a core's sorting. That is why `write.ways` is 1 by default")
 
 
