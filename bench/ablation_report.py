@@ -209,6 +209,11 @@ def page(parts, machine):
     for row in machine.rows:
         yield (f"| {row['part']} | {row['date']} | {row['profile']}, {row['took_s']} s | {row['cores']} cores, {row['cpu']}, "
                f"Linux {row['kernel']} | {row['file_system']} | {row['load']} |")
+    loaded = [row["part"] for row in machine.rows if row["load"] > 1.5]
+    if loaded:
+        yield ""
+        yield (f"**Other programs ran beside {', '.join(loaded)}**: of these parts, bytes, reads, objects and tables count; "
+               "times and shares of time are noise until they are measured again on a quiet machine.")
     for part, table in parts.items():
         title, _, _, about = PAGE[part]
         yield ""
