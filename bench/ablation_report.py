@@ -141,9 +141,9 @@ def plot_frame(table, axes):
     axes[0].axhline(1.15, color=FAINT, linewidth=0.8, linestyle=":", marker="")
     axes[0].text(1, 1.17, "papers, storage-bound: 1.15", color=FAINT, fontsize=7)
     axes[0].set_xscale("log", base=2)
-    axes[0].set_xticks(xs, [str(x) for x in xs])
     axes[0].legend()
     finish(axes[0], "Frame time / file-per-process", "ranks (2 cores)", "")
+    axes[0].set_xticks(xs, [str(x) for x in xs])
     axes[0].set_ylim(0, 1.25 * axes[0].get_ylim()[1])
     by_ranks = [(f"{x} rank{'s' if x > 1 else ''}", y) for x, y in zip(*table.line("ranks", "bytes_ratio", mb_s=25, keys_per_rank=keys))]
     by_size = [(f"{k * 48 / 1e6:.3g} MB", y) for k, y in zip(*table.line("keys_per_rank", "bytes_ratio", mb_s=100))]
