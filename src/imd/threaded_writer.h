@@ -33,8 +33,9 @@ namespace swale::imd {
 
 class ThreadedWriter final : public Writer, public net::ChannelEvents {
  public:
-  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes)
+  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes, Ablation::Delivery delivery)
       : job_(job),
+        delivery_(delivery),
         alone_(job.size() == 1),
         opened_(std::move(opened)),
         budget_(budget_bytes),
@@ -104,12 +105,14 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   bool wait_until(Lock& core_lock, const std::function<bool()>& done);
   // Waits until `done` or a failure; tells the log from time to time.
   void wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done);
-  void wake_waiters();  // call with the core locked
+  void wait_for_delivery(Lock& core_lock);  // the progress thread, Ablation::Delivery::kWait
+  void wake_waiters();                      // call with the core locked
   // The first failure as it was, later ones as kAborted with that cause.
   Status failure();
   void shut_down();
 
   net::Job& job_;
+  const Ablation::Delivery delivery_;
   const bool alone_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
@@ -133,6 +136,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   bool stopping_ = false;
   bool paused_ = false;
   uint32_t epochs_ended_ = 0;
+  Nanos delivery_waited_ = 0;  // by the progress thread
   bool failure_told_ = false;
   bool storage_in_queue_ = false;  // the storage thread waits in io_queue_, not for storage_
   std::unique_ptr<io::IoQueue> io_queue_;

@@ -1,5 +1,6 @@
 #include "imd/writer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -310,6 +311,7 @@ void ThreadedWriter::shut_down() {
 MetricsSnapshot ThreadedWriter::metrics() const {
   const std::lock_guard lock(core_mutex_);
   MetricsSnapshot snapshot = core_ ? core_->metrics() : MetricsSnapshot();
+  snapshot.push_back({"progress_waited", "ns", static_cast<uint64_t>(delivery_waited_)});
   for (const MemoryBudget::Row& row : budget_.report())
     snapshot.push_back({"memory: " + row.name, "bytes", row.bytes});
   return snapshot;
@@ -322,9 +324,12 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
   SWALE_RETURN_IF_ERROR(agree(job, plan_memory(wish).status()));
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
-  const Result<MemoryPlan> plan = plan_memory(wish);
+  Result<MemoryPlan> plan = plan_memory(wish);
   SWALE_RETURN_IF_ERROR(agree(job, plan.status()));
-  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget);
+  if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {
+    plan->output_buffers = std::min(plan->output_buffers, most);
+  }
+  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.ablation.delivery);
   SWALE_RETURN_IF_ERROR(agree(job, writer->start(device, *plan, options.ways)));
   SWALE_RETURN_IF_ERROR(writer->finish_opening(device));
   return std::unique_ptr<Writer>(std::move(writer));

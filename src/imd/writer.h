@@ -26,6 +26,17 @@
 
 namespace swale::imd {
 
+// What `make bench-imd-ablation` changes to see what it is worth; nobody else should. No options of the library.
+struct Ablation {
+  // kWait: the job's progress thread waits for room in the memtables, as DeltaFS's did before it had a delivery queue
+  // (deltafs-scaling-2018, section IV-D). What a peer sends ahead of its epoch is queued all the same.
+  enum class Delivery { kQueue, kWait };
+  Delivery delivery = Delivery::kQueue;
+  // 0: as many as the memory plan says. 1 with one way: sorting and writing take turns, as in DeltaFS before multi-way
+  // indexing.
+  uint32_t output_buffers_max = 0;
+};
+
 struct WriterOptions {
   size_t memory_bytes = 0;  // 0: 3 % of RAM / ranks on this node, at most 64 MiB
   uint32_t ways = 1;
@@ -34,6 +45,7 @@ struct WriterOptions {
   // Epochs behind the last one of at most this step are dropped before the writer goes on. Rank 0's counts.
   std::optional<int64_t> resume_after = {};
   run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
+  Ablation ablation = {};
 };
 
 class Writer {
