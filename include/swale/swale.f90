@@ -40,7 +40,7 @@ module swale
   integer(c_int), parameter, public :: SWALE_INTERNAL = 13
 
   integer(c_size_t), parameter, public :: SWALE_KEY_BYTES_MAX = 255
-  integer(c_size_t), parameter, public :: SWALE_VALUE_BYTES_MAX = 16384
+  integer(c_size_t), parameter, public :: SWALE_VALUE_BYTES_MAX = 1073741824
   integer(c_int64_t), parameter, public :: SWALE_ALL_EPOCHS = -1
 
   integer(c_int), parameter, public :: SWALE_DIR_CREATE = 1
