@@ -28,6 +28,7 @@ int run_command(int argc, char** argv) {
   add_scan(app, &run);
   add_keys(app, &run);
   add_top(app, &run);
+  add_stats(app, &run);
   add_verify(app, &run);
   add_repair(app, &run);
   add_dump(app, &run);

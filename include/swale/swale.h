@@ -145,6 +145,37 @@ int swale_dir_epoch_end_wait(swale_dir* dir);
 int swale_dir_pause(swale_dir* dir);
 int swale_dir_resume(swale_dir* dir);
 
+/* Counters of the writing pipeline, by name. */
+typedef struct swale_stats swale_stats;
+
+/* One counter, merged over ranks. */
+typedef struct swale_stat {
+  const char* name; /* "append.wait"; a name keeps its meaning in all versions. Lives as long as the swale_stats */
+  const char* unit; /* "ns", "bytes" or "" for a count */
+  const char* help; /* what it counts, for people; "" if this version does not know */
+  uint64_t sum;     /* over all ranks; of a high-water mark ("..._max") it means nothing */
+  uint64_t min;     /* the least of a rank */
+  uint64_t max;     /* the greatest of a rank */
+  int min_rank;     /* the lowest rank that had the least */
+  int max_rank;     /* the lowest rank that had the greatest */
+} swale_stat;
+
+/* What this rank has counted since the directory was opened, the open epoch included; names as those of
+ * swale_reader_epoch_stats, and some more ("memory: ..." says how the memory is divided). May be called by any thread.
+ * Takes the lock of the pipeline for a moment: not for every record. */
+int swale_dir_stats(swale_dir* dir, swale_stats** stats);
+
+/* How many counters there are. */
+size_t swale_stats_count(const swale_stats* stats);
+/* Counter `index` (0 <= index < count). */
+int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat);
+/* The counter of that name; SWALE_NOT_FOUND if there is none. */
+int swale_stats_find(const swale_stats* stats, const char* name, swale_stat* stat);
+/* How many ranks were merged. */
+int swale_stats_ranks(const swale_stats* stats);
+/* Frees the counters; NULL is allowed. */
+void swale_stats_free(swale_stats* stats);
+
 /* [collective] Closes the directory and frees the handle in any case. Records appended after the last epoch end
  * are dropped; the call then returns SWALE_ABORTED and says how many. */
 int swale_dir_close(swale_dir* dir);
@@ -172,6 +203,10 @@ typedef struct swale_epoch_info {
 int64_t swale_reader_epoch_count(const swale_reader* reader);
 /* What is known of one epoch; SWALE_NOT_FOUND beyond the last. */
 int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epoch_info* info);
+
+/* What the epoch cost its writers, over all ranks: records, bytes, time and waits of each stage, high-water marks.
+ * SWALE_NOT_FOUND if nothing was kept: an older Swale wrote the epoch, or the machine went down soon after it. */
+int swale_reader_epoch_stats(swale_reader* reader, int64_t epoch, swale_stats** stats);
 
 /* The values of a key, in one epoch or (SWALE_ALL_EPOCHS) in all: its trajectory, ordered by epoch. A key that is
  * nowhere in the asked range is SWALE_NOT_FOUND; a key with an empty value is one value of length 0. Checksums of

@@ -127,6 +127,36 @@ class Job {
   swale_job* handle_ = nullptr;
 };
 
+// A counter of the writing pipeline, merged over ranks: swale_stat.
+struct Stat {
+  std::string name;           // "append.wait"
+  std::string unit;           // "ns", "bytes" or ""
+  std::uint64_t sum = 0;      // over all ranks
+  std::uint64_t min = 0;      // of a rank
+  std::uint64_t max = 0;      // of a rank
+  int min_rank = 0;           // where the least was
+  int max_rank = 0;           // where the greatest was
+};
+
+namespace detail {
+
+inline std::vector<Stat> take_stats(swale_stats* found) {
+  struct Owner {
+    swale_stats* handle;
+    ~Owner() { swale_stats_free(handle); }
+  };
+  const Owner owner{found};
+  std::vector<Stat> stats;
+  for (std::size_t i = 0; i < swale_stats_count(found); ++i) {
+    swale_stat stat;
+    check(swale_stats_at(found, i, &stat));
+    stats.push_back({stat.name, stat.unit, stat.sum, stat.min, stat.max, stat.min_rank, stat.max_rank});
+  }
+  return stats;
+}
+
+}  // namespace detail
+
 // A massive directory open for writing. The Job must stay open until it is closed.
 class Directory {
  public:
@@ -157,6 +187,12 @@ class Directory {
   // No sorting and writing on this rank in between, unless something needs room.
   void pause() { detail::check(swale_dir_pause(handle_)); }
   void resume() { detail::check(swale_dir_resume(handle_)); }
+  // What this rank has counted since the directory was opened.
+  std::vector<Stat> stats() const {
+    swale_stats* found = nullptr;
+    detail::check(swale_dir_stats(handle_, &found));
+    return detail::take_stats(found);
+  }
   // [collective] Throws SWALE_ABORTED if records after the last epoch end were dropped.
   void close() { detail::check(swale_dir_close(std::exchange(handle_, nullptr))); }
   // Still owned by this object.
@@ -208,6 +244,13 @@ class Reader {
     swale_epoch_info info;
     detail::check(swale_reader_epoch_info(handle_, epoch, &info));
     return info;
+  }
+
+  // What the epoch cost its writers, over all ranks.
+  std::vector<Stat> epoch_stats(std::int64_t epoch) const {
+    swale_stats* found = nullptr;
+    detail::check(swale_reader_epoch_stats(handle_, epoch, &found));
+    return detail::take_stats(found);
   }
 
   // The key's values in one epoch or in all, ordered by epoch. Empty: there is no such key; a key with an empty value

@@ -6,9 +6,7 @@
 #include "capi/options.h"
 
 namespace swale::capi {
-namespace {
 
-// imd says kInvalidArgument for every epoch that does not exist; the C interface tells nonsense from "not yet".
 Status check_epoch(const swale_reader* reader, const char* call, int64_t epoch) {
   const auto count = static_cast<int64_t>(reader->reader->manifest().epochs.size());
   if (epoch == SWALE_ALL_EPOCHS || (epoch >= 0 && epoch < count)) return {};
@@ -20,7 +18,6 @@ Status check_epoch(const swale_reader* reader, const char* call, int64_t epoch) 
                reader->reader->directory(), count);
 }
 
-}  // namespace
 }  // namespace swale::capi
 
 using swale::Bytes;

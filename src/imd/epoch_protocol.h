@@ -43,6 +43,7 @@ class EpochProtocol {
     double time = 0;
     RecordTally tally;
     ExtremaSummary extrema = {};
+    EpochStats stats = {};
   };
 
   EpochProtocol(net::Rank rank, int32_t size);
@@ -72,7 +73,7 @@ class EpochProtocol {
   }
 
   // The partition has everything of this epoch on stable storage.
-  void on_durable(const RecordTally& indexed, const ExtremaSummary& extrema = {});
+  void on_durable(const RecordTally& indexed, const ExtremaSummary& extrema = {}, const EpochStats& stats = {});
 
   void on_commit_done(const Status& status);
 

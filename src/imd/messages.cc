@@ -43,6 +43,7 @@ void append_body(std::string* out, const DurableMessage& message) {
   append_tally(out, message.appended);
   append_tally(out, message.indexed);
   message.extrema.append_to(out);
+  message.stats.append_to(out);
 }
 
 void append_body(std::string* out, const CommittedMessage& message) {
@@ -122,6 +123,7 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
       durable.appended = read_tally(&in);
       durable.indexed = read_tally(&in);
       durable.extrema = ExtremaSummary::read(&in);
+      durable.stats = EpochStats::read(&in);
       return whole(in, from, bytes, std::move(durable));
     }
     case Tag::kCommitted: {

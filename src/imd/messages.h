@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "imd/batcher.h"
+#include "imd/epoch_stats.h"
 #include "imd/extrema_summary.h"
 #include "net/transport.h"
 
@@ -32,6 +33,7 @@ struct DurableMessage {
   RecordTally appended;
   RecordTally indexed;
   ExtremaSummary extrema = {};
+  EpochStats stats = {};
 };
 
 struct CommittedMessage {

@@ -28,6 +28,7 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "imd/batcher.h"
 #include "imd/extrema_collector.h"
@@ -67,6 +68,7 @@ struct IoRequest {
   Bytes data;  // valid until finish_io
   uint32_t buffer = kNoBuffer;
   uint32_t epoch = 0;
+  Nanos began = 0;  // the owner's
 };
 
 class Partition {
@@ -127,6 +129,7 @@ class Partition {
     run::ExtremaGroup* extrema = nullptr;  // takes the run's blocks, if fields are indexed
     MutableBytes out;
     size_t produced = 0;
+    Nanos began = 0;  // the owner's
     void work();  // touches only what the task owns
     bool done() const;
   };
@@ -140,6 +143,7 @@ class Partition {
   void finish_io(const IoRequest& request, const Status& status);
 
   const Status& failure() const { return failure_; }
+  uint32_t open_epoch() const { return open_.number; }
   uint64_t data_end_block() const { return data_end_block_; }
 
  private:

@@ -12,6 +12,7 @@
 #include "imd/reader_sort.h"
 #include "imd/reader_top.h"
 #include "imd/reader_verify.h"
+#include "imd/stats_log.h"
 #include "run/record.h"
 
 namespace swale::imd {
@@ -119,7 +120,8 @@ class DirectoryReader final : public Reader {
         directory_(std::move(directory)),
         manifest_(std::move(manifest)),
         options_(options),
-        partitions_(device, directory_, manifest_, options.map, counters_) {}
+        partitions_(device, directory_, manifest_, options.map, counters_),
+        stats_(device, directory_) {}
 
   const Manifest& manifest() const override { return manifest_; }
   const std::string& directory() const override { return directory_; }
@@ -130,6 +132,7 @@ class DirectoryReader final : public Reader {
   Status keys(int64_t epoch, const KeyFn& fn) override;
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override;
   Result<uint64_t> count(int64_t epoch) const override;
+  Result<EpochStats> epoch_stats(int64_t epoch) override;
   VerifyReport verify(size_t problems_max, const ProgressFn& progress) override;
   ReadStats stats() const override { return counters_.snapshot(); }
 
@@ -148,6 +151,7 @@ class DirectoryReader final : public Reader {
   ReadCounters counters_;
   PartitionCache partitions_;
   QueryPool queries_;
+  StatsReader stats_;
 };
 
 Status check_key(Bytes key) {
@@ -268,6 +272,12 @@ Result<uint64_t> DirectoryReader::count(int64_t epoch) const {
   uint64_t records = 0;
   for (uint32_t e = epochs.first; e < epochs.last; ++e) records += manifest_.epochs[e].records;
   return records;
+}
+
+Result<EpochStats> DirectoryReader::epoch_stats(int64_t epoch) {
+  if (epoch == kAllEpochs) return invalid_argument("{}: statistics are those of one epoch", directory_);
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  return stats_.get(manifest_.epochs[epochs.first].epoch_id);
 }
 
 Reader::VerifyReport DirectoryReader::verify(size_t problems_max, const ProgressFn& progress) {

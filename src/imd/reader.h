@@ -25,6 +25,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "imd/epoch_stats.h"
 #include "imd/manifest.h"
 #include "io/device.h"
 #include "run/extrema_format.h"
@@ -114,6 +115,9 @@ class Reader {
 
   // The number of records in one epoch or in all, from the manifest; reads nothing.
   virtual Result<uint64_t> count(int64_t epoch) const = 0;
+
+  // What the epoch cost its writers (stats_log.h). kNotFound if nothing was kept.
+  virtual Result<EpochStats> epoch_stats(int64_t epoch) = 0;
 
   // Reads every byte that the manifest promises and checks everything that can be checked: checksums, block and
   // slice identities, that every record is found through the index at its own place, counts and digests per epoch

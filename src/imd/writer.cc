@@ -101,7 +101,9 @@ Status ThreadedWriter::make_room(uint32_t way) {
   bool made = core_->make_room(way);
   if (!made) {
     go_on();
+    const Nanos start = system_clock().now();
     wait_for(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
+    core_->count_append_wait(system_clock().now() - start);
     made = !failed_ && core_->make_room(way);
   }
   announce();
@@ -113,7 +115,9 @@ Status ThreadedWriter::make_room(uint32_t way) {
 Status ThreadedWriter::wait_for_intake() {
   Lock core_lock(core_mutex_);
   go_on();
+  const Nanos start = system_clock().now();
   wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
+  core_->count_append_wait(system_clock().now() - start);
   intake_closed_ = !core_->intake_open();
   if (!intake_closed_) return {};
   core_lock.unlock();
@@ -125,8 +129,12 @@ Status ThreadedWriter::replace_frame(net::Rank destination) {
   core_->submit(destination, batcher_.exchange(destination, {}));
   announce();
   if (destination != job_.rank()) send_ready(core_lock);
-  if (!core_->frame_available(destination)) go_on();
-  wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
+  if (!core_->frame_available(destination)) {
+    go_on();
+    const Nanos start = system_clock().now();
+    wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
+    core_->count_append_wait(system_clock().now() - start);
+  }
   if (failed_) {
     core_lock.unlock();
     return failure();
@@ -269,6 +277,7 @@ void ThreadedWriter::shut_down() {
   }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  if (committer_) committer_->finish();
   if (core_is_lent_) static_cast<void>(core_.release());
   if (opened_.files) {
     if (const Status trimmed = opened_.files->trim(); !trimmed.ok()) log_warn("{}", trimmed.to_string());
