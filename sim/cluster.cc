@@ -327,8 +327,7 @@ Status Simulation::build() {
     if (rank == 0) {
       committer.emplace(
           device_, directory_, manifest,
-          imd::JobEntry{fmt::format("{:016x}", params_.job_id), params_.ranks, params_.ways, "hash"},
-          clock_);
+          imd::JobEntry{fmt::format("{:016x}", params_.job_id), params_.ranks, params_.ways, "hash"}, clock_);
     }
     nodes_.push_back(
         std::make_unique<Node>(*this, rank, std::move(core), std::move(files), std::move(committer)));

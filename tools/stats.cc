@@ -66,8 +66,8 @@ Result<std::vector<EpochCost>> StatsCommand::collect(imd::Reader& reader) const 
     costs.push_back(std::move(cost));
   }
   if (common.epoch && costs.empty()) {
-    return invalid_argument("{}: no epoch {}: it has {} committed epochs, numbered from 0", reader.directory(),
-                            *common.epoch, manifest.epochs.size());
+    return invalid_argument("{}: no epoch {}: it has {} committed epochs, numbered from 0",
+                            reader.directory(), *common.epoch, manifest.epochs.size());
   }
   return costs;
 }
@@ -83,8 +83,9 @@ Json StatsCommand::as_json(const EpochCost& cost) {
   for (const imd::StatRow& row : imd::stat_rows()) {
     if (cost.stats.empty()) break;
     const MergedStat& value = cost.stats.at(row.stat);
-    stats[std::string(row.name)] = {{"unit", row.unit},         {"sum", value.sum}, {"min", value.min},
-                                    {"min_rank", value.min_rank}, {"max", value.max}, {"max_rank", value.max_rank}};
+    stats[std::string(row.name)] = {{"unit", row.unit}, {"sum", value.sum},
+                                    {"min", value.min}, {"min_rank", value.min_rank},
+                                    {"max", value.max}, {"max_rank", value.max_rank}};
   }
   out["stats"] = stats;
   return out;
@@ -92,9 +93,10 @@ Json StatsCommand::as_json(const EpochCost& cost) {
 
 // One line an epoch: sums of bytes and counts, and the longest time of any rank.
 std::string StatsCommand::table(const std::vector<EpochCost>& costs) {
-  std::string text = fmt::format("{:>6} {:>10} {:>6} {:>12} {:>14} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
-                                 "epoch", "step", "ranks", "records", "bytes", "out/in", "open", "waited", "drain",
-                                 "flush", "sort", "write", "sync", "commit");
+  std::string text =
+      fmt::format("{:>6} {:>10} {:>6} {:>12} {:>14} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+                  "epoch", "step", "ranks", "records", "bytes", "out/in", "open", "waited", "drain", "flush",
+                  "sort", "write", "sync", "commit");
   size_t without = 0;
   for (const EpochCost& cost : costs) {
     const imd::EpochEntry& entry = *cost.entry;
@@ -108,13 +110,15 @@ std::string StatsCommand::table(const std::vector<EpochCost>& costs) {
     const auto longest = [&](Stat stat) { return seconds_text(cost.stats.at(stat).max); };
     const uint64_t out = cost.stats.at(Stat::kWriteDataBytes).sum + cost.stats.at(Stat::kWriteIndexBytes).sum;
     const std::string ratio =
-        entry.data_bytes == 0 ? "-"
-                              : fmt::format("{:.3f}", static_cast<double>(out) / static_cast<double>(entry.data_bytes));
-    text += fmt::format("{:>6} {:>12} {:>14} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", cost.stats.ranks,
-                        entry.records, entry.data_bytes, ratio, longest(Stat::kEpochOpenNanos),
-                        longest(Stat::kAppendWaitNanos), longest(Stat::kEpochDrainNanos),
-                        longest(Stat::kEpochFlushNanos), longest(Stat::kSortNanos), longest(Stat::kWriteNanos),
-                        longest(Stat::kSyncNanos), longest(Stat::kCommitNanos));
+        entry.data_bytes == 0
+            ? "-"
+            : fmt::format("{:.3f}", static_cast<double>(out) / static_cast<double>(entry.data_bytes));
+    text +=
+        fmt::format("{:>6} {:>12} {:>14} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+                    cost.stats.ranks, entry.records, entry.data_bytes, ratio, longest(Stat::kEpochOpenNanos),
+                    longest(Stat::kAppendWaitNanos), longest(Stat::kEpochDrainNanos),
+                    longest(Stat::kEpochFlushNanos), longest(Stat::kSortNanos), longest(Stat::kWriteNanos),
+                    longest(Stat::kSyncNanos), longest(Stat::kCommitNanos));
   }
   text += "Times are seconds of the rank that took longest; bytes are of keys and values.\n";
   if (without != 0) text += fmt::format("Of {} epochs no statistics are kept.\n", without);
@@ -122,9 +126,10 @@ std::string StatsCommand::table(const std::vector<EpochCost>& costs) {
 }
 
 std::string StatsCommand::details(const EpochCost& cost) {
-  std::string text = fmt::format("epoch {}, step {}, {} ranks\n\n  {:<24} {:>16} {:>16} {:>16}  {:>7} {:>16}  {:>7}  what it is\n",
-                                 cost.entry->epoch, cost.entry->step, cost.stats.ranks, "counter", "sum", "mean",
-                                 "least", "on rank", "greatest", "on rank");
+  std::string text = fmt::format(
+      "epoch {}, step {}, {} ranks\n\n  {:<24} {:>16} {:>16} {:>16}  {:>7} {:>16}  {:>7}  what it is\n",
+      cost.entry->epoch, cost.entry->step, cost.stats.ranks, "counter", "sum", "mean", "least", "on rank",
+      "greatest", "on rank");
   for (const imd::StatRow& row : imd::stat_rows()) {
     const MergedStat& value = cost.stats.at(row.stat);
     const uint64_t ranks = std::max(cost.stats.ranks, 1u);
@@ -144,7 +149,8 @@ std::string StatsCommand::chart(const std::vector<EpochCost>& costs) {
     return sum;
   };
   for (const EpochCost& cost : costs) longest = std::max(longest, total(cost));
-  std::string text = "time by stage, each of the rank that took longest; stages overlap, so that an epoch may take less\n ";
+  std::string text =
+      "time by stage, each of the rank that took longest; stages overlap, so that an epoch may take less\n ";
   for (const Stage& stage : kStages) text += fmt::format(" {} {} ", stage.letter, stage.name);
   text += "\n\n";
   for (const EpochCost& cost : costs) {
@@ -153,11 +159,13 @@ std::string StatsCommand::chart(const std::vector<EpochCost>& costs) {
     for (const Stage& stage : kStages) {
       sum += cost.stats.at(stage.stat).max;
       // Rounded where it ends, so that the bar's length is right whatever its parts are.
-      const auto end = static_cast<size_t>(static_cast<double>(sum) / static_cast<double>(longest) * kPlotColumns + 0.5);
+      const auto end =
+          static_cast<size_t>(static_cast<double>(sum) / static_cast<double>(longest) * kPlotColumns + 0.5);
       if (end > bar.size()) bar.append(end - bar.size(), stage.letter);
     }
     text += cost.stats.empty() ? fmt::format("{:>6} (no statistics)\n", cost.entry->epoch)
-                               : fmt::format("{:>6} |{:<{}}| {} s\n", cost.entry->epoch, bar, kPlotColumns, seconds_text(sum));
+                               : fmt::format("{:>6} |{:<{}}| {} s\n", cost.entry->epoch, bar, kPlotColumns,
+                                             seconds_text(sum));
   }
   return text;
 }
@@ -183,13 +191,17 @@ int StatsCommand::run() const {
 
 void add_stats(CLI::App& app, Run* run) {
   auto command = std::make_shared<StatsCommand>();
-  CLI::App* sub = app.add_subcommand("stats", "what writing each epoch cost: bytes, times and waits of every stage");
+  CLI::App* sub =
+      app.add_subcommand("stats", "what writing each epoch cost: bytes, times and waits of every stage");
   command->common.add_path(*sub);
-  command->common.add_epoch(*sub, "every counter of this epoch, with the ranks that had the least and the most");
+  command->common.add_epoch(*sub,
+                            "every counter of this epoch, with the ranks that had the least and the most");
   command->common.add_json(*sub);
-  sub->add_flag("--plot", command->plot, "bars for the terminal; swale-stats-plot draws a picture of what --json says");
+  sub->add_flag("--plot", command->plot,
+                "bars for the terminal; swale-stats-plot draws a picture of what --json says");
   sub->footer(
-      "Counted by the writers on all ranks and kept in stats.jsonl. With --json one object an epoch, times in "
+      "Counted by the writers on all ranks and kept in stats.jsonl. With --json one object an epoch, times "
+      "in "
       "nanoseconds.\n\n"
       "Examples:\n"
       "  swale stats out/particles\n"

@@ -150,7 +150,8 @@ typedef struct swale_stats swale_stats;
 
 /* One counter, merged over ranks. */
 typedef struct swale_stat {
-  const char* name; /* "append.wait"; a name keeps its meaning in all versions. Lives as long as the swale_stats */
+  const char*
+      name; /* "append.wait"; a name keeps its meaning in all versions. Lives as long as the swale_stats */
   const char* unit; /* "ns", "bytes" or "" for a count */
   const char* help; /* what it counts, for people; "" if this version does not know */
   uint64_t sum;     /* over all ranks; of a high-water mark ("..._max") it means nothing */
@@ -187,10 +188,21 @@ typedef struct swale_reader swale_reader;
 /* The values that a query found. */
 typedef struct swale_values swale_values;
 
-/* Opens the directory at `path` as of its last committed epoch. `options` may be NULL. */
+/* Opens the directory at `path` as of its last committed epoch. `options` may be NULL. A job may be writing to it. */
 int swale_reader_open(const char* path, const char* options, swale_reader** reader);
 /* Closes the reader. The swale_values it gave out stay valid until they are freed. */
 void swale_reader_close(swale_reader* reader);
+
+/* What swale_reader_refresh found; added together. */
+enum swale_refresh {
+  SWALE_REFRESH_ADDED = 1, /* epochs were committed since */
+  SWALE_REFRESH_DROPPED =
+      2 /* epochs that were known are gone (dir.resume_after); others may have their numbers now */
+};
+/* Sees what was committed since the reader was opened or refreshed. Cheap: reads swale.json, and later, of partitions
+ * that queries ask, the new index entries. May be called beside queries of other threads: those keep what they began
+ * with. *changed (may be NULL) is 0 or a sum of swale_refresh. After a failure the reader answers as before. */
+int swale_reader_refresh(swale_reader* reader, int* changed);
 
 /* Epochs are numbered from 0 in the order in which they were committed. */
 typedef struct swale_epoch_info {
@@ -199,7 +211,7 @@ typedef struct swale_epoch_info {
   double time;      /* as given to swale_dir_epoch_end */
   uint64_t records; /* over all ranks */
 } swale_epoch_info;
-/* The number of committed epochs when the reader was opened. */
+/* The number of committed epochs when the reader was opened or refreshed. */
 int64_t swale_reader_epoch_count(const swale_reader* reader);
 /* What is known of one epoch; SWALE_NOT_FOUND beyond the last. */
 int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epoch_info* info);

@@ -129,13 +129,13 @@ class Job {
 
 // A counter of the writing pipeline, merged over ranks: swale_stat.
 struct Stat {
-  std::string name;           // "append.wait"
-  std::string unit;           // "ns", "bytes" or ""
-  std::uint64_t sum = 0;      // over all ranks
-  std::uint64_t min = 0;      // of a rank
-  std::uint64_t max = 0;      // of a rank
-  int min_rank = 0;           // where the least was
-  int max_rank = 0;           // where the greatest was
+  std::string name;       // "append.wait"
+  std::string unit;       // "ns", "bytes" or ""
+  std::uint64_t sum = 0;  // over all ranks
+  std::uint64_t min = 0;  // of a rank
+  std::uint64_t max = 0;  // of a rank
+  int min_rank = 0;       // where the least was
+  int max_rank = 0;       // where the greatest was
 };
 
 namespace detail {
@@ -237,6 +237,12 @@ class Reader {
   }
   ~Reader() { swale_reader_close(handle_); }
 
+  // Sees what was committed since; 0 or a sum of swale_refresh.
+  int refresh() {
+    int changed = 0;
+    detail::check(swale_reader_refresh(handle_, &changed));
+    return changed;
+  }
   // Epochs are numbered from 0 to this less 1.
   std::int64_t epoch_count() const { return swale_reader_epoch_count(handle_); }
   // Step, time and number of records of an epoch.

@@ -8,7 +8,7 @@
 namespace swale::capi {
 
 Status check_epoch(const swale_reader* reader, const char* call, int64_t epoch) {
-  const auto count = static_cast<int64_t>(reader->reader->manifest().epochs.size());
+  const auto count = static_cast<int64_t>(reader->reader->manifest_now()->epochs.size());
   if (epoch == SWALE_ALL_EPOCHS || (epoch >= 0 && epoch < count)) return {};
   if (epoch < 0) {
     return invalid_argument("{}: epoch {}: expected a number from 0 or SWALE_ALL_EPOCHS (-1)", call, epoch);
@@ -48,8 +48,20 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
 
 void swale_reader_close(swale_reader* reader) { delete reader; }
 
+int swale_reader_refresh(swale_reader* reader, int* changed) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_refresh", "reader");
+    SWALE_ASSIGN_OR_RETURN(const swale::imd::Reader::Refreshed refreshed, reader->reader->refresh());
+    if (changed != nullptr) {
+      *changed =
+          (refreshed.added ? SWALE_REFRESH_ADDED : 0) | (refreshed.dropped ? SWALE_REFRESH_DROPPED : 0);
+    }
+    return {};
+  });
+}
+
 int64_t swale_reader_epoch_count(const swale_reader* reader) {
-  if (reader != nullptr) return static_cast<int64_t>(reader->reader->manifest().epochs.size());
+  if (reader != nullptr) return static_cast<int64_t>(reader->reader->manifest_now()->epochs.size());
   swale::capi::report(swale::capi::null_argument("swale_reader_epoch_count", "reader"));
   return -1;
 }
@@ -61,7 +73,13 @@ int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epo
     if (epoch < 0)
       return swale::invalid_argument("swale_reader_epoch_info: epoch {}: expected 0 or more", epoch);
     SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_epoch_info", epoch));
-    const swale::imd::EpochEntry& entry = reader->reader->manifest().epochs[static_cast<size_t>(epoch)];
+    const std::shared_ptr<const swale::imd::Manifest> manifest = reader->reader->manifest_now();
+    if (epoch >= static_cast<int64_t>(manifest->epochs.size())) {
+      return swale::error(swale::Code::kNotFound, swale::Scope::kOperation,
+                          "swale_reader_epoch_info: epoch {} of {} was dropped", epoch,
+                          reader->reader->directory());
+    }
+    const swale::imd::EpochEntry& entry = manifest->epochs[static_cast<size_t>(epoch)];
     *info = {epoch, entry.step, entry.time, entry.records};
     return {};
   });

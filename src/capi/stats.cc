@@ -35,7 +35,8 @@ int swale_dir_stats(swale_dir* dir, swale_stats** stats) {
     const int rank = dir->state->job->job->rank();
     for (swale::Metric& metric : dir->state->writer->metrics()) {
       const swale::imd::StatRow* const row = swale::imd::stat_row(metric.name);
-      handle->counters.push_back({std::move(metric.name), std::move(metric.unit),
+      handle->counters.push_back({std::move(metric.name),
+                                  std::move(metric.unit),
                                   row == nullptr ? std::string() : std::string(row->help),
                                   {metric.value, metric.value, metric.value, rank, rank}});
     }
@@ -57,7 +58,9 @@ int swale_reader_epoch_stats(swale_reader* reader, int64_t epoch, swale_stats** 
 
 size_t swale_stats_count(const swale_stats* stats) { return stats == nullptr ? 0 : stats->counters.size(); }
 
-int swale_stats_ranks(const swale_stats* stats) { return stats == nullptr ? 0 : static_cast<int>(stats->ranks); }
+int swale_stats_ranks(const swale_stats* stats) {
+  return stats == nullptr ? 0 : static_cast<int>(stats->ranks);
+}
 
 int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat) {
   return guarded([&]() -> Status {

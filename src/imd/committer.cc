@@ -27,7 +27,11 @@ Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id)
   job_named_ = true;
   EpochStats stats = commit.stats;
   const auto nanos = static_cast<uint64_t>(clock_->now() - start);
-  stats.at(Stat::kCommitNanos) = {.sum = nanos, .min = job_.ranks == 1 ? nanos : 0, .max = nanos, .min_rank = job_.ranks == 1 ? 0 : 1, .max_rank = 0};
+  stats.at(Stat::kCommitNanos) = {.sum = nanos,
+                                  .min = job_.ranks == 1 ? nanos : 0,
+                                  .max = nanos,
+                                  .min_rank = job_.ranks == 1 ? 0 : 1,
+                                  .max_rank = 0};
   stats_.append(epoch_id, commit.epoch, stats);
   return {};
 }

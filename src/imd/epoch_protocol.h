@@ -73,7 +73,8 @@ class EpochProtocol {
   }
 
   // The partition has everything of this epoch on stable storage.
-  void on_durable(const RecordTally& indexed, const ExtremaSummary& extrema = {}, const EpochStats& stats = {});
+  void on_durable(const RecordTally& indexed, const ExtremaSummary& extrema = {},
+                  const EpochStats& stats = {});
 
   void on_commit_done(const Status& status);
 

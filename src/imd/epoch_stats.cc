@@ -6,7 +6,8 @@ namespace swale::imd {
 namespace {
 
 constexpr std::array kRows = {
-    StatRow{Stat::kAppendRecords, "append.records", "", false, "records that the application gave to this rank"},
+    StatRow{Stat::kAppendRecords, "append.records", "", false,
+            "records that the application gave to this rank"},
     StatRow{Stat::kAppendBytes, "append.bytes", "bytes", false, "of their keys and values"},
     StatRow{Stat::kAppendWaits, "append.waits", "", false, "appends that found the pipeline full"},
     StatRow{Stat::kAppendWaitNanos, "append.wait", "ns", false, "time that they waited"},
@@ -14,7 +15,8 @@ constexpr std::array kRows = {
     StatRow{Stat::kNetworkBytes, "network.bytes", "bytes", false, "in those frames"},
     StatRow{Stat::kNetworkCreditWaits, "network.credit_waits", "", false,
             "frames that had to wait until a peer had taken earlier ones"},
-    StatRow{Stat::kNetworkFramesMax, "network.frames_max", "", true, "most frames given to the network at a time"},
+    StatRow{Stat::kNetworkFramesMax, "network.frames_max", "", true,
+            "most frames given to the network at a time"},
     StatRow{Stat::kDeliveryFrames, "delivery.frames", "", false,
             "frames from other ranks that waited for room in a memtable"},
     StatRow{Stat::kDeliveryFramesMax, "delivery.frames_max", "", true, "most of them at a time"},
@@ -31,10 +33,12 @@ constexpr std::array kRows = {
             "from giving each request to its completion, summed; requests overlap"},
     StatRow{Stat::kWriteRequestsMax, "write.requests_max", "", true, "most requests in flight at a time"},
     StatRow{Stat::kSyncNanos, "sync.time", "ns", false, "for making both logs durable"},
-    StatRow{Stat::kEpochOpenNanos, "epoch.open", "ns", false, "from the end of the epoch before to the end of this"},
+    StatRow{Stat::kEpochOpenNanos, "epoch.open", "ns", false,
+            "from the end of the epoch before to the end of this"},
     StatRow{Stat::kEpochDrainNanos, "epoch.drain", "ns", false,
             "from the end of the epoch here until all records of all ranks were in"},
-    StatRow{Stat::kEpochFlushNanos, "epoch.flush", "ns", false, "from then until this rank's part was durable"},
+    StatRow{Stat::kEpochFlushNanos, "epoch.flush", "ns", false,
+            "from then until this rank's part was durable"},
     StatRow{Stat::kCommitNanos, "commit.time", "ns", false, "for replacing swale.json, on rank 0"},
 };
 
@@ -51,7 +55,8 @@ static_assert(rows_are_in_order());
 std::span<const StatRow> stat_rows() { return kRows; }
 
 const StatRow* stat_row(std::string_view name) {
-  const auto found = std::find_if(kRows.begin(), kRows.end(), [&](const StatRow& row) { return row.name == name; });
+  const auto found =
+      std::find_if(kRows.begin(), kRows.end(), [&](const StatRow& row) { return row.name == name; });
   return found == kRows.end() ? nullptr : &*found;
 }
 

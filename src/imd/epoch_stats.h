@@ -58,7 +58,7 @@ struct StatRow {
   bool is_mark;
   std::string_view help;
 };
-std::span<const StatRow> stat_rows();           // by number
+std::span<const StatRow> stat_rows();            // by number
 const StatRow* stat_row(std::string_view name);  // nullptr: this build does not know it
 
 // One rank's part of one epoch.

@@ -79,7 +79,8 @@ TEST(EpochStats, MarksAreTheGreaterAndOthersAdded) {
 
 TEST(EpochStats, BytesComeBackAndUnknownCountersArePassedOver) {
   RankStats stats;
-  for (const StatRow& row : stat_rows()) stats.add(row.stat, uint64_t{1} << (static_cast<size_t>(row.stat) * 2));
+  for (const StatRow& row : stat_rows())
+    stats.add(row.stat, uint64_t{1} << (static_cast<size_t>(row.stat) * 2));
   const EpochStats here = EpochStats::of(70'000, stats);
   std::string bytes;
   here.append_to(&bytes);

@@ -130,7 +130,7 @@ class Partition {
     MutableBytes out;
     size_t produced = 0;
     Nanos began = 0;  // the owner's
-    void work();  // touches only what the task owns
+    void work();      // touches only what the task owns
     bool done() const;
   };
   bool has_task() const;

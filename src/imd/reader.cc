@@ -12,14 +12,11 @@
 #include "imd/reader_sort.h"
 #include "imd/reader_top.h"
 #include "imd/reader_verify.h"
-#include "imd/stats_log.h"
+#include "imd/reader_view.h"
 #include "run/record.h"
 
 namespace swale::imd {
 namespace {
-
-constexpr size_t kReadsInFlightLimit = 65'536;
-constexpr size_t kScanChunkBytesLimit = kGiB;
 
 // The Queries of a Reader, each with its memory and its IoQueue: one per call that is being made.
 class QueryPool {
@@ -113,15 +110,16 @@ class BatchSink final : public Query::Sink {
   size_t found_count_ = 0;
 };
 
-class DirectoryReader final : public Reader {
+class DirectoryReader final : public ReaderView {
  public:
-  DirectoryReader(io::Device& device, std::string directory, Manifest manifest, const ReaderOptions& options)
+  DirectoryReader(io::Device& device, std::string directory, Manifest manifest, const ReaderOptions& options,
+                  ReadCounters& counters)
       : device_(device),
         directory_(std::move(directory)),
         manifest_(std::move(manifest)),
         options_(options),
-        partitions_(device, directory_, manifest_, options.map, counters_),
-        stats_(device, directory_) {}
+        counters_(counters),
+        partitions_(device, directory_, manifest_, options.map, counters_) {}
 
   const Manifest& manifest() const override { return manifest_; }
   const std::string& directory() const override { return directory_; }
@@ -132,9 +130,11 @@ class DirectoryReader final : public Reader {
   Status keys(int64_t epoch, const KeyFn& fn) override;
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override;
   Result<uint64_t> count(int64_t epoch) const override;
-  Result<EpochStats> epoch_stats(int64_t epoch) override;
   VerifyReport verify(size_t problems_max, const ProgressFn& progress) override;
   ReadStats stats() const override { return counters_.snapshot(); }
+  void take_over(DirectoryReader& before, size_t common) {
+    partitions_.take_over(before.partitions_, common);
+  }
 
  private:
   QueryPool::Lease take_query() {
@@ -148,10 +148,9 @@ class DirectoryReader final : public Reader {
   const std::string directory_;
   const Manifest manifest_;
   const ReaderOptions options_;
-  ReadCounters counters_;
+  ReadCounters& counters_;
   PartitionCache partitions_;
   QueryPool queries_;
-  StatsReader stats_;
 };
 
 Status check_key(Bytes key) {
@@ -274,44 +273,18 @@ Result<uint64_t> DirectoryReader::count(int64_t epoch) const {
   return records;
 }
 
-Result<EpochStats> DirectoryReader::epoch_stats(int64_t epoch) {
-  if (epoch == kAllEpochs) return invalid_argument("{}: statistics are those of one epoch", directory_);
-  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
-  return stats_.get(manifest_.epochs[epochs.first].epoch_id);
-}
-
 Reader::VerifyReport DirectoryReader::verify(size_t problems_max, const ProgressFn& progress) {
   return Verifier(device_, directory_, manifest_, options_, counters_).run(problems_max, progress);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::string& directory,
-                                             const ReaderOptions& options) {
-  if (options.reads_in_flight_max < 1 || options.reads_in_flight_max > kReadsInFlightLimit ||
-      options.scan_chunk_bytes < run::kBlockBytes || options.scan_chunk_bytes > kScanChunkBytesLimit) {
-    return invalid_argument("reads in flight {} (1 to {}), scan chunk {} bytes ({} to {})",
-                            options.reads_in_flight_max, kReadsInFlightLimit, options.scan_chunk_bytes,
-                            run::kBlockBytes, kScanChunkBytesLimit);
-  }
-  const std::string path = manifest_path(directory);
-  const Result<std::string> json = io::read_file(device, path, kManifestBytesMax);
-  if (json.status().code() == Code::kNotFound) {
-    return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {} in it)", directory,
-                 kManifestName);
-  }
-  SWALE_RETURN_IF_ERROR(json.status());
-  SWALE_ASSIGN_OR_RETURN(Manifest manifest, Manifest::decode(*json, path));
-  for (const JobEntry& job : manifest.jobs) {
-    if (job.partitioner != "hash") {
-      return error(
-          Code::kUnsupported, Scope::kFile,
-          "{}: job {} used the partitioner \"{}\", this build knows \"hash\"; read it with a newer swale",
-          path, job.id, job.partitioner);
-    }
-  }
-  return std::unique_ptr<Reader>(
-      std::make_unique<DirectoryReader>(device, directory, std::move(manifest), options));
+std::unique_ptr<ReaderView> make_reader_view(io::Device& device, const std::string& directory,
+                                             Manifest manifest, const ReaderOptions& options,
+                                             ReadCounters& counters, ReaderView* before, size_t common) {
+  auto view = std::make_unique<DirectoryReader>(device, directory, std::move(manifest), options, counters);
+  if (before != nullptr) view->take_over(static_cast<DirectoryReader&>(*before), common);
+  return view;
 }
 
 }  // namespace swale::imd

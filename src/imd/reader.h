@@ -1,5 +1,5 @@
 // Reader: answers queries on a massive directory; needs nothing but its path. One process, any number of them, also
-// while a job is still writing: a Reader sees the epochs that were committed when it was opened (or refreshed).
+// while a job is still writing: a Reader sees the epochs that were committed when it was opened or refreshed.
 //
 // A query reads the index footers of the partitions it has not met before, then one slice per epoch, then one block
 // (or few) per candidate, as soon as its slice is there. Depth, the number of reads on part-* files that wait for one
@@ -73,15 +73,14 @@ struct TopResult {
   uint64_t reads = 0;
 };
 
-class Reader {
+// The questions that a Reader answers, on the epochs of one manifest.
+class ReaderView {
  public:
   static constexpr int64_t kAllEpochs = -1;
 
-  virtual ~Reader() = default;
+  virtual ~ReaderView() = default;
 
-  static Result<std::unique_ptr<Reader>> open(io::Device& device, const std::string& directory,
-                                              const ReaderOptions& options);
-
+  // Of a Reader: until its next refresh.
   virtual const Manifest& manifest() const = 0;
   virtual const std::string& directory() const = 0;
 
@@ -116,9 +115,6 @@ class Reader {
   // The number of records in one epoch or in all, from the manifest; reads nothing.
   virtual Result<uint64_t> count(int64_t epoch) const = 0;
 
-  // What the epoch cost its writers (stats_log.h). kNotFound if nothing was kept.
-  virtual Result<EpochStats> epoch_stats(int64_t epoch) = 0;
-
   // Reads every byte that the manifest promises and checks everything that can be checked: checksums, block and
   // slice identities, that every record is found through the index at its own place, counts and digests per epoch
   // against the manifest. `progress(done_bytes, total_bytes)`. Returns all problems, at most `problems_max`.
@@ -133,6 +129,26 @@ class Reader {
   virtual VerifyReport verify(size_t problems_max, const ProgressFn& progress) = 0;
 
   virtual ReadStats stats() const = 0;
+};
+
+class Reader : public ReaderView {
+ public:
+  static Result<std::unique_ptr<Reader>> open(io::Device& device, const std::string& directory,
+                                              const ReaderOptions& options);
+
+  // Sees the epochs that were committed since, and no longer those that were dropped. Queries that are going on keep the
+  // view that they began with. After a failure the Reader answers as before.
+  struct Refreshed {
+    bool added = false;
+    bool dropped = false;  // numbers of epochs that were known may now be those of others
+  };
+  virtual Result<Refreshed> refresh() = 0;
+
+  // For who reads the manifest beside another thread's refresh.
+  virtual std::shared_ptr<const Manifest> manifest_now() const = 0;
+
+  // What the epoch cost its writers (stats_log.h). kNotFound if nothing was kept.
+  virtual Result<EpochStats> epoch_stats(int64_t epoch) = 0;
 };
 
 }  // namespace swale::imd

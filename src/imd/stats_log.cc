@@ -53,16 +53,16 @@ std::optional<MergedStat> merged_stat(const Json& json) {
 std::string stats_path(const std::string& directory) { return fmt::format("{}/{}", directory, kStatsName); }
 
 std::string encode_stats_line(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats) {
-  std::string line =
-      fmt::format("{}{:016x}\",\"epoch\":{},\"ranks\":{},\"stats\":{{", kLineHead, epoch_id, epoch, stats.ranks);
+  std::string line = fmt::format("{}{:016x}\",\"epoch\":{},\"ranks\":{},\"stats\":{{", kLineHead, epoch_id,
+                                 epoch, stats.ranks);
   const char* comma = "";
   for (const StatRow& row : stat_rows()) {
     const MergedStat& value = stats.at(row.stat);
     if (value.max == 0) continue;
     line += fmt::format("{}\"{}\":", std::exchange(comma, ","), row.name);
     line += stats.ranks == 1 ? fmt::format("{}", value.sum)
-                             : fmt::format("[{},{},{},{},{}]", value.sum, value.min, value.min_rank, value.max,
-                                           value.max_rank);
+                             : fmt::format("[{},{},{},{},{}]", value.sum, value.min, value.min_rank,
+                                           value.max, value.max_rank);
   }
   line += "},";
   return line + seal_of(line);
@@ -113,7 +113,8 @@ void StatsLog::append(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats
     return;
   }
   given_up_ = true;
-  log_warn("{}; no more statistics are kept by this job. Its epochs are not touched by that", status.message());
+  log_warn("{}; no more statistics are kept by this job. Its epochs are not touched by that",
+           status.message());
   if (file_) static_cast<void>(file_->truncate(end_));  // if it fails, readers pass over what is there
 }
 
@@ -130,10 +131,11 @@ Result<EpochStats> StatsReader::get(uint64_t epoch_id) {
     found = lines_.find(epoch_id);
   }
   if (found != lines_.end()) return read(found->second);
-  return error(Code::kNotFound, Scope::kOperation,
-               "{}: has no statistics of epoch_id {:016x}: either the epoch was written by a swale that kept none, or "
-               "they were lost in a crash",
-               path_, epoch_id);
+  return error(
+      Code::kNotFound, Scope::kOperation,
+      "{}: has no statistics of epoch_id {:016x}: either the epoch was written by a swale that kept none, or "
+      "they were lost in a crash",
+      path_, epoch_id);
 }
 
 Status StatsReader::catch_up() {

@@ -34,7 +34,8 @@ Result<EpochStats> decode_stats_line(Bytes line, const std::string& path, uint64
 
 class StatsLog {
  public:
-  StatsLog(io::Device& device, const std::string& directory) : device_(device), path_(stats_path(directory)) {}
+  StatsLog(io::Device& device, const std::string& directory)
+      : device_(device), path_(stats_path(directory)) {}
 
   // After the first failure, which is logged, no more lines are written.
   void append(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats);
@@ -53,7 +54,8 @@ class StatsLog {
 
 class StatsReader {
  public:
-  StatsReader(io::Device& device, const std::string& directory) : device_(device), path_(stats_path(directory)) {}
+  StatsReader(io::Device& device, const std::string& directory)
+      : device_(device), path_(stats_path(directory)) {}
 
   // kNotFound if there is no line for the epoch: what is there was written by a build that kept none, or went down with
   // its machine. kCorruption if the line is damaged.
@@ -73,7 +75,7 @@ class StatsReader {
   const std::string path_;
   std::mutex mutex_;  // guards what follows
   std::unique_ptr<io::File> file_;
-  uint64_t scanned_ = 0;  // the end of the last whole line
+  uint64_t scanned_ = 0;                       // the end of the last whole line
   std::unordered_map<uint64_t, Place> lines_;  // by epoch_id
 };
 

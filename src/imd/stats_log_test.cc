@@ -102,24 +102,28 @@ TEST(StatsLog, EveryFlippedBitIsAnErrorOrNoLineAtAll) {
 }
 
 TEST(StatsLog, NonsenseWithARightChecksumIsRefused) {
-  for (const char* text : {"", "[1]", "{", R"({"ranks":1})", R"({"ranks":0,"stats":{}})",
-                           R"({"ranks":-1,"stats":{}})", R"({"ranks":1,"stats":[]})",
-                           R"({"ranks":1,"stats":{"sort.time":-1}})", R"({"ranks":1,"stats":{"sort.time":"1"}})",
-                           R"({"ranks":1,"stats":{"sort.time":[1,2,3,4]}})",
-                           R"({"ranks":1,"stats":{"sort.time":[1,2,4294967296,4,5]}})",
-                           R"({"ranks":99999999999,"stats":{}})"}) {
+  for (const char* text :
+       {"", "[1]", "{", R"({"ranks":1})", R"({"ranks":0,"stats":{}})", R"({"ranks":-1,"stats":{}})",
+        R"({"ranks":1,"stats":[]})", R"({"ranks":1,"stats":{"sort.time":-1}})",
+        R"({"ranks":1,"stats":{"sort.time":"1"}})", R"({"ranks":1,"stats":{"sort.time":[1,2,3,4]}})",
+        R"({"ranks":1,"stats":{"sort.time":[1,2,4294967296,4,5]}})", R"({"ranks":99999999999,"stats":{}})"}) {
     std::string line = text;
     if (!line.empty() && line.back() == '}') line.back() = ',';
-    const Status status = decode_stats_line(line + [&] {
-                            char seal[64];
-                            std::snprintf(seal, sizeof seal, "\"crc32c\":\"%08x\"}\n", crc32c(line));
-                            return std::string(seal);
-                          }(), "x", 0).status();
+    const Status status = decode_stats_line(
+                              line +
+                                  [&] {
+                                    char seal[64];
+                                    std::snprintf(seal, sizeof seal, "\"crc32c\":\"%08x\"}\n", crc32c(line));
+                                    return std::string(seal);
+                                  }(),
+                              "x", 0)
+                              .status();
     EXPECT_EQ(status.code(), Code::kCorruption) << text;
   }
 }
 
-void write_epochs(io::Device& device, int32_t ranks, uint32_t epochs, std::vector<MetricsSnapshot>* metrics = nullptr) {
+void write_epochs(io::Device& device, int32_t ranks, uint32_t epochs,
+                  std::vector<MetricsSnapshot>* metrics = nullptr) {
   run_ranks(ranks, [&](net::Job& job) {
     WriterOptions options;
     options.memory_bytes = 6 * kMiB;

@@ -278,7 +278,8 @@ void WriterCore::finish_io(const IoRequest& request, const Status& status) {
   } else {
     stats.add(Stat::kWriteRequests);
     stats.add(Stat::kWriteNanos, since(request.began));
-    stats.add(request.file == LogFile::kData ? Stat::kWriteDataBytes : Stat::kWriteIndexBytes, request.data.size());
+    stats.add(request.file == LogFile::kData ? Stat::kWriteDataBytes : Stat::kWriteIndexBytes,
+              request.data.size());
   }
   partition_->finish_io(request, status);
   after_event();

@@ -176,11 +176,11 @@ class WriterCore {
   // Statistics. Of epochs that are over, only the totals are kept.
   RankStats stats_[2];  // by parity of the epoch's number
   RankStats totals_;
-  uint32_t appending_epoch_;           // the application's open one
+  uint32_t appending_epoch_;  // the application's open one
   uint64_t credit_waits_reported_ = 0;
   uint32_t requests_out_ = 0;
-  Nanos opened_;             // when the application's open epoch was
-  Nanos stage_began_ = 0;    // the current stage of the closing epoch
+  Nanos opened_;              // when the application's open epoch was
+  Nanos stage_began_ = 0;     // the current stage of the closing epoch
   Nanos delivery_began_ = 0;  // when the delivery queue was last empty
 };
 

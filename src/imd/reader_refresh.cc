@@ -1,0 +1,150 @@
+// The Reader as it is opened: a ReaderView and what replaces it when epochs come or go (docs/design/reader.md).
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "imd/reader.h"
+#include "imd/reader_view.h"
+#include "imd/stats_log.h"
+#include "run/format.h"
+
+namespace swale::imd {
+namespace {
+
+constexpr size_t kReadsInFlightLimit = 65'536;
+constexpr size_t kScanChunkBytesLimit = kGiB;
+
+Result<std::string> read_json(io::Device& device, const std::string& directory) {
+  Result<std::string> json = io::read_file(device, manifest_path(directory), kManifestBytesMax);
+  if (json.status().code() != Code::kNotFound) return json;
+  return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {} in it)", directory,
+               kManifestName);
+}
+
+// The epochs at the front that both have.
+size_t common_epochs(const Manifest& a, const Manifest& b) {
+  const auto same = [](const EpochEntry& x, const EpochEntry& y) { return x.epoch_id == y.epoch_id; };
+  const auto end = std::mismatch(a.epochs.begin(), a.epochs.end(), b.epochs.begin(), b.epochs.end(), same);
+  return static_cast<size_t>(end.first - a.epochs.begin());
+}
+
+class RefreshableReader final : public Reader {
+ public:
+  RefreshableReader(io::Device& device, std::string directory, const ReaderOptions& options)
+      : device_(device),
+        directory_(std::move(directory)),
+        options_(options),
+        stats_(std::make_shared<StatsReader>(device, directory_)) {}
+
+  Result<Refreshed> refresh() override;
+
+  const Manifest& manifest() const override { return view()->manifest(); }
+  std::shared_ptr<const Manifest> manifest_now() const override {
+    std::shared_ptr<ReaderView> now = view();
+    const Manifest& manifest = now->manifest();
+    return {std::move(now), &manifest};
+  }
+  const std::string& directory() const override { return directory_; }
+  Result<std::vector<Value>> get(Bytes key, int64_t epoch) override { return view()->get(key, epoch); }
+  Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) override {
+    return view()->get_many(keys, epoch, fn);
+  }
+  Status scan(int64_t epoch, const RecordFn& fn) override { return view()->scan(epoch, fn); }
+  Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) override {
+    return view()->scan_partition(epoch, partition, fn);
+  }
+  Status keys(int64_t epoch, const KeyFn& fn) override { return view()->keys(epoch, fn); }
+  Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override {
+    return view()->top(epoch, field, k, which);
+  }
+  Result<uint64_t> count(int64_t epoch) const override { return view()->count(epoch); }
+  Result<EpochStats> epoch_stats(int64_t epoch) override;
+  VerifyReport verify(size_t problems_max, const ProgressFn& progress) override {
+    return view()->verify(problems_max, progress);
+  }
+  ReadStats stats() const override { return counters_.snapshot(); }
+
+ private:
+  std::shared_ptr<ReaderView> view() const {
+    const std::lock_guard lock(mutex_);
+    return view_;
+  }
+  std::shared_ptr<StatsReader> statistics() const {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
+  io::Device& device_;
+  const std::string directory_;
+  const ReaderOptions options_;
+  ReadCounters counters_;
+  std::mutex refreshing_;  // one at a time; guards the two that follow
+  size_t json_bytes_ = 0;
+  uint32_t json_checksum_ = 0;
+  mutable std::mutex mutex_;  // guards what follows; held for a moment only
+  std::shared_ptr<ReaderView> view_;
+  std::shared_ptr<StatsReader> stats_;
+};
+
+Result<Reader::Refreshed> RefreshableReader::refresh() {
+  const std::lock_guard only(refreshing_);
+  SWALE_ASSIGN_OR_RETURN(const std::string json, read_json(device_, directory_));
+  const uint32_t checksum = crc32c(json);
+  const std::shared_ptr<ReaderView> before = view();
+  if (before && json.size() == json_bytes_ && checksum == json_checksum_) return Refreshed{};
+  const std::string path = manifest_path(directory_);
+  SWALE_ASSIGN_OR_RETURN(Manifest manifest, Manifest::decode(json, path));
+  for (const JobEntry& job : manifest.jobs) {
+    if (job.partitioner != "hash") {
+      return error(
+          Code::kUnsupported, Scope::kFile,
+          "{}: job {} used the partitioner \"{}\", this build knows \"hash\"; read it with a newer swale",
+          path, job.id, job.partitioner);
+    }
+  }
+  Refreshed refreshed;
+  std::shared_ptr<StatsReader> stats = statistics();
+  size_t common = 0;
+  if (before) {
+    common = common_epochs(before->manifest(), manifest);
+    refreshed.added = common < manifest.epochs.size();
+    refreshed.dropped = common < before->manifest().epochs.size();
+    // Another directory at the same place.
+    if (common == 0) stats = std::make_shared<StatsReader>(device_, directory_);
+  }
+  std::shared_ptr<ReaderView> next = make_reader_view(device_, directory_, std::move(manifest), options_,
+                                                      counters_, common > 0 ? before.get() : nullptr, common);
+  json_bytes_ = json.size();
+  json_checksum_ = checksum;
+  const std::lock_guard lock(mutex_);
+  view_ = std::move(next);
+  stats_ = std::move(stats);
+  return refreshed;
+}
+
+Result<EpochStats> RefreshableReader::epoch_stats(int64_t epoch) {
+  const std::shared_ptr<const Manifest> manifest = manifest_now();
+  if (epoch < 0 || epoch >= static_cast<int64_t>(manifest->epochs.size())) {
+    return invalid_argument("{}: no statistics of epoch {}: it has {} committed epochs, numbered from 0",
+                            directory_, epoch, manifest->epochs.size());
+  }
+  return statistics()->get(manifest->epochs[static_cast<size_t>(epoch)].epoch_id);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::string& directory,
+                                             const ReaderOptions& options) {
+  if (options.reads_in_flight_max < 1 || options.reads_in_flight_max > kReadsInFlightLimit ||
+      options.scan_chunk_bytes < run::kBlockBytes || options.scan_chunk_bytes > kScanChunkBytesLimit) {
+    return invalid_argument("reads in flight {} (1 to {}), scan chunk {} bytes ({} to {})",
+                            options.reads_in_flight_max, kReadsInFlightLimit, options.scan_chunk_bytes,
+                            run::kBlockBytes, kScanChunkBytesLimit);
+  }
+  auto reader = std::make_unique<RefreshableReader>(device, directory, options);
+  SWALE_RETURN_IF_ERROR(reader->refresh().status());
+  return std::unique_ptr<Reader>(std::move(reader));
+}
+
+}  // namespace swale::imd
