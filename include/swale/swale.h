@@ -117,6 +117,18 @@ enum swale_dir_flags {
  * opening fails afterwards. SWALE_INVALID_ARGUMENT if `swale repair` could not tell the steps of epochs that would stay. */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
 
+/* Which of `partitions` partitions (one for each rank) a key belongs to: 0 <= answer < partitions. Must depend on its
+ * arguments alone, and is called by any thread that appends or asks, also by several at once. */
+typedef uint32_t (*swale_partition_fn)(void* context, const void* key, size_t key_bytes, uint32_t partitions);
+
+/* [collective] As swale_dir_open, but records go to the rank that `fn` names instead of the hash of the key.
+ * "dir.partitioner=NAME" in the options names the function (1 to 64 letters, digits, _ . - :); the name is kept with
+ * the job's epochs. Whoever changes what the function does changes its name. All ranks give the same; `fn` and
+ * `context` live until the directory is closed. Appending a key for which it answers `partitions` or more fails with
+ * SWALE_INVALID_ARGUMENT and changes nothing. Later jobs may use another one, or none. */
+int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, const char* options,
+                               swale_partition_fn fn, void* context, swale_dir** dir);
+
 /* Appends a value to a key in the open epoch. Keys have 1 to SWALE_KEY_BYTES_MAX bytes, values 0 to
  * SWALE_VALUE_BYTES_MAX. Several values of one key in one epoch stay a list in each writer's order. The call blocks
  * while the pipeline is full, never longer than its peers are silent (option net.silence_deadline_s). A record is
@@ -192,6 +204,13 @@ typedef struct swale_values swale_values;
 int swale_reader_open(const char* path, const char* options, swale_reader** reader);
 /* Closes the reader. The swale_values it gave out stay valid until they are freed. */
 void swale_reader_close(swale_reader* reader);
+
+/* Tells the reader the function of the partitioner `name`: queries then ask one partition of epochs that were written
+ * with it, instead of all of them. Answers are the same without it, only slower. It is asked for some keys of the
+ * directory: SWALE_INVALID_ARGUMENT if it is surely another than the writer's. Lives until the reader is closed. Many
+ * keys at once (swale_reader_get_many) gain less from each other in such epochs. */
+int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_partition_fn fn,
+                                 void* context);
 
 /* What swale_reader_refresh found; added together. */
 enum swale_refresh {

@@ -164,6 +164,12 @@ class Directory {
   Directory(Job& job, const std::string& path, int flags = 0, const std::string& options = {}) {
     detail::check(swale_dir_open(job.handle(), path.c_str(), flags, options.c_str(), &handle_));
   }
+  // [collective] Records go to the rank that `fn` names; the options have dir.partitioner=NAME.
+  Directory(Job& job, const std::string& path, int flags, const std::string& options, swale_partition_fn fn,
+            void* context) {
+    detail::check(swale_dir_open_partitioned(job.handle(), path.c_str(), flags, options.c_str(), fn, context,
+                                             &handle_));
+  }
   // The moved-from object owns nothing.
   Directory(Directory&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   // Swaps.
@@ -237,6 +243,10 @@ class Reader {
   }
   ~Reader() { swale_reader_close(handle_); }
 
+  // Queries ask one partition of epochs that were written with this partitioner.
+  void set_partitioner(const std::string& name, swale_partition_fn fn, void* context = nullptr) {
+    detail::check(swale_reader_set_partitioner(handle_, name.c_str(), fn, context));
+  }
   // Sees what was committed since; 0 or a sum of swale_refresh.
   int refresh() {
     int changed = 0;

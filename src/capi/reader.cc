@@ -48,6 +48,16 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
 
 void swale_reader_close(swale_reader* reader) { delete reader; }
 
+int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_partition_fn fn,
+                                 void* context) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_set_partitioner", "reader");
+    if (name == nullptr) return swale::capi::null_argument("swale_reader_set_partitioner", "name");
+    if (fn == nullptr) return swale::capi::null_argument("swale_reader_set_partitioner", "fn");
+    return reader->reader->set_partitioner({name, fn, context});
+  });
+}
+
 int swale_reader_refresh(swale_reader* reader, int* changed) {
   return guarded([&]() -> Status {
     if (reader == nullptr) return swale::capi::null_argument("swale_reader_refresh", "reader");

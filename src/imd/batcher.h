@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "imd/partitioner.h"
 #include "net/transport.h"
 
 namespace swale::imd {
@@ -40,10 +41,12 @@ struct RecordTally {
 
 class Batcher {
  public:
-  explicit Batcher(int32_t ranks);
+  explicit Batcher(int32_t ranks, Partitioner partitioner = {});
 
   // The destination whose frame has to be replaced before the record fits, or kAccepted.
   static constexpr net::Rank kAccepted = -1;
+  // Or this: the partitioner has named no rank. Nothing was done.
+  static constexpr net::Rank kNowhere = -2;
   // Requires a key and value within the record limits, and frames at least as large as any record.
   net::Rank append(Bytes key, Bytes value);
 
@@ -63,6 +66,9 @@ class Batcher {
   void begin_epoch();  // resets the counts; all frames must have been taken
 
  private:
+  net::Rank home_of(Hash hash, Bytes key) const;
+
+  const Partitioner partitioner_;
   std::vector<Frame> frames_;  // by destination
   std::vector<uint64_t> records_per_rank_;
   RecordTally tally_;

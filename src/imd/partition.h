@@ -51,6 +51,7 @@ struct PartitionParams {
   size_t sketch_bytes = 16 * kMiB;            // over all ways
   uint64_t data_end_block = 0;                // where the committed data log ends
   uint64_t index_end = 0;                     // where the committed index log ends, bytes
+  bool by_hash = true;                        // else what arrives has its home here, whatever its hash
   std::vector<run::FieldPlace> indexed = {};  // fields whose extrema are kept
   uint32_t extrema_blocks = 0;                // of one group of them
 };

@@ -113,12 +113,13 @@ class BatchSink final : public Query::Sink {
 class DirectoryReader final : public ReaderView {
  public:
   DirectoryReader(io::Device& device, std::string directory, Manifest manifest, const ReaderOptions& options,
-                  ReadCounters& counters)
+                  ReadCounters& counters, const Partitioners& partitioners)
       : device_(device),
         directory_(std::move(directory)),
         manifest_(std::move(manifest)),
         options_(options),
         counters_(counters),
+        partitioners_(partitioners),
         partitions_(device, directory_, manifest_, options.map, counters_) {}
 
   const Manifest& manifest() const override { return manifest_; }
@@ -138,8 +139,9 @@ class DirectoryReader final : public ReaderView {
 
  private:
   QueryPool::Lease take_query() {
-    return queries_.take(
-        [this] { return std::make_unique<Query>(manifest_, partitions_, counters_, device_, options_); });
+    return queries_.take([this] {
+      return std::make_unique<Query>(manifest_, partitions_, partitioners_, counters_, device_, options_);
+    });
   }
   Result<EpochRange> range_of(int64_t epoch) const;
   Status scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped);
@@ -149,6 +151,7 @@ class DirectoryReader final : public ReaderView {
   const Manifest manifest_;
   const ReaderOptions options_;
   ReadCounters& counters_;
+  const Partitioners& partitioners_;
   PartitionCache partitions_;
   QueryPool queries_;
 };
@@ -281,8 +284,10 @@ Reader::VerifyReport DirectoryReader::verify(size_t problems_max, const Progress
 
 std::unique_ptr<ReaderView> make_reader_view(io::Device& device, const std::string& directory,
                                              Manifest manifest, const ReaderOptions& options,
-                                             ReadCounters& counters, ReaderView* before, size_t common) {
-  auto view = std::make_unique<DirectoryReader>(device, directory, std::move(manifest), options, counters);
+                                             ReadCounters& counters, const Partitioners& partitioners,
+                                             ReaderView* before, size_t common) {
+  auto view = std::make_unique<DirectoryReader>(device, directory, std::move(manifest), options, counters,
+                                                partitioners);
   if (before != nullptr) view->take_over(static_cast<DirectoryReader&>(*before), common);
   return view;
 }

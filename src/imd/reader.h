@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "imd/epoch_stats.h"
 #include "imd/manifest.h"
+#include "imd/partitioner.h"
 #include "io/device.h"
 #include "run/extrema_format.h"
 #include "run/schema.h"
@@ -146,6 +147,9 @@ class Reader : public ReaderView {
 
   // For who reads the manifest beside another thread's refresh.
   virtual std::shared_ptr<const Manifest> manifest_now() const = 0;
+
+  // Queries on epochs of jobs with a partitioner of this name ask one partition instead of all.
+  virtual Status set_partitioner(const Partitioner& partitioner) = 0;
 
   // What the epoch cost its writers (stats_log.h). kNotFound if nothing was kept.
   virtual Result<EpochStats> epoch_stats(int64_t epoch) = 0;

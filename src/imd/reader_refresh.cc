@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kReadsInFlightLimit = 65'536;
 constexpr size_t kScanChunkBytesLimit = kGiB;
+constexpr size_t kKeysAsked = 64;
 
 Result<std::string> read_json(io::Device& device, const std::string& directory) {
   Result<std::string> json = io::read_file(device, manifest_path(directory), kManifestBytesMax);
@@ -64,6 +65,7 @@ class RefreshableReader final : public Reader {
     return view()->verify(problems_max, progress);
   }
   ReadStats stats() const override { return counters_.snapshot(); }
+  Status set_partitioner(const Partitioner& partitioner) override;
 
  private:
   std::shared_ptr<ReaderView> view() const {
@@ -79,6 +81,7 @@ class RefreshableReader final : public Reader {
   const std::string directory_;
   const ReaderOptions options_;
   ReadCounters counters_;
+  Partitioners partitioners_;
   std::mutex refreshing_;  // one at a time; guards the two that follow
   size_t json_bytes_ = 0;
   uint32_t json_checksum_ = 0;
@@ -95,14 +98,6 @@ Result<Reader::Refreshed> RefreshableReader::refresh() {
   if (before && json.size() == json_bytes_ && checksum == json_checksum_) return Refreshed{};
   const std::string path = manifest_path(directory_);
   SWALE_ASSIGN_OR_RETURN(Manifest manifest, Manifest::decode(json, path));
-  for (const JobEntry& job : manifest.jobs) {
-    if (job.partitioner != "hash") {
-      return error(
-          Code::kUnsupported, Scope::kFile,
-          "{}: job {} used the partitioner \"{}\", this build knows \"hash\"; read it with a newer swale",
-          path, job.id, job.partitioner);
-    }
-  }
   Refreshed refreshed;
   std::shared_ptr<StatsReader> stats = statistics();
   size_t common = 0;
@@ -113,14 +108,43 @@ Result<Reader::Refreshed> RefreshableReader::refresh() {
     // Another directory at the same place.
     if (common == 0) stats = std::make_shared<StatsReader>(device_, directory_);
   }
-  std::shared_ptr<ReaderView> next = make_reader_view(device_, directory_, std::move(manifest), options_,
-                                                      counters_, common > 0 ? before.get() : nullptr, common);
+  std::shared_ptr<ReaderView> next =
+      make_reader_view(device_, directory_, std::move(manifest), options_, counters_, partitioners_,
+                       common > 0 ? before.get() : nullptr, common);
   json_bytes_ = json.size();
   json_checksum_ = checksum;
   const std::lock_guard lock(mutex_);
   view_ = std::move(next);
   stats_ = std::move(stats);
   return refreshed;
+}
+
+// Asks it for some keys of the first and the last partition of each job that wrote with it.
+Status RefreshableReader::set_partitioner(const Partitioner& partitioner) {
+  SWALE_RETURN_IF_ERROR(partitioner.check());
+  const std::shared_ptr<ReaderView> now = view();
+  const Manifest& manifest = now->manifest();
+  for (const EpochEntry& epoch : manifest.epochs) {
+    const JobEntry& job = manifest.jobs[epoch.job];
+    const bool is_last =
+        epoch.epoch + 1 == manifest.epochs.size() || manifest.epochs[epoch.epoch + 1].job != epoch.job;
+    if (!is_last || partitioner.by_hash() || job.partitioner != partitioner.name) continue;
+    const auto partitions = static_cast<uint32_t>(job.ranks);
+    for (const uint32_t partition : {uint32_t{0}, partitions - 1}) {
+      uint32_t answer = partition;
+      size_t asked = 0;
+      SWALE_RETURN_IF_ERROR(now->scan_partition(epoch.epoch, partition, [&](uint32_t, Bytes key, Bytes) {
+        answer = partitioner.ask(key, partitions);
+        return answer == partition && ++asked < kKeysAsked;
+      }));
+      if (answer == partition) continue;
+      return invalid_argument(
+          "{}: this is not the partitioner \"{}\" that wrote epoch {}: it answers {} for a key of partition "
+          "{}",
+          directory_, partitioner.name, epoch.epoch, answer, partition);
+    }
+  }
+  return partitioners_.set(partitioner);
 }
 
 Result<EpochStats> RefreshableReader::epoch_stats(int64_t epoch) {

@@ -10,11 +10,12 @@
 
 namespace swale::imd {
 
-// Answers queries on the epochs of `manifest`. `device` and `counters` must outlive it.
+// Answers queries on the epochs of `manifest`. `device`, `counters` and `partitioners` must outlive it.
 // `before` (may be null): a view of the same directory that has the first `common` epochs (at least one) of the
 // manifest; what is still right of its files, mappings and footers is taken over. It may be in use.
 std::unique_ptr<ReaderView> make_reader_view(io::Device& device, const std::string& directory,
                                              Manifest manifest, const ReaderOptions& options,
-                                             ReadCounters& counters, ReaderView* before, size_t common);
+                                             ReadCounters& counters, const Partitioners& partitioners,
+                                             ReaderView* before, size_t common);
 
 }  // namespace swale::imd

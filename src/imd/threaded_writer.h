@@ -34,12 +34,14 @@ namespace swale::imd {
 
 class ThreadedWriter final : public Writer, public net::ChannelEvents {
  public:
-  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes)
+  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const Partitioner& partitioner)
       : job_(job),
         alone_(job.size() == 1),
+        direct_(alone_ && partitioner.by_hash()),
+        partitioner_(partitioner),
         opened_(std::move(opened)),
         budget_(budget_bytes),
-        batcher_(job.size()) {}
+        batcher_(job.size(), partitioner) {}
   ~ThreadedWriter() override { shut_down(); }
 
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
@@ -71,6 +73,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   };
 
   [[gnu::noinline]] static Status refused(size_t key_bytes, size_t value_bytes);
+  Status nowhere(Bytes key) const;
   [[gnu::noinline]] Status append_or_wait(Bytes key, Bytes value);
   Status replace_frame(net::Rank destination);
   Status make_room(uint32_t way);
@@ -105,6 +108,8 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
 
   net::Job& job_;
   const bool alone_;
+  const bool direct_;  // alone, and nobody is to be asked for a key's home
+  const Partitioner partitioner_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
   MemoryBudget budget_;

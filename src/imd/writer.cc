@@ -18,12 +18,24 @@ namespace {
 constexpr std::chrono::seconds kPatience(60);
 constexpr size_t kIoBesidesOutput = 4;  // footers and syncs
 
+Status agree_on_partitioner(net::Job& job, const std::string& name) {
+  if (job.size() == 1) return {};
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, job.allgather(name));
+  for (size_t rank = 1; rank < names.size(); ++rank) {
+    if (names[rank] == names[0]) continue;
+    return invalid_argument(
+        "rank 0 opened with dir.partitioner={}, rank {} with {}: all ranks must give the same", names[0],
+        rank, names[rank]);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint32_t ways) {
   const auto next_epoch = static_cast<uint32_t>(opened_.manifest.epochs.size());
   if (job_.rank() == 0) {
-    JobEntry entry{fmt::format("{:016x}", opened_.job_id), job_.size(), ways, "hash"};
+    JobEntry entry{fmt::format("{:016x}", opened_.job_id), job_.size(), ways, partitioner_.name};
     committer_.emplace(device, opened_.directory, opened_.manifest, std::move(entry));
   }
   channel_ = job_.open_channel(this);
@@ -39,6 +51,7 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   params.data_end_block = opened_.files->data_end_block();
   params.index_end = opened_.files->index_end();
   params.memory = memory;
+  params.by_hash = partitioner_.by_hash();
   params.indexed = opened_.manifest.schema.indexed;
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
   SWALE_ASSIGN_OR_RETURN(std::unique_ptr<WriterCore> core,
@@ -59,7 +72,7 @@ Status ThreadedWriter::append(Bytes key, Bytes value) {
     return refused(key.size(), value.size());
   const BiasedMutex::Guard guard(append_mutex_);
   // A job of one rank: no frames, and no lock but this one until a memtable is full.
-  if (alone_ && !intake_closed_ && !failed_.load(std::memory_order_relaxed)) [[likely]] {
+  if (direct_ && !intake_closed_ && !failed_.load(std::memory_order_relaxed)) [[likely]] {
     const Hash hash = hash_bytes(key);
     const Partition::Appended appended = core_->append_directly(hash, key, value);
     if (appended.row != nullptr) [[likely]] {
@@ -75,15 +88,22 @@ Status ThreadedWriter::refused(size_t key_bytes, size_t value_bytes) {
                           key_bytes, value_bytes, run::kKeyBytesMax, run::kValueBytesMax);
 }
 
+Status ThreadedWriter::nowhere(Bytes key) const {
+  const auto ranks = static_cast<uint32_t>(job_.size());
+  return partitioner_.out_of_range(partitioner_.ask(key, ranks), ranks);
+}
+
 Status ThreadedWriter::append_or_wait(Bytes key, Bytes value) {
   if (failed_.load(std::memory_order_relaxed)) return failure();
   if (!alone_) {
     for (;;) {
       const net::Rank full = batcher_.append(key, value);
       if (full == Batcher::kAccepted) return {};
+      if (full == Batcher::kNowhere) return nowhere(key);
       SWALE_RETURN_IF_ERROR(replace_frame(full));
     }
   }
+  if (!direct_ && partitioner_.ask(key, 1) != 0) return nowhere(key);
   if (intake_closed_) SWALE_RETURN_IF_ERROR(wait_for_intake());
   const Hash hash = hash_bytes(key);
   for (;;) {
@@ -300,11 +320,13 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
   const size_t budget = options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.size());
   MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0};
   SWALE_RETURN_IF_ERROR(agree(job, plan_memory(wish).status()));
+  SWALE_RETURN_IF_ERROR(agree(job, options.partitioner.check()));
+  SWALE_RETURN_IF_ERROR(agree_on_partitioner(job, options.partitioner.name));
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   const Result<MemoryPlan> plan = plan_memory(wish);
   SWALE_RETURN_IF_ERROR(agree(job, plan.status()));
-  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget);
+  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.partitioner);
   SWALE_RETURN_IF_ERROR(agree(job, writer->start(device, *plan, options.ways)));
   return std::unique_ptr<Writer>(std::move(writer));
 }

@@ -23,6 +23,7 @@ PartitionParams partition_params(const WriterCoreParams& params) {
   out.sketch_bytes = params.memory.sketch_bytes;
   out.data_end_block = params.data_end_block;
   out.index_end = params.index_end;
+  out.by_hash = params.by_hash;
   out.indexed = params.indexed;
   out.extrema_blocks = params.memory.extrema_blocks;
   return out;

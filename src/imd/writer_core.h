@@ -51,6 +51,7 @@ struct WriterCoreParams {
   uint64_t data_end_block = 0;
   uint64_t index_end = 0;
   MemoryPlan memory;
+  bool by_hash = true;  // else any rank is the home of any key
   std::vector<run::FieldPlace> indexed = {};
   const Clock* clock = &system_clock();  // for statistics alone
 };
