@@ -274,6 +274,12 @@ typedef int (*swale_key_fn)(void* context, const void* key, size_t key_bytes);
  * and needs memory for the keys of one partition. */
 int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void* context);
 
+/* min(n, distinct keys) distinct keys of one epoch (not SWALE_ALL_EPOCHS), drawn at random: each is as likely as any
+ * other, however many records it has. The same `seed` gives the same keys. n is at most 2^20. Reads about 10 KB a key,
+ * or the epoch if that is less. Meant for tests of queries. */
+int swale_reader_sample(swale_reader* reader, int64_t epoch, size_t n, uint64_t seed, swale_key_fn fn,
+                        void* context);
+
 /* The number of records in one epoch or in all; reads no data. */
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);
 

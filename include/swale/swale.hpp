@@ -318,6 +318,13 @@ class Reader {
     callback.finish(swale_reader_keys(handle_, epoch, callback.call, &callback));
   }
 
+  // bool fn(string_view key) for n distinct keys of one epoch, drawn at random; false stops. What fn throws comes out.
+  template <class Fn>
+  void sample(std::int64_t epoch, std::size_t n, std::uint64_t seed, Fn&& fn) const {
+    detail::KeyCallback<Fn> callback{{fn}};
+    callback.finish(swale_reader_sample(handle_, epoch, n, seed, callback.call, &callback));
+  }
+
   // The schema that the directory was made with; empty if none.
   std::string schema() const { return swale_reader_schema(handle_); }
   // The k records of one epoch with the largest or smallest (SWALE_TOP_...) numbers in a field, the best first.

@@ -176,6 +176,17 @@ int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void
   });
 }
 
+int swale_reader_sample(swale_reader* reader, int64_t epoch, size_t n, uint64_t seed, swale_key_fn fn,
+                        void* context) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_sample", "reader");
+    if (fn == nullptr) return swale::capi::null_argument("swale_reader_sample", "fn");
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_sample", epoch));
+    return reader->reader->sample(epoch, n, seed,
+                                  [&](Bytes key) { return fn(context, key.data(), key.size()) == 0; });
+  });
+}
+
 const char* swale_reader_schema(const swale_reader* reader) {
   if (reader != nullptr) return reader->schema.c_str();
   swale::capi::report(swale::capi::null_argument("swale_reader_schema", "reader"));

@@ -8,6 +8,7 @@
 #include "imd/reader_io.h"
 #include "imd/reader_partition.h"
 #include "imd/reader_query.h"
+#include "imd/reader_sample.h"
 #include "imd/reader_scan.h"
 #include "imd/reader_sort.h"
 #include "imd/reader_top.h"
@@ -129,6 +130,7 @@ class DirectoryReader final : public ReaderView {
   Status scan(int64_t epoch, const RecordFn& fn) override;
   Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) override;
   Status keys(int64_t epoch, const KeyFn& fn) override;
+  Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) override;
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override;
   Result<uint64_t> count(int64_t epoch) const override;
   VerifyReport verify(size_t problems_max, const ProgressFn& progress) override;
@@ -247,6 +249,16 @@ Status DirectoryReader::keys(int64_t epoch, const KeyFn& fn) {
     };
     SWALE_RETURN_IF_ERROR(scan_one(epochs.first, partition, distinct, &stopped));
   }
+  return {};
+}
+
+Status DirectoryReader::sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) {
+  if (epoch == kAllEpochs) return invalid_argument("{}: keys are drawn from one epoch", directory_);
+  if (n > kSampleMax) return invalid_argument("a sample of {} keys: at most {} can be drawn", n, kSampleMax);
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  KeySample sample(manifest_, manifest_.epochs[epochs.first], partitions_, counters_, options_, seed);
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> keys, sample.draw(n));
+  std::all_of(keys.begin(), keys.end(), fn);
   return {};
 }
 

@@ -106,6 +106,12 @@ class ReaderView {
   using KeyFn = std::function<bool(Bytes key)>;
   virtual Status keys(int64_t epoch, const KeyFn& fn) = 0;
 
+  // min(n, distinct keys) distinct keys of one epoch, drawn at random, the same for the same seed; in random order; false
+  // stops the walk. Each key is as likely as any other, however many records it has. Reads about 10 KB a key, or the epoch
+  // if that is less. docs/design/reader.md says exactly what is drawn.
+  static constexpr size_t kSampleMax = size_t{1} << 20;
+  virtual Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) = 0;
+
   // The k records of one epoch with the largest or the smallest numbers in a field, the best first; equal numbers in the
   // order of their keys' bytes, then as appended. Which of the records that equal the last one are among them is not
   // said, but always the same. Fewer than k if there are no more. A field of the schema without extrema is found by a

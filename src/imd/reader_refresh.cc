@@ -56,6 +56,9 @@ class RefreshableReader final : public Reader {
     return view()->scan_partition(epoch, partition, fn);
   }
   Status keys(int64_t epoch, const KeyFn& fn) override { return view()->keys(epoch, fn); }
+  Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) override {
+    return view()->sample(epoch, n, seed, fn);
+  }
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override {
     return view()->top(epoch, field, k, which);
   }
