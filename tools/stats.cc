@@ -48,7 +48,10 @@ std::string seconds_text(uint64_t nanos) {
 }
 
 std::string value_text(const imd::StatRow& row, uint64_t value) {
-  return row.unit == "ns" ? seconds_text(value) + " s" : fmt::format("{}", value);
+  if (row.unit != "ns") return fmt::format("{}", value);
+  const auto nanos = static_cast<double>(value);
+  if (nanos < 1e6) return fmt::format("{:.1f} us", nanos / 1e3);
+  return nanos < 1e9 ? fmt::format("{:.2f} ms", nanos / 1e6) : fmt::format("{:.3f} s", nanos / 1e9);
 }
 
 Result<std::vector<EpochCost>> StatsCommand::collect(imd::Reader& reader) const {

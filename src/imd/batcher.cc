@@ -8,9 +8,9 @@
 namespace swale::imd {
 
 Batcher::Batcher(int32_t ranks, Partitioner partitioner)
-    : partitioner_(std::move(partitioner)),
-      frames_(static_cast<size_t>(ranks)),
-      records_per_rank_(static_cast<size_t>(ranks)) {}
+    : frames_(static_cast<size_t>(ranks)),
+      records_per_rank_(static_cast<size_t>(ranks)),
+      partitioner_(std::move(partitioner)) {}
 
 net::Rank Batcher::home_of(Hash hash, Bytes key) const {
   const auto ranks = static_cast<uint32_t>(frames_.size());

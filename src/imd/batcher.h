@@ -68,10 +68,10 @@ class Batcher {
  private:
   net::Rank home_of(Hash hash, Bytes key) const;
 
-  const Partitioner partitioner_;
   std::vector<Frame> frames_;  // by destination
   std::vector<uint64_t> records_per_rank_;
   RecordTally tally_;
+  const Partitioner partitioner_;
 };
 
 }  // namespace swale::imd

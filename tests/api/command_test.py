@@ -81,6 +81,20 @@ class Command(unittest.TestCase):
         self.assertEqual(max(len(line.split("|")[1].rstrip()) for line in bars if "|" in line), 64)
         self.assertIn("no epoch 3", self.run_swale("stats", "--epoch", "3", expect=2)[1])
 
+    def plot(self, text, output):
+        script = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "swale-stats-plot")
+        return subprocess.run(["/usr/bin/python3", script, output], input=text.encode(), capture_output=True, timeout=110)
+
+    def test_stats_as_a_picture(self):
+        if subprocess.run(["/usr/bin/python3", "-c", "import matplotlib"], capture_output=True, check=False).returncode:
+            self.skipTest("/usr/bin/python3 has no matplotlib")
+        output = os.path.join(self.scratch, "epochs.svg")
+        done = self.plot(self.run_swale("stats", "--json")[0], output)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(output, encoding="utf-8") as file:
+            self.assertGreaterEqual(file.read().count('<g id="axes_'), 3)
+        self.assertEqual(self.plot("", output).returncode, 1)
+
     def test_stats_that_are_missing_or_damaged(self):
         path = self.copy()
         os.remove(os.path.join(path, "stats.jsonl"))
