@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "imd/direct_intake.h"
 #include "imd/extrema_summary.h"
 #include "imd/memory_plan.h"
 
@@ -166,12 +167,10 @@ class Node {
   bool append_directly(const Record& record) {
     const Hash hash = hash_bytes(record.key);
     full_memtable_ = !core_->intake_open();
+    intake_.open(&core_->partition());
     while (!full_memtable_) {
-      const imd::Partition::Appended appended = core_->append_directly(hash, record.key, record.value);
-      if (appended.row != nullptr) {
-        batcher_.count({appended.row, record.key.size() + record.value.size()}, record.key.size());
-        return true;
-      }
+      const imd::Partition::Appended appended = intake_.append(hash, record.key, record.value);
+      if (appended.row != nullptr) return true;
       full_memtable_ = !core_->make_room(appended.way);
     }
     return false;
@@ -193,6 +192,7 @@ class Node {
     for (net::Rank rank = 0; rank < simulation_.params().ranks; ++rank) {
       core_->submit(rank, batcher_.exchange(rank, {}));
     }
+    batcher_.count(intake_.take_tally());
     core_->begin_epoch_end(epoch_ * 10, epoch_ * 0.5, batcher_.records_per_rank(), batcher_.tally());
     batcher_.begin_epoch();
     written_ = 0;
@@ -264,6 +264,7 @@ class Node {
   imd::PartitionFiles files_;
   std::optional<imd::Committer> committer_;
   imd::Batcher batcher_;
+  imd::DirectIntake intake_;  // of a job of one rank
   uint64_t records_to_write_ = 0;
   uint64_t written_ = 0;
   uint32_t epoch_ = 0;

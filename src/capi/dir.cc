@@ -56,6 +56,18 @@ Status open_dir(swale_job* job, const char* path, int flags, const char* options
   return {};
 }
 
+// Whatever swale_dir_append does not take at once.
+[[gnu::noinline]] int append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
+                             size_t value_bytes) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return null_argument("swale_dir_append", "dir");
+    SWALE_ASSIGN_OR_RETURN(const Bytes key_view, bytes_argument("swale_dir_append", "key", key, key_bytes));
+    SWALE_ASSIGN_OR_RETURN(const Bytes value_view,
+                           bytes_argument("swale_dir_append", "value", value, value_bytes));
+    return dir->state->writer->append(key_view, value_view);
+  });
+}
+
 Status closed_directory(const char* call) {
   return invalid_argument("{}: the directory of this file has been closed", call);
 }
@@ -106,14 +118,12 @@ int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, cons
 
 int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
                      size_t value_bytes) {
-  return guarded([&]() -> Status {
-    if (dir == nullptr) return swale::capi::null_argument("swale_dir_append", "dir");
-    // The hot path: nothing is constructed but two views.
-    if (key == nullptr && key_bytes != 0) return swale::capi::null_argument("swale_dir_append", "key");
-    if (value == nullptr && value_bytes != 0) return swale::capi::null_argument("swale_dir_append", "value");
-    return dir->state->writer->append({static_cast<const char*>(key), key_bytes},
-                                      {static_cast<const char*>(value), value_bytes});
-  });
+  if (dir != nullptr && key != nullptr && value != nullptr) [[likely]] {
+    if (dir->state->writer->append_quickly({static_cast<const char*>(key), key_bytes},
+                                           {static_cast<const char*>(value), value_bytes})) [[likely]]
+      return SWALE_OK;
+  }
+  return swale::capi::append(dir, key, key_bytes, value, value_bytes);
 }
 
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time) {

@@ -53,12 +53,10 @@ class Batcher {
   // Takes the destination's frame (data == nullptr: it had none) and lends it another (or none).
   Frame exchange(net::Rank destination, Frame next);
 
-  // Counts a record that needed no frame because this rank is alone.
-  void count(Bytes row, size_t key_bytes) {
-    ++records_per_rank_.front();
-    ++tally_.records;
-    tally_.data_bytes += row.size();
-    tally_.digest += record_digest(row, key_bytes);
+  // Counts records that needed no frame because this rank is alone.
+  void count(const RecordTally& records) {
+    records_per_rank_.front() += records.records;
+    tally_.add(records);
   }
 
   const RecordTally& tally() const { return tally_; }

@@ -31,7 +31,6 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
       *slot = std::make_unique<run::Memtable>(std::move(memtable));
     }
     SWALE_ASSIGN_OR_RETURN(run::RunScratch scratch, run::RunScratch::create(params.memtable_records));
-    scratch.touch();
     way.scratch = std::make_unique<run::RunScratch>(std::move(scratch));
     for (int epoch = 0; epoch < 2; ++epoch) {
       SWALE_ASSIGN_OR_RETURN(run::SketchArena arena,

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -91,8 +92,14 @@ class Partition {
     uint32_t way;
   };
   Appended append(Hash hash, Bytes key, Bytes value) {
-    const HashChoice way = choose(choose(hash, params_.ranks).rest, params_.ways);
+    assert(params_.ranks == 1 && "of several ranks each has its part of the hashes");
+    const HashChoice way = choose(hash, params_.ways);
     return {ways_[way.index].filling->append(way.rest, key, value), way.index};
+  }
+  // The same for sizes that Memtable::append_quickly takes; nullptr: append must be asked.
+  const char* append_quickly(Bytes key, Bytes value) {
+    const HashChoice way = choose(hash_eight_bytes(key.data()), params_.ways);
+    return ways_[way.index].filling->append_quickly(way.rest, key.data(), value);
   }
   // Every way has a memtable for the open epoch. False only for a while after end_epoch.
   bool intake_open() const {

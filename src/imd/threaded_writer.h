@@ -3,7 +3,7 @@
 //
 // One mutex guards the core; the heavy work (sorting and gathering, storage, the
 // wire) runs outside it. A second one guards the Batcher, so that an append touches the core once per full frame.
-// Order: append_mutex_ before post_mutex_ (only tried) before core_mutex_.
+// Order: intake_.mutex before post_mutex_ (only tried) before core_mutex_.
 //
 // Frames reach the transport in the order in which the Router numbered them: post_mutex_ is held from taking them to
 // having posted them. Whoever makes an event that may let frames leave calls send_ready after it, with the core
@@ -21,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/biased_mutex.h"
 #include "imd/batcher.h"
 #include "imd/committer.h"
 #include "imd/partition_files.h"
@@ -37,7 +36,6 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const Partitioner& partitioner)
       : job_(job),
         alone_(job.size() == 1),
-        direct_(alone_ && partitioner.by_hash()),
         partitioner_(partitioner),
         opened_(std::move(opened)),
         budget_(budget_bytes),
@@ -47,7 +45,6 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
   Status start(io::Device& device, const MemoryPlan& memory, uint32_t ways);
 
-  Status append(Bytes key, Bytes value) override;
   Status epoch_end(int64_t step, double time) override;
   Status epoch_end_begin(int64_t step, double time) override;
   Status epoch_end_wait() override;
@@ -72,9 +69,9 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
     std::condition_variable wake;
   };
 
-  [[gnu::noinline]] static Status refused(size_t key_bytes, size_t value_bytes);
+  Status append(Bytes key, Bytes value) override;
+  Status append_to_frame(Bytes key, Bytes value);
   Status nowhere(Bytes key) const;
-  [[gnu::noinline]] Status append_or_wait(Bytes key, Bytes value);
   Status replace_frame(net::Rank destination);
   Status make_room(uint32_t way);
   Status wait_for_intake();
@@ -108,7 +105,6 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
 
   net::Job& job_;
   const bool alone_;
-  const bool direct_;  // alone, and nobody is to be asked for a key's home
   const Partitioner partitioner_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
@@ -117,10 +113,8 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   uint32_t channel_ = 0;
   bool channel_open_ = false;
 
-  BiasedMutex append_mutex_;
-  Batcher batcher_;
-  bool intake_closed_ = false;  // to direct appends
-  bool epoch_ending_ = false;   // begun and not waited for; of the thread that makes the collective calls
+  Batcher batcher_;            // guarded by intake_.mutex
+  bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
 
   std::mutex post_mutex_;  // only tried
   std::atomic<bool> post_wanted_{false};

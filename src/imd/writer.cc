@@ -64,28 +64,27 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   SWALE_ASSIGN_OR_RETURN(io_queue_, device.make_queue(io_running_.size()));
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
+  if (!partitioner_.by_hash()) intake_.forbid_quickly();
+  if (alone_) intake_.open(&core_->partition());
   return {};
 }
 
 Status ThreadedWriter::append(Bytes key, Bytes value) {
-  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax) [[unlikely]]
-    return refused(key.size(), value.size());
-  const BiasedMutex::Guard guard(append_mutex_);
-  // A job of one rank: no frames, and no lock but this one until a memtable is full.
-  if (direct_ && !intake_closed_ && !failed_.load(std::memory_order_relaxed)) [[likely]] {
-    const Hash hash = hash_bytes(key);
-    const Partition::Appended appended = core_->append_directly(hash, key, value);
-    if (appended.row != nullptr) [[likely]] {
-      batcher_.count({appended.row, key.size() + value.size()}, key.size());
-      return {};
-    }
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax) {
+    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
+                            key.size(), value.size(), run::kKeyBytesMax, run::kValueBytesMax);
   }
-  return append_or_wait(key, value);
-}
-
-Status ThreadedWriter::refused(size_t key_bytes, size_t value_bytes) {
-  return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
-                          key_bytes, value_bytes, run::kKeyBytesMax, run::kValueBytesMax);
+  const BiasedMutex::Guard guard(intake_.mutex);
+  if (failed_.load(std::memory_order_relaxed)) return failure();
+  if (!alone_) return append_to_frame(key, value);
+  if (!partitioner_.by_hash() && partitioner_.ask(key, 1) != 0) return nowhere(key);
+  if (intake_.closed()) SWALE_RETURN_IF_ERROR(wait_for_intake());
+  const Hash hash = hash_bytes(key);
+  for (;;) {
+    const Partition::Appended appended = intake_.append(hash, key, value);
+    if (appended.row != nullptr) return {};
+    SWALE_RETURN_IF_ERROR(make_room(appended.way));
+  }
 }
 
 Status ThreadedWriter::nowhere(Bytes key) const {
@@ -93,26 +92,12 @@ Status ThreadedWriter::nowhere(Bytes key) const {
   return partitioner_.out_of_range(partitioner_.ask(key, ranks), ranks);
 }
 
-Status ThreadedWriter::append_or_wait(Bytes key, Bytes value) {
-  if (failed_.load(std::memory_order_relaxed)) return failure();
-  if (!alone_) {
-    for (;;) {
-      const net::Rank full = batcher_.append(key, value);
-      if (full == Batcher::kAccepted) return {};
-      if (full == Batcher::kNowhere) return nowhere(key);
-      SWALE_RETURN_IF_ERROR(replace_frame(full));
-    }
-  }
-  if (!direct_ && partitioner_.ask(key, 1) != 0) return nowhere(key);
-  if (intake_closed_) SWALE_RETURN_IF_ERROR(wait_for_intake());
-  const Hash hash = hash_bytes(key);
+Status ThreadedWriter::append_to_frame(Bytes key, Bytes value) {
   for (;;) {
-    const Partition::Appended appended = core_->append_directly(hash, key, value);
-    if (appended.row != nullptr) {
-      batcher_.count({appended.row, key.size() + value.size()}, key.size());
-      return {};
-    }
-    SWALE_RETURN_IF_ERROR(make_room(appended.way));
+    const net::Rank full = batcher_.append(key, value);
+    if (full == Batcher::kAccepted) return {};
+    if (full == Batcher::kNowhere) return nowhere(key);
+    SWALE_RETURN_IF_ERROR(replace_frame(full));
   }
 }
 
@@ -135,11 +120,15 @@ Status ThreadedWriter::make_room(uint32_t way) {
 Status ThreadedWriter::wait_for_intake() {
   Lock core_lock(core_mutex_);
   go_on();
-  const Nanos start = system_clock().now();
-  wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
-  core_->count_append_wait(system_clock().now() - start);
-  intake_closed_ = !core_->intake_open();
-  if (!intake_closed_) return {};
+  if (!core_->intake_open()) {
+    const Nanos start = system_clock().now();
+    wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
+    core_->count_append_wait(system_clock().now() - start);
+  }
+  if (core_->intake_open()) {
+    intake_.open(&core_->partition());
+    return {};
+  }
   core_lock.unlock();
   return failure();
 }
@@ -173,14 +162,15 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
     return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
                             opened_.directory);
   }
-  const BiasedMutex::Guard guard(append_mutex_);
+  const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
   epoch_ending_ = true;
   Lock core_lock(core_mutex_);
   for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
   ++epochs_ended_;
+  batcher_.count(intake_.take_tally());
   core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally());
-  intake_closed_ = !core_->intake_open();
+  if (!core_->intake_open()) intake_.close();
   batcher_.begin_epoch();
   announce();
   send_ready(core_lock);
@@ -214,10 +204,10 @@ void ThreadedWriter::go_on() {
 // The ranks part only when all have come: until then a slower one may still be sending records here.
 Status ThreadedWriter::close() {
   Status result = epoch_end_wait();
-  const BiasedMutex::Guard guard(append_mutex_);
+  const BiasedMutex::Guard guard(intake_.mutex);
   if (result.ok() && failed_) result = failure();
   if (result.ok()) {
-    if (const uint64_t dropped = batcher_.tally().records; dropped != 0) {
+    if (const uint64_t dropped = batcher_.tally().records + intake_.tally().records; dropped != 0) {
       result = error(
           Code::kAborted, Scope::kFile,
           "{}: {} records were appended on rank {} after the last epoch end and are dropped; end the epoch "
@@ -266,6 +256,7 @@ void ThreadedWriter::wake_waiters() {
 
 void ThreadedWriter::announce() {
   if (!core_->failure().ok() && !failed_.exchange(true)) {
+    intake_.shut();
     log_error("{}: rank {}: {}", opened_.directory, job_.rank(), core_->failure().to_string());
   }
   wake_waiters();

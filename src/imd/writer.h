@@ -18,6 +18,7 @@
 #include "base/config.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "imd/direct_intake.h"
 #include "imd/manifest.h"
 #include "imd/partitioner.h"
 #include "io/device.h"
@@ -48,6 +49,8 @@ class Writer {
                                               Create create, const WriterOptions& options);
 
   virtual Status append(Bytes key, Bytes value) = 0;
+  // What takes most records of a job of one rank, in short code. False: append must be asked.
+  bool append_quickly(Bytes key, Bytes value) { return intake_.append_quickly(key, value); }
   virtual Status epoch_end(int64_t step, double time) = 0;  // collective; begin and wait in one
   // Begins to end the epoch. What is appended from here on belongs to the next one, and may be appended at once: sorting,
   // writing and the commit go on meanwhile. kInvalidArgument while an earlier one has not been waited for. Collective.
@@ -64,6 +67,9 @@ class Writer {
   virtual Status close() = 0;  // collective
   virtual const std::string& directory() const = 0;
   virtual MetricsSnapshot metrics() const = 0;
+
+ protected:
+  DirectIntake intake_;
 };
 
 // Collective: makes an empty massive directory; kAlreadyExists if the path is taken.

@@ -14,7 +14,7 @@
 // The next epoch is open while one is being closed: as soon as everything of the closing epoch is in, records of the
 // next one are taken. What a peer sends after its END, before the others' ENDs are in, waits in the same queue.
 //
-// A job of one rank has no frames: its records go straight into the memtables (append_directly).
+// A job of one rank has no frames: its records go straight into the memtables (direct_intake.h).
 //
 // Threads: none; the owner serialises calls, except Task::work and the execution of I/O.
 #pragma once
@@ -70,12 +70,9 @@ class WriterCore {
   Frame take_frame(net::Rank destination) { return pool_.take(destination); }
   // Sends a frame on its way; an empty one goes back to the pool.
   void submit(net::Rank destination, const Frame& frame);
-  // One rank only: takes the record, or (row == nullptr) names the way that must make room first. Touches nothing that the other calls
-  // touch but make_room and begin_epoch_end: may be called without the lock that serialises them, by the thread that
-  // makes those two calls.
-  Partition::Appended append_directly(Hash hash, Bytes key, Bytes value) {
-    return partition_->append(hash, key, value);
-  }
+  // For the DirectIntake of a job of one rank: Partition::append may be called without the lock that serialises the
+  // calls here, by the thread that calls make_room and begin_epoch_end.
+  Partition& partition() { return *partition_; }
   bool make_room(uint32_t way) { return partition_->make_room(way); }
   bool has_room(uint32_t way) const { return partition_->has_room(way); }
   // An append had to wait.
@@ -83,7 +80,7 @@ class WriterCore {
     appending().add(Stat::kAppendWaits);
     appending().add(Stat::kAppendWaitNanos, static_cast<uint64_t>(waited));
   }
-  // To be asked after begin_epoch_end, and waited for, before the next append_directly.
+  // To be asked after begin_epoch_end, and waited for, before the next record is taken directly.
   bool intake_open() const { return partition_->intake_open(); }
   // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from
   // here on belongs to the next epoch.

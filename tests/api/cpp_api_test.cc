@@ -129,7 +129,11 @@ TEST_F(CppApi, SpreadsKeysByTheCallersFunction) {
   }
   {
     swale::Directory dir(job, path_, 0, "write.memory=8M,dir.partitioner=wrong", too_many, nullptr);
-    EXPECT_EQ(code_of([&] { dir.append("key", "value"); }), SWALE_INVALID_ARGUMENT);
+    // Of the size of those that the usual append takes without asking anybody.
+    for (int i = 0; i < 1000; ++i) {
+      ASSERT_EQ(code_of([&] { dir.append(std::to_string(10'000'000 + i), "value"); }), SWALE_INVALID_ARGUMENT)
+          << i;
+    }
     dir.close();
   }
   job.close();
