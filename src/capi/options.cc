@@ -126,6 +126,10 @@ constexpr std::array kWriteRows = {
               .default_value = "",
               .help = "at most 8 fields of dir.schema, separated by ';', whose largest and smallest are "
                       "found quickly"},
+    OptionRow{.name = "dir.partitioner",
+              .type = OptionType::kString,
+              .default_value = "hash",
+              .help = "the name of the function that swale_dir_open_partitioned was given"},
     OptionRow{.name = "dir.resume_after",
               .type = OptionType::kString,
               .default_value = "",
@@ -206,6 +210,7 @@ Result<imd::WriterOptions> writer_options(std::string_view text, const Environme
   options.ways = static_cast<uint32_t>(config.get_int("write.ways"));
   options.frame_bytes = config.get_bytes("write.frame_bytes");
   options.window = static_cast<uint16_t>(config.get_int("write.window"));
+  options.partitioner.name = config.get_string("dir.partitioner");
   SWALE_ASSIGN_OR_RETURN(
       options.schema, run::Schema::parse(config.get_string("dir.schema"), config.get_string("dir.extrema")));
   if (const std::string& step = config.get_string("dir.resume_after"); !step.empty()) {

@@ -48,10 +48,11 @@ void Arena::trim(size_t bytes_max) {
   });
 }
 
-Query::Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters, io::Device& device,
-             const ReaderOptions& options)
+Query::Query(const Manifest& manifest, PartitionCache& partitions, const Partitioners& partitioners,
+             ReadCounters& counters, io::Device& device, const ReaderOptions& options)
     : manifest_(manifest),
       partitions_(partitions),
+      partitioners_(partitioners),
       counters_(counters),
       reads_(device, options.reads_in_flight_max) {}
 
@@ -92,7 +93,12 @@ size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
 
 Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
   for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
-    const auto ranks = static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[epoch].job].ranks);
+    const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
+    if (job.partitioner != kHashPartitioner) {
+      SWALE_RETURN_IF_ERROR(plan_by_function(first_key, end_key, epoch));
+      continue;
+    }
+    const auto ranks = static_cast<uint32_t>(job.ranks);
     for (size_t first = first_key; first < end_key && !stopped_;) {
       const uint32_t partition = choose(keys_[first].hash, ranks).index;
       size_t end = end_key;
@@ -105,6 +111,25 @@ Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
       SWALE_RETURN_IF_ERROR(plan_partition(first, end, partition, epoch));
       first = end;
     }
+  }
+  return {};
+}
+
+// Key by key: those of one partition are not neighbours. All partitions if the function is not known.
+Status Query::plan_by_function(size_t first_key, size_t end_key, uint32_t epoch) {
+  const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
+  const auto ranks = static_cast<uint32_t>(job.ranks);
+  const Partitioner partitioner = partitioners_.find(job.partitioner);
+  for (size_t key = first_key; key < end_key && !stopped_; ++key) {
+    if (partitioner.by_hash()) {
+      for (uint32_t partition = 0; partition < ranks && !stopped_; ++partition) {
+        SWALE_RETURN_IF_ERROR(plan_partition(key, key + 1, partition, epoch));
+      }
+      continue;
+    }
+    const uint32_t partition = partitioner.ask(keys_[key].key, ranks);
+    if (partition >= ranks) return partitioner.out_of_range(partition, ranks);
+    SWALE_RETURN_IF_ERROR(plan_partition(key, key + 1, partition, epoch));
   }
   return {};
 }

@@ -33,13 +33,15 @@ namespace swale::imd {
 
 class ThreadedWriter final : public Writer, public net::ChannelEvents {
  public:
-  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes, Ablation::Delivery delivery)
+  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const Partitioner& partitioner,
+                 Ablation::Delivery delivery)
       : job_(job),
         delivery_(delivery),
         alone_(job.size() == 1),
+        partitioner_(partitioner),
         opened_(std::move(opened)),
         budget_(budget_bytes),
-        batcher_(job.size()) {}
+        batcher_(job.size(), partitioner) {}
   ~ThreadedWriter() override { shut_down(); }
 
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
@@ -74,11 +76,12 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   Status append(Bytes key, Bytes value) override;
   Status append_large(Bytes key, Bytes value);
   void begin_values(uint32_t epochs_ended);
-  // To a frame of its destination, or in a job of one rank straight to a memtable: `record` as both take it.
+  // To a frame of its destination, or in a job of one rank straight to a memtable: `record`, whose key is `key`, as both take it.
   template <class... Record>
-  Status append_to_frame(const Record&... record);
+  Status append_to_frame(Bytes key, const Record&... record);
   template <class... Record>
-  Status append_to_memtable(Hash hash, const Record&... record);
+  Status append_to_memtable(Bytes key, Hash hash, const Record&... record);
+  Status nowhere(Bytes key) const;
   Status replace_frame(net::Rank destination);
   Status make_room(uint32_t way);
   Status wait_for_intake();
@@ -114,6 +117,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   net::Job& job_;
   const Ablation::Delivery delivery_;
   const bool alone_;
+  const Partitioner partitioner_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
   MemoryBudget budget_;

@@ -19,12 +19,24 @@ namespace {
 constexpr std::chrono::seconds kPatience(60);
 constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 
+Status agree_on_partitioner(net::Job& job, const std::string& name) {
+  if (job.size() == 1) return {};
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, job.allgather(name));
+  for (size_t rank = 1; rank < names.size(); ++rank) {
+    if (names[rank] == names[0]) continue;
+    return invalid_argument(
+        "rank 0 opened with dir.partitioner={}, rank {} with {}: all ranks must give the same", names[0],
+        rank, names[rank]);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint32_t ways) {
   const auto next_epoch = static_cast<uint32_t>(opened_.manifest.epochs.size());
   if (job_.rank() == 0) {
-    JobEntry entry{fmt::format("{:016x}", opened_.job_id), job_.size(), ways, "hash"};
+    JobEntry entry{fmt::format("{:016x}", opened_.job_id), job_.size(), ways, partitioner_.name};
     committer_.emplace(device, opened_.directory, opened_.manifest, std::move(entry));
   }
   channel_ = job_.open_channel(this);
@@ -40,6 +52,7 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   params.data_end_block = opened_.files->data_end_block();
   params.index_end = opened_.files->index_end();
   params.memory = memory;
+  params.by_hash = partitioner_.by_hash();
   params.indexed = opened_.manifest.schema.indexed;
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
   SWALE_ASSIGN_OR_RETURN(std::unique_ptr<WriterCore> core,
@@ -53,6 +66,7 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   SWALE_ASSIGN_OR_RETURN(io_queue_, device.make_queue(io_running_.size()));
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
+  if (!partitioner_.by_hash()) intake_.forbid_quickly();
   if (alone_) intake_.open(&core_->partition());
   return {};
 }
@@ -67,7 +81,7 @@ Status ThreadedWriter::append(Bytes key, Bytes value) {
     return append_large(key, value);
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_.load(std::memory_order_relaxed)) return failure();
-  return alone_ ? append_to_memtable(hash_bytes(key), key, value) : append_to_frame(key, value);
+  return alone_ ? append_to_memtable(key, hash_bytes(key), key, value) : append_to_frame(key, key, value);
 }
 
 // The value goes to this rank's value log, a record that points to it takes the usual way. The lock is held until both
@@ -98,11 +112,12 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
                  encoded.size());
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
-  return alone_ ? append_to_memtable(hash, record) : append_to_frame(record);
+  return alone_ ? append_to_memtable(key, hash, record) : append_to_frame(key, record);
 }
 
 template <class... Record>
-Status ThreadedWriter::append_to_memtable(Hash hash, const Record&... record) {
+Status ThreadedWriter::append_to_memtable(Bytes key, Hash hash, const Record&... record) {
+  if (!partitioner_.by_hash() && partitioner_.ask(key, 1) != 0) return nowhere(key);
   if (intake_.closed()) SWALE_RETURN_IF_ERROR(wait_for_intake());
   for (;;) {
     const Partition::Appended appended = intake_.append(hash, record...);
@@ -111,11 +126,17 @@ Status ThreadedWriter::append_to_memtable(Hash hash, const Record&... record) {
   }
 }
 
+Status ThreadedWriter::nowhere(Bytes key) const {
+  const auto ranks = static_cast<uint32_t>(job_.size());
+  return partitioner_.out_of_range(partitioner_.ask(key, ranks), ranks);
+}
+
 template <class... Record>
-Status ThreadedWriter::append_to_frame(const Record&... record) {
+Status ThreadedWriter::append_to_frame(Bytes key, const Record&... record) {
   for (;;) {
     const net::Rank full = batcher_.append(record...);
     if (full == Batcher::kAccepted) return {};
+    if (full == Batcher::kNowhere) return nowhere(key);
     SWALE_RETURN_IF_ERROR(replace_frame(full));
   }
 }
@@ -125,7 +146,9 @@ Status ThreadedWriter::make_room(uint32_t way) {
   bool made = core_->make_room(way);
   if (!made) {
     go_on();
+    const Nanos start = system_clock().now();
     wait_for(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
+    core_->count_append_wait(system_clock().now() - start);
     made = !failed_ && core_->make_room(way);
   }
   announce();
@@ -137,7 +160,11 @@ Status ThreadedWriter::make_room(uint32_t way) {
 Status ThreadedWriter::wait_for_intake() {
   Lock core_lock(core_mutex_);
   go_on();
-  wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
+  if (!core_->intake_open()) {
+    const Nanos start = system_clock().now();
+    wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
+    core_->count_append_wait(system_clock().now() - start);
+  }
   if (core_->intake_open()) {
     intake_.open(&core_->partition());
     return {};
@@ -151,8 +178,12 @@ Status ThreadedWriter::replace_frame(net::Rank destination) {
   core_->submit(destination, batcher_.exchange(destination, {}));
   announce();
   if (destination != job_.rank()) send_ready(core_lock);
-  if (!core_->frame_available(destination)) go_on();
-  wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
+  if (!core_->frame_available(destination)) {
+    go_on();
+    const Nanos start = system_clock().now();
+    wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
+    core_->count_append_wait(system_clock().now() - start);
+  }
   if (failed_) {
     core_lock.unlock();
     return failure();
@@ -299,6 +330,7 @@ void ThreadedWriter::shut_down() {
   }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  if (committer_) committer_->finish();
   if (core_is_lent_) static_cast<void>(core_.release());
   if (opened_.files) {
     if (const Status trimmed = opened_.files->trim(); !trimmed.ok()) log_warn("{}", trimmed.to_string());
@@ -322,6 +354,8 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
   const size_t budget = options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.size());
   MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0};
   SWALE_RETURN_IF_ERROR(agree(job, plan_memory(wish).status()));
+  SWALE_RETURN_IF_ERROR(agree(job, options.partitioner.check()));
+  SWALE_RETURN_IF_ERROR(agree_on_partitioner(job, options.partitioner.name));
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   Result<MemoryPlan> plan = plan_memory(wish);
@@ -329,7 +363,8 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
   if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {
     plan->output_buffers = std::min(plan->output_buffers, most);
   }
-  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.ablation.delivery);
+  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.partitioner,
+                                                 options.ablation.delivery);
   SWALE_RETURN_IF_ERROR(agree(job, writer->start(device, *plan, options.ways)));
   SWALE_RETURN_IF_ERROR(writer->finish_opening(device));
   return std::unique_ptr<Writer>(std::move(writer));

@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "imd/direct_intake.h"
 #include "imd/manifest.h"
+#include "imd/partitioner.h"
 #include "io/device.h"
 #include "net/job.h"
 #include "run/schema.h"
@@ -44,6 +45,7 @@ struct WriterOptions {
   uint16_t window = 4;
   // Epochs behind the last one of at most this step are dropped before the writer goes on. Rank 0's counts.
   std::optional<int64_t> resume_after = {};
+  Partitioner partitioner = {};  // of this job; all ranks give the same name
   run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
   Ablation ablation = {};
 };

@@ -25,7 +25,7 @@ Result<std::optional<RecordView>> match_row(const Candidate& candidate, const ch
                     fmt::format("rows of {} bytes lie at {}..{}", row_bytes, trailer.first_start, rows_end));
   }
   const char* const row = block + at;
-  if (Bytes(row, candidate.key_bytes) != key) return std::optional<RecordView>();
+  if (!key.empty() && Bytes(row, candidate.key_bytes) != key) return std::optional<RecordView>();
   return std::optional(RecordView{.key = {row, candidate.key_bytes},
                                   .value = {row + candidate.key_bytes, candidate.value_bytes},
                                   .encoded = {}});
@@ -61,7 +61,7 @@ Result<std::optional<RecordView>> match_variable(const Candidate& candidate, Byt
       parse = parse_record({scratch->data(), scratch->size()}, &record);
     }
     if (parse != RecordParse::kOk) return disagree(candidate, path, "it is cut off or malformed");
-    if (record.key != key) return std::optional<RecordView>();
+    if (!key.empty() && record.key != key) return std::optional<RecordView>();
     return std::optional(record);
   }
   return disagree(candidate, path, "no such record starts in them");
