@@ -202,6 +202,7 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
     return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
                             opened_.directory);
   }
+  const std::lock_guard values_lock(values_mutex_);
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
   epoch_ending_ = true;
