@@ -163,8 +163,7 @@ typedef struct swale_stats swale_stats;
 
 /* One counter, merged over ranks. */
 typedef struct swale_stat {
-  const char*
-      name; /* "append.wait"; a name keeps its meaning in all versions. Lives as long as the swale_stats */
+  const char* name; /* "append.wait"; keeps its meaning in all versions; lives as long as the swale_stats */
   const char* unit; /* "ns", "bytes" or "" for a count */
   const char* help; /* what it counts, for people; "" if this version does not know */
   uint64_t sum;     /* over all ranks; of a high-water mark ("..._max") it means nothing */
@@ -216,8 +215,8 @@ int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_p
 /* What swale_reader_refresh found; added together. */
 enum swale_refresh {
   SWALE_REFRESH_ADDED = 1, /* epochs were committed since */
-  SWALE_REFRESH_DROPPED =
-      2 /* epochs that were known are gone (dir.resume_after); others may have their numbers now */
+  /* epochs that were known are gone (dir.resume_after); others may have their numbers now */
+  SWALE_REFRESH_DROPPED = 2
 };
 /* Sees what was committed since the reader was opened or refreshed. Cheap: reads swale.json, and later, of partitions
  * that queries ask, the new index entries. May be called beside queries of other threads: those keep what they began
