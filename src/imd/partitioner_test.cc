@@ -170,6 +170,32 @@ TEST(Partitioner, AnAnswerOutsideIsAnErrorThatChangesNothing) {
   }
 }
 
+// Those go to the value log first: nothing of a refused one may stay there.
+TEST(Partitioner, LargeValuesWithoutAHomeLeaveNothingBehind) {
+  for (const int32_t ranks : {1, 2}) {
+    io::MemoryDevice device;
+    const std::string large(100'000, 'v');
+    run_ranks(ranks, [&](net::Job& job) {
+      WriterOptions options;
+      options.memory_bytes = 6 * kMiB;
+      options.partitioner = {"odd", nowhere, nullptr};
+      auto writer = Writer::open(job, device, "/dir", Writer::Create::kIfMissing, options).value();
+      for (uint64_t i = 0; i < 20; ++i) {
+        EXPECT_EQ(writer->append(key_of(i), large).code(), i % 10 == 7 ? Code::kInvalidArgument : Code::kOk);
+      }
+      const Status ended = writer->epoch_end(0, 0);
+      ASSERT_TRUE(ended.ok()) << ended.to_string();
+      ASSERT_TRUE(writer->close().ok());
+    });
+    const auto reader = Reader::open(device, "/dir", {}).value();
+    EXPECT_EQ(reader->count(0).value(), 18u * static_cast<uint64_t>(ranks));
+    EXPECT_EQ(reader->get(key_of(8), 0)->front().bytes, large);
+    EXPECT_EQ(reader->get(key_of(7), 0).status().code(), Code::kNotFound);
+    const Reader::VerifyReport report = reader->verify(10, {});
+    EXPECT_TRUE(report.problems.empty()) << report.problems[0].to_string();
+  }
+}
+
 TEST(Partitioner, AnotherFunctionUnderTheSameNameIsRefused) {
   io::MemoryDevice device;
   write_epoch(device, 4, 1, {"digit-1", by_digit, nullptr}, "a");

@@ -93,6 +93,9 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
   }
   const std::lock_guard values_lock(values_mutex_);
   if (failed_) return failure();
+  // Before the value is written: a key without a home changes nothing.
+  const auto ranks = static_cast<uint32_t>(job_.size());
+  if (!partitioner_.by_hash() && partitioner_.ask(key, ranks) >= ranks) return nowhere(key);
   const Hash hash = hash_bytes(key);
   const Result<run::ValuePointer> pointer = opened_.files->values().append(hash, value);
   if (!pointer.ok()) {
