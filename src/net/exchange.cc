@@ -219,14 +219,22 @@ Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
     answer = tree_.take();
     return answer.has_value();
   };
-  if (!changed_.wait_for(lock, std::chrono::nanoseconds(deadline_), answered)) {
+  const std::chrono::nanoseconds patience(deadline_);
+  bool in_time = changed_.wait_for(lock, patience, answered);
+  // Who waits for its parent alone leaves it to the ranks above to name the one that is missing: they began no later.
+  const auto for_parent = [&] {
+    const auto awaited = tree_.awaited();
+    return !awaited.empty() && awaited.front() < rank_;
+  };
+  if (!in_time && for_parent()) in_time = changed_.wait_for(lock, patience, answered);
+  if (!in_time) {
     std::string names;
     for (const Rank each : tree_.awaited()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each);
-    tree_.fail(error(
-        Code::kDeadlineExceeded, Scope::kFatal,
-        "rank {} of {} waited {:g} s (job.collective_deadline_s) for rank {}, which lives but does not come "
-        "to the same collective call: do all ranks make it?",
-        rank_, size_, to_seconds(deadline_), names));
+    tree_.fail(error(Code::kDeadlineExceeded, Scope::kFatal,
+                     "rank {} of {} waited more than {:g} s (job.collective_deadline_s) for rank {}, which "
+                     "lives but does not come "
+                     "to the same collective call: do all ranks make it?",
+                     rank_, size_, to_seconds(deadline_), names));
     post_all();
     answer = tree_.take();
   }
