@@ -32,6 +32,9 @@ struct Partitioner {
   uint32_t ask(Bytes key, uint32_t partitions) const {
     return function(context, key.data(), key.size(), partitions);
   }
+  bool has_home(Bytes key, uint32_t partitions) const {
+    return by_hash() || ask(key, partitions) < partitions;
+  }
   Status out_of_range(uint32_t partition, uint32_t partitions) const {
     return invalid_argument(
         "the partitioner \"{}\" answered {} for a key: there are {} partitions, numbered from 0", name,

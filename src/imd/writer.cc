@@ -81,7 +81,8 @@ Status ThreadedWriter::append(Bytes key, Bytes value) {
     return append_large(key, value);
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_.load(std::memory_order_relaxed)) return failure();
-  return alone_ ? append_to_memtable(key, hash_bytes(key), key, value) : append_to_frame(key, key, value);
+  if (!alone_) return append_to_frame(key, key, value);
+  return partitioner_.has_home(key, 1) ? append_to_memtable(hash_bytes(key), key, value) : nowhere(key);
 }
 
 // The value goes to this rank's value log, a record that points to it takes the usual way. The lock is held until both
@@ -94,8 +95,7 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
   const std::lock_guard values_lock(values_mutex_);
   if (failed_) return failure();
   // Before the value is written: a key without a home changes nothing.
-  const auto ranks = static_cast<uint32_t>(job_.size());
-  if (!partitioner_.by_hash() && partitioner_.ask(key, ranks) >= ranks) return nowhere(key);
+  if (!partitioner_.has_home(key, static_cast<uint32_t>(job_.size()))) return nowhere(key);
   const Hash hash = hash_bytes(key);
   const Result<run::ValuePointer> pointer = opened_.files->values().append(hash, value);
   if (!pointer.ok()) {
@@ -115,12 +115,11 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
                  encoded.size());
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
-  return alone_ ? append_to_memtable(key, hash, record) : append_to_frame(key, record);
+  return alone_ ? append_to_memtable(hash, record) : append_to_frame(key, record);
 }
 
 template <class... Record>
-Status ThreadedWriter::append_to_memtable(Bytes key, Hash hash, const Record&... record) {
-  if (!partitioner_.by_hash() && partitioner_.ask(key, 1) != 0) return nowhere(key);
+Status ThreadedWriter::append_to_memtable(Hash hash, const Record&... record) {
   if (intake_.closed()) SWALE_RETURN_IF_ERROR(wait_for_intake());
   for (;;) {
     const Partition::Appended appended = intake_.append(hash, record...);
@@ -148,10 +147,7 @@ Status ThreadedWriter::make_room(uint32_t way) {
   Lock core_lock(core_mutex_);
   bool made = core_->make_room(way);
   if (!made) {
-    go_on();
-    const Nanos start = system_clock().now();
-    wait_for(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
-    core_->count_append_wait(system_clock().now() - start);
+    wait_in_append(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
     made = !failed_ && core_->make_room(way);
   }
   announce();
@@ -163,11 +159,8 @@ Status ThreadedWriter::make_room(uint32_t way) {
 Status ThreadedWriter::wait_for_intake() {
   Lock core_lock(core_mutex_);
   go_on();
-  if (!core_->intake_open()) {
-    const Nanos start = system_clock().now();
-    wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
-    core_->count_append_wait(system_clock().now() - start);
-  }
+  if (!core_->intake_open())
+    wait_in_append(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
   if (core_->intake_open()) {
     intake_.open(&core_->partition());
     return {};
@@ -181,12 +174,8 @@ Status ThreadedWriter::replace_frame(net::Rank destination) {
   core_->submit(destination, batcher_.exchange(destination, {}));
   announce();
   if (destination != job_.rank()) send_ready(core_lock);
-  if (!core_->frame_available(destination)) {
-    go_on();
-    const Nanos start = system_clock().now();
-    wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
-    core_->count_append_wait(system_clock().now() - start);
-  }
+  if (!core_->frame_available(destination))
+    wait_in_append(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
   if (failed_) {
     core_lock.unlock();
     return failure();
@@ -292,6 +281,13 @@ void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::func
     log_warn("{}: rank {} is waiting for {}; it waits for {}", opened_.directory, job_.rank(), what,
              core_->waiting_for());
   }
+}
+
+void ThreadedWriter::wait_in_append(Lock& core_lock, const char* what, const std::function<bool()>& done) {
+  go_on();
+  const Nanos start = system_clock().now();
+  wait_for(core_lock, what, done);
+  core_->count_append_wait(system_clock().now() - start);
 }
 
 void ThreadedWriter::wake_waiters() {

@@ -4,6 +4,7 @@ GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `ma
 GOLDEN/large-v1 likewise, with the word `large`. Folders here are never written again: a new version of a format adds a
 folder.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -22,6 +23,20 @@ def expected_records():
         records += [f"{epoch}\tu64:{key}\tu64:{epoch * 100 + key}" for key in range(20)]
         records.append(f"{epoch}\tname\tfirst {epoch}")
     return records
+
+
+@contextlib.contextmanager
+def copy_of(name):
+    with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
+        path = os.path.join(scratch, "copy")
+        shutil.copytree(os.path.join(GOLDEN, name), path)
+        yield path
+
+
+def damage(path, log, offset):
+    with open(os.path.join(path, "p000", log), "r+b") as file:
+        file.seek(offset)
+        file.write(b"?")
 
 
 class Golden(unittest.TestCase):
@@ -75,36 +90,24 @@ class Golden(unittest.TestCase):
         self.assertEqual(sum(thing["bytes"] for thing in things if thing["what"] == "value"), 3 * 16385 + 1)
         self.assertEqual(sum(thing["values"] for thing in things if thing["what"] == "values"), 3)
         self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
-        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
-            copy = os.path.join(scratch, "copy")
-            shutil.copytree(path, copy)
+        with copy_of("large-v1") as copy:
             subprocess.run([MAKE_DIRECTORY, copy, "2", "1", "large"], check=True, timeout=60)
             self.check_large(copy, 3)
 
     def test_canary_a_changed_byte_of_a_large_value_is_noticed(self):
-        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
-            path = os.path.join(scratch, "copy")
-            shutil.copytree(os.path.join(GOLDEN, "large-v1"), path)
-            with open(os.path.join(path, "p000", "part-000001.values"), "r+b") as log:
-                log.seek(9000)
-                log.write(b"?")
+        with copy_of("large-v1") as path:
+            damage(path, "part-000001.values", 9000)
             self.run_swale("verify", path, expect=1)
             self.run_swale("get", path, "large 1", expect=3)
 
     def test_a_writer_goes_on_behind_them(self):
-        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
-            path = os.path.join(scratch, "copy")
-            shutil.copytree(os.path.join(GOLDEN, "dir-v1"), path)
+        with copy_of("dir-v1") as path:
             subprocess.run([MAKE_DIRECTORY, path, "2", "1"], check=True, timeout=60)
             self.check(path, 3)
 
     def test_canary_a_changed_byte_is_noticed(self):
-        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
-            path = os.path.join(scratch, "copy")
-            shutil.copytree(os.path.join(GOLDEN, "dir-v1"), path)
-            with open(os.path.join(path, "p000", "part-000001.data"), "r+b") as log:
-                log.seek(100)
-                log.write(b"?")
+        with copy_of("dir-v1") as path:
+            damage(path, "part-000001.data", 100)
             self.run_swale("verify", path, expect=1)
 
 
