@@ -22,7 +22,7 @@
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kHandshakeVersion = 2;
+constexpr uint32_t kHandshakeVersion = 3;
 constexpr int kCookieBits = 48;
 constexpr uint64_t kCookieMask = (uint64_t{1} << kCookieBits) - 1;
 constexpr uint32_t kOwnChannel = 0;

@@ -80,7 +80,7 @@ TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
     stranger.send(prefix(kMagic + 1, 1, 0), "x", UCP_AM_SEND_FLAG_EAGER);
     stranger.send(prefix(kMagic, 3, 0), "x", UCP_AM_SEND_FLAG_EAGER);  // no such rank
     stranger.send(prefix(kMagic, 0, 0), "x", UCP_AM_SEND_FLAG_EAGER);  // from oneself
-    stranger.send(prefix(kMagic, 1, 2), "x", UCP_AM_SEND_FLAG_EAGER);  // no such kind
+    stranger.send(prefix(kMagic, 1, 4), "x", UCP_AM_SEND_FLAG_EAGER);  // no such kind
     stranger.send(prefix(kMagic, 1, 0) + std::string(65, 'h'), "x",
                   UCP_AM_SEND_FLAG_EAGER);  // header too long
     stranger.send(prefix(kMagic, 1, 0) + "good", "x", UCP_AM_SEND_FLAG_EAGER);
