@@ -111,6 +111,7 @@ void EntrySorter::refill(size_t count) {
     sort_bin({entries_ + end_, size});
     end_ += size;
   }
+  fetcher_.skip_to(next_bin_);
 }
 
 }  // namespace swale::run
