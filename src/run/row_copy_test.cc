@@ -39,7 +39,9 @@ TEST(RowCopy, CopiesAndSumsRowsOfEverySize) {
       expected_digest += swale::record_digest(row, key_bytes);
     }
     auto arena = SketchArena::create(kMiB).value();
-    RunSketch sketch{.blocks = 1, .records = kCount, .buckets = {}, .remainders = {}, .ends = {}};
+    RunSketch sketch;
+    sketch.blocks = 1;
+    sketch.records = kCount;
     SketchBuilder builder(&sketch, arena);
     Memtable::RowFetcher fetcher(memtable);
     fetcher.skip_to(1);
