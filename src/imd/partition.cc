@@ -32,11 +32,9 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
     }
     SWALE_ASSIGN_OR_RETURN(run::RunScratch scratch, run::RunScratch::create(params.memtable_records));
     way.scratch = std::make_unique<run::RunScratch>(std::move(scratch));
-    for (int epoch = 0; epoch < 2; ++epoch) {
-      SWALE_ASSIGN_OR_RETURN(run::SketchArena arena,
-                             run::SketchArena::create(params.sketch_bytes / params.ways / 2));
-      way.sketch_memory.push_back(std::move(arena));
-    }
+    SWALE_ASSIGN_OR_RETURN(run::SketchArena arena,
+                           run::SketchArena::create(params.sketch_bytes / params.ways));
+    way.sketch_memory = std::make_unique<run::SketchArena>(std::move(arena));
     if (!params.indexed.empty()) {
       way.extrema = std::make_unique<ExtremaCollector>(params.indexed, params.extrema_blocks);
     }
@@ -149,8 +147,7 @@ bool Partition::closing_runs_placed() const {
 
 // Whether there is memory for the sketch of the way's full memtable.
 bool Partition::sketch_fits(const Way& way) const {
-  const Epoch& epoch = way.full_is_closing ? closing_ : open_;
-  return way.sketch_memory[epoch.number % 2].fits(run::RunBuilder::sketch_bytes(*way.full));
+  return way.sketch_memory->fits(run::RunBuilder::sketch_bytes(*way.full));
 }
 
 bool Partition::can_start_run(const Way& way) const {
@@ -197,7 +194,7 @@ void Partition::start_run(uint32_t way_index) {
   placement.epoch_id = epoch.id;
   placement.way = static_cast<uint16_t>(way_index);
   placement.run = epoch.runs++;
-  way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, sketch_memory(way, epoch), placement);
+  way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, *way.sketch_memory, placement);
   if (way.extrema) {
     way.extrema->group(way.full_is_closing).begin_run(data_end_block_, way.run->block_count());
   }
@@ -303,8 +300,8 @@ void Partition::finish_segment(Way& way) {
   }
   (closing() ? way.segments_written : way.segments_written_early) = true;
   way.segment.reset();
+  for (const run::RunSketch& sketch : segment_sketches(way)) way.sketch_memory->release(sketch.memory);
   segment_sketches(way).clear();
-  sketch_memory(way, epoch_of(closing())).clear();
 }
 
 bool Partition::runs_done() const {
