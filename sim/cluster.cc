@@ -304,7 +304,8 @@ Status Simulation::build() {
   SWALE_ASSIGN_OR_RETURN(
       const imd::MemoryPlan memory,
       imd::plan_memory({params_.memory_bytes, params_.ranks, params_.ways, params_.frame_bytes,
-                        params_.window, static_cast<uint32_t>(manifest.schema.indexed.size())}));
+                        params_.window, static_cast<uint32_t>(manifest.schema.indexed.size()),
+                        manifest.layout}));
   for (net::Rank rank = 0; rank < params_.ranks; ++rank) {
     SWALE_ASSIGN_OR_RETURN(
         imd::PartitionFiles files,
@@ -320,6 +321,7 @@ Status Simulation::build() {
     core_params.ways = params_.ways;
     core_params.memory = memory;
     core_params.indexed = manifest.schema.indexed;
+    core_params.layout = manifest.layout;
     SWALE_ASSIGN_OR_RETURN(std::unique_ptr<imd::WriterCore> core,
                            imd::WriterCore::create(core_params, files.take_footer()));
     std::optional<imd::Committer> committer;

@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kFormatName[] = "swale-imd";
 constexpr char kDigestName[] = "mum-row-sum";
+constexpr char kLayoutFeature[] = "layout";
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";
 constexpr uint64_t kVersion = 1;
@@ -156,7 +157,8 @@ Status check_header(const Member& root, const std::string& path) {
                        fmt::format("is of format version {}, this build knows up to {}", version, kVersion));
   }
   SWALE_ASSIGN_OR_RETURN(const Json* features, root.array("incompatible_features"));
-  if (!features->empty()) {
+  for (const Json& feature : *features) {
+    if (feature.is_string() && feature.get_ref<const std::string&>() == kLayoutFeature) continue;
     return unsupported(path, fmt::format("uses features that this build lacks: {}",
                                          features->dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
@@ -234,6 +236,31 @@ Result<run::Schema> decode_schema(const Json& json, const std::string& where) {
   return schema;
 }
 
+Result<run::Layout> decode_layout(const Json& json, const std::string& where) {
+  const Member object(json, where);
+  run::Layout layout;
+  SWALE_ASSIGN_OR_RETURN(const std::string compression, object.text("compression"));
+  SWALE_ASSIGN_OR_RETURN(const std::string index, object.text("index"));
+  const std::optional<Codec> codec = codec_named(compression);
+  const std::optional<run::IndexKind> kind = run::index_named(index);
+  if (!codec)
+    return unsupported(where, fmt::format("the compression \"{}\" is unknown to this build", compression));
+  if (!kind) return unsupported(where, fmt::format("the index \"{}\" is unknown to this build", index));
+  layout.compression = *codec;
+  layout.index = *kind;
+  if (layout.filtered()) {
+    SWALE_ASSIGN_OR_RETURN(const uint64_t bits, object.number("bloom_bits", 0, run::kBloomBitsMax));
+    layout.bloom_bits = static_cast<uint32_t>(bits);
+  }
+  return layout;
+}
+
+std::string encode_layout(const run::Layout& layout) {
+  Json json = {{"compression", codec_name(layout.compression)}, {"index", run::index_name(layout.index)}};
+  if (layout.filtered()) json["bloom_bits"] = layout.bloom_bits;
+  return json.dump();
+}
+
 std::string encode_schema(const run::Schema& schema) {
   Json fields = Json::array();
   for (const run::Field& field : schema.fields) {
@@ -278,8 +305,11 @@ void append_lines(const char* name, const std::vector<std::string>& lines, std::
 
 std::string Manifest::encode() const {
   std::string out = fmt::format(
-      "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":[],\"hash\":\"{}\",\"digest\":\"{}\",\n",
-      kFormatName, kVersion, kHashName, kDigestName);
+      "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":[{}],\"hash\":\"{}\",\"digest\":\"{}\","
+      "\n",
+      kFormatName, kVersion, layout.standard() ? "" : fmt::format("\"{}\"", kLayoutFeature), kHashName,
+      kDigestName);
+  if (!layout.standard()) out += fmt::format("\"layout\":{},\n", encode_layout(layout));
   if (!schema.empty()) out += fmt::format("\"schema\":{},\n", encode_schema(schema));
   std::vector<std::string> lines;
   for (const JobEntry& job : jobs) {
@@ -322,6 +352,11 @@ Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
   Manifest manifest;
   if (const Json* schema = root.find("schema"); schema != nullptr) {
     SWALE_ASSIGN_OR_RETURN(manifest.schema, decode_schema(*schema, path + ": schema"));
+  }
+  if (!root.find("incompatible_features")->empty()) {
+    const Json* layout = root.find("layout");
+    if (layout == nullptr) return root.problem("layout", "an object");
+    SWALE_ASSIGN_OR_RETURN(manifest.layout, decode_layout(*layout, path + ": layout"));
   }
   SWALE_ASSIGN_OR_RETURN(const Json* jobs, root.array("jobs"));
   if (jobs->size() > kJobsMax) return root.problem("jobs", fmt::format("at most {} entries", kJobsMax));

@@ -32,6 +32,7 @@
 #include "imd/batcher.h"
 #include "imd/extrema_collector.h"
 #include "imd/extrema_summary.h"
+#include "imd/run_packer.h"
 #include "run/footer.h"
 #include "run/memtable.h"
 #include "run/run_builder.h"
@@ -52,6 +53,7 @@ struct PartitionParams {
   uint64_t index_end = 0;                     // where the committed index log ends, bytes
   std::vector<run::FieldPlace> indexed = {};  // fields whose extrema are kept
   uint32_t extrema_blocks = 0;                // of one group of them
+  run::Layout layout = {};
 };
 
 // In IoRequest::buffer: the data lies in no output buffer.
@@ -121,7 +123,8 @@ class Partition {
     uint32_t way = 0;
     uint32_t buffer = 0;
     uint32_t epoch = 0;
-    run::RunBuilder* run = nullptr;  // one of the three
+    RunPacker* packer = nullptr;  // one of the four; produces nothing yet
+    run::RunOutput* run = nullptr;
     run::SegmentBuilder* segment = nullptr;
     run::ExtremaSegmentBuilder* extrema_segment = nullptr;
     run::ExtremaGroup* extrema = nullptr;  // takes the run's blocks, if fields are indexed
@@ -163,7 +166,9 @@ class Partition {
     std::unique_ptr<run::Memtable> full;   // being made into a run, or waiting for it
     bool full_is_closing = false;          // of the closing epoch
     std::unique_ptr<run::Memtable> spare;  // empty, ready to be filled
-    std::unique_ptr<run::RunBuilder> run;
+    std::unique_ptr<RunPacker> packer;     // none without compression
+    bool packing = false;                  // `full` is being packed and has no place in the log yet
+    std::unique_ptr<run::RunOutput> run;
     std::unique_ptr<run::SegmentBuilder> segment;
     std::unique_ptr<run::RunScratch> scratch;
     std::vector<run::SketchArena> sketch_memory;  // two: of epochs with even and with odd numbers
@@ -192,7 +197,10 @@ class Partition {
   }
   bool sketch_fits(const Way& way) const;
   bool can_start_run(const Way& way) const;
+  size_t run_sketch_bytes(const run::Memtable& memtable) const;
+  uint32_t run_blocks_max(const run::Memtable& memtable) const;
   void start_run(uint32_t way_index);
+  void place_run(uint32_t way_index);
   bool want_segment(const Way& way) const;
   void start_segment(uint32_t way_index);
   run::SegmentParams segment_params(uint32_t way_index);

@@ -33,10 +33,13 @@ struct Answer {
 
 class Flips {
  public:
-  explicit Flips(uint64_t records) {
+  explicit Flips(uint64_t records, const run::Layout& layout = {}) {
     run_ranks(kRanks, [&](net::Job& job) {
       WriterOptions options{16 * kMiB, 1, 32 * kKiB, 4};
       options.schema = *run::Schema::parse("number:u8;x:f8", "number");
+      options.compression = layout.compression;
+      options.index = layout.index;
+      options.bloom_bits = layout.bloom_bits;
       auto writer = Writer::open(job, device_, kDirectory, Writer::Create::kIfMissing, options);
       ASSERT_TRUE(writer.ok()) << writer.status().to_string();
       for (uint32_t epoch = 0; epoch < 2; ++epoch) {
@@ -155,8 +158,7 @@ class Flips {
   uint64_t without_effect_ = 0;
 };
 
-TEST(ReaderFlip, EveryByteOfEveryFileGivesTheTruthOrAnErrorThatNamesFileAndPlace) {
-  Flips flips(100);
+void turn_every_byte_over(Flips& flips) {
   uint64_t points = 0;
   for (const std::string& path : flips.paths()) {
     const uint64_t told_before = flips.told();
@@ -172,6 +174,27 @@ TEST(ReaderFlip, EveryByteOfEveryFileGivesTheTruthOrAnErrorThatNamesFileAndPlace
   }
   fmt::print("{} bytes of {} files turned over: {} errors, {} without effect\n", points, flips.paths().size(),
              flips.told(), flips.without_effect());
+}
+
+TEST(ReaderFlip, EveryByteOfEveryFileGivesTheTruthOrAnErrorThatNamesFileAndPlace) {
+  Flips flips(100);
+  turn_every_byte_over(flips);
+}
+
+// The other ways to lay a directory out: three directories have every part of every kind.
+TEST(ReaderFlip, EveryByteOfPackedRuns) {
+  Flips flips(300, {Codec::kLz4, run::IndexKind::kSketch, 0});
+  turn_every_byte_over(flips);
+}
+
+TEST(ReaderFlip, EveryByteOfPackedRunsUnderBlockedFilters) {
+  Flips flips(300, {Codec::kZstd, run::IndexKind::kBlockedBloom, 10});
+  turn_every_byte_over(flips);
+}
+
+TEST(ReaderFlip, EveryByteOfThePapersIndex) {
+  Flips flips(100, {Codec::kNone, run::IndexKind::kPapers, 10});
+  turn_every_byte_over(flips);
 }
 
 TEST(ReaderFlip, RandomBytesOfALargerDirectory) {

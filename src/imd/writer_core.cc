@@ -24,6 +24,7 @@ PartitionParams partition_params(const WriterCoreParams& params) {
   out.data_end_block = params.data_end_block;
   out.index_end = params.index_end;
   out.indexed = params.indexed;
+  out.layout = params.layout;
   out.extrema_blocks = params.memory.extrema_blocks;
   return out;
 }

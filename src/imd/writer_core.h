@@ -51,6 +51,7 @@ struct WriterCoreParams {
   uint64_t index_end = 0;
   MemoryPlan memory;
   std::vector<run::FieldPlace> indexed = {};
+  run::Layout layout = {};
 };
 
 // Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.

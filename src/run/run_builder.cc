@@ -21,51 +21,18 @@ bool stored_uniform(const Memtable& memtable) {
   return row_bytes <= kRowBytesMax && kPayloadBytes % row_bytes <= kUniformWasteBytesMax;
 }
 
-RunHeader make_header(const Memtable& memtable, const RunPlacement& placement) {
-  RunHeader header{};
-  const bool uniform = stored_uniform(memtable);
-  header.magic = kRunMagic;
-  header.kind = uniform ? RunKind::kUniform : RunKind::kVariable;
-  header.key_bytes = uniform ? static_cast<uint8_t>(memtable.key_bytes()) : uint8_t{0};
-  header.way = placement.way;
-  header.value_bytes = uniform ? memtable.value_bytes() : 0;
-  header.epoch = placement.epoch;
-  header.epoch_id = placement.epoch_id;
-  header.run = placement.run;
-  header.records = static_cast<uint32_t>(memtable.count());
-  header.blocks = RunBuilder::block_count(memtable);
-  header.partition = placement.partition;
-  header.data_bytes = memtable.data_bytes();
-  char bytes[sizeof(header)];
-  std::memcpy(bytes, &header, sizeof(header));
-  header.crc32c = crc32c_extend(partition_seed(placement.partition), {bytes, offsetof(RunHeader, crc32c)});
-  return header;
-}
-
-RunSketch make_sketch(const RunHeader& header, uint64_t first_block) {
-  RunSketch sketch;
-  sketch.first_block = first_block;
-  sketch.blocks = header.blocks;
-  sketch.records = header.records;
-  sketch.kind = header.kind;
-  sketch.key_bytes = header.key_bytes;
-  sketch.value_bytes = header.value_bytes;
-  return sketch;
+RunKind stored_kind(const Memtable& memtable) {
+  return stored_uniform(memtable) ? RunKind::kUniform : RunKind::kVariable;
 }
 
 }  // namespace
 
 RunBuilder::RunBuilder(Memtable& memtable, RunScratch& scratch, SketchArena& arena,
                        const RunPlacement& placement)
-    : memtable_(memtable),
+    : RunOutput(memtable, stored_kind(memtable), block_count(memtable), placement),
+      memtable_(memtable),
       scratch_(scratch),
-      first_block_(placement.first_block),
-      seed_(epoch_seed(placement.partition, placement.epoch_id)),
-      header_(make_header(memtable, placement)),
-      sketch_(make_sketch(header_, placement.first_block)),
-      sketch_builder_(&sketch_, arena) {
-  assert(!memtable.empty());
-}
+      sketch_builder_(&sketch_, arena, placement.with_tails) {}
 
 uint32_t RunBuilder::block_count(const Memtable& memtable) {
   uint64_t blocks = 0;
@@ -80,9 +47,8 @@ uint32_t RunBuilder::block_count(const Memtable& memtable) {
   return static_cast<uint32_t>(blocks);
 }
 
-size_t RunBuilder::sketch_bytes(const Memtable& memtable) {
-  return sketch_memory_bytes(memtable.count(), block_count(memtable),
-                             stored_uniform(memtable) ? RunKind::kUniform : RunKind::kVariable);
+size_t RunBuilder::sketch_bytes(const Memtable& memtable, bool with_tails) {
+  return sketch_memory_bytes(memtable.count(), block_count(memtable), stored_kind(memtable), with_tails);
 }
 
 size_t RunBuilder::fill(MutableBytes out) {
@@ -92,11 +58,14 @@ size_t RunBuilder::fill(MutableBytes out) {
   for (; produced < out.size() && !done(); produced += kBlockBytes, ++next_block_) {
     char* const block = out.data() + produced;
     if (next_block_ == 0) std::memcpy(block, &header_, sizeof(header_));
+    const uint32_t first_record = next_record_;
     if (header_.kind == RunKind::kUniform) {
       fill_uniform(block);
     } else {
       fill_variable(block);
     }
+    if (sketch_builder_.with_tails())
+      sketch_builder_.add_tails(sorter_->entries() + first_record, first_record, next_record_ - first_record);
   }
   if (done()) sketch_builder_.finish();
   return produced;

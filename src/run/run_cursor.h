@@ -28,13 +28,16 @@ struct ScannedRecord {
   const RunHeader* run;
   Bytes key;
   Bytes value;
-  uint32_t ordinal;  // in its run
-  uint64_t block;    // in which it starts
-  uint32_t row;      // uniform: row in the block
+  uint32_t ordinal;    // in its run
+  uint64_t block;      // in which it starts
+  uint32_t row;        // uniform: row in the block
+  uint64_t end_block;  // in which its last byte lies
 
   // Whether the index, asked for the key's hash, means this very record.
   bool is(const Candidate& candidate) const {
-    if (candidate.variable() != (run->kind == RunKind::kVariable)) return false;
+    if (candidate.variable() != is_stream(run->kind)) return false;
+    if (candidate.packed != (run->kind == RunKind::kPacked)) return false;
+    if (candidate.any_slot()) return candidate.block == block;
     if (candidate.variable()) {
       return candidate.slot == ordinal && block >= candidate.block &&
              block - candidate.block < candidate.block_count;
@@ -68,9 +71,9 @@ class RunCursor {
   Status feed_block(Bytes block, const RecordFn& fn);
   Status begin_run(Bytes block);
   Status uniform_rows(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
-  Status variable_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
+  Status stream_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
   Status end_run();
-  void yield(Bytes key, Bytes value, uint64_t block, uint32_t row, const RecordFn& fn);
+  void yield(Bytes key, Bytes value, uint64_t block, uint32_t row, uint64_t end_block, const RecordFn& fn);
   Status malformed(uint64_t block, std::string_view problem) const;
 
   const uint32_t partition_;
@@ -81,8 +84,9 @@ class RunCursor {
   RunHeader run_{};
   uint32_t seed_ = 0;
   uint32_t ordinal_ = 0;           // of the next record
-  std::vector<char> unfinished_;   // variable: front of a record that spans blocks
+  std::vector<char> unfinished_;   // variable, packed: front of a record that spans blocks
   uint64_t unfinished_block_ = 0;  // where it started
+  std::vector<char> piece_;        // packed: of the current block
   uint64_t data_bytes_ = 0;
   uint64_t runs_ = 0;
   uint64_t records_ = 0;

@@ -1,5 +1,6 @@
-/* make_directory PATH [FIRST EPOCHS]: a small massive directory of known content, for the tests of the `swale` command.
- *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1), or EPOCHS from number FIRST on; in each, 20 keys u64:0..19 with the 8-byte value epoch * 100 + key,
+/* make_directory PATH [FIRST EPOCHS [KEYS]]: a small massive directory of known content, for the tests of the `swale` command.
+ *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1), or EPOCHS from number FIRST on; in each, 20 keys u64:0..19 (or KEYS)
+ *   with the 8-byte value epoch * 100 + key,
  *   "name" with two values "first N" and "second N", and "empty" with an empty value in epoch 1 only
  * The schema says that values are a number, u8; of "first N" and of the empty value it is absent.
  * Started as one of several ranks, it writes its share of the same content. */
@@ -16,10 +17,10 @@ static int fails(int code) {
   return code != SWALE_OK;
 }
 
-static int write_epoch(swale_job* job, swale_dir* dir, int epoch) {
+static int write_epoch(swale_job* job, swale_dir* dir, int epoch, uint64_t keys) {
   char text[32];
   const uint64_t ranks = (uint64_t)swale_job_size(job);
-  for (uint64_t key = (uint64_t)swale_job_rank(job); key < 20; key += ranks) {
+  for (uint64_t key = (uint64_t)swale_job_rank(job); key < keys; key += ranks) {
     const uint64_t value = (uint64_t)epoch * 100 + key;
     if (fails(swale_dir_append(dir, &key, sizeof key, &value, sizeof value))) return 1;
   }
@@ -36,10 +37,11 @@ static int write_epoch(swale_job* job, swale_dir* dir, int epoch) {
 int main(int argc, char** argv) {
   swale_job* job = NULL;
   swale_dir* dir = NULL;
-  const int first = argc == 4 ? atoi(argv[2]) : 0;
-  const int end = first + (argc == 4 ? atoi(argv[3]) : 3);
-  if (argc != 2 && argc != 4) {
-    fprintf(stderr, "usage: make_directory PATH [FIRST EPOCHS]\n");
+  const int first = argc >= 4 ? atoi(argv[2]) : 0;
+  const int end = first + (argc >= 4 ? atoi(argv[3]) : 3);
+  const int keys = argc == 5 ? atoi(argv[4]) : 20;
+  if (argc != 2 && argc != 4 && argc != 5) {
+    fprintf(stderr, "usage: make_directory PATH [FIRST EPOCHS [KEYS]]\n");
     return 2;
   }
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
@@ -47,7 +49,7 @@ int main(int argc, char** argv) {
                            "write.memory=8M,dir.schema=number:u8:apples,dir.extrema=number", &dir)))
     return 1;
   for (int epoch = first; epoch < end; ++epoch) {
-    if (write_epoch(job, dir, epoch)) return 1;
+    if (write_epoch(job, dir, epoch, (uint64_t)keys)) return 1;
   }
   return fails(swale_dir_close(dir)) || fails(swale_job_close(job));
 }
