@@ -9,8 +9,10 @@
 
 #include "base/coding.h"
 #include "base/rng.h"
+#include "imd/memory_plan.h"
 #include "imd/reader.h"
 #include "imd/repair.h"
+#include "imd/run_packer.h"
 #include "imd/test_job.h"
 #include "imd/writer.h"
 #include "io/memory_device.h"
@@ -191,6 +193,78 @@ TEST_P(Layouts, IndexesAreMadeAnewByRepair) {
     ASSERT_EQ(got->size(), values.size());
   }
   for (const Status& problem : reader->verify(10, nullptr).problems) ADD_FAILURE() << problem.to_string();
+}
+
+Status open_with(io::Device& device, const WriterOptions& options) {
+  Status status;
+  run_ranks(1, [&](net::Job& job) {
+    auto writer = Writer::open(job, device, kDirectory, Writer::Create::kIfMissing, options);
+    status = writer.status();
+    if (writer.ok()) status = (*writer)->close();
+  });
+  return status;
+}
+
+TEST(Layout, IsFixedWhenTheDirectoryIsMade) {
+  io::MemoryDevice device;
+  WriterOptions made;
+  made.memory_bytes = 16 * kMiB;
+  made.compression = Codec::kLz4;
+  made.index = run::IndexKind::kBloom;
+  made.bloom_bits = 12;
+  ASSERT_TRUE(open_with(device, made).ok());
+  ASSERT_TRUE(open_with(device, made).ok());
+  WriterOptions unsaid;
+  unsaid.memory_bytes = 16 * kMiB;
+  ASSERT_TRUE(open_with(device, unsaid).ok()) << "as it was made";
+  for (int other = 0; other < 3; ++other) {
+    WriterOptions options = made;
+    if (other == 0) options.compression = Codec::kNone;
+    if (other == 1) options.index = run::IndexKind::kSketch;
+    if (other == 2) options.bloom_bits = 10;
+    const Status refused = open_with(device, options);
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+    EXPECT_NE(refused.message().find("cannot be changed"), std::string_view::npos) << refused.to_string();
+  }
+}
+
+TEST(Layout, StandsInTheManifestBehindAFeature) {
+  Manifest manifest;
+  EXPECT_EQ(manifest.encode().find("layout"), std::string::npos) << "the usual one is not said";
+  manifest.layout = {Codec::kZstd, run::IndexKind::kPapers, 0};
+  const std::string json = manifest.encode();
+  EXPECT_NE(json.find("\"incompatible_features\":[\"layout\"]"), std::string::npos);
+  EXPECT_NE(json.find("\"layout\":{\"compression\":\"zstd\",\"index\":\"papers\",\"bloom_bits\":0}"),
+            std::string::npos)
+      << json;
+  const auto decoded = Manifest::decode(json, "json");
+  ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+  EXPECT_EQ(decoded->layout, manifest.layout);
+}
+
+// Compressed directories must have room for their packed runs in every budget that a plan accepts.
+TEST(Layout, PlansOfMemoryStayInsideTheBudget) {
+  size_t points = 0;
+  for (const size_t budget : {8 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB}) {
+    for (const uint32_t ways : {1u, 2u, 4u}) {
+      MemoryWish wish;
+      wish.budget_bytes = budget;
+      wish.ways = ways;
+      const auto plain = plan_memory(wish);
+      wish.layout = {Codec::kZstd, run::IndexKind::kBloom, 10};
+      const auto plan = plan_memory(wish);
+      if (!plan.ok()) continue;
+      ASSERT_TRUE(plain.ok());
+      EXPECT_EQ(plain->packing_bytes, 0u);
+      EXPECT_GE(plan->packing_bytes,
+                ways * (run::packed_bytes_max(plan->memtable_bytes) + Compressor::kMemoryBytes));
+      MemoryBudget total(budget);
+      EXPECT_TRUE(reserve(total, *plan, wish.ranks, ways).ok());
+      ++points;
+    }
+  }
+  EXPECT_GE(points, 9u);
+  fmt::print("{} plans\n", points);
 }
 
 }  // namespace

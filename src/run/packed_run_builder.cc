@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kSampleBytes = 8 * kKiB;
 constexpr size_t kSamples = 8;
 constexpr uint64_t kWorthPercent = 97;
-constexpr uint32_t kTriesMax = 4;
+constexpr uint32_t kTriesMax = 5;
 constexpr uint32_t kPrefetchDistance = 16;
 // A piece may leave so much of its stream to the next one if it then ends with a record: a query for that record reads
 // one block instead of two.
@@ -136,7 +136,9 @@ void PackedRunBuilder::pack_block(char* block) {
     const Piece piece = try_piece(cut(wanted), space, spare_);
     if (piece.stored == 0) {
       too_much = std::min(too_much, piece.bytes);
-      wanted = std::min(wanted - wanted / 25, too_much - 1);
+      // At first it is a little less that fits; after that, no guess is better than half way.
+      wanted = tries == 0 ? wanted - wanted / 25 : (best.bytes + too_much) / 2;
+      wanted = std::min(wanted, too_much - 1);
       continue;
     }
     if (piece.bytes <= best.bytes) break;  // cut short: no gain

@@ -78,7 +78,7 @@ class PackedRunBuilder final : public RunOutput {
   size_t first_end_ = 0;
   std::vector<char> columns_;
   std::vector<char> spare_;
-  double expected_ratio_ = 1.5;
+  double expected_ratio_ = 1.2;
   uint32_t gathered_ = 0;
   uint32_t packed_records_ = 0;
   uint32_t packed_blocks_ = 0;
