@@ -37,6 +37,7 @@ ClusterParams params_of(uint64_t seed) {
   params.workload.variable_sizes = rng.chance(1, 2);
   params.workload.hot_key = rng.chance(1, 4);
   params.extrema = rng.chance(1, 2);
+  params.layout = layout_of_seed(seed);
   return params;
 }
 
