@@ -39,6 +39,7 @@ ClusterParams small_job(uint64_t seed) {
   params.workload.keys = 1 + rng.below(100);
   params.workload.variable_sizes = rng.chance(1, 2);
   params.extrema = rng.chance(1, 2);
+  params.layout = layout_of_seed(seed);
   return params;
 }
 
