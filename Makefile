@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo bench-imd test test-long test-asan test-tsan check format docs clean
+.PHONY: help build install demo bench-imd bench-imd-ablation test test-long test-asan test-tsan deb test-deb check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -13,6 +13,13 @@ help: ## this list
 build: ## the library and the swale command, into build/release (the default)
 	@scripts/install-deps.sh build
 	@scripts/build.sh release
+
+# SWALE_BUILD names a finished build folder to install from, instead of building (tests, packagers).
+PREFIX ?= /usr/local
+install: ## into PREFIX (default /usr/local), under DESTDIR if that is set: library, headers, command, guide
+	@if [ -z "$${SWALE_BUILD:-}" ]; then scripts/install-deps.sh build; scripts/build.sh release swale_installed; fi
+	@cmake --install "$${SWALE_BUILD:-build/release}" --prefix "$(PREFIX)" > /dev/null
+	@echo "== Swale is in $(DESTDIR)$(PREFIX)"
 
 demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo
 	@scripts/install-deps.sh demo
@@ -26,15 +33,23 @@ bench-imd: ## Swale, LevelDB, RocksDB, DuckDB and raw appends, the same work; re
 	@scripts/build.sh release swale_benchmarks
 	@build/venv/bin/python bench/imd.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
+bench-imd-ablation: ## the papers' experiments, techniques on and off; results in docs/results (BENCH=quick: 3 min; PARTS="reads size")
+	@scripts/install-deps.sh build bench
+	@scripts/build.sh release swale_benchmarks
+	@mkdir -p build/bench
+	@$${PYTHON:-/usr/bin/python3} bench/ablation.py build/release/bench docs/results --profile "$${BENCH:-full}" --scratch build/bench $${PARTS:+--only $$PARTS}
+
 test: ## set everything up and run the tests (what CI runs)
 	@scripts/install-deps.sh test
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked
 
-test-long: ## the tests that take an hour, too
-	@scripts/install-deps.sh test
+test-long: ## the tests that take hours, too; then each fuzz target for a minute
+	@scripts/install-deps.sh test check
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked-all
+	@scripts/build.sh fuzz fuzzers
+	@scripts/run-tests.py fuzz
 
 test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/install-deps.sh test check
@@ -45,6 +60,15 @@ test-tsan: ## the tests under ThreadSanitizer
 	@scripts/install-deps.sh test check
 	@scripts/build.sh tsan
 	@scripts/run-tests.py tsan
+
+deb: ## Debian packages (library, command, development files), into build/deb
+	@scripts/install-deps.sh build deb
+	@scripts/build-deb.sh
+
+test-deb: ## make deb, then install the packages in a bare Debian root and use them there (root, network; some minutes)
+	@scripts/install-deps.sh build deb
+	@scripts/build-deb.sh
+	@scripts/test-deb.sh
 
 check: ## before a commit: format, layers, tree, fast tests, clang-tidy on what changed
 	@scripts/install-deps.sh test check

@@ -82,15 +82,16 @@ double query_us(swale_reader* reader, const Work& work, uint64_t key) {
 
 // Latency, bytes asked of the reader's files and bytes that the storage delivered, per query.
 struct ColdSamples {
-  std::vector<double> us, asked, fetched;
+  std::vector<double> us, asked, fetched, reads;
   uint64_t depth_max = 0;
 
   void add(const OpenReader& reader, const Work& work, uint64_t key) {
     const uint64_t fetched_before = storage_bytes_read();
-    const uint64_t asked_before = reader.stats().bytes_read;
+    const swale_read_stats before = reader.stats();
     us.push_back(query_us(reader.get(), work, key));
     const swale_read_stats after = reader.stats();
-    asked.push_back(static_cast<double>(after.bytes_read - asked_before));
+    asked.push_back(static_cast<double>(after.bytes_read - before.bytes_read));
+    reads.push_back(static_cast<double>(after.reads - before.reads));
     fetched.push_back(static_cast<double>(storage_bytes_read() - fetched_before));
     depth_max = std::max(depth_max, after.depth_max);
   }
@@ -99,6 +100,7 @@ struct ColdSamples {
     return {{"us", summary(us)},
             {"asked_bytes", summary(asked)},
             {"fetched_bytes", summary(fetched)},
+            {"reads", summary(reads)},
             {"depth_max", depth_max}};
   }
 };

@@ -17,15 +17,9 @@
 #include "bench/measure.h"
 #include "bench/ranks.h"
 #include "bench/workload.h"
+#include "bench/writer_job.h"
 #include "imd/writer.h"
 #include "io/io_queue.h"
-#include "io/limited_device.h"
-#include "io/posix_device.h"
-#include "net/fabric_module.h"
-#include "net/job.h"
-#include "net/rendezvous.h"
-#include "net/topology.h"
-#include "net/ucx_fabric.h"
 
 namespace swale::bench {
 namespace {
@@ -38,31 +32,6 @@ struct Work {
   uint32_t warmup = 0;
   uint64_t limit = 0;
 };
-
-void check(const Status& status) {
-  if (!status.ok()) die(status.to_string());
-}
-template <class T>
-T take(Result<T> result) {
-  check(result.status());
-  return std::move(result).value();
-}
-
-std::unique_ptr<net::Job> open_job(int ranks) {
-  net::RendezvousOptions options;
-  const net::LaunchEnvironment launch =
-      take(net::detect_launch([](const char* name) { return std::getenv(name); }));
-  std::unique_ptr<net::Bootstrap> bootstrap = net::solo_bootstrap();
-  if (ranks > 1) {
-    options.directory = std::getenv("SWALE_JOB_RENDEZVOUS");
-    options.job_id = launch.job_id;
-    options.node_id = net::this_node_id();
-    options.rank = launch.rank;
-    options.size = launch.size;
-    bootstrap = take(net::rendezvous_bootstrap(options));
-  }
-  return take(net::Job::open(std::move(bootstrap), {}));
-}
 
 // What a simulation does without Swale, as well as it can be done: every rank appends its records to a file of its
 // own, in writes of 1 MiB, eight in flight.
@@ -140,9 +109,8 @@ class PlainFrame {
 
 // frame_s holds begin and end of the plain frame, then of Swale's, for each frame.
 void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barrier) {
-  io::PosixDevice posix;
-  io::LimitedDevice limited(posix, std::max<uint64_t>(work.limit, 1));
-  io::Device& device = work.limit == 0 ? static_cast<io::Device&>(posix) : limited;
+  RankStorage storage(work.limit);
+  io::Device& device = storage.device();
   const std::unique_ptr<net::Job> job = open_job(work.ranks);
   imd::WriterOptions options;
   options.memory_bytes = 64 * kMiB;
@@ -188,7 +156,7 @@ double frame_s(const RanksReport& report, size_t at) {
 
 int main(int argc, char** argv) {
   using namespace swale::bench;
-  swale::net::register_fabric(swale::net::ucx_fabric());
+  register_network();
   Arguments arguments(argc, argv);
   Work work;
   work.path = arguments.text("path");
@@ -210,9 +178,12 @@ int main(int argc, char** argv) {
     swale.push_back(frame_s(ranks, 4 * frame + 2));
     ratio.push_back(swale.back() / plain.back());
   }
+  const DiskUse use = disk_use(work.path + "/directory");  // of all frames, those of the warm-up too
   report({{"program", "slowdown"},
           {"limit", work.limit},
           {"ranks", work.ranks},
+          {"records", work.keys * work.frames},
+          {"swale_bytes", std::max(use.size_bytes, use.allocated_bytes)},
           {"bytes_per_rank", work.keys / static_cast<uint64_t>(work.ranks) * kRecordBytes},
           {"plain_s", plain},
           {"swale_s", swale},

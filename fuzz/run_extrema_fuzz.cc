@@ -63,7 +63,7 @@ void run(Bytes input) {
           require(block < made.data.size() / kBlockBytes);
           const auto more = records_of_block(
               of, block, Bytes(made.data).substr(block * kBlockBytes, 2 * kBlockBytes),
-              [](uint32_t, Bytes key, Bytes) { require(key.size() <= kKeyBytesMax); }, "data");
+              [](uint32_t, const RecordView& record) { require(record.key.size() <= kKeyBytesMax); }, "data");
           if (more.ok()) require(*more <= 1);
         }
       }

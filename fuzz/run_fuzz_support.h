@@ -65,9 +65,8 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
                                  .with_tails = layout.filtered()};
     std::unique_ptr<RunOutput> run;
     if (layout.compression != Codec::kNone) {
-      auto builder =
-          std::make_unique<PackedRunBuilder>(memtable, memtable.entries(), scratch, arena, compressor,
-                                             MutableBytes(packed.data(), packed.size()), placement);
+      auto builder = std::make_unique<PackedRunBuilder>(
+          memtable, scratch, arena, compressor, MutableBytes(packed.data(), packed.size()), placement);
       builder->pack();
       builder->place(placement);
       run = std::move(builder);

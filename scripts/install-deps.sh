@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, demo, bench, check and docs.
+# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, demo, bench, deb, check and docs.
 #
 # On Debian 12, Ubuntu 24.04 and later: installs what is missing, as root or through sudo, in one transaction; when
 # nothing is missing it does nothing and needs no privilege. On other systems it prints the names to install. With
@@ -30,15 +30,27 @@ build,test,demo  libgmock-dev        gmock-devel         -              -
 build,test,demo  python3             python3             python         python
 test,demo        openmpi-bin         openmpi             openmpi        openmpi
 test,demo        libopenmpi-dev      openmpi-devel       -              -
+test             gfortran            gcc-gfortran        gcc-fortran    -
+test             iproute2            iproute             iproute2       iproute2
 test             mpich               mpich               aur:mpich      mpich
 test             libmpich-dev        mpich-devel         -              -
 test,demo        liblammps-dev       lammps-devel        aur:lammps     lammps+lib
+test             groff-base          groff-base          groff          groff
+test             mandoc              mandoc              mandoc         -
+test             man-db              man-db              man-db         man-db
+test             zsh                 zsh                 zsh            zsh
+test             fish                fish                fish           fish
+test             jq                  jq                  jq             jq
 demo,bench       python3-venv        -                   -              -
 demo,bench       python3-numpy       python3-numpy       python-numpy   py-numpy
 demo,bench       python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib
 bench            libleveldb-dev      leveldb-devel       leveldb        leveldb
 bench            librocksdb-dev      rocksdb-devel       rocksdb        rocksdb
 bench            libsnappy-dev       snappy-devel        snappy         snappy
+deb              build-essential     -                   -              -
+deb              debhelper           -                   -              -
+deb              debootstrap         -                   -              -
+deb              lintian             -                   -              -
 check            clang-16            clang               clang          llvm+clang
 check            clang-format-16     clang-tools-extra   -              -
 check            clang-tidy-16       -                   -              -
@@ -60,8 +72,8 @@ names() {
 [ $# -gt 0 ] || set -- build
 for group in "$@"; do
   case $group in
-    build | test | demo | bench | check | docs) ;;
-    *) die "unknown group '$group'; the groups are build, test, demo, bench, check and docs" ;;
+    build | test | demo | bench | deb | check | docs) ;;
+    *) die "unknown group '$group'; the groups are build, test, demo, bench, deb, check and docs" ;;
   esac
 done
 [ "${SWALE_DEPS:-}" != skip ] || exit 0

@@ -64,6 +64,14 @@ def test_files():
                     yield os.path.relpath(os.path.join(folder, name), ROOT)
 
 
+def builds_tests(test_preset):
+    """Whether the preset's build has the test programs at all: that of the fuzz targets has not."""
+    with open(os.path.join(ROOT, "CMakePresets.json"), encoding="utf-8") as file:
+        configured = {preset["name"]: preset for preset in json.load(file)["configurePresets"]}
+    name = os.path.basename(build_folder(test_preset))
+    return configured[name].get("cacheVariables", {}).get("SWALE_TESTS") != "OFF"
+
+
 def unbuilt_test_files(build):
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         built = {os.path.relpath(os.path.realpath(entry["file"]), os.path.realpath(ROOT)) for entry in json.load(file)}
@@ -118,7 +126,8 @@ def main():
     if not closing:
         return status or 1
     with open(log_path, encoding="utf-8", errors="replace") as file:
-        remarks, problems = judge(file.read(), lines, unbuilt_test_files(build))
+        unbuilt = unbuilt_test_files(build) if builds_tests(sys.argv[1]) else []
+        remarks, problems = judge(file.read(), lines, unbuilt)
     print("", *remarks, closing, sep="\n", flush=True)
     for problem in problems:
         print(f"run-tests.py: {problem}", file=sys.stderr)

@@ -1,10 +1,12 @@
 #include "sim/cluster.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <optional>
 #include <utility>
 
+#include "imd/direct_intake.h"
 #include "imd/extrema_summary.h"
 #include "imd/memory_plan.h"
 
@@ -50,6 +52,7 @@ class Simulation {
   const ClusterParams& params() const { return params_; }
   Model& model() { return outcome_.model; }
   uint32_t first_epoch() const { return outcome_.first_epoch; }
+  uint32_t schema_bytes() const { return schema_bytes_; }
   Status execute(imd::PartitionFiles& files, const imd::IoRequest& request);
   Nanos now() const { return clock_.now(); }
 
@@ -75,6 +78,7 @@ class Simulation {
   uint64_t event_number_ = 0;
   std::map<std::pair<net::Rank, net::Rank>, Link> links_;
   std::vector<std::unique_ptr<Node>> nodes_;
+  uint32_t schema_bytes_ = 0;
   ClusterOutcome outcome_;
 };
 
@@ -91,6 +95,7 @@ class Node {
         batcher_(simulation.params().ranks) {
     const ClusterParams& params = simulation.params();
     records_to_write_ = params.records_per_epoch / static_cast<uint64_t>(params.ranks);
+    begin_values();
   }
 
   void start() {
@@ -121,6 +126,11 @@ class Node {
 
  private:
   enum class Script { kAppend, kWaitEpoch, kWaitClose, kDone };
+
+  void begin_values() {
+    const uint32_t epoch = simulation_.first_epoch() + epoch_;
+    files_.values().begin_epoch(epoch, imd::epoch_id(simulation_.params().job_id, epoch));
+  }
 
   void step_later() {
     if (std::exchange(step_planned_, true)) return;
@@ -157,29 +167,58 @@ class Node {
     const ClusterParams& params = simulation_.params();
     const uint32_t epoch = simulation_.first_epoch() + epoch_;
     const Record record = make_record(params.workload, params.seed, epoch, rank_, written_);
-    if (!(params.ranks == 1 ? append_directly(record) : append_to_frame(record))) return false;
+    if (!(record.value.size() > run::kValueBytesMax ? append_large(record) : append_small(record)))
+      return false;
     simulation_.model()[epoch][record.key][rank_].push_back(record.value);
     ++written_;
     return true;
   }
 
-  bool append_directly(const Record& record) {
+  bool append_small(const Record& record) {
     const Hash hash = hash_bytes(record.key);
-    full_memtable_ = !core_->intake_open();
-    while (!full_memtable_) {
-      const imd::Partition::Appended appended = core_->append_directly(hash, record.key, record.value);
-      if (appended.row != nullptr) {
-        batcher_.count({appended.row, record.key.size() + record.value.size()}, record.key.size());
-        return true;
+    if (simulation_.params().ranks > 1)
+      return append_to_frame([&] { return batcher_.append(record.key, record.value); });
+    return append_directly([&] { return intake_.append(hash, record.key, record.value); });
+  }
+
+  // The value is written once; its record may have to wait.
+  bool append_large(const Record& record) {
+    const Hash hash = hash_bytes(record.key);
+    if (large_record_.empty()) {
+      const Result<run::ValuePointer> pointer = files_.values().append(hash, record.value);
+      if (!pointer.ok()) {
+        core_->fail(pointer.status());
+        return false;
       }
+      const Bytes prefix = Bytes(record.value).substr(0, simulation_.schema_bytes());
+      large_record_ = run::encode_large_record(
+          record.key, run::encode_large_value({.prefix = prefix, .pointer = *pointer}));
+    }
+    run::RecordView view;
+    if (run::parse_record(large_record_, &view) != run::RecordParse::kOk) std::abort();
+    const bool done = simulation_.params().ranks > 1
+                          ? append_to_frame([&] { return batcher_.append(view); })
+                          : append_directly([&] { return intake_.append(hash, view); });
+    if (done) large_record_.clear();
+    return done;
+  }
+
+  template <class Append>
+  bool append_directly(const Append& append) {
+    full_memtable_ = !core_->intake_open();
+    intake_.open(&core_->partition());
+    while (!full_memtable_) {
+      const imd::Partition::Appended appended = append();
+      if (appended.row != nullptr) return true;
       full_memtable_ = !core_->make_room(appended.way);
     }
     return false;
   }
 
-  bool append_to_frame(const Record& record) {
+  template <class Append>
+  bool append_to_frame(const Append& append) {
     for (;;) {
-      const net::Rank full = batcher_.append(record.key, record.value);
+      const net::Rank full = append();
       if (full == imd::Batcher::kAccepted) return true;
       core_->submit(full, batcher_.exchange(full, {}));
       blocked_on_ = full;
@@ -193,10 +232,13 @@ class Node {
     for (net::Rank rank = 0; rank < simulation_.params().ranks; ++rank) {
       core_->submit(rank, batcher_.exchange(rank, {}));
     }
-    core_->begin_epoch_end(epoch_ * 10, epoch_ * 0.5, batcher_.records_per_rank(), batcher_.tally());
+    batcher_.count(intake_.take_tally());
+    core_->begin_epoch_end(epoch_ * 10, epoch_ * 0.5, batcher_.records_per_rank(), batcher_.tally(),
+                           files_.values().written());
     batcher_.begin_epoch();
     written_ = 0;
     ++epoch_;
+    begin_values();
     const bool last = epoch_ == simulation_.params().epochs;
     script_ = last || !simulation_.params().overlap ? Script::kWaitEpoch : Script::kAppend;
   }
@@ -264,8 +306,10 @@ class Node {
   imd::PartitionFiles files_;
   std::optional<imd::Committer> committer_;
   imd::Batcher batcher_;
+  imd::DirectIntake intake_;  // of a job of one rank
   uint64_t records_to_write_ = 0;
   uint64_t written_ = 0;
+  std::string large_record_;  // whose value is written
   uint32_t epoch_ = 0;
   Script script_ = Script::kAppend;
   bool step_planned_ = false;
@@ -295,6 +339,7 @@ Result<imd::Manifest> Simulation::open_manifest() {
 Status Simulation::build() {
   SWALE_ASSIGN_OR_RETURN(const imd::Manifest manifest, open_manifest());
   outcome_.first_epoch = static_cast<uint32_t>(manifest.epochs.size());
+  schema_bytes_ = manifest.schema.value_bytes();
   if (!manifest.schema.indexed.empty()) {
     SWALE_RETURN_IF_ERROR(io::make_directories(device_, imd::summary_folder(directory_)));
   }
@@ -312,6 +357,7 @@ Status Simulation::build() {
     SWALE_ASSIGN_OR_RETURN(
         imd::PartitionFiles files,
         imd::PartitionFiles::open(device_, directory_, static_cast<uint32_t>(rank), manifest));
+    SWALE_RETURN_IF_ERROR(files.cut_tails());
     imd::WriterCoreParams core_params;
     core_params.rank = rank;
     core_params.size = params_.ranks;

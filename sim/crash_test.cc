@@ -38,6 +38,7 @@ ClusterParams small_job(uint64_t seed) {
   params.records_per_epoch = rng.below(400);
   params.workload.keys = 1 + rng.below(100);
   params.workload.variable_sizes = rng.chance(1, 2);
+  params.workload.large_values = rng.chance(1, 2);
   params.extrema = rng.chance(1, 2);
   params.layout = layout_of_seed(seed);
   return params;
@@ -154,7 +155,7 @@ TEST_F(Crash, AtARandomCallOfEverySeed) {
 
 // Canary: a disk that answers OK to a sync of this kind of file and does nothing is found out, in every mode.
 TEST(CrashCanary, ASyncThatIsLeftOutIsSeen) {
-  for (const char* part : {".data", ".index", "swale.json"}) {
+  for (const char* part : {".data", ".index", ".values", "swale.json"}) {
     for (const io::CrashMode mode : kModes) {
       uint64_t seen = 0;
       for (uint64_t seed = 1; seed <= 30; ++seed) {
@@ -168,6 +169,7 @@ TEST(CrashCanary, ASyncThatIsLeftOutIsSeen) {
         device.inject(lie);
         ClusterParams params = small_job(seed);
         params.records_per_epoch = 300;
+        params.workload.large_values = true;
         const Result<ClusterOutcome> outcome = run_cluster(params, device, kDirectory);
         ASSERT_TRUE(outcome.ok());
         Rng rng(seed);

@@ -1,6 +1,7 @@
 #include "sim/workload.h"
 
 #include "base/hash.h"
+#include "run/record.h"
 
 namespace swale::sim {
 namespace {
@@ -26,6 +27,7 @@ Record make_record(const WorkloadParams& params, uint64_t seed, uint32_t epoch, 
     append_u64(&record.key, key_number);
     value_bytes = rng.chance(1, 50) ? 8000 + rng.below(8000) : kStampBytes + rng.below(200);
   }
+  if (params.large_values && rng.chance(1, 30)) value_bytes = run::kValueBytesMax + 1 + rng.below(100'000);
   record.value = stamp;
   while (record.value.size() < value_bytes) append_u64(&record.value, rng.next());
   record.value.resize(value_bytes);

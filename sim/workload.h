@@ -19,6 +19,7 @@ struct WorkloadParams {
   uint64_t keys = 500;
   bool variable_sizes = false;  // else 8-byte keys and 40-byte values
   bool hot_key = false;         // every other record goes to one key
+  bool large_values = false;    // every 30th value is too large for a record
 };
 
 struct Record {

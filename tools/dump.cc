@@ -8,6 +8,7 @@
 #include "imd/extrema_summary.h"
 #include "imd/manifest.h"
 #include "imd/writer_lock.h"
+#include "tools/manual.h"
 
 namespace swale::tools {
 namespace {
@@ -79,13 +80,16 @@ Status dump_file(io::Device& device, const std::string& path, DumpOutput* out) {
     status = dump_data_log(device, path, static_cast<uint32_t>(*data), out);
   } else if (const auto index = number_in(name, "part-", ".index", 10)) {
     status = dump_index_log(device, path, static_cast<uint32_t>(*index), out);
+  } else if (const auto values = number_in(name, "part-", ".values", 10)) {
+    status = dump_value_log(device, path, static_cast<uint32_t>(*values), out);
   } else if (const auto summary = number_in(name, "", ".top", 16)) {
     status = dump_summary(device, path, *summary, out);
   } else if (name.starts_with(imd::kManifestName) || name == imd::kLockName) {
     status = dump_manifest(device, path, out);
   } else {
-    status = invalid_argument("{}: expected a directory, {}, part-N.data, part-N.index or ID.top", path,
-                              imd::kManifestName);
+    status =
+        invalid_argument("{}: expected a directory, {}, part-N.data, part-N.index, part-N.values or ID.top",
+                         path, imd::kManifestName);
   }
   out->end_file();
   return status;
@@ -175,23 +179,30 @@ void DumpOutput::damage(uint64_t offset, const Status& cause) {
 
 void add_dump(CLI::App& app, Run* run) {
   auto command = std::make_shared<DumpCommand>();
-  CLI::App* sub = app.add_subcommand("dump", "shows what stands in a file, place by place, for people");
+  CLI::App* const sub = add_command(
+      app, "dump", "shows what stands in a file, place by place, for people",
+      {
+          .description =
+              "Each line: the offset in the file, what is there, and its fields, as docs/formats of the "
+              "sources "
+              "has them. What belongs to no epoch of swale.json is shown, too. Damage is shown at its place, "
+              "with its cause, and does not end the walk.",
+          .examples = {{"swale dump out/particles --limit 20", "the first things of every file"},
+                       {"swale dump out/particles/p000/part-000000.data -v", "every record of a log"},
+                       {"swale dump out/particles --json | jq 'select(.what == \"run\")'", "all runs"}},
+          .exit_1 = "something is damaged",
+      });
   sub->add_option("PATH", command->common.path,
-                  "a massive directory, or a file of one: swale.json, part-N.data, part-N.index, ID.top")
-      ->required();
+                  "a massive directory, or a file of one: swale.json, part-N.data, part-N.index, "
+                  "part-N.values, ID.top")
+      ->required()
+      ->type_name("FILE");
   sub->add_flag("-v,--records", command->options.records, "of data logs, the records, too");
   sub->add_option("-n,--limit", command->options.lines_max, "at most so many lines of each file")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
   command->common.add_json(*sub);
   command->common.add_notation(*sub, /*with_raw=*/false);
-  sub->footer(
-      "Each line: the offset in the file, what is there, and its fields (docs/formats). What belongs to no "
-      "epoch of\n"
-      "swale.json is shown, too. Damage is shown at its place, with its cause; then the exit status is 1.\n\n"
-      "Examples:\n"
-      "  swale dump out/particles --limit 20\n"
-      "  swale dump out/particles/p000/part-000000.data -v\n"
-      "  swale dump out/particles --json | jq 'select(.what == \"run\")'");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

@@ -4,6 +4,7 @@
 
 #include "run/block.h"
 #include "run/run_cursor.h"
+#include "run/value_format.h"
 #include "tools/dump.h"
 
 namespace swale::tools {
@@ -70,6 +71,7 @@ class DataLogDump {
     std::vector<Json> records;
     const Status fed = cursor_->feed(block, [&](const run::ScannedRecord& record) {
       if (!out_.options().records) return true;
+      if (record.large) return take_large(record, &records);
       records.push_back({{"what", "record"},
                          {"offset", record.block * run::kBlockBytes},
                          {"ordinal", record.ordinal},
@@ -91,6 +93,24 @@ class DataLogDump {
                {"crc32c", fmt::format("{:08x}", trailer.crc32c)}});
     for (const Json& record : records) out_.line(record);
     if (cursor_->between_runs()) cursor_.reset();
+    return true;
+  }
+
+  bool take_large(const run::ScannedRecord& record, std::vector<Json>* records) {
+    const auto large = run::decode_large_value(record.value, path_);
+    if (!large.ok()) {
+      out_.damage(record.block * run::kBlockBytes, large.status());
+      return true;
+    }
+    records->push_back({{"what", "record"},
+                        {"offset", record.block * run::kBlockBytes},
+                        {"ordinal", record.ordinal},
+                        {"key", show_bytes(record.key)},
+                        {"bytes", large->pointer.value_bytes},
+                        {"first_bytes", show_bytes(large->prefix)},
+                        {"writer", large->pointer.writer},
+                        {"value_offset", large->pointer.offset},
+                        {"checksum", fmt::format("{:08x}", large->pointer.checksum)}});
     return true;
   }
 

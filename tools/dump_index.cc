@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "run/extrema_reader.h"
 #include "run/footer.h"
 #include "run/segment_reader.h"
+#include "run/value_format.h"
 #include "tools/dump.h"
 
 namespace swale::tools {
@@ -68,7 +70,8 @@ class IndexLogDump {
       pages_.emplace(at, *page);
       for (uint32_t i = 0; i < page->record_count; ++i) {
         const run::SegmentRecord& segment = page->records[i];
-        segments_[{segment.index_offset, segment.epoch_id, segment.way}] = segment;
+        if (!run::is_values_segment(segment))
+          segments_[{segment.index_offset, segment.epoch_id, segment.way}] = segment;
       }
     }
     return {};
@@ -87,6 +90,7 @@ class IndexLogDump {
                  {"first_record", page.first_record},
                  {"records", page.record_count},
                  {"extents", page.extent_count}});
+      for (uint32_t i = 0; i < page.record_count; ++i) show_values(page.records[i]);
       for (uint32_t i = 0; i < page.extent_count; ++i) {
         out_.line({{"what", "extent"},
                    {"offset", page.extents[i].offset},
@@ -94,6 +98,18 @@ class IndexLogDump {
                    {"first_record", page.extents[i].first_record}});
       }
     }
+  }
+
+  // Of the value log; each once, with the first footer that has it.
+  void show_values(const run::SegmentRecord& segment) {
+    if (!run::is_values_segment(segment) || !values_shown_.insert(segment.epoch_id).second) return;
+    const run::ValueRange range = run::range_of(segment);
+    out_.line({{"what", "values"},
+               {"epoch", segment.epoch},
+               {"epoch_id", hex16(segment.epoch_id)},
+               {"values", range.values},
+               {"first_offset", range.offset},
+               {"bytes", range.bytes}});
   }
 
   void show_segment(const run::SegmentRecord& segment) {
@@ -239,7 +255,8 @@ class IndexLogDump {
   std::map<uint64_t, run::FooterPage> pages_;
   std::map<uint64_t, Status> damaged_pages_;
   std::map<std::tuple<uint64_t, uint64_t, uint16_t>, run::SegmentRecord> segments_;
-  std::vector<char> bytes_;  // of the segment being shown
+  std::set<uint64_t> values_shown_;  // epoch ids
+  std::vector<char> bytes_;          // of the segment being shown
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <memory>
 #include <vector>
 
+#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -12,22 +13,7 @@ struct GetCommand {
   std::vector<std::string> keys;
 
   int run() const;
-  void print_value(const std::string& key, const imd::Value& value) const;
 };
-
-void GetCommand::print_value(const std::string& key, const imd::Value& value) const {
-  const Notation notation = common.notation();
-  if (notation == Notation::kRaw) {
-    print(value.bytes);
-  } else if (common.json) {
-    print_json({{"key", show(key, notation)},
-                {"epoch", value.epoch},
-                {"bytes", value.bytes.size()},
-                {"value", show(value.bytes, notation)}});
-  } else {
-    print(fmt::format("{}\t{}\t{}\n", show(key, notation), value.epoch, show(value.bytes, notation)));
-  }
-}
 
 int GetCommand::run() const {
   std::vector<std::string> bytes;
@@ -38,7 +24,20 @@ int GetCommand::run() const {
   }
   const auto directory = common.open();
   if (!directory.ok()) return fail(directory.status());
+  const imd::Manifest& manifest = (*directory)->reader->manifest();
+  const bool values_alone = common.layout() == Layout::kRaw && common.fields.empty();
+  const auto format = RecordFormat::make({.layout = common.layout(),
+                                          .notation = common.notation(),
+                                          .typed = common.typed,
+                                          .fields = common.fields,
+                                          .default_text = {"key", "epoch", "value"},
+                                          .default_json = {"key", "epoch", "bytes", "value"}},
+                                         manifest.schema);
+  if (!format.ok()) return fail(format.status());
+  print(format->header());
   int missing = 0;
+  uint64_t left_out = 0;
+  std::string line;
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto values = (*directory)->reader->get(bytes[i], common.epoch.value_or(imd::Reader::kAllEpochs));
     if (values.status().code() == Code::kNotFound) {
@@ -48,7 +47,19 @@ int GetCommand::run() const {
       continue;
     }
     if (!values.ok()) return fail(values.status());
-    for (const imd::Value& value : *values) print_value(bytes[i], value);
+    for (const imd::Value& value : *values) {
+      if (values_alone) {
+        print(value.bytes);  // as it is, without a copy: it may be large
+        continue;
+      }
+      const imd::EpochEntry& epoch = manifest.epochs[value.epoch];
+      line.clear();
+      if (!format->append({value.epoch, epoch.step, epoch.time, bytes[i], value.bytes}, &line)) ++left_out;
+      print(line);
+    }
+  }
+  if (left_out != 0) {
+    fmt::print(stderr, "swale: {} values were left out: they are too short for the fields\n", left_out);
   }
   return finish_output(missing == 0 ? kExitOk : kExitNotFound);
 }
@@ -57,22 +68,29 @@ int GetCommand::run() const {
 
 void add_get(CLI::App& app, Run* run) {
   auto command = std::make_shared<GetCommand>();
-  CLI::App* sub =
-      app.add_subcommand("get", "the values of keys, at one epoch or at all (their trajectories)");
+  CLI::App* const sub = add_command(
+      app, "get", "prints the values of keys, at one epoch or at all (their trajectories)",
+      {
+          .description =
+              "Prints key, epoch and value, separated by tabs; with --json one object a line. Keys are "
+              "text, 0x and hex digits, or u64: or u32: and a number (8 or 4 bytes, little-endian). A key "
+              "that starts with a dash follows a lone --.",
+          .examples = {{"swale get out/particles atom-17", "a trajectory: one line an epoch"},
+                       {"swale get out/particles u64:17 u64:18 --epoch 3 --hex",
+                        "two particles at one epoch"},
+                       {"swale get out/particles u64:17 --raw > trajectory.bin",
+                        "the bytes of all values, one after the other"},
+                       {"swale get out/particles u64:17 --fields step,time,position --format csv",
+                        "a table for a plot"},
+                       {"swale get out/particles -- -odd-key-with-a-dash", ""}},
+          .exit_1 = "a key is not there; the others are printed",
+      });
   command->common.add_path(*sub);
-  sub->add_option("KEY", command->keys, "text, 0x… (hex), u64:… or u32:… (little-endian numbers)")
-      ->required();
+  sub->add_option("KEY", command->keys, "text, 0x (hex), u64: or u32: (little-endian numbers)")
+      ->required()
+      ->type_name("KEY");
   command->common.add_epoch(*sub, "only this epoch, numbered from 0");
-  command->common.add_json(*sub);
-  command->common.add_notation(*sub, /*with_raw=*/true);
-  sub->footer(
-      "Prints key, epoch and value, separated by tabs; with --json one object a line.\n"
-      "Exit status 1 if a key is not there.\n\n"
-      "Examples:\n"
-      "  swale get out/particles atom-17\n"
-      "  swale get out/particles u64:17 u64:18 --epoch 99 --hex\n"
-      "  swale get out/particles u64:17 --raw > trajectory.bin\n"
-      "  swale get out/particles -- -odd-key-with-a-dash");
+  command->common.add_output(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

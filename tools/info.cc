@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "imd/manifest.h"
+#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -9,6 +10,7 @@ namespace {
 struct Sizes {
   uint64_t data_bytes = 0;
   uint64_t index_bytes = 0;
+  uint64_t values_bytes = 0;  // of value logs
   uint32_t files = 0;
 };
 
@@ -38,6 +40,12 @@ Result<Sizes> InfoCommand::measure(OpenDirectory& directory, const std::string& 
       *sum += bytes;
       ++sizes.files;
     }
+    const auto values = directory.device.open(imd::value_log_path(path, partition), io::OpenMode::kRead);
+    if (values.status().code() == Code::kNotFound) continue;
+    SWALE_RETURN_IF_ERROR(values.status());
+    SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, (*values)->size());
+    sizes.values_bytes += bytes;
+    ++sizes.files;
   }
   return sizes;
 }
@@ -57,6 +65,10 @@ Json InfoCommand::as_json(const imd::Manifest& manifest, const Sizes& sizes, con
                       {"time", epoch.time},
                       {"records", epoch.records},
                       {"data_bytes", epoch.data_bytes}});
+    if (epoch.large.values > 0) {
+      epochs.back()["large_values"] = epoch.large.values;
+      epochs.back()["large_bytes"] = epoch.large.bytes;
+    }
     if (*recovered != '\0') epochs.back()["recovered"] = recovered;
   }
   Json fields = Json::array();
@@ -75,7 +87,10 @@ Json InfoCommand::as_json(const imd::Manifest& manifest, const Sizes& sizes, con
           {"jobs", jobs},
           {"epochs", epochs},
           {"disk",
-           {{"files", sizes.files}, {"data_bytes", sizes.data_bytes}, {"index_bytes", sizes.index_bytes}}}};
+           {{"files", sizes.files},
+            {"data_bytes", sizes.data_bytes},
+            {"index_bytes", sizes.index_bytes},
+            {"values_bytes", sizes.values_bytes}}}};
 }
 
 std::string InfoCommand::as_text(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path) {
@@ -83,17 +98,18 @@ std::string InfoCommand::as_text(const imd::Manifest& manifest, const Sizes& siz
   uint64_t bytes = 0;
   for (const imd::EpochEntry& epoch : manifest.epochs) {
     records += epoch.records;
-    bytes += epoch.data_bytes;
+    bytes += epoch.data_bytes + epoch.large.bytes;
   }
   std::string text =
       fmt::format("massive directory {}\n  {} epochs, {} records, {} bytes of keys and values\n", path,
                   manifest.epochs.size(), records, bytes);
   text += fmt::format("  on disk: {} files, {} bytes of data, {} bytes of index", sizes.files,
                       sizes.data_bytes, sizes.index_bytes);
+  if (sizes.values_bytes > 0) text += fmt::format(", {} bytes of large values", sizes.values_bytes);
   if (bytes > 0) {
-    text +=
-        fmt::format(" ({:.3f} of the keys and values)",
-                    static_cast<double>(sizes.data_bytes + sizes.index_bytes) / static_cast<double>(bytes));
+    const uint64_t on_disk = sizes.data_bytes + sizes.index_bytes + sizes.values_bytes;
+    text += fmt::format(" ({:.3f} of the keys and values)",
+                        static_cast<double>(on_disk) / static_cast<double>(bytes));
   }
   if (!manifest.schema.empty()) {
     text += fmt::format("\n  values: {}\n  extrema: {}", manifest.schema.fields_text(),
@@ -110,7 +126,7 @@ std::string InfoCommand::as_text(const imd::Manifest& manifest, const Sizes& siz
   for (const imd::EpochEntry& epoch : manifest.epochs) {
     const std::string step = epoch.step == imd::kStepUnknown ? "unknown" : fmt::format("{}", epoch.step);
     text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}", epoch.epoch, epoch.job, step,
-                        epoch.time, epoch.records, epoch.data_bytes);
+                        epoch.time, epoch.records, epoch.data_bytes + epoch.large.bytes);
     text += epoch.recovered == imd::Recovered::kNo
                 ? "\n"
                 : fmt::format("  recovered ({})\n", imd::recovered_name(epoch.recovered));
@@ -136,13 +152,18 @@ int InfoCommand::run() const {
 
 void add_info(CLI::App& app, Run* run) {
   auto command = std::make_shared<InfoCommand>();
-  CLI::App* sub = app.add_subcommand("info", "what is in a massive directory: jobs, epochs, sizes");
+  CLI::App* const sub = add_command(
+      app, "info", "shows what is in a massive directory: jobs, epochs, sizes",
+      {
+          .description =
+              "The schema of the values, the jobs that wrote, every committed epoch with its step, time, "
+              "records and bytes, and what the logs take on disk. Reads swale.json and sizes of files only.",
+          .examples = {{"swale info out/particles", "a table for people"},
+                       {"swale info out/particles --json | jq '.epochs[-1].step'",
+                        "the last committed step"}},
+      });
   command->common.add_path(*sub);
   command->common.add_json(*sub);
-  sub->footer(
-      "Examples:\n"
-      "  swale info out/particles\n"
-      "  swale info out/particles --json | jq '.epochs[-1].step'");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

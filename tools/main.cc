@@ -2,35 +2,15 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 
-#include "swale/swale.h"
-#include "tools/options.h"
+#include "tools/commands.h"
 
 namespace swale::tools {
 namespace {
 
-std::string version_text() {
-  return fmt::format("swale {}.{}.{}", SWALE_VERSION_MAJOR, SWALE_VERSION_MINOR, SWALE_VERSION_PATCH);
-}
-
 int run_command(int argc, char** argv) {
-  CLI::App app(
-      "swale: looks into massive directories, where every particle of a simulation has a file of its own");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", version_text());
-  app.footer(
-      "Exit status: 0 fine; 1 a key is not there, verify found problems, or repair "
-      "could not save all; 2 usage; 3 input/output error or "
-      "damage.\n"
-      "`swale SUBCOMMAND --help` has examples.");
+  CLI::App app;
   Run run;
-  add_info(app, &run);
-  add_get(app, &run);
-  add_scan(app, &run);
-  add_keys(app, &run);
-  add_top(app, &run);
-  add_verify(app, &run);
-  add_repair(app, &run);
-  add_dump(app, &run);
+  add_commands(app, &run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

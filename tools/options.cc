@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "capi/options.h"
+
 namespace swale::tools {
 
 int fail(const Status& status) {
@@ -23,7 +25,9 @@ int finish_output(int exit_code) {
 }
 
 void Common::add_path(CLI::App& command) {
-  command.add_option("PATH", path, "the massive directory (the one with swale.json in it)")->required();
+  command.add_option("PATH", path, "the massive directory (the one with swale.json in it)")
+      ->required()
+      ->type_name("DIR");
 }
 
 void Common::add_json(CLI::App& command) {
@@ -31,7 +35,7 @@ void Common::add_json(CLI::App& command) {
 }
 
 void Common::add_epoch(CLI::App& command, const std::string& help) {
-  command.add_option("-e,--epoch", epoch, help)->check(CLI::NonNegativeNumber);
+  command.add_option("-e,--epoch", epoch, help)->check(CLI::NonNegativeNumber)->type_name("N");
 }
 
 void Common::add_notation(CLI::App& command, bool with_raw) {
@@ -44,13 +48,43 @@ void Common::add_notation(CLI::App& command, bool with_raw) {
   group->require_option(0, 1);
 }
 
+void Common::add_typed(CLI::App& command) {
+  command.add_flag("-t,--typed", typed, "show values as the numbers that the schema says they are");
+}
+
+void Common::add_output(CLI::App& command) {
+  add_json(command);
+  add_typed(command);
+  add_notation(command, /*with_raw=*/true);
+  command
+      .add_option("-f,--fields", fields,
+                  "columns, separated by commas: fields of the schema, epoch, step, time, key, value, bytes, "
+                  "u64(key), or what is computed from them")
+      ->type_name("LIST");
+  command
+      .add_option("--format", format,
+                  "of the output: text (default), csv, json (as --json) or raw (as --raw)")
+      ->check(CLI::IsMember({"text", "csv", "json", "raw"}))
+      ->type_name("FORMAT");
+}
+
+Layout Common::layout() const {
+  if (raw || format == "raw") return Layout::kRaw;
+  if (json || format == "json") return Layout::kJson;
+  return format == "csv" ? Layout::kCsv : Layout::kText;
+}
+
 Notation Common::notation() const {
   return raw ? Notation::kRaw : hex ? Notation::kHex : u64 ? Notation::kU64 : Notation::kAuto;
 }
 
 Result<std::unique_ptr<OpenDirectory>> Common::open() const {
-  auto opened = std::make_unique<OpenDirectory>();
-  SWALE_ASSIGN_OR_RETURN(opened->reader, imd::Reader::open(opened->device, path, {}));
+  SWALE_ASSIGN_OR_RETURN(const imd::ReaderOptions options,
+                         capi::reader_options("", capi::process_environment));
+  SWALE_ASSIGN_OR_RETURN(const io::PosixOptions storage,
+                         capi::storage_options(capi::read_rows(), "", capi::process_environment));
+  auto opened = std::make_unique<OpenDirectory>(storage);
+  SWALE_ASSIGN_OR_RETURN(opened->reader, imd::Reader::open(opened->device, path, options));
   return opened;
 }
 

@@ -13,6 +13,7 @@
 #include "imd/reader.h"
 #include "io/posix_device.h"
 #include "tools/bytes_text.h"
+#include "tools/record_format.h"
 
 namespace swale::tools {
 
@@ -20,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 enum ExitCode {
   kExitOk = 0,
-  kExitNotFound = 1,  // a key is not there; verify found problems
+  kExitNotFound = 1,  // a key is not there; verify found problems; something is lost
   kExitUsage = 2,
   kExitFailure = 3,  // input/output error or damage
 };
@@ -35,6 +36,8 @@ void print_json(const Json& json);  // one line
 int finish_output(int exit_code);
 
 struct OpenDirectory {
+  explicit OpenDirectory(const io::PosixOptions& storage) : device(storage) {}
+
   io::PosixDevice device;
   std::unique_ptr<imd::Reader> reader;
 };
@@ -47,19 +50,27 @@ struct Common {
   bool hex = false;
   bool u64 = false;
   bool raw = false;
+  bool typed = false;
+  std::string format;  // "text", "csv", "json" or "raw"; "": as --json and --raw say
+  std::string fields;
 
   void add_path(CLI::App& command);
   void add_json(CLI::App& command);
   void add_epoch(CLI::App& command, const std::string& help);
   void add_notation(CLI::App& command, bool with_raw);
+  void add_typed(CLI::App& command);
+  // --json, --raw and the other ways in which records are printed.
+  void add_output(CLI::App& command);
 
   Notation notation() const;
+  Layout layout() const;
   Result<std::unique_ptr<OpenDirectory>> open() const;
 };
 
 // Each adds itself to the application; `*run` is set to what the chosen one does.
 using Run = std::function<int()>;
 void add_info(CLI::App& app, Run* run);
+void add_ls(CLI::App& app, Run* run);
 void add_get(CLI::App& app, Run* run);
 void add_scan(CLI::App& app, Run* run);
 void add_keys(CLI::App& app, Run* run);
@@ -67,5 +78,7 @@ void add_top(CLI::App& app, Run* run);
 void add_verify(CLI::App& app, Run* run);
 void add_repair(CLI::App& app, Run* run);
 void add_dump(CLI::App& app, Run* run);
+void add_config(CLI::App& app, Run* run);
+void add_completion(CLI::App& app, Run* run);
 
 }  // namespace swale::tools

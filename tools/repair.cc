@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "imd/repair.h"
+#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -52,22 +53,23 @@ int RepairCommand::run() const {
 
 void add_repair(CLI::App& app, Run* run) {
   auto command = std::make_shared<RepairCommand>();
-  CLI::App* sub = app.add_subcommand("repair", "makes the best of what a crash or damage has left");
+  CLI::App* const sub = add_command(
+      app, "repair", "makes the best of what a crash or damage has left",
+      {
+          .description =
+              "Committed epochs need no repair after a crash. This recovers what an epoch that was never "
+              "ended "
+              "left as whole runs, makes damaged index logs anew from the data logs, and swale.json if it is "
+              "lost (the old one is kept as swale.json.damaged). Committed data are never written. No job "
+              "may "
+              "be writing.",
+          .examples = {{"swale repair out/particles --dry-run", "what would be done"},
+                       {"swale repair out/particles --json | jq .lost", "repair, and say what is lost"}},
+          .exit_1 = "something is lost",
+      });
   command->common.add_path(*sub);
   sub->add_flag("-n,--dry-run", command->dry_run, "say what would be done, and do nothing");
   command->common.add_json(*sub);
-  sub->footer(
-      "Committed epochs need no repair after a crash. This recovers what an epoch that was never ended left "
-      "as "
-      "whole\n"
-      "runs, makes damaged index logs anew from the data logs, and swale.json if it is lost (the old one is "
-      "kept as\n"
-      "swale.json.damaged). Committed data are never written. No job may be writing. Exit status 1 if "
-      "something "
-      "is lost.\n\n"
-      "Examples:\n"
-      "  swale repair out/particles --dry-run\n"
-      "  swale repair out/particles --json | jq .lost");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

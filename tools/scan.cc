@@ -1,40 +1,86 @@
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
 
+#include "tools/expression.h"
+#include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/parallel_scan.h"
+#include "tools/progress.h"
 
 namespace swale::tools {
 namespace {
 
+constexpr unsigned kThreadsMax = 256;
+
 struct ScanCommand {
   Common common;
+  std::string where;
   uint64_t limit = 0;
+  unsigned threads = 0;
 
   int run() const;
 };
 
+// Processors that this process may use, as batch systems and containers allot them.
+unsigned usable_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return std::max(1U, std::thread::hardware_concurrency());
+  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+}
+
 int ScanCommand::run() const {
   const auto directory = common.open();
   if (!directory.ok()) return fail(directory.status());
-  const Notation notation = common.notation();
-  uint64_t records = 0;
-  const Status status =
-      (*directory)
-          ->reader->scan(
-              common.epoch.value_or(imd::Reader::kAllEpochs), [&](uint32_t epoch, Bytes key, Bytes value) {
-                if (notation == Notation::kRaw) {
-                  print(value);
-                } else if (common.json) {
-                  print_json({{"epoch", epoch},
-                              {"key", show(key, notation)},
-                              {"bytes", value.size()},
-                              {"value", show(value, notation)}});
-                } else {
-                  print(fmt::format("{}\t{}\t{}\n", epoch, show(key, notation), show(value, notation)));
-                }
-                return ++records != limit && std::ferror(stdout) == 0;
-              });
-  return status.ok() ? finish_output(kExitOk) : fail(status);
+  imd::Reader& reader = *(*directory)->reader;
+  const run::Schema& schema = reader.manifest().schema;
+  const auto format = RecordFormat::make({.layout = common.layout(),
+                                          .notation = common.notation(),
+                                          .typed = common.typed,
+                                          .fields = common.fields,
+                                          .default_text = {"epoch", "key", "value"},
+                                          .default_json = {"epoch", "key", "bytes", "value"}},
+                                         schema);
+  if (!format.ok()) return fail(format.status());
+  std::optional<Expression> condition;
+  if (!where.empty()) {
+    Result<Expression> parsed = Expression::parse_condition(where, schema);
+    if (!parsed.ok()) return fail(parsed.status().with_context("--where"));
+    condition = std::move(*parsed);
+  }
+  std::atomic<uint64_t> left_out = 0;
+  ProgressBar bar;
+  ScanJob job;
+  job.epoch = common.epoch.value_or(imd::Reader::kAllEpochs);
+  job.threads = threads != 0 ? threads : std::min(usable_processors(), kThreadsMax);
+  job.limit = limit;
+  job.format = [&](const RecordView& record, std::string* out) {
+    if (condition && !condition->holds(record)) return false;
+    if (format->append(record, out)) return true;
+    left_out.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  };
+  job.write = [](Bytes text) {
+    print(text);
+    return std::ferror(stdout) == 0;
+  };
+  if (ProgressBar::wanted_beside_output())
+    job.progress = [&](uint64_t done, uint64_t total) { bar.update(done, total, "records"); };
+  print(format->header());
+  const Result<uint64_t> written = parallel_scan(reader, job);
+  if (!written.ok()) return fail(written.status());
+  if (left_out != 0) {
+    fmt::print(stderr, "swale: {} records were left out: their values are too short for the fields\n",
+               left_out.load());
+  }
+  return finish_output(kExitOk);
 }
 
 struct KeysCommand {
@@ -68,33 +114,69 @@ int KeysCommand::run() const {
 
 void add_scan(CLI::App& app, Run* run) {
   auto command = std::make_shared<ScanCommand>();
-  CLI::App* sub = app.add_subcommand("scan", "every record, in storage order");
+  CLI::App* const sub = add_command(
+      app, "scan", "prints every record, or those that meet a condition, in storage order",
+      {.description =
+           "Prints epoch, key and value, separated by tabs; with --json one object a line; with --format csv "
+           "the "
+           "numbers of the schema under their names; with --raw bytes as they are. Several threads read and "
+           "compute; the order of the output does not depend on them.\n\n"
+           "Conditions (--where) and columns (--fields) consist of fields of the schema (energy, "
+           "position[2]), "
+           "epoch, step, time, key, value, bytes (the value's length), numbers, keys in quotes as "
+           "swale-get(1) "
+           "takes them, + - * / %, == != < <= > >=, && || ! (or: and, or, not) and parentheses. key ~ "
+           "\"atom-*\" "
+           "compares with a pattern of the shell. u64(key), u32(key), i64(key) and i32(key) are the numbers "
+           "that "
+           "keys of 8 or 4 bytes are; there are abs(), sqrt() and has(field). A field with an unusual name "
+           "stands "
+           "in brackets: [x-y].\n\n"
+           "Integers are compared exactly. A comparison with a number that is not there, because the value "
+           "is too "
+           "short, is false; so is one with NaN. Records that lack a field that --raw prints are left out.",
+       .examples = {
+           {"swale scan out/particles --epoch 3 --limit 10 --u64", "ten records of an epoch"},
+           {"swale scan out/particles --where 'energy > 998.5 && id < 1000' --fields "
+            "'step,u64(key),energy,position' --format csv",
+            "a table of what is sought"},
+           {"swale scan out/particles -e 3 --where 'velocity[0]*velocity[0] + velocity[1]*velocity[1] < 9' "
+            "--json",
+            "conditions may compute"},
+           {"swale scan out/particles -e 3 --fields id,energy --raw 2> /dev/null > table.bin",
+            "for numpy.fromfile(\"table.bin\", \"<u8,<f4\")"},
+           {"swale scan out/particles --where 'key ~ \"atom-*\"'", "keys by a pattern"}}});
   command->common.add_path(*sub);
   command->common.add_epoch(*sub, "only this epoch, numbered from 0");
+  sub->add_option("-w,--where", command->where, "only records for which this is true")
+      ->type_name("CONDITION");
   sub->add_option("-n,--limit", command->limit, "stop after so many records (0: all)")
-      ->check(CLI::NonNegativeNumber);
-  command->common.add_json(*sub);
-  command->common.add_notation(*sub, /*with_raw=*/true);
-  sub->footer(
-      "Prints epoch, key and value, separated by tabs; with --json one object a line.\n\n"
-      "Examples:\n"
-      "  swale scan out/particles --epoch 99 --limit 10\n"
-      "  swale scan out/particles --json | jq -r .key | sort -u | wc -l");
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  sub->add_option("-j,--jobs", command->threads,
+                  "so many threads (default: one for each processor that the process may use)")
+      ->check(CLI::Range(1U, kThreadsMax))
+      ->type_name("N");
+  command->common.add_output(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 void add_keys(CLI::App& app, Run* run) {
   auto command = std::make_shared<KeysCommand>();
-  CLI::App* sub = app.add_subcommand("keys", "the distinct keys of one epoch");
+  CLI::App* const sub = add_command(
+      app, "keys", "lists the distinct keys of one epoch",
+      {
+          .description = "Prints one key a line, as swale-get(1) takes it, in storage order. Needs memory "
+                         "for the keys of one partition.",
+          .examples =
+              {{"swale keys out/particles --epoch 0 --u64 | head", "some keys"},
+               {"swale keys out/particles | head -n 5 | xargs -d '\\n' swale get out/particles --epoch 0 --",
+                "and their values"}},
+      });
   command->common.add_path(*sub);
   command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
   command->common.add_json(*sub);
   command->common.add_notation(*sub, /*with_raw=*/false);
-  sub->footer(
-      "Prints one key a line, as `swale get` takes it. Needs memory for the keys of one partition.\n\n"
-      "Examples:\n"
-      "  swale keys out/particles --epoch 0 --u64 | head\n"
-      "  swale keys out/particles | xargs swale get out/particles --epoch 0");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

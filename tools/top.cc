@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "run/schema.h"
+#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -14,20 +15,25 @@ struct TopCommand {
   bool smallest = false;
 
   int run() const;
-  void print_record(const imd::TopResult& top, const imd::TopResult::Record& record) const;
+  void print_record(const run::Schema& schema, const imd::TopResult& top,
+                    const imd::TopResult::Record& record) const;
   static void print_remarks(const imd::TopResult& top);
 };
 
-void TopCommand::print_record(const imd::TopResult& top, const imd::TopResult::Record& record) const {
+void TopCommand::print_record(const run::Schema& schema, const imd::TopResult& top,
+                              const imd::TopResult::Record& record) const {
   const Notation notation = common.notation();
   const std::string number = run::text_of(top.field.type, record.number);
+  const auto value = [&](bool as_json) {
+    return common.typed ? typed_value(record.value, schema, as_json) : show(record.value, notation);
+  };
   if (common.json) {
     print_json({{"key", show(record.key, notation)},
                 {"number", number},
                 {"bytes", record.value.size()},
-                {"value", show(record.value, notation)}});
+                {"value", common.typed ? Json::parse(value(true)) : Json(value(false))}});
   } else {
-    print(fmt::format("{}\t{}\t{}\n", number, show(record.key, notation), show(record.value, notation)));
+    print(fmt::format("{}\t{}\t{}\n", number, show(record.key, notation), value(false)));
   }
 }
 
@@ -51,7 +57,8 @@ int TopCommand::run() const {
   if (epoch < 0) return kExitOk;  // no epoch has been committed
   const auto top = reader.top(epoch, field, k, smallest ? run::Extreme::kSmallest : run::Extreme::kLargest);
   if (!top.ok()) return fail(top.status());
-  for (const imd::TopResult::Record& record : top->records) print_record(*top, record);
+  for (const imd::TopResult::Record& record : top->records)
+    print_record(reader.manifest().schema, *top, record);
   print_remarks(*top);
   return finish_output(kExitOk);
 }
@@ -60,23 +67,29 @@ int TopCommand::run() const {
 
 void add_top(CLI::App& app, Run* run) {
   auto command = std::make_shared<TopCommand>();
-  CLI::App* sub =
-      app.add_subcommand("top", "the records of one epoch with the largest or smallest numbers in a field");
+  CLI::App* const sub = add_command(
+      app, "top", "finds the records of one epoch with the largest or smallest numbers in a field",
+      {
+          .description =
+              "Prints number, key and value, separated by tabs, the best first; with --json one object a "
+              "line. "
+              "Reads about one block for each record if the directory was made with extrema of the field "
+              "(dir.extrema), else the whole epoch.",
+          .examples = {{"swale top out/particles energy", "the ten most energetic of the last epoch"},
+                       {"swale top out/particles 'velocity[2]' -k 100 --smallest --epoch 3 --u64",
+                        "any element of an array can be asked for"}},
+      });
   command->common.add_path(*sub);
-  sub->add_option("FIELD", command->field, "a field of the schema (see `swale info`), or an element: v[0]")
-      ->required();
-  sub->add_option("-k", command->k, "how many (default 10)")->check(CLI::PositiveNumber);
+  sub->add_option("FIELD", command->field,
+                  "a field of the schema (see `swale info`), or an element: velocity[0]")
+      ->required()
+      ->type_name("FIELD");
+  sub->add_option("-k", command->k, "how many (default 10)")->check(CLI::PositiveNumber)->type_name("K");
   sub->add_flag("--smallest", command->smallest, "the smallest instead of the largest");
   command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
   command->common.add_json(*sub);
+  command->common.add_typed(*sub);
   command->common.add_notation(*sub, /*with_raw=*/false);
-  sub->footer(
-      "Prints number, key and value, separated by tabs, the best first; with --json one object a line. Reads "
-      "about one\n"
-      "block for each record if the directory was made with extrema of the field, else the whole epoch.\n\n"
-      "Examples:\n"
-      "  swale top out/particles energy\n"
-      "  swale top out/particles v[2] -k 100 --smallest --epoch 3 --u64");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

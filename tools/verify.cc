@@ -1,36 +1,12 @@
-#include <unistd.h>
-
 #include <cstdio>
 #include <memory>
 
+#include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/progress.h"
 
 namespace swale::tools {
 namespace {
-
-constexpr int kBarColumns = 40;
-
-// A line on a terminal's stderr, rewritten whenever another per mille is done.
-class ProgressBar {
- public:
-  ~ProgressBar() {
-    if (shown_ >= 0) fmt::print(stderr, "\r{:{}}\r", "", kBarColumns + 40);
-  }
-  void update(uint64_t done_bytes, uint64_t total_bytes) {
-    if (total_bytes == 0) return;
-    const double share = static_cast<double>(done_bytes) / static_cast<double>(total_bytes);
-    const int permille = static_cast<int>(share * 1000);
-    if (permille == shown_) return;
-    shown_ = permille;
-    const int columns = static_cast<int>(share * kBarColumns);
-    fmt::print(stderr, "\r[{:=<{}}{:{}}] {:5.1f} % of {} MiB", "", columns, "", kBarColumns - columns,
-               share * 100, total_bytes >> 20);
-    std::fflush(stderr);
-  }
-
- private:
-  int shown_ = -1;
-};
 
 struct VerifyCommand {
   Common common;
@@ -46,8 +22,10 @@ int VerifyCommand::run() const {
   {
     ProgressBar bar;
     imd::Reader::ProgressFn progress;
-    if (!common.json && ::isatty(STDERR_FILENO) == 1) {
-      progress = [&](uint64_t done_bytes, uint64_t total_bytes) { bar.update(done_bytes, total_bytes); };
+    if (!common.json && ProgressBar::wanted()) {
+      progress = [&](uint64_t done_bytes, uint64_t total_bytes) {
+        bar.update(done_bytes, total_bytes, "MiB", kMiB);
+      };
     }
     report = (*directory)->reader->verify(problems_max, progress);
   }
@@ -79,20 +57,24 @@ int VerifyCommand::run() const {
 
 void add_verify(CLI::App& app, Run* run) {
   auto command = std::make_shared<VerifyCommand>();
-  CLI::App* sub = app.add_subcommand("verify", "reads everything and checks everything that can be checked");
+  CLI::App* const sub = add_command(
+      app, "verify", "reads everything and checks everything that can be checked",
+      {
+          .description =
+              "Checksums of all blocks and slices, that the index names every record at its place, and "
+              "counts "
+              "and digests of every epoch against swale.json. Problems go to the standard error output. If "
+              "swale.json itself cannot be read the exit status is 3.",
+          .examples = {{"swale verify out/particles", ""},
+                       {"swale verify out/particles --json | jq -r '.problems[].message'",
+                        "what is wrong, for scripts"}},
+          .exit_1 = "there are problems",
+      });
   command->common.add_path(*sub);
   sub->add_option("--problems", command->problems_max, "stop after so many problems (default 100)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
   command->common.add_json(*sub);
-  sub->footer(
-      "Checksums of all blocks and slices, that the index names every record at its place, and counts and "
-      "digests of\n"
-      "every epoch against swale.json. Exit status 1 if there are problems (on stderr), 3 if swale.json "
-      "itself cannot\n"
-      "be read.\n\n"
-      "Examples:\n"
-      "  swale verify out/particles\n"
-      "  swale verify out/particles --json | jq -r '.problems[].message'");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

@@ -51,8 +51,8 @@ enum swale_code {
   SWALE_INTERNAL = 13           /* a mistake of ours: please report it */
 };
 
-#define SWALE_KEY_BYTES_MAX 255     /* of one key */
-#define SWALE_VALUE_BYTES_MAX 16384 /* of one value */
+#define SWALE_KEY_BYTES_MAX 255          /* of one key */
+#define SWALE_VALUE_BYTES_MAX 1073741824 /* of one value: 1 GiB */
 /* In place of an epoch's number: all of them. */
 #define SWALE_ALL_EPOCHS (-1)
 
@@ -121,7 +121,8 @@ int swale_dir_open(swale_job* job, const char* path, int flags, const char* opti
 /* Appends a value to a key in the open epoch. Keys have 1 to SWALE_KEY_BYTES_MAX bytes, values 0 to
  * SWALE_VALUE_BYTES_MAX. Several values of one key in one epoch stay a list in each writer's order. The call blocks
  * while the pipeline is full, never longer than its peers are silent (option net.silence_deadline_s). A record is
- * durable when swale_dir_epoch_end has returned SWALE_OK on this rank, not before. After a failure other than
+ * durable when swale_dir_epoch_end has returned SWALE_OK on this rank, not before. A value of more than 16,384 bytes is
+ * written to storage by this call, straight from `value`; only a pointer to it travels. After a failure other than
  * SWALE_INVALID_ARGUMENT every later call fails with SWALE_ABORTED and the first cause. */
 int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
                      size_t value_bytes);
@@ -281,7 +282,8 @@ int swale_mkdir(swale_job* job, const char* path, const char* options);
 int swale_opendir(swale_job* job, const char* path, const char* options, swale_dir** dir);
 /* Opens the file of a key for appending. Nothing is stored until the first write. */
 int swale_openat(swale_dir* dir, const char* name, swale_file** file);
-/* Opens the file of a key for reading: the values of all epochs, one after the other. */
+/* Opens the file of a key for reading: the values of all epochs, one after the other. What is larger than 16,384 bytes is
+ * read by swale_read, as far as it asks for; `reader` may be closed before. */
 int swale_openat_read(swale_reader* reader, const char* name, swale_file** file);
 /* Appends `bytes` bytes as one value. */
 int swale_write(swale_file* file, const void* data, size_t bytes);

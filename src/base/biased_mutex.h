@@ -36,6 +36,18 @@ class BiasedMutex {
     const bool by_bias_;
   };
 
+  // The short way alone, for code that must not contain calls. False: not locked.
+  bool try_lock_by_bias() {
+    if (owner_.load(std::memory_order_relaxed) != this_thread()) return false;
+    inside_.store(true, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the order of the two, for the compiler
+    if (!revoked_.load(std::memory_order_relaxed)) [[likely]]
+      return true;
+    inside_.store(false, std::memory_order_release);
+    return false;
+  }
+  void unlock_by_bias() { inside_.store(false, std::memory_order_release); }
+
   // Whether this thread's lock calls take the short way. For tests.
   bool biased_to_this_thread() const {
     return owner_.load(std::memory_order_relaxed) == this_thread() &&
@@ -51,18 +63,10 @@ class BiasedMutex {
   }
 
   // Whether the short way was taken, for unlock.
-  bool lock() {
-    if (owner_.load(std::memory_order_relaxed) != this_thread()) return lock_slowly();
-    inside_.store(true, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // the order of the two, for the compiler
-    if (!revoked_.load(std::memory_order_relaxed)) [[likely]]
-      return true;
-    inside_.store(false, std::memory_order_release);
-    return lock_slowly();
-  }
+  bool lock() { return try_lock_by_bias() || lock_slowly(); }
   void unlock(bool by_bias) {
     if (by_bias) [[likely]] {
-      inside_.store(false, std::memory_order_release);
+      unlock_by_bias();
     } else {
       mutex_.unlock();
     }

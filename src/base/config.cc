@@ -71,25 +71,6 @@ std::string show_bytes(double bytes) {
   return fmt::format("{}", bytes);
 }
 
-// What a value of this row has to be: "an integer from 1 to 16".
-std::string expectation(const OptionRow& row) {
-  switch (row.type) {
-    case OptionType::kInt:
-      return fmt::format("an integer from {} to {}", row.min, row.max);
-    case OptionType::kBytes:
-      return fmt::format("bytes (K, M, G allowed) from {} to {}", show_bytes(row.min), show_bytes(row.max));
-    case OptionType::kSeconds:
-      return fmt::format("seconds (ms, us, min, h allowed) from {} to {}", row.min, row.max);
-    case OptionType::kBool:
-      return "yes or no";
-    case OptionType::kString:
-      return "text";
-    case OptionType::kEnum:
-      return fmt::format("one of {}", row.choices);
-  }
-  return {};
-}
-
 // The value as a number (0 for text), or nothing if the row does not allow it.
 std::optional<double> parse_value(const OptionRow& row, std::string_view text) {
   std::optional<double> number;
@@ -133,6 +114,13 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 constexpr std::string_view kSeparators = ", \t\r\n";
 
+// As error messages start.
+std::string origin_text(Config::Origin origin, std::string_view option) {
+  if (origin == Config::Origin::kDefault) return "its default";
+  if (origin == Config::Origin::kText) return "option string";
+  return "environment variable " + Config::environment_name(option);
+}
+
 }  // namespace
 
 Result<Config> Config::make(std::span<const OptionRow> rows, std::string_view text,
@@ -142,13 +130,13 @@ Result<Config> Config::make(std::span<const OptionRow> rows, std::string_view te
 
   Config config;
   config.entries_.reserve(rows.size());
-  for (const OptionRow& row : rows) config.entries_.push_back({row, 0, {}});
+  for (const OptionRow& row : rows) config.entries_.push_back({row, 0, {}, Origin::kDefault});
   for (const OptionRow& row : rows)
-    SWALE_RETURN_IF_ERROR(config.set(row.name, row.default_value, "its default"));
+    SWALE_RETURN_IF_ERROR(config.set(row.name, row.default_value, Origin::kDefault));
   for (const OptionRow& row : rows) {
     const std::string variable = environment_name(row.name);
     if (const char* value = environment(variable.c_str()))
-      SWALE_RETURN_IF_ERROR(config.set(row.name, value, "environment variable " + variable));
+      SWALE_RETURN_IF_ERROR(config.set(row.name, value, Origin::kEnvironment));
   }
   for (;;) {
     text.remove_prefix(std::min(text.find_first_not_of(kSeparators), text.size()));
@@ -158,7 +146,7 @@ Result<Config> Config::make(std::span<const OptionRow> rows, std::string_view te
     const size_t equals = item.find('=');
     if (equals == std::string_view::npos)
       return invalid_argument("option string: '{}': expected name=value", item);
-    SWALE_RETURN_IF_ERROR(config.set(item.substr(0, equals), item.substr(equals + 1), "option string"));
+    SWALE_RETURN_IF_ERROR(config.set(item.substr(0, equals), item.substr(equals + 1), Origin::kText));
   }
 }
 
@@ -166,7 +154,8 @@ Result<Config> Config::make(std::span<const OptionRow> rows, std::string_view te
   return make(rows, text, [](const char* name) -> const char* { return std::getenv(name); });
 }
 
-Status Config::set(std::string_view name, std::string_view value, std::string_view origin) {
+Status Config::set(std::string_view name, std::string_view value, Origin from) {
+  const std::string origin = origin_text(from, name);
   const OptionRow* nearest = nullptr;
   size_t nearest_distance = SIZE_MAX;
   for (Entry& entry : entries_) {
@@ -176,6 +165,7 @@ Status Config::set(std::string_view name, std::string_view value, std::string_vi
         return invalid_argument("{}: {}={}: expected {}", origin, name, value, expectation(entry.row));
       entry.number = *number;
       entry.text = value;
+      entry.origin = from;
       return {};
     }
     // A name is bounded before it is compared, so that the work is, too.
@@ -190,13 +180,18 @@ Status Config::set(std::string_view name, std::string_view value, std::string_vi
                           expectation(*nearest));
 }
 
-const Config::Entry& Config::entry(std::string_view name, [[maybe_unused]] OptionType type) const {
+const Config::Entry& Config::entry(std::string_view name) const {
   const auto found =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.row.name == name; });
   assert(found != entries_.end() && "no such option row");
-  assert((found->row.type == type || (found->row.type == OptionType::kEnum && type == OptionType::kString)) &&
-         "the option row has another type");
   return *found;
+}
+
+const Config::Entry& Config::entry(std::string_view name, [[maybe_unused]] OptionType type) const {
+  const Entry& found = entry(name);
+  assert((found.row.type == type || (found.row.type == OptionType::kEnum && type == OptionType::kString)) &&
+         "the option row has another type");
+  return found;
 }
 
 int64_t Config::get_int(std::string_view name) const {
@@ -212,6 +207,27 @@ Nanos Config::get_nanos(std::string_view name) const {
 bool Config::get_bool(std::string_view name) const { return entry(name, OptionType::kBool).number != 0; }
 const std::string& Config::get_string(std::string_view name) const {
   return entry(name, OptionType::kString).text;
+}
+
+const std::string& Config::text(std::string_view name) const { return entry(name).text; }
+Config::Origin Config::origin(std::string_view name) const { return entry(name).origin; }
+
+std::string Config::expectation(const OptionRow& row) {
+  switch (row.type) {
+    case OptionType::kInt:
+      return fmt::format("an integer from {} to {}", row.min, row.max);
+    case OptionType::kBytes:
+      return fmt::format("bytes (K, M, G allowed) from {} to {}", show_bytes(row.min), show_bytes(row.max));
+    case OptionType::kSeconds:
+      return fmt::format("seconds (ms, us, min, h allowed) from {} to {}", row.min, row.max);
+    case OptionType::kBool:
+      return "yes or no";
+    case OptionType::kString:
+      return "text";
+    case OptionType::kEnum:
+      return fmt::format("one of {}", row.choices);
+  }
+  return {};
 }
 
 std::string Config::environment_name(std::string_view name) {

@@ -57,6 +57,14 @@ class Config {
   bool get_bool(std::string_view name) const;
   const std::string& get_string(std::string_view name) const;  // kString and kEnum
 
+  // As it was written, of any type; and where.
+  enum class Origin { kDefault, kEnvironment, kText };
+  const std::string& text(std::string_view name) const;
+  Origin origin(std::string_view name) const;
+
+  // What a value of the row has to be: "an integer from 1 to 16".
+  static std::string expectation(const OptionRow& row);
+
   // Two lines per option: name=default, then help, what a value has to be, and the environment variable.
   static std::string describe(std::span<const OptionRow> rows);
   static std::string environment_name(std::string_view name);  // "imd.ways" -> "SWALE_IMD_WAYS"
@@ -66,9 +74,11 @@ class Config {
     OptionRow row;
     double number = 0;  // all but kString and kEnum
     std::string text;
+    Origin origin = Origin::kDefault;
   };
 
-  Status set(std::string_view name, std::string_view value, std::string_view origin);
+  Status set(std::string_view name, std::string_view value, Origin origin);
+  const Entry& entry(std::string_view name) const;
   const Entry& entry(std::string_view name, OptionType type) const;
 
   std::vector<Entry> entries_;

@@ -63,6 +63,17 @@ TEST(Config, StringWinsOverEnvironmentOverDefault) {
   EXPECT_EQ(config.get_nanos("net.silence_s"), seconds(5));
 }
 
+TEST(Config, TellsWhereAValueComesFrom) {
+  const auto config = Config::make(kRows, "imd.ways=2", [](const char* name) -> const char* {
+    return std::string_view(name) == "SWALE_IMD_MEMORY" ? "8M" : nullptr;
+  });
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  EXPECT_EQ(config->origin("imd.ways"), Config::Origin::kText);
+  EXPECT_EQ(config->text("imd.ways"), "2");
+  EXPECT_EQ(config->origin("imd.memory"), Config::Origin::kEnvironment);
+  EXPECT_EQ(config->text("imd.memory"), "8M");
+}
+
 TEST(Config, ReadsUnits) {
   const std::map<std::string, uint64_t> sizes = {{"1048576", kMiB},     {"1024K", kMiB},
                                                  {"2048KiB", 2 * kMiB}, {"1.5M", 3 * kMiB / 2},

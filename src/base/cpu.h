@@ -23,4 +23,14 @@ inline bool cpu_has_popcnt() {
 #endif
 }
 
+// Asks for a cache line that is about to be written, wherever it is now: another core may have it. __builtin_prefetch
+// would fetch it for reading on x86's baseline. Does nothing where the instruction is unknown (Intel before 2014).
+inline void prefetch_for_write(const char* at) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*at));
+#else
+  __builtin_prefetch(at, 1);
+#endif
+}
+
 }  // namespace swale

@@ -51,6 +51,18 @@ Status open_dir(swale_job* job, const char* path, int flags, const char* options
   return {};
 }
 
+// Whatever swale_dir_append does not take at once.
+[[gnu::noinline]] int append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
+                             size_t value_bytes) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return null_argument("swale_dir_append", "dir");
+    SWALE_ASSIGN_OR_RETURN(const Bytes key_view, bytes_argument("swale_dir_append", "key", key, key_bytes));
+    SWALE_ASSIGN_OR_RETURN(const Bytes value_view,
+                           bytes_argument("swale_dir_append", "value", value, value_bytes));
+    return dir->state->writer->append(key_view, value_view);
+  });
+}
+
 Status closed_directory(const char* call) {
   return invalid_argument("{}: the directory of this file has been closed", call);
 }
@@ -58,12 +70,12 @@ Status closed_directory(const char* call) {
 Status read_some(swale_file* file, char* out, size_t bytes, size_t* bytes_read) {
   size_t done = 0;
   while (done < bytes && file->value < file->values.size()) {
-    const std::string& value = file->values[file->value].bytes;
-    const size_t part = std::min(bytes - done, value.size() - file->offset);
-    value.copy(out + done, part, file->offset);
+    const imd::FoundValue& value = file->values[file->value];
+    const auto part = static_cast<size_t>(std::min<uint64_t>(bytes - done, value.bytes - file->offset));
+    SWALE_RETURN_IF_ERROR(file->reader->read(file->key, value, file->offset, {out + done, part}));
     done += part;
     file->offset += part;
-    if (file->offset == value.size()) {
+    if (file->offset == value.bytes) {
       ++file->value;
       file->offset = 0;
     }
@@ -91,14 +103,12 @@ int swale_dir_open(swale_job* job, const char* path, int flags, const char* opti
 
 int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
                      size_t value_bytes) {
-  return guarded([&]() -> Status {
-    if (dir == nullptr) return swale::capi::null_argument("swale_dir_append", "dir");
-    // The hot path: nothing is constructed but two views.
-    if (key == nullptr && key_bytes != 0) return swale::capi::null_argument("swale_dir_append", "key");
-    if (value == nullptr && value_bytes != 0) return swale::capi::null_argument("swale_dir_append", "value");
-    return dir->state->writer->append({static_cast<const char*>(key), key_bytes},
-                                      {static_cast<const char*>(value), value_bytes});
-  });
+  if (dir != nullptr && key != nullptr && value != nullptr) [[likely]] {
+    if (dir->state->writer->append_quickly({static_cast<const char*>(key), key_bytes},
+                                           {static_cast<const char*>(value), value_bytes})) [[likely]]
+      return SWALE_OK;
+  }
+  return swale::capi::append(dir, key, key_bytes, value, value_bytes);
 }
 
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time) {
@@ -187,7 +197,8 @@ int swale_openat_read(swale_reader* reader, const char* name, swale_file** file)
     if (file == nullptr) return swale::capi::null_argument("swale_openat_read", "file");
     auto opened = std::make_unique<swale_file>();
     opened->key = name;
-    SWALE_ASSIGN_OR_RETURN(opened->values, reader->reader->get(opened->key, SWALE_ALL_EPOCHS));
+    SWALE_ASSIGN_OR_RETURN(opened->values, reader->reader->find(opened->key, SWALE_ALL_EPOCHS));
+    opened->reader = reader->reader;
     *file = opened.release();
     return {};
   });

@@ -28,6 +28,13 @@ struct DirectoryState {
   std::unique_ptr<imd::Writer> writer;  // none once closed
 };
 
+struct ReaderState {
+  explicit ReaderState(io::PosixOptions storage) : device(storage) {}
+
+  io::PosixDevice device;
+  std::unique_ptr<imd::Reader> reader;
+};
+
 }  // namespace swale::capi
 
 struct swale_job {
@@ -39,11 +46,8 @@ struct swale_dir {
 };
 
 struct swale_reader {
-  explicit swale_reader(swale::io::PosixOptions storage) : device(storage) {}
-
-  swale::io::PosixDevice device;
-  std::unique_ptr<swale::imd::Reader> reader;
-  std::string schema;  // as text
+  std::shared_ptr<swale::imd::Reader> reader;  // with a ReaderState; files share it
+  std::string schema;                          // as text
 };
 
 struct swale_top {
@@ -57,7 +61,8 @@ struct swale_values {
 struct swale_file {
   std::string key;
   std::shared_ptr<swale::capi::DirectoryState> directory;  // writing
-  std::vector<swale::imd::Value> values;                   // reading: not yet read to the end
+  std::shared_ptr<swale::imd::Reader> reader;              // reading
+  std::vector<swale::imd::FoundValue> values;              // not yet read to the end
   size_t value = 0;                                        // the next one, and
-  size_t offset = 0;                                       // how much of it has been read
+  uint64_t offset = 0;                                     // how much of it has been read
 };

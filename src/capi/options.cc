@@ -37,6 +37,15 @@ constexpr std::array kJobRows = {
         .max = 86'400,
         .help = "how long the ranks wait for each other in the rendezvous directory, plus 10 ms per rank"},
     OptionRow{
+        .name = "job.collective_deadline_s",
+        .type = OptionType::kSeconds,
+        .default_value = "600",
+        .min = 1,
+        .max = 604'800,
+        .help =
+            "how long a rank that opens a directory waits for ranks which live but do not come to the same "
+            "call, plus 10 ms per rank; the dead are noticed sooner"},
+    OptionRow{
         .name = "net.posting",
         .type = OptionType::kEnum,
         .default_value = "auto",
@@ -196,6 +205,7 @@ Result<JobSettings> job_settings(std::string_view text, const Environment& envir
   settings.job.silence_deadline = config.get_nanos("net.silence_deadline_s");
   settings.job.heartbeat_interval = config.get_nanos("net.heartbeat_interval_s");
   settings.job.close_deadline = config.get_nanos("net.close_deadline_s");
+  settings.job.collective_deadline = config.get_nanos("job.collective_deadline_s");
   settings.rendezvous = config.get_string("job.rendezvous");
   settings.id = config.get_string("job.id");
   settings.join_deadline = config.get_nanos("job.join_deadline_s");

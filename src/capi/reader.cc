@@ -41,8 +41,10 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
         const swale::io::PosixOptions storage,
         swale::capi::storage_options(swale::capi::read_rows(), swale::capi::text_or_empty(options),
                                      swale::capi::process_environment));
-    auto handle = std::make_unique<swale_reader>(storage);
-    SWALE_ASSIGN_OR_RETURN(handle->reader, swale::imd::Reader::open(handle->device, path, settings));
+    const auto state = std::make_shared<swale::capi::ReaderState>(storage);
+    SWALE_ASSIGN_OR_RETURN(state->reader, swale::imd::Reader::open(state->device, path, settings));
+    auto handle = std::make_unique<swale_reader>();
+    handle->reader = std::shared_ptr<swale::imd::Reader>(state, state->reader.get());
     handle->schema = handle->reader->manifest().schema.fields_text();
     *reader = handle.release();
     return {};

@@ -2,8 +2,6 @@
 
 #include <cassert>
 
-#include "run/record.h"
-
 namespace swale::imd {
 
 Batcher::Batcher(int32_t ranks)
@@ -24,6 +22,19 @@ net::Rank Batcher::append(Bytes key, Bytes value) {
   const size_t row_bytes = key.size() + value.size();
   tally_.data_bytes += row_bytes;
   tally_.digest += record_digest({end - row_bytes, row_bytes}, key.size());
+  return kAccepted;
+}
+
+net::Rank Batcher::append(const run::RecordView& record) {
+  const Hash hash = hash_bytes(record.key);
+  const auto destination = static_cast<size_t>(choose(hash, static_cast<uint32_t>(frames_.size())).index);
+  Frame& frame = frames_[destination];
+  if (frame.capacity - frame.bytes < record.encoded.size()) return static_cast<net::Rank>(destination);
+  record.encoded.copy(frame.data + frame.bytes, record.encoded.size());
+  frame.bytes += static_cast<uint32_t>(record.encoded.size());
+  ++frame.records;
+  ++records_per_rank_[destination];
+  tally_.add({1, record.row().size(), run::record_digest(record)});
   return kAccepted;
 }
 

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "net/transport.h"
+#include "run/record.h"
 
 namespace swale::imd {
 
@@ -46,16 +47,16 @@ class Batcher {
   static constexpr net::Rank kAccepted = -1;
   // Requires a key and value within the record limits, and frames at least as large as any record.
   net::Rank append(Bytes key, Bytes value);
+  // The same for a record that is encoded.
+  net::Rank append(const run::RecordView& record);
 
   // Takes the destination's frame (data == nullptr: it had none) and lends it another (or none).
   Frame exchange(net::Rank destination, Frame next);
 
-  // Counts a record that needed no frame because this rank is alone.
-  void count(Bytes row, size_t key_bytes) {
-    ++records_per_rank_.front();
-    ++tally_.records;
-    tally_.data_bytes += row.size();
-    tally_.digest += record_digest(row, key_bytes);
+  // Counts records that needed no frame because this rank is alone.
+  void count(const RecordTally& records) {
+    records_per_rank_.front() += records.records;
+    tally_.add(records);
   }
 
   const RecordTally& tally() const { return tally_; }

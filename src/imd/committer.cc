@@ -16,6 +16,7 @@ Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id)
   epoch.records = commit.tally.records;
   epoch.data_bytes = commit.tally.data_bytes;
   epoch.digest = commit.tally.digest;
+  epoch.large = commit.large;
   next.epochs.push_back(epoch);
   if (!commit.extrema.empty() && job_.ranks > 1) {
     SWALE_RETURN_IF_ERROR(

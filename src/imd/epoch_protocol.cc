@@ -47,10 +47,10 @@ void EpochProtocol::on_delivered(net::Rank from, uint64_t records) {
 }
 
 void EpochProtocol::begin(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
-                          const RecordTally& appended) {
+                          const RecordTally& appended, const LargeTally& large) {
   if (state_ == State::kDone) return;
   state_ = State::kDraining;
-  merged_ = {epoch_, rank_, step, time, appended, RecordTally{}, {}};
+  merged_ = {epoch_, rank_, step, time, appended, RecordTally{}, {}, large};
   for (net::Rank to = 0; to < size_; ++to) {
     const EndMessage end{epoch_, records_per_rank[static_cast<size_t>(to)]};
     if (to == rank_) {
@@ -135,6 +135,7 @@ void EpochProtocol::merge(const DurableMessage& message) {
                message.step_rank));
   }
   merged_.appended.add(message.appended);
+  merged_.large.add(message.large);
   merged_.indexed.add(message.indexed);
   merged_.extrema.merge(message.extrema);
 }
@@ -154,7 +155,7 @@ void EpochProtocol::reduce() {
               merged_.indexed.digest));
   }
   state_ = State::kCommitting;
-  commit_ = Commit{epoch_, merged_.step, merged_.time, merged_.indexed, merged_.extrema};
+  commit_ = Commit{epoch_, merged_.step, merged_.time, merged_.indexed, merged_.extrema, merged_.large};
 }
 
 void EpochProtocol::on_commit_done(const Status& status) {

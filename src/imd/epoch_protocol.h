@@ -43,6 +43,7 @@ class EpochProtocol {
     double time = 0;
     RecordTally tally;
     ExtremaSummary extrema = {};
+    LargeTally large = {};
   };
 
   EpochProtocol(net::Rank rank, int32_t size);
@@ -53,9 +54,10 @@ class EpochProtocol {
   // the epoch is in (kFlushing and later) it is of the next one.
   void on_delivered(net::Rank from, uint64_t records);
 
-  // The application's call. `records_per_rank[r]` records were sent to r in this epoch; `appended` in all.
+  // The application's call. `records_per_rank[r]` records were sent to r in this epoch; `appended` in all; `large`: of
+  // these, those whose values this rank has written to its value log.
   void begin(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
-             const RecordTally& appended);
+             const RecordTally& appended, const LargeTally& large = {});
 
   // A control message. Impossible ones are failures. A peer that knows of the commit sooner may end the next epoch
   // before this rank has heard of it: its END is kept for open_epoch.

@@ -93,7 +93,7 @@ Status ExtremaVerifier::check_fields(const run::GroupHead& head, const std::stri
 void ExtremaVerifier::record(const run::ScannedRecord& record) {
   if (!active_) return;
   for (size_t f = 0; f < totals_.size(); ++f) {
-    const run::FieldValue number = run::read_field(manifest_.schema.indexed[f], record.value);
+    const run::FieldValue number = run::read_field(manifest_.schema.indexed[f], record.fields());
     totals_[f].add(number);
     if (number.kind == run::FieldValue::Kind::kNumber)
       actual_[f][record.block - first_block_].add(number.key);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/crc32c.h"
+#include "imd/json_place.h"
 #include "run/record.h"
 
 namespace swale::imd {
@@ -22,6 +23,7 @@ constexpr char kDigestName[] = "mum-row-sum";
 constexpr char kLayoutFeature[] = "layout";
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";
+constexpr char kLargeValuesName[] = "large-values";  // a feature: records point into value logs
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kRanksMax = uint64_t{1} << 24;
 constexpr uint64_t kJobsMax = 65'535;
@@ -53,10 +55,23 @@ Json time_json(double time) {
   return std::isnan(time) ? "nan" : time > 0 ? "inf" : "-inf";
 }
 
-// One object of the manifest, with where it stands for messages.
+// Where an object of the manifest stands, for messages.
+struct Where {
+  Bytes json;                    // the file
+  std::string text;              // its path, and in words what the object is
+  std::vector<std::string> way;  // to the object (json_place.h)
+
+  Where below(std::string_view words, std::vector<std::string> steps) const {
+    Where there{json, fmt::format("{}: {}", text, words), way};
+    there.way.insert(there.way.end(), steps.begin(), steps.end());
+    return there;
+  }
+};
+
+// One object of the manifest.
 class Member {
  public:
-  Member(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
+  Member(const Json& object, Where where) : object_(object), where_(std::move(where)) {}
 
   Status problem(std::string_view name, std::string_view expected) const {
     const auto it = object_.is_object() ? object_.find(name) : object_.end();
@@ -64,9 +79,14 @@ class Member {
     if (object_.is_object() && it != object_.end()) {
       found = it->dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
     }
-    return corruption("{}: member \"{}\": expected {}, found {}; restore the file from a copy", where_, name,
-                      expected, found);
+    return corruption("{}: member \"{}\" ({}): expected {}, found {}; restore the file from a copy",
+                      where_.text, name, place(name).text(), expected, found);
   }
+
+  JsonPlace place(std::string_view name) const {
+    return find_in_json(where_.json, where_.below(name, {std::string(name)}).way);
+  }
+  const Where& where() const { return where_; }
 
   const Json* find(std::string_view name) const {
     if (!object_.is_object()) return nullptr;
@@ -123,7 +143,7 @@ class Member {
 
  private:
   const Json& object_;
-  const std::string where_;
+  const Where where_;
 };
 
 Status unsupported(const std::string& path, std::string_view what) {
@@ -157,8 +177,10 @@ Status check_header(const Member& root, const std::string& path) {
                        fmt::format("is of format version {}, this build knows up to {}", version, kVersion));
   }
   SWALE_ASSIGN_OR_RETURN(const Json* features, root.array("incompatible_features"));
-  for (const Json& feature : *features) {
-    if (feature.is_string() && feature.get_ref<const std::string&>() == kLayoutFeature) continue;
+  const bool known = std::all_of(features->begin(), features->end(), [](const Json& feature) {
+    return feature == kLargeValuesName || feature == kLayoutFeature;
+  });
+  if (!known) {
     return unsupported(path, fmt::format("uses features that this build lacks: {}",
                                          features->dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
@@ -203,16 +225,21 @@ Result<EpochEntry> decode_epoch(const Member& object, uint64_t expected_epoch, s
   SWALE_ASSIGN_OR_RETURN(epoch.records, object.number("records", 0, UINT64_MAX));
   SWALE_ASSIGN_OR_RETURN(epoch.data_bytes, object.number("data_bytes", 0, UINT64_MAX));
   SWALE_ASSIGN_OR_RETURN(epoch.digest, object.hex("digest"));
+  if (object.find("large_values") != nullptr) {
+    SWALE_ASSIGN_OR_RETURN(epoch.large.values, object.number("large_values", 0, UINT64_MAX));
+    SWALE_ASSIGN_OR_RETURN(epoch.large.bytes, object.number("large_bytes", 0, UINT64_MAX));
+  }
   SWALE_ASSIGN_OR_RETURN(epoch.recovered, decode_recovered(object));
   return epoch;
 }
 
-Result<run::Schema> decode_schema(const Json& json, const std::string& where) {
-  const Member object(json, where);
+Result<run::Schema> decode_schema(const Member& object) {
+  const std::string& where = object.where().text;
   run::Schema schema;
   SWALE_ASSIGN_OR_RETURN(const Json* fields, object.array("fields"));
   for (const Json& member : *fields) {
-    const Member field(member, fmt::format("{}: field {}", where, schema.fields.size()));
+    const std::string number = std::to_string(schema.fields.size());
+    const Member field(member, object.where().below("field " + number, {"fields", number}));
     SWALE_ASSIGN_OR_RETURN(const std::string type, field.text("type"));
     const std::optional<run::FieldType> known = run::field_type(type);
     if (!known)
@@ -224,7 +251,8 @@ Result<run::Schema> decode_schema(const Json& json, const std::string& where) {
     decoded.count = static_cast<uint32_t>(count);
     SWALE_ASSIGN_OR_RETURN(decoded.unit, field.text("unit"));
     if (const Status added = schema.add(std::move(decoded)); !added.ok()) {
-      return corruption("{}: {}; restore the file from a copy", where, added.message());
+      return corruption("{}: {} ({}); restore the file from a copy", where, added.message(),
+                        field.place("name").text());
     }
   }
   SWALE_ASSIGN_OR_RETURN(const Json* extrema, object.array("extrema"));
@@ -274,14 +302,17 @@ std::string encode_schema(const run::Schema& schema) {
   return Json({{"fields", fields}, {"extrema", extrema}}).dump();
 }
 
-Status check_epoch_ids(const Manifest& manifest, const std::string& path) {
+Status check_epoch_ids(const Manifest& manifest, Bytes json, const std::string& path) {
   std::vector<uint64_t> ids;
   ids.reserve(manifest.epochs.size());
   for (const EpochEntry& epoch : manifest.epochs) ids.push_back(epoch.epoch_id);
   std::sort(ids.begin(), ids.end());
   const auto twin = std::adjacent_find(ids.begin(), ids.end());
   if (twin == ids.end()) return {};
-  return corruption("{}: two epochs have the epoch_id {:016x}; restore the file from a copy", path, *twin);
+  size_t last = manifest.epochs.size() - 1;
+  while (manifest.epochs[last].epoch_id != *twin) --last;
+  return corruption("{}: two epochs have the epoch_id {:016x} (the second: {}); restore the file from a copy",
+                    path, *twin, find_in_json(json, {"epochs", std::to_string(last), "epoch_id"}).text());
 }
 
 Status decode_dropped(const Member& root, Manifest* manifest) {
@@ -304,11 +335,15 @@ void append_lines(const char* name, const std::vector<std::string>& lines, std::
 }  // namespace
 
 std::string Manifest::encode() const {
+  Json features = Json::array();
+  if (std::any_of(epochs.begin(), epochs.end(),
+                  [](const EpochEntry& epoch) { return epoch.large.values > 0; })) {
+    features.push_back(kLargeValuesName);
+  }
+  if (!layout.standard()) features.push_back(kLayoutFeature);
   std::string out = fmt::format(
-      "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":[{}],\"hash\":\"{}\",\"digest\":\"{}\","
-      "\n",
-      kFormatName, kVersion, layout.standard() ? "" : fmt::format("\"{}\"", kLayoutFeature), kHashName,
-      kDigestName);
+      "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":{},\"hash\":\"{}\",\"digest\":\"{}\",\n",
+      kFormatName, kVersion, features.dump(), kHashName, kDigestName);
   if (!layout.standard()) out += fmt::format("\"layout\":{},\n", encode_layout(layout));
   if (!schema.empty()) out += fmt::format("\"schema\":{},\n", encode_schema(schema));
   std::vector<std::string> lines;
@@ -328,6 +363,10 @@ std::string Manifest::encode() const {
                  {"records", epoch.records},
                  {"data_bytes", epoch.data_bytes},
                  {"digest", hex16(epoch.digest)}};
+    if (epoch.large.values > 0) {
+      line["large_values"] = epoch.large.values;
+      line["large_bytes"] = epoch.large.bytes;
+    }
     if (epoch.recovered != Recovered::kNo) line["recovered"] = recovered_name(epoch.recovered);
     lines.push_back(line.dump());
   }
@@ -344,16 +383,20 @@ Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
   SWALE_RETURN_IF_ERROR(check_seal(json, path));
   const Json document = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded() || !document.is_object()) {
-    return corruption("{}: is not a JSON object, though its checksum is right; restore the file from a copy",
-                      path);
+    const std::optional<JsonPlace> mistake = json_mistake(json);
+    return corruption(
+        "{}: {}: is not a JSON object, though its checksum is right; restore the file from a copy", path,
+        mistake.value_or(JsonPlace()).text());
   }
-  const Member root(document, path);
+  const Member root(document, {json, path, {}});
   SWALE_RETURN_IF_ERROR(check_header(root, path));
   Manifest manifest;
   if (const Json* schema = root.find("schema"); schema != nullptr) {
-    SWALE_ASSIGN_OR_RETURN(manifest.schema, decode_schema(*schema, path + ": schema"));
+    SWALE_ASSIGN_OR_RETURN(manifest.schema,
+                           decode_schema({*schema, root.where().below("schema", {"schema"})}));
   }
-  if (!root.find("incompatible_features")->empty()) {
+  const Json& features = *root.find("incompatible_features");
+  if (std::find(features.begin(), features.end(), kLayoutFeature) != features.end()) {
     const Json* layout = root.find("layout");
     if (layout == nullptr) return root.problem("layout", "an object");
     SWALE_ASSIGN_OR_RETURN(manifest.layout, decode_layout(*layout, path + ": layout"));
@@ -361,19 +404,21 @@ Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const Json* jobs, root.array("jobs"));
   if (jobs->size() > kJobsMax) return root.problem("jobs", fmt::format("at most {} entries", kJobsMax));
   for (const Json& object : *jobs) {
+    const std::string number = std::to_string(manifest.jobs.size());
     SWALE_ASSIGN_OR_RETURN(JobEntry job,
-                           decode_job({object, fmt::format("{}: job {}", path, manifest.jobs.size())}));
+                           decode_job({object, root.where().below("job " + number, {"jobs", number})}));
     manifest.jobs.push_back(std::move(job));
   }
   SWALE_ASSIGN_OR_RETURN(const Json* epochs, root.array("epochs"));
   for (const Json& object : *epochs) {
     const size_t number = manifest.epochs.size();
-    SWALE_ASSIGN_OR_RETURN(
-        const EpochEntry epoch,
-        decode_epoch({object, fmt::format("{}: epoch {}", path, number)}, number, manifest.jobs.size()));
+    SWALE_ASSIGN_OR_RETURN(const EpochEntry epoch,
+                           decode_epoch({object, root.where().below(fmt::format("epoch {}", number),
+                                                                    {"epochs", std::to_string(number)})},
+                                        number, manifest.jobs.size()));
     manifest.epochs.push_back(epoch);
   }
-  SWALE_RETURN_IF_ERROR(check_epoch_ids(manifest, path));
+  SWALE_RETURN_IF_ERROR(check_epoch_ids(manifest, json, path));
   SWALE_RETURN_IF_ERROR(decode_dropped(root, &manifest));
   return manifest;
 }
@@ -417,6 +462,10 @@ std::string data_log_path(const std::string& directory, uint32_t partition) {
 
 std::string index_log_path(const std::string& directory, uint32_t partition) {
   return fmt::format("{}/part-{:06}.index", part_folder(directory, partition), partition);
+}
+
+std::string value_log_path(const std::string& directory, uint32_t writer) {
+  return fmt::format("{}/part-{:06}.values", part_folder(directory, writer), writer);
 }
 
 }  // namespace swale::imd

@@ -42,6 +42,18 @@ enum class Recovered : uint8_t {
 const char* recovered_name(Recovered recovered);  // "", "partial" or "whole", as in the file
 inline constexpr int64_t kStepUnknown = std::numeric_limits<int64_t>::min();
 
+// Values that are too large for records.
+struct LargeTally {
+  uint64_t values = 0;
+  uint64_t bytes = 0;
+
+  void add(const LargeTally& other) {
+    values += other.values;
+    bytes += other.bytes;
+  }
+  bool operator==(const LargeTally&) const = default;
+};
+
 struct EpochEntry {
   uint32_t epoch = 0;  // 0, 1, 2, ... without gaps
   uint32_t job = 0;    // index into jobs
@@ -50,8 +62,9 @@ struct EpochEntry {
   int64_t step = 0;
   double time = 0;
   uint64_t records = 0;
-  uint64_t data_bytes = 0;  // keys and values
+  uint64_t data_bytes = 0;  // keys and values; of large values what stands in their places
   uint64_t digest = 0;      // sum of record_digest over all records, modulo 2^64
+  LargeTally large = {};    // of its records those whose values lie in value logs
   Recovered recovered = Recovered::kNo;
 };
 
@@ -72,9 +85,10 @@ struct Manifest {
 
 std::string manifest_path(const std::string& directory);
 
-// DIR/p000/part-000123.data and .index: 1,024 partitions a sub-folder.
+// DIR/p000/part-000123.data, .index and .values: 1,024 partitions a sub-folder.
 std::string part_folder(const std::string& directory, uint32_t partition);
 std::string data_log_path(const std::string& directory, uint32_t partition);
 std::string index_log_path(const std::string& directory, uint32_t partition);
+std::string value_log_path(const std::string& directory, uint32_t writer);
 
 }  // namespace swale::imd

@@ -227,7 +227,13 @@ TEST(Manifest, RefusesWhatCannotBe) {
     const Status status = Manifest::decode(edited(from, to), kPath).status();
     EXPECT_EQ(status.code(), Code::kCorruption) << from << " -> " << to << ": " << status.to_string();
     EXPECT_THAT(std::string(status.message()), HasSubstr(kPath)) << to;
+    EXPECT_THAT(std::string(status.message()), testing::ContainsRegex("line [0-9]+, offset [0-9]+")) << to;
   }
+  const std::string json = edited("\"step\":-5", "\"step\":0.5");
+  const size_t at = json.find("\"step\":0.5");
+  const auto line = 1 + std::count(json.begin(), json.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  EXPECT_THAT(std::string(Manifest::decode(json, kPath).status().message()),
+              HasSubstr(fmt::format("(line {}, offset {})", line, at)));
   EXPECT_TRUE(Manifest::decode(edited("\"ranks\":4", "\"ranks\":5"), kPath).ok())
       << "edited() itself is at fault";
 }

@@ -31,7 +31,7 @@ size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
 
 size_t way_bytes(size_t arena_bytes) {
   const auto records = static_cast<uint32_t>(arena_bytes / kArenaBytesPerRecord);
-  return 2 * run::Memtable::memory_bytes(arena_bytes, records) + run::RunScratch::memory_bytes(records);
+  return 2 * run::Memtable::memory_bytes(arena_bytes) + run::RunScratch::memory_bytes(records);
 }
 
 // Field extrema: a thirty-second, but at least what one run needs.
@@ -47,7 +47,7 @@ void plan_extrema(const MemoryWish& wish, MemoryPlan* plan) {
 std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   MemoryPlan plan;
   // Output: three sixteenths, in buffers that are large for the device but many enough to overlap.
-  plan.output_buffer_bytes = std::clamp<size_t>(wish.budget_bytes / 64, 64 * kKiB, kMiB) & ~size_t{4095};
+  plan.output_buffer_bytes = std::clamp<size_t>(wish.budget_bytes / 128, 64 * kKiB, kMiB / 2) & ~size_t{4095};
   plan.output_buffers = static_cast<uint32_t>(
       std::clamp<size_t>(wish.budget_bytes * 3 / 16 / plan.output_buffer_bytes, 2 + wish.ways, 12));
 

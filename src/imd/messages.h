@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "imd/batcher.h"
 #include "imd/extrema_summary.h"
+#include "imd/manifest.h"
 #include "net/transport.h"
 
 namespace swale::imd {
@@ -32,6 +33,7 @@ struct DurableMessage {
   RecordTally appended;
   RecordTally indexed;
   ExtremaSummary extrema = {};
+  LargeTally large = {};  // of `appended`
 };
 
 struct CommittedMessage {

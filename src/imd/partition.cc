@@ -31,7 +31,6 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
       *slot = std::make_unique<run::Memtable>(std::move(memtable));
     }
     SWALE_ASSIGN_OR_RETURN(run::RunScratch scratch, run::RunScratch::create(params.memtable_records));
-    scratch.touch();
     way.scratch = std::make_unique<run::RunScratch>(std::move(scratch));
     if (params.layout.compression != Codec::kNone) {
       SWALE_ASSIGN_OR_RETURN(way.packer, RunPacker::create(params.layout.compression, params.memtable_bytes));
@@ -98,9 +97,10 @@ bool Partition::rotate(Way& way) {
   return true;
 }
 
-void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id) {
+void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run::ValueRange& values) {
   assert(!closing());
   closing_ = open_;
+  closing_.values = values;
   // Said once for all ways, should it stay without a run: blocks of the next epoch may follow at any time.
   if (closing_.runs == 0) closing_.first_block = closing_.end_block = data_end_block_;
   open_ = Epoch{.number = next_epoch, .id = next_epoch_id};
@@ -205,7 +205,7 @@ uint32_t Partition::run_blocks_max(const run::Memtable& memtable) const {
   const uint32_t blocks = run::RunBuilder::block_count(memtable);
   return params_.layout.compression == Codec::kNone
              ? blocks
-             : std::max(blocks, run::packed_blocks_max(memtable.bytes()));
+             : std::max(blocks, run::packed_blocks_max(memtable.encoded_bytes()));
 }
 
 // A run that is to be compressed gets its place when its size is known.
@@ -394,6 +394,10 @@ void Partition::request_sync(LogFile file) {
 }
 
 void Partition::write_footer() {
+  if (closing_.values.values != 0) {
+    failure_ = footer_builder_.add(run::values_segment(closing_.values, closing_.number, closing_.id));
+    if (!failure_.ok()) return;
+  }
   const std::string pages = footer_builder_.encode(index_end_);
   Result<Buffer> buffer = Buffer::allocate(pages.size());  // aligned, as the pages' place in the log is
   if (!buffer.ok()) {

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -37,6 +38,7 @@
 #include "run/memtable.h"
 #include "run/run_builder.h"
 #include "run/segment_builder.h"
+#include "run/value_format.h"
 
 namespace swale::imd {
 
@@ -59,7 +61,7 @@ struct PartitionParams {
 // In IoRequest::buffer: the data lies in no output buffer.
 inline constexpr uint32_t kNoBuffer = ~uint32_t{0};
 
-enum class LogFile : uint8_t { kData, kIndex };
+enum class LogFile : uint8_t { kData, kIndex, kValues };
 
 struct IoRequest {
   enum class Kind : uint8_t { kWrite, kSync };
@@ -90,8 +92,19 @@ class Partition {
     uint32_t way;
   };
   Appended append(Hash hash, Bytes key, Bytes value) {
-    const HashChoice way = choose(choose(hash, params_.ranks).rest, params_.ways);
+    assert(params_.ranks == 1 && "of several ranks each has its part of the hashes");
+    const HashChoice way = choose(hash, params_.ways);
     return {ways_[way.index].filling->append(way.rest, key, value), way.index};
+  }
+  // The same for sizes that Memtable::append_quickly takes; nullptr: append must be asked.
+  const char* append_quickly(Bytes key, Bytes value) {
+    const HashChoice way = choose(hash_eight_bytes(key.data()), params_.ways);
+    return ways_[way.index].filling->append_quickly(way.rest, key.data(), value);
+  }
+  // As append for a record that is encoded.
+  Appended append(Hash hash, const run::RecordView& record) {
+    const HashChoice way = choose(hash, params_.ways);
+    return {ways_[way.index].filling->append(way.rest, record), way.index};
   }
   // Every way has a memtable for the open epoch. False only for a while after end_epoch.
   bool intake_open() const {
@@ -109,9 +122,10 @@ class Partition {
   };
   Result<Accepted> accept(Bytes batch);
 
-  // No more records in the open epoch; the next one is open from now on. Requires that all records were accepted and
-  // that the epoch closed before, if any, is durable.
-  void end_epoch(uint32_t next_epoch, uint64_t next_epoch_id);
+  // No more records in the open epoch; the next one is open from now on. `values`: what this rank has written to its
+  // value log in the epoch that ends. Requires that all records were accepted and that the epoch closed before, if any,
+  // is durable.
+  void end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run::ValueRange& values = {});
   // The epoch that was ended last is.
   bool durable() const { return state_ == State::kDurable; }
   // What was indexed in the epoch that was ended last.
@@ -158,6 +172,7 @@ class Partition {
     uint32_t writes_out = 0;  // queued or running
     RecordTally tally = {};
     std::vector<run::FieldTotals> extrema = {};  // of the groups that are written
+    run::ValueRange values = {};
   };
 
   struct Way {

@@ -42,7 +42,8 @@ Result<PartitionFiles> PartitionFiles::open(io::Device& device, const std::strin
   SWALE_RETURN_IF_ERROR(device.sync_directory(part_folder(directory, partition)));
   PartitionFiles files(std::move(data), std::move(index), run::FooterBuilder(partition));
   SWALE_RETURN_IF_ERROR(files.resume(partition, manifest));
-  SWALE_RETURN_IF_ERROR(files.cut_tails());
+  SWALE_ASSIGN_OR_RETURN(ValueLog values, ValueLog::open(device, directory, partition, files.values_end_));
+  files.values_ = std::make_unique<ValueLog>(std::move(values));
   files.data_->prefer_direct();
   files.index_->prefer_direct();
   return files;
@@ -63,6 +64,8 @@ Status PartitionFiles::resume(uint32_t partition, const Manifest& manifest) {
   const auto keep = static_cast<size_t>(tail - segments.begin());
   for (size_t i = 0; i < keep; ++i) {
     data_end_block_ = std::max(data_end_block_, segments[i].data_block + segments[i].data_blocks);
+    if (run::is_values_segment(segments[i]))
+      values_end_ = std::max(values_end_, run::range_of(segments[i]).end_offset());
   }
   if (std::any_of(tail, segments.end(), [&](const auto& segment) { return committed(manifest, segment); })) {
     return corruption("{}: a segment of an uncommitted epoch stands before one of a committed epoch",
@@ -83,15 +86,16 @@ Status PartitionFiles::cut_tails() {
              file->path(), size - end);
     SWALE_RETURN_IF_ERROR(file->truncate(end));
   }
-  return {};
+  return values_->cut_tail();
 }
 
 io::Operation PartitionFiles::operation(const IoRequest& request, uint64_t tag) {
   const bool data = request.file == LogFile::kData;
+  const bool values = request.file == LogFile::kValues;
   io::Operation operation;
   operation.kind =
       request.kind == IoRequest::Kind::kSync ? io::Operation::Kind::kSync : io::Operation::Kind::kWrite;
-  operation.file = data ? data_.get() : index_.get();
+  operation.file = data ? data_.get() : values ? values_->file() : index_.get();
   operation.offset = request.offset;
   operation.from = request.data;
   operation.tag = tag;

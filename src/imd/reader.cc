@@ -11,6 +11,7 @@
 #include "imd/reader_scan.h"
 #include "imd/reader_sort.h"
 #include "imd/reader_top.h"
+#include "imd/reader_values.h"
 #include "imd/reader_verify.h"
 #include "run/record.h"
 
@@ -63,6 +64,13 @@ class QueryPool {
   std::vector<std::unique_ptr<Query>> idle_;
 };
 
+// Of the record that stands for it. kCorruption, naming `path`, for bytes that are no pointer.
+Result<ValueReader::Place> place_of(Bytes key, Bytes stored, const EpochEntry& epoch,
+                                    const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const run::LargeValue large, run::decode_large_value(stored, path));
+  return ValueReader::Place{large.pointer, epoch.epoch, epoch.epoch_id, hash_bytes(key)};
+}
+
 // Values of one key, in order.
 class ValueSink final : public Query::Sink {
  public:
@@ -74,41 +82,50 @@ class ValueSink final : public Query::Sink {
   bool hit(const Query::Hit& hit) override {
     in_order_ = in_order_ && (sequences_.empty() || sequences_.back() <= hit.sequence);
     sequences_.push_back(hit.sequence);
-    values_.push_back({hit.epoch, std::string(hit.value)});
+    values_.push_back({hit.epoch, hit.large, hit.value.size(), std::string(hit.value)});
     return true;
   }
 
-  std::vector<Value> take() {
+  std::vector<FoundValue> take() {
     if (in_order_) return std::move(values_);
     std::vector<size_t> order(values_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return sequences_[a] < sequences_[b]; });
-    std::vector<Value> sorted;
+    std::vector<FoundValue> sorted;
     sorted.reserve(order.size());
     for (const size_t i : order) sorted.push_back(std::move(values_[i]));
     return sorted;
   }
 
  private:
-  std::vector<Value> values_;
+  std::vector<FoundValue> values_;
   std::vector<uint64_t> sequences_;
   bool in_order_ = true;
 };
 
 class BatchSink final : public Query::Sink {
  public:
-  BatchSink(size_t keys, const Reader::BatchFn& fn) : fn_(fn), found_(keys) {}
+  // `read_large(key index, epoch, what the record has)` gives the value.
+  using LargeFn = std::function<Result<std::string>(size_t, uint32_t, Bytes)>;
+  BatchSink(size_t keys, const Reader::BatchFn& fn, LargeFn read_large)
+      : fn_(fn), read_large_(std::move(read_large)), found_(keys) {}
 
   bool hit(const Query::Hit& hit) override {
     found_count_ += found_[hit.key_index] == 0 ? 1 : 0;
     found_[hit.key_index] = 1;
-    return fn_(hit.key_index, hit.epoch, hit.value);
+    if (!hit.large) return fn_(hit.key_index, hit.epoch, hit.value);
+    const Result<std::string> value = read_large_(hit.key_index, hit.epoch, hit.value);
+    status_ = value.status();
+    return value.ok() && fn_(hit.key_index, hit.epoch, *value);
   }
+  const Status& status() const { return status_; }  // of reading large values
   size_t found_count() const { return found_count_; }
 
  private:
   const Reader::BatchFn& fn_;
+  const LargeFn read_large_;
+  Status status_;
   std::vector<char> found_;
   size_t found_count_ = 0;
 };
@@ -120,14 +137,20 @@ class DirectoryReader final : public Reader {
         directory_(std::move(directory)),
         manifest_(std::move(manifest)),
         options_(options),
-        partitions_(device, directory_, manifest_, options.map, counters_) {}
+        partitions_(device, directory_, manifest_, options.map, counters_),
+        large_(device, directory_, counters_) {}
 
   const Manifest& manifest() const override { return manifest_; }
   const std::string& directory() const override { return directory_; }
   Result<std::vector<Value>> get(Bytes key, int64_t epoch) override;
+  Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch) override;
+  Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) override;
   Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) override;
   Status scan(int64_t epoch, const RecordFn& fn) override;
   Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) override;
+  Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition,
+                                             uint64_t blocks_min) override;
+  Status scan_piece(const ScanPiece& piece, const RecordFn& fn) override;
   Status keys(int64_t epoch, const KeyFn& fn) override;
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override;
   Result<uint64_t> count(int64_t epoch) const override;
@@ -140,7 +163,13 @@ class DirectoryReader final : public Reader {
         [this] { return std::make_unique<Query>(manifest_, partitions_, counters_, device_, options_); });
   }
   Result<EpochRange> range_of(int64_t epoch) const;
+  Result<ValueReader::Place> place(Bytes key, uint32_t epoch, Bytes stored) const {
+    return place_of(key, stored, manifest_.epochs[epoch], directory_);
+  }
+  Status scan_records(uint32_t epoch, uint32_t partition, const ScanFn& fn, bool* stopped);
+  ScanFn with_values(uint32_t epoch, const RecordFn& fn, Status* large);
   Status scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped);
+  Status check_partition(uint32_t epoch, uint32_t partition) const;
 
   io::Device& device_;
   const std::string directory_;
@@ -148,6 +177,7 @@ class DirectoryReader final : public Reader {
   const ReaderOptions options_;
   ReadCounters counters_;
   PartitionCache partitions_;
+  ValueReader large_;
   QueryPool queries_;
 };
 
@@ -167,6 +197,32 @@ Result<EpochRange> DirectoryReader::range_of(int64_t epoch) const {
 }
 
 Result<std::vector<Value>> DirectoryReader::get(Bytes key, int64_t epoch) {
+  SWALE_ASSIGN_OR_RETURN(std::vector<FoundValue> found, find(key, epoch));
+  std::vector<Value> values;
+  values.reserve(found.size());
+  for (FoundValue& value : found) {
+    values.push_back({value.epoch, std::move(value.stored)});
+    if (!value.large) continue;
+    SWALE_ASSIGN_OR_RETURN(const ValueReader::Place at, place(key, value.epoch, values.back().bytes));
+    SWALE_ASSIGN_OR_RETURN(values.back().bytes, large_.read(at));
+  }
+  return values;
+}
+
+Status DirectoryReader::read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) {
+  if (value.epoch >= manifest_.epochs.size() || first > value.bytes || out.size() > value.bytes - first) {
+    return invalid_argument("{}: {} bytes from byte {} on of a value of {} bytes", directory_, out.size(),
+                            first, value.bytes);
+  }
+  if (!value.large) {
+    value.stored.copy(out.data(), out.size(), first);
+    return {};
+  }
+  SWALE_ASSIGN_OR_RETURN(const ValueReader::Place at, place(key, value.epoch, value.stored));
+  return large_.read(at, first, out);
+}
+
+Result<std::vector<FoundValue>> DirectoryReader::find(Bytes key, int64_t epoch) {
   SWALE_RETURN_IF_ERROR(check_key(key));
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   counters_.queries.add();
@@ -174,7 +230,12 @@ Result<std::vector<Value>> DirectoryReader::get(Bytes key, int64_t epoch) {
   ValueSink sink(std::min<size_t>(epochs.last - epochs.first, kExpectedMax));
   const QueryKey query_key{hash_bytes(key), 0, key};
   SWALE_RETURN_IF_ERROR(take_query()->run({&query_key, 1}, epochs, sink));
-  std::vector<Value> values = sink.take();
+  std::vector<FoundValue> values = sink.take();
+  for (FoundValue& value : values) {
+    if (!value.large) continue;
+    SWALE_ASSIGN_OR_RETURN(const ValueReader::Place at, place(key, value.epoch, value.stored));
+    value.bytes = at.pointer.value_bytes;
+  }
   if (!values.empty()) return values;
   return error(Code::kNotFound, Scope::kOperation, "{}: no value of this key in {}", directory_,
                epoch == kAllEpochs ? "any epoch" : fmt::format("epoch {}", epoch));
@@ -207,12 +268,33 @@ Result<size_t> DirectoryReader::get_many(std::span<const Bytes> keys, int64_t ep
   }
   sort_by_hash(order);
   counters_.queries.add();
-  BatchSink sink(keys.size(), fn);
+  BatchSink sink(keys.size(), fn, [&](size_t index, uint32_t at, Bytes stored) -> Result<std::string> {
+    SWALE_ASSIGN_OR_RETURN(const ValueReader::Place value, place(keys[index], at, stored));
+    return large_.read(value);
+  });
   SWALE_RETURN_IF_ERROR(take_query()->run(order, epochs, sink));
+  SWALE_RETURN_IF_ERROR(sink.status());
   return sink.found_count();
 }
 
+// Gives `fn` whole values, also large ones; `*large` is why one could not be read, and the walk then ends.
+ScanFn DirectoryReader::with_values(uint32_t epoch, const RecordFn& fn, Status* large) {
+  return [this, epoch, &fn, large](const run::ScannedRecord& record) {
+    if (!record.large) return fn(epoch, record.key, record.value);
+    const Result<ValueReader::Place> at = place(record.key, epoch, record.value);
+    const Result<std::string> value = at.ok() ? large_.read(*at) : Result<std::string>(at.status());
+    *large = value.status();
+    return value.ok() && fn(epoch, record.key, *value);
+  };
+}
+
 Status DirectoryReader::scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped) {
+  Status large;
+  SWALE_RETURN_IF_ERROR(scan_records(epoch, partition, with_values(epoch, fn, &large), stopped));
+  return large;
+}
+
+Status DirectoryReader::scan_records(uint32_t epoch, uint32_t partition, const ScanFn& fn, bool* stopped) {
   uint32_t depth = 0;
   SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
   return scan_epoch(*logs, manifest_.epochs[epoch], options_, counters_, fn, stopped);
@@ -237,10 +319,10 @@ Status DirectoryReader::keys(int64_t epoch, const KeyFn& fn) {
   bool stopped = false;
   for (uint32_t partition = 0; partition < partitions && !stopped; ++partition) {
     std::unordered_set<std::string> seen;  // all values of a key are in one partition
-    const RecordFn distinct = [&](uint32_t, Bytes key, Bytes) {
-      return !seen.emplace(key).second || fn(key);
+    const ScanFn distinct = [&](const run::ScannedRecord& record) {
+      return !seen.emplace(record.key).second || fn(record.key);
     };
-    SWALE_RETURN_IF_ERROR(scan_one(epochs.first, partition, distinct, &stopped));
+    SWALE_RETURN_IF_ERROR(scan_records(epochs.first, partition, distinct, &stopped));
   }
   return {};
 }
@@ -248,18 +330,40 @@ Status DirectoryReader::keys(int64_t epoch, const KeyFn& fn) {
 Result<TopResult> DirectoryReader::top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) {
   if (epoch == kAllEpochs) return invalid_argument("{}: the best records are those of one epoch", directory_);
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
-  TopQuery query(device_, directory_, manifest_, partitions_, counters_, options_,
+  TopQuery query(device_, directory_, manifest_, partitions_, large_, counters_, options_,
                  manifest_.epochs[epochs.first]);
   return query.run(field, k, which);
 }
 
-Status DirectoryReader::scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) {
+Status DirectoryReader::check_partition(uint32_t epoch, uint32_t partition) const {
   SWALE_RETURN_IF_ERROR(range_of(epoch).status());
   const int32_t partitions = manifest_.jobs[manifest_.epochs[epoch].job].ranks;
-  if (partition >= static_cast<uint32_t>(partitions)) {
-    return invalid_argument("{}: no partition {}: epoch {} has {}, numbered from 0", directory_, partition,
-                            epoch, partitions);
-  }
+  if (partition < static_cast<uint32_t>(partitions)) return {};
+  return invalid_argument("{}: no partition {}: epoch {} has {}, numbered from 0", directory_, partition,
+                          epoch, partitions);
+}
+
+Result<std::vector<Reader::ScanPiece>> DirectoryReader::scan_pieces(uint32_t epoch, uint32_t partition,
+                                                                    uint64_t blocks_min) {
+  SWALE_RETURN_IF_ERROR(check_partition(epoch, partition));
+  uint32_t depth = 0;
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+  return pieces_of(*logs, manifest_.epochs[epoch], blocks_min, counters_);
+}
+
+Status DirectoryReader::scan_piece(const ScanPiece& piece, const RecordFn& fn) {
+  SWALE_RETURN_IF_ERROR(check_partition(piece.epoch, piece.partition));
+  uint32_t depth = 0;
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(piece.partition, &depth));
+  bool stopped = false;
+  Status large;
+  SWALE_RETURN_IF_ERROR(scan_blocks(*logs, manifest_.epochs[piece.epoch], piece, options_, counters_,
+                                    with_values(piece.epoch, fn, &large), &stopped));
+  return large;
+}
+
+Status DirectoryReader::scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) {
+  SWALE_RETURN_IF_ERROR(check_partition(epoch, partition));
   bool stopped = false;
   return scan_one(epoch, partition, fn, &stopped);
 }

@@ -3,7 +3,8 @@
 //
 // A query reads the index footers of the partitions it has not met before, then one slice per epoch, then one block
 // (or few) per candidate, as soon as its slice is there. Depth, the number of reads on part-* files that wait for one
-// another, is 3 cold, 2 once the footer is resident, one more where a slice overflows.
+// another, is 3 cold, 2 once the footer is resident, one more where a slice overflows. A value of more than 16,384 bytes
+// takes one more, one of more than 256 KiB two.
 // What is in the page cache is looked at through a mapping of the logs, without a system call, if ReaderOptions::map
 // lets it; the rest is read. Checksums are verified either way, every time; damage is kCorruption with file and
 // offset, never wrong data. But a page that the device fails to deliver, or that somebody cuts off, after it was seen in
@@ -12,7 +13,7 @@
 // Threads: every call may be made by several threads at once (footers are cached under a mutex).
 // Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its answer: at most 4 MiB of slices
 // and 4 MiB of blocks (more only if one slice is longer), 12 bytes per key and epoch (at most 384 KiB at a time) and 96
-// per record that the index names in one chunk. Up to 16 queries' memory is kept for the next ones, 1 MiB each at most.
+// per record that the index names in one chunk; one large value at a time (scan, get_many). Up to 16 queries' memory is kept for the next ones, 1 MiB each at most.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,14 @@ struct ReaderOptions {
 struct Value {
   uint32_t epoch = 0;
   std::string bytes;
+};
+
+// Of one value where it is, or where its bytes are to be had.
+struct FoundValue {
+  uint32_t epoch = 0;
+  bool large = false;  // it lies in a value log
+  uint64_t bytes = 0;  // its length
+  std::string stored;  // what the record has: the value, or (large) first bytes and pointer
 };
 
 // `bytes_read` and `reads` count what queries and scans asked of the part files, whether the device, the page cache or
@@ -88,6 +97,11 @@ class Reader {
   // there is none; kInvalidArgument for an epoch that does not exist.
   virtual Result<std::vector<Value>> get(Bytes key, int64_t epoch) = 0;
 
+  // The same without reading values that lie in value logs.
+  virtual Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch) = 0;
+  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument if it has not so many.
+  virtual Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) = 0;
+
   // `fn(key index, epoch, value)` for every value of every key, in no particular order; false stops the walk.
   // Returns how many keys had a value.
   using BatchFn = std::function<bool(size_t key_index, uint32_t epoch, Bytes value)>;
@@ -99,6 +113,19 @@ class Reader {
 
   // Part of a scan, for readers that divide the work: partition `partition` of the epoch's job.
   virtual Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) = 0;
+
+  // The same in finer parts: whole runs of one epoch in one partition, `blocks_min` blocks or more each (the last one may
+  // be shorter). Walked one after the other they are scan_partition, record by record. Reads the header of every run.
+  struct ScanPiece {
+    uint32_t epoch = 0;
+    uint32_t partition = 0;
+    uint64_t first_block = 0;  // in the data log
+    uint64_t blocks = 0;
+    uint64_t records = 0;
+  };
+  virtual Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition,
+                                                     uint64_t blocks_min) = 0;
+  virtual Status scan_piece(const ScanPiece& piece, const RecordFn& fn) = 0;
 
   // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
   // and needs memory for the keys of one partition.

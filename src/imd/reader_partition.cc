@@ -5,6 +5,7 @@
 
 #include "run/extrema_reader.h"
 #include "run/footer.h"
+#include "run/value_format.h"
 
 namespace swale::imd {
 namespace {
@@ -38,6 +39,7 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
     const EpochEntry& epoch = manifest.epochs[segment.epoch];
     if (segment.epoch_id != epoch.epoch_id) continue;
     if (run::is_extrema_segment(segment)) logs->extrema.push_back(segment);
+    if (run::is_values_segment(segment)) logs->values.push_back(segment);
     if ((segment.flags & run::kAuxiliarySegment) != 0) continue;
     const JobEntry& job = manifest.jobs[epoch.job];
     if (segment.ways != job.ways || logs->partition >= static_cast<uint32_t>(job.ranks)) {

@@ -40,9 +40,10 @@ struct PartitionLogs {
   std::unique_ptr<io::File> index;
   std::vector<run::SegmentRecord> segments;  // of committed epochs, in the order of epochs, then as written
   std::vector<run::SegmentRecord> extrema;   // likewise, of field extrema
-  std::vector<Seeds> seeds;                  // of each segment
-  std::vector<uint32_t> first_segments;      // of each epoch; one more at the end
-  std::unique_ptr<io::Mapping> data_map;     // none: it is read
+  std::vector<run::SegmentRecord> values;  // likewise, of the value log of the rank that wrote this partition
+  std::vector<Seeds> seeds;                // of each segment
+  std::vector<uint32_t> first_segments;    // of each epoch; one more at the end
+  std::unique_ptr<io::Mapping> data_map;   // none: it is read
   std::unique_ptr<io::Mapping> index_map;
   uint64_t index_end = 0;     // end of the footer that was used
   uint32_t footer_depth = 0;  // reads that followed one another to find it

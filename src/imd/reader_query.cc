@@ -466,7 +466,7 @@ Status Query::match(const Pending& pending, const char* bytes) {
   if (!record) {
     ++false_count_;
   } else if (!sink_->hit({key.index, group.record().epoch, (sequence_ + pending.group) << 32 | pending.number,
-                          record->value})) {
+                          record->value, run::is_large(*record)})) {
     stopped_ = true;
   }
   return {};
@@ -482,7 +482,8 @@ Status Query::match_all(const Pending& pending, Bytes blocks) {
       pending.candidate, blocks, key.key, &record_scratch_, group.logs->data->path(),
       [&](const run::RecordView& record) {
         found = true;
-        stopped_ = !sink_->hit({key.index, group.record().epoch, sequence, record.value});
+        stopped_ = !sink_->hit({key.index, group.record().epoch, sequence, record.value,
+                                run::is_large(record)});
         return !stopped_;
       }));
   if (!found) ++false_count_;

@@ -72,7 +72,8 @@ class Query {
     // Of two hits of one key, the one of the earlier epoch, then appended first, has the smaller; equal ones come in
     // order.
     uint64_t sequence = 0;
-    Bytes value;  // valid during the call
+    Bytes value;  // valid during the call; of a large record what stands in the value's place
+    bool large = false;
   };
   class Sink {
    public:

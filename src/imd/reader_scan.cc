@@ -3,39 +3,90 @@
 #include <algorithm>
 #include <vector>
 
+#include "run/block.h"
 #include "run/run_cursor.h"
 
 namespace swale::imd {
 
-Status scan_epoch(const PartitionLogs& logs, const EpochEntry& epoch, const ReaderOptions& options,
-                  ReadCounters& counters, const Reader::RecordFn& fn, bool* stopped) {
-  uint64_t expected = 0;
-  for (const run::SegmentRecord& segment : logs.segments_of(epoch.epoch)) expected += segment.records;
-  const PartitionLogs::BlockRange blocks = logs.blocks_of(epoch.epoch);
-  run::RunCursor cursor(logs.partition, blocks.first, logs.data->path(), epoch.epoch_id);
+namespace {
+
+uint64_t records_of(const PartitionLogs& logs, uint32_t epoch) {
+  uint64_t records = 0;
+  for (const run::SegmentRecord& segment : logs.segments_of(epoch)) records += segment.records;
+  return records;
+}
+
+Status check_count(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, uint64_t found,
+                   uint64_t expected) {
+  if (found == expected) return {};
+  return corruption("{}: epoch {} has {} records from offset {} on, {} has {}; run `swale verify`",
+                    logs.data->path(), epoch.epoch, found, first_block * run::kBlockBytes, logs.index->path(),
+                    expected);
+}
+
+}  // namespace
+
+Status scan_blocks(const PartitionLogs& logs, const EpochEntry& epoch, const Reader::ScanPiece& piece,
+                   const ReaderOptions& options, ReadCounters& counters, const ScanFn& fn, bool* stopped) {
+  run::RunCursor cursor(logs.partition, piece.first_block, logs.data->path(), epoch.epoch_id);
   const uint64_t chunk_blocks = std::max<uint64_t>(options.scan_chunk_bytes / run::kBlockBytes, 1);
-  std::vector<char> chunk(std::min(chunk_blocks, blocks.count) * run::kBlockBytes);
+  std::vector<char> chunk(std::min(chunk_blocks, piece.blocks) * run::kBlockBytes);
   ReadQueue reads(options.reads_in_flight_max);
-  for (uint64_t done = 0; done < blocks.count && !cursor.stopped();) {
-    const uint64_t count = std::min(chunk_blocks, blocks.count - done);
+  for (uint64_t done = 0; done < piece.blocks && !cursor.stopped();) {
+    const uint64_t count = std::min(chunk_blocks, piece.blocks - done);
     const MutableBytes out(chunk.data(), count * run::kBlockBytes);
-    reads.add(*logs.data, (blocks.first + done) * run::kBlockBytes, out, 0);
+    reads.add(*logs.data, (piece.first_block + done) * run::kBlockBytes, out, 0);
     SWALE_RETURN_IF_ERROR(reads.finish());
     counters.reads.add();
     counters.bytes_read.add(out.size());
-    SWALE_RETURN_IF_ERROR(cursor.feed(view(out), [&](const run::ScannedRecord& record) {
-      return fn(epoch.epoch, record.key, record.value);
-    }));
+    SWALE_RETURN_IF_ERROR(cursor.feed(view(out), fn));
     done += count;
   }
   *stopped = cursor.stopped();
   SWALE_RETURN_IF_ERROR(cursor.finish());
-  if (!*stopped && cursor.records() != expected) {
-    return corruption("{}: epoch {} has {} records from offset {} on, {} has {}; run `swale verify`",
-                      logs.data->path(), epoch.epoch, cursor.records(), blocks.first * run::kBlockBytes,
-                      logs.index->path(), expected);
+  return *stopped ? Status() : check_count(logs, epoch, piece.first_block, cursor.records(), piece.records);
+}
+
+Status scan_epoch(const PartitionLogs& logs, const EpochEntry& epoch, const ReaderOptions& options,
+                  ReadCounters& counters, const ScanFn& fn, bool* stopped) {
+  const PartitionLogs::BlockRange blocks = logs.blocks_of(epoch.epoch);
+  const Reader::ScanPiece all{epoch.epoch, logs.partition, blocks.first, blocks.count,
+                              records_of(logs, epoch.epoch)};
+  return scan_blocks(logs, epoch, all, options, counters, fn, stopped);
+}
+
+Result<std::vector<Reader::ScanPiece>> pieces_of(const PartitionLogs& logs, const EpochEntry& epoch,
+                                                 uint64_t blocks_min, ReadCounters& counters) {
+  const PartitionLogs::BlockRange range = logs.blocks_of(epoch.epoch);
+  std::vector<Reader::ScanPiece> pieces;
+  std::vector<char> block(run::kBlockBytes);
+  ReadQueue reads(1);
+  uint64_t records = 0;
+  for (uint64_t at = range.first; at < range.first + range.count;) {
+    reads.add(*logs.data, at * run::kBlockBytes, MutableBytes(block.data(), block.size()), 0);
+    SWALE_RETURN_IF_ERROR(reads.finish());
+    counters.reads.add();
+    counters.bytes_read.add(block.size());
+    SWALE_ASSIGN_OR_RETURN(
+        const run::RunHeader header,
+        run::decode_run_header(Bytes(block.data(), block.size()), logs.partition, at, logs.data->path()));
+    if (header.epoch_id != epoch.epoch_id || header.blocks == 0 ||
+        header.blocks > range.first + range.count - at) {
+      return corruption(
+          "{}: offset {}: a run of {} blocks of epoch {:016x}; expected one of {:016x} that ends "
+          "before offset {}; run `swale verify`",
+          logs.data->path(), at * run::kBlockBytes, header.blocks, header.epoch_id, epoch.epoch_id,
+          (range.first + range.count) * run::kBlockBytes);
+    }
+    if (pieces.empty() || pieces.back().blocks >= blocks_min)
+      pieces.push_back({epoch.epoch, logs.partition, at, 0, 0});
+    pieces.back().blocks += header.blocks;
+    pieces.back().records += header.records;
+    records += header.records;
+    at += header.blocks;
   }
-  return {};
+  SWALE_RETURN_IF_ERROR(check_count(logs, epoch, range.first, records, records_of(logs, epoch.epoch)));
+  return pieces;
 }
 
 }  // namespace swale::imd

@@ -16,12 +16,13 @@ constexpr size_t kWaveWhenFull = 16;
 }  // namespace
 
 TopQuery::TopQuery(io::Device& device, const std::string& directory, const Manifest& manifest,
-                   PartitionCache& partitions, ReadCounters& counters, const ReaderOptions& options,
-                   const EpochEntry& epoch)
+                   PartitionCache& partitions, ValueReader& large, ReadCounters& counters,
+                   const ReaderOptions& options, const EpochEntry& epoch)
     : device_(device),
       directory_(directory),
       manifest_(manifest),
       partitions_(partitions),
+      large_(large),
       counters_(counters),
       options_(options),
       epoch_(epoch),
@@ -38,12 +39,13 @@ bool TopQuery::better(const Found& a, const Found& b) {
   return std::tie(a.key, a.partition, a.sequence) < std::tie(b.key, b.partition, b.sequence);
 }
 
-void TopQuery::offer(uint32_t partition, uint64_t sequence, Bytes key, Bytes value) {
-  const run::FieldValue number = run::read_field(field_, value);
+void TopQuery::offer(uint32_t partition, uint64_t sequence, Bytes fields, const run::RecordView& record,
+                     bool large) {
+  const run::FieldValue number = run::read_field(field_, fields);
   if (number.kind != run::FieldValue::Kind::kNumber) return;
   const run::OrderKey score = run::score_of(which_, number.key);
   if (full() && score < found_.front().score) return;
-  found_.push_back({score, partition, sequence, std::string(key), std::string(value)});
+  found_.push_back({score, partition, sequence, std::string(record.key), std::string(record.value), large});
   std::push_heap(found_.begin(), found_.end(), better);
   if (found_.size() <= k_) return;
   std::pop_heap(found_.begin(), found_.end(), better);
@@ -70,10 +72,11 @@ Result<TopResult> TopQuery::run(std::string_view field, size_t k, run::Extreme w
   const ReadStats before = counters_.snapshot();
   SWALE_RETURN_IF_ERROR(begin());
   SWALE_RETURN_IF_ERROR(search());
+  SWALE_ASSIGN_OR_RETURN(TopResult result, take_result());
   const ReadStats after = counters_.snapshot();
-  result_.bytes_read = after.bytes_read - before.bytes_read;
-  result_.reads = after.reads - before.reads;
-  return take_result();
+  result.bytes_read = after.bytes_read - before.bytes_read;
+  result.reads = after.reads - before.reads;
+  return result;
 }
 
 void TopQuery::read(io::File& file, uint64_t offset, MutableBytes out) {
@@ -217,9 +220,9 @@ Status TopQuery::scan_partition(uint32_t partition) {
   bool stopped = false;
   return scan_epoch(
       *logs, epoch_, options_, counters_,
-      [&](uint32_t, Bytes key, Bytes value) {
-        totals_.add(run::read_field(field_, value));
-        offer(partition, sequence++, key, value);
+      [&](const run::ScannedRecord& record) {
+        totals_.add(run::read_field(field_, record.fields()));
+        offer(partition, sequence++, record.fields(), {record.key, record.value, {}}, record.large);
         return true;
       },
       &stopped);
@@ -289,8 +292,8 @@ Status TopQuery::look_into(std::vector<OpenBlock>& blocks) {
     const uint64_t last = block.block + block.bytes.size() / run::kBlockBytes - 1;
     const Bytes bytes{block.bytes.data(), block.bytes.size()};
     SWALE_RETURN_IF_ERROR(run::verify_block(bytes.substr(bytes.size() - run::kBlockBytes), seed, last, path));
-    const auto take = [&](uint32_t number, Bytes key, Bytes value) {
-      offer(partition, block.block << 16 | number, key, value);
+    const auto take = [&](uint32_t number, const run::RecordView& record) {
+      offer(partition, block.block << 16 | number, run::stored_fields(record), record, run::is_large(record));
     };
     SWALE_ASSIGN_OR_RETURN(const uint32_t more,
                            run::records_of_block(*block.run, block.block, bytes, take, path));
@@ -300,10 +303,15 @@ Status TopQuery::look_into(std::vector<OpenBlock>& blocks) {
   return {};
 }
 
-TopResult TopQuery::take_result() {
+Result<TopResult> TopQuery::take_result() {
   std::sort_heap(found_.begin(), found_.end(), better);
   for (Found& found : found_) {
     const run::OrderKey key = run::score_of(which_, found.score);
+    if (found.large) {
+      SWALE_ASSIGN_OR_RETURN(const run::LargeValue large, run::decode_large_value(found.value, directory_));
+      SWALE_ASSIGN_OR_RETURN(
+          found.value, large_.read({large.pointer, epoch_.epoch, epoch_.epoch_id, hash_bytes(found.key)}));
+    }
     result_.records.push_back({std::move(found.key), std::move(found.value), key});
   }
   result_.field = field_;

@@ -21,6 +21,7 @@
 #include "imd/reader.h"
 #include "imd/reader_io.h"
 #include "imd/reader_partition.h"
+#include "imd/reader_values.h"
 #include "io/device.h"
 #include "run/extrema_reader.h"
 
@@ -29,8 +30,8 @@ namespace swale::imd {
 class TopQuery {
  public:
   TopQuery(io::Device& device, const std::string& directory, const Manifest& manifest,
-           PartitionCache& partitions, ReadCounters& counters, const ReaderOptions& options,
-           const EpochEntry& epoch);
+           PartitionCache& partitions, ValueReader& large, ReadCounters& counters,
+           const ReaderOptions& options, const EpochEntry& epoch);
 
   // kInvalidArgument for a field that the schema has not, or a k beyond the limits.
   Result<TopResult> run(std::string_view field, size_t k, run::Extreme which);
@@ -54,7 +55,8 @@ class TopQuery {
     uint32_t partition;
     uint64_t sequence;  // of two records with one key, the one appended first has the smaller
     std::string key;
-    std::string value;
+    std::string value;  // of a large one what the record has
+    bool large;
   };
   struct OpenBlock {
     Source source;
@@ -67,7 +69,8 @@ class TopQuery {
   static bool better(const Found& a, const Found& b);
   bool full() const { return found_.size() == k_; }
   bool enough(run::OrderKey score) const { return full() && found_.front().score >= score; }
-  void offer(uint32_t partition, uint64_t sequence, Bytes key, Bytes value);
+  // `fields`: what the record has of its value; all fields, also of a large one.
+  void offer(uint32_t partition, uint64_t sequence, Bytes fields, const run::RecordView& record, bool large);
 
   void read(io::File& file, uint64_t offset, MutableBytes out);
   Status begin();
@@ -80,12 +83,13 @@ class TopQuery {
   Status open_pieces(const std::vector<Source>& wave);
   Status open_blocks(const std::vector<Source>& wave);
   Status look_into(std::vector<OpenBlock>& blocks);
-  TopResult take_result();
+  Result<TopResult> take_result();
 
   io::Device& device_;
   const std::string& directory_;
   const Manifest& manifest_;
   PartitionCache& partitions_;
+  ValueReader& large_;
   ReadCounters& counters_;
   const ReaderOptions& options_;
   const EpochEntry& epoch_;

@@ -33,6 +33,7 @@ uint64_t Verifier::measure() {
     for (const run::SegmentRecord& segment : (*logs)->segments) bytes += run::segment_bytes(segment);
     for (const EpochEntry& epoch : manifest_.epochs)
       bytes += (*logs)->blocks_of(epoch.epoch).count * run::kBlockBytes;
+    for (const run::SegmentRecord& segment : (*logs)->values) bytes += run::range_of(segment).bytes;
   }
   return bytes;
 }
@@ -45,6 +46,7 @@ Reader::VerifyReport Verifier::run(size_t problems_max, const Reader::ProgressFn
   for (uint32_t partition = 0; partition < partition_count() && !full(); ++partition)
     check_partition(partition);
   compare_sums();
+  if (!full()) check_values();
   if (!full()) {
     extrema_.check_summaries(device_, directory_, [this](const Status& status) {
       if (!full()) report_.problems.push_back(status);
@@ -64,6 +66,7 @@ void Verifier::check_partition(uint32_t partition) {
     report_.problems.push_back(logs.status());
     return;
   }
+  large_.add_ranges(**logs);
   for (const EpochEntry& epoch : manifest_.epochs) {
     if (!full() && !(*logs)->segments_of(epoch.epoch).empty()) check_epoch(**logs, epoch);
   }
@@ -168,6 +171,10 @@ void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, ui
     sums.digest +=
         record_digest({record.key.data(), record.key.size() + record.value.size()}, record.key.size());
     if (const Status status = check_record(logs, job, record); !status.ok()) problem(status, epoch.epoch);
+    if (record.large) {
+      if (const Status status = large_.record(epoch, record, path); !status.ok())
+        problem(status, epoch.epoch);
+    }
     return !full();
   };
   for (uint64_t number = first_block; !blocks.empty() && !full();
@@ -205,6 +212,17 @@ Status Verifier::check_record(const PartitionLogs& logs, const JobEntry& job,
   }
   if (named == 1) return {};
   return misplaced(fmt::format("{} names it {} times, expected once", logs.index->path(), named));
+}
+
+void Verifier::check_values() {
+  std::vector<bool> whole;
+  for (const Sums& sums : sums_) whole.push_back(sums.problems == 0);
+  large_.finish([&](uint32_t epoch) { return whole[epoch]; },
+                [&](const Status& status, uint32_t epoch) { problem(status, epoch); },
+                [this](uint64_t bytes) {
+                  report_.bytes_checked += bytes;
+                  advance(bytes);
+                });
 }
 
 void Verifier::compare_sums() {

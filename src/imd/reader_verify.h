@@ -17,6 +17,8 @@
 #include "imd/reader.h"
 #include "imd/reader_io.h"
 #include "imd/reader_partition.h"
+#include "imd/reader_values.h"
+#include "imd/values_verify.h"
 #include "io/device.h"
 #include "run/run_cursor.h"
 #include "run/segment_reader.h"
@@ -33,6 +35,8 @@ class Verifier {
         options_(options),
         counters_(counters),
         extrema_(manifest, options_, counters),
+        values_(device, directory_, counters),
+        large_(manifest, values_),
         sums_(manifest.epochs.size()) {}
 
   Reader::VerifyReport run(size_t problems_max, const Reader::ProgressFn& progress);
@@ -65,6 +69,7 @@ class Verifier {
   void walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, Bytes blocks);
   Status check_record(const PartitionLogs& logs, const JobEntry& job, const run::ScannedRecord& record);
   void compare_sums();
+  void check_values();
 
   io::Device& device_;
   const std::string directory_;
@@ -72,6 +77,8 @@ class Verifier {
   const ReaderOptions options_;
   ReadCounters& counters_;
   ExtremaVerifier extrema_;
+  ValueReader values_;
+  ValuesVerifier large_;
   std::vector<Sums> sums_;  // by epoch
   size_t problems_max_ = 0;
   Reader::ProgressFn progress_;

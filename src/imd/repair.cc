@@ -11,6 +11,7 @@
 
 #include "imd/extrema_summary.h"
 #include "imd/manifest.h"
+#include "imd/reader_values.h"
 #include "imd/repair_facts.h"
 #include "imd/repair_index.h"
 #include "imd/repair_log.h"
@@ -23,9 +24,10 @@ namespace {
 constexpr size_t kLockBytesMax = 4096;
 constexpr uint32_t kOpenEpochsMax = 2;  // a job fills the next epoch while it closes one
 
-// The number in part-NNNNNN.data or .index.
+// The number in part-NNNNNN.data, .index or .values.
 std::optional<uint32_t> partition_number(std::string_view name) {
-  if (!name.starts_with("part-") || (!name.ends_with(".data") && !name.ends_with(".index"))) return {};
+  const bool log = name.ends_with(".data") || name.ends_with(".index") || name.ends_with(".values");
+  if (!name.starts_with("part-") || !log) return {};
   const std::string_view digits = name.substr(5, name.find('.') - 5);
   uint32_t number = 0;
   const auto [stop, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
@@ -36,7 +38,10 @@ std::optional<uint32_t> partition_number(std::string_view name) {
 class Repairer {
  public:
   Repairer(io::Device& device, std::string directory, bool dry_run)
-      : device_(device), directory_(std::move(directory)), dry_run_(dry_run) {}
+      : device_(device),
+        directory_(std::move(directory)),
+        dry_run_(dry_run),
+        values_(device, directory_, counters_) {}
 
   Result<RepairReport> run();
 
@@ -57,11 +62,15 @@ class Repairer {
   Status write_open_epoch(const JobEntry& job, const EpochEntry& epoch);
   Status append_epoch(uint32_t partition, const JobEntry& job, const EpochEntry& epoch,
                       std::vector<run::FieldTotals>* totals);
+  Status leave_out_runs_without_values(const EpochFacts& epoch);
+  Result<bool> has_values(io::File& data, const FoundRun& run, const EpochFacts& epoch);
   Result<std::vector<FoundRun>> lay_together(io::File& data, uint32_t partition, const EpochEntry& epoch);
 
   io::Device& device_;
   const std::string directory_;
   const bool dry_run_;
+  ReadCounters counters_;
+  ValueReader values_;
   std::optional<WriterLock> lock_;
   std::optional<uint64_t> dead_job_;  // whose lock was found
   Manifest manifest_;
@@ -137,6 +146,12 @@ Status Repairer::look_at(uint32_t partition, PartitionFacts* facts) {
     if (footer.ok()) facts->footer = std::move(*footer);
   } else if (index.status().code() != Code::kNotFound) {
     return index.status();
+  }
+  const auto values = device_.open(value_log_path(directory_, partition), io::OpenMode::kRead);
+  if (values.ok()) {
+    SWALE_ASSIGN_OR_RETURN(facts->values, take_value_inventory(**values, partition));
+  } else if (values.status().code() != Code::kNotFound) {
+    return values.status();
   }
   ++report_.partitions;
   report_.whole_runs += facts->data.runs.size();
@@ -225,6 +240,7 @@ Status Repairer::rebuild_index(uint32_t partition) {
     std::vector<run::FieldTotals> totals;
     SWALE_RETURN_IF_ERROR(
         writer.add_epoch(partition, job, epoch, runs, end_block, manifest_.schema.indexed, &totals));
+    SWALE_RETURN_IF_ERROR(writer.add_values(epoch, values_of(facts, epoch.epoch_id)));
     if (!runs.empty()) end_block = runs.back().end_block();
   }
   SWALE_RETURN_IF_ERROR(writer.finish());
@@ -280,6 +296,7 @@ Status Repairer::recover_open_epoch(bool* recovered) {
         facts->epoch, facts->epoch_id));
     return {};
   }
+  SWALE_RETURN_IF_ERROR(leave_out_runs_without_values(*facts));
   EpochEntry epoch;
   epoch.epoch = facts->epoch;
   epoch.epoch_id = facts->epoch_id;
@@ -357,9 +374,53 @@ Status Repairer::append_epoch(uint32_t partition, const JobEntry& job, const Epo
                          IndexWriter::create(*data, *index, offset, std::move(footer), manifest_.layout));
   SWALE_RETURN_IF_ERROR(writer.add_epoch(partition, job, epoch, runs, committed_end(facts, manifest_),
                                          manifest_.schema.indexed, totals));
+  const run::ValueRange values = values_of(facts, epoch.epoch_id);
+  if (values.values != 0) {
+    SWALE_ASSIGN_OR_RETURN(const auto log,
+                           device_.open(value_log_path(directory_, partition), io::OpenMode::kReadWrite));
+    SWALE_RETURN_IF_ERROR(log->sync());
+  }
+  SWALE_RETURN_IF_ERROR(writer.add_values(epoch, values));
   SWALE_RETURN_IF_ERROR(writer.finish());
   SWALE_ASSIGN_OR_RETURN(facts.footer, run::read_footer(*index, partition));
   return {};
+}
+
+// A run in which a record points to no whole value would be damage for ever.
+Status Repairer::leave_out_runs_without_values(const EpochFacts& epoch) {
+  uint64_t left_out = 0;
+  for (auto& [partition, facts] : partitions_) {
+    std::vector<FoundRun> kept;
+    for (const FoundRun& run : facts.data.runs) {
+      bool whole = true;
+      if (run.header.epoch_id == epoch.epoch_id && run.large.values > 0) {
+        SWALE_ASSIGN_OR_RETURN(const auto data,
+                               device_.open(data_log_path(directory_, partition), io::OpenMode::kRead));
+        SWALE_ASSIGN_OR_RETURN(whole, has_values(*data, run, epoch));
+      }
+      if (whole) kept.push_back(run);
+      left_out += whole ? 0 : 1;
+    }
+    facts.data.runs = std::move(kept);
+  }
+  if (left_out > 0) {
+    report_.lost.push_back(fmt::format(
+        "{} whole runs of epoch {} in which a record points to a value that is not", left_out, epoch.epoch));
+  }
+  return {};
+}
+
+Result<bool> Repairer::has_values(io::File& data, const FoundRun& run, const EpochFacts& epoch) {
+  Status status;
+  const auto check = [&](const run::ScannedRecord& record) {
+    if (!record.large || !status.ok()) return;
+    const auto large = run::decode_large_value(record.value, data.path());
+    status = large.ok() ? values_.check({large->pointer, epoch.epoch, epoch.epoch_id, hash_bytes(record.key)})
+                        : large.status();
+  };
+  SWALE_RETURN_IF_ERROR(walk_run(data, run, check, {}));
+  if (!status.ok() && status.code() != Code::kCorruption) return status;
+  return status.ok();
 }
 
 // An epoch's blocks must be whole runs side by side: if torn ones lie between, the whole ones are copied to the end.

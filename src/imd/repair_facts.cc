@@ -143,11 +143,19 @@ uint64_t committed_end(const PartitionFacts& facts, const Manifest& manifest) {
   return end;
 }
 
+run::ValueRange values_of(const PartitionFacts& facts, uint64_t epoch_id) {
+  for (const FoundValues& values : facts.values) {
+    if (values.epoch_id == epoch_id) return values.range;
+  }
+  return {};
+}
+
 void add_runs(const std::vector<FoundRun>& runs, EpochEntry* epoch) {
   for (const FoundRun& run : runs) {
     epoch->records += run.header.records;
     epoch->data_bytes += run.header.data_bytes;
     epoch->digest += run.digest;
+    epoch->large.add(run.large);
   }
 }
 

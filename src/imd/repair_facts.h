@@ -20,6 +20,7 @@ namespace swale::imd {
 struct PartitionFacts {
   bool has_data = false;
   DataInventory data;
+  std::vector<FoundValues> values;
   std::optional<run::Footer> footer;  // none: no index log, or none of its footers is whole
 };
 using Partitions = std::map<uint32_t, PartitionFacts>;
@@ -51,6 +52,9 @@ std::vector<FoundRun> runs_of(const DataInventory& data, uint64_t epoch_id, uint
 
 // Where the committed part of the data log ends, as far as runs and segments tell.
 uint64_t committed_end(const PartitionFacts& facts, const Manifest& manifest);
+
+// What the partition's value log has of an epoch.
+run::ValueRange values_of(const PartitionFacts& facts, uint64_t epoch_id);
 
 // Records, bytes and digest of all whole runs.
 void add_runs(const std::vector<FoundRun>& runs, EpochEntry* epoch);

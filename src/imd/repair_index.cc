@@ -8,6 +8,7 @@
 #include "run/record.h"
 #include "run/segment_builder.h"
 #include "run/segment_reader.h"
+#include "run/value_format.h"
 
 namespace swale::imd {
 namespace {
@@ -180,6 +181,11 @@ Status IndexWriter::add_epoch(uint32_t partition, const JobEntry& job, const Epo
     SWALE_RETURN_IF_ERROR(add_way(params, job, runs, indexed, totals));
   }
   return {};
+}
+
+Status IndexWriter::add_values(const EpochEntry& epoch, const run::ValueRange& range) {
+  if (range.values == 0) return {};
+  return footer_.add(run::values_segment(range, epoch.epoch, epoch.epoch_id));
 }
 
 Status IndexWriter::finish() {

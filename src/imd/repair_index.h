@@ -32,6 +32,8 @@ class IndexWriter {
   Status add_epoch(uint32_t partition, const JobEntry& job, const EpochEntry& epoch,
                    std::span<const FoundRun> runs, uint64_t end_block,
                    std::span<const run::FieldPlace> indexed, std::vector<run::FieldTotals>* totals);
+  // What the epoch has in the value log; nothing is also fine.
+  Status add_values(const EpochEntry& epoch, const run::ValueRange& range);
   // Footer and sync.
   Status finish();
 

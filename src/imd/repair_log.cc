@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/coding.h"
+#include "imd/reader_values.h"
 #include "run/block.h"
 
 namespace swale::imd {
@@ -52,6 +54,10 @@ class InventoryTaker {
       run_.greatest = std::max(run_.greatest, hash);
       run_.digest +=
           record_digest({record.key.data(), record.key.size() + record.value.size()}, record.key.size());
+      if (record.large) {
+        const auto large = run::decode_large_value(record.value, path_);
+        run_.large.add({1, large.ok() ? large->pointer.value_bytes : 0});
+      }
       return true;
     }));
     if (cursor_->between_runs()) {
@@ -75,6 +81,21 @@ class InventoryTaker {
   std::optional<run::RunCursor> cursor_;
 };
 
+// Where the magic of a value's head stands next; `size` if nowhere.
+Result<uint64_t> next_value_magic(io::File& values, uint64_t from, uint64_t size) {
+  char magic[4];
+  put_u32(magic, run::kValueMagic);
+  std::vector<char> chunk(kChunkBlocks * run::kBlockBytes);
+  while (size - from >= sizeof(magic)) {
+    const MutableBytes out(chunk.data(), std::min<uint64_t>(chunk.size(), size - from));
+    SWALE_RETURN_IF_ERROR(io::read_exactly(values, from, out));
+    const size_t at = view(out).find({magic, sizeof(magic)});
+    if (at != Bytes::npos) return from + at;
+    from += out.size() - sizeof(magic) + 1;
+  }
+  return size;
+}
+
 }  // namespace
 
 Result<DataInventory> take_inventory(io::File& data, uint32_t partition) {
@@ -90,6 +111,26 @@ Result<DataInventory> take_inventory(io::File& data, uint32_t partition) {
       SWALE_RETURN_IF_ERROR(taker.take(first + i, view(out.subspan(i * run::kBlockBytes, run::kBlockBytes))));
   }
   return taker.finish(blocks);
+}
+
+Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t writer) {
+  std::vector<FoundValues> found;
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, values.size());
+  for (uint64_t at = 0; at < size;) {
+    const Result<run::ValueHead> head = read_value_head(values, writer, at);
+    if (!head.ok() || head->end_offset() > size) {
+      if (!head.ok() && head.status().code() != Code::kCorruption) return head.status();
+      SWALE_ASSIGN_OR_RETURN(at, next_value_magic(values, at + 1, size));
+      continue;
+    }
+    if (found.empty() || found.back().epoch_id != head->epoch_id)
+      found.push_back({head->epoch, head->epoch_id, {.offset = at, .bytes = 0, .values = 0}});
+    at = head->end_offset();
+    run::ValueRange& range = found.back().range;
+    range.bytes = at - range.offset;
+    ++range.values;
+  }
+  return found;
 }
 
 Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record, const RunBlocksFn& blocks) {

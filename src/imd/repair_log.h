@@ -11,9 +11,11 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "imd/manifest.h"
 #include "io/device.h"
 #include "run/format.h"
 #include "run/run_cursor.h"
+#include "run/value_format.h"
 
 namespace swale::imd {
 
@@ -23,6 +25,7 @@ struct FoundRun {
   uint64_t digest = 0;
   Hash least = ~Hash{0};  // of its keys
   Hash greatest = 0;
+  LargeTally large = {};  // of its records those that point into value logs
 
   uint64_t end_block() const { return first_block + header.blocks; }
 };
@@ -37,6 +40,15 @@ struct DataInventory {
 };
 
 Result<DataInventory> take_inventory(io::File& data, uint32_t partition);
+
+// What a value log has of one epoch: from the first to the last value whose head is whole.
+struct FoundValues {
+  uint32_t epoch = 0;
+  uint64_t epoch_id = 0;
+  run::ValueRange range;
+};
+// In the order of their places. Behind a damaged head the next one that is whole is looked for, byte by byte.
+Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t writer);
 
 // Every record of a whole run, and its blocks, chunk by chunk.
 using RunRecordFn = std::function<void(const run::ScannedRecord&)>;

@@ -237,10 +237,8 @@ TEST(Repair, IsNoPlaceForAnythingElse) {
   EXPECT_EQ(repair_directory(sample.device, kDir, {}).status().code(), Code::kBusy);
 }
 
-// A stop while the lock is made leaves one that does not say whose it is: its message asks a person to remove it.
-void remove_nameless_lock(io::Device& device) {
-  const Status status = WriterLock::acquire(device, kDir, 7).status();
-  if (status.code() == Code::kBusy) static_cast<void>(device.remove(lock_path(kDir)));
+// A stop in the middle of taking a lock over leaves a file that a person is asked to remove.
+void remove_takeover(io::Device& device) {
   static_cast<void>(device.remove(fmt::format("{}/{}", kDir, kTakeoverName)));
 }
 
@@ -286,7 +284,7 @@ TEST(Repair, ACrashAtAnyCallIsRepairedByTheNextOne) {
           const auto reader = Reader::open(sample.device, kDir, {}).value();
           expect_whole(sample.device, sample, reader->manifest().epochs.size());
         }
-        remove_nameless_lock(sample.device);
+        remove_takeover(sample.device);
         static_cast<void>(repair(sample.device));
         expect_whole(sample.device, sample, work.epochs);
         ASSERT_FALSE(HasFailure()) << work.name << ", call " << n;

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "base/rng.h"
 #include "imd/reader.h"
 #include "imd/test_job.h"
@@ -94,6 +96,50 @@ TEST(ResumeAfter, RefusesWhatItCannotTell) {
   const Result<Manifest> again = Manifest::decode(manifest.encode(), "swale.json");
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_THAT(again->dropped, testing::ElementsAre(1));
+}
+
+TEST(ResumeAfter, ADirectoryThatCannotBeOpenedLosesNothing) {
+  io::MemoryDevice device;
+  ASSERT_TRUE(write(device, 2, {0, 10, 20, 30}).ok());
+  const auto damaged = device.open(index_log_path(kDir, 1), io::OpenMode::kReadWrite).value();
+  const uint64_t size = damaged->size().value();
+  std::string bytes(size, '\0');
+  ASSERT_TRUE(io::read_exactly(*damaged, 0, bytes).ok());
+  ASSERT_TRUE(damaged->truncate(0).ok());
+  const Status status = write(device, 2, {}, 10);
+  EXPECT_EQ(status.code(), Code::kCorruption) << status.to_string();
+  ASSERT_TRUE(damaged->pwrite(0, bytes).ok());
+  const Found found = look(device);
+  EXPECT_EQ(found.steps.size(), static_cast<size_t>(kEpochs)) << "swale.json and the logs are as they were";
+  EXPECT_TRUE(found.problems.empty());
+}
+
+// The n-th call fails, for every n: until swale.json is replaced nothing is dropped, and the job is told in any case.
+TEST(ResumeAfter, AFailureAtAnyCallDropsNothingBeforeTheOpenIsCertain) {
+  int kept = 0, dropped = 0;
+  for (uint64_t n = 1;; ++n) {
+    io::MemoryDevice memory;
+    ASSERT_TRUE(write(memory, 2, {0, 10, 20, 30}).ok());
+    io::FaultDevice device(memory);
+    device.inject({.nth = n});
+    std::atomic<bool> replaced{false};
+    device.set_hook([&](const io::Call& call) {
+      if (call.kind == io::CallKind::kRename && call.path.ends_with("swale.json.tmp")) replaced = true;
+      return Status();
+    });
+    const Status status = write(device, 2, {}, 10);
+    if (device.faults() == 0) break;
+    const Found found = look(memory);
+    EXPECT_TRUE(found.problems.empty()) << "call " << n;
+    if (!replaced) {
+      EXPECT_EQ(found.steps.size(), static_cast<size_t>(kEpochs))
+          << "call " << n << ": " << status.to_string();
+      EXPECT_FALSE(status.ok()) << "call " << n;
+    }
+    ++(found.steps.size() == kEpochs ? kept : dropped);
+  }
+  EXPECT_GT(kept, 20);
+  fmt::print("{} failures before anything was dropped, {} after\n", kept, dropped);
 }
 
 // The machine stops at the n-th call, for every n.

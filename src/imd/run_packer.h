@@ -28,15 +28,15 @@ class RunPacker {
   }
 
   // What is given must outlive the run, or the next begin.
-  void begin(run::Memtable& memtable, run::RunScratch& scratch, run::SketchArena& arena, bool with_tails) {
+  void begin(const run::Memtable& memtable, run::RunScratch& scratch, run::SketchArena& arena, bool with_tails) {
     memtable_ = &memtable;
     scratch_ = &scratch;
     arena_ = &arena;
     with_tails_ = with_tails;
   }
   void work() {
-    if (!run::worth_packing(*memtable_, compressor_)) return;
-    run_ = std::make_unique<run::PackedRunBuilder>(*memtable_, memtable_->entries(), *scratch_, *arena_,
+    if (!run::worth_packing(*memtable_, *scratch_, compressor_)) return;
+    run_ = std::make_unique<run::PackedRunBuilder>(*memtable_, *scratch_, *arena_,
                                                    compressor_, MutableBytes(blocks_.data(), blocks_.size()),
                                                    run::RunPlacement{.with_tails = with_tails_});
     run_->pack();
@@ -53,7 +53,7 @@ class RunPacker {
 
   Compressor compressor_;
   Buffer blocks_;
-  run::Memtable* memtable_ = nullptr;
+  const run::Memtable* memtable_ = nullptr;
   run::RunScratch* scratch_ = nullptr;
   run::SketchArena* arena_ = nullptr;
   bool with_tails_ = false;

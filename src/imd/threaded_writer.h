@@ -3,7 +3,7 @@
 //
 // One mutex guards the core; the heavy work (sorting and gathering, storage, the
 // wire) runs outside it. A second one guards the Batcher, so that an append touches the core once per full frame.
-// Order: append_mutex_ before post_mutex_ (only tried) before core_mutex_.
+// Order: values_mutex_ before intake_.mutex before post_mutex_ (only tried) before core_mutex_.
 //
 // Frames reach the transport in the order in which the Router numbered them: post_mutex_ is held from taking them to
 // having posted them. Whoever makes an event that may let frames leave calls send_ready after it, with the core
@@ -21,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/biased_mutex.h"
 #include "imd/batcher.h"
 #include "imd/committer.h"
 #include "imd/partition_files.h"
@@ -34,8 +33,9 @@ namespace swale::imd {
 
 class ThreadedWriter final : public Writer, public net::ChannelEvents {
  public:
-  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes)
+  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes, Ablation::Delivery delivery)
       : job_(job),
+        delivery_(delivery),
         alone_(job.size() == 1),
         opened_(std::move(opened)),
         budget_(budget_bytes),
@@ -44,8 +44,9 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
 
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
   Status start(io::Device& device, const MemoryPlan& memory, uint32_t ways);
+  // Collective, once all have started.
+  Status finish_opening(io::Device& device) { return imd::finish_opening(job_, device, &opened_); }
 
-  Status append(Bytes key, Bytes value) override;
   Status epoch_end(int64_t step, double time) override;
   Status epoch_end_begin(int64_t step, double time) override;
   Status epoch_end_wait() override;
@@ -70,8 +71,14 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
     std::condition_variable wake;
   };
 
-  [[gnu::noinline]] static Status refused(size_t key_bytes, size_t value_bytes);
-  [[gnu::noinline]] Status append_or_wait(Bytes key, Bytes value);
+  Status append(Bytes key, Bytes value) override;
+  Status append_large(Bytes key, Bytes value);
+  void begin_values(uint32_t epochs_ended);
+  // To a frame of its destination, or in a job of one rank straight to a memtable: `record` as both take it.
+  template <class... Record>
+  Status append_to_frame(const Record&... record);
+  template <class... Record>
+  Status append_to_memtable(Hash hash, const Record&... record);
   Status replace_frame(net::Rank destination);
   Status make_room(uint32_t way);
   Status wait_for_intake();
@@ -98,12 +105,14 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   bool wait_until(Lock& core_lock, const std::function<bool()>& done);
   // Waits until `done` or a failure; tells the log from time to time.
   void wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done);
-  void wake_waiters();  // call with the core locked
+  void wait_for_delivery(Lock& core_lock);  // the progress thread, Ablation::Delivery::kWait
+  void wake_waiters();                      // call with the core locked
   // The first failure as it was, later ones as kAborted with that cause.
   Status failure();
   void shut_down();
 
   net::Job& job_;
+  const Ablation::Delivery delivery_;
   const bool alone_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
@@ -112,10 +121,9 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   uint32_t channel_ = 0;
   bool channel_open_ = false;
 
-  BiasedMutex append_mutex_;
-  Batcher batcher_;
-  bool intake_closed_ = false;  // to direct appends
-  bool epoch_ending_ = false;   // begun and not waited for; of the thread that makes the collective calls
+  std::mutex values_mutex_;    // a large value and its record, or the end of an epoch
+  Batcher batcher_;            // guarded by intake_.mutex
+  bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
 
   std::mutex post_mutex_;  // only tried
   std::atomic<bool> post_wanted_{false};
@@ -128,6 +136,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   bool stopping_ = false;
   bool paused_ = false;
   uint32_t epochs_ended_ = 0;
+  Nanos delivery_waited_ = 0;  // by the progress thread
   bool failure_told_ = false;
   bool storage_in_queue_ = false;  // the storage thread waits in io_queue_, not for storage_
   std::unique_ptr<io::IoQueue> io_queue_;

@@ -1,5 +1,6 @@
 #include "imd/writer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -16,7 +17,7 @@ namespace {
 // How often a collective wait tells the log what it is waiting for. Such a wait ends with the answer or with the
 // death of a peer (net.silence_deadline_s), never by the clock alone: a rank may compute for hours.
 constexpr std::chrono::seconds kPatience(60);
-constexpr size_t kIoBesidesOutput = 4;  // footers and syncs
+constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 
 }  // namespace
 
@@ -48,52 +49,75 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
     const std::lock_guard lock(core_mutex_);
     core_ = std::move(core);
   }
+  begin_values(0);
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
   SWALE_ASSIGN_OR_RETURN(io_queue_, device.make_queue(io_running_.size()));
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
+  if (alone_) intake_.open(&core_->partition());
   return {};
 }
 
+void ThreadedWriter::begin_values(uint32_t epochs_ended) {
+  const auto epoch = static_cast<uint32_t>(opened_.manifest.epochs.size()) + epochs_ended;
+  opened_.files->values().begin_epoch(epoch, epoch_id(opened_.job_id, epoch));
+}
+
 Status ThreadedWriter::append(Bytes key, Bytes value) {
-  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax) [[unlikely]]
-    return refused(key.size(), value.size());
-  const BiasedMutex::Guard guard(append_mutex_);
-  // A job of one rank: no frames, and no lock but this one until a memtable is full.
-  if (alone_ && !intake_closed_ && !failed_.load(std::memory_order_relaxed)) [[likely]] {
-    const Hash hash = hash_bytes(key);
-    const Partition::Appended appended = core_->append_directly(hash, key, value);
-    if (appended.row != nullptr) [[likely]] {
-      batcher_.count({appended.row, key.size() + value.size()}, key.size());
-      return {};
-    }
-  }
-  return append_or_wait(key, value);
-}
-
-Status ThreadedWriter::refused(size_t key_bytes, size_t value_bytes) {
-  return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
-                          key_bytes, value_bytes, run::kKeyBytesMax, run::kValueBytesMax);
-}
-
-Status ThreadedWriter::append_or_wait(Bytes key, Bytes value) {
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax)
+    return append_large(key, value);
+  const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_.load(std::memory_order_relaxed)) return failure();
-  if (!alone_) {
-    for (;;) {
-      const net::Rank full = batcher_.append(key, value);
-      if (full == Batcher::kAccepted) return {};
-      SWALE_RETURN_IF_ERROR(replace_frame(full));
-    }
+  return alone_ ? append_to_memtable(hash_bytes(key), key, value) : append_to_frame(key, value);
+}
+
+// The value goes to this rank's value log, a record that points to it takes the usual way. The lock is held until both
+// are done: they are of one epoch. What is waited for in it does not depend on this rank's application.
+Status ThreadedWriter::append_large(Bytes key, Bytes value) {
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kLargeValueBytesMax) {
+    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
+                            key.size(), value.size(), run::kKeyBytesMax, run::kLargeValueBytesMax);
   }
-  if (intake_closed_) SWALE_RETURN_IF_ERROR(wait_for_intake());
+  const std::lock_guard values_lock(values_mutex_);
+  if (failed_) return failure();
   const Hash hash = hash_bytes(key);
+  const Result<run::ValuePointer> pointer = opened_.files->values().append(hash, value);
+  if (!pointer.ok()) {
+    Lock core_lock(core_mutex_);
+    core_->fail(pointer.status());
+    announce();
+    send_ready(core_lock);
+    core_lock.unlock();
+    return failure();
+  }
+  const size_t prefix_bytes = opened_.manifest.schema.value_bytes();
+  const std::string encoded = run::encode_large_record(
+      key, run::encode_large_value({.prefix = value.substr(0, prefix_bytes), .pointer = *pointer}));
+  run::RecordView record;
+  if (run::parse_record(encoded, &record) != run::RecordParse::kOk)
+    return error(Code::kInternal, Scope::kOperation, "a record of {} bytes was encoded wrongly",
+                 encoded.size());
+  const BiasedMutex::Guard guard(intake_.mutex);
+  if (failed_) return failure();
+  return alone_ ? append_to_memtable(hash, record) : append_to_frame(record);
+}
+
+template <class... Record>
+Status ThreadedWriter::append_to_memtable(Hash hash, const Record&... record) {
+  if (intake_.closed()) SWALE_RETURN_IF_ERROR(wait_for_intake());
   for (;;) {
-    const Partition::Appended appended = core_->append_directly(hash, key, value);
-    if (appended.row != nullptr) {
-      batcher_.count({appended.row, key.size() + value.size()}, key.size());
-      return {};
-    }
+    const Partition::Appended appended = intake_.append(hash, record...);
+    if (appended.row != nullptr) return {};
     SWALE_RETURN_IF_ERROR(make_room(appended.way));
+  }
+}
+
+template <class... Record>
+Status ThreadedWriter::append_to_frame(const Record&... record) {
+  for (;;) {
+    const net::Rank full = batcher_.append(record...);
+    if (full == Batcher::kAccepted) return {};
+    SWALE_RETURN_IF_ERROR(replace_frame(full));
   }
 }
 
@@ -115,8 +139,10 @@ Status ThreadedWriter::wait_for_intake() {
   Lock core_lock(core_mutex_);
   go_on();
   wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
-  intake_closed_ = !core_->intake_open();
-  if (!intake_closed_) return {};
+  if (core_->intake_open()) {
+    intake_.open(&core_->partition());
+    return {};
+  }
   core_lock.unlock();
   return failure();
 }
@@ -146,14 +172,17 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
     return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
                             opened_.directory);
   }
-  const BiasedMutex::Guard guard(append_mutex_);
+  const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
   epoch_ending_ = true;
+  const WrittenValues values = opened_.files->values().written();
   Lock core_lock(core_mutex_);
   for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
   ++epochs_ended_;
-  core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally());
-  intake_closed_ = !core_->intake_open();
+  batcher_.count(intake_.take_tally());
+  core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values);
+  begin_values(epochs_ended_);
+  if (!core_->intake_open()) intake_.close();
   batcher_.begin_epoch();
   announce();
   send_ready(core_lock);
@@ -187,10 +216,10 @@ void ThreadedWriter::go_on() {
 // The ranks part only when all have come: until then a slower one may still be sending records here.
 Status ThreadedWriter::close() {
   Status result = epoch_end_wait();
-  const BiasedMutex::Guard guard(append_mutex_);
+  const BiasedMutex::Guard guard(intake_.mutex);
   if (result.ok() && failed_) result = failure();
   if (result.ok()) {
-    if (const uint64_t dropped = batcher_.tally().records; dropped != 0) {
+    if (const uint64_t dropped = batcher_.tally().records + intake_.tally().records; dropped != 0) {
       result = error(
           Code::kAborted, Scope::kFile,
           "{}: {} records were appended on rank {} after the last epoch end and are dropped; end the epoch "
@@ -239,6 +268,7 @@ void ThreadedWriter::wake_waiters() {
 
 void ThreadedWriter::announce() {
   if (!core_->failure().ok() && !failed_.exchange(true)) {
+    intake_.shut();
     log_error("{}: rank {}: {}", opened_.directory, job_.rank(), core_->failure().to_string());
   }
   wake_waiters();
@@ -282,6 +312,7 @@ void ThreadedWriter::shut_down() {
 MetricsSnapshot ThreadedWriter::metrics() const {
   const std::lock_guard lock(core_mutex_);
   MetricsSnapshot snapshot = core_ ? core_->metrics() : MetricsSnapshot();
+  snapshot.push_back({"progress_waited", "ns", static_cast<uint64_t>(delivery_waited_)});
   for (const MemoryBudget::Row& row : budget_.report())
     snapshot.push_back({"memory: " + row.name, "bytes", row.bytes});
   return snapshot;
@@ -295,10 +326,14 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   wish.layout = opened.manifest.layout;
-  const Result<MemoryPlan> plan = plan_memory(wish);
+  Result<MemoryPlan> plan = plan_memory(wish);
   SWALE_RETURN_IF_ERROR(agree(job, plan.status()));
-  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget);
+  if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {
+    plan->output_buffers = std::min(plan->output_buffers, most);
+  }
+  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.ablation.delivery);
   SWALE_RETURN_IF_ERROR(agree(job, writer->start(device, *plan, options.ways)));
+  SWALE_RETURN_IF_ERROR(writer->finish_opening(device));
   return std::unique_ptr<Writer>(std::move(writer));
 }
 

@@ -18,6 +18,7 @@
 #include "base/config.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "imd/direct_intake.h"
 #include "imd/manifest.h"
 #include "io/device.h"
 #include "net/job.h"
@@ -25,6 +26,17 @@
 #include "run/schema.h"
 
 namespace swale::imd {
+
+// What `make bench-imd-ablation` changes to see what it is worth; nobody else should. No options of the library.
+struct Ablation {
+  // kWait: the job's progress thread waits for room in the memtables, as DeltaFS's did before it had a delivery queue
+  // (deltafs-scaling-2018, section IV-D). What a peer sends ahead of its epoch is queued all the same.
+  enum class Delivery { kQueue, kWait };
+  Delivery delivery = Delivery::kQueue;
+  // 0: as many as the memory plan says. 1 with one way: sorting and writing take turns, as in DeltaFS before multi-way
+  // indexing.
+  uint32_t output_buffers_max = 0;
+};
 
 struct WriterOptions {
   size_t memory_bytes = 0;  // 0: 3 % of RAM / ranks on this node, at most 64 MiB
@@ -38,6 +50,7 @@ struct WriterOptions {
   std::optional<run::IndexKind> index = {};
   std::optional<uint32_t> bloom_bits = {};
   run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
+  Ablation ablation = {};
 };
 
 class Writer {
@@ -51,6 +64,8 @@ class Writer {
                                               Create create, const WriterOptions& options);
 
   virtual Status append(Bytes key, Bytes value) = 0;
+  // What takes most records of a job of one rank, in short code. False: append must be asked.
+  bool append_quickly(Bytes key, Bytes value) { return intake_.append_quickly(key, value); }
   virtual Status epoch_end(int64_t step, double time) = 0;  // collective; begin and wait in one
   // Begins to end the epoch. What is appended from here on belongs to the next one, and may be appended at once: sorting,
   // writing and the commit go on meanwhile. kInvalidArgument while an earlier one has not been waited for. Collective.
@@ -67,6 +82,9 @@ class Writer {
   virtual Status close() = 0;  // collective
   virtual const std::string& directory() const = 0;
   virtual MetricsSnapshot metrics() const = 0;
+
+ protected:
+  DirectIntake intake_;
 };
 
 // Collective: makes an empty massive directory; kAlreadyExists if the path is taken.

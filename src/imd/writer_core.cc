@@ -76,9 +76,11 @@ void WriterCore::submit(net::Rank destination, const Frame& frame) {
 }
 
 void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
-                                 const RecordTally& appended) {
+                                 const RecordTally& appended, const WrittenValues& values) {
+  closing_values_ = values.range;
+  if (values.range.values != 0) values_sync_ = ValuesSync::kWanted;
   if (params_.size == 1) protocol_.on_delivered(params_.rank, appended.records);  // directly
-  protocol_.begin(step, time, records_per_rank, appended);
+  protocol_.begin(step, time, records_per_rank, appended, values.tally);
   router_.flush_credits();
   after_event();
 }
@@ -164,7 +166,7 @@ void WriterCore::drain_delivery() {
 // What one event makes possible elsewhere. Cheap when there is nothing to do.
 void WriterCore::after_event() {
   if (protocol_.take_flush()) begin_next_intake();
-  if (partition_->durable() && !durable_reported_) {
+  if (partition_->durable() && values_sync_ == ValuesSync::kNone && !durable_reported_) {
     durable_reported_ = true;
     protocol_.on_durable(partition_->tally(), partition_->extrema());
   }
@@ -193,7 +195,7 @@ void WriterCore::next_epoch() {
 void WriterCore::begin_next_intake() {
   const uint32_t next = params_.first_epoch + epochs_committed_ + 1;
   durable_reported_ = false;
-  partition_->end_epoch(next, epoch_id(params_.job_id, next));
+  partition_->end_epoch(next, epoch_id(params_.job_id, next), closing_values_);
   for (Delivery& frame : early_) {
     const bool of_the_wire = frame.from != params_.rank;
     delivery_.push_back(std::move(frame));
@@ -235,11 +237,19 @@ void WriterCore::finish_task(const Partition::Task& task) {
 }
 
 std::optional<IoRequest> WriterCore::next_io() {
-  return failure().ok() ? partition_->next_io() : std::nullopt;
+  if (!failure().ok()) return std::nullopt;
+  if (values_sync_ != ValuesSync::kWanted) return partition_->next_io();
+  values_sync_ = ValuesSync::kRunning;
+  return IoRequest{IoRequest::Kind::kSync, LogFile::kValues, 0, {}, kNoBuffer, 0};
 }
 
 void WriterCore::finish_io(const IoRequest& request, const Status& status) {
-  partition_->finish_io(request, status);
+  if (request.file != LogFile::kValues) {
+    partition_->finish_io(request, status);
+  } else {
+    values_sync_ = ValuesSync::kNone;
+    if (!status.ok()) protocol_.fail(status);
+  }
   after_event();
 }
 

@@ -14,7 +14,7 @@
 // The next epoch is open while one is being closed: as soon as everything of the closing epoch is in, records of the
 // next one are taken. What a peer sends after its END, before the others' ENDs are in, waits in the same queue.
 //
-// A job of one rank has no frames: its records go straight into the memtables (append_directly).
+// A job of one rank has no frames: its records go straight into the memtables (direct_intake.h).
 //
 // Threads: none; the owner serialises calls, except Task::work and the execution of I/O.
 #pragma once
@@ -35,6 +35,7 @@
 #include "imd/frame_pool.h"
 #include "imd/memory_plan.h"
 #include "imd/partition.h"
+#include "imd/value_log.h"
 #include "net/router.h"
 
 namespace swale::imd {
@@ -68,20 +69,17 @@ class WriterCore {
   Frame take_frame(net::Rank destination) { return pool_.take(destination); }
   // Sends a frame on its way; an empty one goes back to the pool.
   void submit(net::Rank destination, const Frame& frame);
-  // One rank only: takes the record, or (row == nullptr) names the way that must make room first. Touches nothing that the other calls
-  // touch but make_room and begin_epoch_end: may be called without the lock that serialises them, by the thread that
-  // makes those two calls.
-  Partition::Appended append_directly(Hash hash, Bytes key, Bytes value) {
-    return partition_->append(hash, key, value);
-  }
+  // For the DirectIntake of a job of one rank: Partition::append may be called without the lock that serialises the
+  // calls here, by the thread that calls make_room and begin_epoch_end.
+  Partition& partition() { return *partition_; }
   bool make_room(uint32_t way) { return partition_->make_room(way); }
   bool has_room(uint32_t way) const { return partition_->has_room(way); }
-  // To be asked after begin_epoch_end, and waited for, before the next append_directly.
+  // To be asked after begin_epoch_end, and waited for, before the next record is taken directly.
   bool intake_open() const { return partition_->intake_open(); }
   // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from
-  // here on belongs to the next epoch.
+  // here on belongs to the next epoch. `values`: what the epoch has in this rank's value log, to be synced by next_io.
   void begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
-                       const RecordTally& appended);
+                       const RecordTally& appended, const WrittenValues& values = {});
   // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
   void begin_close();
   bool closed() const { return closes_in_ == params_.size; }
@@ -105,7 +103,10 @@ class WriterCore {
 
   // -- CPU work and storage
   bool has_task() const { return failure().ok() && partition_->has_task(); }
-  bool has_io() const { return failure().ok() && (partition_->has_io() || protocol_.has_commit()); }
+  bool has_io() const {
+    return failure().ok() &&
+           (partition_->has_io() || protocol_.has_commit() || values_sync_ == ValuesSync::kWanted);
+  }
   std::optional<Partition::Task> next_task(uint32_t way);
   void finish_task(const Partition::Task& task);
   std::optional<IoRequest> next_io();
@@ -123,6 +124,9 @@ class WriterCore {
 
  private:
   WriterCore(const WriterCoreParams& params, FramePool pool, std::unique_ptr<Partition> partition);
+
+  // Of the value log, at an epoch's end.
+  enum class ValuesSync { kNone, kWanted, kRunning };
 
   struct Delivery {
     net::Rank from;
@@ -157,6 +161,8 @@ class WriterCore {
   uint32_t epochs_committed_ = 0;
   int32_t closes_in_ = 0;
   bool durable_reported_ = false;
+  run::ValueRange closing_values_;
+  ValuesSync values_sync_ = ValuesSync::kNone;
   bool data_abandoned_ = false;  // since the failure
 };
 

@@ -13,7 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 
@@ -23,6 +25,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kLockBytesMax = 4096;
+constexpr std::string_view kDraftHead = "swale.lock.";
+constexpr std::string_view kDraftTail = ".tmp";
 constexpr int kAttempts = 3;  // to create it: it may go, or be taken, between two looks
 
 // The jobs that write from this process: a lock which names this process and none of them is a leftover.
@@ -150,13 +154,31 @@ std::string why_dead(const Holder& holder) {
   return "";
 }
 
+// A lock that no writer leaves: it lost its bytes in a power cut, or was written by something else than Swale. Not so
+// an object that says other things than ours, which may be a newer version's.
+bool torn(const std::string& content) {
+  return !Json::parse(content, nullptr, /*allow_exceptions=*/false).is_object();
+}
+
+// The lock as a message names it, if its holder is surely dead; else "".
+std::string what_is_dead(const std::optional<Holder>& holder, const std::string& content) {
+  if (!holder) {
+    if (!torn(content)) return "";
+    return fmt::format("a lock of {} bytes that says nothing: its writer's host lost power", content.size());
+  }
+  const std::string why = why_dead(*holder);
+  if (why.empty()) return "";
+  return fmt::format("the lock of process {} on host {}, which wrote here since {}: {}", holder->pid,
+                     holder->host, holder->since, why);
+}
+
 Status busy(const std::string& path, const std::optional<Holder>& holder) {
   if (!holder) {
-    return error(
-        Code::kBusy, Scope::kFile,
-        "{}: exists but does not say who holds it: a writer is just starting or died while it was. If no job "
-        "is writing here, remove the file",
-        path);
+    return error(Code::kBusy, Scope::kFile,
+                 "{}: exists but does not say who holds it in a way that this build knows. If no job is "
+                 "writing here, remove "
+                 "the file",
+                 path);
   }
   return error(Code::kBusy, Scope::kFile,
                "{}: process {} on host {} has been writing here since {} (job {:016x}); wait for it, or "
@@ -165,13 +187,32 @@ Status busy(const std::string& path, const std::optional<Holder>& holder) {
                path, holder->pid, holder->host, holder->since, holder->job_id);
 }
 
-// kAlreadyExists if somebody has the lock.
-Status create(io::Device& device, const std::string& path, const std::string& content) {
+std::string draft_name(uint64_t job_id) { return fmt::format("{}{:016x}{}", kDraftHead, job_id, kDraftTail); }
+
+Status write_draft(io::Device& device, const std::string& path, const std::string& content) {
   SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<io::File> file, device.open(path, io::OpenMode::kCreate));
-  Status written = file->pwrite(0, content);
-  if (written.ok()) written = file->sync();
-  if (!written.ok()) static_cast<void>(device.remove(path));
-  return written;
+  SWALE_RETURN_IF_ERROR(file->pwrite(0, content));
+  return file->sync();
+}
+
+// The lock appears whole and durable, or not at all: it is written beside and then given its name. kAlreadyExists if
+// somebody has it, kNotFound if whoever has got it took our draft for a leftover.
+Status create(io::Device& device, const std::string& directory, uint64_t job_id, const std::string& content) {
+  const std::string draft = fmt::format("{}/{}", directory, draft_name(job_id));
+  Status status = write_draft(device, draft, content);
+  if (status.ok()) status = device.rename_new(draft, lock_path(directory));
+  if (!status.ok()) static_cast<void>(device.remove(draft));
+  return status;
+}
+
+// Drafts of writers that were killed while they made them. What cannot be removed does no harm.
+void remove_drafts(io::Device& device, const std::string& directory) {
+  const Result<std::vector<std::string>> names = device.list(directory);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (name.starts_with(kDraftHead) && name.ends_with(kDraftTail))
+      static_cast<void>(device.remove(fmt::format("{}/{}", directory, name)));
+  }
 }
 
 // Removes the lock that says `stale`, unless somebody else has done so and taken it meanwhile.
@@ -208,20 +249,19 @@ Result<WriterLock> WriterLock::acquire(io::Device& device, const std::string& di
   std::optional<Holder> holder;
   std::string dead;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const Status created = create(device, path, content);
+    const Status created = create(device, directory, job_id, content);
     if (created.ok()) {
-      if (!dead.empty()) {
-        log_warn("{}: took over the lock of process {} on host {}, which wrote here since {}: {}", path,
-                 holder->pid, holder->host, holder->since, dead);
-      }
+      if (!dead.empty()) log_warn("{}: took over {}", path, dead);
+      remove_drafts(device, directory);
       return WriterLock(device, path, content, job_id);
     }
+    if (created.code() == Code::kNotFound && attempt + 1 < kAttempts) continue;
     if (created.code() != Code::kAlreadyExists) return created;
     const Result<std::string> theirs = io::read_file(device, path, kLockBytesMax);
     if (theirs.status().code() == Code::kNotFound) continue;  // given back meanwhile
     SWALE_RETURN_IF_ERROR(theirs.status());
     holder = decode(*theirs);
-    dead = holder ? why_dead(*holder) : "";
+    dead = what_is_dead(holder, *theirs);
     if (dead.empty()) break;
     SWALE_RETURN_IF_ERROR(remove_stale(device, directory, *theirs));
   }

@@ -2,8 +2,9 @@
 //
 // Rank 0 of the job holds it from opening to closing. A lock whose process is dead for certain (of this host and
 // gone, of this host before its last boot, or this process without an open writer) is taken over with a log message;
-// any other is kBusy, because a process of another host cannot be asked. Takeovers are serialised by a second file, so
-// that two processes which find the same dead lock do not both get it.
+// any other is kBusy, because a process of another host cannot be asked. A lock appears whole, by a link to a file that
+// is written and synced already; so one that is empty or torn belongs to nobody, and is taken over too. Takeovers are
+// serialised by a second file, so that two processes which find the same dead lock do not both get it.
 //
 // Threads: acquire by any number of threads and processes; a lock is used by one thread at a time.
 // Format: docs/formats/manifest.md, "swale.lock". It is advice among Swale's writers; readers ignore it.

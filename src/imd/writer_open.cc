@@ -57,16 +57,13 @@ Status ensure_directory(io::Device& device, const std::string& directory, Writer
   return create_directory(device, directory, options);
 }
 
-// Durable before any rank opens its logs and cuts their tails: a crash leaves the old epochs whole, or none of them.
-Status drop_epochs(io::Device& device, const std::string& directory, int64_t step) {
-  const std::string path = manifest_path(directory);
-  SWALE_ASSIGN_OR_RETURN(const std::string json, io::read_file(device, path, kManifestBytesMax));
-  SWALE_ASSIGN_OR_RETURN(Manifest manifest, Manifest::decode(json, path));
-  const Result<size_t> dropped = manifest.drop_after(step);
-  if (!dropped.ok()) return invalid_argument("{}: {}", path, dropped.status().message());
-  if (*dropped == 0) return {};
-  SWALE_RETURN_IF_ERROR(io::replace_file(device, path, manifest.encode()));
-  log_warn("{}: dropped {} epochs behind step {}; {} are left", path, *dropped, step, manifest.epochs.size());
+// Durable before any rank cuts its logs' tails: a crash leaves the old epochs whole, or none of them.
+Status drop_epochs(io::Device& device, const OpenedDirectory& opened) {
+  if (opened.dropped == 0) return {};
+  const std::string path = manifest_path(opened.directory);
+  SWALE_RETURN_IF_ERROR(io::replace_file(device, path, opened.manifest.encode()));
+  log_warn("{}: dropped {} epochs behind step {}; {} are left", path, opened.dropped, *opened.resume_after,
+           opened.manifest.epochs.size());
   return {};
 }
 
@@ -75,8 +72,6 @@ Status prepare(net::Job& job, io::Device& device, Writer::Create create, const W
                OpenedDirectory* opened) {
   SWALE_RETURN_IF_ERROR(ensure_directory(device, opened->directory, create, options));
   SWALE_ASSIGN_OR_RETURN(opened->lock, WriterLock::acquire(device, opened->directory, opened->job_id));
-  if (options.resume_after)
-    SWALE_RETURN_IF_ERROR(drop_epochs(device, opened->directory, *options.resume_after));
   // The folders of all partitions: here, once, instead of a race of all ranks.
   for (int32_t partition = 0; partition < job.size(); partition += 1024) {
     SWALE_RETURN_IF_ERROR(
@@ -134,8 +129,10 @@ Status open_own_part(net::Job& job, io::Device& device, const WriterOptions& opt
   SWALE_ASSIGN_OR_RETURN(opened->manifest, Manifest::decode(json, path));
   SWALE_RETURN_IF_ERROR(check_schema(options.schema, opened->manifest, path));
   SWALE_RETURN_IF_ERROR(check_layout(options, opened->manifest, path));
-  if (job.rank() == 0 && job.size() > 1 && !opened->manifest.schema.indexed.empty()) {
-    SWALE_RETURN_IF_ERROR(prepare_summaries(device, *opened));
+  if (opened->resume_after) {
+    const Result<size_t> dropped = opened->manifest.drop_after(*opened->resume_after);
+    if (!dropped.ok()) return invalid_argument("{}: {}", path, dropped.status().message());
+    opened->dropped = *dropped;
   }
   SWALE_ASSIGN_OR_RETURN(
       opened->files,
@@ -143,10 +140,33 @@ Status open_own_part(net::Job& job, io::Device& device, const WriterOptions& opt
   return {};
 }
 
+Status take_rank_0s_word(net::Job& job, OpenedDirectory* opened) {
+  std::string mine;
+  append_u64(&mine, opened->job_id);
+  append_u8(&mine, opened->resume_after ? 1 : 0);
+  append_i64(&mine, opened->resume_after.value_or(0));
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job.allgather(mine));
+  Decoder first(all.front());
+  opened->job_id = first.u64();
+  const bool resumes = first.u8() != 0;
+  const int64_t step = first.i64();
+  opened->resume_after = resumes ? std::optional(step) : std::nullopt;
+  return first.finish("job id and step of rank 0");
+}
+
 }  // namespace
 
 Status agree(net::Job& job, const Status& mine) {
   return agree([&](Bytes bytes) { return job.allgather(bytes); }, mine);
+}
+
+Status finish_opening(net::Job& job, io::Device& device, OpenedDirectory* opened) {
+  if (opened->resume_after)
+    SWALE_RETURN_IF_ERROR(agree(job, job.rank() == 0 ? drop_epochs(device, *opened) : Status()));
+  Status status = opened->files->cut_tails();
+  if (status.ok() && job.rank() == 0 && job.size() > 1 && !opened->manifest.schema.indexed.empty())
+    status = prepare_summaries(device, *opened);
+  return agree(job, status);
 }
 
 Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
@@ -156,14 +176,8 @@ Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const 
   // Drawn by rank 0; tells this job's epochs from those of any other that ever writes here.
   std::random_device entropy;
   opened.job_id = (uint64_t{entropy()} << 32) | entropy();
-  if (job.size() > 1) {
-    std::string mine;
-    append_u64(&mine, opened.job_id);
-    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> ids, job.allgather(mine));
-    Decoder first(ids.front());
-    opened.job_id = first.u64();
-    SWALE_RETURN_IF_ERROR(first.finish("job id of rank 0"));
-  }
+  opened.resume_after = options.resume_after;
+  if (job.size() > 1) SWALE_RETURN_IF_ERROR(take_rank_0s_word(job, &opened));
   const Status prepared = job.rank() == 0 ? prepare(job, device, create, options, &opened) : Status();
   SWALE_RETURN_IF_ERROR(agree(job, prepared));
   SWALE_RETURN_IF_ERROR(agree(job, open_own_part(job, device, options, &opened)));

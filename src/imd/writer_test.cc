@@ -242,7 +242,7 @@ TEST(Writer, LimitsAreSaidAndChangeNothing) {
     ASSERT_TRUE(writer.ok());
     EXPECT_EQ((*writer)->append("", "v").code(), Code::kInvalidArgument);
     EXPECT_EQ((*writer)->append(std::string(256, 'k'), "v").code(), Code::kInvalidArgument);
-    EXPECT_EQ((*writer)->append("k", std::string(16 * kKiB + 1, 'v')).code(), Code::kInvalidArgument);
+    EXPECT_EQ((*writer)->append("k", Bytes("", kGiB + 1)).code(), Code::kInvalidArgument);
     EXPECT_TRUE((*writer)->append(std::string(255, 'k'), std::string(16 * kKiB, 'v')).ok());
     EXPECT_TRUE((*writer)->append("empty", "").ok());
     EXPECT_TRUE((*writer)->epoch_end(0, 0).ok());

@@ -86,10 +86,18 @@ void ThreadedWriter::reap_io(Lock& core_lock) {
 }
 
 void ThreadedWriter::on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) {
-  const std::lock_guard lock(core_mutex_);
+  Lock core_lock(core_mutex_);
   if (!core_) return;
   core_->on_frame(from, header, payload);
   announce();
+  if (delivery_ == Ablation::Delivery::kWait && core_->deliveries_wait()) wait_for_delivery(core_lock);
+}
+
+// Ends: workers and storage make room without anything from the network.
+void ThreadedWriter::wait_for_delivery(Lock& core_lock) {
+  const Nanos begin = system_clock().now();
+  wait_for(core_lock, "room for what has arrived", [&] { return !core_->deliveries_wait(); });
+  delivery_waited_ += system_clock().now() - begin;
 }
 
 void ThreadedWriter::on_sent(uint64_t cookie) {

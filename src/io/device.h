@@ -96,7 +96,10 @@ class Device {
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
   virtual Status make_directory(const std::string& path) = 0;                 // kAlreadyExists if it is there
   virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces `to` atomically
-  virtual Status remove(const std::string& path) = 0;                         // kNotFound if it is not there
+  // Gives a file another name unless that name is taken: kAlreadyExists, and nothing changed. Of several that try the
+  // same name at a time one succeeds. A crash may leave the file under both names.
+  virtual Status rename_new(const std::string& from, const std::string& to) = 0;
+  virtual Status remove(const std::string& path) = 0;  // kNotFound if it is not there
   virtual Status sync_directory(
       const std::string& path) = 0;  // makes creations, renames and removals in it durable
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;  // names, sorted

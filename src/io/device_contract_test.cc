@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -123,6 +124,36 @@ TEST_P(DeviceContract, RenameReplaces) {
   EXPECT_EQ(device().rename(in_root("a"), in_root("b")).code(), Code::kNotFound);
   EXPECT_TRUE(device().rename(in_root("b"), in_root("b")).ok());
   EXPECT_EQ(read("b"), "new");
+}
+
+TEST_P(DeviceContract, RenameNewReplacesNothing) {
+  write("a", "new");
+  write("b", "old");
+  EXPECT_EQ(device().rename_new(in_root("a"), in_root("b")).code(), Code::kAlreadyExists);
+  EXPECT_EQ(read("a"), "new");
+  EXPECT_EQ(read("b"), "old");
+  EXPECT_EQ(device().rename_new(in_root("a"), in_root("a")).code(), Code::kAlreadyExists);
+  ASSERT_TRUE(device().rename_new(in_root("a"), in_root("c")).ok());
+  EXPECT_EQ(read("c"), "new");
+  EXPECT_FALSE(*device().exists(in_root("a")));
+  EXPECT_EQ(device().rename_new(in_root("a"), in_root("d")).code(), Code::kNotFound);
+  EXPECT_EQ(device().rename_new(in_root("c"), in_root("nowhere/d")).code(), Code::kNotFound);
+}
+
+TEST_P(DeviceContract, OfManyThatTakeANewNameOneSucceeds) {
+  std::vector<std::thread> threads;
+  std::atomic<int> winners{0};
+  for (int i = 0; i < 8; ++i) write(std::to_string(i), std::to_string(i));
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      const Status taken = device().rename_new(in_root(std::to_string(i)), in_root("name"));
+      winners += taken.ok() ? 1 : 0;
+      EXPECT_TRUE(taken.ok() || taken.code() == Code::kAlreadyExists) << taken.to_string();
+      EXPECT_NE(*device().exists(in_root(std::to_string(i))), taken.ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(winners, 1);
 }
 
 TEST_P(DeviceContract, DirectoryIsRenamedWithItsContentButNotIntoItself) {

@@ -166,6 +166,9 @@ Status FaultDevice::make_directory(const std::string& path) {
 Status FaultDevice::rename(const std::string& from, const std::string& to) {
   return run({CallKind::kRename, from}, [&] { return device_.rename(from, to); });
 }
+Status FaultDevice::rename_new(const std::string& from, const std::string& to) {
+  return run({CallKind::kRename, from}, [&] { return device_.rename_new(from, to); });
+}
 Status FaultDevice::remove(const std::string& path) {
   return run({CallKind::kRemove, path}, [&] { return device_.remove(path); });
 }

@@ -34,6 +34,9 @@ class LimitedDevice : public Device {
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
   Status make_directory(const std::string& path) override { return device_.make_directory(path); }
   Status rename(const std::string& from, const std::string& to) override { return device_.rename(from, to); }
+  Status rename_new(const std::string& from, const std::string& to) override {
+    return device_.rename_new(from, to);
+  }
   Status remove(const std::string& path) override { return device_.remove(path); }
   Status sync_directory(const std::string& path) override { return device_.sync_directory(path); }
   Result<std::vector<std::string>> list(const std::string& path) override { return device_.list(path); }

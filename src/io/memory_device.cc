@@ -195,6 +195,19 @@ Status MemoryDevice::rename(const std::string& from, const std::string& to) {
   return {};
 }
 
+Status MemoryDevice::rename_new(const std::string& from, const std::string& to) {
+  std::lock_guard lock(state_->mutex);
+  const Lookup source = look_up(state_->root, from);
+  const Lookup target = look_up(state_->root, to);
+  int failed = source.error != 0 ? source.error : !source.node ? ENOENT : target.error;
+  if (failed == 0 && target.node) failed = EEXIST;
+  if (failed == 0 && source.node->directory) failed = EPERM;
+  if (failed != 0) return errno_status(failed, from + ": giving it the new name " + to);
+  target.directory->names.apply({{target.name, source.node}});
+  source.directory->names.apply({{source.name, nullptr}});
+  return {};
+}
+
 Status MemoryDevice::remove(const std::string& path) {
   std::lock_guard lock(state_->mutex);
   const Lookup at = look_up(state_->root, path);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <set>
+#include <string>
+#include <vector>
 
 namespace swale::io {
 namespace {
@@ -32,7 +34,7 @@ void crash(MemoryDevice& device, uint64_t seed = 1, CrashMode mode = CrashMode::
 
 class MemoryDeviceCrash : public ::testing::TestWithParam<CrashMode> {};
 INSTANTIATE_TEST_SUITE_P(Modes, MemoryDeviceCrash,
-                         ::testing::Values(CrashMode::kDropAll, CrashMode::kTearPages));
+                         ::testing::Values(CrashMode::kDropAll, CrashMode::kTearPages, CrashMode::kReorder));
 
 TEST_P(MemoryDeviceCrash, KeepsWhatWasSynced) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
@@ -201,6 +203,36 @@ TEST(MemoryDevice, TornCrashOfARenameBetweenDirectoriesHasAllFourOutcomes) {
     outcomes.insert({*device.exists("/d/a"), *device.exists("/e/a")});
   }
   EXPECT_EQ(outcomes.size(), 4u);
+}
+
+TEST(MemoryDevice, ReorderingCrashKeepsAnySubsetOfWritesWhole) {
+  std::set<std::string> outcomes;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    MemoryDevice device;
+    write_durably(device, "/a", "......");
+    const auto file = device.open("/a", OpenMode::kReadWrite).value();
+    ASSERT_TRUE(file->pwrite(0, "11").ok());
+    ASSERT_TRUE(file->pwrite(2, "22").ok());
+    ASSERT_TRUE(file->pwrite(4, "33").ok());
+    crash(device, seed, CrashMode::kReorder);
+    outcomes.insert(read(device, "/a"));
+  }
+  EXPECT_THAT(outcomes, ::testing::UnorderedElementsAre("......", "11....", "..22..", "....33", "1122..",
+                                                        "11..33", "..2233", "112233"));
+}
+
+TEST(MemoryDevice, ReorderingCrashMayKeepALaterNameAndLoseAnEarlierOne) {
+  std::set<std::vector<std::string>> outcomes;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    MemoryDevice device;
+    write(device, "/a", "1");
+    write(device, "/b", "2");
+    crash(device, seed, CrashMode::kReorder);
+    outcomes.insert(*device.list("/"));
+  }
+  EXPECT_THAT(outcomes, ::testing::UnorderedElementsAre(
+                            std::vector<std::string>{}, std::vector<std::string>{"a"},
+                            std::vector<std::string>{"b"}, std::vector<std::string>{"a", "b"}));
 }
 
 TEST(MemoryDevice, SameSeedSameCrash) {

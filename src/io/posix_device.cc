@@ -20,6 +20,15 @@
 #include "io/uring_queue.h"
 
 namespace swale::io {
+namespace {
+
+// Did link do its work although it says that the name is taken? NFS repeats a call whose answer was lost.
+bool has_two_names(const std::string& path) {
+  struct stat attributes;
+  return ::stat(path.c_str(), &attributes) == 0 && attributes.st_nlink == 2;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<IoQueue>> PosixDevice::make_read_queue(size_t depth, const File& file) {
   if (options_.engine == PosixOptions::Engine::kAuto && on_local_file_system(file))
@@ -56,6 +65,17 @@ Status PosixDevice::make_directory(const std::string& path) {
 Status PosixDevice::rename(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) == 0) return {};
   return errno_status(errno, from + ": renaming to " + to);
+}
+
+// By link and unlink, which every shared file system has; where there are no links, by a rename that replaces nothing.
+Status PosixDevice::rename_new(const std::string& from, const std::string& to) {
+  if (::link(from.c_str(), to.c_str()) == 0 || (errno == EEXIST && has_two_names(from))) {
+    if (::unlink(from.c_str()) == 0) return {};
+    return errno_status(errno, from + ": removing, after it became " + to);
+  }
+  const bool no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK;
+  if (no_links && ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  return errno_status(errno, from + ": giving it the new name " + to);
 }
 
 Status PosixDevice::remove(const std::string& path) {

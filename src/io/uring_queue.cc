@@ -70,7 +70,7 @@ struct UringQueue::Ring {
   }
 };
 
-Result<std::unique_ptr<IoQueue>> UringQueue::make(size_t depth) {
+Result<std::unique_ptr<IoQueue>> UringQueue::make(size_t depth, ChangeAnswer change) {
   depth = std::clamp<size_t>(depth, 1, kDepthMax);
   auto ring = std::make_unique<Ring>();
   const int created = ring->create(static_cast<unsigned>(depth + 1));  // one for the event
@@ -85,11 +85,17 @@ Result<std::unique_ptr<IoQueue>> UringQueue::make(size_t depth) {
     return error(Code::kUnsupported, Scope::kNode, "io_uring: this kernel's is too old; 5.7 is needed");
   Descriptor event(::eventfd(0, EFD_CLOEXEC));
   if (!event.valid()) return errno_status(errno, "making an event descriptor");
-  return std::unique_ptr<IoQueue>(new UringQueue(depth, std::move(ring), std::move(event)));
+  return std::unique_ptr<IoQueue>(
+      new UringQueue(depth, std::move(ring), std::move(event), std::move(change)));
 }
 
-UringQueue::UringQueue(size_t depth, std::unique_ptr<Ring> ring, Descriptor event)
-    : owner_(::getpid()), ring_(std::move(ring)), event_(std::move(event)), slots_(depth), free_(depth) {
+UringQueue::UringQueue(size_t depth, std::unique_ptr<Ring> ring, Descriptor event, ChangeAnswer change)
+    : owner_(::getpid()),
+      ring_(std::move(ring)),
+      event_(std::move(event)),
+      change_(std::move(change)),
+      slots_(depth),
+      free_(depth) {
   std::iota(free_.rbegin(), free_.rend(), size_t{0});
 }
 
@@ -225,6 +231,7 @@ void UringQueue::reap() {
 void UringQueue::complete(size_t index, int result) {
   Slot& slot = slots_[index];
   const Operation& operation = slot.operation;
+  if (change_) result = change_(operation, result);
   if (result < 0) {
     if (slot.direct && posix_file(operation).gives_up_direct(-result)) return start(index);
     if (result == -EINTR || result == -EAGAIN) {

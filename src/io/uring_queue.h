@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -33,7 +34,9 @@ class UringQueue final : public IoQueue {
   static constexpr size_t kDepthMax = 1024;
 
   // Fails where the kernel has no ring for us: too old, switched off, forbidden, out of locked memory.
-  static Result<std::unique_ptr<IoQueue>> make(size_t depth);
+  // Tests may give a function that changes what the kernel answers (bytes, or -errno) before it is looked at.
+  using ChangeAnswer = std::function<int(const Operation&, int answer)>;
+  static Result<std::unique_ptr<IoQueue>> make(size_t depth, ChangeAnswer change = {});
   ~UringQueue() override;
 
   void submit(std::span<const Operation> operations) override;
@@ -50,7 +53,7 @@ class UringQueue final : public IoQueue {
   };
   enum class Wake : int { kNone, kSleeping, kWoken };
 
-  UringQueue(size_t depth, std::unique_ptr<Ring> ring, Descriptor event);
+  UringQueue(size_t depth, std::unique_ptr<Ring> ring, Descriptor event, ChangeAnswer change);
 
   bool inherited() const;
   bool goes_through_ring(const Operation& operation) const;
@@ -67,6 +70,7 @@ class UringQueue final : public IoQueue {
   const pid_t owner_;
   const std::unique_ptr<Ring> ring_;
   const Descriptor event_;
+  const ChangeAnswer change_;
   uint64_t event_count_ = 0;  // where the kernel puts what it read from event_
   bool event_awaited_ = false;
   std::atomic<Wake> wake_{Wake::kNone};

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -19,6 +20,8 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, const FabricModule*> modules;
+  // Never freed: a getenv of another thread may stand in one of them.
+  std::deque<std::vector<char*>> environments;
 };
 
 Registry& registry() {
@@ -26,11 +29,12 @@ Registry& registry() {
   return *all;
 }
 
-// The environment with some variables added where they are unset, as long as the object lives.
+// The environment with some variables added where they are unset, as long as the object lives. Under the registry's
+// mutex.
 class AddedVariables {
  public:
   explicit AddedVariables(const std::vector<const char*>& variables) : before_(environ) {
-    auto& entries = *new std::vector<char*>();  // never freed: a getenv of another thread may stand in it
+    std::vector<char*>& entries = registry().environments.emplace_back();
     for (char** each = before_; each != nullptr && *each != nullptr; ++each) entries.push_back(*each);
     for (const char* variable : variables) {
       const std::string name(variable, std::strchr(variable, '='));
@@ -72,15 +76,21 @@ Result<void*> open_library(const std::string& name) {
   const std::string folder = own_folder();
   const AddedVariables quiet({"UCX_HANDLE_ERRORS=none", "UCX_DEBUG_SIGNO=0"});
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
-  const std::string beside = folder + '/' + file;
+  // Beside it in the build tree, in a folder of its version where it is installed.
+  const std::string places[] = {fmt::format("{}/{}", folder, file),
+                                fmt::format("{}/swale-{}/{}", folder, SWALE_VERSION, file)};
   std::string why;
-  // A file that is there and does not load is the one that was meant.
-  if (::access(beside.c_str(), F_OK) == 0) {
-    if (void* library = ::dlopen(beside.c_str(), kFlags)) return library;
+  for (const std::string& place : places) {
+    if (::access(place.c_str(), F_OK) != 0) continue;
+    // A file that is there and does not load is the one that was meant.
+    if (void* library = ::dlopen(place.c_str(), kFlags)) return library;
     why = ::dlerror();
-  } else {
+    break;
+  }
+  if (why.empty()) {
     if (void* library = ::dlopen(file.c_str(), kFlags)) return library;
-    why = fmt::format("it is neither in {} nor where the system's loader looks", folder);
+    why = fmt::format("it is neither in {}, nor in its swale-{}, nor where the system's loader looks", folder,
+                      SWALE_VERSION);
   }
   return error(Code::kUnavailable, Scope::kFatal,
                "ranks talk through {}, which cannot be loaded: {}; install it beside libswale (and the "

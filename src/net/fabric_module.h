@@ -3,9 +3,9 @@
 // that talks to nobody should have none of that, nor need UCX to be installed.
 //
 // A module is a shared library `libswale-NAME.so`, built with libswale, found beside it (beside the program, if
-// Swale is linked into that), else where the system's loader looks. It stays loaded. It has one symbol,
-// `swale_fabric`, of type FabricModule; C++ objects cross the border, so both must be of the same build, which
-// `version` and `interface` guard.
+// Swale is linked into that) or in the folder swale-VERSION there, else where the system's loader looks. It
+// stays loaded. It has one symbol, `swale_fabric`, of type FabricModule; C++ objects cross the border, so both must be
+// of the same build, which `version` and `interface` guard.
 //
 // Loading makes no signal handler: for the time of the load the environment says UCX_HANDLE_ERRORS=none and
 // UCX_DEBUG_SIGNO=0 where the user says nothing. The process's environment is not edited for that, since other

@@ -13,6 +13,7 @@
 
 #include "base/coding.h"
 #include "base/log.h"
+#include "net/exchange.h"
 #include "net/fabric_module.h"
 #include "net/liveness.h"
 #include "net/loopback_transport.h"
@@ -21,9 +22,11 @@
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kHandshakeVersion = 1;
+constexpr uint32_t kHandshakeVersion = 2;
 constexpr int kCookieBits = 48;
 constexpr uint64_t kCookieMask = (uint64_t{1} << kCookieBits) - 1;
+constexpr uint32_t kOwnChannel = 0;
+constexpr Nanos kCollectiveDeadlinePerRank = milliseconds(10);
 constexpr uint32_t kChannelMax = 0xfffe;  // channel and cookie share 64 bits, and kNoCookie is none of them
 
 class JobImpl final : public Job, private TransportEvents {
@@ -39,7 +42,7 @@ class JobImpl final : public Job, private TransportEvents {
   Rank rank() const override { return bootstrap_->rank(); }
   int32_t size() const override { return bootstrap_->size(); }
   uint64_t secret() const override { return secret_; }
-  Result<std::vector<std::string>> allgather(Bytes mine) override { return bootstrap_->allgather(mine); }
+  Result<std::vector<std::string>> allgather(Bytes mine) override;
   uint32_t open_channel(ChannelEvents* events) override;
   void close_channel(uint32_t channel) override;
   bool post(uint32_t channel, const Post& post) override;
@@ -78,7 +81,7 @@ class JobImpl final : public Job, private TransportEvents {
   void keep_early(Rank from, const FrameHeader& header, Bytes payload);
   void deliver_early(Channel* channel);
   void on_goodbye(Rank from);
-  void post_own(Rank to, FrameKind kind);
+  bool post_own(Rank to, FrameKind kind, Bytes payload = {}, uint64_t cookie = kNoCookie);
   void say_goodbye(Rank to);
   bool parted(Rank peer) const;
   Status await_goodbyes();
@@ -89,6 +92,7 @@ class JobImpl final : public Job, private TransportEvents {
   uint64_t secret_ = 0;
   Posting posting_ = Posting::kQueue;
   std::unique_ptr<Liveness> liveness_;
+  std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<Transport> transport_;
   bool closed_ = false;
   bool refused_logged_ = false;  // progress thread
@@ -190,6 +194,18 @@ Status JobImpl::start_transport(std::vector<std::string> hosts) {
   params.heartbeat_interval = options_.heartbeat_interval;
   params.silence_deadline = options_.silence_deadline;
   liveness_ = std::make_unique<Liveness>(std::move(params));
+  exchange_ = std::make_unique<Exchange>(
+      rank(), size(), options_.collective_deadline + size() * kCollectiveDeadlinePerRank,
+      Exchange::Fabric{.post =
+                           [this](Rank to, Bytes message, uint64_t cookie) {
+                             liveness_->note_sent(to);
+                             return post_own(to, FrameKind::kExchange, message, cookie);
+                           },
+                       .watch =
+                           [this](Rank peer) {
+                             liveness_->note_sent(peer);
+                             post_own(peer, FrameKind::kHeartbeat);
+                           }});
   transport_ = *std::move(made);
   return transport_->start(std::move(all), this);
 }
@@ -205,6 +221,12 @@ Status JobImpl::start() {
   SWALE_RETURN_IF_ERROR(exchange_identity(&hosts));
   SWALE_RETURN_IF_ERROR(choose_posting(hosts));
   return size() == 1 ? ok_status() : start_transport(std::move(hosts));
+}
+
+Result<std::vector<std::string>> JobImpl::allgather(Bytes mine) {
+  if (size() == 1) return bootstrap_->allgather(mine);
+  if (closed_) return error(Code::kAborted, Scope::kFatal, "rank {} has closed this job", rank());
+  return exchange_->allgather(mine);
 }
 
 // ---- channels
@@ -260,6 +282,7 @@ void JobImpl::on_frame(Rank from, Bytes bytes, Bytes payload) {
   liveness_->note_heard(from);
   if (header->kind == FrameKind::kHeartbeat) return;
   if (header->kind == FrameKind::kGoodbye) return on_goodbye(from);
+  if (header->kind == FrameKind::kExchange) return exchange_->on_message(from, payload);
   dispatch(from, *header, payload);
 }
 
@@ -300,6 +323,7 @@ void JobImpl::deliver_early(Channel* channel) {
 
 void JobImpl::on_sent(uint64_t cookie) {
   if (cookie == kNoCookie) return;
+  if (cookie >> kCookieBits == kOwnChannel) return exchange_->on_sent(cookie);
   const std::lock_guard lock(events_mutex_);
   const auto found = channels_.find(static_cast<uint32_t>(cookie >> kCookieBits));
   if (found != channels_.end() && found->second.events != nullptr)
@@ -308,6 +332,7 @@ void JobImpl::on_sent(uint64_t cookie) {
 
 void JobImpl::on_down(Rank peer, const Status& why) {
   liveness_->on_down(peer);
+  exchange_->on_gone(peer, why);
   const std::lock_guard lock(events_mutex_);
   Status told = why;
   {
@@ -342,12 +367,12 @@ Nanos JobImpl::on_progress(Nanos now) {
 // ---- parting
 // ------------------------------------------------------------------------------------------------------
 
-void JobImpl::post_own(Rank to, FrameKind kind) {
+bool JobImpl::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
   FrameHeader header;
   header.secret = secret_;
   header.kind = kind;
   const auto bytes = header.encode();
-  static_cast<void>(transport_->post(to, Bytes(bytes.data(), bytes.size()), Bytes(), kNoCookie));
+  return transport_->post(to, Bytes(bytes.data(), bytes.size()), payload, cookie);
 }
 
 // Under states_mutex_.
@@ -358,6 +383,7 @@ void JobImpl::say_goodbye(Rank to) {
 
 void JobImpl::on_goodbye(Rank from) {
   liveness_->on_goodbye(from);
+  exchange_->on_gone(from, error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", from));
   const std::lock_guard lock(states_mutex_);
   state(from).goodbye_heard = true;
   if (closing_) say_goodbye(from);  // met only now

@@ -43,6 +43,7 @@ struct JobOptions {
   Nanos silence_deadline = 30'000'000'000;
   Nanos heartbeat_interval = 1'000'000'000;
   Nanos close_deadline = 30'000'000'000;
+  Nanos collective_deadline = 600'000'000'000;
 };
 
 class Job {
@@ -59,7 +60,8 @@ class Job {
   virtual int32_t size() const = 0;
   virtual uint64_t secret() const = 0;
 
-  // Collective, over the bootstrap.
+  // Collective. Over the transport (exchange.h), so that a rank which dies, stops or is cut off meanwhile fails it within
+  // the silence deadline, by name; one that lives and does not come, after collective_deadline and 10 ms a rank.
   virtual Result<std::vector<std::string>> allgather(Bytes mine) = 0;
 
   // Collective (the order decides the number). `events` outlives close_channel.

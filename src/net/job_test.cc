@@ -192,6 +192,7 @@ TEST(Job, AfterCloseChannelNoEventComes) {
 TEST(Job, APeerThatLeavesEarlyHangsNobodyAndBlamesTheLate) {
   JobOptions options = loopback();
   options.close_deadline = milliseconds(200);
+  LocalGroup beside(2);
   as_ranks(2, options, [&](Job* job) {
     Listener listener;
     const uint32_t channel = job->open_channel(&listener);
@@ -201,10 +202,13 @@ TEST(Job, APeerThatLeavesEarlyHangsNobodyAndBlamesTheLate) {
     if (job->rank() == 1) {
       // Says goodbye without rank 0: its deadline passes, and it leaves by force.
       EXPECT_EQ(job->close().code(), Code::kDeadlineExceeded);
-      ASSERT_TRUE(job->allgather("gone").ok());
+      EXPECT_EQ(job->allgather("closed").status().code(), Code::kAborted);
+      ASSERT_TRUE(beside.allgather(1, "gone").ok());
       return;
     }
-    ASSERT_TRUE(job->allgather("").ok());
+    ASSERT_TRUE(beside.allgather(0, "").ok());
+    EXPECT_THAT(std::string(job->allgather("anybody?").status().message()),
+                HasSubstr("rank 1 has left the job"));
     // Rank 1 has left; posting to it and closing must not hang.
     Listener late;
     const uint32_t later = job->open_channel(&late);
@@ -254,6 +258,87 @@ TEST(Job, OpeningFailsOnAllRanksIfOptionsDiffer) {
   impatient.silence_deadline = impatient.heartbeat_interval;
   EXPECT_THAT(std::string(Job::open(solo_bootstrap(), impatient).status().message()),
               HasSubstr("net.silence_deadline_s"));
+}
+
+// What the ranks of a job tell each other in a collective call.
+TEST_P(JobOfEitherPosting, AllgatherGivesEverybodyEverythingInRankOrder) {
+  for (const int32_t size : {2, 9, 20}) {
+    as_ranks(size, loopback(GetParam()), [&](Job* job) {
+      for (int round = 0; round < 20; ++round) {
+        const auto mine = [&](Rank rank) { return std::string(static_cast<size_t>(rank * round), 'a'); };
+        const auto all = job->allgather(mine(job->rank()));
+        ASSERT_TRUE(all.ok()) << all.status().to_string();
+        ASSERT_EQ(all->size(), static_cast<size_t>(size));
+        for (Rank rank = 0; rank < size; ++rank) EXPECT_EQ((*all)[static_cast<size_t>(rank)], mine(rank));
+      }
+      EXPECT_TRUE(job->close().ok());
+    });
+  }
+}
+
+TEST(Job, AllgatherOfARankThatNeverComesNamesIt) {
+  JobOptions options = loopback();
+  options.collective_deadline = milliseconds(100);
+  LocalGroup beside(3);
+  as_ranks(3, options, [&](Job* job) {
+    if (job->rank() != 2) {
+      const Status late = job->allgather("here").status();
+      EXPECT_EQ(late.code(), Code::kDeadlineExceeded) << late.to_string();
+      if (job->rank() == 0) {
+        EXPECT_THAT(std::string(late.message()), HasSubstr("for rank 2, which lives"));
+      }
+    }
+    ASSERT_TRUE(beside.allgather(job->rank(), "").ok());
+    EXPECT_TRUE(job->close().ok());
+  });
+}
+
+TEST(Job, AllgatherThatIsTooLongFailsOnAllRanks) {
+  LocalGroup beside(2);
+  as_ranks(2, loopback(), [&](Job* job) {
+    const Status status =
+        job->allgather(std::string(job->rank() == 1 ? Bootstrap::kBytesMax + 1 : 1, 'x')).status();
+    EXPECT_EQ(status.code(), Code::kResourceExhausted) << status.to_string();
+    ASSERT_TRUE(beside.allgather(job->rank(), "").ok());
+    EXPECT_TRUE(job->close().ok());
+  });
+}
+
+TEST(Job, LongAllgathersPassUcx) {
+  ASSERT_TRUE(ucx_is_here);
+  as_ranks(4, {}, [&](Job* job) {
+    const std::string mine(Bootstrap::kBytesMax - static_cast<size_t>(job->rank()), 'x');
+    const auto all = job->allgather(mine);
+    ASSERT_TRUE(all.ok()) << all.status().to_string();
+    for (size_t rank = 0; rank < 4; ++rank) EXPECT_EQ((*all)[rank].size(), Bootstrap::kBytesMax - rank);
+    EXPECT_TRUE(job->close().ok());
+  });
+}
+
+// Only rank 0 has the job's secret wrong: its frames are dropped, as those of another job would be.
+TEST(Job, FramesWithAForeignSecretAreDropped) {
+  as_ranks(2, loopback(), [&](Job* job) {
+    Listener listener;
+    const uint32_t channel = job->open_channel(&listener);
+    if (job->rank() == 0) {
+      FrameHeader foreign;
+      foreign.channel = channel;
+      foreign.secret = job->secret() ^ 1;
+      foreign.kind = FrameKind::kControl;
+      post(job, &listener, channel, {1, foreign.encode(), "forged", kNoCookie});
+      for (const FrameKind kind : {FrameKind::kGoodbye, FrameKind::kExchange}) {
+        foreign.kind = kind;
+        post(job, &listener, channel, {1, foreign.encode(), "forged", kNoCookie});
+      }
+      post(job, &listener, channel, post_to(*job, 1, channel, "ours", kNoCookie));
+    } else {
+      EXPECT_TRUE(listener.wait_for([&] { return !listener.frames.empty(); }));
+      EXPECT_THAT(listener.frames, testing::ElementsAre(fmt::format("0/{}:ours", channel)));
+    }
+    ASSERT_TRUE(job->allgather("").ok());
+    job->close_channel(channel);
+    EXPECT_TRUE(job->close().ok());
+  });
 }
 
 TEST_P(JobOfEitherPosting, GoesOverUcxInOneProcess) {

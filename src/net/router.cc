@@ -46,7 +46,7 @@ Result<FrameHeader> FrameHeader::decode(Bytes bytes, uint64_t expected_secret) {
         Code::kCorruption, Scope::kPeer,
         "frame header: not the secret of this job: a process of another job sent it, or of an earlier one");
   }
-  if (kind > static_cast<uint8_t>(FrameKind::kGoodbye) || zero != 0) {
+  if (kind > static_cast<uint8_t>(FrameKind::kExchange) || zero != 0) {
     return error(Code::kCorruption, Scope::kPeer,
                  "frame header: unknown kind {} (last byte {}): do all ranks run the same version of Swale?",
                  kind, zero);

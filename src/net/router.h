@@ -39,6 +39,7 @@ enum class FrameKind : uint8_t {
   kCredit = 2,     // nothing but the header's credits
   kHeartbeat = 3,  // Liveness; channel 0
   kGoodbye = 4,    // orderly leave; channel 0
+  kExchange = 5,   // an allgather of the job (exchange.h); channel 0
 };
 
 struct FrameHeader {

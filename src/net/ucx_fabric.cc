@@ -5,17 +5,14 @@
 #include "net/ucx_transport.h"
 
 namespace swale::net {
-namespace {
 
-Result<std::unique_ptr<Transport>> make(Rank rank, int32_t size, const TransportOptions& options) {
+Result<std::unique_ptr<Transport>> make_ucx(Rank rank, int32_t size, const TransportOptions& options) {
   SWALE_ASSIGN_OR_RETURN(std::unique_ptr<UcxTransport> transport, ucx_transport(rank, size, options));
   return std::unique_ptr<Transport>(std::move(transport));
 }
 
-}  // namespace
-
 const FabricModule* ucx_fabric() {
-  static const FabricModule module{.name = "ucx", .make = make};
+  static constexpr FabricModule module{.name = "ucx", .make = make_ucx};
   return &module;
 }
 

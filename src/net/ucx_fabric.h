@@ -7,4 +7,7 @@ namespace swale::net {
 
 const FabricModule* ucx_fabric();
 
+// Its maker, for a table that the compiler fills in.
+Result<std::unique_ptr<Transport>> make_ucx(Rank rank, int32_t size, const TransportOptions& options);
+
 }  // namespace swale::net

@@ -259,7 +259,7 @@ void ExtremaGroup::add_stream(Bytes block) {
       [[maybe_unused]] const RecordParse parse =
           parse_record({unfinished_.data(), unfinished_.size()}, &record);
       assert(parse == RecordParse::kOk && "the run builder wrote it");
-      add_record(unfinished_block_, record.value);
+      add_record(unfinished_block_, stored_fields(record));
       unfinished_.clear();
     }
   }
@@ -272,7 +272,7 @@ void ExtremaGroup::add_stream(Bytes block) {
       return;
     }
     payload.remove_prefix(record.encoded.size());
-    add_record(next_block_, record.value);
+    add_record(next_block_, stored_fields(record));
   }
 }
 

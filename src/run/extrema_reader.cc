@@ -194,7 +194,7 @@ Result<uint32_t> uniform_records(const GroupRun& run, uint64_t block_number, Byt
   }
   const char* row = block.data() + trailer.first_start;
   for (uint32_t i = 0; i < trailer.count; ++i, row += row_bytes) {
-    fn(i, {row, run.key_bytes}, {row + run.key_bytes, run.value_bytes});
+    fn(i, {.key = {row, run.key_bytes}, .value = {row + run.key_bytes, run.value_bytes}, .encoded = {}});
   }
   return 0;
 }
@@ -242,7 +242,7 @@ Result<uint32_t> records_of_block(const GroupRun& run, uint64_t block_number, By
       return damaged(path, block_number * kBlockBytes, "a record in the block is malformed");
     rest.remove_prefix(record.encoded.size());
   }
-  for (uint32_t i = 0; i < records.size(); ++i) fn(i, records[i].key, records[i].value);
+  for (uint32_t i = 0; i < records.size(); ++i) fn(i, records[i]);
   return 0;
 }
 

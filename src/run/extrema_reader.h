@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "run/extrema.h"
 #include "run/extrema_format.h"
+#include "run/record.h"
 
 namespace swale::run {
 
@@ -73,10 +74,10 @@ Result<std::vector<PieceEntry>> decode_extrema_piece(const GroupHead& head, uint
                                                      Extreme which, uint32_t piece, Bytes bytes,
                                                      std::string_view path);
 
-// `fn(number in the block, key, value)` for every record that starts in a block of the run. `blocks`: that block,
+// `fn(number in the block, record)` for every record that starts in a block of the run. `blocks`: that block,
 // *verified*, and for variable runs those behind it, as far as they were read. Returns how many more are needed for
 // the last record (then fn has not been called), 0 if none.
-using BlockRecordFn = std::function<void(uint32_t number, Bytes key, Bytes value)>;
+using BlockRecordFn = std::function<void(uint32_t number, const RecordView& record)>;
 Result<uint32_t> records_of_block(const GroupRun& run, uint64_t block_number, Bytes blocks,
                                   const BlockRecordFn& fn, std::string_view path);
 

@@ -170,7 +170,7 @@ TEST(Extrema, OfUniformRunsAreThoseOfTheRecords) {
   };
   Made(kNumber, {20'000, 1, 500}, uniform).check();
   Made(kNumber, {20'000, 1, 500}, uniform, 1).check();
-  Made(kNumber, {300'000}, uniform, 100).check();
+  Made(kNumber, {250'000}, uniform, 100).check();
 }
 
 TEST(Extrema, OfVariableRunsAreThoseOfTheRecords) {

@@ -9,6 +9,7 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "run/layout.h"
+#include "run/value_format.h"
 
 namespace swale::run {
 namespace {
@@ -190,6 +191,7 @@ FooterBuilder FooterBuilder::resume(uint32_t partition, const Footer& footer, si
   FooterBuilder builder(partition);
   builder.segments_.assign(footer.segments.begin(),
                            footer.segments.begin() + static_cast<std::ptrdiff_t>(keep));
+  builder.large_values_ = std::any_of(builder.segments_.begin(), builder.segments_.end(), is_values_segment);
   for (const FooterExtent& extent : footer.extents) {
     const size_t end = extent.first_record + size_t{extent.pages} * kFooterRecordsMax;
     if (end > keep) break;
@@ -208,6 +210,7 @@ Status FooterBuilder::add(const SegmentRecord& segment) {
         partition_, kSegmentsMax);
   }
   segments_.push_back(segment);
+  large_values_ = large_values_ || is_values_segment(segment);
   return {};
 }
 
@@ -217,6 +220,7 @@ void FooterBuilder::append_page(FooterPageKind kind, size_t first_record, size_t
   std::memset(static_cast<void*>(&page), 0, sizeof(page));
   page.magic = kFooterMagic;
   page.version = kFormatVersion;
+  page.incompatible_features = large_values_ ? uint32_t{kLargeValuesFeature} : 0;
   page.partition = partition_;
   page.page_offset = page_offset;
   page.kind = kind;

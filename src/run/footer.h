@@ -69,6 +69,7 @@ class FooterBuilder {
   std::vector<SegmentRecord> segments_;
   std::vector<FooterExtent> extents_;
   size_t sealed_ = 0;  // segments that extents hold
+  bool large_values_ = false;
 };
 
 }  // namespace swale::run

@@ -106,9 +106,10 @@ inline constexpr uint32_t kIndexAlignment = 4096;  // of segments and footer pag
 enum SegmentFlag : uint8_t {
   kUniformSegment = 1,       // all runs uniform and of one size: short piece headers
   kExtremaSegment = 2,       // with kAuxiliarySegment: minima and maxima of fields (extrema_format.h)
-  kBloomSegment = 4,         // no sketches but filters and fences; FilterPieceHeader
-  kBlockedBloomSegment = 8,  // the same, with blocked filters
-  kPackedSegment = 16,       // some of the runs are packed
+  kValuesSegment = 4,        // with kAuxiliarySegment: what an epoch has in the value log (value_format.h)
+  kBloomSegment = 8,         // no sketches but filters and fences; FilterPieceHeader
+  kBlockedBloomSegment = 16, // the same, with blocked filters
+  kPackedSegment = 32,       // some of the runs are packed
   kAuxiliarySegment = 0x80,  // not sketches: a reader that does not know its other flags passes over it
 };
 
@@ -137,7 +138,7 @@ static_assert(sizeof(SegmentRecord) == 64 && offsetof(SegmentRecord, epoch) == 3
               offsetof(SegmentRecord, slice_bits) == 52 && offsetof(SegmentRecord, value_bytes) == 60);
 
 constexpr bool is_filter_segment(const SegmentRecord& segment) {
-  return (segment.flags & (kBloomSegment | kBlockedBloomSegment)) != 0;
+  return (segment.flags & kAuxiliarySegment) == 0 && (segment.flags & (kBloomSegment | kBlockedBloomSegment)) != 0;
 }
 
 // Bytes of the segment in the index log, padding included.
@@ -193,8 +194,13 @@ inline constexpr uint64_t kFooterMagic = 0x58444945'4c415753;  // "SWALEIDX"
 inline constexpr size_t kFooterPageBytes = 4096;
 inline constexpr uint32_t kFooterRecordsMax = 56;
 inline constexpr uint32_t kFooterExtentsMax = 28;
-inline constexpr uint32_t kSegmentsMax = 1u << 20;    // of one partition: 64 MiB of records in a reader
-inline constexpr uint32_t kIncompatibleFeatures = 0;  // bits that this build understands
+inline constexpr uint32_t kSegmentsMax = 1u << 20;  // of one partition: 64 MiB of records in a reader
+
+// Incompatible features of a footer page.
+enum FooterFeature : uint32_t {
+  kLargeValuesFeature = 1,  // the partition has a value log
+};
+inline constexpr uint32_t kIncompatibleFeatures = kLargeValuesFeature;  // bits that this build understands
 
 enum class FooterPageKind : uint32_t { kTail = 0, kSealed = 1 };
 

@@ -1,28 +1,34 @@
-// Memtable: the records of one way that will become the next run, in arrival order. FL-Tree's in-memory write
-// buffer (deltafs-streaming-2020, section 4.1).
+// Memtable: the records of one way that will become the next run. FL-Tree's in-memory write buffer
+// (deltafs-streaming-2020, section 4.1).
+//
+// Records are binned as they arrive: by the top 8 bits of their hash, each bin a chain of chunks of the arena. So
+// whoever makes the run reads memory that is consecutive and fits the cache, a bin at a time, where records in
+// arrival order would be two cache misses each (docs/design/run-format.md, "Where the time goes").
 //
 // Threads: none; the owner serialises calls. No call but create allocates.
-// Format of an entry: top 40 bits of the record's rest | 24 bits byte offset in the arena. One sort of these
-//   integers yields hash order, and arrival order among equal hashes. Their top digits are counted as they arrive,
-//   which spares the sort its first pass (run_sort.h).
-// Invariants: (1) entries name records in arrival order, encoded as in record.h, back to back in the arena;
-//   (2) a refused append changed nothing.
+// Format of a row: u64 head (top 40 bits of the record's rest | 8 bits key_bytes | 16 bits value_bytes, in the code of
+//   record.h that tells large records from others) | key | value.
+//   Chunks are handed out upwards, so that in a bin a higher offset is a later arrival.
+// Invariants: (1) a bin's rows lie in arrival order along its chain; (2) a refused append changed nothing.
 // Limits: arena <= 16 MiB (24-bit offsets), records <= 2^20.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <span>
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "base/coding.h"
+#include "base/cpu.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "run/format.h"
 #include "run/record.h"
-#include "run/run_sort.h"
 
 namespace swale::run {
 
+// What is sorted: top 40 bits of the record's rest | 24 bits offset of its row in the arena. The order of these
+// integers is hash order, and arrival order among equal hashes.
 inline constexpr uint32_t kEntryOffsetBits = 24;
 inline constexpr uint64_t kEntryOffsetMask = (uint64_t{1} << kEntryOffsetBits) - 1;
 
@@ -30,79 +36,146 @@ class Memtable {
  public:
   static constexpr size_t kArenaBytesMax = 16 * kMiB;
   static constexpr size_t kRecordsMax = kRunRecordsMax;
+  static constexpr size_t kRowHeadBytes = 8;
+  static constexpr size_t kChunkHeadBytes =
+      8;  // u32 offset of the bin's next chunk, u32 end of this one's rows
+  // Holds any one record.
+  static constexpr size_t kArenaBytesMin =
+      round_up(kChunkHeadBytes + kRowHeadBytes + kKeyBytesMax + kStoredBytesMax, 64);
+  static constexpr uint32_t kBinBits = 8;
+  static constexpr uint32_t kBins = 1u << kBinBits;
 
   // kInvalidArgument beyond the limits; kResourceExhausted without memory.
   static Result<Memtable> create(size_t arena_bytes, size_t records_max);
-  static size_t memory_bytes(size_t arena_bytes, size_t records_max);
+  static size_t memory_bytes(size_t arena_bytes);
 
-  // False: full. `record` as parse_record gave it (`encoded` is what is kept).
-  bool append(Hash rest, const RecordView& record) {
-    char* const at = room_for(record.encoded.size());
-    if (at == nullptr) return false;
-    copy_bytes(at, record.encoded.data(), record.encoded.size());
-    take(rest, record.key.size(), record.value.size(), record.encoded.size());
-    return true;
-  }
-  // The same for a record that is not encoded yet. Requires sizes within the limits of record.h. Returns where it now
-  // lies, key and value behind each other; nullptr: full.
+  // Takes a record whose sizes are within the limits of record.h. Returns where it now lies, key and value behind each
+  // other; nullptr: full.
   const char* append(Hash rest, Bytes key, Bytes value) {
-    const size_t encoded_bytes = encoded_record_bytes(key.size(), value.size());
-    char* const at = room_for(encoded_bytes);
+    char* const at = room_for(rest, key.size(), value.size(), value.size());
     if (at == nullptr) return nullptr;
-    encode_record(key, value, at);
-    take(rest, key.size(), value.size(), encoded_bytes);
-    return next_ - key.size() - value.size();
+    copy_bytes(at, key.data(), key.size());
+    copy_bytes(at + key.size(), value.data(), value.size());
+    return at;
+  }
+  // The same for the usual sizes, a key of kQuickKeyBytes and a value of at most kQuickValueBytesMax: short code, which
+  // only takes what fits behind the last row of the record's bin. nullptr: append must be asked.
+  static constexpr size_t kQuickKeyBytes = 8;
+  static constexpr size_t kQuickValueBytesMax = 127;
+  const char* append_quickly(Hash rest, const char* key, Bytes value) {
+    Bin& bin = bins_[rest >> (64 - kBinBits)];
+    const size_t row_bytes = kRowHeadBytes + kQuickKeyBytes + value.size();
+    if (static_cast<size_t>(bin.end - bin.next) < row_bytes || records_left_ == 0) [[unlikely]]
+      return nullptr;
+    char* const at = add_row(bin, rest, kQuickKeyBytes, value.size(), value.size());
+    copy_bytes(at, key, kQuickKeyBytes);
+    copy_bytes(at + kQuickKeyBytes, value.data(), value.size());
+    return at;
+  }
+  // As append for a record that parse_record gave, which may be a large one.
+  const char* append(Hash rest, const RecordView& record) {
+    const size_t value_code = record.value.size() + (is_large(record) ? kValueBytesMax : 0);
+    char* const at = room_for(rest, record.key.size(), record.value.size(), value_code);
+    if (at == nullptr) return nullptr;
+    copy_bytes(at, record.key.data(), record.key.size() + record.value.size());
+    return at;
   }
 
-  size_t count() const { return static_cast<size_t>(next_entry_ - entries_begin()); }
-  size_t bytes() const { return static_cast<size_t>(next_ - arena_.data()); }  // encoded
-  uint64_t data_bytes() const { return data_bytes_; }                          // keys and values
-  bool empty() const { return count() == 0; }
+  size_t count() const { return records_max_ - records_left_; }
+  uint64_t data_bytes() const { return data_bytes_; }                                      // keys and values
+  uint64_t encoded_bytes() const { return data_bytes_ + 2 * count() + long_size_bytes_; }  // as in record.h
+  bool empty() const { return records_left_ == records_max_; }
 
-  // All records have the same key size and the same value size (also when empty).
+  // All records have the same key size and the same value size, and are large or are not (also when empty).
   bool uniform() const { return other_sizes_ == 0; }
-  uint32_t key_bytes() const { return static_cast<uint32_t>(sizes_ >> 32); }  // of the first record
-  uint32_t value_bytes() const { return static_cast<uint32_t>(sizes_); }
+  uint32_t key_bytes() const { return key_bytes_of(sizes_); }  // of the first record
+  uint32_t value_bytes() const { return value_bytes_of(sizes_); }
+  bool large() const { return value_code_of(sizes_) > kValueBytesMax; }
 
-  const char* arena() const { return arena_.data(); }
-  Bytes encoded_from(uint64_t offset) const { return {arena_.data() + offset, bytes() - offset}; }
-  // The run builder reorders them.
-  std::span<uint64_t> entries() { return {entries_begin(), count()}; }
-  const DigitCounts& digit_counts() const { return digit_counts_; }
+  // Writes an entry for each record of a bin to `out`, in arrival order. Returns their number.
+  size_t collect(uint32_t bin, uint64_t* out) const;
+  // The record that an entry of collect names: what parse_record would give, and its sizes as they are encoded.
+  struct Row {
+    RecordView view;
+    uint32_t value_code;
+  };
+  Row row(uint64_t entry) const {
+    const char* const at = rows() + (entry & kEntryOffsetMask);
+    const uint64_t head = get_u64(at - kRowHeadBytes);
+    const uint32_t key_bytes = key_bytes_of(head);
+    return {{.key = {at, key_bytes}, .value = {at + key_bytes, value_bytes_of(head)}, .encoded = {}},
+            value_code_of(head)};
+  }
+  // Key and value of an entry's record lie at rows() + its offset.
+  const char* rows() const { return arena_.data() + kRowHeadBytes; }
 
   void clear();
-  void touch();  // back all pages now: a first touch in the hot path costs up to 11 us a page
+  void touch() {
+    arena_.touch();
+  }  // back all pages now: a first touch in the hot path costs up to 11 us a page
 
  private:
-  Memtable(Buffer arena, Buffer entries);
+  struct Bin {
+    char* next;      // where its next row goes
+    char* end;       // of its last chunk; next == end == nullptr: it has none yet
+    uint32_t first;  // offset of its first chunk
+    uint32_t last;   // of its last one
+  };
+  static constexpr uint32_t kValueBits = 16;
+  static_assert(kKeyBytesMax < 1u << (kEntryOffsetBits - kValueBits) &&
+                kValueBytesMax + kStoredBytesMax < 1u << kValueBits);
+  static uint64_t sizes_of(size_t key_bytes, size_t value_code) {
+    return uint64_t{key_bytes} << kValueBits | value_code;
+  }
+  static uint32_t key_bytes_of(uint64_t head) { return (head & kEntryOffsetMask) >> kValueBits; }
+  static uint32_t value_code_of(uint64_t head) { return head & ((1u << kValueBits) - 1); }
+  static uint32_t value_bytes_of(uint64_t head) {
+    const uint32_t code = value_code_of(head);
+    return code > kValueBytesMax ? code - uint32_t{kValueBytesMax} : code;
+  }
 
-  uint64_t* entries_begin() const { return reinterpret_cast<uint64_t*>(const_cast<char*>(entries_.data())); }
-  char* room_for(size_t encoded_bytes) const {
-    const bool room = next_entry_ != entries_end_ && static_cast<size_t>(arena_end_ - next_) >= encoded_bytes;
-    return room ? next_ : nullptr;
+  // How far behind a bin's last row memory is fetched: it will be written when the bin's turn comes again.
+  static constexpr size_t kFetchAheadBytes = 64;
+
+  Memtable(Buffer arena, size_t records_max);
+
+  // Accounts for a record and returns where its key and value go; nullptr, with nothing done: full.
+  char* room_for(Hash rest, size_t key_bytes, size_t value_bytes, size_t value_code) {
+    Bin& bin = bins_[rest >> (64 - kBinBits)];
+    const size_t row_bytes = kRowHeadBytes + key_bytes + value_bytes;
+    if (static_cast<size_t>(bin.end - bin.next) < row_bytes || records_left_ == 0) [[unlikely]] {
+      if (!add_chunk(bin, row_bytes, sizes_of(key_bytes, value_code))) return nullptr;
+    }
+    if (!short_sizes(key_bytes, value_code)) [[unlikely]] {
+      long_size_bytes_ += varint_bytes(key_bytes) + varint_bytes(value_code) - 2;
+    }
+    return add_row(bin, rest, key_bytes, value_bytes, value_code);
   }
-  // Accounts for a record that lies encoded at the arena's end.
-  void take(Hash rest, size_t key_bytes, size_t value_bytes, size_t encoded_bytes) {
-    const uint64_t sizes = uint64_t{key_bytes} << 32 | value_bytes;
-    if (next_entry_ == entries_begin()) sizes_ = sizes;
+  // Requires room for it in the bin's last chunk.
+  char* add_row(Bin& bin, Hash rest, size_t key_bytes, size_t value_bytes, size_t value_code) {
+    const uint64_t sizes = sizes_of(key_bytes, value_code);
+    char* const row = bin.next;
+    bin.next = row + kRowHeadBytes + key_bytes + value_bytes;
+    prefetch_for_write(bin.next + kFetchAheadBytes);
+    put_u64(row, (rest & ~kEntryOffsetMask) | sizes);
     other_sizes_ |= sizes ^ sizes_;
-    const uint64_t entry = (rest & ~kEntryOffsetMask) | static_cast<uint64_t>(next_ - arena_.data());
-    *next_entry_++ = entry;
-    ++digit_counts_[top_digit(entry)];
-    next_ += encoded_bytes;
     data_bytes_ += key_bytes + value_bytes;
+    --records_left_;
+    return row + kRowHeadBytes;
   }
+  // False: no room for a row more in this bin. Otherwise its last chunk has that room.
+  bool add_chunk(Bin& bin, size_t row_bytes, uint64_t sizes);
 
   Buffer arena_;
-  Buffer entries_;
-  char* next_;
-  char* arena_end_;
-  uint64_t* next_entry_;
-  uint64_t* entries_end_;
-  uint64_t sizes_ = 0;        // of the first record
-  uint64_t other_sizes_ = 0;  // bits in which others differ
-  uint64_t data_bytes_ = 0;
-  DigitCounts digit_counts_{};
+  size_t records_max_;
+  size_t chunk_bytes_;
+  size_t records_left_ = 0;
+  size_t arena_used_ = 0;         // by chunks
+  uint64_t sizes_ = 0;            // of the first record, as in a row's head
+  uint64_t other_sizes_ = 0;      // bits in which others differ
+  uint64_t data_bytes_ = 0;       // keys and values
+  uint64_t long_size_bytes_ = 0;  // what encoded headers take beyond 2 bytes each
+  std::array<Bin, kBins> bins_;
 };
 
 }  // namespace swale::run

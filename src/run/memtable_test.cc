@@ -2,24 +2,29 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <vector>
+
 #include "run/run_test_support.h"
 
 namespace swale::run {
 namespace {
 
 using test::append;
+using test::Records;
 
 TEST(Memtable, RefusesWhatDoesNotFitAndStaysAsItWas) {
-  auto memtable = Memtable::create(kEncodedRecordBytesMax, 100);
+  auto memtable = Memtable::create(Memtable::kArenaBytesMin, 100);
   ASSERT_TRUE(memtable.ok());
   ASSERT_TRUE(append(*memtable, "key", std::string(1000, 'x')));
-  const size_t bytes = memtable->bytes();
   EXPECT_FALSE(append(*memtable, "other", std::string(kValueBytesMax, 'y')));
   EXPECT_EQ(memtable->count(), 1u);
-  EXPECT_EQ(memtable->bytes(), bytes);
+  EXPECT_EQ(memtable->encoded_bytes(), 1006u);
   EXPECT_EQ(memtable->data_bytes(), 1003u);
   EXPECT_TRUE(memtable->uniform());
   EXPECT_TRUE(append(*memtable, "other", "y"));
+  memtable->clear();
+  EXPECT_TRUE(append(*memtable, std::string(kKeyBytesMax, 'k'), std::string(kValueBytesMax, 'y')));
 }
 
 TEST(Memtable, RefusesMoreRecordsThanItHasEntriesFor) {
@@ -50,16 +55,60 @@ TEST(Memtable, KnowsWhetherAllRecordsHaveOneSize) {
   EXPECT_EQ(memtable->value_bytes(), 0u);
 }
 
-TEST(Memtable, FillsItsArenaToTheLastByte) {
-  auto memtable = Memtable::create(Memtable::kArenaBytesMax, Memtable::kRecordsMax);
+// Every bin's records, in the order of arrival, and no others.
+TEST(Memtable, CollectsWhatWasAppended) {
+  Rng rng(5);
+  for (const size_t arena_bytes : {Memtable::kArenaBytesMin, kMiB, Memtable::kArenaBytesMax}) {
+    for (const bool uniform : {true, false}) {
+      auto memtable = Memtable::create(arena_bytes, 50'000);
+      ASSERT_TRUE(memtable.ok());
+      std::map<uint32_t, Records> expected;
+      for (size_t refused = 0; refused < 3;) {  // goes on in other bins when one is full
+        const std::string key = test::random_bytes(rng, uniform ? 8 : 1 + rng.below(20));
+        const std::string value = test::random_bytes(rng, uniform             ? 40
+                                                          : rng.below(4) == 0 ? rng.below(3000)
+                                                                              : rng.below(99));
+        if (append(*memtable, key, value)) {
+          expected[static_cast<uint32_t>(test::rest_of(key) >> (64 - Memtable::kBinBits))].emplace_back(
+              key, value);
+        } else {
+          ++refused;
+        }
+      }
+      std::vector<uint64_t> entries(memtable->count());
+      size_t collected = 0;
+      uint64_t encoded_bytes = 0;
+      for (uint32_t bin = 0; bin < Memtable::kBins; ++bin) {
+        const size_t count = memtable->collect(bin, entries.data());
+        ASSERT_EQ(count, expected[bin].size());
+        for (size_t i = 0; i < count; ++i) {
+          const RecordView record = memtable->row(entries[i]).view;
+          EXPECT_EQ(record.key, expected[bin][i].first);
+          EXPECT_EQ(record.value, expected[bin][i].second);
+          EXPECT_EQ(entries[i] >> kEntryOffsetBits, test::rest_of(record.key) >> kEntryOffsetBits);
+          if (i > 0) {
+            EXPECT_LT(entries[i - 1] & kEntryOffsetMask, entries[i] & kEntryOffsetMask);
+          }
+          encoded_bytes += encoded_record_bytes(record.key.size(), record.value.size());
+        }
+        collected += count;
+      }
+      EXPECT_EQ(collected, memtable->count());
+      EXPECT_EQ(encoded_bytes, memtable->encoded_bytes());
+      EXPECT_EQ(memtable->uniform(), uniform);
+    }
+  }
+}
+
+TEST(Memtable, WastesLittleOfItsArena) {
+  Rng rng(6);
+  auto memtable = Memtable::create(8 * kMiB, Memtable::kRecordsMax);
   ASSERT_TRUE(memtable.ok());
   memtable->touch();
-  // 16 MiB = 1,024 records of 16,384 bytes: header 1 + 2, key 8, value 16,373.
-  const std::string value(16'373, 'x');
-  for (int i = 0; i < 1024; ++i) ASSERT_TRUE(append(*memtable, "12345678", value)) << i;
-  EXPECT_EQ(memtable->bytes(), Memtable::kArenaBytesMax);
-  EXPECT_EQ(memtable->entries().back() & kEntryOffsetMask, Memtable::kArenaBytesMax - 16 * kKiB);
-  EXPECT_FALSE(append(*memtable, "x", ""));
+  const std::string value(40, 'x');
+  while (append(*memtable, test::random_bytes(rng, 8), value)) {
+  }
+  EXPECT_GT(memtable->count() * (48 + Memtable::kRowHeadBytes), 8 * kMiB * 92 / 100);
 }
 
 TEST(Memtable, RefusesImpossibleSizes) {

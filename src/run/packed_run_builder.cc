@@ -16,71 +16,89 @@ constexpr size_t kSampleBytes = 8 * kKiB;
 constexpr size_t kSamples = 8;
 constexpr uint64_t kWorthPercent = 97;
 constexpr uint32_t kTriesMax = 5;
-constexpr uint32_t kPrefetchDistance = 16;
 // A piece may leave so much of its stream to the next one if it then ends with a record: a query for that record reads
 // one block instead of two.
 constexpr size_t kCutShare = 16;
 
 uint32_t row_bytes_of(const Memtable& memtable) {
-  return memtable.uniform() ? static_cast<uint32_t>(memtable.bytes() / memtable.count()) : 0;
+  return memtable.uniform() ? static_cast<uint32_t>(memtable.encoded_bytes() / memtable.count()) : 0;
+}
+
+void append_record(const Memtable::Row& row, std::vector<char>* out) {
+  char sizes[kRecordHeaderBytesMax];
+  const char* const end = put_varint(put_varint(sizes, row.view.key.size()), row.value_code);
+  out->insert(out->end(), static_cast<const char*>(sizes), end);
+  const Bytes bytes = row.view.row();
+  out->insert(out->end(), bytes.begin(), bytes.end());
 }
 
 }  // namespace
 
-bool worth_packing(const Memtable& memtable, Compressor& compressor) {
+// Rows of some bins in every thirty-second of the hash space, encoded, in samples of kSampleBytes or so.
+bool worth_packing(const Memtable& memtable, RunScratch& scratch, Compressor& compressor) {
   const uint32_t row_bytes = row_bytes_of(memtable);
-  const size_t distance = std::max(memtable.bytes() / kSamples, kSampleBytes);
-  std::vector<char> columns(kSampleBytes);
-  std::vector<char> out(kSampleBytes);
+  std::vector<char> sample;
+  std::vector<char> columns;
+  std::vector<char> out(kSampleBytes + kEncodedRecordBytesMax);
   uint64_t raw = 0;
   uint64_t stored = 0;
-  for (size_t at = 0; at < memtable.bytes(); at += distance) {
-    Bytes sample = memtable.encoded_from(at).substr(0, kSampleBytes);
-    if (row_bytes > 1 && row_bytes <= sample.size()) {
-      const MutableBytes part(columns.data(), sample.size());
-      transpose_rows(sample, row_bytes, part);
-      sample = view(part);
+  const auto weigh = [&] {
+    Bytes bytes(sample.data(), sample.size());
+    if (row_bytes > 1 && row_bytes <= bytes.size()) {
+      columns.resize(bytes.size());
+      transpose_rows(bytes, row_bytes, columns);
+      bytes = {columns.data(), columns.size()};
     }
-    const size_t bytes = compressor.compress(sample, out);
-    raw += sample.size();
-    stored += bytes == 0 ? sample.size() : bytes;
+    const size_t packed = compressor.compress(bytes, out);
+    raw += bytes.size();
+    stored += packed == 0 ? bytes.size() : packed;
+    sample.clear();
+  };
+  for (uint32_t bin = 0; bin < Memtable::kBins; ++bin) {
+    const size_t count = memtable.collect(bin, scratch.entries());
+    for (size_t i = 0; i < count && sample.size() < kSampleBytes; ++i) {
+      append_record(memtable.row(scratch.entries()[i]), &sample);
+    }
+    if (sample.size() < kSampleBytes) continue;
+    weigh();
+    bin |= Memtable::kBins / kSamples - 1;  // one sample of each part
   }
-  const uint64_t packed_blocks = packed_blocks_max(memtable.bytes() * stored / raw);
+  if (!sample.empty()) weigh();
+  const uint64_t packed_blocks = packed_blocks_max(memtable.encoded_bytes() * stored / raw);
   return packed_blocks * 100 < RunBuilder::block_count(memtable) * kWorthPercent;
 }
 
-PackedRunBuilder::PackedRunBuilder(const Memtable& memtable, std::span<uint64_t> entries, RunScratch& scratch,
+PackedRunBuilder::PackedRunBuilder(const Memtable& memtable, RunScratch& scratch,
                                    SketchArena& arena, Compressor& compressor, MutableBytes blocks,
                                    const RunPlacement& placement)
-    : RunOutput(memtable, RunKind::kPacked, packed_blocks_max(memtable.bytes()), placement,
+    : RunOutput(memtable, RunKind::kPacked, packed_blocks_max(memtable.encoded_bytes()), placement,
                 compressor.codec()),
       memtable_(memtable),
       compressor_(compressor),
       blocks_(blocks),
       row_bytes_(row_bytes_of(memtable)),
       sketch_builder_(&sketch_, arena, placement.with_tails),
-      sorter_(entries, memtable.digit_counts(), scratch),
+      sorter_(memtable, scratch),
       columns_(kPieceBytesMax),
       spare_(kPackedBytesMax) {
-  assert(blocks.size() >= packed_bytes_max(memtable.bytes()));
+  assert(blocks.size() >= packed_bytes_max(memtable.encoded_bytes()));
   window_.reserve(kWindowBytes);
 }
 
 size_t PackedRunBuilder::sketch_bytes(const Memtable& memtable, bool with_tails) {
-  return sketch_memory_bytes(memtable.count(), packed_blocks_max(memtable.bytes()), RunKind::kPacked,
+  return sketch_memory_bytes(memtable.count(), packed_blocks_max(memtable.encoded_bytes()), RunKind::kPacked,
                              with_tails);
 }
 
 void PackedRunBuilder::pack() {
   for (gather(); !window().empty(); gather()) {
     char* const block = blocks_.data() + size_t{packed_blocks_} * kBlockBytes;
-    assert(packed_blocks_ < packed_blocks_max(memtable_.bytes()));
+    assert(packed_blocks_ < packed_blocks_max(memtable_.encoded_bytes()));
     pack_block(block);
     ++packed_blocks_;
   }
   assert(packed_records_ == header_.records);
   sketch_builder_.finish();
-  if (sketch_builder_.with_tails()) sketch_builder_.add_tails(sorter_.entries(), 0, header_.records);
 }
 
 // Makes the window hold the longest piece that may be wanted, or all that is left.
@@ -88,30 +106,26 @@ void PackedRunBuilder::gather() {
   if (window().size() >= kPieceBytesMax || gathered_ == header_.records) return;
   window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(window_front_));
   ends_.erase(ends_.begin(), ends_.begin() + static_cast<std::ptrdiff_t>(first_end_));
-  for (size_t& end : ends_) end -= window_front_;
+  for (End& end : ends_) end.at -= window_front_;
   window_front_ = first_end_ = 0;
   while (window_.size() < kWindowBytes - kEncodedRecordBytesMax && gathered_ < header_.records) {
-    sorter_.sort_up_to(gathered_ + kPrefetchDistance + 1);
-    const uint64_t* const entries = sorter_.entries();
-    if (gathered_ + kPrefetchDistance < sorter_.sorted())
-      __builtin_prefetch(memtable_.arena() + (entries[gathered_ + kPrefetchDistance] & kEntryOffsetMask));
-    RecordView record;
-    [[maybe_unused]] const RecordParse parse =
-        parse_record(memtable_.encoded_from(entries[gathered_] & kEntryOffsetMask), &record);
-    assert(parse == RecordParse::kOk && "append took what parse_record gave");
-    digest_ += record_digest(record);
-    window_.insert(window_.end(), record.encoded.begin(), record.encoded.end());
-    ends_.push_back(window_.size());
+    const uint64_t entry = sorter_.peek(1).front();
+    sorter_.pop(1);
+    const Memtable::Row row = memtable_.row(entry);
+    digest_ += record_digest(row.view);
+    append_record(row, &window_);
+    ends_.push_back({window_.size(), entry});
     ++gathered_;
   }
 }
 
 // The end of the last record in the piece's last part, or else `bytes`.
 size_t PackedRunBuilder::cut(size_t bytes) const {
-  const auto behind = std::upper_bound(ends_.begin() + static_cast<std::ptrdiff_t>(first_end_), ends_.end(),
-                                       window_front_ + bytes);
-  if (behind == ends_.begin() + static_cast<std::ptrdiff_t>(first_end_)) return bytes;
-  const size_t end = behind[-1] - window_front_;
+  const auto first = ends_.begin() + static_cast<std::ptrdiff_t>(first_end_);
+  const auto behind = std::partition_point(
+      first, ends_.end(), [&](const End& end) { return end.at <= window_front_ + bytes; });
+  if (behind == first) return bytes;
+  const size_t end = behind[-1].at - window_front_;
   return end >= bytes - bytes / kCutShare ? end : bytes;
 }
 
@@ -172,14 +186,16 @@ void PackedRunBuilder::finish_piece(char* block, size_t bytes) {
   const uint32_t first_ordinal = packed_records_ + (in_record_ ? 1 : 0);
   uint32_t starts = in_record_ ? 0 : 1;
   size_t first_start = in_record_ ? kNoRecordStarts : 0;
-  const uint64_t* const entries = sorter_.entries();
   bool ends_with_record = false;
-  for (; first_end_ < ends_.size() && ends_[first_end_] <= end; ++first_end_) {
-    sketch_builder_.add(entries[packed_records_++]);
+  for (; first_end_ < ends_.size() && ends_[first_end_].at <= end; ++first_end_) {
+    const uint64_t entry = ends_[first_end_].entry;
+    sketch_builder_.add(entry);
+    if (sketch_builder_.with_tails()) sketch_builder_.add_tails(&entry, packed_records_, 1);
+    ++packed_records_;
     sketch_builder_.add_end(packed_blocks_);
-    ends_with_record = ends_[first_end_] == end;
+    ends_with_record = ends_[first_end_].at == end;
     if (ends_with_record) break;
-    if (starts++ == 0) first_start = ends_[first_end_] - window_front_;
+    if (starts++ == 0) first_start = ends_[first_end_].at - window_front_;
   }
   if (ends_with_record) ++first_end_;
   in_record_ = !ends_with_record;

@@ -33,14 +33,13 @@ constexpr size_t packed_bytes_max(size_t encoded_bytes) {
 
 // Whether compressing saves at least 3 % of the blocks that the run would take otherwise, by a sample of 64 KiB from
 // all over the memtable: keys are hashed, so no part of a run is unlike the others.
-bool worth_packing(const Memtable& memtable, Compressor& compressor);
+bool worth_packing(const Memtable& memtable, RunScratch& scratch, Compressor& compressor);
 
 class PackedRunBuilder final : public RunOutput {
  public:
   // Of `placement`, only what place() does not say again: with_tails. Requires a memtable that is not empty, scratch for
-  // its records, arena.fits(sketch_bytes(…)) and blocks.size() >= packed_bytes_max(memtable.bytes()).
-  PackedRunBuilder(const Memtable& memtable, std::span<uint64_t> entries, RunScratch& scratch,
-                   SketchArena& arena, Compressor& compressor, MutableBytes blocks,
+  // its records, arena.fits(sketch_bytes(…)) and blocks.size() >= packed_bytes_max(memtable.encoded_bytes()).
+  PackedRunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena, Compressor& compressor, MutableBytes blocks,
                    const RunPlacement& placement);
 
   static size_t sketch_bytes(const Memtable& memtable, bool with_tails);
@@ -54,6 +53,10 @@ class PackedRunBuilder final : public RunOutput {
  private:
   static constexpr size_t kWindowBytes = 4 * kPieceBytesMax + 2 * kEncodedRecordBytesMax;
 
+  struct End {
+    size_t at;
+    uint64_t entry;
+  };
   struct Piece {
     size_t bytes;   // of the stream
     size_t stored;  // 0: it does not fit
@@ -74,7 +77,7 @@ class PackedRunBuilder final : public RunOutput {
   EntrySorter sorter_;
   std::vector<char> window_;  // the stream from window_front_ on has not been packed
   size_t window_front_ = 0;
-  std::vector<size_t> ends_;  // in window_, of records that were gathered, from first_end_ on
+  std::vector<End> ends_;     // in window_, of records that were gathered, from first_end_ on
   size_t first_end_ = 0;
   std::vector<char> columns_;
   std::vector<char> spare_;

@@ -128,13 +128,14 @@ TEST(PackedRun, SmallRecordsDoNotSpanBlocks) {
 
 TEST(PackedRun, OnlyWhatGetsSmallerIsWorthIt) {
   Rng rng(34);
+  RunScratch scratch = RunScratch::create(Memtable::kRecordsMax).value();
   for (const Codec codec : {Codec::kLz4, Codec::kZstd}) {
     Compressor compressor = Compressor::create(codec).value();
-    EXPECT_TRUE(worth_packing(memtable_of(particles(rng, 20'000)), compressor));
-    EXPECT_TRUE(worth_packing(memtable_of(mixed(rng, 5'000, 100, 4)), compressor));
-    EXPECT_FALSE(worth_packing(memtable_of(test::random_records(rng, 20'000, 8, 40)), compressor));
-    EXPECT_FALSE(worth_packing(memtable_of(mixed(rng, 5'000, 100, 256)), compressor));
-    EXPECT_FALSE(worth_packing(memtable_of({{"k", "v"}}), compressor));
+    EXPECT_TRUE(worth_packing(memtable_of(particles(rng, 20'000)), scratch, compressor));
+    EXPECT_TRUE(worth_packing(memtable_of(mixed(rng, 5'000, 100, 4)), scratch, compressor));
+    EXPECT_FALSE(worth_packing(memtable_of(test::random_records(rng, 20'000, 8, 40)), scratch, compressor));
+    EXPECT_FALSE(worth_packing(memtable_of(mixed(rng, 5'000, 100, 256)), scratch, compressor));
+    EXPECT_FALSE(worth_packing(memtable_of({{"k", "v"}}), scratch, compressor));
   }
 }
 

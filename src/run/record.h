@@ -1,12 +1,15 @@
 // Record: one value of one key as bytes, on the wire, in memtables and in variable runs.
 //
 // Format: key_bytes: varint | value_bytes: varint | key | value
-// Limits: keys of 1..255 bytes, values of 0..16,384 bytes (larger ones are cut by the layer above).
+//   A value of more than 16,384 bytes lies in a value log (value_format.h). Its record is a *large* one: value_bytes is
+//   16,384 + n, and in the value's place stand n bytes: its first n - 24 bytes, then a pointer.
+// Limits: keys of 1..255 bytes, values of 0..16,384 bytes, 24..16,408 bytes in the place of a larger one.
 // Threads: free functions.
 #pragma once
 
 #include <cassert>
 #include <cstdint>
+#include <string>
 
 #include "base/bytes.h"
 #include "base/coding.h"
@@ -18,8 +21,10 @@ namespace swale::run {
 
 inline constexpr size_t kKeyBytesMax = 255;
 inline constexpr size_t kValueBytesMax = 16 * kKiB;
+inline constexpr size_t kPointerBytes = 24;
+inline constexpr size_t kStoredBytesMax = kValueBytesMax + kPointerBytes;
 inline constexpr size_t kRecordHeaderBytesMax = 5;  // 2 for a key of 255, 3 for a value of 16,384
-inline constexpr size_t kEncodedRecordBytesMax = kRecordHeaderBytesMax + kKeyBytesMax + kValueBytesMax;
+inline constexpr size_t kEncodedRecordBytesMax = kRecordHeaderBytesMax + kKeyBytesMax + kStoredBytesMax;
 
 // Nearly always a size takes one byte; the hot paths ask once for both.
 constexpr bool short_sizes(size_t key_bytes, size_t value_bytes) { return (key_bytes | value_bytes) < 0x80; }
@@ -48,7 +53,7 @@ inline char* encode_record(Bytes key, Bytes value, char* out) {
 // A decoded record: views of the encoded bytes; the value lies right behind the key.
 struct RecordView {
   Bytes key;
-  Bytes value;
+  Bytes value;    // of a large record what stands in its place
   Bytes encoded;  // the whole record, header included; empty if it was stored without a header
 
   Bytes row() const { return {key.data(), key.size() + value.size()}; }
@@ -80,13 +85,43 @@ inline RecordParse parse_record(Bytes bytes, RecordView* record) {
       if (next == nullptr) return end - at < 3 ? RecordParse::kCutOff : RecordParse::kMalformed;
       at = next;
     }
+    if (sizes[1] > kValueBytesMax) {
+      sizes[1] -= uint32_t{kValueBytesMax};
+      if (sizes[1] < kPointerBytes) return RecordParse::kMalformed;
+    }
   }
-  if (sizes[0] == 0 || sizes[0] > kKeyBytesMax || sizes[1] > kValueBytesMax) return RecordParse::kMalformed;
+  if (sizes[0] == 0 || sizes[0] > kKeyBytesMax || sizes[1] > kStoredBytesMax) return RecordParse::kMalformed;
   if (static_cast<size_t>(end - at) < size_t{sizes[0]} + sizes[1]) return RecordParse::kCutOff;
   record->key = {at, sizes[0]};
   record->value = {at + sizes[0], sizes[1]};
   record->encoded = {bytes.data(), static_cast<size_t>(at + sizes[0] + sizes[1] - bytes.data())};
   return RecordParse::kOk;
+}
+
+// Whether a record of a run, as parse_record gave it, is a large one.
+inline bool is_large(const RecordView& record) {
+  const size_t header_bytes = record.encoded.size() - record.key.size() - record.value.size();
+  if (record.encoded.empty() || header_bytes < 4) return false;  // nearly always
+  const char* const end = record.key.data();
+  uint32_t sizes[2] = {};
+  const char* const next = get_varint32(record.encoded.data(), end, &sizes[0]);
+  return next != nullptr && get_varint32(next, end, &sizes[1]) != nullptr && sizes[1] > kValueBytesMax;
+}
+
+// What the record has of its value.
+inline Bytes stored_fields(const RecordView& record) {
+  return is_large(record) ? record.value.substr(0, record.value.size() - kPointerBytes) : record.value;
+}
+
+// Requires kPointerBytes..kStoredBytesMax bytes in the value's place.
+inline std::string encode_large_record(Bytes key, Bytes stored) {
+  assert(stored.size() >= kPointerBytes && stored.size() <= kStoredBytesMax);
+  std::string out;
+  append_varint(&out, key.size());
+  append_varint(&out, kValueBytesMax + stored.size());
+  out.append(key);
+  out.append(stored);
+  return out;
 }
 
 // Decodes the record at the front of `bytes`; `what` names the source ("frame from rank 3").

@@ -25,7 +25,7 @@ TEST(Record, RoundTripsAtTheLimits) {
       EXPECT_EQ(record->encoded, bytes);
     }
   }
-  EXPECT_EQ(encoded_record_bytes(kKeyBytesMax, kValueBytesMax), kEncodedRecordBytesMax);
+  EXPECT_EQ(encoded_record_bytes(kKeyBytesMax, kValueBytesMax) + kPointerBytes, kEncodedRecordBytesMax);
 }
 
 TEST(Record, KeepsBytesThatAreNotText) {
@@ -54,7 +54,11 @@ TEST(Record, RefusesSizesOutsideTheLimits) {
   };
   EXPECT_EQ(parse(std::string("\0\x01", 2)), RecordParse::kMalformed);  // no key
   EXPECT_EQ(parse("\x80\x02\x01"), RecordParse::kMalformed);            // a key of 256
-  EXPECT_EQ(parse("\x08\x81\x80\x01"), RecordParse::kMalformed);        // a value of 16,385
+  EXPECT_EQ(parse("\x08\x81\x80\x01"), RecordParse::kMalformed);        // 1 byte, where a pointer has 24
+  EXPECT_EQ(parse("\x08\x97\x80\x01"), RecordParse::kMalformed);        // 23 bytes
+  EXPECT_EQ(parse("\x08\x98\x80\x01"), RecordParse::kOk);               // 24 bytes, a pointer
+  EXPECT_EQ(parse("\x08\x98\x80\x02"), RecordParse::kOk);               // 16,384 and a pointer
+  EXPECT_EQ(parse("\x08\x99\x80\x02"), RecordParse::kMalformed);        // one more
   EXPECT_EQ(parse(std::string(11, '\xff')), RecordParse::kMalformed);   // no varint at all
   EXPECT_EQ(parse("\x08\x80\x80\x01"), RecordParse::kOk);               // a value of 16,384
   const auto refused = decode_record(std::string("\0\x01 ", 3), "frame from rank 3");

@@ -12,11 +12,8 @@
 namespace swale::run {
 namespace {
 
-// How many records ahead the arena is prefetched: hash order visits it at random.
-constexpr size_t kPrefetchDistance = 16;
-
 bool stored_uniform(const Memtable& memtable) {
-  if (!memtable.uniform()) return false;
+  if (!memtable.uniform() || memtable.large()) return false;
   const uint32_t row_bytes = memtable.key_bytes() + memtable.value_bytes();
   return row_bytes <= kRowBytesMax && kPayloadBytes % row_bytes <= kUniformWasteBytesMax;
 }
@@ -25,9 +22,18 @@ RunKind stored_kind(const Memtable& memtable) {
   return stored_uniform(memtable) ? RunKind::kUniform : RunKind::kVariable;
 }
 
+// A loop of its own: with the gather's in one there are more values than registers.
+uint64_t rows_digest(Bytes rows, uint32_t row_bytes, uint32_t key_bytes) {
+  uint64_t digest = 0;
+  for (; !rows.empty(); rows.remove_prefix(row_bytes)) {
+    digest += swale::record_digest(rows.substr(0, row_bytes), key_bytes);
+  }
+  return digest;
+}
+
 }  // namespace
 
-RunBuilder::RunBuilder(Memtable& memtable, RunScratch& scratch, SketchArena& arena,
+RunBuilder::RunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena,
                        const RunPlacement& placement)
     : RunOutput(memtable, stored_kind(memtable), block_count(memtable), placement),
       memtable_(memtable),
@@ -41,7 +47,7 @@ uint32_t RunBuilder::block_count(const Memtable& memtable) {
     const uint64_t rows = header_rows(row_bytes) + memtable.count();
     blocks = (rows + rows_per_block(row_bytes) - 1) / rows_per_block(row_bytes);
   } else {
-    blocks = (sizeof(RunHeader) + memtable.bytes() + kPayloadBytes - 1) / kPayloadBytes;
+    blocks = (sizeof(RunHeader) + memtable.encoded_bytes() + kPayloadBytes - 1) / kPayloadBytes;
   }
   assert(blocks <= kRunBlocksMax);
   return static_cast<uint32_t>(blocks);
@@ -53,19 +59,16 @@ size_t RunBuilder::sketch_bytes(const Memtable& memtable, bool with_tails) {
 
 size_t RunBuilder::fill(MutableBytes out) {
   assert(out.size() >= kBlockBytes && out.size() % kBlockBytes == 0);
-  if (!sorter_) sorter_.emplace(memtable_.entries(), memtable_.digit_counts(), scratch_);
+  if (!sorter_) sorter_.emplace(memtable_, scratch_);
   size_t produced = 0;
   for (; produced < out.size() && !done(); produced += kBlockBytes, ++next_block_) {
     char* const block = out.data() + produced;
     if (next_block_ == 0) std::memcpy(block, &header_, sizeof(header_));
-    const uint32_t first_record = next_record_;
     if (header_.kind == RunKind::kUniform) {
       fill_uniform(block);
     } else {
       fill_variable(block);
     }
-    if (sketch_builder_.with_tails())
-      sketch_builder_.add_tails(sorter_->entries() + first_record, first_record, next_record_ - first_record);
   }
   if (done()) sketch_builder_.finish();
   return produced;
@@ -74,66 +77,57 @@ size_t RunBuilder::fill(MutableBytes out) {
 void RunBuilder::fill_uniform(char* block) {
   const uint32_t key_bytes = header_.key_bytes;
   const uint32_t row_bytes = key_bytes + header_.value_bytes;
-  const size_t encoding_bytes = varint_bytes(key_bytes) + varint_bytes(header_.value_bytes);
   const uint32_t first_row = next_block_ == 0 ? header_rows(row_bytes) : 0;
   const uint32_t count = std::min(rows_per_block(row_bytes) - first_row, header_.records - next_record_);
-  const char* const rows = memtable_.arena() + encoding_bytes;
-  sorter_->sort_up_to(next_record_ + count + kPrefetchDistance);
-  const uint64_t* const entries = sorter_->entries() + next_record_;
-  const size_t ahead_max = sorter_->sorted() - next_record_;
-  uint64_t digest = 0;
+  const char* const rows = memtable_.rows();
+  const uint64_t* const entries = sorter_->peek(count).data();
   SketchBuilder sketch = sketch_builder_;  // in registers
 
-  // One loop: sketch and digest are made while the next rows are still on their way (three loops cost 4 ns more).
   char* out = block + size_t{first_row} * row_bytes;
   if (next_block_ == 0)
     std::memset(block + sizeof(header_), 0, size_t{first_row} * row_bytes - sizeof(header_));
   for (uint32_t i = 0; i < count; ++i, out += row_bytes) {
-    if (i + kPrefetchDistance < ahead_max) {
-      const char* const ahead = rows + (entries[i + kPrefetchDistance] & kEntryOffsetMask);
-      __builtin_prefetch(ahead);
-      __builtin_prefetch(ahead + row_bytes - 1);
-    }
     copy_bytes(out, rows + (entries[i] & kEntryOffsetMask), row_bytes);
     sketch.add(entries[i]);
-    digest += swale::record_digest({out, row_bytes}, key_bytes);
   }
   sketch_builder_ = sketch;
-  digest_ += digest;
+  if (sketch_builder_.with_tails()) sketch_builder_.add_tails(entries, next_record_, count);
+  sorter_->pop(count);
+  digest_ += rows_digest({out - size_t{count} * row_bytes, size_t{count} * row_bytes}, row_bytes, key_bytes);
   std::memset(out, 0, static_cast<size_t>(block + kPayloadBytes - out));
   seal_block(block, seed_, first_block_ + next_block_, next_record_, count, first_row * row_bytes);
   next_record_ += count;
 }
 
+// The next record becomes the unfinished one. Its first byte will lie at `at` of the block's payload.
+void RunBuilder::begin_record(size_t at) {
+  const uint64_t entry = sorter_->peek(1).front();
+  sorter_->pop(1);
+  const Memtable::Row row = memtable_.row(entry);
+  char* const sizes_end = put_varint(put_varint(sizes_, row.view.key.size()), row.value_code);
+  unfinished_ = {Bytes(sizes_, static_cast<size_t>(sizes_end - sizes_)), row.view.row()};
+  sketch_builder_.add(entry);
+  if (sketch_builder_.with_tails()) sketch_builder_.add_tails(&entry, next_record_, 1);
+  digest_ += record_digest(row.view);
+  const size_t last_byte = at + unfinished_[0].size() + unfinished_[1].size() - 1;
+  sketch_builder_.add_end(next_block_ + static_cast<uint32_t>(last_byte / kPayloadBytes));
+  ++next_record_;
+}
+
 void RunBuilder::fill_variable(char* block) {
-  const uint64_t* const entries = sorter_->entries();
   const uint32_t first_ordinal = next_record_;
   uint32_t first_start = kNoRecordStarts;
   size_t at = next_block_ == 0 ? sizeof(header_) : 0;
   while (at < kPayloadBytes) {
-    if (unfinished_.empty()) {
+    if (unfinished_[0].empty() && unfinished_[1].empty()) {
       if (next_record_ == header_.records) break;
-      sorter_->sort_up_to(next_record_ + kPrefetchDistance + 1);
-      if (next_record_ + kPrefetchDistance < sorter_->sorted()) {
-        __builtin_prefetch(memtable_.arena() +
-                           (entries[next_record_ + kPrefetchDistance] & kEntryOffsetMask));
-      }
-      RecordView record;
-      const uint64_t entry = entries[next_record_];
-      [[maybe_unused]] const RecordParse parse =
-          parse_record(memtable_.encoded_from(entry & kEntryOffsetMask), &record);
-      assert(parse == RecordParse::kOk && "append took what parse_record gave");
       if (first_start == kNoRecordStarts) first_start = static_cast<uint32_t>(at);
-      sketch_builder_.add(entry);
-      digest_ += record_digest(record);
-      const size_t last_byte = at + record.encoded.size() - 1;
-      sketch_builder_.add_end(next_block_ + static_cast<uint32_t>(last_byte / kPayloadBytes));
-      unfinished_ = record.encoded;
-      ++next_record_;
+      begin_record(at);
     }
-    const size_t part = std::min(unfinished_.size(), kPayloadBytes - at);
-    std::memcpy(block + at, unfinished_.data(), part);
-    unfinished_.remove_prefix(part);
+    Bytes& piece = unfinished_[unfinished_[0].empty() ? 1 : 0];
+    const size_t part = std::min(piece.size(), kPayloadBytes - at);
+    copy_bytes(block + at, piece.data(), part);
+    piece.remove_prefix(part);
     at += part;
   }
   std::memset(block + at, 0, kPayloadBytes - at);

@@ -1,7 +1,7 @@
 // RunBuilder: turns a full memtable into the blocks of one run. A passive generator: the owner reserves
 // block_count() blocks of the data log and asks for them buffer by buffer, in order.
 //
-//   sort entries (a bucket of hashes at a time) ─► gather records into payloads ─► trailer, crc32c ─► whole blocks
+//   sort entries (a bin of the memtable at a time) ─► gather records into payloads ─► trailer, crc32c ─► whole blocks
 //
 // Sketch and digest are made from the records as they are gathered, in the same pass.
 // Threads: one at a time; uses only the memtable and the scratch that it was given, which must outlive it.
@@ -10,6 +10,7 @@
 // Limits: 1..kRunRecordsMax records, and so at most some 4,250 blocks from a 16 MiB arena.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -31,7 +32,8 @@ class RunBuilder final : public RunOutput {
  public:
   // Requires a memtable that is not empty, scratch.records_max() >= memtable.count() and
   // arena.fits(sketch_bytes(memtable)).
-  RunBuilder(Memtable& memtable, RunScratch& scratch, SketchArena& arena, const RunPlacement& placement);
+  RunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena,
+             const RunPlacement& placement);
 
   // The blocks of a memtable's run, before there is a builder for it.
   static uint32_t block_count(const Memtable& memtable);
@@ -44,13 +46,16 @@ class RunBuilder final : public RunOutput {
  private:
   void fill_uniform(char* block);
   void fill_variable(char* block);
+  void begin_record(size_t at);
 
-  Memtable& memtable_;
+  const Memtable& memtable_;
   RunScratch& scratch_;
   SketchBuilder sketch_builder_;
   std::optional<EntrySorter> sorter_;  // from the first fill on
   uint32_t next_record_ = 0;
-  Bytes unfinished_;  // variable: the rest of a record that began in an earlier block
+  // Variable: what is still to be written of the record that was begun last, its sizes and its row.
+  std::array<Bytes, 2> unfinished_;
+  char sizes_[kRecordHeaderBytesMax];
 };
 
 }  // namespace swale::run

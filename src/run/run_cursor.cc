@@ -79,18 +79,19 @@ Status RunCursor::end_run() {
   return {};
 }
 
-void RunCursor::yield(Bytes key, Bytes value, uint64_t block, uint32_t row, uint64_t end_block,
+void RunCursor::yield(const RecordView& view, uint64_t block, uint32_t row, uint64_t end_block,
                       const RecordFn& fn) {
   const ScannedRecord record{.run = &run_,
-                             .key = key,
-                             .value = value,
+                             .key = view.key,
+                             .value = view.value,
                              .ordinal = ordinal_,
                              .block = block,
                              .row = row,
-                             .end_block = end_block};
+                             .end_block = end_block,
+                             .large = is_large(view)};
   ++ordinal_;
   ++records_;
-  data_bytes_ += key.size() + value.size();
+  data_bytes_ += view.key.size() + view.value.size();
   stopped_ = !fn(record);
 }
 
@@ -104,8 +105,9 @@ Status RunCursor::uniform_rows(Bytes block, const BlockTrailer& trailer, const R
   }
   const char* row = block.data() + trailer.first_start;
   for (uint32_t i = 0; i < count && !stopped_; ++i, row += row_bytes) {
-    yield({row, run_.key_bytes}, {row + run_.key_bytes, run_.value_bytes}, next_block_, first_row + i,
-          next_block_, fn);
+    const RecordView record{
+        .key = {row, run_.key_bytes}, .value = {row + run_.key_bytes, run_.value_bytes}, .encoded = {}};
+    yield(record, next_block_, first_row + i, next_block_, fn);
   }
   return {};
 }
@@ -134,7 +136,7 @@ Status RunCursor::stream_records(Bytes block, const BlockTrailer& trailer, const
           (trailer.count > 0 && record.encoded.size() != whole.size())) {
         return malformed(next_block_, "a record that spans blocks does not end where the next one starts");
       }
-      yield(record.key, record.value, unfinished_block_, 0, part.empty() ? next_block_ - 1 : next_block_, fn);
+      yield(record, unfinished_block_, 0, part.empty() ? next_block_ - 1 : next_block_, fn);
       unfinished_.clear();
     }
   }
@@ -151,7 +153,7 @@ Status RunCursor::stream_records(Bytes block, const BlockTrailer& trailer, const
     if (parse != RecordParse::kOk)
       return malformed(next_block_, fmt::format("record {} is malformed", ordinal_));
     payload.remove_prefix(record.encoded.size());
-    yield(record.key, record.value, next_block_, 0, next_block_, fn);
+    yield(record, next_block_, 0, next_block_, fn);
   }
   return {};
 }

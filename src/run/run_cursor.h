@@ -27,11 +27,21 @@ namespace swale::run {
 struct ScannedRecord {
   const RunHeader* run;
   Bytes key;
-  Bytes value;
-  uint32_t ordinal;    // in its run
-  uint64_t block;      // in which it starts
-  uint32_t row;        // uniform: row in the block
+  Bytes value;       // of a large record what stands in its place
+  uint32_t ordinal;  // in its run
+  uint64_t block;    // in which it starts
+  uint32_t row;      // uniform: row in the block
   uint64_t end_block;  // in which its last byte lies
+  bool large;          // the value lies in a value log
+
+  // What the record has of its value.
+  Bytes fields() const { return large ? value.substr(0, value.size() - kPointerBytes) : value; }
+
+  // As one of a variable run.
+  size_t encoded_bytes() const {
+    if (!large) return encoded_record_bytes(key.size(), value.size());
+    return varint_bytes(key.size()) + varint_bytes(kValueBytesMax + value.size()) + key.size() + value.size();
+  }
 
   // Whether the index, asked for the key's hash, means this very record.
   bool is(const Candidate& candidate) const {
@@ -73,7 +83,7 @@ class RunCursor {
   Status uniform_rows(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
   Status stream_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
   Status end_run();
-  void yield(Bytes key, Bytes value, uint64_t block, uint32_t row, uint64_t end_block, const RecordFn& fn);
+  void yield(const RecordView& record, uint64_t block, uint32_t row, uint64_t end_block, const RecordFn& fn);
   Status malformed(uint64_t block, std::string_view problem) const;
 
   const uint32_t partition_;

@@ -2,19 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cstddef>
 
 namespace swale::run {
 namespace {
 
 constexpr uint32_t kDigitBits = 7;
-constexpr uint32_t kPrefixBits = kTopDigitBits + 2 * kDigitBits;
+constexpr uint32_t kPrefixBits = Memtable::kBinBits + 2 * kDigitBits;
 constexpr uint32_t kLowShift = 64 - kPrefixBits;
 constexpr uint32_t kHighShift = kLowShift + kDigitBits;
 constexpr size_t kDigits = size_t{1} << kDigitBits;
 constexpr size_t kInsertionMax = 24;
-// Buckets up to here are sorted through 16 KiB of the stack, which stay in the cache.
+// Bins up to here are sorted through 16 KiB of the stack, which stay in the cache.
 constexpr size_t kLocalMax = 2048;
 
 using Starts = std::array<uint32_t, kDigits>;
@@ -87,30 +86,30 @@ size_t RunScratch::memory_bytes(size_t records_max) {
   return round_up(records_max * sizeof(uint64_t), Buffer::kPageBytes);
 }
 
-EntrySorter::EntrySorter(std::span<uint64_t> entries, const DigitCounts& counts, RunScratch& scratch)
-    : entries_(scratch.entries()), spare_(entries.data()), size_(entries.size()), counts_(counts) {
-  assert(entries.size() <= scratch.records_max());
-  DigitCounts starts;
-  uint32_t start = 0;
-  for (size_t bucket = 0; bucket < starts.size(); ++bucket) {
-    starts[bucket] = start;
-    start += counts[bucket];
+void sort_bin(std::span<uint64_t> entries) {
+  uint64_t* const begin = entries.data();
+  uint64_t* const end = begin + entries.size();
+  if (entries.size() <= kInsertionMax) {
+    insertion_sort(begin, end);
+  } else if (entries.size() <= kLocalMax) {
+    std::array<uint64_t, kLocalMax> local;  // not initialised
+    radix_sort(begin, entries.size(), local.data());
+    repair_clusters(begin, end);
+  } else {
+    std::sort(begin, end);
   }
-  assert(start == size_ && "the counts are of these entries");
-  for (const uint64_t entry : entries) entries_[starts[top_digit(entry)]++] = entry;
 }
 
-void EntrySorter::sort_bucket() {
-  const size_t size = counts_[next_bucket_++];
-  uint64_t* const begin = entries_ + sorted_;
-  sorted_ += size;
-  if (size <= kInsertionMax) {
-    insertion_sort(begin, begin + size);
-    return;
+// What is left moves to the front, and bins come behind it.
+void EntrySorter::refill(size_t count) {
+  std::move(entries_ + begin_, entries_ + end_, entries_);
+  end_ -= begin_;
+  begin_ = 0;
+  for (; end_ < count && next_bin_ < Memtable::kBins; ++next_bin_) {
+    const size_t size = memtable_.collect(next_bin_, entries_ + end_);
+    sort_bin({entries_ + end_, size});
+    end_ += size;
   }
-  std::array<uint64_t, kLocalMax> local;  // not initialised
-  radix_sort(begin, size, size <= kLocalMax ? local.data() : spare_);
-  repair_clusters(begin, begin + size);
 }
 
 }  // namespace swale::run

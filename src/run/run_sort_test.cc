@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "run/memtable.h"
+#include "run/run_test_support.h"
 
 namespace swale::run {
 namespace {
@@ -22,31 +23,20 @@ std::vector<uint64_t> arriving(size_t count, HashFn&& hash) {
 void expect_sorted_like_std(std::vector<uint64_t> entries) {
   std::vector<uint64_t> expected = entries;
   std::sort(expected.begin(), expected.end());
-  auto scratch = RunScratch::create(std::max<size_t>(1, entries.size()));
-  ASSERT_TRUE(scratch.ok());
-  DigitCounts counts{};
-  for (const uint64_t entry : entries) ++counts[top_digit(entry)];
-  EntrySorter sorter(entries, counts, *scratch);
-  for (size_t wanted = 0; wanted < expected.size(); wanted += 1 + expected.size() / 7) {
-    sorter.sort_up_to(wanted);
-    ASSERT_GE(sorter.sorted(), wanted);
-    ASSERT_TRUE(std::equal(expected.begin(), expected.begin() + wanted, sorter.entries())) << wanted;
-  }
-  sorter.sort_up_to(expected.size() + 1);
-  ASSERT_EQ(sorter.sorted(), expected.size());
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), sorter.entries()));
+  sort_bin(entries);
+  EXPECT_EQ(entries, expected);
 }
 
 TEST(RunSort, SortsUniformHashesOfAnyCount) {
   Rng rng(2);
-  for (const size_t count : {0, 1, 2, 3, 1023, 1024, 1025, 50'000, 300'000}) {
-    expect_sorted_like_std(arriving(count, [&](size_t) { return rng.next(); }));
+  for (const size_t count : {0, 1, 2, 3, 24, 25, 600, 2048, 2049, 300'000}) {
+    expect_sorted_like_std(arriving(count, [&](size_t) { return rng.next() >> 8 | uint64_t{0xa5} << 56; }));
   }
 }
 
 TEST(RunSort, KeepsArrivalOrderOfEqualHashes) {
   Rng rng(3);
-  const auto entries = arriving(100'000, [&](size_t) { return rng.below(100) << 57; });
+  const auto entries = arriving(100'000, [&](size_t) { return rng.below(100) << 49; });
   expect_sorted_like_std(entries);  // offsets ascend with arrival, so ascending entries are in arrival order
 }
 
@@ -58,6 +48,34 @@ TEST(RunSort, SurvivesHotKeysAndKeysMadeToCollide) {
   // All prefixes equal, the bits below random, or descending.
   expect_sorted_like_std(arriving(300'000, [&](size_t) { return rng.next() >> 23; }));
   expect_sorted_like_std(arriving(300'000, [](size_t i) { return ~uint64_t{i} << 24 >> 20; }));
+  // The same in bins that are sorted in the cache.
+  expect_sorted_like_std(arriving(2000, [](size_t) { return uint64_t{0x1234567890abcdef}; }));
+  expect_sorted_like_std(arriving(2000, [](size_t i) { return uint64_t{0xabcdef} << 40 | i % 2 << 30; }));
+  expect_sorted_like_std(arriving(2000, [](size_t i) { return ~uint64_t{i} << 24 >> 20; }));
+}
+
+// Asked for any number of entries at a time, the sorter gives all of them once, in order.
+TEST(RunSort, HandsOutAMemtableInOrder) {
+  Rng rng(7);
+  auto memtable = Memtable::create(kMiB, 40'000).value();
+  auto scratch = RunScratch::create(40'000).value();
+  while (test::append(memtable, test::random_bytes(rng, 8), "value")) {
+  }
+  for (int i = 0; i < 5000; ++i) test::append(memtable, "a hot key", "v");
+  for (const size_t step : {1, 85, 3000, 100'000}) {
+    EntrySorter sorter(memtable, scratch);
+    std::vector<uint64_t> all;
+    while (all.size() < memtable.count()) {
+      const auto entries = sorter.peek(step);
+      ASSERT_GE(entries.size(), std::min(step, memtable.count() - all.size()));
+      const size_t taken = std::min(step, entries.size());
+      all.insert(all.end(), entries.begin(), entries.begin() + static_cast<ptrdiff_t>(taken));
+      sorter.pop(taken);
+    }
+    EXPECT_TRUE(sorter.peek(1).empty());
+    EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+    EXPECT_EQ(std::adjacent_find(all.begin(), all.end()), all.end());
+  }
 }
 
 }  // namespace

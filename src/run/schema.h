@@ -74,6 +74,10 @@ struct Schema {
   Status index(std::string_view name);
 
   bool empty() const { return fields.empty(); }
+  // Of a value's first bytes, those that the fields describe.
+  uint32_t value_bytes() const {
+    return fields.empty() ? 0 : fields.back().offset + fields.back().count * type_bytes(fields.back().type);
+  }
   // A field with count 1 by its name, any element as "name[i]". kInvalidArgument names those there are.
   Result<FieldPlace> find(std::string_view name) const;
   std::string fields_text() const;

@@ -225,6 +225,55 @@ static void papers_calls(const char* path) {
   swale_reader_close(reader);
 }
 
+/* Values of more than 16,384 bytes: whole, in a list with small ones, and as a file that is read piece by piece. */
+static void large_values(const char* path) {
+  enum { kLarge = 200000 };
+  swale_job* job = NULL;
+  swale_dir* dir = NULL;
+  swale_file* file = NULL;
+  swale_reader* reader = NULL;
+  swale_values* values = NULL;
+  static char large[kLarge];
+  static char out[kLarge];
+  for (size_t i = 0; i < sizeof large; ++i) large[i] = (char)(i * 2654435761u >> 13);
+  CHECK_OK(swale_job_open(NULL, NULL, &job));
+  CHECK_OK(swale_dir_open(job, path, SWALE_DIR_CREATE, "write.memory=8M", &dir));
+  CHECK_OK(swale_dir_append(dir, "k", 1, "small", 5));
+  CHECK_OK(swale_dir_append(dir, "k", 1, large, sizeof large));
+  CHECK_OK(swale_dir_append(dir, "k", 1, large, 16385));
+  CHECK_OK(swale_dir_append(dir, "k", 1, "last", 4));
+  CHECK_OK(swale_dir_epoch_end(dir, 0, 0));
+  CHECK_OK(swale_dir_close(dir));
+  CHECK_OK(swale_job_close(job));
+  CHECK_OK(swale_reader_open(path, NULL, &reader));
+  CHECK_OK(swale_reader_get(reader, "k", 1, 0, &values));
+  const size_t expected[] = {5, sizeof large, 16385, 4};
+  CHECK(swale_values_count(values) == 4);
+  for (size_t i = 0; i < 4; ++i) {
+    int64_t epoch = -1;
+    const void* value = NULL;
+    size_t bytes = 0;
+    CHECK_OK(swale_values_at(values, i, &epoch, &value, &bytes));
+    CHECK(bytes == expected[i] && (bytes < 16385 || memcmp(value, large, bytes) == 0));
+  }
+  swale_values_free(values);
+  CHECK_OK(swale_openat_read(reader, "k", &file));
+  swale_reader_close(reader);
+  size_t total = 0;
+  size_t bytes = 1;
+  while (bytes != 0 && total < 5 + sizeof large) { /* steps that fit no piece */
+    const size_t left = 5 + sizeof large - total;
+    CHECK_OK(swale_read(file, out, left < 40961 ? left : 40961, &bytes));
+    const size_t head = total < 5 ? 5 - total : 0;
+    CHECK(memcmp(out + head, large + (total + head - 5), bytes - head) == 0);
+    total += bytes;
+  }
+  CHECK(total == 5 + sizeof large);
+  CHECK_OK(swale_read(file, out, sizeof out, &bytes));
+  CHECK(bytes == 16385 + 4 && memcmp(out + 16385, "last", 4) == 0);
+  CHECK_OK(swale_close(file));
+}
+
 static void write_with_schema(swale_job* job, const char* path) {
   swale_dir* dir = NULL;
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "unknown type",
@@ -297,7 +346,7 @@ static void mistakes(const char* root, const char* path) {
   swale_dir* second = NULL;
   swale_file* file = NULL;
   swale_reader* reader = NULL;
-  static char large[SWALE_VALUE_BYTES_MAX + 1];
+  static char large[20000];
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "job", swale_job_open(NULL, NULL, NULL));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "job.colour", swale_job_open(NULL, "job.colour=red", &job));
   const swale_comm odd = {3, 2, NULL, NULL, NULL};
@@ -321,12 +370,13 @@ static void mistakes(const char* root, const char* path) {
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "value", swale_dir_append(dir, "k", 1, NULL, 1));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "key of 0", swale_dir_append(dir, "", 0, "v", 1));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "256", swale_dir_append(dir, large, 256, "v", 1));
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "16385", swale_dir_append(dir, "k", 1, large, sizeof large));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "1073741825",
+              swale_dir_append(dir, "k", 1, large, (size_t)SWALE_VALUE_BYTES_MAX + 1));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_append(NULL, "k", 1, "v", 1));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_epoch_end(NULL, 0, 0));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_openat(dir, NULL, &file));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_openat(dir, "", &file));
-  CHECK_OK(swale_dir_append(dir, large, 255, large, SWALE_VALUE_BYTES_MAX));
+  CHECK_OK(swale_dir_append(dir, large, 255, large, 16384));
   CHECK_OK(swale_dir_epoch_end(dir, -1, -1));
   CHECK_OK(swale_dir_close(dir));
   CHECK_OK(swale_dir_close(NULL));
@@ -357,6 +407,8 @@ int main(int argc, char** argv) {
   char path[1024];
   char papers[1024];
   char typed[1024];
+  char large[1024];
+  snprintf(large, sizeof large, "%s/large", argv[1]);
   snprintf(path, sizeof path, "%s/directory", argv[1]);
   snprintf(papers, sizeof papers, "%s/papers", argv[1]);
   snprintf(typed, sizeof typed, "%s/typed", argv[1]);
@@ -373,6 +425,7 @@ int main(int argc, char** argv) {
   swale_reader_close(reader);
   papers_calls(papers);
   top_records(typed);
+  large_values(large);
   mistakes(argv[1], path);
   printf("%d checks, %d failures\n", checks, failures);
   return failures == 0 ? 0 : 1;

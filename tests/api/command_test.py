@@ -93,6 +93,62 @@ class Command(unittest.TestCase):
         self.assertIn("empty", self.lines("keys", "--epoch", "1"))
         self.assertIn({"key": "name"}, self.objects("keys"))
 
+    def test_ls(self):
+        self.assertEqual(self.lines("ls", "--epoch", "1"), self.lines("keys", "--epoch", "1"))
+        self.assertEqual(len(self.lines("ls")), 21)
+        self.assertEqual(len(self.lines("ls", "--all")), 22, "with the one that only epoch 1 has")
+        self.assertEqual(len(self.lines("ls", "-n", "3", "--all")), 3)
+        self.assertEqual(self.lines("ls", "nam?"), ["name"])
+        self.assertEqual(sorted(self.lines("ls", "u64:1?", "--u64")), [f"u64:{n}" for n in range(10, 20)])
+        self.assertEqual(self.lines("ls", "no*", expect=1), [])
+        self.assertEqual([line.split() for line in self.lines("ls", "-l", "-a", "*m*")],
+                         [["6", "45", "0-2", "name"], ["1", "0", "1", "empty"]])
+        self.assertEqual(self.objects("ls", "-l", "-e", "2", "name"),
+                         [{"key": "name", "values": 2, "bytes": 15, "first_epoch": 2, "last_epoch": 2}])
+        self.assertEqual(self.objects("ls", "name"), [{"key": "name"}])
+        self.run_swale("ls", "--all", "--epoch", "1", expect=2)
+        self.run_swale("ls", "--epoch", "3", expect=2)
+
+    def test_scan_with_conditions_and_columns(self):
+        self.assertEqual(self.lines("scan", "--where", "number == 119", "--u64"), ["1\tu64:19\tu64:119"])
+        wanted = [f"{10 * e},{n},{100 * e + n}" for e in range(3) for n in range(20) if n > 15]
+        lines = self.lines("scan", "-w", "u64(key) > 15 && number < 300", "-f", "step,u64(key),number", "--format", "csv")
+        self.assertEqual((lines[0], sorted(lines[1:])), ("step,u64(key),number", sorted(wanted)))
+        self.assertEqual(self.lines("scan", "-w", "bytes == 0", "--format", "csv"),
+                         ["epoch,key,number", "1,empty,"], "CSV has the schema's fields by itself")
+        self.assertEqual(self.objects("scan", "-w", "bytes < 8 and epoch == 1", "-f", "key,number,number + 1,has(number)"),
+                         [{"key": key, "number": None, "number + 1": None, "has(number)": False}
+                          for key in [line.split("\t")[1] for line in self.lines("scan", "-w", "bytes < 8 && epoch == 1")]])
+        self.assertEqual(self.objects("scan", "-w", "number == 219", "--typed")[0]["value"], {"number": 219})
+        self.assertEqual(self.lines("scan", "-w", "number == 219", "--typed", "--u64"), ["2\tu64:19\tnumber=219"])
+        raw, err = self.run_swale("scan", "-e", "0", "-f", "number", "--raw")
+        numbers = sorted(struct.unpack(f"<{len(raw) // 8}Q", raw.encode("latin-1")))
+        self.assertEqual(numbers[:20], list(range(20)))
+        self.assertEqual((len(numbers), "1 records were left out" in err), (21, True), "second 0 has 8 bytes")
+        for arguments, part in ((("--where", "weight > 1"), "no field"), (("--where", "number"), "condition"),
+                                (("--fields", "number,,key"), "column 1"), (("--fields", "number+1", "--raw"), "as they are stored"),
+                                (("--format", "xml"), "xml"), (("--jobs", "0"), "jobs")):
+            out, err = self.run_swale("scan", *arguments, expect=2)
+            self.assertEqual(out, "")
+            self.assertIn(part, err)
+
+    def test_scans_of_several_threads_print_the_same(self):
+        path = os.path.join(self.scratch, "several")
+        subprocess.run([MAKE_DIRECTORY, path, "0", "40"], check=True, timeout=60)
+        for layout in ("text", "csv", "json", "raw"):
+            one = self.run_swale("scan", "-j", "1", "--format", layout, path=path)
+            for jobs in ("2", "7"):
+                self.assertEqual(self.run_swale("scan", "-j", jobs, "--format", layout, path=path), one)
+        self.assertEqual(self.lines("scan", "-j", "5", "-n", "100", path=path), self.lines("scan", "-j", "1", path=path)[:100])
+
+    def test_get_typed(self):
+        self.assertEqual(self.lines("get", "u64:7", "--typed", "--u64", "-e", "1"), ["u64:7\t1\tnumber=107"])
+        self.assertEqual(self.lines("get", "u64:7", "empty", "--fields", "step,number", "--format", "csv"),
+                         ["step,number", "0,7", "10,107", "20,207", "10,"])
+        raw, err = self.run_swale("get", "u64:7", "empty", "-f", "number", "--raw")
+        self.assertEqual(struct.unpack("<3Q", raw.encode("latin-1")), (7, 107, 207))
+        self.assertIn("1 values were left out", err)
+
     def test_top(self):
         self.assertEqual(self.lines("top", "number", "-k", "3", "--smallest", "--u64"),
                          [f"{200 + n}\tu64:{n}\tu64:{200 + n}" for n in range(3)])
@@ -221,6 +277,54 @@ class Command(unittest.TestCase):
             self.assertIn("swale.json", err)
             _, err = self.run_swale(subcommand, expect=3, path=self.scratch)
             self.assertIn("no massive directory", err)
+
+    def run_config(self, *arguments, expect=0, **variables):
+        done = subprocess.run([SWALE, "config", *arguments], capture_output=True, text=True, timeout=60,
+                              env=dict(os.environ, **variables))
+        self.assertEqual(done.returncode, expect, (arguments, done.stdout, done.stderr))
+        return done.stdout, done.stderr
+
+    def test_config(self):
+        rows = {row["name"]: row for row in map(json.loads, self.run_config("--json", SWALE_WRITE_WAYS="3")[0].splitlines())}
+        self.assertLess(len(rows), 40, "fewer than 40 options")
+        self.assertEqual((rows["write.ways"]["value"], rows["write.ways"]["origin"]), ("3", "environment"))
+        self.assertEqual((rows["write.ways"]["default"], rows["write.ways"]["min"], rows["write.ways"]["max"]), ("1", 1, 64))
+        self.assertEqual(rows["io.engine"]["choices"], ["auto", "uring", "threads"])
+        self.assertEqual(rows["io.engine"]["calls"], ["write", "read"])
+        for name, row in rows.items():
+            self.assertRegex(name, r"^[a-z]+\.[a-z_]+$")
+            self.assertEqual(row["environment"], "SWALE_" + name.replace(".", "_").upper())
+            self.assertTrue(row["help"], name)
+            # A value is taken from the environment, and an impossible one names its variable.
+            if row["type"] not in ("text", "boolean"):
+                _, err = self.run_config(expect=2, **{row["environment"]: "impossible"})
+                self.assertIn(row["environment"], err)
+        text, _ = self.run_config("write.ways", SWALE_WRITE_WAYS="3")
+        self.assertIn("write.ways=3   (from SWALE_WRITE_WAYS; default 1)", text)
+        self.assertEqual(text.count("write."), 1)
+        self.run_config("swan", expect=2)
+        print(f"{len(rows)} options")
+
+    def test_config_checks(self):
+        for text in ("", "write.ways=2", "io.direct=never,read.map=never job.id=x", "dir.schema=id:u8,dir.extrema=id"):
+            self.assertEqual(self.run_config("--check", text)[0], "fine\n", text)
+        for text, part in (("write.wayz=2", "the nearest is write.ways"), ("write.ways=65", "from 1 to 64"),
+                           ("write.ways", "expected name=value"), ("dir.extrema=energy", "schema"),
+                           ("net.heartbeat_interval_s=20", "half of"), ("read.scan_chunk=5K,io.engine=steam", "io.engine")):
+            out, err = self.run_config("--check", text, expect=2)
+            self.assertEqual(out, "")
+            self.assertIn(part, err)
+        self.run_config("--check", "read.map=never", "--for", "read")
+        self.assertIn("read.map", self.run_config("--check", "read.map=never", "--for", "write", expect=2)[1])
+        answer = json.loads(self.run_config("--check", "a.b=c", "--json", expect=2)[0])
+        self.assertFalse(answer["ok"])
+        self.assertIn("a.b", answer["problem"])
+
+    def test_the_command_heeds_the_environment(self):
+        done = subprocess.run([SWALE, "scan", self.path], capture_output=True, text=True, timeout=60,
+                              env=dict(os.environ, SWALE_READ_SCAN_CHUNK="1"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("SWALE_READ_SCAN_CHUNK", done.stderr)
 
     def test_usage(self):
         for arguments in (("get",), ("get", "u64:x"), ("get", "0x1"), ("get", "name", "--epoch", "3"),

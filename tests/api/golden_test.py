@@ -1,7 +1,8 @@
 """golden_test.py SWALE MAKE_DIRECTORY GOLDEN: every released version of a directory is read by this build.
 
-GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one. Folders
-here are never written again: a new version of a format adds a folder.
+GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one;
+GOLDEN/large-v1 likewise, with the word `large`. Folders here are never written again: a new version of a format adds a
+folder.
 """
 import json
 import os
@@ -51,6 +52,44 @@ class Golden(unittest.TestCase):
             self.assertEqual(sum(thing["what"] == "summary" for thing in things), 1)
             self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
         print(f"read {len(versions)} released versions")
+
+    def large_value(self, epoch, rank):
+        return bytes((epoch + rank + i // 64) & 255 for i in range(16385 + rank))
+
+    def check_large(self, path, epochs):
+        for epoch, rank in ((0, 0), (0, 1), (1, 0)):
+            lines = self.run_swale("get", path, f"large {rank}", "--hex", "-e", str(epoch)).splitlines()
+            values = [line.split("\t")[2] for line in lines]
+            self.assertEqual([value.removeprefix("0x") for value in values],
+                             [self.large_value(epoch, rank).hex(), b"after".hex()])
+        least = self.run_swale("top", path, "number", "-k", "2", "--smallest", "--json", "-e", "0").splitlines()
+        self.assertEqual(json.loads(least[1])["key"], "large 0")
+        self.assertIn(f"all good ({epochs} epochs, 2 partitions", self.run_swale("verify", path))
+
+    def test_large_values_are_read(self):
+        path = os.path.join(GOLDEN, "large-v1")
+        self.check_large(path, 2)
+        with open(os.path.join(path, "swale.json")) as manifest:
+            self.assertEqual(json.load(manifest)["incompatible_features"], ["large-values"])
+        things = [json.loads(line) for line in self.run_swale("dump", path, "--json").splitlines()]
+        self.assertEqual(sum(thing["bytes"] for thing in things if thing["what"] == "value"), 3 * 16385 + 1)
+        self.assertEqual(sum(thing["values"] for thing in things if thing["what"] == "values"), 3)
+        self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
+            copy = os.path.join(scratch, "copy")
+            shutil.copytree(path, copy)
+            subprocess.run([MAKE_DIRECTORY, copy, "2", "1", "large"], check=True, timeout=60)
+            self.check_large(copy, 3)
+
+    def test_canary_a_changed_byte_of_a_large_value_is_noticed(self):
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
+            path = os.path.join(scratch, "copy")
+            shutil.copytree(os.path.join(GOLDEN, "large-v1"), path)
+            with open(os.path.join(path, "p000", "part-000001.values"), "r+b") as log:
+                log.seek(9000)
+                log.write(b"?")
+            self.run_swale("verify", path, expect=1)
+            self.run_swale("get", path, "large 1", expect=3)
 
     def test_a_writer_goes_on_behind_them(self):
         with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:

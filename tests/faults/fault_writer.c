@@ -1,7 +1,7 @@
 /* fault_writer PATH EPOCHS RECORDS HOLD: one rank of a job under test; launcher.h starts it.
  *
  * Appends RECORDS records per epoch and says on standard output, a line each, where it is:
- *   open | append E | end E | ended E | closing | closed | failed CODE MESSAGE | leaks WHAT
+ *   joined | open | append E | end E | ended E | closing | leaving | closed | failed CODE MESSAGE | leaks WHAT
  * At the stage HOLD ("append 1", or "none") it waits for a byte on standard input before it goes on. The step of
  * every epoch is the number of ranks that wrote it: with it and the records' own numbers a reader knows what must be
  * there. After the job it compares its descriptors and threads with those it began with. Exit status 0 only if every
@@ -71,6 +71,7 @@ static int run(const char* path, int64_t epochs, uint64_t records) {
   swale_reader* reader = NULL;
   int64_t first = 0;
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
+  stage("joined", -1);
   int wrong = fails(swale_dir_open(job, path, SWALE_DIR_CREATE, "write.memory=8M", &dir));
   if (!wrong) {
     wrong = fails(swale_reader_open(path, NULL, &reader));
@@ -81,6 +82,7 @@ static int run(const char* path, int64_t epochs, uint64_t records) {
     stage("closing", -1);
     wrong |= fails(swale_dir_close(dir));
   }
+  stage("leaving", -1);
   wrong |= fails(swale_job_close(job));
   return wrong;
 }

@@ -164,7 +164,7 @@ std::set<std::string> orphaned_shared_memory() {
 void in_parallel(size_t count, const std::function<void(size_t)>& run) {
   std::atomic<size_t> next{0};
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       for (size_t at; (at = next++) < count;) run(at);
     });

@@ -62,7 +62,9 @@ Launcher::~Launcher() {
 
 void Launcher::start(const LaunchParams& params, int number) {
   Rank& rank = ranks_[static_cast<size_t>(number)];
-  std::vector<std::string> words = {params.program};
+  std::vector<std::string> words;
+  if (!params.before.empty()) words = params.before[static_cast<size_t>(number)];
+  words.push_back(params.program);
   words.insert(words.end(), params.arguments.begin(), params.arguments.end());
   words.push_back(number == params.held ? params.hold : params.held_argument);
   std::vector<std::string> changes = params.environment;
@@ -79,7 +81,7 @@ void Launcher::start(const LaunchParams& params, int number) {
   ::posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
   // What the library logs is for people; the test judges what the calls say.
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  const int failed = ::posix_spawn(&rank.pid, params.program.c_str(), &actions, nullptr,
+  const int failed = ::posix_spawn(&rank.pid, words.front().c_str(), &actions, nullptr,
                                    pointers(words).data(), pointers(environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(input[0]);

@@ -26,7 +26,8 @@ struct LaunchParams {
   std::string hold;
   std::string job_id;
   std::string rendezvous;
-  std::vector<std::string> environment;  // NAME=value, over the test's own
+  std::vector<std::string> environment;               // NAME=value, over the test's own
+  std::vector<std::vector<std::string>> before = {};  // of each rank: words before the program, that start it
 };
 
 struct Line {

@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -73,22 +76,22 @@ class Outcomes : public testing::Test {
 TEST_F(Outcomes, KeysAndValuesAtTheirLimits) {
   swale_dir* dir = make(files_.path());
   const std::string key(SWALE_KEY_BYTES_MAX + 1, 'k');
-  const std::string value(SWALE_VALUE_BYTES_MAX + 1, 'v');
+  const std::string value(16'385, 'v');
   expect("a key of 0 bytes", swale_dir_append(dir, "", 0, "v", 1), SWALE_INVALID_ARGUMENT, "1 to 255");
   expect("a key of 256 bytes", swale_dir_append(dir, key.data(), 256, "v", 1), SWALE_INVALID_ARGUMENT,
          "1 to 255");
-  expect("a value of 16,385 bytes", swale_dir_append(dir, "k", 1, value.data(), value.size()),
-         SWALE_INVALID_ARGUMENT, "16384");
-  expect("a value of 1 GiB", swale_dir_append(dir, "k", 1, value.data(), size_t{1} << 30),
-         SWALE_INVALID_ARGUMENT, "16384");
+  expect("a value of 1 GiB and a byte", swale_dir_append(dir, "k", 1, value.data(), (size_t{1} << 30) + 1),
+         SWALE_INVALID_ARGUMENT, "1073741824");
   expect("a key of 255 bytes, a value of 0", swale_dir_append(dir, key.data(), 255, nullptr, 0), SWALE_OK);
   expect("a value of 16,384 bytes", swale_dir_append(dir, "k", 1, value.data(), 16384), SWALE_OK);
+  expect("a value of 16,385 bytes", swale_dir_append(dir, "l", 1, value.data(), value.size()), SWALE_OK);
   expect("the end of that epoch", swale_dir_epoch_end(dir, 1, 1), SWALE_OK);
   EXPECT_EQ(swale_dir_close(dir), SWALE_OK);
   swale_reader* reader = nullptr;
   ASSERT_EQ(swale_reader_open(files_.path().c_str(), nullptr, &reader), SWALE_OK);
   for (const auto& [asked, bytes] :
-       {std::pair{key.substr(1), size_t{0}}, std::pair{std::string("k"), size_t{16384}}}) {
+       {std::pair{key.substr(1), size_t{0}}, std::pair{std::string("k"), size_t{16384}},
+        std::pair{std::string("l"), size_t{16385}}}) {
     swale_values* values = nullptr;
     int64_t epoch = -1;
     const void* found = nullptr;
@@ -100,6 +103,44 @@ TEST_F(Outcomes, KeysAndValuesAtTheirLimits) {
     swale_values_free(values);
   }
   swale_reader_close(reader);
+}
+
+// Written from memory of which little is backed, with a budget of 8 MiB; read piece by piece, and whole.
+TEST_F(Outcomes, AValueOfOneGiB) {
+  constexpr size_t kGiB = size_t{1} << 30;
+  constexpr size_t kStamp = size_t{1} << 24;
+  void* const memory =
+      ::mmap(nullptr, kGiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  char* const value = static_cast<char*>(memory);
+  for (size_t at = 0; at < kGiB; at += kStamp) std::memcpy(value + at + at / kStamp, &at, sizeof at);
+  swale_dir* dir = make(files_.path());
+  const size_t before = ::mallinfo2().arena + ::mallinfo2().hblkhd;
+  expect("a value of 1 GiB", swale_dir_append(dir, "k", 1, value, kGiB), SWALE_OK);
+  EXPECT_LT(::mallinfo2().arena + ::mallinfo2().hblkhd, before + (1 << 20)) << "no copy of it";
+  expect("the end of that epoch", swale_dir_epoch_end(dir, 1, 1), SWALE_OK);
+  EXPECT_EQ(swale_dir_close(dir), SWALE_OK);
+  swale_reader* reader = nullptr;
+  ASSERT_EQ(swale_reader_open(files_.path().c_str(), nullptr, &reader), SWALE_OK);
+  swale_file* file = nullptr;
+  ASSERT_EQ(swale_openat_read(reader, "k", &file), SWALE_OK);
+  std::string piece(4 << 20, '\0');
+  size_t read = 0;
+  for (size_t bytes = 1; bytes != 0; read += bytes) {
+    ASSERT_EQ(swale_read(file, piece.data(), piece.size(), &bytes), SWALE_OK) << swale_last_error();
+    ASSERT_EQ(std::memcmp(piece.data(), value + read, bytes), 0) << read;
+  }
+  EXPECT_EQ(read, kGiB);
+  EXPECT_EQ(swale_close(file), SWALE_OK);
+  swale_values* values = nullptr;
+  ASSERT_EQ(swale_reader_get(reader, "k", 1, 0, &values), SWALE_OK) << swale_last_error();
+  const void* found = nullptr;
+  size_t found_bytes = 0;
+  EXPECT_EQ(swale_values_at(values, 0, nullptr, &found, &found_bytes), SWALE_OK);
+  EXPECT_TRUE(found_bytes == kGiB && std::memcmp(found, value, kGiB) == 0);
+  swale_values_free(values);
+  swale_reader_close(reader);
+  EXPECT_EQ(::munmap(memory, kGiB), 0);
 }
 
 TEST_F(Outcomes, AbsurdOptions) {

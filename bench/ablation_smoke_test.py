@@ -1,0 +1,152 @@
+"""ablation_smoke_test.py PROGRAMS: the ablations on a few records: they run, their answers are checked, the page is made, and
+each of these notices when something is wrong.
+
+Asserts answers, columns and claims, never times. LevelDB is left out where it is not built, plots where there is no
+matplotlib.
+"""
+import contextlib
+import importlib.util
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import ablation  # noqa: E402
+import ablation_claims  # noqa: E402
+import ablation_parts  # noqa: E402
+from ablation_table import Refused, Table  # noqa: E402
+
+PROGRAMS = pathlib.Path(sys.argv[1])
+LEVELDB = (PROGRAMS / "bench_shuffled_leveldb").exists()
+MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+
+
+def run(program, **options):
+    words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    return subprocess.run([PROGRAMS / f"bench_{program}", *words], capture_output=True, text=True, timeout=100)
+
+
+def call_main(*words):
+    """ablation.py's exit status, and what it prints on stderr."""
+    stderr, argv = io.StringIO(), sys.argv
+    sys.argv = ["ablation.py", *map(str, words)]
+    try:
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(io.StringIO()):
+            return ablation.main(), stderr.getvalue()
+    finally:
+        sys.argv = argv
+
+
+class WholeAblation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="swale-test-")
+        cls.results = pathlib.Path(cls.folder.name) / "results"
+        cls.status, cls.stderr = call_main(PROGRAMS, cls.results, "--profile", "tiny", "--no-plots")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_every_part_has_rows_and_claims(self):
+        self.assertEqual(self.status, 0, self.stderr)
+        for part in ablation_parts.PARTS:
+            table = Table(self.results / f"{part}.csv")
+            claims = list(ablation_claims.CLAIMS[part](table))
+            self.assertTrue(claims or not LEVELDB, part)
+            for claim in claims:
+                self.assertTrue(claim.place and claim.paper and claim.ours and claim.why, claim)
+        self.assertEqual({row["part"] for row in ablation.read_csv(self.results / "machine.csv")}, set(ablation_parts.PARTS))
+
+    def test_bytes_are_those_of_the_data_and_little_more(self):
+        # What does not depend on time: the directory is never smaller than the data.
+        for ratio in Table(self.results / "frame.csv").samples("bytes_ratio"):
+            self.assertTrue(1 < ratio < 2, ratio)
+        waited = Table(self.results / "delivery.csv").samples("progress_waited_share", delivery="queue")
+        self.assertEqual(set(waited), {0})
+        reads = Table(self.results / "reads.csv")
+        self.assertEqual(reads.samples("reads", store="swale", filters="sketch", epochs=2), [5, 5])  # a footer, 2 x (slice, block)
+
+    @unittest.skipUnless(MATPLOTLIB, "no matplotlib")
+    def test_page_and_plots_come_from_the_csvs_alone(self):
+        status, stderr = call_main("/nowhere", self.results, "--plots")
+        self.assertEqual(status, 0, stderr)
+        page = (self.results / "README.md").read_text(encoding="utf-8")
+        for part in ablation_parts.PARTS:
+            self.assertIn(f"({part}.png)", page)
+            self.assertLess((self.results / f"{part}.png").stat().st_size, 200_000)
+
+    def test_one_part_again_leaves_the_others_alone(self):
+        before = (self.results / "size.csv").read_bytes()
+        status, stderr = call_main(PROGRAMS, self.results, "--profile", "tiny", "--no-plots", "--only", "ways")
+        self.assertEqual(status, 0, stderr)
+        self.assertEqual((self.results / "size.csv").read_bytes(), before)
+
+
+class ItCanFail(unittest.TestCase):
+    def expect_wrong(self, done):
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("WRONG ANSWER", done.stderr)
+
+    def test_a_wrong_value_of_the_pipeline_is_found(self):
+        for options in (dict(), dict(turns=1), dict(delivery="wait", ranks=2)):
+            with tempfile.TemporaryDirectory(prefix="swale-test-") as path, self.subTest(options):
+                work = dict(path=path + "/d", keys=500, epochs=2)
+                self.assertEqual(run("pipeline", canary=1, **options, **work).returncode, 0)
+                self.expect_wrong(run("query", mode="verify", **work))
+
+    @unittest.skipUnless(LEVELDB, "no LevelDB")
+    def test_a_wrong_value_in_leveldb_is_found(self):
+        for compaction in ("on", "off"):
+            with tempfile.TemporaryDirectory(prefix="swale-test-") as path, self.subTest(compaction):
+                work = dict(path=path + "/d", ranks=2, keys=20, epochs=2, samples=200, compaction=compaction)
+                right = run("shuffled_leveldb", **work)
+                self.assertEqual(right.returncode, 0, right.stderr)
+                self.assertEqual([query["epochs"] for query in json.loads(right.stdout)["queries"]], [1, 2])
+                self.expect_wrong(run("shuffled_leveldb", canary=1, **work))
+
+    def test_a_failing_program_keeps_the_old_csv(self):
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as out:
+            results, programs = pathlib.Path(out) / "results", pathlib.Path(out) / "programs"
+            results.mkdir()
+            programs.mkdir()
+            (programs / "bench_pipeline").symlink_to("/bin/false")
+            (results / "ways.csv").write_text("old", encoding="utf-8")
+            status, stderr = call_main(programs, results, "--profile", "tiny", "--no-plots", "--only", "ways")
+            self.assertEqual(status, 2)
+            self.assertIn("bench_pipeline", stderr)
+            self.assertEqual((results / "ways.csv").read_text(encoding="utf-8"), "old")
+
+    def test_a_csv_without_a_column_or_a_case_is_refused(self):
+        rows = [dict(mb_s=100, ways=ways, round=0, written_mb_s=90, cpu_ns=30)
+                for ways in ("turns", "1 way", "2 ways", "4 ways")]
+        rows += [dict(row, mb_s=0) for row in rows]
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as out:
+            path = pathlib.Path(out) / "ways.csv"
+            for wrong in (rows[1:], [{k: v for k, v in row.items() if k != "written_mb_s"} for row in rows]):
+                ablation.write_csv(path, wrong)
+                with self.assertRaisesRegex(Refused, "ways.csv: no"):
+                    list(ablation_claims.ways(Table(path)))
+            ablation.write_csv(path, rows)
+            self.assertEqual([claim.agrees for claim in ablation_claims.ways(Table(path))], [False] * 3)
+
+    def test_claims_follow_the_numbers(self):
+        def agrees(turns):
+            rows = [dict(mb_s=mb_s, ways=ways, round=0, written_mb_s=mb_s * (turns if ways == "turns" else 0.98) or 1500)
+                    for mb_s in (100, 0) for ways in ("turns", "1 way", "2 ways", "4 ways")]
+            with tempfile.TemporaryDirectory(prefix="swale-test-") as out:
+                path = pathlib.Path(out) / "ways.csv"
+                ablation.write_csv(path, rows)
+                return next(ablation_claims.ways(Table(path))).agrees
+
+        self.assertTrue(agrees(0.8))
+        self.assertFalse(agrees(0.97))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

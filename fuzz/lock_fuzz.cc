@@ -1,0 +1,22 @@
+// DIR/swale.lock: any bytes are somebody's lock (busy), or nobody's and taken over; never a crash, and never both.
+#include "base/log.h"
+#include "fuzz/fuzz_input.h"
+#include "imd/writer_lock.h"
+#include "io/memory_device.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace swale;
+  set_log_sink([](LogLevel, std::string_view) {});
+  io::MemoryDevice device;
+  fuzz::require(device.make_directory("/d").ok());
+  const Bytes input = fuzz::as_bytes(data, size);
+  fuzz::require(io::replace_file(device, imd::lock_path("/d"), input).ok());
+  const auto lock = imd::WriterLock::acquire(device, "/d", 1);
+  const auto left = io::read_file(device, imd::lock_path("/d"), size + 4096);
+  if (lock.ok()) {
+    fuzz::require(*left != input);
+  } else if (size <= 4096) {
+    fuzz::require(lock.status().code() == Code::kBusy && *left == input);
+  }
+  return 0;
+}

@@ -1,0 +1,21 @@
+// Control messages of the epoch protocol and statuses: any bytes give a message or an error, and a message that was
+// decoded encodes to bytes that decode to the same ones.
+#include "fuzz/fuzz_input.h"
+#include "imd/messages.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace swale;
+  const Bytes input = fuzz::as_bytes(data, size);
+  if (const auto message = imd::decode_message(input, 3); message.ok()) {
+    const std::string once = imd::encode(*message);
+    const auto again = imd::decode_message(once, 3);
+    fuzz::require(again.ok() && imd::encode(*again) == once);
+  }
+  Status status;
+  if (imd::decode_status(input, &status).ok()) {
+    Status again;
+    fuzz::require(imd::decode_status(imd::encode_status(status), &again).ok() &&
+                  again.code() == status.code());
+  }
+  return 0;
+}

@@ -1,0 +1,512 @@
+! Swale for Fortran: the C interface of swale.h as a module. Compile it with your own compiler, before what uses it:
+!
+!   gfortran -c $(pkg-config --variable=fortrandir swale)/swale.f90
+!   gfortran program.f90 swale.o $(pkg-config --libs swale)
+!
+! Names, arguments and their order are those of swale.h, which documents them; so are indices, which start at 0. What
+! differs:
+!   Text        Paths, options, names and fields are ordinary characters; blanks at their end do not count. Left out,
+!               `options` are none. Functions that give text give an allocatable character.
+!   Bytes       Keys, values and data are anything: a number, an array, a derived type (make it bind(C) or sequence),
+!               with its length in bytes, c_sizeof(x). A section of an array that is not contiguous is copied.
+!   Left out    Output arguments for which swale.h allows NULL, and `comm` of swale_job_open, are optional; name the
+!               arguments behind them: swale_job_open(job=job).
+!   Found bytes Come as type(c_ptr): call c_f_pointer(value, x). They live as long as swale.h says.
+!   Callbacks   Are bind(C) functions with the arguments of swale.h, given as c_funloc(fn), and a context, c_loc(x).
+!
+! swale_mpi.f90 makes a swale_comm from an MPI communicator. A handle is a derived type with one pointer in it, which
+! every ABI that we know hands over as it does the pointer alone.
+module swale
+  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_funptr, c_int, c_int64_t, c_loc, &
+    c_null_char, c_null_funptr, c_null_ptr, c_ptr, c_size_t, c_associated
+  implicit none
+  private
+
+  ! ---- Numbers -----------------------------------------------------------------------------------------------------
+
+  integer(c_int), parameter, public :: SWALE_OK = 0
+  integer(c_int), parameter, public :: SWALE_INVALID_ARGUMENT = 1
+  integer(c_int), parameter, public :: SWALE_NOT_FOUND = 2
+  integer(c_int), parameter, public :: SWALE_ALREADY_EXISTS = 3
+  integer(c_int), parameter, public :: SWALE_CORRUPTION = 4
+  integer(c_int), parameter, public :: SWALE_IO_ERROR = 5
+  integer(c_int), parameter, public :: SWALE_NO_SPACE = 6
+  integer(c_int), parameter, public :: SWALE_RESOURCE_EXHAUSTED = 7
+  integer(c_int), parameter, public :: SWALE_UNAVAILABLE = 8
+  integer(c_int), parameter, public :: SWALE_DEADLINE_EXCEEDED = 9
+  integer(c_int), parameter, public :: SWALE_BUSY = 10
+  integer(c_int), parameter, public :: SWALE_UNSUPPORTED = 11
+  integer(c_int), parameter, public :: SWALE_ABORTED = 12
+  integer(c_int), parameter, public :: SWALE_INTERNAL = 13
+
+  integer(c_size_t), parameter, public :: SWALE_KEY_BYTES_MAX = 255
+  integer(c_size_t), parameter, public :: SWALE_VALUE_BYTES_MAX = 16384
+  integer(c_int64_t), parameter, public :: SWALE_ALL_EPOCHS = -1
+
+  integer(c_int), parameter, public :: SWALE_DIR_CREATE = 1
+  integer(c_int), parameter, public :: SWALE_DIR_EXCLUSIVE = 2
+  integer(c_int), parameter, public :: SWALE_TOP_LARGEST = 0
+  integer(c_int), parameter, public :: SWALE_TOP_SMALLEST = 1
+
+  ! ---- Handles and structures --------------------------------------------------------------------------------------
+
+  type, bind(C), public :: swale_job
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_dir
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_reader
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_values
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_top
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_file
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+
+  type, bind(C), public :: swale_comm
+    integer(c_int) :: rank = 0
+    integer(c_int) :: size = 1
+    type(c_ptr) :: context = c_null_ptr
+    type(c_funptr) :: allgather = c_null_funptr
+    type(c_funptr) :: barrier = c_null_funptr
+  end type
+
+  type, bind(C), public :: swale_epoch_info
+    integer(c_int64_t) :: epoch = 0
+    integer(c_int64_t) :: step = 0
+    real(c_double) :: time = 0
+    integer(c_int64_t) :: records = 0
+  end type
+
+  type, bind(C), public :: swale_top_record
+    type(c_ptr) :: key = c_null_ptr
+    integer(c_size_t) :: key_bytes = 0
+    type(c_ptr) :: value = c_null_ptr
+    integer(c_size_t) :: value_bytes = 0
+    type(c_ptr) :: field = c_null_ptr
+    integer(c_size_t) :: field_bytes = 0
+    real(c_double) :: number = 0
+  end type
+
+  type, bind(C), public :: swale_top_stats
+    integer(c_int64_t) :: nans = 0
+    integer(c_int64_t) :: absent = 0
+    integer(c_int64_t) :: bytes_read = 0
+    integer(c_int64_t) :: reads = 0
+    integer(c_int64_t) :: blocks_read = 0
+    integer(c_int64_t) :: partitions_scanned = 0
+  end type
+
+  type, bind(C), public :: swale_read_stats
+    integer(c_int64_t) :: bytes_read = 0
+    integer(c_int64_t) :: reads = 0
+    integer(c_int64_t) :: depth_max = 0
+    integer(c_int64_t) :: queries = 0
+    integer(c_int64_t) :: false_candidates = 0
+  end type
+
+  ! ---- Calls that are the C function itself ------------------------------------------------------------------------
+
+  interface
+    integer(c_int) function swale_job_rank(job) bind(C, name="swale_job_rank")
+      import :: c_int, swale_job
+      type(swale_job), value :: job
+    end function
+    integer(c_int) function swale_job_size(job) bind(C, name="swale_job_size")
+      import :: c_int, swale_job
+      type(swale_job), value :: job
+    end function
+    integer(c_int) function swale_job_close(job) bind(C, name="swale_job_close")
+      import :: c_int, swale_job
+      type(swale_job), value :: job
+    end function
+
+    integer(c_int) function swale_dir_epoch_end(dir, step, time) bind(C, name="swale_dir_epoch_end")
+      import :: c_double, c_int, c_int64_t, swale_dir
+      type(swale_dir), value :: dir
+      integer(c_int64_t), value :: step
+      real(c_double), value :: time
+    end function
+    integer(c_int) function swale_dir_epoch_end_begin(dir, step, time) bind(C, name="swale_dir_epoch_end_begin")
+      import :: c_double, c_int, c_int64_t, swale_dir
+      type(swale_dir), value :: dir
+      integer(c_int64_t), value :: step
+      real(c_double), value :: time
+    end function
+    integer(c_int) function swale_dir_epoch_end_wait(dir) bind(C, name="swale_dir_epoch_end_wait")
+      import :: c_int, swale_dir
+      type(swale_dir), value :: dir
+    end function
+    integer(c_int) function swale_dir_pause(dir) bind(C, name="swale_dir_pause")
+      import :: c_int, swale_dir
+      type(swale_dir), value :: dir
+    end function
+    integer(c_int) function swale_dir_resume(dir) bind(C, name="swale_dir_resume")
+      import :: c_int, swale_dir
+      type(swale_dir), value :: dir
+    end function
+    integer(c_int) function swale_dir_close(dir) bind(C, name="swale_dir_close")
+      import :: c_int, swale_dir
+      type(swale_dir), value :: dir
+    end function
+
+    subroutine swale_reader_close(reader) bind(C, name="swale_reader_close")
+      import :: swale_reader
+      type(swale_reader), value :: reader
+    end subroutine
+    integer(c_int64_t) function swale_reader_epoch_count(reader) bind(C, name="swale_reader_epoch_count")
+      import :: c_int64_t, swale_reader
+      type(swale_reader), value :: reader
+    end function
+    integer(c_int) function swale_reader_epoch_info(reader, epoch, info) bind(C, name="swale_reader_epoch_info")
+      import :: c_int, c_int64_t, swale_epoch_info, swale_reader
+      type(swale_reader), value :: reader
+      integer(c_int64_t), value :: epoch
+      type(swale_epoch_info), intent(out) :: info
+    end function
+    integer(c_size_t) function swale_values_count(values) bind(C, name="swale_values_count")
+      import :: c_size_t, swale_values
+      type(swale_values), value :: values
+    end function
+    integer(c_int) function swale_values_at(values, index, epoch, value, value_bytes) bind(C, name="swale_values_at")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, swale_values
+      type(swale_values), value :: values
+      integer(c_size_t), value :: index
+      integer(c_int64_t), intent(out), optional :: epoch
+      type(c_ptr), intent(out), optional :: value
+      integer(c_size_t), intent(out), optional :: value_bytes
+    end function
+    subroutine swale_values_free(values) bind(C, name="swale_values_free")
+      import :: swale_values
+      type(swale_values), value :: values
+    end subroutine
+    ! keys: addresses (c_loc) of the keys' first bytes.
+    integer(c_int) function swale_reader_get_many(reader, keys, key_bytes, count, epoch, fn, context, found) &
+        bind(C, name="swale_reader_get_many")
+      import :: c_funptr, c_int, c_int64_t, c_ptr, c_size_t, swale_reader
+      type(swale_reader), value :: reader
+      type(c_ptr), intent(in) :: keys(*)
+      integer(c_size_t), intent(in) :: key_bytes(*)
+      integer(c_size_t), value :: count
+      integer(c_int64_t), value :: epoch
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+      integer(c_size_t), intent(out), optional :: found
+    end function
+    integer(c_int) function swale_reader_scan(reader, epoch, fn, context) bind(C, name="swale_reader_scan")
+      import :: c_funptr, c_int, c_int64_t, c_ptr, swale_reader
+      type(swale_reader), value :: reader
+      integer(c_int64_t), value :: epoch
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+    end function
+    integer(c_int) function swale_reader_keys(reader, epoch, fn, context) bind(C, name="swale_reader_keys")
+      import :: c_funptr, c_int, c_int64_t, c_ptr, swale_reader
+      type(swale_reader), value :: reader
+      integer(c_int64_t), value :: epoch
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+    end function
+    integer(c_int) function swale_reader_count(reader, epoch, records) bind(C, name="swale_reader_count")
+      import :: c_int, c_int64_t, swale_reader
+      type(swale_reader), value :: reader
+      integer(c_int64_t), value :: epoch
+      integer(c_int64_t), intent(out) :: records
+    end function
+    integer(c_int) function swale_reader_stats(reader, stats) bind(C, name="swale_reader_stats")
+      import :: c_int, swale_read_stats, swale_reader
+      type(swale_reader), value :: reader
+      type(swale_read_stats), intent(out) :: stats
+    end function
+
+    integer(c_size_t) function swale_top_count(top) bind(C, name="swale_top_count")
+      import :: c_size_t, swale_top
+      type(swale_top), value :: top
+    end function
+    integer(c_int) function swale_top_at(top, index, record) bind(C, name="swale_top_at")
+      import :: c_int, c_size_t, swale_top, swale_top_record
+      type(swale_top), value :: top
+      integer(c_size_t), value :: index
+      type(swale_top_record), intent(out) :: record
+    end function
+    integer(c_int) function swale_top_get_stats(top, stats) bind(C, name="swale_top_get_stats")
+      import :: c_int, swale_top, swale_top_stats
+      type(swale_top), value :: top
+      type(swale_top_stats), intent(out) :: stats
+    end function
+    subroutine swale_top_free(top) bind(C, name="swale_top_free")
+      import :: swale_top
+      type(swale_top), value :: top
+    end subroutine
+
+    integer(c_int) function swale_close(file) bind(C, name="swale_close")
+      import :: c_int, swale_file
+      type(swale_file), value :: file
+    end function
+  end interface
+
+  public :: swale_job_rank, swale_job_size, swale_job_close, swale_dir_epoch_end, swale_dir_epoch_end_begin, &
+    swale_dir_epoch_end_wait, swale_dir_pause, swale_dir_resume, swale_dir_close, swale_reader_close, &
+    swale_reader_epoch_count, swale_reader_epoch_info, swale_values_count, swale_values_at, swale_values_free, &
+    swale_reader_get_many, swale_reader_scan, swale_reader_keys, swale_reader_count, swale_reader_stats, &
+    swale_top_count, swale_top_at, swale_top_get_stats, swale_top_free, swale_close
+
+  ! ---- Calls with text or any bytes: below are the C functions, behind `contains` what Fortran calls ------------------
+
+  interface
+    type(c_ptr) function c_version() bind(C, name="swale_version")
+      import :: c_ptr
+    end function
+    type(c_ptr) function c_code_name(code) bind(C, name="swale_code_name")
+      import :: c_int, c_ptr
+      integer(c_int), value :: code
+    end function
+    type(c_ptr) function c_last_error() bind(C, name="swale_last_error")
+      import :: c_ptr
+    end function
+    type(c_ptr) function c_reader_schema(reader) bind(C, name="swale_reader_schema")
+      import :: c_ptr, swale_reader
+      type(swale_reader), value :: reader
+    end function
+    integer(c_int) function c_job_open(comm, options, job) bind(C, name="swale_job_open")
+      import :: c_char, c_int, swale_comm, swale_job
+      type(swale_comm), intent(in), optional :: comm
+      character(kind=c_char), intent(in) :: options(*)
+      type(swale_job), intent(out) :: job
+    end function
+    integer(c_int) function c_dir_open(job, path, flags, options, dir) bind(C, name="swale_dir_open")
+      import :: c_char, c_int, swale_dir, swale_job
+      type(swale_job), value :: job
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int), value :: flags
+      character(kind=c_char), intent(in) :: options(*)
+      type(swale_dir), intent(out) :: dir
+    end function
+    integer(c_int) function c_dir_append(dir, key, key_bytes, value, value_bytes) bind(C, name="swale_dir_append")
+      import :: c_int, c_ptr, c_size_t, swale_dir
+      type(swale_dir), value :: dir
+      type(c_ptr), value :: key
+      integer(c_size_t), value :: key_bytes
+      type(c_ptr), value :: value
+      integer(c_size_t), value :: value_bytes
+    end function
+    integer(c_int) function c_reader_open(path, options, reader) bind(C, name="swale_reader_open")
+      import :: c_char, c_int, swale_reader
+      character(kind=c_char), intent(in) :: path(*)
+      character(kind=c_char), intent(in) :: options(*)
+      type(swale_reader), intent(out) :: reader
+    end function
+    integer(c_int) function c_reader_get(reader, key, key_bytes, epoch, values) bind(C, name="swale_reader_get")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, swale_reader, swale_values
+      type(swale_reader), value :: reader
+      type(c_ptr), value :: key
+      integer(c_size_t), value :: key_bytes
+      integer(c_int64_t), value :: epoch
+      type(swale_values), intent(out) :: values
+    end function
+    integer(c_int) function c_reader_top(reader, field, epoch, k, which, top) bind(C, name="swale_reader_top")
+      import :: c_char, c_int, c_int64_t, c_size_t, swale_reader, swale_top
+      type(swale_reader), value :: reader
+      character(kind=c_char), intent(in) :: field(*)
+      integer(c_int64_t), value :: epoch
+      integer(c_size_t), value :: k
+      integer(c_int), value :: which
+      type(swale_top), intent(out) :: top
+    end function
+    integer(c_int) function c_mkdir(job, path, options) bind(C, name="swale_mkdir")
+      import :: c_char, c_int, swale_job
+      type(swale_job), value :: job
+      character(kind=c_char), intent(in) :: path(*)
+      character(kind=c_char), intent(in) :: options(*)
+    end function
+    integer(c_int) function c_opendir(job, path, options, dir) bind(C, name="swale_opendir")
+      import :: c_char, c_int, swale_dir, swale_job
+      type(swale_job), value :: job
+      character(kind=c_char), intent(in) :: path(*)
+      character(kind=c_char), intent(in) :: options(*)
+      type(swale_dir), intent(out) :: dir
+    end function
+    integer(c_int) function c_openat(dir, name, file) bind(C, name="swale_openat")
+      import :: c_char, c_int, swale_dir, swale_file
+      type(swale_dir), value :: dir
+      character(kind=c_char), intent(in) :: name(*)
+      type(swale_file), intent(out) :: file
+    end function
+    integer(c_int) function c_openat_read(reader, name, file) bind(C, name="swale_openat_read")
+      import :: c_char, c_int, swale_file, swale_reader
+      type(swale_reader), value :: reader
+      character(kind=c_char), intent(in) :: name(*)
+      type(swale_file), intent(out) :: file
+    end function
+    integer(c_int) function c_write(file, data, bytes) bind(C, name="swale_write")
+      import :: c_int, c_ptr, c_size_t, swale_file
+      type(swale_file), value :: file
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: bytes
+    end function
+    integer(c_int) function c_read(file, data, bytes, bytes_read) bind(C, name="swale_read")
+      import :: c_int, c_ptr, c_size_t, swale_file
+      type(swale_file), value :: file
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: bytes
+      integer(c_size_t), intent(out) :: bytes_read
+    end function
+
+    integer(c_size_t) function c_length(text) bind(C, name="strlen")
+      import :: c_ptr, c_size_t
+      type(c_ptr), value :: text
+    end function
+  end interface
+
+  public :: swale_version, swale_code_name, swale_last_error, swale_reader_schema, swale_job_open, swale_dir_open, &
+    swale_dir_append, swale_reader_open, swale_reader_get, swale_reader_top, swale_mkdir, swale_opendir, swale_openat, &
+    swale_openat_read, swale_write, swale_read
+
+contains
+
+  ! What C calls a string.
+  function as_c(text) result(string)
+    character(len=*), intent(in), optional :: text
+    character(len=:, kind=c_char), allocatable :: string
+    string = c_null_char
+    if (present(text)) string = trim(text)//c_null_char
+  end function
+
+  function from_c(string) result(text)
+    type(c_ptr), intent(in) :: string
+    character(len=:), allocatable :: text
+    character(kind=c_char), pointer :: letters(:)
+    integer :: i
+    text = ""
+    if (.not. c_associated(string)) return
+    call c_f_pointer(string, letters, [c_length(string)])
+    text = repeat(" ", size(letters))
+    do i = 1, size(letters)
+      text(i:i) = letters(i)
+    end do
+  end function
+
+  function swale_version() result(text)
+    character(len=:), allocatable :: text
+    text = from_c(c_version())
+  end function
+
+  function swale_code_name(code) result(text)
+    integer(c_int), intent(in) :: code
+    character(len=:), allocatable :: text
+    text = from_c(c_code_name(code))
+  end function
+
+  function swale_last_error() result(text)
+    character(len=:), allocatable :: text
+    text = from_c(c_last_error())
+  end function
+
+  function swale_reader_schema(reader) result(text)
+    type(swale_reader), intent(in) :: reader
+    character(len=:), allocatable :: text
+    text = from_c(c_reader_schema(reader))
+  end function
+
+  integer(c_int) function swale_job_open(comm, options, job) result(code)
+    type(swale_comm), intent(in), optional :: comm
+    character(len=*), intent(in), optional :: options
+    type(swale_job), intent(inout) :: job
+    code = c_job_open(comm, as_c(options), job)
+  end function
+
+  integer(c_int) function swale_dir_open(job, path, flags, options, dir) result(code)
+    type(swale_job), intent(in) :: job
+    character(len=*), intent(in) :: path
+    integer(c_int), intent(in) :: flags
+    character(len=*), intent(in), optional :: options
+    type(swale_dir), intent(inout) :: dir
+    code = c_dir_open(job, as_c(path), flags, as_c(options), dir)
+  end function
+
+  integer(c_int) function swale_dir_append(dir, key, key_bytes, value, value_bytes) result(code)
+    type(swale_dir), intent(in) :: dir
+    type(*), dimension(..), intent(in), target, contiguous :: key
+    integer(c_size_t), intent(in) :: key_bytes
+    type(*), dimension(..), intent(in), target, contiguous :: value
+    integer(c_size_t), intent(in) :: value_bytes
+    code = c_dir_append(dir, c_loc(key), key_bytes, c_loc(value), value_bytes)
+  end function
+
+  integer(c_int) function swale_reader_open(path, options, reader) result(code)
+    character(len=*), intent(in) :: path
+    character(len=*), intent(in), optional :: options
+    type(swale_reader), intent(inout) :: reader
+    code = c_reader_open(as_c(path), as_c(options), reader)
+  end function
+
+  integer(c_int) function swale_reader_get(reader, key, key_bytes, epoch, values) result(code)
+    type(swale_reader), intent(in) :: reader
+    type(*), dimension(..), intent(in), target, contiguous :: key
+    integer(c_size_t), intent(in) :: key_bytes
+    integer(c_int64_t), intent(in) :: epoch
+    type(swale_values), intent(inout) :: values
+    code = c_reader_get(reader, c_loc(key), key_bytes, epoch, values)
+  end function
+
+  integer(c_int) function swale_reader_top(reader, field, epoch, k, which, top) result(code)
+    type(swale_reader), intent(in) :: reader
+    character(len=*), intent(in) :: field
+    integer(c_int64_t), intent(in) :: epoch
+    integer(c_size_t), intent(in) :: k
+    integer(c_int), intent(in) :: which
+    type(swale_top), intent(inout) :: top
+    code = c_reader_top(reader, as_c(field), epoch, k, which, top)
+  end function
+
+  integer(c_int) function swale_mkdir(job, path, options) result(code)
+    type(swale_job), intent(in) :: job
+    character(len=*), intent(in) :: path
+    character(len=*), intent(in), optional :: options
+    code = c_mkdir(job, as_c(path), as_c(options))
+  end function
+
+  integer(c_int) function swale_opendir(job, path, options, dir) result(code)
+    type(swale_job), intent(in) :: job
+    character(len=*), intent(in) :: path
+    character(len=*), intent(in), optional :: options
+    type(swale_dir), intent(inout) :: dir
+    code = c_opendir(job, as_c(path), as_c(options), dir)
+  end function
+
+  integer(c_int) function swale_openat(dir, name, file) result(code)
+    type(swale_dir), intent(in) :: dir
+    character(len=*), intent(in) :: name
+    type(swale_file), intent(inout) :: file
+    code = c_openat(dir, as_c(name), file)
+  end function
+
+  integer(c_int) function swale_openat_read(reader, name, file) result(code)
+    type(swale_reader), intent(in) :: reader
+    character(len=*), intent(in) :: name
+    type(swale_file), intent(inout) :: file
+    code = c_openat_read(reader, as_c(name), file)
+  end function
+
+  integer(c_int) function swale_write(file, data, bytes) result(code)
+    type(swale_file), intent(in) :: file
+    type(*), dimension(..), intent(in), target, contiguous :: data
+    integer(c_size_t), intent(in) :: bytes
+    code = c_write(file, c_loc(data), bytes)
+  end function
+
+  integer(c_int) function swale_read(file, data, bytes, bytes_read) result(code)
+    type(swale_file), intent(in) :: file
+    type(*), dimension(..), intent(inout), target, contiguous :: data
+    integer(c_size_t), intent(in) :: bytes
+    integer(c_size_t), intent(out) :: bytes_read
+    code = c_read(file, c_loc(data), bytes, bytes_read)
+  end function
+
+end module swale

@@ -1,0 +1,57 @@
+! A swale_comm from an MPI communicator, for Fortran. Compiled, like swale_mpi.h, by the caller against its own MPI:
+!
+!   mpifort -c swale.f90 swale_mpi.f90
+!
+!   integer, target :: communicator            ! must outlive the job; an mpi_f08 communicator gives its %MPI_VAL
+!   communicator = MPI_COMM_WORLD
+!   comm = swale_comm_from_mpi(communicator)
+!   if (swale_job_open(comm, job=job) /= SWALE_OK) error stop swale_last_error()
+module swale_mpi
+  use, intrinsic :: iso_c_binding, only: c_char, c_f_pointer, c_funloc, c_int, c_loc, c_ptr, c_size_t
+  use mpi
+  use swale, only: swale_comm
+  implicit none
+  private
+  public :: swale_comm_from_mpi
+
+contains
+
+  type(swale_comm) function swale_comm_from_mpi(communicator) result(comm)
+    integer, intent(in), target :: communicator
+    integer :: rank, ranks, failed
+    call MPI_Comm_rank(communicator, rank, failed)
+    call MPI_Comm_size(communicator, ranks, failed)
+    comm%rank = rank
+    comm%size = ranks
+    comm%context = c_loc(communicator)
+    comm%allgather = c_funloc(swale_mpi_allgather)
+    comm%barrier = c_funloc(swale_mpi_barrier)
+  end function
+
+  integer(c_int) function swale_mpi_allgather(context, send, receive, bytes) bind(C)
+    type(c_ptr), value :: context, send, receive
+    integer(c_size_t), value :: bytes
+    integer, pointer :: communicator
+    character(kind=c_char), pointer, contiguous :: mine(:), all(:)
+    integer :: ranks, failed
+    swale_mpi_allgather = 1
+    if (bytes > huge(ranks)) return
+    call c_f_pointer(context, communicator)
+    call MPI_Comm_size(communicator, ranks, failed)
+    if (failed /= MPI_SUCCESS) return
+    call c_f_pointer(send, mine, [bytes])
+    call c_f_pointer(receive, all, [bytes*ranks])
+    call MPI_Allgather(mine, int(bytes), MPI_BYTE, all, int(bytes), MPI_BYTE, communicator, failed)
+    if (failed == MPI_SUCCESS) swale_mpi_allgather = 0
+  end function
+
+  integer(c_int) function swale_mpi_barrier(context) bind(C)
+    type(c_ptr), value :: context
+    integer, pointer :: communicator
+    integer :: failed
+    call c_f_pointer(context, communicator)
+    call MPI_Barrier(communicator, failed)
+    swale_mpi_barrier = merge(0_c_int, 1_c_int, failed == MPI_SUCCESS)
+  end function
+
+end module swale_mpi

@@ -1,0 +1,51 @@
+# Copyright Spack Project Developers. See COPYRIGHT file for details.
+#
+# SPDX-License-Identifier: (Apache-2.0 OR MIT)
+
+from spack.package import *
+
+
+class Swale(CMakePackage):
+    """A burst-buffer file system that lives inside a parallel job: indexed massive directories, written by all ranks
+    and queried by one process."""
+
+    git = "file:///path/to/swale"  # of your clone: spack develop, or spack install swale@main
+
+    maintainers("swale")
+
+    license("Apache-2.0")
+
+    version("main", branch="main")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.25:", type="build")
+    depends_on("ninja", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("cli11", type="build")
+    depends_on("nlohmann-json@3.9:", type="build")
+    depends_on("fmt@9:")
+    depends_on("spdlog@1.10: +shared +fmt_external")
+    depends_on("isa-l@2.30:")
+    depends_on("liburing@2.3:")
+    depends_on("xxhash@0.8:")
+    depends_on("ucx@1.13:")
+
+    conflicts("%gcc@:11", msg="Swale is written in C++20")
+    conflicts("%clang@:15", msg="Swale is written in C++20")
+    conflicts("platform=darwin", msg="Swale needs Linux")
+
+    generator("ninja")
+
+    def cmake_args(self):
+        return [
+            self.define("SWALE_TESTS", False),
+            self.define("SWALE_BENCH", False),
+            self.define("SWALE_EXAMPLES", False),
+            self.define("SWALE_WERROR", False),
+        ]
+
+    @run_after("install")
+    @on_package_attributes(run_tests=True)
+    def check_install(self):
+        Executable(self.prefix.bin.swale)("--version")

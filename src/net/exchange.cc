@@ -1,0 +1,255 @@
+#include "net/exchange.h"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+
+#include "base/coding.h"
+#include "net/bootstrap.h"
+
+namespace swale::net {
+namespace {
+
+// DO NOT CHANGE THESE VALUES: ranks of one job may run different builds.
+constexpr uint8_t kUp = 1;
+constexpr uint8_t kDown = 2;
+constexpr uint8_t kFailed = 3;
+constexpr size_t kTextBytesMax = kKiB;
+
+Status malformed(Rank from, Bytes message) {
+  return error(
+      Code::kCorruption, Scope::kPeer,
+      "rank {} sent a malformed message of {} bytes to an exchange of the job; do all ranks run the same "
+      "version of Swale?",
+      from, message.size());
+}
+
+// Ranks ascend, so that none comes twice.
+bool read_parts(Decoder* in, int32_t size, std::map<Rank, std::string>* parts) {
+  const uint64_t count = in->varint64();
+  int64_t last = -1;
+  for (uint64_t i = 0; i < count && in->ok(); ++i) {
+    const uint32_t rank = in->u32();
+    const Bytes bytes = in->sized();
+    if (rank >= static_cast<uint32_t>(size) || int64_t{rank} <= last) return false;
+    last = rank;
+    parts->emplace_hint(parts->end(), static_cast<Rank>(rank), std::string(bytes));
+  }
+  return in->finished();
+}
+
+}  // namespace
+
+bool ExchangeTree::is_neighbour(Rank peer) const {
+  return (rank_ > 0 && peer == (rank_ - 1) / kFanOut) || (peer > 0 && (peer - 1) / kFanOut == rank_);
+}
+
+std::vector<Rank> ExchangeTree::children() const {
+  std::vector<Rank> all;
+  const int64_t first = int64_t{rank_} * kFanOut + 1;
+  for (int64_t child = first; child < std::min<int64_t>(size_, first + kFanOut); ++child)
+    all.push_back(static_cast<Rank>(child));
+  return all;
+}
+
+void ExchangeTree::tell_neighbours(const std::string& message, Rank but) {
+  std::vector<Rank> all = children();
+  if (rank_ > 0) all.push_back((rank_ - 1) / kFanOut);
+  for (const Rank each : all) {
+    if (each != but) outgoing_.emplace_back(each, message);
+  }
+}
+
+std::string ExchangeTree::encode(uint8_t kind, const Parts& parts) const {
+  std::string out;
+  append_u32(&out, round_);
+  append_u8(&out, kind);
+  append_varint(&out, parts.size());
+  for (const auto& [rank, bytes] : parts) {
+    append_u32(&out, static_cast<uint32_t>(rank));
+    append_sized(&out, bytes);
+  }
+  return out;
+}
+
+std::string ExchangeTree::encode_failure() const {
+  std::string out;
+  append_u32(&out, round_);
+  append_u8(&out, kFailed);
+  append_u8(&out, static_cast<uint8_t>(failure_.code()));
+  append_u8(&out, static_cast<uint8_t>(failure_.scope()));
+  append_sized(&out, failure_.message().substr(0, kTextBytesMax));
+  return out;
+}
+
+void ExchangeTree::begin(Bytes mine) {
+  assert(!under_way_);
+  under_way_ = true;
+  sent_up_ = false;
+  ++round_;
+  mine_ = {{rank_, std::string(mine)}};
+  if (!failure_.ok()) return fail(failure_);
+  advance();
+}
+
+std::vector<Rank> ExchangeTree::awaited() const {
+  std::vector<Rank> missing;
+  const auto given = up_.find(round_);
+  for (const Rank child : children()) {
+    if (given == up_.end() || !given->second.contains(child)) missing.push_back(child);
+  }
+  if (missing.empty() && rank_ > 0) missing.push_back((rank_ - 1) / kFanOut);
+  return missing;
+}
+
+void ExchangeTree::advance() {
+  if (!under_way_ || sent_up_ || !failure_.ok()) return;
+  std::map<Rank, Parts>& given = up_[round_];
+  if (given.size() < children().size()) return;
+  Parts all = std::exchange(mine_, {});
+  for (auto& [child, parts] : given) all.merge(parts);
+  up_.erase(round_);
+  sent_up_ = true;
+  if (rank_ > 0) {
+    outgoing_.emplace_back((rank_ - 1) / kFanOut, encode(kUp, all));
+  } else {
+    receive_down(round_, std::move(all));
+  }
+}
+
+void ExchangeTree::receive_up(Rank from, uint32_t round, Parts parts) {
+  const bool next = round == round_ + 1 || (round == round_ && under_way_ && !sent_up_);
+  const bool is_child = from > 0 && (from - 1) / kFanOut == rank_;
+  if (!next || !is_child || !up_[round].emplace(from, std::move(parts)).second) {
+    return fail(error(
+        Code::kCorruption, Scope::kPeer,
+        "rank {}: rank {} gave to round {} of an exchange, expected {} and from each child once: do all "
+        "ranks make the same collective calls?",
+        rank_, from, round, round_));
+  }
+  advance();
+}
+
+void ExchangeTree::receive_down(uint32_t round, Parts parts) {
+  if (!under_way_ || round != round_ || !sent_up_ || down_ || parts.size() != static_cast<size_t>(size_)) {
+    return fail(
+        error(Code::kCorruption, Scope::kPeer,
+              "rank {}: an answer of {} ranks to round {} of an exchange, expected {} ranks and round {}",
+              rank_, parts.size(), round, size_, round_));
+  }
+  const std::string message = encode(kDown, parts);
+  for (const Rank child : children()) outgoing_.emplace_back(child, message);
+  down_ = std::move(parts);
+}
+
+void ExchangeTree::on_message(Rank from, Bytes message) {
+  Decoder in(message);
+  const uint32_t round = in.u32();
+  const uint8_t kind = in.u8();
+  if (kind == kFailed) {
+    const uint8_t code = in.u8();
+    const uint8_t scope = in.u8();
+    const Bytes text = in.sized();
+    const bool known = code > 0 && code <= static_cast<uint8_t>(Code::kInternal) &&
+                       scope <= static_cast<uint8_t>(Scope::kFatal);
+    if (!in.finished() || !known) return fail(malformed(from, message));
+    if (failure_.ok())
+      failure_ = Status(static_cast<Code>(code), static_cast<Scope>(scope), std::string(text));
+    if (!std::exchange(failure_told_, true)) tell_neighbours(encode_failure(), from);
+    return;
+  }
+  Parts parts;
+  if ((kind != kUp && kind != kDown) || !read_parts(&in, size_, &parts) || !is_neighbour(from))
+    return fail(malformed(from, message));
+  if (!failure_.ok()) return;
+  if (kind == kUp) return receive_up(from, round, std::move(parts));
+  if (from > rank_) return fail(malformed(from, message));  // answers come from the parent
+  receive_down(round, std::move(parts));
+}
+
+void ExchangeTree::on_gone(Rank peer, const Status& why) {
+  if (is_neighbour(peer)) fail(why);
+}
+
+// Others are told once somebody may be waiting: a job that is just closing makes no noise.
+void ExchangeTree::fail(const Status& why) {
+  if (failure_.ok()) failure_ = why;
+  if (!under_way_ || down_ || std::exchange(failure_told_, true)) return;
+  tell_neighbours(encode_failure());
+}
+
+std::optional<Result<std::vector<std::string>>> ExchangeTree::take() {
+  if (!under_way_) return std::nullopt;
+  if (down_) {
+    under_way_ = false;
+    std::vector<std::string> all;
+    for (auto& [rank, bytes] : *down_) all.push_back(std::move(bytes));
+    down_.reset();
+    return all;
+  }
+  if (failure_.ok()) return std::nullopt;
+  under_way_ = false;
+  return failure_;
+}
+
+// ---- the blocking call
+
+void Exchange::post_all() {
+  for (auto& [to, message] : tree_.take_outgoing()) {
+    const uint64_t cookie = next_cookie_++;
+    const std::string& lent = lent_.emplace(cookie, std::move(message)).first->second;
+    if (fabric_.post(to, lent, cookie)) lent_.erase(cookie);
+  }
+}
+
+Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
+  std::unique_lock lock(mutex_);
+  if (mine.size() > Bootstrap::kBytesMax) {
+    tree_.fail(error(Code::kResourceExhausted, Scope::kOperation,
+                     "rank {}: allgather of {} bytes, the limit is {}", rank_, mine.size(),
+                     Bootstrap::kBytesMax));
+    mine = {};
+  }
+  tree_.begin(mine);
+  post_all();
+  // Children that have not spoken yet may be dead already: from here on they are watched.
+  for (const Rank each : tree_.awaited()) fabric_.watch(each);
+  std::optional<Result<std::vector<std::string>>> answer;
+  const auto answered = [&] {
+    answer = tree_.take();
+    return answer.has_value();
+  };
+  if (!changed_.wait_for(lock, std::chrono::nanoseconds(deadline_), answered)) {
+    std::string names;
+    for (const Rank each : tree_.awaited()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each);
+    tree_.fail(error(
+        Code::kDeadlineExceeded, Scope::kFatal,
+        "rank {} of {} waited {:g} s (job.collective_deadline_s) for rank {}, which lives but does not come "
+        "to the same collective call: do all ranks make it?",
+        rank_, size_, to_seconds(deadline_), names));
+    post_all();
+    answer = tree_.take();
+  }
+  return *std::move(answer);
+}
+
+void Exchange::on_message(Rank from, Bytes message) {
+  const std::lock_guard lock(mutex_);
+  tree_.on_message(from, message);
+  post_all();
+  changed_.notify_all();
+}
+
+void Exchange::on_sent(uint64_t cookie) {
+  const std::lock_guard lock(mutex_);
+  lent_.erase(cookie);
+}
+
+void Exchange::on_gone(Rank peer, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  tree_.on_gone(peer, why);
+  post_all();
+  changed_.notify_all();
+}
+
+}  // namespace swale::net

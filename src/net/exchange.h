@@ -1,0 +1,115 @@
+// Exchange: allgathers among the ranks of a job over its own transport, so that a rank that dies, stops or is cut off
+// while others wait for it is found as anywhere else: by the fabric or by the liveness watch, within seconds, by name.
+//
+// What the ranks give travels up a tree of fan-out 8, everything together down the same tree: a rank talks to at most
+// nine others, and only these are met, and so watched, by it. Whoever learns that a neighbour in the tree is gone tells
+// its other neighbours: removing a rank cuts the tree into pieces, and each piece has a neighbour of that rank. A
+// failure is final for the life of the job.
+//
+//   ExchangeTree   passive: messages and events in, messages and an answer out. Threads: the owner serialises calls.
+//   Exchange       makes it a blocking call. Threads: allgather by one thread at a time, the events by any.
+// Format of a message (little-endian): u32 round, from 1 | u8 kind, then
+//   1 up, 2 down   varint count | count x (u32 rank | sized bytes): what a rank's subtree gave, or all did
+//   3 failed       u8 code | u8 scope | sized text, cut to 1 KiB
+// Limits: Bootstrap::kBytesMax a rank, as for any allgather.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "net/transport.h"
+
+namespace swale::net {
+
+class ExchangeTree {
+ public:
+  static constexpr int32_t kFanOut = 8;
+  using Outgoing = std::pair<Rank, std::string>;
+
+  ExchangeTree(Rank rank, int32_t size) : rank_(rank), size_(size) {}
+
+  // This rank comes to its next round. Requires that the last one is done.
+  void begin(Bytes mine);
+  // The round's answer, in rank order, or the failure; nothing while it is under way.
+  std::optional<Result<std::vector<std::string>>> take();
+
+  // What cannot be decoded is a failure (kCorruption) that names the sender.
+  void on_message(Rank from, Bytes message);
+  // The peer will give nothing more: it is dead, silent, or has left the job.
+  void on_gone(Rank peer, const Status& why);
+  void fail(const Status& why);  // the first failure counts
+
+  std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+
+  // Whom this rank is waiting for: children that gave nothing in this round yet, else its parent.
+  std::vector<Rank> awaited() const;
+
+ private:
+  using Parts = std::map<Rank, std::string>;
+
+  bool is_neighbour(Rank peer) const;
+  std::vector<Rank> children() const;
+  void tell_neighbours(const std::string& message, Rank but = -1);
+  void receive_up(Rank from, uint32_t round, Parts parts);
+  void receive_down(uint32_t round, Parts parts);
+  void advance();  // sends up, or down, what is complete
+  std::string encode(uint8_t kind, const Parts& parts) const;
+  std::string encode_failure() const;
+
+  const Rank rank_;
+  const int32_t size_;
+  uint32_t round_ = 0;
+  bool under_way_ = false;
+  bool sent_up_ = false;
+  Parts mine_;
+  std::map<uint32_t, std::map<Rank, Parts>> up_;  // round and child; a child is at most one round ahead
+  std::optional<Parts> down_;
+  Status failure_;
+  bool failure_told_ = false;
+  std::vector<Outgoing> outgoing_;
+};
+
+class Exchange {
+ public:
+  struct Fabric {
+    // As Job::post: false if the message is borrowed until on_sent(cookie).
+    std::function<bool(Rank to, Bytes message, uint64_t cookie)> post;
+    std::function<void(Rank peer)> watch;  // counts the peer as met
+  };
+
+  // `deadline` is for ranks that live and do not come: for each allgather.
+  Exchange(Rank rank, int32_t size, Nanos deadline, Fabric fabric)
+      : deadline_(deadline), fabric_(std::move(fabric)), tree_(rank, size), rank_(rank), size_(size) {}
+
+  Result<std::vector<std::string>> allgather(Bytes mine);
+
+  void on_message(Rank from, Bytes message);
+  void on_sent(uint64_t cookie);
+  void on_gone(Rank peer, const Status& why);
+
+ private:
+  void post_all();  // under mutex_
+
+  const Nanos deadline_;
+  const Fabric fabric_;
+  std::mutex
+      mutex_;  // guards what follows; held while posting, so that messages to one peer keep their order
+  std::condition_variable changed_;
+  ExchangeTree tree_;
+  std::map<uint64_t, std::string> lent_;  // by cookie
+  uint64_t next_cookie_ = 0;
+  const Rank rank_;
+  const int32_t size_;
+};
+
+}  // namespace swale::net

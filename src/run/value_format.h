@@ -1,0 +1,103 @@
+// The value log: values of more than 16,384 bytes, in one file per writing rank; and the pointers that records have to them.
+//
+//   file:   entry, entry, …; the first one of an epoch begins at a multiple of 4,096, the others right behind each other
+//   entry:  head | value
+//   head:   magic: u32 | crc32c: u32 | offset: u64 | epoch_id: u64 | key_hash: u64 | epoch: u32 | writer: u32 |
+//           value_bytes: u32 | reserved: u32 | crc32c of each 65,536 bytes of the value: u32 …
+//   pointer (the last 24 bytes of what stands in the value's place): offset: u64 | value_bytes: u32 | writer: u32 |
+//           checksum: u32, the head's | reserved: u32
+//
+// The head's checksum is extended from epoch_seed(writer, epoch_id) over its bytes from 8 on; that of a piece from the
+// same, then u64 offset of the piece in the file. So each byte is told from the same byte of another log, epoch or place.
+//
+// DO NOT CHANGE what stands here: it is on disk. docs/formats/values.md is the specification, docs/design/large-values.md
+// has the reasons.
+// Threads: free functions. Errors: kCorruption that names file and offset.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "run/format.h"
+#include "run/record.h"
+
+namespace swale::run {
+
+inline constexpr size_t kLargeValueBytesMax = kGiB;
+inline constexpr uint32_t kValueMagic = 0x31565753;  // "SWV1"
+inline constexpr size_t kValueHeadBytes = 48;        // without the checksums of pieces
+inline constexpr size_t kValuePieceBytes = 64 * kKiB;
+inline constexpr size_t kValueAlignment = 4096;  // of an epoch's first entry
+
+constexpr uint32_t value_pieces(uint32_t value_bytes) {
+  return static_cast<uint32_t>((uint64_t{value_bytes} + kValuePieceBytes - 1) / kValuePieceBytes);
+}
+constexpr size_t value_head_bytes(uint32_t value_bytes) {
+  return kValueHeadBytes + sizeof(uint32_t) * value_pieces(value_bytes);
+}
+
+struct ValueHead {
+  uint64_t offset = 0;  // of the head in the log
+  uint64_t epoch_id = 0;
+  Hash key_hash = 0;
+  uint32_t epoch = 0;
+  uint32_t writer = 0;
+  uint32_t value_bytes = 0;
+  uint32_t checksum = 0;         // of the encoded head
+  std::vector<uint32_t> pieces;  // their checksums
+
+  uint64_t value_offset() const { return offset + value_head_bytes(value_bytes); }
+  uint64_t end_offset() const { return value_offset() + value_bytes; }
+};
+
+// The checksum of the piece at `offset` of the log.
+uint32_t value_piece_checksum(uint32_t epoch_seed, uint64_t offset, Bytes piece);
+
+// Sets head->checksum.
+std::string encode_value_head(ValueHead* head);
+
+// How many bytes the head has that begins like this (kValueHeadBytes bytes); no checksum is looked at.
+Result<size_t> peek_value_head(Bytes front, uint64_t offset, std::string_view path);
+// `bytes`: the whole head, found at `offset` of the writer's log.
+Result<ValueHead> decode_value_head(Bytes bytes, uint32_t writer, uint64_t offset, std::string_view path);
+
+struct ValuePointer {
+  uint64_t offset = 0;
+  uint32_t value_bytes = 0;
+  uint32_t writer = 0;
+  uint32_t checksum = 0;
+
+  bool operator==(const ValuePointer&) const = default;
+};
+
+// What stands in the place of a large value.
+struct LargeValue {
+  Bytes prefix;  // the value's first bytes
+  ValuePointer pointer;
+};
+std::string encode_large_value(const LargeValue& value);
+// kCorruption, naming `what`, for bytes that are none.
+Result<LargeValue> decode_large_value(Bytes stored, std::string_view what);
+
+// Where a writer's values of one epoch lie: in the footer of its index log an auxiliary segment record with index_offset =
+// offset, stride and overflow_units = lower and upper half of `bytes`, records = values.
+struct ValueRange {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;   // heads included
+  uint64_t values = 0;  // 0: none
+
+  uint64_t end_offset() const { return offset + bytes; }
+  bool operator==(const ValueRange&) const = default;
+};
+inline bool is_values_segment(const SegmentRecord& segment) {
+  return segment.flags == (kAuxiliarySegment | kValuesSegment);
+}
+SegmentRecord values_segment(const ValueRange& range, uint32_t epoch, uint64_t epoch_id);
+ValueRange range_of(const SegmentRecord& segment);
+
+}  // namespace swale::run

@@ -1,0 +1,143 @@
+// Jobs over TCP whose ranks live in network namespaces of their own, and one of which is cut off from the others at every
+// stage: the others are told who within the silence deadline, nobody hangs, and what was committed is whole.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "tests/faults/job_files.h"
+#include "tests/faults/launcher.h"
+#include "tests/faults/network.h"
+
+namespace swale::faults {
+namespace {
+
+constexpr Seconds kPatience(180);
+constexpr Seconds kSilence(3);  // net.silence_deadline_s
+constexpr Seconds kClose(10);   // net.close_deadline_s
+constexpr Seconds kMargin(30);  // the machine does other things too
+constexpr int kEpochs = 4;
+
+struct Case {
+  const char* stage;
+  Network::Cut how;
+  int size;
+  int victim;
+
+  std::string name() const {
+    return fmt::format("rank {} of {} cut off at \"{}\", {}", victim, size, stage,
+                       how == Network::Cut::kSilent ? "silently" : "its link down");
+  }
+};
+
+std::vector<Case> cases() {
+  const char* factor = std::getenv("SWALE_FAULT_ROUNDS");
+  const int rounds = factor != nullptr ? std::atoi(factor) : 1;
+  std::vector<Case> all;
+  for (int round = 0; round < rounds; ++round) {
+    int number = round;
+    // After the job has met and before the directory is opened; in an epoch; before its end; after it; while closing the
+    // directory; while closing the job.
+    for (const char* stage : {"joined", "append 1", "end 1", "ended 1", "closing", "leaving"}) {
+      for (const Network::Cut how : {Network::Cut::kSilent, Network::Cut::kLinkDown}) {
+        const int size = 2 + number % 2;
+        all.push_back({stage, how, size, number % size});
+        ++number;
+      }
+    }
+  }
+  return all;
+}
+
+struct Tally {
+  std::atomic<int> cuts{0}, told{0};
+  std::mutex mutex;
+  Seconds longest{0};  // from the cut to the last survivor's news
+};
+
+// Until the last epoch is committed each survivor needs the victim, and so has to be told, by name and in time. Closing it
+// does without a rank that has nothing left to lose: it may be told or not, but it must not hang.
+void judge_survivors(const Case& of, const Launcher& job, Seconds cut, Tally* tally) {
+  const bool closing = of.stage == std::string("closing") || of.stage == std::string("leaving");
+  for (int rank = 0; rank < of.size; ++rank) {
+    const Line* failed = job.end(rank).find("failed");
+    EXPECT_EQ(job.end(rank).signal, 0) << of.name() << "\n" << job.describe();
+    EXPECT_EQ(job.end(rank).find("leaks"), nullptr) << of.name() << "\n" << job.describe();
+    EXPECT_LT(job.end(rank).time - cut, kSilence + kClose + kMargin) << of.name() << "\n" << job.describe();
+    if (closing && failed == nullptr) continue;
+    ASSERT_NE(failed, nullptr) << of.name() << "\n" << job.describe();
+    if (rank == of.victim) continue;  // to it all others are silent, and it may name any of them
+    ++tally->told;
+    EXPECT_NE(failed->text.find(fmt::format("rank {}", of.victim)), std::string::npos)
+        << of.name() << ": rank " << rank << ": " << failed->text;
+    EXPECT_LT(failed->time - cut, kSilence + kMargin) << of.name() << "\n" << job.describe();
+    const std::lock_guard lock(tally->mutex);
+    tally->longest = std::max(tally->longest, failed->time - cut);
+  }
+}
+
+void run_case(const Case& of, Tally* tally) {
+  std::string why;
+  const std::unique_ptr<Network> network = Network::make(of.size, &why);
+  ASSERT_NE(network, nullptr) << why;
+  const JobFiles files;
+  LaunchParams params = files.job(of.size, kEpochs, 2000);
+  params.environment.push_back("UCX_TLS=tcp,self");
+  params.environment.push_back("UCX_NET_DEVICES=eth0");
+  params.environment[1] = fmt::format("SWALE_NET_SILENCE_DEADLINE_S={}", kSilence.count());
+  params.environment[3] = fmt::format("SWALE_NET_CLOSE_DEADLINE_S={}", kClose.count());
+  params.held = of.victim;
+  params.hold = of.stage;
+  for (int rank = 0; rank < of.size; ++rank) params.before.push_back(network->enter(rank));
+  Launcher job(params);
+  ASSERT_TRUE(job.wait_for_line(of.victim, of.stage, kPatience)) << of.name() << "\n" << job.describe();
+  ASSERT_TRUE(network->cut(of.victim, of.how));
+  const Seconds cut = job.now();
+  job.go_on(of.victim);
+  ASSERT_TRUE(job.wait_for_ends(kPatience)) << of.name() << ": somebody hangs\n" << job.describe();
+  ++tally->cuts;
+  judge_survivors(of, job, cut, tally);
+  const int64_t promised = promised_epochs(job);
+  for (const std::string& problem : check_job_files(files.path(), promised))
+    ADD_FAILURE() << of.name() << ": " << problem << "\n" << job.describe();
+  Launcher later(files.job(2, 1, 500));
+  EXPECT_TRUE(later.wait_for_ends(kPatience)) << of.name() << ": the later job hangs\n" << later.describe();
+  for (const std::string& problem : check_job_files(files.path(), promised + 1))
+    ADD_FAILURE() << of.name() << ", after the later job: " << problem;
+}
+
+bool networks_are_possible(std::string* why) { return Network::make(1, why) != nullptr; }
+
+TEST(LinkFaults, ARankThatIsCutOffIsNamedToTheOthersWithinTheDeadline) {
+  std::string why;
+  if (!networks_are_possible(&why)) GTEST_SKIP() << why;
+  Tally tally;
+  const std::vector<Case> all = cases();
+  in_parallel(all.size(), [&](size_t i) { run_case(all[i], &tally); });
+  EXPECT_EQ(tally.cuts, static_cast<int>(all.size()));
+  fmt::print("{} cuts, {} others told by name, the last after {:.1f} s (silence deadline {:g} s)\n",
+             tally.cuts.load(), tally.told.load(), tally.longest.count(), kSilence.count());
+}
+
+// Canaries: the same jobs succeed when nothing is cut, and a cut is one.
+TEST(LinkFaultsCanary, WithoutACutTheJobSucceedsAndACutIsFelt) {
+  std::string why;
+  const std::unique_ptr<Network> network = Network::make(2, &why);
+  if (network == nullptr) GTEST_SKIP() << why;
+  EXPECT_TRUE(network->reaches(0, 1));
+  const JobFiles files;
+  LaunchParams params = files.job(2, 2, 1000);
+  params.environment.push_back("UCX_TLS=tcp,self");
+  params.environment.push_back("UCX_NET_DEVICES=eth0");
+  for (int rank = 0; rank < 2; ++rank) params.before.push_back(network->enter(rank));
+  Launcher job(params);
+  ASSERT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(job.end(rank).status, 0) << job.describe();
+  ASSERT_TRUE(network->cut(1, Network::Cut::kSilent));
+  EXPECT_FALSE(network->reaches(0, 1));
+}
+
+}  // namespace
+}  // namespace swale::faults

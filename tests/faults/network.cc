@@ -1,0 +1,100 @@
+#include "tests/faults/network.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace swale::faults {
+namespace {
+
+std::string namespace_of(pid_t holder) { return fmt::format("--net=/proc/{}/ns/net", holder); }
+std::string address_of(int rank) { return fmt::format("10.77.0.{}", rank + 1); }
+
+}  // namespace
+
+// A child that does nothing in a network namespace of its own; -1 if it may not have one.
+pid_t Network::hold_namespace() {
+  int ready[2];
+  if (::pipe(ready) != 0) return -1;
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const bool made = ::getppid() == parent && ::unshare(CLONE_NEWNET) == 0;
+    if (!made || ::write(ready[1], "r", 1) != 1) ::_exit(1);
+    // The test's own pipes must end when the test closes them.
+    for (int fd = 0; fd < 1024; ++fd) ::close(fd);
+    for (;;) ::pause();
+  }
+  ::close(ready[1]);
+  char byte = 0;
+  const bool made = child > 0 && ::read(ready[0], &byte, 1) == 1;
+  ::close(ready[0]);
+  if (made) return child;
+  if (child > 0) ::waitpid(child, nullptr, 0);
+  return -1;
+}
+
+bool Network::run(pid_t holder, const std::string& command) const {
+  const std::string line =
+      fmt::format("PATH=$PATH:/usr/sbin:/sbin nsenter {} {} >/dev/null 2>&1", namespace_of(holder), command);
+  return std::system(line.c_str()) == 0;
+}
+
+std::unique_ptr<Network> Network::make(int ranks, std::string* why) {
+  std::unique_ptr<Network> network(new Network());
+  network->switch_ = hold_namespace();
+  if (network->switch_ < 0) {
+    *why = "no network namespaces here: needs root";
+    return nullptr;
+  }
+  bool made = network->run(network->switch_, "ip link add name hub type bridge") &&
+              network->run(network->switch_, "ip link set hub up");
+  for (int rank = 0; rank < ranks && made; ++rank) {
+    const pid_t holder = hold_namespace();
+    if (holder > 0) network->ranks_.push_back(holder);
+    made = holder > 0 &&
+           network->run(
+               network->switch_,
+               fmt::format("ip link add name port{} type veth peer name eth0 netns {}", rank, holder)) &&
+           network->run(network->switch_, fmt::format("ip link set port{} master hub up", rank)) &&
+           network->run(holder, fmt::format("ip addr add {}/24 dev eth0", address_of(rank))) &&
+           network->run(holder, "ip link set eth0 up") && network->run(holder, "ip link set lo up");
+  }
+  if (made) return network;
+  *why = "no bridge or no virtual Ethernet here: needs root, iproute2 and the kernel's modules for them";
+  return nullptr;
+}
+
+Network::~Network() {
+  ranks_.push_back(switch_);
+  for (const pid_t holder : ranks_) {
+    if (holder <= 0) continue;
+    ::kill(holder, SIGKILL);
+    ::waitpid(holder, nullptr, 0);
+  }
+}
+
+std::vector<std::string> Network::enter(int rank) const {
+  return {"/usr/bin/nsenter", namespace_of(ranks_[static_cast<size_t>(rank)])};
+}
+
+bool Network::cut(int rank, Cut how) {
+  return run(switch_, fmt::format("ip link set port{} {}", rank, how == Cut::kSilent ? "nomaster" : "down"));
+}
+
+// A connection that is refused has reached somebody; one that nobody answers ends by the deadline.
+bool Network::reaches(int rank, int other) const {
+  const std::string probe = fmt::format(
+      "python3 -c 'import errno, socket; s = socket.socket(); s.settimeout(2); "
+      "raise SystemExit(s.connect_ex((\"{}\", 9)) != errno.ECONNREFUSED)'",
+      address_of(other));
+  return run(ranks_[static_cast<size_t>(rank)], probe);
+}
+
+}  // namespace swale::faults

@@ -1,0 +1,29 @@
+#include "tools/commands.h"
+
+#include "tools/man_pages.h"
+#include "tools/manual.h"
+
+namespace swale::tools {
+
+void add_commands(CLI::App& app, Run* run) {
+  app.name("swale");
+  app.description(
+      "Looks into massive directories, where every particle of a simulation has a file of its own.");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "swale " + swale_version_text());
+  app.footer(fmt::format("Exit status: {}\n`swale COMMAND --help` has examples; so have the man pages.",
+                         kExitStatusText));
+  add_info(app, run);
+  add_ls(app, run);
+  add_get(app, run);
+  add_scan(app, run);
+  add_keys(app, run);
+  add_top(app, run);
+  add_verify(app, run);
+  add_repair(app, run);
+  add_dump(app, run);
+  add_config(app, run);
+  add_completion(app, run);
+}
+
+}  // namespace swale::tools

@@ -1,0 +1,13 @@
+// All subcommands of `swale`, for the command itself and for what is made of their descriptions.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "tools/options.h"
+
+namespace swale::tools {
+
+// Describes the application and gives it every subcommand; `*run` is set to what the chosen one does.
+void add_commands(CLI::App& app, Run* run);
+
+}  // namespace swale::tools

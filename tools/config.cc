@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "capi/options.h"
+#include "tools/manual.h"
+#include "tools/option_table.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+const char* type_text(OptionType type) {
+  switch (type) {
+    case OptionType::kInt:
+      return "integer";
+    case OptionType::kBytes:
+      return "bytes";
+    case OptionType::kSeconds:
+      return "seconds";
+    case OptionType::kBool:
+      return "boolean";
+    case OptionType::kString:
+      return "text";
+    case OptionType::kEnum:
+      return "choice";
+  }
+  return "";
+}
+
+Json choices_of(const OptionRow& row) {
+  Json choices = Json::array();
+  for (std::string_view rest = row.choices; !rest.empty();) {
+    const size_t bar = std::min(rest.find('|'), rest.size());
+    choices.push_back(std::string(rest.substr(0, bar)));
+    rest.remove_prefix(std::min(bar + 1, rest.size()));
+  }
+  return choices;
+}
+
+struct ConfigCommand {
+  Common common;
+  std::vector<std::string> names;
+  std::string check;
+  std::string call;
+  const CLI::Option* checks = nullptr;
+
+  int run() const;
+  int run_check(const std::vector<TableRow>& table) const;
+  bool wanted(const TableRow& row) const;
+};
+
+// Of a string for several calls, what `call` takes: each call refuses the others' options.
+std::string part_for(std::string_view call, std::string_view text, const std::vector<TableRow>& table) {
+  constexpr std::string_view kSeparators = ", \t\r\n";
+  std::string part;
+  for (;;) {
+    text.remove_prefix(std::min(text.find_first_not_of(kSeparators), text.size()));
+    if (text.empty()) return part;
+    const std::string_view item = text.substr(0, text.find_first_of(kSeparators));
+    text.remove_prefix(item.size());
+    const std::string_view name = item.substr(0, item.find('='));
+    for (const TableRow& row : table) {
+      if (row.row.name == name && std::count(row.calls.begin(), row.calls.end(), call) != 0)
+        part += fmt::format("{},", item);
+    }
+  }
+}
+
+// As the call itself would: also what one row alone does not tell, as limits between options.
+Status check_for(std::string_view call, const std::string& text) {
+  if (call == "job") return capi::job_settings(text, capi::process_environment).status();
+  if (call == "write") return capi::writer_options(text, capi::process_environment).status();
+  return capi::reader_options(text, capi::process_environment).status();
+}
+
+int ConfigCommand::run_check(const std::vector<TableRow>& table) const {
+  Status status;
+  if (call.empty()) {
+    status = Config::make(option_rows(table), check).status();
+    for (const std::string_view each : {"job", "write", "read"}) {
+      if (status.ok()) status = check_for(each, part_for(each, check, table));
+    }
+  } else {
+    status = check_for(call, check);
+  }
+  if (common.json) {
+    Json answer = {{"check", check}, {"ok", status.ok()}};
+    if (!status.ok()) answer["problem"] = std::string(status.message());
+    print_json(answer);
+  } else if (status.ok()) {
+    print("fine\n");
+  }
+  return status.ok() ? finish_output(kExitOk) : fail(status);
+}
+
+bool ConfigCommand::wanted(const TableRow& row) const {
+  if (!call.empty() && std::count(row.calls.begin(), row.calls.end(), call) == 0) return false;
+  if (names.empty()) return true;
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return row.row.name == name || row.row.name.starts_with(name + ".");
+  });
+}
+
+int ConfigCommand::run() const {
+  const std::vector<TableRow> table = option_table();
+  if (checks->count() != 0) return run_check(table);
+  const auto config = Config::make(option_rows(table), "");
+  if (!config.ok()) return fail(config.status());
+  size_t shown = 0;
+  for (const TableRow& each : table) {
+    if (!wanted(each)) continue;
+    ++shown;
+    const OptionRow& row = each.row;
+    const std::string variable = Config::environment_name(row.name);
+    const bool set = config->origin(row.name) != Config::Origin::kDefault;
+    if (common.json) {
+      Json line = {{"name", row.name},
+                   {"type", type_text(row.type)},
+                   {"default", row.default_value},
+                   {"value", config->text(row.name)},
+                   {"origin", set ? "environment" : "default"},
+                   {"environment", variable},
+                   {"calls", each.calls}};
+      if (row.min < row.max) line.update({{"min", row.min}, {"max", row.max}});
+      if (!row.choices.empty()) line["choices"] = choices_of(row);
+      line["help"] = row.help;
+      print_json(line);
+      continue;
+    }
+    print(fmt::format("{}={}{}\n", row.name, config->text(row.name),
+                      set ? fmt::format("   (from {}; default {})", variable,
+                                        row.default_value.empty() ? "nothing" : row.default_value)
+                          : ""));
+    print(wrap(row.help, 96, "    "));
+    print(fmt::format("    [{}; {}; {}]\n", Config::expectation(row), variable, calls_text(each)));
+  }
+  if (shown == 0) {
+    return fail(invalid_argument("no option or group of options of this name; `swale config` lists all"));
+  }
+  return finish_output(kExitOk);
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, Run* run) {
+  auto command = std::make_shared<ConfigCommand>();
+  CLI::App* const sub = add_command(
+      app, "config", "prints the options of the library and what is in force, or checks a string of them",
+      {.description =
+           "Each option with its value, what it is, what it takes, its environment variable and the calls "
+           "that "
+           "take it. The value is the environment's, or the default: strings that programs give are not "
+           "known "
+           "here. An option in the environment that is not valid is an error, as it would be for a program.",
+       .examples = {
+           {"swale config", "all options"},
+           {"SWALE_WRITE_WAYS=2 swale config write", "those of a group, with what the environment says"},
+           {"swale config --json | jq -r 'select(.origin == \"environment\").name'", "what is set"},
+           {"swale config --check 'write.memory=32M,dir.schema=id:u8;energy:f8,dir.extrema=energy'",
+            "whether a program may use this string"}}});
+  sub->add_option("NAME", command->names, "options, or groups of them: write.ways, io")->type_name("NAME");
+  command->checks =
+      sub->add_option("--check", command->check, "check this string of options instead")->type_name("TEXT");
+  sub->add_option("--for", command->call,
+                  "only what this kind of call takes: job, write (a directory) or read")
+      ->check(CLI::IsMember({"job", "write", "read"}))
+      ->type_name("CALL");
+  command->common.add_json(*sub);
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools

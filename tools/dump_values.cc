@@ -1,0 +1,49 @@
+#include <algorithm>
+
+#include "imd/reader_values.h"
+#include "tools/dump.h"
+
+namespace swale::tools {
+namespace {
+
+// As between two epochs.
+Result<bool> zeros(io::File& file, uint64_t begin, uint64_t end) {
+  std::string bytes(end - begin, '\1');
+  SWALE_RETURN_IF_ERROR(io::read_exactly(file, begin, bytes));
+  return bytes.find_first_not_of('\0') == std::string::npos;
+}
+
+}  // namespace
+
+// Entry after entry. Behind one whose head is damaged only the next epoch's place could be guessed: the walk ends there.
+Status dump_value_log(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out) {
+  SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+  for (uint64_t at = 0; at < size;) {
+    auto head = imd::read_value_head(*file, writer, at);
+    if (!head.ok()) {
+      const uint64_t next = round_up(at + 1, run::kValueAlignment);
+      SWALE_ASSIGN_OR_RETURN(const bool gap, zeros(*file, at, std::min(next, size)));
+      if (!gap) {
+        out->damage(at, head.status());
+        return {};
+      }
+      at = next;
+      continue;
+    }
+    out->line({{"what", "value"},
+               {"offset", at},
+               {"epoch", head->epoch},
+               {"epoch_id", fmt::format("{:016x}", head->epoch_id)},
+               {"writer", head->writer},
+               {"key_hash", fmt::format("{:016x}", head->key_hash)},
+               {"bytes", head->value_bytes},
+               {"pieces", head->pieces.size()},
+               {"checksum", fmt::format("{:08x}", head->checksum)}});
+    if (const Status read = imd::check_value(*file, *head, {}); !read.ok()) out->damage(at, read);
+    at = head->end_offset();
+  }
+  return {};
+}
+
+}  // namespace swale::tools

@@ -1,0 +1,123 @@
+// Expression: what `swale scan --where` asks of a record and `--fields` computes from it.
+//
+//   or      = and { ("||" | "or") and }              and   = not { ("&&" | "and") not }
+//   not     = ("!" | "not") not | compare            compare = sum [ ("==" "!=" "<" "<=" ">" ">=" "~") sum ]
+//   sum     = product { ("+" | "-") product }        product = sign { ("*" | "/" | "%") sign }
+//   sign    = "-" sign | number | string | name [ "[" index "]" ] | "[" field "]" | function "(" or ")" | "(" or ")"
+//
+// Names are fields of the schema, or else epoch, step, time, key, value and bytes (the value's length); [any-name] is a
+// field always. Strings stand in ' or " and are keys as `swale get` takes them ("u64:17"); key ~ "atom-*" compares with
+// a pattern of the shell. Functions: u64 u32 i64 i32 (of a key of that length), abs, sqrt, has (is the field there?).
+//
+// Integers are exact, as 128-bit ones, in comparisons with floats, too; +, - and * leave them for double only where
+// they overflow, / always does. A field that is not there (the value is too short) makes a comparison false, as NaN does.
+//
+// No library of Debian's fits: muParser, the one of its kind there, has doubles alone, and ids of 64 bits are not.
+// Threads: immutable once parsed. Errors: kInvalidArgument that names the column.
+// Limits: kNodesMax parts; nesting kDepthMax.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "run/schema.h"
+
+namespace swale::tools {
+
+__extension__ typedef __int128 Int128;
+
+struct RecordView {
+  uint32_t epoch = 0;
+  int64_t step = 0;
+  double time = 0;
+  Bytes key;
+  Bytes value;
+};
+
+struct Datum {
+  enum class Kind : uint8_t { kAbsent, kInteger, kReal, kBytes, kTruth };
+  Kind kind = Kind::kAbsent;
+  bool truth = false;
+  Int128 integer = 0;
+  double real = 0;
+  Bytes bytes;
+};
+
+std::string decimal(Int128 number);
+
+class Expression {
+ public:
+  static constexpr size_t kNodesMax = 1024;
+  static constexpr int kDepthMax = 64;
+
+  static Result<Expression> parse(std::string_view text, const run::Schema& schema);
+  // As parse; kInvalidArgument unless it is true or false.
+  static Result<Expression> parse_condition(std::string_view text, const run::Schema& schema);
+
+  Datum evaluate(const RecordView& record) const { return evaluate(root_, record); }
+  bool holds(const RecordView& record) const { return evaluate(record).truth; }
+
+  const std::string& text() const { return text_; }
+  // The field, if the expression is nothing else: it can be shown as it is stored.
+  const run::FieldPlace* field() const;
+  // "key" or "value", if it is nothing else.
+  std::string_view bytes_name() const;
+
+ private:
+  friend class ExpressionParser;
+
+  enum class Op : uint8_t {
+    kLiteral,
+    kField,
+    kHas,
+    kEpoch,
+    kStep,
+    kTime,
+    kKey,
+    kValue,
+    kLength,
+    kKeyNumber,
+    kAbs,
+    kSqrt,
+    kNegate,
+    kNot,
+    kAnd,
+    kOr,
+    kEqual,
+    kUnequal,
+    kLess,
+    kLessEqual,
+    kGreater,
+    kGreaterEqual,
+    kMatches,
+    kAdd,
+    kSubtract,
+    kMultiply,
+    kDivide,
+    kRemainder
+  };
+  enum class Type : uint8_t { kNumber, kBytes, kTruth };
+
+  struct Node {
+    Op op = Op::kLiteral;
+    Type type = Type::kNumber;
+    uint32_t left = 0;
+    uint32_t right = 0;
+    Datum literal;
+    std::string bytes;      // kLiteral of bytes, kMatches
+    run::FieldPlace place;  // kField, kHas; kKeyNumber: the type alone
+  };
+
+  Datum evaluate(uint32_t index, const RecordView& record) const;
+  Datum binary(const Node& node, const RecordView& record) const;
+
+  std::string text_;
+  std::vector<Node> nodes_;
+  uint32_t root_ = 0;
+};
+
+}  // namespace swale::tools

@@ -1,0 +1,184 @@
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "tools/manual.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr size_t kBatchKeys = 4096;
+
+// Of one key, in the epochs that are listed.
+struct KeySizes {
+  uint64_t values = 0;
+  uint64_t bytes = 0;
+  uint32_t first_epoch = 0;
+  uint32_t last_epoch = 0;
+};
+
+// Keys as they are met, in batches, so that output starts at once and ends with the limit.
+class Listing {
+ public:
+  struct Options {
+    bool sizes = false;
+    bool json = false;
+    Notation notation = Notation::kAuto;
+    std::string pattern;
+    uint64_t limit = 0;
+    int64_t epoch = 0;  // of the sizes; kAllEpochs
+  };
+
+  Listing(imd::Reader& reader, Options options) : reader_(reader), options_(std::move(options)) {}
+
+  // False: enough.
+  Result<bool> add(Bytes key);
+  Status flush();
+  bool full() const { return options_.limit != 0 && listed_ == options_.limit; }
+  uint64_t listed() const { return listed_; }
+
+ private:
+  bool is_wanted(const std::string& shown) const {
+    return options_.pattern.empty() || ::fnmatch(options_.pattern.c_str(), shown.c_str(), 0) == 0;
+  }
+  void print_key(const std::string& key, const KeySizes& sizes) const;
+
+  imd::Reader& reader_;
+  const Options options_;
+  std::vector<std::string> batch_;
+  uint64_t listed_ = 0;
+};
+
+Result<bool> Listing::add(Bytes key) {
+  if (!is_wanted(show(key, options_.notation))) return true;
+  batch_.emplace_back(key);
+  ++listed_;
+  if (full() || !options_.sizes || batch_.size() == kBatchKeys) SWALE_RETURN_IF_ERROR(flush());
+  return !full() && std::ferror(stdout) == 0;
+}
+
+Status Listing::flush() {
+  std::vector<KeySizes> sizes(batch_.size());
+  if (options_.sizes) {
+    const std::vector<Bytes> keys(batch_.begin(), batch_.end());
+    const auto add_value = [&](size_t index, uint32_t epoch, Bytes value) {
+      KeySizes& key = sizes[index];
+      key.first_epoch = key.values == 0 ? epoch : std::min(key.first_epoch, epoch);
+      key.last_epoch = std::max(key.last_epoch, epoch);
+      ++key.values;
+      key.bytes += value.size();
+      return true;
+    };
+    SWALE_RETURN_IF_ERROR(reader_.get_many(keys, options_.epoch, add_value).status());
+  }
+  for (size_t i = 0; i < batch_.size(); ++i) print_key(batch_[i], sizes[i]);
+  batch_.clear();
+  return {};
+}
+
+void Listing::print_key(const std::string& key, const KeySizes& sizes) const {
+  const std::string shown = show(key, options_.notation);
+  if (options_.json) {
+    Json line = {{"key", shown}};
+    if (options_.sizes) {
+      line.update({{"values", sizes.values},
+                   {"bytes", sizes.bytes},
+                   {"first_epoch", sizes.first_epoch},
+                   {"last_epoch", sizes.last_epoch}});
+    }
+    print_json(line);
+  } else if (options_.sizes) {
+    const std::string epochs = sizes.first_epoch == sizes.last_epoch
+                                   ? fmt::format("{}", sizes.first_epoch)
+                                   : fmt::format("{}-{}", sizes.first_epoch, sizes.last_epoch);
+    print(fmt::format("{:>8} {:>12} {:>11}  {}\n", sizes.values, sizes.bytes, epochs, shown));
+  } else {
+    print(shown + "\n");
+  }
+}
+
+struct LsCommand {
+  Common common;
+  std::string pattern;
+  bool sizes = false;
+  bool all = false;
+  uint64_t limit = 0;
+
+  int run() const;
+  static Status list(imd::Reader& reader, int64_t epoch, std::unordered_set<std::string>* seen,
+                     Listing* listing);
+};
+
+// The keys of one epoch, without those that `seen` has; it may be null.
+Status LsCommand::list(imd::Reader& reader, int64_t epoch, std::unordered_set<std::string>* seen,
+                       Listing* listing) {
+  Status status;
+  const Status walked = reader.keys(epoch, [&](Bytes key) {
+    if (seen != nullptr && !seen->emplace(key).second) return true;
+    const Result<bool> more = listing->add(key);
+    if (!more.ok()) status = more.status();
+    return more.ok() && *more;
+  });
+  return walked.ok() ? status : walked;
+}
+
+int LsCommand::run() const {
+  const auto directory = common.open();
+  if (!directory.ok()) return fail(directory.status());
+  imd::Reader& reader = *(*directory)->reader;
+  const auto epochs = static_cast<int64_t>(reader.manifest().epochs.size());
+  if (epochs == 0 && !common.epoch) return kExitOk;
+  const int64_t epoch = common.epoch.value_or(epochs - 1);
+  if (const auto known = reader.count(epoch); !known.ok()) return fail(known.status());
+  Listing listing(reader, {.sizes = sizes,
+                           .json = common.json,
+                           .notation = common.notation(),
+                           .pattern = pattern,
+                           .limit = limit,
+                           .epoch = all ? imd::Reader::kAllEpochs : epoch});
+  std::unordered_set<std::string> seen;
+  Status status;
+  for (int64_t e = all ? 0 : epoch; status.ok() && e < (all ? epochs : epoch + 1) && !listing.full(); ++e) {
+    status = list(reader, e, all ? &seen : nullptr, &listing);
+  }
+  if (status.ok()) status = listing.flush();
+  if (!status.ok()) return fail(status);
+  return finish_output(listing.listed() == 0 && !pattern.empty() ? kExitNotFound : kExitOk);
+}
+
+}  // namespace
+
+void add_ls(CLI::App& app, Run* run) {
+  auto command = std::make_shared<LsCommand>();
+  CLI::App* const sub = add_command(
+      app, "ls", "lists the keys, as ls lists files",
+      {.description = "One key a line, in storage order, as soon as it is met. With -l: how many values it "
+                      "has, their bytes, "
+                      "the first and last epoch that has one, and the key. The pattern is one of the shell, "
+                      "compared with "
+                      "keys as they are printed; put it in quotes. Needs memory for the keys of one "
+                      "partition, with --all for "
+                      "all keys.",
+       .examples = {{"swale ls out/particles --limit 5 --u64", "some names"},
+                    {"swale ls -l out/particles 'atom-*'", "how much the last epoch has of these"},
+                    {"swale ls -l --all out/particles 'u64:1?' --u64", "and how much all epochs have"}},
+       .exit_1 = "a pattern was given and no key is like it"});
+  command->common.add_path(*sub);
+  sub->add_option("PATTERN", command->pattern, "only keys like this: * ? [a-z]")->type_name("PATTERN");
+  sub->add_flag("-l,--long", command->sizes, "numbers of values, their bytes, epochs");
+  command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
+  sub->add_flag("-a,--all", command->all, "the keys of all epochs")->excludes("--epoch");
+  sub->add_option("-n,--limit", command->limit, "stop after so many keys (0: all)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  command->common.add_json(*sub);
+  command->common.add_notation(*sub, /*with_raw=*/false);
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools

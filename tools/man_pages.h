@@ -1,0 +1,28 @@
+// Man pages, made from the commands and from the table of options; and docs/options.md from the latter.
+//
+// Format: man(7) macros, ASCII alone, read by groff and mandoc without a warning.
+// Threads: free functions.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/manual.h"
+
+namespace swale::tools {
+
+struct ManPage {
+  std::string name;  // of the file: "swale-get.1"
+  std::string text;
+};
+
+// swale.1, one page a command, swale-options.7 and swale-directory.5. `date` as in 2026-11-21.
+std::vector<ManPage> man_pages(const CLI::App& app, const std::string& date);
+
+std::string swale_version_text();  // "0.1.0"
+
+// docs/options.md.
+std::string options_markdown();
+
+}  // namespace swale::tools

@@ -1,0 +1,131 @@
+#include "tools/manual.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/status.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr size_t kHelpColumns = 100;
+
+std::string footer_of(const Manual& manual) {
+  std::string text = wrap(manual.description, kHelpColumns);
+  if (!manual.exit_1.empty()) {
+    text += "\n" + wrap(fmt::format("Exit status 1: {}.", manual.exit_1), kHelpColumns);
+  }
+  text += "\nExamples:\n";
+  for (const Example& example : manual.examples) {
+    text += fmt::format("  {}\n", example.command);
+    if (!example.what.empty()) text += wrap(example.what, kHelpColumns, "      ");
+  }
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+bool is_choice_list(std::string_view type) { return type.starts_with('{') && type.ends_with('}'); }
+
+std::vector<std::string> split_choices(std::string_view list) {
+  std::vector<std::string> choices;
+  list = list.substr(1, list.size() - 2);
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    choices.emplace_back(list.substr(0, comma));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return choices;
+}
+
+OptionText text_of(const CLI::Option& option) {
+  OptionText text;
+  text.short_names = option.get_snames();
+  text.long_names = option.get_lnames();
+  if (option.get_positional()) text.positional = option.get_name(true, false);
+  text.help = option.get_description();
+  text.required = option.get_required();
+  text.repeated = option.get_items_expected_max() > 1;
+  if (option.get_type_size() == 0) return text;
+  // "N", "DIR", "N:POSITIVE", "FORMAT:{csv,json}"
+  const std::string type = option.get_type_name();
+  text.argument = type.substr(0, type.find(':'));
+  if (const size_t list = type.find('{'); list != std::string::npos && is_choice_list(type.substr(list))) {
+    text.choices = split_choices(type.substr(list));
+    text.completes = OptionText::Completes::kChoices;
+  } else if (text.argument == "DIR") {
+    text.completes = OptionText::Completes::kDirectories;
+  } else if (text.argument == "FILE") {
+    text.completes = OptionText::Completes::kFiles;
+  }
+  return text;
+}
+
+void collect(const CLI::App& app, bool positional, std::vector<OptionText>* texts) {
+  const bool group_of_options = app.get_name().empty() && app.get_parent() != nullptr;
+  for (const CLI::Option* option : app.get_options()) {
+    if (group_of_options && option == app.get_help_ptr()) continue;  // its command has it, too
+    if (option->get_positional() == positional && !option->get_group().empty())
+      texts->push_back(text_of(*option));
+  }
+  for (const CLI::App* group : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (group->get_name().empty()) collect(*group, positional, texts);
+  }
+}
+
+}  // namespace
+
+Command::Command(const std::string& name, const std::string& summary, Manual manual)
+    : CLI::App(summary, name), manual_(std::move(manual)) {
+  footer(footer_of(manual_));
+}
+
+Command* add_command(CLI::App& app, const std::string& name, const std::string& summary, Manual manual) {
+  auto command = std::make_shared<Command>(name, summary, std::move(manual));
+  app.add_subcommand(command);
+  return command.get();
+}
+
+std::vector<const Command*> commands_of(const CLI::App& app) {
+  std::vector<const Command*> commands;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (const auto* command = dynamic_cast<const Command*>(sub)) commands.push_back(command);
+  }
+  return commands;
+}
+
+std::vector<OptionText> options_of(const CLI::App& command) {
+  std::vector<OptionText> texts;
+  collect(command, /*positional=*/true, &texts);
+  collect(command, /*positional=*/false, &texts);
+  return texts;
+}
+
+std::string wrap(std::string_view text, size_t width, std::string_view indent) {
+  std::string wrapped;
+  std::string line;
+  const auto end_line = [&] {
+    wrapped += fmt::format("{}{}\n", indent, line);
+    line.clear();
+  };
+  while (!text.empty()) {
+    if (text.starts_with("\n\n")) {
+      end_line();
+      wrapped += '\n';
+      text.remove_prefix(2);
+      continue;
+    }
+    if (text.front() == ' ' || text.front() == '\n') {
+      text.remove_prefix(1);
+      continue;
+    }
+    const std::string_view word = text.substr(0, text.find_first_of(" \n"));
+    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) end_line();
+    line += fmt::format("{}{}", line.empty() ? "" : " ", word);
+    text.remove_prefix(word.size());
+  }
+  if (!line.empty()) end_line();
+  return wrapped;
+}
+
+}  // namespace swale::tools

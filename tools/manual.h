@@ -1,0 +1,67 @@
+// Command: a subcommand of `swale` and what its manual says. This is the one source: `--help`, the man pages
+// (man_pages.h) and the completions of shells (completion.h) are made from the options that a Command was given and
+// from its Manual, and the tests run its examples.
+//
+// Threads: one.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace swale::tools {
+
+// A line for the shell that works, with out/particles as the tests make it (tests/api/make_particles.c).
+struct Example {
+  std::string_view command;
+  std::string_view what;  // it answers or does
+};
+
+struct Manual {
+  std::string_view description;  // ASCII; paragraphs are separated by empty lines
+  std::vector<Example> examples;
+  std::string_view exit_1 = {};  // what exit status 1 means; "": never
+};
+
+class Command : public CLI::App {
+ public:
+  Command(const std::string& name, const std::string& summary, Manual manual);
+
+  const Manual& manual() const { return manual_; }
+
+ private:
+  Manual manual_;
+};
+
+Command* add_command(CLI::App& app, const std::string& name, const std::string& summary, Manual manual);
+
+// The commands that are no secrets, in the order in which they were added.
+std::vector<const Command*> commands_of(const CLI::App& app);
+
+// One option, flag or positional argument, as manuals and shells see it.
+struct OptionText {
+  enum class Completes { kNothing, kChoices, kDirectories, kFiles };
+
+  std::vector<std::string> short_names;  // "e"
+  std::vector<std::string> long_names;   // "epoch"
+  std::string positional;                // "PATH"; else ""
+  std::string argument;                  // "N"; "" for a flag
+  std::string help;
+  std::vector<std::string> choices;
+  Completes completes = Completes::kNothing;
+  bool required = false;
+  bool repeated = false;  // takes several values
+};
+
+// Positional arguments first, then the others, --help included, those of option groups, too.
+std::vector<OptionText> options_of(const CLI::App& command);
+
+// Lines of at most `width` characters; paragraphs stay apart.
+std::string wrap(std::string_view text, size_t width, std::string_view indent = {});
+
+inline constexpr std::string_view kExitStatusText =
+    "0: fine. 1: a key is not there, verify found problems, or repair could not save all. 2: usage, also a "
+    "field or an epoch that does not exist. 3: input/output error or damage.";
+
+}  // namespace swale::tools

@@ -1,0 +1,56 @@
+// swale_manual DIR DATE: writes DIR/man/*.[157] and DIR/completion/{swale.bash,_swale,swale.fish}.
+// swale_manual --options: prints docs/options.md. Runs during the build; it is not installed.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "tools/commands.h"
+#include "tools/completion.h"
+#include "tools/man_pages.h"
+
+namespace swale::tools {
+namespace {
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) throw std::runtime_error(path.string() + ": cannot be written");
+}
+
+void write_all(const std::filesystem::path& folder, const std::string& date) {
+  CLI::App app;
+  Run run;
+  add_commands(app, &run);
+  std::filesystem::create_directories(folder / "man");
+  std::filesystem::create_directories(folder / "completion");
+  for (const ManPage& page : man_pages(app, date)) write_file(folder / "man" / page.name, page.text);
+  write_file(folder / "completion" / "swale.bash", completion(app, Shell::kBash));
+  write_file(folder / "completion" / "_swale", completion(app, Shell::kZsh));
+  write_file(folder / "completion" / "swale.fish", completion(app, Shell::kFish));
+}
+
+}  // namespace
+}  // namespace swale::tools
+
+int main(int argc, char** argv) {
+  try {
+    if (argc == 2 && std::string_view(argv[1]) == "--options") {
+      const std::string text = swale::tools::options_markdown();
+      return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0 ? 0
+                                                                                                         : 1;
+    }
+    if (argc != 3) {
+      std::fprintf(stderr, "usage: swale_manual DIR DATE | swale_manual --options\n");
+      return 2;
+    }
+    swale::tools::write_all(argv[1], argv[2]);
+    return 0;
+  } catch (const std::exception& exception) {
+    std::fprintf(stderr, "swale_manual: %s\n", exception.what());
+    return 1;
+  }
+}

@@ -1,0 +1,222 @@
+#include "tools/parallel_scan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace swale::tools {
+namespace {
+
+using Piece = imd::Reader::ScanPiece;
+
+constexpr size_t kChunkBytes = 256 * kKiB;
+
+// Text of whole records.
+struct Chunk {
+  std::string text;
+  std::vector<size_t> ends;  // of each record
+};
+
+// Gives out pieces in order, and keeps a few ahead of the first unfinished one.
+class PieceQueue {
+ public:
+  struct Numbered {
+    uint64_t number;
+    Piece piece;
+  };
+
+  PieceQueue(imd::Reader& reader, uint32_t first_epoch, uint32_t last_epoch, uint64_t blocks_min)
+      : reader_(reader), epoch_(first_epoch), last_epoch_(last_epoch), blocks_min_(blocks_min) {}
+
+  // None: there are no more, as after a failure. Call with the scan's mutex held.
+  Result<std::optional<Numbered>> next() {
+    while (pieces_.empty()) {
+      if (epoch_ == last_epoch_) return std::optional<Numbered>();
+      const imd::Manifest& manifest = reader_.manifest();
+      if (partition_ == static_cast<uint32_t>(manifest.jobs[manifest.epochs[epoch_].job].ranks)) {
+        ++epoch_;
+        partition_ = 0;
+        continue;
+      }
+      const auto found = reader_.scan_pieces(epoch_, partition_++, blocks_min_);
+      if (!found.ok()) {
+        epoch_ = last_epoch_;
+        return found.status();
+      }
+      pieces_.assign(found->begin(), found->end());
+    }
+    const Numbered given{given_++, pieces_.front()};
+    pieces_.pop_front();
+    return std::optional(given);
+  }
+  uint64_t given() const { return given_; }
+
+ private:
+  imd::Reader& reader_;
+  uint32_t epoch_;
+  const uint32_t last_epoch_;
+  const uint64_t blocks_min_;
+  uint32_t partition_ = 0;
+  std::deque<Piece> pieces_;
+  uint64_t given_ = 0;
+};
+
+class Scan {
+ public:
+  Scan(imd::Reader& reader, const ScanJob& job, uint32_t first_epoch, uint32_t last_epoch, uint64_t total)
+      : reader_(reader), job_(job), pieces_(reader, first_epoch, last_epoch, job.blocks_min), total_(total) {}
+
+  Result<uint64_t> run();
+
+ private:
+  // What is known of a piece that is not the first unfinished one, or has just become it.
+  struct Pending {
+    std::deque<Chunk> chunks;
+    size_t bytes = 0;
+    bool done = false;
+    uint64_t records = 0;  // read
+    Status status;
+  };
+
+  void work();
+  Status scan_piece(const PieceQueue::Numbered& given);
+  void put(uint64_t number, Chunk* chunk);
+  void finish(const PieceQueue::Numbered& given, Status status);
+  void write(const Chunk& chunk);    // with the mutex held
+  void write_ready(Pending& ready);  // with the mutex held
+  void stop(Status status);          // with the mutex held
+
+  imd::Reader& reader_;
+  const ScanJob& job_;
+  std::atomic<bool> stopped_ = false;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  PieceQueue pieces_;
+  std::map<uint64_t, Pending> pending_;
+  uint64_t head_ = 0;  // the first unfinished piece
+  uint64_t written_ = 0;
+  uint64_t read_ = 0;
+  const uint64_t total_;
+  Status status_;
+};
+
+void Scan::stop(Status status) {
+  if (!stopped_.exchange(true)) status_ = std::move(status);
+  changed_.notify_all();
+}
+
+void Scan::write(const Chunk& chunk) {
+  if (stopped_ || chunk.ends.empty()) return;
+  uint64_t records = chunk.ends.size();
+  if (job_.limit != 0) records = std::min(records, job_.limit - written_);
+  const bool all = job_.write(Bytes(chunk.text.data(), chunk.ends[records - 1]));
+  written_ += records;
+  if (!all || written_ == job_.limit) stop({});
+}
+
+void Scan::write_ready(Pending& ready) {
+  for (; !ready.chunks.empty(); ready.chunks.pop_front()) write(ready.chunks.front());
+  ready.bytes = 0;
+}
+
+void Scan::put(uint64_t number, Chunk* chunk) {
+  std::unique_lock lock(mutex_);
+  Pending& own = pending_[number];
+  changed_.wait(lock, [&] { return stopped_ || number == head_ || own.bytes < ScanJob::kAheadBytes; });
+  if (stopped_) return;
+  if (number == head_) {
+    write_ready(own);
+    write(*chunk);
+  } else {
+    own.bytes += chunk->text.size();
+    own.chunks.push_back(std::move(*chunk));
+  }
+  *chunk = {};
+}
+
+void Scan::finish(const PieceQueue::Numbered& given, Status status) {
+  const std::lock_guard lock(mutex_);
+  Pending& own = pending_[given.number];
+  own.done = true;
+  own.records = given.piece.records;
+  own.status = std::move(status);
+  for (auto first = pending_.begin(); first != pending_.end() && first->first == head_;
+       first = pending_.begin()) {
+    write_ready(first->second);
+    if (!first->second.done) break;
+    if (!first->second.status.ok()) stop(first->second.status);
+    read_ += first->second.records;
+    pending_.erase(first);
+    ++head_;
+  }
+  if (job_.progress && !stopped_) job_.progress(read_, total_);
+  changed_.notify_all();
+}
+
+Status Scan::scan_piece(const PieceQueue::Numbered& given) {
+  const imd::EpochEntry& epoch = reader_.manifest().epochs[given.piece.epoch];
+  RecordView record{epoch.epoch, epoch.step, epoch.time, {}, {}};
+  Chunk chunk;
+  uint64_t taken = 0;
+  const Status status = reader_.scan_piece(given.piece, [&](uint32_t, Bytes key, Bytes value) {
+    record.key = key;
+    record.value = value;
+    if (!job_.format(record, &chunk.text)) return !stopped_.load(std::memory_order_relaxed);
+    chunk.ends.push_back(chunk.text.size());
+    if (chunk.text.size() >= kChunkBytes) put(given.number, &chunk);
+    return ++taken != job_.limit && !stopped_.load(std::memory_order_relaxed);
+  });
+  if (!chunk.ends.empty()) put(given.number, &chunk);
+  return status;
+}
+
+void Scan::work() {
+  for (;;) {
+    PieceQueue::Numbered given;
+    {
+      std::unique_lock lock(mutex_);
+      const uint64_t ahead_max = 2 * uint64_t{job_.threads};
+      changed_.wait(lock, [&] { return stopped_ || pieces_.given() < head_ + ahead_max; });
+      if (stopped_) return;
+      auto next = pieces_.next();
+      if (next.ok() && !*next) return;
+      if (!next.ok()) {
+        // It stands behind all pieces that were given out: they are written first.
+        changed_.wait(lock, [&] { return stopped_ || head_ == pieces_.given(); });
+        stop(next.status());
+        return;
+      }
+      given = **next;
+      pending_[given.number];
+    }
+    finish(given, scan_piece(given));
+  }
+}
+
+Result<uint64_t> Scan::run() {
+  std::vector<std::thread> others;
+  for (unsigned i = 1; i < job_.threads; ++i) others.emplace_back([this] { work(); });
+  work();
+  for (std::thread& other : others) other.join();
+  SWALE_RETURN_IF_ERROR(status_);
+  return written_;
+}
+
+}  // namespace
+
+Result<uint64_t> parallel_scan(imd::Reader& reader, const ScanJob& job) {
+  SWALE_ASSIGN_OR_RETURN(const uint64_t total, reader.count(job.epoch));
+  const auto epochs = static_cast<uint32_t>(reader.manifest().epochs.size());
+  const bool all = job.epoch == imd::Reader::kAllEpochs;
+  const uint32_t first = all ? 0 : static_cast<uint32_t>(job.epoch);
+  return Scan(reader, job, first, all ? epochs : first + 1, total).run();
+}
+
+}  // namespace swale::tools

@@ -1,0 +1,64 @@
+// RecordFormat: a record as a line of text, of CSV or of JSON, or as raw bytes: its columns, typed by the schema where
+// they are fields.
+//
+// Threads: immutable once made. Errors: kInvalidArgument for columns that there are not.
+// A number that is not there is nothing in text and CSV and null in JSON, where NaN and infinity are strings.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "run/schema.h"
+#include "tools/bytes_text.h"
+#include "tools/expression.h"
+
+namespace swale::tools {
+
+enum class Layout { kText, kCsv, kJson, kRaw };
+
+struct FormatOptions {
+  Layout layout = Layout::kText;
+  Notation notation = Notation::kAuto;  // of bytes
+  bool typed = false;                   // values are shown as their fields
+  std::string fields;                   // separated by ','; "": the default
+  // Text and JSON, if no fields are given; CSV begins with the first of them that are no values.
+  std::vector<std::string> default_text;
+  std::vector<std::string> default_json;
+};
+
+class RecordFormat {
+ public:
+  static Result<RecordFormat> make(const FormatOptions& options, const run::Schema& schema);
+
+  // CSV's first line; nothing else has one.
+  std::string header() const;
+  // False, and nothing is appended: the layout is kRaw and a field is not there.
+  bool append(const RecordView& record, std::string* out) const;
+
+ private:
+  struct Column {
+    std::string name;
+    Expression value;
+  };
+
+  explicit RecordFormat(const FormatOptions& options, const run::Schema& schema)
+      : options_(options), schema_(schema) {}
+
+  Status add_column(std::string_view text);
+  Status add_columns(std::string_view list);
+  void append_cell(const Column& column, const RecordView& record, std::string* out) const;
+  void append_json(const Column& column, const RecordView& record, std::string* out) const;
+  bool append_raw(const RecordView& record, std::string* out) const;
+  bool is_typed_value(const Column& column) const;
+
+  FormatOptions options_;
+  run::Schema schema_;
+  std::vector<Column> columns_;
+};
+
+// "id=17 position=1,2,3", or as a JSON object.
+std::string typed_value(Bytes value, const run::Schema& schema, bool json);
+
+}  // namespace swale::tools
