@@ -175,16 +175,8 @@ void Shuffle::send_ready() {
   }
 }
 
-// Whoever finds another thread posting leaves it to that thread, which looks again after it has let go.
 void Shuffle::post_ready() {
-  post_wanted_.store(true);
-  while (post_wanted_.load()) {
-    const std::unique_lock order(post_mutex_, std::try_to_lock);
-    if (!order.owns_lock()) return;
-    post_wanted_.store(false);
-    while (post_some()) {
-    }
-  }
+  post_turns_.take([this] { return post_some(); });
 }
 
 bool Shuffle::post_some() {

@@ -8,7 +8,6 @@
 // Errors: die().
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -22,6 +21,7 @@
 #include "imd/batcher.h"
 #include "imd/frame_pool.h"
 #include "net/job.h"
+#include "net/post_turns.h"
 #include "net/router.h"
 
 namespace swale::bench {
@@ -70,9 +70,8 @@ class Shuffle final : public net::ChannelEvents {
   imd::Batcher batcher_;
   uint32_t channel_ = 0;
 
-  std::mutex post_mutex_;  // only tried; before mutex_: frames are posted in the order of their numbers
-  std::atomic<bool> post_wanted_{false};
-  std::mutex mutex_;  // guards what follows
+  net::PostTurns post_turns_;  // before mutex_
+  std::mutex mutex_;           // guards what follows
   std::condition_variable changed_;
   imd::FramePool pool_;
   net::Router router_;

@@ -370,13 +370,14 @@ Status Simulation::build() {
     core_params.memory = memory;
     core_params.indexed = manifest.schema.indexed;
     core_params.layout = manifest.layout;
+    core_params.clock = &clock_;
     SWALE_ASSIGN_OR_RETURN(std::unique_ptr<imd::WriterCore> core,
                            imd::WriterCore::create(core_params, files.take_footer()));
     std::optional<imd::Committer> committer;
     if (rank == 0) {
       committer.emplace(
           device_, directory_, manifest,
-          imd::JobEntry{fmt::format("{:016x}", params_.job_id), params_.ranks, params_.ways, "hash"});
+          imd::JobEntry{fmt::format("{:016x}", params_.job_id), params_.ranks, params_.ways, "hash"}, clock_);
     }
     nodes_.push_back(
         std::make_unique<Node>(*this, rank, std::move(core), std::move(files), std::move(committer)));

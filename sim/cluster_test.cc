@@ -4,22 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 #include "sim/checker.h"
+#include "sim/test_seeds.h"
 
 namespace swale::sim {
 namespace {
 
 constexpr char kDirectory[] = "/job/particles";
 constexpr size_t kProbes = 20;
-
-uint64_t seeds(uint64_t count) {
-  const char* factor = std::getenv("SWALE_SIM_SEEDS");
-  return count * (factor != nullptr ? std::strtoull(factor, nullptr, 10) : 1);
-}
 
 // A seed decides the shape of the job as well as its schedule.
 ClusterParams params_of(uint64_t seed) {

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/log.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 #include "sim/checker.h"
 #include "sim/cluster.h"
+#include "sim/test_seeds.h"
 
 namespace swale::sim {
 namespace {
@@ -19,11 +19,6 @@ constexpr char kDirectory[] = "/job/particles";
 constexpr size_t kProbes = 5;
 constexpr io::CrashMode kModes[] = {io::CrashMode::kDropAll, io::CrashMode::kTearPages,
                                     io::CrashMode::kReorder};
-
-uint64_t seeds(uint64_t count) {
-  const char* factor = std::getenv("SWALE_SIM_SEEDS");
-  return count * (factor != nullptr ? std::strtoull(factor, nullptr, 10) : 1);
-}
 
 ClusterParams small_job(uint64_t seed) {
   Rng rng(seed * 131 + 7);

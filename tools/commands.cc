@@ -19,6 +19,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_scan(app, run);
   add_keys(app, run);
   add_top(app, run);
+  add_stats(app, run);
   add_verify(app, run);
   add_repair(app, run);
   add_dump(app, run);

@@ -75,6 +75,7 @@ void add_get(CLI::App& app, Run* run);
 void add_scan(CLI::App& app, Run* run);
 void add_keys(CLI::App& app, Run* run);
 void add_top(CLI::App& app, Run* run);
+void add_stats(CLI::App& app, Run* run);
 void add_verify(CLI::App& app, Run* run);
 void add_repair(CLI::App& app, Run* run);
 void add_dump(CLI::App& app, Run* run);

@@ -85,6 +85,8 @@ int ScanCommand::run() const {
 
 struct KeysCommand {
   Common common;
+  std::optional<size_t> sample;
+  uint64_t seed = 1;
 
   int run() const;
 };
@@ -98,14 +100,16 @@ int KeysCommand::run() const {
   const int64_t epoch = common.epoch.value_or(static_cast<int64_t>(manifest.epochs.size()) - 1);
   if (const auto known = reader.count(epoch); !known.ok()) return fail(known.status());
   const Notation notation = common.notation();
-  const Status status = reader.keys(epoch, [&](Bytes key) {
+  const auto print_key = [&](Bytes key) {
     if (common.json) {
       print_json({{"key", show(key, notation)}});
     } else {
       print(show(key, notation) + "\n");
     }
     return std::ferror(stdout) == 0;
-  });
+  };
+  const Status status =
+      sample ? reader.sample(epoch, *sample, seed, print_key) : reader.keys(epoch, print_key);
   if (!status.ok()) return fail(status);
   return finish_output(kExitOk);
 }
@@ -175,6 +179,10 @@ void add_keys(CLI::App& app, Run* run) {
       });
   command->common.add_path(*sub);
   command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
+  sub->add_option("--sample", command->sample,
+                  "only so many of them, drawn at random, each as likely as any other")
+      ->check(CLI::Range(size_t{0}, imd::Reader::kSampleMax));
+  sub->add_option("--seed", command->seed, "the same seed draws the same keys (default 1)");
   command->common.add_json(*sub);
   command->common.add_notation(*sub, /*with_raw=*/false);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });

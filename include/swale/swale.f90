@@ -40,13 +40,15 @@ module swale
   integer(c_int), parameter, public :: SWALE_INTERNAL = 13
 
   integer(c_size_t), parameter, public :: SWALE_KEY_BYTES_MAX = 255
-  integer(c_size_t), parameter, public :: SWALE_VALUE_BYTES_MAX = 16384
+  integer(c_size_t), parameter, public :: SWALE_VALUE_BYTES_MAX = 1073741824
   integer(c_int64_t), parameter, public :: SWALE_ALL_EPOCHS = -1
 
   integer(c_int), parameter, public :: SWALE_DIR_CREATE = 1
   integer(c_int), parameter, public :: SWALE_DIR_EXCLUSIVE = 2
   integer(c_int), parameter, public :: SWALE_TOP_LARGEST = 0
   integer(c_int), parameter, public :: SWALE_TOP_SMALLEST = 1
+  integer(c_int), parameter, public :: SWALE_REFRESH_ADDED = 1
+  integer(c_int), parameter, public :: SWALE_REFRESH_DROPPED = 2
 
   ! ---- Handles and structures --------------------------------------------------------------------------------------
 
@@ -66,6 +68,9 @@ module swale
     type(c_ptr) :: handle = c_null_ptr
   end type
   type, bind(C), public :: swale_file
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_stats
     type(c_ptr) :: handle = c_null_ptr
   end type
 
@@ -109,6 +114,17 @@ module swale
     integer(c_int64_t) :: depth_max = 0
     integer(c_int64_t) :: queries = 0
     integer(c_int64_t) :: false_candidates = 0
+  end type
+
+  type, bind(C), public :: swale_stat
+    type(c_ptr) :: name = c_null_ptr
+    type(c_ptr) :: unit = c_null_ptr
+    type(c_ptr) :: help = c_null_ptr
+    integer(c_int64_t) :: sum = 0
+    integer(c_int64_t) :: min = 0
+    integer(c_int64_t) :: max = 0
+    integer(c_int) :: min_rank = 0
+    integer(c_int) :: max_rank = 0
   end type
 
   ! ---- Calls that are the C function itself ------------------------------------------------------------------------
@@ -224,6 +240,50 @@ module swale
       type(swale_reader), value :: reader
       type(swale_read_stats), intent(out) :: stats
     end function
+    integer(c_int) function swale_reader_refresh(reader, changed) bind(C, name="swale_reader_refresh")
+      import :: c_int, swale_reader
+      type(swale_reader), value :: reader
+      integer(c_int), intent(out) :: changed
+    end function
+    integer(c_int) function swale_reader_sample(reader, epoch, n, seed, fn, context) bind(C, name="swale_reader_sample")
+      import :: c_funptr, c_int, c_int64_t, c_ptr, c_size_t, swale_reader
+      type(swale_reader), value :: reader
+      integer(c_int64_t), value :: epoch
+      integer(c_size_t), value :: n
+      integer(c_int64_t), value :: seed
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+    end function
+    integer(c_int) function swale_reader_epoch_stats(reader, epoch, stats) bind(C, name="swale_reader_epoch_stats")
+      import :: c_int, c_int64_t, swale_reader, swale_stats
+      type(swale_reader), value :: reader
+      integer(c_int64_t), value :: epoch
+      type(swale_stats), intent(out) :: stats
+    end function
+
+    integer(c_int) function swale_dir_stats(dir, stats) bind(C, name="swale_dir_stats")
+      import :: c_int, swale_dir, swale_stats
+      type(swale_dir), value :: dir
+      type(swale_stats), intent(out) :: stats
+    end function
+    integer(c_size_t) function swale_stats_count(stats) bind(C, name="swale_stats_count")
+      import :: c_size_t, swale_stats
+      type(swale_stats), value :: stats
+    end function
+    integer(c_int) function swale_stats_at(stats, index, stat) bind(C, name="swale_stats_at")
+      import :: c_int, c_size_t, swale_stat, swale_stats
+      type(swale_stats), value :: stats
+      integer(c_size_t), value :: index
+      type(swale_stat), intent(out) :: stat
+    end function
+    integer(c_int) function swale_stats_ranks(stats) bind(C, name="swale_stats_ranks")
+      import :: c_int, swale_stats
+      type(swale_stats), value :: stats
+    end function
+    subroutine swale_stats_free(stats) bind(C, name="swale_stats_free")
+      import :: swale_stats
+      type(swale_stats), value :: stats
+    end subroutine
 
     integer(c_size_t) function swale_top_count(top) bind(C, name="swale_top_count")
       import :: c_size_t, swale_top
@@ -255,7 +315,9 @@ module swale
     swale_dir_epoch_end_wait, swale_dir_pause, swale_dir_resume, swale_dir_close, swale_reader_close, &
     swale_reader_epoch_count, swale_reader_epoch_info, swale_values_count, swale_values_at, swale_values_free, &
     swale_reader_get_many, swale_reader_scan, swale_reader_keys, swale_reader_count, swale_reader_stats, &
-    swale_top_count, swale_top_at, swale_top_get_stats, swale_top_free, swale_close
+    swale_reader_refresh, swale_reader_sample, swale_reader_epoch_stats, swale_dir_stats, swale_stats_count, &
+    swale_stats_at, swale_stats_ranks, swale_stats_free, swale_top_count, swale_top_at, swale_top_get_stats, &
+    swale_top_free, swale_close
 
   ! ---- Calls with text or any bytes: below are the C functions, behind `contains` what Fortran calls ------------------
 
@@ -287,6 +349,31 @@ module swale
       integer(c_int), value :: flags
       character(kind=c_char), intent(in) :: options(*)
       type(swale_dir), intent(out) :: dir
+    end function
+    integer(c_int) function c_dir_open_partitioned(job, path, flags, options, fn, context, dir) &
+        bind(C, name="swale_dir_open_partitioned")
+      import :: c_char, c_funptr, c_int, c_ptr, swale_dir, swale_job
+      type(swale_job), value :: job
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int), value :: flags
+      character(kind=c_char), intent(in) :: options(*)
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+      type(swale_dir), intent(out) :: dir
+    end function
+    integer(c_int) function c_reader_set_partitioner(reader, name, fn, context) &
+        bind(C, name="swale_reader_set_partitioner")
+      import :: c_char, c_funptr, c_int, c_ptr, swale_reader
+      type(swale_reader), value :: reader
+      character(kind=c_char), intent(in) :: name(*)
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+    end function
+    integer(c_int) function c_stats_find(stats, name, stat) bind(C, name="swale_stats_find")
+      import :: c_char, c_int, swale_stat, swale_stats
+      type(swale_stats), value :: stats
+      character(kind=c_char), intent(in) :: name(*)
+      type(swale_stat), intent(out) :: stat
     end function
     integer(c_int) function c_dir_append(dir, key, key_bytes, value, value_bytes) bind(C, name="swale_dir_append")
       import :: c_int, c_ptr, c_size_t, swale_dir
@@ -366,7 +453,8 @@ module swale
 
   public :: swale_version, swale_code_name, swale_last_error, swale_reader_schema, swale_job_open, swale_dir_open, &
     swale_dir_append, swale_reader_open, swale_reader_get, swale_reader_top, swale_mkdir, swale_opendir, swale_openat, &
-    swale_openat_read, swale_write, swale_read
+    swale_openat_read, swale_write, swale_read, swale_dir_open_partitioned, swale_reader_set_partitioner, &
+    swale_stats_find
 
 contains
 
@@ -428,6 +516,32 @@ contains
     character(len=*), intent(in), optional :: options
     type(swale_dir), intent(inout) :: dir
     code = c_dir_open(job, as_c(path), flags, as_c(options), dir)
+  end function
+
+  integer(c_int) function swale_dir_open_partitioned(job, path, flags, options, fn, context, dir) result(code)
+    type(swale_job), intent(in) :: job
+    character(len=*), intent(in) :: path
+    integer(c_int), intent(in) :: flags
+    character(len=*), intent(in) :: options
+    type(c_funptr), intent(in) :: fn
+    type(c_ptr), intent(in) :: context
+    type(swale_dir), intent(inout) :: dir
+    code = c_dir_open_partitioned(job, as_c(path), flags, as_c(options), fn, context, dir)
+  end function
+
+  integer(c_int) function swale_reader_set_partitioner(reader, name, fn, context) result(code)
+    type(swale_reader), intent(in) :: reader
+    character(len=*), intent(in) :: name
+    type(c_funptr), intent(in) :: fn
+    type(c_ptr), intent(in) :: context
+    code = c_reader_set_partitioner(reader, as_c(name), fn, context)
+  end function
+
+  integer(c_int) function swale_stats_find(stats, name, stat) result(code)
+    type(swale_stats), intent(in) :: stats
+    character(len=*), intent(in) :: name
+    type(swale_stat), intent(out) :: stat
+    code = c_stats_find(stats, as_c(name), stat)
   end function
 
   integer(c_int) function swale_dir_append(dir, key, key_bytes, value, value_bytes) result(code)

@@ -118,6 +118,18 @@ enum swale_dir_flags {
  * opening fails afterwards. SWALE_INVALID_ARGUMENT if `swale repair` could not tell the steps of epochs that would stay. */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
 
+/* Which of `partitions` partitions (one for each rank) a key belongs to: 0 <= answer < partitions. Must depend on its
+ * arguments alone, and is called by any thread that appends or asks, also by several at once. */
+typedef uint32_t (*swale_partition_fn)(void* context, const void* key, size_t key_bytes, uint32_t partitions);
+
+/* [collective] As swale_dir_open, but records go to the rank that `fn` names instead of the hash of the key.
+ * "dir.partitioner=NAME" in the options names the function (1 to 64 letters, digits, _ . - :); the name is kept with
+ * the job's epochs. Whoever changes what the function does changes its name. All ranks give the same; `fn` and
+ * `context` live until the directory is closed. Appending a key for which it answers `partitions` or more fails with
+ * SWALE_INVALID_ARGUMENT and changes nothing. Later jobs may use another one, or none. */
+int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, const char* options,
+                               swale_partition_fn fn, void* context, swale_dir** dir);
+
 /* Appends a value to a key in the open epoch. Keys have 1 to SWALE_KEY_BYTES_MAX bytes, values 0 to
  * SWALE_VALUE_BYTES_MAX. Several values of one key in one epoch stay a list in each writer's order. The call blocks
  * while the pipeline is full, never longer than its peers are silent (option net.silence_deadline_s). A record is
@@ -147,6 +159,37 @@ int swale_dir_epoch_end_wait(swale_dir* dir);
 int swale_dir_pause(swale_dir* dir);
 int swale_dir_resume(swale_dir* dir);
 
+/* Counters of the writing pipeline, by name. */
+typedef struct swale_stats swale_stats;
+
+/* One counter, merged over ranks. */
+typedef struct swale_stat {
+  const char* name; /* "append.wait"; keeps its meaning in all versions; lives as long as the swale_stats */
+  const char* unit; /* "ns", "bytes" or "" for a count */
+  const char* help; /* what it counts, for people; "" if this version does not know */
+  uint64_t sum;     /* over all ranks; of a high-water mark ("..._max") it means nothing */
+  uint64_t min;     /* the least of a rank */
+  uint64_t max;     /* the greatest of a rank */
+  int min_rank;     /* the lowest rank that had the least */
+  int max_rank;     /* the lowest rank that had the greatest */
+} swale_stat;
+
+/* What this rank has counted since the directory was opened, the open epoch included; names as those of
+ * swale_reader_epoch_stats, and some more ("memory: ..." says how the memory is divided). May be called by any thread.
+ * Takes the lock of the pipeline for a moment: not for every record. */
+int swale_dir_stats(swale_dir* dir, swale_stats** stats);
+
+/* How many counters there are. */
+size_t swale_stats_count(const swale_stats* stats);
+/* Counter `index` (0 <= index < count). */
+int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat);
+/* The counter of that name; SWALE_NOT_FOUND if there is none. */
+int swale_stats_find(const swale_stats* stats, const char* name, swale_stat* stat);
+/* How many ranks were merged. */
+int swale_stats_ranks(const swale_stats* stats);
+/* Frees the counters; NULL is allowed. */
+void swale_stats_free(swale_stats* stats);
+
 /* [collective] Closes the directory and frees the handle in any case. Records appended after the last epoch end
  * are dropped; the call then returns SWALE_ABORTED and says how many. */
 int swale_dir_close(swale_dir* dir);
@@ -158,10 +201,28 @@ typedef struct swale_reader swale_reader;
 /* The values that a query found. */
 typedef struct swale_values swale_values;
 
-/* Opens the directory at `path` as of its last committed epoch. `options` may be NULL. */
+/* Opens the directory at `path` as of its last committed epoch. `options` may be NULL. A job may be writing to it. */
 int swale_reader_open(const char* path, const char* options, swale_reader** reader);
 /* Closes the reader. The swale_values it gave out stay valid until they are freed. */
 void swale_reader_close(swale_reader* reader);
+
+/* Tells the reader the function of the partitioner `name`: queries then ask one partition of epochs that were written
+ * with it, instead of all of them. Answers are the same without it, only slower. It is asked for some keys of the
+ * directory: SWALE_INVALID_ARGUMENT if it is surely another than the writer's. Lives until the reader is closed. Many
+ * keys at once (swale_reader_get_many) gain less from each other in such epochs. */
+int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_partition_fn fn,
+                                 void* context);
+
+/* What swale_reader_refresh found; added together. */
+enum swale_refresh {
+  SWALE_REFRESH_ADDED = 1, /* epochs were committed since */
+  /* epochs that were known are gone (dir.resume_after); others may have their numbers now */
+  SWALE_REFRESH_DROPPED = 2
+};
+/* Sees what was committed since the reader was opened or refreshed. Cheap: reads swale.json, and later, of partitions
+ * that queries ask, the new index entries. May be called beside queries of other threads: those keep what they began
+ * with. *changed (may be NULL) is 0 or a sum of swale_refresh. After a failure the reader answers as before. */
+int swale_reader_refresh(swale_reader* reader, int* changed);
 
 /* Epochs are numbered from 0 in the order in which they were committed. */
 typedef struct swale_epoch_info {
@@ -170,10 +231,14 @@ typedef struct swale_epoch_info {
   double time;      /* as given to swale_dir_epoch_end */
   uint64_t records; /* over all ranks */
 } swale_epoch_info;
-/* The number of committed epochs when the reader was opened. */
+/* The number of committed epochs when the reader was opened or refreshed. */
 int64_t swale_reader_epoch_count(const swale_reader* reader);
 /* What is known of one epoch; SWALE_NOT_FOUND beyond the last. */
 int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epoch_info* info);
+
+/* What the epoch cost its writers, over all ranks: records, bytes, time and waits of each stage, high-water marks.
+ * SWALE_NOT_FOUND if nothing was kept: an older Swale wrote the epoch, or the machine went down soon after it. */
+int swale_reader_epoch_stats(swale_reader* reader, int64_t epoch, swale_stats** stats);
 
 /* The values of a key, in one epoch or (SWALE_ALL_EPOCHS) in all: its trajectory, ordered by epoch. A key that is
  * nowhere in the asked range is SWALE_NOT_FOUND; a key with an empty value is one value of length 0. Checksums of
@@ -209,6 +274,12 @@ typedef int (*swale_key_fn)(void* context, const void* key, size_t key_bytes);
 /* The distinct keys of one epoch (not SWALE_ALL_EPOCHS), each once, in storage order. Reads the epoch as a scan does,
  * and needs memory for the keys of one partition. */
 int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void* context);
+
+/* min(n, distinct keys) distinct keys of one epoch (not SWALE_ALL_EPOCHS), drawn at random: each is as likely as any
+ * other, however many records it has. The same `seed` gives the same keys. n is at most 2^20. Reads about 10 KB a key,
+ * or the epoch if that is less. Meant for tests of queries. */
+int swale_reader_sample(swale_reader* reader, int64_t epoch, size_t n, uint64_t seed, swale_key_fn fn,
+                        void* context);
 
 /* The number of records in one epoch or in all; reads no data. */
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);

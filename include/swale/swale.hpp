@@ -127,12 +127,48 @@ class Job {
   swale_job* handle_ = nullptr;
 };
 
+// A counter of the writing pipeline, merged over ranks: swale_stat.
+struct Stat {
+  std::string name;       // "append.wait"
+  std::string unit;       // "ns", "bytes" or ""
+  std::uint64_t sum = 0;  // over all ranks
+  std::uint64_t min = 0;  // of a rank
+  std::uint64_t max = 0;  // of a rank
+  int min_rank = 0;       // where the least was
+  int max_rank = 0;       // where the greatest was
+};
+
+namespace detail {
+
+inline std::vector<Stat> take_stats(swale_stats* found) {
+  struct Owner {
+    swale_stats* handle;
+    ~Owner() { swale_stats_free(handle); }
+  };
+  const Owner owner{found};
+  std::vector<Stat> stats;
+  for (std::size_t i = 0; i < swale_stats_count(found); ++i) {
+    swale_stat stat;
+    check(swale_stats_at(found, i, &stat));
+    stats.push_back({stat.name, stat.unit, stat.sum, stat.min, stat.max, stat.min_rank, stat.max_rank});
+  }
+  return stats;
+}
+
+}  // namespace detail
+
 // A massive directory open for writing. The Job must stay open until it is closed.
 class Directory {
  public:
   // [collective] `flags`: swale_dir_flags.
   Directory(Job& job, const std::string& path, int flags = 0, const std::string& options = {}) {
     detail::check(swale_dir_open(job.handle(), path.c_str(), flags, options.c_str(), &handle_));
+  }
+  // [collective] Records go to the rank that `fn` names; the options have dir.partitioner=NAME.
+  Directory(Job& job, const std::string& path, int flags, const std::string& options, swale_partition_fn fn,
+            void* context) {
+    detail::check(swale_dir_open_partitioned(job.handle(), path.c_str(), flags, options.c_str(), fn, context,
+                                             &handle_));
   }
   // The moved-from object owns nothing.
   Directory(Directory&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -157,6 +193,12 @@ class Directory {
   // No sorting and writing on this rank in between, unless something needs room.
   void pause() { detail::check(swale_dir_pause(handle_)); }
   void resume() { detail::check(swale_dir_resume(handle_)); }
+  // What this rank has counted since the directory was opened.
+  std::vector<Stat> stats() const {
+    swale_stats* found = nullptr;
+    detail::check(swale_dir_stats(handle_, &found));
+    return detail::take_stats(found);
+  }
   // [collective] Throws SWALE_ABORTED if records after the last epoch end were dropped.
   void close() { detail::check(swale_dir_close(std::exchange(handle_, nullptr))); }
   // Still owned by this object.
@@ -201,6 +243,16 @@ class Reader {
   }
   ~Reader() { swale_reader_close(handle_); }
 
+  // Queries ask one partition of epochs that were written with this partitioner.
+  void set_partitioner(const std::string& name, swale_partition_fn fn, void* context = nullptr) {
+    detail::check(swale_reader_set_partitioner(handle_, name.c_str(), fn, context));
+  }
+  // Sees what was committed since; 0 or a sum of swale_refresh.
+  int refresh() {
+    int changed = 0;
+    detail::check(swale_reader_refresh(handle_, &changed));
+    return changed;
+  }
   // Epochs are numbered from 0 to this less 1.
   std::int64_t epoch_count() const { return swale_reader_epoch_count(handle_); }
   // Step, time and number of records of an epoch.
@@ -208,6 +260,13 @@ class Reader {
     swale_epoch_info info;
     detail::check(swale_reader_epoch_info(handle_, epoch, &info));
     return info;
+  }
+
+  // What the epoch cost its writers, over all ranks.
+  std::vector<Stat> epoch_stats(std::int64_t epoch) const {
+    swale_stats* found = nullptr;
+    detail::check(swale_reader_epoch_stats(handle_, epoch, &found));
+    return detail::take_stats(found);
   }
 
   // The key's values in one epoch or in all, ordered by epoch. Empty: there is no such key; a key with an empty value
@@ -257,6 +316,13 @@ class Reader {
   void keys(std::int64_t epoch, Fn&& fn) const {
     detail::KeyCallback<Fn> callback{{fn}};
     callback.finish(swale_reader_keys(handle_, epoch, callback.call, &callback));
+  }
+
+  // bool fn(string_view key) for n distinct keys of one epoch, drawn at random; false stops. What fn throws comes out.
+  template <class Fn>
+  void sample(std::int64_t epoch, std::size_t n, std::uint64_t seed, Fn&& fn) const {
+    detail::KeyCallback<Fn> callback{{fn}};
+    callback.finish(swale_reader_sample(handle_, epoch, n, seed, callback.call, &callback));
   }
 
   // The schema that the directory was made with; empty if none.

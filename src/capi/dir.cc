@@ -38,9 +38,14 @@ Result<OpenRequest> open_request(const char* path, int flags, const char* option
   return request;
 }
 
-Status open_dir(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir) {
+Status open_dir(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir,
+                swale_partition_fn partition_fn = nullptr, void* context = nullptr) {
   const std::shared_ptr<JobState> state = job->state;
-  const Result<OpenRequest> request = open_request(path, flags, options);
+  Result<OpenRequest> request = open_request(path, flags, options);
+  if (request.ok()) {
+    request->options.partitioner.function = partition_fn;
+    request->options.partitioner.context = context;
+  }
   SWALE_RETURN_IF_ERROR(imd::agree(*state->job, request.status()));
   auto directory = std::make_shared<DirectoryState>(request->storage);
   directory->job = state;
@@ -98,6 +103,16 @@ int swale_dir_open(swale_job* job, const char* path, int flags, const char* opti
     if (job == nullptr) return swale::capi::null_argument("swale_dir_open", "job");
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_open", "dir");
     return swale::capi::open_dir(job, path, flags, options, dir);
+  });
+}
+
+int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, const char* options,
+                               swale_partition_fn fn, void* context, swale_dir** dir) {
+  return guarded([&]() -> Status {
+    if (job == nullptr) return swale::capi::null_argument("swale_dir_open_partitioned", "job");
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_open_partitioned", "dir");
+    // A rank without a function fails with the others, not before them.
+    return swale::capi::open_dir(job, path, flags, options, dir, fn, context);
   });
 }
 

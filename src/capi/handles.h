@@ -50,9 +50,27 @@ struct swale_reader {
   std::string schema;                          // as text
 };
 
+struct swale_stats {
+  struct Counter {
+    std::string name;
+    std::string unit;
+    std::string help;
+    swale::imd::MergedStat value;
+  };
+  std::vector<Counter> counters;
+  uint32_t ranks = 1;
+};
+
 struct swale_top {
   swale::imd::TopResult result;
 };
+
+namespace swale::capi {
+
+// imd says kInvalidArgument for every epoch that does not exist; the C interface tells nonsense from "not yet".
+Status check_epoch(const swale_reader* reader, const char* call, int64_t epoch);
+
+}  // namespace swale::capi
 
 struct swale_values {
   std::vector<swale::imd::Value> values;

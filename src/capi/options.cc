@@ -145,6 +145,10 @@ constexpr std::array kWriteRows = {
               .max = run::kBloomBitsMax,
               .help = "bits per record of Bloom filters, chosen when a directory is made; 0: no filters, "
                       "only block fences; -1: 10, or as made"},
+    OptionRow{.name = "dir.partitioner",
+              .type = OptionType::kString,
+              .default_value = "hash",
+              .help = "the name of the function that swale_dir_open_partitioned was given"},
     OptionRow{.name = "dir.resume_after",
               .type = OptionType::kString,
               .default_value = "",
@@ -229,6 +233,7 @@ Result<imd::WriterOptions> writer_options(std::string_view text, const Environme
   options.index = run::index_named(config.get_string("dir.index"));
   if (const int64_t bits = config.get_int("dir.bloom_bits"); bits >= 0)
     options.bloom_bits = static_cast<uint32_t>(bits);
+  options.partitioner.name = config.get_string("dir.partitioner");
   SWALE_ASSIGN_OR_RETURN(
       options.schema, run::Schema::parse(config.get_string("dir.schema"), config.get_string("dir.extrema")));
   if (const std::string& step = config.get_string("dir.resume_after"); !step.empty()) {

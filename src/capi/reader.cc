@@ -6,11 +6,9 @@
 #include "capi/options.h"
 
 namespace swale::capi {
-namespace {
 
-// imd says kInvalidArgument for every epoch that does not exist; the C interface tells nonsense from "not yet".
 Status check_epoch(const swale_reader* reader, const char* call, int64_t epoch) {
-  const auto count = static_cast<int64_t>(reader->reader->manifest().epochs.size());
+  const auto count = static_cast<int64_t>(reader->reader->manifest_now()->epochs.size());
   if (epoch == SWALE_ALL_EPOCHS || (epoch >= 0 && epoch < count)) return {};
   if (epoch < 0) {
     return invalid_argument("{}: epoch {}: expected a number from 0 or SWALE_ALL_EPOCHS (-1)", call, epoch);
@@ -20,7 +18,6 @@ Status check_epoch(const swale_reader* reader, const char* call, int64_t epoch) 
                reader->reader->directory(), count);
 }
 
-}  // namespace
 }  // namespace swale::capi
 
 using swale::Bytes;
@@ -53,8 +50,30 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
 
 void swale_reader_close(swale_reader* reader) { delete reader; }
 
+int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_partition_fn fn,
+                                 void* context) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_set_partitioner", "reader");
+    if (name == nullptr) return swale::capi::null_argument("swale_reader_set_partitioner", "name");
+    if (fn == nullptr) return swale::capi::null_argument("swale_reader_set_partitioner", "fn");
+    return reader->reader->set_partitioner({name, fn, context});
+  });
+}
+
+int swale_reader_refresh(swale_reader* reader, int* changed) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_refresh", "reader");
+    SWALE_ASSIGN_OR_RETURN(const swale::imd::Reader::Refreshed refreshed, reader->reader->refresh());
+    if (changed != nullptr) {
+      *changed =
+          (refreshed.added ? SWALE_REFRESH_ADDED : 0) | (refreshed.dropped ? SWALE_REFRESH_DROPPED : 0);
+    }
+    return {};
+  });
+}
+
 int64_t swale_reader_epoch_count(const swale_reader* reader) {
-  if (reader != nullptr) return static_cast<int64_t>(reader->reader->manifest().epochs.size());
+  if (reader != nullptr) return static_cast<int64_t>(reader->reader->manifest_now()->epochs.size());
   swale::capi::report(swale::capi::null_argument("swale_reader_epoch_count", "reader"));
   return -1;
 }
@@ -66,7 +85,13 @@ int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epo
     if (epoch < 0)
       return swale::invalid_argument("swale_reader_epoch_info: epoch {}: expected 0 or more", epoch);
     SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_epoch_info", epoch));
-    const swale::imd::EpochEntry& entry = reader->reader->manifest().epochs[static_cast<size_t>(epoch)];
+    const std::shared_ptr<const swale::imd::Manifest> manifest = reader->reader->manifest_now();
+    if (epoch >= static_cast<int64_t>(manifest->epochs.size())) {
+      return swale::error(swale::Code::kNotFound, swale::Scope::kOperation,
+                          "swale_reader_epoch_info: epoch {} of {} was dropped", epoch,
+                          reader->reader->directory());
+    }
+    const swale::imd::EpochEntry& entry = manifest->epochs[static_cast<size_t>(epoch)];
     *info = {epoch, entry.step, entry.time, entry.records};
     return {};
   });
@@ -150,6 +175,17 @@ int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void
     if (fn == nullptr) return swale::capi::null_argument("swale_reader_keys", "fn");
     SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_keys", epoch));
     return reader->reader->keys(epoch, [&](Bytes key) { return fn(context, key.data(), key.size()) == 0; });
+  });
+}
+
+int swale_reader_sample(swale_reader* reader, int64_t epoch, size_t n, uint64_t seed, swale_key_fn fn,
+                        void* context) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_sample", "reader");
+    if (fn == nullptr) return swale::capi::null_argument("swale_reader_sample", "fn");
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_sample", epoch));
+    return reader->reader->sample(epoch, n, seed,
+                                  [&](Bytes key) { return fn(context, key.data(), key.size()) == 0; });
   });
 }
 

@@ -1,15 +1,29 @@
 #include "imd/batcher.h"
 
 #include <cassert>
+#include <utility>
 
 namespace swale::imd {
 
-Batcher::Batcher(int32_t ranks)
-    : frames_(static_cast<size_t>(ranks)), records_per_rank_(static_cast<size_t>(ranks)) {}
+Batcher::Batcher(int32_t ranks, Partitioner partitioner)
+    : frames_(static_cast<size_t>(ranks)),
+      records_per_rank_(static_cast<size_t>(ranks)),
+      partitioner_(std::move(partitioner)) {}
+
+net::Rank Batcher::home_of(Hash hash, Bytes key) const {
+  const auto ranks = static_cast<uint32_t>(frames_.size());
+  if (partitioner_.by_hash()) [[likely]]
+    return static_cast<net::Rank>(choose(hash, ranks).index);
+  const uint32_t home = partitioner_.ask(key, ranks);
+  return home < ranks ? static_cast<net::Rank>(home) : kNowhere;
+}
 
 net::Rank Batcher::append(Bytes key, Bytes value) {
   const Hash hash = hash_bytes(key);
-  const auto destination = static_cast<size_t>(choose(hash, static_cast<uint32_t>(frames_.size())).index);
+  const net::Rank home = home_of(hash, key);
+  if (home < 0) [[unlikely]]
+    return kNowhere;
+  const auto destination = static_cast<size_t>(home);
   Frame& frame = frames_[destination];
   const size_t encoded_bytes = run::encoded_record_bytes(key.size(), value.size());
   if (frame.capacity - frame.bytes < encoded_bytes) return static_cast<net::Rank>(destination);
@@ -26,8 +40,9 @@ net::Rank Batcher::append(Bytes key, Bytes value) {
 }
 
 net::Rank Batcher::append(const run::RecordView& record) {
-  const Hash hash = hash_bytes(record.key);
-  const auto destination = static_cast<size_t>(choose(hash, static_cast<uint32_t>(frames_.size())).index);
+  const net::Rank home = home_of(hash_bytes(record.key), record.key);
+  if (home < 0) return kNowhere;
+  const auto destination = static_cast<size_t>(home);
   Frame& frame = frames_[destination];
   if (frame.capacity - frame.bytes < record.encoded.size()) return static_cast<net::Rank>(destination);
   record.encoded.copy(frame.data + frame.bytes, record.encoded.size());

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "imd/partitioner.h"
 #include "net/transport.h"
 #include "run/record.h"
 
@@ -41,10 +42,12 @@ struct RecordTally {
 
 class Batcher {
  public:
-  explicit Batcher(int32_t ranks);
+  explicit Batcher(int32_t ranks, Partitioner partitioner = {});
 
   // The destination whose frame has to be replaced before the record fits, or kAccepted.
   static constexpr net::Rank kAccepted = -1;
+  // Or this: the partitioner has named no rank. Nothing was done.
+  static constexpr net::Rank kNowhere = -2;
   // Requires a key and value within the record limits, and frames at least as large as any record.
   net::Rank append(Bytes key, Bytes value);
   // The same for a record that is encoded.
@@ -64,9 +67,12 @@ class Batcher {
   void begin_epoch();  // resets the counts; all frames must have been taken
 
  private:
+  net::Rank home_of(Hash hash, Bytes key) const;
+
   std::vector<Frame> frames_;  // by destination
   std::vector<uint64_t> records_per_rank_;
   RecordTally tally_;
+  const Partitioner partitioner_;
 };
 
 }  // namespace swale::imd

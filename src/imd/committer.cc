@@ -5,6 +5,7 @@
 namespace swale::imd {
 
 Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id) {
+  const Nanos start = clock_->now();
   Manifest next = manifest_;
   if (!job_named_) next.jobs.push_back(job_);
   EpochEntry epoch;
@@ -25,6 +26,14 @@ Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id)
   SWALE_RETURN_IF_ERROR(io::replace_file(device_, manifest_path(directory_), next.encode()));
   manifest_ = std::move(next);
   job_named_ = true;
+  EpochStats stats = commit.stats;
+  const auto nanos = static_cast<uint64_t>(clock_->now() - start);
+  stats.at(Stat::kCommitNanos) = {.sum = nanos,
+                                  .min = job_.ranks == 1 ? nanos : 0,
+                                  .max = nanos,
+                                  .min_rank = job_.ranks == 1 ? 0 : 1,
+                                  .max_rank = 0};
+  stats_.append(epoch_id, commit.epoch, stats);
   return {};
 }
 

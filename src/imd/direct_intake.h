@@ -60,6 +60,8 @@ class DirectIntake {
   void close() { closed_.fetch_or(kNoPartition); }
   bool closed() const { return (closed_.load(std::memory_order_relaxed) & kNoPartition) != 0; }
   void shut() { closed_.fetch_or(kFailed); }  // for good
+  // Every record goes the long way, which has something to ask first. For good; append goes on taking them.
+  void forbid_quickly() { closed_.fetch_or(kLongWayOnly); }
 
   // Of the records taken since the last call.
   RecordTally take_tally() { return std::exchange(tally_, {}); }
@@ -74,6 +76,7 @@ class DirectIntake {
 
   static constexpr uint32_t kNoPartition = 1;
   static constexpr uint32_t kFailed = 2;
+  static constexpr uint32_t kLongWayOnly = 4;
 
   std::atomic<uint32_t> closed_{kNoPartition};
   Partition* partition_ = nullptr;

@@ -50,7 +50,7 @@ void EpochProtocol::begin(int64_t step, double time, const std::vector<uint64_t>
                           const RecordTally& appended, const LargeTally& large) {
   if (state_ == State::kDone) return;
   state_ = State::kDraining;
-  merged_ = {epoch_, rank_, step, time, appended, RecordTally{}, {}, large};
+  merged_ = {epoch_, rank_, step, time, appended, RecordTally{}, {}, large, {}};
   for (net::Rank to = 0; to < size_; ++to) {
     const EndMessage end{epoch_, records_per_rank[static_cast<size_t>(to)]};
     if (to == rank_) {
@@ -104,11 +104,13 @@ void EpochProtocol::advance() {
   }
 }
 
-void EpochProtocol::on_durable(const RecordTally& indexed, const ExtremaSummary& extrema) {
+void EpochProtocol::on_durable(const RecordTally& indexed, const ExtremaSummary& extrema,
+                               const EpochStats& stats) {
   if (state_ != State::kFlushing) return;
   state_ = State::kReducing;
   merged_.indexed.add(indexed);
   merged_.extrema.merge(extrema);
+  merged_.stats.merge(stats);
   reduce();
 }
 
@@ -138,6 +140,7 @@ void EpochProtocol::merge(const DurableMessage& message) {
   merged_.large.add(message.large);
   merged_.indexed.add(message.indexed);
   merged_.extrema.merge(message.extrema);
+  merged_.stats.merge(message.stats);
 }
 
 void EpochProtocol::reduce() {
@@ -155,7 +158,8 @@ void EpochProtocol::reduce() {
               merged_.indexed.digest));
   }
   state_ = State::kCommitting;
-  commit_ = Commit{epoch_, merged_.step, merged_.time, merged_.indexed, merged_.extrema, merged_.large};
+  commit_ = Commit{epoch_,          merged_.step,  merged_.time, merged_.indexed,
+                   merged_.extrema, merged_.large, merged_.stats};
 }
 
 void EpochProtocol::on_commit_done(const Status& status) {

@@ -44,6 +44,7 @@ class EpochProtocol {
     RecordTally tally;
     ExtremaSummary extrema = {};
     LargeTally large = {};
+    EpochStats stats = {};
   };
 
   EpochProtocol(net::Rank rank, int32_t size);
@@ -74,7 +75,8 @@ class EpochProtocol {
   }
 
   // The partition has everything of this epoch on stable storage.
-  void on_durable(const RecordTally& indexed, const ExtremaSummary& extrema = {});
+  void on_durable(const RecordTally& indexed, const ExtremaSummary& extrema = {},
+                  const EpochStats& stats = {});
 
   void on_commit_done(const Status& status);
 

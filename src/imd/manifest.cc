@@ -11,6 +11,7 @@
 
 #include "base/crc32c.h"
 #include "imd/json_place.h"
+#include "imd/json_seal.h"
 #include "run/record.h"
 
 namespace swale::imd {
@@ -28,15 +29,6 @@ constexpr uint64_t kVersion = 1;
 constexpr uint64_t kRanksMax = uint64_t{1} << 24;
 constexpr uint64_t kJobsMax = 65'535;
 constexpr uint64_t kWaysMax = 65'535;
-
-// The end of the file, the same in all versions: `"crc32c":"0123abcd"}` and a line feed.
-constexpr std::string_view kSealHead = "\"crc32c\":\"";
-constexpr std::string_view kSealTail = "\"}\n";
-constexpr size_t kSealBytes = kSealHead.size() + 8 + kSealTail.size();
-
-std::string seal_of(Bytes covered) {
-  return fmt::format("{}{:08x}{}", kSealHead, crc32c(covered), kSealTail);
-}
 
 std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
 
@@ -156,7 +148,7 @@ Status check_seal(Bytes json, const std::string& path) {
                       json.size());
   }
   const Bytes covered = json.substr(0, json.size() - kSealBytes);
-  if (json.substr(covered.size()) == seal_of(covered)) return {};
+  if (is_sealed(json)) return {};
   if (!json.ends_with(kSealTail) || json.substr(covered.size(), kSealHead.size()) != kSealHead) {
     return corruption(
         "{}: does not end with its checksum at offset {}: it was cut off or edited; restore it from a copy",
@@ -264,8 +256,8 @@ Result<run::Schema> decode_schema(const Member& object) {
   return schema;
 }
 
-Result<run::Layout> decode_layout(const Json& json, const std::string& where) {
-  const Member object(json, where);
+Result<run::Layout> decode_layout(const Member& object) {
+  const std::string& where = object.where().text;
   run::Layout layout;
   SWALE_ASSIGN_OR_RETURN(const std::string compression, object.text("compression"));
   SWALE_ASSIGN_OR_RETURN(const std::string index, object.text("index"));
@@ -399,7 +391,8 @@ Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
   if (std::find(features.begin(), features.end(), kLayoutFeature) != features.end()) {
     const Json* layout = root.find("layout");
     if (layout == nullptr) return root.problem("layout", "an object");
-    SWALE_ASSIGN_OR_RETURN(manifest.layout, decode_layout(*layout, path + ": layout"));
+    SWALE_ASSIGN_OR_RETURN(manifest.layout,
+                           decode_layout({*layout, root.where().below("layout", {"layout"})}));
   }
   SWALE_ASSIGN_OR_RETURN(const Json* jobs, root.array("jobs"));
   if (jobs->size() > kJobsMax) return root.problem("jobs", fmt::format("at most {} entries", kJobsMax));

@@ -43,9 +43,9 @@ void append_body(std::string* out, const DurableMessage& message) {
   append_tally(out, message.appended);
   append_tally(out, message.indexed);
   message.extrema.append_to(out);
-  if (message.large.values == 0) return;  // as builds without value logs send it
   append_u64(out, message.large.values);
   append_u64(out, message.large.bytes);
+  message.stats.append_to(out);
 }
 
 void append_body(std::string* out, const CommittedMessage& message) {
@@ -125,7 +125,9 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
       durable.appended = read_tally(&in);
       durable.indexed = read_tally(&in);
       durable.extrema = ExtremaSummary::read(&in);
-      if (in.ok() && !in.finished()) durable.large = {in.u64(), in.u64()};
+      durable.large.values = in.u64();
+      durable.large.bytes = in.u64();
+      durable.stats = EpochStats::read(&in);
       return whole(in, from, bytes, std::move(durable));
     }
     case Tag::kCommitted: {

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "imd/batcher.h"
+#include "imd/epoch_stats.h"
 #include "imd/extrema_summary.h"
 #include "imd/manifest.h"
 #include "net/transport.h"
@@ -34,6 +35,7 @@ struct DurableMessage {
   RecordTally indexed;
   ExtremaSummary extrema = {};
   LargeTally large = {};  // of `appended`
+  EpochStats stats = {};
 };
 
 struct CommittedMessage {

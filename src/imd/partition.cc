@@ -68,7 +68,7 @@ Result<Partition::Accepted> Partition::accept(Bytes batch) {
                    batch.size());
     }
     const HashChoice home = choose(hash_bytes(record.key), params_.ranks);
-    if (home.index != params_.partition) {
+    if (home.index != params_.partition && params_.by_hash) {
       return error(
           Code::kCorruption, Scope::kPeer,
           "a record whose home is partition {} arrived at partition {}: ranks disagree on the partitioner",

@@ -29,6 +29,7 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "imd/batcher.h"
 #include "imd/extrema_collector.h"
@@ -53,6 +54,7 @@ struct PartitionParams {
   size_t sketch_bytes = 16 * kMiB;            // over all ways
   uint64_t data_end_block = 0;                // where the committed data log ends
   uint64_t index_end = 0;                     // where the committed index log ends, bytes
+  bool by_hash = true;                        // else what arrives has its home here, whatever its hash
   std::vector<run::FieldPlace> indexed = {};  // fields whose extrema are kept
   uint32_t extrema_blocks = 0;                // of one group of them
   run::Layout layout = {};
@@ -71,6 +73,7 @@ struct IoRequest {
   Bytes data;  // valid until finish_io
   uint32_t buffer = kNoBuffer;
   uint32_t epoch = 0;
+  Nanos began = 0;  // the owner's
 };
 
 class Partition {
@@ -144,7 +147,8 @@ class Partition {
     run::ExtremaGroup* extrema = nullptr;  // takes the run's blocks, if fields are indexed
     MutableBytes out;
     size_t produced = 0;
-    void work();  // touches only what the task owns
+    Nanos began = 0;  // the owner's
+    void work();      // touches only what the task owns
     bool done() const;
   };
   bool has_task() const;
@@ -157,6 +161,7 @@ class Partition {
   void finish_io(const IoRequest& request, const Status& status);
 
   const Status& failure() const { return failure_; }
+  uint32_t open_epoch() const { return open_.number; }
   uint64_t data_end_block() const { return data_end_block_; }
 
  private:

@@ -8,18 +8,17 @@
 #include "imd/reader_io.h"
 #include "imd/reader_partition.h"
 #include "imd/reader_query.h"
+#include "imd/reader_sample.h"
 #include "imd/reader_scan.h"
 #include "imd/reader_sort.h"
 #include "imd/reader_top.h"
 #include "imd/reader_values.h"
 #include "imd/reader_verify.h"
+#include "imd/reader_view.h"
 #include "run/record.h"
 
 namespace swale::imd {
 namespace {
-
-constexpr size_t kReadsInFlightLimit = 65'536;
-constexpr size_t kScanChunkBytesLimit = kGiB;
 
 // The Queries of a Reader, each with its memory and its IoQueue: one per call that is being made.
 class QueryPool {
@@ -130,13 +129,16 @@ class BatchSink final : public Query::Sink {
   size_t found_count_ = 0;
 };
 
-class DirectoryReader final : public Reader {
+class DirectoryReader final : public ReaderView {
  public:
-  DirectoryReader(io::Device& device, std::string directory, Manifest manifest, const ReaderOptions& options)
+  DirectoryReader(io::Device& device, std::string directory, Manifest manifest, const ReaderOptions& options,
+                  ReadCounters& counters, const Partitioners& partitioners)
       : device_(device),
         directory_(std::move(directory)),
         manifest_(std::move(manifest)),
         options_(options),
+        counters_(counters),
+        partitioners_(partitioners),
         partitions_(device, directory_, manifest_, options.map, counters_),
         large_(device, directory_, counters_) {}
 
@@ -152,15 +154,20 @@ class DirectoryReader final : public Reader {
                                              uint64_t blocks_min) override;
   Status scan_piece(const ScanPiece& piece, const RecordFn& fn) override;
   Status keys(int64_t epoch, const KeyFn& fn) override;
+  Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) override;
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override;
   Result<uint64_t> count(int64_t epoch) const override;
   VerifyReport verify(size_t problems_max, const ProgressFn& progress) override;
   ReadStats stats() const override { return counters_.snapshot(); }
+  void take_over(DirectoryReader& before, size_t common) {
+    partitions_.take_over(before.partitions_, common);
+  }
 
  private:
   QueryPool::Lease take_query() {
-    return queries_.take(
-        [this] { return std::make_unique<Query>(manifest_, partitions_, counters_, device_, options_); });
+    return queries_.take([this] {
+      return std::make_unique<Query>(manifest_, partitions_, partitioners_, counters_, device_, options_);
+    });
   }
   Result<EpochRange> range_of(int64_t epoch) const;
   Result<ValueReader::Place> place(Bytes key, uint32_t epoch, Bytes stored) const {
@@ -175,7 +182,8 @@ class DirectoryReader final : public Reader {
   const std::string directory_;
   const Manifest manifest_;
   const ReaderOptions options_;
-  ReadCounters counters_;
+  ReadCounters& counters_;
+  const Partitioners& partitioners_;
   PartitionCache partitions_;
   ValueReader large_;
   QueryPool queries_;
@@ -327,6 +335,16 @@ Status DirectoryReader::keys(int64_t epoch, const KeyFn& fn) {
   return {};
 }
 
+Status DirectoryReader::sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) {
+  if (epoch == kAllEpochs) return invalid_argument("{}: keys are drawn from one epoch", directory_);
+  if (n > kSampleMax) return invalid_argument("a sample of {} keys: at most {} can be drawn", n, kSampleMax);
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  KeySample sample(manifest_, manifest_.epochs[epochs.first], partitions_, counters_, options_, seed);
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> keys, sample.draw(n));
+  std::all_of(keys.begin(), keys.end(), fn);
+  return {};
+}
+
 Result<TopResult> DirectoryReader::top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) {
   if (epoch == kAllEpochs) return invalid_argument("{}: the best records are those of one epoch", directory_);
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
@@ -381,32 +399,14 @@ Reader::VerifyReport DirectoryReader::verify(size_t problems_max, const Progress
 
 }  // namespace
 
-Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::string& directory,
-                                             const ReaderOptions& options) {
-  if (options.reads_in_flight_max < 1 || options.reads_in_flight_max > kReadsInFlightLimit ||
-      options.scan_chunk_bytes < run::kBlockBytes || options.scan_chunk_bytes > kScanChunkBytesLimit) {
-    return invalid_argument("reads in flight {} (1 to {}), scan chunk {} bytes ({} to {})",
-                            options.reads_in_flight_max, kReadsInFlightLimit, options.scan_chunk_bytes,
-                            run::kBlockBytes, kScanChunkBytesLimit);
-  }
-  const std::string path = manifest_path(directory);
-  const Result<std::string> json = io::read_file(device, path, kManifestBytesMax);
-  if (json.status().code() == Code::kNotFound) {
-    return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {} in it)", directory,
-                 kManifestName);
-  }
-  SWALE_RETURN_IF_ERROR(json.status());
-  SWALE_ASSIGN_OR_RETURN(Manifest manifest, Manifest::decode(*json, path));
-  for (const JobEntry& job : manifest.jobs) {
-    if (job.partitioner != "hash") {
-      return error(
-          Code::kUnsupported, Scope::kFile,
-          "{}: job {} used the partitioner \"{}\", this build knows \"hash\"; read it with a newer swale",
-          path, job.id, job.partitioner);
-    }
-  }
-  return std::unique_ptr<Reader>(
-      std::make_unique<DirectoryReader>(device, directory, std::move(manifest), options));
+std::unique_ptr<ReaderView> make_reader_view(io::Device& device, const std::string& directory,
+                                             Manifest manifest, const ReaderOptions& options,
+                                             ReadCounters& counters, const Partitioners& partitioners,
+                                             ReaderView* before, size_t common) {
+  auto view = std::make_unique<DirectoryReader>(device, directory, std::move(manifest), options, counters,
+                                                partitioners);
+  if (before != nullptr) view->take_over(static_cast<DirectoryReader&>(*before), common);
+  return view;
 }
 
 }  // namespace swale::imd

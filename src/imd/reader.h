@@ -1,5 +1,5 @@
 // Reader: answers queries on a massive directory; needs nothing but its path. One process, any number of them, also
-// while a job is still writing: a Reader sees the epochs that were committed when it was opened (or refreshed).
+// while a job is still writing: a Reader sees the epochs that were committed when it was opened or refreshed.
 //
 // A query reads the index footers of the partitions it has not met before, then one slice per epoch, then one block
 // (or few) per candidate, as soon as its slice is there. Depth, the number of reads on part-* files that wait for one
@@ -26,7 +26,9 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "imd/epoch_stats.h"
 #include "imd/manifest.h"
+#include "imd/partitioner.h"
 #include "io/device.h"
 #include "run/extrema_format.h"
 #include "run/schema.h"
@@ -81,15 +83,14 @@ struct TopResult {
   uint64_t reads = 0;
 };
 
-class Reader {
+// The questions that a Reader answers, on the epochs of one manifest.
+class ReaderView {
  public:
   static constexpr int64_t kAllEpochs = -1;
 
-  virtual ~Reader() = default;
+  virtual ~ReaderView() = default;
 
-  static Result<std::unique_ptr<Reader>> open(io::Device& device, const std::string& directory,
-                                              const ReaderOptions& options);
-
+  // Of a Reader: until its next refresh.
   virtual const Manifest& manifest() const = 0;
   virtual const std::string& directory() const = 0;
 
@@ -132,6 +133,12 @@ class Reader {
   using KeyFn = std::function<bool(Bytes key)>;
   virtual Status keys(int64_t epoch, const KeyFn& fn) = 0;
 
+  // min(n, distinct keys) distinct keys of one epoch, drawn at random, the same for the same seed; in random order; false
+  // stops the walk. Each key is as likely as any other, however many records it has. Reads about 10 KB a key, or the epoch
+  // if that is less. docs/design/reader.md says exactly what is drawn.
+  static constexpr size_t kSampleMax = size_t{1} << 20;
+  virtual Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) = 0;
+
   // The k records of one epoch with the largest or the smallest numbers in a field, the best first; equal numbers in the
   // order of their keys' bytes, then as appended. Which of the records that equal the last one are among them is not
   // said, but always the same. Fewer than k if there are no more. A field of the schema without extrema is found by a
@@ -156,6 +163,29 @@ class Reader {
   virtual VerifyReport verify(size_t problems_max, const ProgressFn& progress) = 0;
 
   virtual ReadStats stats() const = 0;
+};
+
+class Reader : public ReaderView {
+ public:
+  static Result<std::unique_ptr<Reader>> open(io::Device& device, const std::string& directory,
+                                              const ReaderOptions& options);
+
+  // Sees the epochs that were committed since, and no longer those that were dropped. Queries that are going on keep the
+  // view that they began with. After a failure the Reader answers as before.
+  struct Refreshed {
+    bool added = false;
+    bool dropped = false;  // numbers of epochs that were known may now be those of others
+  };
+  virtual Result<Refreshed> refresh() = 0;
+
+  // For who reads the manifest beside another thread's refresh.
+  virtual std::shared_ptr<const Manifest> manifest_now() const = 0;
+
+  // Queries on epochs of jobs with a partitioner of this name ask one partition instead of all.
+  virtual Status set_partitioner(const Partitioner& partitioner) = 0;
+
+  // What the epoch cost its writers (stats_log.h). kNotFound if nothing was kept.
+  virtual Result<EpochStats> epoch_stats(int64_t epoch) = 0;
 };
 
 }  // namespace swale::imd

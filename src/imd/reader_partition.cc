@@ -114,11 +114,17 @@ PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {
 
 Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, const std::string& directory,
                                                             uint32_t partition, const Manifest& manifest,
-                                                            ReaderOptions::Map map, ReadCounters& counters) {
+                                                            ReaderOptions::Map map, ReadCounters& counters,
+                                                            const PartitionLogs* before) {
   auto logs = std::make_shared<PartitionLogs>();
   logs->partition = partition;
-  SWALE_ASSIGN_OR_RETURN(logs->index, open_log(device, index_log_path(directory, partition)));
-  SWALE_ASSIGN_OR_RETURN(logs->data, open_log(device, data_log_path(directory, partition)));
+  if (before != nullptr) {
+    logs->index = before->index;
+    logs->data = before->data;
+  } else {
+    SWALE_ASSIGN_OR_RETURN(logs->index, open_log(device, index_log_path(directory, partition)));
+    SWALE_ASSIGN_OR_RETURN(logs->data, open_log(device, data_log_path(directory, partition)));
+  }
   SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*logs->index, partition));
   counters.reads.add(footer.reads);
   counters.bytes_read.add(footer.bytes_read);
@@ -135,33 +141,61 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, 
 }
 
 Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(uint32_t partition, uint32_t* depth) {
+  std::shared_ptr<const PartitionLogs> before;
   {
     const std::lock_guard lock(mutex_);
     const auto found = open_.find(partition);
     if (found != open_.end()) {
       by_age_.splice(by_age_.begin(), by_age_, found->second.age);
-      return found->second.logs;
+      if (found->second.logs) return found->second.logs;
+      before = found->second.before;
     }
   }
   // Two threads may both do this for one partition: a few reads more, and one of the two is forgotten.
-  SWALE_ASSIGN_OR_RETURN(std::shared_ptr<const PartitionLogs> logs,
-                         open_partition(device_, directory_, partition, manifest_, map_, counters_));
+  SWALE_ASSIGN_OR_RETURN(
+      std::shared_ptr<const PartitionLogs> logs,
+      open_partition(device_, directory_, partition, manifest_, map_, counters_, before.get()));
   *depth = std::max(*depth, logs->footer_depth);
   const std::lock_guard lock(mutex_);
   const auto [place, inserted] = open_.try_emplace(partition);
   if (inserted) {
     by_age_.push_front(partition);
-    place->second = {logs, by_age_.begin()};
+    place->second.age = by_age_.begin();
+  }
+  if (!place->second.logs) {
+    place->second.logs = logs;
+    place->second.before.reset();
     segments_ += logs->segments.size();
     evict();
   }
   return logs;
 }
 
+void PartitionCache::take_over(PartitionCache& before, size_t common) {
+  uint32_t touched = 0;  // partitions below this have other epochs than before
+  for (const Manifest* manifest : {&before.manifest_, &manifest_}) {
+    for (size_t epoch = common; epoch < manifest->epochs.size(); ++epoch) {
+      touched = std::max(touched, static_cast<uint32_t>(manifest->jobs[manifest->epochs[epoch].job].ranks));
+    }
+  }
+  const std::scoped_lock lock(mutex_, before.mutex_);
+  for (const uint32_t partition : before.by_age_) {
+    const Entry& old = before.open_.at(partition);
+    Entry& entry = open_[partition];
+    entry.age = by_age_.insert(by_age_.end(), partition);
+    if (old.logs && partition >= touched) {
+      entry.logs = old.logs;
+      segments_ += entry.logs->segments.size();
+    } else {
+      entry.before = old.logs ? old.logs : old.before;
+    }
+  }
+}
+
 void PartitionCache::evict() {
   while (open_.size() > 1 && (open_.size() > kOpenMax || segments_ > kSegmentsMax)) {
     const auto oldest = open_.find(by_age_.back());
-    segments_ -= oldest->second.logs->segments.size();
+    if (oldest->second.logs) segments_ -= oldest->second.logs->segments.size();
     open_.erase(oldest);
     by_age_.pop_back();
   }

@@ -36,8 +36,8 @@ struct PartitionLogs {
   };
 
   uint32_t partition = 0;
-  std::unique_ptr<io::File> data;
-  std::unique_ptr<io::File> index;
+  std::shared_ptr<io::File> data;  // shared with later views of the same log
+  std::shared_ptr<io::File> index;
   std::vector<run::SegmentRecord> segments;  // of committed epochs, in the order of epochs, then as written
   std::vector<run::SegmentRecord> extrema;   // likewise, of field extrema
   std::vector<run::SegmentRecord> values;  // likewise, of the value log of the rank that wrote this partition
@@ -58,10 +58,12 @@ struct PartitionLogs {
   BlockRange blocks_of(uint32_t epoch) const;
 };
 
-// Opens the logs and reads the footer. kCorruption, naming the file, for one that is missing or incomplete.
+// Opens the logs (or takes the files of `before`) and reads the footer. kCorruption, naming the file, for one that is
+// missing or incomplete.
 Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, const std::string& directory,
                                                             uint32_t partition, const Manifest& manifest,
-                                                            ReaderOptions::Map map, ReadCounters& counters);
+                                                            ReaderOptions::Map map, ReadCounters& counters,
+                                                            const PartitionLogs* before = nullptr);
 
 class PartitionCache {
  public:
@@ -79,9 +81,14 @@ class PartitionCache {
   // `*depth`: raised to the reads that had to follow one another; 0 if the partition was cached.
   Result<std::shared_ptr<const PartitionLogs>> get(uint32_t partition, uint32_t* depth);
 
+  // Takes the partitions of a cache whose manifest has the first `common` epochs of this one's: those that no other epoch
+  // touches as they are, of the rest the files. Called before the first get.
+  void take_over(PartitionCache& before, size_t common);
+
  private:
   struct Entry {
-    std::shared_ptr<const PartitionLogs> logs;
+    std::shared_ptr<const PartitionLogs> logs;    // none: to be opened with the files of
+    std::shared_ptr<const PartitionLogs> before;  // an earlier view
     std::list<uint32_t>::iterator age;
   };
 

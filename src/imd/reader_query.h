@@ -24,6 +24,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "imd/manifest.h"
+#include "imd/partitioner.h"
 #include "imd/reader.h"
 #include "imd/reader_io.h"
 #include "imd/reader_partition.h"
@@ -81,8 +82,8 @@ class Query {
     virtual bool hit(const Hit& hit) = 0;  // false stops the query
   };
 
-  Query(const Manifest& manifest, PartitionCache& partitions, ReadCounters& counters, io::Device& device,
-        const ReaderOptions& options);
+  Query(const Manifest& manifest, PartitionCache& partitions, const Partitioners& partitioners,
+        ReadCounters& counters, io::Device& device, const ReaderOptions& options);
 
   // Requires `keys` in the order of their hashes.
   Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink);
@@ -150,6 +151,7 @@ class Query {
   // From keys to groups.
   size_t keys_at_once(size_t first_key, EpochRange epochs) const;
   Status plan(size_t first_key, size_t end_key, EpochRange epochs);
+  Status plan_by_function(size_t first_key, size_t end_key, uint32_t epoch);
   Status plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch);
   void plan_segment(size_t first_key, size_t end_key, uint32_t held, uint32_t segment, uint32_t ranks);
   Result<uint32_t> hold(uint32_t partition);
@@ -182,6 +184,7 @@ class Query {
 
   const Manifest& manifest_;
   PartitionCache& partitions_;
+  const Partitioners& partitioners_;
   ReadCounters& counters_;
   ReadQueue reads_;
   Sink* sink_ = nullptr;

@@ -206,9 +206,6 @@ TEST(Reader, RefusesWhatMakesNoSense) {
   EXPECT_EQ(reader->scan_partition(0, 2, yes).code(), Code::kInvalidArgument);
   const std::vector<Bytes> keys{"a", ""};
   EXPECT_THAT(std::string(reader->get_many(keys, 0, yes).status().message()), HasSubstr("key 1"));
-  written.manifest.jobs[0].partitioner = "spiral";
-  written.commit();
-  EXPECT_EQ(Reader::open(device, kDir, {}).status().code(), Code::kUnsupported);
 }
 
 TEST(Reader, StaysWithTheEpochsOfItsOpening) {

@@ -199,7 +199,8 @@ Status Verifier::check_record(const PartitionLogs& logs, const JobEntry& job,
   };
   const HashChoice home = choose(hash_bytes(record.key), static_cast<uint32_t>(job.ranks));
   const HashChoice way = choose(home.rest, job.ways);
-  if (home.index != logs.partition || way.index != record.run->way) {
+  const bool elsewhere = job.partitioner == kHashPartitioner && home.index != logs.partition;
+  if (elsewhere || way.index != record.run->way) {
     return misplaced(fmt::format("its key belongs to partition {}, way {}", home.index, way.index));
   }
   if (!segments_whole_) return {};

@@ -28,7 +28,8 @@ class RunPacker {
   }
 
   // What is given must outlive the run, or the next begin.
-  void begin(const run::Memtable& memtable, run::RunScratch& scratch, run::SketchArena& arena, bool with_tails) {
+  void begin(const run::Memtable& memtable, run::RunScratch& scratch, run::SketchArena& arena,
+             bool with_tails) {
     memtable_ = &memtable;
     scratch_ = &scratch;
     arena_ = &arena;
@@ -36,8 +37,8 @@ class RunPacker {
   }
   void work() {
     if (!run::worth_packing(*memtable_, *scratch_, compressor_)) return;
-    run_ = std::make_unique<run::PackedRunBuilder>(*memtable_, *scratch_, *arena_,
-                                                   compressor_, MutableBytes(blocks_.data(), blocks_.size()),
+    run_ = std::make_unique<run::PackedRunBuilder>(*memtable_, *scratch_, *arena_, compressor_,
+                                                   MutableBytes(blocks_.data(), blocks_.size()),
                                                    run::RunPlacement{.with_tails = with_tails_});
     run_->pack();
   }

@@ -3,10 +3,10 @@
 //
 // One mutex guards the core; the heavy work (sorting and gathering, storage, the
 // wire) runs outside it. A second one guards the Batcher, so that an append touches the core once per full frame.
-// Order: values_mutex_ before intake_.mutex before post_mutex_ (only tried) before core_mutex_.
+// Order: values_mutex_ before intake_.mutex before post_turns_ (never waited for) before core_mutex_.
 //
-// Frames reach the transport in the order in which the Router numbered them: post_mutex_ is held from taking them to
-// having posted them. Whoever makes an event that may let frames leave calls send_ready after it, with the core
+// Frames reach the transport in the order in which the Router numbered them: a turn of post_turns_ lasts from taking them
+// to having posted them. Whoever makes an event that may let frames leave calls send_ready after it, with the core
 // unlocked; events of the transport need not, on_progress follows them.
 #pragma once
 
@@ -28,18 +28,21 @@
 #include "imd/writer_core.h"
 #include "imd/writer_open.h"
 #include "io/io_queue.h"
+#include "net/post_turns.h"
 
 namespace swale::imd {
 
 class ThreadedWriter final : public Writer, public net::ChannelEvents {
  public:
-  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes, Ablation::Delivery delivery)
+  ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const Partitioner& partitioner,
+                 Ablation::Delivery delivery)
       : job_(job),
         delivery_(delivery),
         alone_(job.size() == 1),
+        partitioner_(partitioner),
         opened_(std::move(opened)),
         budget_(budget_bytes),
-        batcher_(job.size()) {}
+        batcher_(job.size(), partitioner) {}
   ~ThreadedWriter() override { shut_down(); }
 
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
@@ -74,11 +77,13 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   Status append(Bytes key, Bytes value) override;
   Status append_large(Bytes key, Bytes value);
   void begin_values(uint32_t epochs_ended);
-  // To a frame of its destination, or in a job of one rank straight to a memtable: `record` as both take it.
+  // To a frame of its destination, or in a job of one rank straight to a memtable: `record` as both take it, whose key
+  // is `key`.
   template <class... Record>
-  Status append_to_frame(const Record&... record);
+  Status append_to_frame(Bytes key, const Record&... record);
   template <class... Record>
   Status append_to_memtable(Hash hash, const Record&... record);
+  Status nowhere(Bytes key) const;
   Status replace_frame(net::Rank destination);
   Status make_room(uint32_t way);
   Status wait_for_intake();
@@ -106,7 +111,9 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   // Waits until `done` or a failure; tells the log from time to time.
   void wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done);
   void wait_for_delivery(Lock& core_lock);  // the progress thread, Ablation::Delivery::kWait
-  void wake_waiters();                      // call with the core locked
+  // As wait_for, for an append, whose waits are counted. The pipeline goes on if it was paused.
+  void wait_in_append(Lock& core_lock, const char* what, const std::function<bool()>& done);
+  void wake_waiters();  // call with the core locked
   // The first failure as it was, later ones as kAborted with that cause.
   Status failure();
   void shut_down();
@@ -114,6 +121,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   net::Job& job_;
   const Ablation::Delivery delivery_;
   const bool alone_;
+  const Partitioner partitioner_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
   MemoryBudget budget_;
@@ -125,8 +133,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   Batcher batcher_;            // guarded by intake_.mutex
   bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
 
-  std::mutex post_mutex_;  // only tried
-  std::atomic<bool> post_wanted_{false};
+  net::PostTurns post_turns_;
   mutable std::mutex core_mutex_;
   std::unique_ptr<WriterCore> core_;
   bool core_is_lent_ = false;  // to a transport that does not give it back

@@ -19,12 +19,24 @@ namespace {
 constexpr std::chrono::seconds kPatience(60);
 constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 
+Status agree_on_partitioner(net::Job& job, const std::string& name) {
+  if (job.size() == 1) return {};
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, job.allgather(name));
+  for (size_t rank = 1; rank < names.size(); ++rank) {
+    if (names[rank] == names[0]) continue;
+    return invalid_argument(
+        "rank 0 opened with dir.partitioner={}, rank {} with {}: all ranks must give the same", names[0],
+        rank, names[rank]);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint32_t ways) {
   const auto next_epoch = static_cast<uint32_t>(opened_.manifest.epochs.size());
   if (job_.rank() == 0) {
-    JobEntry entry{fmt::format("{:016x}", opened_.job_id), job_.size(), ways, "hash"};
+    JobEntry entry{fmt::format("{:016x}", opened_.job_id), job_.size(), ways, partitioner_.name};
     committer_.emplace(device, opened_.directory, opened_.manifest, std::move(entry));
   }
   channel_ = job_.open_channel(this);
@@ -40,6 +52,7 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   params.data_end_block = opened_.files->data_end_block();
   params.index_end = opened_.files->index_end();
   params.memory = memory;
+  params.by_hash = partitioner_.by_hash();
   params.indexed = opened_.manifest.schema.indexed;
   params.layout = opened_.manifest.layout;
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
@@ -54,6 +67,7 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   SWALE_ASSIGN_OR_RETURN(io_queue_, device.make_queue(io_running_.size()));
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
+  if (!partitioner_.by_hash()) intake_.forbid_quickly();
   if (alone_) intake_.open(&core_->partition());
   return {};
 }
@@ -68,7 +82,8 @@ Status ThreadedWriter::append(Bytes key, Bytes value) {
     return append_large(key, value);
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_.load(std::memory_order_relaxed)) return failure();
-  return alone_ ? append_to_memtable(hash_bytes(key), key, value) : append_to_frame(key, value);
+  if (!alone_) return append_to_frame(key, key, value);
+  return partitioner_.has_home(key, 1) ? append_to_memtable(hash_bytes(key), key, value) : nowhere(key);
 }
 
 // The value goes to this rank's value log, a record that points to it takes the usual way. The lock is held until both
@@ -80,6 +95,8 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
   }
   const std::lock_guard values_lock(values_mutex_);
   if (failed_) return failure();
+  // Before the value is written: a key without a home changes nothing.
+  if (!partitioner_.has_home(key, static_cast<uint32_t>(job_.size()))) return nowhere(key);
   const Hash hash = hash_bytes(key);
   const Result<run::ValuePointer> pointer = opened_.files->values().append(hash, value);
   if (!pointer.ok()) {
@@ -99,7 +116,7 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
                  encoded.size());
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
-  return alone_ ? append_to_memtable(hash, record) : append_to_frame(record);
+  return alone_ ? append_to_memtable(hash, record) : append_to_frame(key, record);
 }
 
 template <class... Record>
@@ -112,11 +129,17 @@ Status ThreadedWriter::append_to_memtable(Hash hash, const Record&... record) {
   }
 }
 
+Status ThreadedWriter::nowhere(Bytes key) const {
+  const auto ranks = static_cast<uint32_t>(job_.size());
+  return partitioner_.out_of_range(partitioner_.ask(key, ranks), ranks);
+}
+
 template <class... Record>
-Status ThreadedWriter::append_to_frame(const Record&... record) {
+Status ThreadedWriter::append_to_frame(Bytes key, const Record&... record) {
   for (;;) {
     const net::Rank full = batcher_.append(record...);
     if (full == Batcher::kAccepted) return {};
+    if (full == Batcher::kNowhere) return nowhere(key);
     SWALE_RETURN_IF_ERROR(replace_frame(full));
   }
 }
@@ -125,8 +148,7 @@ Status ThreadedWriter::make_room(uint32_t way) {
   Lock core_lock(core_mutex_);
   bool made = core_->make_room(way);
   if (!made) {
-    go_on();
-    wait_for(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
+    wait_in_append(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
     made = !failed_ && core_->make_room(way);
   }
   announce();
@@ -138,7 +160,8 @@ Status ThreadedWriter::make_room(uint32_t way) {
 Status ThreadedWriter::wait_for_intake() {
   Lock core_lock(core_mutex_);
   go_on();
-  wait_for(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
+  if (!core_->intake_open())
+    wait_in_append(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
   if (core_->intake_open()) {
     intake_.open(&core_->partition());
     return {};
@@ -152,8 +175,8 @@ Status ThreadedWriter::replace_frame(net::Rank destination) {
   core_->submit(destination, batcher_.exchange(destination, {}));
   announce();
   if (destination != job_.rank()) send_ready(core_lock);
-  if (!core_->frame_available(destination)) go_on();
-  wait_for(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
+  if (!core_->frame_available(destination))
+    wait_in_append(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
   if (failed_) {
     core_lock.unlock();
     return failure();
@@ -172,6 +195,7 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
     return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
                             opened_.directory);
   }
+  const std::lock_guard values_lock(values_mutex_);
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
   epoch_ending_ = true;
@@ -260,6 +284,13 @@ void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::func
   }
 }
 
+void ThreadedWriter::wait_in_append(Lock& core_lock, const char* what, const std::function<bool()>& done) {
+  go_on();
+  const Nanos start = system_clock().now();
+  wait_for(core_lock, what, done);
+  core_->count_append_wait(system_clock().now() - start);
+}
+
 void ThreadedWriter::wake_waiters() {
   for (Waiter* waiter : waiters_) {
     if (waiter->done()) waiter->wake.notify_one();
@@ -300,6 +331,7 @@ void ThreadedWriter::shut_down() {
   }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  if (committer_) committer_->finish();
   if (core_is_lent_) static_cast<void>(core_.release());
   if (opened_.files) {
     if (const Status trimmed = opened_.files->trim(); !trimmed.ok()) log_warn("{}", trimmed.to_string());
@@ -323,6 +355,8 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
   const size_t budget = options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.size());
   MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0, {}};
   SWALE_RETURN_IF_ERROR(agree(job, plan_memory(wish).status()));
+  SWALE_RETURN_IF_ERROR(agree(job, options.partitioner.check()));
+  SWALE_RETURN_IF_ERROR(agree_on_partitioner(job, options.partitioner.name));
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   wish.layout = opened.manifest.layout;
@@ -331,7 +365,8 @@ Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, 
   if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {
     plan->output_buffers = std::min(plan->output_buffers, most);
   }
-  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.ablation.delivery);
+  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.partitioner,
+                                                 options.ablation.delivery);
   SWALE_RETURN_IF_ERROR(agree(job, writer->start(device, *plan, options.ways)));
   SWALE_RETURN_IF_ERROR(writer->finish_opening(device));
   return std::unique_ptr<Writer>(std::move(writer));

@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "imd/direct_intake.h"
 #include "imd/manifest.h"
+#include "imd/partitioner.h"
 #include "io/device.h"
 #include "net/job.h"
 #include "run/layout.h"
@@ -49,6 +50,7 @@ struct WriterOptions {
   std::optional<Codec> compression = {};
   std::optional<run::IndexKind> index = {};
   std::optional<uint32_t> bloom_bits = {};
+  Partitioner partitioner = {};  // of this job; all ranks give the same name
   run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
   Ablation ablation = {};
 };

@@ -23,6 +23,7 @@ PartitionParams partition_params(const WriterCoreParams& params) {
   out.sketch_bytes = params.memory.sketch_bytes;
   out.data_end_block = params.data_end_block;
   out.index_end = params.index_end;
+  out.by_hash = params.by_hash;
   out.indexed = params.indexed;
   out.layout = params.layout;
   out.extrema_blocks = params.memory.extrema_blocks;
@@ -53,7 +54,9 @@ WriterCore::WriterCore(const WriterCoreParams& params, FramePool pool, std::uniq
       router_({params.rank, params.size, params.channel, params.job_secret, params.memory.window}),
       partition_(std::move(partition)),
       protocol_(params.rank, params.size),
-      next_control_cookie_(kControlCookieFirst) {
+      next_control_cookie_(kControlCookieFirst),
+      appending_epoch_(params.first_epoch),
+      opened_(params.clock->now()) {
   protocol_.open_epoch(params.first_epoch);
   partition_->begin_epoch(params.first_epoch, epoch_id(params.job_id, params.first_epoch));
 }
@@ -66,10 +69,13 @@ void WriterCore::submit(net::Rank destination, const Frame& frame) {
   }
   const Bytes payload{frame.data, frame.bytes};
   if (destination != params_.rank) {
+    appending().add(Stat::kNetworkFrames);
+    appending().add(Stat::kNetworkBytes, payload.size());
     router_.submit(destination, net::FrameKind::kData, payload, frame.index);
     return;
   }
   const bool early = protocol_.ended(params_.rank) && !protocol_.drained();
+  if (!early) mark_delivery();
   (early ? early_ : delivery_).push_back({params_.rank, {}, payload, frame.index});
   drain_delivery();
   after_event();
@@ -79,6 +85,12 @@ void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<ui
                                  const RecordTally& appended, const WrittenValues& values) {
   closing_values_ = values.range;
   if (values.range.values != 0) values_sync_ = ValuesSync::kWanted;
+  RankStats& stats = appending();
+  stats.add(Stat::kAppendRecords, appended.records);
+  stats.add(Stat::kAppendBytes, appended.data_bytes);
+  stats.add(Stat::kEpochOpenNanos, since(opened_));
+  opened_ = stage_began_ = params_.clock->now();
+  ++appending_epoch_;
   if (params_.size == 1) protocol_.on_delivered(params_.rank, appended.records);  // directly
   protocol_.begin(step, time, records_per_rank, appended, values.tally);
   router_.flush_credits();
@@ -94,7 +106,10 @@ void WriterCore::begin_close() {
 
 std::optional<net::Post> WriterCore::next_post() {
   std::optional<net::Post> post = router_.next_post();
-  if (post && post->cookie != net::kNoCookie) ++frames_lent_;
+  if (post && post->cookie != net::kNoCookie) {
+    ++frames_lent_;
+    appending().raise(Stat::kNetworkFramesMax, frames_lent_);
+  }
   return post;
 }
 
@@ -133,9 +148,11 @@ void WriterCore::on_data(net::Rank from, Bytes payload) {
 }
 
 void WriterCore::enqueue(std::deque<Delivery>* queue, net::Rank from, Bytes payload) {
+  if (queue == &delivery_) mark_delivery();
   queue->push_back({from, std::string(payload), {}, 0});
   queue->back().rest = queue->back().bytes;
-  delivery_high_water_ = std::max(delivery_high_water_, delivery_.size() + early_.size());
+  receiving().add(Stat::kDeliveryFrames);
+  receiving().raise(Stat::kDeliveryFramesMax, delivery_.size() + early_.size());
 }
 
 Bytes WriterCore::deliver(net::Rank from, Bytes payload) {
@@ -160,6 +177,7 @@ void WriterCore::drain_delivery() {
       router_.consumed(next.from);
     }
     delivery_.pop_front();
+    if (delivery_.empty()) receiving().add(Stat::kDeliveryWaitNanos, since(delivery_began_));
   }
 }
 
@@ -168,7 +186,7 @@ void WriterCore::after_event() {
   if (protocol_.take_flush()) begin_next_intake();
   if (partition_->durable() && values_sync_ == ValuesSync::kNone && !durable_reported_) {
     durable_reported_ = true;
-    protocol_.on_durable(partition_->tally(), partition_->extrema());
+    protocol_.on_durable(partition_->tally(), partition_->extrema(), close_stats());
   }
   if (!partition_->failure().ok()) protocol_.fail(partition_->failure());
   if (!failure().ok() && !std::exchange(data_abandoned_, true)) {
@@ -194,8 +212,11 @@ void WriterCore::next_epoch() {
 
 void WriterCore::begin_next_intake() {
   const uint32_t next = params_.first_epoch + epochs_committed_ + 1;
+  stats_of(next - 1).add(Stat::kEpochDrainNanos, since(stage_began_));
+  stage_began_ = params_.clock->now();
   durable_reported_ = false;
   partition_->end_epoch(next, epoch_id(params_.job_id, next), closing_values_);
+  if (!early_.empty()) mark_delivery();
   for (Delivery& frame : early_) {
     const bool of_the_wire = frame.from != params_.rank;
     delivery_.push_back(std::move(frame));
@@ -227,10 +248,17 @@ void WriterCore::on_down(net::Rank peer, const Status& why) {
 }
 
 std::optional<Partition::Task> WriterCore::next_task(uint32_t way) {
-  return failure().ok() ? partition_->next_task(way) : std::nullopt;
+  if (!failure().ok()) return std::nullopt;
+  std::optional<Partition::Task> task = partition_->next_task(way);
+  if (task) task->began = params_.clock->now();
+  return task;
 }
 
 void WriterCore::finish_task(const Partition::Task& task) {
+  RankStats& stats = stats_of(task.epoch);
+  const bool is_run = task.run != nullptr;
+  stats.add(is_run ? Stat::kSortNanos : Stat::kIndexNanos, since(task.began));
+  if (task.done()) stats.add(is_run ? Stat::kSortRuns : Stat::kIndexSegments);
   partition_->finish_task(task);
   drain_delivery();
   after_event();
@@ -238,12 +266,32 @@ void WriterCore::finish_task(const Partition::Task& task) {
 
 std::optional<IoRequest> WriterCore::next_io() {
   if (!failure().ok()) return std::nullopt;
-  if (values_sync_ != ValuesSync::kWanted) return partition_->next_io();
-  values_sync_ = ValuesSync::kRunning;
-  return IoRequest{IoRequest::Kind::kSync, LogFile::kValues, 0, {}, kNoBuffer, 0};
+  std::optional<IoRequest> request;
+  if (values_sync_ == ValuesSync::kWanted) {
+    values_sync_ = ValuesSync::kRunning;
+    request = IoRequest{
+        IoRequest::Kind::kSync, LogFile::kValues, 0, {}, kNoBuffer, params_.first_epoch + epochs_committed_};
+  } else {
+    request = partition_->next_io();
+  }
+  if (request) {
+    request->began = params_.clock->now();
+    stats_of(request->epoch).raise(Stat::kWriteRequestsMax, ++requests_out_);
+  }
+  return request;
 }
 
 void WriterCore::finish_io(const IoRequest& request, const Status& status) {
+  RankStats& stats = stats_of(request.epoch);
+  --requests_out_;
+  if (request.kind == IoRequest::Kind::kSync) {
+    stats.add(Stat::kSyncNanos, since(request.began));
+  } else {
+    stats.add(Stat::kWriteRequests);
+    stats.add(Stat::kWriteNanos, since(request.began));
+    stats.add(request.file == LogFile::kData ? Stat::kWriteDataBytes : Stat::kWriteIndexBytes,
+              request.data.size());
+  }
   if (request.file != LogFile::kValues) {
     partition_->finish_io(request, status);
   } else {
@@ -263,11 +311,32 @@ void WriterCore::tick() {
   if (waiting && failure().ok()) router_.probe();
 }
 
+// Something is about to be put into the delivery queue.
+void WriterCore::mark_delivery() {
+  if (delivery_.empty()) delivery_began_ = params_.clock->now();
+}
+
+// Of the epoch that has become durable here: its place is free for the epoch after the open one.
+EpochStats WriterCore::close_stats() {
+  RankStats& stats = stats_of(params_.first_epoch + epochs_committed_);
+  stats.add(Stat::kEpochFlushNanos, since(stage_began_));
+  stats.add(Stat::kIndexedRecords, partition_->tally().records);
+  stats.add(Stat::kNetworkCreditWaits, router_.waits_for_credit() - credit_waits_reported_);
+  credit_waits_reported_ = router_.waits_for_credit();
+  totals_.merge(stats);
+  return EpochStats::of(params_.rank, std::exchange(stats, {}));
+}
+
 MetricsSnapshot WriterCore::metrics() const {
-  return {{"epochs_committed", "", epochs_committed_},
-          {"delivery_queue_high_water", "frames", delivery_high_water_},
-          {"waits_for_credit", "", router_.waits_for_credit()},
-          {"data_log_blocks", "4 KiB", partition_->data_end_block()}};
+  RankStats now = totals_;
+  for (const RankStats& stats : stats_) now.merge(stats);
+  MetricsSnapshot snapshot = {{"epochs.committed", "", epochs_committed_},
+                              {"data_log.end", "bytes", partition_->data_end_block() * run::kBlockBytes}};
+  for (const StatRow& row : stat_rows()) {
+    if (row.stat == Stat::kCommitNanos) continue;  // the committer's
+    snapshot.push_back({std::string(row.name), std::string(row.unit), now.value(row.stat)});
+  }
+  return snapshot;
 }
 
 void WriterCore::fail(const Status& status) {

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "imd/batcher.h"
@@ -51,8 +52,10 @@ struct WriterCoreParams {
   uint64_t data_end_block = 0;
   uint64_t index_end = 0;
   MemoryPlan memory;
+  bool by_hash = true;  // else any rank is the home of any key
   std::vector<run::FieldPlace> indexed = {};
   run::Layout layout = {};
+  const Clock* clock = &system_clock();  // for statistics alone
 };
 
 // Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.
@@ -74,6 +77,11 @@ class WriterCore {
   Partition& partition() { return *partition_; }
   bool make_room(uint32_t way) { return partition_->make_room(way); }
   bool has_room(uint32_t way) const { return partition_->has_room(way); }
+  // An append had to wait.
+  void count_append_wait(Nanos waited) {
+    appending().add(Stat::kAppendWaits);
+    appending().add(Stat::kAppendWaitNanos, static_cast<uint64_t>(waited));
+  }
   // To be asked after begin_epoch_end, and waited for, before the next record is taken directly.
   bool intake_open() const { return partition_->intake_open(); }
   // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from
@@ -120,6 +128,7 @@ class WriterCore {
   void tick();
 
   // -- For statistics and tests
+  // What this rank has counted since it was opened: over all epochs, the open one included.
   MetricsSnapshot metrics() const;
 
  private:
@@ -134,6 +143,14 @@ class WriterCore {
     Bytes rest;              // not yet accepted: a view of `bytes`, or of a frame of our own
     uint32_t own_frame = 0;  // index in the pool, if from this rank
   };
+
+  // Two epochs at most are alive at a time: the closing one and the open one.
+  RankStats& stats_of(uint32_t epoch) { return stats_[epoch % 2]; }
+  RankStats& appending() { return stats_of(appending_epoch_); }
+  RankStats& receiving() { return stats_of(partition_->open_epoch()); }
+  uint64_t since(Nanos start) const { return static_cast<uint64_t>(params_.clock->now() - start); }
+  void mark_delivery();
+  EpochStats close_stats();
 
   void on_data(net::Rank from, Bytes payload);
   void on_control(net::Rank from, Bytes payload);
@@ -157,13 +174,22 @@ class WriterCore {
   std::map<uint64_t, std::string> control_;  // payloads of control frames until they are sent, by cookie
   uint64_t next_control_cookie_;
   uint64_t frames_lent_ = 0;
-  size_t delivery_high_water_ = 0;
   uint32_t epochs_committed_ = 0;
   int32_t closes_in_ = 0;
   bool durable_reported_ = false;
   run::ValueRange closing_values_;
   ValuesSync values_sync_ = ValuesSync::kNone;
   bool data_abandoned_ = false;  // since the failure
+
+  // Statistics. Of epochs that are over, only the totals are kept.
+  RankStats stats_[2];  // by parity of the epoch's number
+  RankStats totals_;
+  uint32_t appending_epoch_;  // the application's open one
+  uint64_t credit_waits_reported_ = 0;
+  uint32_t requests_out_ = 0;
+  Nanos opened_;              // when the application's open epoch was
+  Nanos stage_began_ = 0;     // the current stage of the closing epoch
+  Nanos delivery_began_ = 0;  // when the delivery queue was last empty
 };
 
 }  // namespace swale::imd

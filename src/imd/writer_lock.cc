@@ -68,14 +68,19 @@ std::string own_pid_namespace() {
   return count < 0 ? "" : std::string(name.data(), static_cast<size_t>(count));
 }
 
-// The 22nd field of /proc/PID/stat, counted behind the command, which may hold blanks; "" if there is no process.
-std::string start_time_of(int64_t pid) {
+// A field of /proc/PID/stat, numbered from 1 as in proc(5), at least the third; "" if there is no process.
+std::string process_field(int64_t pid, int number) {
   const std::string line = first_line(fmt::format("/proc/{}/stat", pid));
-  size_t at = line.rfind(')');
-  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = line.find(' ', at + 1);
+  size_t at = line.rfind(')');  // of the command, which may hold blanks
+  for (int field = 2; field < number && at != std::string::npos; ++field) at = line.find(' ', at + 1);
   if (at == std::string::npos) return "";
   return line.substr(at + 1, line.find(' ', at + 1) - at - 1);
 }
+
+std::string start_time_of(int64_t pid) { return process_field(pid, 22); }
+
+// Ended, and its parent has not asked for its status yet. While threads of it are left it may still be writing.
+bool is_zombie(int64_t pid) { return process_field(pid, 3) == "Z" && process_field(pid, 20) == "1"; }
 
 std::string utc_now() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -151,6 +156,7 @@ std::string why_dead(const Holder& holder) {
   const std::string start_time = start_time_of(holder.pid);
   if (!start_time.empty() && start_time != holder.start_time)
     return "the process is gone, another has its number";
+  if (is_zombie(holder.pid)) return "the process has ended";
   return "";
 }
 

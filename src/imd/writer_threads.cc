@@ -132,19 +132,11 @@ void ThreadedWriter::send_ready() {
   }
 }
 
-// Whoever finds another thread posting leaves it to that thread, which looks again after it has let go: nobody waits.
 void ThreadedWriter::post_ready() {
-  post_wanted_.store(true);
-  while (post_wanted_.load()) {
-    const std::unique_lock order(post_mutex_, std::try_to_lock);
-    if (!order.owns_lock()) return;
-    post_wanted_.store(false);
-    while (post_some()) {
-    }
-  }
+  post_turns_.take([this] { return post_some(); });
 }
 
-// Under post_mutex_. False: nothing more may leave now.
+// In its turn (post_turns_). False: nothing more may leave now.
 bool ThreadedWriter::post_some() {
   std::array<net::Post, kPostsPerTurn> posts;
   size_t count = 0;

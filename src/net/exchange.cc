@@ -41,7 +41,7 @@ bool read_parts(Decoder* in, int32_t size, std::map<Rank, std::string>* parts) {
 }  // namespace
 
 bool ExchangeTree::is_neighbour(Rank peer) const {
-  return (rank_ > 0 && peer == (rank_ - 1) / kFanOut) || (peer > 0 && (peer - 1) / kFanOut == rank_);
+  return (rank_ > 0 && peer == parent_of(rank_)) || (peer > 0 && parent_of(peer) == rank_);
 }
 
 std::vector<Rank> ExchangeTree::children() const {
@@ -54,7 +54,7 @@ std::vector<Rank> ExchangeTree::children() const {
 
 void ExchangeTree::tell_neighbours(const std::string& message, Rank but) {
   std::vector<Rank> all = children();
-  if (rank_ > 0) all.push_back((rank_ - 1) / kFanOut);
+  if (rank_ > 0) all.push_back(parent_of(rank_));
   for (const Rank each : all) {
     if (each != but) outgoing_.emplace_back(each, message);
   }
@@ -98,7 +98,7 @@ std::vector<Rank> ExchangeTree::awaited() const {
   for (const Rank child : children()) {
     if (given == up_.end() || !given->second.contains(child)) missing.push_back(child);
   }
-  if (missing.empty() && rank_ > 0) missing.push_back((rank_ - 1) / kFanOut);
+  if (missing.empty() && rank_ > 0) missing.push_back(parent_of(rank_));
   return missing;
 }
 
@@ -111,7 +111,7 @@ void ExchangeTree::advance() {
   up_.erase(round_);
   sent_up_ = true;
   if (rank_ > 0) {
-    outgoing_.emplace_back((rank_ - 1) / kFanOut, encode(kUp, all));
+    outgoing_.emplace_back(parent_of(rank_), encode(kUp, all));
   } else {
     receive_down(round_, std::move(all));
   }
@@ -119,7 +119,7 @@ void ExchangeTree::advance() {
 
 void ExchangeTree::receive_up(Rank from, uint32_t round, Parts parts) {
   const bool next = round == round_ + 1 || (round == round_ && under_way_ && !sent_up_);
-  const bool is_child = from > 0 && (from - 1) / kFanOut == rank_;
+  const bool is_child = from > 0 && parent_of(from) == rank_;
   if (!next || !is_child || !up_[round].emplace(from, std::move(parts)).second) {
     return fail(error(
         Code::kCorruption, Scope::kPeer,
@@ -219,14 +219,22 @@ Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
     answer = tree_.take();
     return answer.has_value();
   };
-  if (!changed_.wait_for(lock, std::chrono::nanoseconds(deadline_), answered)) {
+  const std::chrono::nanoseconds patience(deadline_);
+  bool in_time = changed_.wait_for(lock, patience, answered);
+  // Who waits for its parent alone leaves it to the ranks above to name the one that is missing: they began no later.
+  const auto for_parent = [&] {
+    const auto awaited = tree_.awaited();
+    return !awaited.empty() && awaited.front() < rank_;
+  };
+  if (!in_time && for_parent()) in_time = changed_.wait_for(lock, patience, answered);
+  if (!in_time) {
     std::string names;
     for (const Rank each : tree_.awaited()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each);
-    tree_.fail(error(
-        Code::kDeadlineExceeded, Scope::kFatal,
-        "rank {} of {} waited {:g} s (job.collective_deadline_s) for rank {}, which lives but does not come "
-        "to the same collective call: do all ranks make it?",
-        rank_, size_, to_seconds(deadline_), names));
+    tree_.fail(error(Code::kDeadlineExceeded, Scope::kFatal,
+                     "rank {} of {} waited more than {:g} s (job.collective_deadline_s) for rank {}, which "
+                     "lives but does not come "
+                     "to the same collective call: do all ranks make it?",
+                     rank_, size_, to_seconds(deadline_), names));
     post_all();
     answer = tree_.take();
   }

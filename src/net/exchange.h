@@ -34,6 +34,7 @@ namespace swale::net {
 class ExchangeTree {
  public:
   static constexpr int32_t kFanOut = 8;
+  static Rank parent_of(Rank rank) { return (rank - 1) / kFanOut; }  // of all but rank 0
   using Outgoing = std::pair<Rank, std::string>;
 
   ExchangeTree(Rank rank, int32_t size) : rank_(rank), size_(size) {}

@@ -29,7 +29,7 @@ Result<std::optional<RecordView>> match_row(const Candidate& candidate, const ch
                     fmt::format("rows of {} bytes lie at {}..{}", row_bytes, trailer.first_start, rows_end));
   }
   const char* const row = block + at;
-  if (Bytes(row, candidate.key_bytes) != key) return std::optional<RecordView>();
+  if (!key.empty() && Bytes(row, candidate.key_bytes) != key) return std::optional<RecordView>();
   return std::optional(RecordView{.key = {row, candidate.key_bytes},
                                   .value = {row + candidate.key_bytes, candidate.value_bytes},
                                   .encoded = {}});
@@ -86,7 +86,7 @@ Result<std::optional<RecordView>> match_stream(const Candidate& candidate, Bytes
           candidate, path,
           parse == RecordParse::kCutOff ? "it is cut off" : "it, or a record before it, is malformed");
     }
-    if (found->key != key) return std::optional<RecordView>();
+    if (!key.empty() && found->key != key) return std::optional<RecordView>();
     return found;
   }
   return disagree(candidate, path, "no such record starts in them");

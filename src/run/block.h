@@ -38,9 +38,12 @@ Status verify_blocks(Bytes blocks, uint32_t seed, uint64_t first_block_number, s
 Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t block_number,
                                     std::string_view path);
 
+// In place of a key, which has at least one byte: whatever key the record has.
+inline constexpr Bytes kAnyKey = {};
+
 // Finds candidates' records in blocks that were read.
 struct RecordMatch {
-  // The candidate's record if its key equals, none if the candidate was a false one. `blocks` are the
+  // The candidate's record if its key equals (kAnyKey: in any case), none if the candidate was a false one. `blocks` are the
   // candidate's block_count blocks, *verified*. A record that spans blocks is assembled in `scratch`;
   // otherwise the views point into `blocks`. kCorruption if the blocks hold no such record: then index and
   // data disagree.

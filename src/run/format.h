@@ -104,13 +104,13 @@ inline constexpr uint32_t kStrideUnit = 64;
 inline constexpr uint32_t kIndexAlignment = 4096;  // of segments and footer pages
 
 enum SegmentFlag : uint8_t {
-  kUniformSegment = 1,       // all runs uniform and of one size: short piece headers
-  kExtremaSegment = 2,       // with kAuxiliarySegment: minima and maxima of fields (extrema_format.h)
-  kValuesSegment = 4,        // with kAuxiliarySegment: what an epoch has in the value log (value_format.h)
-  kBloomSegment = 8,         // no sketches but filters and fences; FilterPieceHeader
-  kBlockedBloomSegment = 16, // the same, with blocked filters
-  kPackedSegment = 32,       // some of the runs are packed
-  kAuxiliarySegment = 0x80,  // not sketches: a reader that does not know its other flags passes over it
+  kUniformSegment = 1,        // all runs uniform and of one size: short piece headers
+  kExtremaSegment = 2,        // with kAuxiliarySegment: minima and maxima of fields (extrema_format.h)
+  kValuesSegment = 4,         // with kAuxiliarySegment: what an epoch has in the value log (value_format.h)
+  kBloomSegment = 8,          // no sketches but filters and fences; FilterPieceHeader
+  kBlockedBloomSegment = 16,  // the same, with blocked filters
+  kPackedSegment = 32,        // some of the runs are packed
+  kAuxiliarySegment = 0x80,   // not sketches: a reader that does not know its other flags passes over it
 };
 
 // One segment of the index log: the transposed sketches of n runs of one way and epoch. Kept in footer pages.
@@ -138,7 +138,8 @@ static_assert(sizeof(SegmentRecord) == 64 && offsetof(SegmentRecord, epoch) == 3
               offsetof(SegmentRecord, slice_bits) == 52 && offsetof(SegmentRecord, value_bytes) == 60);
 
 constexpr bool is_filter_segment(const SegmentRecord& segment) {
-  return (segment.flags & kAuxiliarySegment) == 0 && (segment.flags & (kBloomSegment | kBlockedBloomSegment)) != 0;
+  return (segment.flags & kAuxiliarySegment) == 0 &&
+         (segment.flags & (kBloomSegment | kBlockedBloomSegment)) != 0;
 }
 
 // Bytes of the segment in the index log, padding included.

@@ -68,9 +68,8 @@ bool worth_packing(const Memtable& memtable, RunScratch& scratch, Compressor& co
   return packed_blocks * 100 < RunBuilder::block_count(memtable) * kWorthPercent;
 }
 
-PackedRunBuilder::PackedRunBuilder(const Memtable& memtable, RunScratch& scratch,
-                                   SketchArena& arena, Compressor& compressor, MutableBytes blocks,
-                                   const RunPlacement& placement)
+PackedRunBuilder::PackedRunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena,
+                                   Compressor& compressor, MutableBytes blocks, const RunPlacement& placement)
     : RunOutput(memtable, RunKind::kPacked, packed_blocks_max(memtable.encoded_bytes()), placement,
                 compressor.codec()),
       memtable_(memtable),
@@ -122,8 +121,8 @@ void PackedRunBuilder::gather() {
 // The end of the last record in the piece's last part, or else `bytes`.
 size_t PackedRunBuilder::cut(size_t bytes) const {
   const auto first = ends_.begin() + static_cast<std::ptrdiff_t>(first_end_);
-  const auto behind = std::partition_point(
-      first, ends_.end(), [&](const End& end) { return end.at <= window_front_ + bytes; });
+  const auto behind = std::partition_point(first, ends_.end(),
+                                           [&](const End& end) { return end.at <= window_front_ + bytes; });
   if (behind == first) return bytes;
   const size_t end = behind[-1].at - window_front_;
   return end >= bytes - bytes / kCutShare ? end : bytes;

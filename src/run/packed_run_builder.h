@@ -39,8 +39,8 @@ class PackedRunBuilder final : public RunOutput {
  public:
   // Of `placement`, only what place() does not say again: with_tails. Requires a memtable that is not empty, scratch for
   // its records, arena.fits(sketch_bytes(…)) and blocks.size() >= packed_bytes_max(memtable.encoded_bytes()).
-  PackedRunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena, Compressor& compressor, MutableBytes blocks,
-                   const RunPlacement& placement);
+  PackedRunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena, Compressor& compressor,
+                   MutableBytes blocks, const RunPlacement& placement);
 
   static size_t sketch_bytes(const Memtable& memtable, bool with_tails);
 
@@ -77,7 +77,7 @@ class PackedRunBuilder final : public RunOutput {
   EntrySorter sorter_;
   std::vector<char> window_;  // the stream from window_front_ on has not been packed
   size_t window_front_ = 0;
-  std::vector<End> ends_;     // in window_, of records that were gathered, from first_end_ on
+  std::vector<End> ends_;  // in window_, of records that were gathered, from first_end_ on
   size_t first_end_ = 0;
   std::vector<char> columns_;
   std::vector<char> spare_;

@@ -27,10 +27,10 @@ namespace swale::run {
 struct ScannedRecord {
   const RunHeader* run;
   Bytes key;
-  Bytes value;       // of a large record what stands in its place
-  uint32_t ordinal;  // in its run
-  uint64_t block;    // in which it starts
-  uint32_t row;      // uniform: row in the block
+  Bytes value;         // of a large record what stands in its place
+  uint32_t ordinal;    // in its run
+  uint64_t block;      // in which it starts
+  uint32_t row;        // uniform: row in the block
   uint64_t end_block;  // in which its last byte lies
   bool large;          // the value lies in a value log
 

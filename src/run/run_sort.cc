@@ -89,6 +89,7 @@ size_t RunScratch::memory_bytes(size_t records_max) {
 void sort_bin(std::span<uint64_t> entries) {
   uint64_t* const begin = entries.data();
   uint64_t* const end = begin + entries.size();
+  if (entries.size() < 2) return;
   if (entries.size() <= kInsertionMax) {
     insertion_sort(begin, end);
   } else if (entries.size() <= kLocalMax) {

@@ -88,8 +88,7 @@ class PartitionInMemory {
     std::unique_ptr<RunOutput> builder;
     if (layout.compression != Codec::kNone) {  // whether it is worth it or not
       packed.resize(packed_bytes_max(memtable_.encoded_bytes()));
-      auto packer = std::make_unique<PackedRunBuilder>(memtable_, scratch_,
-                                                       sketch_memory, compressor, packed,
+      auto packer = std::make_unique<PackedRunBuilder>(memtable_, scratch_, sketch_memory, compressor, packed,
                                                        RunPlacement{.with_tails = layout.filtered()});
       packer->pack();
       packer->place(placement);

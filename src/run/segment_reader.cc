@@ -187,6 +187,17 @@ Status Slice::filter_candidates(std::span<const Hash> rests,
   return {};
 }
 
+uint32_t Slice::fingerprint_bits() const {
+  const size_t header_bytes = pieces_.uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
+  uint32_t bucket_bits = 0;
+  for (uint32_t i = 0; i < pieces_.count; ++i) {
+    const char* const header = pieces_.headers + i * header_bytes;
+    const PieceShape shape = pieces_.uniform ? uniform_piece_shape(header) : mixed_piece_shape(header);
+    bucket_bits = std::max<uint32_t>(bucket_bits, shape.bucket_bits);
+  }
+  return pieces_.slice_bits + bucket_bits + kRemainderBits;
+}
+
 bool Slice::locate(const SliceMatch& match, EndWalk* walk, Candidate* candidate) const {
   uint32_t rows_in_block = rows_per_block_;
   uint64_t row;

@@ -82,6 +82,8 @@ class Slice {
 
   uint64_t records() const { return pieces_.records; }  // of all pieces
   uint32_t piece_count() const { return pieces_.count; }
+  // How many leading bits of a rest a match agrees in, in the piece where these are most. Requires complete().
+  uint32_t fingerprint_bits() const;
 
   // Calls fn(index of the rest, const Candidate&) for every record whose fingerprint agrees with one of `rests`, run
   // by run in the order they were written. If the rests ascend, by ordinal within a run, and so each run's blocks

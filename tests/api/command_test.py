@@ -49,6 +49,61 @@ class Command(unittest.TestCase):
             file.write(bytes([byte ^ 1]))
         return path
 
+    def test_keys_drawn_at_random(self):
+        keys = self.lines("keys", "--epoch", "1", "--u64")
+        drawn = self.lines("keys", "--epoch", "1", "--u64", "--sample", "5", "--seed", "3")
+        self.assertEqual(len(set(drawn)), 5)
+        self.assertLessEqual(set(drawn), set(keys))
+        self.assertEqual(drawn, self.lines("keys", "--epoch", "1", "--u64", "--sample", "5", "--seed", "3"))
+        self.assertEqual(sorted(self.lines("keys", "--epoch", "1", "--u64", "--sample", "1000")), sorted(keys))
+        self.assertEqual(len({tuple(self.lines("keys", "--sample", "5", "--seed", str(seed))) for seed in range(9)}), 9)
+
+    def test_stats(self):
+        epochs = self.objects("stats")
+        self.assertEqual([epoch["records"] for epoch in epochs], [22, 23, 22])
+        for epoch in epochs:
+            counters = epoch["stats"]
+            self.assertEqual(epoch["ranks"], 1)
+            self.assertEqual(counters["append.records"]["sum"], epoch["records"])
+            self.assertEqual(counters["append.bytes"]["sum"], epoch["data_bytes"])
+            self.assertEqual(counters["index.records"]["max"], epoch["records"])
+            self.assertEqual(counters["write.data"]["sum"], 4096)
+            self.assertGreater(counters["commit.time"]["sum"], 0)
+            self.assertEqual(counters["network.frames"]["sum"], 0)
+        table = self.lines("stats")
+        self.assertEqual([line.split()[:4] for line in table[1:4]],
+                         [["0", "0", "1", "22"], ["1", "10", "1", "23"], ["2", "20", "1", "22"]])
+        details = self.run_swale("stats", "--epoch", "1")[0]
+        self.assertIn("epoch 1, step 10, 1 ranks", details)
+        self.assertRegex(details, r"append.records +23 +23 +23 +0 +23 +0 ")
+        bars = self.lines("stats", "--plot")
+        self.assertEqual(sum(line.count("|") for line in bars), 6)
+        self.assertEqual(max(len(line.split("|")[1].rstrip()) for line in bars if "|" in line), 64)
+        self.assertIn("no epoch 3", self.run_swale("stats", "--epoch", "3", expect=2)[1])
+
+    def plot(self, text, output):
+        script = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "swale-stats-plot")
+        return subprocess.run(["/usr/bin/python3", script, output], input=text.encode(), capture_output=True, timeout=110)
+
+    def test_stats_as_a_picture(self):
+        if subprocess.run(["/usr/bin/python3", "-c", "import matplotlib"], capture_output=True, check=False).returncode:
+            self.skipTest("/usr/bin/python3 has no matplotlib")
+        output = os.path.join(self.scratch, "epochs.svg")
+        done = self.plot(self.run_swale("stats", "--json")[0], output)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(output, encoding="utf-8") as file:
+            self.assertGreaterEqual(file.read().count('<g id="axes_'), 3)
+        self.assertEqual(self.plot("", output).returncode, 1)
+
+    def test_stats_that_are_missing_or_damaged(self):
+        path = self.copy()
+        os.remove(os.path.join(path, "stats.jsonl"))
+        self.assertIn("Of 3 epochs no statistics are kept.", self.run_swale("stats", path=path)[0])
+        self.assertEqual([epoch["stats"] for epoch in self.objects("stats", path=path)], [{}, {}, {}])
+        path = self.damage("stats.jsonl", 60)
+        self.assertIn("stats.jsonl: offset 0", self.run_swale("stats", expect=3, path=path)[1])
+        self.run_swale("verify", path=path)
+
     def test_info(self):
         text, _ = self.run_swale("info")
         self.assertIn("3 epochs, 67 records", text)

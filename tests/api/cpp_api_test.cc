@@ -47,6 +47,126 @@ class CppApi : public testing::Test {
   const std::string path_;
 };
 
+std::uint32_t by_length(void*, const void*, std::size_t key_bytes, std::uint32_t partitions) {
+  return static_cast<std::uint32_t>(key_bytes) % partitions;
+}
+std::uint32_t too_many(void*, const void*, std::size_t, std::uint32_t partitions) { return partitions; }
+
+TEST_F(CppApi, CountsWhatWritingCosts) {
+  swale::Job job;
+  swale::Directory dir(job, path_, SWALE_DIR_CREATE, "write.memory=8M");
+  const auto named = [](const std::vector<swale::Stat>& stats, const std::string& name) {
+    for (const swale::Stat& stat : stats) {
+      if (stat.name == name) return stat;
+    }
+    ADD_FAILURE() << name;
+    return swale::Stat();
+  };
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (int i = 0; i < 100; ++i) dir.append(std::to_string(i), "value");
+    dir.epoch_end(epoch, epoch);
+  }
+  EXPECT_EQ(named(dir.stats(), "append.records").sum, 200u);
+  EXPECT_EQ(named(dir.stats(), "epochs.committed").sum, 2u);
+  EXPECT_EQ(named(dir.stats(), "write.data").unit, "bytes");
+  dir.close();
+  job.close();
+  const swale::Reader reader(path_);
+  EXPECT_EQ(named(reader.epoch_stats(1), "append.records").sum, 100u);
+  EXPECT_GT(named(reader.epoch_stats(1), "commit.time").max, 0u);
+  EXPECT_EQ(code_of([&] { reader.epoch_stats(2); }), SWALE_NOT_FOUND);
+  EXPECT_EQ(code_of([&] { reader.epoch_stats(-1); }), SWALE_INVALID_ARGUMENT);
+  swale_stats* stats = nullptr;
+  ASSERT_EQ(swale_reader_epoch_stats(reader.handle(), 0, &stats), SWALE_OK);
+  swale_stat stat;
+  EXPECT_EQ(swale_stats_find(stats, "index.records", &stat), SWALE_OK);
+  EXPECT_EQ(stat.sum, 100u);
+  EXPECT_NE(std::string(stat.help), "");
+  EXPECT_EQ(swale_stats_find(stats, "nonsense", &stat), SWALE_NOT_FOUND);
+  EXPECT_EQ(swale_stats_at(stats, swale_stats_count(stats), &stat), SWALE_INVALID_ARGUMENT);
+  EXPECT_EQ(swale_stats_ranks(stats), 1);
+  swale_stats_free(stats);
+  swale_stats_free(nullptr);
+}
+
+TEST_F(CppApi, SeesWhatIsCommittedWhileItIsOpen) {
+  write_three_epochs();
+  swale::Reader reader(path_);
+  EXPECT_EQ(reader.refresh(), 0);
+  {
+    swale::Job job;
+    swale::Directory dir(job, path_, 0, "write.memory=8M");
+    dir.append("new", "1");
+    dir.epoch_end(30, 1);
+    EXPECT_TRUE(reader.get("new").empty());
+    EXPECT_EQ(reader.refresh(), SWALE_REFRESH_ADDED);
+    EXPECT_EQ(reader.get("new").size(), 1u);
+    EXPECT_EQ(reader.epoch_count(), 4);
+    dir.close();
+    swale::Directory again(job, path_, 0, "write.memory=8M,dir.resume_after=10");
+    EXPECT_EQ(reader.refresh(), SWALE_REFRESH_DROPPED);
+    EXPECT_EQ(reader.epoch_count(), 2);
+    EXPECT_EQ(reader.get("key-7").size(), 2u);
+    again.close();
+    job.close();
+  }
+}
+
+TEST_F(CppApi, SpreadsKeysByTheCallersFunction) {
+  swale::Job job;
+  const std::string options = "write.memory=8M,dir.partitioner=length";
+  EXPECT_EQ(code_of([&] { swale::Directory(job, path_, SWALE_DIR_CREATE, options); }), SWALE_INVALID_ARGUMENT)
+      << "a name without a function";
+  EXPECT_EQ(
+      code_of([&] { swale::Directory(job, path_, SWALE_DIR_CREATE, "write.memory=8M", by_length, nullptr); }),
+      SWALE_INVALID_ARGUMENT)
+      << "a function without a name";
+  {
+    swale::Directory dir(job, path_, SWALE_DIR_CREATE, options, by_length, nullptr);
+    for (int i = 0; i < 100; ++i) dir.append(std::to_string(i), std::to_string(i));
+    dir.epoch_end(0, 0);
+    dir.close();
+  }
+  {
+    swale::Directory dir(job, path_, 0, "write.memory=8M,dir.partitioner=wrong", too_many, nullptr);
+    // Of the size of those that the usual append takes without asking anybody.
+    for (int i = 0; i < 1000; ++i) {
+      ASSERT_EQ(code_of([&] { dir.append(std::to_string(10'000'000 + i), "value"); }), SWALE_INVALID_ARGUMENT)
+          << i;
+    }
+    dir.close();
+  }
+  job.close();
+  swale::Reader reader(path_);
+  EXPECT_EQ(reader.get("42").size(), 1u);
+  reader.set_partitioner("length", by_length);
+  EXPECT_EQ(reader.get("42").size(), 1u);
+  EXPECT_EQ(code_of([&] { reader.set_partitioner("length", too_many); }), SWALE_INVALID_ARGUMENT);
+  EXPECT_EQ(code_of([&] { reader.set_partitioner("", by_length); }), SWALE_INVALID_ARGUMENT);
+}
+
+TEST_F(CppApi, DrawsKeysAtRandom) {
+  write_three_epochs();
+  const swale::Reader reader(path_);
+  const auto draw = [&](std::uint64_t seed) {
+    std::vector<std::string> keys;
+    reader.sample(1, 10, seed, [&](std::string_view key) {
+      keys.emplace_back(key);
+      return true;
+    });
+    return keys;
+  };
+  const std::vector<std::string> keys = draw(1);
+  EXPECT_EQ(std::set<std::string>(keys.begin(), keys.end()).size(), 10u);
+  EXPECT_EQ(draw(1), keys);
+  EXPECT_NE(draw(2), keys);
+  for (const std::string& key : keys) EXPECT_FALSE(reader.get(key, 1).empty());
+  EXPECT_THROW(reader.sample(1, 3, 1, [](std::string_view) -> bool { throw std::runtime_error("mine"); }),
+               std::runtime_error);
+  EXPECT_EQ(code_of([&] { reader.sample(SWALE_ALL_EPOCHS, 3, 1, [](std::string_view) { return true; }); }),
+            SWALE_INVALID_ARGUMENT);
+}
+
 TEST_F(CppApi, FindsTheBestRecords) {
   swale::Job job;
   swale::Directory dir(job, path_, SWALE_DIR_CREATE, "write.memory=8M,dir.schema=n:i4,dir.extrema=n");

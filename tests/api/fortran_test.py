@@ -8,7 +8,7 @@ import sys
 
 HEADER, MODULE = sys.argv[1:3]
 C_TYPES = {"int": "integer(c_int)", "int64_t": "integer(c_int64_t)", "uint64_t": "integer(c_int64_t)",
-           "size_t": "integer(c_size_t)", "double": "real(c_double)", "const void*": "type(c_ptr)",
+           "size_t": "integer(c_size_t)", "double": "real(c_double)", "const void*": "type(c_ptr)", "const char*": "type(c_ptr)",
            "void*": "type(c_ptr)", "function": "type(c_funptr)"}
 
 

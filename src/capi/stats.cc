@@ -1,0 +1,93 @@
+#include <memory>
+#include <utility>
+
+#include "capi/handles.h"
+
+using swale::Status;
+using swale::capi::guarded;
+
+namespace {
+
+void show(const swale_stats::Counter& counter, swale_stat* stat) {
+  *stat = {counter.name.c_str(), counter.unit.c_str(), counter.help.c_str(),   counter.value.sum,
+           counter.value.min,    counter.value.max,    counter.value.min_rank, counter.value.max_rank};
+}
+
+std::unique_ptr<swale_stats> handle_of(const swale::imd::EpochStats& stats) {
+  auto handle = std::make_unique<swale_stats>();
+  handle->ranks = stats.ranks;
+  for (const swale::imd::StatRow& row : swale::imd::stat_rows()) {
+    handle->counters.push_back(
+        {std::string(row.name), std::string(row.unit), std::string(row.help), stats.at(row.stat)});
+  }
+  return handle;
+}
+
+}  // namespace
+
+extern "C" {
+
+int swale_dir_stats(swale_dir* dir, swale_stats** stats) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_stats", "dir");
+    if (stats == nullptr) return swale::capi::null_argument("swale_dir_stats", "stats");
+    auto handle = std::make_unique<swale_stats>();
+    const int rank = dir->state->job->job->rank();
+    for (swale::Metric& metric : dir->state->writer->metrics()) {
+      const swale::imd::StatRow* const row = swale::imd::stat_row(metric.name);
+      handle->counters.push_back({std::move(metric.name),
+                                  std::move(metric.unit),
+                                  row == nullptr ? std::string() : std::string(row->help),
+                                  {metric.value, metric.value, metric.value, rank, rank}});
+    }
+    *stats = handle.release();
+    return {};
+  });
+}
+
+int swale_reader_epoch_stats(swale_reader* reader, int64_t epoch, swale_stats** stats) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_epoch_stats", "reader");
+    if (stats == nullptr) return swale::capi::null_argument("swale_reader_epoch_stats", "stats");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_epoch(reader, "swale_reader_epoch_stats", epoch));
+    SWALE_ASSIGN_OR_RETURN(const swale::imd::EpochStats found, reader->reader->epoch_stats(epoch));
+    *stats = handle_of(found).release();
+    return {};
+  });
+}
+
+size_t swale_stats_count(const swale_stats* stats) { return stats == nullptr ? 0 : stats->counters.size(); }
+
+int swale_stats_ranks(const swale_stats* stats) {
+  return stats == nullptr ? 0 : static_cast<int>(stats->ranks);
+}
+
+int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat) {
+  return guarded([&]() -> Status {
+    if (stat == nullptr) return swale::capi::null_argument("swale_stats_at", "stat");
+    if (index >= swale_stats_count(stats)) {
+      return swale::invalid_argument("swale_stats_at: index {}: there are {} counters", index,
+                                     swale_stats_count(stats));
+    }
+    show(stats->counters[index], stat);
+    return {};
+  });
+}
+
+int swale_stats_find(const swale_stats* stats, const char* name, swale_stat* stat) {
+  return guarded([&]() -> Status {
+    if (name == nullptr) return swale::capi::null_argument("swale_stats_find", "name");
+    if (stat == nullptr) return swale::capi::null_argument("swale_stats_find", "stat");
+    for (size_t i = 0; i < swale_stats_count(stats); ++i) {
+      if (stats->counters[i].name != name) continue;
+      show(stats->counters[i], stat);
+      return {};
+    }
+    return swale::error(swale::Code::kNotFound, swale::Scope::kOperation,
+                        "swale_stats_find: no counter is called \"{}\"", name);
+  });
+}
+
+void swale_stats_free(swale_stats* stats) { delete stats; }
+
+}  // extern "C"
