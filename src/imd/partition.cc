@@ -35,11 +35,9 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
     if (params.layout.compression != Codec::kNone) {
       SWALE_ASSIGN_OR_RETURN(way.packer, RunPacker::create(params.layout.compression, params.memtable_bytes));
     }
-    for (int epoch = 0; epoch < 2; ++epoch) {
-      SWALE_ASSIGN_OR_RETURN(run::SketchArena arena,
-                             run::SketchArena::create(params.sketch_bytes / params.ways / 2));
-      way.sketch_memory.push_back(std::move(arena));
-    }
+    SWALE_ASSIGN_OR_RETURN(run::SketchArena arena,
+                           run::SketchArena::create(params.sketch_bytes / params.ways));
+    way.sketch_memory = std::make_unique<run::SketchArena>(std::move(arena));
     if (!params.indexed.empty()) {
       way.extrema = std::make_unique<ExtremaCollector>(params.indexed, params.extrema_blocks);
     }
@@ -156,8 +154,7 @@ bool Partition::closing_runs_placed() const {
 
 // Whether there is memory for the sketch of the way's full memtable.
 bool Partition::sketch_fits(const Way& way) const {
-  const Epoch& epoch = way.full_is_closing ? closing_ : open_;
-  return way.sketch_memory[epoch.number % 2].fits(run_sketch_bytes(*way.full));
+  return way.sketch_memory->fits(run_sketch_bytes(*way.full));
 }
 
 bool Partition::can_start_run(const Way& way) const {
@@ -212,8 +209,7 @@ uint32_t Partition::run_blocks_max(const run::Memtable& memtable) const {
 void Partition::start_run(uint32_t way_index) {
   Way& way = ways_[way_index];
   if (!way.packer) return place_run(way_index);
-  way.packer->begin(*way.full, *way.scratch, sketch_memory(way, epoch_of(way.full_is_closing)),
-                    params_.layout.filtered());
+  way.packer->begin(*way.full, *way.scratch, *way.sketch_memory, params_.layout.filtered());
   way.packing = true;
 }
 
@@ -233,8 +229,7 @@ void Partition::place_run(uint32_t way_index) {
   way.packing = false;
   if (way.packer) way.run = way.packer->take(placement);
   if (!way.run) {
-    way.run =
-        std::make_unique<run::RunBuilder>(*way.full, *way.scratch, sketch_memory(way, epoch), placement);
+    way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, *way.sketch_memory, placement);
   }
   if (way.extrema) {
     way.extrema->group(way.full_is_closing).begin_run(data_end_block_, way.run->block_count());
@@ -346,9 +341,10 @@ void Partition::finish_segment(Way& way) {
   (closing() ? way.segments_written : way.segments_written_early) = true;
   way.segment.reset();
   std::vector<run::RunSketch>& sketches = segment_sketches(way);
-  const size_t done = run::runs_of_segment(sketches.size(), params_.layout);
-  sketches.erase(sketches.begin(), sketches.begin() + static_cast<std::ptrdiff_t>(done));
-  if (sketches.empty()) sketch_memory(way, epoch_of(closing())).clear();
+  const auto end = sketches.begin() +
+                   static_cast<std::ptrdiff_t>(run::runs_of_segment(sketches.size(), params_.layout));
+  for (auto sketch = sketches.begin(); sketch != end; ++sketch) way.sketch_memory->release(sketch->memory);
+  sketches.erase(sketches.begin(), end);
 }
 
 bool Partition::runs_done() const {

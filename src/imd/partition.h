@@ -191,8 +191,8 @@ class Partition {
     std::unique_ptr<run::RunOutput> run;
     std::unique_ptr<run::SegmentBuilder> segment;
     std::unique_ptr<run::RunScratch> scratch;
-    std::vector<run::SketchArena> sketch_memory;  // two: of epochs with even and with odd numbers
-    std::unique_ptr<ExtremaCollector> extrema;    // none if no fields are indexed
+    std::unique_ptr<run::SketchArena> sketch_memory;  // of both epochs
+    std::unique_ptr<ExtremaCollector> extrema;        // none if no fields are indexed
     std::vector<run::RunSketch> closing_sketches;
     std::vector<run::RunSketch> open_sketches;
     uint64_t log_offset = 0;      // where the open run's or segment's next output goes
@@ -212,9 +212,6 @@ class Partition {
   bool rotate(Way& way);
   bool way_ready(const Way& way) const;
   bool closing_runs_placed() const;
-  static run::SketchArena& sketch_memory(Way& way, const Epoch& epoch) {
-    return way.sketch_memory[epoch.number % 2];
-  }
   bool sketch_fits(const Way& way) const;
   bool can_start_run(const Way& way) const;
   size_t run_sketch_bytes(const run::Memtable& memtable) const;

@@ -88,4 +88,31 @@ size_t Memtable::collect(uint32_t bin_index, uint64_t* out) const {
   }
 }
 
+// The first bin from `bin` on that has rows.
+void Memtable::RowFetcher::begin(uint32_t bin) {
+  while (bin < kBins && memtable_->bins_[bin].end == nullptr) ++bin;
+  bin_ = bin;
+  if (bin < kBins) {
+    begin_chunk(memtable_->bins_[bin].first);
+  } else {
+    at_ = end_ = 0;
+  }
+}
+
+void Memtable::RowFetcher::begin_chunk(uint32_t offset) {
+  chunk_ = offset;
+  at_ = offset;
+  end_ = offset + memtable_->chunk_bytes_;
+}
+
+void Memtable::RowFetcher::next_chunk() {
+  if (end_ == 0) {
+    at_ = 0;
+  } else if (chunk_ == memtable_->bins_[bin_].last) {
+    begin(bin_ + 1);
+  } else {
+    begin_chunk(get_u32(arena_ + chunk_));
+  }
+}
+
 }  // namespace swale::run

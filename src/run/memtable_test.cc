@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "run/run_test_support.h"
@@ -97,6 +98,40 @@ TEST(Memtable, CollectsWhatWasAppended) {
       EXPECT_EQ(encoded_bytes, memtable->encoded_bytes());
       EXPECT_EQ(memtable->uniform(), uniform);
     }
+  }
+}
+
+// Told of as many bytes as there are rows, it has been to every bin that has some; and then it stays where it is.
+TEST(Memtable, RowFetcherGoesThroughTheBinsOnce) {
+  Rng rng(8);
+  for (const size_t value_bytes : {0, 40, 1000, 9000}) {
+    auto memtable = Memtable::create(kMiB, 50'000).value();
+    const std::string value(value_bytes, 'x');
+    std::set<uint32_t> bins;
+    for (std::string key = test::random_bytes(rng, 8); append(memtable, key, value);
+         key = test::random_bytes(rng, 8)) {
+      bins.insert(static_cast<uint32_t>(test::rest_of(key) >> (64 - Memtable::kBinBits)));
+    }
+    Memtable::RowFetcher fetcher(memtable);
+    fetcher.fetch(48);  // before the first bin: nothing
+    EXPECT_EQ(fetcher.bin(), 0u);
+    fetcher.skip_to(1);
+    bins.erase(0);
+    std::set<uint32_t> visited;
+    for (size_t fetched = 0; fetcher.bin() != Memtable::kBins; fetched += 56) {
+      ASSERT_LE(fetched, 2 * kMiB);
+      visited.insert(fetcher.bin());
+      fetcher.fetch(56);
+    }
+    EXPECT_EQ(visited, bins);
+    for (int i = 0; i < 100; ++i) fetcher.fetch(1000);
+    EXPECT_EQ(fetcher.bin(), Memtable::kBins);
+    fetcher.skip_to(Memtable::kBins);
+    Memtable::RowFetcher late(memtable);
+    late.skip_to(200);
+    EXPECT_GE(late.bin(), 200u);
+    late.skip_to(100);  // has been there
+    EXPECT_GE(late.bin(), 200u);
   }
 }
 

@@ -112,6 +112,7 @@ void PackedRunBuilder::gather() {
     sorter_.pop(1);
     const Memtable::Row row = memtable_.row(entry);
     digest_ += record_digest(row.view);
+    sorter_.fetcher().fetch(Memtable::kRowHeadBytes + row.view.row().size());
     append_record(row, &window_);
     ends_.push_back({window_.size(), entry});
     ++gathered_;

@@ -8,6 +8,7 @@
 #include "base/copy.h"
 #include "base/crc32c.h"
 #include "run/block.h"
+#include "run/row_copy.h"
 
 namespace swale::run {
 namespace {
@@ -20,15 +21,6 @@ bool stored_uniform(const Memtable& memtable) {
 
 RunKind stored_kind(const Memtable& memtable) {
   return stored_uniform(memtable) ? RunKind::kUniform : RunKind::kVariable;
-}
-
-// A loop of its own: with the gather's in one there are more values than registers.
-uint64_t rows_digest(Bytes rows, uint32_t row_bytes, uint32_t key_bytes) {
-  uint64_t digest = 0;
-  for (; !rows.empty(); rows.remove_prefix(row_bytes)) {
-    digest += swale::record_digest(rows.substr(0, row_bytes), key_bytes);
-  }
-  return digest;
 }
 
 }  // namespace
@@ -79,21 +71,19 @@ void RunBuilder::fill_uniform(char* block) {
   const uint32_t row_bytes = key_bytes + header_.value_bytes;
   const uint32_t first_row = next_block_ == 0 ? header_rows(row_bytes) : 0;
   const uint32_t count = std::min(rows_per_block(row_bytes) - first_row, header_.records - next_record_);
-  const char* const rows = memtable_.rows();
-  const uint64_t* const entries = sorter_->peek(count).data();
-  SketchBuilder sketch = sketch_builder_;  // in registers
-
-  char* out = block + size_t{first_row} * row_bytes;
+  char* const first = block + size_t{first_row} * row_bytes;
   if (next_block_ == 0)
-    std::memset(block + sizeof(header_), 0, size_t{first_row} * row_bytes - sizeof(header_));
-  for (uint32_t i = 0; i < count; ++i, out += row_bytes) {
-    copy_bytes(out, rows + (entries[i] & kEntryOffsetMask), row_bytes);
-    sketch.add(entries[i]);
-  }
-  sketch_builder_ = sketch;
-  if (sketch_builder_.with_tails()) sketch_builder_.add_tails(entries, next_record_, count);
+    std::memset(block + sizeof(header_), 0, static_cast<size_t>(first - block) - sizeof(header_));
+  const RowCopy copy{.rows = memtable_.rows(),
+                     .entries = sorter_->peek(count).data(),
+                     .count = count,
+                     .row_bytes = row_bytes,
+                     .key_bytes = key_bytes,
+                     .out = first};
+  digest_ += copy_rows(copy, &sketch_builder_, &sorter_->fetcher());
+  if (sketch_builder_.with_tails()) sketch_builder_.add_tails(copy.entries, next_record_, count);
   sorter_->pop(count);
-  digest_ += rows_digest({out - size_t{count} * row_bytes, size_t{count} * row_bytes}, row_bytes, key_bytes);
+  char* const out = first + size_t{count} * row_bytes;
   std::memset(out, 0, static_cast<size_t>(block + kPayloadBytes - out));
   seal_block(block, seed_, first_block_ + next_block_, next_record_, count, first_row * row_bytes);
   next_record_ += count;
@@ -108,6 +98,7 @@ void RunBuilder::begin_record(size_t at) {
   unfinished_ = {Bytes(sizes_, static_cast<size_t>(sizes_end - sizes_)), row.view.row()};
   sketch_builder_.add(entry);
   if (sketch_builder_.with_tails()) sketch_builder_.add_tails(&entry, next_record_, 1);
+  sorter_->fetcher().fetch(Memtable::kRowHeadBytes + row.view.row().size());
   digest_ += record_digest(row.view);
   const size_t last_byte = at + unfinished_[0].size() + unfinished_[1].size() - 1;
   sketch_builder_.add_end(next_block_ + static_cast<uint32_t>(last_byte / kPayloadBytes));

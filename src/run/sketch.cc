@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace swale::run {
@@ -37,11 +38,37 @@ Result<SketchArena> SketchArena::create(size_t bytes) {
   return SketchArena(std::move(memory));
 }
 
-char* SketchArena::allocate(size_t bytes) {
+void SketchArena::clear() {
+  free_ = {{0, memory_.size()}};
+  used_ = 0;
+}
+
+SketchArena::Room::const_iterator SketchArena::room_for(size_t bytes) const {
+  return std::find_if(free_.begin(), free_.end(), [bytes](const auto& room) { return room.second >= bytes; });
+}
+
+MutableBytes SketchArena::allocate(size_t bytes) {
   assert(fits(bytes) && bytes % 64 == 0);
-  char* const start = memory_.data() + used_;
+  const auto room = room_for(bytes);
+  const auto [offset, room_bytes] = *room;
+  free_.erase(room);
+  if (room_bytes > bytes) free_[offset + bytes] = room_bytes - bytes;
   used_ += bytes;
-  return start;
+  return {memory_.data() + offset, bytes};
+}
+
+void SketchArena::release(MutableBytes memory) {
+  used_ -= memory.size();
+  auto room = free_.emplace(memory.data() - memory_.data(), memory.size()).first;
+  if (const auto next = std::next(room); next != free_.end() && room->first + room->second == next->first) {
+    room->second += next->second;
+    free_.erase(next);
+  }
+  if (room == free_.begin()) return;
+  if (const auto before = std::prev(room); before->first + before->second == room->first) {
+    before->second += room->second;
+    free_.erase(room);
+  }
 }
 
 SketchBuilder::SketchBuilder(RunSketch* sketch, SketchArena& arena, bool with_tails) {
@@ -50,9 +77,9 @@ SketchBuilder::SketchBuilder(RunSketch* sketch, SketchArena& arena, bool with_ta
   sketch->bucket_bits = static_cast<uint8_t>(bucket_bits);
   const size_t bucket_words = words(sketch->records + (uint64_t{1} << bucket_bits));
   const size_t end_words = is_stream(sketch->kind) ? words(uint64_t{sketch->records} + sketch->blocks) : 0;
-  char* const memory =
+  sketch->memory =
       arena.allocate(sketch_memory_bytes(sketch->records, sketch->blocks, sketch->kind, with_tails));
-  auto* const first_word = reinterpret_cast<uint64_t*>(memory);
+  auto* const first_word = reinterpret_cast<uint64_t*>(sketch->memory.data());
   sketch->buckets = {first_word, bucket_words};
   sketch->ends = {first_word + bucket_words, end_words};
   sketch->remainders = {reinterpret_cast<uint8_t*>(first_word + bucket_words + end_words), sketch->records};
@@ -60,7 +87,7 @@ SketchBuilder::SketchBuilder(RunSketch* sketch, SketchArena& arena, bool with_ta
     sketch->tails = {sketch->remainders.data() + sketch->records, sketch->records};
     tails_ = sketch->tails.data();
   }
-  std::memset(memory, 0, (bucket_words + end_words) * sizeof(uint64_t));
+  std::memset(first_word, 0, (bucket_words + end_words) * sizeof(uint64_t));
   buckets_ = sketch->buckets.data();
   ends_ = sketch->ends.data();
   remainders_ = sketch->remainders.data();
