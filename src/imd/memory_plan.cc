@@ -21,6 +21,7 @@ constexpr size_t kBudgetBytesAbsurd = kGiB * kGiB / kMiB;
 constexpr size_t kFrameBytesMin = round_up(run::kEncodedRecordBytesMax, kKiB);
 constexpr size_t kFrameBytesMax = 32 * kKiB;  // what transports are tested and tuned for
 constexpr uint32_t kWaysMax = 64;
+constexpr uint32_t kOutputBuffersMin = 8;
 // A record of less than 32 encoded bytes fills the entries before the arena; larger ones fill the arena first. An arena
 // of 8 MiB has entries of 2 MiB: both are whole huge pages.
 constexpr size_t kArenaBytesPerRecord = 32;
@@ -46,10 +47,10 @@ void plan_extrema(const MemoryWish& wish, MemoryPlan* plan) {
 
 std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   MemoryPlan plan;
-  // Output: three sixteenths, in buffers that are large for the device but many enough to overlap.
-  plan.output_buffer_bytes = std::clamp<size_t>(wish.budget_bytes / 128, 64 * kKiB, kMiB / 2) & ~size_t{4095};
-  plan.output_buffers = static_cast<uint32_t>(
-      std::clamp<size_t>(wish.budget_bytes * 3 / 16 / plan.output_buffer_bytes, 2 + wish.ways, 12));
+  // Output: an eighth, in buffers that are large for the device but enough for all ways to overlap.
+  plan.output_buffers = std::max(kOutputBuffersMin, 2 + wish.ways);
+  plan.output_buffer_bytes =
+      std::clamp<size_t>(wish.budget_bytes / 8 / plan.output_buffers, 64 * kKiB, kMiB) & ~size_t{4095};
 
   // Memtables: arenas of three tenths of the budget in all; a third of it is for packed runs, if blocks are compressed.
   const bool packs = wish.layout.compression != Codec::kNone;

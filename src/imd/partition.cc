@@ -46,6 +46,7 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
   SWALE_ASSIGN_OR_RETURN(
       partition->output_memory_,
       Buffer::allocate(params.output_buffers * params.output_buffer_bytes, HugePages::kAdvise));
+  partition->output_memory_.touch();
   for (uint32_t index = 0; index < params.output_buffers; ++index) partition->free_output_.push_back(index);
   return partition;
 }
@@ -55,6 +56,7 @@ void Partition::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
   open_ =
       Epoch{.number = epoch, .id = epoch_id, .first_block = data_end_block_, .end_block = data_end_block_};
   open_.extrema.resize(params_.indexed.size());
+  start_small();
 }
 
 Result<Partition::Accepted> Partition::accept(Bytes batch) {
@@ -86,10 +88,19 @@ Result<Partition::Accepted> Partition::accept(Bytes batch) {
   return accepted;
 }
 
+void Partition::start_small() {
+  for (Way& way : ways_) {
+    if (!way.open || !way.filling->empty() || way.full) continue;
+    way.filling->limit(way.filling->arena_bytes() / 4);
+    way.next_is_half = true;
+  }
+}
+
 // The full memtable waits to be made into a run and the spare one takes its place.
 bool Partition::rotate(Way& way) {
   if (way.full || !way.spare) return false;
   way.full = std::exchange(way.filling, std::move(way.spare));
+  if (std::exchange(way.next_is_half, false)) way.filling->limit(way.filling->arena_bytes() / 2);
   way.full_is_closing = !way.open;
   way.open = true;
   return true;

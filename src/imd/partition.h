@@ -87,6 +87,10 @@ class Partition {
   // The first epoch; the later ones begin by end_epoch.
   void begin_epoch(uint32_t epoch, uint64_t epoch_id);
 
+  // To be called when nothing is under way: storage waits until the first memtable is full, so that one takes a quarter
+  // and the next one a half. Does nothing to a way that has records. As append, where that is called without a lock.
+  void start_small();
+
   // Takes one record that is not encoded, whose home is this partition. Says where it now
   // lies, or (row == nullptr) that the way must make room first. Touches nothing but the memtables being filled: for an owner that has no other source of records and
   // appends without the lock that serialises the rest, except make_room and end_epoch. Requires intake_open().
@@ -185,6 +189,7 @@ class Partition {
     bool open = true;                      // false: what `filling` has is of the closing epoch
     std::unique_ptr<run::Memtable> full;   // being made into a run, or waiting for it
     bool full_is_closing = false;          // of the closing epoch
+    bool next_is_half = false;             // the memtable that takes the place of `filling`
     std::unique_ptr<run::Memtable> spare;  // empty, ready to be filled
     std::unique_ptr<RunPacker> packer;     // none without compression
     bool packing = false;                  // `full` is being packed and has no place in the log yet

@@ -218,9 +218,15 @@ Status ThreadedWriter::epoch_end_wait() {
   Lock core_lock(core_mutex_);
   go_on();
   wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() == epochs_ended_; });
-  if (core_->epochs_committed() == epochs_ended_) return {};
+  const bool committed = core_->epochs_committed() == epochs_ended_;
   core_lock.unlock();
-  return failure();
+  if (!committed) return failure();
+  if (alone_) {
+    const BiasedMutex::Guard guard(intake_.mutex);
+    core_lock.lock();
+    core_->start_small();
+  }
+  return {};
 }
 
 void ThreadedWriter::pause() {

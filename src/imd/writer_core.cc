@@ -207,6 +207,7 @@ void WriterCore::send_control(net::Rank to, std::string message) {
 void WriterCore::next_epoch() {
   ++epochs_committed_;
   protocol_.open_epoch(params_.first_epoch + epochs_committed_);
+  if (params_.size > 1) partition_->start_small();
   after_event();
 }
 
