@@ -69,8 +69,10 @@ Result<RecordParse> walk_starts(const Candidate& candidate, Bytes blocks, std::v
   return RecordParse::kOk;
 }
 
-Result<std::optional<RecordView>> match_stream(const Candidate& candidate, Bytes blocks, Bytes key,
-                                               std::vector<char>* scratch, std::string_view path) {
+// Not inlined: rows are matched in a few instructions.
+[[gnu::noinline]] Result<std::optional<RecordView>> match_stream(const Candidate& candidate, Bytes blocks,
+                                                                 Bytes key, std::vector<char>* scratch,
+                                                                 std::string_view path) {
   for (; !blocks.empty(); blocks.remove_prefix(kBlockBytes)) {
     const BlockTrailer trailer = block_trailer(blocks.data());
     const uint32_t skip = candidate.slot - trailer.first_ordinal;

@@ -96,7 +96,7 @@ Status Slice::parse() {
   if (pieces_.uniform) {  // the footer's decoder has checked the sizes
     rows_per_block_ = rows_per_block(segment_->key_bytes + segment_->value_bytes);
   }
-  if (is_filter_segment(*segment_)) return check_filter_pieces();
+  if (filtered()) return check_filter_pieces();
   const uint64_t header_bytes = pieces_.uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
   const uint64_t arrays_at = sizeof(SliceHeader) + header_bytes * segment_->runs;
   if (arrays_at > bytes_.size()) {

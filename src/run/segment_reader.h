@@ -91,7 +91,8 @@ class Slice {
   // outside the epoch.
   template <class Fn>
   Status candidates_of(std::span<const Hash> rests, Fn&& fn) const {
-    if (is_filter_segment(*segment_)) return filter_candidates(rests, fn);
+    if (filtered()) [[unlikely]]
+      return candidates_by_filters(rests, fn);
     SliceSearch search(pieces_, rests);
     SliceMatch matches[kMatchesAtOnce];
     EndWalk walk;
@@ -131,6 +132,12 @@ class Slice {
   BloomShape filters() const;
   Status filter_candidates(std::span<const Hash> rests,
                            const std::function<void(size_t, const Candidate&)>& fn) const;
+  // Out of candidates_of, whose registers it would take.
+  template <class Fn>
+  [[gnu::noinline]] Status candidates_by_filters(std::span<const Hash> rests, Fn&& fn) const {
+    return filter_candidates(rests, std::ref(fn));
+  }
+  bool filtered() const { return (segment_->flags & (kBloomSegment | kBlockedBloomSegment)) != 0; }
   bool locate(const SliceMatch& match, EndWalk* walk, Candidate* candidate) const;
   bool locate_variable(const SliceMatch& match, const MixedPieceHeader& header, EndWalk* walk,
                        Candidate* candidate) const;
