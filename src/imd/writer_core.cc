@@ -25,6 +25,7 @@ PartitionParams partition_params(const WriterCoreParams& params) {
   out.index_end = params.index_end;
   out.by_hash = params.by_hash;
   out.indexed = params.indexed;
+  out.layout = params.layout;
   out.extrema_blocks = params.memory.extrema_blocks;
   return out;
 }

@@ -54,6 +54,7 @@ struct WriterCoreParams {
   MemoryPlan memory;
   bool by_hash = true;  // else any rank is the home of any key
   std::vector<run::FieldPlace> indexed = {};
+  run::Layout layout = {};
   const Clock* clock = &system_clock();  // for statistics alone
 };
 
