@@ -35,6 +35,15 @@ class ProgressBar {
     std::fflush(stderr);
   }
 
+  // Of what nobody knows the total.
+  void count(uint64_t done, std::string_view unit, uint64_t unit_size = 1) {
+    const auto units = static_cast<int>(done / unit_size);
+    if (units == shown_) return;
+    shown_ = units;
+    fmt::print(stderr, "\r{} {}", units, unit);
+    std::fflush(stderr);
+  }
+
  private:
   static constexpr int kColumns = 40;
   int shown_ = -1;

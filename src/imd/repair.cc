@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -37,10 +38,11 @@ std::optional<uint32_t> partition_number(std::string_view name) {
 
 class Repairer {
  public:
-  Repairer(io::Device& device, std::string directory, bool dry_run)
+  Repairer(io::Device& device, std::string directory, const RepairOptions& options)
       : device_(device),
         directory_(std::move(directory)),
-        dry_run_(dry_run),
+        dry_run_(options.dry_run),
+        progress_(options.progress),
         values_(device, directory_, counters_) {}
 
   Result<RepairReport> run();
@@ -48,6 +50,7 @@ class Repairer {
  private:
   Status lock();
   Status look();
+  uint64_t data_bytes() const;
   Status look_at(uint32_t partition, PartitionFacts* facts);
   Status read_manifest();
   Status replace_lost_manifest();
@@ -69,6 +72,7 @@ class Repairer {
   io::Device& device_;
   const std::string directory_;
   const bool dry_run_;
+  const std::function<void(uint64_t, uint64_t)> progress_;
   ReadCounters counters_;
   ValueReader values_;
   std::optional<WriterLock> lock_;
@@ -76,6 +80,8 @@ class Repairer {
   Manifest manifest_;
   bool manifest_lost_ = false;
   Partitions partitions_;
+  uint64_t data_bytes_ = 0;  // of all data logs, if progress is wanted
+  uint64_t read_bytes_ = 0;  // of them, so far
   RepairReport report_;
 };
 
@@ -127,15 +133,32 @@ Status Repairer::look() {
     return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {}, no partition)",
                  directory_, kManifestName);
   }
+  if (progress_) data_bytes_ = data_bytes();
   for (auto& [partition, facts] : partitions_) SWALE_RETURN_IF_ERROR(look_at(partition, &facts));
   return {};
+}
+
+// Of the logs that can be opened: what is wrong with the others is said where they are read.
+uint64_t Repairer::data_bytes() const {
+  uint64_t total = 0;
+  for (const auto& [partition, facts] : partitions_) {
+    const auto data = device_.open(data_log_path(directory_, partition), io::OpenMode::kRead);
+    if (!data.ok()) continue;
+    const auto bytes = (*data)->size();
+    total += bytes.ok() ? *bytes : 0;
+  }
+  return total;
 }
 
 Status Repairer::look_at(uint32_t partition, PartitionFacts* facts) {
   const auto data = device_.open(data_log_path(directory_, partition), io::OpenMode::kRead);
   if (data.ok()) {
     facts->has_data = true;
-    SWALE_ASSIGN_OR_RETURN(facts->data, take_inventory(**data, partition));
+    const auto note = [this](uint64_t bytes) {
+      read_bytes_ += bytes;
+      if (progress_) progress_(std::min(read_bytes_, data_bytes_), data_bytes_);
+    };
+    SWALE_ASSIGN_OR_RETURN(facts->data, take_inventory(**data, partition, note));
   } else if (data.status().code() != Code::kNotFound) {
     return data.status();
   }
@@ -180,7 +203,18 @@ Status Repairer::keep_damaged_manifest() {
 }
 
 Status Repairer::replace_lost_manifest() {
-  manifest_ = rebuild_manifest(partitions_);
+  RebuiltManifest rebuilt = rebuild_manifest(partitions_);
+  if (rebuilt.unexplained) {
+    // A swale.json without these epochs would let the next writer cut them off.
+    return error(
+        Code::kUnsupported, Scope::kFile,
+        "{}: {} cannot be made anew: epoch {} is there, but its keys lie where no number of ranks puts them "
+        "by "
+        "hash, as if it was written with a partitioner of the user's; nothing was changed: put a copy of {} "
+        "back",
+        directory_, kManifestName, *rebuilt.unexplained, kManifestName);
+  }
+  manifest_ = std::move(rebuilt.manifest);
   report_.manifest_rebuilt = true;
   if (!dry_run_) {
     SWALE_RETURN_IF_ERROR(keep_damaged_manifest());
@@ -485,7 +519,7 @@ void Repairer::count_what_stays_dead() {
 
 Result<RepairReport> repair_directory(io::Device& device, const std::string& directory,
                                       const RepairOptions& options) {
-  return Repairer(device, directory, options.dry_run).run();
+  return Repairer(device, directory, options).run();
 }
 
 }  // namespace swale::imd
