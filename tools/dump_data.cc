@@ -14,6 +14,10 @@ constexpr uint64_t kChunkBlocks = 256;
 
 std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
 
+const char* kind_name(run::RunKind kind) {
+  return kind == run::RunKind::kUniform ? "uniform" : kind == run::RunKind::kVariable ? "variable" : "packed";
+}
+
 class DataLogDump {
  public:
   DataLogDump(uint32_t partition, std::string path, DumpOutput* out)
@@ -52,7 +56,8 @@ class DataLogDump {
                {"epoch", header.epoch},
                {"epoch_id", hex16(header.epoch_id)},
                {"way", header.way},
-               {"kind", header.kind == run::RunKind::kUniform ? "uniform" : "variable"},
+               {"kind", kind_name(header.kind)},
+               {"codec", codec_name(static_cast<Codec>(header.codec))},
                {"key_bytes", header.key_bytes},
                {"value_bytes", header.value_bytes},
                {"records", header.records},

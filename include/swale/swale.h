@@ -112,7 +112,8 @@ enum swale_dir_flags {
  * job writes at a time: SWALE_BUSY names the other. All ranks return the same status. What a value consists of can be
  * told when the directory is made, and which of its numbers are indexed for swale_reader_top:
  * "dir.schema=id:u8;velocity:f4x3:m/s;energy:f8,dir.extrema=energy". Both stay as they are; given again, they must be
- * the same. "dir.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all behind it
+ * the same. So do "dir.compression=lz4" or "zstd" (blocks that shrink are compressed), and "dir.index", which is for
+ * comparisons. "dir.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all behind it
  * are dropped for good, atomically, before anything else is written; rank 0's STEP counts. They stay dropped even if
  * opening fails afterwards. SWALE_INVALID_ARGUMENT if `swale repair` could not tell the steps of epochs that would stay. */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);

@@ -16,7 +16,18 @@ inline void copy_word(char* to, const char* from) {
 }
 }  // namespace internal
 
-// As memcpy. Never touches a byte outside the two ranges.
+// Both copy as memcpy does, and never touch a byte outside the two ranges.
+
+// For as many pairs of words as are known when the code is compiled: kPairs is bytes / 16, at least 1; kRest says whether
+// bytes % 16 != 0. What is left then is copied with the end of the last pair.
+template <size_t kPairs, bool kRest>
+inline void copy_pairs(char* to, const char* from, size_t bytes) {
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kPairs; ++i) internal::copy_word<16>(to + 16 * i, from + 16 * i);
+  if constexpr (kRest) internal::copy_word<16>(to + bytes - 16, from + bytes - 16);
+}
+
+// For any number.
 inline void copy_bytes(char* to, const char* from, size_t bytes) {
   using internal::copy_word;
   if (bytes == 8) {  // most keys

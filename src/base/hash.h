@@ -43,6 +43,40 @@ inline HashChoice choose(Hash hash, uint32_t n) {
   return {static_cast<uint32_t>(product >> 64), static_cast<Hash>(product)};
 }
 
+namespace internal {
+
+// Both halves of the product.
+inline uint64_t folded_product(uint64_t a, uint64_t b) {
+#if defined(__x86_64__)
+  uint64_t upper = b;  // as below, but without a way through memory, which gcc takes here
+  asm("mulq %1" : "+a"(a), "+d"(upper) : : "cc");
+  return a ^ upper;
+#else
+  const auto wide = static_cast<Uint128>(a) * b;
+  return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
+#endif
+}
+
+// The i-th pair of words of a row, of which `at` is the first.
+inline uint64_t pair_digest(const char* at, size_t i) {
+  constexpr uint64_t kFirst = 0x9e3779b97f4a7c15;
+  constexpr uint64_t kStep = 0x8bb84b93962eacc8;
+  constexpr uint64_t kSecond = 0xd1b54a32d192ed03;
+  return folded_product(get_u64(at) ^ (kFirst + i * kStep), get_u64(at + 8) ^ kSecond);
+}
+
+inline constexpr uint64_t kDigestFactor = 0x2d358dccaa6c78a5;
+inline uint64_t begin_digest(size_t row_bytes, size_t key_bytes) {
+  return (uint64_t{row_bytes} << 8 | key_bytes) * kDigestFactor;
+}
+inline uint64_t finish_digest(uint64_t sum) {
+  sum ^= sum >> 32;
+  sum *= kDigestFactor;
+  return sum ^ sum >> 29;
+}
+
+}  // namespace internal
+
 // The contribution of one record to an epoch's order-independent checksum ("mum-row-sum"): a sum modulo 2^64 of these
 // over all records is equal at the appenders and at the indexers if no record was lost, doubled, altered or paired with
 // another record's key, and otherwise by a chance of about 2^-64. `row` is the key with the value right behind it, as
@@ -51,42 +85,58 @@ inline HashChoice choose(Hash hash, uint32_t n) {
 // Products of neighbouring words, as in wyhash and XXH3, but with nothing to prepare: every record passes here twice,
 // and this takes half the instructions of XXH3 for a row of 48 bytes. Not for hash tables.
 inline uint64_t record_digest(Bytes row, size_t key_bytes) {
-  constexpr uint64_t kFirst = 0x9e3779b97f4a7c15;
-  constexpr uint64_t kSecond = 0xd1b54a32d192ed03;
-  constexpr uint64_t kStep = 0x8bb84b93962eacc8;
-  constexpr uint64_t kLast = 0x2d358dccaa6c78a5;
-  const auto load = [](const char* at) { return get_u64(at); };
-  const auto product = [](uint64_t a, uint64_t b) {
-#if defined(__x86_64__)
-    uint64_t upper = b;  // as below, but without a way through memory, which gcc takes here
-    asm("mulq %1" : "+a"(a), "+d"(upper) : : "cc");
-    return a ^ upper;
-#else
-    const auto wide = static_cast<Uint128>(a) * b;
-    return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
-#endif
-  };
-  uint64_t sum = (uint64_t{row.size()} << 8 | key_bytes) * kLast;
-  uint64_t first = kFirst;
-  const char* at = row.data();
-  const char* const end = at + row.size();
-  if (row.size() >= 16) [[likely]] {
-    size_t pairs = row.size() / 16;
-    do {
-      sum += product(load(at) ^ first, load(at + 8) ^ kSecond);
-      at += 16;
-      first += kStep;
-    } while (--pairs != 0);
+  using internal::pair_digest;
+  uint64_t sum = internal::begin_digest(row.size(), key_bytes);
+  const size_t pairs = row.size() / 16;
+  if (pairs != 0) [[likely]] {
+    const char* const at = row.data();
+    switch (pairs) {  // jumps to where the rest is straight: half the instructions of a loop
+      default:
+        for (size_t i = 8; i < pairs; ++i) sum += pair_digest(at + 16 * i, i);
+        [[fallthrough]];
+      case 8:
+        sum += pair_digest(at + 112, 7);
+        [[fallthrough]];
+      case 7:
+        sum += pair_digest(at + 96, 6);
+        [[fallthrough]];
+      case 6:
+        sum += pair_digest(at + 80, 5);
+        [[fallthrough]];
+      case 5:
+        sum += pair_digest(at + 64, 4);
+        [[fallthrough]];
+      case 4:
+        sum += pair_digest(at + 48, 3);
+        [[fallthrough]];
+      case 3:
+        sum += pair_digest(at + 32, 2);
+        [[fallthrough]];
+      case 2:
+        sum += pair_digest(at + 16, 1);
+        [[fallthrough]];
+      case 1:
+        sum += pair_digest(at, 0);
+    }
     // The last words overlap those before them.
-    if (row.size() % 16 != 0) sum += product(load(end - 16) ^ first, load(end - 8) ^ kSecond);
+    if (row.size() % 16 != 0) sum += pair_digest(row.data() + row.size() - 16, pairs);
   } else if (!row.empty()) {
     char padded[16] = {};
-    copy_bytes(padded, at, row.size());
-    sum += product(load(padded) ^ first, load(padded + 8) ^ kSecond);
+    copy_bytes(padded, row.data(), row.size());
+    sum += pair_digest(padded, 0);
   }
-  sum ^= sum >> 32;
-  sum *= kLast;
-  return sum ^ sum >> 29;
+  return internal::finish_digest(sum);
+}
+
+// The same where the number of pairs is known when the code is compiled: kPairs is row_bytes / 16, kRest whether
+// row_bytes % 16 != 0.
+template <size_t kPairs, bool kRest>
+inline uint64_t record_digest_of(const char* row, size_t row_bytes, size_t key_bytes) {
+  uint64_t sum = internal::begin_digest(row_bytes, key_bytes);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kPairs; ++i) sum += internal::pair_digest(row + 16 * i, i);
+  if constexpr (kRest) sum += internal::pair_digest(row + row_bytes - 16, kPairs);
+  return internal::finish_digest(sum);
 }
 
 }  // namespace swale

@@ -57,7 +57,14 @@ TEST(RecordDigest, IsAsTheFormatSays) {
   Rng rng(1);
   for (size_t bytes = 1; bytes < 200; ++bytes) {
     const std::string row = random_bytes(rng, bytes);
-    EXPECT_EQ(record_digest(row, 1 + bytes / 3), digest_by_the_book(row, 1 + bytes / 3)) << bytes;
+    const size_t key_bytes = 1 + bytes / 3;
+    const uint64_t expected = digest_by_the_book(row, key_bytes);
+    EXPECT_EQ(record_digest(row, key_bytes), expected) << bytes;
+    const auto expect_same = [&](uint64_t digest) { EXPECT_EQ(digest, expected) << bytes; };
+    if (bytes == 16) expect_same(record_digest_of<1, false>(row.data(), bytes, key_bytes));
+    if (bytes == 48) expect_same(record_digest_of<3, false>(row.data(), bytes, key_bytes));
+    if (bytes > 16 && bytes < 32) expect_same(record_digest_of<1, true>(row.data(), bytes, key_bytes));
+    if (bytes > 128 && bytes < 144) expect_same(record_digest_of<8, true>(row.data(), bytes, key_bytes));
   }
   EXPECT_EQ(record_digest("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL", 8), 14218936686790043401u);
 }

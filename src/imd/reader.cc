@@ -79,7 +79,7 @@ class ValueSink final : public Query::Sink {
   }
 
   bool hit(const Query::Hit& hit) override {
-    in_order_ = in_order_ && (sequences_.empty() || sequences_.back() < hit.sequence);
+    in_order_ = in_order_ && (sequences_.empty() || sequences_.back() <= hit.sequence);
     sequences_.push_back(hit.sequence);
     values_.push_back({hit.epoch, hit.large, hit.value.size(), std::string(hit.value)});
     return true;
@@ -89,7 +89,8 @@ class ValueSink final : public Query::Sink {
     if (in_order_) return std::move(values_);
     std::vector<size_t> order(values_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sequences_[a] < sequences_[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return sequences_[a] < sequences_[b]; });
     std::vector<FoundValue> sorted;
     sorted.reserve(order.size());
     for (const size_t i : order) sorted.push_back(std::move(values_[i]));

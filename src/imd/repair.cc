@@ -222,7 +222,9 @@ Status Repairer::replace_lost_manifest() {
   }
   report_.done.push_back(fmt::format("made {} anew from the logs: {} jobs, {} epochs", kManifestName,
                                      manifest_.jobs.size(), manifest_.epochs.size()));
-  report_.lost.push_back("steps and times of all epochs, the ids of jobs, the schema, if there was one");
+  report_.lost.push_back(
+      "steps and times of all epochs, the ids of jobs, the schema, if there was one, and options of the "
+      "layout that no log shows");
   return {};
 }
 
@@ -261,8 +263,9 @@ Status Repairer::rebuild_index(uint32_t partition) {
                          device_.open(data_log_path(directory_, partition), io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const auto index, device_.open(temporary, io::OpenMode::kOpenOrCreate));
   SWALE_RETURN_IF_ERROR(index->truncate(0));
-  SWALE_ASSIGN_OR_RETURN(IndexWriter writer,
-                         IndexWriter::create(*data, *index, 0, run::FooterBuilder(partition)));
+  SWALE_ASSIGN_OR_RETURN(
+      IndexWriter writer,
+      IndexWriter::create(*data, *index, 0, run::FooterBuilder(partition), manifest_.layout));
   uint64_t end_block = 0;
   for (const EpochEntry& epoch : manifest_.epochs) {
     const JobEntry& job = manifest_.jobs[epoch.job];
@@ -401,7 +404,8 @@ Status Repairer::append_epoch(uint32_t partition, const JobEntry& job, const Epo
   }
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, index->size());
   if (size > offset) SWALE_RETURN_IF_ERROR(index->truncate(offset));
-  SWALE_ASSIGN_OR_RETURN(IndexWriter writer, IndexWriter::create(*data, *index, offset, std::move(footer)));
+  SWALE_ASSIGN_OR_RETURN(IndexWriter writer,
+                         IndexWriter::create(*data, *index, offset, std::move(footer), manifest_.layout));
   SWALE_RETURN_IF_ERROR(writer.add_epoch(partition, job, epoch, runs, committed_end(facts, manifest_),
                                          manifest_.schema.indexed, totals));
   const run::ValueRange values = values_of(facts, epoch.epoch_id);

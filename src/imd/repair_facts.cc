@@ -47,6 +47,25 @@ EpochEntry entry_of(const EpochFacts& facts, const Partitions& partitions) {
   return entry;
 }
 
+// What the logs show of the choices that were made with the directory. Filters of single runs look the same, whether
+// they were asked for as `papers` or a way had one run; readers need not know.
+run::Layout layout_of(const Partitions& partitions) {
+  run::Layout layout;
+  for (const auto& [partition, facts] : partitions) {
+    for (const FoundRun& run : facts.data.runs) {
+      if (run.header.kind == run::RunKind::kPacked) layout.compression = static_cast<Codec>(run.header.codec);
+    }
+    if (!facts.footer) continue;
+    for (const run::SegmentRecord& segment : facts.footer->segments) {
+      if ((segment.flags & run::kAuxiliarySegment) != 0 || !run::is_filter_segment(segment)) continue;
+      const bool blocked = (segment.flags & run::kBlockedBloomSegment) != 0;
+      layout.index = blocked ? run::IndexKind::kBlockedBloom : run::IndexKind::kBloom;
+      layout.bloom_bits = segment.filter_bits;
+    }
+  }
+  return layout;
+}
+
 }  // namespace
 
 uint32_t EpochFacts::partitions_min() const {
@@ -145,6 +164,7 @@ RebuiltManifest rebuild_manifest(const Partitions& partitions) {
   const uint32_t ranks_max = partitions.empty() ? 0 : partitions.rbegin()->first + 1;
   RebuiltManifest rebuilt;
   Manifest& manifest = rebuilt.manifest;
+  manifest.layout = layout_of(partitions);
   for (;;) {
     const auto number = static_cast<uint32_t>(manifest.epochs.size());
     std::optional<EpochEntry> best;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/coding.h"
+#include "base/patience.h"
 
 namespace swale::net {
 namespace {
@@ -111,7 +112,7 @@ Result<std::vector<std::string>> LocalGroup::allgather(Rank rank, Bytes mine) {
     changed_.notify_all();
     return last_;
   }
-  if (!changed_.wait_for(lock, std::chrono::nanoseconds(deadline_), [&] { return round_ != round; })) {
+  if (!wait_patiently(changed_, lock, deadline_, [&] { return round_ != round; })) {
     std::string missing;
     for (size_t i = 0; i < pending_.size(); ++i) {
       if (!pending_[i]) missing += fmt::format(" {}", i);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 
 #include "base/coding.h"
+#include "base/patience.h"
 #include "net/bootstrap.h"
 
 namespace swale::net {
@@ -219,14 +219,13 @@ Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
     answer = tree_.take();
     return answer.has_value();
   };
-  const std::chrono::nanoseconds patience(deadline_);
-  bool in_time = changed_.wait_for(lock, patience, answered);
+  bool in_time = wait_patiently(changed_, lock, deadline_, answered);
   // Who waits for its parent alone leaves it to the ranks above to name the one that is missing: they began no later.
   const auto for_parent = [&] {
     const auto awaited = tree_.awaited();
     return !awaited.empty() && awaited.front() < rank_;
   };
-  if (!in_time && for_parent()) in_time = changed_.wait_for(lock, patience, answered);
+  if (!in_time && for_parent()) in_time = wait_patiently(changed_, lock, deadline_, answered);
   if (!in_time) {
     std::string names;
     for (const Rank each : tree_.awaited()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each);

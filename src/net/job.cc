@@ -13,6 +13,7 @@
 
 #include "base/coding.h"
 #include "base/log.h"
+#include "base/patience.h"
 #include "net/exchange.h"
 #include "net/fabric_module.h"
 #include "net/liveness.h"
@@ -22,7 +23,7 @@
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kHandshakeVersion = 2;
+constexpr uint32_t kHandshakeVersion = 3;
 constexpr int kCookieBits = 48;
 constexpr uint64_t kCookieMask = (uint64_t{1} << kCookieBits) - 1;
 constexpr uint32_t kOwnChannel = 0;
@@ -410,7 +411,7 @@ Status JobImpl::await_goodbyes() {
     }
     return true;
   };
-  const bool in_time = parted_.wait_for(lock, std::chrono::nanoseconds(options_.close_deadline), all_parted);
+  const bool in_time = wait_patiently(parted_, lock, options_.close_deadline, all_parted);
   std::string late;
   for (const Rank peer : asked) {
     if (state(peer).down && !state(peer).goodbye_heard)

@@ -13,6 +13,7 @@
 #include "base/coding.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/patience.h"
 #include "net/rendezvous_file.h"
 #include "net/topology.h"
 
@@ -59,7 +60,7 @@ class Rendezvous : public Bootstrap {
   Status append(RendezvousKind kind, Bytes body) {
     return directory_.append({kind, options_.rank, nonce_, session_.value_or(0), round_, std::string(body)});
   }
-  Status wait_for_session(Deadline deadline);
+  Status wait_for_session(Patience* patience);
   Status look();
   void take(const RendezvousRecord& record);
   void take_given(const RendezvousRecord& record);
@@ -192,12 +193,12 @@ Status Rendezvous::missing(std::string_view what) const {
       options_.job_id);
 }
 
-Status Rendezvous::wait_for_session(Deadline deadline) {
+Status Rendezvous::wait_for_session(Patience* patience) {
   // A shared file system gives no events, so this looks again and again, at growing intervals.
   for (Nanos pause = kPollFirst; !session_; pause = std::min(2 * pause, kPollLast)) {
     SWALE_RETURN_IF_ERROR(look());
     if (session_) break;
-    if (deadline.passed(system_clock().now())) {
+    if (patience->over(system_clock().now())) {
       return error(
           Code::kDeadlineExceeded, Scope::kFatal,
           "rank {} waited {:g} s in {} for rank 0 of {} ({}): was it started, does it see this directory, "
@@ -216,14 +217,14 @@ Result<std::vector<std::string>> Rendezvous::allgather(Bytes mine) {
     return error(Code::kResourceExhausted, Scope::kOperation, "allgather of {} bytes, the limit is {}",
                  mine.size(), kBytesMax);
   }
-  const Deadline deadline = Deadline::in(system_clock(), limit_);
-  if (!session_) SWALE_RETURN_IF_ERROR(wait_for_session(deadline));
+  Patience patience(limit_, system_clock().now());
+  if (!session_) SWALE_RETURN_IF_ERROR(wait_for_session(&patience));
   SWALE_RETURN_IF_ERROR(append(RendezvousKind::kGather, mine));
   const auto there = [](const std::optional<Given>& each) { return each.has_value(); };
   for (Nanos pause = kPollFirst;; pause = std::min(2 * pause, kPollLast)) {
     SWALE_RETURN_IF_ERROR(look());
     if (std::all_of(given_.begin(), given_.end(), there)) break;
-    if (deadline.passed(system_clock().now())) return missing(fmt::format("give to allgather {}", round_));
+    if (patience.over(system_clock().now())) return missing(fmt::format("give to allgather {}", round_));
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
   }
   std::vector<std::string> all;
@@ -237,11 +238,11 @@ void Rendezvous::leave() {
   if (!joined_) return;
   if (!session_ || !directory_.own_file_exists()) return;  // never got in, or all is removed
   Status status = append(RendezvousKind::kBye, "");
-  const Deadline deadline = Deadline::in(system_clock(), options_.rank == 0 ? options_.leave_wait : 0);
+  Patience patience(options_.rank == 0 ? options_.leave_wait : 0, system_clock().now());
   for (Nanos pause = kPollFirst; status.ok(); pause = std::min(2 * pause, kPollLast)) {
     status = directory_.scan([this](RendezvousRecord record) { take(record); });
     const bool all_gone = std::find(gone_.begin(), gone_.end(), false) == gone_.end();
-    const bool over = deadline.passed(system_clock().now());
+    const bool over = patience.over(system_clock().now());
     if (all_gone || (over && options_.rank == 0)) return directory_.remove_all();
     if (over) return;
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause));

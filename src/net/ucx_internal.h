@@ -1,4 +1,4 @@
-// Inside of ucx_transport.cc and ucx_setup.cc: the class that both implement.
+// Inside of ucx_transport.cc, ucx_setup.cc and ucx_meeting.cc: the class that they implement.
 #pragma once
 
 #include <sys/types.h>
@@ -10,16 +10,30 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/patience.h"
 #include "net/ucx_transport.h"
 
 namespace swale::net::ucx_internal {
 
 constexpr size_t kPrefixBytes = 12;
-enum class MessageKind : uint32_t { kFrame = 0, kEnd = 1 };
+// DO NOT CHANGE THESE VALUES: they travel.
+enum class MessageKind : uint32_t { kFrame = 0, kEnd = 1, kHello = 2, kKnock = 3 };
+constexpr uint32_t kMessageKinds = 4;
+
+// How far two ranks are with meeting each other (ucx_meeting.cc); each side of them has its own.
+enum class Meeting : uint8_t {
+  kNone,        // no endpoint
+  kConnecting,  // an endpoint, which does not take messages yet
+  kSaidHello,   // it took our hello
+  kKnocking,    // it has our knock
+  kKnocked,     // our knock has left
+  kOpen,        // frames may be sent
+};
 
 class Ucx;
 
@@ -41,7 +55,11 @@ struct Peer {
   std::string host;
   std::string address;
   ucp_ep_h endpoint = nullptr;
-  bool heard = false;    // it has an endpoint to us, so its end mark will come
+  Meeting meeting = Meeting::kNone;
+  bool greeted = false;        // its hello has come
+  std::vector<Slot*> waiting;  // for kOpen
+  bool heard = false;          // it has an endpoint to us, so its end mark will come
+  bool end_said = false;
   bool ended = false;    // its end mark has come
   bool failing = false;  // stands in failures_
   bool down = false;
@@ -78,6 +96,7 @@ class Ucx final : public UcxTransport {
   Peer& peer(Rank rank) { return peers_[static_cast<size_t>(rank)]; }
 
   Slot* take_slot();
+  void put_prefix(char* out, MessageKind kind) const;
   void fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
   void enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
   bool may_send_here() const;
@@ -92,7 +111,14 @@ class Ucx final : public UcxTransport {
   void sleep(Nanos next);
   void send(Slot* slot);
   void* start_send(Slot* slot);
+  bool meet();
+  void begin_meeting(Peer* with);
+  bool advance(Peer* with);
   bool connect(Peer* to);
+  bool say_hello(Peer* to);
+  bool knock(Peer* at);
+  void open(Peer* to);
+  void say_end(Peer* to);
   void finish(Slot* slot);
   void fail(Peer* peer, const Status& why);
   void fail(Peer* peer, ucs_status_t status, std::string_view what);
@@ -125,8 +151,8 @@ class Ucx final : public UcxTransport {
   std::atomic<bool> asleep_{false};
   std::atomic<bool> woken_{false};
   std::atomic<bool> closing_{false};
-  Deadline close_deadline_;  // set before closing_
-  Status close_status_;      // set before the thread ends
+  std::optional<Patience> close_patience_;  // set before closing_, then the progress thread's
+  Status close_status_;                     // set before the thread ends
 
   std::atomic<std::thread::id> progress_thread_{};
   bool in_event_ = false;  // the progress thread, and only it looks: holds fabric_mutex_
@@ -140,8 +166,10 @@ class Ucx final : public UcxTransport {
   std::vector<Slot*> done_;
   std::vector<Failure> failures_;
   std::vector<void*> closes_;  // endpoints' close requests
+  std::vector<Rank> meeting_;  // peers between kNone and kOpen
   size_t in_flight_ = 0;
   bool winding_up_ = false;
+  bool parting_ = false;  // endpoints are being closed: nobody is met any more
 
   unsigned busy_ = 0;  // progress thread
 };

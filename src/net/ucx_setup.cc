@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <initializer_list>
 
 #include "net/topology.h"
 #include "net/ucx_internal.h"
@@ -26,15 +28,26 @@ Status ucx_status(ucs_status_t status, std::string_view what) {
     if (const ucs_status_t ucx_ = (call); ucx_ != UCS_OK) return ucx_status(ucx_, what); \
   } while (false)
 
-// May the list of UCX_TLS choose shared memory? "" is the default list; "^a,b" is all but a and b.
-bool allows_shared_memory(std::string_view tls) {
+// May the list of UCX_TLS choose one of these? "" is the default list; "^a,b" is all but a and b.
+bool allows(std::string_view tls, std::initializer_list<const char*> names) {
   const bool all_but = tls.starts_with('^');
   bool named = false;
-  for (const char* name : {"sm", "shm", "mm", "posix", "sysv", "xpmem"}) {
+  for (const char* name : names) {
     named |= (',' + std::string(tls.substr(all_but ? 1 : 0)) + ',').find(fmt::format(",{},", name)) !=
              std::string::npos;
   }
   return tls.empty() || tls == "all" || named != all_but;
+}
+
+bool allows_shared_memory(std::string_view tls) {
+  return allows(tls, {"sm", "shm", "mm", "posix", "sysv", "xpmem"});
+}
+
+// InfiniBand devices are named with their port, "mlx5_0:1"; TCP's are "eth0". Where UCX opens no TCP device, it warns of
+// settings for them.
+bool allows_tcp(std::string_view tls) {
+  const char* devices = std::getenv("UCX_NET_DEVICES");
+  return allows(tls, {"tcp"}) && (devices == nullptr || std::strchr(devices, ':') == nullptr);
 }
 
 }  // namespace
@@ -64,6 +77,10 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
       SWALE_RETURN_IF_ERROR(set_unless_user("MM_SEG_SIZE", std::to_string(kSegmentBytes)));
     }
   }
+  // Otherwise connect() blocks the progress thread, for 3 s to 2 minutes if the peer cannot be reached: meanwhile this rank
+  // sends nothing, so that others take it for dead instead of the one that it tries to reach. Settings of a fabric are
+  // modified by their names without its prefix.
+  if (allows_tcp(tls) && !is_set("TCP_CONN_NB")) SWALE_RETURN_IF_ERROR(set_unless_user("CONN_NB", "y"));
   // Finds a dead shared-memory peer within a second (20 s by default).
   return set_unless_user("KEEPALIVE_INTERVAL", "1s");
 }

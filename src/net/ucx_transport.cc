@@ -46,6 +46,12 @@ Slot* Ucx::take_slot() {
   return slot;
 }
 
+void Ucx::put_prefix(char* out, MessageKind kind) const {
+  put_u32(out, kMagic);
+  put_u32(out + 4, static_cast<uint32_t>(rank_));
+  put_u32(out + 8, static_cast<uint32_t>(kind));
+}
+
 void Ucx::fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
   slot->owner = this;
   slot->to = to;
@@ -54,9 +60,7 @@ void Ucx::fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payloa
   slot->kind = kind;
   slot->header_bytes = kPrefixBytes + header.size();
   slot->in_flight = true;
-  put_u32(&slot->header[0], kMagic);
-  put_u32(&slot->header[4], static_cast<uint32_t>(rank_));
-  put_u32(&slot->header[8], static_cast<uint32_t>(kind));
+  put_prefix(slot->header.data(), kind);
   std::copy(header.begin(), header.end(), slot->header.begin() + kPrefixBytes);
 }
 
@@ -84,7 +88,7 @@ bool Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
     // Only tried: who holds it may be in an event that waits for a lock of our caller's.
     const std::unique_lock fabric(fabric_mutex_, std::try_to_lock);
     const Peer& receiver = peer(to);
-    if (fabric.owns_lock() && !queued_.load() && !winding_up_ && receiver.endpoint != nullptr &&
+    if (fabric.owns_lock() && !queued_.load() && !winding_up_ && receiver.meeting == Meeting::kOpen &&
         !receiver.failing) {
       return send_here(to, header, payload, cookie);
     }
@@ -159,10 +163,11 @@ bool Ucx::turn(bool tell) {
   const std::lock_guard fabric(fabric_mutex_);
   in_event_ = true;
   const bool sent = send_queued();
-  const bool did = progress_fabric() || sent;
+  const bool progressed = progress_fabric();
+  const bool met = meet();
   take_failures(tell);
   in_event_ = false;
-  return did;
+  return sent || progressed || met;
 }
 
 bool Ucx::send_queued() {
@@ -226,26 +231,14 @@ bool Ucx::arm() {
   return ucp_worker_arm(worker_) != UCS_ERR_BUSY;
 }
 
-bool Ucx::connect(Peer* to) {
-  if (to->endpoint != nullptr) return true;
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(to->address.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler.cb = on_endpoint_error;
-  params.err_handler.arg = to;
-  const ucs_status_t status = ucp_ep_create(worker_, &params, &to->endpoint);
-  if (status == UCS_OK) return true;
-  to->endpoint = nullptr;
-  fail(to, status, "connecting");
-  return false;
-}
-
 void Ucx::send(Slot* slot) {
   Peer& to = peer(slot->to);
   ++in_flight_;
-  if (to.down || to.failing || !connect(&to)) return finish(slot);
+  if (to.down || to.failing) return finish(slot);
+  if (to.meeting != Meeting::kOpen) {
+    to.waiting.push_back(slot);
+    return begin_meeting(&to);
+  }
   if (!UCS_PTR_IS_PTR(start_send(slot))) finish(slot);
 }
 
@@ -257,6 +250,7 @@ void* Ucx::start_send(Slot* slot) {
   param.cb.send = on_send_done;
   param.user_data = slot;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
+  if (slot->kind == MessageKind::kKnock) param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(to.endpoint, kActiveMessageId, slot->header.data(), slot->header_bytes,
                       slot->payload.data(), slot->payload.size(), &param);
@@ -268,7 +262,9 @@ void Ucx::on_send_done(void* request, ucs_status_t status, void* user_data) {
   ucp_request_free(request);
   auto* slot = static_cast<Slot*>(user_data);
   Ucx* self = slot->owner;
-  if (status != UCS_OK) self->fail(&self->peer(slot->to), status, "sending");
+  Peer& to = self->peer(slot->to);
+  if (status != UCS_OK) self->fail(&to, status, "sending");
+  if (status == UCS_OK && slot->kind == MessageKind::kKnock && !to.down) to.meeting = Meeting::kKnocked;
   self->finish(slot);
 }
 
@@ -292,7 +288,8 @@ ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes,
   const auto* in = static_cast<const char*>(header);
   const uint32_t sender = header_bytes >= kPrefixBytes ? get_u32(in + 4) : 0;
   if (header_bytes < kPrefixBytes || header_bytes > kPrefixBytes + kHeaderBytesMax || get_u32(in) != kMagic ||
-      sender >= self->peers_.size() || static_cast<Rank>(sender) == self->rank_ || get_u32(in + 8) > 1) {
+      sender >= self->peers_.size() || static_cast<Rank>(sender) == self->rank_ ||
+      get_u32(in + 8) >= kMessageKinds) {
     if (self->rejected_.fetch_add(1) == 0) {
       log_warn("rank {}: dropped a UCX message that is not of this job ({} bytes of header, claims rank {})",
                self->rank_, header_bytes, sender);
@@ -308,12 +305,21 @@ ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes,
     return UCS_OK;
   }
   from.heard = true;
-  if (get_u32(in + 8) == static_cast<uint32_t>(MessageKind::kEnd)) {
-    from.ended = true;
-    return UCS_OK;
+  switch (static_cast<MessageKind>(get_u32(in + 8))) {
+    case MessageKind::kEnd:
+      from.ended = true;
+      break;
+    case MessageKind::kHello:
+      from.greeted = true;
+      self->begin_meeting(&from);
+      break;
+    case MessageKind::kKnock:
+      break;
+    case MessageKind::kFrame:
+      self->events_->on_frame(from.rank, Bytes(in + kPrefixBytes, header_bytes - kPrefixBytes),
+                              bytes == 0 ? Bytes() : Bytes(static_cast<const char*>(data), bytes));
+      break;
   }
-  self->events_->on_frame(from.rank, Bytes(in + kPrefixBytes, header_bytes - kPrefixBytes),
-                          bytes == 0 ? Bytes() : Bytes(static_cast<const char*>(data), bytes));
   return UCS_OK;
 }
 
@@ -341,7 +347,9 @@ void Ucx::take_failures(bool tell) {
     Peer& gone = peer(failure.rank);
     if (gone.down) continue;
     gone.down = true;
+    gone.meeting = Meeting::kNone;
     close_endpoint(&gone, UCP_EP_CLOSE_FLAG_FORCE);
+    for (Slot* slot : std::exchange(gone.waiting, {})) finish(slot);
     if (tell) events_->on_down(failure.rank, failure.why);
   }
   std::erase_if(closes_, [](void* request) {
@@ -366,7 +374,8 @@ void Ucx::close_endpoint(Peer* peer, unsigned flags) {
 
 Status Ucx::close(Deadline deadline) {
   if (!thread_.joinable()) return ok_status();
-  close_deadline_ = deadline;
+  const Nanos now = system_clock().now();
+  close_patience_.emplace(deadline.at == kForever ? kForever : deadline.at - now, now);
   closing_.store(true);
   kick();
   thread_.join();
@@ -385,11 +394,15 @@ bool Ucx::progress_until(const std::function<bool()>& done) {
     const bool did = turn(false);
     if (done()) return true;
     const Nanos now = system_clock().now();
-    if (close_deadline_.passed(now)) return false;
+    if (close_patience_->over(now)) return false;
     woken_.store(false);
     if (did) busy_ = 0;
-    if (!did) sleep(std::min(close_deadline_.at, now + milliseconds(100)));
+    if (!did) sleep(now + close_patience_->step());
   }
+}
+
+void Ucx::say_end(Peer* to) {
+  if (!std::exchange(to->end_said, true)) enqueue(to->rank, MessageKind::kEnd, Bytes(), Bytes(), 0);
 }
 
 // Everything posted goes out, then an end mark on every endpoint; those who have sent to us send theirs. Only
@@ -400,8 +413,8 @@ void Ucx::wind_up() {
     winding_up_ = true;  // nobody but this thread sends from here on
   }
   turn(false);
-  for (const Peer& each : peers_) {
-    if (each.endpoint != nullptr && !each.down) enqueue(each.rank, MessageKind::kEnd, Bytes(), Bytes(), 0);
+  for (Peer& each : peers_) {
+    if (each.meeting != Meeting::kNone && !each.down) say_end(&each);
   }
   if (!progress_until([this] { return all_ended(); })) {
     std::string late;
@@ -414,8 +427,9 @@ void Ucx::wind_up() {
               rank_, in_flight_, late);
   }
   const bool clean = close_status_.ok();
+  parting_ = true;
   for (Peer& each : peers_) close_endpoint(&each, clean && !each.failing ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
-  if (!clean) close_deadline_ = Deadline::in(system_clock(), milliseconds(100));  // forced closes end at once
+  if (!clean) close_patience_.emplace(milliseconds(100), system_clock().now());  // forced closes end at once
   progress_until([this] { return closes_.empty(); });
   destroy();
   // What UCX still held of ours it holds no more.

@@ -2,6 +2,8 @@
 
 #include <ucp/api/ucp.h>
 
+#include <vector>
+
 #include "base/coding.h"
 #include "net/transport_test_util.h"
 
@@ -11,7 +13,7 @@ namespace {
 // A process that is not of the job, talking to one that is, with UCX itself.
 class Stranger {
  public:
-  explicit Stranger(const std::string& address) {
+  Stranger() {
     ucp_config_t* config = nullptr;
     EXPECT_EQ(ucp_config_read(nullptr, nullptr, &config), UCS_OK);
     EXPECT_EQ(ucp_config_modify(config, "TLS", "tcp,self"), UCS_OK);
@@ -22,6 +24,16 @@ class Stranger {
     ucp_config_release(config);
     ucp_worker_params_t worker{};
     EXPECT_EQ(ucp_worker_create(context_, &worker, &worker_), UCS_OK);
+    ucp_am_handler_param_t handler{};
+    handler.field_mask =
+        UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id = UcxTransport::kActiveMessageId;
+    handler.cb = on_message;
+    handler.arg = this;
+    EXPECT_EQ(ucp_worker_set_am_recv_handler(worker_, &handler), UCS_OK);
+  }
+  // Before the first send.
+  void meet(const std::string& address) {
     const std::string ucx_address = address.substr(address.find('\0') + 1);
     ucp_ep_params_t endpoint{};
     endpoint.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
@@ -33,9 +45,24 @@ class Stranger {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    finish(ucp_ep_close_nbx(endpoint_, &param));
+    if (endpoint_ != nullptr) finish(ucp_ep_close_nbx(endpoint_, &param));
     ucp_worker_destroy(worker_);
     ucp_cleanup(context_);
+  }
+  std::string address() const {
+    ucp_address_t* bytes = nullptr;
+    size_t count = 0;
+    EXPECT_EQ(ucp_worker_get_address(worker_, &bytes, &count), UCS_OK);
+    std::string out =
+        std::string("stranger") + '\0' + std::string(reinterpret_cast<const char*>(bytes), count);
+    ucp_worker_release_address(worker_, bytes);
+    return out;
+  }
+  // The kinds of the messages that have come, in order: waits for so many, or for a moment if there are never as many.
+  std::vector<uint32_t> heard(size_t count, std::chrono::milliseconds patience = kTestPatience) {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (kinds_.size() < count && std::chrono::steady_clock::now() < until) ucp_worker_progress(worker_);
+    return kinds_;
   }
   void send(const std::string& header, const std::string& payload, unsigned flags) {
     ucp_request_param_t param{};
@@ -46,6 +73,12 @@ class Stranger {
   }
 
  private:
+  static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void*, size_t,
+                                 const ucp_am_recv_param_t*) {
+    EXPECT_GE(header_bytes, 12u);
+    static_cast<Stranger*>(self)->kinds_.push_back(get_u32(static_cast<const char*>(header) + 8));
+    return UCS_OK;
+  }
   void finish(void* request) {
     if (!UCS_PTR_IS_PTR(request)) return;
     while (ucp_request_check_status(request) == UCS_INPROGRESS) ucp_worker_progress(worker_);
@@ -54,6 +87,7 @@ class Stranger {
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   ucp_ep_h endpoint_ = nullptr;
+  std::vector<uint32_t> kinds_;
 };
 
 std::string prefix(uint32_t magic, uint32_t rank, uint32_t kind) {
@@ -75,12 +109,13 @@ TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
   ASSERT_TRUE(
       transport->start({transport->address(), transport->address(), transport->address()}, &recorder).ok());
   {
-    Stranger stranger(transport->address());
+    Stranger stranger;
+    stranger.meet(transport->address());
     stranger.send("short", "x", UCP_AM_SEND_FLAG_EAGER);
     stranger.send(prefix(kMagic + 1, 1, 0), "x", UCP_AM_SEND_FLAG_EAGER);
     stranger.send(prefix(kMagic, 3, 0), "x", UCP_AM_SEND_FLAG_EAGER);  // no such rank
     stranger.send(prefix(kMagic, 0, 0), "x", UCP_AM_SEND_FLAG_EAGER);  // from oneself
-    stranger.send(prefix(kMagic, 1, 2), "x", UCP_AM_SEND_FLAG_EAGER);  // no such kind
+    stranger.send(prefix(kMagic, 1, 4), "x", UCP_AM_SEND_FLAG_EAGER);  // no such kind
     stranger.send(prefix(kMagic, 1, 0) + std::string(65, 'h'), "x",
                   UCP_AM_SEND_FLAG_EAGER);  // header too long
     stranger.send(prefix(kMagic, 1, 0) + "good", "x", UCP_AM_SEND_FLAG_EAGER);
@@ -90,6 +125,35 @@ TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
     stranger.send(prefix(kMagic, 2, 1), "", UCP_AM_SEND_FLAG_EAGER);  // so that close waits for nobody
     stranger.send(prefix(kMagic, 1, 1), "", UCP_AM_SEND_FLAG_EAGER);
     EXPECT_TRUE(transport->close(Deadline::in(system_clock(), seconds(30))).ok());
+  }
+}
+
+// The reason stands in ucx_meeting.cc. A peer that says nothing gets a hello, and no frame.
+TEST(UcxTransport, NoFrameIsSentBeforeBothHaveSaidHello) {
+  constexpr uint32_t kMagic = 0x31555753, kFrame = 0, kHello = 2, kKnock = 3;
+  TransportOptions options;
+  options.settings = {{"TLS", "tcp,self"}};
+  for (const bool answers : {true, false}) {
+    auto made = ucx_transport(0, 2, options);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    std::unique_ptr<UcxTransport> transport = *std::move(made);
+    Stranger stranger;
+    Recorder recorder;
+    ASSERT_TRUE(transport->start({transport->address(), stranger.address()}, &recorder).ok());
+    for (uint64_t i = 0; i < 3; ++i) post(transport.get(), &recorder, 1, "h", "a frame", i);
+    EXPECT_THAT(stranger.heard(1), testing::ElementsAre(kHello));
+    EXPECT_THAT(stranger.heard(2, std::chrono::milliseconds(200)), testing::ElementsAre(kHello));
+    EXPECT_EQ(recorder.sent_count, 0u);
+    if (answers) {
+      stranger.meet(transport->address());
+      stranger.send(prefix(kMagic, 1, kHello), "", UCP_AM_SEND_FLAG_EAGER);
+      EXPECT_THAT(stranger.heard(5), testing::ElementsAre(kHello, kKnock, kFrame, kFrame, kFrame));
+    } else {
+      transport->drop(1, error(Code::kUnavailable, Scope::kPeer, "it says nothing"));
+    }
+    EXPECT_TRUE(recorder.wait_for([&] { return recorder.sent_count == 3; }));
+    EXPECT_EQ(recorder.downs.size(), answers ? 0u : 1u);
+    static_cast<void>(transport->close(Deadline::in(system_clock(), milliseconds(100))));
   }
 }
 

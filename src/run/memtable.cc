@@ -1,6 +1,7 @@
 #include "run/memtable.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace swale::run {
 namespace {
@@ -37,6 +38,7 @@ size_t Memtable::memory_bytes(size_t arena_bytes) { return round_up(arena_bytes,
 void Memtable::clear() {
   records_left_ = records_max_;
   arena_used_ = 0;
+  arena_limit_ = arena_.size();
   sizes_ = 0;
   other_sizes_ = 0;
   data_bytes_ = 0;
@@ -44,10 +46,15 @@ void Memtable::clear() {
   bins_.fill(Bin{});
 }
 
+void Memtable::limit(size_t arena_bytes) {
+  assert(empty());
+  arena_limit_ = std::clamp(arena_bytes, kArenaBytesMin, arena_.size());
+}
+
 bool Memtable::add_chunk(Bin& bin, size_t row_bytes, uint64_t sizes) {
   if (records_left_ == 0) return false;
   const size_t bytes = std::max(chunk_bytes_, round_up(kChunkHeadBytes + row_bytes, kLineBytes));
-  if (arena_.size() - arena_used_ < bytes) return false;
+  if (arena_limit_ - arena_used_ < bytes) return false;
   if (empty()) sizes_ = sizes;
   const auto offset = static_cast<uint32_t>(arena_used_);
   if (bin.end == nullptr) {
@@ -85,6 +92,33 @@ size_t Memtable::collect(uint32_t bin_index, uint64_t* out) const {
     }
     if (last) return static_cast<size_t>(entry - out);
     chunk = next_chunk;
+  }
+}
+
+// The first bin from `bin` on that has rows.
+void Memtable::RowFetcher::begin(uint32_t bin) {
+  while (bin < kBins && memtable_->bins_[bin].end == nullptr) ++bin;
+  bin_ = bin;
+  if (bin < kBins) {
+    begin_chunk(memtable_->bins_[bin].first);
+  } else {
+    at_ = end_ = 0;
+  }
+}
+
+void Memtable::RowFetcher::begin_chunk(uint32_t offset) {
+  chunk_ = offset;
+  at_ = offset;
+  end_ = offset + memtable_->chunk_bytes_;
+}
+
+void Memtable::RowFetcher::next_chunk() {
+  if (end_ == 0) {
+    at_ = 0;
+  } else if (chunk_ == memtable_->bins_[bin_].last) {
+    begin(bin_ + 1);
+  } else {
+    begin_chunk(get_u32(arena_ + chunk_));
   }
 }
 

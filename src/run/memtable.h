@@ -94,6 +94,40 @@ class Memtable {
 
   // Writes an entry for each record of a bin to `out`, in arrival order. Returns their number.
   size_t collect(uint32_t bin, uint64_t* out) const;
+  // Asks for the rows of later bins while those of this one are worked on: another core wrote them, and its lines take
+  // longer to come than collect takes to read them. In the order of the bins.
+  class RowFetcher {
+   public:
+    // The memtable must outlive it, unchanged.
+    explicit RowFetcher(const Memtable& memtable) : memtable_(&memtable), arena_(memtable.arena_.data()) {}
+    // Nothing before `bin` is asked for any more.
+    void skip_to(uint32_t bin) {
+      if (bin_ < bin) begin(bin);
+    }
+    // Whose rows are being asked for; kBins when there are no more.
+    uint32_t bin() const { return bin_; }
+    // About so many bytes of rows more.
+    void fetch(size_t bytes) {
+      const size_t until = at_ + bytes;
+      for (; at_ < until; at_ += kFetchBytes) __builtin_prefetch(arena_ + at_, 0, 2);
+      at_ = until;
+      if (at_ >= end_) [[unlikely]]
+        next_chunk();
+    }
+
+   private:
+    static constexpr size_t kFetchBytes = 64;
+    void begin(uint32_t bin);
+    void begin_chunk(uint32_t offset);
+    void next_chunk();
+
+    const Memtable* memtable_;
+    const char* arena_;
+    size_t at_ = 0;  // offsets in the arena; both 0: there is nothing more
+    size_t end_ = 0;
+    uint32_t bin_ = 0;    // is being fetched, or was the last one
+    uint32_t chunk_ = 0;  // offset
+  };
   // The record that an entry of collect names: what parse_record would give, and its sizes as they are encoded.
   struct Row {
     RecordView view;
@@ -110,6 +144,9 @@ class Memtable {
   const char* rows() const { return arena_.data() + kRowHeadBytes; }
 
   void clear();
+  // Until it is cleared it takes no more than fits so much of its arena, but any one record. Requires that it is empty.
+  void limit(size_t arena_bytes);
+  size_t arena_bytes() const { return arena_.size(); }
   void touch() {
     arena_.touch();
   }  // back all pages now: a first touch in the hot path costs up to 11 us a page
@@ -171,6 +208,7 @@ class Memtable {
   size_t chunk_bytes_;
   size_t records_left_ = 0;
   size_t arena_used_ = 0;         // by chunks
+  size_t arena_limit_ = 0;        // for them
   uint64_t sizes_ = 0;            // of the first record, as in a row's head
   uint64_t other_sizes_ = 0;      // bits in which others differ
   uint64_t data_bytes_ = 0;       // keys and values

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "run/run_test_support.h"
@@ -98,6 +99,61 @@ TEST(Memtable, CollectsWhatWasAppended) {
       EXPECT_EQ(memtable->uniform(), uniform);
     }
   }
+}
+
+// Told of as many bytes as there are rows, it has been to every bin that has some; and then it stays where it is.
+TEST(Memtable, RowFetcherGoesThroughTheBinsOnce) {
+  Rng rng(8);
+  for (const size_t value_bytes : {0, 40, 1000, 9000}) {
+    auto memtable = Memtable::create(kMiB, 50'000).value();
+    const std::string value(value_bytes, 'x');
+    std::set<uint32_t> bins;
+    for (std::string key = test::random_bytes(rng, 8); append(memtable, key, value);
+         key = test::random_bytes(rng, 8)) {
+      bins.insert(static_cast<uint32_t>(test::rest_of(key) >> (64 - Memtable::kBinBits)));
+    }
+    Memtable::RowFetcher fetcher(memtable);
+    fetcher.fetch(48);  // before the first bin: nothing
+    EXPECT_EQ(fetcher.bin(), 0u);
+    fetcher.skip_to(1);
+    bins.erase(0);
+    std::set<uint32_t> visited;
+    for (size_t fetched = 0; fetcher.bin() != Memtable::kBins; fetched += 56) {
+      ASSERT_LE(fetched, 2 * kMiB);
+      visited.insert(fetcher.bin());
+      fetcher.fetch(56);
+    }
+    EXPECT_EQ(visited, bins);
+    for (int i = 0; i < 100; ++i) fetcher.fetch(1000);
+    EXPECT_EQ(fetcher.bin(), Memtable::kBins);
+    fetcher.skip_to(Memtable::kBins);
+    Memtable::RowFetcher late(memtable);
+    late.skip_to(200);
+    EXPECT_GE(late.bin(), 200u);
+    late.skip_to(100);  // has been there
+    EXPECT_GE(late.bin(), 200u);
+  }
+}
+
+TEST(Memtable, TakesLessWhileItIsLimitedButAnyOneRecord) {
+  Rng rng(9);
+  auto memtable = Memtable::create(kMiB, 50'000).value();
+  const std::string value(40, 'x');
+  const auto fill = [&] {
+    size_t count = 0;
+    while (append(memtable, test::random_bytes(rng, 8), value)) ++count;
+    memtable.clear();
+    return count;
+  };
+  const size_t whole = fill();
+  memtable.limit(kMiB / 2);
+  EXPECT_GT(fill(), whole * 4 / 10);
+  EXPECT_GT(fill(), whole * 9 / 10) << "cleared, it takes all again";
+  memtable.limit(kMiB / 2);
+  EXPECT_LT(fill(), whole * 6 / 10);
+  memtable.limit(1);
+  EXPECT_TRUE(append(memtable, std::string(kKeyBytesMax, 'k'), std::string(kValueBytesMax, 'v')));
+  EXPECT_FALSE(append(memtable, "k", std::string(kValueBytesMax, 'v')));
 }
 
 TEST(Memtable, WastesLittleOfItsArena) {

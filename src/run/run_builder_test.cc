@@ -1,9 +1,12 @@
 #include "run/run_builder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <vector>
 
 #include "run/run_test_support.h"
 
@@ -132,6 +135,57 @@ TEST(RunBuilder, SketchTakesWhatWasSaid) {
     EXPECT_EQ(partition.sketch_memory.used(), sketch_memory_bytes(count, sketch.blocks, sketch.kind));
     EXPECT_EQ(sketch.records, count);
   }
+}
+
+// Random allocations of several epochs, each given back as a whole: never two in one place, and room that is free again is
+// used before room that never was.
+TEST(SketchArena, NeverGivesAPlaceTwiceAndStaysLow) {
+  Rng rng(14);
+  constexpr size_t kBytes = 64 * 1000;
+  auto arena = SketchArena::create(kBytes).value();
+  std::vector<std::vector<MutableBytes>> epochs(2);
+  const auto used = [&] {
+    size_t bytes = 0;
+    for (const auto& epoch : epochs)
+      for (const MutableBytes& memory : epoch) bytes += memory.size();
+    return bytes;
+  };
+  size_t allocations = 0, refusals = 0;
+  char* const base = arena.allocate(64).data();
+  arena.clear();
+  for (int round = 0; round < 500; ++round) {
+    std::vector<MutableBytes>& epoch = epochs[rng.below(2)];
+    for (uint64_t count = rng.below(20); count > 0; --count) {
+      const size_t bytes = 64 * (1 + rng.below(99));
+      if (!arena.fits(bytes)) {
+        ++refusals;
+        continue;
+      }
+      epoch.push_back(arena.allocate(bytes));
+      ++allocations;
+      std::memset(epoch.back().data(), static_cast<int>(allocations), bytes);
+      EXPECT_EQ(arena.used(), used());
+      for (const auto& other : epochs) {
+        for (const MutableBytes& memory : other) {
+          ASSERT_GE(memory.data(), base);
+          ASSERT_LE(memory.data() + memory.size(), base + kBytes);
+          ASSERT_TRUE(memory.data() == epoch.back().data() ||
+                      memory.data() + memory.size() <= epoch.back().data() ||
+                      epoch.back().data() + bytes <= memory.data());
+        }
+      }
+    }
+    std::vector<MutableBytes>& over = epochs[rng.below(2)];
+    for (const MutableBytes& memory : over) arena.release(memory);
+    over.clear();
+    if (epochs[0].empty() && epochs[1].empty()) {
+      EXPECT_TRUE(arena.fits(kBytes));  // one room again
+      EXPECT_EQ(arena.allocate(64).data(), base);
+      arena.clear();
+    }
+  }
+  EXPECT_GT(refusals, 0u);
+  fmt::print("{} allocations, {} refused\n", allocations, refusals);
 }
 
 TEST(Sketch, NaturalBucketBitsKeepTheLoadNearOne) {

@@ -77,8 +77,8 @@ void radix_sort(uint64_t* const entries, const size_t size, uint64_t* const othe
 }  // namespace
 
 Result<RunScratch> RunScratch::create(size_t records_max) {
-  SWALE_ASSIGN_OR_RETURN(Buffer entries,
-                         Buffer::allocate(records_max * sizeof(uint64_t), HugePages::kAdvise));
+  // Small pages: hardly more than the first few are used, unless one bin has most of the records.
+  SWALE_ASSIGN_OR_RETURN(Buffer entries, Buffer::allocate(records_max * sizeof(uint64_t)));
   return RunScratch(std::move(entries));
 }
 
@@ -111,6 +111,7 @@ void EntrySorter::refill(size_t count) {
     sort_bin({entries_ + end_, size});
     end_ += size;
   }
+  fetcher_.skip_to(next_bin_);
 }
 
 }  // namespace swale::run

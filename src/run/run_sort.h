@@ -39,7 +39,7 @@ class EntrySorter {
  public:
   // Requires memtable.count() <= scratch.records_max(). Both must outlive the sorter, the memtable unchanged.
   EntrySorter(const Memtable& memtable, RunScratch& scratch)
-      : memtable_(memtable), entries_(scratch.entries()) {}
+      : memtable_(memtable), entries_(scratch.entries()), fetcher_(memtable) {}
 
   // The next entries, `count` of them or as many as are left, and maybe more. Valid until the next call.
   std::span<const uint64_t> peek(size_t count) {
@@ -48,6 +48,8 @@ class EntrySorter {
   }
   // Requires that peek gave as many.
   void pop(size_t count) { begin_ += count; }
+  // For whoever reads the rows: to be told of their bytes as it goes.
+  Memtable::RowFetcher& fetcher() { return fetcher_; }
 
  private:
   void refill(size_t count);
@@ -57,6 +59,7 @@ class EntrySorter {
   size_t begin_ = 0;
   size_t end_ = 0;
   uint32_t next_bin_ = 0;
+  Memtable::RowFetcher fetcher_;
 };
 
 }  // namespace swale::run

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace swale::run {
@@ -25,10 +26,11 @@ uint32_t natural_bucket_bits(uint64_t records) {
   return records * 5 >= uint64_t{8} << floor_bits ? floor_bits + 1 : floor_bits;
 }
 
-size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind) {
+size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind, bool with_tails) {
   const size_t bucket_words = words(records + (uint64_t{1} << built_bucket_bits(records)));
-  const size_t end_words = kind == RunKind::kVariable ? words(records + blocks) : 0;
-  return round_up((bucket_words + end_words) * sizeof(uint64_t) + records, 64);
+  const size_t end_words = is_stream(kind) ? words(records + blocks) : 0;
+  const size_t record_bytes = with_tails ? 2 : 1;
+  return round_up((bucket_words + end_words) * sizeof(uint64_t) + records * record_bytes, 64);
 }
 
 Result<SketchArena> SketchArena::create(size_t bytes) {
@@ -36,26 +38,56 @@ Result<SketchArena> SketchArena::create(size_t bytes) {
   return SketchArena(std::move(memory));
 }
 
-char* SketchArena::allocate(size_t bytes) {
-  assert(fits(bytes) && bytes % 64 == 0);
-  char* const start = memory_.data() + used_;
-  used_ += bytes;
-  return start;
+void SketchArena::clear() {
+  free_ = {{0, memory_.size()}};
+  used_ = 0;
 }
 
-SketchBuilder::SketchBuilder(RunSketch* sketch, SketchArena& arena) {
+SketchArena::Room::const_iterator SketchArena::room_for(size_t bytes) const {
+  return std::find_if(free_.begin(), free_.end(), [bytes](const auto& room) { return room.second >= bytes; });
+}
+
+MutableBytes SketchArena::allocate(size_t bytes) {
+  assert(fits(bytes) && bytes % 64 == 0);
+  const auto room = room_for(bytes);
+  const auto [offset, room_bytes] = *room;
+  free_.erase(room);
+  if (room_bytes > bytes) free_[offset + bytes] = room_bytes - bytes;
+  used_ += bytes;
+  return {memory_.data() + offset, bytes};
+}
+
+void SketchArena::release(MutableBytes memory) {
+  used_ -= memory.size();
+  auto room = free_.emplace(memory.data() - memory_.data(), memory.size()).first;
+  if (const auto next = std::next(room); next != free_.end() && room->first + room->second == next->first) {
+    room->second += next->second;
+    free_.erase(next);
+  }
+  if (room == free_.begin()) return;
+  if (const auto before = std::prev(room); before->first + before->second == room->first) {
+    before->second += room->second;
+    free_.erase(room);
+  }
+}
+
+SketchBuilder::SketchBuilder(RunSketch* sketch, SketchArena& arena, bool with_tails) {
   assert(sketch->records >= 1 && sketch->records <= kRunRecordsMax);
   const uint32_t bucket_bits = built_bucket_bits(sketch->records);
   sketch->bucket_bits = static_cast<uint8_t>(bucket_bits);
   const size_t bucket_words = words(sketch->records + (uint64_t{1} << bucket_bits));
-  const size_t end_words =
-      sketch->kind == RunKind::kVariable ? words(uint64_t{sketch->records} + sketch->blocks) : 0;
-  char* const memory = arena.allocate(sketch_memory_bytes(sketch->records, sketch->blocks, sketch->kind));
-  auto* const first_word = reinterpret_cast<uint64_t*>(memory);
+  const size_t end_words = is_stream(sketch->kind) ? words(uint64_t{sketch->records} + sketch->blocks) : 0;
+  sketch->memory =
+      arena.allocate(sketch_memory_bytes(sketch->records, sketch->blocks, sketch->kind, with_tails));
+  auto* const first_word = reinterpret_cast<uint64_t*>(sketch->memory.data());
   sketch->buckets = {first_word, bucket_words};
   sketch->ends = {first_word + bucket_words, end_words};
   sketch->remainders = {reinterpret_cast<uint8_t*>(first_word + bucket_words + end_words), sketch->records};
-  std::memset(memory, 0, (bucket_words + end_words) * sizeof(uint64_t));
+  if (with_tails) {
+    sketch->tails = {sketch->remainders.data() + sketch->records, sketch->records};
+    tails_ = sketch->tails.data();
+  }
+  std::memset(first_word, 0, (bucket_words + end_words) * sizeof(uint64_t));
   buckets_ = sketch->buckets.data();
   ends_ = sketch->ends.data();
   remainders_ = sketch->remainders.data();

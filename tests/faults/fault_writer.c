@@ -4,7 +4,7 @@
  *   joined | open | append E | end E | ended E | closing | leaving | closed | failed CODE MESSAGE | leaks WHAT
  * At the stage HOLD ("append 1", or "none") it waits for a byte on standard input before it goes on. The step of
  * every epoch is the number of ranks that wrote it: with it and the records' own numbers a reader knows what must be
- * there. After the job it compares its descriptors and threads with those it began with. Exit status 0 only if every
+ * there. With SWALE_FAULT_LARGE in the environment every 250th record is a large one (large_value). After the job it compares its descriptors and threads with those it began with. Exit status 0 only if every
  * call succeeded and nothing was left. */
 #include <dirent.h>
 #include <stdint.h>
@@ -15,6 +15,9 @@
 
 #include "swale/swale.h"
 
+enum { LARGE_WORDS_MIN = 9000, LARGE_WORDS_MAX = 40000 };
+static uint64_t large_words[LARGE_WORDS_MAX];
+static int with_large;
 static const char* hold;
 
 static void stage(const char* name, int64_t epoch) {
@@ -43,11 +46,24 @@ static int entries(const char* path) {
   return count;
 }
 
+/* The five numbers of any record, the last of which is the size, and then words that follow from them: 64 KiB and more, so
+ * that it stays in the value log. job_files.cc knows them again. */
+static size_t large_value(const uint64_t* fields, uint64_t* value) {
+  const uint64_t words = LARGE_WORDS_MIN + fields[2] * 7919 % (LARGE_WORDS_MAX - LARGE_WORDS_MIN);
+  memcpy(value, fields, 4 * sizeof *fields);
+  value[4] = words * sizeof *value;
+  for (uint64_t i = 5; i < words; ++i)
+    value[i] = (fields[3] ^ fields[0] << 32 ^ fields[1]) + i * 0x9e3779b97f4a7c15;
+  return words * sizeof *value;
+}
+
 static int append_records(swale_dir* dir, int rank, int64_t epoch, uint64_t from, uint64_t to) {
   for (uint64_t number = from; number < to; ++number) {
     uint64_t value[5] = {(uint64_t)epoch, (uint64_t)rank, number, number * 0x9e3779b97f4a7c15, 7};
     const uint64_t key = number % 1000;
-    if (fails(swale_dir_append(dir, &key, sizeof key, value, sizeof value))) return 1;
+    const int large = with_large && number % 250 == 0;
+    const size_t bytes = large ? large_value(value, large_words) : sizeof value;
+    if (fails(swale_dir_append(dir, &key, sizeof key, large ? large_words : value, bytes))) return 1;
   }
   return 0;
 }
@@ -93,6 +109,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   hold = argv[4];
+  with_large = getenv("SWALE_FAULT_LARGE") != NULL;
   const int descriptors = entries("/proc/self/fd");
   const int threads = entries("/proc/self/task");
   int wrong = run(argv[1], atoll(argv[2]), strtoull(argv[3], NULL, 10));

@@ -303,6 +303,79 @@ TEST(JobFaults, ASlowRankIsNotDeclaredDead) {
   });
 }
 
+// Deadlines of 4 s: silence, closing, collective calls.
+LaunchParams impatient_job(const JobFiles& files, int size, bool tcp, const char* hold) {
+  LaunchParams params = files.job(size, kEpochs, kRecords);
+  params.environment[1] = "SWALE_NET_SILENCE_DEADLINE_S=4";
+  params.environment[3] = "SWALE_NET_CLOSE_DEADLINE_S=4";
+  params.environment.push_back("SWALE_JOB_COLLECTIVE_DEADLINE_S=4");
+  if (tcp) params.environment.push_back("UCX_TLS=tcp,self");
+  params.held = size - 1;
+  params.hold = hold;
+  return params;
+}
+constexpr Seconds kStopped(9);  // more than twice each of them
+
+// A whole job that is suspended (by its scheduler, with its machine) while its ranks wait for one of them: a deadline counts
+// only time in which its own process ran, so when the job goes on nobody is blamed, and it ends as if nothing had been.
+TEST(JobFaults, AJobThatStandsStillAsAWholeBlamesNobody) {
+  const char* holds[] = {"joined", "append 1", "closing", "leaving"};
+  std::atomic<int> jobs{0};
+  in_parallel(8 * rounds(), [&](size_t i) {
+    const char* hold = holds[i % 4];
+    const int size = 2 + static_cast<int>(i % 2);
+    const JobFiles files;
+    Launcher job(impatient_job(files, size, i / 4 % 2 == 1, hold));
+    ASSERT_TRUE(job.wait_for_line(size - 1, hold, kPatience)) << job.describe();
+    job.watch(Seconds(0.5));  // until the others wait for it
+    for (int rank = 0; rank < size; ++rank) job.send_signal(rank, SIGSTOP);
+    job.watch(kStopped);
+    for (int rank = 0; rank < size; ++rank) job.send_signal(rank, SIGCONT);
+    job.go_on(size - 1);
+    ASSERT_TRUE(job.wait_for_ends(kPatience)) << hold << ": somebody hangs\n" << job.describe();
+    for (int rank = 0; rank < size; ++rank)
+      EXPECT_EQ(job.end(rank).status, 0) << "stopped at \"" << hold << "\"\n" << job.describe();
+    for (const std::string& problem : check_job_files(files.path(), kEpochs))
+      ADD_FAILURE() << "stopped at \"" << hold << "\": " << problem;
+    ++jobs;
+  });
+  fmt::print("{} jobs stood still for {:g} s with deadlines of 4 s\n", jobs.load(), kStopped.count());
+}
+
+// One rank alone is stopped for so long while all are closing the job: the others end at their deadline and name it. When
+// it wakes they have gone, of which it is told or which it does not mind: it needs nothing from them any more.
+TEST(JobFaults, ARankThatIsStoppedWhileAllCloseIsNamedAndEndsWhenItWakes) {
+  std::atomic<int> told{0};
+  in_parallel(4 * rounds(), [&](size_t i) {
+    const int size = 2 + static_cast<int>(i % 2);
+    const JobFiles files;
+    Launcher job(impatient_job(files, size, i / 2 % 2 == 1, "leaving"));
+    ASSERT_TRUE(job.wait_for_line(size - 1, "leaving", kPatience)) << job.describe();
+    job.send_signal(size - 1, SIGSTOP);
+    const Seconds struck = job.now();
+    ASSERT_TRUE(job.wait_for_ends(kPatience, size - 1)) << "somebody hangs\n" << job.describe();
+    job.watch(kStopped - (job.now() - struck));
+    job.send_signal(size - 1, SIGCONT);
+    job.go_on(size - 1);
+    ASSERT_TRUE(job.wait_for_ends(kPatience)) << "the one that was stopped hangs\n" << job.describe();
+    for (int rank = 0; rank < size; ++rank) {
+      EXPECT_EQ(job.end(rank).signal, 0) << job.describe();
+      EXPECT_EQ(job.end(rank).find("leaks"), nullptr) << job.describe();
+      if (rank == size - 1) continue;
+      const Line* failed = job.end(rank).find("failed");
+      ASSERT_NE(failed, nullptr) << job.describe();
+      const bool listed =
+          failed->text.find(fmt::format("ranks {} to close it too", size - 1)) != std::string::npos;
+      EXPECT_TRUE(listed || failed->text.find(fmt::format("rank {} (host", size - 1)) != std::string::npos)
+          << failed->text;
+      EXPECT_LT(failed->time - struck, kTold) << job.describe();
+      ++told;
+    }
+    for (const std::string& problem : check_job_files(files.path(), kEpochs)) ADD_FAILURE() << problem;
+  });
+  fmt::print("{} told of a rank that was stopped while all closed\n", told.load());
+}
+
 // Jobs of one process, one after the other and three at a time: none of them leaves a descriptor, a thread or memory.
 TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
   const std::set<std::string> orphans = orphaned_shared_memory();
@@ -348,7 +421,7 @@ TEST(JobFaultsCanary, AMissingRecordAndAMissingEpochAreNoticed) {
   ASSERT_TRUE(job.wait_for_ends(kPatience));
   EXPECT_TRUE(check_job_files(files.path(), 1).empty());
   EXPECT_FALSE(check_job_files(files.path(), 2).empty());
-  EXPECT_FALSE(check_job_files(files.path(), 1, 1).empty());
+  EXPECT_FALSE(check_job_files(files.path(), 1, {.records_more = 1}).empty());
 }
 
 }  // namespace

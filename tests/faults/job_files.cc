@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -28,18 +29,35 @@ constexpr uint64_t kKeys = 1000;
 struct Seen {
   std::set<std::tuple<uint64_t, uint64_t, uint64_t>> records;  // epoch, rank, number
   std::vector<std::string> problems;
+  uint64_t large = 0;
+
+  // As large_value in fault_writer.c made it.
+  static bool right_large(const uint64_t (&fields)[5], const char* value, size_t value_bytes) {
+    if (fields[4] != value_bytes || value_bytes % sizeof(uint64_t) != 0 || value_bytes <= (size_t{64} << 10))
+      return false;
+    for (uint64_t i = std::size(fields); i < value_bytes / sizeof i; ++i) {
+      uint64_t word = 0;
+      std::memcpy(&word, value + i * sizeof word, sizeof word);
+      if (word != (fields[3] ^ fields[0] << 32 ^ fields[1]) + i * 0x9e3779b97f4a7c15) return false;
+    }
+    return true;
+  }
 
   static int note(void* context, int64_t epoch, const void* key, size_t key_bytes, const void* value,
                   size_t value_bytes) {
     Seen& seen = *static_cast<Seen*>(context);
     uint64_t number_key = 0;
     uint64_t fields[5] = {};
-    if (key_bytes == sizeof number_key && value_bytes == sizeof fields) {
+    if (key_bytes == sizeof number_key && value_bytes >= sizeof fields) {
       std::memcpy(&number_key, key, sizeof number_key);
       std::memcpy(fields, value, sizeof fields);
     }
-    const bool right = fields[0] == static_cast<uint64_t>(epoch) && number_key == fields[2] % kKeys &&
-                       fields[3] == fields[2] * 0x9e3779b97f4a7c15 && fields[4] == 7;
+    const bool is_large = value_bytes > sizeof fields;
+    seen.large += is_large ? 1 : 0;
+    const bool right =
+        fields[0] == static_cast<uint64_t>(epoch) && number_key == fields[2] % kKeys &&
+        fields[3] == fields[2] * 0x9e3779b97f4a7c15 &&
+        (is_large ? right_large(fields, static_cast<const char*>(value), value_bytes) : fields[4] == 7);
     if (!right) {
       seen.problems.push_back(fmt::format("epoch {}: a wrong record", epoch));
     } else if (!seen.records.emplace(fields[0], fields[1], fields[2]).second) {
@@ -50,7 +68,7 @@ struct Seen {
   }
 };
 
-void check_epoch(swale_reader* reader, int64_t epoch, uint64_t records_more,
+void check_epoch(swale_reader* reader, int64_t epoch, const JobContents& contents,
                  std::vector<std::string>* problems) {
   swale_epoch_info info;
   Seen seen;
@@ -62,8 +80,10 @@ void check_epoch(swale_reader* reader, int64_t epoch, uint64_t records_more,
   problems->insert(problems->end(), seen.problems.begin(), seen.problems.end());
   const auto ranks = static_cast<uint64_t>(info.step);
   const auto records = static_cast<uint64_t>(info.time);
-  if (seen.records.size() != ranks * records + records_more)
+  if (seen.records.size() != ranks * records + contents.records_more)
     problems->push_back(fmt::format("epoch {}: {} records of {} ranks", epoch, seen.records.size(), ranks));
+  if (seen.large != (contents.large ? ranks * ((records + 249) / 250) : 0))
+    problems->push_back(fmt::format("epoch {}: {} large values of {} ranks", epoch, seen.large, ranks));
   for (uint64_t key = 0; key < std::min(kKeys, records); key += 97) {
     swale_values* values = nullptr;
     const int code = swale_reader_get(reader, &key, sizeof key, epoch, &values);
@@ -74,7 +94,7 @@ void check_epoch(swale_reader* reader, int64_t epoch, uint64_t records_more,
   }
 }
 
-std::string contents(const std::string& path) {
+std::string text_of(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
@@ -106,7 +126,8 @@ LaunchParams JobFiles::job(int size, int epochs, uint64_t records) const {
   return params;
 }
 
-std::vector<std::string> check_job_files(const std::string& path, int64_t promised, uint64_t records_more) {
+std::vector<std::string> check_job_files(const std::string& path, int64_t promised,
+                                         const JobContents& contents) {
   swale_reader* reader = nullptr;
   if (const int code = swale_reader_open(path.c_str(), nullptr, &reader); code != SWALE_OK) {
     if (promised == 0 && code == SWALE_NOT_FOUND) return {};
@@ -115,7 +136,7 @@ std::vector<std::string> check_job_files(const std::string& path, int64_t promis
   std::vector<std::string> problems;
   const int64_t epochs = swale_reader_epoch_count(reader);
   if (epochs < promised) problems.push_back(fmt::format("{} epochs, but {} were promised", epochs, promised));
-  for (int64_t epoch = 0; epoch < epochs; ++epoch) check_epoch(reader, epoch, records_more, &problems);
+  for (int64_t epoch = 0; epoch < epochs; ++epoch) check_epoch(reader, epoch, contents, &problems);
   swale_reader_close(reader);
   const std::string command = fmt::format("{} verify {} >/dev/null 2>&1", SWALE_COMMAND, path);
   if (const int status = std::system(command.c_str()); status != 0)
@@ -155,7 +176,7 @@ std::set<std::string> orphaned_shared_memory() {
   }
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
     if (std::isdigit(static_cast<unsigned char>(process.path().filename().string()[0])) == 0) continue;
-    const std::string maps = contents(process.path() / "maps");
+    const std::string maps = text_of(process.path() / "maps");
     std::erase_if(orphans, [&](const std::string& path) { return maps.find(path) != std::string::npos; });
   }
   return orphans;

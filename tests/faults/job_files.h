@@ -29,10 +29,15 @@ class JobFiles {
   std::string scratch_;
 };
 
+struct JobContents {
+  bool large = false;         // the jobs ran with SWALE_FAULT_LARGE
+  uint64_t records_more = 0;  // than there should be: a canary
+};
+
 // Reads the whole directory with the C interface and `swale verify`: at least `promised` epochs, every record of every
-// epoch exactly once, right, and found by key. What is wrong, in words. `records_more` are expected besides: a canary.
+// epoch exactly once, right, and found by key. What is wrong, in words.
 std::vector<std::string> check_job_files(const std::string& path, int64_t promised,
-                                         uint64_t records_more = 0);
+                                         const JobContents& contents = {});
 
 // Epochs of which some rank was told that they are there.
 int64_t promised_epochs(const Launcher& job);

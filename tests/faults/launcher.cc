@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@ namespace swale::faults {
 namespace {
 
 constexpr int kTurnMilliseconds = 5;
+constexpr size_t kLoggedBytesMax = size_t{8} << 10;
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> result;
@@ -57,6 +59,7 @@ Launcher::~Launcher() {
     }
     ::close(rank.output);
     ::close(rank.input);
+    ::close(rank.errors);
   }
 }
 
@@ -74,13 +77,14 @@ void Launcher::start(const LaunchParams& params, int number) {
   changes.push_back("SWALE_JOB_RENDEZVOUS=" + params.rendezvous);
   std::vector<std::string> environment = merged_environment(changes);
   int output[2], input[2];
-  if (::pipe2(output, O_CLOEXEC) != 0 || ::pipe2(input, O_CLOEXEC) != 0) throw std::runtime_error("no pipes");
+  rank.errors = ::memfd_create("stderr", MFD_CLOEXEC);
+  if (::pipe2(output, O_CLOEXEC) != 0 || ::pipe2(input, O_CLOEXEC) != 0 || rank.errors < 0)
+    throw std::runtime_error("no pipes");
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
-  // What the library logs is for people; the test judges what the calls say.
-  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, rank.errors, STDERR_FILENO);
   const int failed = ::posix_spawn(&rank.pid, words.front().c_str(), &actions, nullptr,
                                    pointers(words).data(), pointers(environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
@@ -92,7 +96,11 @@ void Launcher::start(const LaunchParams& params, int number) {
   if (failed != 0) throw std::runtime_error("cannot start " + params.program);
 }
 
-Seconds Launcher::now() const { return std::chrono::steady_clock::now() - begin_; }
+// The machine may stop the test and its ranks for a while: of the time between two turns no more than this is counted.
+Seconds Launcher::now() const {
+  constexpr Seconds kTurnMax(0.5);
+  return counted_ + std::min<Seconds>(kTurnMax, std::chrono::steady_clock::now() - turned_);
+}
 
 void Launcher::read_output(Rank& rank) {
   char buffer[4096];
@@ -103,6 +111,8 @@ void Launcher::read_output(Rank& rank) {
 }
 
 void Launcher::turn() {
+  counted_ = now();
+  turned_ = std::chrono::steady_clock::now();
   std::vector<pollfd> outputs;
   for (const Rank& rank : ranks_) {
     if (!rank.end.ended) outputs.push_back({rank.output, POLLIN, 0});
@@ -153,6 +163,16 @@ void Launcher::go_on(int rank) {
     throw std::runtime_error("nobody listens");
 }
 
+// What the library and UCX logged is for people; the test judges what the calls say.
+std::string Launcher::logged(const Rank& rank) {
+  std::string text(kLoggedBytesMax, '\0');
+  const off_t end = ::lseek(rank.errors, 0, SEEK_END);
+  const off_t from = std::max<off_t>(0, end - static_cast<off_t>(text.size()));
+  const ssize_t count = ::pread(rank.errors, text.data(), text.size(), from);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(0, count)));
+  return text;
+}
+
 std::string Launcher::describe() const {
   std::string text;
   for (int rank = 0; rank < size(); ++rank) {
@@ -160,6 +180,7 @@ std::string Launcher::describe() const {
     text += fmt::format("rank {}: {} signal {} status {} at {:.2f} s\n", rank, of.ended ? "ended" : "runs",
                         of.signal, of.status, of.time.count());
     for (const Line& line : of.lines) text += fmt::format("  {:.2f} {}\n", line.time.count(), line.text);
+    text += logged(ranks_[static_cast<size_t>(rank)]);
   }
   return text;
 }

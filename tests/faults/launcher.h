@@ -65,7 +65,7 @@ class Launcher {
   pid_t pid(int rank) const { return ranks_[static_cast<size_t>(rank)].pid; }
   const RankEnd& end(int rank) const { return ranks_[static_cast<size_t>(rank)].end; }
   int size() const { return static_cast<int>(ranks_.size()); }
-  Seconds now() const;
+  Seconds now() const;           // since the start, as far as the test itself ran
   std::string describe() const;  // of all ranks, for a failed test
 
  private:
@@ -73,6 +73,7 @@ class Launcher {
     pid_t pid = -1;
     int output = -1;
     int input = -1;
+    int errors = -1;
     std::string partial;
     RankEnd end;
   };
@@ -80,8 +81,10 @@ class Launcher {
   void start(const LaunchParams& params, int rank);
   void turn();  // reads what there is, reaps who has ended, at most a few milliseconds
   void read_output(Rank& rank);
+  static std::string logged(const Rank& rank);
 
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Seconds counted_{0};  // until turned_
+  std::chrono::steady_clock::time_point turned_ = std::chrono::steady_clock::now();
   std::vector<Rank> ranks_;
 };
 

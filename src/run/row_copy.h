@@ -1,0 +1,28 @@
+// Copying rows of one size from a memtable into a block, in hash order: the loop in which a run is made. What each row
+// gives to the sketch and to the digest is taken in the same turn.
+//
+// For rows of 16 to 143 bytes there is a loop of its own for each number of 16-byte pairs, so that copy and digest are
+// straight code: 85 instructions for a row of 48 bytes, where loops over its words took 122.
+// Threads: pure function of its arguments.
+#pragma once
+
+#include <cstdint>
+
+#include "run/memtable.h"
+#include "run/sketch.h"
+
+namespace swale::run {
+
+struct RowCopy {
+  const char* rows;         // of the memtable
+  const uint64_t* entries;  // `count` of them
+  uint32_t count;
+  uint32_t row_bytes;  // key and value
+  uint32_t key_bytes;
+  char* out;  // count * row_bytes
+};
+
+// Returns the sum of the rows' digests. The fetcher runs ahead by as much as was copied.
+uint64_t copy_rows(const RowCopy& copy, SketchBuilder* sketch, Memtable::RowFetcher* fetcher);
+
+}  // namespace swale::run
