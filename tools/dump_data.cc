@@ -149,6 +149,7 @@ Status dump_data_log(io::Device& device, const std::string& path, uint32_t parti
     const uint64_t count = std::min(kChunkBlocks, blocks - first);
     const MutableBytes part(chunk.data(), count * run::kBlockBytes);
     SWALE_RETURN_IF_ERROR(io::read_exactly(*file, first * run::kBlockBytes, part));
+    out->progress(first * run::kBlockBytes, bytes);
     for (uint64_t i = 0; i < count; ++i)
       dump.take(first + i, view(part.subspan(i * run::kBlockBytes, run::kBlockBytes)));
   }

@@ -17,6 +17,8 @@ class Swale(CMakePackage):
 
     version("main", branch="main")
 
+    variant("plot", default=False, description="What swale-stats-plot needs to draw")
+
     depends_on("c", type="build")
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -32,6 +34,7 @@ class Swale(CMakePackage):
     depends_on("xxhash@0.8:")
     depends_on("zstd@1.5:")
     depends_on("ucx@1.13:")
+    depends_on("py-matplotlib", type="run", when="+plot")
 
     conflicts("%gcc@:11", msg="Swale is written in C++20")
     conflicts("%clang@:15", msg="Swale is written in C++20")

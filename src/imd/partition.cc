@@ -352,8 +352,8 @@ void Partition::finish_segment(Way& way) {
   (closing() ? way.segments_written : way.segments_written_early) = true;
   way.segment.reset();
   std::vector<run::RunSketch>& sketches = segment_sketches(way);
-  const auto end = sketches.begin() +
-                   static_cast<std::ptrdiff_t>(run::runs_of_segment(sketches.size(), params_.layout));
+  const auto end =
+      sketches.begin() + static_cast<std::ptrdiff_t>(run::runs_of_segment(sketches.size(), params_.layout));
   for (auto sketch = sketches.begin(); sketch != end; ++sketch) way.sketch_memory->release(sketch->memory);
   sketches.erase(sketches.begin(), end);
 }
