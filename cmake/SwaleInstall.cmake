@@ -21,6 +21,10 @@ install(TARGETS swale_ucx
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swale-${PROJECT_VERSION} COMPONENT Runtime)
 install(TARGETS swale_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Tools)
 
+# A script: it needs Python and matplotlib only when it is run, and says so.
+install(PROGRAMS tools/swale-stats-plot DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Tools)
+install(FILES tools/swale-stats-plot.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT Tools)
+
 # The Fortran modules are installed as sources: .mod files belong to one compiler, and often to one version of it.
 install(DIRECTORY include/swale DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT Development
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.f90")

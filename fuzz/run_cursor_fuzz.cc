@@ -20,14 +20,19 @@ void reseal(std::string* data) {
 
 void run(Bytes input) {
   static const Logs logs[] = {make_logs({{200, 40}}, true), make_logs({{50, 600}}, false),
-                              make_logs({{3, 16'000}}, false)};
+                              make_logs({{3, 16'000}}, false),
+                              make_logs({{2000, 40}}, true, {Codec::kLz4, IndexKind::kSketch, 0}),
+                              make_logs({{20, 16'000}}, false, {Codec::kZstd, IndexKind::kSketch, 0})};
   if (input.size() < 8) return;
-  std::string data = logs[static_cast<uint8_t>(input[0]) % 3].data;
+  std::string data = logs[static_cast<uint8_t>(input[0]) % std::size(logs)].data;
   Candidate candidate{.block = 0,
                       .block_count = 1 + static_cast<uint8_t>(input[1]) % kCandidateBlocksMax,
                       .slot = get_u16(input.data() + 2),
                       .value_bytes = static_cast<uint8_t>(input[4]),
                       .key_bytes = static_cast<uint8_t>(input[5])};
+  candidate.packed = candidate.variable() && (input[6] & 1) != 0;
+  const bool any = (input[6] & 2) != 0;
+  if (any) candidate.slot = kAnySlot;
   if (!candidate.variable()) candidate.block_count = 1;
   apply_edits(input.substr(8), 0, &data);
   reseal(&data);
@@ -41,6 +46,14 @@ void run(Bytes input) {
   if (walked.ok()) (void)cursor.finish();
   std::vector<char> scratch;
   const Bytes blocks = Bytes(data).substr(0, candidate.block_count * kBlockBytes);
+  if (any) {
+    (void)RecordMatch::each_in_verified(candidate, blocks, "hot key!", &scratch, "fuzz",
+                                        [&](const RecordView& record) {
+                                          require(hash_bytes(record.value) + bytes + 1 != bytes);
+                                          return true;
+                                        });
+    return;
+  }
   const auto match = RecordMatch::in_verified(candidate, blocks, "hot key!", &scratch, "fuzz");
   if (match.ok() && *match) require(hash_bytes((*match)->value) + bytes + 1 != bytes);
 }

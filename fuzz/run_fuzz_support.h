@@ -4,13 +4,16 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/coding.h"
 #include "base/rng.h"
+#include "run/layout.h"
 #include "run/memtable.h"
+#include "run/packed_run_builder.h"
 #include "run/run_builder.h"
 #include "run/segment_builder.h"
 
@@ -31,11 +34,14 @@ struct Logs {
 
 // One run per entry; each of `records` records with values of up to `value_bytes_max` bytes (all of one size
 // if uniform). A hot key makes slices overflow.
-inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool uniform) {
+inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool uniform,
+                      const Layout& layout = {}) {
   Rng rng(1);
   auto memtable = Memtable::create(kMiB, 20'000).value();
   auto scratch = RunScratch::create(20'000).value();
   auto arena = SketchArena::create(4 * kMiB).value();
+  auto compressor = Compressor::create(layout.compression).value();
+  std::vector<char> packed(packed_bytes_max(kMiB));
   std::vector<RunSketch> sketches;
   Logs logs;
   std::vector<char> out(16 * kBlockBytes);
@@ -50,15 +56,25 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
       RecordView view;
       require(parse_record(encoded, &view) == RecordParse::kOk && memtable.append(hash_bytes(key), view));
     }
-    RunBuilder builder(memtable, scratch, arena,
-                       {.partition = kPartition,
-                        .first_block = logs.data.size() / kBlockBytes,
-                        .epoch = 0,
-                        .epoch_id = kEpochId,
-                        .way = 0,
-                        .run = static_cast<uint32_t>(sketches.size())});
-    while (const size_t produced = builder.fill(out)) logs.data.append(out.data(), produced);
-    sketches.push_back(builder.sketch());
+    const RunPlacement placement{.partition = kPartition,
+                                 .first_block = logs.data.size() / kBlockBytes,
+                                 .epoch = 0,
+                                 .epoch_id = kEpochId,
+                                 .way = 0,
+                                 .run = static_cast<uint32_t>(sketches.size()),
+                                 .with_tails = layout.filtered()};
+    std::unique_ptr<RunOutput> run;
+    if (layout.compression != Codec::kNone) {
+      auto builder = std::make_unique<PackedRunBuilder>(
+          memtable, scratch, arena, compressor, MutableBytes(packed.data(), packed.size()), placement);
+      builder->pack();
+      builder->place(placement);
+      run = std::move(builder);
+    } else {
+      run = std::make_unique<RunBuilder>(memtable, scratch, arena, placement);
+    }
+    while (const size_t produced = run->fill(out)) logs.data.append(out.data(), produced);
+    sketches.push_back(run->sketch());
   }
   SegmentBuilder builder(sketches, {.partition = kPartition,
                                     .epoch = 0,
@@ -66,7 +82,8 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
                                     .way = 0,
                                     .ways = 1,
                                     .data_block = 0,
-                                    .data_blocks = static_cast<uint32_t>(logs.data.size() / kBlockBytes)});
+                                    .data_blocks = static_cast<uint32_t>(logs.data.size() / kBlockBytes),
+                                    .layout = layout});
   while (const size_t produced = builder.fill(out)) logs.index.append(out.data(), produced);
   logs.segment = builder.record(0);
   return logs;

@@ -35,10 +35,15 @@ std::string resealed(const Logs& logs, const SegmentRecord& segment, const Slice
 }
 
 void run(Bytes input) {
-  static const Logs logs[] = {make_logs({{9000, 0}, {20, 0}}, true), make_logs({{3000, 9}, {20, 2}}, false),
-                              make_logs({{40, 16'000}}, false), make_logs({{5, 4}}, true)};
+  static const Logs logs[] = {make_logs({{9000, 0}, {20, 0}}, true),
+                              make_logs({{3000, 9}, {20, 2}}, false),
+                              make_logs({{40, 16'000}}, false),
+                              make_logs({{5, 4}}, true),
+                              make_logs({{3000, 40}, {20, 2}}, true, {Codec::kNone, IndexKind::kBloom, 10}),
+                              make_logs({{3000, 90}}, false, {Codec::kLz4, IndexKind::kBlockedBloom, 8}),
+                              make_logs({{2000, 90}}, false, {Codec::kNone, IndexKind::kPapers, 0})};
   if (input.size() < 12) return;
-  const Logs& base = logs[static_cast<uint8_t>(input[0]) % 4];
+  const Logs& base = logs[static_cast<uint8_t>(input[0]) % std::size(logs)];
   SegmentRecord changed = base.segment;
   if ((input[1] & 1) != 0) {
     std::string bytes(sizeof(changed), '\0');

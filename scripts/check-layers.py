@@ -30,7 +30,7 @@ THIRD_PARTY = [
     (r"liburing(\.h|/)", ["src/io/"]),
     (r"(fuse3/|fuse(_\w+)?\.h)", ["src/fuse/"]),
     (r"mpi\.h", ["include/swale/swale_mpi.h", "examples/", "tests/"]),
-    (r"(isa-l|xxhash|xxh3|spdlog/)", ["src/base/"]),
+    (r"(isa-l|xxhash|xxh3|spdlog/|lz4|zstd)", ["src/base/"]),
     (r"CLI/", ["tools/", "examples/"]),
     (r"(leveldb|rocksdb)/", ["bench/"]),
 ]
@@ -133,6 +133,8 @@ CANARIES = [
     ("src/net/c.cc", "#include <mpi.h>", "examples/"),
     ("src/run/c.cc", "#include <isa-l/crc.h>", "src/base/"),
     ("src/run/d.cc", "#include <xxhash.h>", "src/base/"),
+    ("src/run/g.cc", "#include <lz4.h>", "src/base/"),
+    ("src/run/h.cc", "#include <zstd.h>", "src/base/"),
     ("tools/a.cc", "#include <spdlog/spdlog.h>", "src/base/"),
     ("src/capi/a.cc", "#include <CLI/CLI.hpp>", "tools/"),
     ("src/run/f.cc", "#include <leveldb/db.h>", "bench/"),

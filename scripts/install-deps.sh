@@ -23,6 +23,8 @@ build,test,demo  libcli11-dev        cli11-devel         cli11          cli11
 build,test,demo  libisal-dev         isa-l-devel         isa-l          isa-l
 build,test,demo  liburing-dev        liburing-devel      liburing       liburing
 build,test,demo  libxxhash-dev       xxhash-devel        xxhash         xxhash
+build,test,demo  liblz4-dev          lz4-devel           lz4            lz4
+build,test,demo  libzstd-dev         libzstd-devel       zstd           zstd
 build,test,demo  libgtest-dev        gtest-devel         gtest          googletest+gmock
 build,test,demo  libgmock-dev        gmock-devel         -              -
 build,test,demo  python3             python3             python         python

@@ -32,7 +32,7 @@ for file in /etc/apt/apt.conf.d/* /etc/ssl/certs/ca-certificates.crt; do
 done
 mkdir -p "$root/debs" "$root/user"
 cp "$debs"/*.deb "$root/debs"
-cp tests/install/consumer/* examples/fortran/particles.f90 "$root/user"
+cp tests/install/consumer/* examples/mpi/particles.c examples/fortran/particles.f90 "$root/user"
 
 # Mounts, processes and shared memory of the root vanish with the command.
 in_root() {
@@ -49,10 +49,18 @@ step deb-install "Installing the command in a bare root" in_root "
   $apt update
   $apt install /debs/libswale0_*.deb /debs/swale_*.deb
   swale --version
-  test ! -e /usr/include/swale"
+  test ! -e /usr/include/swale
+  for file in man/man1/swale.1.gz man/man1/swale-scan.1.gz man/man1/swale-stats-plot.1.gz man/man7/swale-options.7.gz \
+    bash-completion/completions/swale zsh/vendor-completions/_swale fish/vendor_completions.d/swale.fish; do
+    test -s /usr/share/\$file
+  done
+  bash -n /usr/share/bash-completion/completions/swale
+  if swale-stats-plot none.svg < /dev/null 2> said; then exit 1; fi
+  grep python3-matplotlib said"
 
 step deb-use "Building and running programs against libswale-dev" in_root "
-  $apt install /debs/libswale-dev_*.deb gcc g++ gfortran pkg-config libc6-dev openmpi-bin libopenmpi-dev
+  $apt install /debs/libswale-dev_*.deb gcc g++ gfortran pkg-config cmake make libc6-dev openmpi-bin libopenmpi-dev \
+    python3-matplotlib
   cd /user
   flags=\$(pkg-config --cflags --libs swale)
   modules=\$(pkg-config --variable=fortrandir swale)
@@ -65,6 +73,13 @@ step deb-use "Building and running programs against libswale-dev" in_root "
   ./reads squares | grep ': 100 right, 200 records'
   ./reads-fortran squares | grep ': 100 right, 200 records'
   swale verify squares | grep 'all good'
+  swale stats squares --json | swale-stats-plot squares.svg
+  grep -q '<svg' squares.svg
+  cmake -S . -B by-cmake > /dev/null
+  cmake --build by-cmake > /dev/null
+  ./by-cmake/reads_cxx squares | grep ': 100 right, 200 records'
+  ./by-cmake/reads_fortran squares | grep ': 100 right, 200 records'
+  test -e /usr/share/doc/libswale-dev/docs/guide/first-trajectory.md
   mpirun.openmpi -n 2 ./particles atoms | grep '2000 of 2000 trajectories are right'"
 
 # The canary: what was installed is gone, so the same programs fail, and nothing is left behind.

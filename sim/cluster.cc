@@ -330,6 +330,7 @@ Result<imd::Manifest> Simulation::open_manifest() {
   if (params_.extrema) {
     SWALE_ASSIGN_OR_RETURN(manifest.schema, run::Schema::parse(kSchema, kIndexed));
   }
+  manifest.layout = params_.layout;
   SWALE_RETURN_IF_ERROR(io::make_directories(device_, directory_));
   SWALE_RETURN_IF_ERROR(io::replace_file(device_, path, manifest.encode()));
   return manifest;
@@ -348,8 +349,10 @@ Status Simulation::build() {
   }
   SWALE_ASSIGN_OR_RETURN(
       const imd::MemoryPlan memory,
-      imd::plan_memory({params_.memory_bytes, params_.ranks, params_.ways, params_.frame_bytes,
-                        params_.window, static_cast<uint32_t>(manifest.schema.indexed.size())}));
+      imd::plan_memory(
+          {manifest.layout.standard() ? params_.memory_bytes : std::max(params_.memory_bytes, 8 * kMiB),
+           params_.ranks, params_.ways, params_.frame_bytes, params_.window,
+           static_cast<uint32_t>(manifest.schema.indexed.size()), manifest.layout}));
   for (net::Rank rank = 0; rank < params_.ranks; ++rank) {
     SWALE_ASSIGN_OR_RETURN(
         imd::PartitionFiles files,
@@ -366,6 +369,7 @@ Status Simulation::build() {
     core_params.ways = params_.ways;
     core_params.memory = memory;
     core_params.indexed = manifest.schema.indexed;
+    core_params.layout = manifest.layout;
     core_params.clock = &clock_;
     SWALE_ASSIGN_OR_RETURN(std::unique_ptr<imd::WriterCore> core,
                            imd::WriterCore::create(core_params, files.take_footer()));

@@ -56,9 +56,17 @@ struct ClusterParams {
   uint64_t records_per_epoch = 2000;  // over all ranks
   Nanos silence_deadline = seconds(5);
   bool extrema = false;  // a schema with indexed fields
+  run::Layout layout;    // of a directory that this job makes
   WorkloadParams workload;
   Faults faults;
 };
+
+// Half of all seeds have another layout than the usual one, each of them some.
+inline run::Layout layout_of_seed(uint64_t seed) {
+  if (seed % 2 == 0) return {};
+  return {.compression = static_cast<Codec>(seed / 2 % 3),
+          .index = static_cast<run::IndexKind>(seed / 6 % 4)};
+}
 
 struct RankOutcome {
   uint32_t epochs_ok = 0;  // epoch ends that returned OK

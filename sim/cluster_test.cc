@@ -32,6 +32,7 @@ ClusterParams params_of(uint64_t seed) {
   params.workload.variable_sizes = rng.chance(1, 2);
   params.workload.hot_key = rng.chance(1, 4);
   params.extrema = rng.chance(1, 2);
+  params.layout = layout_of_seed(seed);
   params.workload.large_values = rng.chance(1, 8);
   return params;
 }

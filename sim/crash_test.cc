@@ -35,6 +35,7 @@ ClusterParams small_job(uint64_t seed) {
   params.workload.variable_sizes = rng.chance(1, 2);
   params.workload.large_values = rng.chance(1, 2);
   params.extrema = rng.chance(1, 2);
+  params.layout = layout_of_seed(seed);
   return params;
 }
 

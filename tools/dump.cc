@@ -139,10 +139,16 @@ int DumpCommand::run() const {
 void DumpOutput::begin_file(const std::string& path) {
   path_ = path;
   lines_ = 0;
+  if (wants_progress_) bar_.emplace();
   if (!options_.json) print(fmt::format("{}\n", path));
 }
 
+void DumpOutput::progress(uint64_t offset, uint64_t file_bytes) {
+  if (bar_) bar_->update(offset, file_bytes, fmt::format("MiB, {}", file_name(path_)), kMiB);
+}
+
 void DumpOutput::end_file() {
+  bar_.reset();
   if (lines_ <= options_.lines_max) return;
   const uint64_t left_out = lines_ - options_.lines_max;
   if (options_.json) {

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
 #include "io/device.h"
 #include "tools/options.h"
+#include "tools/progress.h"
 
 namespace swale::tools {
 
@@ -27,6 +29,8 @@ class DumpOutput {
   const DumpOptions& options() const { return options_; }
   void begin_file(const std::string& path);
   void end_file();  // says what the limit left out
+  // How far the walk over a file is, for who waits at a terminal.
+  void progress(uint64_t offset, uint64_t file_bytes);
   // `thing` has "what" and, mostly, "offset" first.
   void line(const Json& thing);
   void damage(uint64_t offset, const Status& cause);
@@ -37,6 +41,8 @@ class DumpOutput {
   std::string path_;
   uint64_t lines_ = 0;
   bool damaged_ = false;
+  const bool wants_progress_ = ProgressBar::wanted_beside_output();
+  std::optional<ProgressBar> bar_;  // of this file
 };
 
 // Failures are those of opening and reading the file.

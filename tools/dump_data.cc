@@ -14,6 +14,10 @@ constexpr uint64_t kChunkBlocks = 256;
 
 std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
 
+const char* kind_name(run::RunKind kind) {
+  return kind == run::RunKind::kUniform ? "uniform" : kind == run::RunKind::kVariable ? "variable" : "packed";
+}
+
 class DataLogDump {
  public:
   DataLogDump(uint32_t partition, std::string path, DumpOutput* out)
@@ -52,7 +56,8 @@ class DataLogDump {
                {"epoch", header.epoch},
                {"epoch_id", hex16(header.epoch_id)},
                {"way", header.way},
-               {"kind", header.kind == run::RunKind::kUniform ? "uniform" : "variable"},
+               {"kind", kind_name(header.kind)},
+               {"codec", codec_name(static_cast<Codec>(header.codec))},
                {"key_bytes", header.key_bytes},
                {"value_bytes", header.value_bytes},
                {"records", header.records},
@@ -144,6 +149,7 @@ Status dump_data_log(io::Device& device, const std::string& path, uint32_t parti
     const uint64_t count = std::min(kChunkBlocks, blocks - first);
     const MutableBytes part(chunk.data(), count * run::kBlockBytes);
     SWALE_RETURN_IF_ERROR(io::read_exactly(*file, first * run::kBlockBytes, part));
+    out->progress(first * run::kBlockBytes, bytes);
     for (uint64_t i = 0; i < count; ++i)
       dump.take(first + i, view(part.subspan(i * run::kBlockBytes, run::kBlockBytes)));
   }

@@ -31,6 +31,7 @@ Json segment_json(const run::SegmentRecord& segment) {
           {"slice_bits", segment.slice_bits},
           {"overflow_units", segment.overflow_units},
           {"flags", segment.flags},
+          {"filter_bits", segment.filter_bits},
           {"key_bytes", segment.key_bytes},
           {"value_bytes", segment.value_bytes}};
 }
@@ -150,13 +151,31 @@ class IndexLogDump {
                {"pieces", slice->piece_count()},
                {"records", slice->records()},
                {"crc32c", fmt::format("{:08x}", header.crc32c)}});
+    const bool filtered = run::is_filter_segment(segment);
     const bool uniform = (segment.flags & run::kUniformSegment) != 0;
     const size_t piece_bytes = uniform ? sizeof(run::UniformPieceHeader) : sizeof(run::MixedPieceHeader);
     for (uint32_t piece = 0; piece < slice->piece_count(); ++piece) {
       const size_t at = sizeof(run::SliceHeader) + piece * piece_bytes;
       if (at + piece_bytes > bytes.size()) return;  // in the overflow
+      if (filtered) {
+        show_filter_piece(bytes.data() + at, place.offset + at, piece);
+        continue;
+      }
       show_piece(uniform, bytes.data() + at, place.offset + at, piece);
     }
+  }
+
+  void show_filter_piece(const char* bytes, uint64_t offset, uint32_t piece) {
+    const auto header = get_fixed<run::FilterPieceHeader>(bytes);
+    out_.line({{"what", "filter-piece"},
+               {"offset", offset},
+               {"piece", piece},
+               {"records", header.records},
+               {"block", header.block},
+               {"fences", header.fences},
+               {"key_bytes", header.key_bytes},
+               {"value_bytes", header.value_bytes},
+               {"packed", header.packed}});
   }
 
   void show_piece(bool uniform, const char* bytes, uint64_t offset, uint32_t piece) {

@@ -31,6 +31,7 @@ Status dump_value_log(io::Device& device, const std::string& path, uint32_t writ
       at = next;
       continue;
     }
+    out->progress(at, size);
     out->line({{"what", "value"},
                {"offset", at},
                {"epoch", head->epoch},

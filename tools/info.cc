@@ -81,9 +81,13 @@ Json InfoCommand::as_json(const imd::Manifest& manifest, const Sizes& sizes, con
   }
   Json extrema = Json::array();
   for (const run::FieldPlace& place : manifest.schema.indexed) extrema.push_back(place.name);
+  Json layout = {{"compression", codec_name(manifest.layout.compression)},
+                 {"index", run::index_name(manifest.layout.index)}};
+  if (manifest.layout.filtered()) layout["bloom_bits"] = manifest.layout.bloom_bits;
   return {{"path", path},
           {"schema", fields},
           {"extrema", extrema},
+          {"layout", layout},
           {"jobs", jobs},
           {"epochs", epochs},
           {"disk",
@@ -91,6 +95,13 @@ Json InfoCommand::as_json(const imd::Manifest& manifest, const Sizes& sizes, con
             {"data_bytes", sizes.data_bytes},
             {"index_bytes", sizes.index_bytes},
             {"values_bytes", sizes.values_bytes}}}};
+}
+
+std::string layout_text(const run::Layout& layout) {
+  std::string text = fmt::format("compression: {}, index: {}", codec_name(layout.compression),
+                                 run::index_name(layout.index));
+  if (layout.filtered()) text += fmt::format(" of {} bits", layout.bloom_bits);
+  return text;
 }
 
 std::string InfoCommand::as_text(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path) {
@@ -115,6 +126,7 @@ std::string InfoCommand::as_text(const imd::Manifest& manifest, const Sizes& siz
     text += fmt::format("\n  values: {}\n  extrema: {}", manifest.schema.fields_text(),
                         manifest.schema.indexed.empty() ? "of no field" : manifest.schema.indexed_text());
   }
+  if (!manifest.layout.standard()) text += "\n  " + layout_text(manifest.layout);
   text += fmt::format("\n\n  {:>5}  {:<16}  {:>8}  {:>4}  partitioner\n", "job", "id", "ranks", "ways");
   for (size_t i = 0; i < manifest.jobs.size(); ++i) {
     const imd::JobEntry& job = manifest.jobs[i];

@@ -8,6 +8,8 @@
 
 #include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/progress.h"
+#include "tools/reading_bar.h"
 
 namespace swale::tools {
 namespace {
@@ -141,6 +143,10 @@ int LsCommand::run() const {
                            .pattern = pattern,
                            .limit = limit,
                            .epoch = all ? imd::Reader::kAllEpochs : epoch});
+  // With sizes, every key is asked for as well, and how much that reads is not known.
+  const uint64_t expected_bytes =
+      sizes ? 0 : bytes_of_epochs(reader.manifest(), all ? imd::Reader::kAllEpochs : epoch);
+  const ReadingBar bar(reader, expected_bytes, ProgressBar::wanted_beside_output());
   std::unordered_set<std::string> seen;
   Status status;
   for (int64_t e = all ? 0 : epoch; status.ok() && e < (all ? epochs : epoch + 1) && !listing.full(); ++e) {

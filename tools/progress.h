@@ -24,7 +24,7 @@ class ProgressBar {
 
   // `total` is shown as a multiple of `unit_size`.
   void update(uint64_t done, uint64_t total, std::string_view unit, uint64_t unit_size = 1) {
-    if (total == 0) return;
+    if (total < unit_size) return;  // done before anybody looks
     const double share = static_cast<double>(done) / static_cast<double>(total);
     const int permille = static_cast<int>(share * 1000);
     if (permille == shown_) return;
@@ -32,6 +32,15 @@ class ProgressBar {
     const int columns = static_cast<int>(share * kColumns);
     fmt::print(stderr, "\r[{:=<{}}{:{}}] {:5.1f} % of {} {}", "", columns, "", kColumns - columns,
                share * 100, total / unit_size, unit);
+    std::fflush(stderr);
+  }
+
+  // Of what nobody knows the total.
+  void count(uint64_t done, std::string_view unit, uint64_t unit_size = 1) {
+    const auto units = static_cast<int>(done / unit_size);
+    if (units == shown_) return;
+    shown_ = units;
+    fmt::print(stderr, "\r{} {}", units, unit);
     std::fflush(stderr);
   }
 

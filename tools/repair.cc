@@ -3,6 +3,7 @@
 #include "imd/repair.h"
 #include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/progress.h"
 
 namespace swale::tools {
 namespace {
@@ -28,7 +29,16 @@ void RepairCommand::print_text(const imd::RepairReport& report) const {
 
 int RepairCommand::run() const {
   io::PosixDevice device;
-  const auto report = imd::repair_directory(device, common.path, {.dry_run = dry_run});
+  const auto report = [&] {
+    ProgressBar bar;
+    imd::RepairOptions options{.dry_run = dry_run};
+    if (ProgressBar::wanted()) {
+      options.progress = [&](uint64_t done_bytes, uint64_t total_bytes) {
+        bar.update(done_bytes, total_bytes, "MiB", kMiB);
+      };
+    }
+    return imd::repair_directory(device, common.path, options);
+  }();
   if (!report.ok()) return fail(report.status());
   if (common.json) {
     print_json({{"path", common.path},
@@ -60,7 +70,9 @@ void add_repair(CLI::App& app, Run* run) {
               "Committed epochs need no repair after a crash. This recovers what an epoch that was never "
               "ended "
               "left as whole runs, makes damaged index logs anew from the data logs, and swale.json if it is "
-              "lost (the old one is kept as swale.json.damaged). Committed data are never written. No job "
+              "lost (the old one is kept as swale.json.damaged). Committed data are never written. A lost "
+              "swale.json of epochs that a partitioner of the user's has spread is refused: a copy is "
+              "needed. No job "
               "may "
               "be writing.",
           .examples = {{"swale repair out/particles --dry-run", "what would be done"},

@@ -13,6 +13,7 @@
 #include "tools/options.h"
 #include "tools/parallel_scan.h"
 #include "tools/progress.h"
+#include "tools/reading_bar.h"
 
 namespace swale::tools {
 namespace {
@@ -108,6 +109,8 @@ int KeysCommand::run() const {
     }
     return std::ferror(stdout) == 0;
   };
+  const ReadingBar bar(reader, sample ? 0 : bytes_of_epochs(manifest, epoch),
+                       ProgressBar::wanted_beside_output());
   const Status status =
       sample ? reader.sample(epoch, *sample, seed, print_key) : reader.keys(epoch, print_key);
   if (!status.ok()) return fail(status);
@@ -174,6 +177,7 @@ void add_keys(CLI::App& app, Run* run) {
                          "for the keys of one partition.",
           .examples =
               {{"swale keys out/particles --epoch 0 --u64 | head", "some keys"},
+               {"swale keys out/particles --epoch 0 --sample 100 --seed 7", "a hundred of them by chance"},
                {"swale keys out/particles | head -n 5 | xargs -d '\\n' swale get out/particles --epoch 0 --",
                 "and their values"}},
       });

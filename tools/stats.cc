@@ -124,7 +124,11 @@ std::string StatsCommand::table(const std::vector<EpochCost>& costs) {
                     longest(Stat::kEpochFlushNanos), longest(Stat::kSortNanos), longest(Stat::kWriteNanos),
                     longest(Stat::kSyncNanos), longest(Stat::kCommitNanos));
   }
-  text += "Times are seconds of the rank that took longest; bytes are of keys and values.\n";
+  text +=
+      "Times are seconds of the rank that took longest; bytes are of keys and values. open: since the epoch "
+      "before; "
+      "waited:\nappends in it; drain, flush, commit: its end. Sorting and writing go on beside all of "
+      "these.\n";
   if (without != 0) text += fmt::format("Of {} epochs no statistics are kept.\n", without);
   return text;
 }

@@ -4,6 +4,8 @@
 #include "run/schema.h"
 #include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/progress.h"
+#include "tools/reading_bar.h"
 
 namespace swale::tools {
 namespace {
@@ -55,7 +57,11 @@ int TopCommand::run() const {
   imd::Reader& reader = *(*directory)->reader;
   const int64_t epoch = common.epoch.value_or(static_cast<int64_t>(reader.manifest().epochs.size()) - 1);
   if (epoch < 0) return kExitOk;  // no epoch has been committed
-  const auto top = reader.top(epoch, field, k, smallest ? run::Extreme::kSmallest : run::Extreme::kLargest);
+  const auto which = smallest ? run::Extreme::kSmallest : run::Extreme::kLargest;
+  const auto top = [&] {
+    const ReadingBar bar(reader, 0, ProgressBar::wanted());  // of fields without extrema: a scan
+    return reader.top(epoch, field, k, which);
+  }();
   if (!top.ok()) return fail(top.status());
   for (const imd::TopResult::Record& record : top->records)
     print_record(reader.manifest().schema, *top, record);

@@ -17,7 +17,7 @@
 ! swale_mpi.f90 makes a swale_comm from an MPI communicator. A handle is a derived type with one pointer in it, which
 ! every ABI that we know hands over as it does the pointer alone.
 module swale
-  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_funptr, c_int, c_int64_t, c_loc, &
+  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_funptr, c_int, c_int32_t, c_int64_t, c_loc, &
     c_null_char, c_null_funptr, c_null_ptr, c_ptr, c_size_t, c_associated
   implicit none
   private
@@ -222,6 +222,16 @@ module swale
       type(c_funptr), value :: fn
       type(c_ptr), value :: context
     end function
+    integer(c_int) function swale_reader_scan_part(reader, epoch, part, parts, fn, context) &
+        bind(C, name="swale_reader_scan_part")
+      import :: c_funptr, c_int, c_int32_t, c_int64_t, c_ptr, swale_reader
+      type(swale_reader), value :: reader
+      integer(c_int64_t), value :: epoch
+      integer(c_int32_t), value :: part
+      integer(c_int32_t), value :: parts
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+    end function
     integer(c_int) function swale_reader_keys(reader, epoch, fn, context) bind(C, name="swale_reader_keys")
       import :: c_funptr, c_int, c_int64_t, c_ptr, swale_reader
       type(swale_reader), value :: reader
@@ -314,7 +324,8 @@ module swale
   public :: swale_job_rank, swale_job_size, swale_job_close, swale_dir_epoch_end, swale_dir_epoch_end_begin, &
     swale_dir_epoch_end_wait, swale_dir_pause, swale_dir_resume, swale_dir_close, swale_reader_close, &
     swale_reader_epoch_count, swale_reader_epoch_info, swale_values_count, swale_values_at, swale_values_free, &
-    swale_reader_get_many, swale_reader_scan, swale_reader_keys, swale_reader_count, swale_reader_stats, &
+    swale_reader_get_many, swale_reader_scan, swale_reader_scan_part, swale_reader_keys, swale_reader_count, &
+    swale_reader_stats, &
     swale_reader_refresh, swale_reader_sample, swale_reader_epoch_stats, swale_dir_stats, swale_stats_count, &
     swale_stats_at, swale_stats_ranks, swale_stats_free, swale_top_count, swale_top_at, swale_top_get_stats, &
     swale_top_free, swale_close

@@ -112,7 +112,8 @@ enum swale_dir_flags {
  * job writes at a time: SWALE_BUSY names the other. All ranks return the same status. What a value consists of can be
  * told when the directory is made, and which of its numbers are indexed for swale_reader_top:
  * "dir.schema=id:u8;velocity:f4x3:m/s;energy:f8,dir.extrema=energy". Both stay as they are; given again, they must be
- * the same. "dir.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all behind it
+ * the same. So do "dir.compression=lz4" or "zstd" (blocks that shrink are compressed), and "dir.index", which is for
+ * comparisons. "dir.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all behind it
  * are dropped for good, atomically, before anything else is written; rank 0's STEP counts. They stay dropped even if
  * opening fails afterwards. SWALE_INVALID_ARGUMENT if `swale repair` could not tell the steps of epochs that would stay. */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
@@ -266,6 +267,16 @@ int swale_reader_get_many(swale_reader* reader, const void* const* keys, const s
 
 /* Every record of one epoch or of all, in storage order. */
 int swale_reader_scan(swale_reader* reader, int64_t epoch, swale_record_fn fn, void* context);
+
+/* Part `part` (0 <= part < parts) of the same scan, for threads or processes that divide it: every record is in exactly
+ * one of the `parts` (1 to 2^20) parts, and in which one depends on its epoch and on `parts` alone. Each part has about
+ * as much as the others, of every epoch; what is divided are runs of some 10 MiB, so parts of little data may be empty.
+ * With as many parts as the epoch's job had ranks, part p is what rank p stored.
+ * Partitions of very different size (swale_dir_open_partitioned) make unequal parts: ask for more parts than threads, and
+ * let each thread take the next. Call it from as many threads as you like, with one reader, or from processes that
+ * opened one each. SWALE_INVALID_ARGUMENT for a part that does not exist. */
+int swale_reader_scan_part(swale_reader* reader, int64_t epoch, uint32_t part, uint32_t parts,
+                           swale_record_fn fn, void* context);
 
 /* Called once per key; `key` lives only during the call. Returning anything but 0 stops the walk. */
 typedef int (*swale_key_fn)(void* context, const void* key, size_t key_bytes);

@@ -311,6 +311,14 @@ class Reader {
     callback.finish(swale_reader_scan(handle_, epoch, callback.call, &callback));
   }
 
+  // The same for the records of one part (0 <= part < parts): each is in exactly one. May be called by several threads at
+  // once, each with a part and an fn of its own.
+  template <class Fn>
+  void scan_part(std::int64_t epoch, std::uint32_t part, std::uint32_t parts, Fn&& fn) const {
+    detail::Callback<Fn> callback{{fn}};
+    callback.finish(swale_reader_scan_part(handle_, epoch, part, parts, callback.call, &callback));
+  }
+
   // bool fn(string_view key) for every distinct key of one epoch; false stops. What fn throws comes out.
   template <class Fn>
   void keys(std::int64_t epoch, Fn&& fn) const {

@@ -17,6 +17,8 @@ class Swale(CMakePackage):
 
     version("main", branch="main")
 
+    variant("plot", default=False, description="What swale-stats-plot needs to draw")
+
     depends_on("c", type="build")
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -28,8 +30,11 @@ class Swale(CMakePackage):
     depends_on("spdlog@1.10: +shared +fmt_external")
     depends_on("isa-l@2.30:")
     depends_on("liburing@2.3:")
+    depends_on("lz4@1.9:")
     depends_on("xxhash@0.8:")
+    depends_on("zstd@1.5:")
     depends_on("ucx@1.13:")
+    depends_on("py-matplotlib", type="run", when="+plot")
 
     conflicts("%gcc@:11", msg="Swale is written in C++20")
     conflicts("%clang@:15", msg="Swale is written in C++20")

@@ -180,8 +180,7 @@ int swale_mkdir(swale_job* job, const char* path, const char* options) {
     const auto request = swale::capi::open_request(path, SWALE_DIR_CREATE, options);
     SWALE_RETURN_IF_ERROR(swale::imd::agree(*job->state->job, request.status()));
     swale::io::PosixDevice device;
-    return swale::imd::make_massive_directory(*job->state->job, device, request->path,
-                                              request->options.schema);
+    return swale::imd::make_massive_directory(*job->state->job, device, request->path, request->options);
   });
 }
 

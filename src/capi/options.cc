@@ -126,6 +126,25 @@ constexpr std::array kWriteRows = {
               .default_value = "",
               .help = "at most 8 fields of dir.schema, separated by ';', whose largest and smallest are "
                       "found quickly"},
+    OptionRow{.name = "dir.compression",
+              .type = OptionType::kEnum,
+              .default_value = "as_made",
+              .choices = "as_made|none|lz4|zstd",
+              .help = "of blocks, chosen when a directory is made (as_made: none there); data that does not "
+                      "shrink is left as it is"},
+    OptionRow{.name = "dir.index",
+              .type = OptionType::kEnum,
+              .default_value = "as_made",
+              .choices = "as_made|sketch|bloom|blocked_bloom|papers",
+              .help = "how records are found, chosen when a directory is made (as_made: sketch there); the "
+                      "others are for comparison"},
+    OptionRow{.name = "dir.bloom_bits",
+              .type = OptionType::kInt,
+              .default_value = "-1",
+              .min = -1,
+              .max = run::kBloomBitsMax,
+              .help = "bits per record of Bloom filters, chosen when a directory is made; 0: no filters, "
+                      "only block fences; -1: 10, or as made"},
     OptionRow{.name = "dir.partitioner",
               .type = OptionType::kString,
               .default_value = "hash",
@@ -210,6 +229,10 @@ Result<imd::WriterOptions> writer_options(std::string_view text, const Environme
   options.ways = static_cast<uint32_t>(config.get_int("write.ways"));
   options.frame_bytes = config.get_bytes("write.frame_bytes");
   options.window = static_cast<uint16_t>(config.get_int("write.window"));
+  options.compression = codec_named(config.get_string("dir.compression"));
+  options.index = run::index_named(config.get_string("dir.index"));
+  if (const int64_t bits = config.get_int("dir.bloom_bits"); bits >= 0)
+    options.bloom_bits = static_cast<uint32_t>(bits);
   options.partitioner.name = config.get_string("dir.partitioner");
   SWALE_ASSIGN_OR_RETURN(
       options.schema, run::Schema::parse(config.get_string("dir.schema"), config.get_string("dir.extrema")));

@@ -111,6 +111,21 @@ TEST(Options, ResumeAfterIsAnyStepOrNone) {
   }
 }
 
+TEST(Options, ALayoutIsAskedForOrLeftAsItWasMade) {
+  const auto unsaid = writer_options("", environment());
+  EXPECT_FALSE(unsaid->compression || unsaid->index || unsaid->bloom_bits);
+  const auto said =
+      writer_options("dir.compression=zstd,dir.index=blocked_bloom,dir.bloom_bits=0", environment());
+  EXPECT_EQ(said->compression, Codec::kZstd);
+  EXPECT_EQ(said->index, run::IndexKind::kBlockedBloom);
+  EXPECT_EQ(said->bloom_bits, 0u);
+  EXPECT_EQ(writer_options("dir.compression=none,dir.index=papers", environment())->compression,
+            Codec::kNone);
+  for (const char* text :
+       {"dir.compression=snappy", "dir.index=btree", "dir.bloom_bits=33", "dir.bloom_bits=-2"})
+    EXPECT_EQ(writer_options(text, environment()).status().code(), Code::kInvalidArgument) << text;
+}
+
 TEST(Options, AJobOnOneNodeMeetsInAFolderOfTheUser) {
   const auto options = rendezvous_options({}, launch("openmpi", 4, 4, "openmpi-77"), environment());
   ASSERT_TRUE(options.ok()) << options.status().to_string();

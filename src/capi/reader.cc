@@ -169,6 +169,18 @@ int swale_reader_scan(swale_reader* reader, int64_t epoch, swale_record_fn fn, v
   });
 }
 
+int swale_reader_scan_part(swale_reader* reader, int64_t epoch, uint32_t part, uint32_t parts,
+                           swale_record_fn fn, void* context) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_scan_part", "reader");
+    if (fn == nullptr) return swale::capi::null_argument("swale_reader_scan_part", "fn");
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_scan_part", epoch));
+    return reader->reader->scan_part(epoch, part, parts, [&](uint32_t at, Bytes key, Bytes value) {
+      return fn(context, at, key.data(), key.size(), value.data(), value.size()) == 0;
+    });
+  });
+}
+
 int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void* context) {
   return guarded([&]() -> Status {
     if (reader == nullptr) return swale::capi::null_argument("swale_reader_keys", "reader");

@@ -21,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kFormatName[] = "swale-imd";
 constexpr char kDigestName[] = "mum-row-sum";
+constexpr char kLayoutFeature[] = "layout";
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";
 constexpr char kLargeValuesName[] = "large-values";  // a feature: records point into value logs
@@ -168,8 +169,9 @@ Status check_header(const Member& root, const std::string& path) {
                        fmt::format("is of format version {}, this build knows up to {}", version, kVersion));
   }
   SWALE_ASSIGN_OR_RETURN(const Json* features, root.array("incompatible_features"));
-  const bool known = std::all_of(features->begin(), features->end(),
-                                 [](const Json& feature) { return feature == kLargeValuesName; });
+  const bool known = std::all_of(features->begin(), features->end(), [](const Json& feature) {
+    return feature == kLargeValuesName || feature == kLayoutFeature;
+  });
   if (!known) {
     return unsupported(path, fmt::format("uses features that this build lacks: {}",
                                          features->dump(-1, ' ', false, Json::error_handler_t::replace)));
@@ -254,6 +256,31 @@ Result<run::Schema> decode_schema(const Member& object) {
   return schema;
 }
 
+Result<run::Layout> decode_layout(const Member& object) {
+  const std::string& where = object.where().text;
+  run::Layout layout;
+  SWALE_ASSIGN_OR_RETURN(const std::string compression, object.text("compression"));
+  SWALE_ASSIGN_OR_RETURN(const std::string index, object.text("index"));
+  const std::optional<Codec> codec = codec_named(compression);
+  const std::optional<run::IndexKind> kind = run::index_named(index);
+  if (!codec)
+    return unsupported(where, fmt::format("the compression \"{}\" is unknown to this build", compression));
+  if (!kind) return unsupported(where, fmt::format("the index \"{}\" is unknown to this build", index));
+  layout.compression = *codec;
+  layout.index = *kind;
+  if (layout.filtered()) {
+    SWALE_ASSIGN_OR_RETURN(const uint64_t bits, object.number("bloom_bits", 0, run::kBloomBitsMax));
+    layout.bloom_bits = static_cast<uint32_t>(bits);
+  }
+  return layout;
+}
+
+std::string encode_layout(const run::Layout& layout) {
+  Json json = {{"compression", codec_name(layout.compression)}, {"index", run::index_name(layout.index)}};
+  if (layout.filtered()) json["bloom_bits"] = layout.bloom_bits;
+  return json.dump();
+}
+
 std::string encode_schema(const run::Schema& schema) {
   Json fields = Json::array();
   for (const run::Field& field : schema.fields) {
@@ -305,9 +332,11 @@ std::string Manifest::encode() const {
                   [](const EpochEntry& epoch) { return epoch.large.values > 0; })) {
     features.push_back(kLargeValuesName);
   }
+  if (!layout.standard()) features.push_back(kLayoutFeature);
   std::string out = fmt::format(
       "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":{},\"hash\":\"{}\",\"digest\":\"{}\",\n",
       kFormatName, kVersion, features.dump(), kHashName, kDigestName);
+  if (!layout.standard()) out += fmt::format("\"layout\":{},\n", encode_layout(layout));
   if (!schema.empty()) out += fmt::format("\"schema\":{},\n", encode_schema(schema));
   std::vector<std::string> lines;
   for (const JobEntry& job : jobs) {
@@ -357,6 +386,13 @@ Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
   if (const Json* schema = root.find("schema"); schema != nullptr) {
     SWALE_ASSIGN_OR_RETURN(manifest.schema,
                            decode_schema({*schema, root.where().below("schema", {"schema"})}));
+  }
+  const Json& features = *root.find("incompatible_features");
+  if (std::find(features.begin(), features.end(), kLayoutFeature) != features.end()) {
+    const Json* layout = root.find("layout");
+    if (layout == nullptr) return root.problem("layout", "an object");
+    SWALE_ASSIGN_OR_RETURN(manifest.layout,
+                           decode_layout({*layout, root.where().below("layout", {"layout"})}));
   }
   SWALE_ASSIGN_OR_RETURN(const Json* jobs, root.array("jobs"));
   if (jobs->size() > kJobsMax) return root.problem("jobs", fmt::format("at most {} entries", kJobsMax));

@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "run/layout.h"
 #include "run/schema.h"
 
 namespace swale::imd {
@@ -69,6 +70,7 @@ struct EpochEntry {
 
 struct Manifest {
   run::Schema schema;  // empty: none was given when the directory was made
+  run::Layout layout;  // of blocks and indexes; like the schema, fixed when the directory is made
   std::vector<JobEntry> jobs;
   std::vector<EpochEntry> epochs;
   std::vector<uint64_t> dropped;  // ids of epochs that drop_after took away: repair must not bring them back

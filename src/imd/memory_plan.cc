@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "imd/extrema_collector.h"
+#include "imd/run_packer.h"
 #include "run/memtable.h"
 #include "run/record.h"
 #include "run/run_builder.h"
@@ -20,6 +21,7 @@ constexpr size_t kBudgetBytesAbsurd = kGiB * kGiB / kMiB;
 constexpr size_t kFrameBytesMin = round_up(run::kEncodedRecordBytesMax, kKiB);
 constexpr size_t kFrameBytesMax = 32 * kKiB;  // what transports are tested and tuned for
 constexpr uint32_t kWaysMax = 64;
+constexpr uint32_t kOutputBuffersMin = 8;
 // A record of less than 32 encoded bytes fills the entries before the arena; larger ones fill the arena first. An arena
 // of 8 MiB has entries of 2 MiB: both are whole huge pages.
 constexpr size_t kArenaBytesPerRecord = 32;
@@ -45,14 +47,15 @@ void plan_extrema(const MemoryWish& wish, MemoryPlan* plan) {
 
 std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   MemoryPlan plan;
-  // Output: three sixteenths, in buffers that are large for the device but many enough to overlap.
-  plan.output_buffer_bytes = std::clamp<size_t>(wish.budget_bytes / 128, 64 * kKiB, kMiB / 2) & ~size_t{4095};
-  plan.output_buffers = static_cast<uint32_t>(
-      std::clamp<size_t>(wish.budget_bytes * 3 / 16 / plan.output_buffer_bytes, 2 + wish.ways, 12));
+  // Output: an eighth, in buffers that are large for the device but enough for all ways to overlap.
+  plan.output_buffers = std::max(kOutputBuffersMin, 2 + wish.ways);
+  plan.output_buffer_bytes =
+      std::clamp<size_t>(wish.budget_bytes / 8 / plan.output_buffers, 64 * kKiB, kMiB) & ~size_t{4095};
 
-  // Memtables: arenas of three tenths of the budget in all.
-  plan.memtable_bytes =
-      std::min<size_t>(wish.budget_bytes * 3 / 10 / (2 * wish.ways), run::Memtable::kArenaBytesMax);
+  // Memtables: arenas of three tenths of the budget in all; a third of it is for packed runs, if blocks are compressed.
+  const bool packs = wish.layout.compression != Codec::kNone;
+  plan.memtable_bytes = std::min<size_t>(wish.budget_bytes * 3 / 10 / ((packs ? 3 : 2) * wish.ways),
+                                         run::Memtable::kArenaBytesMax);
   const size_t whole =
       plan.memtable_bytes >= Buffer::kHugePageBytes ? Buffer::kHugePageBytes : Buffer::kPageBytes;
   plan.memtable_bytes = plan.memtable_bytes / whole * whole;
@@ -72,11 +75,12 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
 
   const size_t network = network_bytes(wish.ranks, plan.frame_bytes, plan.window);
   plan_extrema(wish, &plan);
+  if (packs) plan.packing_bytes = wish.ways * RunPacker::memory_bytes(plan.memtable_bytes);
   const size_t fixed = network + plan.output_buffers * plan.output_buffer_bytes +
-                       wish.ways * way_bytes(plan.memtable_bytes) + plan.extrema_bytes;
+                       wish.ways * way_bytes(plan.memtable_bytes) + plan.extrema_bytes + plan.packing_bytes;
   plan.other_bytes = wish.budget_bytes / 16;
-  const size_t run_sketch_bytes =
-      run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax, run::RunKind::kVariable);
+  const size_t run_sketch_bytes = run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax,
+                                                           run::RunKind::kVariable, wish.layout.filtered());
   const size_t sketch_bytes_min = std::max<size_t>(
       wish.budget_bytes / 32, 2 * wish.ways * round_up(run_sketch_bytes, Buffer::kPageBytes));
   if (network > network_limit || plan.memtable_bytes < 4 * run::kEncodedRecordBytesMax ||
@@ -118,6 +122,7 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
       {"stacks, queues, messages", plan.other_bytes},
       {"sketches", plan.sketch_bytes},
       {"extrema of indexed fields", plan.extrema_bytes},
+      {"compressed runs", plan.packing_bytes},
       {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
       {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
       {"delivery queue", frames * plan.window},

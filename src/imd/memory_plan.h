@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/memory_budget.h"
 #include "base/status.h"
+#include "run/layout.h"
 
 namespace swale::imd {
 
@@ -24,6 +25,7 @@ struct MemoryPlan {
   size_t sketch_bytes = 0;
   uint32_t extrema_blocks = 0;  // of one group of field extrema; 0: no fields are indexed
   size_t extrema_bytes = 0;     // over all ways
+  size_t packing_bytes = 0;     // over all ways: compressed runs and the compressors' own
   // What has no buffer of its own: stacks, queues, messages, the transport's state for each peer.
   size_t other_bytes = 0;
 };
@@ -35,6 +37,7 @@ struct MemoryWish {
   size_t frame_bytes = 32 * kKiB;  // upper limits: the plan takes less where the budget asks for it
   uint16_t window = 4;
   uint32_t indexed_fields = 0;
+  run::Layout layout = {};
 };
 
 // kResourceExhausted, with the smallest budget that would do, when the wish cannot be met.

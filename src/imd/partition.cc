@@ -32,6 +32,9 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
     }
     SWALE_ASSIGN_OR_RETURN(run::RunScratch scratch, run::RunScratch::create(params.memtable_records));
     way.scratch = std::make_unique<run::RunScratch>(std::move(scratch));
+    if (params.layout.compression != Codec::kNone) {
+      SWALE_ASSIGN_OR_RETURN(way.packer, RunPacker::create(params.layout.compression, params.memtable_bytes));
+    }
     SWALE_ASSIGN_OR_RETURN(run::SketchArena arena,
                            run::SketchArena::create(params.sketch_bytes / params.ways));
     way.sketch_memory = std::make_unique<run::SketchArena>(std::move(arena));
@@ -43,6 +46,7 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
   SWALE_ASSIGN_OR_RETURN(
       partition->output_memory_,
       Buffer::allocate(params.output_buffers * params.output_buffer_bytes, HugePages::kAdvise));
+  partition->output_memory_.touch();
   for (uint32_t index = 0; index < params.output_buffers; ++index) partition->free_output_.push_back(index);
   return partition;
 }
@@ -52,6 +56,7 @@ void Partition::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
   open_ =
       Epoch{.number = epoch, .id = epoch_id, .first_block = data_end_block_, .end_block = data_end_block_};
   open_.extrema.resize(params_.indexed.size());
+  start_small();
 }
 
 Result<Partition::Accepted> Partition::accept(Bytes batch) {
@@ -83,10 +88,19 @@ Result<Partition::Accepted> Partition::accept(Bytes batch) {
   return accepted;
 }
 
+void Partition::start_small() {
+  for (Way& way : ways_) {
+    if (!way.open || !way.filling->empty() || way.full) continue;
+    way.filling->limit(way.filling->arena_bytes() / 4);
+    way.next_is_half = true;
+  }
+}
+
 // The full memtable waits to be made into a run and the spare one takes its place.
 bool Partition::rotate(Way& way) {
   if (way.full || !way.spare) return false;
   way.full = std::exchange(way.filling, std::move(way.spare));
+  if (std::exchange(way.next_is_half, false)) way.filling->limit(way.filling->arena_bytes() / 2);
   way.full_is_closing = !way.open;
   way.open = true;
   return true;
@@ -115,7 +129,9 @@ void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run
 }
 
 void Partition::Task::work() {
-  if (run != nullptr) {
+  if (packer != nullptr) {
+    packer->work();
+  } else if (run != nullptr) {
     produced = run->fill(out);
     if (extrema != nullptr) extrema->add_blocks({out.data(), produced});
   } else {
@@ -124,6 +140,7 @@ void Partition::Task::work() {
 }
 
 bool Partition::Task::done() const {
+  if (packer != nullptr) return true;
   if (run != nullptr) return run->done();
   return segment != nullptr ? segment->done() : extrema_segment->done();
 }
@@ -135,7 +152,8 @@ bool Partition::has_task() const {
 // Whether next_task would hand out a task for this way.
 bool Partition::way_ready(const Way& way) const {
   if (way.task_out || free_output_.empty() || !failure_.ok()) return false;
-  const bool busy = way.run || way.segment || (way.extrema && way.extrema->segment() != nullptr);
+  const bool busy =
+      way.packing || way.run || way.segment || (way.extrema && way.extrema->segment() != nullptr);
   return busy || can_start_run(way) || want_segment(way) || want_extrema(way);
 }
 
@@ -147,7 +165,7 @@ bool Partition::closing_runs_placed() const {
 
 // Whether there is memory for the sketch of the way's full memtable.
 bool Partition::sketch_fits(const Way& way) const {
-  return way.sketch_memory->fits(run::RunBuilder::sketch_bytes(*way.full));
+  return way.sketch_memory->fits(run_sketch_bytes(*way.full));
 }
 
 bool Partition::can_start_run(const Way& way) const {
@@ -159,7 +177,7 @@ std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
   Way& way = ways_[way_index];
   if (!way_ready(way)) return std::nullopt;
   const bool extrema_begun = way.extrema && way.extrema->segment() != nullptr;
-  if (!way.run && !way.segment && !extrema_begun) {
+  if (!way.packing && !way.run && !way.segment && !extrema_begun) {
     if (want_segment(way)) {
       start_segment(way_index);
     } else {
@@ -170,6 +188,7 @@ std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
   task.way = way_index;
   task.buffer = free_output_.back();
   free_output_.pop_back();
+  task.packer = way.packing ? way.packer.get() : nullptr;
   task.run = way.run.get();
   task.segment = way.segment.get();
   if (way.extrema) {
@@ -182,8 +201,31 @@ std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
   return task;
 }
 
-// The run's place in the data log is taken now: its size is known before it is sorted.
+// Whether it will be compressed is not known yet.
+size_t Partition::run_sketch_bytes(const run::Memtable& memtable) const {
+  const bool with_tails = params_.layout.filtered();
+  const size_t bytes = run::RunBuilder::sketch_bytes(memtable, with_tails);
+  if (params_.layout.compression == Codec::kNone) return bytes;
+  return std::max(bytes, run::PackedRunBuilder::sketch_bytes(memtable, with_tails));
+}
+
+uint32_t Partition::run_blocks_max(const run::Memtable& memtable) const {
+  const uint32_t blocks = run::RunBuilder::block_count(memtable);
+  return params_.layout.compression == Codec::kNone
+             ? blocks
+             : std::max(blocks, run::packed_blocks_max(memtable.encoded_bytes()));
+}
+
+// A run that is to be compressed gets its place when its size is known.
 void Partition::start_run(uint32_t way_index) {
+  Way& way = ways_[way_index];
+  if (!way.packer) return place_run(way_index);
+  way.packer->begin(*way.full, *way.scratch, *way.sketch_memory, params_.layout.filtered());
+  way.packing = true;
+}
+
+// The run's place in the data log is taken now: its size is known before it is sorted.
+void Partition::place_run(uint32_t way_index) {
   Way& way = ways_[way_index];
   Epoch& epoch = epoch_of(way.full_is_closing);
   if (epoch.runs == 0) epoch.first_block = data_end_block_;
@@ -194,7 +236,12 @@ void Partition::start_run(uint32_t way_index) {
   placement.epoch_id = epoch.id;
   placement.way = static_cast<uint16_t>(way_index);
   placement.run = epoch.runs++;
-  way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, *way.sketch_memory, placement);
+  placement.with_tails = params_.layout.filtered();
+  way.packing = false;
+  if (way.packer) way.run = way.packer->take(placement);
+  if (!way.run) {
+    way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, *way.sketch_memory, placement);
+  }
   if (way.extrema) {
     way.extrema->group(way.full_is_closing).begin_run(data_end_block_, way.run->block_count());
   }
@@ -220,20 +267,22 @@ run::SegmentParams Partition::segment_params(uint32_t way_index) {
   segment.ways = static_cast<uint16_t>(params_.ways);
   segment.data_block = epoch.first_block;
   segment.data_blocks = static_cast<uint32_t>(epoch.end_block - epoch.first_block);
+  segment.layout = params_.layout;
   return segment;
 }
 
 void Partition::start_segment(uint32_t way_index) {
   Way& way = ways_[way_index];
-  way.segment = std::make_unique<run::SegmentBuilder>(segment_sketches(way), segment_params(way_index));
+  const std::span<const run::RunSketch> sketches = segment_sketches(way);
+  way.segment = std::make_unique<run::SegmentBuilder>(
+      sketches.first(run::runs_of_segment(sketches.size(), params_.layout)), segment_params(way_index));
   way.log_offset = way.segment_offset = index_end_;
   index_end_ += way.segment->size_bytes();
 }
 
 // Whether the group of the next run's epoch has room for it.
 bool Partition::extrema_fit(const Way& way) const {
-  return !way.extrema ||
-         way.extrema->group(way.full_is_closing).fits(run::RunBuilder::block_count(*way.full));
+  return !way.extrema || way.extrema->group(way.full_is_closing).fits(run_blocks_max(*way.full));
 }
 
 // As want_segment.
@@ -272,7 +321,9 @@ void Partition::finish_task(const Task& task) {
     way.log_offset += task.produced;
   }
   if (task.done()) {
-    if (task.run != nullptr) {
+    if (task.packer != nullptr) {
+      place_run(task.way);
+    } else if (task.run != nullptr) {
       finish_run(way);
     } else {
       task.segment != nullptr ? finish_segment(way) : finish_extrema(way);
@@ -300,8 +351,11 @@ void Partition::finish_segment(Way& way) {
   }
   (closing() ? way.segments_written : way.segments_written_early) = true;
   way.segment.reset();
-  for (const run::RunSketch& sketch : segment_sketches(way)) way.sketch_memory->release(sketch.memory);
-  segment_sketches(way).clear();
+  std::vector<run::RunSketch>& sketches = segment_sketches(way);
+  const auto end =
+      sketches.begin() + static_cast<std::ptrdiff_t>(run::runs_of_segment(sketches.size(), params_.layout));
+  for (auto sketch = sketches.begin(); sketch != end; ++sketch) way.sketch_memory->release(sketch->memory);
+  sketches.erase(sketches.begin(), end);
 }
 
 bool Partition::runs_done() const {

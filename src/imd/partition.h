@@ -34,6 +34,7 @@
 #include "imd/batcher.h"
 #include "imd/extrema_collector.h"
 #include "imd/extrema_summary.h"
+#include "imd/run_packer.h"
 #include "run/footer.h"
 #include "run/memtable.h"
 #include "run/run_builder.h"
@@ -56,6 +57,7 @@ struct PartitionParams {
   bool by_hash = true;                        // else what arrives has its home here, whatever its hash
   std::vector<run::FieldPlace> indexed = {};  // fields whose extrema are kept
   uint32_t extrema_blocks = 0;                // of one group of them
+  run::Layout layout = {};
 };
 
 // In IoRequest::buffer: the data lies in no output buffer.
@@ -84,6 +86,10 @@ class Partition {
 
   // The first epoch; the later ones begin by end_epoch.
   void begin_epoch(uint32_t epoch, uint64_t epoch_id);
+
+  // To be called when nothing is under way: storage waits until the first memtable is full, so that one takes a quarter
+  // and the next one a half. Does nothing to a way that has records. As append, where that is called without a lock.
+  void start_small();
 
   // Takes one record that is not encoded, whose home is this partition. Says where it now
   // lies, or (row == nullptr) that the way must make room first. Touches nothing but the memtables being filled: for an owner that has no other source of records and
@@ -138,7 +144,8 @@ class Partition {
     uint32_t way = 0;
     uint32_t buffer = 0;
     uint32_t epoch = 0;
-    run::RunBuilder* run = nullptr;  // one of the three
+    RunPacker* packer = nullptr;  // one of the four; produces nothing yet
+    run::RunOutput* run = nullptr;
     run::SegmentBuilder* segment = nullptr;
     run::ExtremaSegmentBuilder* extrema_segment = nullptr;
     run::ExtremaGroup* extrema = nullptr;  // takes the run's blocks, if fields are indexed
@@ -182,8 +189,11 @@ class Partition {
     bool open = true;                      // false: what `filling` has is of the closing epoch
     std::unique_ptr<run::Memtable> full;   // being made into a run, or waiting for it
     bool full_is_closing = false;          // of the closing epoch
+    bool next_is_half = false;             // the memtable that takes the place of `filling`
     std::unique_ptr<run::Memtable> spare;  // empty, ready to be filled
-    std::unique_ptr<run::RunBuilder> run;
+    std::unique_ptr<RunPacker> packer;     // none without compression
+    bool packing = false;                  // `full` is being packed and has no place in the log yet
+    std::unique_ptr<run::RunOutput> run;
     std::unique_ptr<run::SegmentBuilder> segment;
     std::unique_ptr<run::RunScratch> scratch;
     std::unique_ptr<run::SketchArena> sketch_memory;  // of both epochs
@@ -209,7 +219,10 @@ class Partition {
   bool closing_runs_placed() const;
   bool sketch_fits(const Way& way) const;
   bool can_start_run(const Way& way) const;
+  size_t run_sketch_bytes(const run::Memtable& memtable) const;
+  uint32_t run_blocks_max(const run::Memtable& memtable) const;
   void start_run(uint32_t way_index);
+  void place_run(uint32_t way_index);
   bool want_segment(const Way& way) const;
   void start_segment(uint32_t way_index);
   run::SegmentParams segment_params(uint32_t way_index);

@@ -8,7 +8,9 @@
 #include <map>
 #include <set>
 
+#include "imd/partition_files.h"
 #include "imd/reader.h"
+#include "imd/repair.h"
 #include "imd/test_job.h"
 #include "imd/writer.h"
 #include "io/memory_device.h"
@@ -204,6 +206,47 @@ TEST(Partitioner, AnotherFunctionUnderTheSameNameIsRefused) {
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("digit-1"));
   expect_all(*reader, {"a"});
+}
+
+TEST(Partitioner, RepairMakesADamagedIndexAnew) {
+  io::MemoryDevice device;
+  const Partitioner partitioner{"digit-1", by_digit, nullptr};
+  write_epoch(device, 3, 2, partitioner, "a");
+  write_epoch(device, 3, 1, partitioner, "b");
+  ASSERT_TRUE(device.remove(index_log_path("/dir", 1)).ok());
+  EXPECT_EQ(Reader::open(device, "/dir", {}).value()->get(key_of(4), 0).status().code(), Code::kCorruption);
+  const auto report = repair_directory(device, "/dir", {});
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->indexes_rebuilt, 1U);
+  EXPECT_TRUE(report->lost.empty());
+  auto reader = Reader::open(device, "/dir", {}).value();
+  expect_all(*reader, {"a", "b"});
+  ASSERT_TRUE(reader->set_partitioner(partitioner).ok());
+  expect_all(*reader, {"a", "b"});
+  EXPECT_TRUE(reader->verify(10, {}).problems.empty());
+}
+
+// Without the function nobody knows how many ranks there were; a guess, or a swale.json without the epochs, would let the
+// next writer cut them off.
+TEST(Partitioner, RepairDoesNotGuessALostManifest) {
+  for (const bool by_hash_first : {false, true}) {
+    io::MemoryDevice device;
+    if (by_hash_first) write_epoch(device, 2, 1, {}, "a");
+    write_epoch(device, 3, 1, {"digit-1", by_digit, nullptr}, "b");
+    const std::string json = io::read_file(device, manifest_path("/dir"), kManifestBytesMax).value();
+    ASSERT_TRUE(device.remove(manifest_path("/dir")).ok());
+    for (const bool dry_run : {true, false}) {
+      const Status status = repair_directory(device, "/dir", {.dry_run = dry_run}).status();
+      EXPECT_EQ(status.code(), Code::kUnsupported) << status.to_string();
+      EXPECT_THAT(status.message(), HasSubstr(fmt::format("epoch {} is there", by_hash_first ? 1 : 0)));
+      EXPECT_FALSE(device.exists(manifest_path("/dir")).value());
+    }
+    ASSERT_TRUE(io::replace_file(device, manifest_path("/dir"), json).ok());
+    auto reader = Reader::open(device, "/dir", {}).value();
+    expect_all(*reader, by_hash_first ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{"b"});
+    EXPECT_TRUE(reader->verify(10, {}).problems.empty());
+    write_epoch(device, 2, 1, {}, "c");  // the lock was given back
+  }
 }
 
 TEST(Partitioner, NamesAndFunctionsGoTogetherOnAllRanks) {

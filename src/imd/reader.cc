@@ -79,7 +79,7 @@ class ValueSink final : public Query::Sink {
   }
 
   bool hit(const Query::Hit& hit) override {
-    in_order_ = in_order_ && (sequences_.empty() || sequences_.back() < hit.sequence);
+    in_order_ = in_order_ && (sequences_.empty() || sequences_.back() <= hit.sequence);
     sequences_.push_back(hit.sequence);
     values_.push_back({hit.epoch, hit.large, hit.value.size(), std::string(hit.value)});
     return true;
@@ -89,7 +89,8 @@ class ValueSink final : public Query::Sink {
     if (in_order_) return std::move(values_);
     std::vector<size_t> order(values_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sequences_[a] < sequences_[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return sequences_[a] < sequences_[b]; });
     std::vector<FoundValue> sorted;
     sorted.reserve(order.size());
     for (const size_t i : order) sorted.push_back(std::move(values_[i]));
@@ -152,6 +153,7 @@ class DirectoryReader final : public ReaderView {
   Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition,
                                              uint64_t blocks_min) override;
   Status scan_piece(const ScanPiece& piece, const RecordFn& fn) override;
+  Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) override;
   Status keys(int64_t epoch, const KeyFn& fn) override;
   Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) override;
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override;
@@ -176,6 +178,8 @@ class DirectoryReader final : public ReaderView {
   ScanFn with_values(uint32_t epoch, const RecordFn& fn, Status* large);
   Status scan_one(uint32_t epoch, uint32_t partition, const RecordFn& fn, bool* stopped);
   Status check_partition(uint32_t epoch, uint32_t partition) const;
+  Status scan_share(uint32_t epoch, uint32_t partition, const PartitionShare& share, const RecordFn& fn,
+                    bool* stopped);
 
   io::Device& device_;
   const std::string directory_;
@@ -377,6 +381,40 @@ Status DirectoryReader::scan_piece(const ScanPiece& piece, const RecordFn& fn) {
   SWALE_RETURN_IF_ERROR(scan_blocks(*logs, manifest_.epochs[piece.epoch], piece, options_, counters_,
                                     with_values(piece.epoch, fn, &large), &stopped));
   return large;
+}
+
+// The runs of a partition that belong to a part of the scan, as one piece: they lie side by side.
+Status DirectoryReader::scan_share(uint32_t epoch, uint32_t partition, const PartitionShare& share,
+                                   const RecordFn& fn, bool* stopped) {
+  uint32_t depth = 0;
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+  const EpochEntry& entry = manifest_.epochs[epoch];
+  SWALE_ASSIGN_OR_RETURN(const std::optional<ScanPiece> piece, piece_of(*logs, entry, share, counters_));
+  if (!piece) return {};
+  Status large;
+  SWALE_RETURN_IF_ERROR(
+      scan_blocks(*logs, entry, *piece, options_, counters_, with_values(epoch, fn, &large), stopped));
+  return large;
+}
+
+Status DirectoryReader::scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) {
+  if (parts == 0 || parts > kScanPartsMax || part >= parts) {
+    return invalid_argument("{}: part {} of {}: expected 1 to {} parts, numbered from 0", directory_, part,
+                            parts, kScanPartsMax);
+  }
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  bool stopped = false;
+  for (uint32_t e = epochs.first; e < epochs.last; ++e) {
+    const auto partitions = static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[e].job].ranks);
+    const auto first = static_cast<uint32_t>(uint64_t{part} * partitions / parts);
+    for (uint32_t partition = first; partition < partitions; ++partition) {
+      const PartitionShare share = share_of(partition, partitions, part, parts);
+      if (share.from == share.to) break;
+      SWALE_RETURN_IF_ERROR(scan_share(e, partition, share, fn, &stopped));
+      if (stopped) return {};
+    }
+  }
+  return {};
 }
 
 Status DirectoryReader::scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) {

@@ -128,6 +128,13 @@ class ReaderView {
                                                      uint64_t blocks_min) = 0;
   virtual Status scan_piece(const ScanPiece& piece, const RecordFn& fn) = 0;
 
+  // Part `part` of `parts` (1 to kScanPartsMax) of one epoch or of all: whole runs. Every record is in exactly one part,
+  // and which one depends on the epoch and `parts` alone, so parts may be walked by several processes. Each epoch is
+  // divided for itself, by partitions and within them by blocks; parts are about equal if partitions are, and there are
+  // several runs for each. Some may be empty. With as many parts as partitions, part p is partition p. Opens the part's partitions only; reads the run headers of two at most.
+  static constexpr uint32_t kScanPartsMax = uint32_t{1} << 20;
+  virtual Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) = 0;
+
   // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
   // and needs memory for the keys of one partition.
   using KeyFn = std::function<bool(Bytes key)>;

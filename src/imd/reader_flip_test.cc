@@ -13,6 +13,7 @@
 #include "imd/test_job.h"
 #include "imd/writer.h"
 #include "io/memory_device.h"
+#include "run/block.h"
 
 namespace swale::imd {
 namespace {
@@ -33,10 +34,13 @@ struct Answer {
 
 class Flips {
  public:
-  explicit Flips(uint64_t records) {
+  explicit Flips(uint64_t records, const run::Layout& layout = {}) {
     run_ranks(kRanks, [&](net::Job& job) {
       WriterOptions options{16 * kMiB, 1, 32 * kKiB, 4};
       options.schema = *run::Schema::parse("number:u8;x:f8", "number");
+      options.compression = layout.compression;
+      options.index = layout.index;
+      options.bloom_bits = layout.bloom_bits;
       auto writer = Writer::open(job, device_, kDirectory, Writer::Create::kIfMissing, options);
       ASSERT_TRUE(writer.ok()) << writer.status().to_string();
       for (uint32_t epoch = 0; epoch < 2; ++epoch) {
@@ -67,6 +71,19 @@ class Flips {
   uint64_t size(const std::string& path) { return *open(path)->size(); }
   uint64_t told() const { return told_; }
   uint64_t without_effect() const { return without_effect_; }
+
+  // Whether all data logs begin with a packed run.
+  bool packed() {
+    bool all = true;
+    for (uint32_t part = 0; part < kRanks; ++part) {
+      char block[run::kBlockBytes];
+      const std::string path = data_log_path(kDirectory, part);
+      if (!io::read_exactly(*open(path), 0, block).ok()) return false;
+      const auto header = run::decode_run_header({block, sizeof(block)}, part, 0, path);
+      all = all && header.ok() && header->kind == run::RunKind::kPacked;
+    }
+    return all;
+  }
 
   void mistake_the_truth() { truth_[0].records[0] += "!"; }
 
@@ -155,23 +172,50 @@ class Flips {
   uint64_t without_effect_ = 0;
 };
 
-TEST(ReaderFlip, EveryByteOfEveryFileGivesTheTruthOrAnErrorThatNamesFileAndPlace) {
-  Flips flips(100);
+// Every `step`-th byte.
+void turn_bytes_over(Flips& flips, uint64_t step) {
   uint64_t points = 0;
   for (const std::string& path : flips.paths()) {
     const uint64_t told_before = flips.told();
     const uint64_t bytes = flips.size(path);
-    for (uint64_t at = 0; at < bytes; ++at, ++points) {
+    for (uint64_t at = 0; at < bytes; at += step, ++points) {
       flips.flip(path, at, static_cast<uint8_t>(1 << at % 8));
       ASSERT_FALSE(testing::Test::HasFailure());
     }
     // Index logs have padding and footers that were replaced by later ones; nothing else may go unnoticed.
-    EXPECT_TRUE(path.ends_with(".index") || flips.told() - told_before == bytes)
+    EXPECT_TRUE(path.ends_with(".index") || flips.told() - told_before == (bytes + step - 1) / step)
         << path << ": " << flips.told() - told_before << " of " << bytes;
     fmt::print("  {}: {} of {} told\n", path, flips.told() - told_before, bytes);
   }
   fmt::print("{} bytes of {} files turned over: {} errors, {} without effect\n", points, flips.paths().size(),
              flips.told(), flips.without_effect());
+}
+
+TEST(ReaderFlip, EveryByteOfEveryFileGivesTheTruthOrAnErrorThatNamesFileAndPlace) {
+  Flips flips(100);
+  turn_bytes_over(flips, 1);
+}
+
+// The other ways to lay a directory out: three directories have every part of every kind. A prime step, for time: each
+// field is met somewhere.
+constexpr uint64_t kStep = 13;
+
+TEST(ReaderFlip, BytesOfPackedRuns) {
+  Flips flips(800, {Codec::kLz4, run::IndexKind::kSketch, 0});
+  EXPECT_TRUE(flips.packed());
+  turn_bytes_over(flips, kStep);
+}
+
+TEST(ReaderFlip, BytesOfPackedRunsUnderBlockedFilters) {
+  Flips flips(800, {Codec::kZstd, run::IndexKind::kBlockedBloom, 10});
+  EXPECT_TRUE(flips.packed());
+  turn_bytes_over(flips, kStep);
+}
+
+TEST(ReaderFlip, BytesOfThePapersIndex) {
+  Flips flips(100, {Codec::kNone, run::IndexKind::kPapers, 10});
+  EXPECT_FALSE(flips.packed());
+  turn_bytes_over(flips, kStep);
 }
 
 TEST(ReaderFlip, RandomBytesOfALargerDirectory) {

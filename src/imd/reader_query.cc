@@ -355,6 +355,7 @@ Status Query::match(const Pending& pending, const char* bytes) {
   const SliceGroup& group = groups_[pending.group];
   const QueryKey& key = keys_[rest_keys_[pending.rest]];
   const Bytes blocks(bytes, pending.candidate.block_count * run::kBlockBytes);
+  if (pending.candidate.any_slot()) return match_all(pending, blocks);
   SWALE_ASSIGN_OR_RETURN(const std::optional<run::RecordView> record,
                          run::RecordMatch::in_verified(pending.candidate, blocks, key.key, &record_scratch_,
                                                        group.logs->data->path()));
@@ -364,6 +365,24 @@ Status Query::match(const Pending& pending, const char* bytes) {
                           record->value, run::is_large(*record)})) {
     stopped_ = true;
   }
+  return {};
+}
+
+// Of a filter and fences: all records in the block that have the key.
+Status Query::match_all(const Pending& pending, Bytes blocks) {
+  const SliceGroup& group = groups_[pending.group];
+  const QueryKey& key = keys_[rest_keys_[pending.rest]];
+  const uint64_t sequence = (sequence_ + pending.group) << 32 | pending.number;
+  bool found = false;
+  SWALE_RETURN_IF_ERROR(run::RecordMatch::each_in_verified(
+      pending.candidate, blocks, key.key, &record_scratch_, group.logs->data->path(),
+      [&](const run::RecordView& record) {
+        found = true;
+        stopped_ =
+            !sink_->hit({key.index, group.record().epoch, sequence, record.value, run::is_large(record)});
+        return !stopped_;
+      }));
+  if (!found) ++false_count_;
   return {};
 }
 

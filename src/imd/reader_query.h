@@ -70,8 +70,9 @@ class Query {
   struct Hit {
     size_t key_index = 0;
     uint32_t epoch = 0;
-    uint64_t sequence =
-        0;  // of two hits of one key, the one of the earlier epoch, then appended first, has the smaller
+    // Of two hits of one key, the one of the earlier epoch, then appended first, has the smaller; equal ones come in
+    // order.
+    uint64_t sequence = 0;
     Bytes value;  // valid during the call; of a large record what stands in the value's place
     bool large = false;
   };
@@ -175,6 +176,7 @@ class Query {
   Status match_group(const BlockGroup& group);
   Status verify(const Pending& pending, const char* bytes, bool mapped);
   Status match(const Pending& pending, const char* bytes);
+  Status match_all(const Pending& pending, Bytes blocks);
   void raise_depth(const Pending& pending);
 
   void forget();

@@ -66,6 +66,9 @@ class RefreshableReader final : public Reader {
   Status scan_piece(const ScanPiece& piece, const RecordFn& fn) override {
     return view()->scan_piece(piece, fn);
   }
+  Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) override {
+    return view()->scan_part(epoch, part, parts, fn);
+  }
   Status keys(int64_t epoch, const KeyFn& fn) override { return view()->keys(epoch, fn); }
   Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) override {
     return view()->sample(epoch, n, seed, fn);

@@ -77,7 +77,7 @@ uint64_t KeySample::next_window() {
 Result<bool> KeySample::can_throw(const PartitionLogs& logs) {
   const auto segments = logs.segments_of(epoch_.epoch);
   return std::all_of(segments.begin(), segments.end(), [](const run::SegmentRecord& segment) {
-    return (segment.flags & ~run::kUniformSegment) == 0;
+    return (segment.flags & ~(run::kUniformSegment | run::kPackedSegment)) == 0;
   });
 }
 

@@ -16,6 +16,11 @@ uint64_t records_of(const PartitionLogs& logs, uint32_t epoch) {
   return records;
 }
 
+Reader::ScanPiece whole(const PartitionLogs& logs, uint32_t epoch) {
+  const PartitionLogs::BlockRange blocks = logs.blocks_of(epoch);
+  return {epoch, logs.partition, blocks.first, blocks.count, records_of(logs, epoch)};
+}
+
 Status check_count(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, uint64_t found,
                    uint64_t expected) {
   if (found == expected) return {};
@@ -49,10 +54,7 @@ Status scan_blocks(const PartitionLogs& logs, const EpochEntry& epoch, const Rea
 
 Status scan_epoch(const PartitionLogs& logs, const EpochEntry& epoch, const ReaderOptions& options,
                   ReadCounters& counters, const ScanFn& fn, bool* stopped) {
-  const PartitionLogs::BlockRange blocks = logs.blocks_of(epoch.epoch);
-  const Reader::ScanPiece all{epoch.epoch, logs.partition, blocks.first, blocks.count,
-                              records_of(logs, epoch.epoch)};
-  return scan_blocks(logs, epoch, all, options, counters, fn, stopped);
+  return scan_blocks(logs, epoch, whole(logs, epoch.epoch), options, counters, fn, stopped);
 }
 
 Result<std::vector<Reader::ScanPiece>> pieces_of(const PartitionLogs& logs, const EpochEntry& epoch,
@@ -87,6 +89,35 @@ Result<std::vector<Reader::ScanPiece>> pieces_of(const PartitionLogs& logs, cons
   }
   SWALE_RETURN_IF_ERROR(check_count(logs, epoch, range.first, records, records_of(logs, epoch.epoch)));
   return pieces;
+}
+
+// All partitions are one line of `partitions` units, of which each part has partitions / parts.
+PartitionShare share_of(uint32_t partition, uint32_t partitions, uint32_t part, uint32_t parts) {
+  const uint64_t begin = uint64_t{partition} * parts;  // in units of 1 / parts
+  const auto within = [&](uint64_t at) {
+    return static_cast<uint32_t>(std::clamp(at, begin, begin + parts) - begin);
+  };
+  return {within(uint64_t{part} * partitions), within((uint64_t{part} + 1) * partitions), parts};
+}
+
+Result<std::optional<Reader::ScanPiece>> piece_of(const PartitionLogs& logs, const EpochEntry& epoch,
+                                                  const PartitionShare& share, ReadCounters& counters) {
+  using Piece = std::optional<Reader::ScanPiece>;
+  const Reader::ScanPiece all = whole(logs, epoch.epoch);
+  if (share.from == 0 && share.to == share.parts) return Piece(all);
+  SWALE_ASSIGN_OR_RETURN(const auto runs, pieces_of(logs, epoch, 1, counters));
+  Piece piece;
+  for (const Reader::ScanPiece& run : runs) {
+    const uint64_t at = (run.first_block - all.first_block) * share.parts;
+    if (at < share.from * all.blocks || at >= share.to * all.blocks) continue;
+    if (!piece) {
+      piece = run;
+      continue;
+    }
+    piece->blocks += run.blocks;
+    piece->records += run.records;
+  }
+  return piece;
 }
 
 }  // namespace swale::imd

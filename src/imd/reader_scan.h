@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -27,5 +28,19 @@ Status scan_blocks(const PartitionLogs& logs, const EpochEntry& epoch, const Rea
                    const ReaderOptions& options, ReadCounters& counters, const ScanFn& fn, bool* stopped);
 Result<std::vector<Reader::ScanPiece>> pieces_of(const PartitionLogs& logs, const EpochEntry& epoch,
                                                  uint64_t blocks_min, ReadCounters& counters);
+
+// What one part of a divided scan has of a partition: the runs that begin at `from` / `parts` of its blocks or behind,
+// and before `to` / `parts`. from = to: nothing.
+struct PartitionShare {
+  uint32_t from = 0;
+  uint32_t to = 0;
+  uint32_t parts = 1;
+};
+PartitionShare share_of(uint32_t partition, uint32_t partitions, uint32_t part, uint32_t parts);
+
+// These runs, which lie side by side. None: none begins there. Reads the header of every run, but none if the share is
+// the whole partition.
+Result<std::optional<Reader::ScanPiece>> piece_of(const PartitionLogs& logs, const EpochEntry& epoch,
+                                                  const PartitionShare& share, ReadCounters& counters);
 
 }  // namespace swale::imd

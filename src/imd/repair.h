@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct RepairReport {
 
 struct RepairOptions {
   bool dry_run = false;  // looks only, and takes no lock
+  // Of reading the data logs, which is most of the work unless many index logs are made anew; may be empty.
+  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress = {};
 };
 
 Result<RepairReport> repair_directory(io::Device& device, const std::string& directory,

@@ -47,6 +47,25 @@ EpochEntry entry_of(const EpochFacts& facts, const Partitions& partitions) {
   return entry;
 }
 
+// What the logs show of the choices that were made with the directory. Filters of single runs look the same, whether
+// they were asked for as `papers` or a way had one run; readers need not know.
+run::Layout layout_of(const Partitions& partitions) {
+  run::Layout layout;
+  for (const auto& [partition, facts] : partitions) {
+    for (const FoundRun& run : facts.data.runs) {
+      if (run.header.kind == run::RunKind::kPacked) layout.compression = static_cast<Codec>(run.header.codec);
+    }
+    if (!facts.footer) continue;
+    for (const run::SegmentRecord& segment : facts.footer->segments) {
+      if ((segment.flags & run::kAuxiliarySegment) != 0 || !run::is_filter_segment(segment)) continue;
+      const bool blocked = (segment.flags & run::kBlockedBloomSegment) != 0;
+      layout.index = blocked ? run::IndexKind::kBlockedBloom : run::IndexKind::kBloom;
+      layout.bloom_bits = segment.filter_bits;
+    }
+  }
+  return layout;
+}
+
 }  // namespace
 
 uint32_t EpochFacts::partitions_min() const {
@@ -140,24 +159,33 @@ void add_runs(const std::vector<FoundRun>& runs, EpochEntry* epoch) {
   }
 }
 
-Manifest rebuild_manifest(const Partitions& partitions) {
+RebuiltManifest rebuild_manifest(const Partitions& partitions) {
   const std::map<uint64_t, EpochFacts> epochs = gather_epochs(partitions);
   const uint32_t ranks_max = partitions.empty() ? 0 : partitions.rbegin()->first + 1;
-  Manifest manifest;
+  RebuiltManifest rebuilt;
+  Manifest& manifest = rebuilt.manifest;
+  manifest.layout = layout_of(partitions);
   for (;;) {
     const auto number = static_cast<uint32_t>(manifest.epochs.size());
     std::optional<EpochEntry> best;
     JobEntry best_job;
+    std::optional<uint32_t> unexplained;
     for (const auto& [id, facts] : epochs) {
       if (facts.epoch != number || !complete(facts, partitions)) continue;
       const std::optional<JobEntry> job = facts.shape(facts.partitions_min(), ranks_max);
-      if (!job) continue;
+      if (!job) {
+        unexplained = number;
+        continue;
+      }
       const EpochEntry entry = entry_of(facts, partitions);
       if (best && best->records >= entry.records) continue;
       best = entry;
       best_job = *job;
     }
-    if (!best) return manifest;
+    if (!best) {
+      rebuilt.unexplained = unexplained;
+      return rebuilt;
+    }
     const bool same_job = !manifest.jobs.empty() && manifest.jobs.back().ranks == best_job.ranks &&
                           manifest.jobs.back().ways == best_job.ways;
     if (!same_job) manifest.jobs.push_back(best_job);

@@ -61,6 +61,11 @@ void add_runs(const std::vector<FoundRun>& runs, EpochEntry* epoch);
 
 // A manifest from what the logs agree on: epochs 0, 1, 2, … that all partitions of a possible job have. Steps, times and
 // the schema are unknown; consecutive epochs of one shape are said to be of one job.
-Manifest rebuild_manifest(const Partitions& partitions);
+struct RebuiltManifest {
+  Manifest manifest;
+  std::optional<uint32_t>
+      unexplained;  // the next epoch is there, but no number of ranks puts its keys where they lie
+};
+RebuiltManifest rebuild_manifest(const Partitions& partitions);
 
 }  // namespace swale::imd

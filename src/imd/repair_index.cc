@@ -77,9 +77,9 @@ Status check_index(io::Device& device, const std::string& directory, uint32_t pa
 }
 
 Result<IndexWriter> IndexWriter::create(io::File& data, io::File& index, uint64_t offset,
-                                        run::FooterBuilder footer) {
+                                        run::FooterBuilder footer, const run::Layout& layout) {
   SWALE_ASSIGN_OR_RETURN(run::SketchArena arena, run::SketchArena::create(kSketchBytes));
-  return IndexWriter(data, index, offset, std::move(footer), std::move(arena));
+  return IndexWriter(data, index, offset, std::move(footer), std::move(arena), layout);
 }
 
 template <class Builder>
@@ -93,12 +93,18 @@ Status IndexWriter::drain(Builder& builder) {
 }
 
 Status IndexWriter::write_segment(std::vector<run::RunSketch>* sketches, const run::SegmentParams& params) {
-  run::SegmentBuilder builder(*sketches, params);
-  const uint64_t offset = offset_;
-  SWALE_RETURN_IF_ERROR(drain(builder));
+  std::span<const run::RunSketch> left = *sketches;
+  do {
+    const size_t count = run::runs_of_segment(left.size(), layout_);
+    run::SegmentBuilder builder(left.first(count), params);
+    const uint64_t offset = offset_;
+    SWALE_RETURN_IF_ERROR(drain(builder));
+    SWALE_RETURN_IF_ERROR(footer_.add(builder.record(offset)));
+    left = left.subspan(count);
+  } while (!left.empty());
   sketches->clear();
   arena_.clear();
-  return footer_.add(builder.record(offset));
+  return {};
 }
 
 Status IndexWriter::write_extrema(run::ExtremaGroup* group, const run::SegmentParams& params,
@@ -120,14 +126,14 @@ Result<run::RunSketch> IndexWriter::sketch(const FoundRun& found, const JobEntry
   sketch.kind = found.header.kind;
   sketch.key_bytes = found.header.key_bytes;
   sketch.value_bytes = found.header.value_bytes;
-  run::SketchBuilder builder(&sketch, arena_);
-  uint64_t stream_end = sizeof(run::RunHeader);  // of a variable run
+  run::SketchBuilder builder(&sketch, arena_, layout_.filtered());
   const auto add = [&](const run::ScannedRecord& record) {
     const HashChoice home = choose(hash_bytes(record.key), static_cast<uint32_t>(job.ranks));
-    builder.add(choose(home.rest, job.ways).rest);
-    if (sketch.kind != run::RunKind::kVariable) return;
-    stream_end += record.encoded_bytes();
-    builder.add_end(static_cast<uint32_t>((stream_end - 1) / run::kPayloadBytes));
+    const Hash rest = choose(home.rest, job.ways).rest;
+    builder.add(rest);
+    if (builder.with_tails()) builder.add_tails(&rest, record.ordinal, 1);
+    if (run::is_stream(sketch.kind))
+      builder.add_end(static_cast<uint32_t>(record.end_block - found.first_block));
   };
   if (extrema != nullptr) extrema->begin_run(found.first_block, found.header.blocks);
   SWALE_RETURN_IF_ERROR(walk_run(*data_, found, add, [&](Bytes blocks) {
@@ -145,8 +151,8 @@ Status IndexWriter::add_way(const run::SegmentParams& params, const JobEntry& jo
   bool written = false;
   for (const FoundRun& found : runs) {
     if (found.header.way != params.way) continue;
-    const size_t bytes =
-        run::sketch_memory_bytes(found.header.records, found.header.blocks, found.header.kind);
+    const size_t bytes = run::sketch_memory_bytes(found.header.records, found.header.blocks,
+                                                  found.header.kind, layout_.filtered());
     if (!arena_.fits(bytes)) SWALE_RETURN_IF_ERROR(write_segment(&sketches, params));
     if (!indexed.empty() && !group.fits(found.header.blocks))
       SWALE_RETURN_IF_ERROR(write_extrema(&group, params, totals));
@@ -167,6 +173,7 @@ Status IndexWriter::add_epoch(uint32_t partition, const JobEntry& job, const Epo
   params.epoch = epoch.epoch;
   params.epoch_id = epoch.epoch_id;
   params.ways = static_cast<uint16_t>(job.ways);
+  params.layout = layout_;
   params.data_block = runs.empty() ? end_block : runs.front().first_block;
   params.data_blocks = runs.empty() ? 0 : static_cast<uint32_t>(runs.back().end_block() - params.data_block);
   for (uint32_t way = 0; way < job.ways; ++way) {

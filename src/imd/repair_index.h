@@ -25,7 +25,7 @@ class IndexWriter {
  public:
   // Segments go to `index` from `offset` on. The files must outlive the writer.
   static Result<IndexWriter> create(io::File& data, io::File& index, uint64_t offset,
-                                    run::FooterBuilder footer);
+                                    run::FooterBuilder footer, const run::Layout& layout);
 
   // The segments of one epoch: `runs` are those of this partition, by place; `end_block` is where an epoch without runs
   // is said to begin. `totals`: of the indexed fields, added to.
@@ -39,8 +39,13 @@ class IndexWriter {
 
  private:
   IndexWriter(io::File& data, io::File& index, uint64_t offset, run::FooterBuilder footer,
-              run::SketchArena arena)
-      : data_(&data), index_(&index), offset_(offset), footer_(std::move(footer)), arena_(std::move(arena)) {}
+              run::SketchArena arena, const run::Layout& layout)
+      : data_(&data),
+        index_(&index),
+        offset_(offset),
+        footer_(std::move(footer)),
+        arena_(std::move(arena)),
+        layout_(layout) {}
 
   Status add_way(const run::SegmentParams& params, const JobEntry& job, std::span<const FoundRun> runs,
                  std::span<const run::FieldPlace> indexed, std::vector<run::FieldTotals>* totals);
@@ -56,6 +61,7 @@ class IndexWriter {
   uint64_t offset_;
   run::FooterBuilder footer_;
   run::SketchArena arena_;
+  run::Layout layout_;
 };
 
 }  // namespace swale::imd

@@ -98,7 +98,8 @@ Result<uint64_t> next_value_magic(io::File& values, uint64_t from, uint64_t size
 
 }  // namespace
 
-Result<DataInventory> take_inventory(io::File& data, uint32_t partition) {
+Result<DataInventory> take_inventory(io::File& data, uint32_t partition,
+                                     const InventoryProgressFn& progress) {
   SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, data.size());
   const uint64_t blocks = bytes / run::kBlockBytes;
   std::vector<char> chunk(kChunkBlocks * run::kBlockBytes);
@@ -109,6 +110,7 @@ Result<DataInventory> take_inventory(io::File& data, uint32_t partition) {
     SWALE_RETURN_IF_ERROR(io::read_exactly(data, first * run::kBlockBytes, out));
     for (uint64_t i = 0; i < count; ++i)
       SWALE_RETURN_IF_ERROR(taker.take(first + i, view(out.subspan(i * run::kBlockBytes, run::kBlockBytes))));
+    if (progress) progress(out.size());
   }
   return taker.finish(blocks);
 }

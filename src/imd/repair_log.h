@@ -39,7 +39,9 @@ struct DataInventory {
   Status first_damage;         // of a run that is not whole
 };
 
-Result<DataInventory> take_inventory(io::File& data, uint32_t partition);
+// `progress(bytes)` may be empty: chunk by chunk, how much was read.
+using InventoryProgressFn = std::function<void(uint64_t bytes)>;
+Result<DataInventory> take_inventory(io::File& data, uint32_t partition, const InventoryProgressFn& progress);
 
 // What a value log has of one epoch: from the first to the last value whose head is whole.
 struct FoundValues {

@@ -54,6 +54,7 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   params.memory = memory;
   params.by_hash = partitioner_.by_hash();
   params.indexed = opened_.manifest.schema.indexed;
+  params.layout = opened_.manifest.layout;
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
   SWALE_ASSIGN_OR_RETURN(std::unique_ptr<WriterCore> core,
                          WriterCore::create(params, opened_.files->take_footer()));
@@ -217,9 +218,15 @@ Status ThreadedWriter::epoch_end_wait() {
   Lock core_lock(core_mutex_);
   go_on();
   wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() == epochs_ended_; });
-  if (core_->epochs_committed() == epochs_ended_) return {};
+  const bool committed = core_->epochs_committed() == epochs_ended_;
   core_lock.unlock();
-  return failure();
+  if (!committed) return failure();
+  if (alone_) {
+    const BiasedMutex::Guard guard(intake_.mutex);
+    core_lock.lock();
+    core_->start_small();
+  }
+  return {};
 }
 
 void ThreadedWriter::pause() {
@@ -352,12 +359,13 @@ MetricsSnapshot ThreadedWriter::metrics() const {
 Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, const std::string& directory,
                                              Create create, const WriterOptions& options) {
   const size_t budget = options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.size());
-  MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0};
+  MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0, {}};
   SWALE_RETURN_IF_ERROR(agree(job, plan_memory(wish).status()));
   SWALE_RETURN_IF_ERROR(agree(job, options.partitioner.check()));
   SWALE_RETURN_IF_ERROR(agree_on_partitioner(job, options.partitioner.name));
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
+  wish.layout = opened.manifest.layout;
   Result<MemoryPlan> plan = plan_memory(wish);
   SWALE_RETURN_IF_ERROR(agree(job, plan.status()));
   if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {

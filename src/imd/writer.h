@@ -23,6 +23,7 @@
 #include "imd/partitioner.h"
 #include "io/device.h"
 #include "net/job.h"
+#include "run/layout.h"
 #include "run/schema.h"
 
 namespace swale::imd {
@@ -45,6 +46,10 @@ struct WriterOptions {
   uint16_t window = 4;
   // Epochs behind the last one of at most this step are dropped before the writer goes on. Rank 0's counts.
   std::optional<int64_t> resume_after = {};
+  // Of a directory that is made; an existing one must have the same. None: no compression, sketches, 10 bits.
+  std::optional<Codec> compression = {};
+  std::optional<run::IndexKind> index = {};
+  std::optional<uint32_t> bloom_bits = {};
   Partitioner partitioner = {};  // of this job; all ranks give the same name
   run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
   Ablation ablation = {};
@@ -86,6 +91,6 @@ class Writer {
 
 // Collective: makes an empty massive directory; kAlreadyExists if the path is taken.
 Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,
-                              const run::Schema& schema = {});
+                              const WriterOptions& options = {});
 
 }  // namespace swale::imd

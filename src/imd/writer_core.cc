@@ -25,6 +25,7 @@ PartitionParams partition_params(const WriterCoreParams& params) {
   out.index_end = params.index_end;
   out.by_hash = params.by_hash;
   out.indexed = params.indexed;
+  out.layout = params.layout;
   out.extrema_blocks = params.memory.extrema_blocks;
   return out;
 }
@@ -206,6 +207,7 @@ void WriterCore::send_control(net::Rank to, std::string message) {
 void WriterCore::next_epoch() {
   ++epochs_committed_;
   protocol_.open_epoch(params_.first_epoch + epochs_committed_);
+  if (params_.size > 1) partition_->start_small();
   after_event();
 }
 

@@ -54,6 +54,7 @@ struct WriterCoreParams {
   MemoryPlan memory;
   bool by_hash = true;  // else any rank is the home of any key
   std::vector<run::FieldPlace> indexed = {};
+  run::Layout layout = {};
   const Clock* clock = &system_clock();  // for statistics alone
 };
 
@@ -76,6 +77,8 @@ class WriterCore {
   Partition& partition() { return *partition_; }
   bool make_room(uint32_t way) { return partition_->make_room(way); }
   bool has_room(uint32_t way) const { return partition_->has_room(way); }
+  // With one rank; with several the core does it.
+  void start_small() { partition_->start_small(); }
   // An append had to wait.
   void count_append_wait(Nanos waited) {
     appending().add(Stat::kAppendWaits);

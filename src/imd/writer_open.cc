@@ -20,16 +20,19 @@ std::string parent_of(const std::string& path) {
 }
 
 // An empty directory with an empty manifest. The manifest comes last: without it the directory is none of ours.
-Status create_directory(io::Device& device, const std::string& directory, const run::Schema& schema) {
+Status create_directory(io::Device& device, const std::string& directory, const WriterOptions& options) {
   SWALE_RETURN_IF_ERROR(io::make_directories(device, directory));
   Manifest manifest;
-  manifest.schema = schema;
+  manifest.schema = options.schema;
+  manifest.layout.compression = options.compression.value_or(Codec::kNone);
+  manifest.layout.index = options.index.value_or(run::IndexKind::kSketch);
+  manifest.layout.bloom_bits = options.bloom_bits.value_or(run::kBloomBitsDefault);
   SWALE_RETURN_IF_ERROR(io::replace_file(device, manifest_path(directory), manifest.encode()));
   return device.sync_directory(parent_of(directory));
 }
 
 Status ensure_directory(io::Device& device, const std::string& directory, Writer::Create create,
-                        const run::Schema& schema) {
+                        const WriterOptions& options) {
   SWALE_ASSIGN_OR_RETURN(const bool exists, device.exists(manifest_path(directory)));
   if (exists) {
     return create == Writer::Create::kExclusive
@@ -51,7 +54,7 @@ Status ensure_directory(io::Device& device, const std::string& directory, Writer
                    directory, names.size(), names.front(), kManifestName);
     }
   }
-  return create_directory(device, directory, schema);
+  return create_directory(device, directory, options);
 }
 
 // Durable before any rank cuts its logs' tails: a crash leaves the old epochs whole, or none of them.
@@ -67,7 +70,7 @@ Status drop_epochs(io::Device& device, const OpenedDirectory& opened) {
 // Rank 0's part; the others see its outcome through agree().
 Status prepare(net::Job& job, io::Device& device, Writer::Create create, const WriterOptions& options,
                OpenedDirectory* opened) {
-  SWALE_RETURN_IF_ERROR(ensure_directory(device, opened->directory, create, options.schema));
+  SWALE_RETURN_IF_ERROR(ensure_directory(device, opened->directory, create, options));
   SWALE_ASSIGN_OR_RETURN(opened->lock, WriterLock::acquire(device, opened->directory, opened->job_id));
   // The folders of all partitions: here, once, instead of a race of all ranks.
   for (int32_t partition = 0; partition < job.size(); partition += 1024) {
@@ -88,6 +91,22 @@ Status check_schema(const run::Schema& wanted, const Manifest& manifest, const s
       wanted.indexed_text());
 }
 
+// The same of compression and index.
+Status check_layout(const WriterOptions& wanted, const Manifest& manifest, const std::string& path) {
+  const run::Layout& layout = manifest.layout;
+  const auto other = [&](std::string_view option, const auto& made, const auto& given) {
+    return invalid_argument("{}: the directory was made with {}={}, which cannot be changed; given was {}",
+                            path, option, made, given);
+  };
+  if (wanted.compression && *wanted.compression != layout.compression)
+    return other("dir.compression", codec_name(layout.compression), codec_name(*wanted.compression));
+  if (wanted.index && *wanted.index != layout.index)
+    return other("dir.index", run::index_name(layout.index), run::index_name(*wanted.index));
+  if (wanted.bloom_bits && layout.filtered() && *wanted.bloom_bits != layout.bloom_bits)
+    return other("dir.bloom_bits", layout.bloom_bits, *wanted.bloom_bits);
+  return {};
+}
+
 // The folder of summaries, without those of epochs that were never committed.
 Status prepare_summaries(io::Device& device, const OpenedDirectory& opened) {
   const std::string folder = summary_folder(opened.directory);
@@ -103,11 +122,13 @@ Status prepare_summaries(io::Device& device, const OpenedDirectory& opened) {
   return {};
 }
 
-Status open_own_part(net::Job& job, io::Device& device, const run::Schema& schema, OpenedDirectory* opened) {
+Status open_own_part(net::Job& job, io::Device& device, const WriterOptions& options,
+                     OpenedDirectory* opened) {
   const std::string path = manifest_path(opened->directory);
   SWALE_ASSIGN_OR_RETURN(const std::string json, io::read_file(device, path, kManifestBytesMax));
   SWALE_ASSIGN_OR_RETURN(opened->manifest, Manifest::decode(json, path));
-  SWALE_RETURN_IF_ERROR(check_schema(schema, opened->manifest, path));
+  SWALE_RETURN_IF_ERROR(check_schema(options.schema, opened->manifest, path));
+  SWALE_RETURN_IF_ERROR(check_layout(options, opened->manifest, path));
   if (opened->resume_after) {
     const Result<size_t> dropped = opened->manifest.drop_after(*opened->resume_after);
     if (!dropped.ok()) return invalid_argument("{}: {}", path, dropped.status().message());
@@ -159,13 +180,13 @@ Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const 
   if (job.size() > 1) SWALE_RETURN_IF_ERROR(take_rank_0s_word(job, &opened));
   const Status prepared = job.rank() == 0 ? prepare(job, device, create, options, &opened) : Status();
   SWALE_RETURN_IF_ERROR(agree(job, prepared));
-  SWALE_RETURN_IF_ERROR(agree(job, open_own_part(job, device, options.schema, &opened)));
+  SWALE_RETURN_IF_ERROR(agree(job, open_own_part(job, device, options, &opened)));
   return opened;
 }
 
 Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,
-                              const run::Schema& schema) {
-  return agree(job, job.rank() == 0 ? ensure_directory(device, directory, Writer::Create::kExclusive, schema)
+                              const WriterOptions& options) {
+  return agree(job, job.rank() == 0 ? ensure_directory(device, directory, Writer::Create::kExclusive, options)
                                     : Status());
 }
 

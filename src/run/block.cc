@@ -1,7 +1,11 @@
 #include "run/block.h"
 
+#include <algorithm>
+#include <cassert>
+
 #include "base/coding.h"
 #include "base/crc32c.h"
+#include "run/packed_block.h"
 
 namespace swale::run {
 namespace {
@@ -31,38 +35,61 @@ Result<std::optional<RecordView>> match_row(const Candidate& candidate, const ch
                                   .encoded = {}});
 }
 
-// The payloads from byte `at` of the first block on, side by side.
-void join_payloads(Bytes blocks, size_t at, std::vector<char>* out) {
-  out->clear();
-  for (; !blocks.empty(); blocks.remove_prefix(kBlockBytes), at = 0) {
-    const Bytes part = blocks.substr(at, kPayloadBytes - at);
-    out->insert(out->end(), part.begin(), part.end());
+// Walks the records that start in the first of `blocks`, in order; the last one may go on in the others. fn(index in the
+// block, record) says whether to go on. kOk: all that fn wanted; else what the record after these is.
+template <class Fn>
+Result<RecordParse> walk_starts(const Candidate& candidate, Bytes blocks, std::vector<char>* scratch,
+                                std::string_view path, Fn&& fn) {
+  const BlockTrailer trailer = block_trailer(blocks.data());
+  if (trailer.count == 0) return RecordParse::kOk;
+  uint64_t number = candidate.block + candidate.block_count - blocks.size() / kBlockBytes;
+  SWALE_ASSIGN_OR_RETURN(
+      Bytes rest, stream_of_block(blocks.substr(0, kBlockBytes), candidate.packed, number, path, scratch));
+  if (trailer.first_start >= rest.size()) return RecordParse::kMalformed;
+  rest.remove_prefix(trailer.first_start);
+  RecordView record;
+  for (uint32_t i = 0; i < trailer.count; ++i) {
+    RecordParse parse = parse_record(rest, &record);
+    if (parse == RecordParse::kCutOff && i + 1 == trailer.count && blocks.size() > kBlockBytes) {
+      std::vector<char> whole(rest.begin(), rest.end());
+      for (blocks.remove_prefix(kBlockBytes); !blocks.empty(); blocks.remove_prefix(kBlockBytes)) {
+        if (candidate.packed) {
+          SWALE_RETURN_IF_ERROR(append_piece(blocks.substr(0, kBlockBytes), ++number, path, &whole));
+        } else {
+          whole.insert(whole.end(), blocks.begin(), blocks.begin() + kPayloadBytes);
+        }
+      }
+      scratch->swap(whole);
+      parse = parse_record({scratch->data(), scratch->size()}, &record);
+    }
+    if (parse != RecordParse::kOk) return parse;
+    if (!fn(i, record)) return RecordParse::kOk;
+    rest.remove_prefix(std::min(record.encoded.size(), rest.size()));
   }
+  return RecordParse::kOk;
 }
 
-Result<std::optional<RecordView>> match_variable(const Candidate& candidate, Bytes blocks, Bytes key,
-                                                 std::vector<char>* scratch, std::string_view path) {
+// Not inlined: rows are matched in a few instructions.
+[[gnu::noinline]] Result<std::optional<RecordView>> match_stream(const Candidate& candidate, Bytes blocks,
+                                                                 Bytes key, std::vector<char>* scratch,
+                                                                 std::string_view path) {
   for (; !blocks.empty(); blocks.remove_prefix(kBlockBytes)) {
     const BlockTrailer trailer = block_trailer(blocks.data());
     const uint32_t skip = candidate.slot - trailer.first_ordinal;
     if (candidate.slot < trailer.first_ordinal || skip >= trailer.count) continue;
-    if (trailer.first_start >= kPayloadBytes) break;
-    Bytes payload = blocks.substr(trailer.first_start, kPayloadBytes - trailer.first_start);
-    RecordView record;
-    for (uint32_t i = 0; i < skip; ++i) {
-      if (parse_record(payload, &record) != RecordParse::kOk) {
-        return disagree(candidate, path, "a record before it is malformed");
-      }
-      payload.remove_prefix(record.encoded.size());
+    std::optional<RecordView> found;
+    SWALE_ASSIGN_OR_RETURN(const RecordParse parse, walk_starts(candidate, blocks, scratch, path,
+                                                                [&](uint32_t i, const RecordView& record) {
+                                                                  if (i == skip) found = record;
+                                                                  return i < skip;
+                                                                }));
+    if (!found) {
+      return disagree(
+          candidate, path,
+          parse == RecordParse::kCutOff ? "it is cut off" : "it, or a record before it, is malformed");
     }
-    RecordParse parse = parse_record(payload, &record);
-    if (parse == RecordParse::kCutOff && blocks.size() > kBlockBytes) {
-      join_payloads(blocks, kPayloadBytes - payload.size(), scratch);
-      parse = parse_record({scratch->data(), scratch->size()}, &record);
-    }
-    if (parse != RecordParse::kOk) return disagree(candidate, path, "it is cut off or malformed");
-    if (!key.empty() && record.key != key) return std::optional<RecordView>();
-    return std::optional(record);
+    if (!key.empty() && found->key != key) return std::optional<RecordView>();
+    return found;
   }
   return disagree(candidate, path, "no such record starts in them");
 }
@@ -119,14 +146,22 @@ Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t bl
   if (found != header.crc32c) {
     return problem(fmt::format("the run header has checksum {:08x}, expected {:08x}", found, header.crc32c));
   }
-  if (header.kind > RunKind::kVariable) {
+  if (header.kind > RunKind::kPacked) {
     return error(Code::kUnsupported, Scope::kFile,
-                 "{}: offset {}: a run of kind {}; this build knows 0 and 1; read it with a newer swale",
-                 path, offset_of(block_number), static_cast<int>(header.kind));
+                 "{}: offset {}: a run of kind {}; this build knows 0 to 2; read it with a newer swale", path,
+                 offset_of(block_number), static_cast<int>(header.kind));
   }
   const uint64_t row_bytes = header.key_bytes + uint64_t{header.value_bytes};
   const bool row_possible =
       header.kind == RunKind::kUniform ? header.key_bytes > 0 && row_bytes <= kRowBytesMax : row_bytes == 0;
+  const bool codec_possible =
+      header.codec <= static_cast<uint32_t>(Codec::kZstd) || header.kind != RunKind::kPacked;
+  if (!codec_possible) {
+    return error(
+        Code::kUnsupported, Scope::kFile,
+        "{}: offset {}: a run compressed by codec {}, which this build lacks; read it with a newer swale",
+        path, offset_of(block_number), header.codec);
+  }
   if (!row_possible || header.partition != partition || header.records == 0 ||
       header.records > kRunRecordsMax || header.blocks == 0 || header.blocks > kRunBlocksMax) {
     return problem("the run header has impossible numbers");
@@ -140,8 +175,35 @@ Result<std::optional<RecordView>> RecordMatch::in_verified(const Candidate& cand
   if (blocks.empty() || blocks.size() != candidate.block_count * kBlockBytes) {
     return disagree(candidate, path, fmt::format("{} bytes were read", blocks.size()));
   }
+  assert(!candidate.any_slot());
   if (!candidate.variable()) return match_row(candidate, blocks.data(), key, path);
-  return match_variable(candidate, blocks, key, scratch, path);
+  return match_stream(candidate, blocks, key, scratch, path);
+}
+
+Status RecordMatch::each_in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
+                                     std::vector<char>* scratch, std::string_view path, const MatchFn& fn) {
+  assert(candidate.any_slot());
+  if (blocks.empty() || blocks.size() != candidate.block_count * kBlockBytes) {
+    return disagree(candidate, path, fmt::format("{} bytes were read", blocks.size()));
+  }
+  const BlockTrailer trailer = block_trailer(blocks.data());
+  if (!candidate.variable()) {
+    const size_t row_bytes = candidate.key_bytes + size_t{candidate.value_bytes};
+    Candidate row = candidate;
+    for (row.slot = static_cast<uint32_t>(trailer.first_start / row_bytes); trailer.count > 0; ++row.slot) {
+      if (row.slot * row_bytes >= trailer.first_start + trailer.count * row_bytes) break;
+      SWALE_ASSIGN_OR_RETURN(const auto record, match_row(row, blocks.data(), key, path));
+      if (record && !fn(*record)) break;
+    }
+    return {};
+  }
+  SWALE_ASSIGN_OR_RETURN(const RecordParse parse, walk_starts(candidate, blocks, scratch, path,
+                                                              [&](uint32_t, const RecordView& record) {
+                                                                return record.key != key || fn(record);
+                                                              }));
+  // What goes on behind the candidate's blocks has another hash, or else the fences would have named more of them.
+  if (parse == RecordParse::kMalformed) return disagree(candidate, path, "one of its records is malformed");
+  return {};
 }
 
 Result<std::optional<RecordView>> RecordMatch::in(const Candidate& candidate, Bytes blocks, uint32_t seed,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -49,7 +50,12 @@ struct RecordMatch {
   static Result<std::optional<RecordView>> in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
                                                        std::vector<char>* scratch, std::string_view path);
 
-  // The same for blocks fresh from disk: verifies them first.
+  // Of a candidate with any_slot(): fn for each record with the key that starts in its first block, in order; false ends it.
+  using MatchFn = std::function<bool(const RecordView&)>;
+  static Status each_in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
+                                 std::vector<char>* scratch, std::string_view path, const MatchFn& fn);
+
+  // As in_verified for blocks fresh from disk: verifies them first.
   static Result<std::optional<RecordView>> in(const Candidate& candidate, Bytes blocks, uint32_t seed,
                                               Bytes key, std::vector<char>* scratch, std::string_view path);
 };

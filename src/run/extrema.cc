@@ -11,6 +11,7 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "run/block.h"
+#include "run/packed_block.h"
 #include "run/record.h"
 
 namespace swale::run {
@@ -240,16 +241,19 @@ void ExtremaGroup::add_record(uint32_t block, Bytes value) {
   }
 }
 
-// Encoded records through the payloads; one may span blocks, the last one of a block normally does.
+// Encoded records through payloads or pieces; one may span blocks, the last one of a block normally does.
 void ExtremaGroup::add_stream(Bytes block) {
   const Run& run = runs_.back();
   const BlockTrailer trailer = block_trailer(block.data());
-  const size_t begin = next_block_ == run.group_block ? sizeof(RunHeader) : 0;
+  const bool packed = run.header.kind == RunKind::kPacked;
+  const size_t begin = next_block_ == run.group_block && !packed ? sizeof(RunHeader) : 0;
+  const auto stream = stream_of_block(block, packed, next_block_, "memory", &piece_);
+  assert(stream.ok() && "the run builder wrote it");
   const bool last = next_block_ + 1 == run.group_block + run.header.blocks;
-  const size_t start = trailer.count == 0 ? kPayloadBytes : trailer.first_start;
+  const size_t start = trailer.count == 0 ? stream->size() : trailer.first_start;
   RecordView record;
   if (!unfinished_.empty()) {
-    const Bytes part = block.substr(begin, start - begin);
+    const Bytes part = stream->substr(begin, start - begin);
     unfinished_.insert(unfinished_.end(), part.begin(), part.end());
     if (trailer.count > 0 || last) {
       [[maybe_unused]] const RecordParse parse =
@@ -259,7 +263,7 @@ void ExtremaGroup::add_stream(Bytes block) {
       unfinished_.clear();
     }
   }
-  Bytes payload = block.substr(start, kPayloadBytes - start);
+  Bytes payload = stream->substr(start);
   for (uint32_t i = 0; i < trailer.count; ++i) {
     if (parse_record(payload, &record) != RecordParse::kOk) {
       assert(i + 1 == trailer.count && !last);

@@ -94,6 +94,7 @@ class ExtremaGroup {
   uint32_t next_block_ = 0;       // to come
   std::vector<char> unfinished_;  // variable runs: front of a record that spans blocks
   uint32_t unfinished_block_ = 0;
+  std::vector<char> piece_;  // packed runs: of the current block
 };
 
 class ExtremaSegmentBuilder {

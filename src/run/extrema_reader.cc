@@ -6,6 +6,7 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "run/block.h"
+#include "run/packed_block.h"
 #include "run/record.h"
 
 namespace swale::run {
@@ -27,7 +28,7 @@ bool possible(const Extrema& extrema, bool listed) { return listed == !extrema.e
 bool possible_run(const GroupRun& run) {
   const uint64_t row_bytes = run.key_bytes + uint64_t{run.value_bytes};
   if (run.blocks == 0 || run.records == 0 || run.records > kRunRecordsMax) return false;
-  if (run.kind == RunKind::kVariable) return row_bytes == 0;
+  if (run.kind == RunKind::kVariable || run.kind == RunKind::kPacked) return row_bytes == 0;
   return run.kind == RunKind::kUniform && run.key_bytes > 0 && row_bytes <= kRowBytesMax;
 }
 
@@ -198,11 +199,16 @@ Result<uint32_t> uniform_records(const GroupRun& run, uint64_t block_number, Byt
   return 0;
 }
 
-// The payloads from `start` of the first block on, as one.
-std::string join(Bytes blocks, size_t start) {
-  std::string joined;
-  for (; !blocks.empty(); blocks.remove_prefix(kBlockBytes), start = 0) {
-    joined.append(blocks.substr(start, kPayloadBytes - start));
+// The stream of records from the front of the first block on.
+Result<std::vector<char>> join(Bytes blocks, bool packed, uint64_t block_number, std::string_view path) {
+  std::vector<char> joined;
+  for (; !blocks.empty(); blocks.remove_prefix(kBlockBytes), ++block_number) {
+    const Bytes block = blocks.substr(0, kBlockBytes);
+    if (packed) {
+      SWALE_RETURN_IF_ERROR(append_piece(block, block_number, path, &joined));
+    } else {
+      joined.insert(joined.end(), block.begin(), block.begin() + kPayloadBytes);
+    }
   }
   return joined;
 }
@@ -218,11 +224,12 @@ Result<uint32_t> records_of_block(const GroupRun& run, uint64_t block_number, By
     return uniform_records(run, block_number, blocks.substr(0, kBlockBytes), fn, path);
   const BlockTrailer trailer = block_trailer(blocks.data());
   if (trailer.count == 0) return 0;
-  if (trailer.first_start >= kPayloadBytes)
+  SWALE_ASSIGN_OR_RETURN(const std::vector<char> joined,
+                         join(blocks, run.kind == RunKind::kPacked, block_number, path));
+  if (trailer.first_start >= joined.size())
     return damaged(path, block_number * kBlockBytes, "a record starts behind the payload");
-  const std::string joined = join(blocks, trailer.first_start);
   std::vector<RecordView> records(trailer.count);
-  Bytes rest = joined;
+  Bytes rest(joined.data() + trailer.first_start, joined.size() - trailer.first_start);
   for (RecordView& record : records) {
     const RecordParse parse = parse_record(rest, &record);
     const uint64_t read_blocks = blocks.size() / kBlockBytes;

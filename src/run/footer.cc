@@ -1,19 +1,24 @@
 #include "run/footer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 #include <limits>
 
 #include "base/coding.h"
 #include "base/crc32c.h"
+#include "run/layout.h"
 #include "run/value_format.h"
 
 namespace swale::run {
 namespace {
 
 constexpr size_t kScanChunkBytes = 256 * kKiB;
-constexpr uint8_t kKnownSegmentFlags = kUniformSegment;
+constexpr uint8_t kKnownSegmentFlags =
+    kUniformSegment | kBloomSegment | kBlockedBloomSegment | kPackedSegment;
+// What a segment may be one of.
+constexpr uint8_t kFormFlags = kUniformSegment | kBloomSegment | kBlockedBloomSegment;
 
 // Where the page and its partition are, for messages.
 struct PageContext {
@@ -45,7 +50,10 @@ Status check_segment(const SegmentRecord& segment, const PageContext& context) {
                                segment.slice_bits <= kSliceBitsMax &&
                                segment_bytes(segment) <= context.offset - segment.index_offset &&
                                segment.data_block <= uint64_t{1} << 51;
-  if (!row_possible || !slices_possible || !places_possible || segment.way >= segment.ways) {
+  const bool form_possible = std::popcount(static_cast<uint8_t>(segment.flags & kFormFlags)) <= 1 &&
+                             (is_filter_segment(segment) ? segment.filter_bits <= kBloomBitsMax : true);
+  if (!form_possible || !row_possible || !slices_possible || !places_possible ||
+      segment.way >= segment.ways) {
     return context.damaged(fmt::format("the segment record of epoch {}, way {}, has impossible numbers",
                                        segment.epoch, segment.way));
   }

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "base/bytes.h"
+#include "base/codec.h"
 
 namespace swale::run {
 
@@ -37,20 +38,34 @@ struct BlockTrailer {
 static_assert(sizeof(BlockTrailer) == 16 && offsetof(BlockTrailer, crc32c) == 12);
 static_assert(kPayloadBytes + sizeof(BlockTrailer) == kBlockBytes);
 
+// In blocks of packed runs, the last 8 bytes of the payload.
+struct PackedTrailer {
+  uint16_t stored_bytes;  // of the piece as it is stored, from the payload's front (behind a run header) on
+  uint16_t piece_bytes;   // of the piece itself, 1..32,768
+  uint16_t row_bytes;     // above 1: before it was compressed, rows of so many bytes were made columns
+  Codec codec;
+  uint8_t reserved;
+};
+static_assert(sizeof(PackedTrailer) == 8 && offsetof(PackedTrailer, codec) == 6);
+
 inline constexpr uint32_t kRunMagic = 0x31525753;  // "SWR1"
 
 enum class RunKind : uint8_t {
   kUniform = 0,   // rows of one size without headers, none crosses a block
   kVariable = 1,  // encoded records (record.h) as one stream through the payloads
+  kPacked = 2,    // the same stream, cut into pieces that were compressed to fit a payload each
 };
+
+// The records of the run are encoded, one behind the other, and may span blocks.
+constexpr bool is_stream(RunKind kind) { return kind != RunKind::kUniform; }
 
 // The first 64 payload bytes of a run.
 struct RunHeader {
   uint32_t magic;
   RunKind kind;
-  uint8_t key_bytes;  // uniform runs; 0 in variable ones
+  uint8_t key_bytes;  // uniform runs; 0 in others
   uint16_t way;
-  uint32_t value_bytes;  // uniform runs; 0 in variable ones
+  uint32_t value_bytes;  // uniform runs; 0 in others
   uint32_t epoch;
   uint64_t epoch_id;
   uint32_t run;  // 0, 1, 2, ... within the epoch and partition
@@ -59,7 +74,7 @@ struct RunHeader {
   uint32_t partition;
   uint64_t data_bytes;  // keys and values
   uint64_t reserved0;
-  uint32_t reserved1;
+  uint32_t codec;   // Codec of a packed run; 0 in others
   uint32_t crc32c;  // partition_seed, then the first 60 bytes
 };
 static_assert(sizeof(RunHeader) == 64 && offsetof(RunHeader, epoch_id) == 16 &&
@@ -89,10 +104,13 @@ inline constexpr uint32_t kStrideUnit = 64;
 inline constexpr uint32_t kIndexAlignment = 4096;  // of segments and footer pages
 
 enum SegmentFlag : uint8_t {
-  kUniformSegment = 1,       // all runs uniform and of one size: short piece headers
-  kExtremaSegment = 2,       // with kAuxiliarySegment: minima and maxima of fields (extrema_format.h)
-  kValuesSegment = 4,        // with kAuxiliarySegment: what an epoch has in the value log (value_format.h)
-  kAuxiliarySegment = 0x80,  // not sketches: a reader that does not know its other flags passes over it
+  kUniformSegment = 1,        // all runs uniform and of one size: short piece headers
+  kExtremaSegment = 2,        // with kAuxiliarySegment: minima and maxima of fields (extrema_format.h)
+  kValuesSegment = 4,         // with kAuxiliarySegment: what an epoch has in the value log (value_format.h)
+  kBloomSegment = 8,          // no sketches but filters and fences; FilterPieceHeader
+  kBlockedBloomSegment = 16,  // the same, with blocked filters
+  kPackedSegment = 32,        // some of the runs are packed
+  kAuxiliarySegment = 0x80,   // not sketches: a reader that does not know its other flags passes over it
 };
 
 // One segment of the index log: the transposed sketches of n runs of one way and epoch. Kept in footer pages.
@@ -107,9 +125,9 @@ struct SegmentRecord {
   uint32_t stride = 0;          // distance of slices, bytes; 0 if runs is 0
   uint32_t overflow_units = 0;  // of 64 bytes, behind the slices
   uint8_t slice_bits = 0;
-  uint8_t flags = 0;      // SegmentFlag
-  uint8_t key_bytes = 0;  // uniform segments
-  uint8_t reserved = 0;
+  uint8_t flags = 0;        // SegmentFlag
+  uint8_t key_bytes = 0;    // uniform segments
+  uint8_t filter_bits = 0;  // a record, of segments with filters
   uint16_t way = 0;
   uint16_t ways = 1;
   uint32_t value_bytes = 0;  // uniform segments
@@ -118,6 +136,11 @@ struct SegmentRecord {
 };
 static_assert(sizeof(SegmentRecord) == 64 && offsetof(SegmentRecord, epoch) == 32 &&
               offsetof(SegmentRecord, slice_bits) == 52 && offsetof(SegmentRecord, value_bytes) == 60);
+
+constexpr bool is_filter_segment(const SegmentRecord& segment) {
+  return (segment.flags & kAuxiliarySegment) == 0 &&
+         (segment.flags & (kBloomSegment | kBlockedBloomSegment)) != 0;
+}
 
 // Bytes of the segment in the index log, padding included.
 constexpr uint64_t segment_bytes(const SegmentRecord& segment) {
@@ -147,10 +170,26 @@ struct MixedPieceHeader {
   uint32_t ordinal;  // of the piece's first record in its run
   uint32_t records_bucket_bits;
   uint16_t value_bytes;  // Uniform. Variable: how many blocks further the piece's last byte lies
-  uint8_t key_bytes;     // 0: variable
-  uint8_t reserved;
+  uint8_t key_bytes;     // 0: variable or packed
+  uint8_t packed;        // 1: packed
 };
 static_assert(sizeof(MixedPieceHeader) == 16);
+
+// In a segment with filters. Behind all headers, for each piece: its filter, then its fences.
+struct FilterPieceHeader {
+  uint32_t
+      block;  // relative to segment.data_block: where the byte before the piece's first record lies, or the
+              // record itself in a uniform run or at the start of any
+  uint32_t records;  // below 2^24
+  uint16_t
+      fences;  // how many blocks further the piece's last byte lies. A u32 each: the top 32 bits of the rest
+               // of the record that the block's first byte belongs to
+  uint16_t value_bytes;  // uniform
+  uint8_t key_bytes;     // 0: variable or packed
+  uint8_t packed;        // 1: packed
+  uint16_t reserved;
+};
+static_assert(sizeof(FilterPieceHeader) == 16);
 
 inline constexpr uint64_t kFooterMagic = 0x58444945'4c415753;  // "SWALEIDX"
 inline constexpr size_t kFooterPageBytes = 4096;

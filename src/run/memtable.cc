@@ -1,6 +1,7 @@
 #include "run/memtable.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace swale::run {
 namespace {
@@ -37,6 +38,7 @@ size_t Memtable::memory_bytes(size_t arena_bytes) { return round_up(arena_bytes,
 void Memtable::clear() {
   records_left_ = records_max_;
   arena_used_ = 0;
+  arena_limit_ = arena_.size();
   sizes_ = 0;
   other_sizes_ = 0;
   data_bytes_ = 0;
@@ -44,10 +46,15 @@ void Memtable::clear() {
   bins_.fill(Bin{});
 }
 
+void Memtable::limit(size_t arena_bytes) {
+  assert(empty());
+  arena_limit_ = std::clamp(arena_bytes, kArenaBytesMin, arena_.size());
+}
+
 bool Memtable::add_chunk(Bin& bin, size_t row_bytes, uint64_t sizes) {
   if (records_left_ == 0) return false;
   const size_t bytes = std::max(chunk_bytes_, round_up(kChunkHeadBytes + row_bytes, kLineBytes));
-  if (arena_.size() - arena_used_ < bytes) return false;
+  if (arena_limit_ - arena_used_ < bytes) return false;
   if (empty()) sizes_ = sizes;
   const auto offset = static_cast<uint32_t>(arena_used_);
   if (bin.end == nullptr) {

@@ -144,6 +144,9 @@ class Memtable {
   const char* rows() const { return arena_.data() + kRowHeadBytes; }
 
   void clear();
+  // Until it is cleared it takes no more than fits so much of its arena, but any one record. Requires that it is empty.
+  void limit(size_t arena_bytes);
+  size_t arena_bytes() const { return arena_.size(); }
   void touch() {
     arena_.touch();
   }  // back all pages now: a first touch in the hot path costs up to 11 us a page
@@ -205,6 +208,7 @@ class Memtable {
   size_t chunk_bytes_;
   size_t records_left_ = 0;
   size_t arena_used_ = 0;         // by chunks
+  size_t arena_limit_ = 0;        // for them
   uint64_t sizes_ = 0;            // of the first record, as in a row's head
   uint64_t other_sizes_ = 0;      // bits in which others differ
   uint64_t data_bytes_ = 0;       // keys and values

@@ -135,6 +135,27 @@ TEST(Memtable, RowFetcherGoesThroughTheBinsOnce) {
   }
 }
 
+TEST(Memtable, TakesLessWhileItIsLimitedButAnyOneRecord) {
+  Rng rng(9);
+  auto memtable = Memtable::create(kMiB, 50'000).value();
+  const std::string value(40, 'x');
+  const auto fill = [&] {
+    size_t count = 0;
+    while (append(memtable, test::random_bytes(rng, 8), value)) ++count;
+    memtable.clear();
+    return count;
+  };
+  const size_t whole = fill();
+  memtable.limit(kMiB / 2);
+  EXPECT_GT(fill(), whole * 4 / 10);
+  EXPECT_GT(fill(), whole * 9 / 10) << "cleared, it takes all again";
+  memtable.limit(kMiB / 2);
+  EXPECT_LT(fill(), whole * 6 / 10);
+  memtable.limit(1);
+  EXPECT_TRUE(append(memtable, std::string(kKeyBytesMax, 'k'), std::string(kValueBytesMax, 'v')));
+  EXPECT_FALSE(append(memtable, "k", std::string(kValueBytesMax, 'v')));
+}
+
 TEST(Memtable, WastesLittleOfItsArena) {
   Rng rng(6);
   auto memtable = Memtable::create(8 * kMiB, Memtable::kRecordsMax);

@@ -19,51 +19,18 @@ bool stored_uniform(const Memtable& memtable) {
   return row_bytes <= kRowBytesMax && kPayloadBytes % row_bytes <= kUniformWasteBytesMax;
 }
 
-RunHeader make_header(const Memtable& memtable, const RunPlacement& placement) {
-  RunHeader header{};
-  const bool uniform = stored_uniform(memtable);
-  header.magic = kRunMagic;
-  header.kind = uniform ? RunKind::kUniform : RunKind::kVariable;
-  header.key_bytes = uniform ? static_cast<uint8_t>(memtable.key_bytes()) : uint8_t{0};
-  header.way = placement.way;
-  header.value_bytes = uniform ? memtable.value_bytes() : 0;
-  header.epoch = placement.epoch;
-  header.epoch_id = placement.epoch_id;
-  header.run = placement.run;
-  header.records = static_cast<uint32_t>(memtable.count());
-  header.blocks = RunBuilder::block_count(memtable);
-  header.partition = placement.partition;
-  header.data_bytes = memtable.data_bytes();
-  char bytes[sizeof(header)];
-  std::memcpy(bytes, &header, sizeof(header));
-  header.crc32c = crc32c_extend(partition_seed(placement.partition), {bytes, offsetof(RunHeader, crc32c)});
-  return header;
-}
-
-RunSketch make_sketch(const RunHeader& header, uint64_t first_block) {
-  RunSketch sketch;
-  sketch.first_block = first_block;
-  sketch.blocks = header.blocks;
-  sketch.records = header.records;
-  sketch.kind = header.kind;
-  sketch.key_bytes = header.key_bytes;
-  sketch.value_bytes = header.value_bytes;
-  return sketch;
+RunKind stored_kind(const Memtable& memtable) {
+  return stored_uniform(memtable) ? RunKind::kUniform : RunKind::kVariable;
 }
 
 }  // namespace
 
 RunBuilder::RunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena,
                        const RunPlacement& placement)
-    : memtable_(memtable),
+    : RunOutput(memtable, stored_kind(memtable), block_count(memtable), placement),
+      memtable_(memtable),
       scratch_(scratch),
-      first_block_(placement.first_block),
-      seed_(epoch_seed(placement.partition, placement.epoch_id)),
-      header_(make_header(memtable, placement)),
-      sketch_(make_sketch(header_, placement.first_block)),
-      sketch_builder_(&sketch_, arena) {
-  assert(!memtable.empty());
-}
+      sketch_builder_(&sketch_, arena, placement.with_tails) {}
 
 uint32_t RunBuilder::block_count(const Memtable& memtable) {
   uint64_t blocks = 0;
@@ -78,9 +45,8 @@ uint32_t RunBuilder::block_count(const Memtable& memtable) {
   return static_cast<uint32_t>(blocks);
 }
 
-size_t RunBuilder::sketch_bytes(const Memtable& memtable) {
-  return sketch_memory_bytes(memtable.count(), block_count(memtable),
-                             stored_uniform(memtable) ? RunKind::kUniform : RunKind::kVariable);
+size_t RunBuilder::sketch_bytes(const Memtable& memtable, bool with_tails) {
+  return sketch_memory_bytes(memtable.count(), block_count(memtable), stored_kind(memtable), with_tails);
 }
 
 size_t RunBuilder::fill(MutableBytes out) {
@@ -115,6 +81,7 @@ void RunBuilder::fill_uniform(char* block) {
                      .key_bytes = key_bytes,
                      .out = first};
   digest_ += copy_rows(copy, &sketch_builder_, &sorter_->fetcher());
+  if (sketch_builder_.with_tails()) sketch_builder_.add_tails(copy.entries, next_record_, count);
   sorter_->pop(count);
   char* const out = first + size_t{count} * row_bytes;
   std::memset(out, 0, static_cast<size_t>(block + kPayloadBytes - out));
@@ -130,6 +97,7 @@ void RunBuilder::begin_record(size_t at) {
   char* const sizes_end = put_varint(put_varint(sizes_, row.view.key.size()), row.value_code);
   unfinished_ = {Bytes(sizes_, static_cast<size_t>(sizes_end - sizes_)), row.view.row()};
   sketch_builder_.add(entry);
+  if (sketch_builder_.with_tails()) sketch_builder_.add_tails(&entry, next_record_, 1);
   sorter_->fetcher().fetch(Memtable::kRowHeadBytes + row.view.row().size());
   digest_ += record_digest(row.view);
   const size_t last_byte = at + unfinished_[0].size() + unfinished_[1].size() - 1;

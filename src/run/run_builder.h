@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "run/format.h"
 #include "run/memtable.h"
+#include "run/run_output.h"
 #include "run/run_sort.h"
 #include "run/sketch.h"
 
@@ -27,16 +28,7 @@ inline constexpr uint32_t kUniformWasteBytesMax = 128;
 // So much of each block but a run's first and last is records.
 inline constexpr uint32_t kRunPayloadBytesMin = static_cast<uint32_t>(kPayloadBytes) - kUniformWasteBytesMax;
 
-struct RunPlacement {
-  uint32_t partition = 0;
-  uint64_t first_block = 0;
-  uint32_t epoch = 0;
-  uint64_t epoch_id = 0;
-  uint16_t way = 0;
-  uint32_t run = 0;  // number within the epoch and partition
-};
-
-class RunBuilder {
+class RunBuilder final : public RunOutput {
  public:
   // Requires a memtable that is not empty, scratch.records_max() >= memtable.count() and
   // arena.fits(sketch_bytes(memtable)).
@@ -46,19 +38,10 @@ class RunBuilder {
   // The blocks of a memtable's run, before there is a builder for it.
   static uint32_t block_count(const Memtable& memtable);
   // What its sketch will take of an arena.
-  static size_t sketch_bytes(const Memtable& memtable);
-  uint32_t block_count() const { return header_.blocks; }
+  static size_t sketch_bytes(const Memtable& memtable, bool with_tails = false);
+  using RunOutput::block_count;
 
-  // Writes the next whole blocks into `out` (size: a multiple of 4,096, at least 4,096). Returns the bytes
-  // produced; 0 at the end.
-  size_t fill(MutableBytes out);
-  bool done() const { return next_block_ == header_.blocks; }
-
-  uint32_t record_count() const { return header_.records; }
-  uint64_t data_bytes() const { return header_.data_bytes; }
-  // Once done(): sum of record_digest over all records, modulo 2^64.
-  uint64_t digest() const { return digest_; }
-  const RunSketch& sketch() const { return sketch_; }
+  size_t fill(MutableBytes out) override;
 
  private:
   void fill_uniform(char* block);
@@ -67,14 +50,8 @@ class RunBuilder {
 
   const Memtable& memtable_;
   RunScratch& scratch_;
-  const uint64_t first_block_;
-  const uint32_t seed_;
-  RunHeader header_;
-  RunSketch sketch_;
   SketchBuilder sketch_builder_;
   std::optional<EntrySorter> sorter_;  // from the first fill on
-  uint64_t digest_ = 0;
-  uint32_t next_block_ = 0;
   uint32_t next_record_ = 0;
   // Variable: what is still to be written of the record that was begun last, its sizes and its row.
   std::array<Bytes, 2> unfinished_;

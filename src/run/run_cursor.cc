@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "run/packed_block.h"
+
 namespace swale::run {
 
 RunCursor::RunCursor(uint32_t partition, uint64_t first_block, std::string path,
@@ -61,7 +63,7 @@ Status RunCursor::feed_block(Bytes block, const RecordFn& fn) {
   if (run_.kind == RunKind::kUniform) {
     SWALE_RETURN_IF_ERROR(uniform_rows(block, trailer, fn));
   } else {
-    SWALE_RETURN_IF_ERROR(variable_records(block, trailer, fn));
+    SWALE_RETURN_IF_ERROR(stream_records(block, trailer, fn));
   }
   if (stopped_) return {};
   ++next_block_;
@@ -77,13 +79,15 @@ Status RunCursor::end_run() {
   return {};
 }
 
-void RunCursor::yield(const RecordView& view, uint64_t block, uint32_t row, const RecordFn& fn) {
+void RunCursor::yield(const RecordView& view, uint64_t block, uint32_t row, uint64_t end_block,
+                      const RecordFn& fn) {
   const ScannedRecord record{.run = &run_,
                              .key = view.key,
                              .value = view.value,
                              .ordinal = ordinal_,
                              .block = block,
                              .row = row,
+                             .end_block = end_block,
                              .large = is_large(view)};
   ++ordinal_;
   ++records_;
@@ -103,17 +107,19 @@ Status RunCursor::uniform_rows(Bytes block, const BlockTrailer& trailer, const R
   for (uint32_t i = 0; i < count && !stopped_; ++i, row += row_bytes) {
     const RecordView record{
         .key = {row, run_.key_bytes}, .value = {row + run_.key_bytes, run_.value_bytes}, .encoded = {}};
-    yield(record, next_block_, first_row + i, fn);
+    yield(record, next_block_, first_row + i, next_block_, fn);
   }
   return {};
 }
 
-Status RunCursor::variable_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn) {
+Status RunCursor::stream_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn) {
+  const bool packed = run_.kind == RunKind::kPacked;
+  SWALE_ASSIGN_OR_RETURN(const Bytes stream, stream_of_block(block, packed, next_block_, path_, &piece_));
   const bool first = next_block_ + run_.blocks == run_end_block_;
   const bool last = next_block_ + 1 == run_end_block_;
-  const size_t begin = first ? sizeof(RunHeader) : 0;
-  const size_t start = trailer.count == 0 ? kPayloadBytes : trailer.first_start;
-  if (start < begin || start > kPayloadBytes ||
+  const size_t begin = first && !packed ? sizeof(RunHeader) : 0;
+  const size_t start = trailer.count == 0 ? stream.size() : trailer.first_start;
+  if (start < begin || start > stream.size() ||
       (trailer.count == 0) != (trailer.first_start == kNoRecordStarts) ||
       (unfinished_.empty() && start != begin)) {
     return malformed(next_block_, fmt::format("{} records from byte {} on are impossible here", trailer.count,
@@ -121,7 +127,7 @@ Status RunCursor::variable_records(Bytes block, const BlockTrailer& trailer, con
   }
   RecordView record;
   if (!unfinished_.empty()) {
-    const Bytes part = block.substr(begin, start - begin);
+    const Bytes part = stream.substr(begin, start - begin);
     if (unfinished_.size() > kEncodedRecordBytesMax) return malformed(next_block_, "a record is too long");
     unfinished_.insert(unfinished_.end(), part.begin(), part.end());
     if (trailer.count > 0 || last) {
@@ -130,11 +136,11 @@ Status RunCursor::variable_records(Bytes block, const BlockTrailer& trailer, con
           (trailer.count > 0 && record.encoded.size() != whole.size())) {
         return malformed(next_block_, "a record that spans blocks does not end where the next one starts");
       }
-      yield(record, unfinished_block_, 0, fn);
+      yield(record, unfinished_block_, 0, part.empty() ? next_block_ - 1 : next_block_, fn);
       unfinished_.clear();
     }
   }
-  Bytes payload = block.substr(start, kPayloadBytes - start);
+  Bytes payload = stream.substr(start);
   for (uint32_t i = 0; i < trailer.count && !stopped_; ++i) {
     const RecordParse parse = parse_record(payload, &record);
     const bool spans = parse == RecordParse::kCutOff && i + 1 == trailer.count && !last;
@@ -147,7 +153,7 @@ Status RunCursor::variable_records(Bytes block, const BlockTrailer& trailer, con
     if (parse != RecordParse::kOk)
       return malformed(next_block_, fmt::format("record {} is malformed", ordinal_));
     payload.remove_prefix(record.encoded.size());
-    yield(record, next_block_, 0, fn);
+    yield(record, next_block_, 0, next_block_, fn);
   }
   return {};
 }

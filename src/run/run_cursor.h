@@ -27,11 +27,12 @@ namespace swale::run {
 struct ScannedRecord {
   const RunHeader* run;
   Bytes key;
-  Bytes value;       // of a large record what stands in its place
-  uint32_t ordinal;  // in its run
-  uint64_t block;    // in which it starts
-  uint32_t row;      // uniform: row in the block
-  bool large;        // the value lies in a value log
+  Bytes value;         // of a large record what stands in its place
+  uint32_t ordinal;    // in its run
+  uint64_t block;      // in which it starts
+  uint32_t row;        // uniform: row in the block
+  uint64_t end_block;  // in which its last byte lies
+  bool large;          // the value lies in a value log
 
   // What the record has of its value.
   Bytes fields() const { return large ? value.substr(0, value.size() - kPointerBytes) : value; }
@@ -44,7 +45,9 @@ struct ScannedRecord {
 
   // Whether the index, asked for the key's hash, means this very record.
   bool is(const Candidate& candidate) const {
-    if (candidate.variable() != (run->kind == RunKind::kVariable)) return false;
+    if (candidate.variable() != is_stream(run->kind)) return false;
+    if (candidate.packed != (run->kind == RunKind::kPacked)) return false;
+    if (candidate.any_slot()) return candidate.block == block;
     if (candidate.variable()) {
       return candidate.slot == ordinal && block >= candidate.block &&
              block - candidate.block < candidate.block_count;
@@ -78,9 +81,9 @@ class RunCursor {
   Status feed_block(Bytes block, const RecordFn& fn);
   Status begin_run(Bytes block);
   Status uniform_rows(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
-  Status variable_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
+  Status stream_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
   Status end_run();
-  void yield(const RecordView& record, uint64_t block, uint32_t row, const RecordFn& fn);
+  void yield(const RecordView& record, uint64_t block, uint32_t row, uint64_t end_block, const RecordFn& fn);
   Status malformed(uint64_t block, std::string_view problem) const;
 
   const uint32_t partition_;
@@ -91,8 +94,9 @@ class RunCursor {
   RunHeader run_{};
   uint32_t seed_ = 0;
   uint32_t ordinal_ = 0;           // of the next record
-  std::vector<char> unfinished_;   // variable: front of a record that spans blocks
+  std::vector<char> unfinished_;   // variable, packed: front of a record that spans blocks
   uint64_t unfinished_block_ = 0;  // where it started
+  std::vector<char> piece_;        // packed: of the current block
   uint64_t data_bytes_ = 0;
   uint64_t runs_ = 0;
   uint64_t records_ = 0;

@@ -14,7 +14,9 @@
 #include "io/memory_device.h"
 #include "run/block.h"
 #include "run/footer.h"
+#include "run/layout.h"
 #include "run/memtable.h"
+#include "run/packed_run_builder.h"
 #include "run/run_builder.h"
 #include "run/run_cursor.h"
 #include "run/run_sort.h"
@@ -74,20 +76,33 @@ class PartitionInMemory {
   void add_run(const Records& records, size_t fill_blocks = 3) {
     memtable_.clear();
     for (const auto& [key, value] : records) ASSERT_TRUE(append(memtable_, key, value));
-    RunBuilder builder(memtable_, scratch_, sketch_memory,
-                       {.partition = partition_,
-                        .first_block = data.size() / kBlockBytes,
-                        .epoch = epoch,
-                        .epoch_id = kEpochId + epoch,
-                        .way = 0,
-                        .run = static_cast<uint32_t>(sketches.size())});
+    const RunPlacement placement{.partition = partition_,
+                                 .first_block = data.size() / kBlockBytes,
+                                 .epoch = epoch,
+                                 .epoch_id = kEpochId + epoch,
+                                 .way = 0,
+                                 .run = static_cast<uint32_t>(sketches.size()),
+                                 .with_tails = layout.filtered()};
+    std::vector<char> packed;
+    Compressor compressor = Compressor::create(layout.compression).value();
+    std::unique_ptr<RunOutput> builder;
+    if (layout.compression != Codec::kNone) {  // whether it is worth it or not
+      packed.resize(packed_bytes_max(memtable_.encoded_bytes()));
+      auto packer = std::make_unique<PackedRunBuilder>(memtable_, scratch_, sketch_memory, compressor, packed,
+                                                       RunPlacement{.with_tails = layout.filtered()});
+      packer->pack();
+      packer->place(placement);
+      builder = std::move(packer);
+    } else {
+      builder = std::make_unique<RunBuilder>(memtable_, scratch_, sketch_memory, placement);
+    }
     const size_t before = data.size();
     std::vector<char> out(fill_blocks * kBlockBytes, '\x5a');
-    while (const size_t produced = builder.fill(out)) data.append(out.data(), produced);
-    ASSERT_TRUE(builder.done());
-    ASSERT_EQ(data.size() - before, builder.block_count() * kBlockBytes);
-    digest += builder.digest();
-    sketches.push_back(builder.sketch());
+    while (const size_t produced = builder->fill(out)) data.append(out.data(), produced);
+    ASSERT_TRUE(builder->done());
+    ASSERT_EQ(data.size() - before, builder->block_count() * kBlockBytes);
+    digest += builder->digest();
+    sketches.push_back(builder->sketch());
   }
 
   void finish_epoch(size_t fill_pages = 2) {
@@ -98,7 +113,8 @@ class PartitionInMemory {
                             .way = 0,
                             .ways = 1,
                             .data_block = epoch_block_,
-                            .data_blocks = static_cast<uint32_t>(data.size() / kBlockBytes - epoch_block_)});
+                            .data_blocks = static_cast<uint32_t>(data.size() / kBlockBytes - epoch_block_),
+                            .layout = layout});
     const SegmentRecord record = builder.record(index.size());
     std::vector<char> out(fill_pages * kIndexAlignment, '\x5a');
     const size_t before = index.size();
@@ -138,6 +154,21 @@ class PartitionInMemory {
       ++found.candidates;
       const Bytes blocks =
           Bytes(data).substr(candidate.block * kBlockBytes, candidate.block_count * kBlockBytes);
+      if (candidate.any_slot()) {
+        const size_t before = found.values.size();
+        Status matched =
+            verify_blocks(blocks, epoch_seed(partition_, segment.epoch_id), candidate.block, "data");
+        if (matched.ok()) {
+          matched = RecordMatch::each_in_verified(candidate, blocks, key, &scratch, "data",
+                                                  [&](const RecordView& record) {
+                                                    found.values.emplace_back(record.value);
+                                                    return true;
+                                                  });
+        }
+        if (!matched.ok()) found.status = matched;
+        found.false_candidates += found.values.size() == before ? 1 : 0;
+        return;
+      }
       const auto match =
           RecordMatch::in(candidate, blocks, epoch_seed(partition_, segment.epoch_id), key, &scratch, "data");
       if (!match.ok()) {
@@ -159,6 +190,7 @@ class PartitionInMemory {
     return file;
   }
 
+  Layout layout;  // to be set before the first run
   std::string data;
   std::string index;
   std::vector<RunSketch> sketches;

@@ -65,13 +65,19 @@ SegmentBuilder::SegmentBuilder(std::span<const RunSketch> sketches, const Segmen
     phase_ = Phase::kDone;
     return;
   }
-  segment_.slice_bits = static_cast<uint8_t>(std::min(
-      kSliceBitsMax, nearest_power_bits(std::max<uint64_t>(1, segment_.records / kSliceRecordsGoal))));
+  const bool transposed = params.layout.index != IndexKind::kPapers;
+  assert(transposed || sketches.size() == 1);
+  segment_.slice_bits = static_cast<uint8_t>(
+      std::min(transposed ? kSliceBitsMax : 0,
+               nearest_power_bits(std::max<uint64_t>(1, segment_.records / kSliceRecordsGoal))));
   for (RunWalk& walk : walks_) {
     walk.bucket_bits = std::clamp<uint32_t>(natural_bucket_bits(walk.sketch->records), segment_.slice_bits,
                                             walk.sketch->bucket_bits);
   }
-  choose_form();
+  params.layout.filtered() ? choose_filters() : choose_form();
+  for (const RunSketch& sketch : sketches) {
+    if (sketch.kind == RunKind::kPacked) segment_.flags |= kPackedSegment;
+  }
   measure();
 }
 
@@ -90,6 +96,12 @@ void SegmentBuilder::choose_form() {
   segment_.flags = kUniformSegment;
   segment_.key_bytes = first.key_bytes;
   segment_.value_bytes = first.value_bytes;
+}
+
+void SegmentBuilder::choose_filters() {
+  filters_ = {.blocked = params_.layout.index == IndexKind::kBlockedBloom, .bits = params_.layout.bloom_bits};
+  segment_.flags = filters_.blocked ? kBlockedBloomSegment : kBloomSegment;
+  segment_.filter_bits = static_cast<uint8_t>(filters_.bits);
 }
 
 void SegmentBuilder::RunWalk::step(uint32_t slice_bits) {
@@ -118,6 +130,10 @@ uint32_t SegmentBuilder::slice_bytes() const {
   const bool uniform = (segment_.flags & kUniformSegment) != 0;
   size_t bytes = sizeof(SliceHeader);
   for (const RunWalk& walk : walks_) {
+    if (is_filter_segment(segment_)) {
+      bytes += sizeof(FilterPieceHeader) + filter_piece(walk).bytes(filters_);
+      continue;
+    }
     bytes += uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
     bytes += bucket_bytes(walk) + walk.piece_records + bytes_for(walk.piece_end_bits);
   }
@@ -176,7 +192,7 @@ char* SegmentBuilder::put_piece_header(const RunWalk& walk, char* out) const {
       .value_bytes =
           static_cast<uint16_t>(walk.variable() ? walk.piece_end_bits - walk.piece_records : run.value_bytes),
       .key_bytes = run.key_bytes,
-      .reserved = 0};
+      .packed = run.kind == RunKind::kPacked ? uint8_t{1} : uint8_t{0}};
   put_fixed(out, header);
   return out + sizeof(header);
 }
@@ -205,10 +221,22 @@ void SegmentBuilder::put_fingerprints(const RunWalk& walk, uint32_t slice, char*
   }
 }
 
-// buffer_ becomes the whole slice (from byte 0), padded by zeros to the stride if shorter.
-void SegmentBuilder::build_slice(uint32_t slice) {
-  for (RunWalk& walk : walks_) walk.step(segment_.slice_bits);
-  const uint32_t total_bytes = slice_bytes();
+FilterPieceSource SegmentBuilder::filter_piece(const RunWalk& walk) const {
+  return {.run = walk.sketch,
+          .run_block = static_cast<uint32_t>(walk.sketch->first_block - params_.data_block),
+          .ordinal = walk.ordinal,
+          .records = walk.piece_records,
+          .bucket_bit = walk.piece_bit,
+          .end_bit = walk.piece_end_bit,
+          .end_bits = walk.piece_end_bits};
+}
+
+void SegmentBuilder::put_filter_pieces(char* out) const {
+  for (const RunWalk& walk : walks_) out = filter_piece(walk).put_header(out);
+  for (const RunWalk& walk : walks_) out = filter_piece(walk).put(filters_, out);
+}
+
+void SegmentBuilder::put_pieces(uint32_t slice, uint32_t total_bytes) {
   char* out = buffer_.data() + sizeof(SliceHeader);
   for (const RunWalk& walk : walks_) out = put_piece_header(walk, out);
   size_t record_count = 0;
@@ -220,6 +248,17 @@ void SegmentBuilder::build_slice(uint32_t slice) {
     remainders += walk.piece_records;
     copy_bits(end_span(*walk.sketch), walk.piece_end_bit, walk.piece_end_bits, out);
     out += bytes_for(walk.piece_end_bits);
+  }
+}
+
+// buffer_ becomes the whole slice (from byte 0), padded by zeros to the stride if shorter.
+void SegmentBuilder::build_slice(uint32_t slice) {
+  for (RunWalk& walk : walks_) walk.step(segment_.slice_bits);
+  const uint32_t total_bytes = slice_bytes();
+  if (is_filter_segment(segment_)) {
+    put_filter_pieces(buffer_.data() + sizeof(SliceHeader));
+  } else {
+    put_pieces(slice, total_bytes);
   }
   const bool overflows = total_bytes > segment_.stride;
   SliceHeader header{.crc32c = 0,

@@ -11,13 +11,17 @@
 // Limits: runs <= 2^20; records of one piece < 2^24.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
+#include "run/bloom.h"
+#include "run/filter_pieces.h"
 #include "run/format.h"
+#include "run/layout.h"
 #include "run/sketch.h"
 
 namespace swale::run {
@@ -30,7 +34,13 @@ struct SegmentParams {
   uint16_t ways = 1;
   uint64_t data_block = 0;   // first block of the epoch in the data log
   uint32_t data_blocks = 0;  // blocks of the epoch so far; all runs lie within
+  Layout layout = {};        // kPapers: one run at a time
 };
+
+// How many of `runs` sketches that wait make the next segment.
+constexpr size_t runs_of_segment(size_t runs, const Layout& layout) {
+  return layout.index == IndexKind::kPapers ? std::min<size_t>(runs, 1) : runs;
+}
 
 class SegmentBuilder {
  public:
@@ -62,17 +72,21 @@ class SegmentBuilder {
     uint32_t piece_end_bits = 0;
 
     void step(uint32_t slice_bits);
-    bool variable() const { return sketch->kind == RunKind::kVariable; }
+    bool variable() const { return is_stream(sketch->kind); }
   };
   enum class Phase { kSlices, kOverflows, kDone };
 
   void choose_form();
+  void choose_filters();
   void measure();
   void choose_stride(const std::vector<uint32_t>& lengths);
   void restart_walks();
   uint32_t slice_bytes() const;  // of the walks' current pieces
   size_t bucket_bytes(const RunWalk& walk) const;
   void build_slice(uint32_t slice);
+  void put_pieces(uint32_t slice, uint32_t total_bytes);
+  FilterPieceSource filter_piece(const RunWalk& walk) const;
+  void put_filter_pieces(char* out) const;
   char* put_piece_header(const RunWalk& walk, char* out) const;
   void put_fingerprints(const RunWalk& walk, uint32_t slice, char* bucket_array, char* remainders) const;
   bool next_chunk();  // makes chunk_ the next bytes of the segment
@@ -80,6 +94,7 @@ class SegmentBuilder {
   SegmentParams params_;
   SegmentRecord segment_;
   uint32_t seed_ = 0;
+  BloomShape filters_;  // of segments with filters
   std::vector<RunWalk> walks_;
   std::vector<char> buffer_;  // one slice
   Phase phase_ = Phase::kSlices;

@@ -6,6 +6,7 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "run/bits.h"
+#include "run/filter_pieces.h"
 
 namespace swale::run {
 
@@ -95,6 +96,7 @@ Status Slice::parse() {
   if (pieces_.uniform) {  // the footer's decoder has checked the sizes
     rows_per_block_ = rows_per_block(segment_->key_bytes + segment_->value_bytes);
   }
+  if (filtered()) return check_filter_pieces();
   const uint64_t header_bytes = pieces_.uniform ? sizeof(UniformPieceHeader) : sizeof(MixedPieceHeader);
   const uint64_t arrays_at = sizeof(SliceHeader) + header_bytes * segment_->runs;
   if (arrays_at > bytes_.size()) {
@@ -127,6 +129,61 @@ Status Slice::check_pieces(const char* arrays) {
   if (records != left) return damaged("its pieces do not add up to its length");
   pieces_.remainders = pieces_.end - left;
   pieces_.records = static_cast<uint32_t>(records);
+  return {};
+}
+
+BloomShape Slice::filters() const {
+  return {.blocked = (segment_->flags & kBlockedBloomSegment) != 0, .bits = segment_->filter_bits};
+}
+
+Status Slice::check_filter_pieces() {
+  const uint64_t headers_bytes = sizeof(FilterPieceHeader) * uint64_t{segment_->runs};
+  uint64_t left = bytes_.size() - sizeof(SliceHeader);
+  if (headers_bytes > left) return damaged(fmt::format("no room for the headers of {} runs", segment_->runs));
+  left -= headers_bytes;
+  pieces_.arrays = pieces_.headers + headers_bytes;
+  const char* body = pieces_.arrays;
+  uint64_t records = 0;
+  for (uint32_t i = 0; i < pieces_.count; ++i) {
+    const FilterPiece piece(filters(), pieces_.headers + i * sizeof(FilterPieceHeader), body);
+    const FilterPieceHeader& header = piece.header();
+    if (uint32_t{header.key_bytes} + header.value_bytes > kRowBytesMax || header.records >= 1u << 24 ||
+        uint64_t{header.block} + header.fences >= segment_->data_blocks) {
+      return damaged(fmt::format("piece {} has impossible sizes", i));
+    }
+    if (piece.body_bytes() > left) return damaged("its pieces exceed its length");
+    left -= piece.body_bytes();
+    body += piece.body_bytes();
+    records += header.records;
+  }
+  if (left != 0) return damaged("its pieces do not add up to its length");
+  pieces_.records = static_cast<uint32_t>(records);
+  return {};
+}
+
+// A candidate for each block that may have records with the hash, each with the blocks in which these may end.
+Status Slice::filter_candidates(std::span<const Hash> rests,
+                                const std::function<void(size_t, const Candidate&)>& fn) const {
+  const char* body = pieces_.arrays;
+  for (uint32_t i = 0; i < pieces_.count; ++i) {
+    const FilterPiece piece(filters(), pieces_.headers + i * sizeof(FilterPieceHeader), body);
+    body += piece.body_bytes();
+    Candidate candidate;
+    candidate.slot = kAnySlot;
+    candidate.key_bytes = piece.header().key_bytes;
+    candidate.value_bytes = piece.header().value_bytes;
+    candidate.packed = piece.header().packed != 0;
+    for (size_t hash = 0; hash < rests.size(); ++hash) {
+      if (!piece.may_have(rests[hash])) continue;
+      const FilterPiece::Blocks blocks = piece.blocks_of(rests[hash]);
+      for (uint32_t block = blocks.first; block <= blocks.last; ++block) {
+        candidate.block = segment_->data_block + piece.header().block + block;
+        candidate.block_count =
+            candidate.variable() ? std::min(blocks.last - block + 1, kCandidateBlocksMax) : 1;
+        fn(hash, candidate);
+      }
+    }
+  }
   return {};
 }
 
@@ -176,6 +233,7 @@ bool Slice::locate_variable(const SliceMatch& match, const MixedPieceHeader& hea
   candidate->block = segment_->data_block + header.block + (walk->bit - match.index);
   candidate->block_count = static_cast<uint32_t>(blocks);
   candidate->slot = header.ordinal + match.index;
+  candidate->packed = header.packed != 0;
   return blocks <= kCandidateBlocksMax &&
          candidate->block + blocks <= segment_->data_block + segment_->data_blocks;
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "run/bloom.h"
 #include "run/format.h"
 #include "run/slice_search.h"
 
@@ -37,15 +39,21 @@ struct SliceLocation {
   bool operator==(const SliceLocation&) const = default;
 };
 
-// Where a record that may have the key is stored.
+inline constexpr uint32_t kAnySlot = 0xffffffff;
+
+// Where a record that may have the key is stored, or records.
 struct Candidate {
   uint64_t block = 0;        // first to read, in the data log
   uint32_t block_count = 1;  // 1 for uniform runs; at most kCandidateBlocksMax
   uint32_t slot = 0;         // uniform: row in the block; variable: ordinal in the run
   uint32_t value_bytes = 0;  // uniform
-  uint8_t key_bytes = 0;     // uniform; 0: variable
+  uint8_t key_bytes = 0;     // uniform; 0: variable or packed
+
+  bool packed = false;  // blocks of a packed run
 
   bool variable() const { return key_bytes == 0; }
+  // Of a filter and fences, which do not know the records: any that start in the first block.
+  bool any_slot() const { return slot == kAnySlot; }
 };
 
 // None: the segment has no records (or is no segment of sketches). `rest` is what choose(…, ways) left.
@@ -83,6 +91,8 @@ class Slice {
   // outside the epoch.
   template <class Fn>
   Status candidates_of(std::span<const Hash> rests, Fn&& fn) const {
+    if (filtered()) [[unlikely]]
+      return candidates_by_filters(rests, fn);
     SliceSearch search(pieces_, rests);
     SliceMatch matches[kMatchesAtOnce];
     EndWalk walk;
@@ -118,6 +128,16 @@ class Slice {
 
   Status parse();
   Status check_pieces(const char* arrays);
+  Status check_filter_pieces();
+  BloomShape filters() const;
+  Status filter_candidates(std::span<const Hash> rests,
+                           const std::function<void(size_t, const Candidate&)>& fn) const;
+  // Out of candidates_of, whose registers it would take.
+  template <class Fn>
+  [[gnu::noinline]] Status candidates_by_filters(std::span<const Hash> rests, Fn&& fn) const {
+    return filter_candidates(rests, std::ref(fn));
+  }
+  bool filtered() const { return (segment_->flags & (kBloomSegment | kBlockedBloomSegment)) != 0; }
   bool locate(const SliceMatch& match, EndWalk* walk, Candidate* candidate) const;
   bool locate_variable(const SliceMatch& match, const MixedPieceHeader& header, EndWalk* walk,
                        Candidate* candidate) const;

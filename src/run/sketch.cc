@@ -26,10 +26,11 @@ uint32_t natural_bucket_bits(uint64_t records) {
   return records * 5 >= uint64_t{8} << floor_bits ? floor_bits + 1 : floor_bits;
 }
 
-size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind) {
+size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind, bool with_tails) {
   const size_t bucket_words = words(records + (uint64_t{1} << built_bucket_bits(records)));
-  const size_t end_words = kind == RunKind::kVariable ? words(records + blocks) : 0;
-  return round_up((bucket_words + end_words) * sizeof(uint64_t) + records, 64);
+  const size_t end_words = is_stream(kind) ? words(records + blocks) : 0;
+  const size_t record_bytes = with_tails ? 2 : 1;
+  return round_up((bucket_words + end_words) * sizeof(uint64_t) + records * record_bytes, 64);
 }
 
 Result<SketchArena> SketchArena::create(size_t bytes) {
@@ -70,18 +71,22 @@ void SketchArena::release(MutableBytes memory) {
   }
 }
 
-SketchBuilder::SketchBuilder(RunSketch* sketch, SketchArena& arena) {
+SketchBuilder::SketchBuilder(RunSketch* sketch, SketchArena& arena, bool with_tails) {
   assert(sketch->records >= 1 && sketch->records <= kRunRecordsMax);
   const uint32_t bucket_bits = built_bucket_bits(sketch->records);
   sketch->bucket_bits = static_cast<uint8_t>(bucket_bits);
   const size_t bucket_words = words(sketch->records + (uint64_t{1} << bucket_bits));
-  const size_t end_words =
-      sketch->kind == RunKind::kVariable ? words(uint64_t{sketch->records} + sketch->blocks) : 0;
-  sketch->memory = arena.allocate(sketch_memory_bytes(sketch->records, sketch->blocks, sketch->kind));
+  const size_t end_words = is_stream(sketch->kind) ? words(uint64_t{sketch->records} + sketch->blocks) : 0;
+  sketch->memory =
+      arena.allocate(sketch_memory_bytes(sketch->records, sketch->blocks, sketch->kind, with_tails));
   auto* const first_word = reinterpret_cast<uint64_t*>(sketch->memory.data());
   sketch->buckets = {first_word, bucket_words};
   sketch->ends = {first_word + bucket_words, end_words};
   sketch->remainders = {reinterpret_cast<uint8_t*>(first_word + bucket_words + end_words), sketch->records};
+  if (with_tails) {
+    sketch->tails = {sketch->remainders.data() + sketch->records, sketch->records};
+    tails_ = sketch->tails.data();
+  }
   std::memset(first_word, 0, (bucket_words + end_words) * sizeof(uint64_t));
   buckets_ = sketch->buckets.data();
   ends_ = sketch->ends.data();

@@ -25,6 +25,8 @@
 
 namespace swale::run {
 
+inline constexpr uint32_t kTailBits = 8;
+
 struct RunSketch {
   uint64_t first_block = 0;  // of the run, in the data log
   uint32_t blocks = 0;
@@ -35,12 +37,13 @@ struct RunSketch {
   uint8_t bucket_bits = 0;
   std::span<uint64_t> buckets;
   std::span<uint8_t> remainders;
-  std::span<uint64_t> ends;  // variable runs
+  std::span<uint64_t> ends;  // variable and packed runs
+  std::span<uint8_t> tails;  // for filters: per record the 8 hash bits behind the remainder
   MutableBytes memory;       // of the arena, where these arrays lie
 };
 
-// Bytes of an arena that the sketch of a run takes, a multiple of 64. Variable runs have `ends`.
-size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind);
+// Bytes of an arena that the sketch of a run takes, a multiple of 64. Variable and packed runs have `ends`.
+size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind, bool with_tails = false);
 
 // SketchArena: where the arrays of sketches lie from the moment a run is made until its segment is written. Room that is
 // given back is used again before any that was never used: its pages are backed when it is used for the first time, which
@@ -80,7 +83,7 @@ uint32_t natural_bucket_bits(uint64_t records);
 class SketchBuilder {
  public:
   // Requires arena.fits(sketch_memory_bytes(…)).
-  SketchBuilder(RunSketch* sketch, SketchArena& arena);
+  SketchBuilder(RunSketch* sketch, SketchArena& arena, bool with_tails = false);
 
   // In hash order. `hash_prefix` has the top 40 bits of the record's rest, lower bits are ignored.
   void add(Hash hash_prefix) {
@@ -96,7 +99,13 @@ class SketchBuilder {
   }
   // After the last add.
   void finish() { buckets_[word_index_] = word_; }
-  // In a variable run, after add: the run's block in which the record's last byte lies.
+  // Of sketches with tails, any time: the records from `ordinal` on.
+  void add_tails(const Hash* hash_prefixes, uint32_t ordinal, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i)
+      tails_[ordinal + i] = static_cast<uint8_t>(hash_prefixes[i] >> (shift_ - kTailBits));
+  }
+  bool with_tails() const { return tails_ != nullptr; }
+  // In a variable or packed run, after add: the run's block in which the record's last byte lies.
   void add_end(uint32_t end_block) {
     const uint64_t bit = uint64_t{end_block} + added_ - 1;
     ends_[bit / 64] |= uint64_t{1} << bit % 64;
@@ -106,6 +115,7 @@ class SketchBuilder {
   uint64_t* buckets_;
   uint64_t* ends_;
   uint8_t* remainders_;
+  uint8_t* tails_ = nullptr;
   uint32_t shift_;
   uint64_t added_ = 0;
   uint64_t word_ = 0;  // of buckets_, being filled

@@ -162,6 +162,19 @@ static void read_many(swale_reader* reader) {
   struct tally all = {0, 0, 0};
   CHECK_OK(swale_reader_scan(reader, SWALE_ALL_EPOCHS, tally_record, &all));
   CHECK(all.records == kEpochs * (kKeys + 1) && all.wrong == 0);
+  struct tally divided = {0, 0, 0};
+  for (uint32_t part = 0; part < 5; ++part) {
+    CHECK_OK(swale_reader_scan_part(reader, SWALE_ALL_EPOCHS, part, 5, tally_record, &divided));
+  }
+  CHECK(divided.records == all.records && divided.wrong == 0);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "part 5 of 5",
+              swale_reader_scan_part(reader, 0, 5, 5, tally_record, &divided));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "part 0 of 0",
+              swale_reader_scan_part(reader, 0, 0, 0, tally_record, &divided));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "fn\" is NULL", swale_reader_scan_part(reader, 0, 0, 1, NULL, NULL));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no epoch",
+              swale_reader_scan_part(reader, kEpochs, 0, 1, tally_record, &divided));
+  CHECK(divided.records == all.records);
   struct tally some = {0, 0, 10};
   CHECK_OK(swale_reader_scan(reader, 1, tally_record, &some));
   CHECK(some.records == 10);

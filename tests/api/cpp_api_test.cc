@@ -232,6 +232,35 @@ TEST_F(CppApi, ScansAndAsksForManyKeys) {
   EXPECT_EQ(values, 6);
 }
 
+TEST_F(CppApi, ThreadsDivideAScan) {
+  write_three_epochs();
+  const swale::Reader reader(path_);
+  constexpr std::uint32_t kParts = 3;
+  std::vector<std::multiset<std::string>> seen(kParts);
+  std::vector<std::thread> threads;
+  for (std::uint32_t part = 0; part < kParts; ++part) {
+    threads.emplace_back([&, part] {
+      reader.scan_part(SWALE_ALL_EPOCHS, part, kParts,
+                       [&](std::int64_t epoch, std::string_view key, std::string_view) {
+                         seen[part].insert(std::to_string(epoch) + " " + std::string(key));
+                         return true;
+                       });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::multiset<std::string> together;
+  for (const auto& part : seen) together.insert(part.begin(), part.end());
+  std::multiset<std::string> expected;
+  reader.scan(SWALE_ALL_EPOCHS, [&](std::int64_t epoch, std::string_view key, std::string_view) {
+    expected.insert(std::to_string(epoch) + " " + std::string(key));
+    return true;
+  });
+  EXPECT_EQ(together, expected);
+  EXPECT_EQ(expected.size(), 303u);
+  EXPECT_EQ(code_of([&] { reader.scan_part(0, kParts, kParts, [](auto&&...) { return true; }); }),
+            SWALE_INVALID_ARGUMENT);
+}
+
 TEST_F(CppApi, WhatACallbackThrowsComesOutAndNothingIsLost) {
   write_three_epochs();
   const swale::Reader reader(path_);

@@ -1,8 +1,9 @@
 """golden_test.py SWALE MAKE_DIRECTORY GOLDEN: every released version of a directory is read by this build.
 
 GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one;
-GOLDEN/large-v1 likewise, with the word `large`. Folders here are never written again: a new version of a format adds a
-folder.
+GOLDEN/large-v1 likewise, with the word `large`; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as
+one, with SWALE_DIR_COMPRESSION and SWALE_DIR_INDEX set (for `papers0` SWALE_DIR_BLOOM_BITS=0, too). Folders here are
+never written again: a new version of a format adds a folder.
 """
 import contextlib
 import json
@@ -14,13 +15,16 @@ import tempfile
 import unittest
 
 SWALE, MAKE_DIRECTORY, GOLDEN = sys.argv[1:4]
+# Each compression and each index once.
+LAYOUTS = ["lz4-bloom", "lz4-sketch", "none-papers0", "zstd-blocked_bloom"]
+LAYOUT_KEYS = 400
 
 
-def expected_records():
+def expected_records(keys=20, epochs=2):
     """make_directory.c says so: [epoch, key, value], as `scan --u64` prints them."""
     records = []
-    for epoch in (0, 1):
-        records += [f"{epoch}\tu64:{key}\tu64:{epoch * 100 + key}" for key in range(20)]
+    for epoch in range(epochs):
+        records += [f"{epoch}\tu64:{key}\tu64:{epoch * 100 + key}" for key in range(keys)]
         records.append(f"{epoch}\tname\tfirst {epoch}")
     return records
 
@@ -99,6 +103,48 @@ class Golden(unittest.TestCase):
             damage(path, "part-000001.values", 9000)
             self.run_swale("verify", path, expect=1)
             self.run_swale("get", path, "large 1", expect=3)
+
+    def check_layout(self, name, path, epochs):
+        lines = self.run_swale("scan", path, "--u64").splitlines()
+        self.assertLessEqual(set(expected_records(LAYOUT_KEYS, epochs)), set(lines))
+        self.assertEqual(len(lines), (LAYOUT_KEYS + 2) * epochs + epochs // 2)
+        self.assertEqual(self.run_swale("get", path, "u64:7", "--u64", "-e", "0"), "u64:7\t0\tu64:7\n")
+        self.run_swale("get", path, "u64:1000", expect=1)
+        self.assertEqual(self.run_swale("top", path, "number", "-k", "1", "--smallest", "--u64", "-e", "0"),
+                         "0\tu64:0\tu64:0\n")
+        self.assertIn(f"all good ({epochs} epoch", self.run_swale("verify", path))
+        layout = json.loads(self.run_swale("info", path, "--json"))["layout"]
+        bits = "" if layout.get("bloom_bits", 10) == 10 else str(layout["bloom_bits"])
+        self.assertEqual(f"{layout['compression']}-{layout['index']}{bits}", name)
+        things = [json.loads(line) for line in self.run_swale("dump", path, "--json").splitlines()]
+        runs = [thing for thing in things if thing["what"] == "run"]
+        self.assertEqual(sum(run["records"] for run in runs), len(lines))
+        self.assertEqual("packed" in {run["kind"] for run in runs}, not name.startswith("none"), name)
+        self.assertEqual(any(thing["what"] == "filter-piece" for thing in things), "sketch" not in name, name)
+        self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
+
+    def test_every_layout_is_read_and_written_behind(self):
+        self.assertEqual(sorted(os.listdir(os.path.join(GOLDEN, "layout-v1"))), LAYOUTS)
+        for name in LAYOUTS:
+            self.check_layout(name, os.path.join(GOLDEN, "layout-v1", name), 1)
+            with copy_of(os.path.join("layout-v1", name)) as path:
+                subprocess.run([MAKE_DIRECTORY, path, "1", "1", str(LAYOUT_KEYS)], check=True, timeout=60)
+                self.check_layout(name, path, 2)
+
+    def test_a_layouts_index_is_made_anew(self):
+        for name in LAYOUTS:
+            with copy_of(os.path.join("layout-v1", name)) as path:
+                os.truncate(os.path.join(path, "p000", "part-000000.index"), 0)
+                self.run_swale("verify", path, expect=1)
+                self.run_swale("repair", path)
+                self.check_layout(name, path, 1)
+
+    def test_canary_a_changed_byte_of_a_layout_is_noticed(self):
+        for name in LAYOUTS:
+            for log in "data", "index":
+                with copy_of(os.path.join("layout-v1", name)) as path:
+                    damage(path, f"part-000000.{log}", 20)
+                    self.run_swale("verify", path, expect=1)
 
     def test_a_writer_goes_on_behind_them(self):
         with copy_of("dir-v1") as path:

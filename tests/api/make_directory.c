@@ -1,5 +1,6 @@
-/* make_directory PATH [FIRST EPOCHS [large]]: a small massive directory of known content, for the tests of the `swale` command.
- *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1), or EPOCHS from number FIRST on; in each, 20 keys u64:0..19 with the 8-byte value epoch * 100 + key,
+/* make_directory PATH [FIRST EPOCHS [KEYS | large]]: a small massive directory of known content, for the tests of the `swale` command.
+ *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1), or EPOCHS from number FIRST on; in each, 20 keys u64:0..19 (or KEYS)
+ *   with the 8-byte value epoch * 100 + key,
  *   "name" with two values "first N" and "second N", and "empty" with an empty value in epoch 1 only
  * The schema says that values are a number, u8; of "first N" and of the empty value it is absent.
  * With `large`, every rank also appends to "large R", R its rank: 16385 + R bytes, byte i of which is the lower part of
@@ -29,10 +30,10 @@ static int write_large(swale_job* job, swale_dir* dir, int epoch) {
          fails(swale_dir_append(dir, key, strlen(key), "after", 5));
 }
 
-static int write_epoch(swale_job* job, swale_dir* dir, int epoch, int large) {
+static int write_epoch(swale_job* job, swale_dir* dir, int epoch, uint64_t keys, int large) {
   char text[32];
   const uint64_t ranks = (uint64_t)swale_job_size(job);
-  for (uint64_t key = (uint64_t)swale_job_rank(job); key < 20; key += ranks) {
+  for (uint64_t key = (uint64_t)swale_job_rank(job); key < keys; key += ranks) {
     const uint64_t value = (uint64_t)epoch * 100 + key;
     if (fails(swale_dir_append(dir, &key, sizeof key, &value, sizeof value))) return 1;
   }
@@ -53,8 +54,9 @@ int main(int argc, char** argv) {
   const int first = argc >= 4 ? atoi(argv[2]) : 0;
   const int end = first + (argc >= 4 ? atoi(argv[3]) : 3);
   const int large = argc == 5 && strcmp(argv[4], "large") == 0;
-  if (argc != 2 && argc != 4 && !large) {
-    fprintf(stderr, "usage: make_directory PATH [FIRST EPOCHS [large]]\n");
+  const int keys = argc == 5 && !large ? atoi(argv[4]) : 20;
+  if ((argc != 2 && argc != 4 && argc != 5) || keys <= 0) {
+    fprintf(stderr, "usage: make_directory PATH [FIRST EPOCHS [KEYS | large]]\n");
     return 2;
   }
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
@@ -62,7 +64,7 @@ int main(int argc, char** argv) {
                            "write.memory=8M,dir.schema=number:u8:apples,dir.extrema=number", &dir)))
     return 1;
   for (int epoch = first; epoch < end; ++epoch) {
-    if (write_epoch(job, dir, epoch, large)) return 1;
+    if (write_epoch(job, dir, epoch, (uint64_t)keys, large)) return 1;
   }
   return fails(swale_dir_close(dir)) || fails(swale_job_close(job));
 }

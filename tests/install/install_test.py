@@ -119,7 +119,7 @@ class Installed(Scratch):
                  for folder, _, names in os.walk(self.tree) for name in names}
         version = re.search(r"libswale\.so\.(\d+\.\d+\.\d+)", " ".join(found))[1]
         expected = {f"include/swale/{name}" for name in HEADERS} | {
-            "bin/swale", "lib/libswale.so", "lib/libswale.so.0", f"lib/libswale.so.{version}",
+            "bin/swale", "bin/swale-stats-plot", "lib/libswale.so", "lib/libswale.so.0", f"lib/libswale.so.{version}",
             f"lib/swale-{version}/libswale-ucx.so", "lib/pkgconfig/swale.pc", "lib/cmake/swale/swaleConfig.cmake",
             "lib/cmake/swale/swaleConfigVersion.cmake", "lib/cmake/swale/swaleTargets.cmake"}
         self.assertEqual(expected - found, set())
@@ -129,6 +129,7 @@ class Installed(Scratch):
             self.assertIn("share/doc/swale/" + path, found)
         if glob.glob(os.path.join(BUILD, "man", "*.1")):  # made by the target swale_man
             self.assertIn("share/man/man1/swale.1", found)
+            self.assertIn("share/man/man1/swale-stats-plot.1", found)
         for path in sorted(found):  # text that would tie the tree to this machine
             if path.endswith((".cmake", ".pc", ".h", ".hpp", ".f90")):
                 with open(os.path.join(self.tree, path), encoding="utf-8") as file:

@@ -48,7 +48,12 @@ def load_recipe(text):
         return lambda function: function
 
     stand_in.CMakePackage = CMakePackage
-    stand_in.depends_on = lambda spec, **_: dependencies.append(re.match(r"[\w-]+", spec)[0])
+
+    def depends_on(spec, **how):
+        if how.get("type") != "run":  # what a script needs when it is run, nobody builds with
+            dependencies.append(re.match(r"[\w-]+", spec)[0])
+
+    stand_in.depends_on = depends_on
     for name in ("version", "variant", "maintainers", "license", "conflicts", "generator", "run_after",
                  "on_package_attributes", "requires"):
         setattr(stand_in, name, directive)

@@ -33,6 +33,7 @@ program reads
   integer(c_int64_t) :: key, records, epoch
   integer(c_size_t) :: bytes, found
   integer(c_int) :: code
+  integer(c_int32_t) :: part
   real(c_double), pointer :: square
   real(c_double), target :: total
   type(c_ptr) :: value
@@ -64,6 +65,13 @@ program reads
   total = 0
   call expect(swale_reader_scan(reader, 1_c_int64_t, c_funloc(add), c_loc(total)) == SWALE_OK, swale_last_error())
   call expect(nint(total) == 328350 + 100, "the scan's sum")
+
+  total = 0
+  do part = 0, 2
+    code = swale_reader_scan_part(reader, 1_c_int64_t, part, 3_c_int32_t, c_funloc(add), c_loc(total))
+    call expect(code == SWALE_OK, swale_last_error())
+  end do
+  call expect(nint(total) == 328350 + 100, "the sum of three parts")
 
   call expect(swale_reader_top(reader, "square", 1_c_int64_t, 1_c_size_t, SWALE_TOP_SMALLEST, top) == SWALE_OK, &
     swale_last_error())

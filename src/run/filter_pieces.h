@@ -1,0 +1,72 @@
+// Filter pieces: what a segment with filters holds of one run in one slice: header, Bloom filter, fences. The
+// alternative to sketches (docs/design/comparison-indexes.md).
+//
+// A fence is the hash of the record that the first byte of a block belongs to. Records are in hash order, so the
+// fences say between which blocks all records with a hash lie; which of the records there have the key is seen when the
+// blocks have been read.
+// Threads: free functions. Format: docs/formats/partition.md, "Segments with filters".
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "run/bloom.h"
+#include "run/format.h"
+#include "run/sketch.h"
+
+namespace swale::run {
+
+// ---- writing ----
+
+// The records ordinal..ordinal+records-1 of a run whose sketch has tails.
+struct FilterPieceSource {
+  const RunSketch* run = nullptr;
+  uint32_t run_block = 0;  // relative to the segment's data_block
+  uint64_t ordinal = 0;
+  uint32_t records = 0;
+  uint64_t bucket_bit = 0;  // of the first, in run->buckets
+  uint64_t end_bit = 0;     // likewise in run->ends, if it has any
+  uint32_t end_bits = 0;
+
+  uint32_t fences() const;
+  size_t bytes(const BloomShape& shape) const {  // besides the header
+    return shape.bytes(records) + sizeof(uint32_t) * size_t{fences()};
+  }
+  // Both return the end of what they wrote.
+  char* put_header(char* out) const;
+  char* put(const BloomShape& shape, char* out) const;
+};
+
+// ---- reading ----
+
+// A piece in a slice whose lengths have been checked.
+class FilterPiece {
+ public:
+  FilterPiece(const BloomShape& shape, const char* header, const char* body);
+
+  const FilterPieceHeader& header() const { return header_; }
+  size_t body_bytes() const { return filter_bytes_ + sizeof(uint32_t) * size_t{header_.fences}; }
+
+  bool may_have(Hash rest) const {
+    return header_.records > 0 && BloomProbe(shape_, rest).may_be_in(body_, filter_bytes_);
+  }
+  // The blocks in which records with this hash may lie, relative to header().block. last >= first.
+  struct Blocks {
+    uint32_t first;
+    uint32_t last;
+  };
+  Blocks blocks_of(Hash rest) const;
+
+ private:
+  uint32_t fences_up_to(uint32_t prefix, bool inclusive) const;
+
+  BloomShape shape_;
+  FilterPieceHeader header_;
+  const char* body_;
+  size_t filter_bytes_;
+};
+
+}  // namespace swale::run

@@ -1,0 +1,45 @@
+// Layout: the choices that are made once, with a directory, and stand in its swale.json: how blocks are compressed and
+// what the index consists of. All but the default exist to be compared with it (docs/design/comparison-indexes.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/codec.h"
+
+namespace swale::run {
+
+enum class IndexKind : uint8_t {
+  kSketch,        // quotiented fingerprints, transposed by slices: filter and exact index in one
+  kBloom,         // Bloom filters and block fences, transposed likewise
+  kBlockedBloom,  // the same, all bits of a key in one line of 512
+  kPapers,        // per run one Bloom filter and all fences, not transposed (deltafs-scaling-2018, Fig. 9)
+};
+
+inline constexpr uint32_t kBloomBitsDefault = 10;  // a record; 0: no filter, only fences
+inline constexpr uint32_t kBloomBitsMax = 32;
+
+struct Layout {
+  Codec compression = Codec::kNone;
+  IndexKind index = IndexKind::kSketch;
+  uint32_t bloom_bits = kBloomBitsDefault;  // a record; sketches have none
+
+  bool filtered() const { return index != IndexKind::kSketch; }
+  bool standard() const { return compression == Codec::kNone && !filtered(); }
+  bool operator==(const Layout& other) const {
+    return compression == other.compression && index == other.index &&
+           (!filtered() || bloom_bits == other.bloom_bits);
+  }
+};
+
+constexpr std::string_view kIndexNames[] = {"sketch", "bloom", "blocked_bloom", "papers"};
+constexpr std::string_view index_name(IndexKind kind) { return kIndexNames[static_cast<int>(kind)]; }
+constexpr std::optional<IndexKind> index_named(std::string_view name) {
+  for (int i = 0; i < 4; ++i) {
+    if (name == kIndexNames[i]) return static_cast<IndexKind>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace swale::run
