@@ -59,7 +59,7 @@ class ExtremaVerifier {
   }
 
   const Manifest& manifest_;
-  const ReaderOptions& options_;
+  const ReaderOptions options_;
   ReadCounters& counters_;
   std::vector<EpochState> epochs_;
   // Of the partition and epoch being checked:

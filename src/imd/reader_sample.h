@@ -60,7 +60,7 @@ class KeySample {
   const uint32_t ways_;
   PartitionCache& partitions_;
   ReadCounters& counters_;
-  const ReaderOptions& options_;
+  const ReaderOptions options_;
   Rng rng_;
   uint32_t window_bits_ = 0;  // of the rest
   uint64_t windows_ = 0;

@@ -91,7 +91,7 @@ class TopQuery {
   PartitionCache& partitions_;
   ValueReader& large_;
   ReadCounters& counters_;
-  const ReaderOptions& options_;
+  const ReaderOptions options_;
   const EpochEntry& epoch_;
   const uint32_t partition_count_;
   run::FieldPlace field_;
