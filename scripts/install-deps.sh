@@ -56,6 +56,7 @@ check            clang-format-16     clang-tools-extra   -              -
 check            clang-tidy-16       -                   -              -
 check            libclang-rt-16-dev  compiler-rt         compiler-rt    -
 check            lld-16              lld                 lld            -
+check            llvm-16             llvm                llvm           -
 docs             doxygen             doxygen             doxygen        doxygen
 '
 
