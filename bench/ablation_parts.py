@@ -13,16 +13,16 @@ PROFILES = {
                  level_epochs=3, level_rounds=2, sizes=(50_000, 200_000, 800_000, 3_200_000, 12_800_000), scans=2,
                  frame_ranks=(1, 2, 4, 8, 16), frame_keys=1_000_000, frame_sizes=(125_000, 500_000, 2_000_000), frames=2,
                  overlap_keys=(250_000, 500_000, 1_000_000, 2_000_000), compute_ms=1000, overlap_epochs=3,
-                 overlap_rounds=2),
+                 overlap_rounds=2, codec_keys=400_000, codec_epochs=2, codec_rounds=3),
     "quick": dict(rounds=1, frame_s=0.25, delivery_mb_s=(25, 100), ways_mb_s=(100, 400, 0), ways_s=0.5,
                   epochs=5, reads_keys=250_000, samples=20, level_keys=(125_000, 500_000), level_epochs=3, level_rounds=1,
                   sizes=(50_000, 400_000, 3_200_000), scans=1, frame_ranks=(1, 2, 4), frame_keys=500_000,
                   frame_sizes=(125_000, 500_000), frames=1, overlap_keys=(250_000, 1_000_000), compute_ms=500,
-                  overlap_epochs=2, overlap_rounds=1),
+                  overlap_epochs=2, overlap_rounds=1, codec_keys=200_000, codec_epochs=2, codec_rounds=1),
     "tiny": dict(rounds=1, frame_s=0.001, delivery_mb_s=(25,), ways_mb_s=(100, 0), ways_s=0.001, epochs=2,
                  reads_keys=2_000, samples=2, level_keys=(1_000,), level_epochs=2, level_rounds=1, sizes=(500, 2_000),
                  scans=1, frame_ranks=(1, 2), frame_keys=1_000, frame_sizes=(500,), frames=1, overlap_keys=(1_000,),
-                 compute_ms=5, overlap_epochs=2, overlap_rounds=1),
+                 compute_ms=5, overlap_epochs=2, overlap_rounds=1, codec_keys=2_000, codec_epochs=2, codec_rounds=1),
 }  # fmt: skip
 
 
@@ -206,5 +206,38 @@ def overlap(run):
     run.clear(path)
 
 
+VALUES = ("words", "doubles", "floats", "particles")
+CODECS = (("none", "sst-uncompressed"), ("lz4", "sst-lz4"), ("zstd", "sst-zstd"))
+
+
+def compression(run):
+    """Codecs by kind of values: bytes, processor time of writing, scanning, asking; beside RocksDB's tables."""
+    p, path = run.p, run.scratch / "compression"
+    for number in range(p["codec_rounds"]):
+        for values in VALUES:
+            work = dict(keys=p["codec_keys"], epochs=p["codec_epochs"], values=values, path=path)
+            making = run.measure("ingest", store="nothing", **{k: v for k, v in work.items() if k != "path"})
+            for codec, table in CODECS:
+                case = dict(values=values, codec=codec, round=number)
+                wrote = run.measure("ingest", store="swale", options=f"write.memory=64M,dir.compression={codec}", **work)
+                if number == 0:
+                    run.measure("query", mode="verify", **work)
+                scan = run.measure("query", mode="scan", samples=3, **work)
+                warm = run.measure("query", mode="warm", samples=100 * p["samples"], **work)
+                cold = run.measure("query", mode="cold", samples=p["samples"], **work)
+                run.clear(path)
+                run.row(store="swale", **case, bytes_ratio=wrote["bytes_ratio"],
+                        write_ns=wrote["cpu_ns_per_record"] - making["cpu_ns_per_record"],
+                        query_us=warm["us"]["p50"], cold_us=cold["us"]["p50"], scan_ns=scan["cpu_ns_per_record"]["p50"])
+                if not run.has("rocksdb"):
+                    continue
+                wrote = run.measure("rocksdb", store=table, mode="load", **work)
+                asked = run.measure("rocksdb", store=table, mode="query", samples=p["samples"], drop_all=0, **work)["gets"]
+                run.clear(path)
+                run.row(store="rocksdb", **case, bytes_ratio=wrote["bytes_ratio"],
+                        write_ns=wrote["cpu_ns_per_record"] - making["cpu_ns_per_record"],
+                        query_us=asked["warm_us"]["p50"], cold_us=asked["cold_us"]["p50"])
+
+
 PARTS = {"delivery": delivery, "ways": ways, "reads": reads, "leveldb": leveldb, "size": size, "frame": frame,
-         "overlap": overlap}  # fmt: skip
+         "overlap": overlap, "compression": compression}  # fmt: skip

@@ -168,6 +168,29 @@ def plot_overlap(table, axes):
     finish(axes[1], "Share of computing", "MB a rank and frame", "%")
 
 
+def plot_compression(table, axes):
+    kinds = table.cases("values")
+    names = (("none", "none", OFF), ("lz4", "lz4", OURS), ("zstd", "zstd", "#7d6bb0"))
+    for ax, column, title, ylabel in (
+            (axes[0], "bytes_ratio", "Bytes on disk, index included", "of keys and values"),
+            (axes[1], "write_ns", "Writing, processor time", "ns a record"),
+            (axes[2], "scan_ns", "Scanning, processor time", "ns a record"),
+            (axes[3], "query_us", "Query of two epochs, warm", "µs")):
+        paired_bars(ax, kinds, [(name, colour, [table.median(column, store="swale", values=v, codec=codec) for v in kinds])
+                                for codec, name, colour in names])
+        width = 0.8 / len(names)
+        for number, (codec, name, _) in enumerate(names):  # RocksDB's tables with the same codec
+            if column != "scan_ns" and table.has(store="rocksdb"):
+                ax.plot([at + (number - 1) * width for at in range(len(kinds))],
+                        [table.median(column, store="rocksdb", values=v, codec=codec) for v in kinds], linestyle="",
+                        marker="_", markersize=11, color=RIVAL, label="RocksDB, same codec" if number == 0 else None)
+        if column in ("write_ns", "query_us"):
+            ax.set_yscale("log")
+        finish(ax, title, "", ylabel, zero=column not in ("write_ns", "query_us"))
+    axes[0].set_ylim(0, 1.45)
+    axes[0].legend(ncols=2, loc="upper center")
+
+
 # part: title, plot, number of panels, what is plotted
 PAGE = {
     "delivery": ("Delivery queue", plot_delivery, 2, "4 ranks on one node, 8 MiB each. *None*: the thread that serves the "
@@ -182,6 +205,9 @@ PAGE = {
               "device of 25 MB/s (orange sizes: 100 MB/s) a rank, generating and fsync in both."),
     "overlap": ("Overlap of flushing with computing", plot_overlap, 2, "2 ranks of 64 MiB on 2 cores, which compute between "
                 "frames."),
+    "compression": ("Compression", plot_compression, 4, "One rank, 2 epochs. Values of 40 bytes: five random words, five "
+                    "doubles or ten floats from 0 to 100, or a particle (position and velocity as floats, a type, an image). "
+                    "RocksDB: tables by SstFileWriter, blocks of its default 4 KiB; its cache holds all of them unpacked."),
 }  # fmt: skip
 
 

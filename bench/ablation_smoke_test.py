@@ -72,6 +72,17 @@ class WholeAblation(unittest.TestCase):
         reads = Table(self.results / "reads.csv")
         self.assertEqual(reads.samples("reads", store="swale", filters="sketch", epochs=2), [5, 5])  # a footer, 2 x (slice, block)
 
+    def test_what_compresses_is_smaller(self):
+        table = Table(self.results / "compression.csv")
+
+        def ratio(values, codec):
+            return table.median("bytes_ratio", store="swale", values=values, codec=codec)
+
+        for values in ablation_parts.VALUES:
+            self.assertGreater(ratio(values, "none"), 1)
+            self.assertLess(ratio(values, "lz4"), ratio(values, "none"))
+        self.assertLess(ratio("particles", "zstd"), ratio("particles", "lz4"))
+
     @unittest.skipUnless(MATPLOTLIB, "no matplotlib")
     def test_page_and_plots_come_from_the_csvs_alone(self):
         status, stderr = call_main("/nowhere", self.results, "--plots")
@@ -99,6 +110,22 @@ class ItCanFail(unittest.TestCase):
                 work = dict(path=path + "/d", keys=500, epochs=2)
                 self.assertEqual(run("pipeline", canary=1, **options, **work).returncode, 0)
                 self.expect_wrong(run("query", mode="verify", **work))
+
+    def test_values_of_another_kind_or_one_that_is_wrong_are_found(self):
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as path:
+            work = dict(path=path + "/d", keys=500, epochs=2)
+            for kind in ablation_parts.VALUES:
+                with self.subTest(kind):
+                    self.assertEqual(run("ingest", store="swale", values=kind, **work).returncode, 0)
+                    for mode in ("verify", "scan", "warm"):
+                        done = run("query", mode=mode, samples=2, values=kind, **work)
+                        self.assertEqual(done.returncode, 0, done.stderr)
+                    other = "floats" if kind != "floats" else "words"
+                    self.expect_wrong(run("query", mode="verify", values=other, **work))
+                    self.expect_wrong(run("query", mode="warm", samples=2, values=other, **work))
+                    self.assertEqual(run("ingest", store="swale", values=kind, canary=1, **work).returncode, 0)
+                    self.expect_wrong(run("query", mode="verify", values=kind, **work))
+            self.assertIn("choose from words", run("ingest", store="swale", values="text", **work).stderr)
 
     @unittest.skipUnless(LEVELDB, "no LevelDB")
     def test_a_wrong_value_in_leveldb_is_found(self):

@@ -46,6 +46,14 @@ uint64_t Arguments::number(const std::string& name, uint64_t otherwise) {
   return value;
 }
 
+size_t Arguments::choice(const std::string& name, std::span<const char* const> choices) {
+  const std::string wanted = text(name, choices[0]);
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (wanted == choices[i]) return i;
+  }
+  die(fmt::format("--{} {}: choose from {}", name, wanted, fmt::join(choices, " ")));
+}
+
 void Arguments::expect_no_more() const {
   for (const auto& [name, value] : pairs_) {
     if (!asked_.contains(name)) die(fmt::format("--{} is unknown", name));

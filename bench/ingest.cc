@@ -1,6 +1,7 @@
 // bench_ingest: what it costs to write all records, one at a time, as an application would.
 //   --store nothing|append|swale   generating alone; plain O_DIRECT appends, a file per rank and epoch; a directory
 //   --ranks N --keys N (in each epoch) --epochs N --path DIR --options "write.memory=64M"
+//   --values words|doubles|floats|particles   what values are made of (workload.h)
 //   --overlap 0  waits for each epoch's end at once; else the next epoch is appended meanwhile
 //   --canary 1   writes one value wrong, so that whoever checks answers can be seen to do so
 #include <fmt/format.h>
@@ -9,11 +10,11 @@
 #include <memory>
 
 #include "bench/arguments.h"
+#include "bench/dataset.h"
 #include "bench/direct_log.h"
 #include "bench/measure.h"
 #include "bench/ranks.h"
 #include "bench/swale_call.h"
-#include "bench/workload.h"
 
 namespace swale::bench {
 namespace {
@@ -21,22 +22,18 @@ namespace {
 struct Work {
   std::string store;
   int ranks = 1;
-  uint64_t keys = 0;
-  uint32_t epochs = 0;
+  Dataset data;
   std::string path;
   std::string options;
   bool overlap = true;
-  bool canary = false;
 };
 
 // append(record) for every record of the rank's share, epoch_end(epoch) after each epoch.
 template <class Append, class EpochEnd>
 void write_share(const Work& work, int rank, RankReport& report, Append&& append, EpochEnd&& epoch_end) {
   report.first_append_s = now_s();
-  for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
-    Share share = share_of(work.keys, rank, work.ranks);
-    if (work.canary && epoch == 0 && rank == 0) append(canary_record(work.keys, share.first++));
-    for_each_record(EpochOrder(work.keys, epoch), epoch, share, append);
+  for (uint32_t epoch = 0; epoch < work.data.epochs; ++epoch) {
+    work.data.for_each(epoch, share_of(work.data.keys, rank, work.ranks), append);
     epoch_end(epoch);
   }
   report.last_epoch_end_s = now_s();
@@ -53,7 +50,7 @@ void write_nothing(const Work& work, int rank, RankReport& report) {
 
 void write_appends(const Work& work, int rank, RankReport& report) {
   std::unique_ptr<DirectLog> log;
-  const Share share = share_of(work.keys, rank, work.ranks);
+  const Share share = share_of(work.data.keys, rank, work.ranks);
   const auto open = [&](uint32_t epoch) {
     log = std::make_unique<DirectLog>(fmt::format("{}/epoch-{}.rank-{}", work.path, epoch, rank),
                                       DirectLog::Cache::kDirect, (share.last - share.first) * kRecordBytes);
@@ -64,7 +61,7 @@ void write_appends(const Work& work, int rank, RankReport& report) {
       [&](uint32_t epoch) {
         log->close();
         log.reset();
-        if (epoch + 1 < work.epochs) open(epoch + 1);
+        if (epoch + 1 < work.data.epochs) open(epoch + 1);
       });
 }
 
@@ -80,7 +77,7 @@ void write_directory(swale_job* job, const Work& work, int rank, RankReport& rep
       [&](uint32_t epoch) {
         check(swale_dir_epoch_end_wait(dir));  // the one before
         check(swale_dir_epoch_end_begin(dir, epoch * 100, epoch * 0.5));
-        if (!work.overlap || epoch + 1 == work.epochs) check(swale_dir_epoch_end_wait(dir));
+        if (!work.overlap || epoch + 1 == work.data.epochs) check(swale_dir_epoch_end_wait(dir));
       });
   check(swale_dir_close(dir));
 }
@@ -108,7 +105,7 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
 }
 
 nlohmann::json json_of(const Work& work, const RanksReport& report) {
-  const double records = static_cast<double>(work.keys) * work.epochs;
+  const double records = work.data.records();
   double writing_s = 0;
   for (const RankReport& rank : report.ranks) {
     writing_s = std::max(writing_s, rank.last_epoch_end_s - rank.first_append_s);
@@ -143,12 +140,10 @@ int main(int argc, char** argv) {
   Work work;
   work.store = arguments.text("store");
   work.ranks = static_cast<int>(arguments.number("ranks", 1));
-  work.keys = arguments.number("keys", 4'000'000);
-  work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
+  work.data = dataset_of(arguments, Canary::kAllowed);
   work.path = arguments.text("path", "");
   work.options = arguments.text("options", "write.memory=64M");
   work.overlap = arguments.number("overlap", 1) != 0;
-  work.canary = arguments.number("canary", 0) != 0;
   arguments.expect_no_more();
   if (work.store != "nothing" && work.store != "append" && work.store != "swale")
     die("--store: " + work.store);

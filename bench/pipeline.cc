@@ -14,9 +14,9 @@
 
 #include <algorithm>
 
+#include "bench/dataset.h"
 #include "bench/measure.h"
 #include "bench/ranks.h"
-#include "bench/workload.h"
 #include "bench/writer_job.h"
 #include "imd/writer.h"
 
@@ -26,13 +26,11 @@ namespace {
 struct Work {
   std::string path;
   int ranks = 1;
-  uint64_t keys = 0;
-  uint32_t epochs = 0;
+  Dataset data;
   uint64_t limit = 0;
   uint64_t limit_first = 0;
   uint64_t compute_ms = 0;
   std::string end;
-  bool canary = false;
   imd::WriterOptions options;
 };
 
@@ -72,7 +70,7 @@ class Application {
       : work_(work), rank_(rank), writer_(writer), figures_(report.frame_s) {}
 
   void run() {
-    for (uint32_t epoch = 0; epoch < work_.epochs; ++epoch) {
+    for (uint32_t epoch = 0; epoch < work_.data.epochs; ++epoch) {
       if (work_.end == "next" && epoch > 0) end([&] { return writer_.epoch_end(epoch - 1, 0); });
       const double begin = now_s();
       append_frame(epoch);
@@ -88,7 +86,7 @@ class Application {
       figures_[kComputeWallS] += now_s() - computing;
       figures_[kComputeCpuS] += thread_cpu_s() - cpu;
     }
-    if (work_.end == "next") end([&] { return writer_.epoch_end(work_.epochs - 1, 0); });
+    if (work_.end == "next") end([&] { return writer_.epoch_end(work_.data.epochs - 1, 0); });
     end([&] { return writer_.epoch_end_wait(); });
     for (const Metric& metric : writer_.metrics()) {
       const auto value = static_cast<double>(metric.value);
@@ -105,10 +103,8 @@ class Application {
   }
 
   void append_frame(uint32_t epoch) {
-    Share share = share_of(work_.keys, rank_, work_.ranks);
-    if (work_.canary && epoch == 0 && rank_ == 0) append(canary_record(work_.keys, share.first++));
-    for_each_record(EpochOrder(work_.keys, epoch), epoch, share,
-                    [&](const Record& record) { append(record); });
+    work_.data.for_each(epoch, share_of(work_.data.keys, rank_, work_.ranks),
+                        [&](const Record& record) { append(record); });
   }
 
   template <class Call>
@@ -140,7 +136,7 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
 }
 
 nlohmann::json json_of(const Work& work, const RanksReport& report) {
-  const double records = static_cast<double>(work.keys) * work.epochs;
+  const double records = work.data.records();
   const auto sum = [&](Figure figure) {
     double total = 0;
     for (const RankReport& rank : report.ranks) total += rank.frame_s[figure];
@@ -180,13 +176,11 @@ int main(int argc, char** argv) {
   Work work;
   work.path = arguments.text("path");
   work.ranks = static_cast<int>(arguments.number("ranks", 1));
-  work.keys = arguments.number("keys", 4'000'000);
-  work.epochs = static_cast<uint32_t>(arguments.number("epochs", 3));
+  work.data = dataset_of(arguments, Canary::kAllowed, 4'000'000, 3);
   work.limit = arguments.number("limit", 0);
   work.limit_first = arguments.number("limit-first", 0);
   work.compute_ms = arguments.number("compute-ms", 0);
   work.end = arguments.text("end", "wait");
-  work.canary = arguments.number("canary", 0) != 0;
   work.options.memory_bytes = arguments.number("memory", uint64_t{64} << 20);
   work.options.ways = static_cast<uint32_t>(arguments.number("ways", 1));
   const std::string delivery = arguments.text("delivery", "queue");

@@ -1,8 +1,10 @@
 // bench_query: what it costs to ask a massive directory, every answer checked against the generator.
 //   --path DIR --keys N --epochs N --samples N --first N (of the sequence of query keys)
+//   --values words|doubles|floats|particles   what values are made of (workload.h)
 //   --drop-all 0   never the caches of the whole machine
 //   --mode
 //     verify  every record, by a scan
+//     scan    every record, counted only, by one thread, all in the page cache
 //     cold    a trajectory; the reader is open and has answered another key; the files' pages are dropped each time
 //     first   the same as the first query of a reader that was opened before its files' pages were dropped
 //     open    the same in a fresh process, opening included, all caches dropped (needs root, else only the pages)
@@ -15,9 +17,9 @@
 #include <cstring>
 
 #include "bench/arguments.h"
+#include "bench/dataset.h"
 #include "bench/measure.h"
 #include "bench/swale_call.h"
-#include "bench/workload.h"
 
 namespace swale::bench {
 namespace {
@@ -26,13 +28,12 @@ struct Work {
   std::string path;
   std::string mode;
   std::string options;
-  uint64_t keys = 0;
-  uint32_t epochs = 0;
+  Dataset data;
   uint64_t samples = 0;
   uint64_t first = 0;
   bool drop_all = true;
 
-  uint64_t key(uint64_t n) const { return query_key(keys, first + n); }
+  uint64_t key(uint64_t n) const { return data.query_key(first + n); }
 };
 
 class OpenReader {
@@ -52,29 +53,22 @@ class OpenReader {
   swale_reader* reader_ = nullptr;
 };
 
-void expect_value(uint64_t key, uint32_t epoch, const void* value, size_t bytes) {
-  const Value expected = value_of(key, epoch);
-  if (bytes != kValueBytes || std::memcmp(value, expected.data(), kValueBytes) != 0) {
-    die(fmt::format("WRONG ANSWER: key {} epoch {}", key, epoch));
-  }
-}
-
 // The time of one trajectory; its answer is checked after the clock has stopped.
 double query_us(swale_reader* reader, const Work& work, uint64_t key) {
   swale_values* values = nullptr;
   const double begin = now_s();
   check(swale_reader_get(reader, &key, kKeyBytes, SWALE_ALL_EPOCHS, &values));
   const double took = now_s() - begin;
-  if (swale_values_count(values) != work.epochs) {
+  if (swale_values_count(values) != work.data.epochs) {
     die(fmt::format("WRONG ANSWER: key {} has {} values", key, swale_values_count(values)));
   }
-  for (uint32_t i = 0; i < work.epochs; ++i) {
+  for (uint32_t i = 0; i < work.data.epochs; ++i) {
     int64_t epoch = -1;
     const void* value = nullptr;
     size_t bytes = 0;
     check(swale_values_at(values, i, &epoch, &value, &bytes));
     if (epoch != i) die(fmt::format("WRONG ANSWER: key {}: epoch {} at place {}", key, epoch, i));
-    expect_value(key, i, value, bytes);
+    work.data.expect(key, i, value, bytes);
   }
   swale_values_free(values);
   return took * 1e6;
@@ -108,7 +102,7 @@ struct ColdSamples {
 nlohmann::json run_verify(const Work& work) {
   struct Sums {
     std::vector<uint64_t> records, digests;
-  } sums{std::vector<uint64_t>(work.epochs), std::vector<uint64_t>(work.epochs)};
+  } sums{std::vector<uint64_t>(work.data.epochs), std::vector<uint64_t>(work.data.epochs)};
   const OpenReader reader(work);
   const auto add = [](void* context, int64_t epoch, const void* key, size_t key_bytes, const void* value,
                       size_t value_bytes) {
@@ -123,16 +117,35 @@ nlohmann::json run_verify(const Work& work) {
     return 0;
   };
   check(swale_reader_scan(reader.get(), SWALE_ALL_EPOCHS, add, &sums));
-  for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
+  for (uint32_t epoch = 0; epoch < work.data.epochs; ++epoch) {
     uint64_t digest = 0;
-    for_each_record(EpochOrder(work.keys, epoch), epoch, {0, work.keys},
-                    [&](const Record& record) { digest += digest_of(record.key, epoch, record.value); });
-    if (sums.records[epoch] != work.keys || sums.digests[epoch] != digest) {
+    work.data.for_each(epoch,
+                       [&](const Record& record) { digest += digest_of(record.key, epoch, record.value); });
+    if (sums.records[epoch] != work.data.keys || sums.digests[epoch] != digest) {
       die(fmt::format("WRONG ANSWER: the scan of epoch {} has {} records, or others than were written", epoch,
                       sums.records[epoch]));
     }
   }
-  return {{"records", work.keys * work.epochs}};
+  return {{"records", work.data.keys * work.data.epochs}};
+}
+
+nlohmann::json run_scan(const Work& work) {
+  preload(work.path);
+  const OpenReader reader(work);
+  const auto count = [](void* context, int64_t, const void*, size_t, const void*, size_t) {
+    ++*static_cast<uint64_t*>(context);
+    return 0;
+  };
+  std::vector<double> cpu_ns;
+  for (uint64_t i = 0; i < work.samples; ++i) {
+    uint64_t records = 0;
+    const Stopwatch stopwatch;
+    check(swale_reader_scan(reader.get(), SWALE_ALL_EPOCHS, count, &records));
+    cpu_ns.push_back(stopwatch.cpu().total_s() / static_cast<double>(records) * 1e9);
+    if (records != work.data.keys * work.data.epochs)
+      die(fmt::format("WRONG ANSWER: a scan of {} records", records));
+  }
+  return {{"cpu_ns_per_record", summary(cpu_ns)}};
 }
 
 nlohmann::json run_cold(const Work& work) {
@@ -178,8 +191,9 @@ nlohmann::json run_open(const Work& work) {
   for (uint64_t i = 0; i < work.samples; ++i) {
     const nlohmann::json once =
         run_fresh({"--mode", "open-once", "--path", work.path, "--options", work.options, "--keys",
-                   std::to_string(work.keys), "--epochs", std::to_string(work.epochs), "--first",
-                   std::to_string(work.first + i), "--drop-all", work.drop_all ? "1" : "0"});
+                   std::to_string(work.data.keys), "--epochs", std::to_string(work.data.epochs), "--first",
+                   std::to_string(work.first + i), "--drop-all", work.drop_all ? "1" : "0", "--values",
+                   kValueKindNames[static_cast<size_t>(work.data.values)]});
     ms.push_back(once.at("ms"));
     open_ms.push_back(once.at("open_ms"));
     fetched.push_back(once.at("fetched_bytes"));
@@ -209,11 +223,11 @@ nlohmann::json run_batch(const Work& work) {
   ::sched_setaffinity(0, sizeof one_core, &one_core);
   preload(work.path);
   constexpr size_t kBatch = 100'000;
-  const size_t count = std::min<size_t>(kBatch, work.keys);
+  const size_t count = std::min<size_t>(kBatch, work.data.keys);
   const OpenReader reader(work);
   std::vector<double> keys_per_s;
   for (uint64_t round = 0; round <= work.samples; ++round) {
-    const uint32_t epoch = static_cast<uint32_t>(round % work.epochs);
+    const uint32_t epoch = static_cast<uint32_t>(round % work.data.epochs);
     std::vector<uint64_t> keys(count);
     std::vector<const void*> pointers(count);
     const std::vector<size_t> sizes(count, kKeyBytes);
@@ -239,7 +253,8 @@ nlohmann::json run_batch(const Work& work) {
     const double took = now_s() - begin;
     if (found != count || answers.size() != count)
       die(fmt::format("WRONG ANSWER: {} of {} keys", found, count));
-    for (const Record& answer : answers) expect_value(answer.key, epoch, answer.value.data(), kValueBytes);
+    for (const Record& answer : answers)
+      work.data.expect(answer.key, epoch, answer.value.data(), kValueBytes);
     if (round > 0) keys_per_s.push_back(static_cast<double>(count) / took);
   }
   return {{"keys_per_s", summary(keys_per_s)}, {"batch", count}};
@@ -250,7 +265,7 @@ nlohmann::json run_miss(const Work& work) {
   const OpenReader reader(work);
   std::vector<double> us;
   for (uint64_t i = 0; i < work.samples; ++i) {
-    const uint64_t key = work.keys + 1 + mix(work.first + i) % (uint64_t{1} << 40);
+    const uint64_t key = work.data.keys + 1 + mix(work.first + i) % (uint64_t{1} << 40);
     swale_values* values = nullptr;
     const double begin = now_s();
     const int code = swale_reader_get(reader.get(), &key, kKeyBytes, SWALE_ALL_EPOCHS, &values);
@@ -265,6 +280,7 @@ nlohmann::json run_miss(const Work& work) {
 
 nlohmann::json run(const Work& work) {
   if (work.mode == "verify") return run_verify(work);
+  if (work.mode == "scan") return run_scan(work);
   if (work.mode == "cold") return run_cold(work);
   if (work.mode == "first") return run_first(work);
   if (work.mode == "open") return run_open(work);
@@ -285,8 +301,7 @@ int main(int argc, char** argv) {
   work.path = arguments.text("path");
   work.mode = arguments.text("mode");
   work.options = arguments.text("options", "");
-  work.keys = arguments.number("keys", 4'000'000);
-  work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
+  work.data = dataset_of(arguments, Canary::kRefused);
   work.samples = arguments.number("samples", 100);
   work.first = arguments.number("first", 0);
   work.drop_all = arguments.number("drop-all", 1) != 0;

@@ -1,6 +1,6 @@
 // RocksDB as a Store: "rocksdb" by the bulk load that its makers advise (vector memtable, no log, no compaction until
 // asked for), "sst" by SstFileWriter, for which the caller sorts each epoch in memory; both with RocksDB's default
-// compression, and without it as "rocksdb-uncompressed" and "sst-uncompressed".
+// compression, and without it as "rocksdb-uncompressed" and "sst-uncompressed"; "sst-lz4" and "sst-zstd" with those.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
@@ -36,6 +36,8 @@ rocksdb::Options common_options(Compression compression, std::shared_ptr<rocksdb
   rocksdb::Options options;
   options.create_if_missing = true;
   if (compression == Compression::kNone) options.compression = rocksdb::kNoCompression;
+  if (compression == Compression::kLz4) options.compression = rocksdb::kLZ4Compression;
+  if (compression == Compression::kZstd) options.compression = rocksdb::kZSTD;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   return options;
 }
@@ -51,6 +53,10 @@ class RocksStore : public Store {
         return "none";
       case rocksdb::kSnappyCompression:
         return "snappy";
+      case rocksdb::kLZ4Compression:
+        return "lz4";
+      case rocksdb::kZSTD:
+        return "zstd";
       default:
         return "another";
     }
@@ -204,6 +210,8 @@ std::unique_ptr<Store> make_store(const std::string& name) {
   if (name == "rocksdb-uncompressed") return std::make_unique<BulkStore>(Compression::kNone);
   if (name == "sst") return std::make_unique<SstStore>(Compression::kDefault);
   if (name == "sst-uncompressed") return std::make_unique<SstStore>(Compression::kNone);
+  if (name == "sst-lz4") return std::make_unique<SstStore>(Compression::kLz4);
+  if (name == "sst-zstd") return std::make_unique<SstStore>(Compression::kZstd);
   return nullptr;
 }
 

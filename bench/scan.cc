@@ -12,16 +12,15 @@
 #include <thread>
 
 #include "bench/arguments.h"
+#include "bench/dataset.h"
 #include "bench/measure.h"
-#include "bench/workload.h"
 
 namespace swale::bench {
 namespace {
 
 struct Work {
   std::string path;
-  uint64_t keys = 0;
-  uint32_t epochs = 0;
+  Dataset data;
 };
 
 // The records of `key` in the part `part` of `parts` of an epoch's file.
@@ -47,13 +46,13 @@ void scan_part(const std::string& file, uint64_t key, size_t part, size_t parts,
 
 double query_ms(const Work& work, uint64_t key) {
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::vector<Value>> found(work.epochs);
+  std::vector<std::vector<Value>> found(work.data.epochs);
   std::mutex mutex;
   const double begin = now_s();
   std::vector<std::thread> threads;
   for (size_t part = 0; part < cores; ++part) {
     threads.emplace_back([&, part] {
-      for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
+      for (uint32_t epoch = 0; epoch < work.data.epochs; ++epoch) {
         scan_part(fmt::format("{}/epoch-{}.rank-0", work.path, epoch), key, part, cores,
                   [&](const Record& record) {
                     const std::lock_guard lock(mutex);
@@ -64,10 +63,10 @@ double query_ms(const Work& work, uint64_t key) {
   }
   for (std::thread& thread : threads) thread.join();
   const double took = now_s() - begin;
-  for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
-    if (found[epoch].size() != 1 || found[epoch][0] != value_of(key, epoch)) {
-      die(fmt::format("WRONG ANSWER: key {} epoch {}", key, epoch));
-    }
+  for (uint32_t epoch = 0; epoch < work.data.epochs; ++epoch) {
+    if (found[epoch].size() != 1)
+      die(fmt::format("WRONG ANSWER: key {} epoch {}: {} records", key, epoch, found[epoch].size()));
+    work.data.expect(key, epoch, found[epoch][0].data(), kValueBytes);
   }
   return took * 1e3;
 }
@@ -80,16 +79,15 @@ int main(int argc, char** argv) {
   Arguments arguments(argc, argv);
   Work work;
   work.path = arguments.text("path");
-  work.keys = arguments.number("keys", 4'000'000);
-  work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
+  work.data = dataset_of(arguments, Canary::kRefused);
   const uint64_t samples = arguments.number("samples", 3);
   arguments.expect_no_more();
   std::vector<double> cold, warm;
   for (uint64_t i = 0; i < samples; ++i) {
     evict(work.path);
-    cold.push_back(query_ms(work, query_key(work.keys, i)));
+    cold.push_back(query_ms(work, work.data.query_key(i)));
   }
-  for (uint64_t i = 0; i < samples; ++i) warm.push_back(query_ms(work, query_key(work.keys, samples + i)));
+  for (uint64_t i = 0; i < samples; ++i) warm.push_back(query_ms(work, work.data.query_key(samples + i)));
   report({{"program", "scan"}, {"cold_ms", summary(cold)}, {"warm_ms", summary(warm)}});
   return 0;
 }

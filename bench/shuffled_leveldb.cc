@@ -12,11 +12,11 @@
 #include <filesystem>
 
 #include "base/hash.h"
+#include "bench/dataset.h"
 #include "bench/level_tables.h"
 #include "bench/measure.h"
 #include "bench/ranks.h"
 #include "bench/shuffle.h"
-#include "bench/workload.h"
 #include "bench/writer_job.h"
 #include "run/record.h"
 
@@ -26,11 +26,9 @@ namespace {
 struct Work {
   std::string path;
   int ranks = 1;
-  uint64_t keys = 0;
-  uint32_t epochs = 0;
+  Dataset data;
   uint64_t limit = 0;
   uint64_t samples = 0;
-  bool canary = false;
   LevelOptions level;
 
   std::string share(uint32_t rank) const { return fmt::format("{}/rank-{}", path, rank); }
@@ -73,10 +71,8 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
       shuffle.append({reinterpret_cast<const char*>(&record.key), kKeyBytes},
                      {reinterpret_cast<const char*>(record.value.data()), kValueBytes});
     };
-    for (uint32_t next = 0; next < work.epochs; ++next) {
-      Share share = share_of(work.keys, rank, work.ranks);
-      if (work.canary && next == 0 && rank == 0) append(canary_record(work.keys, share.first++));
-      for_each_record(EpochOrder(work.keys, next), next, share, append);
+    for (uint32_t next = 0; next < work.data.epochs; ++next) {
+      work.data.for_each(next, share_of(work.data.keys, rank, work.ranks), append);
       shuffle.end_epoch();
       writer->end_epoch();
       epoch = next + 1;
@@ -97,7 +93,7 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
 nlohmann::json query(const Work& work, uint32_t epochs) {
   std::vector<double> us, bytes, reads, objects;
   for (uint64_t n = 0; n < work.samples; ++n) {
-    const uint64_t key = query_key(work.keys, n);
+    const uint64_t key = work.data.query_key(n);
     const Bytes key_bytes(reinterpret_cast<const char*>(&key), kKeyBytes);
     EnvCounts counts;
     const std::unique_ptr<leveldb::Env> env = make_counting_env(counts, 0);
@@ -116,8 +112,7 @@ nlohmann::json query(const Work& work, uint32_t epochs) {
     }
     us.push_back((now_s() - begin) * 1e6);
     for (uint32_t epoch = 0; epoch < epochs; ++epoch) {
-      if (values[epoch] != value_of(key, epoch))
-        die(fmt::format("WRONG ANSWER: key {} epoch {}", key, epoch));
+      work.data.expect(key, epoch, values[epoch].data(), kValueBytes);
     }
     bytes.push_back(static_cast<double>(counts.bytes_read));
     reads.push_back(static_cast<double>(counts.reads));
@@ -139,7 +134,7 @@ uint64_t tables_below(const std::string& path) {
 }
 
 nlohmann::json json_of(const Work& work, const RanksReport& report) {
-  const double records = static_cast<double>(work.keys) * work.epochs;
+  const double records = work.data.records();
   const auto sum = [&](Figure figure) {
     double total = 0;
     for (const RankReport& rank : report.ranks) total += rank.frame_s[figure];
@@ -161,7 +156,7 @@ nlohmann::json json_of(const Work& work, const RanksReport& report) {
                          {"tables_written", sum(kTables)},
                          {"tables", tables_below(work.path)}};
   line["queries"] = nlohmann::json::array();
-  for (uint32_t epochs = 1; work.samples != 0 && epochs <= work.epochs; ++epochs) {
+  for (uint32_t epochs = 1; work.samples != 0 && epochs <= work.data.epochs; ++epochs) {
     line["queries"].push_back(query(work, epochs));
   }
   return line;
@@ -176,11 +171,9 @@ int main(int argc, char** argv) {
   Work work;
   work.path = arguments.text("path");
   work.ranks = static_cast<int>(arguments.number("ranks", 2));
-  work.keys = arguments.number("keys", 1'000'000);
-  work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
+  work.data = dataset_of(arguments, Canary::kAllowed, 1'000'000);
   work.limit = arguments.number("limit", 0);
   work.samples = arguments.number("samples", 0);
-  work.canary = arguments.number("canary", 0) != 0;
   const uint64_t memory = arguments.number("memory", uint64_t{16} << 20);
   const std::string compaction = arguments.text("compaction", "on");
   work.level.filter_bits = static_cast<int>(arguments.number("filter-bits", 10));

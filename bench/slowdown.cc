@@ -14,9 +14,9 @@
 #include <memory>
 
 #include "bench/arguments.h"
+#include "bench/dataset.h"
 #include "bench/measure.h"
 #include "bench/ranks.h"
-#include "bench/workload.h"
 #include "bench/writer_job.h"
 #include "imd/writer.h"
 #include "io/io_queue.h"
@@ -27,8 +27,7 @@ namespace {
 struct Work {
   std::string path;
   int ranks = 4;
-  uint64_t keys = 0;
-  uint32_t frames = 0;  // with those of the warm-up
+  Dataset frames;  // an epoch is a frame; those of the warm-up too
   uint32_t warmup = 0;
   uint64_t limit = 0;
 };
@@ -51,7 +50,7 @@ class PlainFrame {
     offset_ = 0;
     fill_ = 0;
     char* buffer = next_buffer();
-    for_each_record(EpochOrder(work.keys, frame), frame, share, [&](const Record& record) {
+    work.frames.for_each(frame, share, [&](const Record& record) {
       const size_t part = std::min(sizeof record, kBufferBytes - fill_);
       const char* bytes = reinterpret_cast<const char*>(&record);
       std::memcpy(buffer + fill_, bytes, part);
@@ -116,10 +115,10 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
   options.memory_bytes = 64 * kMiB;
   const std::unique_ptr<imd::Writer> writer = take(
       imd::Writer::open(*job, device, work.path + "/directory", imd::Writer::Create::kExclusive, options));
-  const Share share = share_of(work.keys, rank, work.ranks);
+  const Share share = share_of(work.frames.keys, rank, work.ranks);
   PlainFrame plain(device);
   double* time = report.frame_s;
-  for (uint32_t frame = 0; frame < work.frames; ++frame) {
+  for (uint32_t frame = 0; frame < work.frames.epochs; ++frame) {
     const std::string file = fmt::format("{}/plain-{}", work.path, rank);
     barrier.wait();
     *time++ = now_s();
@@ -129,7 +128,7 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
     remove_all(file);
     barrier.wait();
     *time++ = now_s();
-    for_each_record(EpochOrder(work.keys, frame), frame, share, [&](const Record& record) {
+    work.frames.for_each(frame, share, [&](const Record& record) {
       check(writer->append(Bytes(reinterpret_cast<const char*>(&record.key), kKeyBytes),
                            Bytes(reinterpret_cast<const char*>(record.value.data()), kValueBytes)));
     });
@@ -161,19 +160,19 @@ int main(int argc, char** argv) {
   Work work;
   work.path = arguments.text("path");
   work.ranks = static_cast<int>(arguments.number("ranks", 4));
-  work.keys = arguments.number("keys", 32'000'000);
+  work.frames.keys = arguments.number("keys", 32'000'000);
   work.warmup = static_cast<uint32_t>(arguments.number("warmup", 0));
-  work.frames = work.warmup + static_cast<uint32_t>(arguments.number("frames", 3));
+  work.frames.epochs = work.warmup + static_cast<uint32_t>(arguments.number("frames", 3));
   work.limit = arguments.number("limit", 0);
   arguments.expect_no_more();
-  if (work.frames * 4 > kFramesMax) die("--frames: at most " + std::to_string(kFramesMax / 4));
+  if (work.frames.epochs * 4 > kFramesMax) die("--frames: at most " + std::to_string(kFramesMax / 4));
   remove_all(work.path);
   std::filesystem::create_directories(work.path);
   const RanksReport ranks = run_ranks(work.ranks, [&](int rank, RankReport& report, RankBarrier& barrier) {
     run_rank(work, rank, report, barrier);
   });
   std::vector<double> plain, swale, ratio;
-  for (size_t frame = work.warmup; frame < work.frames; ++frame) {
+  for (size_t frame = work.warmup; frame < work.frames.epochs; ++frame) {
     plain.push_back(frame_s(ranks, 4 * frame));
     swale.push_back(frame_s(ranks, 4 * frame + 2));
     ratio.push_back(swale.back() / plain.back());
@@ -182,9 +181,9 @@ int main(int argc, char** argv) {
   report({{"program", "slowdown"},
           {"limit", work.limit},
           {"ranks", work.ranks},
-          {"records", work.keys * work.frames},
+          {"records", work.frames.keys * work.frames.epochs},
           {"swale_bytes", std::max(use.size_bytes, use.allocated_bytes)},
-          {"bytes_per_rank", work.keys / static_cast<uint64_t>(work.ranks) * kRecordBytes},
+          {"bytes_per_rank", work.frames.keys / static_cast<uint64_t>(work.ranks) * kRecordBytes},
           {"plain_s", plain},
           {"swale_s", swale},
           {"ratio", ratio}});

@@ -31,13 +31,13 @@ inline StoreKey store_key(uint64_t key, uint32_t epoch) {
 
 enum class Reading { kCold, kWarm };  // past the page cache and without a block cache; with both
 
-enum class Compression { kDefault, kNone };  // of the store's makers
+enum class Compression { kDefault /* of the store's makers */, kNone, kLz4, kZstd };
 
 class Store {
  public:
   virtual ~Store() = default;
 
-  virtual std::string compression() const = 0;  // what is in force: "none", "snappy"
+  virtual std::string compression() const = 0;  // what is in force: "none", "snappy", "lz4", "zstd"
 
   virtual void open_for_writing(const std::string& path, uint64_t records) = 0;
   virtual void put(uint64_t key, uint32_t epoch, const Value& value) = 0;
@@ -53,8 +53,8 @@ class Store {
   virtual void close() = 0;
 };
 
-// "leveldb-4m", "leveldb-4m-uncompressed", "leveldb-64m"; "rocksdb", "rocksdb-uncompressed", "sst", "sst-uncompressed".
-// nullptr: no such store in this program.
+// "leveldb-4m", "leveldb-4m-uncompressed", "leveldb-64m"; "rocksdb", "rocksdb-uncompressed", "sst", "sst-uncompressed",
+// "sst-lz4", "sst-zstd". nullptr: no such store in this program.
 std::unique_ptr<Store> make_store(const std::string& name);
 
 }  // namespace swale::bench

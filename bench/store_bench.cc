@@ -1,5 +1,6 @@
 // bench_leveldb, bench_rocksdb: what a key-value store needs for the same records and the same queries.
 //   --store NAME --path DIR --keys N --epochs N --samples N (of each kind of query) --mode load|compact|query
+//   --values words|doubles|floats|particles   what values are made of (workload.h)
 //   --drop-all 0   never the caches of the whole machine
 //   --canary 1   load writes one value wrong, so that whoever checks answers can be seen to do so
 // load and compact measure writing; query measures cold, warm and opening, each answer checked.
@@ -8,9 +9,9 @@
 #include <filesystem>
 
 #include "bench/arguments.h"
+#include "bench/dataset.h"
 #include "bench/measure.h"
 #include "bench/store.h"
-#include "bench/workload.h"
 
 namespace swale::bench {
 namespace {
@@ -19,25 +20,23 @@ struct Work {
   std::string store;
   std::string path;
   std::string mode;
-  uint64_t keys = 0;
-  uint32_t epochs = 0;
+  Dataset data;
   uint64_t samples = 0;
   uint64_t first = 0;
-  bool canary = false;
   bool drop_all = true;
 };
 
 enum class Way { kGets, kRange };
 
 double query_us(Store& store, Way way, const Work& work, uint64_t key) {
-  std::vector<Value> values(work.epochs);
+  std::vector<Value> values(work.data.epochs);
   const double begin = now_s();
-  const uint32_t found = way == Way::kGets ? store.get_each(key, work.epochs, values.data())
-                                           : store.get_range(key, work.epochs, values.data());
+  const uint32_t found = way == Way::kGets ? store.get_each(key, work.data.epochs, values.data())
+                                           : store.get_range(key, work.data.epochs, values.data());
   const double took = now_s() - begin;
-  if (found != work.epochs) die(fmt::format("WRONG ANSWER: key {} has {} values", key, found));
-  for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
-    if (values[epoch] != value_of(key, epoch)) die(fmt::format("WRONG ANSWER: key {} epoch {}", key, epoch));
+  if (found != work.data.epochs) die(fmt::format("WRONG ANSWER: key {} has {} values", key, found));
+  for (uint32_t epoch = 0; epoch < work.data.epochs; ++epoch) {
+    work.data.expect(key, epoch, values[epoch].data(), kValueBytes);
   }
   return took * 1e6;
 }
@@ -45,7 +44,7 @@ double query_us(Store& store, Way way, const Work& work, uint64_t key) {
 nlohmann::json costs(const Store& store, const Work& work, const Stopwatch& stopwatch) {
   const double wall_s = stopwatch.wall_s();
   const Cpu cpu = stopwatch.cpu();
-  const double records = static_cast<double>(work.keys) * work.epochs;
+  const double records = work.data.records();
   const DiskUse use = disk_use(work.path);
   return {{"records", records},
           {"compression", store.compression()},
@@ -60,15 +59,9 @@ nlohmann::json run_load(Store& store, const Work& work) {
   remove_all(work.path);
   std::filesystem::create_directories(work.path);
   const Stopwatch stopwatch;
-  store.open_for_writing(work.path, work.keys * work.epochs);
-  for (uint32_t epoch = 0; epoch < work.epochs; ++epoch) {
-    Share share{0, work.keys};
-    if (work.canary && epoch == 0) {
-      const Record record = canary_record(work.keys, share.first++);
-      store.put(record.key, epoch, record.value);
-    }
-    for_each_record(EpochOrder(work.keys, epoch), epoch, share,
-                    [&](const Record& record) { store.put(record.key, epoch, record.value); });
+  store.open_for_writing(work.path, work.data.keys * work.data.epochs);
+  for (uint32_t epoch = 0; epoch < work.data.epochs; ++epoch) {
+    work.data.for_each(epoch, [&](const Record& record) { store.put(record.key, epoch, record.value); });
     store.end_epoch();
   }
   store.finish_writing();
@@ -78,7 +71,7 @@ nlohmann::json run_load(Store& store, const Work& work) {
 nlohmann::json run_compact(Store& store, const Work& work) {
   if (!store.can_compact()) die(work.store + " cannot be compacted");
   const Stopwatch stopwatch;
-  store.open_for_writing(work.path, work.keys * work.epochs);
+  store.open_for_writing(work.path, work.data.keys * work.data.epochs);
   store.compact();
   store.finish_writing();
   return costs(store, work, stopwatch);
@@ -88,12 +81,12 @@ nlohmann::json run_compact(Store& store, const Work& work) {
 nlohmann::json run_queries(Store& store, Way way, const Work& work) {
   store.open_for_reading(work.path, Reading::kCold);
   uint64_t n = work.first + (way == Way::kGets ? 0 : 1'000'000);
-  for (int i = 0; i < 1000; ++i) query_us(store, way, work, query_key(work.keys, n++));
+  for (int i = 0; i < 1000; ++i) query_us(store, way, work, work.data.query_key(n++));
   std::vector<double> cold, fetched, warm;
   for (uint64_t i = 0; i < work.samples; ++i) {
     evict(work.path);
     const uint64_t before = storage_bytes_read();
-    cold.push_back(query_us(store, way, work, query_key(work.keys, n++)));
+    cold.push_back(query_us(store, way, work, work.data.query_key(n++)));
     fetched.push_back(static_cast<double>(storage_bytes_read() - before));
   }
   store.close();
@@ -102,7 +95,7 @@ nlohmann::json run_queries(Store& store, Way way, const Work& work) {
   for (int pass = 0; pass < 2; ++pass) {  // the first one fills the store's own cache
     warm.clear();
     for (uint64_t i = 0; i < 10 * work.samples; ++i)
-      warm.push_back(query_us(store, way, work, query_key(work.keys, n + i)));
+      warm.push_back(query_us(store, way, work, work.data.query_key(n + i)));
   }
   store.close();
   return {{"cold_us", summary(cold)}, {"cold_fetched_bytes", summary(fetched)}, {"warm_us", summary(warm)}};
@@ -115,7 +108,7 @@ nlohmann::json run_open_once(Store& store, const Work& work) {
   const double begin = now_s();
   store.open_for_reading(work.path, Reading::kWarm);
   const double opened = now_s();
-  const double query = query_us(store, Way::kRange, work, query_key(work.keys, work.first));
+  const double query = query_us(store, Way::kRange, work, work.data.query_key(work.first));
   return {{"ms", (opened - begin) * 1e3 + query * 1e-3}, {"all_caches_dropped", all}};
 }
 
@@ -126,8 +119,9 @@ nlohmann::json run_query(Store& store, const Work& work) {
   for (uint64_t i = 0; i < work.samples / 10 + 1; ++i) {
     ms.push_back(
         run_fresh({"--mode", "open-once", "--store", work.store, "--path", work.path, "--keys",
-                   std::to_string(work.keys), "--epochs", std::to_string(work.epochs), "--first",
-                   std::to_string(work.first + 5'000'000 + i), "--drop-all", work.drop_all ? "1" : "0"})
+                   std::to_string(work.data.keys), "--epochs", std::to_string(work.data.epochs), "--first",
+                   std::to_string(work.first + 5'000'000 + i), "--drop-all", work.drop_all ? "1" : "0",
+                   "--values", kValueKindNames[static_cast<size_t>(work.data.values)]})
             .at("ms"));
   }
   return {{"gets", gets}, {"range", range}, {"open_and_query_ms", summary(ms)}};
@@ -153,12 +147,10 @@ int main(int argc, char** argv) {
   work.store = arguments.text("store");
   work.path = arguments.text("path");
   work.mode = arguments.text("mode");
-  work.keys = arguments.number("keys", 4'000'000);
-  work.epochs = static_cast<uint32_t>(arguments.number("epochs", 5));
+  work.data = dataset_of(arguments, Canary::kAllowed);
   work.samples = arguments.number("samples", 200);
   work.first = arguments.number("first", 0);
   work.drop_all = arguments.number("drop-all", 1) != 0;
-  work.canary = arguments.number("canary", 0) != 0;
   arguments.expect_no_more();
   nlohmann::json line = run(work);
   line["program"] = "store";

@@ -12,10 +12,10 @@
 #include <filesystem>
 
 #include "bench/arguments.h"
+#include "bench/dataset.h"
 #include "bench/measure.h"
 #include "bench/ranks.h"
 #include "bench/swale_call.h"
-#include "bench/workload.h"
 
 namespace swale::bench {
 namespace {
@@ -24,15 +24,15 @@ constexpr const char* kField = "number";
 constexpr const char* kPlain = "write.memory=64M,dir.schema=number:f8;words:u8x4";
 constexpr const char* kIndexed = "write.memory=64M,dir.schema=number:f8;words:u8x4,dir.extrema=number";
 
-enum class Canary : uint64_t { kNone = 0, kValue = 1, kOrder = 2 };
+enum class Wrong : uint64_t { kNothing = 0, kValue = 1, kOrder = 2 };
 
 struct Work {
   std::string path;
-  uint64_t keys = 0;
+  Dataset data;
   size_t k = 0;
   uint64_t samples = 0;
   uint64_t loads = 0;
-  Canary canary = Canary::kNone;
+  Wrong wrong = Wrong::kNothing;
 
   std::string indexed() const { return path + "/indexed"; }
   std::string plain() const { return path + "/plain"; }
@@ -47,7 +47,7 @@ bool before(const Record& a, const Record& b) {
 // The k largest as they have to be answered, the largest first.
 std::vector<Record> expected_top(const Work& work) {
   std::vector<Record> top;
-  for_each_record(EpochOrder(work.keys, 0), 0, {0, work.keys}, [&](const Record& record) {
+  work.data.for_each(0, [&](const Record& record) {
     if (top.size() == work.k && !before(record, top.front())) return;
     if (top.size() == work.k) {
       std::pop_heap(top.begin(), top.end(), before);
@@ -64,12 +64,11 @@ void append_all(swale_dir* dir, const Work& work, uint64_t largest_key) {
   const auto append = [&](const Record& record) {
     check(swale_dir_append(dir, &record.key, kKeyBytes, record.value.data(), kValueBytes));
   };
-  const EpochOrder order(work.keys, 0);
-  if (work.canary == Canary::kNone) return for_each_record(order, 0, {0, work.keys}, append);
-  for_each_record(order, 0, {0, work.keys}, [&](const Record& written) {
+  if (work.wrong == Wrong::kNothing) return work.data.for_each(0, append);
+  work.data.for_each(0, [&](const Record& written) {
     Record record = written;
-    if (work.canary == Canary::kValue && record.key == largest_key) record.value.back() ^= 1;
-    if (work.canary == Canary::kOrder && record.key == (largest_key + 1) % work.keys)
+    if (work.wrong == Wrong::kValue && record.key == largest_key) record.value.back() ^= 1;
+    if (work.wrong == Wrong::kOrder && record.key == (largest_key + 1) % work.data.keys)
       record.value.front() = std::bit_cast<uint64_t>(2.0);
     append(record);
   });
@@ -100,7 +99,7 @@ void load(const Work& work, const std::string& path, const char* options, uint64
     report.end_s = now_s();
     check(swale_job_close(job));
   });
-  samples.cpu_ns.push_back(ranks.cpu.total_s() / static_cast<double>(work.keys) * 1e9);
+  samples.cpu_ns.push_back(ranks.cpu.total_s() / static_cast<double>(work.data.keys) * 1e9);
   samples.wall_s.push_back(ranks.wall_s());
   const DiskUse use = disk_use(path);
   samples.disk_bytes = std::max(use.size_bytes, use.allocated_bytes);
@@ -230,17 +229,17 @@ int main(int argc, char** argv) {
   Arguments arguments(argc, argv);
   Work work;
   work.path = arguments.text("path");
-  work.keys = arguments.number("keys", 4'000'000);
+  work.data.keys = arguments.number("keys", 4'000'000);
   work.k = arguments.number("k", 10);
   work.samples = arguments.number("samples", 50);
   work.loads = arguments.number("loads", 3);
-  work.canary = static_cast<Canary>(arguments.number("canary", 0));
+  work.wrong = static_cast<Wrong>(arguments.number("canary", 0));
   arguments.expect_no_more();
-  if (work.keys < 2 || work.k == 0 || work.samples == 0 || work.loads == 0)
+  if (work.data.keys < 2 || work.k == 0 || work.samples == 0 || work.loads == 0)
     die("--keys 2 or more, --k, --samples and --loads 1 or more");
   nlohmann::json line = run(work);
   line["program"] = "topk";
-  line["records"] = work.keys;
+  line["records"] = work.data.keys;
   line["k"] = work.k;
   report(line);
   return 0;

@@ -1,7 +1,7 @@
 // The records that every benchmark writes and every answer is checked against: pure functions of (key, epoch).
 //
-// Each epoch holds the keys 0..keys-1 once, as 8 bytes, in a pseudo-random order of its own. A value has 40 bytes: a
-// double in [1, 2), the field that top-k asks for, and four words that do not compress.
+// Each epoch holds the keys 0..keys-1 once, as 8 bytes, in a pseudo-random order of its own. A value has 40 bytes: unless
+// stated, a double in [1, 2), the field that top-k asks for, and four words that do not compress.
 //
 // Threads: values and pure functions.
 #pragma once
@@ -31,11 +31,64 @@ inline uint64_t mix(uint64_t x) {  // splitmix64's finalizer
   return x ^ (x >> 31);
 }
 
-inline Value value_of(uint64_t key, uint32_t epoch) {
-  const uint64_t seed = mix(key * 0x9e3779b97f4a7c15u + epoch + 1);
+enum class ValueKind {
+  kWords,      // a double in [1, 2) and four words: what no codec makes smaller
+  kDoubles,    // five doubles from 0 to 100
+  kFloats,     // ten floats from 0 to 100
+  kParticles,  // position and velocity as floats, a type of 4, an image of 5 in each direction
+};
+inline constexpr const char* kValueKindNames[] = {"words", "doubles", "floats", "particles"};
+
+// The pseudo-random words that a value is made of.
+inline Value words_of(uint64_t seed) {
   return {(seed >> 12) | (uint64_t{1023} << 52), seed * 0xd6e8feb86659fd93u,
           std::rotl(seed, 23) * 0xa0761d6478bd642fu, std::rotl(seed, 41) * 0xe7037ed1a0b428dbu,
           seed ^ 0x8ebc6af09c88c6e3u};
+}
+
+inline Value doubles_of(uint64_t seed) {
+  Value value;
+  for (uint64_t& word : value)
+    word = std::bit_cast<uint64_t>(static_cast<double>((seed = mix(seed + 1)) >> 11) * 0x1p-53 * 100);
+  return value;
+}
+
+inline float float_of(uint64_t seed) { return static_cast<float>(static_cast<double>(seed >> 40) * 0x1p-24); }
+
+inline Value floats_of(uint64_t seed) {
+  std::array<float, 2 * kValueWords> fields;
+  for (float& field : fields) field = 100 * float_of(seed = mix(seed + 1));
+  return std::bit_cast<Value>(fields);
+}
+
+inline Value particle_of(uint64_t seed) {
+  struct {
+    float position[3], velocity[3];
+    int32_t type, image[3];
+  } fields;
+  for (float& x : fields.position) x = 100 * float_of(seed = mix(seed + 1));
+  for (float& v : fields.velocity) {  // the sum of three is nearly normal
+    v = -1.5f;
+    for (int i = 0; i < 3; ++i) v += float_of(seed = mix(seed + 1));
+  }
+  fields.type = static_cast<int32_t>(seed & 3);
+  for (int axis = 0; axis < 3; ++axis)
+    fields.image[axis] = static_cast<int32_t>((seed >> (8 * axis + 8)) % 5) - 2;
+  return std::bit_cast<Value>(fields);
+}
+
+inline Value value_of(uint64_t key, uint32_t epoch, ValueKind kind) {
+  const uint64_t seed = mix(key * 0x9e3779b97f4a7c15u + epoch + 1);
+  switch (kind) {
+    case ValueKind::kDoubles:
+      return doubles_of(seed);
+    case ValueKind::kFloats:
+      return floats_of(seed);
+    case ValueKind::kParticles:
+      return particle_of(seed);
+    default:
+      return words_of(seed);
+  }
 }
 
 inline double field_of(const Value& value) { return std::bit_cast<double>(value[0]); }
@@ -80,26 +133,6 @@ inline Share share_of(uint64_t keys, int rank, int ranks) {
   const auto part = [&](int at) { return keys * static_cast<uint64_t>(at) / static_cast<uint64_t>(ranks); };
   return {part(rank), part(rank + 1)};
 }
-
-template <class Fn>  // fn(const Record&)
-void for_each_record(const EpochOrder& order, uint32_t epoch, Share share, Fn&& fn) {
-  for (uint64_t position = share.first; position < share.last; ++position) {
-    const uint64_t key = order.key_at(position);
-    const Record record{key, value_of(key, epoch)};
-    fn(record);
-  }
-}
-
-// The record at a position of epoch 0 with one bit wrong, for those who check that answers are checked.
-inline Record canary_record(uint64_t keys, uint64_t position) {
-  const uint64_t key = EpochOrder(keys, 0).key_at(position);
-  Record record{key, value_of(key, 0)};
-  record.value.back() ^= 1;
-  return record;
-}
-
-// The n-th key that queries ask for; successive ones are unrelated.
-inline uint64_t query_key(uint64_t keys, uint64_t n) { return mix(n * 0x2545f4914f6cdd1du + 77) % keys; }
 
 // A sum over records, in any order, that tells whether two sets of records are the same.
 inline uint64_t digest_of(uint64_t key, uint32_t epoch, const Value& value) {
