@@ -224,9 +224,11 @@ TEST(JobFaults, AKillWhileOpeningAfterACrashLeavesADirectoryThatTheNextJobOpens)
     ASSERT_NE(failed, nullptr) << "seed " << seed << "\n" << opening.describe();
     EXPECT_LT(failed->time - killed, kTold) << "seed " << seed << "\n" << opening.describe();
     ++told;
-    // Those who meet in the rendezvous directory list who is missing: "for 1 of 2 ranks to give …: 1; …".
-    const bool names = failed->text.find(fmt::format("rank {}", victim)) != std::string::npos ||
-                       failed->text.find(fmt::format(": {};", victim)) != std::string::npos;
+    // Those who meet in the rendezvous directory list who is missing: "for 1 of 2 ranks to give …: 1; …", and say so if
+    // the kill came before it had looked in: "…: 1 (never seen); …".
+    const auto says = [&](const std::string& words) { return failed->text.find(words) != std::string::npos; };
+    const bool names = says(fmt::format("rank {}", victim)) || says(fmt::format(": {};", victim)) ||
+                       says(fmt::format(": {} (never seen);", victim));
     EXPECT_TRUE(names) << "seed " << seed << ": " << failed->text;
     named += names ? 1 : 0;
     for (const std::string& problem : check_job_files(files.path(), promised))
