@@ -418,6 +418,16 @@ TEST(JobFaultsCanary, ARankThatHangsIsNoticedAndKilled) {
   EXPECT_NE(::kill(pid, 0), 0);
 }
 
+TEST(JobFaultsCanary, ADescriptorThatIsLeftOpenIsNoticed) {
+  const JobFiles files;
+  LaunchParams params = files.job(1, 1, 10);
+  params.environment.push_back("SWALE_FAULT_LEAK=1");
+  Launcher job(params);
+  ASSERT_TRUE(job.wait_for_ends(kPatience));
+  EXPECT_NE(job.end(0).find("leaks 1 descriptors, 0 threads"), nullptr) << job.describe();
+  EXPECT_EQ(job.end(0).status, 1);
+}
+
 TEST(JobFaultsCanary, AMissingRecordAndAMissingEpochAreNoticed) {
   const JobFiles files;
   Launcher job(files.job(2, 1, 100));

@@ -1,12 +1,12 @@
 /* many_jobs PATH EPOCHS RECORDS HOLD: one rank of several jobs, one after the other and then at the same time, each with
  * a directory of its own (PATH.0, PATH.1, ...), in which it appends RECORDS records in EPOCHS epochs. launcher.h starts
  * it. Says "jobs N", "failed MESSAGE", "leaks WHAT"; status 0 only if every call succeeded and nothing was left. */
-#include <dirent.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "left_open.h"
 #include "swale/swale.h"
 
 enum { kInTurn = 4, kAtOnce = 3 };
@@ -14,15 +14,6 @@ enum { kInTurn = 4, kAtOnce = 3 };
 static const char* path;
 static int64_t epochs;
 static uint64_t records;
-
-static int entries(const char* folder) {
-  int count = 0;
-  DIR* directory = opendir(folder);
-  if (directory == NULL) return -1;
-  while (readdir(directory) != NULL) ++count;
-  closedir(directory);
-  return count;
-}
 
 static int fails(int code) {
   if (code != SWALE_OK) printf("failed %s %s\n", swale_code_name(code), swale_last_error());
@@ -59,8 +50,7 @@ int main(int argc, char** argv) {
   path = argv[1];
   epochs = atoll(argv[2]);
   records = strtoull(argv[3], NULL, 10);
-  const int descriptors = entries("/proc/self/fd");
-  const int threads = entries("/proc/self/task");
+  note_what_is_open();
   int numbers[kInTurn + kAtOnce];
   int wrong = 0;
   for (int i = 0; i < kInTurn + kAtOnce; ++i) numbers[i] = i;
@@ -74,12 +64,7 @@ int main(int argc, char** argv) {
     pthread_join(running[i], &failed);
     wrong |= failed != NULL;
   }
-  const int descriptors_now = entries("/proc/self/fd");
-  const int threads_now = entries("/proc/self/task");
-  if (descriptors_now != descriptors || threads_now != threads) {
-    printf("leaks %d descriptors, %d threads\n", descriptors_now - descriptors, threads_now - threads);
-    wrong = 1;
-  }
+  wrong |= something_is_left_open();
   printf("jobs %d\n", kInTurn + kAtOnce);
   fflush(stdout);
   return wrong;
