@@ -1,5 +1,6 @@
 // Whole jobs of processes whose ranks are killed or stopped. SWALE_FAULT_ROUNDS multiplies the cases (make test-long).
 #include <fmt/format.h>
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -416,6 +417,17 @@ TEST(JobFaultsCanary, ARankThatHangsIsNoticedAndKilled) {
     EXPECT_FALSE(job.wait_for_line(0, "closed", Seconds(0.1)));
   }
   EXPECT_NE(::kill(pid, 0), 0);
+}
+
+TEST(JobFaultsCanary, ASanitizersReportIsNoticed) {
+  for (const std::string report :
+       {"WARNING: ThreadSanitizer: data race", "a.cc:1:2: runtime error: overflow"}) {
+    LaunchParams params;
+    params.program = "/bin/sh";
+    params.arguments = {"-c", fmt::format("echo '{}' >&2", report)};
+    const auto run = [&] { EXPECT_TRUE(Launcher(params).wait_for_ends(kPatience)); };
+    EXPECT_NONFATAL_FAILURE(run(), report);
+  }
 }
 
 TEST(JobFaultsCanary, ADescriptorThatIsLeftOpenIsNoticed) {

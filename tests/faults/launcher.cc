@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -59,8 +60,9 @@ Launcher::~Launcher() {
     }
     ::close(rank.output);
     ::close(rank.input);
-    ::close(rank.errors);
   }
+  expect_no_sanitizer_reports();
+  for (Rank& rank : ranks_) ::close(rank.errors);
 }
 
 void Launcher::start(const LaunchParams& params, int number) {
@@ -164,13 +166,24 @@ void Launcher::go_on(int rank) {
 }
 
 // What the library and UCX logged is for people; the test judges what the calls say.
-std::string Launcher::logged(const Rank& rank) {
-  std::string text(kLoggedBytesMax, '\0');
+std::string Launcher::logged(const Rank& rank, size_t bytes_max) {
+  std::string text(bytes_max, '\0');
   const off_t end = ::lseek(rank.errors, 0, SEEK_END);
   const off_t from = std::max<off_t>(0, end - static_cast<off_t>(text.size()));
   const ssize_t count = ::pread(rank.errors, text.data(), text.size(), from);
   text.resize(static_cast<size_t>(std::max<ssize_t>(0, count)));
   return text;
+}
+
+// A report changes the exit status, if at all, to one that a survivor may have for other reasons.
+void Launcher::expect_no_sanitizer_reports() const {
+  constexpr size_t kAll = size_t{1} << 20;
+  for (int rank = 0; rank < size(); ++rank) {
+    const std::string text = logged(ranks_[static_cast<size_t>(rank)], kAll);
+    const bool reported =
+        text.find("Sanitizer: ") != std::string::npos || text.find(": runtime error: ") != std::string::npos;
+    EXPECT_FALSE(reported) << "rank " << rank << ":\n" << text;
+  }
 }
 
 std::string Launcher::describe() const {
@@ -180,7 +193,7 @@ std::string Launcher::describe() const {
     text += fmt::format("rank {}: {} signal {} status {} at {:.2f} s\n", rank, of.ended ? "ended" : "runs",
                         of.signal, of.status, of.time.count());
     for (const Line& line : of.lines) text += fmt::format("  {:.2f} {}\n", line.time.count(), line.text);
-    text += logged(ranks_[static_cast<size_t>(rank)]);
+    text += logged(ranks_[static_cast<size_t>(rank)], kLoggedBytesMax);
   }
   return text;
 }

@@ -3,7 +3,8 @@
 //
 // Every rank's standard output is read line by line and kept with the time; a test waits for lines (the stages of
 // fault_writer). Ranks that end are reaped at once. Nobody hangs: a wait that meets its deadline answers false, and the
-// destructor kills what is left.
+// destructor kills what is left. A rank whose standard error has a sanitizer's report fails the test, whatever else was
+// expected of it (in the destructor).
 // Threads: none; one Launcher is used by one thread, several may be used by several.
 #pragma once
 
@@ -81,7 +82,8 @@ class Launcher {
   void start(const LaunchParams& params, int rank);
   void turn();  // reads what there is, reaps who has ended, at most a few milliseconds
   void read_output(Rank& rank);
-  static std::string logged(const Rank& rank);
+  static std::string logged(const Rank& rank, size_t bytes_max);
+  void expect_no_sanitizer_reports() const;
 
   Seconds counted_{0};  // until turned_
   std::chrono::steady_clock::time_point turned_ = std::chrono::steady_clock::now();
