@@ -67,7 +67,7 @@ Result<std::vector<EpochCost>> StatsCommand::collect(imd::Reader& reader) const 
     } else if (stats.status().code() != Code::kNotFound) {
       return stats.status();
     }
-    costs.push_back(std::move(cost));
+    costs.push_back(cost);
   }
   if (common.epoch && costs.empty()) {
     return invalid_argument("{}: no epoch {}: it has {} committed epochs, numbered from 0",

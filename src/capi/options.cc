@@ -262,8 +262,8 @@ Result<io::PosixOptions> storage_options(std::span<const OptionRow> rows, std::s
                                          const Environment& environment) {
   SWALE_ASSIGN_OR_RETURN(const Config config, Config::make(rows, text, environment));
   io::PosixOptions options;
-  const std::string engine = config.get_string("io.engine");
-  const std::string direct = config.get_string("io.direct");
+  const std::string& engine = config.get_string("io.engine");
+  const std::string& direct = config.get_string("io.direct");
   using Engine = io::PosixOptions::Engine;
   using Direct = io::PosixOptions::Direct;
   options.engine = engine == "uring"     ? Engine::kUring
