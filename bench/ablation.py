@@ -11,7 +11,9 @@ import argparse
 import csv
 import datetime
 import json
+import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -92,13 +94,35 @@ def read_csv(path):
         return list(csv.DictReader(file))
 
 
-def note_machine(results, part, about, profile, took_s):
-    """One row a part in machine.csv: where and when its numbers come from."""
+class Neighbours:
+    """How much of the machine others use: of all cores' time since it was made, what was not ours."""
+
+    def __init__(self):
+        self.began, self.busy_before, self.ours_before = time.monotonic(), self.busy_s(), self.ours_s()
+
+    @staticmethod
+    def busy_s():
+        with open("/proc/stat", encoding="ascii") as file:
+            user, nice, system, _, _, irq, softirq, *_ = map(int, file.readline().split()[1:])
+        return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+    @staticmethod
+    def ours_s():
+        of = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(each.ru_utime + each.ru_stime for each in of)
+
+    def share(self):
+        others = self.busy_s() - self.busy_before - (self.ours_s() - self.ours_before)
+        return max(0.0, others) / (time.monotonic() - self.began) / os.cpu_count()
+
+
+def note_machine(results, part, about, profile, took_s, others):
+    """One row a part in machine.csv: where and when its numbers come from, and who else was there."""
     rows = [row for row in read_csv(results / "machine.csv") if row["part"] != part]
     rows.append({"part": part, "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"),
                  "profile": profile, "took_s": str(round(took_s)), "cores": str(about["cores"]), "cpu": about["cpu"],
                  "kernel": about["kernel"], "file_system": about["file_system"],
-                 "load": f"{about['load_average'][0]:.1f}"})
+                 "others": f"{others:.3f}"})
     order = list(ablation_parts.PARTS)
     write_csv(results / "machine.csv", sorted(rows, key=lambda row: order.index(row["part"])))
 
@@ -111,10 +135,10 @@ def measure_all(arguments):
             tempfile.TemporaryDirectory(prefix="swale-ablation-", dir=shared) as memory_scratch:
         run = Run(arguments.programs, pathlib.Path(scratch), pathlib.Path(memory_scratch), arguments.profile)
         for part in arguments.only or ablation_parts.PARTS:
-            began, about = time.monotonic(), machine(scratch)
+            began, about, neighbours = time.monotonic(), machine(scratch), Neighbours()
             rows = run.do(part)
             write_csv(arguments.results / f"{part}.csv", rows)
-            note_machine(arguments.results, part, about, arguments.profile, time.monotonic() - began)
+            note_machine(arguments.results, part, about, arguments.profile, time.monotonic() - began, neighbours.share())
 
 
 def main():

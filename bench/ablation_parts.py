@@ -13,7 +13,7 @@ PROFILES = {
                  level_epochs=3, level_rounds=2, sizes=(50_000, 200_000, 800_000, 3_200_000, 12_800_000), scans=2,
                  frame_ranks=(1, 2, 4, 8, 16), frame_keys=1_000_000, frame_sizes=(125_000, 500_000, 2_000_000), frames=2,
                  overlap_keys=(250_000, 500_000, 1_000_000, 2_000_000), compute_ms=1000, overlap_epochs=3,
-                 overlap_rounds=2, codec_keys=400_000, codec_epochs=2, codec_rounds=3),
+                 overlap_rounds=2, codec_keys=1_000_000, codec_epochs=2, codec_rounds=5),
     "quick": dict(rounds=1, frame_s=0.25, delivery_mb_s=(25, 100), ways_mb_s=(100, 400, 0), ways_s=0.5,
                   epochs=5, reads_keys=250_000, samples=20, level_keys=(125_000, 500_000), level_epochs=3, level_rounds=1,
                   sizes=(50_000, 400_000, 3_200_000), scans=1, frame_ranks=(1, 2, 4), frame_keys=500_000,

@@ -12,6 +12,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -148,6 +149,19 @@ class ItCanFail(unittest.TestCase):
             self.assertEqual(status, 2)
             self.assertIn("bench_pipeline", stderr)
             self.assertEqual((results / "ways.csv").read_text(encoding="utf-8"), "old")
+
+    def test_a_busy_neighbour_is_noticed(self):
+        # A child that has not been waited for counts as somebody else's process.
+        neighbours = ablation.Neighbours()
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+            try:
+                for _ in range(600):
+                    time.sleep(0.1)
+                    if neighbours.share() > 0.1:
+                        return
+            finally:
+                busy.kill()
+        self.fail(f"a busy loop for a minute was {neighbours.share()} of the machine")
 
     def test_a_csv_without_a_column_or_a_case_is_refused(self):
         rows = [dict(mb_s=100, ways=ways, round=0, written_mb_s=90, cpu_ns=30)

@@ -39,25 +39,36 @@ enum class ValueKind {
 };
 inline constexpr const char* kValueKindNames[] = {"words", "doubles", "floats", "particles"};
 
-// The pseudo-random words that a value is made of.
 inline Value words_of(uint64_t seed) {
   return {(seed >> 12) | (uint64_t{1023} << 52), seed * 0xd6e8feb86659fd93u,
           std::rotl(seed, 23) * 0xa0761d6478bd642fu, std::rotl(seed, 41) * 0xe7037ed1a0b428dbu,
           seed ^ 0x8ebc6af09c88c6e3u};
 }
 
+// Words that follow from the seed independently of one another, so that making a record takes as long beside an append as
+// alone: what the other kinds are made of.
+inline Value mixed_words_of(uint64_t seed) {
+  Value words;
+  for (size_t i = 0; i < kValueWords; ++i) words[i] = mix(seed + i);
+  return words;
+}
+
 inline Value doubles_of(uint64_t seed) {
-  Value value;
+  Value value = mixed_words_of(seed);
   for (uint64_t& word : value)
-    word = std::bit_cast<uint64_t>(static_cast<double>((seed = mix(seed + 1)) >> 11) * 0x1p-53 * 100);
+    word = std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(word >> 11)) * 0x1p-53 * 100);
   return value;
 }
 
-inline float float_of(uint64_t seed) { return static_cast<float>(static_cast<double>(seed >> 40) * 0x1p-24); }
+// 0 to 1 from the lowest 24 bits.
+inline float float_of(uint64_t bits) {
+  return static_cast<float>(static_cast<int32_t>(bits & 0xffffff)) * 0x1p-24f;
+}
 
 inline Value floats_of(uint64_t seed) {
+  const Value words = mixed_words_of(seed);
   std::array<float, 2 * kValueWords> fields;
-  for (float& field : fields) field = 100 * float_of(seed = mix(seed + 1));
+  for (size_t i = 0; i < fields.size(); ++i) fields[i] = 100 * float_of(words[i / 2] >> (i % 2 * 32));
   return std::bit_cast<Value>(fields);
 }
 
@@ -66,14 +77,15 @@ inline Value particle_of(uint64_t seed) {
     float position[3], velocity[3];
     int32_t type, image[3];
   } fields;
-  for (float& x : fields.position) x = 100 * float_of(seed = mix(seed + 1));
-  for (float& v : fields.velocity) {  // the sum of three is nearly normal
-    v = -1.5f;
-    for (int i = 0; i < 3; ++i) v += float_of(seed = mix(seed + 1));
+  const Value words = mixed_words_of(seed);
+  for (size_t axis = 0; axis < 3; ++axis) {
+    fields.position[axis] = 100 * float_of(words[axis]);
+    // The sum of three is nearly normal.
+    fields.velocity[axis] = float_of(words[axis] >> 32) + float_of(words[3] >> (13 * axis)) +
+                            float_of(words[4] >> (13 * axis)) - 1.5f;
+    fields.image[axis] = static_cast<int32_t>((words[axis] >> 24) % 5) - 2;
   }
-  fields.type = static_cast<int32_t>(seed & 3);
-  for (int axis = 0; axis < 3; ++axis)
-    fields.image[axis] = static_cast<int32_t>((seed >> (8 * axis + 8)) % 5) - 2;
+  fields.type = static_cast<int32_t>(words[3] >> 62);
   return std::bit_cast<Value>(fields);
 }
 
