@@ -108,13 +108,15 @@ bool may_be_done(const RankEnd& victim) { return victim.find(fmt::format("end {}
 
 bool wrote_all(const RankEnd& rank) { return rank.find(fmt::format("ended {}", kEpochs - 1)) != nullptr; }
 
-// Every survivor has been told of the victim, or had nothing more to hear from it.
+// Every survivor has been told of the victim, or had nothing more to hear from it and wrote all.
 void judge_survivors(const Case& of, const Launcher& job, Seconds struck, Tally* tally) {
   for (int rank = 0; rank < of.size; ++rank) {
     if (rank == of.victim) continue;
     const Line* failed = job.end(rank).find("failed");
     if (failed == nullptr) {
-      EXPECT_TRUE(may_be_done(job.end(of.victim))) << of.name() << "\n" << job.describe();
+      EXPECT_TRUE(may_be_done(job.end(of.victim)) && wrote_all(job.end(rank)))
+          << of.name() << ": rank " << rank << "\n"
+          << job.describe();
       continue;
     }
     ++tally->told;
@@ -265,7 +267,9 @@ TEST(JobFaults, AStoppedRankIsNamedWithinTheDeadline) {
       if (rank == of.victim) continue;
       const Line* failed = job.end(rank).find("failed");
       if (failed == nullptr) {
-        EXPECT_TRUE(may_be_done(job.end(of.victim))) << of.name() << "\n" << job.describe();
+        EXPECT_TRUE(may_be_done(job.end(of.victim)) && wrote_all(job.end(rank)))
+            << of.name() << ": rank " << rank << "\n"
+            << job.describe();
         continue;
       }
       ++tally.told;
