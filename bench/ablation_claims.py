@@ -285,10 +285,12 @@ def compression(table):
         "is in its times, as ours is in ours")
     texts = {column: " and ".join(time_text(us) for us in both(column, "lz4")) for column in ("query_us", "cold_us")}
     yield Claim(
-        "beyond the papers", "RocksDB answers sooner where its cache holds the unpacked block, and not where it is cold",
+        "beyond the papers", "RocksDB answers sooner where its cache holds the unpacked block; cold both take the same",
         f"particles with lz4, Swale and RocksDB: {texts['query_us']} warm; {texts['cold_us']} cold",
-        both("query_us", "lz4")[0] > both("query_us", "lz4")[1] and both("cold_us", "lz4")[0] < 1.5 * both("cold_us", "lz4")[1],
-        "a reader keeps no unpacked blocks: it unpacks one for every value")
+        both("query_us", "lz4")[0] > both("query_us", "lz4")[1] and both("cold_us", "lz4")[0] < 1.1 * both("cold_us", "lz4")[1],
+        "a reader keeps no unpacked blocks: it unpacks one for every value",
+        "RocksDB is sooner in both: its cache holds unpacked blocks, and where it is cold its tables are open, indexes and "
+        "filters in memory, and each epoch takes one read; Swale reads a slice of the index and then a block")
 
 
 CLAIMS = {"delivery": delivery, "ways": ways, "reads": reads, "leveldb": leveldb, "size": size, "frame": frame,

@@ -13,16 +13,16 @@ PROFILES = {
                  level_epochs=3, level_rounds=2, sizes=(50_000, 200_000, 800_000, 3_200_000, 12_800_000), scans=2,
                  frame_ranks=(1, 2, 4, 8, 16), frame_keys=1_000_000, frame_sizes=(125_000, 500_000, 2_000_000), frames=2,
                  overlap_keys=(250_000, 500_000, 1_000_000, 2_000_000), compute_ms=1000, overlap_epochs=3,
-                 overlap_rounds=2, codec_keys=1_000_000, codec_epochs=2, codec_rounds=5),
+                 overlap_rounds=2, codec_keys=1_000_000, codec_rounds=5),
     "quick": dict(rounds=1, frame_s=0.25, delivery_mb_s=(25, 100), ways_mb_s=(100, 400, 0), ways_s=0.5,
                   epochs=5, reads_keys=250_000, samples=20, level_keys=(125_000, 500_000), level_epochs=3, level_rounds=1,
                   sizes=(50_000, 400_000, 3_200_000), scans=1, frame_ranks=(1, 2, 4), frame_keys=500_000,
                   frame_sizes=(125_000, 500_000), frames=1, overlap_keys=(250_000, 1_000_000), compute_ms=500,
-                  overlap_epochs=2, overlap_rounds=1, codec_keys=200_000, codec_epochs=2, codec_rounds=1),
+                  overlap_epochs=2, overlap_rounds=1, codec_keys=200_000, codec_rounds=1),
     "tiny": dict(rounds=1, frame_s=0.001, delivery_mb_s=(25,), ways_mb_s=(100, 0), ways_s=0.001, epochs=2,
                  reads_keys=2_000, samples=2, level_keys=(1_000,), level_epochs=2, level_rounds=1, sizes=(500, 2_000),
                  scans=1, frame_ranks=(1, 2), frame_keys=1_000, frame_sizes=(500,), frames=1, overlap_keys=(1_000,),
-                 compute_ms=5, overlap_epochs=2, overlap_rounds=1, codec_keys=2_000, codec_epochs=2, codec_rounds=1),
+                 compute_ms=5, overlap_epochs=2, overlap_rounds=1, codec_keys=2_000, codec_rounds=1),
 }  # fmt: skip
 
 
@@ -215,8 +215,8 @@ def compression(run):
     p, path = run.p, run.scratch / "compression"
     for number in range(p["codec_rounds"]):
         for values in VALUES:
-            work = dict(keys=p["codec_keys"], epochs=p["codec_epochs"], values=values, path=path)
-            making = run.measure("ingest", store="nothing", **{k: v for k, v in work.items() if k != "path"})
+            work = dict(keys=p["codec_keys"], epochs=2, values=values, path=path)
+            making = run.measure("ingest", store="nothing", **work)
             for codec, table in CODECS:
                 case = dict(values=values, codec=codec, round=number)
                 wrote = run.measure("ingest", store="swale", options=f"write.memory=64M,dir.compression={codec}", **work)

@@ -45,12 +45,13 @@ def finish(ax, title, xlabel, ylabel, zero=True):
 
 
 def paired_bars(ax, labels, series):
-    """Bars side by side: series is [(name, colour, values)]."""
+    """Bars side by side: series is [(name, colour, values)]. Returns the places of each series' bars."""
     width = 0.8 / len(series)
-    for number, (name, colour, values) in enumerate(series):
-        places = [at + (number - (len(series) - 1) / 2) * width for at in range(len(labels))]
-        ax.bar(places, values, width * 0.92, label=name, color=colour)
+    places = [[at + (number - (len(series) - 1) / 2) * width for at in range(len(labels))] for number in range(len(series))]
+    for at, (name, colour, values) in zip(places, series):
+        ax.bar(at, values, width * 0.92, label=name, color=colour)
     ax.set_xticks(range(len(labels)), labels)
+    return places
 
 
 def plot_delivery(table, axes):
@@ -171,20 +172,21 @@ def plot_overlap(table, axes):
 
 def plot_compression(table, axes):
     kinds = table.cases("values")
-    names = (("none", "none", OFF), ("lz4", "lz4", OURS), ("zstd", "zstd", "#7d6bb0"))
+    colours = {"none": OFF, "lz4": OURS, "zstd": "#7d6bb0"}
+
+    def values_of(store, column, codec):
+        return [table.median(column, store=store, values=values, codec=codec) for values in kinds]
+
     for ax, column, title, ylabel in (
             (axes[0], "bytes_ratio", "Bytes on disk, index included", "of keys and values"),
             (axes[1], "write_ns", "Writing, processor time", "ns a record"),
             (axes[2], "scan_ns", "Scanning, processor time", "ns a record"),
             (axes[3], "query_us", "Query of two epochs, warm", "µs")):
-        paired_bars(ax, kinds, [(name, colour, [table.median(column, store="swale", values=v, codec=codec) for v in kinds])
-                                for codec, name, colour in names])
-        width = 0.8 / len(names)
-        for number, (codec, name, _) in enumerate(names):  # RocksDB's tables with the same codec
-            if column != "scan_ns" and table.has(store="rocksdb"):
-                ax.plot([at + (number - 1) * width for at in range(len(kinds))],
-                        [table.median(column, store="rocksdb", values=v, codec=codec) for v in kinds], linestyle="",
-                        marker="_", markersize=11, color=RIVAL, label="RocksDB, same codec" if number == 0 else None)
+        bars = [(codec, colour, values_of("swale", column, codec)) for codec, colour in colours.items()]
+        places = paired_bars(ax, kinds, bars)
+        if column != "scan_ns" and table.has(store="rocksdb"):
+            marks = [value for codec in colours for value in values_of("rocksdb", column, codec)]
+            ax.plot(sum(places, []), marks, linestyle="", marker="_", markersize=11, color=RIVAL, label="RocksDB, same codec")
         finish(ax, title, "", ylabel)
     axes[0].set_ylim(0, 1.75)
     axes[0].legend(ncols=2, loc="upper center")
