@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/bytes.h"
+#include "base/nearest.h"
 
 namespace swale {
 namespace {
@@ -96,22 +97,6 @@ std::optional<double> parse_value(const OptionRow& row, std::string_view text) {
   return number;
 }
 
-// Levenshtein: the least number of letters to insert, delete or replace.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 constexpr std::string_view kSeparators = ", \t\r\n";
 
 // As error messages start.
@@ -156,28 +141,24 @@ Result<Config> Config::make(std::span<const OptionRow> rows, std::string_view te
 
 Status Config::set(std::string_view name, std::string_view value, Origin from) {
   const std::string origin = origin_text(from, name);
-  const OptionRow* nearest = nullptr;
-  size_t nearest_distance = SIZE_MAX;
+  std::vector<std::string_view> names;
   for (Entry& entry : entries_) {
-    if (entry.row.name == name) {
-      const std::optional<double> number = parse_value(entry.row, value);
-      if (!number)
-        return invalid_argument("{}: {}={}: expected {}", origin, name, value, expectation(entry.row));
-      entry.number = *number;
-      entry.text = value;
-      entry.origin = from;
-      return {};
+    if (entry.row.name != name) {
+      names.push_back(entry.row.name);
+      continue;
     }
-    // A name is bounded before it is compared, so that the work is, too.
-    const size_t distance = edit_distance(name.substr(0, 100), entry.row.name);
-    if (distance < nearest_distance) {
-      nearest_distance = distance;
-      nearest = &entry.row;
-    }
+    const std::optional<double> number = parse_value(entry.row, value);
+    if (!number)
+      return invalid_argument("{}: {}={}: expected {}", origin, name, value, expectation(entry.row));
+    entry.number = *number;
+    entry.text = value;
+    entry.origin = from;
+    return {};
   }
-  if (nearest == nullptr) return invalid_argument("{}: no option '{}': there are none here", origin, name);
-  return invalid_argument("{}: no option '{}'; the nearest is {} ({})", origin, name, nearest->name,
-                          expectation(*nearest));
+  if (names.empty()) return invalid_argument("{}: no option '{}': there are none here", origin, name);
+  const Entry& meant = entry(nearest(name, names));
+  return invalid_argument("{}: no option '{}'; the nearest is {} ({})", origin, name, meant.row.name,
+                          expectation(meant.row));
 }
 
 const Config::Entry& Config::entry(std::string_view name) const {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/bytes.h"
+#include "base/nearest.h"
 
 namespace swale {
 namespace {
@@ -108,6 +109,15 @@ TEST(Config, UnknownNameGetsTheNearestOne) {
   EXPECT_THAT(failure("rute=direct"), HasSubstr("nearest is net.route"));
   EXPECT_THAT(failure("imd.ways"), HasSubstr("expected name=value"));
   failure("=3");
+}
+
+TEST(Nearest, IsTheWordWithTheFewestChanges) {
+  constexpr std::string_view kWords[] = {"get", "scan", "stats"};
+  EXPECT_EQ(nearest("gett", kWords), "get");
+  EXPECT_EQ(nearest("stat", kWords), "stats");
+  EXPECT_EQ(nearest("", kWords), "get");
+  EXPECT_EQ(nearest(std::string(1'000'000, 's'), kWords), "stats");
+  EXPECT_EQ(nearest("get", {}), "");
 }
 
 TEST(Config, RefusesBadEnvironmentAndNamesTheVariable) {

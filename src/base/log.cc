@@ -88,4 +88,11 @@ void log_message(LogLevel level, std::string_view message) {
   if (log_enabled(level)) Log::instance().write(level, message);
 }
 
+void log_formatted(LogLevel level, fmt::string_view format, fmt::format_args args) noexcept {
+  try {
+    if (log_enabled(level)) log_message(level, fmt::vformat(format, args));
+  } catch (...) {  // the message is dropped: there is nowhere to tell it
+  }
+}
+
 }  // namespace swale

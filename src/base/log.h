@@ -1,6 +1,8 @@
 // Log: messages for people. Log once, at the origin of a failure, with the exact cause; whoever passes the
 // Status on does not log it again.
 //
+// Logging never throws: a message for which there is no memory, or whose sink throws, is dropped.
+//
 // Messages of SWALE_LOG's level (debug, info, warn, error, off; default warn) and above go to stderr, or to
 // the sink that the host application has set.
 //
@@ -23,25 +25,26 @@ void set_log_sink(LogSink sink);  // an empty one means stderr again
 void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);
 void log_message(LogLevel level, std::string_view message);
+void log_formatted(LogLevel level, fmt::string_view format, fmt::format_args args) noexcept;
 
 template <class... Args>
-void log_at(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(level)) log_message(level, fmt::format(format, std::forward<Args>(args)...));
+void log_at(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noexcept {
+  log_formatted(level, format, fmt::make_format_args(args...));
 }
 template <class... Args>
-void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+void log_debug(fmt::format_string<Args...> format, Args&&... args) noexcept {
   log_at(LogLevel::kDebug, format, std::forward<Args>(args)...);
 }
 template <class... Args>
-void log_info(fmt::format_string<Args...> format, Args&&... args) {
+void log_info(fmt::format_string<Args...> format, Args&&... args) noexcept {
   log_at(LogLevel::kInfo, format, std::forward<Args>(args)...);
 }
 template <class... Args>
-void log_warn(fmt::format_string<Args...> format, Args&&... args) {
+void log_warn(fmt::format_string<Args...> format, Args&&... args) noexcept {
   log_at(LogLevel::kWarn, format, std::forward<Args>(args)...);
 }
 template <class... Args>
-void log_error(fmt::format_string<Args...> format, Args&&... args) {
+void log_error(fmt::format_string<Args...> format, Args&&... args) noexcept {
   log_at(LogLevel::kError, format, std::forward<Args>(args)...);
 }
 

@@ -1,6 +1,9 @@
 #include "base/status.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <new>
 #include <system_error>
 
 namespace swale {
@@ -46,6 +49,66 @@ std::string_view remedy_of_errno(int error_number) {
 }
 
 }  // namespace
+
+// A failure with a text of its own.
+struct Status::OwningRep : Status::Rep {
+  OwningRep(Code failed_code, Scope failed_scope, std::string own_text)
+      : Rep{failed_code, failed_scope, {}}, text(std::move(own_text)) {
+    message = text;
+  }
+  std::string text;
+};
+
+// What stands in for a failure whose text cannot be had: one for each code and scope, made by the compiler.
+struct Status::FixedReps {
+  static constexpr size_t kCodes = static_cast<size_t>(Code::kInternal) + 1;
+  static constexpr size_t kScopes = static_cast<size_t>(Scope::kFatal) + 1;
+
+  constexpr FixedReps() {
+    for (size_t code = 0; code < kCodes; ++code) {
+      for (size_t scope = 0; scope < kScopes; ++scope) {
+        reps[code][scope] = {static_cast<Code>(code), static_cast<Scope>(scope),
+                             static_cast<Code>(code) == Code::kResourceExhausted
+                                 ? "out of memory, also for a longer message"
+                                 : "no memory is left for this failure's message"};
+      }
+    }
+  }
+  const Rep& of(Code code, Scope scope) const {
+    return reps[std::min(static_cast<size_t>(code), kCodes - 1)]
+               [std::min(static_cast<size_t>(scope), kScopes - 1)];
+  }
+
+  std::array<std::array<Rep, kScopes>, kCodes> reps{};
+};
+
+template <class MakeText>
+std::shared_ptr<const Status::Rep> Status::make_rep(Code code, Scope scope,
+                                                    const MakeText& make_text) noexcept {
+  static constexpr FixedReps kFixed;
+  if (code == Code::kOk) return nullptr;
+  try {
+    return std::make_shared<const OwningRep>(code, scope, make_text());
+  } catch (...) {
+    return {std::shared_ptr<const Rep>(), &kFixed.of(code, scope)};  // owns nothing, and allocates nothing
+  }
+}
+
+Status::Status(Code code, Scope scope, std::string_view message) noexcept
+    : rep_(make_rep(code, scope, [&] { return std::string(message); })) {}
+
+Status Status::formatted(Code code, Scope scope, fmt::string_view format, fmt::format_args args) noexcept {
+  Status status;
+  status.rep_ = make_rep(code, scope, [&] { return fmt::vformat(format, args); });
+  return status;
+}
+
+Status Status::with_context(std::string_view context) const noexcept {
+  if (ok()) return *this;
+  Status status;
+  status.rep_ = make_rep(code(), scope(), [&] { return fmt::format("{}: {}", context, message()); });
+  return status;
+}
 
 std::string_view code_name(Code code) {
   switch (code) {
@@ -102,11 +165,25 @@ std::string Status::to_string() const {
   return fmt::format("{} ({}): {}", code_name(code()), scope_name(scope()), message());
 }
 
-Status errno_status(int error_number, std::string_view what) {
-  const std::string reason = std::generic_category().message(error_number);
+Status Status::out_of_memory() noexcept {
+  // So short that the string needs no memory of its own, and never destroyed.
+  alignas(Rep) static char memory[sizeof(Rep)];
+  static const Rep* const rep =
+      new (memory) Rep{Code::kResourceExhausted, Scope::kOperation, "out of memory"};
+  Status status;
+  status.rep_ = std::shared_ptr<const Rep>(std::shared_ptr<const Rep>(), rep);
+  return status;
+}
+
+Status errno_status(int error_number, std::string_view what) noexcept {
   const std::string_view remedy = remedy_of_errno(error_number);
-  return error(code_of_errno(error_number), Scope::kFile, "{}: {}{}{}", what, reason,
-               remedy.empty() ? "" : "; ", remedy);
+  try {
+    const std::string reason = std::generic_category().message(error_number);
+    return error(code_of_errno(error_number), Scope::kFile, "{}: {}{}{}", what, reason,
+                 remedy.empty() ? "" : "; ", remedy);
+  } catch (...) {
+    return Status(code_of_errno(error_number), Scope::kFile, what);
+  }
 }
 
 }  // namespace swale

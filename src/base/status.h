@@ -4,6 +4,9 @@
 // caller knows what to rebuild) and a message that names the file or peer, the offset, what was expected,
 // what was found, and what the user can do. OK carries no message and allocates nothing.
 //
+// Making a Status never throws: a failure must still be told when memory has run out. A Status for which there is no
+// memory keeps its code and scope, and its message is a fixed one.
+//
 // Bytes from a disk or a wire are decoded to a Result, never asserted; assertions are for our own mistakes.
 // Threads: a value; distinct objects are independent.
 #pragma once
@@ -46,27 +49,34 @@ std::string_view scope_name(Scope scope);  // "file"
 class [[nodiscard]] Status {
  public:
   Status() = default;  // OK
-  Status(Code code, Scope scope, std::string message)
-      : rep_(code == Code::kOk ? nullptr
-                               : std::make_shared<const Rep>(Rep{code, scope, std::move(message)})) {}
+  Status(Code code, Scope scope, std::string_view message) noexcept;
+  // With the text of a format, as of fmt::format.
+  static Status formatted(Code code, Scope scope, fmt::string_view format, fmt::format_args args) noexcept;
 
   bool ok() const { return rep_ == nullptr; }
   Code code() const { return rep_ ? rep_->code : Code::kOk; }
   Scope scope() const { return rep_ ? rep_->scope : Scope::kOperation; }
-  std::string_view message() const { return rep_ ? std::string_view(rep_->message) : std::string_view(); }
+  std::string_view message() const { return rep_ ? rep_->message : std::string_view(); }
   std::string to_string() const;  // "corruption (file): ..."; "ok"
 
+  // kResourceExhausted, in answer to std::bad_alloc: allocates nothing.
+  static Status out_of_memory() noexcept;
+
   // The same failure with what the caller was doing put in front.
-  Status with_context(std::string_view context) const {
-    return ok() ? *this : Status(code(), scope(), fmt::format("{}: {}", context, message()));
-  }
+  Status with_context(std::string_view context) const noexcept;
 
  private:
   struct Rep {
     Code code;
     Scope scope;
-    std::string message;
+    std::string_view message;
   };
+  struct OwningRep;
+  struct FixedReps;
+
+  template <class MakeText>
+  static std::shared_ptr<const Rep> make_rep(Code code, Scope scope, const MakeText& make_text) noexcept;
+
   std::shared_ptr<const Rep> rep_;
 };
 
@@ -74,22 +84,22 @@ inline Status ok_status() { return {}; }
 
 // error(Code::kCorruption, Scope::kFile, "{}: block {}: ...", path, n)
 template <class... Args>
-Status error(Code code, Scope scope, fmt::format_string<Args...> format, Args&&... args) {
-  return Status(code, scope, fmt::format(format, std::forward<Args>(args)...));
+Status error(Code code, Scope scope, fmt::format_string<Args...> format, Args&&... args) noexcept {
+  return Status::formatted(code, scope, format, fmt::make_format_args(args...));
 }
 template <class... Args>
-Status invalid_argument(fmt::format_string<Args...> format, Args&&... args) {
+Status invalid_argument(fmt::format_string<Args...> format, Args&&... args) noexcept {
   return error(Code::kInvalidArgument, Scope::kOperation, format, std::forward<Args>(args)...);
 }
 template <class... Args>
-Status corruption(fmt::format_string<Args...> format, Args&&... args) {
+Status corruption(fmt::format_string<Args...> format, Args&&... args) noexcept {
   return error(Code::kCorruption, Scope::kFile, format, std::forward<Args>(args)...);
 }
 
 // A failed system call as a Status: ENOSPC and EDQUOT become kNoSpace, ENOENT kNotFound, EEXIST
 // kAlreadyExists, EACCES, EPERM and EROFS kIoError with a remedy, the rest kIoError. `what` says which call
 // on which file and offset.
-Status errno_status(int error_number, std::string_view what);
+Status errno_status(int error_number, std::string_view what) noexcept;
 
 template <class T>
 class [[nodiscard]] Result {
