@@ -7,13 +7,19 @@
 namespace swale::io {
 
 void AdvisedQueue::submit(std::span<const Operation> operations) {
+  reserve_more(&announced_, operations.size());
+  reserve_more(&done_, operations.size());
   for (const Operation& operation : operations) {
     if (operation.kind != Operation::Kind::kRead) {
       done_.push_back(execute(operation));
       continue;
     }
-    const int fd = operation.file->descriptor();
-    if (fd >= 0) {
+    File& file = *operation.file;
+    if (file.read_resident(operation.offset, operation.into)) {
+      done_.push_back({operation.tag, operation.into.size(), {}});
+      continue;
+    }
+    if (const int fd = file.descriptor(); fd >= 0) {
       static_cast<void>(::posix_fadvise(fd, static_cast<off_t>(operation.offset),
                                         static_cast<off_t>(operation.into.size()), POSIX_FADV_WILLNEED));
     }
@@ -22,11 +28,10 @@ void AdvisedQueue::submit(std::span<const Operation> operations) {
 }
 
 size_t AdvisedQueue::wait(size_t at_least, std::vector<Completion>* out) {
-  size_t count = done_.size();
-  for (Completion& completion : done_) out->push_back(std::move(completion));
-  done_.clear();
-  for (; count < at_least && taken_ < announced_.size(); ++count)
-    out->push_back(execute(announced_[taken_++]));
+  const size_t wanted = std::min(at_least, in_flight());
+  reserve_more(out, std::max(wanted, done_.size()));
+  size_t count = hand_out(&done_, out);
+  for (; count < wanted; ++count) out->push_back(execute(announced_[taken_++]));
   if (taken_ == announced_.size()) {
     announced_.clear();
     taken_ = 0;

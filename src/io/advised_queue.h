@@ -1,6 +1,7 @@
-// AdvisedQueue: an IoQueue for reads through the page cache of a local file system. submit announces every range
-// (POSIX_FADV_WILLNEED), which starts its transfer; wait then takes the oldest ones by the files' own blocking reads,
-// which find their pages on the way or there.
+// AdvisedQueue: an IoQueue for reads through the page cache of a local file system. submit takes what is in memory
+// (File::read_resident), one system call each, and announces the other ranges (POSIX_FADV_WILLNEED), which starts their
+// transfer; wait then takes the oldest of those by the files' own blocking reads, which find their pages on the way or
+// there.
 //
 // For few small reads it was measured to be quicker than a ring (docs/design/reader.md), and it needs no set-up.
 // A file system that takes no such advice reads one range after the other.

@@ -32,10 +32,13 @@ void expect_reads(Device& device, const std::string& path) {
   queue.submit(reads);
   EXPECT_EQ(queue.in_flight(), 12u);
   std::vector<Completion> done;
-  EXPECT_EQ(queue.wait(1, &done), 2u) << "the write and the sync are done already";
-  EXPECT_EQ(queue.wait(4, &done), 4u);
-  EXPECT_EQ(queue.in_flight(), 6u);
-  EXPECT_EQ(queue.wait(100, &done), 6u);
+  // The write, the sync and reads of what is in memory are done already.
+  const size_t done_already = queue.wait(1, &done);
+  EXPECT_GE(done_already, 2u);
+  const size_t next = queue.wait(4, &done);
+  EXPECT_GE(next, std::min<size_t>(4, 12 - done_already));
+  EXPECT_EQ(queue.in_flight(), 12 - done_already - next);
+  EXPECT_EQ(queue.wait(100, &done), 12 - done_already - next);
   EXPECT_EQ(queue.wait(1, &done), 0u) << "nothing is in flight";
   ASSERT_EQ(done.size(), 12u);
   for (size_t i = 0; i < pieces.size(); ++i) {

@@ -1,12 +1,9 @@
 #include "io/device.h"
 
+#include "io/anchor.h"
+
 namespace swale::io {
 namespace {
-
-std::string without_trailing_slashes(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
 
 Status write_and_sync(Device& device, const std::string& path, Bytes content) {
   // Not kCreate: a crash may have left a temporary file behind.
@@ -31,6 +28,20 @@ Status read_exactly(File& file, uint64_t offset, MutableBytes out) {
   if (got == out.size()) return {};
   return corruption("{}: expected {} bytes at offset {}, found {}: the file has been cut short", file.path(),
                     out.size(), offset, got);
+}
+
+uint64_t data_end(File& file, uint64_t end) {
+  uint64_t least = 0;
+  for (uint64_t most = end; least < most;) {
+    // The upper half first: that a file has no hole before `end` is known after one call.
+    const uint64_t middle = most == end ? end - 1 : least + (most - least) / 2;
+    if (file.next_data(middle) >= end) {
+      most = middle;
+    } else {
+      least = middle + 1;
+    }
+  }
+  return least;
 }
 
 Result<std::string> read_file(Device& device, const std::string& path, size_t bytes_limit) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,20 +59,44 @@ class File {
   // What a read's offset, length and memory must be multiples of to bypass the page cache; 0: none does.
   virtual size_t direct_alignment() const { return 0; }
 
-  // Advice: writes up to `end` will follow. Makes room for them on the device, so that none of them has to
-  // extend the file; the file's size may become `end` at once, and whoever closes it truncates it. Nothing is
-  // promised.
+  // Advice: writes up to `end` will follow. Makes room for them and for some more on the device, so that few of them
+  // have to extend the file: in proportion to `end` and to what is free. The file's size may go beyond `end` at once;
+  // close the file after a truncate. Announce every write to such a file. Nothing is promised.
   virtual void reserve(uint64_t end) { static_cast<void>(end); }
+
+  // Gives back the room that no announced write needs, of this file and the others of its device. True: a write that
+  // found no space may find it now. pwrite and the queues do so, once a write, before they report kNoSpace.
+  virtual bool give_back() { return false; }
+
+  // Where bytes that may not be zeros come next, at `offset` or after it; the end of the file (or beyond) if nothing but a
+  // hole follows. Advice, for searches in files that somebody has made long and empty: a file system that knows of no
+  // holes answers `offset`.
+  virtual uint64_t next_data(uint64_t offset) { return offset; }
+
+  // Reads all of `out` if all of it is in memory, and then does not wait for the device. False: it is not, or this file
+  // cannot tell; then `out` is undefined.
+  virtual bool read_resident(uint64_t offset, MutableBytes out) {
+    static_cast<void>(offset), static_cast<void>(out);
+    return false;
+  }
 
   virtual const std::string& path() const = 0;
 
   // The operating system's descriptor, for who maps the file (mapping.h); -1 if it is none of the operating system's.
   virtual int descriptor() const { return -1; }
+
+  // Tests: what is said to be in memory instead of what is. Sets pages[i] for the page of 4,096 bytes at offset + i pages.
+  using Residency = std::function<void(uint64_t offset, std::span<unsigned char> pages)>;
+  virtual Residency residency() const { return {}; }
 };
 
 // Reads exactly out.size() bytes; a shorter file is kCorruption that names the file, the offset and both
 // lengths.
 Status read_exactly(File& file, uint64_t offset, MutableBytes out);
+
+// The least offset from which on, to `end`, there is nothing but a hole; `end` if there is none. 40 system calls for a
+// terabyte.
+uint64_t data_end(File& file, uint64_t end);
 
 enum class OpenMode {
   kRead,          // must exist
@@ -93,6 +118,16 @@ class Device {
   // The same for few small reads at a time of files like `file`: what is quickest for them.
   virtual Result<std::unique_ptr<IoQueue>> make_read_queue(size_t depth, const File& file);
 
+  // A device like this one that holds on to the directory as it is now. Paths that are, by their text, `directory`
+  // or below it ("directory/...") lead to the held directory even after it was renamed or removed, or another one
+  // was made at its path. All other paths mean what they mean to this device. Messages and File::path keep the
+  // caller's text. Once the held directory is removed, calls below it return kNotFound. Files and queues of both
+  // devices mix. The new device may outlive this one.
+  // Limits: the held directory itself is not renamed or removed through the new device. Links and ".." are followed
+  // as ever, so that "directory/../x" is in whatever directory holds it at the time.
+  virtual Result<std::unique_ptr<Device>> anchored(const std::string& directory) = 0;
+
+  // Only regular files are opened: kIoError for a directory, and for a FIFO, socket or device, which may block.
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
   virtual Status make_directory(const std::string& path) = 0;                 // kAlreadyExists if it is there
   virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces `to` atomically

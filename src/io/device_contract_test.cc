@@ -1,6 +1,9 @@
 // What every Device promises, run over every implementation.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -79,6 +82,23 @@ TEST_P(DeviceContract, TruncateCutsAndExtends) {
   ASSERT_TRUE(file->truncate(4).ok());
   ASSERT_TRUE(file->truncate(6).ok());
   EXPECT_EQ(read("a"), std::string("0123\0\0", 6));
+}
+
+TEST_P(DeviceContract, NextDataPassesOverNoByteThatIsNotZero) {
+  const auto file = open("a", OpenMode::kCreate);
+  ASSERT_TRUE(file->pwrite(3 * kMiB + 17, "x").ok());
+  ASSERT_TRUE(file->truncate(9 * kMiB).ok());
+  for (const uint64_t offset : {uint64_t{0}, kMiB, 3 * kMiB, 3 * kMiB + 17}) {
+    EXPECT_GE(file->next_data(offset), offset);
+    EXPECT_LE(file->next_data(offset), 3 * kMiB + 17);
+  }
+  EXPECT_GE(file->next_data(9 * kMiB), 9 * kMiB);
+  EXPECT_GE(file->next_data(UINT64_MAX), 9 * kMiB);
+  for (const uint64_t end : {3 * kMiB + 18, 4 * kMiB, 9 * kMiB}) {
+    EXPECT_GT(data_end(*file, end), 3 * kMiB + 17);
+    EXPECT_LE(data_end(*file, end), end);
+  }
+  EXPECT_EQ(data_end(*file, 0), 0u);
 }
 
 TEST_P(DeviceContract, FileOpenedForReadingIsNotWritten) {
@@ -249,6 +269,52 @@ TEST_P(DeviceContract, ThreadsShareAFile) {
   EXPECT_EQ(read("a"), expected);
 }
 
+// Opens what is no regular file, with each mode; whoever waits in there waits for ever.
+TEST(PosixDevice, RefusesWhatIsNoRegularFileWithoutWaitingForIt) {
+  PosixFixture fixture;
+  const std::string fifo = fixture.root() + "/fifo";
+  const std::string link = fixture.root() + "/link";
+  const std::string bound = fixture.root() + "/socket";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0666), 0);
+  ASSERT_EQ(symlink("fifo", link.c_str()), 0);
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(bound.size(), sizeof(address.sun_path));
+  bound.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  close(fd);
+  for (const OpenMode mode : {OpenMode::kRead, OpenMode::kReadWrite, OpenMode::kOpenOrCreate}) {
+    for (const std::string& path : {fifo, link, bound, std::string("/dev/null")}) {
+      const Status opened = fixture.device().open(path, mode).status();
+      EXPECT_EQ(opened.code(), Code::kIoError);
+      EXPECT_THAT(std::string(opened.message()),
+                  testing::AllOf(HasSubstr(path), HasSubstr("not a regular file")));
+    }
+  }
+  EXPECT_EQ(fixture.device().open(fifo, OpenMode::kCreate).status().code(), Code::kAlreadyExists);
+}
+
+TEST(PosixDevice, FindsTheDataOfALongHoleInFewCalls) {
+  PosixFixture fixture;
+  const auto file = fixture.device().open(fixture.root() + "/a", OpenMode::kCreate).value();
+  constexpr uint64_t kEnd = 200 * kGiB;
+  ASSERT_TRUE(file->truncate(kEnd).ok());
+  if (file->next_data(0) < kEnd) GTEST_SKIP() << "this file system knows of no holes";
+  EXPECT_EQ(data_end(*file, kEnd), 0u);
+  ASSERT_TRUE(file->pwrite(70 * kGiB, "x").ok());
+  EXPECT_EQ(file->next_data(0), 70 * kGiB);
+  EXPECT_LE(data_end(*file, kEnd), 70 * kGiB + kMiB);  // a block
+  EXPECT_GT(data_end(*file, kEnd), 70 * kGiB);
+}
+
+// A ring answers EAGAIN for a descriptor that does not wait.
+TEST(PosixDevice, FilesWaitForTheirTransfers) {
+  PosixFixture fixture(PosixOptions{PosixOptions::Engine::kAuto, PosixOptions::Direct::kAuto});
+  const auto file = fixture.device().open(fixture.root() + "/a", OpenMode::kCreate).value();
+  EXPECT_EQ(fcntl(file->descriptor(), F_GETFL) & O_NONBLOCK, 0);
+}
+
 TEST(PosixDevice, FilesAndDirectoriesHaveTheUsersUmask) {
   PosixFixture fixture;
   const mode_t before = umask(0027);
@@ -260,15 +326,6 @@ TEST(PosixDevice, FilesAndDirectoriesHaveTheUsersUmask) {
   EXPECT_EQ(attributes.st_mode & 0777, 0640u);
   ASSERT_EQ(stat((fixture.root() + "/d").c_str(), &attributes), 0);
   EXPECT_EQ(attributes.st_mode & 0777, 0750u);
-}
-
-TEST(PosixDevice, FullDiskIsNoSpaceWithARemedy) {
-  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "this system has no /dev/full";
-  PosixDevice device;
-  const auto file = device.open("/dev/full", OpenMode::kReadWrite).value();
-  const Status status = file->pwrite(0, "x");
-  EXPECT_EQ(status.code(), Code::kNoSpace);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("free space"));
 }
 
 TEST(ParentDirectory, IsThePathLessItsLastComponent) {

@@ -1,6 +1,7 @@
 #include "io/fault_device.h"
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -13,12 +14,34 @@ std::string_view call_kind_name(CallKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+// The faults to come and the calls so far; shared with the open files and the anchored devices.
+class FaultDevice::Plan {
+ public:
+  // Counts the call, asks the hook and the plan: a failure to answer at once, or a kTear, kFlip or kDrop that
+  // the caller has to carry out, or none.
+  Result<std::optional<Fault>> next(const Call& call);
+  // The whole of a call that can only fail, be dropped, or be done.
+  Status run(const Call& call, const std::function<Status()>& done);
+
+  struct Armed {
+    Fault fault;
+    uint64_t matches = 0;
+  };
+
+  std::mutex mutex;  // guards what follows
+  std::vector<Armed> armed;
+  Hook hook;
+  std::array<uint64_t, kCallKinds> calls{};
+  uint64_t faults = 0;
+};
+
 class FaultFile : public File {
  public:
-  FaultFile(FaultDevice* device, std::unique_ptr<File> file) : device_(device), file_(std::move(file)) {}
+  FaultFile(std::shared_ptr<FaultDevice::Plan> plan, std::unique_ptr<File> file)
+      : plan_(std::move(plan)), file_(std::move(file)) {}
 
   Result<size_t> pread(uint64_t offset, MutableBytes out) override {
-    SWALE_ASSIGN_OR_RETURN(const auto fault, device_->next({CallKind::kRead, path(), offset, out.size()}));
+    SWALE_ASSIGN_OR_RETURN(const auto fault, plan_->next({CallKind::kRead, path(), offset, out.size()}));
     const Result<size_t> got = file_->pread(offset, out);
     if (fault && got.ok() && *got > 0) {
       const uint64_t bit = fault->position % (*got * 8);
@@ -28,7 +51,7 @@ class FaultFile : public File {
   }
 
   Status pwrite(uint64_t offset, Bytes data) override {
-    SWALE_ASSIGN_OR_RETURN(const auto fault, device_->next({CallKind::kWrite, path(), offset, data.size()}));
+    SWALE_ASSIGN_OR_RETURN(const auto fault, plan_->next({CallKind::kWrite, path(), offset, data.size()}));
     if (!fault) return file_->pwrite(offset, data);
     if (fault->action == FaultAction::kDrop) return {};
     SWALE_RETURN_IF_ERROR(
@@ -37,23 +60,25 @@ class FaultFile : public File {
   }
 
   Status sync() override {
-    return device_->run({CallKind::kSync, path()}, [&] { return file_->sync(); });
+    return plan_->run({CallKind::kSync, path()}, [&] { return file_->sync(); });
   }
   Status truncate(uint64_t size) override {
-    return device_->run({CallKind::kTruncate, path(), 0, size}, [&] { return file_->truncate(size); });
+    return plan_->run({CallKind::kTruncate, path(), 0, size}, [&] { return file_->truncate(size); });
   }
   Result<uint64_t> size() override {
-    SWALE_RETURN_IF_ERROR(device_->next({CallKind::kQuery, path()}).status());
+    SWALE_RETURN_IF_ERROR(plan_->next({CallKind::kQuery, path()}).status());
     return file_->size();
   }
 
   void prefer_direct() override { file_->prefer_direct(); }
   size_t direct_alignment() const override { return file_->direct_alignment(); }
   void reserve(uint64_t end) override { file_->reserve(end); }
+  bool give_back() override { return file_->give_back(); }
+  uint64_t next_data(uint64_t offset) override { return file_->next_data(offset); }
   const std::string& path() const override { return file_->path(); }
 
  private:
-  FaultDevice* const device_;
+  const std::shared_ptr<FaultDevice::Plan> plan_;
   const std::unique_ptr<File> file_;
 };
 
@@ -91,96 +116,106 @@ Status planned_failure(const Fault& fault, const Call& call) {
 
 }  // namespace
 
-Result<std::optional<Fault>> FaultDevice::next(const Call& call) {
-  Hook hook;
+Result<std::optional<Fault>> FaultDevice::Plan::next(const Call& call) {
+  Hook asked;
   std::optional<Fault> due;
   {
-    std::lock_guard lock(mutex_);
-    hook = hook_;
-    ++calls_[static_cast<size_t>(call.kind)];
-    for (Armed& armed : armed_) {
-      if (!matches(armed.fault, call)) continue;
-      ++armed.matches;
+    std::lock_guard lock(mutex);
+    asked = hook;
+    ++calls[static_cast<size_t>(call.kind)];
+    for (Armed& one : armed) {
+      if (!matches(one.fault, call)) continue;
+      ++one.matches;
       const bool hit =
-          armed.matches == armed.fault.nth || (armed.fault.from_then_on && armed.matches > armed.fault.nth);
-      const auto action = effect(armed.fault.action, call.kind);
+          one.matches == one.fault.nth || (one.fault.from_then_on && one.matches > one.fault.nth);
+      const auto action = effect(one.fault.action, call.kind);
       if (!hit || due || !action) continue;
-      due = armed.fault;
+      due = one.fault;
       due->action = *action;
-      ++faults_;
+      ++faults;
     }
   }
-  if (hook) SWALE_RETURN_IF_ERROR(hook(call));
+  if (asked) SWALE_RETURN_IF_ERROR(asked(call));
   if (due) due->status = planned_failure(*due, call);
   if (due && due->action == FaultAction::kFail) return due->status;
   return due;
 }
 
-Status FaultDevice::run(const Call& call, const std::function<Status()>& done) {
+Status FaultDevice::Plan::run(const Call& call, const std::function<Status()>& done) {
   SWALE_ASSIGN_OR_RETURN(const auto fault, next(call));
   return fault ? Status() : done();  // the only fault left is kDrop
 }
 
+FaultDevice::FaultDevice(Device& device) : device_(device), plan_(std::make_shared<Plan>()) {}
+
+FaultDevice::FaultDevice(std::unique_ptr<Device> owned, std::shared_ptr<Plan> plan)
+    : owned_(std::move(owned)), device_(*owned_), plan_(std::move(plan)) {}
+
 void FaultDevice::inject(Fault fault) {
-  std::lock_guard lock(mutex_);
-  armed_.push_back({std::move(fault), 0});
+  std::lock_guard lock(plan_->mutex);
+  plan_->armed.push_back({std::move(fault), 0});
 }
 
 void FaultDevice::clear() {
-  std::lock_guard lock(mutex_);
-  armed_.clear();
-  hook_ = nullptr;
-  calls_ = {};
-  faults_ = 0;
+  std::lock_guard lock(plan_->mutex);
+  plan_->armed.clear();
+  plan_->hook = nullptr;
+  plan_->calls = {};
+  plan_->faults = 0;
 }
 
 void FaultDevice::set_hook(Hook hook) {
-  std::lock_guard lock(mutex_);
-  hook_ = std::move(hook);
+  std::lock_guard lock(plan_->mutex);
+  plan_->hook = std::move(hook);
 }
 
 uint64_t FaultDevice::calls(CallKind kind) const {
-  std::lock_guard lock(mutex_);
-  return calls_[static_cast<size_t>(kind)];
+  std::lock_guard lock(plan_->mutex);
+  return plan_->calls[static_cast<size_t>(kind)];
 }
 
 uint64_t FaultDevice::calls() const {
-  std::lock_guard lock(mutex_);
-  return std::accumulate(calls_.begin(), calls_.end(), uint64_t{0});
+  std::lock_guard lock(plan_->mutex);
+  return std::accumulate(plan_->calls.begin(), plan_->calls.end(), uint64_t{0});
 }
 
 uint64_t FaultDevice::faults() const {
-  std::lock_guard lock(mutex_);
-  return faults_;
+  std::lock_guard lock(plan_->mutex);
+  return plan_->faults;
+}
+
+Result<std::unique_ptr<Device>> FaultDevice::anchored(const std::string& directory) {
+  SWALE_ASSIGN_OR_RETURN(auto below, device_.anchored(directory));
+  return std::unique_ptr<Device>(new FaultDevice(std::move(below), plan_));
 }
 
 Result<std::unique_ptr<File>> FaultDevice::open(const std::string& path, OpenMode mode) {
-  SWALE_RETURN_IF_ERROR(next({CallKind::kOpen, path}).status());
+  SWALE_RETURN_IF_ERROR(plan_->next({CallKind::kOpen, path}).status());
   SWALE_ASSIGN_OR_RETURN(auto file, device_.open(path, mode));
-  return std::unique_ptr<File>(std::make_unique<FaultFile>(this, std::move(file)));
+  return std::unique_ptr<File>(std::make_unique<FaultFile>(plan_, std::move(file)));
 }
 
 Status FaultDevice::make_directory(const std::string& path) {
-  return run({CallKind::kMakeDirectory, path}, [&] { return device_.make_directory(path); });
+  return plan_->run({CallKind::kMakeDirectory, path}, [&] { return device_.make_directory(path); });
 }
 Status FaultDevice::rename(const std::string& from, const std::string& to) {
-  return run({CallKind::kRename, from}, [&] { return device_.rename(from, to); });
+  return plan_->run({CallKind::kRename, from}, [&] { return device_.rename(from, to); });
 }
 Status FaultDevice::rename_new(const std::string& from, const std::string& to) {
-  return run({CallKind::kRename, from}, [&] { return device_.rename_new(from, to); });
+  return plan_->run({CallKind::kRename, from}, [&] { return device_.rename_new(from, to); });
 }
 Status FaultDevice::remove(const std::string& path) {
-  return run({CallKind::kRemove, path}, [&] { return device_.remove(path); });
+  return plan_->run({CallKind::kRemove, path}, [&] { return device_.remove(path); });
 }
 Status FaultDevice::sync_directory(const std::string& path) {
-  return run({CallKind::kSyncDirectory, path}, [&] { return device_.sync_directory(path); });
+  return plan_->run({CallKind::kSyncDirectory, path}, [&] { return device_.sync_directory(path); });
 }
 Result<std::vector<std::string>> FaultDevice::list(const std::string& path) {
-  SWALE_RETURN_IF_ERROR(next({CallKind::kQuery, path}).status());
+  SWALE_RETURN_IF_ERROR(plan_->next({CallKind::kQuery, path}).status());
   return device_.list(path);
 }
 Result<bool> FaultDevice::exists(const std::string& path) {
-  SWALE_RETURN_IF_ERROR(next({CallKind::kQuery, path}).status());
+  SWALE_RETURN_IF_ERROR(plan_->next({CallKind::kQuery, path}).status());
   return device_.exists(path);
 }
 

@@ -2,14 +2,13 @@
 // can loop over all of them: "fail the i-th call, for every i, until the code passes".
 //
 // Threads: thread-safe. The hook is called with no lock held, by whichever thread makes the call: it may wait
-// (a slow disk), look, or crash the device below. Files must not be used after the device is destroyed.
+// (a slow disk), look, or crash the device below. Files must not be used after the device below is destroyed.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,7 +62,7 @@ class FaultDevice : public Device {
  public:
   using Hook = std::function<Status(const Call&)>;
 
-  explicit FaultDevice(Device& device) : device_(device) {}
+  explicit FaultDevice(Device& device);
 
   void inject(Fault fault);  // several may wait at once; of those due together, the first injected acts
   void clear();              // forgets faults and hook, and sets the counters to zero
@@ -73,6 +72,8 @@ class FaultDevice : public Device {
   uint64_t calls() const;   // of all kinds
   uint64_t faults() const;  // how many calls went wrong by plan
 
+  // Counts and fails together with this one. To anchor is not a call that is counted.
+  Result<std::unique_ptr<Device>> anchored(const std::string& directory) override;
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
   Status make_directory(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
@@ -84,24 +85,13 @@ class FaultDevice : public Device {
 
  private:
   friend class FaultFile;
+  class Plan;
 
-  // Counts the call, asks the hook and the plan: a failure to answer at once, or a kTear, kFlip or kDrop that
-  // the caller has to carry out, or none.
-  Result<std::optional<Fault>> next(const Call& call);
-  // The whole of a call that can only fail, be dropped, or be done.
-  Status run(const Call& call, const std::function<Status()>& done);
+  FaultDevice(std::unique_ptr<Device> owned, std::shared_ptr<Plan> plan);
 
-  struct Armed {
-    Fault fault;
-    uint64_t matches = 0;
-  };
-
+  const std::unique_ptr<Device> owned_;  // of an anchored device
   Device& device_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::vector<Armed> armed_;
-  Hook hook_;
-  std::array<uint64_t, kCallKinds> calls_{};
-  uint64_t faults_ = 0;
+  const std::shared_ptr<Plan> plan_;
 };
 
 }  // namespace swale::io

@@ -2,27 +2,31 @@
 
 #include <iterator>
 
+#include "base/contain.h"
+
 namespace swale::io {
 
-Completion execute(const Operation& operation) {
-  Completion completion{operation.tag, 0, {}};
+namespace {
+
+Status carry_out(const Operation& operation, size_t* bytes) {
   switch (operation.kind) {
     case Operation::Kind::kRead: {
-      const Result<size_t> got = operation.file->pread(operation.offset, operation.into);
-      if (got.ok()) {
-        completion.bytes = *got;
-      } else {
-        completion.status = got.status();
-      }
-      break;
+      SWALE_ASSIGN_OR_RETURN(*bytes, operation.file->pread(operation.offset, operation.into));
+      return {};
     }
     case Operation::Kind::kWrite:
-      completion.status = operation.file->pwrite(operation.offset, operation.from);
-      break;
+      return operation.file->pwrite(operation.offset, operation.from);
     case Operation::Kind::kSync:
-      completion.status = operation.file->sync();
-      break;
+      return operation.file->sync();
   }
+  return {};
+}
+
+}  // namespace
+
+Completion execute(const Operation& operation) noexcept {
+  Completion completion{operation.tag, 0, {}};
+  completion.status = contain([&] { return carry_out(operation, &completion.bytes); });
   return completion;
 }
 
@@ -43,12 +47,14 @@ Completion refused_after_fork(const Operation& operation) {
 
 size_t hand_out(std::vector<Completion>* done, std::vector<Completion>* out) {
   const size_t count = done->size();
+  reserve_more(out, count);
   out->insert(out->end(), std::make_move_iterator(done->begin()), std::make_move_iterator(done->end()));
   done->clear();
   return count;
 }
 
 void InlineQueue::submit(std::span<const Operation> operations) {
+  reserve_more(&done_, operations.size());
   for (const Operation& operation : operations) done_.push_back(execute(operation));
 }
 

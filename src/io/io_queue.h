@@ -13,12 +13,16 @@
 // may take over (the caller sees to the order); one that has submitted does not end before its operations
 // have completed.
 // Fork: in the child a queue of the parent holds nothing, and whatever is submitted to it fails.
-// Errors: submit never fails; an operation's failure is its completion's status, worded as File words it.
+// Errors: an operation's failure is its completion's status, worded as File words it. submit and wait fail by
+// std::bad_alloc alone: then in_flight still counts what was started and not handed out. Completing an operation
+// allocates nothing, so the destructor waits for what is in flight whatever the state of the memory.
 // Ownership: files and memory named by an operation belong to the caller and must outlive its completion.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -75,6 +79,23 @@ class InlineQueue final : public IoQueue {
   std::vector<Completion> done_;
 };
 
+// Room for `more` further items, so that push_back does not throw.
+template <class T>
+void reserve_more(std::vector<T>* items, size_t more) {
+  const size_t wanted = items->size() + more;
+  if (items->capacity() < wanted) items->reserve(std::max(wanted, 2 * items->capacity()));
+}
+
+// The failure that `make` words, or that there is no memory for its words.
+template <class Make>
+Status failure_without_throw(Make&& make) noexcept {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory();
+  }
+}
+
 // Appends all of `done` to `out` and empties it; returns how many there were.
 size_t hand_out(std::vector<Completion>* done, std::vector<Completion>* out);
 
@@ -82,6 +103,6 @@ size_t hand_out(std::vector<Completion>* done, std::vector<Completion>* out);
 Completion refused_after_fork(const Operation& operation);
 
 // One operation by the file's own blocking calls.
-Completion execute(const Operation& operation);
+Completion execute(const Operation& operation) noexcept;
 
 }  // namespace swale::io

@@ -10,20 +10,38 @@
 
 namespace swale::io {
 
+// The virtual queue.
+class LimitedDevice::Limit {
+ public:
+  Limit(uint64_t write_bytes_per_second, const Clock& clock)
+      : clock_(clock), nanos_per_byte_(1e9 / static_cast<double>(write_bytes_per_second)) {}
+
+  Nanos take_place(uint64_t bytes);  // when it has passed; of 0 bytes: when all earlier ones have
+  void wait_until(Nanos due);
+  Nanos now() const { return clock_.now(); }
+
+ private:
+  const Clock& clock_;
+  const double nanos_per_byte_;
+  std::mutex mutex_;  // guards what follows
+  Nanos due_ = 0;
+};
+
 class LimitedFile final : public File {
  public:
-  LimitedFile(LimitedDevice* device, std::unique_ptr<File> file) : device_(device), file_(std::move(file)) {}
+  LimitedFile(std::shared_ptr<LimitedDevice::Limit> limit, std::unique_ptr<File> file)
+      : limit_(std::move(limit)), file_(std::move(file)) {}
 
   Status pwrite(uint64_t offset, Bytes data) override {
-    const Nanos due = device_->take_place(data.size());
+    const Nanos due = limit_->take_place(data.size());
     Status status = file_->pwrite(offset, data);
-    device_->wait_until(due);
+    limit_->wait_until(due);
     return status;
   }
   Status sync() override {
-    const Nanos due = device_->take_place(0);
+    const Nanos due = limit_->take_place(0);
     Status status = file_->sync();
-    device_->wait_until(due);
+    limit_->wait_until(due);
     return status;
   }
   Result<size_t> pread(uint64_t offset, MutableBytes out) override { return file_->pread(offset, out); }
@@ -33,29 +51,31 @@ class LimitedFile final : public File {
   void prefer_direct() override { file_->prefer_direct(); }
   size_t direct_alignment() const override { return file_->direct_alignment(); }
   void reserve(uint64_t end) override { file_->reserve(end); }
+  bool give_back() override { return file_->give_back(); }
+  uint64_t next_data(uint64_t offset) override { return file_->next_data(offset); }
   const std::string& path() const override { return file_->path(); }
 
   File& below() { return *file_; }
-  const LimitedDevice* device() const { return device_; }
+  const LimitedDevice::Limit* limit() const { return limit_.get(); }
 
  private:
-  LimitedDevice* const device_;
+  const std::shared_ptr<LimitedDevice::Limit> limit_;
   const std::unique_ptr<File> file_;
 };
 
 // Passes operations to a queue of the device below at once, and holds their completions until they are due.
 class LimitedQueue final : public IoQueue {
  public:
-  LimitedQueue(LimitedDevice* device, std::unique_ptr<IoQueue> below)
-      : device_(device), below_(std::move(below)) {}
+  LimitedQueue(std::shared_ptr<LimitedDevice::Limit> limit, std::unique_ptr<IoQueue> below)
+      : limit_(std::move(limit)), below_(std::move(below)) {}
 
   void submit(std::span<const Operation> operations) override {
     for (Operation operation : operations) {
       Nanos due = 0;
       auto* file = dynamic_cast<LimitedFile*>(operation.file);
-      if (file != nullptr && file->device() == device_) {
+      if (file != nullptr && file->limit() == limit_.get()) {
         operation.file = &file->below();
-        if (operation.kind != Operation::Kind::kRead) due = device_->take_place(operation.from.size());
+        if (operation.kind != Operation::Kind::kRead) due = limit_->take_place(operation.from.size());
       }
       const size_t index = take_slot();
       slots_[index] = {operation.tag, due, State::kBelow, {}};
@@ -119,7 +139,7 @@ class LimitedQueue final : public IoQueue {
       slot.completion.tag = slot.tag;
     }
     arrived_.clear();
-    const Nanos now = device_->clock_.now();
+    const Nanos now = limit_->now();
     Nanos next = kForever;
     for (size_t index = 0; index < slots_.size(); ++index) {
       Slot& slot = slots_[index];
@@ -147,11 +167,11 @@ class LimitedQueue final : public IoQueue {
 
   void sleep_until(Nanos due) {
     std::unique_lock lock(mutex_);
-    const auto left = std::chrono::nanoseconds(std::max<Nanos>(due - device_->clock_.now(), 0));
+    const auto left = std::chrono::nanoseconds(std::max<Nanos>(due - limit_->now(), 0));
     changed_.wait_for(lock, left, [&] { return woken_; });
   }
 
-  LimitedDevice* const device_;
+  const std::shared_ptr<LimitedDevice::Limit> limit_;
   std::vector<Slot> slots_;
   std::vector<size_t> free_;
   std::vector<Completion> arrived_;
@@ -162,28 +182,36 @@ class LimitedQueue final : public IoQueue {
 };
 
 LimitedDevice::LimitedDevice(Device& device, uint64_t write_bytes_per_second, const Clock& clock)
-    : device_(device), nanos_per_byte_(1e9 / static_cast<double>(write_bytes_per_second)), clock_(clock) {
+    : device_(device), limit_(std::make_shared<Limit>(write_bytes_per_second, clock)) {
   assert(write_bytes_per_second > 0);
+}
+
+LimitedDevice::LimitedDevice(std::unique_ptr<Device> owned, std::shared_ptr<Limit> limit)
+    : owned_(std::move(owned)), device_(*owned_), limit_(std::move(limit)) {}
+
+Result<std::unique_ptr<Device>> LimitedDevice::anchored(const std::string& directory) {
+  SWALE_ASSIGN_OR_RETURN(auto below, device_.anchored(directory));
+  return std::unique_ptr<Device>(new LimitedDevice(std::move(below), limit_));
 }
 
 Result<std::unique_ptr<IoQueue>> LimitedDevice::make_queue(size_t depth) {
   SWALE_ASSIGN_OR_RETURN(auto below, device_.make_queue(depth));
-  return std::unique_ptr<IoQueue>(std::make_unique<LimitedQueue>(this, std::move(below)));
+  return std::unique_ptr<IoQueue>(std::make_unique<LimitedQueue>(limit_, std::move(below)));
 }
 
 Result<std::unique_ptr<File>> LimitedDevice::open(const std::string& path, OpenMode mode) {
   SWALE_ASSIGN_OR_RETURN(auto file, device_.open(path, mode));
-  return std::unique_ptr<File>(std::make_unique<LimitedFile>(this, std::move(file)));
+  return std::unique_ptr<File>(std::make_unique<LimitedFile>(limit_, std::move(file)));
 }
 
-Nanos LimitedDevice::take_place(uint64_t bytes) {
+Nanos LimitedDevice::Limit::take_place(uint64_t bytes) {
   std::lock_guard lock(mutex_);
   if (bytes > 0)
     due_ = std::max(due_, clock_.now()) + static_cast<Nanos>(static_cast<double>(bytes) * nanos_per_byte_);
   return due_;
 }
 
-void LimitedDevice::wait_until(Nanos due) {
+void LimitedDevice::Limit::wait_until(Nanos due) {
   // By the clock, which need not be the system's: it says how long to sleep, and then whether that was
   // enough.
   for (Nanos now = clock_.now(); now < due; now = clock_.now())

@@ -9,14 +9,13 @@
 //   due = max(due, now) + bytes / rate;   completed at max(device, due)
 //
 // Threads: as Device says; the places of all files and queues are one virtual queue. Files and queues must
-// not be used after the device is destroyed.
+// not be used after the device below or the clock is destroyed.
 // Limits: a queue's completion is never early, and late by at most what one operation of the device below
 // lasts.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -31,6 +30,7 @@ class LimitedDevice : public Device {
   LimitedDevice(Device& device, uint64_t write_bytes_per_second, const Clock& clock = system_clock());
 
   Result<std::unique_ptr<IoQueue>> make_queue(size_t depth) override;
+  Result<std::unique_ptr<Device>> anchored(const std::string& directory) override;  // shares the limit
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
   Status make_directory(const std::string& path) override { return device_.make_directory(path); }
   Status rename(const std::string& from, const std::string& to) override { return device_.rename(from, to); }
@@ -45,15 +45,13 @@ class LimitedDevice : public Device {
  private:
   friend class LimitedFile;
   friend class LimitedQueue;
+  class Limit;
 
-  Nanos take_place(uint64_t bytes);  // when it has passed; of 0 bytes: when all earlier ones have
-  void wait_until(Nanos due);
+  LimitedDevice(std::unique_ptr<Device> owned, std::shared_ptr<Limit> limit);
 
+  const std::unique_ptr<Device> owned_;  // of an anchored device
   Device& device_;
-  const double nanos_per_byte_;
-  const Clock& clock_;
-  std::mutex mutex_;  // guards what follows
-  Nanos due_ = 0;
+  const std::shared_ptr<Limit> limit_;  // shared with files, queues and anchored devices
 };
 
 }  // namespace swale::io

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 namespace swale::io {
 namespace {
@@ -58,8 +59,13 @@ std::unique_ptr<Mapping> Mapping::map(const File& file, uint64_t bytes) {
     return nullptr;
   }
   ::madvise(data, bytes, MADV_RANDOM);  // advice
-  return std::unique_ptr<Mapping>(
-      new Mapping(static_cast<const char*>(data), bytes, static_cast<Region*>(regions), region_count));
+  std::unique_ptr<Mapping> mapping(new (std::nothrow) Mapping(
+      static_cast<const char*>(data), bytes, static_cast<Region*>(regions), region_count, file.residency()));
+  if (!mapping) {
+    ::munmap(data, bytes);
+    ::munmap(regions, region_count * sizeof(Region));
+  }
+  return mapping;
 }
 
 Mapping::~Mapping() {
@@ -72,9 +78,13 @@ uint32_t Mapping::look(uint64_t region, Nanos now) const {
   const uint64_t begin = region * kRegionBytes;
   looks_.fetch_add(1, std::memory_order_relaxed);
   looked_at_.store(now, std::memory_order_relaxed);
-  // A failure leaves zeros: then it is read.
-  static_cast<void>(
-      ::mincore(const_cast<char*>(data_) + begin, std::min<uint64_t>(kRegionBytes, bytes_ - begin), present));
+  if (residency_) {
+    residency_(begin, present);
+  } else {
+    // A failure leaves zeros: then it is read.
+    static_cast<void>(::mincore(const_cast<char*>(data_) + begin,
+                                std::min<uint64_t>(kRegionBytes, bytes_ - begin), present));
+  }
   uint32_t pages = 0;
   for (size_t i = 0; i < kRegionPages; ++i) pages |= static_cast<uint32_t>(present[i] & 1) << i;
   regions_[region].store(uint64_t{stamp_of(now)} << 32 | pages, std::memory_order_relaxed);

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -72,8 +73,12 @@ class Mapping {
   static constexpr int kStampShift = 26;  // 67 ms
   static constexpr Nanos kFreshUnits = kFreshNanos >> kStampShift;
 
-  Mapping(const char* data, uint64_t bytes, Region* regions, size_t region_count)
-      : data_(data), bytes_(bytes), regions_(regions), region_count_(region_count) {}
+  Mapping(const char* data, uint64_t bytes, Region* regions, size_t region_count, File::Residency residency)
+      : data_(data),
+        bytes_(bytes),
+        regions_(regions),
+        region_count_(region_count),
+        residency_(std::move(residency)) {}
 
   static constexpr uint32_t kStampMask = 0xffffff;
 
@@ -95,6 +100,7 @@ class Mapping {
   const uint64_t bytes_;
   Region* const regions_;  // zero pages until they are used
   const size_t region_count_;
+  const File::Residency residency_;  // of tests; empty: the kernel is asked
   mutable std::atomic<uint32_t> generation_{0};
   mutable std::atomic<Nanos> looked_at_{0};
   mutable std::atomic<uint64_t> looks_{0};

@@ -16,6 +16,18 @@ struct MemoryDevice::State {
   uint64_t crashes = 0;
 };
 
+struct MemoryDevice::Held {
+  MemoryNodePtr node;
+  uint64_t crashes;  // at the time it was anchored
+};
+
+struct MemoryDevice::Lookup {
+  MemoryNodePtr directory;  // that the last component is in; null for the root and the directory of an anchor
+  std::string name;
+  MemoryNodePtr node;  // null: not there
+  int error = 0;       // ENOENT or ENOTDIR on the way; EIO for an anchor from before a crash
+};
+
 namespace {
 
 std::vector<std::string> components(const std::string& path) {
@@ -30,24 +42,6 @@ std::vector<std::string> components(const std::string& path) {
   return names;
 }
 
-struct Lookup {
-  MemoryNodePtr directory;  // that the last component is in; null for the root
-  std::string name;
-  MemoryNodePtr node;  // null: not there
-  int error = 0;       // ENOENT or ENOTDIR on the way
-};
-
-Lookup look_up(const MemoryNodePtr& root, const std::string& path) {
-  Lookup at{nullptr, "", root, 0};
-  for (std::string& name : components(path)) {
-    if (!at.node) return {nullptr, "", nullptr, ENOENT};
-    if (!at.node->directory) return {nullptr, "", nullptr, ENOTDIR};
-    MemoryNodePtr next = at.node->names.find(name);
-    at = {std::move(at.node), std::move(name), std::move(next), 0};
-  }
-  return at;
-}
-
 bool is_below(const MemoryNodePtr& node, const MemoryNodePtr& ancestor) {
   if (node == ancestor) return true;
   for (const auto& [name, child] : ancestor->names.entries())
@@ -56,6 +50,7 @@ bool is_below(const MemoryNodePtr& node, const MemoryNodePtr& ancestor) {
 }
 
 // 0, or why the entry may not be replaced by what stands at `from`.
+template <class Lookup>
 int rename_error(const Lookup& from, const Lookup& to) {
   if (from.error != 0 || !from.node) return ENOENT;
   if (to.error != 0) return to.error;
@@ -71,11 +66,11 @@ int rename_error(const Lookup& from, const Lookup& to) {
 // A handle: a node and the number of crashes at the time it was opened.
 class MemoryFile : public File {
  public:
-  MemoryFile(MemoryDevice::State* state, MemoryNodePtr node, std::string path, bool writable)
-      : state_(state),
+  MemoryFile(std::shared_ptr<MemoryDevice::State> state, MemoryNodePtr node, std::string path, bool writable)
+      : state_(std::move(state)),
         node_(std::move(node)),
         path_(std::move(path)),
-        crashes_(state->crashes),
+        crashes_(state_->crashes),
         writable_(writable) {}
 
   Result<size_t> pread(uint64_t offset, MutableBytes out) override {
@@ -126,15 +121,45 @@ class MemoryFile : public File {
                                             stale ? " with a handle from before the crash" : ""));
   }
 
-  MemoryDevice::State* const state_;
+  const std::shared_ptr<MemoryDevice::State> state_;
   const MemoryNodePtr node_;
   const std::string path_;
   const uint64_t crashes_;
   const bool writable_;
 };
 
-MemoryDevice::MemoryDevice() : state_(std::make_unique<State>()) {}
+MemoryDevice::MemoryDevice() : state_(std::make_shared<State>()) {}
+MemoryDevice::MemoryDevice(std::shared_ptr<State> state, std::shared_ptr<const Anchor<Held>> anchor)
+    : state_(std::move(state)), anchor_(std::move(anchor)) {}
 MemoryDevice::~MemoryDevice() = default;
+
+MemoryDevice::Lookup MemoryDevice::look_up(const std::string& path) const {
+  const AnchoredPath<Held> place = resolve(anchor_, path);
+  Lookup at{nullptr, "", state_->root, 0};
+  if (place.anchor) {
+    const Held& held = place.anchor->directory;
+    if (held.crashes != state_->crashes) return {nullptr, "", nullptr, EIO};
+    if (held.node->removed) return {nullptr, "", nullptr, ENOENT};
+    at.node = held.node;
+  }
+  for (std::string& name : components(place.rest)) {
+    if (!at.node) return {nullptr, "", nullptr, ENOENT};
+    if (!at.node->directory) return {nullptr, "", nullptr, ENOTDIR};
+    MemoryNodePtr next = at.node->names.find(name);
+    at = {std::move(at.node), std::move(name), std::move(next), 0};
+  }
+  return at;
+}
+
+Result<std::unique_ptr<Device>> MemoryDevice::anchored(const std::string& directory) {
+  std::lock_guard lock(state_->mutex);
+  const Lookup at = look_up(directory);
+  const int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.node->directory ? ENOTDIR : 0;
+  if (failed != 0) return errno_status(failed, directory + ": opening the directory");
+  auto anchor = std::make_shared<const Anchor<Held>>(
+      Anchor<Held>{without_trailing_slashes(directory), Held{at.node, state_->crashes}, anchor_});
+  return std::unique_ptr<Device>(new MemoryDevice(state_, std::move(anchor)));
+}
 
 void MemoryDevice::crash(Rng& rng, CrashMode mode) {
   std::lock_guard lock(state_->mutex);
@@ -149,6 +174,7 @@ void MemoryDevice::crash(Rng& rng, CrashMode mode) {
       node->content.crash(rng, mode);
       continue;
     }
+    node->removed = false;  // its removal may have been undone; anchors from before fail in any case
     node->names.crash(rng, mode);
     for (const auto& [name, child] : node->names.entries()) queue.push_back(child);
   }
@@ -156,7 +182,7 @@ void MemoryDevice::crash(Rng& rng, CrashMode mode) {
 
 Result<std::unique_ptr<File>> MemoryDevice::open(const std::string& path, OpenMode mode) {
   std::lock_guard lock(state_->mutex);
-  Lookup at = look_up(state_->root, path);
+  Lookup at = look_up(path);
   const bool creates = mode == OpenMode::kCreate || mode == OpenMode::kOpenOrCreate;
   if (at.error == 0 && at.node && mode == OpenMode::kCreate) at.error = EEXIST;
   if (at.error == 0 && at.node && at.node->directory) at.error = EISDIR;
@@ -166,13 +192,12 @@ Result<std::unique_ptr<File>> MemoryDevice::open(const std::string& path, OpenMo
     at.node = std::make_shared<MemoryNode>(false);
     at.directory->names.apply({{at.name, at.node}});
   }
-  return std::unique_ptr<File>(
-      std::make_unique<MemoryFile>(state_.get(), at.node, path, mode != OpenMode::kRead));
+  return std::unique_ptr<File>(std::make_unique<MemoryFile>(state_, at.node, path, mode != OpenMode::kRead));
 }
 
 Status MemoryDevice::make_directory(const std::string& path) {
   std::lock_guard lock(state_->mutex);
-  const Lookup at = look_up(state_->root, path);
+  const Lookup at = look_up(path);
   const int failed = at.error != 0 ? at.error : at.node ? EEXIST : 0;
   if (failed != 0) return errno_status(failed, path + ": making the directory");
   at.directory->names.apply({{at.name, std::make_shared<MemoryNode>(true)}});
@@ -181,11 +206,12 @@ Status MemoryDevice::make_directory(const std::string& path) {
 
 Status MemoryDevice::rename(const std::string& from, const std::string& to) {
   std::lock_guard lock(state_->mutex);
-  const Lookup source = look_up(state_->root, from);
-  const Lookup target = look_up(state_->root, to);
+  const Lookup source = look_up(from);
+  const Lookup target = look_up(to);
   const int failed = rename_error(source, target);
   if (failed != 0) return errno_status(failed, from + ": renaming to " + to);
   if (source.node == target.node) return {};
+  if (target.node) target.node->removed = true;
   if (source.directory == target.directory) {
     source.directory->names.apply({{source.name, nullptr}, {target.name, source.node}});
   } else {
@@ -197,8 +223,8 @@ Status MemoryDevice::rename(const std::string& from, const std::string& to) {
 
 Status MemoryDevice::rename_new(const std::string& from, const std::string& to) {
   std::lock_guard lock(state_->mutex);
-  const Lookup source = look_up(state_->root, from);
-  const Lookup target = look_up(state_->root, to);
+  const Lookup source = look_up(from);
+  const Lookup target = look_up(to);
   int failed = source.error != 0 ? source.error : !source.node ? ENOENT : target.error;
   if (failed == 0 && target.node) failed = EEXIST;
   if (failed == 0 && source.node->directory) failed = EPERM;
@@ -210,17 +236,18 @@ Status MemoryDevice::rename_new(const std::string& from, const std::string& to) 
 
 Status MemoryDevice::remove(const std::string& path) {
   std::lock_guard lock(state_->mutex);
-  const Lookup at = look_up(state_->root, path);
+  const Lookup at = look_up(path);
   int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.directory ? EBUSY : 0;
   if (failed == 0 && !at.node->names.entries().empty()) failed = ENOTEMPTY;
   if (failed != 0) return errno_status(failed, path + ": removing");
+  at.node->removed = true;
   at.directory->names.apply({{at.name, nullptr}});
   return {};
 }
 
 Status MemoryDevice::sync_directory(const std::string& path) {
   std::lock_guard lock(state_->mutex);
-  const Lookup at = look_up(state_->root, path);
+  const Lookup at = look_up(path);
   const int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.node->directory ? ENOTDIR : 0;
   if (failed != 0) return errno_status(failed, path + ": syncing the directory");
   at.node->names.sync();
@@ -229,7 +256,7 @@ Status MemoryDevice::sync_directory(const std::string& path) {
 
 Result<std::vector<std::string>> MemoryDevice::list(const std::string& path) {
   std::lock_guard lock(state_->mutex);
-  const Lookup at = look_up(state_->root, path);
+  const Lookup at = look_up(path);
   const int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.node->directory ? ENOTDIR : 0;
   if (failed != 0) return errno_status(failed, path + ": listing the directory");
   std::vector<std::string> names;
@@ -239,7 +266,9 @@ Result<std::vector<std::string>> MemoryDevice::list(const std::string& path) {
 
 Result<bool> MemoryDevice::exists(const std::string& path) {
   std::lock_guard lock(state_->mutex);
-  return look_up(state_->root, path).node != nullptr;
+  const Lookup at = look_up(path);
+  if (at.error == EIO) return errno_status(at.error, path + ": looking it up, held from before the crash");
+  return at.node != nullptr;
 }
 
 }  // namespace swale::io

@@ -19,7 +19,8 @@
 // one between; no bit rot and no failing calls (that is FaultDevice).
 //
 // Paths: "/a/b" and "a/b" are the same file; there is no "..". Removed and renamed files stay open.
-// Threads: as Device says, under one mutex. Files must not be used after the device is destroyed.
+// Devices that are anchored to a directory share everything with the first one; after a crash they fail as files do.
+// Threads: as Device says, under one mutex.
 // Limits: kFileBytesMax per file (kIoError beyond): a wild offset is an error, not a lack of memory.
 #pragma once
 
@@ -29,6 +30,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "io/anchor.h"
 #include "io/device.h"
 
 namespace swale::io {
@@ -51,6 +53,7 @@ class MemoryDevice : public Device {
   // Loses power and comes back. Files opened before fail with kIoError from now on; what survived is durable.
   void crash(Rng& rng, CrashMode mode);
 
+  Result<std::unique_ptr<Device>> anchored(const std::string& directory) override;
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
   Status make_directory(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
@@ -63,7 +66,14 @@ class MemoryDevice : public Device {
   struct State;  // shared with the open files
 
  private:
-  std::unique_ptr<State> state_;
+  struct Held;  // the directory of an anchor
+  struct Lookup;
+
+  MemoryDevice(std::shared_ptr<State> state, std::shared_ptr<const Anchor<Held>> anchor);
+  Lookup look_up(const std::string& path) const;
+
+  const std::shared_ptr<State> state_;
+  const std::shared_ptr<const Anchor<Held>> anchor_;  // null: none
 };
 
 }  // namespace swale::io

@@ -71,6 +71,7 @@ struct MemoryNode {
   const bool directory;
   MemoryFileContent content;  // of a file
   MemoryDirectory names;      // of a directory
+  bool removed = false;       // its name is gone: nothing can be made in such a directory
 };
 
 }  // namespace swale::io

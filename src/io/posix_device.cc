@@ -1,5 +1,6 @@
 #include "io/posix_device.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,8 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
-#include <system_error>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -23,12 +23,59 @@ namespace swale::io {
 namespace {
 
 // Did link do its work although it says that the name is taken? NFS repeats a call whose answer was lost.
-bool has_two_names(const std::string& path) {
+bool has_two_names(const PosixPath& at) {
   struct stat attributes;
-  return ::stat(path.c_str(), &attributes) == 0 && attributes.st_nlink == 2;
+  return ::fstatat(directory_of(at), at.rest.c_str(), &attributes, 0) == 0 && attributes.st_nlink == 2;
+}
+
+// The system still finds the directory of an anchor, as ".", after its removal.
+bool is_removed_anchor(const PosixPath& at) {
+  struct stat attributes;
+  return at.anchor && at.rest == "." && ::fstat(directory_of(at), &attributes) == 0 &&
+         attributes.st_nlink == 0;
+}
+
+std::string_view kind_of_file(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+// Whatever stands in the place of a file is opened without waiting for it, and only a regular file is kept.
+Result<Descriptor> open_regular(const PosixPath& at, const std::string& path, OpenMode mode) {
+  Descriptor fd(continued(
+      [&] { return ::openat(directory_of(at), at.rest.c_str(), open_flags(mode) | O_NONBLOCK, 0666); }));
+  const int failed = fd.valid() ? 0 : errno;
+  struct stat attributes;
+  const int looked = fd.valid() ? ::fstat(fd.get(), &attributes)
+                                : ::fstatat(directory_of(at), at.rest.c_str(), &attributes, 0);
+  const bool special = looked == 0 && !S_ISREG(attributes.st_mode) && !S_ISDIR(attributes.st_mode);
+  if (special && failed != EEXIST && failed != EACCES) {
+    return error(Code::kIoError, Scope::kFile,
+                 "{}: opening: it is {}, not a regular file; remove it, or restore the file", path,
+                 kind_of_file(attributes.st_mode));
+  }
+  if (failed != 0) return errno_status(failed, path + ": opening");
+  if (looked != 0) return errno_status(errno, path + ": opening");
+  if (S_ISDIR(attributes.st_mode)) return errno_status(EISDIR, path + ": opening");
+  // From now on transfers wait as usual: a ring would answer EAGAIN.
+  if (::fcntl(fd.get(), F_SETFL, open_flags(mode)) != 0) return errno_status(errno, path + ": opening");
+  return fd;
 }
 
 }  // namespace
+
+int directory_of(const PosixPath& path) { return path.anchor ? path.anchor->directory.get() : AT_FDCWD; }
+
+Result<std::unique_ptr<Device>> PosixDevice::anchored(const std::string& directory) {
+  const PosixPath place = at(directory);
+  Descriptor fd(continued(
+      [&] { return ::openat(directory_of(place), place.rest.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
+  if (!fd.valid()) return errno_status(errno, directory + ": opening the directory");
+  auto anchor = std::make_shared<const PosixAnchor>(
+      PosixAnchor{without_trailing_slashes(directory), std::move(fd), anchor_});
+  return std::unique_ptr<Device>(new PosixDevice(options_, rooms_, std::move(anchor)));
+}
 
 Result<std::unique_ptr<IoQueue>> PosixDevice::make_read_queue(size_t depth, const File& file) {
   if (options_.engine == PosixOptions::Engine::kAuto && on_local_file_system(file))
@@ -45,66 +92,94 @@ Result<std::unique_ptr<IoQueue>> PosixDevice::make_queue(size_t depth) {
 }
 
 Result<std::unique_ptr<File>> PosixDevice::open(const std::string& path, OpenMode mode) {
-  Descriptor fd(continued([&] { return ::open(path.c_str(), open_flags(mode), 0666); }));
-  if (!fd.valid()) return errno_status(errno, path + ": opening");
-  if (mode == OpenMode::kRead) {  // the other modes cannot open a directory
-    struct stat attributes;
-    if (::fstat(fd.get(), &attributes) != 0) return errno_status(errno, path + ": opening");
-    if (S_ISDIR(attributes.st_mode)) return errno_status(EISDIR, path + ": opening");
-  }
-  auto file = std::make_unique<PosixFile>(std::move(fd), path, mode, options_.direct);
+  PosixPath place = at(path);
+  SWALE_ASSIGN_OR_RETURN(Descriptor fd, open_regular(place, path, mode));
+  auto file =
+      std::make_unique<PosixFile>(std::move(fd), std::move(place), path, mode, options_.direct, rooms_);
   if (options_.direct == PosixOptions::Direct::kAlways) SWALE_RETURN_IF_ERROR(file->open_direct());
   return std::unique_ptr<File>(std::move(file));
 }
 
 Status PosixDevice::make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) == 0) return {};
-  return errno_status(errno, path + ": making the directory");
+  const PosixPath place = at(path);
+  if (::mkdirat(directory_of(place), place.rest.c_str(), 0777) == 0) return {};
+  const int failed = errno;
+  return errno_status(is_removed_anchor(place) ? ENOENT : failed, path + ": making the directory");
 }
 
 Status PosixDevice::rename(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return {};
+  const PosixPath source = at(from);
+  const PosixPath target = at(to);
+  if (::renameat(directory_of(source), source.rest.c_str(), directory_of(target), target.rest.c_str()) == 0)
+    return {};
   return errno_status(errno, from + ": renaming to " + to);
 }
 
 // By link and unlink, which every shared file system has; where there are no links, by a rename that replaces nothing.
 Status PosixDevice::rename_new(const std::string& from, const std::string& to) {
-  if (::link(from.c_str(), to.c_str()) == 0 || (errno == EEXIST && has_two_names(from))) {
-    if (::unlink(from.c_str()) == 0) return {};
+  const PosixPath source = at(from);
+  const PosixPath target = at(to);
+  const int source_fd = directory_of(source);
+  const int target_fd = directory_of(target);
+  if (::linkat(source_fd, source.rest.c_str(), target_fd, target.rest.c_str(), 0) == 0 ||
+      (errno == EEXIST && has_two_names(source))) {
+    if (::unlinkat(source_fd, source.rest.c_str(), 0) == 0) return {};
     return errno_status(errno, from + ": removing, after it became " + to);
   }
   const bool no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK;
-  if (no_links && ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  if (no_links &&
+      ::renameat2(source_fd, source.rest.c_str(), target_fd, target.rest.c_str(), RENAME_NOREPLACE) == 0)
+    return {};
   return errno_status(errno, from + ": giving it the new name " + to);
 }
 
 Status PosixDevice::remove(const std::string& path) {
-  if (std::remove(path.c_str()) == 0) return {};
+  const PosixPath place = at(path);
+  if (::unlinkat(directory_of(place), place.rest.c_str(), 0) == 0) return {};
+  if (errno == EISDIR && ::unlinkat(directory_of(place), place.rest.c_str(), AT_REMOVEDIR) == 0) return {};
   return errno_status(errno, path + ": removing");
 }
 
 Status PosixDevice::sync_directory(const std::string& path) {
-  const Descriptor fd(continued([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-  if (!fd.valid()) return errno_status(errno, path + ": opening the directory");
+  const PosixPath place = at(path);
+  const Descriptor fd(continued(
+      [&] { return ::openat(directory_of(place), place.rest.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  const int failed = !fd.valid() ? errno : is_removed_anchor(place) ? ENOENT : 0;
+  if (failed != 0) return errno_status(failed, path + ": opening the directory");
   if (continued([&] { return ::fsync(fd.get()); }) == 0) return {};
   // EINVAL: this file system does not sync directories, and nobody can make it.
   return errno == EINVAL ? Status() : errno_status(errno, path + ": syncing the directory");
 }
 
 Result<std::vector<std::string>> PosixDevice::list(const std::string& path) {
+  const PosixPath place = at(path);
+  const int fd = continued(
+      [&] { return ::openat(directory_of(place), place.rest.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : ::fdopendir(fd), ::closedir);
+  int failed = fd < 0 ? errno : is_removed_anchor(place) ? ENOENT : 0;
+  if (fd >= 0 && !stream) {
+    failed = ENOMEM;  // the only reason that is left
+    ::close(fd);
+  }
   std::vector<std::string> names;
-  std::error_code failed;
-  std::filesystem::directory_iterator entry(path, failed);
-  for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed))
-    names.push_back(entry->path().filename().string());
-  if (failed) return errno_status(failed.value(), path + ": listing the directory");
+  while (failed == 0) {
+    errno = 0;
+    const dirent* const entry = ::readdir(stream.get());
+    failed = errno;
+    if (entry == nullptr) break;
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  if (failed != 0) return errno_status(failed, path + ": listing the directory");
   std::sort(names.begin(), names.end());
   return names;
 }
 
 Result<bool> PosixDevice::exists(const std::string& path) {
+  const PosixPath place = at(path);
   struct stat attributes;
-  if (::stat(path.c_str(), &attributes) == 0) return true;
+  if (::fstatat(directory_of(place), place.rest.c_str(), &attributes, 0) == 0)
+    return !is_removed_anchor(place);
   if (errno == ENOENT || errno == ENOTDIR) return false;
   return errno_status(errno, path + ": looking it up");
 }

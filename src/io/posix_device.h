@@ -6,17 +6,30 @@
 // go through the page cache or past it as posix_file.h says; queues are rings of the kernel or threads
 // (uring_queue.h, thread_queue.h; docs/design/storage-io.md has the figures).
 //
-// Threads: as Device says; it has no state but its options.
+// Anchored devices (Device::anchored) hold a descriptor of the directory (O_PATH) and make the same calls relative to
+// it; a plain device makes them relative to the working directory. The descriptor is closed after the last device
+// and file that need it.
+//
+// Threads: as Device says; it has no state but its options and anchors.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "io/anchor.h"
+#include "io/descriptor.h"
 #include "io/device.h"
 #include "io/io_queue.h"
+#include "io/posix_room.h"
 
 namespace swale::io {
+
+using PosixAnchor = Anchor<Descriptor>;
+using PosixPath = AnchoredPath<Descriptor>;  // what the ...at system calls take
+
+int directory_of(const PosixPath& path);  // AT_FDCWD without an anchor
 
 struct PosixOptions {
   enum class Engine {
@@ -40,6 +53,7 @@ class PosixDevice : public Device {
   Result<std::unique_ptr<IoQueue>> make_queue(size_t depth) override;
   // Engine::kAuto: an AdvisedQueue for local file systems, which docs/design/reader.md found quickest.
   Result<std::unique_ptr<IoQueue>> make_read_queue(size_t depth, const File& file) override;
+  Result<std::unique_ptr<Device>> anchored(const std::string& directory) override;
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
   Status make_directory(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
@@ -50,7 +64,15 @@ class PosixDevice : public Device {
   Result<bool> exists(const std::string& path) override;
 
  private:
+  PosixDevice(PosixOptions options, std::shared_ptr<PosixRooms> rooms,
+              std::shared_ptr<const PosixAnchor> anchor)
+      : options_(options), rooms_(std::move(rooms)), anchor_(std::move(anchor)) {}
+  PosixPath at(const std::string& path) const { return resolve(anchor_, path); }
+
   const PosixOptions options_;
+  const std::shared_ptr<PosixRooms> rooms_ =
+      std::make_shared<PosixRooms>();                // shared with files and anchored devices
+  const std::shared_ptr<const PosixAnchor> anchor_;  // null: none
 };
 
 }  // namespace swale::io

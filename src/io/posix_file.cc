@@ -2,9 +2,9 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "base/log.h"
 
@@ -12,13 +12,6 @@ namespace swale::io {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-
-// Room is made in steps that grow with the file, so that at most half of it is air beyond the first one: ext4
-// lets a fallocate wait for all direct writes in flight, 3 to 5 ms with 12 MiB of them. A small partition
-// occupies 64 MiB until it is truncated.
-constexpr uint64_t kReserveBytesMin = 64 * kMiB;
-constexpr uint64_t kReserveBytesMax = 256 * kMiB;
-constexpr uint64_t kNothingToReserve = UINT64_MAX;
 
 // What offset, length and memory of a direct transfer must be multiples of; 0: the kernel says that there are
 // none.
@@ -72,6 +65,16 @@ Result<size_t> PosixFile::pread(uint64_t offset, MutableBytes out) {
   return got;
 }
 
+bool PosixFile::read_resident(uint64_t offset, MutableBytes out) {
+  if (tells_resident_.load(std::memory_order_relaxed) == false) return false;
+  if (route(Access::kRead, offset, out.data(), out.size()).direct) return false;
+  const iovec range{out.data(), out.size()};
+  const ssize_t got =
+      continued([&] { return ::preadv2(fd_.get(), &range, 1, static_cast<off_t>(offset), RWF_NOWAIT); });
+  if (got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)) tells_resident_ = false;
+  return got >= 0 && static_cast<size_t>(got) == out.size();
+}
+
 void PosixFile::read_many(std::span<ReadRequest> requests) {
   if (requests.size() > 1) {
     // Advice: a file system that cannot take it reads one range after the other, as it would have anyway.
@@ -86,12 +89,17 @@ void PosixFile::read_many(std::span<ReadRequest> requests) {
 
 Status PosixFile::pwrite(uint64_t offset, Bytes data) {
   size_t done = 0;
+  bool made_space = false;
   while (done < data.size()) {
     const size_t missing = data.size() - done;
     const Route way = route(Access::kWrite, offset + done, data.data() + done, missing);
     const ssize_t n = continued(
         [&] { return ::pwrite(way.fd, data.data() + done, missing, static_cast<off_t>(offset + done)); });
     if (n < 0 && way.direct && gives_up_direct(errno)) continue;
+    if (n < 0 && !made_space && makes_space(errno)) {
+      made_space = true;
+      continue;
+    }
     if (n < 0) return failure(Access::kWrite, errno, offset, data.size());
     done += static_cast<size_t>(n);
   }
@@ -113,9 +121,16 @@ Result<uint64_t> PosixFile::size() {
 Status PosixFile::truncate(uint64_t size) {
   if (continued([&] { return ::ftruncate(fd_.get(), static_cast<off_t>(size)); }) != 0)
     return errno_status(errno, fmt::format("{}: setting the size to {}", path_, size));
-  uint64_t reserved = reserved_.load();
-  if (reserved != kNothingToReserve && reserved > size) reserved_.store(size);
+  rooms_->truncated(room_, size);
   return {};
+}
+
+uint64_t PosixFile::next_data(uint64_t offset) {
+  if (offset > static_cast<uint64_t>(INT64_MAX)) return offset;
+  // Moves the descriptor's own position, which nothing uses.
+  const off_t next = ::lseek(fd_.get(), static_cast<off_t>(offset), SEEK_DATA);
+  if (next >= 0) return static_cast<uint64_t>(next);
+  return errno == ENXIO ? static_cast<uint64_t>(INT64_MAX) : offset;
 }
 
 void PosixFile::prefer_direct() {
@@ -127,12 +142,15 @@ void PosixFile::prefer_direct() {
 Status PosixFile::open_direct() {
   if (direct_.valid()) return {};
   const int flags = open_flags(mode_) & ~(O_CREAT | O_EXCL);
-  Descriptor direct(continued([&] { return ::open(path_.c_str(), flags | O_DIRECT); }));
+  Descriptor direct(continued(
+      [&] { return ::openat(directory_of(place_), place_.rest.c_str(), flags | O_DIRECT | O_NONBLOCK); }));
   if (!direct.valid()) return errno_status(errno, path_ + ": opening it past the page cache (O_DIRECT)");
   // By name, as there need not be a /proc: somebody may have replaced the file.
   if (!same_file(fd_.get(), direct.get())) {
     return errno_status(ESTALE, path_ + ": opening it a second time, past the page cache");
   }
+  if (::fcntl(direct.get(), F_SETFL, flags | O_DIRECT) != 0)
+    return errno_status(errno, path_ + ": opening it past the page cache (O_DIRECT)");
   const size_t alignment = kernel_alignment(direct.get());
   if (alignment == 0) {
     return error(Code::kUnsupported, Scope::kFile,
@@ -146,29 +164,6 @@ Status PosixFile::open_direct() {
 }
 
 size_t PosixFile::direct_alignment() const { return direct_usable_.load() ? read_alignment_ : 0; }
-
-void PosixFile::reserve(uint64_t end) {
-  if (end > static_cast<uint64_t>(INT64_MAX) - kReserveBytesMax) return;
-  uint64_t from = reserved_.load();
-  if (end <= from) return;
-  if (from == 0) {
-    struct stat attributes;
-    if (::fstat(fd_.get(), &attributes) == 0) from = static_cast<uint64_t>(attributes.st_size);
-  }
-  const uint64_t to = round_up(end, std::clamp(std::bit_floor(end), kReserveBytesMin, kReserveBytesMax));
-  if (from < to) {
-    const int result = continued(
-        [&] { return ::fallocate(fd_.get(), 0, static_cast<off_t>(from), static_cast<off_t>(to - from)); });
-    // A full disk is for the write itself to report; the next step asks again.
-    const bool never = result < 0 && errno != ENOSPC && errno != EDQUOT;
-    if (never) {
-      log_debug("{}", errno_status(errno, path_ + ": reserving room, which is not tried again").message());
-      reserved_.store(kNothingToReserve);
-      return;
-    }
-  }
-  reserved_.store(to);
-}
 
 PosixFile::Route PosixFile::route(Access access, uint64_t offset, const char* memory, size_t bytes) const {
   if (!direct_usable_.load(std::memory_order_relaxed)) return {fd_.get(), false};

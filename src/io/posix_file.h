@@ -15,6 +15,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -24,6 +25,7 @@
 #include "io/descriptor.h"
 #include "io/device.h"
 #include "io/posix_device.h"
+#include "io/posix_room.h"
 
 namespace swale::io {
 
@@ -31,18 +33,30 @@ class PosixFile final : public File {
  public:
   enum class Access { kRead, kWrite };
 
-  PosixFile(Descriptor fd, std::string path, OpenMode mode, PosixOptions::Direct direct)
-      : fd_(std::move(fd)), path_(std::move(path)), mode_(mode), policy_(direct) {}
+  PosixFile(Descriptor fd, PosixPath place, std::string path, OpenMode mode, PosixOptions::Direct direct,
+            std::shared_ptr<PosixRooms> rooms)
+      : fd_(std::move(fd)),
+        place_(std::move(place)),
+        path_(std::move(path)),
+        mode_(mode),
+        policy_(direct),
+        rooms_(std::move(rooms)) {
+    room_.fd = fd_.get();
+  }
+  ~PosixFile() override { rooms_->forget(room_); }
 
   Result<size_t> pread(uint64_t offset, MutableBytes out) override;
   void read_many(std::span<ReadRequest> requests) override;
+  bool read_resident(uint64_t offset, MutableBytes out) override;
   Status pwrite(uint64_t offset, Bytes data) override;
   Status sync() override;
   Result<uint64_t> size() override;
   Status truncate(uint64_t size) override;
+  uint64_t next_data(uint64_t offset) override;
   void prefer_direct() override;
   size_t direct_alignment() const override;
-  void reserve(uint64_t end) override;
+  void reserve(uint64_t end) override { rooms_->reserve(room_, end, path_); }
+  bool give_back() override { return rooms_->give_back(); }
   const std::string& path() const override { return path_; }
 
   // Opens the direct descriptor, or says why there is none.
@@ -57,6 +71,11 @@ class PosixFile final : public File {
   int descriptor() const override { return fd_.get(); }  // through the page cache
   Route route(Access access, uint64_t offset, const char* memory, size_t bytes) const;
 
+  // After a write failed: whether it shall be tried once more, as there is room again.
+  bool makes_space(int error_number) {
+    return (error_number == ENOSPC || error_number == EDQUOT) && give_back();
+  }
+
   // After a transfer of the direct descriptor failed: whether it shall be tried again through the page cache.
   bool gives_up_direct(int error_number);
 
@@ -69,10 +88,13 @@ class PosixFile final : public File {
   size_t read_alignment_ = 0;
   size_t write_alignment_ = 0;
   std::atomic<bool> direct_usable_{false};
-  std::atomic<uint64_t> reserved_{0};  // room has been made up to here
-  const std::string path_;
+  const PosixPath place_;                   // where open found it
+  const std::string path_;                  // as the caller named it
+  std::atomic<bool> tells_resident_{true};  // until the file system refuses RWF_NOWAIT
   const OpenMode mode_;
   const PosixOptions::Direct policy_;
+  const std::shared_ptr<PosixRooms> rooms_;
+  PosixRoom room_;
 };
 
 int open_flags(OpenMode mode);

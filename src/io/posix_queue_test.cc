@@ -140,14 +140,20 @@ TEST(ThreadQueue, WakeEndsAWaitThatSleeps) {
   EXPECT_EQ(out[0].tag, 9u);
 }
 
+// What PosixDevice refuses to open.
+std::unique_ptr<PosixFile> open_special(const std::string& path) {
+  return std::make_unique<PosixFile>(Descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)),
+                                     PosixPath{nullptr, path}, path, OpenMode::kReadWrite,
+                                     PosixOptions::Direct::kNever, std::make_shared<PosixRooms>());
+}
+
 // A pipe is a file whose reads last; a ring does not mind that it has no offsets.
 TEST(UringQueue, WakeEndsAWaitThatSleeps) {
   if (!have_ring()) GTEST_SKIP() << "no io_uring here";
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/pipe";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  PosixDevice device;
-  const auto pipe = device.open(path, OpenMode::kReadWrite).value();
+  const auto pipe = open_special(path);
   const auto queue = UringQueue::make(2).value();
   char byte = 0;
   queue->submit(std::vector<Operation>{{Operation::Kind::kRead, pipe.get(), 0, {&byte, 1}, {}, 9}});
@@ -170,8 +176,7 @@ TEST(UringQueue, AShortReadIsContinued) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/pipe";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  PosixDevice device;
-  const auto pipe = device.open(path, OpenMode::kReadWrite).value();
+  const auto pipe = open_special(path);
   const auto queue = UringQueue::make(1).value();
   std::string got(6, '.');
   queue->submit(std::vector<Operation>{{Operation::Kind::kRead, pipe.get(), 0, got, {}, 1}});
@@ -314,35 +319,8 @@ TEST(PosixFile, DirectIsAClearErrorWhereItIsRequiredAndImpossible) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/self/comm"));
 }
 
-TEST(PosixFile, ReservedRoomIsAllocatedAheadAndCutOffByTruncate) {
-  const TemporaryDirectory directory;
-  PosixDevice device;
-  const std::string path = directory.path() + "/a";
-  const auto file = device.open(path, OpenMode::kCreate).value();
-  ASSERT_TRUE(file->pwrite(0, "log").ok());
-  file->reserve(1000);
-  if (*file->size() == 3) GTEST_SKIP() << "this file system reserves nothing";
-  EXPECT_EQ(*file->size(), 64 * kMiB);
-  const auto allocated = [&] {
-    struct stat attributes {};
-    EXPECT_EQ(stat(path.c_str(), &attributes), 0);
-    return static_cast<uint64_t>(attributes.st_blocks) * 512;
-  };
-  EXPECT_GE(allocated(), 64 * kMiB);
-  file->reserve(64 * kMiB + 1);
-  EXPECT_EQ(*file->size(), 128 * kMiB);
-  file->reserve(300 * kMiB);
-  EXPECT_EQ(*file->size(), 512 * kMiB);
-  ASSERT_TRUE(file->truncate(3).ok());
-  EXPECT_LT(allocated(), kMiB);
-  EXPECT_EQ(*read_file(device, path, 10), "log");
-  file->reserve(4);  // remembers that the room is gone
-  EXPECT_EQ(*file->size(), 64 * kMiB);
-}
-
 TEST(PosixFile, WhatCannotBeReservedIsNoFailure) {
-  PosixDevice device;
-  const auto file = device.open("/dev/null", OpenMode::kReadWrite).value();
+  const auto file = open_special("/dev/null");
   file->reserve(1);
   file->reserve(UINT64_MAX);
   EXPECT_TRUE(file->pwrite(0, "x").ok());

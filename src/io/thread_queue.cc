@@ -98,12 +98,14 @@ void ThreadQueue::submit(std::span<const Operation> operations) {
     for (const Operation& operation : operations) refused_.push_back(refused_after_fork(operation));
     return;
   }
-  in_flight_ += operations.size();
   std::unique_lock lock(shared_->mutex);
+  // The threads have no one to tell that they lack memory.
+  reserve_more(&shared_->done, in_flight_ + operations.size() - shared_->done.size());
   for (const Operation& operation : operations) {
     shared_->more_done.wait(lock,
                             [&] { return shared_->waiting.size() + shared_->running < shared_->depth; });
     shared_->waiting.push_back(operation);
+    ++in_flight_;
     shared_->more_to_do.notify_one();
   }
 }

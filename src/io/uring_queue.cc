@@ -11,6 +11,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/contain.h"
 #include "base/log.h"
 #include "io/posix_file.h"
 
@@ -38,7 +39,7 @@ Operation rest_of(const Operation& operation, size_t done) {
   return rest;
 }
 
-Status failure(const Operation& operation, int error_number) {
+Status worded_failure(const Operation& operation, int error_number) {
   const PosixFile& file = posix_file(operation);
   switch (operation.kind) {
     case Operation::Kind::kRead:
@@ -49,6 +50,10 @@ Status failure(const Operation& operation, int error_number) {
       break;
   }
   return file.sync_failure(error_number);
+}
+
+Status failure(const Operation& operation, int error_number) noexcept {
+  return failure_without_throw([&] { return worded_failure(operation, error_number); });
 }
 
 }  // namespace
@@ -132,6 +137,7 @@ void UringQueue::submit(std::span<const Operation> operations) {
     for (const Operation& operation : operations) refused_.push_back(refused_after_fork(operation));
     return;
   }
+  reserve_more(&done_, busy() + operations.size());
   for (const Operation& operation : operations) {
     if (!goes_through_ring(operation)) {
       done_.push_back(execute(operation));
@@ -147,7 +153,7 @@ void UringQueue::submit(std::span<const Operation> operations) {
     }
     const size_t index = free_.back();
     free_.pop_back();
-    slots_[index] = {operation, 0, false};
+    slots_[index] = {operation};
     start(index);
   }
   enter(0);
@@ -190,7 +196,8 @@ void UringQueue::enter(size_t at_least) {
   const int result = io_uring_submit_and_wait(&ring_->kernel, static_cast<unsigned>(at_least));
   // A signal, or a kernel short of memory: callers look again, and whoever must go on enters again.
   if (result >= 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY) return;
-  fail_all(errno_status(-result, "io_uring: entering the kernel; the queue is given up"));
+  fail_all(failure_without_throw(
+      [&] { return errno_status(-result, "io_uring: entering the kernel; the queue is given up"); }));
 }
 
 void UringQueue::sleep(size_t at_least) {
@@ -217,13 +224,14 @@ void UringQueue::reap() {
     count = io_uring_peek_batch_cqe(&ring_->kernel, entries.data(), entries.size());
     for (unsigned i = 0; i < count; ++i) {
       const uint64_t tag = io_uring_cqe_get_data64(entries[i]);
+      const int result = entries[i]->res;
+      io_uring_cq_advance(&ring_->kernel, 1);  // once, even if completing it throws
       if (tag == kEventTag) {
         event_awaited_ = false;
       } else {
-        complete(tag, entries[i]->res);
+        complete(tag, result);
       }
     }
-    io_uring_cq_advance(&ring_->kernel, count);
   } while (count == entries.size());
   enter(0);  // what was started again
 }
@@ -234,12 +242,17 @@ void UringQueue::complete(size_t index, int result) {
   if (change_) result = change_(operation, result);
   if (result < 0) {
     if (slot.direct && posix_file(operation).gives_up_direct(-result)) return start(index);
+    const bool writes = operation.kind == Operation::Kind::kWrite;
+    if (writes && !slot.made_space && posix_file(operation).makes_space(-result)) {
+      slot.made_space = true;
+      return start(index);
+    }
     if (result == -EINTR || result == -EAGAIN) {
       Completion completion = execute(rest_of(operation, slot.done));
       completion.bytes += slot.done;
       return finish(index, std::move(completion));
     }
-    return finish(index, {operation.tag, 0, failure(operation, -result)});
+    return finish(index, {operation.tag, 0, contain([&] { return failure(operation, -result); })});
   }
   slot.done += static_cast<size_t>(result);
   switch (operation.kind) {
@@ -247,7 +260,8 @@ void UringQueue::complete(size_t index, int result) {
       if (result > 0 && slot.done < operation.into.size()) return start(index);
       return finish(index, {operation.tag, slot.done, {}});
     case Operation::Kind::kWrite:
-      if (result == 0) return finish(index, {operation.tag, 0, failure(operation, EIO)});
+      if (result == 0)
+        return finish(index, {operation.tag, 0, contain([&] { return failure(operation, EIO); })});
       if (slot.done < operation.from.size()) return start(index);
       break;
     case Operation::Kind::kSync:
@@ -257,17 +271,19 @@ void UringQueue::complete(size_t index, int result) {
 }
 
 void UringQueue::finish(size_t index, Completion completion) {
+  slots_[index].operation.file = nullptr;
   done_.push_back(std::move(completion));
   free_.push_back(index);
 }
 
 void UringQueue::fail_all(const Status& status) {
-  log_error("{}", status.message());
   broken_ = status;
-  std::vector<bool> is_free(slots_.size());
-  for (const size_t index : free_) is_free[index] = true;
   for (size_t index = 0; index < slots_.size(); ++index)
-    if (!is_free[index]) finish(index, {slots_[index].operation.tag, 0, status});
+    if (slots_[index].operation.file != nullptr) finish(index, {slots_[index].operation.tag, 0, status});
+  try {
+    log_error("{}", status.message());
+  } catch (const std::bad_alloc&) {  // each operation tells it
+  }
 }
 
 size_t UringQueue::wait(size_t at_least, std::vector<Completion>* out) {

@@ -6,7 +6,8 @@
 //                 └── the rest of a short transfer ◄───────┘
 //
 // A transfer that the kernel cuts short is continued; one that it interrupts or cannot queue (EINTR, EAGAIN)
-// is finished by a blocking call; a direct one that a file system refuses is repeated through the page cache.
+// is finished by a blocking call; a direct one that a file system refuses is repeated through the page cache; a
+// write that finds no space is repeated once if the device has room to give back.
 //
 // Threads: as IoQueue says; it has none of its own. What the kernel cannot do without blocking (fdatasync,
 // some buffered writes) it gives to threads of its own inside this process, which end with the queue.
@@ -48,8 +49,9 @@ class UringQueue final : public IoQueue {
   struct Ring;
   struct Slot {
     Operation operation;
-    size_t done = 0;      // bytes
-    bool direct = false;  // the transfer under way bypasses the page cache
+    size_t done = 0;          // bytes
+    bool direct = false;      // the transfer under way bypasses the page cache
+    bool made_space = false;  // it has been tried again after File::give_back
   };
   enum class Wake : int { kNone, kSleeping, kWoken };
 

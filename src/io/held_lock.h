@@ -1,0 +1,54 @@
+// HeldLock: a lock that this process holds: renewed, checked and in the end removed (the inside of a LockFile).
+//
+// Threads: all calls are thread-safe, under one mutex.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "io/device.h"
+#include "io/lease_keeper.h"
+#include "io/lock_content.h"
+
+namespace swale::io {
+
+// Puts a nonce on the list of the locks that this process holds or is about to make, until the answer is destroyed. A
+// lock file that names this process and is not on the list is a leftover.
+std::shared_ptr<void> list_nonce(const std::string& nonce);
+bool is_listed(const std::string& nonce);
+
+class HeldLock final : public Lease {
+ public:
+  HeldLock(Device& device, std::string path, LockContent content, std::unique_ptr<File> file,
+           std::shared_ptr<void> listed);
+
+  Nanos renew(Nanos now) override;
+  Status check();
+  void release();
+
+  bool lost() const { return lost_; }
+  const LockContent& content() const { return content_; }
+  Nanos renewal_interval() const { return content_.lease / kRenewalsPerLease; }
+
+ private:
+  static constexpr int kRenewalsPerLease = 6;
+
+  Status check_locked();
+  Status write_counter();
+
+  const std::string path_;
+  const LockContent content_;  // the counter is that of the beginning
+
+  std::mutex mutex_;  // guards what follows
+  Device* device_;    // null: released
+  std::unique_ptr<File> file_;
+  std::shared_ptr<void> listed_;
+  uint64_t counter_ = 0;
+  bool failing_ = false;  // the last renewal failed, and was logged
+  Status why_lost_;
+  std::atomic<bool> lost_{false};
+};
+
+}  // namespace swale::io

@@ -1,0 +1,108 @@
+#include "io/lease_keeper.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+namespace swale::io {
+namespace {
+
+constexpr Nanos kRetryAfter = seconds(1);
+
+// The boundary of the keeper's thread. The only exception in a renewal is a failed allocation; there may be memory later.
+Nanos renew(Lease& lease, Nanos now) noexcept {
+  try {
+    return lease.renew(now);
+  } catch (...) {
+    return now + kRetryAfter;
+  }
+}
+
+}  // namespace
+
+LeaseKeeper::LeaseKeeper() : process_(::getpid()) {}
+
+LeaseKeeper& LeaseKeeper::of_this_process() {
+  static LeaseKeeper keeper;
+  return keeper;
+}
+
+LeaseKeeper::~LeaseKeeper() {
+  if (process_ != ::getpid()) {  // a child made by fork has this object, but not the thread
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status LeaseKeeper::add(std::shared_ptr<Lease> lease, Nanos first) {
+  const std::lock_guard lifecycle(lifecycle_mutex_);
+  const Lease* const added = lease.get();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = false;
+    entries_.push_back({std::move(lease), first});
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) return {};
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& failure) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [added](const Entry& entry) { return entry.lease.get() == added; });
+    return error(Code::kResourceExhausted, Scope::kNode, "starting the thread that renews leases: {}",
+                 failure.what());
+  }
+  return {};
+}
+
+void LeaseKeeper::remove(const Lease* lease) {
+  const std::lock_guard lifecycle(lifecycle_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [lease](const Entry& entry) { return entry.lease.get() == lease; });
+    if (!entries_.empty()) return;
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool LeaseKeeper::running() {
+  const std::lock_guard lifecycle(lifecycle_mutex_);
+  return thread_.joinable();
+}
+
+void LeaseKeeper::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const auto soonest = std::min_element(entries_.begin(), entries_.end(),
+                                          [](const Entry& a, const Entry& b) { return a.next < b.next; });
+    if (soonest == entries_.end() || soonest->next == kForever) {
+      changed_.wait(lock);
+      continue;
+    }
+    const Nanos now = system_clock().now();
+    if (soonest->next > now) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(soonest->next - now));
+      continue;
+    }
+    const std::shared_ptr<Lease> lease = soonest->lease;
+    lock.unlock();
+    const Nanos next = renew(*lease, now);
+    lock.lock();
+    for (Entry& entry : entries_) {
+      if (entry.lease == lease) entry.next = next;
+    }
+  }
+}
+
+}  // namespace swale::io

@@ -1,0 +1,61 @@
+// LeaseKeeper: the one thread of a process that renews its leases, also while the application computes for hours.
+//
+// The thread starts with the first lease and ends with the last one; between renewals it sleeps in the kernel.
+// Renewals run one after the other: storage that hangs delays the leases of other directories of this process, too.
+//
+// Threads: add and remove by any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace swale::io {
+
+class Lease {
+ public:
+  virtual ~Lease() = default;
+  // Called by the keeper's thread. Returns the time of the next renewal; kForever: no more.
+  virtual Nanos renew(Nanos now) = 0;
+};
+
+class LeaseKeeper {
+ public:
+  static LeaseKeeper& of_this_process();
+
+  LeaseKeeper();
+  ~LeaseKeeper();
+
+  // Renews the lease for the first time at `first`. kResourceExhausted if no thread can be started.
+  Status add(std::shared_ptr<Lease> lease, Nanos first);
+  // A renewal of this lease that is running may still finish afterwards, unless it was the last lease.
+  void remove(const Lease* lease);
+
+  bool running();  // whether there is a thread
+
+ private:
+  struct Entry {
+    std::shared_ptr<Lease> lease;
+    Nanos next;
+  };
+
+  void run();
+
+  const pid_t process_;
+  std::mutex lifecycle_mutex_;  // taken first; guards the thread
+  std::thread thread_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<Entry> entries_;
+  bool stopping_ = false;
+};
+
+}  // namespace swale::io

@@ -1,0 +1,67 @@
+#include "io/lease_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "io/lock_file.h"
+#include "io/memory_device.h"
+
+namespace swale::io {
+namespace {
+
+// Waits for what happens in time, however busy the machine is; a minute is for the broken.
+template <class Done>
+bool wait_until(Done done) {
+  for (int i = 0; i < 6'000; ++i) {
+    if (done()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+TEST(LeaseKeeper, OneThreadRenewsAllLocksWhileThereAreAny) {
+  LeaseKeeper& keeper = LeaseKeeper::of_this_process();
+  EXPECT_FALSE(keeper.running());
+  MemoryDevice device;
+  LockRequest request;
+  request.lease.lease = milliseconds(60);
+  const auto counter = [&](const char* path) { return read_lock(device, path)->content->counter; };
+  {
+    auto first = LockFile::acquire(device, "/first", request);
+    request.lease.lease = seconds(3'600);
+    auto slow = LockFile::acquire(device, "/slow", request);
+    request.lease.lease = milliseconds(120);
+    auto second = LockFile::acquire(device, "/second", request);
+    ASSERT_TRUE(first.ok() && slow.ok() && second.ok());
+    EXPECT_TRUE(keeper.running());
+    EXPECT_TRUE(wait_until([&] { return counter("/first") >= 3 && counter("/second") >= 3; }));
+    first->release();
+    EXPECT_TRUE(keeper.running());
+    const uint64_t before = counter("/second");
+    EXPECT_TRUE(wait_until([&] { return counter("/second") >= before + 2; }));
+    EXPECT_EQ(counter("/slow"), 0u);
+  }
+  EXPECT_FALSE(keeper.running());
+  EXPECT_TRUE(device.list("/")->empty());
+}
+
+TEST(LeaseKeeper, AnExceptionInARenewalDoesNotEndTheThread) {
+  struct Thrower : Lease {
+    Nanos renew(Nanos now) override {
+      if (++calls == 1) throw std::bad_alloc();
+      return now + seconds(3'600);
+    }
+    std::atomic<int> calls{0};
+  };
+  LeaseKeeper keeper;
+  const auto lease = std::make_shared<Thrower>();
+  ASSERT_TRUE(keeper.add(lease, 0).ok());
+  EXPECT_TRUE(wait_until([&] { return lease->calls == 2; }));
+  keeper.remove(lease.get());
+  EXPECT_FALSE(keeper.running());
+}
+
+}  // namespace
+}  // namespace swale::io
