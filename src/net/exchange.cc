@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "base/coding.h"
+#include "base/contain.h"
 #include "base/patience.h"
 #include "net/bootstrap.h"
 
@@ -153,10 +154,12 @@ void ExchangeTree::on_message(Rank from, Bytes message) {
     const bool known = code > 0 && code <= static_cast<uint8_t>(Code::kInternal) &&
                        scope <= static_cast<uint8_t>(Scope::kFatal);
     if (!in.finished() || !known) return fail(malformed(from, message));
-    if (failure_.ok())
-      failure_ = Status(static_cast<Code>(code), static_cast<Scope>(scope), std::string(text));
-    if (!std::exchange(failure_told_, true)) tell_neighbours(encode_failure(), from);
-    return;
+    if (failure_.ok()) {
+      failure_ = Status(static_cast<Code>(code), static_cast<Scope>(scope), text);
+      failure_from_ = from;
+    }
+    failure_due_ = true;
+    return tell_failure();
   }
   Parts parts;
   if ((kind != kUp && kind != kDown) || !read_parts(&in, size_, &parts) || !is_neighbour(from))
@@ -174,8 +177,27 @@ void ExchangeTree::on_gone(Rank peer, const Status& why) {
 // Others are told once somebody may be waiting: a job that is just closing makes no noise.
 void ExchangeTree::fail(const Status& why) {
   if (failure_.ok()) failure_ = why;
-  if (!under_way_ || down_ || std::exchange(failure_told_, true)) return;
-  tell_neighbours(encode_failure());
+  if (!under_way_ || down_) return;
+  failure_due_ = true;
+  tell_failure();
+}
+
+void ExchangeTree::leave() {
+  under_way_ = false;
+  down_.reset();
+}
+
+void ExchangeTree::give_up(const Status& why) {
+  if (failure_.ok()) failure_ = why;
+  failure_due_ = true;
+  tell_failure();
+}
+
+// Marked as told last: for want of memory some neighbours may be told twice, and none never.
+void ExchangeTree::tell_failure() {
+  if (!failure_due_ || failure_told_) return;
+  tell_neighbours(encode_failure(), failure_from_);
+  failure_told_ = true;
 }
 
 std::optional<Result<std::vector<std::string>>> ExchangeTree::take() {
@@ -195,15 +217,37 @@ std::optional<Result<std::vector<std::string>>> ExchangeTree::take() {
 // ---- the blocking call
 
 void Exchange::post_all() {
-  for (auto& [to, message] : tree_.take_outgoing()) {
-    const uint64_t cookie = next_cookie_++;
-    const std::string& lent = lent_.emplace(cookie, std::move(message)).first->second;
-    if (fabric_.post(to, lent, cookie)) lent_.erase(cookie);
+  std::deque<ExchangeTree::Outgoing>& outgoing = tree_.outgoing();
+  while (!outgoing.empty()) {
+    auto& [to, message] = outgoing.front();
+    const auto lent = lent_.emplace(next_cookie_, std::move(message)).first;
+    bool free = false;
+    try {
+      free = fabric_.post(to, lent->second, next_cookie_);
+    } catch (...) {
+      message = std::move(lent->second);
+      lent_.erase(lent);
+      throw;
+    }
+    ++next_cookie_;
+    if (free) lent_.erase(lent);
+    outgoing.pop_front();
   }
 }
 
 Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
   std::unique_lock lock(mutex_);
+  std::optional<Result<std::vector<std::string>>> answer;
+  const Status status = contain([&] { answer = wait_for_all(lock, mine); });
+  if (status.ok()) return *std::move(answer);
+  tree_.leave();
+  lock.unlock();
+  give_up(error(status.code(), Scope::kFatal, "rank {}: {}", rank_, status.message()));
+  return status;
+}
+
+std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(std::unique_lock<std::mutex>& lock,
+                                                                       Bytes mine) {
   if (mine.size() > Bootstrap::kBytesMax) {
     tree_.fail(error(Code::kResourceExhausted, Scope::kOperation,
                      "rank {}: allgather of {} bytes, the limit is {}", rank_, mine.size(),
@@ -220,43 +264,68 @@ Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
     return answer.has_value();
   };
   bool in_time = wait_patiently(changed_, lock, deadline_, answered);
-  // Who waits for its parent alone leaves it to the ranks above to name the one that is missing: they began no later.
+  // A rank that only waits for its parent leaves it to the ranks above to name the one that is missing: these began to
+  // wait no later.
   const auto for_parent = [&] {
     const auto awaited = tree_.awaited();
     return !awaited.empty() && awaited.front() < rank_;
   };
   if (!in_time && for_parent()) in_time = wait_patiently(changed_, lock, deadline_, answered);
-  if (!in_time) {
-    std::string names;
-    for (const Rank each : tree_.awaited()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each);
-    tree_.fail(error(Code::kDeadlineExceeded, Scope::kFatal,
-                     "rank {} of {} waited more than {:g} s (job.collective_deadline_s) for rank {}, which "
-                     "lives but does not come "
-                     "to the same collective call: do all ranks make it?",
-                     rank_, size_, to_seconds(deadline_), names));
-    post_all();
-    answer = tree_.take();
-  }
-  return *std::move(answer);
+  if (in_time) return answer;
+  std::string names;
+  for (const Rank each : tree_.awaited()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each);
+  tree_.fail(error(Code::kDeadlineExceeded, Scope::kFatal,
+                   "rank {} of {} waited more than {:g} s (job.collective_deadline_s) for rank {}, which "
+                   "lives but does not come "
+                   "to the same collective call: do all ranks make it?",
+                   rank_, size_, to_seconds(deadline_), names));
+  post_all();
+  return tree_.take();
 }
 
-void Exchange::on_message(Rank from, Bytes message) {
+// An event that cannot be dealt with leaves the ranks at different places.
+template <class Event>
+void Exchange::handle(const Event& event) noexcept {
   const std::lock_guard lock(mutex_);
-  tree_.on_message(from, message);
-  post_all();
+  const Status status = contain([&] {
+    event();
+    post_all();
+  });
+  if (!status.ok()) {
+    static_cast<void>(contain([&] { tree_.fail(status); }));  // retry() tells of it
+    static_cast<void>(contain([&] { post_all(); }));
+  }
   changed_.notify_all();
 }
 
-void Exchange::on_sent(uint64_t cookie) {
+void Exchange::on_message(Rank from, Bytes message) noexcept {
+  handle([&] { tree_.on_message(from, message); });
+}
+
+void Exchange::on_gone(Rank peer, const Status& why) noexcept {
+  handle([&] { tree_.on_gone(peer, why); });
+}
+
+void Exchange::give_up(const Status& why) noexcept {
+  handle([&] { tree_.give_up(why); });
+}
+
+void Exchange::retry() noexcept {
+  const std::lock_guard lock(mutex_);
+  static_cast<void>(contain([&] {
+    tree_.tell_failure();
+    post_all();
+  }));
+}
+
+Status Exchange::failure() {
+  const std::lock_guard lock(mutex_);
+  return tree_.failure();
+}
+
+void Exchange::on_sent(uint64_t cookie) noexcept {
   const std::lock_guard lock(mutex_);
   lent_.erase(cookie);
-}
-
-void Exchange::on_gone(Rank peer, const Status& why) {
-  const std::lock_guard lock(mutex_);
-  tree_.on_gone(peer, why);
-  post_all();
-  changed_.notify_all();
 }
 
 }  // namespace swale::net

@@ -16,6 +16,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -48,9 +49,17 @@ class ExchangeTree {
   void on_message(Rank from, Bytes message);
   // The peer will give nothing more: it is dead, silent, or has left the job.
   void on_gone(Rank peer, const Status& why);
-  void fail(const Status& why);  // the first failure counts
+  void fail(const Status& why);  // the first failure counts; the neighbours learn of it once this rank waits
+  // This rank comes to no more rounds, and tells so at once.
+  void give_up(const Status& why);
+  void leave();  // the round under way, without an answer
+  const Status& failure() const { return failure_; }
+  // The failure that the neighbours are to be told of, if memory did not suffice for it before.
+  void tell_failure();
 
-  std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+  // What is to be sent, oldest first. Taken out by the owner.
+  std::deque<Outgoing>& outgoing() { return outgoing_; }
+  std::deque<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
 
   // Whom this rank is waiting for: children that gave nothing in this round yet, else its parent.
   std::vector<Rank> awaited() const;
@@ -76,8 +85,10 @@ class ExchangeTree {
   std::map<uint32_t, std::map<Rank, Parts>> up_;  // round and child; a child is at most one round ahead
   std::optional<Parts> down_;
   Status failure_;
+  bool failure_due_ = false;  // to the neighbours
   bool failure_told_ = false;
-  std::vector<Outgoing> outgoing_;
+  Rank failure_from_ = -1;  // the neighbour that knows it
+  std::deque<Outgoing> outgoing_;
 };
 
 class Exchange {
@@ -94,12 +105,22 @@ class Exchange {
 
   Result<std::vector<std::string>> allgather(Bytes mine);
 
-  void on_message(Rank from, Bytes message);
-  void on_sent(uint64_t cookie);
-  void on_gone(Rank peer, const Status& why);
+  // None of these throws: what fails here fails the exchange.
+  void on_message(Rank from, Bytes message) noexcept;
+  void on_sent(uint64_t cookie) noexcept;
+  void on_gone(Rank peer, const Status& why) noexcept;
+  // This rank takes part no more: every rank learns why, those that wait at once.
+  void give_up(const Status& why) noexcept;
+  // To be called now and then: sends what could not be sent for want of memory.
+  void retry() noexcept;
+  Status failure();
 
  private:
-  void post_all();  // under mutex_
+  std::optional<Result<std::vector<std::string>>> wait_for_all(std::unique_lock<std::mutex>& lock,
+                                                               Bytes mine);
+  void post_all();  // under mutex_; what it has not posted when it throws, it posts the next time
+  template <class Event>
+  void handle(const Event& event) noexcept;
 
   const Nanos deadline_;
   const Fabric fabric_;

@@ -17,17 +17,20 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "net/bootstrap.h"
+#include "net/call_order.h"
 #include "net/router.h"
 #include "net/transport.h"
 
 namespace swale::net {
 
+// None of these throws.
 class ChannelEvents {
  public:
   virtual ~ChannelEvents() = default;
@@ -35,6 +38,8 @@ class ChannelEvents {
   virtual void on_sent(uint64_t cookie) = 0;  // cookies < 2^48; of this channel's own posts only
   virtual void on_down(Rank peer, const Status& why) = 0;
   virtual Nanos on_progress(Nanos now) = 0;
+  // The job can go on no more on this rank (give_up); peers are to be told. At most once.
+  virtual void on_failure(const Status& why) = 0;
 };
 
 struct JobOptions {
@@ -44,6 +49,7 @@ struct JobOptions {
   Nanos heartbeat_interval = 1'000'000'000;
   Nanos close_deadline = 30'000'000'000;
   Nanos collective_deadline = 600'000'000'000;
+  std::string node;  // what ranks of one machine have in common; "": the kernel's boot id
 };
 
 class Job {
@@ -59,10 +65,28 @@ class Job {
   virtual Rank rank() const = 0;
   virtual int32_t size() const = 0;
   virtual uint64_t secret() const = 0;
+  // The ranks on that machine which has most of them; the same number on all ranks.
+  virtual int32_t ranks_on_fullest_node() const = 0;
 
   // Collective. Over the transport (exchange.h), so that a rank which dies, stops or is cut off meanwhile fails it within
   // the silence deadline, by name; one that lives and does not come, after collective_deadline and 10 ms a rank.
   virtual Result<std::vector<std::string>> allgather(Bytes mine) = 0;
+
+  // This rank makes its next collective call: before any message of the call is sent. If a peer has made another call in
+  // its place, the job is given up, and the failure names both (call_order.h). `path`: for messages.
+  virtual Status begin_call(CallKind kind, std::string_view path) = 0;
+  // The same for a call on a channel's directory. Its messages are to carry the stamp.
+  virtual Status begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
+                            CallStamp* stamp) = 0;
+  // What a peer's message says of its call. Any thread, in events too.
+  virtual void heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch,
+                          const CallStamp& stamp) = 0;
+  // The conversation has failed: its calls are compared no more.
+  virtual void forget_calls(uint32_t channel) = 0;
+
+  // Fails every conversation of this job on this rank, those to come too; the ranks that wait for this one are told. The
+  // first failure counts. Any thread, in events too.
+  virtual void give_up(const Status& why) noexcept = 0;
 
   // Collective (the order decides the number). `events` outlives close_channel.
   virtual uint32_t open_channel(ChannelEvents* events) = 0;
@@ -73,7 +97,7 @@ class Job {
   // post.header must be a FrameHeader of an open channel. Frames to one peer must be posted in the order in
   // which the Router gave them: hold one lock of your own from Router::next_post to the end of post. Where an
   // event needs it too, there only try it. True: the payload is free again and no on_sent will come; false: it is borrowed
-  // until on_sent(post.cookie).
+  // until on_sent(post.cookie). Throws as Transport::post does.
   [[nodiscard]] virtual bool post(uint32_t channel, const Post& post) = 0;
   // Whether a thread that has frames to post should do so itself (else it calls wake, and posts are made by
   // on_progress alone: the frames then cost it least).
@@ -83,7 +107,7 @@ class Job {
   // Collective, and only when what was posted has arrived (epoch ends see to that): a rank that has never
   // heard from another does not wait for it. Says goodbye to the peers met, waits for theirs, closes the
   // transport. Peers that were reported down before are no failure; one that is lost during the close, or
-  // does not come to it by close_deadline, is.
+  // does not come to it by close_deadline, is. So is, at once, a peer that makes another collective call.
   virtual Status close() = 0;
 };
 

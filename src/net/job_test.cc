@@ -43,6 +43,12 @@ class Listener : public ChannelEvents {
     changed.notify_all();
     return now + seconds(3600);
   }
+  void on_failure(const Status& why) override {
+    const std::lock_guard lock(mutex);
+    EXPECT_TRUE(failure.ok()) << "failed twice";
+    failure = why;
+    changed.notify_all();
+  }
   bool wait_for(const std::function<bool()>& condition) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, std::chrono::seconds(60), condition);
@@ -53,6 +59,7 @@ class Listener : public ChannelEvents {
   std::vector<std::string> frames;
   std::vector<uint64_t> sent;
   std::map<Rank, Status> downs;
+  Status failure;
   size_t calls = 0;
 };
 
@@ -111,6 +118,31 @@ TEST(Job, OfOneRankNeedsNoTransportAndNoThread) {
   EXPECT_THAT(*(*job)->allgather("x"), testing::ElementsAre("x"));
   (*job)->close_channel(channel);
   EXPECT_TRUE((*job)->close().ok());
+}
+
+TEST(Job, CountsTheRanksOfTheFullestNode) {
+  struct Row {
+    std::vector<const char*> nodes;  // of each rank
+    int32_t fullest;
+  };
+  const Row rows[] = {{{"a", "a", "b", "b"}, 2}, {{"a", "b", "c", "d"}, 1}, {{"a", "b", "a", "b", "a"}, 3},
+                      {{"a", "a", "a", "a"}, 4}, {{"a", "b", "b"}, 2},      {{"", "", ""}, 3}};
+  for (const Row& row : rows) {
+    const auto size = static_cast<int32_t>(row.nodes.size());
+    auto group = std::make_shared<LocalGroup>(size);
+    std::vector<std::thread> threads;
+    for (Rank rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        JobOptions options = loopback();
+        options.node = row.nodes[static_cast<size_t>(rank)];
+        auto job = Job::open(local_bootstrap(group, rank), options);
+        ASSERT_TRUE(job.ok()) << job.status().to_string();
+        EXPECT_EQ((*job)->ranks_on_fullest_node(), row.fullest);
+      });
+    }
+    for (auto& each : threads) each.join();
+  }
+  EXPECT_EQ((*Job::open(solo_bootstrap(), {}))->ranks_on_fullest_node(), 1);
 }
 
 class JobOfEitherPosting : public testing::TestWithParam<const char*> {};

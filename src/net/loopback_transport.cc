@@ -5,6 +5,8 @@
 #include <map>
 #include <thread>
 
+#include "base/contain.h"
+
 namespace swale::net {
 namespace {
 
@@ -47,8 +49,9 @@ class LoopbackTransport : public Transport {
     if (!fabric_->cut_flag(rank_, to).load(std::memory_order_relaxed)) {
       fabric_->deliver(to, {Item::What::kFrame, rank_, 0, std::string(header), std::string(payload), {}});
     }
-    if (!direct_) fabric_->deliver(rank_, {Item::What::kSent, to, cookie, {}, {}, {}});
-    return direct_;
+    if (direct_) return true;
+    // The payload was copied: without memory for the news it is free all the same.
+    return !contain([&] { fabric_->deliver(rank_, {Item::What::kSent, to, cookie, {}, {}, {}}); }).ok();
   }
 
   void wake() override {
@@ -77,13 +80,23 @@ class LoopbackTransport : public Transport {
 
   void run() {
     Nanos next = 0;
-    for (;;) {
-      const bool open = wait(next);
-      for (const Item& item : taken_) handle(item);
-      taken_.clear();
-      if (!open) return;
-      next = events_->on_progress(system_clock().now());
+    bool open = true;
+    while (open) {
+      const Status status = contain([&] { open = turn(&next); });
+      if (!status.ok()) events_->on_failure(status);
     }
+  }
+
+  // False: the last one.
+  bool turn(Nanos* next) {
+    const bool open = wait(*next);
+    while (!taken_.empty()) {
+      const Item item = std::move(taken_.front());
+      taken_.pop_front();
+      handle(item);
+    }
+    if (open) *next = events_->on_progress(system_clock().now());
+    return open;
   }
 
   // Takes what has arrived, waiting for it until `next` at most. False once the port is closed or dead.

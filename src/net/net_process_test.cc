@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/process_identity.h"
 #include "net/job.h"
 #include "net/rendezvous.h"
 #include "net/topology.h"
@@ -135,6 +136,11 @@ class Exchange : public ChannelEvents {
     changed_.notify_all();
   }
   Nanos on_progress(Nanos) override { return kForever; }
+  void on_failure(const Status& why) override {
+    const std::lock_guard lock(mutex_);
+    mistake_ = why.to_string();
+    changed_.notify_all();
+  }
 
   static std::string contents(Rank from, Rank to, uint64_t number) {
     std::string out(kFrameBytes, static_cast<char>(number));
@@ -218,7 +224,7 @@ int run_rank(const RankArguments& arguments) {
     for (const auto& [peer, why] : exchange.downs()) {
       if (peer != arguments.victim)
         return complain(arguments, fmt::format("{} is down: {}", peer, why.to_string()));
-      const std::string expected = fmt::format("rank {} (host {})", arguments.victim, this_host_name());
+      const std::string expected = fmt::format("rank {} (host {})", arguments.victim, host_name());
       if (why.message().find(expected) == std::string_view::npos) return complain(arguments, why.to_string());
     }
   }

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/patience.h"
+#include "base/process_identity.h"
 #include "net/rendezvous_file.h"
 #include "net/topology.h"
 
@@ -104,7 +105,7 @@ Status Rendezvous::join() {
 
 Status Rendezvous::hello() {
   SWALE_RETURN_IF_ERROR(directory_.open());
-  return append(RendezvousKind::kHello, fmt::format("host {} process {}", this_host_name(), ::getpid()));
+  return append(RendezvousKind::kHello, fmt::format("host {} process {}", host_name(), ::getpid()));
 }
 
 // One look at the directory.
@@ -244,7 +245,7 @@ void Rendezvous::leave() {
     const bool all_gone = std::find(gone_.begin(), gone_.end(), false) == gone_.end();
     const bool over = patience.over(system_clock().now());
     if (all_gone || (over && options_.rank == 0)) return directory_.remove_all();
-    if (over) return;
+    if (over || !directory_.own_file_exists()) return;  // the last one has removed all
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
   }
   log_warn("rank {} could not clean up {}: {}", options_.rank, directory_.path(), status.message());

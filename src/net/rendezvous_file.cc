@@ -133,8 +133,8 @@ Status RendezvousDirectory::append(const RendezvousRecord& record) {
                  "rendezvous record of {} bytes, the limit is {}", record.body.size(), kBodyBytesMax);
   }
   const std::string bytes = encode_record(record);
-  Descriptor fd(
-      ::openat(directory_fd_, file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  Descriptor fd(::openat(directory_fd_, file_.c_str(),
+                         O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   if (fd.get() < 0) return errno_status(errno, fmt::format("open {}/{}", path_, file_));
   ssize_t written;
   do {
@@ -164,7 +164,8 @@ Result<std::vector<std::string>> RendezvousDirectory::list() const {
 
 Status RendezvousDirectory::read_file(const std::string& name, uint64_t* offset,
                                       const std::function<void(RendezvousRecord)>& visit) {
-  Descriptor fd(::openat(directory_fd_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  // A FIFO is not waited for; it has no bytes.
+  Descriptor fd(::openat(directory_fd_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0)
     return errno == ENOENT ? ok_status() : errno_status(errno, fmt::format("open {}/{}", path_, name));
   struct stat found;

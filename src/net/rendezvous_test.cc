@@ -40,6 +40,18 @@ class RendezvousTest : public testing::Test {
     return "";
   }
   std::string node_file(int node) const { return fmt::format("{}/node-node{}", job_directory(), node); }
+  // Makes the directory of a job that is gone, as ranks leave it that die at once.
+  void make_job_directory() const {
+    std::string path;
+    {
+      const auto bootstrap = rendezvous_bootstrap(options(0, 2));
+      ASSERT_TRUE(bootstrap.ok()) << bootstrap.status().to_string();
+      path = job_directory();
+    }
+    ASSERT_FALSE(path.empty());
+    ASSERT_EQ(job_directory(), "") << "leaving in order removes it";
+    ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+  }
   void append(const std::string& path, Bytes bytes) const {
     FILE* file = fopen(path.c_str(), "ab");
     ASSERT_NE(file, nullptr);
@@ -93,12 +105,43 @@ TEST_F(RendezvousTest, FilesOfACrashedJobWithTheSameIdAreNotTakenForOurs) {
   size_t records = 0;
   decode_records(crashed, [&](const RendezvousRecord&) { ++records; });
   ASSERT_GE(records, 5u);
-  ASSERT_TRUE(rendezvous_bootstrap(options(0, 2)).ok());  // makes the directory, as a rank that dies at once
+  ASSERT_NO_FATAL_FAILURE(make_job_directory());
   append(node_file(0), crashed);
   append(node_file(7), crashed);                       // its ranks were on other nodes too
   append(node_file(7), Bytes(crashed).substr(0, 20));  // one died while writing
   run_job(2, 3);
   EXPECT_EQ(job_directory(), "") << "and its files went with ours";
+}
+
+// The last rank to leave removes the files, and its goodbye with them: who waits for that sees that they are gone.
+TEST_F(RendezvousTest, RankZeroDoesNotWaitForRanksThatHaveRemovedTheFiles) {
+  RendezvousOptions patient = options(0, 2);
+  patient.leave_wait = seconds(3600);
+  std::unique_ptr<Bootstrap> one;
+  std::thread other([&] {
+    auto joined = rendezvous_bootstrap(options(1, 2));
+    ASSERT_TRUE(joined.ok()) << joined.status().to_string();
+    EXPECT_TRUE((*joined)->allgather("1").ok());
+    one = *std::move(joined);
+  });
+  auto zero = rendezvous_bootstrap(patient);
+  ASSERT_TRUE(zero.ok()) << zero.status().to_string();
+  EXPECT_TRUE((*zero)->allgather("0").ok());
+  other.join();
+  ASSERT_NE(one, nullptr);
+  const auto before = std::filesystem::file_size(node_file(0));
+  std::thread leaving([&] { zero->reset(); });
+  while (std::filesystem::file_size(node_file(0)) == before) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until it looks rarely
+  one.reset();
+  EXPECT_EQ(job_directory(), "");
+  leaving.join();
+}
+
+TEST_F(RendezvousTest, AFifoInPlaceOfAFileIsNotWaitedFor) {
+  ASSERT_NO_FATAL_FAILURE(make_job_directory());
+  ASSERT_EQ(::mkfifo(node_file(7).c_str(), 0600), 0);
+  run_job(2, 2);
 }
 
 TEST_F(RendezvousTest, NamesTheRanksThatDoNotCome) {

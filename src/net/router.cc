@@ -55,7 +55,8 @@ Result<FrameHeader> FrameHeader::decode(Bytes bytes, uint64_t expected_secret) {
   return header;
 }
 
-Router::Router(const Params& params) : params_(params), peers_(static_cast<size_t>(params.size)) {
+Router::Router(const Params& params)
+    : params_(params), peers_(static_cast<size_t>(params.size)), ready_(static_cast<size_t>(params.size)) {
   assert(params.window >= 1 && params.window <= 1024);
   for (Peer& each : peers_) each.credits = params.window;
 }
@@ -81,7 +82,7 @@ void Router::make_ready(Rank rank) {
   Peer& p = peer(rank);
   if (p.ready || !(head_may_leave(p) || credit_frame_due(p))) return;
   p.ready = true;
-  ready_.push_back(rank);
+  ready_[(ready_first_ + ready_count_++) % ready_.size()] = rank;
 }
 
 void Router::submit(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
@@ -105,9 +106,10 @@ Post Router::stamp(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
 }
 
 std::optional<Post> Router::next_post() {
-  while (!ready_.empty()) {
-    const Rank to = ready_.front();
-    ready_.pop_front();
+  while (ready_count_ != 0) {
+    const Rank to = ready_[ready_first_];
+    ready_first_ = (ready_first_ + 1) % ready_.size();
+    --ready_count_;
     Peer& p = peer(to);
     p.ready = false;
     std::optional<Post> post;
@@ -193,6 +195,7 @@ void Router::probe() {
 void Router::on_down(Rank rank, std::vector<uint64_t>* dropped) {
   Peer& p = peer(rank);
   if (p.down) return;
+  dropped->reserve(dropped->size() + p.queue.size());
   p.down = true;
   queued_ -= p.queue.size();
   for (const Outgoing& frame : p.queue) {
@@ -202,6 +205,7 @@ void Router::on_down(Rank rank, std::vector<uint64_t>* dropped) {
 }
 
 void Router::abandon_data(std::vector<uint64_t>* dropped) {
+  dropped->reserve(dropped->size() + queued_);
   for (Rank rank = 0; rank < params_.size; ++rank) {
     if (rank == params_.rank) continue;
     std::deque<Outgoing>& queue = peer(rank).queue;

@@ -100,7 +100,8 @@ class Router {
   // the next one; where nothing follows (the window is used up, or all has been said) this is the next one.
   void probe();
 
-  // The peer is gone: its queue is emptied; `dropped` gets the cookies of frames that will never be posted.
+  // The peer is gone: its queue is emptied; `dropped` gets the cookies of frames that will never be posted. Like
+  // abandon_data and submit: if it throws, for want of memory, nothing has changed.
   void on_down(Rank peer, std::vector<uint64_t>* dropped);
 
   // The conversation has failed: data frames that wait for credit will never leave, so that control frames behind them
@@ -139,8 +140,11 @@ class Router {
 
   Params params_;
   std::vector<Peer> peers_;
-  std::deque<Rank> ready_;  // peers with something that may leave, each at most once
-  size_t queued_ = 0;       // frames in all queues
+  // Peers with something that may leave, each at most once: a ring that never grows.
+  std::vector<Rank> ready_;
+  size_t ready_first_ = 0;
+  size_t ready_count_ = 0;
+  size_t queued_ = 0;  // frames in all queues
   uint64_t waits_for_credit_ = 0;
 };
 

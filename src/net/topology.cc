@@ -6,7 +6,10 @@
 #include <array>
 #include <charconv>
 #include <climits>
+#include <cstdint>
 #include <cstring>
+
+#include "base/process_identity.h"
 
 namespace swale::net {
 namespace {
@@ -25,14 +28,28 @@ struct Family {
   const char* job_part;  // appended to the job id: one allocation runs several steps
 };
 
-constexpr std::array kFamilies = {
-    Family{"swale", "SWALE_JOB_RANK", "SWALE_JOB_SIZE", nullptr, nullptr, nullptr, nullptr, nullptr},
-    Family{"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-           "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, "PMIX_NAMESPACE", nullptr},
-    Family{"hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, nullptr, nullptr},
-    Family{"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, "SLURM_NODEID", "SLURM_JOB_ID",
-           "SLURM_STEP_ID"},
-};
+constexpr Family kByHand = {"swale", "SWALE_JOB_RANK", "SWALE_JOB_SIZE", nullptr,
+                            nullptr, nullptr,          nullptr,          nullptr};
+constexpr Family kOpenMpi = {"openmpi",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             nullptr,
+                             "PMIX_NAMESPACE",
+                             nullptr};
+constexpr Family kFlux = {"flux",  "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID",
+                          nullptr, nullptr,          "FLUX_JOB_ID",   nullptr};
+constexpr Family kSlurm = {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+                           nullptr, "SLURM_NODEID", "SLURM_JOB_ID",         "SLURM_STEP_ID"};
+// PALS gives no size; with --pmi=cray (the default) Cray's PMI does.
+constexpr Family kPals = {"pals",        "PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE",
+                          "PALS_NODEID", "PALS_APID",   nullptr};
+constexpr Family kHydra = {"hydra",           "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                           "MPI_LOCALNRANKS", nullptr,    nullptr,    nullptr};
+
+// Slurm's numbers of the steps that are no parallel programs: interactive shells, batch scripts, and others above.
+constexpr uint32_t kSlurmStepMax = 0xfffffff0;
 
 const char* value_of(const GetEnvironment& get, const char* name) {
   const char* value = name != nullptr ? get(name) : nullptr;
@@ -75,9 +92,10 @@ Result<LaunchEnvironment> read_family(const Family& family, const GetEnvironment
   const char* rank = value_of(get, family.rank);
   const char* size = value_of(get, family.size);
   if (rank == nullptr || size == nullptr) {
-    return invalid_argument("environment variable {} is set but {} is not: set both, or neither",
-                            rank != nullptr ? family.rank : family.size,
-                            rank != nullptr ? family.size : family.rank);
+    return invalid_argument(
+        "environment variable {} is set but {} is not: give SWALE_JOB_RANK and SWALE_JOB_SIZE by hand, or a "
+        "communicator",
+        rank != nullptr ? family.rank : family.size, rank != nullptr ? family.size : family.rank);
   }
   SWALE_ASSIGN_OR_RETURN(found.rank, number_of(family.rank, rank));
   SWALE_ASSIGN_OR_RETURN(found.size, number_of(family.size, size));
@@ -135,27 +153,53 @@ std::optional<ProcessStat> stat_of(int32_t pid) {
 
 }  // namespace
 
+namespace {
+
+bool is_set(const GetEnvironment& get, const Family& family) {
+  return value_of(get, family.rank) != nullptr || value_of(get, family.size) != nullptr;
+}
+
+// Whether this is a task of a step of srun; `family` with the variable that its version of Slurm gives the size by.
+bool in_slurm_step(const GetEnvironment& get, Family* family) {
+  const char* step = value_of(get, kSlurm.job_part);
+  if (step == nullptr || value_of(get, kSlurm.rank) == nullptr) return false;
+  uint32_t number = 0;
+  const auto [stop, failure] = std::from_chars(step, step + std::strlen(step), number);
+  if (failure != std::errc() || *stop != '\0' || number >= kSlurmStepMax) return false;
+  *family = kSlurm;
+  if (value_of(get, family->size) == nullptr) family->size = "SLURM_NTASKS";
+  return true;
+}
+
+// Slurm's or PMI's, where both are there.
+Result<LaunchEnvironment> slurm_beside_pmi(const Family& slurm, const GetEnvironment& get) {
+  SWALE_ASSIGN_OR_RETURN(const LaunchEnvironment step, read_family(slurm, get));
+  SWALE_ASSIGN_OR_RETURN(const LaunchEnvironment pmi, read_family(kHydra, get));
+  // Of another size, or with Hydra's own variables: a launcher that was started by srun, or its proxies were.
+  if (pmi.size != step.size || value_of(get, kHydra.local_size) != nullptr) return pmi;
+  if (pmi.rank == step.rank) return step;
+  return invalid_argument(
+      "environment variables {}={} and {}={} contradict each other, and both say that there are {} ranks: "
+      "give "
+      "SWALE_JOB_RANK and SWALE_JOB_SIZE by hand, or a communicator",
+      kHydra.rank, pmi.rank, slurm.rank, step.rank, pmi.size);
+}
+
+}  // namespace
+
 Result<LaunchEnvironment> detect_launch(const GetEnvironment& get) {
-  for (const Family& family : kFamilies) {
-    const char* rank = value_of(get, family.rank);
-    const char* size = value_of(get, family.size);
-    // Slurm sets its size, but no rank, in a batch script outside srun: there our process is alone.
-    const bool batch_script = std::strcmp(family.launcher, "slurm") == 0 && rank == nullptr;
-    if ((rank == nullptr && size == nullptr) || batch_script) continue;
-    return read_family(family, get);
+  for (const Family& family : {kByHand, kOpenMpi, kFlux}) {
+    if (is_set(get, family)) return read_family(family, get);
   }
+  Family slurm{};
+  if (in_slurm_step(get, &slurm))
+    return is_set(get, kHydra) ? slurm_beside_pmi(slurm, get) : read_family(slurm, get);
+  if (value_of(get, kPals.rank) != nullptr) return read_family(kPals, get);
+  if (is_set(get, kHydra)) return read_family(kHydra, get);
   return LaunchEnvironment();
 }
 
-std::string this_host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
-}
-
-std::string this_node_id() {
-  return fmt::format("{}-{}", this_host_name(), first_line("/proc/sys/kernel/random/boot_id").substr(0, 8));
-}
+std::string this_node_id() { return fmt::format("{}-{}", host_name(), boot_id().substr(0, 8)); }
 
 std::string launcher_process_id(const LaunchEnvironment& launch) {
   if (launch.launcher != "hydra" || launch.local_size != launch.size) return "";

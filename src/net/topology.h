@@ -1,8 +1,14 @@
-// What the launcher's environment says about this process's place in a job: Open MPI, MPICH and its kin
-// (Hydra, PMI), Slurm, or SWALE_JOB_* set by hand. The first family that is there wins, in the order by hand,
-// Open MPI, Hydra, Slurm: an `mpirun` inside a Slurm allocation also sees Slurm's variables, which describe
-// the allocation, not it. Variables are used only as a family (rank *and* size): half a family, or values
-// that contradict each other, are errors that name them, never a guess.
+// What the launcher's environment says about this process's place in a job: set by hand (SWALE_JOB_*), Open MPI, Flux,
+// Slurm, Cray PALS, MPICH and its kin (Hydra, PMI).
+//
+// The first family that is there wins, in the order by hand, Open MPI, Flux, Slurm, PALS, Hydra; an `mpirun` inside a
+// Slurm allocation also sees Slurm's variables, which describe the allocation or the step that started the launcher, not
+// the job. So Slurm's count only
+//   (1) in a step of srun: a batch script and an interactive shell have a rank and a size, too, but are one process;
+//   (2) beside PMI's (srun --mpi=pmi2, cray_shasta) only if both say the same rank and size and Hydra has set none of
+//       its own (MPI_LOCALNRANKS).
+// Variables are used only as a family (rank *and* size): half a family, or values that contradict each other, are errors
+// that name them, never a guess.
 //
 // Threads: stateless.
 #pragma once
@@ -18,7 +24,7 @@
 namespace swale::net {
 
 struct LaunchEnvironment {
-  std::string launcher = "none";  // "none", "swale", "openmpi", "hydra", "slurm"
+  std::string launcher = "none";  // "none", "swale", "openmpi", "flux", "slurm", "pals", "hydra"
   Rank rank = 0;
   int32_t size = 1;
   std::optional<int32_t> local_rank;  // among the ranks of this node
@@ -35,7 +41,6 @@ Result<LaunchEnvironment> detect_launch(const GetEnvironment& get);
 // "host-b007b007": host name and start of the kernel's boot id, equal exactly for processes that share a
 // kernel.
 std::string this_node_id();
-std::string this_host_name();
 
 // A job id for launchers that give none (Hydra): the launcher's proxy among our ancestors, with its start
 // time and the node id. Equal for ranks of one node only, hence "" unless all ranks are on this node.

@@ -30,6 +30,7 @@ namespace swale::net {
 
 using Rank = int32_t;
 
+// The progress thread calls these, and code that knows no exceptions: none of them throws.
 class TransportEvents {
  public:
   virtual ~TransportEvents() = default;
@@ -40,6 +41,9 @@ class TransportEvents {
   // Called when the fabric has nothing more to hand over, before every sleep, and after wake(). Returns the
   // latest time at which it wants to be called again (heartbeats, deadlines).
   virtual Nanos on_progress(Nanos now) = 0;
+  // The transport lacked memory for something that it had to do: a peer may not be met, or its frame may be lost. It
+  // goes on, so that peers can be told; conversations have to be given up.
+  virtual void on_failure(const Status& why) = 0;
 };
 
 // Which thread puts a posted frame on the wire: the progress thread, out of a queue, or the one that posts.
@@ -66,7 +70,8 @@ class Transport {
   virtual Status start(std::vector<std::string> addresses, TransportEvents* events) = 0;
 
   // Sends header and payload to `to` (not to oneself). The header is copied. True: the payload is free again
-  // and no on_sent will come; false: it is borrowed until on_sent.
+  // and no on_sent will come; false: it is borrowed until on_sent. Throws std::bad_alloc if there is no memory for its
+  // place in the queue: nothing has been done then, and the same frame may be posted again.
   [[nodiscard]] virtual bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) = 0;
 
   virtual void wake() = 0;

@@ -272,6 +272,7 @@ class RouterRank : public TransportEvents {
   }
   void on_down(Rank peer, const Status& why) override { ADD_FAILURE() << peer << ": " << why.to_string(); }
   Nanos on_progress(Nanos now) override { return now + seconds(3600); }
+  void on_failure(const Status& why) override { ADD_FAILURE() << why.to_string(); }
 
   static std::string contents(Rank from, Rank to, uint64_t number) {
     std::string out(kFrameBytesMax, static_cast<char>(number));

@@ -57,6 +57,8 @@ class Recorder : public TransportEvents {
     return now + seconds(3600);
   }
 
+  void on_failure(const Status& why) override { ADD_FAILURE() << why.to_string(); }
+
   // `condition` runs under the mutex.
   bool wait_for(const std::function<bool()>& condition) {
     std::unique_lock lock(mutex);

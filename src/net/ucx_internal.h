@@ -46,7 +46,35 @@ struct Slot {
   MessageKind kind = MessageKind::kFrame;
   size_t header_bytes = 0;
   bool in_flight = false;
+  Slot* next = nullptr;  // in the one list that it stands in
   std::array<char, kPrefixBytes + Transport::kHeaderBytesMax> header;
+};
+
+// Slots in the order in which they came. Moving a slot from list to list needs no memory: it can not fail.
+class SlotList {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  void push_back(Slot* slot) {
+    slot->next = nullptr;
+    (last_ == nullptr ? first_ : last_->next) = slot;
+    last_ = slot;
+  }
+  Slot* pop_front() {
+    Slot* slot = first_;
+    first_ = slot->next;
+    if (first_ == nullptr) last_ = nullptr;
+    return slot;
+  }
+  void append(SlotList* more) {
+    if (more->empty()) return;
+    (last_ == nullptr ? first_ : last_->next) = more->first_;
+    last_ = more->last_;
+    *more = {};
+  }
+
+ private:
+  Slot* first_ = nullptr;
+  Slot* last_ = nullptr;
 };
 
 struct Peer {
@@ -56,12 +84,16 @@ struct Peer {
   std::string address;
   ucp_ep_h endpoint = nullptr;
   Meeting meeting = Meeting::kNone;
-  bool greeted = false;        // its hello has come
-  std::vector<Slot*> waiting;  // for kOpen
-  bool heard = false;          // it has an endpoint to us, so its end mark will come
+  bool greeted = false;  // its hello has come
+  SlotList waiting;      // for kOpen
+  bool heard = false;    // it has an endpoint to us, so its end mark will come
   bool end_said = false;
   bool ended = false;    // its end mark has come
-  bool failing = false;  // stands in failures_
+  bool failing = false;  // to be taken down, for this reason
+  Status why;
+  bool dropped = false;  // likewise, by drop; guarded by mutex_
+  Status dropped_why;
+  void* close_request = nullptr;  // of its endpoint, until UCX has done it
   bool down = false;
 };
 
@@ -81,11 +113,6 @@ class Ucx final : public UcxTransport {
   uint64_t rejected_messages() const override { return rejected_.load(std::memory_order_relaxed); }
 
  private:
-  struct Failure {
-    Rank rank;
-    Status why;
-  };
-
   static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data,
                                  size_t bytes, const ucp_am_recv_param_t* param);
   static void on_endpoint_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
@@ -107,6 +134,7 @@ class Ucx final : public UcxTransport {
   bool send_queued();
   bool progress_fabric();
   bool turn(bool tell);
+  bool work_once(Nanos* next, Nanos* last_call, bool* call);
   bool arm();
   void sleep(Nanos next);
   void send(Slot* slot);
@@ -123,9 +151,12 @@ class Ucx final : public UcxTransport {
   void fail(Peer* peer, const Status& why);
   void fail(Peer* peer, ucs_status_t status, std::string_view what);
   void take_failures(bool tell);
+  void finish_closes();
   void close_endpoint(Peer* peer, unsigned flags);
 
+  void receive(Rank sender, const char* header, size_t header_bytes, Bytes payload, bool by_rendezvous);
   void wind_up();
+  void part();
   bool all_ended() const;
   bool progress_until(const std::function<bool()>& done);
   void destroy();
@@ -144,9 +175,9 @@ class Ucx final : public UcxTransport {
 
   std::mutex mutex_;  // the four that follow
   std::deque<Slot> slots_;
-  std::vector<Slot*> free_;
-  std::vector<Slot*> queue_;
-  std::vector<Failure> drops_;
+  SlotList free_;
+  SlotList queue_;
+  bool any_dropped_ = false;
   std::atomic<bool> queued_{false};  // queue_ is not empty; frames posted now go behind it
   std::atomic<bool> asleep_{false};
   std::atomic<bool> woken_{false};
@@ -159,13 +190,13 @@ class Ucx final : public UcxTransport {
 
   // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before mutex_.
   std::mutex fabric_mutex_;
-  Slot* spare_ = nullptr;       // for send_here
-  bool sending_here_ = false;   // inside send_here: events have to wait
-  std::vector<uint64_t> late_;  // cookies that came home meanwhile
-  std::vector<Slot*> sending_;
-  std::vector<Slot*> done_;
-  std::vector<Failure> failures_;
-  std::vector<void*> closes_;  // endpoints' close requests
+  Slot* spare_ = nullptr;      // for send_here
+  bool sending_here_ = false;  // inside send_here: events have to wait
+  SlotList late_;              // came home meanwhile: their cookies are still to be told
+  SlotList sending_;
+  SlotList done_;
+  bool any_failing_ = false;
+  size_t closes_ = 0;          // endpoints' close requests
   std::vector<Rank> meeting_;  // peers between kNone and kOpen
   size_t in_flight_ = 0;
   bool winding_up_ = false;

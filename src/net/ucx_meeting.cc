@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/coding.h"
+#include "base/contain.h"
 #include "net/ucx_internal.h"
 
 namespace swale::net::ucx_internal {
@@ -37,7 +38,11 @@ bool Ucx::meet() {
   bool did = false;
   std::erase_if(meeting_, [&](Rank rank) {
     Peer& with = peer(rank);
-    while (!with.down && !with.failing && advance(&with)) did = true;
+    // One that lacks memory stays in the list, to be tried again.
+    const Status status = contain([&] {
+      while (!with.down && !with.failing && advance(&with)) did = true;
+    });
+    if (!status.ok()) events_->on_failure(status);
     return with.down || with.failing || with.meeting == Meeting::kOpen;
   });
   return did;
@@ -118,7 +123,8 @@ bool Ucx::knock(Peer* at) {
 
 void Ucx::open(Peer* to) {
   to->meeting = Meeting::kOpen;
-  for (Slot* slot : std::exchange(to->waiting, {})) {
+  while (!to->waiting.empty()) {
+    Slot* slot = to->waiting.pop_front();
     if (to->failing || !UCS_PTR_IS_PTR(start_send(slot))) finish(slot);
   }
 }

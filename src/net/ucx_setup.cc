@@ -9,6 +9,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/process_identity.h"
 #include "net/topology.h"
 #include "net/ucx_internal.h"
 
@@ -131,7 +132,7 @@ std::string Ucx::address() const {
   ucp_address_t* bytes = nullptr;
   size_t count = 0;
   if (ucp_worker_get_address(worker_, &bytes, &count) != UCS_OK) return "";
-  std::string out = this_host_name();
+  std::string out = host_name();
   out += '\0';
   out.append(reinterpret_cast<const char*>(bytes), count);
   ucp_worker_release_address(worker_, bytes);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/coding.h"
+#include "base/contain.h"
 #include "base/log.h"
 #include "net/ucx_internal.h"
 
@@ -39,12 +40,7 @@ void Ucx::kick() {
 }
 
 // Under mutex_.
-Slot* Ucx::take_slot() {
-  if (free_.empty()) return &slots_.emplace_back();
-  Slot* slot = free_.back();
-  free_.pop_back();
-  return slot;
-}
+Slot* Ucx::take_slot() { return free_.empty() ? &slots_.emplace_back() : free_.pop_front(); }
 
 void Ucx::put_prefix(char* out, MessageKind kind) const {
   put_u32(out, kMagic);
@@ -115,7 +111,7 @@ bool Ucx::send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
     spare_->in_flight = false;
   }
   // A pending send needs progress, and so does what could not be told here.
-  if ((pending || !failures_.empty() || !late_.empty()) && asleep_.exchange(false)) kick();
+  if ((pending || any_failing_ || !late_.empty()) && asleep_.exchange(false)) kick();
   return !pending;
 }
 
@@ -126,7 +122,8 @@ void Ucx::wake() {
 void Ucx::drop(Rank rank, const Status& why) {
   {
     const std::lock_guard lock(mutex_);
-    drops_.push_back({rank, why});
+    if (!std::exchange(peer(rank).dropped, true)) peer(rank).dropped_why = why;
+    any_dropped_ = true;
   }
   wake();
 }
@@ -140,50 +137,68 @@ void Ucx::run() {
   Nanos last_call = 0;
   bool call = true;
   while (!closing_.load()) {
-    const bool did = turn(true);
-    call |= did;
-    const Nanos now = system_clock().now();
-    const bool woken = woken_.exchange(false);
-    if (woken || now >= next || (call && (!did || now - last_call >= kCallInterval))) {
-      next = events_->on_progress(now);
-      last_call = now;
-      call = false;
-    }
+    bool did = false;
+    const Status status = contain([&] { did = work_once(&next, &last_call, &call); });
+    if (!status.ok()) events_->on_failure(status);
     if (did) {
       busy_ = 0;
     } else {
       sleep(next);
     }
   }
-  wind_up();
+  if (const Status status = contain([&] { wind_up(); }); close_status_.ok()) close_status_ = status;
+  part();
+}
+
+// True if there may be more to do.
+bool Ucx::work_once(Nanos* next, Nanos* last_call, bool* call) {
+  const bool did = turn(true);
+  *call |= did;
+  const Nanos now = system_clock().now();
+  const bool woken = woken_.exchange(false);
+  if (woken || now >= *next || (*call && (!did || now - *last_call >= kCallInterval))) {
+    *next = events_->on_progress(now);
+    *last_call = now;
+    *call = false;
+  }
+  return did;
 }
 
 // Sends, receives, tells of peers that are gone. True if there may be more to do.
 bool Ucx::turn(bool tell) {
   const std::lock_guard fabric(fabric_mutex_);
   in_event_ = true;
-  const bool sent = send_queued();
-  const bool progressed = progress_fabric();
-  const bool met = meet();
-  take_failures(tell);
+  bool did = false;
+  const Status status = contain([&] {
+    did |= send_queued();
+    did |= progress_fabric();
+    did |= meet();
+    take_failures(tell);
+  });
   in_event_ = false;
-  return sent || progressed || met;
+  if (!status.ok()) events_->on_failure(status);
+  return did;
 }
 
 bool Ucx::send_queued() {
   {
     const std::lock_guard lock(mutex_);
-    free_.insert(free_.end(), done_.begin(), done_.end());
-    done_.clear();
-    sending_.swap(queue_);
+    free_.append(&done_);
+    sending_.append(&queue_);
     queued_.store(false);
-    for (Failure& each : drops_) failures_.push_back(std::move(each));
-    drops_.clear();
+    if (std::exchange(any_dropped_, false)) {
+      for (Peer& each : peers_) {
+        if (std::exchange(each.dropped, false)) fail(&each, each.dropped_why);
+      }
+    }
   }
-  for (Slot* slot : sending_) send(slot);
   const bool did = !sending_.empty();
-  sending_.clear();
-  for (const uint64_t cookie : std::exchange(late_, {})) events_->on_sent(cookie);
+  while (!sending_.empty()) send(sending_.pop_front());
+  while (!late_.empty()) {
+    Slot* slot = late_.pop_front();
+    events_->on_sent(slot->cookie);
+    done_.push_back(slot);
+  }
   return did;
 }
 
@@ -199,7 +214,7 @@ void Ucx::sleep(Nanos next) {
   bool pending = woken_.load() || (closing_.load() && !winding_up_);
   if (!pending) {
     const std::lock_guard lock(mutex_);
-    pending = !queue_.empty() || !drops_.empty();
+    pending = !queue_.empty() || any_dropped_;
   }
   if (!pending) {
     const Nanos wait = next - system_clock().now();
@@ -227,7 +242,7 @@ void Ucx::sleep(Nanos next) {
 // False: something is pending, try again soon.
 bool Ucx::arm() {
   const std::lock_guard fabric(fabric_mutex_);
-  if (!failures_.empty() || !late_.empty()) return false;  // by a send_here since the last turn
+  if (any_failing_ || !late_.empty()) return false;  // by a send_here since the last turn
   return ucp_worker_arm(worker_) != UCS_ERR_BUSY;
 }
 
@@ -271,15 +286,11 @@ void Ucx::on_send_done(void* request, ucs_status_t status, void* user_data) {
 void Ucx::finish(Slot* slot) {
   --in_flight_;
   slot->in_flight = false;
+  if (slot->kind == MessageKind::kFrame && sending_here_) return late_.push_back(slot);
   const bool frame = slot->kind == MessageKind::kFrame;
   const uint64_t cookie = slot->cookie;
   done_.push_back(slot);
-  if (!frame) return;
-  if (sending_here_) {
-    late_.push_back(cookie);
-  } else {
-    events_->on_sent(cookie);
-  }
+  if (frame) events_->on_sent(cookie);
 }
 
 ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes, void* data, size_t bytes,
@@ -296,31 +307,39 @@ ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes,
     }
     return UCS_OK;
   }
-  Peer& from = self->peer(static_cast<Rank>(sender));
-  if (from.down || from.failing) return UCS_OK;
-  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
-    self->fail(&from, error(Code::kCorruption, Scope::kPeer,
-                            "rank {} (host {}) sent {} bytes by rendezvous, expected eager messages only",
-                            from.rank, from.host, bytes));
-    return UCS_OK;
+  // UCX knows no exceptions.
+  const Status status = contain([&] {
+    self->receive(static_cast<Rank>(sender), in, header_bytes,
+                  bytes == 0 ? Bytes() : Bytes(static_cast<const char*>(data), bytes),
+                  (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+  });
+  if (!status.ok()) self->events_->on_failure(status);
+  return UCS_OK;
+}
+
+void Ucx::receive(Rank sender, const char* header, size_t header_bytes, Bytes payload, bool by_rendezvous) {
+  Peer& from = peer(sender);
+  if (from.down || from.failing) return;
+  if (by_rendezvous) {
+    return fail(&from, error(Code::kCorruption, Scope::kPeer,
+                             "rank {} (host {}) sent {} bytes by rendezvous, expected eager messages only",
+                             from.rank, from.host, payload.size()));
   }
   from.heard = true;
-  switch (static_cast<MessageKind>(get_u32(in + 8))) {
+  switch (static_cast<MessageKind>(get_u32(header + 8))) {
     case MessageKind::kEnd:
       from.ended = true;
       break;
     case MessageKind::kHello:
       from.greeted = true;
-      self->begin_meeting(&from);
+      begin_meeting(&from);
       break;
     case MessageKind::kKnock:
       break;
     case MessageKind::kFrame:
-      self->events_->on_frame(from.rank, Bytes(in + kPrefixBytes, header_bytes - kPrefixBytes),
-                              bytes == 0 ? Bytes() : Bytes(static_cast<const char*>(data), bytes));
+      events_->on_frame(from.rank, Bytes(header + kPrefixBytes, header_bytes - kPrefixBytes), payload);
       break;
   }
-  return UCS_OK;
 }
 
 void Ucx::on_endpoint_error(void* arg, ucp_ep_h, ucs_status_t status) {
@@ -337,26 +356,31 @@ void Ucx::fail(Peer* peer, ucs_status_t status, std::string_view what) {
 void Ucx::fail(Peer* peer, const Status& why) {
   if (peer->down || peer->failing) return;
   peer->failing = true;
-  failures_.push_back({peer->rank, why});
+  peer->why = why;
+  any_failing_ = true;
 }
 
 void Ucx::take_failures(bool tell) {
-  while (!failures_.empty()) {
-    const Failure failure = std::move(failures_.back());
-    failures_.pop_back();
-    Peer& gone = peer(failure.rank);
-    if (gone.down) continue;
-    gone.down = true;
-    gone.meeting = Meeting::kNone;
-    close_endpoint(&gone, UCP_EP_CLOSE_FLAG_FORCE);
-    for (Slot* slot : std::exchange(gone.waiting, {})) finish(slot);
-    if (tell) events_->on_down(failure.rank, failure.why);
+  while (std::exchange(any_failing_, false)) {
+    for (Peer& gone : peers_) {
+      if (!gone.failing || gone.down) continue;
+      gone.down = true;
+      gone.meeting = Meeting::kNone;
+      close_endpoint(&gone, UCP_EP_CLOSE_FLAG_FORCE);
+      while (!gone.waiting.empty()) finish(gone.waiting.pop_front());
+      if (tell) events_->on_down(gone.rank, gone.why);
+    }
   }
-  std::erase_if(closes_, [](void* request) {
-    if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
-    ucp_request_free(request);
-    return true;
-  });
+  if (closes_ != 0) finish_closes();
+}
+
+void Ucx::finish_closes() {
+  for (Peer& each : peers_) {
+    if (each.close_request == nullptr || ucp_request_check_status(each.close_request) == UCS_INPROGRESS)
+      continue;
+    ucp_request_free(std::exchange(each.close_request, nullptr));
+    --closes_;
+  }
 }
 
 void Ucx::close_endpoint(Peer* peer, unsigned flags) {
@@ -365,8 +389,10 @@ void Ucx::close_endpoint(Peer* peer, unsigned flags) {
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = flags;
   void* request = ucp_ep_close_nbx(peer->endpoint, &param);
-  if (UCS_PTR_IS_PTR(request)) closes_.push_back(request);
   peer->endpoint = nullptr;
+  if (!UCS_PTR_IS_PTR(request)) return;
+  peer->close_request = request;  // the only one: a peer that is closed is met no more
+  ++closes_;
 }
 
 // ---- the end
@@ -426,11 +452,15 @@ void Ucx::wind_up() {
               "rank {}: at the deadline of closing, {} frames were not sent and no end had come from ranks{}",
               rank_, in_flight_, late);
   }
+}
+
+// The last thing that the thread does, whatever has failed before.
+void Ucx::part() {
   const bool clean = close_status_.ok();
   parting_ = true;
   for (Peer& each : peers_) close_endpoint(&each, clean && !each.failing ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
   if (!clean) close_patience_.emplace(milliseconds(100), system_clock().now());  // forced closes end at once
-  progress_until([this] { return closes_.empty(); });
+  static_cast<void>(contain([&] { progress_until([this] { return closes_ == 0; }); }));
   destroy();
   // What UCX still held of ours it holds no more.
   for (Slot& each : slots_) {
@@ -440,8 +470,10 @@ void Ucx::wind_up() {
 
 void Ucx::destroy() {
   // Closes that did not end in time: UCX aborts the process if it finds requests that we have not let go of.
-  for (void* request : closes_) ucp_request_free(request);
-  closes_.clear();
+  for (Peer& each : peers_) {
+    if (each.close_request != nullptr) ucp_request_free(std::exchange(each.close_request, nullptr));
+  }
+  closes_ = 0;
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucp_cleanup(context_);
   worker_ = nullptr;
