@@ -191,23 +191,22 @@ TEST(BitFlipsOverflow, InAnOverflowingSliceNeverGiveAWrongAnswer) {
 }
 
 TEST_F(BitFlips, InTheFooterAreAllNoticed) {
-  const uint64_t offset = partition_.index.size() - kFooterPageBytes;
-  std::string page = partition_.index.substr(offset);
-  for (size_t bit = 0; bit < page.size() * 8; ++bit) {
-    page[bit / 8] = static_cast<char>(page[bit / 8] ^ 1 << bit % 8);
-    ASSERT_FALSE(decode_footer_page(page, kPartition, offset, "index").ok()) << "bit " << bit;
-    page[bit / 8] = static_cast<char>(page[bit / 8] ^ 1 << bit % 8);
+  const uint64_t offset = test::last_footer_offset(partition_.index);
+  std::string footer = partition_.index.substr(offset);
+  for (size_t bit = 0; bit < footer.size() * 8; ++bit) {
+    footer[bit / 8] = static_cast<char>(footer[bit / 8] ^ 1 << bit % 8);
+    ASSERT_FALSE(decode_footer(footer, kPartition, offset, "index").ok()) << "bit " << bit;
+    footer[bit / 8] = static_cast<char>(footer[bit / 8] ^ 1 << bit % 8);
   }
-  EXPECT_TRUE(decode_footer_page(page, kPartition, offset, "index").ok());
+  EXPECT_TRUE(decode_footer(footer, kPartition, offset, "index").ok());
 }
 
 TEST_F(BitFlips, CanaryFooterWithAFittingChecksumDiffers) {
-  const uint64_t offset = partition_.index.size() - kFooterPageBytes;
-  std::string page = partition_.index.substr(offset);
-  page[offsetof(FooterPage, records) + offsetof(SegmentRecord, epoch)] ^= 1;
-  put_u32(page.data() + page.size() - 4,
-          crc32c_extend(partition_seed(kPartition), Bytes(page).substr(0, page.size() - 4)));
-  const auto decoded = decode_footer_page(page, kPartition, offset, "index");
+  const uint64_t offset = test::last_footer_offset(partition_.index);
+  FooterPart part =
+      decode_footer(Bytes(partition_.index).substr(offset), kPartition, offset, "index").value();
+  part.records[0].epoch ^= 1;
+  const auto decoded = decode_footer(encode_footer(part), kPartition, offset, "index");
   ASSERT_TRUE(decoded.ok());
   EXPECT_NE(decoded->records[0], partition_.segments[0]);
 }

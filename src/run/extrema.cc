@@ -277,7 +277,7 @@ void ExtremaGroup::add_stream(Bytes block) {
 }
 
 ExtremaSegmentBuilder::ExtremaSegmentBuilder(const ExtremaGroup& group, const SegmentParams& params,
-                                             uint64_t index_offset)
+                                             uint64_t index_end)
     : group_(group), partition_(params.partition) {
   assert(!group.empty() && group.next_block_ == group.blocks_);
   uint64_t lists_bytes = 0;
@@ -287,7 +287,6 @@ ExtremaSegmentBuilder::ExtremaSegmentBuilder(const ExtremaGroup& group, const Se
     listed_.push_back(static_cast<uint32_t>(listed));
     lists_bytes += 2 * list_bytes(listed_.back());
   }
-  segment_.index_offset = index_offset;
   segment_.data_block = params.data_block;
   segment_.epoch_id = params.epoch_id;
   for (const ExtremaGroup::Run& run : group.runs_) segment_.records += run.header.records;
@@ -301,6 +300,7 @@ ExtremaSegmentBuilder::ExtremaSegmentBuilder(const ExtremaGroup& group, const Se
   segment_.way = params.way;
   segment_.ways = params.ways;
   segment_.value_bytes = group.blocks_;
+  segment_.index_offset = segment_offset(index_end, size_bytes());
 }
 
 void ExtremaSegmentBuilder::make_head() {
@@ -394,7 +394,7 @@ bool ExtremaSegmentBuilder::next_chunk() {
 }
 
 size_t ExtremaSegmentBuilder::fill(MutableBytes out) {
-  assert(out.size() >= kIndexAlignment && out.size() % kIndexAlignment == 0);
+  assert(out.size() >= kIndexPageBytes && out.size() % kIndexPageBytes == 0);
   const size_t wanted = std::min<uint64_t>(out.size(), size_bytes() - produced_bytes_);
   size_t at = 0;
   while (at < wanted) {

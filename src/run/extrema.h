@@ -106,8 +106,8 @@ class ExtremaSegmentBuilder {
   static size_t memory_bytes(size_t blocks) { return blocks * 2 * sizeof(Entry); }
 
   // Requires a group that is not empty and whose last run is whole. It must outlive the builder. Of `params`, all runs
-  // lie in the `data_blocks` blocks from `data_block` on.
-  ExtremaSegmentBuilder(const ExtremaGroup& group, const SegmentParams& params, uint64_t index_offset);
+  // lie in the `data_blocks` blocks from `data_block` on. The segment goes behind `index_end`: record() says where.
+  ExtremaSegmentBuilder(const ExtremaGroup& group, const SegmentParams& params, uint64_t index_end);
 
   uint64_t size_bytes() const { return segment_bytes(segment_); }
   const SegmentRecord& record() const { return segment_; }

@@ -101,7 +101,7 @@ Status check_extrema_segment(const SegmentRecord& segment, uint64_t index_end, s
       segment.runs <= segment.value_bytes && segment.value_bytes <= kGroupBlocksMax &&
       segment.slice_bits == 0 && segment.way < segment.ways &&
       segment.stride == extrema_head_bytes(segment.runs, segment.key_bytes) &&
-      segment.data_block <= uint64_t{1} << 51 && segment.index_offset % kIndexAlignment == 0 &&
+      segment.data_block <= uint64_t{1} << 51 && segment.index_offset % kIndexUnit == 0 &&
       segment.index_offset <= index_end && segment_bytes(segment) <= index_end - segment.index_offset;
   if (possible) return {};
   return damaged(path, segment.index_offset,

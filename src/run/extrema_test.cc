@@ -92,7 +92,7 @@ struct Made {
                                    .data_block = 0,
                                    .data_blocks = static_cast<uint32_t>(data.size() / kBlockBytes)},
                                   kIndexOffset);
-    std::vector<char> out(2 * kIndexAlignment, '\x5a');
+    std::vector<char> out(2 * kIndexPageBytes, '\x5a');
     while (const size_t produced = builder.fill(out)) segment_bytes.append(out.data(), produced);
     ASSERT_TRUE(builder.done());
     ASSERT_EQ(segment_bytes.size(), builder.size_bytes());
@@ -250,8 +250,8 @@ TEST(Extrema, AGroupIsFullAndStartsAnew) {
 TEST(Extrema, SegmentsOfFixedRecordsHaveFixedBytes) {
   const Made made({{"x", FieldType::kF8, 8}, {"y", FieldType::kI2, 3}}, {12'000, 40},
                   [](Rng& rng, size_t) { return value_with(static_cast<double>(rng.below(1000)) / 8); });
-  EXPECT_EQ(made.segment_bytes.size(), 8192u);
-  EXPECT_EQ(crc32c(made.segment_bytes), 1'654'297'207u);
+  EXPECT_EQ(made.segment_bytes.size(), 5696u);
+  EXPECT_EQ(crc32c(made.segment_bytes), 3'590'439'776u);
 }
 
 TEST(Extrema, SizesOfLists) {
@@ -323,7 +323,7 @@ TEST(ExtremaDamage, BytesOfAnotherPlaceDoNotPass) {
   EXPECT_FALSE(decode_extrema_piece(head, kPartition, 0, Extreme::kSmallest, 0, bytes, "index").ok());
   EXPECT_FALSE(decode_extrema_piece(head, kPartition + 1, 0, Extreme::kLargest, 0, bytes, "index").ok());
   GroupHead moved = head;
-  moved.segment.index_offset += kIndexAlignment;
+  moved.segment.index_offset += kIndexUnit;
   EXPECT_FALSE(decode_extrema_piece(moved, kPartition, 0, Extreme::kLargest, 0, bytes, "index").ok());
   EXPECT_FALSE(
       decode_extrema_head(moved.segment, kPartition, made.at(kIndexOffset, head.segment.stride), "index")

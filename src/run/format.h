@@ -5,7 +5,7 @@
 //
 // Every checksum is CRC-32C *extended from a seed* that names what the bytes belong to, so that an intact
 // block of another partition, or of another epoch at the same place (a lost write), does not pass:
-//   partition_seed(partition)            run headers, footer pages
+//   partition_seed(partition)            run headers, footers
 //   epoch_seed(partition, epoch_id)      data blocks
 //   segment_seed(partition, segment)     slices and their overflows
 #pragma once
@@ -100,8 +100,11 @@ inline constexpr uint32_t kRemainderBits = 8;
 inline constexpr uint32_t kSliceBitsMax = 17;
 inline constexpr uint32_t kBucketBitsMax = 20;       // bits that choose slice and bucket
 inline constexpr uint32_t kSliceRecordsGoal = 4096;  // over all runs
-inline constexpr uint32_t kStrideUnit = 64;
-inline constexpr uint32_t kIndexAlignment = 4096;  // of segments and footer pages
+inline constexpr uint32_t kStrideUnit = 64;          // strides of several slices, overflows
+inline constexpr uint32_t kIndexUnit = 8;  // segments and footers begin and end at multiples of this
+inline constexpr uint32_t kIndexPageBytes = 4096;
+// Segments of so many bytes begin and end at pages, so that writing them can bypass the page cache.
+inline constexpr uint32_t kPagedSegmentBytes = 64 * 1024;
 
 enum SegmentFlag : uint8_t {
   kUniformSegment = 1,        // all runs uniform and of one size: short piece headers
@@ -113,9 +116,9 @@ enum SegmentFlag : uint8_t {
   kAuxiliarySegment = 0x80,   // not sketches: a reader that does not know its other flags passes over it
 };
 
-// One segment of the index log: the transposed sketches of n runs of one way and epoch. Kept in footer pages.
+// One segment of the index log: the transposed sketches of n runs of one way and epoch. Kept in footers.
 struct SegmentRecord {
-  uint64_t index_offset = 0;  // multiple of kIndexAlignment
+  uint64_t index_offset = 0;  // multiple of kIndexUnit
   uint64_t data_block = 0;    // first block of the epoch in the data log
   uint64_t epoch_id = 0;
   uint64_t records = 0;
@@ -145,7 +148,13 @@ constexpr bool is_filter_segment(const SegmentRecord& segment) {
 // Bytes of the segment in the index log, padding included.
 constexpr uint64_t segment_bytes(const SegmentRecord& segment) {
   const uint64_t slices = segment.runs == 0 ? 0 : uint64_t{segment.stride} << segment.slice_bits;
-  return round_up(slices + uint64_t{segment.overflow_units} * kStrideUnit, kIndexAlignment);
+  const uint64_t bytes = slices + uint64_t{segment.overflow_units} * kStrideUnit;
+  return bytes < kPagedSegmentBytes ? bytes : round_up(bytes, kIndexPageBytes);
+}
+
+// Where a segment of `bytes` bytes begins in an index log that ends at `end`. Between the two are zeros.
+constexpr uint64_t segment_offset(uint64_t end, uint64_t bytes) {
+  return round_up(end, bytes < kPagedSegmentBytes ? kIndexUnit : kIndexPageBytes);
 }
 
 struct SliceHeader {
@@ -192,51 +201,48 @@ struct FilterPieceHeader {
 static_assert(sizeof(FilterPieceHeader) == 16);
 
 inline constexpr uint64_t kFooterMagic = 0x58444945'4c415753;  // "SWALEIDX"
-inline constexpr size_t kFooterPageBytes = 4096;
-inline constexpr uint32_t kFooterRecordsMax = 56;
-inline constexpr uint32_t kFooterExtentsMax = 28;
+inline constexpr uint32_t kFooterExtentsMax = 64;
 inline constexpr uint32_t kSegmentsMax = 1u << 20;  // of one partition: 64 MiB of records in a reader
 
-// Incompatible features of a footer page.
+// Incompatible features of a footer.
 enum FooterFeature : uint32_t {
   kLargeValuesFeature = 1,  // the partition has a value log
 };
 inline constexpr uint32_t kIncompatibleFeatures = kLargeValuesFeature;  // bits that this build understands
 
-enum class FooterPageKind : uint32_t { kTail = 0, kSealed = 1 };
-
-// Full pages that stay where they are, found through the tail page.
+// An earlier footer, whose records come before the ones of the footer that names it.
 struct FooterExtent {
   uint64_t offset = 0;
-  uint32_t pages = 0;
+  uint32_t bytes = 0;
   uint32_t first_record = 0;
 
   bool operator==(const FooterExtent&) const = default;
 };
 static_assert(sizeof(FooterExtent) == 16);
 
+// The last 64 bytes of a footer. Before them: the extents; before these: the records, delta-coded (footer.h).
+//
 // A rule for all versions to come: magic, version and both feature words stay in the first 20 bytes, and the
-// checksum in the last 4, so that every build can tell "newer" from "damaged".
-struct FooterPage {
+// checksum of the trailer in its last 4, so that every build can tell "newer" from "damaged".
+struct FooterTrailer {
   uint64_t magic;
   uint32_t version;
   uint32_t incompatible_features;  // unknown bits: the file must not be read
   uint32_t compatible_features;    // unknown bits: may be ignored by readers
   uint32_t partition;
-  uint64_t page_offset;  // its own position in the index log
-  FooterPageKind kind;
-  uint32_t first_record;  // number of records[0] among all of the partition
+  uint64_t offset;        // of the footer's first byte in the index log
+  uint32_t bytes;         // of the footer, this trailer included
+  uint32_t record_bytes;  // of the coded records, without the zeros up to a multiple of 8
+  uint32_t first_record;  // how many records of the partition come before this footer's: those of the extents
   uint32_t record_count;
-  uint32_t extent_count;  // tail pages only
-  uint64_t reserved0;
-  SegmentRecord records[kFooterRecordsMax];  // oldest first
-  FooterExtent extents[kFooterExtentsMax];   // all older records, oldest first
-  uint32_t reserved1;
-  uint32_t crc32c;  // partition_seed, then the first 4,092 bytes
+  uint32_t extent_count;
+  uint32_t reserved0;
+  uint32_t body_crc32c;  // partition_seed, then all before the trailer
+  uint32_t crc32c;       // partition_seed, then the first 60 bytes of the trailer
 };
-static_assert(sizeof(FooterPage) == kFooterPageBytes && offsetof(FooterPage, records) == 56 &&
-              offsetof(FooterPage, extents) == 3640 && offsetof(FooterPage, crc32c) == 4092);
-static_assert(std::is_trivially_copyable_v<FooterPage> && std::is_trivially_copyable_v<RunHeader>);
+static_assert(sizeof(FooterTrailer) == 64 && offsetof(FooterTrailer, partition) == 20 &&
+              offsetof(FooterTrailer, bytes) == 32 && offsetof(FooterTrailer, crc32c) == 60);
+static_assert(std::is_trivially_copyable_v<FooterTrailer> && std::is_trivially_copyable_v<RunHeader>);
 
 uint32_t partition_seed(uint32_t partition);
 uint32_t epoch_seed(uint32_t partition, uint64_t epoch_id);

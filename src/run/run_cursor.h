@@ -4,7 +4,8 @@
 //
 // Threads: one at a time.
 // Errors: kCorruption that names file and offset. After one, the cursor is of no use: make a new one, and
-//   feed it from a later run (runs start where decode_run_header succeeds).
+//   feed it from a later run (runs start where decode_run_header succeeds). But if the block next_block() fails
+//   verify_block, nothing of it was yielded, and a right copy of it may be fed.
 // Limits: memory for one record, 16 KiB.
 #pragma once
 

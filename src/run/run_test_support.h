@@ -115,8 +115,9 @@ class PartitionInMemory {
                             .data_block = epoch_block_,
                             .data_blocks = static_cast<uint32_t>(data.size() / kBlockBytes - epoch_block_),
                             .layout = layout});
+    index.resize(segment_offset(index.size(), builder.size_bytes()));
     const SegmentRecord record = builder.record(index.size());
-    std::vector<char> out(fill_pages * kIndexAlignment, '\x5a');
+    std::vector<char> out(fill_pages * kIndexPageBytes, '\x5a');
     const size_t before = index.size();
     while (const size_t produced = builder.fill(out)) index.append(out.data(), produced);
     ASSERT_EQ(index.size() - before, builder.size_bytes());
@@ -208,6 +209,11 @@ class PartitionInMemory {
   std::unique_ptr<io::MemoryDevice> device_ = std::make_unique<io::MemoryDevice>();
   int file_count_ = 0;
 };
+
+// Where the footer begins with which an index log ends.
+inline uint64_t last_footer_offset(Bytes index) {
+  return get_fixed<FooterTrailer>(index.data() + index.size() - sizeof(FooterTrailer)).offset;
+}
 
 // Every record, in storage order.
 inline Records scan(const std::string& data, uint32_t partition, Status* status, size_t chunk_blocks = 2) {

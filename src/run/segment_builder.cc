@@ -166,7 +166,8 @@ void SegmentBuilder::choose_stride(const std::vector<uint32_t>& lengths) {
   const uint64_t cap = total * kStrideOverMeanNum / kStrideOverMeanDen / lengths.size();
   uint32_t stride = 0;  // the longest slice that the cap lets pass; the shortest slice does in any case
   for (const uint32_t length : lengths) stride = length <= cap ? std::max(stride, length) : stride;
-  segment_.stride = static_cast<uint32_t>(round_up(stride, kStrideUnit));
+  // A single slice has no neighbour to be told from by its distance.
+  segment_.stride = static_cast<uint32_t>(round_up(stride, lengths.size() == 1 ? kIndexUnit : kStrideUnit));
 }
 
 char* SegmentBuilder::put_piece_header(const RunWalk& walk, char* out) const {
@@ -311,7 +312,7 @@ bool SegmentBuilder::next_chunk() {
 }
 
 size_t SegmentBuilder::fill(MutableBytes out) {
-  assert(out.size() >= kIndexAlignment && out.size() % kIndexAlignment == 0);
+  assert(out.size() >= kIndexPageBytes && out.size() % kIndexPageBytes == 0);
   size_t produced = 0;
   const size_t wanted = std::min<uint64_t>(out.size(), size_bytes() - produced_bytes_);
   while (produced < wanted) {
@@ -330,7 +331,7 @@ size_t SegmentBuilder::fill(MutableBytes out) {
 }
 
 SegmentRecord SegmentBuilder::record(uint64_t index_offset) const {
-  assert(index_offset % kIndexAlignment == 0);
+  assert(index_offset == segment_offset(index_offset, size_bytes()));
   SegmentRecord record = segment_;
   record.index_offset = index_offset;
   return record;

@@ -49,12 +49,12 @@ class SegmentBuilder {
 
   uint64_t size_bytes() const { return segment_bytes(segment_); }
 
-  // Writes the next bytes into `out` (size: a multiple of 4,096, at least 4,096). Returns the bytes produced,
-  // a multiple of 4,096; 0 at the end.
+  // Writes the next bytes into `out` (size: a multiple of 4,096, at least 4,096). Returns the bytes produced: all
+  // of `out`, or up to the segment's end; 0 at the end.
   size_t fill(MutableBytes out);
   bool done() const { return produced_bytes_ == size_bytes(); }
 
-  // The segment's entry for the footer, given where it was written.
+  // The segment's entry for the footer, given where it was written (segment_offset).
   SegmentRecord record(uint64_t index_offset) const;
 
  private:

