@@ -1,6 +1,5 @@
 #include "capi/boundary.h"
 
-#include <exception>
 #include <string>
 
 namespace swale::capi {
@@ -16,7 +15,7 @@ thread_local LastError last;
 
 }  // namespace
 
-int report(const Status& status) {
+int report(const Status& status) noexcept {
   try {
     last.text.assign(status.message());
     last.fixed = nullptr;
@@ -24,19 +23,6 @@ int report(const Status& status) {
     last.fixed = kNoMemoryForTheText;
   }
   return static_cast<int>(status.code());
-}
-
-Status status_of_exception() {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    return error(Code::kResourceExhausted, Scope::kOperation, "out of memory");
-  } catch (const std::exception& exception) {
-    return error(Code::kInternal, Scope::kOperation, "unexpected exception: {}; please report it",
-                 exception.what());
-  } catch (...) {
-    return error(Code::kInternal, Scope::kOperation, "unexpected exception; please report it");
-  }
 }
 
 const char* last_error() { return last.fixed != nullptr ? last.fixed : last.text.c_str(); }

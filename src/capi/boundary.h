@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include "base/bytes.h"
+#include "base/contain.h"
 #include "base/status.h"
 
 // The library is compiled with hidden visibility; what swale.h declares is the exception.
@@ -18,20 +20,14 @@
 namespace swale::capi {
 
 // Keeps the failure for this thread, and answers its code.
-int report(const Status& status);
-// What an exception that is being handled means.
-Status status_of_exception();
+int report(const Status& status) noexcept;
 const char* last_error();
 
 // Runs `body`, which returns a Status, as the inside of an entry point.
 template <class Body>
 int guarded(Body&& body) {
-  try {
-    const Status status = body();
-    return status.ok() ? SWALE_OK : report(status);
-  } catch (...) {
-    return report(status_of_exception());
-  }
+  const Status status = contain(std::forward<Body>(body));
+  return status.ok() ? SWALE_OK : report(status);
 }
 
 inline Status null_argument(const char* call, const char* argument) {

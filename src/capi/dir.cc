@@ -32,28 +32,61 @@ Result<OpenRequest> open_request(const char* path, int flags, const char* option
   request.create = flags == kFlags             ? imd::Writer::Create::kExclusive
                    : flags == SWALE_DIR_CREATE ? imd::Writer::Create::kIfMissing
                                                : imd::Writer::Create::kNever;
+  SWALE_RETURN_IF_ERROR(check_process_variables());
   SWALE_ASSIGN_OR_RETURN(request.options, writer_options(text_or_empty(options), process_environment));
   SWALE_ASSIGN_OR_RETURN(request.storage,
                          storage_options(write_rows(), text_or_empty(options), process_environment));
   return request;
 }
 
+// A rank that throws while the others wait for it gives the job up: they are told.
+Status begin_call(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine) {
+  bool threw = true;
+  const Status status = contain([&] {
+    Status begun = imd::begin_collective(job, kind, path, mine);
+    threw = false;
+    return begun;
+  });
+  if (threw) job.give_up(status);
+  return status;
+}
+
 Status open_dir(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir,
                 swale_partition_fn partition_fn = nullptr, void* context = nullptr) {
   const std::shared_ptr<JobState> state = job->state;
-  Result<OpenRequest> request = open_request(path, flags, options);
-  if (request.ok()) {
-    request->options.partitioner.function = partition_fn;
-    request->options.partitioner.context = context;
-  }
-  SWALE_RETURN_IF_ERROR(imd::agree(*state->job, request.status()));
-  auto directory = std::make_shared<DirectoryState>(request->storage);
-  directory->job = state;
-  SWALE_ASSIGN_OR_RETURN(directory->writer, imd::Writer::open(*state->job, directory->device, request->path,
-                                                              request->create, request->options));
-  *dir = new swale_dir{std::move(directory)};
+  OpenRequest request;
+  auto handle = std::make_unique<swale_dir>();
+  // What throws here is told to the other ranks as any other mistake.
+  const Status mine = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(request, open_request(path, flags, options));
+    request.options.partitioner.function = partition_fn;
+    request.options.partitioner.context = context;
+    handle->state = std::make_shared<DirectoryState>(request.storage);
+    handle->state->job = state;
+    return {};
+  });
+  SWALE_RETURN_IF_ERROR(begin_call(*state->job, net::CallKind::kOpenDirectory, request.path, mine));
+  DirectoryState& directory = *handle->state;
+  SWALE_ASSIGN_OR_RETURN(directory.writer, imd::Writer::open(*state->job, directory.device, request.path,
+                                                             request.create, request.options));
+  *dir = handle.release();
   ++state->open_directories;
   return {};
+}
+
+Status make_dir(net::Job& job, const char* path, const char* options) {
+  OpenRequest request;
+  const Status mine = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(request, open_request(path, SWALE_DIR_CREATE, options));
+    return {};
+  });
+  SWALE_RETURN_IF_ERROR(begin_call(job, net::CallKind::kMakeDirectory, request.path, mine));
+  io::PosixDevice device(request.storage);
+  Status status =
+      contain([&] { return imd::make_massive_directory(job, device, request.path, request.options); });
+  // Made by rank 0 alone: the others wait for its word, and a rank that has thrown can no longer give or hear it.
+  if (status.code() == Code::kResourceExhausted || status.code() == Code::kInternal) job.give_up(status);
+  return status;
 }
 
 // Whatever swale_dir_append does not take at once.
@@ -177,10 +210,7 @@ int swale_dir_close(swale_dir* dir) {
 int swale_mkdir(swale_job* job, const char* path, const char* options) {
   return guarded([&]() -> Status {
     if (job == nullptr) return swale::capi::null_argument("swale_mkdir", "job");
-    const auto request = swale::capi::open_request(path, SWALE_DIR_CREATE, options);
-    SWALE_RETURN_IF_ERROR(swale::imd::agree(*job->state->job, request.status()));
-    swale::io::PosixDevice device;
-    return swale::imd::make_massive_directory(*job->state->job, device, request->path, request->options);
+    return swale::capi::make_dir(*job->state->job, path, options);
   });
 }
 

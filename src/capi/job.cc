@@ -35,7 +35,11 @@ Result<std::unique_ptr<net::Bootstrap>> launched(const JobSettings& settings) {
 }
 
 Status open_job(const swale_comm* comm, const char* text, std::shared_ptr<JobState>* state) {
-  const Result<JobSettings> settings = job_settings(text_or_empty(text), process_environment);
+  const auto read_settings = [&]() -> Result<JobSettings> {
+    SWALE_RETURN_IF_ERROR(check_process_variables());
+    return job_settings(text_or_empty(text), process_environment);
+  };
+  const Result<JobSettings> settings = read_settings();
   std::unique_ptr<net::Bootstrap> bootstrap;
   if (comm != nullptr) {
     SWALE_ASSIGN_OR_RETURN(bootstrap, communicator(*comm));
@@ -104,11 +108,17 @@ int swale_job_close(swale_job* job) {
     const std::unique_ptr<swale_job> handle(job);
     if (job == nullptr) return {};
     if (const int open = job->state->open_directories; open != 0) {
-      return swale::invalid_argument(
-          "swale_job_close: {} directories of this job are still open; close them first. The handle is "
-          "freed, but the "
-          "peers have not been told",
+      const Status refused = swale::invalid_argument(
+          "swale_job_close: {} directories of this job are still open; close them first. The handle is freed",
           open);
+      // The others may wait for this rank at any call: the job cannot go on.
+      if (job->state->job->size() > 1) {
+        job->state->job->give_up(
+            swale::error(swale::Code::kInvalidArgument, swale::Scope::kFatal,
+                         "rank {} closes the job while {} directories of it are still open",
+                         job->state->job->rank(), open));
+      }
+      return refused;
     }
     return job->state->job->close();
   });

@@ -2,9 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <vector>
+
+#include "base/nearest.h"
+#include "imd/memory_plan.h"
 
 namespace swale::capi {
 namespace {
@@ -89,14 +94,14 @@ constexpr OptionRow kDirectRow = {
 constexpr std::array kWriteRows = {
     kEngineRow,
     kDirectRow,
-    OptionRow{
-        .name = "write.memory",
-        .type = OptionType::kBytes,
-        .default_value = "0",
-        .min = 0,
-        .max = 64.0 * 1024 * kMiBAsDouble,
-        .help =
-            "memory of the pipeline on each rank; 0: 3 % of the machine's divided by the ranks, at most 64M"},
+    OptionRow{.name = "write.memory",
+              .type = OptionType::kBytes,
+              .default_value = "0",
+              .min = 0,
+              .max = 64.0 * 1024 * kMiBAsDouble,
+              .help = "memory of the pipeline on each rank; 0: 3 % of the machine's divided by the ranks on "
+                      "it, at most "
+                      "64M"},
     OptionRow{.name = "write.ways",
               .type = OptionType::kInt,
               .default_value = "1",
@@ -106,8 +111,8 @@ constexpr std::array kWriteRows = {
     OptionRow{.name = "write.frame_bytes",
               .type = OptionType::kBytes,
               .default_value = "32K",
-              .min = 1024,
-              .max = 32 * 1024,
+              .min = imd::kFrameBytesMin,
+              .max = imd::kFrameBytesMax,
               .help = "records travel between ranks in frames of at most so many bytes"},
     OptionRow{.name = "write.window",
               .type = OptionType::kInt,
@@ -115,6 +120,14 @@ constexpr std::array kWriteRows = {
               .min = 1,
               .max = 64,
               .help = "frames on their way to one peer before the sender waits"},
+    OptionRow{
+        .name = "write.collective_deadline_s",
+        .type = OptionType::kSeconds,
+        .default_value = "0",
+        .min = 0,
+        .max = 604'800,
+        .help = "how long the end of an epoch or the close of a directory waits for ranks which live but do "
+                "not come to the same call; 0: without limit"},
     OptionRow{.name = "dir.schema",
               .type = OptionType::kString,
               .default_value = "",
@@ -149,12 +162,26 @@ constexpr std::array kWriteRows = {
               .type = OptionType::kString,
               .default_value = "hash",
               .help = "the name of the function that swale_dir_open_partitioned was given"},
+    OptionRow{.name = "dir.lock_lease_s",
+              .type = OptionType::kSeconds,
+              .default_value = "60",
+              .min = 1,
+              .max = 3'600,
+              .help = "a writer that has not renewed swale.lock for so long is given up by the next one; it "
+                      "renews six times as often; what rank 0 says counts"},
+    OptionRow{.name = "dir.lock_wait_s",
+              .type = OptionType::kSeconds,
+              .default_value = "90",
+              .min = 0,
+              .max = 7'200,
+              .help = "how long opening looks whether another writer still renews swale.lock, before it says "
+                      "SWALE_BUSY; one that does is noticed sooner; what rank 0 says counts"},
     OptionRow{.name = "dir.resume_after",
               .type = OptionType::kString,
               .default_value = "",
               .help =
                   "a step: drop the first epoch with a greater step and all behind it, before anything is "
-                  "written; what rank 0 says counts"}};
+                  "written; all ranks give the same"}};
 
 constexpr std::array kReadRows = {
     kEngineRow, kDirectRow,
@@ -166,11 +193,12 @@ constexpr std::array kReadRows = {
               .help = "read requests given to storage at a time"},
     OptionRow{.name = "read.map",
               .type = OptionType::kEnum,
-              .default_value = "auto",
+              .default_value = "never",
               .choices = "auto|never",
-              .help = "whether logs on local file systems are mapped: what is in the "
-                      "page cache is found without a system call, but a failing "
-                      "device may raise SIGBUS"},
+              .help =
+                  "auto: logs on local file systems are mapped, so that what is in the page cache is found "
+                  "without a system call; but a page that the device fails to deliver, or that somebody cuts "
+                  "off, then raises SIGBUS in this process"},
     OptionRow{.name = "read.scan_chunk",
               .type = OptionType::kBytes,
               .default_value = "4M",
@@ -198,6 +226,32 @@ Result<std::string> default_rendezvous(const net::LaunchEnvironment& launch, con
 std::span<const OptionRow> job_rows() { return kJobRows; }
 std::span<const OptionRow> write_rows() { return kWriteRows; }
 std::span<const OptionRow> read_rows() { return kReadRows; }
+
+Status check_variables(const char* const* variables) {
+  // These stand for a launcher (net/topology.cc).
+  std::vector<std::string> names = {"SWALE_JOB_RANK", "SWALE_JOB_SIZE"};
+  std::vector<std::string> sections;
+  for (const auto rows : {job_rows(), write_rows(), read_rows()}) {
+    for (const OptionRow& row : rows) {
+      names.push_back(Config::environment_name(row.name));
+      sections.push_back(Config::environment_name(row.name.substr(0, row.name.find('.') + 1)));
+    }
+  }
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    const std::string_view variable(*variables);
+    const std::string_view name = variable.substr(0, variable.find('='));
+    const auto starts = [&](const std::string& section) { return name.starts_with(section); };
+    if (std::none_of(sections.begin(), sections.end(), starts)) continue;
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    return invalid_argument(
+        "environment variable {}: no option has it; the nearest is {} (unset it, or correct it)", name,
+        nearest(name, known));
+  }
+  return {};
+}
+
+Status check_process_variables() { return check_variables(::environ); }
 
 const char* process_environment(const char* name) { return std::getenv(name); }
 
@@ -233,6 +287,10 @@ Result<imd::WriterOptions> writer_options(std::string_view text, const Environme
   options.index = run::index_named(config.get_string("dir.index"));
   if (const int64_t bits = config.get_int("dir.bloom_bits"); bits >= 0)
     options.bloom_bits = static_cast<uint32_t>(bits);
+  options.lease.lease = config.get_nanos("dir.lock_lease_s");
+  options.lease.wait = config.get_nanos("dir.lock_wait_s");
+  if (const Nanos limit = config.get_nanos("write.collective_deadline_s"); limit != 0)
+    options.collective_deadline = limit;
   options.partitioner.name = config.get_string("dir.partitioner");
   SWALE_ASSIGN_OR_RETURN(
       options.schema, run::Schema::parse(config.get_string("dir.schema"), config.get_string("dir.extrema")));

@@ -26,6 +26,11 @@ std::span<const OptionRow> read_rows();
 using Environment = Config::GetEnvironment;
 const char* process_environment(const char* name);  // getenv
 
+// kInvalidArgument for a variable of a section that options have (SWALE_JOB_..., SWALE_READ_...) which is none's: a
+// mistyped one would be ignored. `variables` is like environ.
+Status check_variables(const char* const* variables);
+Status check_process_variables();
+
 struct JobSettings {
   net::JobOptions job;
   std::string rendezvous;  // "": the default, if there can be one

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <map>
 #include <string>
+
+#include "imd/memory_plan.h"
 
 namespace swale::capi {
 namespace {
@@ -44,6 +47,8 @@ TEST(Options, DefaultsAreThoseOfTheLayersBelow) {
   EXPECT_EQ(writer->ways, imd::WriterOptions().ways);
   EXPECT_EQ(writer->frame_bytes, imd::WriterOptions().frame_bytes);
   EXPECT_EQ(writer->window, imd::WriterOptions().window);
+  EXPECT_EQ(writer->lease.lease, imd::WriterOptions().lease.lease);
+  EXPECT_EQ(writer->lease.wait, imd::WriterOptions().lease.wait);
   const auto reader = reader_options("", environment());
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   EXPECT_EQ(reader->reads_in_flight_max, imd::ReaderOptions().reads_in_flight_max);
@@ -96,6 +101,47 @@ TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
   EXPECT_EQ(job_settings("net.posting=pigeon", environment()).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(job_settings("net.posting=direct", environment())->job.posting, "direct");
   EXPECT_EQ(reader_options("read.scan_chunk=1", environment()).status().code(), Code::kInvalidArgument);
+}
+
+// The limits that a row documents are those of what it is for.
+TEST(Options, WritersTakeTheLimitsOfEveryRow) {
+  int limits = 0;
+  for (const OptionRow& row : write_rows()) {
+    if (row.type != OptionType::kInt && row.type != OptionType::kBytes) continue;
+    for (const double limit : {row.min, row.max}) {
+      const auto options = writer_options(fmt::format("{}={}", row.name, limit), environment());
+      ASSERT_TRUE(options.ok()) << options.status().to_string();
+      imd::MemoryWish wish{
+          options->memory_bytes, 2, options->ways, options->frame_bytes, options->window, 0, {}};
+      if (row.name != "write.memory") wish.budget_bytes = kGiB;
+      const Status planned = imd::plan_memory(wish).status();
+      EXPECT_NE(planned.code(), Code::kInvalidArgument)
+          << row.name << "=" << limit << ": " << planned.to_string();
+      ++limits;
+    }
+  }
+  std::printf("%d limits\n", limits);
+  const Status status = writer_options("write.frame_bytes=1K", environment()).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("from 17KiB to 32KiB"));
+}
+
+TEST(Options, AVariableOfNoOptionIsAnErrorThatNamesTheNearest) {
+  const char* const fine[] = {
+      "PATH=/bin", "SWALE_WRITE_WAYS=2", "SWALE_JOB_RANK=0", "SWALE_LOG=debug", "SWALE=1", "SWALE_FAULT_X=1",
+      nullptr};
+  EXPECT_TRUE(check_variables(fine).ok()) << check_variables(fine).to_string();
+  EXPECT_TRUE(check_variables(nullptr).ok());
+  for (const auto& [variable, meant] :
+       {std::pair{"SWALE_WRITE_WAYZ=2", "SWALE_WRITE_WAYS"}, std::pair{"SWALE_IO_ENGIN", "SWALE_IO_ENGINE"},
+        std::pair{"SWALE_READ_=", "SWALE_READ_MAP"},
+        std::pair{"SWALE_JOB_RENDEZVOUZ=/x", "SWALE_JOB_RENDEZVOUS"}}) {
+    const char* const variables[] = {"HOME=/", variable, nullptr};
+    const Status status = check_variables(variables);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << variable;
+    EXPECT_THAT(std::string(status.message()),
+                testing::AllOf(HasSubstr(std::string(variable).substr(0, std::string(variable).find('='))),
+                               HasSubstr(meant)));
+  }
 }
 
 TEST(Options, ResumeAfterIsAnyStepOrNone) {

@@ -31,6 +31,7 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
   return guarded([&]() -> Status {
     if (path == nullptr) return swale::capi::null_argument("swale_reader_open", "path");
     if (reader == nullptr) return swale::capi::null_argument("swale_reader_open", "reader");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process_variables());
     SWALE_ASSIGN_OR_RETURN(
         const swale::imd::ReaderOptions settings,
         swale::capi::reader_options(swale::capi::text_or_empty(options), swale::capi::process_environment));

@@ -1,14 +1,19 @@
-// Committer: rank 0's hold on swale.json: turns a finished epoch into the manifest that makes it exist, and keeps the
-// epoch's statistics beside it.
-// Threads: one at a time.
+// Committer: rank 0's hold on the epoch log: appends the record that makes a finished epoch exist, and keeps the
+// epoch's statistics and the summary of its extrema in files of its job.
+//
+// Threads: one at a time. Errors: kAborted when another job has taken the directory over (generation.h); those of the
+// device.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "imd/epoch_log.h"
 #include "imd/epoch_protocol.h"
+#include "imd/generation.h"
 #include "imd/manifest.h"
 #include "imd/stats_log.h"
 #include "io/device.h"
@@ -17,31 +22,39 @@ namespace swale::imd {
 
 class Committer {
  public:
-  // `job` gets its place in the manifest with the first epoch that it commits.
-  Committer(io::Device& device, std::string directory, Manifest manifest, JobEntry job,
+  // `manifest` is the generation of this job, whose entry is the last of its jobs; `log` its epoch log.
+  Committer(io::Device& device, std::string directory, Manifest manifest, EpochLog log, JobFence fence,
             const Clock& clock = system_clock())
       : device_(device),
         directory_(std::move(directory)),
         manifest_(std::move(manifest)),
-        job_(std::move(job)),
+        log_(std::move(log)),
+        fence_(std::move(fence)),
         clock_(&clock),
-        stats_(device, directory_) {}
+        stats_(device, directory_, manifest_.generation) {
+    manifest_.epochs.clear();  // they are in the log
+  }
 
-  // Replaces swale.json atomically and durably. On failure the manifest on disk is the old one or, if only the
-  // directory's sync failed, possibly the new one; either is whole.
+  // Appends the epoch, durably. OK: it exists and stays, whatever other jobs do. kAborted: another job has taken over;
+  // the epoch exists if that job has found it. Any other failure: it does not exist, unless the storage lies.
   Status commit(const EpochProtocol::Commit& commit, uint64_t epoch_id);
 
-  // No more epochs come: what is kept beside them is made durable, too.
-  void finish() { stats_.sync(); }
+  // No more epochs come: says so in the directory, and makes the statistics durable. Failures are logged: the next job
+  // finds all epochs in the log.
+  void finish();
 
  private:
+  Status append_summary(const EpochProtocol::Commit& commit, uint64_t epoch_id, EpochEntry* epoch);
+
   io::Device& device_;
   const std::string directory_;
-  Manifest manifest_;  // as last committed
-  const JobEntry job_;
+  Manifest manifest_;  // without its epochs
+  EpochLog log_;
+  JobFence fence_;
   const Clock* clock_;
   StatsLog stats_;
-  bool job_named_ = false;
+  std::unique_ptr<io::File> summaries_;  // from the first one on
+  uint64_t summaries_end_ = 0;
 };
 
 }  // namespace swale::imd

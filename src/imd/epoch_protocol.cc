@@ -1,12 +1,22 @@
 #include "imd/epoch_protocol.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <utility>
 
 namespace swale::imd {
+namespace {
+
+// Other values that differ are printed differently.
+std::string bits_of_nan(double time) {
+  return std::isnan(time) ? fmt::format(" (bits {:016x})", std::bit_cast<uint64_t>(time)) : std::string();
+}
+
+}  // namespace
 
 EpochProtocol::EpochProtocol(net::Rank rank, int32_t size)
-    : rank_(rank), size_(size), peers_(static_cast<size_t>(size)) {}
+    : rank_(rank), size_(size), peers_(static_cast<size_t>(size)), abort_next_(size) {}
 
 void EpochProtocol::open_epoch(uint32_t epoch) {
   epoch_ = epoch;
@@ -47,12 +57,12 @@ void EpochProtocol::on_delivered(net::Rank from, uint64_t records) {
 }
 
 void EpochProtocol::begin(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
-                          const RecordTally& appended, const LargeTally& large) {
+                          const RecordTally& appended, const LargeTally& large, const net::CallStamp& call) {
   if (state_ == State::kDone) return;
   state_ = State::kDraining;
   merged_ = {epoch_, rank_, step, time, appended, RecordTally{}, {}, large, {}};
   for (net::Rank to = 0; to < size_; ++to) {
-    const EndMessage end{epoch_, records_per_rank[static_cast<size_t>(to)]};
+    const EndMessage end{epoch_, records_per_rank[static_cast<size_t>(to)], call};
     if (to == rank_) {
       on_end(rank_, end);
     } else {
@@ -128,13 +138,15 @@ void EpochProtocol::on_durable_message(net::Rank from, const DurableMessage& mes
 }
 
 void EpochProtocol::merge(const DurableMessage& message) {
-  if (merged_.step != message.step || merged_.time != message.time) {
-    fail(error(Code::kInvalidArgument, Scope::kFatal,
-               "epoch {} was ended with step {} and time {} by rank {}, but with step {} and time {} by rank "
-               "{}: all "
-               "ranks must give the same",
-               epoch_, merged_.step, merged_.time, merged_.step_rank, message.step, message.time,
-               message.step_rank));
+  const auto mine = std::bit_cast<uint64_t>(merged_.time);
+  const auto theirs = std::bit_cast<uint64_t>(message.time);
+  if (merged_.step != message.step || mine != theirs) {
+    fail(error(
+        Code::kInvalidArgument, Scope::kFatal,
+        "epoch {} was ended with step {} and time {}{} by rank {}, but with step {} and time {}{} by rank "
+        "{}: all ranks must give the same",
+        epoch_, merged_.step, merged_.time, bits_of_nan(merged_.time), merged_.step_rank, message.step,
+        message.time, bits_of_nan(message.time), message.step_rank));
   }
   merged_.appended.add(message.appended);
   merged_.large.add(message.large);
@@ -195,20 +207,28 @@ void EpochProtocol::on_abort(const AbortMessage& message) {
 }
 
 // Goes straight to everybody: the tree may be broken where a rank has died.
-void EpochProtocol::fail(const Status& status) {
+void EpochProtocol::fail(const Status& status) noexcept {
   if (!failure_.ok()) return;
   failure_ = status;
   state_ = State::kDone;
-  for (net::Rank to = 0; to < size_; ++to) {
-    if (to != rank_) send(to, AbortMessage{rank_, status});
-  }
+  abort_next_ = rank_ == 0 ? 1 : 0;
+}
+
+std::optional<EpochProtocol::Outgoing> EpochProtocol::next_outgoing() const {
+  if (!outgoing_.empty()) return outgoing_.front();
+  if (abort_next_ < size_) return Outgoing{abort_next_, encode(AbortMessage{rank_, failure_})};
+  return std::nullopt;
+}
+
+void EpochProtocol::outgoing_sent() {
+  if (!outgoing_.empty()) return outgoing_.pop_front();
+  if (++abort_next_ == rank_) ++abort_next_;
 }
 
 bool EpochProtocol::take_flush() { return std::exchange(flush_wanted_, false); }
 std::optional<EpochProtocol::Commit> EpochProtocol::take_commit() {
   return std::exchange(commit_, std::nullopt);
 }
-std::vector<EpochProtocol::Outgoing> EpochProtocol::take_outgoing() { return std::exchange(outgoing_, {}); }
 
 std::string EpochProtocol::waiting_for() const {
   switch (state_) {

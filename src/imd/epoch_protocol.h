@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,9 +57,10 @@ class EpochProtocol {
   void on_delivered(net::Rank from, uint64_t records);
 
   // The application's call. `records_per_rank[r]` records were sent to r in this epoch; `appended` in all; `large`: of
-  // these, those whose values this rank has written to its value log.
+  // these, those whose values this rank has written to its value log. `call`: for ENDs.
+  // All ranks must give the same step and the same bits of time: NaN agrees with the same NaN, 0.0 not with -0.0.
   void begin(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
-             const RecordTally& appended, const LargeTally& large = {});
+             const RecordTally& appended, const LargeTally& large = {}, const net::CallStamp& call = {});
 
   // A control message. Impossible ones are failures. A peer that knows of the commit sooner may end the next epoch
   // before this rank has heard of it: its END is kept for open_epoch.
@@ -80,8 +82,9 @@ class EpochProtocol {
 
   void on_commit_done(const Status& status);
 
-  // Something on this rank failed. The first failure counts.
-  void fail(const Status& status);
+  // Something on this rank failed. The first failure counts. Never throws: a failure for want of memory has to be told,
+  // too. The ABORTs are made one at a time by next_outgoing.
+  void fail(const Status& status) noexcept;
 
   State state() const { return state_; }
   // OK in kDone: the epoch is committed.
@@ -90,7 +93,13 @@ class EpochProtocol {
   bool take_flush();
   bool has_commit() const { return commit_.has_value(); }
   std::optional<Commit> take_commit();
-  std::vector<Outgoing> take_outgoing();
+  // The next message to be sent. It stays the next one until outgoing_sent: nothing is lost if making or sending it throws.
+  std::optional<Outgoing> next_outgoing() const;
+  void outgoing_sent();
+  bool has_outgoing() const { return !outgoing_.empty() || abort_next_ < size_; }
+
+  // Whether this rank waits for ranks that have not ended the epoch, which may take them any time; and which.
+  bool awaits_ends() const { return state_ == State::kDraining && ends_in_ < size_; }
 
   // For people: what the epoch's end is waiting for ("records of rank 3: 120 of 4096").
   std::string waiting_for() const;
@@ -129,7 +138,8 @@ class EpochProtocol {
   std::vector<net::Rank> children_in_;
   bool flush_wanted_ = false;
   std::optional<Commit> commit_;
-  std::vector<Outgoing> outgoing_;
+  std::deque<Outgoing> outgoing_;
+  net::Rank abort_next_;  // the next rank to be told of the failure; size_: none
   Status failure_;
 };
 

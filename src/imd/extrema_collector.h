@@ -32,8 +32,8 @@ class ExtremaCollector {
   void end_epoch() { std::swap(open_, closing_); }
 
   run::ExtremaSegmentBuilder* segment() const { return segment_.get(); }
-  void start_segment(bool closing, const run::SegmentParams& params, uint64_t index_offset) {
-    segment_ = std::make_unique<run::ExtremaSegmentBuilder>(group(closing), params, index_offset);
+  void start_segment(bool closing, const run::SegmentParams& params, uint64_t index_end) {
+    segment_ = std::make_unique<run::ExtremaSegmentBuilder>(group(closing), params, index_end);
   }
   // The segment is whole: its group starts anew, and its totals are added to those of the epoch.
   run::SegmentRecord finish_segment(bool closing, std::vector<run::FieldTotals>* totals) {

@@ -9,7 +9,6 @@
 namespace swale::imd {
 namespace {
 
-constexpr uint64_t kMagic = 0x504f5445'4c415753;  // "SWALETOP"
 constexpr uint32_t kVersion = 1;
 constexpr run::Extreme kDirections[] = {run::Extreme::kLargest, run::Extreme::kSmallest};
 
@@ -108,7 +107,7 @@ ExtremaSummary ExtremaSummary::read(Decoder* in) {
 
 std::string ExtremaSummary::encode_file(uint64_t epoch_id) const {
   std::string out;
-  append_u64(&out, kMagic);
+  append_u64(&out, kSummaryMagic);
   append_u32(&out, kVersion);
   append_u64(&out, epoch_id);
   append_to(&out);
@@ -122,7 +121,7 @@ Result<ExtremaSummary> ExtremaSummary::decode_file(Bytes bytes, uint64_t epoch_i
   Decoder in(covered);
   const uint64_t magic = in.u64();
   const uint32_t version = in.u32();
-  if (magic != kMagic) return corruption("{}: offset 0: no summary of extrema", path);
+  if (magic != kSummaryMagic) return corruption("{}: offset 0: no summary of extrema", path);
   if (crc32c(covered) != get_u32(bytes.data() + covered.size())) {
     return corruption("{}: offset {}: the checksum does not fit", path, covered.size());
   }
@@ -139,10 +138,17 @@ Result<ExtremaSummary> ExtremaSummary::decode_file(Bytes bytes, uint64_t epoch_i
   return summary;
 }
 
-std::string summary_folder(const std::string& directory) { return directory + "/extrema"; }
-
-std::string summary_path(const std::string& directory, uint64_t epoch_id) {
-  return fmt::format("{}/{:016x}.top", summary_folder(directory), epoch_id);
+Result<ExtremaSummary> read_summary(io::Device& device, const std::string& directory,
+                                    const EpochEntry& epoch) {
+  const std::string path = summary_log_path(directory, epoch.summary.job);
+  if (epoch.summary.bytes == 0 || epoch.summary.bytes > kSummaryBytesMax) {
+    return corruption("{}: no summary of the extrema of epoch {}: {} bytes are recorded for it", path,
+                      epoch.epoch, epoch.summary.bytes);
+  }
+  SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<io::File> file, device.open(path, io::OpenMode::kRead));
+  std::string bytes(epoch.summary.bytes, '\0');
+  SWALE_RETURN_IF_ERROR(io::read_exactly(*file, epoch.summary.offset, bytes));
+  return ExtremaSummary::decode_file(bytes, epoch.epoch_id, path);
 }
 
 }  // namespace swale::imd

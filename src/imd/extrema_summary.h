@@ -1,5 +1,5 @@
 // ExtremaSummary: which partitions have the greatest and the least numbers of an epoch, for each indexed field. Merged
-// up the tree of the epoch protocol, written by rank 0 at commit as extrema/EPOCH_ID.top, read by top-k queries.
+// up the tree of the epoch protocol, appended by rank 0 at commit to jobs/NNNN/extrema, read by top-k queries.
 //
 // Only the kPartitionsMax best partitions of each direction are kept. Merging keeps that true: a partition that is not
 // among the best of a part is not among the best of the whole.
@@ -14,6 +14,8 @@
 #include "base/bytes.h"
 #include "base/coding.h"
 #include "base/status.h"
+#include "imd/manifest.h"
+#include "io/device.h"
 #include "run/extrema.h"
 
 namespace swale::imd {
@@ -51,9 +53,12 @@ struct ExtremaSummary {
   bool operator==(const ExtremaSummary&) const = default;
 };
 
+inline constexpr uint64_t kSummaryMagic = 0x504f5445'4c415753;  // "SWALETOP": in a file
 inline constexpr size_t kSummaryBytesMax = 64 * kKiB;
 
-std::string summary_folder(const std::string& directory);
-std::string summary_path(const std::string& directory, uint64_t epoch_id);
+// The summary of a committed epoch of `manifest`'s directory. kCorruption if there is none or it is damaged; readers can
+// do without.
+Result<ExtremaSummary> read_summary(io::Device& device, const std::string& directory,
+                                    const EpochEntry& epoch);
 
 }  // namespace swale::imd

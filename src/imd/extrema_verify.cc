@@ -192,18 +192,12 @@ void ExtremaVerifier::check_summaries(io::Device& device, const std::string& dir
     const EpochState& state = epochs_[epoch.epoch];
     const auto partitions = static_cast<uint32_t>(manifest_.jobs[epoch.job].ranks);
     if (partitions == 1 || state.partitions != partitions) continue;
-    const std::string path = summary_path(directory, epoch.epoch_id);
-    const Result<std::string> bytes = io::read_file(device, path, kSummaryBytesMax);
-    if (!bytes.ok()) {
-      problem(bytes.status().with_context(fmt::format("summary of the extrema of epoch {}", epoch.epoch)));
-      continue;
-    }
-    const Result<ExtremaSummary> summary = ExtremaSummary::decode_file(*bytes, epoch.epoch_id, path);
+    const Result<ExtremaSummary> summary = read_summary(device, directory, epoch);
     if (!summary.ok()) {
-      problem(summary.status());
+      problem(summary.status().with_context(fmt::format("summary of the extrema of epoch {}", epoch.epoch)));
     } else if (*summary != state.summary) {
-      problem(corruption("{}: is not the summary of the extrema of epoch {} in the index logs", path,
-                         epoch.epoch));
+      problem(corruption("{}: offset {}: is not the summary of the extrema of epoch {} in the index logs",
+                         summary_log_path(directory, epoch.summary.job), epoch.summary.offset, epoch.epoch));
     }
   }
 }

@@ -108,6 +108,22 @@ JsonPlace place_of(Bytes json, uint64_t offset) {
 
 }  // namespace
 
+std::optional<uint64_t> json_too_deep(Bytes json) {
+  size_t depth = 0;
+  bool quoted = false;
+  for (size_t at = 0; at < json.size(); ++at) {
+    const char c = json[at];
+    if (c == '"') quoted = !quoted;
+    if (quoted) {
+      at += c == '\\' ? 1 : 0;
+      continue;
+    }
+    if ((c == '[' || c == '{') && ++depth > kJsonDepthMax) return at;
+    if ((c == ']' || c == '}') && depth > 0) --depth;
+  }
+  return std::nullopt;
+}
+
 std::string JsonPlace::text() const { return fmt::format("line {}, offset {}", line, offset); }
 
 JsonPlace find_in_json(Bytes json, const std::vector<std::string>& way) {
@@ -124,8 +140,9 @@ std::optional<JsonPlace> json_mistake(Bytes json) {
   Finder finder(json, nowhere, &taken);
   const char* const end = json.data() + json.size();
   static_cast<void>(Json::sax_parse(CountedText(json.data(), &taken), CountedText(end, &taken), &finder));
-  if (!finder.mistake()) return std::nullopt;
-  return place_of(json, *finder.mistake());
+  const std::optional<uint64_t> deep = json_too_deep(json);
+  if (!finder.mistake() && !deep) return std::nullopt;
+  return place_of(json, std::min(finder.mistake().value_or(UINT64_MAX), deep.value_or(UINT64_MAX)));
 }
 
 }  // namespace swale::imd

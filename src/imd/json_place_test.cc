@@ -53,5 +53,21 @@ TEST(JsonPlace, OfAMistakeIsWhereTheTextStopsBeingJson) {
   EXPECT_TRUE(json_mistake(kText.substr(0, 30)).has_value());
 }
 
+TEST(JsonText, IsTakenToADepthOf32) {
+  const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_FALSE(json_too_deep(nested(kJsonDepthMax)));
+  EXPECT_EQ(json_too_deep(nested(kJsonDepthMax + 1)), kJsonDepthMax);
+  EXPECT_EQ(json_too_deep("{\"a\":" + nested(kJsonDepthMax) + "}"), 5 + kJsonDepthMax - 1);
+  EXPECT_EQ(json_mistake(nested(kJsonDepthMax + 1))->offset, kJsonDepthMax);
+  EXPECT_FALSE(json_mistake(nested(kJsonDepthMax)));
+  // One after the other, and what stands in strings, is not nested.
+  std::string flat = "[";
+  for (int i = 0; i < 1'000; ++i) flat += "[{}],";
+  EXPECT_FALSE(json_too_deep(flat + "0]"));
+  EXPECT_FALSE(json_too_deep("[\"" + nested(99) + "\",\"\\\"" + std::string(99, '{') + "\",\"\\\\\"]"));
+  EXPECT_TRUE(json_too_deep("[\"\\\\\"," + nested(kJsonDepthMax)));
+  EXPECT_FALSE(json_too_deep("]]]" + nested(kJsonDepthMax)));
+}
+
 }  // namespace
 }  // namespace swale::imd

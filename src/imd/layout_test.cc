@@ -194,7 +194,7 @@ TEST_P(Layouts, EveryRecordIsFoundAndNothingElse) {
 TEST_P(Layouts, IndexesAreMadeAnewByRepair) {
   write();
   if (HasFatalFailure()) return;
-  const std::string path = index_log_path(kDirectory, 0);
+  const std::string path = index_log_path(kDirectory, {1, 0});
   auto index = device_.open(path, io::OpenMode::kReadWrite);
   ASSERT_TRUE(index.ok()) << index.status().to_string();
   const run::Footer before = run::read_footer(**index, 0).value();

@@ -12,23 +12,25 @@
 #include "base/crc32c.h"
 #include "imd/json_place.h"
 #include "imd/json_seal.h"
+#include "imd/json_tree.h"
+#include "imd/partitioner.h"
 #include "run/record.h"
 
 namespace swale::imd {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;                 // what is read (json_tree.h)
+using OrderedJson = nlohmann::ordered_json;  // what is written
 
 constexpr char kFormatName[] = "swale-imd";
 constexpr char kDigestName[] = "mum-row-sum";
 constexpr char kLayoutFeature[] = "layout";
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";
-constexpr char kLargeValuesName[] = "large-values";  // a feature: records point into value logs
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kRanksMax = uint64_t{1} << 24;
-constexpr uint64_t kJobsMax = 65'535;
 constexpr uint64_t kWaysMax = 65'535;
+constexpr uint64_t kEpochsPromisedMax = uint64_t{1} << 24;
 
 std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
 
@@ -39,12 +41,6 @@ std::optional<uint64_t> parse_hex16(std::string_view text) {
   const bool lower = std::none_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'F'; });
   if (text.size() != 16 || failure != std::errc() || stop != end || !lower) return std::nullopt;
   return value;
-}
-
-// JSON has no infinities; simulations have.
-Json time_json(double time) {
-  if (std::isfinite(time)) return time;
-  return std::isnan(time) ? "nan" : time > 0 ? "inf" : "-inf";
 }
 
 // Where an object of the manifest stands, for messages.
@@ -95,13 +91,10 @@ class Member {
     return json->get<uint64_t>();
   }
 
-  Result<int64_t> signed_number(std::string_view name) const {
+  Result<bool> flag(std::string_view name) const {
     const Json* json = find(name);
-    const bool fits = json != nullptr && json->is_number_integer() &&
-                      (!json->is_number_unsigned() ||
-                       json->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
-    if (!fits) return problem(name, "a 64-bit integer");
-    return json->get<int64_t>();
+    if (json == nullptr || !json->is_boolean()) return problem(name, "true or false");
+    return json->get<bool>();
   }
 
   Result<std::string> text(std::string_view name) const {
@@ -116,15 +109,6 @@ class Member {
                                                             : std::nullopt;
     if (!value) return problem(name, "a string of 16 lower-case hex digits");
     return *value;
-  }
-
-  Result<double> time(std::string_view name) const {
-    const Json* json = find(name);
-    if (json != nullptr && json->is_number()) return json->get<double>();
-    if (json != nullptr && *json == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (json != nullptr && *json == "inf") return std::numeric_limits<double>::infinity();
-    if (json != nullptr && *json == "-inf") return -std::numeric_limits<double>::infinity();
-    return problem(name, "a number, \"inf\", \"-inf\" or \"nan\"");
   }
 
   Result<const Json*> array(std::string_view name) const {
@@ -169,9 +153,8 @@ Status check_header(const Member& root, const std::string& path) {
                        fmt::format("is of format version {}, this build knows up to {}", version, kVersion));
   }
   SWALE_ASSIGN_OR_RETURN(const Json* features, root.array("incompatible_features"));
-  const bool known = std::all_of(features->begin(), features->end(), [](const Json& feature) {
-    return feature == kLargeValuesName || feature == kLayoutFeature;
-  });
+  const bool known = std::all_of(features->begin(), features->end(),
+                                 [](const Json& feature) { return is_text(feature, kLayoutFeature); });
   if (!known) {
     return unsupported(path, fmt::format("uses features that this build lacks: {}",
                                          features->dump(-1, ' ', false, Json::error_handler_t::replace)));
@@ -186,8 +169,10 @@ Status check_header(const Member& root, const std::string& path) {
   return {};
 }
 
-Result<JobEntry> decode_job(const Member& object) {
+Result<JobEntry> decode_job(const Member& object, uint32_t number_min) {
   JobEntry job;
+  SWALE_ASSIGN_OR_RETURN(const uint64_t number, object.number("number", number_min, kJobNumberMax));
+  job.number = static_cast<uint32_t>(number);
   SWALE_RETURN_IF_ERROR(object.hex("id").status());
   SWALE_ASSIGN_OR_RETURN(job.id, object.text("id"));
   SWALE_ASSIGN_OR_RETURN(const uint64_t ranks, object.number("ranks", 1, kRanksMax));
@@ -195,34 +180,17 @@ Result<JobEntry> decode_job(const Member& object) {
   SWALE_ASSIGN_OR_RETURN(const uint64_t ways, object.number("ways", 1, kWaysMax));
   job.ways = static_cast<uint32_t>(ways);
   SWALE_ASSIGN_OR_RETURN(job.partitioner, object.text("partitioner"));
+  if (!is_partitioner_name(job.partitioner)) return object.problem("partitioner", kPartitionerNameRule);
   return job;
 }
 
-Result<Recovered> decode_recovered(const Member& object) {
-  if (object.find("recovered") == nullptr) return Recovered::kNo;
-  SWALE_ASSIGN_OR_RETURN(const std::string text, object.text("recovered"));
-  return text == kWholeName ? Recovered::kWhole : Recovered::kPartial;
-}
-
-Result<EpochEntry> decode_epoch(const Member& object, uint64_t expected_epoch, size_t jobs) {
-  EpochEntry epoch;
-  if (jobs == 0) return object.problem("job", "a job of this file, which names none");
-  SWALE_ASSIGN_OR_RETURN(const uint64_t number, object.number("epoch", expected_epoch, expected_epoch));
-  epoch.epoch = static_cast<uint32_t>(number);
-  SWALE_ASSIGN_OR_RETURN(const uint64_t job, object.number("job", 0, jobs - 1));
-  epoch.job = static_cast<uint32_t>(job);
-  SWALE_ASSIGN_OR_RETURN(epoch.epoch_id, object.hex("epoch_id"));
-  SWALE_ASSIGN_OR_RETURN(epoch.step, object.signed_number("step"));
-  SWALE_ASSIGN_OR_RETURN(epoch.time, object.time("time"));
-  SWALE_ASSIGN_OR_RETURN(epoch.records, object.number("records", 0, UINT64_MAX));
-  SWALE_ASSIGN_OR_RETURN(epoch.data_bytes, object.number("data_bytes", 0, UINT64_MAX));
-  SWALE_ASSIGN_OR_RETURN(epoch.digest, object.hex("digest"));
-  if (object.find("large_values") != nullptr) {
-    SWALE_ASSIGN_OR_RETURN(epoch.large.values, object.number("large_values", 0, UINT64_MAX));
-    SWALE_ASSIGN_OR_RETURN(epoch.large.bytes, object.number("large_bytes", 0, UINT64_MAX));
-  }
-  SWALE_ASSIGN_OR_RETURN(epoch.recovered, decode_recovered(object));
-  return epoch;
+Result<LostPart> decode_lost(const Member& object) {
+  LostPart lost;
+  SWALE_ASSIGN_OR_RETURN(lost.epoch_id, object.hex("epoch_id"));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t partition, object.number("partition", 0, kRanksMax - 1));
+  lost.partition = static_cast<uint32_t>(partition);
+  SWALE_ASSIGN_OR_RETURN(lost.what, object.text("what"));
+  return lost;
 }
 
 Result<run::Schema> decode_schema(const Member& object) {
@@ -276,45 +244,32 @@ Result<run::Layout> decode_layout(const Member& object) {
 }
 
 std::string encode_layout(const run::Layout& layout) {
-  Json json = {{"compression", codec_name(layout.compression)}, {"index", run::index_name(layout.index)}};
+  OrderedJson json = {{"compression", codec_name(layout.compression)},
+                      {"index", run::index_name(layout.index)}};
   if (layout.filtered()) json["bloom_bits"] = layout.bloom_bits;
   return json.dump();
 }
 
 std::string encode_schema(const run::Schema& schema) {
-  Json fields = Json::array();
+  OrderedJson fields = OrderedJson::array();
   for (const run::Field& field : schema.fields) {
     fields.push_back({{"name", field.name},
                       {"type", run::type_name(field.type)},
                       {"count", field.count},
                       {"unit", field.unit}});
   }
-  Json extrema = Json::array();
+  OrderedJson extrema = OrderedJson::array();
   for (const run::FieldPlace& place : schema.indexed) extrema.push_back(place.name);
-  return Json({{"fields", fields}, {"extrema", extrema}}).dump();
+  return OrderedJson({{"fields", fields}, {"extrema", extrema}}).dump();
 }
 
-Status check_epoch_ids(const Manifest& manifest, Bytes json, const std::string& path) {
-  std::vector<uint64_t> ids;
-  ids.reserve(manifest.epochs.size());
-  for (const EpochEntry& epoch : manifest.epochs) ids.push_back(epoch.epoch_id);
-  std::sort(ids.begin(), ids.end());
-  const auto twin = std::adjacent_find(ids.begin(), ids.end());
-  if (twin == ids.end()) return {};
-  size_t last = manifest.epochs.size() - 1;
-  while (manifest.epochs[last].epoch_id != *twin) --last;
-  return corruption("{}: two epochs have the epoch_id {:016x} (the second: {}); restore the file from a copy",
-                    path, *twin, find_in_json(json, {"epochs", std::to_string(last), "epoch_id"}).text());
-}
-
-Status decode_dropped(const Member& root, Manifest* manifest) {
-  if (root.find("dropped") == nullptr) return {};
-  SWALE_ASSIGN_OR_RETURN(const Json* ids, root.array("dropped"));
-  for (const Json& id : *ids) {
-    const auto value = id.is_string() ? parse_hex16(id.get_ref<const std::string&>()) : std::nullopt;
-    if (!value) return root.problem("dropped", "strings of 16 lower-case hex digits");
-    manifest->dropped.push_back(*value);
-  }
+Status decode_generation(const Member& root, Manifest* manifest) {
+  SWALE_ASSIGN_OR_RETURN(const uint64_t generation, root.number("generation", 0, kJobNumberMax));
+  manifest->generation = static_cast<uint32_t>(generation);
+  SWALE_ASSIGN_OR_RETURN(const uint64_t continues, root.number("continues", 0, generation));
+  manifest->continues = static_cast<uint32_t>(continues);
+  SWALE_ASSIGN_OR_RETURN(manifest->closed, root.flag("closed"));
+  SWALE_ASSIGN_OR_RETURN(manifest->epochs_promised, root.number("epochs", 0, kEpochsPromisedMax));
   return {};
 }
 
@@ -327,58 +282,46 @@ void append_lines(const char* name, const std::vector<std::string>& lines, std::
 }  // namespace
 
 std::string Manifest::encode() const {
-  Json features = Json::array();
-  if (std::any_of(epochs.begin(), epochs.end(),
-                  [](const EpochEntry& epoch) { return epoch.large.values > 0; })) {
-    features.push_back(kLargeValuesName);
-  }
+  OrderedJson features = OrderedJson::array();
   if (!layout.standard()) features.push_back(kLayoutFeature);
   std::string out = fmt::format(
       "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":{},\"hash\":\"{}\",\"digest\":\"{}\",\n",
       kFormatName, kVersion, features.dump(), kHashName, kDigestName);
+  out += fmt::format("\"generation\":{},\"continues\":{},\"closed\":{},\"epochs\":{},\n", generation,
+                     continues, closed, epochs_promised);
   if (!layout.standard()) out += fmt::format("\"layout\":{},\n", encode_layout(layout));
   if (!schema.empty()) out += fmt::format("\"schema\":{},\n", encode_schema(schema));
   std::vector<std::string> lines;
   for (const JobEntry& job : jobs) {
-    const Json line = {
-        {"id", job.id}, {"ranks", job.ranks}, {"ways", job.ways}, {"partitioner", job.partitioner}};
+    const OrderedJson line = {{"number", job.number},
+                              {"id", job.id},
+                              {"ranks", job.ranks},
+                              {"ways", job.ways},
+                              {"partitioner", job.partitioner}};
     lines.push_back(line.dump());
   }
   append_lines("jobs", lines, &out);
   lines.clear();
-  for (const EpochEntry& epoch : epochs) {
-    Json line = {{"epoch", epoch.epoch},
-                 {"job", epoch.job},
-                 {"epoch_id", hex16(epoch.epoch_id)},
-                 {"step", epoch.step},
-                 {"time", time_json(epoch.time)},
-                 {"records", epoch.records},
-                 {"data_bytes", epoch.data_bytes},
-                 {"digest", hex16(epoch.digest)}};
-    if (epoch.large.values > 0) {
-      line["large_values"] = epoch.large.values;
-      line["large_bytes"] = epoch.large.bytes;
-    }
-    if (epoch.recovered != Recovered::kNo) line["recovered"] = recovered_name(epoch.recovered);
-    lines.push_back(line.dump());
+  for (const LostPart& part : lost) {
+    const OrderedJson line = {
+        {"epoch_id", hex16(part.epoch_id)}, {"partition", part.partition}, {"what", part.what}};
+    lines.push_back(line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
   }
-  append_lines("epochs", lines, &out);
-  if (!dropped.empty()) {
-    lines.clear();
-    for (const uint64_t id : dropped) lines.push_back(fmt::format("\"{}\"", hex16(id)));
-    append_lines("dropped", lines, &out);
-  }
+  if (!lost.empty()) append_lines("lost", lines, &out);
   return out + seal_of(out);
 }
 
 Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
   SWALE_RETURN_IF_ERROR(check_seal(json, path));
-  const Json document = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  const JsonTree tree(json);
+  const Json& document = tree.root();
   if (document.is_discarded() || !document.is_object()) {
     const std::optional<JsonPlace> mistake = json_mistake(json);
     return corruption(
-        "{}: {}: is not a JSON object, though its checksum is right; restore the file from a copy", path,
-        mistake.value_or(JsonPlace()).text());
+        "{}: {}: is not a JSON object nested at most {} deep, though its checksum is right; restore the file "
+        "from a "
+        "copy",
+        path, mistake.value_or(JsonPlace()).text(), kJsonDepthMax);
   }
   const Member root(document, {json, path, {}});
   SWALE_RETURN_IF_ERROR(check_header(root, path));
@@ -388,32 +331,65 @@ Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
                            decode_schema({*schema, root.where().below("schema", {"schema"})}));
   }
   const Json& features = *root.find("incompatible_features");
-  if (std::find(features.begin(), features.end(), kLayoutFeature) != features.end()) {
+  if (std::any_of(features.begin(), features.end(),
+                  [](const Json& one) { return is_text(one, kLayoutFeature); })) {
     const Json* layout = root.find("layout");
     if (layout == nullptr) return root.problem("layout", "an object");
     SWALE_ASSIGN_OR_RETURN(manifest.layout,
                            decode_layout({*layout, root.where().below("layout", {"layout"})}));
   }
+  SWALE_RETURN_IF_ERROR(decode_generation(root, &manifest));
   SWALE_ASSIGN_OR_RETURN(const Json* jobs, root.array("jobs"));
-  if (jobs->size() > kJobsMax) return root.problem("jobs", fmt::format("at most {} entries", kJobsMax));
+  if (jobs->size() > kJobNumberMax)
+    return root.problem("jobs", fmt::format("at most {} entries", kJobNumberMax));
   for (const Json& object : *jobs) {
-    const std::string number = std::to_string(manifest.jobs.size());
-    SWALE_ASSIGN_OR_RETURN(JobEntry job,
-                           decode_job({object, root.where().below("job " + number, {"jobs", number})}));
+    const std::string index = std::to_string(manifest.jobs.size());
+    const uint32_t number_min = manifest.jobs.empty() ? 0 : manifest.jobs.back().number + 1;
+    SWALE_ASSIGN_OR_RETURN(
+        JobEntry job, decode_job({object, root.where().below("job " + index, {"jobs", index})}, number_min));
     manifest.jobs.push_back(std::move(job));
   }
-  SWALE_ASSIGN_OR_RETURN(const Json* epochs, root.array("epochs"));
-  for (const Json& object : *epochs) {
-    const size_t number = manifest.epochs.size();
-    SWALE_ASSIGN_OR_RETURN(const EpochEntry epoch,
-                           decode_epoch({object, root.where().below(fmt::format("epoch {}", number),
-                                                                    {"epochs", std::to_string(number)})},
-                                        number, manifest.jobs.size()));
-    manifest.epochs.push_back(epoch);
+  if (root.find("lost") == nullptr) return manifest;
+  SWALE_ASSIGN_OR_RETURN(const Json* lost, root.array("lost"));
+  for (const Json& object : *lost) {
+    const std::string index = std::to_string(manifest.lost.size());
+    SWALE_ASSIGN_OR_RETURN(LostPart part,
+                           decode_lost({object, root.where().below("lost part " + index, {"lost", index})}));
+    manifest.lost.push_back(std::move(part));
   }
-  SWALE_RETURN_IF_ERROR(check_epoch_ids(manifest, json, path));
-  SWALE_RETURN_IF_ERROR(decode_dropped(root, &manifest));
   return manifest;
+}
+
+std::optional<size_t> Manifest::job_index(uint32_t number) const {
+  const auto found =
+      std::lower_bound(jobs.begin(), jobs.end(), number,
+                       [](const JobEntry& job, uint32_t wanted) { return job.number < wanted; });
+  if (found == jobs.end() || found->number != number) return std::nullopt;
+  return static_cast<size_t>(found - jobs.begin());
+}
+
+std::vector<LogId> Manifest::logs() const {
+  std::vector<bool> wrote(jobs.size());
+  for (const EpochEntry& epoch : epochs) wrote[epoch.job] = true;
+  std::vector<LogId> logs;
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    if (!wrote[job]) continue;
+    for (uint32_t partition = 0; partition < static_cast<uint32_t>(jobs[job].ranks); ++partition)
+      logs.push_back({jobs[job].number, partition});
+  }
+  return logs;
+}
+
+const LostPart* Manifest::lost_part(const EpochEntry& epoch, uint32_t partition) const {
+  const auto found = std::find_if(lost.begin(), lost.end(), [&](const LostPart& part) {
+    return part.epoch_id == epoch.epoch_id && part.partition == partition;
+  });
+  return found == lost.end() ? nullptr : &*found;
+}
+
+bool Manifest::has_lost(const EpochEntry& epoch) const {
+  return std::any_of(lost.begin(), lost.end(),
+                     [&](const LostPart& part) { return part.epoch_id == epoch.epoch_id; });
 }
 
 Result<size_t> Manifest::drop_after(int64_t step) {
@@ -423,42 +399,20 @@ Result<size_t> Manifest::drop_after(int64_t step) {
     if (epoch.recovered == Recovered::kPartial || epoch.step > step) break;
     if (epoch.recovered == Recovered::kWhole) {
       return invalid_argument(
-          "epoch {} has lost its step with an earlier {}, so that nobody can tell whether it lies behind "
-          "step "
-          "{}; open without resume_after",
+          "epoch {} has lost its step with an earlier {}, so that nobody can tell whether it lies after step "
+          "{}; "
+          "open without resume_after",
           epoch.epoch, kManifestName, step);
     }
   }
   const size_t count = epochs.size() - keep;
-  for (size_t i = keep; i < epochs.size(); ++i) dropped.push_back(epochs[i].epoch_id);
   epochs.resize(keep);
-  if (count > 0) jobs.resize(keep == 0 ? 0 : epochs.back().job + 1);
   return count;
 }
 
 const char* recovered_name(Recovered recovered) {
   if (recovered == Recovered::kNo) return "";
   return recovered == Recovered::kWhole ? kWholeName : kPartialName;
-}
-
-std::string manifest_path(const std::string& directory) {
-  return fmt::format("{}/{}", directory, kManifestName);
-}
-
-std::string part_folder(const std::string& directory, uint32_t partition) {
-  return fmt::format("{}/p{:03}", directory, partition / 1024);
-}
-
-std::string data_log_path(const std::string& directory, uint32_t partition) {
-  return fmt::format("{}/part-{:06}.data", part_folder(directory, partition), partition);
-}
-
-std::string index_log_path(const std::string& directory, uint32_t partition) {
-  return fmt::format("{}/part-{:06}.index", part_folder(directory, partition), partition);
-}
-
-std::string value_log_path(const std::string& directory, uint32_t writer) {
-  return fmt::format("{}/part-{:06}.values", part_folder(directory, writer), writer);
 }
 
 }  // namespace swale::imd

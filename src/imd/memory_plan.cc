@@ -9,7 +9,6 @@
 #include "imd/extrema_collector.h"
 #include "imd/run_packer.h"
 #include "run/memtable.h"
-#include "run/record.h"
 #include "run/run_builder.h"
 
 namespace swale::imd {
@@ -18,8 +17,6 @@ namespace {
 constexpr size_t kDefaultBudgetBytes = 64 * kMiB;
 constexpr size_t kBudgetBytesMin = 4 * kMiB;
 constexpr size_t kBudgetBytesAbsurd = kGiB * kGiB / kMiB;
-constexpr size_t kFrameBytesMin = round_up(run::kEncodedRecordBytesMax, kKiB);
-constexpr size_t kFrameBytesMax = 32 * kKiB;  // what transports are tested and tuned for
 constexpr uint32_t kWaysMax = 64;
 constexpr uint32_t kOutputBuffersMin = 8;
 // A record of less than 32 encoded bytes fills the entries before the arena; larger ones fill the arena first. An arena
@@ -111,7 +108,8 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
     enough.budget_bytes += enough.budget_bytes / 8;
   return error(
       Code::kResourceExhausted, Scope::kOperation,
-      "write.memory = {} bytes is too small for {} ranks with direct routing and {} ways; give at least {}",
+      "write.memory = {} bytes is too small for {} ranks with direct routing and write.ways = {}; give at "
+      "least {}",
       wish.budget_bytes, wish.ranks, wish.ways, enough.budget_bytes);
 }
 
@@ -137,13 +135,17 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
   return reservations;
 }
 
+size_t default_budget_bytes(int32_t ranks_on_node, uint64_t machine_bytes) {
+  const uint64_t share = machine_bytes / 100 * 3 / static_cast<uint64_t>(std::max(ranks_on_node, 1));
+  return std::clamp<uint64_t>(share, 4 * kBudgetBytesMin, kDefaultBudgetBytes);
+}
+
 size_t default_budget_bytes(int32_t ranks_on_node) {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page_bytes = sysconf(_SC_PAGE_SIZE);
   if (pages <= 0 || page_bytes <= 0) return kDefaultBudgetBytes;
-  const size_t share = static_cast<size_t>(pages) * static_cast<size_t>(page_bytes) / 100 * 3 /
-                       static_cast<size_t>(std::max(ranks_on_node, 1));
-  return std::clamp(share, 4 * kBudgetBytesMin, kDefaultBudgetBytes);
+  return default_budget_bytes(ranks_on_node,
+                              static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes));
 }
 
 }  // namespace swale::imd

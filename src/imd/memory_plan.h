@@ -9,6 +9,7 @@
 #include "base/memory_budget.h"
 #include "base/status.h"
 #include "run/layout.h"
+#include "run/record.h"
 
 namespace swale::imd {
 
@@ -30,6 +31,10 @@ struct MemoryPlan {
   size_t other_bytes = 0;
 };
 
+// A frame holds the largest record.
+inline constexpr size_t kFrameBytesMin = round_up(run::kEncodedRecordBytesMax, kKiB);
+inline constexpr size_t kFrameBytesMax = 32 * kKiB;  // what transports are tested and tuned for
+
 struct MemoryWish {
   size_t budget_bytes = 0;
   int32_t ranks = 1;
@@ -48,7 +53,9 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish);
 Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan,
                                                        int32_t ranks, uint32_t ways);
 
-// 3 % of this machine's memory divided by the ranks on it, at most 64 MiB, at least the smallest that works.
-size_t default_budget_bytes(int32_t ranks_on_node);
+// 3 % of a machine's memory divided by the ranks on it, at most 64 MiB, at least the smallest that works. All ranks of a
+// job must come to the same plan: so ask with the ranks on the fullest node.
+size_t default_budget_bytes(int32_t ranks_on_node, uint64_t machine_bytes);
+size_t default_budget_bytes(int32_t ranks_on_node);  // of this machine
 
 }  // namespace swale::imd

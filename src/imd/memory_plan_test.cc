@@ -73,5 +73,28 @@ TEST(MemoryPlan, RefusesAbsurdWishes) {
   EXPECT_EQ(plan_memory({4096, 1, 1, 32 * kKiB, 4}).status().code(), Code::kResourceExhausted);
 }
 
+TEST(MemoryPlan, TheDefaultIsAShareOfTheNodeNotOfTheJob) {
+  struct Row {
+    int32_t nodes;
+    int32_t ranks_on_node;
+    uint64_t machine_bytes;
+    bool fits;
+  };
+  const Row rows[] = {
+      {1, 1, 4 * kGiB, true},      {1, 4, 4 * kGiB, true},      {4, 64, 128 * kGiB, true},
+      {8, 32, 128 * kGiB, true},   {2, 128, 512 * kGiB, true},  {16, 16, 64 * kGiB, true},
+      {256, 1, 4 * kGiB, true},    {1, 256, 128 * kGiB, false},  // 16 MiB for frames to 256 ranks: not enough
+      {64, 32, 128 * kGiB, false},                               // 64 MiB, and frames to 2,048 ranks
+  };
+  for (const Row& row : rows) {
+    const int32_t ranks = row.nodes * row.ranks_on_node;
+    const size_t budget = default_budget_bytes(row.ranks_on_node, row.machine_bytes);
+    EXPECT_LE(budget, 64 * kMiB);
+    const Result<MemoryPlan> plan = plan_memory({budget, ranks, 1, 32 * kKiB, 4});
+    EXPECT_EQ(plan.ok(), row.fits) << row.nodes << " nodes of " << row.ranks_on_node << " ranks: " << budget;
+  }
+  EXPECT_EQ(default_budget_bytes(64, 128 * kGiB), 128 * kGiB / 100 * 3 / 64);
+}
+
 }  // namespace
 }  // namespace swale::imd

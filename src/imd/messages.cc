@@ -26,12 +26,25 @@ RecordTally read_tally(Decoder* in) {
   return tally;
 }
 
+void append_stamp(std::string* out, const net::CallStamp& stamp) {
+  append_u32(out, stamp.number);
+  append_u32(out, stamp.job_calls);
+}
+
+net::CallStamp read_stamp(Decoder* in) {
+  net::CallStamp stamp;
+  stamp.number = in->u32();
+  stamp.job_calls = in->u32();
+  return stamp;
+}
+
 void append_tag(std::string* out, Tag tag) { append_u8(out, static_cast<uint8_t>(tag)); }
 
 void append_body(std::string* out, const EndMessage& message) {
   append_tag(out, Tag::kEnd);
   append_u32(out, message.epoch);
   append_u64(out, message.records);
+  append_stamp(out, message.call);
 }
 
 void append_body(std::string* out, const DurableMessage& message) {
@@ -53,7 +66,10 @@ void append_body(std::string* out, const CommittedMessage& message) {
   append_u32(out, message.epoch);
 }
 
-void append_body(std::string* out, const CloseMessage&) { append_tag(out, Tag::kClose); }
+void append_body(std::string* out, const CloseMessage& message) {
+  append_tag(out, Tag::kClose);
+  append_stamp(out, message.call);
+}
 
 void append_body(std::string* out, const AbortMessage& message) {
   append_tag(out, Tag::kAbort);
@@ -69,7 +85,7 @@ Status read_status(Decoder* in) {
   if (code > static_cast<uint8_t>(Code::kInternal) || scope > static_cast<uint8_t>(Scope::kFatal)) {
     return error(Code::kInternal, Scope::kOperation, "(unknown code {}) {}", code, text);
   }
-  return Status(static_cast<Code>(code), static_cast<Scope>(scope), std::string(text));
+  return Status(static_cast<Code>(code), static_cast<Scope>(scope), text);
 }
 
 }  // namespace
@@ -114,6 +130,7 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
       EndMessage end;
       end.epoch = in.u32();
       end.records = in.u64();
+      end.call = read_stamp(&in);
       return whole(in, from, bytes, end);
     }
     case Tag::kDurable: {
@@ -134,8 +151,10 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
       const CommittedMessage committed{in.u32()};
       return whole(in, from, bytes, committed);
     }
-    case Tag::kClose:
-      return whole(in, from, bytes, CloseMessage{});
+    case Tag::kClose: {
+      const CloseMessage close{read_stamp(&in)};
+      return whole(in, from, bytes, close);
+    }
     case Tag::kAbort: {
       AbortMessage abort;
       abort.origin = static_cast<net::Rank>(in.u32());

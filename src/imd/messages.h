@@ -17,6 +17,7 @@
 #include "imd/epoch_stats.h"
 #include "imd/extrema_summary.h"
 #include "imd/manifest.h"
+#include "net/call_order.h"
 #include "net/transport.h"
 
 namespace swale::imd {
@@ -24,6 +25,7 @@ namespace swale::imd {
 struct EndMessage {
   uint32_t epoch = 0;
   uint64_t records = 0;
+  net::CallStamp call = {};
 };
 
 struct DurableMessage {
@@ -42,7 +44,9 @@ struct CommittedMessage {
   uint32_t epoch = 0;
 };
 
-struct CloseMessage {};
+struct CloseMessage {
+  net::CallStamp call = {};
+};
 
 struct AbortMessage {
   net::Rank origin = 0;

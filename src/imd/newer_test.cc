@@ -8,7 +8,6 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "imd/reader.h"
-#include "imd/repair.h"
 #include "imd/test_directory.h"
 #include "imd/test_job.h"
 #include "imd/writer.h"
@@ -27,7 +26,7 @@ struct Place {
   std::string file;
   const char* says;  // in the message, beside the file
   std::function<void(std::string*)> change;
-  bool writer_refuses = true;  // writers do not read the data of committed epochs
+  bool writer_refuses = true;  // writers do not read the logs of committed epochs
 };
 
 void replace_in_manifest(std::string* json, const std::string& from, const std::string& to) {
@@ -36,15 +35,14 @@ void replace_in_manifest(std::string* json, const std::string& from, const std::
   *json += fmt::format("\"crc32c\":\"{:08x}\"}}\n", crc32c(*json));
 }
 
-// Of the last page of partition 0's index log.
-void change_footer(std::string* log, const std::function<void(run::FooterPage*)>& change) {
-  const size_t at = log->size() - run::kFooterPageBytes;
-  run::FooterPage page;
-  std::memcpy(static_cast<void*>(&page), log->data() + at, sizeof(page));
-  change(&page);
-  std::memcpy(log->data() + at, static_cast<const void*>(&page), sizeof(page));
-  put_u32(log->data() + log->size() - 4,
-          crc32c_extend(run::partition_seed(0), Bytes(*log).substr(at, run::kFooterPageBytes - 4)));
+// Of the last footer of partition 0's index log.
+void change_footer(std::string* log, const std::function<void(run::FooterPart*)>& change) {
+  const char* const trailer = log->data() + log->size() - sizeof(run::FooterTrailer);
+  const uint64_t at = get_fixed<run::FooterTrailer>(trailer).offset;
+  run::FooterPart part = run::decode_footer(Bytes(*log).substr(at), 0, at, "index").value();
+  change(&part);
+  log->resize(at);
+  *log += run::encode_footer(part);
 }
 
 // Of partition 0's first run; the block is sealed again by its own checksum.
@@ -59,7 +57,7 @@ void change_run_kind(std::string* log) {
 
 std::vector<Place> places() {
   const std::string manifest = manifest_path(kDir);
-  const std::string index = index_log_path(kDir, 0);
+  const std::string index = index_log_path(kDir, {1, 0});
   const auto in_manifest = [](const char* from, const char* to) {
     return [from, to](std::string* json) { replace_in_manifest(json, from, to); };
   };
@@ -70,16 +68,19 @@ std::vector<Place> places() {
       {"hash", manifest, "md5", in_manifest("\"xxh3-64\"", "\"md5\"")},
       {"digest", manifest, "row-sum-2", in_manifest("\"mum-row-sum\"", "\"row-sum-2\"")},
       {"footer version", index, "version 2",
-       [](std::string* log) { change_footer(log, [](run::FooterPage* page) { page->version = 2; }); }},
+       [](std::string* log) { change_footer(log, [](run::FooterPart* part) { part->trailer.version = 2; }); },
+       false},
       {"footer feature", index, "feature bits 0x4",
        [](std::string* log) {
-         change_footer(log, [](run::FooterPage* page) { page->incompatible_features = 4; });
-       }},
+         change_footer(log, [](run::FooterPart* part) { part->trailer.incompatible_features = 4; });
+       },
+       false},
       {"segment flag", index, "flags 0x40",
        [](std::string* log) {
-         change_footer(log, [](run::FooterPage* page) { page->records[0].flags = 0x40; });
-       }},
-      {"run kind", data_log_path(kDir, 0), "kind 9", change_run_kind, false},
+         change_footer(log, [](run::FooterPart* part) { part->records[0].flags = 0x40; });
+       },
+       false},
+      {"run kind", data_log_path(kDir, {1, 0}), "kind 9", change_run_kind, false},
   };
 }
 
@@ -128,7 +129,6 @@ TEST(Newer, IsRefusedInEveryPlaceByEverybody) {
     expect_refused(read_all(memory), place);
     expect_refused(verify(memory), place);
     io::FaultDevice device(memory);
-    expect_refused(repair_directory(device, kDir, {}).status(), place);
     points += 3;
     const bool in_manifest = place.file == manifest_path(kDir);
     if (in_manifest) {
@@ -150,9 +150,9 @@ TEST(Newer, CanaryTheSameChangesWithoutNewsAreRead) {
   std::string json = io::read_file(memory, manifest_path(kDir), kMiB).value();
   replace_in_manifest(&json, "\"version\":1", "\"version\":1");
   ASSERT_TRUE(io::replace_file(memory, manifest_path(kDir), json).ok());
-  std::string log = io::read_file(memory, index_log_path(kDir, 0), kMiB).value();
-  change_footer(&log, [](run::FooterPage* page) { page->compatible_features = 4; });
-  ASSERT_TRUE(io::replace_file(memory, index_log_path(kDir, 0), log).ok());
+  std::string log = io::read_file(memory, index_log_path(kDir, {1, 0}), kMiB).value();
+  change_footer(&log, [](run::FooterPart* part) { part->trailer.compatible_features = 4; });
+  ASSERT_TRUE(io::replace_file(memory, index_log_path(kDir, {1, 0}), log).ok());
   const Status status = verify(memory);
   EXPECT_TRUE(status.ok()) << status.to_string();
 }

@@ -276,8 +276,8 @@ void Partition::start_segment(uint32_t way_index) {
   const std::span<const run::RunSketch> sketches = segment_sketches(way);
   way.segment = std::make_unique<run::SegmentBuilder>(
       sketches.first(run::runs_of_segment(sketches.size(), params_.layout)), segment_params(way_index));
-  way.log_offset = way.segment_offset = index_end_;
-  index_end_ += way.segment->size_bytes();
+  way.log_offset = way.segment_offset = run::segment_offset(index_end_, way.segment->size_bytes());
+  index_end_ = way.segment_offset + way.segment->size_bytes();
 }
 
 // Whether the group of the next run's epoch has room for it.
@@ -296,8 +296,9 @@ bool Partition::want_extrema(const Way& way) const {
 void Partition::start_extrema(uint32_t way_index) {
   Way& way = ways_[way_index];
   way.extrema->start_segment(closing(), segment_params(way_index), index_end_);
-  way.log_offset = index_end_;
-  index_end_ += way.extrema->segment()->size_bytes();
+  const run::ExtremaSegmentBuilder& segment = *way.extrema->segment();
+  way.log_offset = segment.record().index_offset;
+  index_end_ = way.log_offset + segment.size_bytes();
 }
 
 void Partition::finish_extrema(Way& way) {
@@ -405,17 +406,17 @@ void Partition::write_footer() {
     failure_ = footer_builder_.add(run::values_segment(closing_.values, closing_.number, closing_.id));
     if (!failure_.ok()) return;
   }
-  const std::string pages = footer_builder_.encode(index_end_);
-  Result<Buffer> buffer = Buffer::allocate(pages.size());  // aligned, as the pages' place in the log is
+  const std::string footer = footer_builder_.encode(index_end_);
+  Result<Buffer> buffer = Buffer::allocate(footer.size());
   if (!buffer.ok()) {
     failure_ = buffer.status();
     return;
   }
   footer_bytes_ = std::move(*buffer);
-  std::memcpy(footer_bytes_.data(), pages.data(), pages.size());
+  std::memcpy(footer_bytes_.data(), footer.data(), footer.size());
   queue_write({IoRequest::Kind::kWrite, LogFile::kIndex, index_end_, footer_bytes_.bytes(), kNoBuffer,
                closing_.number});
-  index_end_ += pages.size();
+  index_end_ += footer.size();
   footer_written_ = true;
 }
 

@@ -1,4 +1,5 @@
-// PartitionFiles: the logs of one partition, opened for appending after what the manifest has committed.
+// PartitionFiles: the logs of one partition that one job writes. The job creates them and no other job ever writes to
+// them, so nothing in them is cut or written over once it is committed.
 // Threads: execute may be called for several requests at once (their ranges never overlap).
 #pragma once
 
@@ -7,24 +8,17 @@
 #include <string>
 
 #include "base/status.h"
-#include "imd/manifest.h"
+#include "imd/log_names.h"
 #include "imd/partition.h"
 #include "imd/value_log.h"
 #include "io/io_queue.h"
-#include "run/footer.h"
 
 namespace swale::imd {
 
 class PartitionFiles {
  public:
-  // Opens or creates the logs of `partition`; changes nothing in them. Index logs that end before an epoch which the
-  // manifest promises are kCorruption.
-  static Result<PartitionFiles> open(io::Device& device, const std::string& directory, uint32_t partition,
-                                     const Manifest& manifest);
-
-  // Cuts off, with a log message, what lies behind the last committed epoch: a crashed epoch's tail, or epochs that were
-  // dropped. Before anything is written.
-  Status cut_tails();
+  // Creates the logs, empty. kAlreadyExists if there are logs of this name.
+  static Result<PartitionFiles> create(io::Device& device, const std::string& directory, LogId log);
 
   // The request as an operation of an IoQueue; makes room ahead of writes to the data log.
   io::Operation operation(const IoRequest& request, uint64_t tag);
@@ -33,26 +27,20 @@ class PartitionFiles {
 
   // Gives back the room that was made ahead of writes. Requires that no operation is in flight.
   Status trim();
+  // Removes the files, of a job that could not open its directory. Failures are ignored: nothing refers to the files.
+  void discard(io::Device& device);
 
-  uint64_t data_end_block() const { return data_end_block_; }
-  uint64_t index_end() const { return index_end_; }
-  run::FooterBuilder take_footer() { return std::move(footer_); }
   // What this rank appends that is too large for records.
   ValueLog& values() { return *values_; }
 
  private:
-  PartitionFiles(std::unique_ptr<io::File> data, std::unique_ptr<io::File> index, run::FooterBuilder footer)
-      : data_(std::move(data)), index_(std::move(index)), footer_(std::move(footer)) {}
-
-  Status resume(uint32_t partition, const Manifest& manifest);
+  PartitionFiles(std::unique_ptr<io::File> data, std::unique_ptr<io::File> index,
+                 std::unique_ptr<ValueLog> values)
+      : data_(std::move(data)), index_(std::move(index)), values_(std::move(values)) {}
 
   std::unique_ptr<io::File> data_;
   std::unique_ptr<io::File> index_;
   std::unique_ptr<ValueLog> values_;
-  run::FooterBuilder footer_;
-  uint64_t data_end_block_ = 0;
-  uint64_t index_end_ = 0;
-  uint64_t values_end_ = 0;
   uint64_t written_end_ = 0;  // of the data log
 };
 

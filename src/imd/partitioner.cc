@@ -3,11 +3,9 @@
 #include <algorithm>
 
 namespace swale::imd {
-namespace {
 
-constexpr size_t kNameBytesMax = 64;
-
-bool name_is_fine(std::string_view name) {
+bool is_partitioner_name(std::string_view name) {
+  constexpr size_t kNameBytesMax = 64;
   constexpr std::string_view kOthers = "_.-:";
   return !name.empty() && name.size() <= kNameBytesMax && std::all_of(name.begin(), name.end(), [&](char c) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -15,14 +13,9 @@ bool name_is_fine(std::string_view name) {
   });
 }
 
-}  // namespace
-
 Status Partitioner::check() const {
-  if (!name_is_fine(name)) {
-    return invalid_argument(
-        "the partitioner's name \"{}\": expected 1 to {} letters, digits, '_', '.', '-' or ':'", name,
-        kNameBytesMax);
-  }
+  if (!is_partitioner_name(name))
+    return invalid_argument("the partitioner's name \"{}\": expected {}", name, kPartitionerNameRule);
   if (name == kHashPartitioner) {
     return by_hash() ? Status()
                      : invalid_argument(

@@ -20,6 +20,10 @@ namespace swale::imd {
 
 inline constexpr char kHashPartitioner[] = "hash";
 
+// Of a function's name, when it is given and when it is read from a manifest.
+inline constexpr std::string_view kPartitionerNameRule = "1 to 64 letters, digits, '_', '.', '-' or ':'";
+bool is_partitioner_name(std::string_view name);
+
 struct Partitioner {
   // The partition, 0 <= partition < partitions. Anything else is an error of the function.
   using Function = uint32_t (*)(void* context, const void* key, size_t key_bytes, uint32_t partitions);

@@ -213,7 +213,7 @@ TEST(Partitioner, RepairMakesADamagedIndexAnew) {
   const Partitioner partitioner{"digit-1", by_digit, nullptr};
   write_epoch(device, 3, 2, partitioner, "a");
   write_epoch(device, 3, 1, partitioner, "b");
-  ASSERT_TRUE(device.remove(index_log_path("/dir", 1)).ok());
+  ASSERT_TRUE(device.remove(index_log_path("/dir", {1, 1})).ok());
   EXPECT_EQ(Reader::open(device, "/dir", {}).value()->get(key_of(4), 0).status().code(), Code::kCorruption);
   const auto report = repair_directory(device, "/dir", {});
   ASSERT_TRUE(report.ok()) << report.status().to_string();
@@ -226,22 +226,29 @@ TEST(Partitioner, RepairMakesADamagedIndexAnew) {
   EXPECT_TRUE(reader->verify(10, {}).problems.empty());
 }
 
-// Without the function nobody knows how many ranks there were; a guess, or a swale.json without the epochs, would let the
-// next writer cut them off.
+// Without the function nobody knows how many ranks there were, if every document is lost.
 TEST(Partitioner, RepairDoesNotGuessALostManifest) {
   for (const bool by_hash_first : {false, true}) {
     io::MemoryDevice device;
     if (by_hash_first) write_epoch(device, 2, 1, {}, "a");
     write_epoch(device, 3, 1, {"digit-1", by_digit, nullptr}, "b");
-    const std::string json = io::read_file(device, manifest_path("/dir"), kManifestBytesMax).value();
-    ASSERT_TRUE(device.remove(manifest_path("/dir")).ok());
+    std::map<std::string, std::string> documents;
+    for (uint32_t job = 0; job <= 2; ++job) {
+      for (const std::string& path :
+           {manifest_path("/dir"), generation_path("/dir", job), epoch_log_path("/dir", job)}) {
+        const Result<std::string> content = io::read_file(device, path, kManifestBytesMax);
+        if (!content.ok()) continue;
+        documents[path] = *content;
+        ASSERT_TRUE(device.remove(path).ok());
+      }
+    }
     for (const bool dry_run : {true, false}) {
       const Status status = repair_directory(device, "/dir", {.dry_run = dry_run}).status();
       EXPECT_EQ(status.code(), Code::kUnsupported) << status.to_string();
-      EXPECT_THAT(status.message(), HasSubstr(fmt::format("epoch {} is there", by_hash_first ? 1 : 0)));
+      EXPECT_THAT(status.message(), HasSubstr(fmt::format("the keys of job {} lie", by_hash_first ? 2 : 1)));
       EXPECT_FALSE(device.exists(manifest_path("/dir")).value());
     }
-    ASSERT_TRUE(io::replace_file(device, manifest_path("/dir"), json).ok());
+    for (const auto& [path, content] : documents) ASSERT_TRUE(io::replace_file(device, path, content).ok());
     auto reader = Reader::open(device, "/dir", {}).value();
     expect_all(*reader, by_hash_first ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{"b"});
     EXPECT_TRUE(reader->verify(10, {}).problems.empty());
@@ -265,7 +272,7 @@ TEST(Partitioner, NamesAndFunctionsGoTogetherOnAllRanks) {
     if (job.rank() == 2) options.partitioner = {"digit-1", by_digit, nullptr};
     const auto writer = Writer::open(job, device, "/dir", Writer::Create::kIfMissing, options);
     EXPECT_EQ(writer.status().code(), Code::kInvalidArgument);
-    EXPECT_THAT(writer.status().message(), HasSubstr("rank 2 with digit-1"));
+    EXPECT_THAT(writer.status().message(), HasSubstr("rank 2 with dir.partitioner=\"digit-1\""));
     ++refused;
   });
   EXPECT_EQ(refused.load(), 3);

@@ -1,13 +1,14 @@
 #include "imd/reader.h"
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_set>
 #include <utility>
 
+#include "imd/generation.h"
 #include "imd/reader_io.h"
 #include "imd/reader_partition.h"
 #include "imd/reader_query.h"
+#include "imd/reader_query_pool.h"
 #include "imd/reader_sample.h"
 #include "imd/reader_scan.h"
 #include "imd/reader_sort.h"
@@ -20,54 +21,11 @@
 namespace swale::imd {
 namespace {
 
-// The Queries of a Reader, each with its memory and its IoQueue: one per call that is being made.
-class QueryPool {
- public:
-  // A Query for the time of one call.
-  class Lease {
-   public:
-    Lease(QueryPool& pool, std::unique_ptr<Query> query) : pool_(pool), query_(std::move(query)) {}
-    ~Lease() { pool_.put_back(std::move(query_)); }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    Query* operator->() const { return query_.get(); }
-
-   private:
-    QueryPool& pool_;
-    std::unique_ptr<Query> query_;
-  };
-
-  template <class Make>
-  Lease take(Make&& make) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!idle_.empty()) {
-        std::unique_ptr<Query> query = std::move(idle_.back());
-        idle_.pop_back();
-        return Lease(*this, std::move(query));
-      }
-    }
-    return Lease(*this, make());
-  }
-
- private:
-  static constexpr size_t kIdleMax = 16;
-
-  void put_back(std::unique_ptr<Query> query) {
-    query->trim();
-    const std::lock_guard lock(mutex_);
-    if (idle_.size() < kIdleMax) idle_.push_back(std::move(query));
-  }
-
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Query>> idle_;
-};
-
 // Of the record that stands for it. kCorruption, naming `path`, for bytes that are no pointer.
-Result<ValueReader::Place> place_of(Bytes key, Bytes stored, const EpochEntry& epoch,
+Result<ValueReader::Place> place_of(Bytes key, Bytes stored, uint32_t job, const EpochEntry& epoch,
                                     const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const run::LargeValue large, run::decode_large_value(stored, path));
-  return ValueReader::Place{large.pointer, epoch.epoch, epoch.epoch_id, hash_bytes(key)};
+  return ValueReader::Place{large.pointer, job, epoch.epoch, epoch.epoch_id, hash_bytes(key)};
 }
 
 // Values of one key, in order.
@@ -144,19 +102,37 @@ class DirectoryReader final : public ReaderView {
 
   const Manifest& manifest() const override { return manifest_; }
   const std::string& directory() const override { return directory_; }
-  Result<std::vector<Value>> get(Bytes key, int64_t epoch) override;
-  Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch) override;
-  Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) override;
-  Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) override;
-  Status scan(int64_t epoch, const RecordFn& fn) override;
-  Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) override;
+  Result<std::vector<Value>> get(Bytes key, int64_t epoch) override { return told(get_now(key, epoch)); }
+  Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch) override {
+    return told(find_now(key, epoch));
+  }
+  Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) override {
+    return told(read_now(key, value, first, out));
+  }
+  Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) override {
+    return told(get_many_now(keys, epoch, fn));
+  }
+  Status scan(int64_t epoch, const RecordFn& fn) override { return told(scan_now(epoch, fn)); }
+  Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) override {
+    return told(scan_partition_now(epoch, partition, fn));
+  }
   Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition,
-                                             uint64_t blocks_min) override;
-  Status scan_piece(const ScanPiece& piece, const RecordFn& fn) override;
-  Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) override;
-  Status keys(int64_t epoch, const KeyFn& fn) override;
-  Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) override;
-  Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override;
+                                             uint64_t blocks_min) override {
+    return told(scan_pieces_now(epoch, partition, blocks_min));
+  }
+  Status scan_piece(const ScanPiece& piece, const RecordFn& fn) override {
+    return told(scan_piece_now(piece, fn));
+  }
+  Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) override {
+    return told(scan_part_now(epoch, part, parts, fn));
+  }
+  Status keys(int64_t epoch, const KeyFn& fn) override { return told(keys_now(epoch, fn)); }
+  Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) override {
+    return told(sample_now(epoch, n, seed, fn));
+  }
+  Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) override {
+    return told(top_now(epoch, field, k, which));
+  }
   Result<uint64_t> count(int64_t epoch) const override;
   VerifyReport verify(size_t problems_max, const ProgressFn& progress) override;
   ReadStats stats() const override { return counters_.snapshot(); }
@@ -165,6 +141,27 @@ class DirectoryReader final : public ReaderView {
   }
 
  private:
+  Result<std::vector<Value>> get_now(Bytes key, int64_t epoch);
+  Result<std::vector<FoundValue>> find_now(Bytes key, int64_t epoch);
+  Status read_now(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out);
+  Result<size_t> get_many_now(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn);
+  Status scan_now(int64_t epoch, const RecordFn& fn);
+  Status scan_partition_now(uint32_t epoch, uint32_t partition, const RecordFn& fn);
+  Result<std::vector<ScanPiece>> scan_pieces_now(uint32_t epoch, uint32_t partition, uint64_t blocks_min);
+  Status scan_piece_now(const ScanPiece& piece, const RecordFn& fn);
+  Status scan_part_now(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn);
+  Status keys_now(int64_t epoch, const KeyFn& fn);
+  Status sample_now(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn);
+  Result<TopResult> top_now(int64_t epoch, std::string_view field, size_t k, run::Extreme which);
+
+  // The same, unless it says that a file is damaged and what has changed is the directory.
+  Status told(Status status) const;
+  template <class T>
+  Result<T> told(Result<T> result) const {
+    if (result.ok()) return result;
+    return told(result.status());
+  }
+
   QueryPool::Lease take_query() {
     return queries_.take([this] {
       return std::make_unique<Query>(manifest_, partitions_, partitioners_, counters_, device_, options_);
@@ -172,7 +169,8 @@ class DirectoryReader final : public ReaderView {
   }
   Result<EpochRange> range_of(int64_t epoch) const;
   Result<ValueReader::Place> place(Bytes key, uint32_t epoch, Bytes stored) const {
-    return place_of(key, stored, manifest_.epochs[epoch], directory_);
+    const EpochEntry& entry = manifest_.epochs[epoch];
+    return place_of(key, stored, manifest_.job_of(entry).number, entry, directory_);
   }
   Status scan_records(uint32_t epoch, uint32_t partition, const ScanFn& fn, bool* stopped);
   ScanFn with_values(uint32_t epoch, const RecordFn& fn, Status* large);
@@ -192,6 +190,22 @@ class DirectoryReader final : public ReaderView {
   QueryPool queries_;
 };
 
+// An epoch that was dropped (dir.resume_after) or a directory that was made anew: its files may be gone, shorter or others.
+Status DirectoryReader::told(Status status) const {
+  if (status.code() != Code::kCorruption) return status;
+  const Result<Manifest> now = load_manifest(device_, directory_);
+  if (!now.ok()) return status;
+  for (const EpochEntry& epoch : manifest_.epochs) {
+    if (epoch.epoch < now->epochs.size() && now->epochs[epoch.epoch].epoch_id == epoch.epoch_id) continue;
+    return error(
+        Code::kAborted, Scope::kFile,
+        "{}: the directory has changed since it was opened: epoch {} (epoch_id {:016x}) was dropped, or the "
+        "directory was made anew; refresh the reader or open it again. Found before that was noticed: {}",
+        directory_, epoch.epoch, epoch.epoch_id, status.message());
+  }
+  return status;
+}
+
 Status check_key(Bytes key) {
   if (!key.empty() && key.size() <= run::kKeyBytesMax) return {};
   return invalid_argument("a key of {} bytes: keys have 1 to {} bytes", key.size(), run::kKeyBytesMax);
@@ -207,8 +221,8 @@ Result<EpochRange> DirectoryReader::range_of(int64_t epoch) const {
   return EpochRange{static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch) + 1};
 }
 
-Result<std::vector<Value>> DirectoryReader::get(Bytes key, int64_t epoch) {
-  SWALE_ASSIGN_OR_RETURN(std::vector<FoundValue> found, find(key, epoch));
+Result<std::vector<Value>> DirectoryReader::get_now(Bytes key, int64_t epoch) {
+  SWALE_ASSIGN_OR_RETURN(std::vector<FoundValue> found, find_now(key, epoch));
   std::vector<Value> values;
   values.reserve(found.size());
   for (FoundValue& value : found) {
@@ -220,7 +234,7 @@ Result<std::vector<Value>> DirectoryReader::get(Bytes key, int64_t epoch) {
   return values;
 }
 
-Status DirectoryReader::read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) {
+Status DirectoryReader::read_now(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) {
   if (value.epoch >= manifest_.epochs.size() || first > value.bytes || out.size() > value.bytes - first) {
     return invalid_argument("{}: {} bytes from byte {} on of a value of {} bytes", directory_, out.size(),
                             first, value.bytes);
@@ -233,7 +247,7 @@ Status DirectoryReader::read(Bytes key, const FoundValue& value, uint64_t first,
   return large_.read(at, first, out);
 }
 
-Result<std::vector<FoundValue>> DirectoryReader::find(Bytes key, int64_t epoch) {
+Result<std::vector<FoundValue>> DirectoryReader::find_now(Bytes key, int64_t epoch) {
   SWALE_RETURN_IF_ERROR(check_key(key));
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   counters_.queries.add();
@@ -268,7 +282,7 @@ void sort_by_hash(std::vector<QueryKey>& keys) {
   }
 }
 
-Result<size_t> DirectoryReader::get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) {
+Result<size_t> DirectoryReader::get_many_now(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) {
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   std::vector<QueryKey> order;
   order.reserve(keys.size());
@@ -307,11 +321,11 @@ Status DirectoryReader::scan_one(uint32_t epoch, uint32_t partition, const Recor
 
 Status DirectoryReader::scan_records(uint32_t epoch, uint32_t partition, const ScanFn& fn, bool* stopped) {
   uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(manifest_.epochs[epoch], partition, &depth));
   return scan_epoch(*logs, manifest_.epochs[epoch], options_, counters_, fn, stopped);
 }
 
-Status DirectoryReader::scan(int64_t epoch, const RecordFn& fn) {
+Status DirectoryReader::scan_now(int64_t epoch, const RecordFn& fn) {
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   bool stopped = false;
   for (uint32_t e = epochs.first; e < epochs.last; ++e) {
@@ -323,7 +337,7 @@ Status DirectoryReader::scan(int64_t epoch, const RecordFn& fn) {
   return {};
 }
 
-Status DirectoryReader::keys(int64_t epoch, const KeyFn& fn) {
+Status DirectoryReader::keys_now(int64_t epoch, const KeyFn& fn) {
   if (epoch == kAllEpochs) return invalid_argument("{}: keys are listed of one epoch at a time", directory_);
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   const auto partitions = static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[epochs.first].job].ranks);
@@ -338,7 +352,7 @@ Status DirectoryReader::keys(int64_t epoch, const KeyFn& fn) {
   return {};
 }
 
-Status DirectoryReader::sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) {
+Status DirectoryReader::sample_now(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) {
   if (epoch == kAllEpochs) return invalid_argument("{}: keys are drawn from one epoch", directory_);
   if (n > kSampleMax) return invalid_argument("a sample of {} keys: at most {} can be drawn", n, kSampleMax);
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
@@ -348,10 +362,11 @@ Status DirectoryReader::sample(int64_t epoch, size_t n, uint64_t seed, const Key
   return {};
 }
 
-Result<TopResult> DirectoryReader::top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) {
+Result<TopResult> DirectoryReader::top_now(int64_t epoch, std::string_view field, size_t k,
+                                           run::Extreme which) {
   if (epoch == kAllEpochs) return invalid_argument("{}: the best records are those of one epoch", directory_);
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
-  TopQuery query(device_, directory_, manifest_, partitions_, large_, counters_, options_,
+  TopQuery query(device_, directory_, manifest_, partitions_, counters_, options_,
                  manifest_.epochs[epochs.first]);
   return query.run(field, k, which);
 }
@@ -364,18 +379,19 @@ Status DirectoryReader::check_partition(uint32_t epoch, uint32_t partition) cons
                           epoch, partitions);
 }
 
-Result<std::vector<Reader::ScanPiece>> DirectoryReader::scan_pieces(uint32_t epoch, uint32_t partition,
-                                                                    uint64_t blocks_min) {
+Result<std::vector<Reader::ScanPiece>> DirectoryReader::scan_pieces_now(uint32_t epoch, uint32_t partition,
+                                                                        uint64_t blocks_min) {
   SWALE_RETURN_IF_ERROR(check_partition(epoch, partition));
   uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(manifest_.epochs[epoch], partition, &depth));
   return pieces_of(*logs, manifest_.epochs[epoch], blocks_min, counters_);
 }
 
-Status DirectoryReader::scan_piece(const ScanPiece& piece, const RecordFn& fn) {
+Status DirectoryReader::scan_piece_now(const ScanPiece& piece, const RecordFn& fn) {
   SWALE_RETURN_IF_ERROR(check_partition(piece.epoch, piece.partition));
   uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(piece.partition, &depth));
+  SWALE_ASSIGN_OR_RETURN(const auto logs,
+                         partitions_.get(manifest_.epochs[piece.epoch], piece.partition, &depth));
   bool stopped = false;
   Status large;
   SWALE_RETURN_IF_ERROR(scan_blocks(*logs, manifest_.epochs[piece.epoch], piece, options_, counters_,
@@ -387,7 +403,7 @@ Status DirectoryReader::scan_piece(const ScanPiece& piece, const RecordFn& fn) {
 Status DirectoryReader::scan_share(uint32_t epoch, uint32_t partition, const PartitionShare& share,
                                    const RecordFn& fn, bool* stopped) {
   uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(manifest_.epochs[epoch], partition, &depth));
   const EpochEntry& entry = manifest_.epochs[epoch];
   SWALE_ASSIGN_OR_RETURN(const std::optional<ScanPiece> piece, piece_of(*logs, entry, share, counters_));
   if (!piece) return {};
@@ -397,7 +413,7 @@ Status DirectoryReader::scan_share(uint32_t epoch, uint32_t partition, const Par
   return large;
 }
 
-Status DirectoryReader::scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) {
+Status DirectoryReader::scan_part_now(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) {
   if (parts == 0 || parts > kScanPartsMax || part >= parts) {
     return invalid_argument("{}: part {} of {}: expected 1 to {} parts, numbered from 0", directory_, part,
                             parts, kScanPartsMax);
@@ -417,7 +433,7 @@ Status DirectoryReader::scan_part(int64_t epoch, uint32_t part, uint32_t parts, 
   return {};
 }
 
-Status DirectoryReader::scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) {
+Status DirectoryReader::scan_partition_now(uint32_t epoch, uint32_t partition, const RecordFn& fn) {
   SWALE_RETURN_IF_ERROR(check_partition(epoch, partition));
   bool stopped = false;
   return scan_one(epoch, partition, fn, &stopped);
@@ -426,7 +442,15 @@ Status DirectoryReader::scan_partition(uint32_t epoch, uint32_t partition, const
 Result<uint64_t> DirectoryReader::count(int64_t epoch) const {
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   uint64_t records = 0;
-  for (uint32_t e = epochs.first; e < epochs.last; ++e) records += manifest_.epochs[e].records;
+  for (uint32_t e = epochs.first; e < epochs.last; ++e) {
+    const EpochEntry& entry = manifest_.epochs[e];
+    if (entry.recovered == Recovered::kWhole && manifest_.has_lost(entry)) {
+      return corruption(
+          "{}: how many records epoch {} had is lost with its record in the epoch log; {} of them are known",
+          directory_, e, entry.records);
+    }
+    records += entry.records;
+  }
   return records;
 }
 

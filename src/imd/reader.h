@@ -5,10 +5,12 @@
 // (or few) per candidate, as soon as its slice is there. Depth, the number of reads on part-* files that wait for one
 // another, is 3 cold, 2 once the footer is resident, one more where a slice overflows. A value of more than 16,384 bytes
 // takes one more, one of more than 256 KiB two.
-// What is in the page cache is looked at through a mapping of the logs, without a system call, if ReaderOptions::map
-// lets it; the rest is read. Checksums are verified either way, every time; damage is kCorruption with file and
-// offset, never wrong data. But a page that the device fails to deliver, or that somebody cuts off, after it was seen in
-// the page cache raises SIGBUS (io/mapping.h): who must survive that sets Map::kNever.
+// Bytes are read, those in the page cache by one system call each (io/advised_queue.h). ReaderOptions::map allows a
+// mapping of the logs instead, without a system call for what is in the page cache; but a page that the device fails to
+// deliver, or that somebody cuts off, after it was seen there then raises SIGBUS (io/mapping.h): so it is not the
+// default. Checksums are verified either way, every time. Bytes that are wrong are read once more: if they are right
+// then, a warning says so and the answer is made of them; if not it is kCorruption with file and offset, never wrong data.
+// kAborted: an epoch of this view was dropped, or the directory was made anew; refresh.
 //
 // Threads: every call may be made by several threads at once (footers are cached under a mutex).
 // Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its answer: at most 4 MiB of slices
@@ -36,11 +38,11 @@
 namespace swale::imd {
 
 struct ReaderOptions {
-  enum class Map { kAuto, kNever };  // kAuto: logs on local file systems
+  enum class Map { kAuto, kNever };  // kAuto: logs on local file systems; may raise SIGBUS
 
   size_t reads_in_flight_max = 64;
   size_t scan_chunk_bytes = 4 * kMiB;
-  Map map = Map::kAuto;
+  Map map = Map::kNever;
 };
 
 struct Value {

@@ -42,11 +42,11 @@ class DamageTest : public testing::TestWithParam<Where> {
                          {.records_per_run = 100, .runs_per_segment = 2});
     written_.begin_job(3);
     written_.write_epoch(numbered_records(rng, 600, kKeys, 0, true), {.records_per_run = 200});
-    for (uint32_t p = 0; p < 3; ++p) {
-      paths_.push_back(data_log_path(dir_, p));
-      paths_.push_back(index_log_path(dir_, p));
+    for (const LogId log : written_.manifest.logs()) {
+      paths_.push_back(data_log_path(dir_, log));
+      paths_.push_back(index_log_path(dir_, log));
     }
-    paths_.push_back(manifest_path(dir_));
+    paths_.push_back(epoch_log_path(dir_, 2));
     options_.map = GetParam() == Where::kMapped ? ReaderOptions::Map::kAuto : ReaderOptions::Map::kNever;
   }
   ~DamageTest() override {
@@ -140,7 +140,7 @@ TEST_P(DamageTest, RandomFlipsGiveTheTruthOrAnErrorThatNamesTheFile) {
     }
     flip(path, at, bit);
   }
-  EXPECT_GT(told, flips / 2) << "of " << flips << " flips";
+  EXPECT_GT(told, flips / 3) << "of " << flips << " flips";
   RecordProperty("flips", flips);
   RecordProperty("errors", told);
 }
@@ -201,8 +201,9 @@ TEST_P(DamageTest, AMissingFileIsDamageNotAMissingKey) {
   for (const std::string& path : paths_) {
     ASSERT_TRUE(device_.rename(path, aside_).ok());
     auto reader = Reader::open(device_, dir_, options_);
-    if (path == manifest_path(dir_)) {
-      EXPECT_EQ(reader.status().code(), Code::kNotFound);
+    if (path == epoch_log_path(dir_, 2)) {
+      EXPECT_EQ(reader.status().code(), Code::kCorruption);
+      EXPECT_THAT(std::string(reader.status().message()), HasSubstr(path));
     } else {
       const Status status = (*reader)->scan(Reader::kAllEpochs, [](auto&&...) { return true; });
       EXPECT_EQ(status.code(), Code::kCorruption) << status.to_string();
@@ -230,6 +231,12 @@ TEST_P(DamageTest, ATruncatedFileIsNamed) {
       if (left >= whole) continue;
       ASSERT_TRUE(open(path)->truncate(left).ok());
       auto reader = Reader::open(device_, dir_, options_);
+      if (path == epoch_log_path(dir_, 2) && left == whole - 1) {  // one copy of the last record is whole
+        ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+        EXPECT_FALSE((*reader)->verify(5, {}).problems.empty());
+        ASSERT_TRUE(open(path)->pwrite(0, content).ok());
+        continue;
+      }
       const Status status =
           reader.ok() ? (*reader)->scan(Reader::kAllEpochs, [](auto&&...) { return true; }) : reader.status();
       EXPECT_EQ(status.code(), Code::kCorruption) << path << " cut to " << left << ": " << status.to_string();
@@ -257,9 +264,9 @@ TEST_P(DamageTest, APromisedEpochThatIsNotThereIsNamedWithBothFiles) {
 TEST_P(DamageTest, FilesOfTwoPartitionsCannotBeExchanged) {
   for (const auto path : {data_log_path, index_log_path}) {
     const auto swap = [&] {
-      ASSERT_TRUE(device_.rename(path(dir_, 0), aside_).ok());
-      ASSERT_TRUE(device_.rename(path(dir_, 1), path(dir_, 0)).ok());
-      ASSERT_TRUE(device_.rename(aside_, path(dir_, 1)).ok());
+      ASSERT_TRUE(device_.rename(path(dir_, {1, 0}), aside_).ok());
+      ASSERT_TRUE(device_.rename(path(dir_, {1, 1}), path(dir_, {1, 0})).ok());
+      ASSERT_TRUE(device_.rename(aside_, path(dir_, {1, 1})).ok());
     };
     swap();
     auto reader = Reader::open(device_, dir_, options_);
@@ -269,19 +276,19 @@ TEST_P(DamageTest, FilesOfTwoPartitionsCannotBeExchanged) {
 }
 
 TEST_P(DamageTest, VerifyGoesOnBehindDamageAndStopsAtItsLimit) {
-  const std::string path = data_log_path(dir_, 0);
+  const std::string path = data_log_path(dir_, {1, 0});
   const uint64_t blocks = size(path) / 4096;
-  ASSERT_GE(blocks, 6u);
+  ASSERT_GE(blocks, 4u);
   flip(path, 100, 0);                       // the header block of the first run
   flip(path, (blocks - 1) * 4096 + 50, 0);  // the last block
-  flip(data_log_path(dir_, 2), 77, 0);
+  flip(data_log_path(dir_, {2, 2}), 77, 0);
   auto reader = Reader::open(device_, dir_, options_);
   const auto report = (*reader)->verify(100, {});
   std::string all;
   for (const Status& problem : report.problems) all += problem.to_string() + "\n";
   EXPECT_THAT(all, HasSubstr(path + ": offset 0"));
   EXPECT_THAT(all, HasSubstr(fmt::format("{}: offset {}", path, (blocks - 1) * 4096)));
-  EXPECT_THAT(all, HasSubstr(data_log_path(dir_, 2)));
+  EXPECT_THAT(all, HasSubstr(data_log_path(dir_, {2, 2})));
   EXPECT_GE(report.problems.size(), 3u);
   EXPECT_LT(report.problems.size(), 20u);
   EXPECT_GT(report.records, 400u) << "undamaged runs are still checked";

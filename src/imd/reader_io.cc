@@ -1,11 +1,15 @@
 #include "imd/reader_io.h"
 
 #include <algorithm>
+#include <atomic>
 #include <span>
+
+#include "base/log.h"
 
 namespace swale::imd {
 
 void ReadQueue::add(io::File& file, uint64_t offset, MutableBytes out, uint64_t tag) {
+  io::reserve_more(&tags_, 1);  // both vectors, or none
   operations_.push_back({.kind = io::Operation::Kind::kRead,
                          .file = &file,
                          .offset = offset,
@@ -21,12 +25,19 @@ Status ReadQueue::submit() {
   const size_t count =
       std::min(operations_.size() - submitted_, in_flight_max_ - std::min(busy, in_flight_max_));
   if (count == 0) return {};
-  if (!queue_) {
-    SWALE_ASSIGN_OR_RETURN(queue_, device_->make_read_queue(std::min(in_flight_max_, kQueueDepthMax),
-                                                            *operations_[submitted_].file));
-  }
+  if (!queue_) SWALE_RETURN_IF_ERROR(make_queue());
   queue_->submit(std::span(operations_).subspan(submitted_, count));
   submitted_ += count;
+  return {};
+}
+
+Status ReadQueue::make_queue() {
+  if (device_ == nullptr) {
+    queue_ = std::make_unique<io::InlineQueue>();
+    return {};
+  }
+  SWALE_ASSIGN_OR_RETURN(queue_, device_->make_read_queue(std::min(in_flight_max_, kQueueDepthMax),
+                                                          *operations_[submitted_].file));
   return {};
 }
 
@@ -60,21 +71,46 @@ Status ReadQueue::check(const io::Completion& completion) const {
 }
 
 Status ReadQueue::finish() {
+  struct Cancel {  // also if next throws: the memory of the reads may go away then
+    ReadQueue& reads;
+    ~Cancel() { reads.cancel(); }
+  } const at_the_end{*this};
   Status status;
   while (status.ok() && !empty()) status = next().status();
-  cancel();
   return status;
 }
 
-void ReadQueue::cancel() {
-  while (in_flight() > 0) {
-    completions_.clear();
-    queue_->wait(in_flight(), &completions_);
-  }
+void ReadQueue::cancel() noexcept {
+  if (in_flight() > 0) queue_.reset();
   operations_.clear();
   tags_.clear();
   completions_.clear();
   submitted_ = taken_ = open_ = 0;
+}
+
+Status read_again(io::File& file, uint64_t offset, Bytes first, MutableBytes second, const Status& found,
+                  const std::function<Status(Bytes)>& check) {
+  if (found.code() != Code::kCorruption) return found;
+  const auto and_then = [&](std::string_view what) {
+    return error(found.code(), found.scope(), "{} ({})", found.message(), what);
+  };
+  const Result<size_t> got = file.pread(offset, second);
+  if (!got.ok()) return and_then(fmt::format("a second read fails: {}", got.status().message()));
+  if (*got < second.size()) return and_then("the file is shorter in a second read");
+  if (const Status now = check(view(second)); !now.ok()) {
+    return and_then(first == view(second)
+                        ? "a second read gives the same bytes: the file is damaged"
+                        : "a second read gives other bytes, wrong as well: memory or the device errs");
+  }
+  static std::atomic<bool> warned{false};
+  if (!warned.exchange(true)) {
+    log_warn(
+        "{} (a second read gives the right bytes: not the file is damaged, but memory or the way from the "
+        "device errs; "
+        "the answer is that of the second read; later cases are not logged)",
+        found.message());
+  }
+  return {};
 }
 
 }  // namespace swale::imd

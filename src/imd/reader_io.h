@@ -4,10 +4,13 @@
 //
 // Threads: a ReadQueue belongs to one thread at a time; ReadCounters are thread-safe.
 // Errors: kCorruption that names file, offset and lengths if a file ends before what was asked for.
-// Ownership: files and memory belong to the caller and must outlive next's answer, or cancel.
+//   After an exception, as after a failure, reads may be in flight: the destructor, and finish before it leaves, wait for them.
+// Ownership: files and memory belong to the caller and must outlive next's answer, or cancel. So a ReadQueue is declared
+//   after the memory that it reads into.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -38,8 +41,7 @@ class ReadQueue {
   // The IoQueue (Device::make_read_queue) is made when there is something to read.
   ReadQueue(io::Device& device, size_t in_flight_max) : device_(&device), in_flight_max_(in_flight_max) {}
   // Reads by the files' own blocking calls, one after the other: for who reads large pieces.
-  explicit ReadQueue(size_t in_flight_max)
-      : in_flight_max_(in_flight_max), queue_(std::make_unique<io::InlineQueue>()) {}
+  explicit ReadQueue(size_t in_flight_max) : in_flight_max_(in_flight_max) {}
   ~ReadQueue() { cancel(); }
 
   void add(io::File& file, uint64_t offset, MutableBytes out, uint64_t tag);
@@ -53,12 +55,13 @@ class ReadQueue {
   // All that were added, whole; the first failure if one fails. None is left afterwards.
   Status finish();
 
-  // Waits for what is in flight and forgets all reads.
-  void cancel();
+  // Forgets all reads. Waits for what is in flight, by giving its IoQueue up; allocates nothing.
+  void cancel() noexcept;
 
   bool empty() const { return open_ == 0; }
 
  private:
+  Status make_queue();
   Status check(const io::Completion& completion) const;
   size_t in_flight() const { return queue_ ? queue_->in_flight() : 0; }
 
@@ -75,5 +78,12 @@ class ReadQueue {
   size_t taken_ = 0;      // of completions_
   size_t open_ = 0;       // added, and not yet handed out
 };
+
+// Bytes that were found wrong (`found`, kCorruption, of `first`) are read once more, into other memory and by the file's
+// own call. OK: they are right this time, in `second`; a warning says so, once a process. Else `found`, and what the
+// second read says: a damaged file gives the same bytes again; memory, a bus or a device that errs gives others.
+// Other failures than kCorruption are returned as they are.
+Status read_again(io::File& file, uint64_t offset, Bytes first, MutableBytes second, const Status& found,
+                  const std::function<Status(Bytes)>& check);
 
 }  // namespace swale::imd

@@ -1,6 +1,7 @@
 #include "imd/reader_partition.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "run/extrema_reader.h"
@@ -38,6 +39,8 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
     if (segment.epoch >= manifest.epochs.size()) continue;
     const EpochEntry& epoch = manifest.epochs[segment.epoch];
     if (segment.epoch_id != epoch.epoch_id) continue;
+    // Repair has copied what this job left of the epoch.
+    if (manifest.job_of(epoch).number != logs->id.job) continue;
     if (run::is_extrema_segment(segment)) logs->extrema.push_back(segment);
     if (run::is_values_segment(segment)) logs->values.push_back(segment);
     if ((segment.flags & run::kAuxiliarySegment) != 0) continue;
@@ -70,14 +73,23 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
   std::vector<bool> ways;
   for (const EpochEntry& epoch : manifest.epochs) {
     const JobEntry& job = manifest.jobs[epoch.job];
-    if (logs->partition >= static_cast<uint32_t>(job.ranks)) continue;
+    if (job.number != logs->id.job) continue;
     ways.assign(job.ways, false);
     for (const run::SegmentRecord& segment : logs->segments_of(epoch.epoch)) ways[segment.way] = true;
     const auto missing = std::find(ways.begin(), ways.end(), false);
-    if (missing != ways.end())
+    if (missing == ways.end()) continue;
+    if (manifest.lost_part(epoch, logs->partition) == nullptr)
       return lacks(*logs, epoch, static_cast<uint32_t>(missing - ways.begin()), footer);
+    logs->lost.push_back(epoch.epoch);
   }
   return {};
+}
+
+Status lost_error(const std::string& directory, const EpochEntry& epoch, const LostPart& part) {
+  return corruption(
+      "{}: records of epoch {} in partition {} are lost: {}; restore the file from a copy and run `swale "
+      "repair`",
+      directory, epoch.epoch, part.partition, part.what);
 }
 
 void map_logs(PartitionLogs* logs) {
@@ -113,38 +125,53 @@ PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {
 }
 
 Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, const std::string& directory,
-                                                            uint32_t partition, const Manifest& manifest,
+                                                            LogId id, const Manifest& manifest,
                                                             ReaderOptions::Map map, ReadCounters& counters,
                                                             const PartitionLogs* before) {
   auto logs = std::make_shared<PartitionLogs>();
-  logs->partition = partition;
+  logs->id = id;
+  logs->partition = id.partition;
   if (before != nullptr) {
     logs->index = before->index;
     logs->data = before->data;
   } else {
-    SWALE_ASSIGN_OR_RETURN(logs->index, open_log(device, index_log_path(directory, partition)));
-    SWALE_ASSIGN_OR_RETURN(logs->data, open_log(device, data_log_path(directory, partition)));
+    SWALE_ASSIGN_OR_RETURN(logs->index, open_log(device, index_log_path(directory, id)));
+    SWALE_ASSIGN_OR_RETURN(logs->data, open_log(device, data_log_path(directory, id)));
   }
-  SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*logs->index, partition));
+  SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*logs->index, id.partition));
   counters.reads.add(footer.reads);
   counters.bytes_read.add(footer.bytes_read);
   logs->footer_depth = footer.depth;
+  logs->footer_reads = footer.reads;
+  logs->footer_bytes = footer.bytes_read;
   logs->index_end = footer.end_offset;
   SWALE_RETURN_IF_ERROR(take_segments(manifest, footer, logs.get()));
   logs->seeds.reserve(logs->segments.size());
   for (const run::SegmentRecord& segment : logs->segments) {
     logs->seeds.push_back(
-        {run::segment_seed(partition, segment), run::epoch_seed(partition, segment.epoch_id)});
+        {run::segment_seed(id.partition, segment), run::epoch_seed(id.partition, segment.epoch_id)});
   }
   if (map == ReaderOptions::Map::kAuto) map_logs(logs.get());
   return std::shared_ptr<const PartitionLogs>(std::move(logs));
 }
 
-Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(uint32_t partition, uint32_t* depth) {
+Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(const EpochEntry& epoch, uint32_t partition,
+                                                                 uint32_t* depth) {
+  Result<std::shared_ptr<const PartitionLogs>> logs = get(manifest_.log_of(epoch, partition), depth);
+  if (logs.ok()) {
+    SWALE_RETURN_IF_ERROR(check(**logs, epoch));
+  } else if (const LostPart* part = manifest_.lost_part(epoch, partition);
+             part != nullptr && logs.status().code() == Code::kCorruption) {
+    return lost_error(directory_, epoch, *part);
+  }
+  return logs;
+}
+
+Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(LogId id, uint32_t* depth) {
   std::shared_ptr<const PartitionLogs> before;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = open_.find(partition);
+    const auto found = open_.find(id);
     if (found != open_.end()) {
       by_age_.splice(by_age_.begin(), by_age_, found->second.age);
       if (found->second.logs) return found->second.logs;
@@ -152,14 +179,14 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(uint32_t partit
     }
   }
   // Two threads may both do this for one partition: a few reads more, and one of the two is forgotten.
-  SWALE_ASSIGN_OR_RETURN(
-      std::shared_ptr<const PartitionLogs> logs,
-      open_partition(device_, directory_, partition, manifest_, map_, counters_, before.get()));
+  SWALE_ASSIGN_OR_RETURN(std::shared_ptr<const PartitionLogs> logs,
+                         open_partition(device_, directory_, id, manifest_, map_, counters_, before.get()));
   *depth = std::max(*depth, logs->footer_depth);
+  std::list<LogId> age{id};  // both containers change, or none
   const std::lock_guard lock(mutex_);
-  const auto [place, inserted] = open_.try_emplace(partition);
+  const auto [place, inserted] = open_.try_emplace(id);
   if (inserted) {
-    by_age_.push_front(partition);
+    by_age_.splice(by_age_.begin(), age);
     place->second.age = by_age_.begin();
   }
   if (!place->second.logs) {
@@ -171,19 +198,23 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(uint32_t partit
   return logs;
 }
 
+Status PartitionCache::check(const PartitionLogs& logs, const EpochEntry& epoch) const {
+  if (!std::binary_search(logs.lost.begin(), logs.lost.end(), epoch.epoch)) return {};
+  return lost_error(directory_, epoch, *manifest_.lost_part(epoch, logs.partition));
+}
+
 void PartitionCache::take_over(PartitionCache& before, size_t common) {
-  uint32_t touched = 0;  // partitions below this have other epochs than before
+  std::set<uint32_t> touched;  // jobs that have other epochs than before
   for (const Manifest* manifest : {&before.manifest_, &manifest_}) {
-    for (size_t epoch = common; epoch < manifest->epochs.size(); ++epoch) {
-      touched = std::max(touched, static_cast<uint32_t>(manifest->jobs[manifest->epochs[epoch].job].ranks));
-    }
+    for (size_t epoch = common; epoch < manifest->epochs.size(); ++epoch)
+      touched.insert(manifest->job_of(manifest->epochs[epoch]).number);
   }
   const std::scoped_lock lock(mutex_, before.mutex_);
-  for (const uint32_t partition : before.by_age_) {
-    const Entry& old = before.open_.at(partition);
-    Entry& entry = open_[partition];
-    entry.age = by_age_.insert(by_age_.end(), partition);
-    if (old.logs && partition >= touched) {
+  for (const LogId id : before.by_age_) {
+    const Entry& old = before.open_.at(id);
+    Entry& entry = open_[id];
+    entry.age = by_age_.insert(by_age_.end(), id);
+    if (old.logs && !touched.contains(id.job)) {
       entry.logs = old.logs;
       segments_ += entry.logs->segments.size();
     } else {

@@ -57,21 +57,29 @@ Query::Query(const Manifest& manifest, PartitionCache& partitions, const Partiti
       reads_(device, options.reads_in_flight_max) {}
 
 Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink) {
+  if (!reusable_) {
+    return error(Code::kInternal, Scope::kOperation, "a query that did not end runs again; please report it");
+  }
+  reusable_ = false;
   sink_ = &sink;
   keys_ = keys;
   stopped_ = false;
   sequence_ = 0;
   footer_depth_ = depth_ = 0;
-  Status status;
-  for (size_t first = 0; first < keys.size() && status.ok() && !stopped_;) {
+  const Status status = run_all(epochs);
+  settle_counters();
+  reusable_ = status.ok() && !stopped_ && is_empty();
+  return status;
+}
+
+Status Query::run_all(EpochRange epochs) {
+  for (size_t first = 0; first < keys_.size() && !stopped_;) {
     const size_t end = first + keys_at_once(first, epochs);
-    status = plan(first, end, epochs);
-    if (status.ok() && !stopped_) status = flush();
+    SWALE_RETURN_IF_ERROR(plan(first, end, epochs));
+    if (!stopped_) SWALE_RETURN_IF_ERROR(flush());
     first = end;
   }
-  forget();
-  settle_counters();
-  return status;
+  return {};
 }
 
 Status Query::flush() {
@@ -84,6 +92,7 @@ Status Query::flush() {
     SWALE_RETURN_IF_ERROR(look_into(begin, end));
     begin = end;
   }
+  if (stopped_) return {};
   sequence_ += groups_.size();
   forget();
   return {};
@@ -136,13 +145,31 @@ void Query::ask_for_slice(size_t index) {
 }
 
 Status Query::examine(size_t index) {
-  const SliceGroup& group = groups_[index];
-  SWALE_ASSIGN_OR_RETURN(
-      run::Slice slice,
-      run::Slice::open_seeded(group.record(), group.logs->seeds[group.segment].slices, group.location,
-                              {group.bytes, group.location.bytes}, group.logs->index->path()));
+  SWALE_ASSIGN_OR_RETURN(run::Slice slice, open_slice(groups_[index]));
   if (!slice.complete()) return wait_for_overflow(index, std::move(slice));
   return take_candidates(index, slice);
+}
+
+Result<run::Slice> Query::open_slice(const SliceGroup& group) {
+  const auto open = [&](Bytes bytes) {
+    return run::Slice::open_seeded(group.record(), group.logs->seeds[group.segment].slices, group.location,
+                                   bytes, group.logs->index->path());
+  };
+  const Bytes bytes(group.bytes, group.location.bytes);
+  Result<run::Slice> slice = open(bytes);
+  if (slice.ok()) return slice;
+  const MutableBytes second(slice_memory_.take(bytes.size()), bytes.size());
+  SWALE_RETURN_IF_ERROR(read_again(*group.logs->index, group.location.offset, bytes, second, slice.status(),
+                                   [&](Bytes again) { return open(again).status(); }));
+  return open(view(second));
+}
+
+Status Query::attach_overflow(const SliceGroup& group, run::Slice* slice, Bytes bytes) {
+  const Status status = slice->attach_overflow(bytes);
+  if (status.ok()) return status;
+  const MutableBytes second(slice_memory_.take(bytes.size()), bytes.size());
+  return read_again(*group.logs->index, slice->overflow()->offset, bytes, second, status,
+                    [&](Bytes again) { return slice->attach_overflow(again); });
 }
 
 Status Query::wait_for_overflow(size_t index, run::Slice slice) {
@@ -154,7 +181,7 @@ Status Query::wait_for_overflow(size_t index, run::Slice slice) {
   const io::Mapping* map = group.logs->index_map.get();
   const char* mapped = map == nullptr ? nullptr : map->resident(place.offset, place.bytes, now_);
   if (mapped != nullptr) {
-    SWALE_RETURN_IF_ERROR(slice.attach_overflow({mapped, place.bytes}));
+    SWALE_RETURN_IF_ERROR(attach_overflow(group, &slice, {mapped, place.bytes}));
     return take_candidates(index, slice);
   }
   const MutableBytes memory(slice_memory_.take(place.bytes), place.bytes);
@@ -199,7 +226,7 @@ Status Query::take_read(uint64_t tag) {
       break;
     case Stage::kOverflow: {
       Overflow& overflow = overflows_[index];
-      SWALE_RETURN_IF_ERROR(overflow.slice.attach_overflow(view(overflow.bytes)));
+      SWALE_RETURN_IF_ERROR(attach_overflow(groups_[overflow.group], &overflow.slice, view(overflow.bytes)));
       SWALE_RETURN_IF_ERROR(take_candidates(overflow.group, overflow.slice));
       break;
     }
@@ -229,9 +256,7 @@ bool Query::ask_at_once(size_t first_pending) {
 Status Query::match_resolved() {
   for (; resolved_ < pending_.size() && !stopped_; ++resolved_) {
     const Pending& pending = pending_[resolved_];
-    if (pending.bytes == nullptr) continue;
-    SWALE_RETURN_IF_ERROR(verify(pending, pending.bytes, true));
-    SWALE_RETURN_IF_ERROR(match(pending, pending.bytes));
+    if (pending.bytes != nullptr) SWALE_RETURN_IF_ERROR(look_into_blocks(pending, pending.bytes, true));
   }
   return {};
 }
@@ -253,9 +278,7 @@ Status Query::look_at_rest() {
     }
     raise_depth(pending_[i]);
     if (pending_[i].bytes != nullptr) {
-      close_block_group();
-      SWALE_RETURN_IF_ERROR(verify(pending_[i], pending_[i].bytes, true));
-      SWALE_RETURN_IF_ERROR(match(pending_[i], pending_[i].bytes));
+      SWALE_RETURN_IF_ERROR(look_into_blocks(pending_[i], pending_[i].bytes, true));
       continue;
     }
     const size_t open_bytes = group_is_open_ ? block_groups_.back().size_bytes() : 0;
@@ -286,7 +309,8 @@ void Query::resolve(Pending& pending, const Pending* previous) const {
   if (pending.bytes != nullptr) prefetch(pending.bytes, bytes);
 }
 
-// Joins the blocks to the group before them where they touch it.
+// Joins the blocks to the group before them where they touch it. A group's candidates are neighbours in pending_: one
+// whose blocks are mapped between them ends the group.
 void Query::ask_for_blocks(size_t index) {
   const run::Candidate& candidate = pending_[index].candidate;
   const uint64_t end = candidate.block + candidate.block_count;
@@ -294,8 +318,9 @@ void Query::ask_for_blocks(size_t index) {
     BlockGroup& last = block_groups_.back();
     const SliceGroup& here = groups_[pending_[index].group];
     const SliceGroup& there = groups_[pending_[last.first_pending].group];
-    if (here.logs == there.logs && here.record().epoch == there.record().epoch &&
-        candidate.block >= last.first_block && candidate.block <= last.end_block) {
+    if (index == last.first_pending + last.pending_count && here.logs == there.logs &&
+        here.record().epoch == there.record().epoch && candidate.block >= last.first_block &&
+        candidate.block <= last.end_block) {
       last.end_block = std::max(last.end_block, end);
       ++last.pending_count;
       return;
@@ -322,11 +347,31 @@ Status Query::match_group(const BlockGroup& group) {
   verified_ = {};
   for (size_t i = group.first_pending; i < group.first_pending + group.pending_count && !stopped_; ++i) {
     const char* bytes = group.bytes + (pending_[i].candidate.block - group.first_block) * run::kBlockBytes;
-    SWALE_RETURN_IF_ERROR(verify(pending_[i], bytes, false));
-    SWALE_RETURN_IF_ERROR(match(pending_[i], bytes));
+    SWALE_RETURN_IF_ERROR(look_into_blocks(pending_[i], bytes, false));
   }
   verified_ = {};
   return {};
+}
+
+Status Query::look_into_blocks(const Pending& pending, const char* bytes, bool mapped) {
+  const Status status = verify(pending, bytes, mapped);
+  if (status.ok()) return match(pending, bytes);
+  SWALE_ASSIGN_OR_RETURN(bytes, read_blocks_again(pending, bytes, status));
+  return match(pending, bytes);
+}
+
+Result<const char*> Query::read_blocks_again(const Pending& pending, const char* bytes, const Status& found) {
+  const SliceGroup& group = groups_[pending.group];
+  const run::Candidate& candidate = pending.candidate;
+  const size_t size = candidate.block_count * run::kBlockBytes;
+  const MutableBytes second(block_memory_.take(size), size);
+  const auto check = [&](Bytes again) {
+    return run::verify_blocks(again, group.logs->seeds[group.segment].blocks, candidate.block,
+                              group.logs->data->path());
+  };
+  SWALE_RETURN_IF_ERROR(
+      read_again(*group.logs->data, candidate.block * run::kBlockBytes, {bytes, size}, second, found, check));
+  return static_cast<const char*>(second.data());
 }
 
 // Each block once, if the candidates come in order.
@@ -390,7 +435,13 @@ void Query::raise_depth(const Pending& pending) {
   depth_ = std::max(depth_, groups_[pending.group].depth + 1);
 }
 
-// Also after a failure, when reads may be on their way.
+bool Query::is_empty() const {
+  return reads_.empty() && groups_.empty() && rests_.empty() && rest_keys_.empty() && pending_.empty() &&
+         deferred_.empty() && block_groups_.empty() && overflows_.empty() && held_.empty() &&
+         !group_is_open_ && resolved_ == 0;
+}
+
+// All that has been answered.
 void Query::forget() {
   reads_.cancel();
   groups_.clear();

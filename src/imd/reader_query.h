@@ -8,7 +8,9 @@
 // through one ReadQueue. The blocks of few slices are asked for as soon as their slice has come; those of many
 // slices are sorted first, and neighbours are read together.
 //
-// A Query keeps its memory for the next run; it allocates nothing once it has met queries of a size.
+// A Query keeps its memory for the next run; it allocates nothing once it has met queries of a size. A run that did not
+// end regularly (an error, an exception from within or from the sink, a sink that stops) leaves reads and half of a plan
+// behind: such a Query is not reusable() and runs no more. Its destructor waits for the reads.
 // Threads: one at a time. The keys must outlive run.
 // Memory: kRestsMax rests, two arenas of kChunkBytes, and 96 bytes per candidate of the slices of one chunk.
 #pragma once
@@ -87,6 +89,7 @@ class Query {
 
   // Requires `keys` in the order of their hashes.
   Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink);
+  bool reusable() const { return reusable_; }
 
   void trim();  // to kKeptBytes or so
 
@@ -154,13 +157,15 @@ class Query {
   Status plan_by_function(size_t first_key, size_t end_key, uint32_t epoch);
   Status plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch);
   void plan_segment(size_t first_key, size_t end_key, uint32_t held, uint32_t segment, uint32_t ranks);
-  Result<uint32_t> hold(uint32_t partition);
+  Result<uint32_t> hold(const EpochEntry& epoch, uint32_t partition);
 
   // From groups to candidates.
   Status flush();
   Status look_into(size_t first_group, size_t end_group);
   void ask_for_slice(size_t group);
   Status examine(size_t group);
+  Result<run::Slice> open_slice(const SliceGroup& group);
+  Status attach_overflow(const SliceGroup& group, run::Slice* slice, Bytes bytes);
   Status take_candidates(size_t group, const run::Slice& slice);
   Status wait_for_overflow(size_t group, run::Slice slice);
   Status take_reads();
@@ -174,19 +179,22 @@ class Query {
   void ask_for_blocks(size_t pending);
   void close_block_group();
   Status match_group(const BlockGroup& group);
+  Status look_into_blocks(const Pending& pending, const char* bytes, bool mapped);
   Status verify(const Pending& pending, const char* bytes, bool mapped);
+  Result<const char*> read_blocks_again(const Pending& pending, const char* bytes, const Status& found);
   Status match(const Pending& pending, const char* bytes);
   Status match_all(const Pending& pending, Bytes blocks);
   void raise_depth(const Pending& pending);
 
+  Status run_all(EpochRange epochs);
   void forget();
+  bool is_empty() const;
   void settle_counters();
 
   const Manifest& manifest_;
   PartitionCache& partitions_;
   const Partitioners& partitioners_;
   ReadCounters& counters_;
-  ReadQueue reads_;
   Sink* sink_ = nullptr;
   std::span<const QueryKey> keys_;
   Nanos now_ = 0;
@@ -214,6 +222,8 @@ class Query {
   uint64_t reads_count_ = 0;
   uint64_t bytes_count_ = 0;
   uint64_t false_count_ = 0;
+  bool reusable_ = true;
+  ReadQueue reads_;  // the last: it waits for reads into the memory above before that goes away
 };
 
 }  // namespace swale::imd

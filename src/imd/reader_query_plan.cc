@@ -67,7 +67,7 @@ Status Query::plan_by_function(size_t first_key, size_t end_key, uint32_t epoch)
 }
 
 Status Query::plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch) {
-  SWALE_ASSIGN_OR_RETURN(uint32_t held, hold(partition));
+  SWALE_ASSIGN_OR_RETURN(uint32_t held, hold(manifest_.epochs[epoch], partition));
   const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
   const auto ranks = static_cast<uint32_t>(job.ranks);
   const PartitionLogs* logs = held_[held].get();
@@ -125,12 +125,15 @@ void Query::plan_segment(size_t first_key, size_t end_key, uint32_t held, uint32
 }
 
 // Mostly the partition asked for is the one asked for last.
-Result<uint32_t> Query::hold(uint32_t partition) {
+Result<uint32_t> Query::hold(const EpochEntry& epoch, uint32_t partition) {
+  const LogId id = manifest_.log_of(epoch, partition);
   for (size_t i = held_.size(); i > 0; --i) {
-    if (held_[i - 1]->partition == partition) return static_cast<uint32_t>(i - 1);
+    if (held_[i - 1]->id != id) continue;
+    SWALE_RETURN_IF_ERROR(partitions_.check(*held_[i - 1], epoch));
+    return static_cast<uint32_t>(i - 1);
   }
   if (held_.size() >= kPartitionsMax) SWALE_RETURN_IF_ERROR(flush());
-  SWALE_ASSIGN_OR_RETURN(auto logs, partitions_.get(partition, &footer_depth_));
+  SWALE_ASSIGN_OR_RETURN(auto logs, partitions_.get(epoch, partition, &footer_depth_));
   held_.push_back(std::move(logs));
   return static_cast<uint32_t>(held_.size() - 1);
 }

@@ -1,9 +1,10 @@
 // The Reader as it is opened: a ReaderView and what replaces it when epochs come or go (docs/design/reader.md).
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "imd/generation.h"
 #include "imd/reader.h"
 #include "imd/reader_view.h"
 #include "imd/stats_log.h"
@@ -16,13 +17,6 @@ constexpr size_t kReadsInFlightLimit = 65'536;
 constexpr size_t kScanChunkBytesLimit = kGiB;
 constexpr size_t kKeysAsked = 64;
 
-Result<std::string> read_json(io::Device& device, const std::string& directory) {
-  Result<std::string> json = io::read_file(device, manifest_path(directory), kManifestBytesMax);
-  if (json.status().code() != Code::kNotFound) return json;
-  return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {} in it)", directory,
-               kManifestName);
-}
-
 // The epochs at the front that both have.
 size_t common_epochs(const Manifest& a, const Manifest& b) {
   const auto same = [](const EpochEntry& x, const EpochEntry& y) { return x.epoch_id == y.epoch_id; };
@@ -33,10 +27,7 @@ size_t common_epochs(const Manifest& a, const Manifest& b) {
 class RefreshableReader final : public Reader {
  public:
   RefreshableReader(io::Device& device, std::string directory, const ReaderOptions& options)
-      : device_(device),
-        directory_(std::move(directory)),
-        options_(options),
-        stats_(std::make_shared<StatsReader>(device, directory_)) {}
+      : device_(device), directory_(std::move(directory)), options_(options) {}
 
   Result<Refreshed> refresh() override;
 
@@ -89,50 +80,41 @@ class RefreshableReader final : public Reader {
     const std::lock_guard lock(mutex_);
     return view_;
   }
-  std::shared_ptr<StatsReader> statistics() const {
-    const std::lock_guard lock(mutex_);
-    return stats_;
-  }
+  std::shared_ptr<StatsReader> statistics(uint32_t job);
 
   io::Device& device_;
   const std::string directory_;
   const ReaderOptions options_;
   ReadCounters counters_;
   Partitioners partitioners_;
-  std::mutex refreshing_;  // one at a time; guards the two that follow
-  size_t json_bytes_ = 0;
-  uint32_t json_checksum_ = 0;
+  std::mutex refreshing_;     // one at a time
   mutable std::mutex mutex_;  // guards what follows; held for a moment only
   std::shared_ptr<ReaderView> view_;
-  std::shared_ptr<StatsReader> stats_;
+  std::map<uint32_t, std::shared_ptr<StatsReader>> stats_;  // by the number of the job that wrote the epochs
 };
 
 Result<Reader::Refreshed> RefreshableReader::refresh() {
   const std::lock_guard only(refreshing_);
-  SWALE_ASSIGN_OR_RETURN(const std::string json, read_json(device_, directory_));
-  const uint32_t checksum = crc32c(json);
+  SWALE_ASSIGN_OR_RETURN(Manifest manifest, load_manifest(device_, directory_));
   const std::shared_ptr<ReaderView> before = view();
-  if (before && json.size() == json_bytes_ && checksum == json_checksum_) return Refreshed{};
-  const std::string path = manifest_path(directory_);
-  SWALE_ASSIGN_OR_RETURN(Manifest manifest, Manifest::decode(json, path));
   Refreshed refreshed;
-  std::shared_ptr<StatsReader> stats = statistics();
   size_t common = 0;
+  bool same_place = false;
   if (before) {
     common = common_epochs(before->manifest(), manifest);
     refreshed.added = common < manifest.epochs.size();
     refreshed.dropped = common < before->manifest().epochs.size();
-    // Another directory at the same place.
-    if (common == 0) stats = std::make_shared<StatsReader>(device_, directory_);
+    const bool same_losses = before->manifest().lost == manifest.lost;
+    if (!refreshed.added && !refreshed.dropped && common > 0 && same_losses) return refreshed;
+    same_place = common > 0 && same_losses;  // after a repair all logs are opened again
   }
   std::shared_ptr<ReaderView> next =
       make_reader_view(device_, directory_, std::move(manifest), options_, counters_, partitioners_,
-                       common > 0 ? before.get() : nullptr, common);
-  json_bytes_ = json.size();
-  json_checksum_ = checksum;
+                       same_place ? before.get() : nullptr, common);
   const std::lock_guard lock(mutex_);
   view_ = std::move(next);
-  stats_ = std::move(stats);
+  // Another directory may be at the same place.
+  if (!same_place) stats_.clear();
   return refreshed;
 }
 
@@ -170,7 +152,15 @@ Result<EpochStats> RefreshableReader::epoch_stats(int64_t epoch) {
     return invalid_argument("{}: no statistics of epoch {}: it has {} committed epochs, numbered from 0",
                             directory_, epoch, manifest->epochs.size());
   }
-  return statistics()->get(manifest->epochs[static_cast<size_t>(epoch)].epoch_id);
+  const EpochEntry& entry = manifest->epochs[static_cast<size_t>(epoch)];
+  return statistics(manifest->job_of(entry).number)->get(entry.epoch_id);
+}
+
+std::shared_ptr<StatsReader> RefreshableReader::statistics(uint32_t job) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<StatsReader>& stats = stats_[job];
+  if (!stats) stats = std::make_shared<StatsReader>(device_, directory_, job);
+  return stats;
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ Result<std::vector<std::string>> KeySample::draw(size_t n) {
     const uint64_t window = next_window();
     uint32_t depth = 0;
     const auto partition = static_cast<uint32_t>(window >> window_bits_) / ways_;
-    SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+    SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, partition, &depth));
     SWALE_ASSIGN_OR_RETURN(by_throws, can_throw(*logs));
     if (by_throws) SWALE_RETURN_IF_ERROR(visit(window, keys_per_record));
     std::shuffle(keys_.begin() + static_cast<std::ptrdiff_t>(before), keys_.end(), rng_);
@@ -85,7 +85,7 @@ Status KeySample::visit(uint64_t window, double keys_per_record) {
   const auto home = static_cast<uint32_t>(window >> window_bits_);
   const uint32_t way = home % ways_;
   uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(home / ways_, &depth));
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, home / ways_, &depth));
   const Hash prefix = window_bits_ == 0 ? 0 : window << (64 - window_bits_);
   std::vector<OpenSlices> segments;
   uint32_t cell_bits = 0;
@@ -125,9 +125,19 @@ Result<const run::Slice*> KeySample::slice_of(const PartitionLogs& logs, OpenSli
   if (known != segment->slices.end()) return &known->second.second;
   std::vector<char> bytes(place.bytes);
   SWALE_RETURN_IF_ERROR(read(*logs.index, place.offset, {bytes.data(), bytes.size()}));
-  SWALE_ASSIGN_OR_RETURN(run::Slice slice,
-                         run::Slice::open_seeded(*segment->record, segment->seed, place,
-                                                 {bytes.data(), bytes.size()}, logs.index->path()));
+  const auto open = [&](Bytes from) {
+    return run::Slice::open_seeded(*segment->record, segment->seed, place, from, logs.index->path());
+  };
+  Result<run::Slice> opened = open({bytes.data(), bytes.size()});
+  if (!opened.ok()) {
+    std::vector<char> second(place.bytes);
+    SWALE_RETURN_IF_ERROR(read_again(*logs.index, place.offset, {bytes.data(), bytes.size()}, second,
+                                     opened.status(), [&](Bytes again) { return open(again).status(); }));
+    bytes = std::move(second);
+    opened = open({bytes.data(), bytes.size()});
+    SWALE_RETURN_IF_ERROR(opened.status());
+  }
+  run::Slice slice = std::move(*opened);
   if (const auto rest_of_it = slice.overflow()) {
     std::vector<char> overflow(rest_of_it->bytes);
     SWALE_RETURN_IF_ERROR(read(*logs.index, rest_of_it->offset, {overflow.data(), overflow.size()}));
@@ -162,8 +172,15 @@ Status KeySample::keep_if_hit(const PartitionLogs& logs, const run::Candidate& c
     SWALE_RETURN_IF_ERROR(
         read(*logs.data, candidate.block * run::kBlockBytes, {blocks_.data(), blocks_.size()}));
     const uint32_t seed = run::epoch_seed(logs.partition, epoch_.epoch_id);
-    SWALE_RETURN_IF_ERROR(
-        run::verify_blocks({blocks_.data(), blocks_.size()}, seed, candidate.block, logs.data->path()));
+    const auto check = [&](Bytes blocks) {
+      return run::verify_blocks(blocks, seed, candidate.block, logs.data->path());
+    };
+    if (const Status status = check({blocks_.data(), blocks_.size()}); !status.ok()) {
+      std::vector<char> second(blocks_.size());
+      SWALE_RETURN_IF_ERROR(read_again(*logs.data, candidate.block * run::kBlockBytes,
+                                       {blocks_.data(), blocks_.size()}, second, status, check));
+      blocks_ = std::move(second);
+    }
     blocks_of_ = logs.partition;
     first_block_ = candidate.block;
   }
@@ -184,7 +201,7 @@ Status KeySample::scan(size_t n) {
   bool stopped = false;
   for (uint32_t partition = 0; partition < ranks_; ++partition) {
     uint32_t depth = 0;
-    SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+    SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, partition, &depth));
     std::unordered_set<std::string> seen;  // all values of a key are in one partition
     const ScanFn take = [&](const run::ScannedRecord& record) {
       const Bytes key = record.key;

@@ -29,6 +29,29 @@ Status check_count(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t 
                     expected);
 }
 
+// A block that fails its checksum is read once more, in its place; nothing of it has been yielded. `chunk` begins with
+// block `first_block`.
+Status feed(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, MutableBytes chunk,
+            const ScanFn& fn, run::RunCursor* cursor) {
+  const std::string& path = logs.data->path();
+  const uint32_t seed = run::epoch_seed(logs.partition, epoch.epoch_id);
+  std::vector<char> first;
+  for (uint64_t tried = UINT64_MAX;;) {
+    const uint64_t next = cursor->next_block();
+    const MutableBytes rest = chunk.subspan((next - first_block) * run::kBlockBytes);
+    const Status status = cursor->feed(view(rest), fn);
+    const uint64_t bad = cursor->next_block();
+    if (status.ok() || bad == tried) return status;
+    const MutableBytes block = chunk.subspan((bad - first_block) * run::kBlockBytes, run::kBlockBytes);
+    const auto check = [&](Bytes again) { return run::verify_block(again, seed, bad, path); };
+    if (check(view(block)).ok()) return status;
+    first.assign(block.begin(), block.end());
+    SWALE_RETURN_IF_ERROR(
+        read_again(*logs.data, bad * run::kBlockBytes, {first.data(), first.size()}, block, status, check));
+    tried = bad;
+  }
+}
+
 }  // namespace
 
 Status scan_blocks(const PartitionLogs& logs, const EpochEntry& epoch, const Reader::ScanPiece& piece,
@@ -44,7 +67,7 @@ Status scan_blocks(const PartitionLogs& logs, const EpochEntry& epoch, const Rea
     SWALE_RETURN_IF_ERROR(reads.finish());
     counters.reads.add();
     counters.bytes_read.add(out.size());
-    SWALE_RETURN_IF_ERROR(cursor.feed(view(out), fn));
+    SWALE_RETURN_IF_ERROR(feed(logs, epoch, piece.first_block + done, out, fn, &cursor));
     done += count;
   }
   *stopped = cursor.stopped();

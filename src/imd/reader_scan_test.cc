@@ -136,12 +136,12 @@ TEST(ScanPart, TouchesItsPartitionsOnly) {
   written.begin_job(4);
   Rng rng(1);
   written.write_epoch(numbered_records(rng, 4'000, 4'000, 10));
-  ASSERT_TRUE(device.remove(data_log_path("/dir", 3)).ok());
+  ASSERT_TRUE(device.remove(data_log_path("/dir", {1, 3})).ok());
   auto reader = Reader::open(device, "/dir", {}).value();
   for (uint32_t part = 0; part < 3; ++part) EXPECT_FALSE(part_of(*reader, 0, part, 4).empty());
   const Status status = reader->scan_part(0, 3, 4, [](auto&&...) { return true; });
   EXPECT_EQ(status.code(), Code::kCorruption);
-  EXPECT_NE(status.message().find(data_log_path("/dir", 3)), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find(data_log_path("/dir", {1, 3})), std::string::npos) << status.message();
 }
 
 TEST(ScanPart, EndsWhenToldTo) {

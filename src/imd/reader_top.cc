@@ -16,14 +16,14 @@ constexpr size_t kWaveWhenFull = 16;
 }  // namespace
 
 TopQuery::TopQuery(io::Device& device, const std::string& directory, const Manifest& manifest,
-                   PartitionCache& partitions, ValueReader& large, ReadCounters& counters,
-                   const ReaderOptions& options, const EpochEntry& epoch)
+                   PartitionCache& partitions, ReadCounters& counters, const ReaderOptions& options,
+                   const EpochEntry& epoch)
     : device_(device),
       directory_(directory),
       manifest_(manifest),
       partitions_(partitions),
-      large_(large),
-      counters_(counters),
+      all_counters_(counters),
+      large_(device, directory, counters_),
       options_(options),
       epoch_(epoch),
       partition_count_(static_cast<uint32_t>(manifest.jobs[epoch.job].ranks)) {}
@@ -69,14 +69,32 @@ Result<TopResult> TopQuery::run(std::string_view field, size_t k, run::Extreme w
   which_ = which;
   k_ = k;
   reads_.emplace(device_, options_.reads_in_flight_max);
-  const ReadStats before = counters_.snapshot();
   SWALE_RETURN_IF_ERROR(begin());
   SWALE_RETURN_IF_ERROR(search());
   SWALE_ASSIGN_OR_RETURN(TopResult result, take_result());
-  const ReadStats after = counters_.snapshot();
-  result.bytes_read = after.bytes_read - before.bytes_read;
-  result.reads = after.reads - before.reads;
+  const ReadStats own = counters_.snapshot();
+  result.bytes_read = own.bytes_read;
+  result.reads = own.reads;
   return result;
+}
+
+TopQuery::~TopQuery() {
+  const ReadStats own = counters_.snapshot();
+  all_counters_.reads.add(own.reads - footers_.reads);
+  all_counters_.bytes_read.add(own.bytes_read - footers_.bytes_read);
+}
+
+// Footers that are read for it are this query's, too; the cache has counted them for all.
+Result<std::shared_ptr<const PartitionLogs>> TopQuery::logs_of(uint32_t partition) {
+  uint32_t depth = 0;
+  SWALE_ASSIGN_OR_RETURN(auto logs, partitions_.get(epoch_, partition, &depth));
+  if (depth > 0) {
+    footers_.reads += logs->footer_reads;
+    footers_.bytes_read += logs->footer_bytes;
+    counters_.reads.add(logs->footer_reads);
+    counters_.bytes_read.add(logs->footer_bytes);
+  }
+  return logs;
 }
 
 void TopQuery::read(io::File& file, uint64_t offset, MutableBytes out) {
@@ -109,11 +127,9 @@ Status TopQuery::begin() {
 }
 
 Result<ExtremaSummary> TopQuery::read_summary() {
-  const std::string path = summary_path(directory_, epoch_.epoch_id);
-  SWALE_ASSIGN_OR_RETURN(const std::string bytes, io::read_file(device_, path, kSummaryBytesMax));
+  SWALE_ASSIGN_OR_RETURN(ExtremaSummary summary, imd::read_summary(device_, directory_, epoch_));
   counters_.reads.add();
-  counters_.bytes_read.add(bytes.size());
-  SWALE_ASSIGN_OR_RETURN(ExtremaSummary summary, ExtremaSummary::decode_file(bytes, epoch_.epoch_id, path));
+  counters_.bytes_read.add(epoch_.summary.bytes);
   bool possible = summary.fields.size() == manifest_.schema.indexed.size();
   for (const ExtremaSummary::FieldSummary& field : summary.fields) {
     for (const auto& best : field.best) {
@@ -121,7 +137,9 @@ Result<ExtremaSummary> TopQuery::read_summary() {
         possible = possible && entry.partition < partition_count_;
     }
   }
-  if (!possible) return corruption("{}: has other fields or partitions than {}", path, kManifestName);
+  if (!possible)
+    return corruption("{}: the summary of epoch {} has other fields or partitions than {}",
+                      summary_log_path(directory_, epoch_.summary.job), epoch_.epoch, kManifestName);
   return summary;
 }
 
@@ -168,8 +186,7 @@ std::vector<TopQuery::Source> TopQuery::next_wave() {
 
 // Reads the heads of its groups; `score` is what is known of the partition before.
 Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
-  uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(partition));
   const std::vector<run::SegmentRecord> segments = logs->extrema_of(epoch_.epoch);
   uint64_t missing = 0;
   for (const run::SegmentRecord& segment : logs->segments_of(epoch_.epoch)) missing += segment.records;
@@ -193,7 +210,8 @@ Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
     const run::OrderKey best = run::score_of(which_, field.totals.extrema.best(which_));
     if (best > score) {
       return corruption("{}: offset {}: the extrema of epoch {} exceed those in {}; run `swale verify`", path,
-                        segments[i].index_offset, epoch_.epoch, summary_path(directory_, epoch_.epoch_id));
+                        segments[i].index_offset, epoch_.epoch,
+                        summary_log_path(directory_, epoch_.summary.job));
     }
     sources_.push({best, Level::kPiece, static_cast<uint32_t>(groups_.size()), 0});
     groups_.push_back({partition, std::move(head)});
@@ -213,8 +231,7 @@ Status TopQuery::check_head(const run::GroupHead& head, const std::string& path)
 }
 
 Status TopQuery::scan_partition(uint32_t partition) {
-  uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(partition, &depth));
+  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(partition));
   ++result_.partitions_scanned;
   uint64_t sequence = 0;
   bool stopped = false;
@@ -232,9 +249,8 @@ Status TopQuery::open_pieces(const std::vector<Source>& wave) {
   std::vector<std::shared_ptr<const PartitionLogs>> held;
   std::vector<std::vector<char>> bytes;
   for (const Source& source : wave) {
-    uint32_t depth = 0;
     const Group& group = groups_[source.owner];
-    SWALE_ASSIGN_OR_RETURN(held.emplace_back(), partitions_.get(group.partition, &depth));
+    SWALE_ASSIGN_OR_RETURN(held.emplace_back(), logs_of(group.partition));
     const run::PiecePlace place = run::piece_place(group.head, *indexed_, which_, source.number);
     read(*held.back()->index, place.offset, bytes.emplace_back(place.bytes));
   }
@@ -259,11 +275,10 @@ Status TopQuery::open_pieces(const std::vector<Source>& wave) {
 Status TopQuery::open_blocks(const std::vector<Source>& wave) {
   std::vector<OpenBlock> blocks;
   for (const Source& source : wave) {
-    uint32_t depth = 0;
     const Group& group = groups_[source.owner];
     OpenBlock& block = blocks.emplace_back();
     block.source = source;
-    SWALE_ASSIGN_OR_RETURN(block.logs, partitions_.get(group.partition, &depth));
+    SWALE_ASSIGN_OR_RETURN(block.logs, logs_of(group.partition));
     block.run = &group.head.run_of(source.number);
     block.block = block.run->first_block + (source.number - block.run->group_block);
   }
@@ -291,7 +306,13 @@ Status TopQuery::look_into(std::vector<OpenBlock>& blocks) {
     const uint32_t seed = run::epoch_seed(partition, epoch_.epoch_id);
     const uint64_t last = block.block + block.bytes.size() / run::kBlockBytes - 1;
     const Bytes bytes{block.bytes.data(), block.bytes.size()};
-    SWALE_RETURN_IF_ERROR(run::verify_block(bytes.substr(bytes.size() - run::kBlockBytes), seed, last, path));
+    const auto check = [&](Bytes one) { return run::verify_block(one, seed, last, path); };
+    const MutableBytes added(block.bytes.data() + bytes.size() - run::kBlockBytes, run::kBlockBytes);
+    if (const Status status = check(view(added)); !status.ok()) {
+      const std::vector<char> first(added.begin(), added.end());
+      SWALE_RETURN_IF_ERROR(read_again(*block.logs->data, last * run::kBlockBytes,
+                                       {first.data(), first.size()}, added, status, check));
+    }
     const auto take = [&](uint32_t number, const run::RecordView& record) {
       offer(partition, block.block << 16 | number, run::stored_fields(record), record, run::is_large(record));
     };
@@ -309,8 +330,9 @@ Result<TopResult> TopQuery::take_result() {
     const run::OrderKey key = run::score_of(which_, found.score);
     if (found.large) {
       SWALE_ASSIGN_OR_RETURN(const run::LargeValue large, run::decode_large_value(found.value, directory_));
-      SWALE_ASSIGN_OR_RETURN(
-          found.value, large_.read({large.pointer, epoch_.epoch, epoch_.epoch_id, hash_bytes(found.key)}));
+      SWALE_ASSIGN_OR_RETURN(found.value,
+                             large_.read({large.pointer, manifest_.job_of(epoch_).number, epoch_.epoch,
+                                          epoch_.epoch_id, hash_bytes(found.key)}));
     }
     result_.records.push_back({std::move(found.key), std::move(found.value), key});
   }

@@ -30,8 +30,11 @@ namespace swale::imd {
 class TopQuery {
  public:
   TopQuery(io::Device& device, const std::string& directory, const Manifest& manifest,
-           PartitionCache& partitions, ValueReader& large, ReadCounters& counters,
-           const ReaderOptions& options, const EpochEntry& epoch);
+           PartitionCache& partitions, ReadCounters& counters, const ReaderOptions& options,
+           const EpochEntry& epoch);
+  ~TopQuery();  // adds what it read to `counters`
+  TopQuery(const TopQuery&) = delete;
+  TopQuery& operator=(const TopQuery&) = delete;
 
   // kInvalidArgument for a field that the schema has not, or a k beyond the limits.
   Result<TopResult> run(std::string_view field, size_t k, run::Extreme which);
@@ -72,6 +75,7 @@ class TopQuery {
   // `fields`: what the record has of its value; all fields, also of a large one.
   void offer(uint32_t partition, uint64_t sequence, Bytes fields, const run::RecordView& record, bool large);
 
+  Result<std::shared_ptr<const PartitionLogs>> logs_of(uint32_t partition);
   void read(io::File& file, uint64_t offset, MutableBytes out);
   Status begin();
   Status search();
@@ -89,8 +93,10 @@ class TopQuery {
   const std::string& directory_;
   const Manifest& manifest_;
   PartitionCache& partitions_;
-  ValueReader& large_;
-  ReadCounters& counters_;
+  ReadCounters& all_counters_;
+  ReadCounters counters_;  // of this query alone
+  ReadStats footers_;      // of these, what the cache has counted already
+  ValueReader large_;
   const ReaderOptions options_;
   const EpochEntry& epoch_;
   const uint32_t partition_count_;

@@ -206,7 +206,7 @@ TEST(Top, OpensOnlyPartitionsThatTheSummaryPromises) {
   ASSERT_TRUE(top.ok());
   EXPECT_LE(top->reads, 5u) << "summary, footer, head, list, block";
   // Without it, or with a damaged one: the same answer, more reads.
-  const std::string path = summary_path(kDir, fresh->manifest().epochs[0].epoch_id);
+  const std::string path = summary_log_path(kDir, 1);
   ASSERT_TRUE(device.open(path, io::OpenMode::kReadWrite).value()->pwrite(30, "?").ok());
   const auto damaged = open(device)->top(0, "x", 1, Extreme::kLargest);
   ASSERT_TRUE(damaged.ok()) << damaged.status().to_string();
@@ -287,7 +287,7 @@ struct IndexLog {
   run::GroupHead head;
 
   explicit IndexLog(io::Device& device) {
-    file = device.open(index_log_path(kDir, 0), io::OpenMode::kReadWrite).value();
+    file = device.open(index_log_path(kDir, {1, 0}), io::OpenMode::kReadWrite).value();
     bytes = *io::read_file(device, file->path(), kGiB);
     const auto footer = run::read_footer(*file, 0);
     for (const run::SegmentRecord& segment : footer->segments) {
@@ -316,7 +316,7 @@ TEST(TopDamage, EveryFlippedBitOfTheExtremaIsNoticedOrChangesNothing) {
       for (size_t i = 0; i < 5; ++i) ASSERT_EQ(top->records[i].key, whole->records[i].key) << bit;
     } else {
       ASSERT_EQ(top.status().code(), Code::kCorruption);
-      ASSERT_THAT(std::string(top.status().message()), HasSubstr("part-000000.index"));
+      ASSERT_THAT(std::string(top.status().message()), HasSubstr("part-000000.j0001.index"));
       ++noticed;
     }
     ASSERT_TRUE(log.file->pwrite(bit / 8, {&log.bytes[bit / 8], 1}).ok());
@@ -371,10 +371,12 @@ TEST(TopDamage, VerifySeesASummaryOfAnotherEpoch) {
         [](Rng& rng) { return value_of(uniform(rng), 1); });
   const auto reader = open(device);
   ASSERT_TRUE(reader->verify(10, {}).problems.empty());
-  const uint64_t ids[] = {reader->manifest().epochs[0].epoch_id, reader->manifest().epochs[1].epoch_id};
-  const std::string other = *io::read_file(device, summary_path(kDir, ids[1]), kMiB);
-  const ExtremaSummary summary = *ExtremaSummary::decode_file(other, ids[1], "other");
-  ASSERT_TRUE(io::replace_file(device, summary_path(kDir, ids[0]), summary.encode_file(ids[0])).ok());
+  const EpochEntry first = reader->manifest().epochs[0];
+  const ExtremaSummary other = *read_summary(device, kDir, reader->manifest().epochs[1]);
+  const std::string bytes = other.encode_file(first.epoch_id);
+  ASSERT_EQ(bytes.size(), first.summary.bytes);
+  const auto file = device.open(summary_log_path(kDir, 1), io::OpenMode::kReadWrite).value();
+  ASSERT_TRUE(file->pwrite(first.summary.offset, bytes).ok());
   const auto problems = reader->verify(10, {}).problems;
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(std::string(problems[0].message()), HasSubstr("not the summary"));

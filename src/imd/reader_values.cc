@@ -68,17 +68,17 @@ Status check_value(io::File& file, const run::ValueHead& head,
   return {};
 }
 
-Result<std::shared_ptr<io::File>> ValueReader::file(uint32_t writer) {
+Result<std::shared_ptr<io::File>> ValueReader::file(LogId id) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = open_.find(writer); found != open_.end()) return found->second;
-  const std::string path = value_log_path(directory_, writer);
+  if (const auto found = open_.find(id); found != open_.end()) return found->second;
+  const std::string path = value_log_path(directory_, id);
   Result<std::unique_ptr<io::File>> opened = device_.open(path, io::OpenMode::kRead);
   if (opened.status().code() == Code::kNotFound) {
     return corruption("{}: is missing, though records point to values in it; restore the file", path);
   }
   SWALE_RETURN_IF_ERROR(opened.status());
   if (open_.size() >= kOpenMax) open_.clear();  // those in use live on
-  return open_[writer] = std::shared_ptr<io::File>(std::move(*opened));
+  return open_[id] = std::shared_ptr<io::File>(std::move(*opened));
 }
 
 Status ValueReader::read_counted(io::File& file, uint64_t offset, MutableBytes out) {
@@ -88,7 +88,7 @@ Status ValueReader::read_counted(io::File& file, uint64_t offset, MutableBytes o
 }
 
 Result<run::ValueHead> ValueReader::head(const Place& place) {
-  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file(place.pointer.writer));
+  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file_of(place));
   std::string bytes(run::value_head_bytes(place.pointer.value_bytes), '\0');
   SWALE_RETURN_IF_ERROR(read_counted(*log, place.pointer.offset, bytes));
   SWALE_ASSIGN_OR_RETURN(run::ValueHead head, run::decode_value_head(bytes, place.pointer.writer,
@@ -101,12 +101,12 @@ Result<std::string> ValueReader::read(const Place& place) {
   const size_t head_bytes = run::value_head_bytes(place.pointer.value_bytes);
   if (head_bytes + place.pointer.value_bytes > kOneReadBytes) {
     SWALE_ASSIGN_OR_RETURN(const run::ValueHead found, head(place));  // before memory is taken for the value
-    SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file(place.pointer.writer));
+    SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file_of(place));
     std::string value(place.pointer.value_bytes, '\0');
     SWALE_RETURN_IF_ERROR(read_pieces(*log, found, 0, value));
     return value;
   }
-  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file(place.pointer.writer));
+  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file_of(place));
   std::string bytes(head_bytes + place.pointer.value_bytes, '\0');
   SWALE_RETURN_IF_ERROR(read_counted(*log, place.pointer.offset, bytes));
   SWALE_ASSIGN_OR_RETURN(const run::ValueHead found,
@@ -120,7 +120,7 @@ Result<std::string> ValueReader::read(const Place& place) {
 
 Status ValueReader::read(const Place& place, uint64_t first, MutableBytes out) {
   SWALE_ASSIGN_OR_RETURN(const run::ValueHead found, head(place));
-  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file(place.pointer.writer));
+  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file_of(place));
   return read_pieces(*log, found, first, out);
 }
 
@@ -155,7 +155,7 @@ Status ValueReader::read_pieces(io::File& file, const run::ValueHead& head, uint
 
 Status ValueReader::check(const Place& place) {
   SWALE_ASSIGN_OR_RETURN(const run::ValueHead found, head(place));
-  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file(place.pointer.writer));
+  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file_of(place));
   return check_value(*log, found, {});
 }
 

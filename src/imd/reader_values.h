@@ -38,6 +38,7 @@ class ValueReader {
   // What a record of `key` in `epoch` points to.
   struct Place {
     run::ValuePointer pointer;
+    uint32_t job = 0;  // the number of the one that wrote it
     uint32_t epoch = 0;
     uint64_t epoch_id = 0;
     Hash key_hash = 0;
@@ -51,12 +52,16 @@ class ValueReader {
   // All of the value.
   Status check(const Place& place);
 
-  Result<std::shared_ptr<io::File>> file(uint32_t writer);
+  // The value log of one writer of one job.
+  Result<std::shared_ptr<io::File>> file(LogId id);
 
  private:
   static constexpr size_t kOpenMax = 128;
   static constexpr size_t kOneReadBytes = 256 * kKiB;  // up to here head and value are read at once
 
+  Result<std::shared_ptr<io::File>> file_of(const Place& place) {
+    return file({place.job, place.pointer.writer});
+  }
   Status read_pieces(io::File& file, const run::ValueHead& head, uint64_t first, MutableBytes out);
   Status read_counted(io::File& file, uint64_t offset, MutableBytes out);
 
@@ -64,7 +69,7 @@ class ValueReader {
   const std::string directory_;
   ReadCounters& counters_;
   std::mutex mutex_;  // guards what follows
-  std::map<uint32_t, std::shared_ptr<io::File>> open_;
+  std::map<LogId, std::shared_ptr<io::File>> open_;
 };
 
 }  // namespace swale::imd

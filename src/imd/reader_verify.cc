@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "imd/generation.h"
 #include "run/block.h"
 
 namespace swale::imd {
@@ -25,10 +26,10 @@ void Verifier::advance(uint64_t bytes) {
 
 uint64_t Verifier::measure() {
   uint64_t bytes = 0;
-  for (uint32_t partition = 0; partition < partition_count(); ++partition) {
-    // Failures are reported when the partition is checked.
+  for (const LogId id : manifest_.logs()) {
+    // Failures are reported when the logs are checked.
     const auto logs =
-        open_partition(device_, directory_, partition, manifest_, ReaderOptions::Map::kNever, counters_);
+        open_partition(device_, directory_, id, manifest_, ReaderOptions::Map::kNever, counters_);
     if (!logs.ok()) continue;
     for (const run::SegmentRecord& segment : (*logs)->segments) bytes += run::segment_bytes(segment);
     for (const EpochEntry& epoch : manifest_.epochs)
@@ -43,8 +44,14 @@ Reader::VerifyReport Verifier::run(size_t problems_max, const Reader::ProgressFn
   progress_ = progress;
   report_.epochs = manifest_.epochs.size();
   if (progress_) total_bytes_ = measure();
-  for (uint32_t partition = 0; partition < partition_count() && !full(); ++partition)
-    check_partition(partition);
+  report_.partitions = partition_count();
+  for (const Status& status : check_documents(device_, directory_, manifest_)) {
+    if (!full()) report_.problems.push_back(status);
+  }
+  tell_losses();
+  for (const LogId id : manifest_.logs()) {
+    if (!full()) check_logs(id);
+  }
   compare_sums();
   if (!full()) check_values();
   if (!full()) {
@@ -55,13 +62,26 @@ Reader::VerifyReport Verifier::run(size_t problems_max, const Reader::ProgressFn
   return std::move(report_);
 }
 
-void Verifier::check_partition(uint32_t partition) {
-  ++report_.partitions;
-  const auto logs =
-      open_partition(device_, directory_, partition, manifest_, ReaderOptions::Map::kNever, counters_);
+// What repair has given up.
+void Verifier::tell_losses() {
+  for (const EpochEntry& epoch : manifest_.epochs) {
+    if (!manifest_.has_lost(epoch)) continue;
+    for (uint32_t partition = 0; partition < static_cast<uint32_t>(manifest_.job_of(epoch).ranks);
+         ++partition) {
+      if (const LostPart* part = manifest_.lost_part(epoch, partition); part != nullptr) {
+        problem(corruption("{}: records of epoch {} in partition {} are lost: {}", directory_, epoch.epoch,
+                           partition, part->what),
+                epoch.epoch);
+      }
+    }
+  }
+}
+
+void Verifier::check_logs(LogId id) {
+  const auto logs = open_partition(device_, directory_, id, manifest_, ReaderOptions::Map::kNever, counters_);
   if (!logs.ok()) {
     for (const EpochEntry& epoch : manifest_.epochs) {
-      if (partition < static_cast<uint32_t>(manifest_.jobs[epoch.job].ranks)) ++sums_[epoch.epoch].problems;
+      if (manifest_.job_of(epoch).number == id.job) ++sums_[epoch.epoch].problems;
     }
     report_.problems.push_back(logs.status());
     return;
@@ -156,7 +176,7 @@ void Verifier::walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch) {
   }
 }
 
-// Behind a damaged block, the remaining blocks are checked one by one until the next run begins.
+// After a damaged block, the remaining blocks are checked one by one until the next run begins.
 void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block,
                           Bytes blocks) {
   const JobEntry& job = manifest_.jobs[epoch.job];

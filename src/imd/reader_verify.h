@@ -61,7 +61,7 @@ class Verifier {
   // The bytes that verification will read.
   uint64_t measure();
 
-  void check_partition(uint32_t partition);
+  void check_logs(LogId id);
   void check_epoch(const PartitionLogs& logs, const EpochEntry& epoch);
   Status open_segment(const PartitionLogs& logs, OpenSegment* segment);
   Status open_slice(const PartitionLogs& logs, uint32_t number, OpenSegment* segment);
@@ -69,6 +69,7 @@ class Verifier {
   void walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, Bytes blocks);
   Status check_record(const PartitionLogs& logs, const JobEntry& job, const run::ScannedRecord& record);
   void compare_sums();
+  void tell_losses();
   void check_values();
 
   io::Device& device_;

@@ -1,208 +1,177 @@
-// Repair: recovering the whole runs of the epoch that was open when its job died.
+// Repair: recovering the whole runs of epochs that were open when the last job died. They are copied into files of
+// repair's own job.
 #include <algorithm>
 #include <limits>
-#include <optional>
+#include <random>
 #include <utility>
 
-#include "imd/extrema_summary.h"
 #include "imd/repair_index.h"
 #include "imd/repair_log.h"
 #include "imd/repairer.h"
-#include "imd/writer_core.h"
 
 namespace swale::imd {
+namespace {
 
-bool Repairer::by_the_dead_job(const EpochFacts& epoch) const {
-  return dead_job_ && epoch_id(*dead_job_, epoch.epoch) == epoch.epoch_id;
-}
+constexpr uint32_t kOpenEpochsMax = 2;  // a job fills the next epoch while it closes one
 
-// The one that a crashed job left behind the last committed epoch.
-std::optional<EpochFacts> Repairer::open_epoch() {
-  const auto number = static_cast<uint32_t>(manifest_.epochs.size());
-  std::vector<EpochFacts> candidates;
-  for (const auto& [id, facts] : gather_epochs(partitions_)) {
-    const bool dropped =
-        std::find(manifest_.dropped.begin(), manifest_.dropped.end(), id) != manifest_.dropped.end();
-    if (facts.epoch != number || facts.with_runs.empty() || dropped) continue;
-    candidates.push_back(facts);
-  }
-  const auto dead = std::find_if(candidates.begin(), candidates.end(),
-                                 [this](const EpochFacts& epoch) { return by_the_dead_job(epoch); });
-  if (dead != candidates.end()) return *dead;
-  if (candidates.size() == 1) return candidates.front();
-  if (candidates.size() > 1) {
+}  // namespace
+
+// A job's logs have epochs of that job alone, each number once: what lies behind the committed ones was open.
+Status Repairer::plan_open_epochs() {
+  const Manifest& manifest = found_.manifest;
+  if (manifest.jobs.empty()) return {};
+  dead_job_ = manifest.jobs.back();
+  for (uint32_t i = 0; i < kOpenEpochsMax; ++i) {
+    const auto number = static_cast<uint32_t>(manifest.epochs.size() + i);
+    SWALE_ASSIGN_OR_RETURN(OpenEpoch open, open_epoch(number));
+    if (open.epoch.records == 0) break;
+    ++report_.epochs_recovered;
+    report_.records_recovered += open.epoch.records;
+    report_.done.push_back(
+        fmt::format("recovered {} records ({} bytes) of epoch {}, which its job of {} ranks never ended; its "
+                    "step and time are unknown",
+                    open.epoch.records, open.epoch.data_bytes, number, dead_job_.ranks));
     report_.lost.push_back(fmt::format(
-        "runs of {} epochs with number {} that never were committed: which job was the last is unknown",
-        candidates.size(), number));
+        "records of epoch {} that were in memory, on their way, or in runs that are not whole", number));
+    open_.push_back(std::move(open));
   }
-  return std::nullopt;
-}
-
-std::optional<JobEntry> Repairer::job_of(const EpochFacts& epoch) const {
-  if (!manifest_.jobs.empty()) {
-    const JobEntry& last = manifest_.jobs.back();
-    if (epoch_id(std::stoull(last.id, nullptr, 16), epoch.epoch) == epoch.epoch_id) return last;
-  }
-  std::optional<JobEntry> job = epoch.shape(epoch.partitions_min(), partitions_.rbegin()->first + 1);
-  if (job && by_the_dead_job(epoch)) job->id = fmt::format("{:016x}", *dead_job_);
-  return job;
-}
-
-Status Repairer::recover_open_epoch(bool* recovered) {
-  const std::optional<EpochFacts> facts = open_epoch();
-  if (!facts) return {};
-  const std::optional<JobEntry> job = job_of(*facts);
-  if (!job) {
-    report_.lost.push_back(fmt::format(
-        "whole runs of epoch {} (id {:016x}): no number of ranks and ways explains where their keys lie",
-        facts->epoch, facts->epoch_id));
-    return {};
-  }
-  SWALE_RETURN_IF_ERROR(leave_out_runs_without_values(*facts));
-  EpochEntry epoch;
-  epoch.epoch = facts->epoch;
-  epoch.epoch_id = facts->epoch_id;
-  epoch.step = kStepUnknown;
-  epoch.time = std::numeric_limits<double>::quiet_NaN();
-  epoch.recovered = Recovered::kPartial;
-  for (const auto& [partition, found] : partitions_)
-    add_runs(runs_of(found.data, epoch.epoch_id, committed_end(found, manifest_)), &epoch);
-  if (epoch.records == 0) return {};
-  Manifest next = manifest_;
-  if (next.jobs.empty() || next.jobs.back().id != job->id) next.jobs.push_back(*job);
-  epoch.job = static_cast<uint32_t>(next.jobs.size() - 1);
-  next.epochs.push_back(epoch);
-  if (!dry_run_) {
-    SWALE_RETURN_IF_ERROR(write_open_epoch(*job, epoch));
-    SWALE_RETURN_IF_ERROR(io::replace_file(device_, manifest_path(directory_), next.encode()));
-  }
-  manifest_ = std::move(next);
-  ++report_.epochs_recovered;
-  report_.records_recovered += epoch.records;
-  report_.done.push_back(
-      fmt::format("recovered {} records ({} bytes) of epoch {}, which its job of {} ranks never ended; its "
-                  "step and time are unknown",
-                  epoch.records, epoch.data_bytes, epoch.epoch, job->ranks));
-  report_.lost.push_back(fmt::format(
-      "records of epoch {} that were in memory, on their way, or in runs that are not whole", epoch.epoch));
-  *recovered = true;
+  if (open_.empty()) return {};
+  std::random_device entropy;
+  dead_job_.id = fmt::format("{:016x}", (uint64_t{entropy()} << 32) | entropy());
   return {};
 }
 
-Status Repairer::write_open_epoch(const JobEntry& job, const EpochEntry& epoch) {
-  ExtremaSummary summary;
-  for (uint32_t partition = 0; partition < static_cast<uint32_t>(job.ranks); ++partition) {
-    std::vector<run::FieldTotals> totals(manifest_.schema.indexed.size());
-    SWALE_RETURN_IF_ERROR(append_epoch(partition, job, epoch, &totals));
-    summary.merge(ExtremaSummary::of(partition, totals));
-  }
-  if (!manifest_.schema.indexed.empty() && job.ranks > 1) {
-    SWALE_RETURN_IF_ERROR(io::make_directories(device_, summary_folder(directory_)));
-    SWALE_RETURN_IF_ERROR(io::replace_file(device_, summary_path(directory_, epoch.epoch_id),
-                                           summary.encode_file(epoch.epoch_id)));
-  }
-  return {};
-}
-
-// Segments and footer behind those of committed epochs; until swale.json names the epoch, they mean nothing.
-Status Repairer::append_epoch(uint32_t partition, const JobEntry& job, const EpochEntry& epoch,
-                              std::vector<run::FieldTotals>* totals) {
-  const std::string folder = part_folder(directory_, partition);
-  SWALE_RETURN_IF_ERROR(io::make_directories(device_, folder));
-  SWALE_ASSIGN_OR_RETURN(const auto data,
-                         device_.open(data_log_path(directory_, partition), io::OpenMode::kOpenOrCreate));
-  SWALE_ASSIGN_OR_RETURN(const auto index,
-                         device_.open(index_log_path(directory_, partition), io::OpenMode::kOpenOrCreate));
-  SWALE_RETURN_IF_ERROR(device_.sync_directory(folder));
-  SWALE_ASSIGN_OR_RETURN(const std::vector<FoundRun> runs, lay_together(*data, partition, epoch));
-  SWALE_RETURN_IF_ERROR(data->sync());
-  PartitionFacts& facts = partitions_[partition];
-  facts.has_data = true;
-  run::FooterBuilder footer(partition);
-  uint64_t offset = 0;
-  if (facts.footer) {
-    const auto& segments = facts.footer->segments;
-    const auto tail = std::find_if(segments.begin(), segments.end(), [&](const run::SegmentRecord& segment) {
-      return segment.epoch >= manifest_.epochs.size() ||
-             manifest_.epochs[segment.epoch].epoch_id != segment.epoch_id;
-    });
-    footer =
-        run::FooterBuilder::resume(partition, *facts.footer, static_cast<size_t>(tail - segments.begin()));
-    offset = facts.footer->end_offset;
-  }
-  SWALE_ASSIGN_OR_RETURN(const uint64_t size, index->size());
-  if (size > offset) SWALE_RETURN_IF_ERROR(index->truncate(offset));
-  SWALE_ASSIGN_OR_RETURN(IndexWriter writer,
-                         IndexWriter::create(*data, *index, offset, std::move(footer), manifest_.layout));
-  SWALE_RETURN_IF_ERROR(writer.add_epoch(partition, job, epoch, runs, committed_end(facts, manifest_),
-                                         manifest_.schema.indexed, totals));
-  const run::ValueRange values = values_of(facts, epoch.epoch_id);
-  if (values.values != 0) {
-    SWALE_ASSIGN_OR_RETURN(const auto log,
-                           device_.open(value_log_path(directory_, partition), io::OpenMode::kReadWrite));
-    SWALE_RETURN_IF_ERROR(log->sync());
-  }
-  SWALE_RETURN_IF_ERROR(writer.add_values(epoch, values));
-  SWALE_RETURN_IF_ERROR(writer.finish());
-  SWALE_ASSIGN_OR_RETURN(facts.footer, run::read_footer(*index, partition));
-  return {};
-}
-
-// A run in which a record points to no whole value would be damage for ever.
-Status Repairer::leave_out_runs_without_values(const EpochFacts& epoch) {
+Result<Repairer::OpenEpoch> Repairer::open_epoch(uint32_t number) {
+  OpenEpoch open;
+  open.epoch.epoch = number;
+  open.epoch.step = kStepUnknown;
+  open.epoch.time = std::numeric_limits<double>::quiet_NaN();
+  open.epoch.recovered = Recovered::kPartial;
   uint64_t left_out = 0;
-  for (auto& [partition, facts] : partitions_) {
-    std::vector<FoundRun> kept;
-    for (const FoundRun& run : facts.data.runs) {
-      bool whole = true;
-      if (run.header.epoch_id == epoch.epoch_id && run.large.values > 0) {
-        SWALE_ASSIGN_OR_RETURN(const auto data,
-                               device_.open(data_log_path(directory_, partition), io::OpenMode::kRead));
-        SWALE_ASSIGN_OR_RETURN(whole, has_values(*data, run, epoch));
+  for (uint32_t partition = 0; partition < static_cast<uint32_t>(dead_job_.ranks); ++partition) {
+    std::vector<FoundRun>& kept = open.runs.emplace_back();
+    for (const auto& [epoch_id, here] : facts_of(logs_, {dead_job_.number, partition}).epochs) {
+      if (here.epoch != number || here.runs.empty()) continue;
+      if (open.epoch.epoch_id == 0) open.epoch.epoch_id = epoch_id;
+      if (open.epoch.epoch_id != epoch_id) continue;
+      for (const FoundRun& run : here.runs) {
+        bool whole = true;
+        if (run.large.values > 0) {
+          SWALE_ASSIGN_OR_RETURN(whole, has_values(dead_job_, run));
+        }
+        if (whole) kept.push_back(run);
+        left_out += whole ? 0 : 1;
       }
-      if (whole) kept.push_back(run);
-      left_out += whole ? 0 : 1;
     }
-    facts.data.runs = std::move(kept);
+    add_runs(kept, &open.epoch);
   }
   if (left_out > 0) {
     report_.lost.push_back(fmt::format(
-        "{} whole runs of epoch {} in which a record points to a value that is not", left_out, epoch.epoch));
+        "{} whole runs of epoch {} in which a record points to a value that is not", left_out, number));
   }
-  return {};
+  return open;
 }
 
-Result<bool> Repairer::has_values(io::File& data, const FoundRun& run, const EpochFacts& epoch) {
+// A run in which a record points to no whole value would be damage for ever.
+Result<bool> Repairer::has_values(const JobEntry& job, const FoundRun& run) {
+  const std::string path = data_log_path(directory_, {job.number, run.header.partition});
+  SWALE_ASSIGN_OR_RETURN(const auto data, device_->open(path, io::OpenMode::kRead));
+  ValueReader values(*device_, directory_, counters_);
   Status status;
   const auto check = [&](const run::ScannedRecord& record) {
     if (!record.large || !status.ok()) return;
-    const auto large = run::decode_large_value(record.value, data.path());
-    status = large.ok() ? values_.check({large->pointer, epoch.epoch, epoch.epoch_id, hash_bytes(record.key)})
+    const auto large = run::decode_large_value(record.value, path);
+    status = large.ok() ? values.check({large->pointer, job.number, run.header.epoch, run.header.epoch_id,
+                                        hash_bytes(record.key)})
                         : large.status();
   };
-  SWALE_RETURN_IF_ERROR(walk_run(data, run, check, {}));
+  SWALE_RETURN_IF_ERROR(walk_run(*data, run, check, {}));
   if (!status.ok() && status.code() != Code::kCorruption) return status;
   return status.ok();
 }
 
-// An epoch's blocks must be whole runs side by side: if torn ones lie between, the whole ones are copied to the end.
-Result<std::vector<FoundRun>> Repairer::lay_together(io::File& data, uint32_t partition,
-                                                     const EpochEntry& epoch) {
-  PartitionFacts& facts = partitions_[partition];
-  std::vector<FoundRun> runs = runs_of(facts.data, epoch.epoch_id, committed_end(facts, manifest_));
-  const auto gap = std::adjacent_find(runs.begin(), runs.end(), [](const FoundRun& a, const FoundRun& b) {
-    return a.end_block() != b.first_block;
-  });
-  if (gap == runs.end()) return runs;
-  uint64_t at = facts.data.end_block;
-  for (FoundRun& run : runs) {
-    SWALE_RETURN_IF_ERROR(copy_run(data, run, at));
-    run.first_block = at;
-    at = run.end_block();
-    facts.data.runs.push_back(run);
+Status Repairer::write_open_epochs() {
+  std::vector<ExtremaSummary> summaries(open_.size());
+  for (uint32_t partition = 0; !open_.empty() && partition < static_cast<uint32_t>(dead_job_.ranks);
+       ++partition) {
+    std::vector<std::vector<run::FieldTotals>> totals(open_.size());
+    SWALE_RETURN_IF_ERROR(write_open_partition(partition, &totals));
+    SWALE_RETURN_IF_ERROR(copy_values(partition));
+    SWALE_RETURN_IF_ERROR(device_->sync_directory(part_folder(directory_, partition)));
+    for (size_t i = 0; i < open_.size(); ++i) summaries[i].merge(ExtremaSummary::of(partition, totals[i]));
   }
-  facts.data.end_block = at;
-  return runs;
+  return write_summaries(summaries);
+}
+
+// Both epochs, behind each other.
+Status Repairer::write_open_partition(uint32_t partition,
+                                      std::vector<std::vector<run::FieldTotals>>* totals) {
+  const LogId id{number_, partition};
+  const LogId from{dead_job_.number, partition};
+  SWALE_RETURN_IF_ERROR(io::make_directories(*device_, part_folder(directory_, partition)));
+  SWALE_ASSIGN_OR_RETURN(const auto data,
+                         device_->open(data_log_path(directory_, id), io::OpenMode::kCreate));
+  SWALE_ASSIGN_OR_RETURN(const auto index,
+                         device_->open(index_log_path(directory_, id), io::OpenMode::kCreate));
+  uint64_t end_block = 0;
+  for (OpenEpoch& open : open_) {
+    if (open.runs[partition].empty()) continue;
+    SWALE_ASSIGN_OR_RETURN(const auto old,
+                           device_->open(data_log_path(directory_, from), io::OpenMode::kRead));
+    for (FoundRun& run : open.runs[partition]) {
+      SWALE_RETURN_IF_ERROR(copy_run(*old, run, *data, end_block));
+      run.first_block = end_block;
+      end_block = run.end_block();
+    }
+  }
+  SWALE_RETURN_IF_ERROR(data->sync());
+  SWALE_ASSIGN_OR_RETURN(
+      IndexWriter writer,
+      IndexWriter::create(*data, *index, 0, run::FooterBuilder(partition), found_.manifest.layout));
+  end_block = 0;
+  for (size_t i = 0; i < open_.size(); ++i) {
+    const std::vector<FoundRun>& runs = open_[i].runs[partition];
+    (*totals)[i].resize(found_.manifest.schema.indexed.size());
+    SWALE_RETURN_IF_ERROR(writer.add_epoch(partition, dead_job_, open_[i].epoch, runs, end_block,
+                                           found_.manifest.schema.indexed, &(*totals)[i]));
+    if (!runs.empty()) end_block = runs.back().end_block();
+    SWALE_RETURN_IF_ERROR(
+        writer.add_values(open_[i].epoch, facts_of(logs_, from).of(open_[i].epoch.epoch_id).values));
+  }
+  return writer.finish();
+}
+
+// To the same places, so that the pointers in records stay right.
+Status Repairer::copy_values(uint32_t writer) {
+  const LogId from{dead_job_.number, writer};
+  std::unique_ptr<io::File> copy;
+  for (const OpenEpoch& open : open_) {
+    const run::ValueRange range = facts_of(logs_, from).of(open.epoch.epoch_id).values;
+    if (range.values == 0) continue;
+    SWALE_ASSIGN_OR_RETURN(const auto old,
+                           device_->open(value_log_path(directory_, from), io::OpenMode::kRead));
+    if (!copy) {
+      SWALE_ASSIGN_OR_RETURN(
+          copy, device_->open(value_log_path(directory_, {number_, writer}), io::OpenMode::kCreate));
+    }
+    SWALE_RETURN_IF_ERROR(copy_bytes(*old, range.offset, range.bytes, *copy));
+  }
+  return copy ? copy->sync() : Status();
+}
+
+Status Repairer::write_summaries(const std::vector<ExtremaSummary>& summaries) {
+  if (open_.empty() || found_.manifest.schema.indexed.empty() || dead_job_.ranks == 1) return {};
+  SWALE_ASSIGN_OR_RETURN(const auto file,
+                         device_->open(summary_log_path(directory_, number_), io::OpenMode::kCreate));
+  uint64_t offset = 0;
+  for (size_t i = 0; i < open_.size(); ++i) {
+    const std::string bytes = summaries[i].encode_file(open_[i].epoch.epoch_id);
+    SWALE_RETURN_IF_ERROR(file->pwrite(offset, bytes));
+    open_[i].epoch.summary = {offset, static_cast<uint32_t>(bytes.size()), number_};
+    offset += bytes.size();
+  }
+  SWALE_RETURN_IF_ERROR(file->sync());
+  return device_->sync_directory(job_folder(directory_, number_));
 }
 
 }  // namespace swale::imd

@@ -1,153 +1,196 @@
 #include "imd/repair_facts.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "run/value_format.h"
 
 namespace swale::imd {
 namespace {
 
-constexpr uint32_t kWaysTried = 4096;
+// Adds what is lost of single epochs.
+class LossFinder {
+ public:
+  LossFinder(const std::string& directory, const Manifest& manifest, const Logs& logs)
+      : directory_(directory), manifest_(manifest), logs_(logs) {}
 
-bool fits(const EpochFacts& epoch, uint32_t ranks, uint32_t ways) {
-  // Both choices are monotone in the hash: the least and the greatest key speak for all between.
-  return std::all_of(epoch.keys.begin(), epoch.keys.end(), [&](const auto& entry) {
-    const auto& [place, range] = entry;
-    for (const Hash hash : {range.least, range.greatest}) {
-      const HashChoice home = choose(hash, ranks);
-      if (home.index != place.first) return false;
-      if (ways > 0 && choose(home.rest, ways).index != place.second) return false;
-    }
-    return true;
-  });
-}
-
-bool is_committed(const Manifest& manifest, uint32_t epoch, uint64_t epoch_id) {
-  return epoch < manifest.epochs.size() && manifest.epochs[epoch].epoch_id == epoch_id;
-}
-
-// Whether all partitions of the job can have ended the epoch.
-bool complete(const EpochFacts& epoch, const Partitions& partitions) {
-  if (epoch.lost_runs || (epoch.indexed.empty() && epoch.with_runs.empty())) return false;
-  for (uint32_t partition = 0; partition < epoch.partitions_min(); ++partition) {
-    const auto facts = partitions.find(partition);
-    const bool unknown = facts != partitions.end() && !facts->second.footer;
-    if (!epoch.indexed.contains(partition) && !unknown) return false;
+  void look_at(const EpochEntry& epoch) {
+    find_lost_runs(epoch);
+    find_lost_values(epoch);
   }
-  return true;
+  Losses take() { return std::move(losses_); }
+
+ private:
+  void find_lost_runs(const EpochEntry& epoch);
+  void find_lost_values(const EpochEntry& epoch);
+  bool add_up(const EpochEntry& epoch, const std::vector<PartFacts>& parts) const;
+  std::string why(const EpochEntry& epoch, uint32_t partition, const PartFacts& part) const;
+  void add(const EpochEntry& epoch, uint32_t partition, std::string what);
+  // Its tally was summed up from what was left.
+  bool tally_is_short(const EpochEntry& epoch) const {
+    return epoch.recovered == Recovered::kWhole && manifest_.has_lost(epoch);
+  }
+
+  const std::string& directory_;
+  const Manifest& manifest_;
+  const Logs& logs_;
+  Losses losses_;
+};
+
+// Whether the partitions whose index is lost have all that the others have not.
+bool LossFinder::add_up(const EpochEntry& epoch, const std::vector<PartFacts>& parts) const {
+  if (tally_is_short(epoch)) return false;
+  uint64_t records = 0;
+  uint64_t data_bytes = 0;
+  uint64_t digest = 0;
+  bool all_whole = true;
+  for (const PartFacts& part : parts) {
+    records += part.committed.value_or(part.found.records);
+    data_bytes += part.found.data_bytes;
+    digest += part.found.digest;
+    all_whole =
+        all_whole && part.side_by_side && part.committed.value_or(part.found.records) == part.found.records;
+  }
+  if (records != epoch.records) return false;
+  return !all_whole || (data_bytes == epoch.data_bytes && digest == epoch.digest);
 }
 
-EpochEntry entry_of(const EpochFacts& facts, const Partitions& partitions) {
-  EpochEntry entry;
-  entry.epoch = facts.epoch;
-  entry.epoch_id = facts.epoch_id;
-  entry.step = kStepUnknown;
-  entry.time = std::numeric_limits<double>::quiet_NaN();
-  entry.recovered = Recovered::kWhole;
-  for (const auto& [partition, found] : partitions) add_runs(runs_of(found.data, facts.epoch_id), &entry);
-  return entry;
+std::string LossFinder::why(const EpochEntry& epoch, uint32_t partition, const PartFacts& part) const {
+  const LogId id = manifest_.log_of(epoch, partition);
+  const LogFacts& facts = facts_of(logs_, id);
+  const std::string path = data_log_path(directory_, id);
+  std::string text;
+  if (!facts.has_data) {
+    text = fmt::format("{} is missing", path);
+  } else if (part.committed) {
+    text = fmt::format("{} has {} of {} records in whole runs", path, part.found.records, *part.committed);
+  } else {
+    text = fmt::format(
+        "{} has {} records in whole runs, its index log does not say how many there were, and the epoch "
+        "lacks some",
+        path, part.found.records);
+  }
+  if (!facts.data.first_damage.ok()) text += fmt::format(" ({})", facts.data.first_damage.message());
+  return text;
 }
 
-// What the logs show of the choices that were made with the directory. Filters of single runs look the same, whether
-// they were asked for as `papers` or a way had one run; readers need not know.
-run::Layout layout_of(const Partitions& partitions) {
-  run::Layout layout;
-  for (const auto& [partition, facts] : partitions) {
-    for (const FoundRun& run : facts.data.runs) {
-      if (run.header.kind == run::RunKind::kPacked) layout.compression = static_cast<Codec>(run.header.codec);
-    }
-    if (!facts.footer) continue;
-    for (const run::SegmentRecord& segment : facts.footer->segments) {
-      if ((segment.flags & run::kAuxiliarySegment) != 0 || !run::is_filter_segment(segment)) continue;
-      const bool blocked = (segment.flags & run::kBlockedBloomSegment) != 0;
-      layout.index = blocked ? run::IndexKind::kBlockedBloom : run::IndexKind::kBloom;
-      layout.bloom_bits = segment.filter_bits;
+void LossFinder::add(const EpochEntry& epoch, uint32_t partition, std::string what) {
+  const LostPart* const known = manifest_.lost_part(epoch, partition);
+  losses_.parts.push_back(known != nullptr ? *known : LostPart{epoch.epoch_id, partition, std::move(what)});
+}
+
+void LossFinder::find_lost_runs(const EpochEntry& epoch) {
+  const JobEntry& job = manifest_.job_of(epoch);
+  std::vector<PartFacts> parts;
+  for (uint32_t partition = 0; partition < static_cast<uint32_t>(job.ranks); ++partition)
+    parts.push_back(look_at_part(logs_, job, epoch, partition));
+  const bool adds_up = add_up(epoch, parts);
+  for (uint32_t partition = 0; partition < parts.size(); ++partition) {
+    const PartFacts& part = parts[partition];
+    const bool known = tally_is_short(epoch) && manifest_.lost_part(epoch, partition) != nullptr;
+    const bool whole = part.committed ? part.whole() : adds_up && part.side_by_side;
+    if (whole && !known) continue;
+    add(epoch, partition, why(epoch, partition, part));
+    losses_.data.emplace(epoch.epoch_id, partition);
+  }
+}
+
+// Of large values only the heads are counted here; `swale verify` reads them.
+void LossFinder::find_lost_values(const EpochEntry& epoch) {
+  if (epoch.large.values == 0) return;
+  const JobEntry& job = manifest_.job_of(epoch);
+  uint64_t all = 0;
+  std::vector<std::pair<uint32_t, std::string>> lost;
+  std::vector<uint32_t> silent;  // writers of whom nobody knows how many values they had
+  for (uint32_t writer = 0; writer < static_cast<uint32_t>(job.ranks); ++writer) {
+    const LogFacts& facts = facts_of(logs_, {job.number, writer});
+    const uint64_t found = facts.of(epoch.epoch_id).values.values;
+    all += found;
+    const std::optional<run::ValueRange> committed = facts.of(epoch.epoch_id).committed_values();
+    const bool known = manifest_.lost_part(epoch, writer) != nullptr && !losses_.in_data(epoch, writer);
+    if ((committed && found < committed->values) || known) {
+      lost.emplace_back(writer, fmt::format("{} has {} of {} large values",
+                                            value_log_path(directory_, {job.number, writer}), found,
+                                            committed.value_or(run::ValueRange()).values));
+    } else if (!committed) {
+      silent.push_back(writer);
     }
   }
-  return layout;
+  if (all >= epoch.large.values) return;
+  if (lost.empty()) {
+    for (const uint32_t writer : silent) {
+      lost.emplace_back(
+          writer, fmt::format("{}: the epoch has {} of {} large values",
+                              value_log_path(directory_, {job.number, writer}), all, epoch.large.values));
+    }
+  }
+  for (auto& [writer, what] : lost) {
+    if (!losses_.in_data(epoch, writer)) add(epoch, writer, std::move(what));
+  }
 }
 
 }  // namespace
 
-uint32_t EpochFacts::partitions_min() const {
-  const uint32_t by_index = indexed.empty() ? 0 : *indexed.rbegin() + 1;
-  return std::max(by_index, with_runs.empty() ? 0 : *with_runs.rbegin() + 1);
-}
-
-std::optional<JobEntry> EpochFacts::shape(uint32_t ranks_min, uint32_t ranks_max) const {
-  for (uint32_t ranks = std::max(ranks_min, 1u); ranks <= ranks_max; ++ranks) {
-    if (!fits(*this, ranks, 0)) continue;
-    const uint32_t first = ways > 0 ? ways : greatest_way + 1;
-    const uint32_t last = ways > 0 ? ways : std::max(first, kWaysTried);
-    for (uint32_t tried = first; tried <= last; ++tried) {
-      if (!fits(*this, ranks, tried)) continue;
-      JobEntry job;
-      job.id = fmt::format("{:016x}", epoch_id);
-      job.ranks = static_cast<int32_t>(ranks);
-      job.ways = tried;
-      return job;
-    }
+std::vector<run::SegmentRecord> LogEpoch::agreed_segments(const JobEntry& job, uint32_t number) const {
+  std::vector<run::SegmentRecord> agreed;
+  std::vector<bool> ways(job.ways, false);
+  for (const run::SegmentRecord& segment : segments) {
+    if ((segment.flags & run::kAuxiliarySegment) != 0) continue;
+    const bool fits = segment.epoch == number && segment.ways == job.ways && segment.way < job.ways;
+    if (!fits || (!agreed.empty() && agreed.front().data_block != segment.data_block)) return {};
+    agreed.push_back(segment);
+    ways[segment.way] = true;
   }
-  return std::nullopt;
+  if (std::find(ways.begin(), ways.end(), false) != ways.end()) return {};
+  return agreed;
 }
 
-std::map<uint64_t, EpochFacts> gather_epochs(const Partitions& partitions) {
-  std::map<uint64_t, EpochFacts> epochs;
-  for (const auto& [partition, facts] : partitions) {
-    for (const FoundRun& run : facts.data.runs) {
-      EpochFacts& epoch = epochs[run.header.epoch_id];
-      epoch.epoch = run.header.epoch;
-      epoch.epoch_id = run.header.epoch_id;
-      epoch.greatest_way = std::max<uint32_t>(epoch.greatest_way, run.header.way);
-      epoch.with_runs.insert(partition);
-      EpochFacts::Range& range = epoch.keys[{partition, run.header.way}];
-      range.least = std::min(range.least, run.least);
-      range.greatest = std::max(range.greatest, run.greatest);
-    }
-    if (!facts.footer) continue;
-    for (const run::SegmentRecord& segment : facts.footer->segments) {
-      if ((segment.flags & run::kAuxiliarySegment) != 0) continue;
-      EpochFacts& epoch = epochs[segment.epoch_id];
-      epoch.epoch = segment.epoch;
-      epoch.epoch_id = segment.epoch_id;
-      epoch.ways = segment.ways;
-      epoch.indexed.insert(partition);
-      if (segment.records > 0 && !epoch.with_runs.contains(partition)) epoch.lost_runs = true;
-    }
-  }
-  return epochs;
+std::optional<run::ValueRange> LogEpoch::committed_values() const {
+  const auto found = std::find_if(segments.begin(), segments.end(), run::is_values_segment);
+  if (found == segments.end()) return std::nullopt;
+  return run::range_of(*found);
 }
 
-std::vector<FoundRun> runs_of(const DataInventory& data, uint64_t epoch_id, uint64_t from_block) {
-  std::map<uint32_t, FoundRun> by_number;
+const LogEpoch& LogFacts::of(uint64_t epoch_id) const {
+  static const LogEpoch kNothing;
+  const auto found = epochs.find(epoch_id);
+  return found == epochs.end() ? kNothing : found->second;
+}
+
+LogFacts gather(bool has_data, DataInventory data, const std::vector<FoundValues>& values,
+                std::optional<run::Footer> footer) {
+  LogFacts facts;
+  facts.has_data = has_data;
   for (const FoundRun& run : data.runs) {
-    if (run.header.epoch_id == epoch_id && run.first_block >= from_block) by_number[run.header.run] = run;
+    LogEpoch& epoch = facts.epochs[run.header.epoch_id];
+    epoch.epoch = run.header.epoch;
+    epoch.runs.push_back(run);
   }
-  std::vector<FoundRun> runs;
-  runs.reserve(by_number.size());
-  for (const auto& [number, run] : by_number) runs.push_back(run);
-  std::sort(runs.begin(), runs.end(),
-            [](const FoundRun& a, const FoundRun& b) { return a.first_block < b.first_block; });
-  return runs;
+  for (const FoundValues& found : values) {
+    LogEpoch& epoch = facts.epochs[found.epoch_id];
+    epoch.epoch = found.epoch;
+    // Behind damage another range may begin: what lies between is no value.
+    const uint64_t offset = epoch.values.values == 0 ? found.range.offset : epoch.values.offset;
+    epoch.values = {.offset = offset,
+                    .bytes = found.range.end_offset() - offset,
+                    .values = epoch.values.values + found.range.values};
+  }
+  if (footer) {
+    for (const run::SegmentRecord& segment : footer->segments) {
+      LogEpoch& epoch = facts.epochs[segment.epoch_id];
+      epoch.epoch = segment.epoch;
+      epoch.segments.push_back(segment);
+    }
+  }
+  data.runs.clear();
+  facts.data = std::move(data);
+  facts.footer = std::move(footer);
+  return facts;
 }
 
-uint64_t committed_end(const PartitionFacts& facts, const Manifest& manifest) {
-  uint64_t end = 0;
-  for (const FoundRun& run : facts.data.runs) {
-    if (is_committed(manifest, run.header.epoch, run.header.epoch_id)) end = std::max(end, run.end_block());
-  }
-  if (!facts.footer) return end;
-  for (const run::SegmentRecord& segment : facts.footer->segments) {
-    if (is_committed(manifest, segment.epoch, segment.epoch_id))
-      end = std::max(end, segment.data_block + segment.data_blocks);
-  }
-  return end;
-}
-
-run::ValueRange values_of(const PartitionFacts& facts, uint64_t epoch_id) {
-  for (const FoundValues& values : facts.values) {
-    if (values.epoch_id == epoch_id) return values.range;
-  }
-  return {};
+const LogFacts& facts_of(const Logs& logs, LogId id) {
+  static const LogFacts kNoFacts;
+  const auto found = logs.find(id);
+  return found == logs.end() ? kNoFacts : found->second;
 }
 
 void add_runs(const std::vector<FoundRun>& runs, EpochEntry* epoch) {
@@ -159,39 +202,25 @@ void add_runs(const std::vector<FoundRun>& runs, EpochEntry* epoch) {
   }
 }
 
-RebuiltManifest rebuild_manifest(const Partitions& partitions) {
-  const std::map<uint64_t, EpochFacts> epochs = gather_epochs(partitions);
-  const uint32_t ranks_max = partitions.empty() ? 0 : partitions.rbegin()->first + 1;
-  RebuiltManifest rebuilt;
-  Manifest& manifest = rebuilt.manifest;
-  manifest.layout = layout_of(partitions);
-  for (;;) {
-    const auto number = static_cast<uint32_t>(manifest.epochs.size());
-    std::optional<EpochEntry> best;
-    JobEntry best_job;
-    std::optional<uint32_t> unexplained;
-    for (const auto& [id, facts] : epochs) {
-      if (facts.epoch != number || !complete(facts, partitions)) continue;
-      const std::optional<JobEntry> job = facts.shape(facts.partitions_min(), ranks_max);
-      if (!job) {
-        unexplained = number;
-        continue;
-      }
-      const EpochEntry entry = entry_of(facts, partitions);
-      if (best && best->records >= entry.records) continue;
-      best = entry;
-      best_job = *job;
-    }
-    if (!best) {
-      rebuilt.unexplained = unexplained;
-      return rebuilt;
-    }
-    const bool same_job = !manifest.jobs.empty() && manifest.jobs.back().ranks == best_job.ranks &&
-                          manifest.jobs.back().ways == best_job.ways;
-    if (!same_job) manifest.jobs.push_back(best_job);
-    best->job = static_cast<uint32_t>(manifest.jobs.size() - 1);
-    manifest.epochs.push_back(*best);
-  }
+PartFacts look_at_part(const Logs& logs, const JobEntry& job, const EpochEntry& epoch, uint32_t partition) {
+  PartFacts part;
+  const LogFacts& facts = facts_of(logs, {job.number, partition});
+  const LogEpoch& here = facts.of(epoch.epoch_id);
+  for (const run::SegmentRecord& segment : here.agreed_segments(job, epoch.epoch))
+    part.committed = part.committed.value_or(0) + segment.records;
+  const std::vector<FoundRun>& runs = here.runs;
+  add_runs(runs, &part.found);
+  const auto gap = std::adjacent_find(runs.begin(), runs.end(), [](const FoundRun& a, const FoundRun& b) {
+    return a.end_block() != b.first_block;
+  });
+  part.side_by_side = gap == runs.end();
+  return part;
+}
+
+Losses find_losses(const std::string& directory, const Manifest& manifest, const Logs& logs) {
+  LossFinder finder(directory, manifest, logs);
+  for (const EpochEntry& epoch : manifest.epochs) finder.look_at(epoch);
+  return finder.take();
 }
 
 }  // namespace swale::imd

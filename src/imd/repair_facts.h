@@ -1,7 +1,6 @@
-// What the logs of all partitions say about epochs: of which numbers and ids there are whole runs or segments, and
-// which rank counts and ways their keys can have been spread over.
+// What the logs of all jobs say about epochs, and whether what was committed is still there.
 //
-// Threads: values. Memory: an inventory per partition (repair_log.h), 200 bytes per epoch, partition and way.
+// Threads: values. Memory: an inventory per log (repair_log.h).
 #pragma once
 
 #include <cstdint>
@@ -9,63 +8,66 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "imd/log_names.h"
 #include "imd/manifest.h"
 #include "imd/repair_log.h"
 #include "run/footer.h"
 
 namespace swale::imd {
 
-struct PartitionFacts {
-  bool has_data = false;
-  DataInventory data;
-  std::vector<FoundValues> values;
-  std::optional<run::Footer> footer;  // none: no index log, or none of its footers is whole
-};
-using Partitions = std::map<uint32_t, PartitionFacts>;
-
-struct EpochFacts {
-  struct Range {
-    Hash least = ~Hash{0};
-    Hash greatest = 0;
-  };
+// What one log has of one epoch, committed or not.
+struct LogEpoch {
   uint32_t epoch = 0;
-  uint64_t epoch_id = 0;
-  uint32_t ways = 0;             // as segments say; 0: there are none
-  uint32_t greatest_way = 0;     // of a run
-  std::set<uint32_t> indexed;    // partitions whose footer names it
-  std::set<uint32_t> with_runs;  // that have whole runs of it
-  bool lost_runs = false;        // some partition's segments count records, but it has no run
-  std::map<std::pair<uint32_t, uint32_t>, Range> keys;  // by partition and way
+  std::vector<FoundRun> runs;                // whole ones, by place
+  std::vector<run::SegmentRecord> segments;  // that the footer names, of all kinds
+  run::ValueRange values;                    // found in the value log
 
-  // The least rank count from `ranks_min` to `ranks_max` that sends every key where it lies; none: no such.
-  std::optional<JobEntry> shape(uint32_t ranks_min, uint32_t ranks_max) const;
-  uint32_t partitions_min() const;  // one more than the greatest partition that has anything of it
+  // The segments of records, if every way of the job has one and they agree; else none.
+  std::vector<run::SegmentRecord> agreed_segments(const JobEntry& job, uint32_t number) const;
+  // What the footer says of the value log.
+  std::optional<run::ValueRange> committed_values() const;
 };
 
-std::map<uint64_t, EpochFacts> gather_epochs(const Partitions& partitions);
+struct LogFacts {
+  bool has_data = false;
+  DataInventory data;                   // its runs are in `epochs`
+  std::optional<run::Footer> footer;    // none: no index log, or none of its footers is whole
+  std::map<uint64_t, LogEpoch> epochs;  // by epoch_id
 
-// The partition's whole runs of an epoch, by place, each number once: of a run and its copy, the copy. Only runs that
-// begin at `from_block` or later.
-std::vector<FoundRun> runs_of(const DataInventory& data, uint64_t epoch_id, uint64_t from_block = 0);
+  const LogEpoch& of(uint64_t epoch_id) const;
+};
+LogFacts gather(bool has_data, DataInventory data, const std::vector<FoundValues>& values,
+                std::optional<run::Footer> footer);
 
-// Where the committed part of the data log ends, as far as runs and segments tell.
-uint64_t committed_end(const PartitionFacts& facts, const Manifest& manifest);
-
-// What the partition's value log has of an epoch.
-run::ValueRange values_of(const PartitionFacts& facts, uint64_t epoch_id);
+using Logs = std::map<LogId, LogFacts>;
+const LogFacts& facts_of(const Logs& logs, LogId id);
 
 // Records, bytes and digest of all whole runs.
 void add_runs(const std::vector<FoundRun>& runs, EpochEntry* epoch);
 
-// A manifest from what the logs agree on: epochs 0, 1, 2, … that all partitions of a possible job have. Steps, times and
-// the schema are unknown; consecutive epochs of one shape are said to be of one job.
-struct RebuiltManifest {
-  Manifest manifest;
-  std::optional<uint32_t>
-      unexplained;  // the next epoch is there, but no number of ranks puts its keys where they lie
+// What one epoch has in one partition.
+struct PartFacts {
+  std::optional<uint64_t> committed;  // records, as its segments say; none: they do not say
+  EpochEntry found;                   // the tally of its whole runs
+  bool side_by_side = true;           // they are
+  bool whole() const { return committed == found.records && side_by_side; }
 };
-RebuiltManifest rebuild_manifest(const Partitions& partitions);
+PartFacts look_at_part(const Logs& logs, const JobEntry& job, const EpochEntry& epoch, uint32_t partition);
+
+// What of the committed epochs is no longer there. The index log of a partition says how many records it had; where it
+// does not, the epoch's tally tells whether all partitions together have everything.
+struct Losses {
+  std::vector<LostPart> parts;  // what the manifest knew already stays as it was said
+  // Epoch id and partition: whole runs are missing. Of the other parts it is large values.
+  std::set<std::pair<uint64_t, uint32_t>> data;
+
+  bool in_data(const EpochEntry& epoch, uint32_t partition) const {
+    return data.contains({epoch.epoch_id, partition});
+  }
+};
+Losses find_losses(const std::string& directory, const Manifest& manifest, const Logs& logs);
 
 }  // namespace swale::imd

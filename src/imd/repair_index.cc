@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "imd/reader_partition.h"
 #include "run/extrema_reader.h"
 #include "run/record.h"
 #include "run/segment_builder.h"
@@ -16,18 +15,18 @@ namespace {
 constexpr size_t kSketchBytes = 64 * kMiB;
 constexpr size_t kOutputBytes = kMiB;
 
-Status check_segment(const PartitionLogs& logs, const run::SegmentRecord& segment) {
+Status check_segment(io::File& index, uint32_t partition, const run::SegmentRecord& segment) {
   if (segment.runs == 0) return {};
   std::vector<char> bytes(run::segment_bytes(segment));
-  SWALE_RETURN_IF_ERROR(io::read_exactly(*logs.index, segment.index_offset, bytes));
+  SWALE_RETURN_IF_ERROR(io::read_exactly(index, segment.index_offset, bytes));
   const Bytes all(bytes.data(), bytes.size());
   uint64_t records = 0;
   for (uint32_t number = 0; number >> segment.slice_bits == 0; ++number) {
     const run::SliceLocation place = run::slice_location(segment, number);
     SWALE_ASSIGN_OR_RETURN(
         run::Slice slice,
-        run::Slice::open(segment, logs.partition, place,
-                         all.substr(place.offset - segment.index_offset, place.bytes), logs.index->path()));
+        run::Slice::open(segment, partition, place,
+                         all.substr(place.offset - segment.index_offset, place.bytes), index.path()));
     if (const auto rest = slice.overflow()) {
       SWALE_RETURN_IF_ERROR(
           slice.attach_overflow(all.substr(rest->offset - segment.index_offset, rest->bytes)));
@@ -35,25 +34,25 @@ Status check_segment(const PartitionLogs& logs, const run::SegmentRecord& segmen
     records += slice.records();
   }
   if (records == segment.records) return {};
-  return corruption("{}: offset {}: the slices hold {} records, the footer says {}", logs.index->path(),
+  return corruption("{}: offset {}: the slices hold {} records, the footer says {}", index.path(),
                     segment.index_offset, records, segment.records);
 }
 
-Status check_extrema(const PartitionLogs& logs, const run::SegmentRecord& segment) {
-  const std::string& path = logs.index->path();
-  SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, logs.index_end, path));
+Status check_extrema(io::File& index, uint32_t partition, uint64_t index_end,
+                     const run::SegmentRecord& segment) {
+  const std::string& path = index.path();
+  SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, index_end, path));
   std::vector<char> bytes(run::segment_bytes(segment));
-  SWALE_RETURN_IF_ERROR(io::read_exactly(*logs.index, segment.index_offset, bytes));
+  SWALE_RETURN_IF_ERROR(io::read_exactly(index, segment.index_offset, bytes));
   const Bytes all(bytes.data(), bytes.size());
-  SWALE_ASSIGN_OR_RETURN(
-      const run::GroupHead head,
-      run::decode_extrema_head(segment, logs.partition, all.substr(0, segment.stride), path));
+  SWALE_ASSIGN_OR_RETURN(const run::GroupHead head,
+                         run::decode_extrema_head(segment, partition, all.substr(0, segment.stride), path));
   for (size_t field = 0; field < head.fields.size(); ++field) {
     for (const run::Extreme which : {run::Extreme::kLargest, run::Extreme::kSmallest}) {
       for (uint32_t piece = 0; piece < run::piece_count(head.fields[field].listed); ++piece) {
         const run::PiecePlace place = run::piece_place(head, field, which, piece);
         SWALE_RETURN_IF_ERROR(
-            run::decode_extrema_piece(head, logs.partition, field, which, piece,
+            run::decode_extrema_piece(head, partition, field, which, piece,
                                       all.substr(place.offset - segment.index_offset, place.bytes), path)
                 .status());
       }
@@ -64,15 +63,13 @@ Status check_extrema(const PartitionLogs& logs, const run::SegmentRecord& segmen
 
 }  // namespace
 
-Status check_index(io::Device& device, const std::string& directory, uint32_t partition,
-                   const Manifest& manifest) {
-  ReadCounters counters;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, open_partition(device, directory, partition, manifest,
-                                                         ReaderOptions::Map::kNever, counters));
-  for (const run::SegmentRecord& segment : logs->segments)
-    SWALE_RETURN_IF_ERROR(check_segment(*logs, segment));
-  for (const run::SegmentRecord& segment : logs->extrema)
-    SWALE_RETURN_IF_ERROR(check_extrema(*logs, segment));
+Status check_segments(io::File& index, uint32_t partition, uint64_t index_end, const LogEpoch& epoch) {
+  for (const run::SegmentRecord& segment : epoch.segments) {
+    if (run::is_extrema_segment(segment))
+      SWALE_RETURN_IF_ERROR(check_extrema(index, partition, index_end, segment));
+    if ((segment.flags & run::kAuxiliarySegment) == 0)
+      SWALE_RETURN_IF_ERROR(check_segment(index, partition, segment));
+  }
   return {};
 }
 
@@ -97,7 +94,7 @@ Status IndexWriter::write_segment(std::vector<run::RunSketch>* sketches, const r
   do {
     const size_t count = run::runs_of_segment(left.size(), layout_);
     run::SegmentBuilder builder(left.first(count), params);
-    const uint64_t offset = offset_;
+    const uint64_t offset = offset_ = run::segment_offset(offset_, builder.size_bytes());
     SWALE_RETURN_IF_ERROR(drain(builder));
     SWALE_RETURN_IF_ERROR(footer_.add(builder.record(offset)));
     left = left.subspan(count);
@@ -110,6 +107,7 @@ Status IndexWriter::write_segment(std::vector<run::RunSketch>* sketches, const r
 Status IndexWriter::write_extrema(run::ExtremaGroup* group, const run::SegmentParams& params,
                                   std::vector<run::FieldTotals>* totals) {
   run::ExtremaSegmentBuilder builder(*group, params, offset_);
+  offset_ = builder.record().index_offset;
   SWALE_RETURN_IF_ERROR(drain(builder));
   totals->resize(group->fields());
   for (size_t f = 0; f < group->fields(); ++f) (*totals)[f].add(group->totals(f));
@@ -180,6 +178,11 @@ Status IndexWriter::add_epoch(uint32_t partition, const JobEntry& job, const Epo
     params.way = static_cast<uint16_t>(way);
     SWALE_RETURN_IF_ERROR(add_way(params, job, runs, indexed, totals));
   }
+  return {};
+}
+
+Status IndexWriter::keep(const std::vector<run::SegmentRecord>& segments) {
+  for (const run::SegmentRecord& segment : segments) SWALE_RETURN_IF_ERROR(footer_.add(segment));
   return {};
 }
 

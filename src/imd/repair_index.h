@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "imd/manifest.h"
+#include "imd/repair_facts.h"
 #include "imd/repair_log.h"
 #include "io/device.h"
 #include "run/extrema.h"
@@ -16,10 +17,9 @@
 
 namespace swale::imd {
 
-// kCorruption if the partition's index log lacks something that the manifest promises, or holds damage: all segments of
-// committed epochs are read and opened. Other failures are the device's.
-Status check_index(io::Device& device, const std::string& directory, uint32_t partition,
-                   const Manifest& manifest);
+// kCorruption if something of one epoch in an index log, whose footer ends at `index_end`, does not open: all segments
+// are read.
+Status check_segments(io::File& index, uint32_t partition, uint64_t index_end, const LogEpoch& epoch);
 
 class IndexWriter {
  public:
@@ -32,6 +32,8 @@ class IndexWriter {
   Status add_epoch(uint32_t partition, const JobEntry& job, const EpochEntry& epoch,
                    std::span<const FoundRun> runs, uint64_t end_block,
                    std::span<const run::FieldPlace> indexed, std::vector<run::FieldTotals>* totals);
+  // Segments that are in the index log already.
+  Status keep(const std::vector<run::SegmentRecord>& segments);
   // What the epoch has in the value log; nothing is also fine.
   Status add_values(const EpochEntry& epoch, const run::ValueRange& range);
   // Footer and sync.

@@ -23,26 +23,25 @@ class InventoryTaker {
     if (cursor_) {
       const Status fed = feed(block);
       if (fed.ok()) return {};
-      give_up(fed, number);
+      give_up(fed);
     }
     // What is no part of the run before may be the first block of one.
     const auto header = run::decode_run_header(block, partition_, number, path_);
     if (header.ok()) {
       run_ = {.header = *header, .first_block = number};
       cursor_.emplace(partition_, number, path_, header->epoch_id);
-      if (const Status fed = feed(block); !fed.ok()) {
-        give_up(fed, number);
-        ++found_.odd_blocks;
-      }
+      if (const Status fed = feed(block); !fed.ok()) give_up(fed);
       return {};
     }
-    if (header.status().code() == Code::kUnsupported) return header.status();
-    ++(zeros ? found_.zero_blocks : found_.odd_blocks);
-    return {};
+    return header.status().code() == Code::kUnsupported ? header.status() : Status();
   }
 
+  // Whether a run has begun and not ended: then every block is taken.
+  bool in_run() const { return cursor_.has_value(); }
+
   DataInventory finish(uint64_t blocks) {
-    if (cursor_) give_up(cursor_->finish(), blocks);
+    if (cursor_) give_up(cursor_->finish());
+    found_.blocks = blocks;
     return std::move(found_);
   }
 
@@ -67,9 +66,8 @@ class InventoryTaker {
     return {};
   }
 
-  void give_up(const Status& why, uint64_t number) {
+  void give_up(const Status& why) {
     ++found_.torn_runs;
-    found_.odd_blocks += number - run_.first_block;
     if (found_.first_damage.ok()) found_.first_damage = why;
     cursor_.reset();
   }
@@ -86,7 +84,14 @@ Result<uint64_t> next_value_magic(io::File& values, uint64_t from, uint64_t size
   char magic[4];
   put_u32(magic, run::kValueMagic);
   std::vector<char> chunk(kChunkBlocks * run::kBlockBytes);
-  while (size - from >= sizeof(magic)) {
+  while (from < size && size - from >= sizeof(magic)) {
+    // The magic may end in what follows a hole.
+    const uint64_t next = values.next_data(from);
+    if (next >= size) return size;
+    if (next - from >= sizeof(magic)) {
+      from = next - sizeof(magic) + 1;
+      continue;
+    }
     const MutableBytes out(chunk.data(), std::min<uint64_t>(chunk.size(), size - from));
     SWALE_RETURN_IF_ERROR(io::read_exactly(values, from, out));
     const size_t at = view(out).find({magic, sizeof(magic)});
@@ -104,8 +109,15 @@ Result<DataInventory> take_inventory(io::File& data, uint32_t partition,
   const uint64_t blocks = bytes / run::kBlockBytes;
   std::vector<char> chunk(kChunkBlocks * run::kBlockBytes);
   InventoryTaker taker(partition, data.path());
-  for (uint64_t first = 0; first < blocks; first += kChunkBlocks) {
-    const uint64_t count = std::min(kChunkBlocks, blocks - first);
+  uint64_t count = 0;
+  for (uint64_t first = 0; first < blocks; first += count) {
+    const uint64_t hole_end = std::min(data.next_data(first * run::kBlockBytes) / run::kBlockBytes, blocks);
+    if (!taker.in_run() && hole_end > first) {
+      count = hole_end - first;
+      if (progress) progress(count * run::kBlockBytes);
+      continue;
+    }
+    count = std::min(kChunkBlocks, blocks - first);
     const MutableBytes out(chunk.data(), count * run::kBlockBytes);
     SWALE_RETURN_IF_ERROR(io::read_exactly(data, first * run::kBlockBytes, out));
     for (uint64_t i = 0; i < count; ++i)
@@ -130,7 +142,9 @@ Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t
     at = head->end_offset();
     run::ValueRange& range = found.back().range;
     range.bytes = at - range.offset;
-    ++range.values;
+    const Status whole = check_value(values, *head, [](uint64_t) {});
+    if (!whole.ok() && whole.code() != Code::kCorruption) return whole;
+    range.values += whole.ok() ? 1 : 0;
   }
   return found;
 }
@@ -152,21 +166,31 @@ Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record
   return cursor.finish();
 }
 
-Status copy_run(io::File& data, const FoundRun& found, uint64_t first_block) {
+Status copy_run(io::File& from, const FoundRun& found, io::File& to, uint64_t first_block) {
   const uint32_t seed = run::epoch_seed(found.header.partition, found.header.epoch_id);
   uint64_t at = first_block;
   Status written;
-  SWALE_RETURN_IF_ERROR(walk_run(data, found, {}, [&](Bytes blocks) {
+  SWALE_RETURN_IF_ERROR(walk_run(from, found, {}, [&](Bytes blocks) {
     std::string copy(blocks);
     for (size_t i = 0; i < copy.size(); i += run::kBlockBytes) {
       const run::BlockTrailer trailer = run::block_trailer(copy.data() + i);
       run::seal_block(copy.data() + i, seed, at + i / run::kBlockBytes, trailer.first_ordinal, trailer.count,
                       trailer.first_start);
     }
-    if (written.ok()) written = data.pwrite(at * run::kBlockBytes, copy);
+    if (written.ok()) written = to.pwrite(at * run::kBlockBytes, copy);
     at += copy.size() / run::kBlockBytes;
   }));
   return written;
+}
+
+Status copy_bytes(io::File& from, uint64_t first, uint64_t bytes, io::File& to) {
+  std::vector<char> chunk(std::min<uint64_t>(bytes, kChunkBlocks * run::kBlockBytes));
+  for (uint64_t done = 0; done < bytes; done += chunk.size()) {
+    const MutableBytes part(chunk.data(), std::min<uint64_t>(chunk.size(), bytes - done));
+    SWALE_RETURN_IF_ERROR(io::read_exactly(from, first + done, part));
+    SWALE_RETURN_IF_ERROR(to.pwrite(first + done, view(part)));
+  }
+  return {};
 }
 
 }  // namespace swale::imd

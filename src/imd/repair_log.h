@@ -2,6 +2,7 @@
 //
 // Threads: free functions. Memory: 150 bytes a run, and one chunk.
 // Errors: only those of the device; damage is counted and described.
+// Holes of files are passed over.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +33,8 @@ struct FoundRun {
 
 struct DataInventory {
   std::vector<FoundRun> runs;  // whole ones, by place
+  uint64_t blocks = 0;         // of the file
   uint64_t end_block = 0;      // behind the last block that is not all zeros
-  uint64_t zero_blocks = 0;    // room that was made ahead of writes, or was never written
-  uint64_t odd_blocks = 0;     // neither zeros nor of a whole run
   uint64_t torn_runs = 0;      // that have a header and are not whole
   Status first_damage;         // of a run that is not whole
 };
@@ -43,13 +43,13 @@ struct DataInventory {
 using InventoryProgressFn = std::function<void(uint64_t bytes)>;
 Result<DataInventory> take_inventory(io::File& data, uint32_t partition, const InventoryProgressFn& progress);
 
-// What a value log has of one epoch: from the first to the last value whose head is whole.
+// What a value log has of one epoch: from the first to the last value whose head is whole; how many are whole.
 struct FoundValues {
   uint32_t epoch = 0;
   uint64_t epoch_id = 0;
   run::ValueRange range;
 };
-// In the order of their places. Behind a damaged head the next one that is whole is looked for, byte by byte.
+// In the order of their places; reads everything. Behind a damaged head the next one that is whole is looked for, byte by byte.
 Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t writer);
 
 // Every record of a whole run, and its blocks, chunk by chunk.
@@ -57,7 +57,10 @@ using RunRecordFn = std::function<void(const run::ScannedRecord&)>;
 using RunBlocksFn = std::function<void(Bytes)>;
 Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record, const RunBlocksFn& blocks);
 
-// Makes a copy of the run at `first_block`: the same but for the numbers of its blocks.
-Status copy_run(io::File& data, const FoundRun& found, uint64_t first_block);
+// Copies a run of `from` to `first_block` of `to`: the same but for the numbers of its blocks.
+Status copy_run(io::File& from, const FoundRun& found, io::File& to, uint64_t first_block);
+
+// Bytes first..first + bytes - 1 of `from`, to the same place of `to`.
+Status copy_bytes(io::File& from, uint64_t first, uint64_t bytes, io::File& to);
 
 }  // namespace swale::imd

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "imd/json_place.h"
 #include "imd/json_seal.h"
+#include "imd/json_tree.h"
 
 namespace swale::imd {
 namespace {
@@ -50,8 +52,6 @@ std::optional<MergedStat> merged_stat(const Json& json) {
 
 }  // namespace
 
-std::string stats_path(const std::string& directory) { return fmt::format("{}/{}", directory, kStatsName); }
-
 std::string encode_stats_line(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats) {
   std::string line = fmt::format("{}{:016x}\",\"epoch\":{},\"ranks\":{},\"stats\":{{", kLineHead, epoch_id,
                                  epoch, stats.ranks);
@@ -75,7 +75,8 @@ Result<EpochStats> decode_stats_line(Bytes line, const std::string& path, uint64
         offset, what);
   };
   if (!is_sealed(line)) return damaged("the line does not match its checksum");
-  const Json document = Json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
+  const JsonTree tree(line);
+  const Json& document = tree.root();
   if (!document.is_object() || !document.contains("ranks") || !is_rank(document["ranks"]) ||
       document["ranks"] == 0 || !document.contains("stats") || !document["stats"].is_object()) {
     return damaged("expected an object with \"ranks\" and \"stats\"");
@@ -92,20 +93,14 @@ Result<EpochStats> decode_stats_line(Bytes line, const std::string& path, uint64
   return stats;
 }
 
-// Behind the last whole line: a crash may have left the front of another.
-Status StatsLog::open() {
-  SWALE_ASSIGN_OR_RETURN(file_, device_.open(path_, io::OpenMode::kOpenOrCreate));
-  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file_->size());
-  std::vector<char> tail(std::min<uint64_t>(size, kStatsLineBytesMax));
-  SWALE_RETURN_IF_ERROR(io::read_exactly(*file_, size - tail.size(), {tail.data(), tail.size()}));
-  const size_t feed = Bytes(tail.data(), tail.size()).rfind('\n');
-  end_ = feed == Bytes::npos ? size - tail.size() : size - tail.size() + feed + 1;
-  return end_ == size ? Status() : file_->truncate(end_);
-}
-
 void StatsLog::append(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats) {
   if (given_up_ || stats.empty()) return;
-  Status status = file_ ? Status() : open();
+  Status status;
+  if (!file_) {
+    Result<std::unique_ptr<io::File>> file = device_.open(path_, io::OpenMode::kCreate);
+    status = file.status();
+    if (file.ok()) file_ = std::move(*file);
+  }
   const std::string line = encode_stats_line(epoch_id, epoch, stats);
   if (status.ok()) status = file_->pwrite(end_, line);
   if (status.ok()) {

@@ -1,9 +1,9 @@
-// StatsLog: DIR/stats.jsonl, the statistics of a directory's epochs: one line of JSON each, appended by rank 0 of the
-// job right after it has committed the epoch.
+// StatsLog: jobs/NNNN/stats.jsonl, the statistics of the epochs that a job wrote: one line of JSON each, appended by the
+// job's rank 0 right after it has committed the epoch.
 //
 // An epoch does not depend on its line: it is written without a sync (the log is synced when the directory is closed),
 // a failure to write it fails nothing, and readers do without. Lines are found by epoch_id; those of epochs that were
-// dropped stay behind and are passed over. docs/design/statistics.md has the reasons, docs/formats/stats.md the format.
+// dropped stay and are passed over. docs/design/statistics.md has the reasons, docs/formats/stats.md the format.
 //
 // Threads: a StatsLog belongs to one thread at a time; a StatsReader is thread-safe.
 // Limits: a line has at most kStatsLineBytesMax bytes. A StatsReader keeps 24 bytes or so an epoch, never the file.
@@ -18,14 +18,12 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "imd/epoch_stats.h"
+#include "imd/log_names.h"
 #include "io/device.h"
 
 namespace swale::imd {
 
-inline constexpr char kStatsName[] = "stats.jsonl";
 inline constexpr size_t kStatsLineBytesMax = 64 * kKiB;
-
-std::string stats_path(const std::string& directory);
 
 // One line, with its checksum and line feed.
 std::string encode_stats_line(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats);
@@ -34,8 +32,8 @@ Result<EpochStats> decode_stats_line(Bytes line, const std::string& path, uint64
 
 class StatsLog {
  public:
-  StatsLog(io::Device& device, const std::string& directory)
-      : device_(device), path_(stats_path(directory)) {}
+  StatsLog(io::Device& device, const std::string& directory, uint32_t job)
+      : device_(device), path_(stats_path(directory, job)) {}
 
   // After the first failure, which is logged, no more lines are written.
   void append(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats);
@@ -43,8 +41,6 @@ class StatsLog {
   void sync();
 
  private:
-  Status open();
-
   io::Device& device_;
   const std::string path_;
   std::unique_ptr<io::File> file_;  // from the first line on
@@ -54,8 +50,8 @@ class StatsLog {
 
 class StatsReader {
  public:
-  StatsReader(io::Device& device, const std::string& directory)
-      : device_(device), path_(stats_path(directory)) {}
+  StatsReader(io::Device& device, const std::string& directory, uint32_t job)
+      : device_(device), path_(stats_path(directory, job)) {}
 
   // kNotFound if there is no line for the epoch: what is there was written by a build that kept none, or went down with
   // its machine. kCorruption if the line is damaged.

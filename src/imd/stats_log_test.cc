@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/crc32c.h"
+#include "imd/json_seal.h"
 #include "imd/reader.h"
 #include "imd/test_job.h"
 #include "imd/writer.h"
@@ -28,10 +29,10 @@ EpochStats some_stats(uint64_t ranks, uint64_t seed) {
 
 TEST(StatsLog, LinesComeBackByEpochIdAlsoThoseAddedLater) {
   io::MemoryDevice device;
-  ASSERT_TRUE(device.make_directory("/dir").ok());
-  StatsReader reader(device, "/dir");
+  ASSERT_TRUE(io::make_directories(device, job_folder("/dir", 1)).ok());
+  StatsReader reader(device, "/dir", 1);
   EXPECT_EQ(reader.get(1).status().code(), Code::kNotFound) << "no file yet";
-  StatsLog log(device, "/dir");
+  StatsLog log(device, "/dir", 1);
   for (uint64_t id = 1; id <= 300; ++id) {
     log.append(id, static_cast<uint32_t>(id), some_stats(1 + id % 5, id));
     if (id % 7 != 0) continue;
@@ -56,24 +57,28 @@ TEST(StatsLog, ALineOfManyRanksIsShort) {
   EXPECT_EQ(*decode_stats_line(line, "x", 0), merged);
 }
 
+TEST(StatsLog, ALineThatIsNestedDeeplyIsDamage) {
+  const std::string nested = std::string(30'000, '[') + std::string(30'000, ']');
+  const std::string covered =
+      "{\"epoch_id\":\"0000000000000007\",\"ranks\":1,\"stats\":{\"x\":" + nested + "}";
+  const std::string line = covered + "," + seal_of(covered + ",");
+  EXPECT_EQ(decode_stats_line(line, "x", 0).status().code(), Code::kCorruption);
+}
+
 // The front of a line that a crash left is cut off by the next writer; one that stands in the middle is passed over.
-TEST(StatsLog, TornLinesAreCutOffOrPassedOver) {
+// What a crash leaves of a line; and another job's log has nothing to do with it.
+TEST(StatsLog, ATornLineIsPassedOver) {
   const std::string torn = encode_stats_line(9, 9, some_stats(3, 9));
   size_t points = 0;
   for (size_t length = 0; length < torn.size(); ++length, ++points) {
     io::MemoryDevice device;
-    ASSERT_TRUE(device.make_directory("/dir").ok());
-    {
-      StatsLog log(device, "/dir");
-      log.append(1, 1, some_stats(2, 1));
-      auto file = device.open("/dir/stats.jsonl", io::OpenMode::kReadWrite).value();
-      ASSERT_TRUE(file->pwrite(file->size().value(), torn.substr(0, length)).ok());
-    }
-    StatsLog next(device, "/dir");
-    next.append(2, 2, some_stats(2, 2));
-    StatsReader reader(device, "/dir");
+    ASSERT_TRUE(io::make_directories(device, job_folder("/dir", 1)).ok());
+    StatsLog log(device, "/dir", 1);
+    log.append(1, 1, some_stats(2, 1));
+    auto file = device.open(stats_path("/dir", 1), io::OpenMode::kReadWrite).value();
+    ASSERT_TRUE(file->pwrite(file->size().value(), torn.substr(0, length)).ok());
+    StatsReader reader(device, "/dir", 1);
     EXPECT_EQ(*reader.get(1), some_stats(2, 1));
-    EXPECT_EQ(*reader.get(2), some_stats(2, 2));
     EXPECT_EQ(reader.get(9).status().code(), Code::kNotFound);
   }
   std::printf("%zu places of a tear\n", points);
@@ -90,10 +95,10 @@ TEST(StatsLog, EveryFlippedBitIsAnErrorOrNoLineAtAll) {
     EXPECT_THAT(decoded.status().message(), HasSubstr("DIR/stats.jsonl: offset 4711"));
     ++refused;
     io::MemoryDevice device;
-    ASSERT_TRUE(device.make_directory("/dir").ok());
-    auto file = device.open("/dir/stats.jsonl", io::OpenMode::kCreate).value();
+    ASSERT_TRUE(io::make_directories(device, job_folder("/dir", 1)).ok());
+    auto file = device.open(stats_path("/dir", 1), io::OpenMode::kCreate).value();
     ASSERT_TRUE(file->pwrite(0, damaged).ok());
-    StatsReader reader(device, "/dir");
+    StatsReader reader(device, "/dir", 1);
     const Code code = reader.get(9).status().code();
     EXPECT_TRUE(code == Code::kCorruption || code == Code::kNotFound) << bit;
   }
@@ -209,7 +214,7 @@ TEST(StatsOfADirectory, AreNotMissedWhenTheyCannotBeWritten) {
 TEST(StatsOfADirectory, OldDirectoriesHaveNone) {
   io::MemoryDevice device;
   write_epochs(device, 1, 1);
-  ASSERT_TRUE(device.remove("/dir/stats.jsonl").ok());
+  ASSERT_TRUE(device.remove(stats_path("/dir", 1)).ok());
   auto reader = Reader::open(device, "/dir", {}).value();
   const Status status = reader->epoch_stats(0).status();
   EXPECT_EQ(status.code(), Code::kNotFound);

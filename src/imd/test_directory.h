@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "imd/generation.h"
 #include "imd/manifest.h"
 #include "io/device.h"
 #include "run/footer.h"
@@ -46,9 +47,16 @@ class TestDirectory {
     commit();
   }
 
+  // The number of the job that writes now.
+  uint32_t job() const { return manifest.jobs.back().number; }
+  LogId log(uint32_t partition) const { return {job(), partition}; }
+
   void begin_job(int32_t ranks, uint32_t ways = 1) {
-    manifest.jobs.push_back({fmt::format("{:016x}", 0x1000 + manifest.jobs.size()), ranks, ways, "hash"});
+    const uint32_t number = manifest.jobs.empty() ? 1 : job() + 1;
+    manifest.jobs.push_back(
+        {number, fmt::format("{:016x}", 0x1000 + manifest.jobs.size()), ranks, ways, "hash"});
     EXPECT_TRUE(io::make_directories(device_, part_folder(directory_, 0)).ok());
+    commit();
   }
 
   void write_epoch(const Records& records, const Shape& shape) {
@@ -76,7 +84,15 @@ class TestDirectory {
   }
   void write_epoch(const Records& records) { write_epoch(records, Shape()); }
 
-  void commit() { ASSERT_TRUE(io::replace_file(device_, manifest_path(directory_), manifest.encode()).ok()); }
+  // Makes a generation of `manifest` as it is now: of the job that writes, or of the directory's maker.
+  void commit() {
+    manifest.generation = manifest.jobs.empty() ? 0 : job();
+    manifest.continues = manifest.generation == 0 ? 0 : manifest.generation - 1;
+    manifest.epochs_promised = manifest.epochs.size();
+    ASSERT_TRUE(io::make_directories(device_, job_folder(directory_, manifest.generation)).ok());
+    static_cast<void>(device_.remove(epoch_log_path(directory_, manifest.generation)));
+    ASSERT_TRUE(write_generation(device_, directory_, manifest, manifest.continues).ok());
+  }
 
   Manifest manifest;
   std::vector<Model> models;  // by epoch
@@ -91,10 +107,10 @@ class TestDirectory {
   };
 
   Part& part(uint32_t partition) {
-    Part& part = parts_[partition];
+    Part& part = parts_[log(partition)];
     if (!part.data) {
-      part.data = device_.open(data_log_path(directory_, partition), io::OpenMode::kCreate).value();
-      part.index = device_.open(index_log_path(directory_, partition), io::OpenMode::kCreate).value();
+      part.data = device_.open(data_log_path(directory_, log(partition)), io::OpenMode::kCreate).value();
+      part.index = device_.open(index_log_path(directory_, log(partition)), io::OpenMode::kCreate).value();
       part.footer = std::make_unique<run::FooterBuilder>(partition);
     }
     return part;
@@ -120,7 +136,7 @@ class TestDirectory {
         params.data_block = first_block;
         params.data_blocks = static_cast<uint32_t>(out.data_blocks - first_block);
         run::SegmentBuilder builder(sketches, params);
-        const uint64_t offset = out.index_bytes;
+        const uint64_t offset = out.index_bytes = run::segment_offset(out.index_bytes, builder.size_bytes());
         drain(builder, *out.index, &out.index_bytes);
         ASSERT_TRUE(footer.add(builder.record(offset)).ok());
         sketch_memory_.clear();
@@ -181,7 +197,7 @@ class TestDirectory {
   run::Memtable memtable_;
   run::RunScratch scratch_;
   run::SketchArena sketch_memory_;
-  std::map<uint32_t, Part> parts_;
+  std::map<LogId, Part> parts_;
   uint64_t epochs_begun_ = 0;
 };
 

@@ -10,7 +10,9 @@
 // unlocked; events of the transport need not, on_progress follows them.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -43,12 +45,17 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
         opened_(std::move(opened)),
         budget_(budget_bytes),
         batcher_(job.size(), partitioner) {}
-  ~ThreadedWriter() override { shut_down(); }
+  // Without close it gives up: the other ranks are told, and wait for this one no more.
+  ~ThreadedWriter() override;
+
+  void set_collective_deadline(Nanos deadline) { collective_deadline_ = deadline; }  // before start
 
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
-  Status start(io::Device& device, const MemoryPlan& memory, uint32_t ways);
+  Status start(const MemoryPlan& memory, uint32_t ways);
   // Collective, once all have started.
-  Status finish_opening(io::Device& device) { return imd::finish_opening(job_, device, &opened_); }
+  Status finish_opening();
+  // The opening has failed: leaves no files of this rank behind.
+  void discard() { opened_.discard(); }
 
   Status epoch_end(int64_t step, double time) override;
   Status epoch_end_begin(int64_t step, double time) override;
@@ -63,18 +70,23 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   void on_sent(uint64_t cookie) override;
   void on_down(net::Rank peer, const Status& why) override;
   Nanos on_progress(Nanos now) override;
+  void on_failure(const Status& why) override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  static constexpr size_t kPostsPerTurn = 16;
 
   // A thread of the application that waits. It is woken when its own condition holds and not by every event: it would
   // only meet the progress thread at the core's mutex.
   struct Waiter {
-    std::function<bool()> done;  // called with the core locked
+    const std::function<bool()>& done;  // called with the core locked
     std::condition_variable wake;
+    Waiter* next = nullptr;
   };
 
   Status append(Bytes key, Bytes value) override;
+  Status append_any(Bytes key, Bytes value);
+  Status append_failed(const Status& why);
   Status append_large(Bytes key, Bytes value);
   void begin_values(uint32_t epochs_ended);
   // To a frame of its destination, or in a job of one rank straight to a memtable: `record` as both take it, whose key
@@ -87,12 +99,26 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   Status replace_frame(net::Rank destination);
   Status make_room(uint32_t way);
   Status wait_for_intake();
+  Status begin_end(int64_t step, double time);
+  Status wait_for_end();
+  Status part();
   void work(uint32_t way);
+  void work_once(Lock& core_lock, uint32_t way);
   bool at_rest() const { return paused_ && !core_->deliveries_wait(); }
   void store();
+  void store_once(Lock& core_lock);
   void commit(Lock& core_lock, const EpochProtocol::Commit& commit);
   bool start_io(Lock& core_lock);
   void reap_io(Lock& core_lock);
+  // Whether the call that answered this has changed nothing: all else fails the writer.
+  static bool harmless(const Status& status) {
+    return status.ok() || (status.code() == Code::kInvalidArgument && status.scope() == Scope::kOperation);
+  }
+  // Fails the writer: nobody waits for it any more, here or elsewhere. Call with the core locked. What memory does not
+  // suffice for now, telling the other ranks, is done by on_progress when it does.
+  void fail_locked(const Status& why) noexcept;
+  // The same with the core's lock, and what is to be told leaves at once.
+  void fail(Lock& core_lock, const Status& why) noexcept;
   // Wakes whoever the core now has something for. Call with the core locked, after every event.
   void announce();
   void go_on();  // no longer paused; likewise
@@ -106,9 +132,10 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   }
   void post_ready();
   bool post_some();
-  // Waits until `done`, or for kPatience. False: not done.
-  bool wait_until(Lock& core_lock, const std::function<bool()>& done);
-  // Waits until `done` or a failure; tells the log from time to time.
+  // Waits until `done`, or for `patience`. False: not done.
+  bool wait_until(Lock& core_lock, const std::function<bool()>& done, std::chrono::nanoseconds patience);
+  // Waits until `done` or a failure; tells the log from time to time. Ranks that live and do not come are a failure after
+  // collective_deadline_.
   void wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done);
   void wait_for_delivery(Lock& core_lock);  // the progress thread, Ablation::Delivery::kWait
   // As wait_for, for an append, whose waits are counted. The pipeline goes on if it was paused.
@@ -116,7 +143,8 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   void wake_waiters();  // call with the core locked
   // The first failure as it was, later ones as kAborted with that cause.
   Status failure();
-  void shut_down();
+  void shut_down() noexcept;
+  void leave_channel();
 
   net::Job& job_;
   const Ablation::Delivery delivery_;
@@ -128,16 +156,23 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   std::vector<MemoryBudget::Reservation> reservations_;
   uint32_t channel_ = 0;
   bool channel_open_ = false;
+  bool closed_ = false;  // by close
+  Nanos collective_deadline_ = kForever;
 
   std::mutex values_mutex_;    // a large value and its record, or the end of an epoch
   Batcher batcher_;            // guarded by intake_.mutex
   bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
 
   net::PostTurns post_turns_;
+  // Taken from the core and not posted yet; of the thread whose turn it is. They outlive a turn only if posting throws.
+  std::array<net::Post, kPostsPerTurn> posts_;
+  size_t posts_begin_ = 0;
+  size_t posts_end_ = 0;
+  std::atomic<bool> posts_wait_{false};
   mutable std::mutex core_mutex_;
   std::unique_ptr<WriterCore> core_;
   bool core_is_lent_ = false;  // to a transport that does not give it back
-  std::vector<Waiter*> waiters_;
+  Waiter* waiters_ = nullptr;
   std::condition_variable workers_;
   std::condition_variable storage_;
   bool stopping_ = false;
@@ -148,6 +183,7 @@ class ThreadedWriter final : public Writer, public net::ChannelEvents {
   bool storage_in_queue_ = false;  // the storage thread waits in io_queue_, not for storage_
   std::unique_ptr<io::IoQueue> io_queue_;
   std::vector<std::optional<IoRequest>> io_running_;  // by tag; storage thread only
+  std::vector<io::Completion> completions_;           // storage thread only
   Nanos next_tick_ = 0;                               // progress thread only
   std::atomic<bool> failed_{false};                   // core_->failure(), readable without the lock
   std::vector<std::thread> threads_;

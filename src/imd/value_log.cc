@@ -4,8 +4,6 @@
 #include <cassert>
 #include <utility>
 
-#include "base/log.h"
-
 namespace swale::imd {
 namespace {
 
@@ -15,36 +13,6 @@ static_assert(kWriteBytes % run::kValuePieceBytes == 0);
 
 }  // namespace
 
-Result<ValueLog> ValueLog::open(io::Device& device, const std::string& directory, uint32_t writer,
-                                uint64_t committed_end) {
-  ValueLog log(device, part_folder(directory, writer), value_log_path(directory, writer), writer);
-  log.end_ = committed_end;
-  Result<std::unique_ptr<io::File>> file = device.open(log.path_, io::OpenMode::kReadWrite);
-  if (file.status().code() == Code::kNotFound) {
-    if (committed_end == 0) return log;
-    return corruption("{}: is missing, though committed epochs have values in it; restore the file",
-                      log.path_);
-  }
-  SWALE_RETURN_IF_ERROR(file.status());
-  log.file_ = std::move(*file);
-  SWALE_ASSIGN_OR_RETURN(const uint64_t size, log.file_->size());
-  if (size < committed_end) {
-    return corruption(
-        "{}: has {} bytes, {} of them are of committed epochs; the file was cut off. Restore it", log.path_,
-        size, committed_end);
-  }
-  return log;
-}
-
-Status ValueLog::cut_tail() {
-  if (file_ == nullptr) return {};
-  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file_->size());
-  if (size <= end_) return {};
-  log_warn("{}: cutting off {} bytes behind the last committed epoch, left by a job that did not end it",
-           path_, size - end_);
-  return file_->truncate(end_);
-}
-
 void ValueLog::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
   epoch_ = epoch;
   epoch_id_ = epoch_id;
@@ -52,7 +20,7 @@ void ValueLog::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
 }
 
 Status ValueLog::make_file() {
-  SWALE_ASSIGN_OR_RETURN(file_, device_->open(path_, io::OpenMode::kOpenOrCreate));
+  SWALE_ASSIGN_OR_RETURN(file_, device_->open(path_, io::OpenMode::kCreate));
   return device_->sync_directory(folder_);
 }
 

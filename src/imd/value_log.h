@@ -1,4 +1,4 @@
-// ValueLog: the writing end of one rank's value log, part-NNNNNN.values: takes values that are too large for a record.
+// ValueLog: the writing end of one rank's value log, part-NNNNNN.jNNNN.values: takes values that are too large for a record.
 //
 // The file is made by the first value: a directory without large values has none. Values are written straight from the
 // caller's memory; pointers to them (run/value_format.h) become durable by the file's sync at the end of the epoch.
@@ -28,12 +28,13 @@ struct WrittenValues {
 
 class ValueLog {
  public:
-  // Goes on behind `committed_end`; changes nothing. A file that is shorter is kCorruption.
-  static Result<ValueLog> open(io::Device& device, const std::string& directory, uint32_t writer,
-                               uint64_t committed_end);
+  // Makes no file yet. `device` must outlive the log.
+  ValueLog(io::Device& device, const std::string& directory, LogId log)
+      : device_(&device),
+        folder_(part_folder(directory, log.partition)),
+        path_(value_log_path(directory, log)),
+        writer_(log.partition) {}
 
-  // Cuts off, with a log message, what a job that did not end its epoch has left. Before the first append.
-  Status cut_tail();
   void begin_epoch(uint32_t epoch, uint64_t epoch_id);
   // Requires more than kValueBytesMax and at most kLargeValueBytesMax bytes.
   Result<run::ValuePointer> append(Hash key_hash, Bytes value);
@@ -43,9 +44,6 @@ class ValueLog {
   io::File* file() const { return file_.get(); }  // none before the first value
 
  private:
-  ValueLog(io::Device& device, std::string folder, std::string path, uint32_t writer)
-      : device_(&device), folder_(std::move(folder)), path_(std::move(path)), writer_(writer) {}
-
   Status make_file();
   Status write_value(uint32_t seed, Bytes value, run::ValueHead* head);
 

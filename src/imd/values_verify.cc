@@ -15,7 +15,8 @@ Status ValuesVerifier::record(const EpochEntry& epoch, const run::ScannedRecord&
   Sums& sums = sums_[{epoch.epoch, large.pointer.writer}];
   sums.pointed.add({1, large.pointer.value_bytes});
   sums.offsets += large.pointer.offset;
-  const ValueReader::Place place{large.pointer, epoch.epoch, epoch.epoch_id, hash_bytes(record.key)};
+  const ValueReader::Place place{large.pointer, manifest_.job_of(epoch).number, epoch.epoch, epoch.epoch_id,
+                                 hash_bytes(record.key)};
   if (large.prefix.empty()) {
     SWALE_RETURN_IF_ERROR(values_.head(place).status());
   } else {
@@ -56,7 +57,8 @@ void ValuesVerifier::finish(const std::function<bool(uint32_t)>& whole, const Pr
 void ValuesVerifier::walk(const Place& place, const Sums& sums, bool whole, const ProblemFn& problem,
                           const std::function<void(uint64_t)>& progress) {
   const auto [epoch, writer] = place;
-  const Result<std::shared_ptr<io::File>> file = values_.file(writer);
+  const Result<std::shared_ptr<io::File>> file =
+      values_.file(manifest_.log_of(manifest_.epochs[epoch], writer));
   if (!file.ok()) return problem(file.status(), epoch);
   uint64_t values = 0;
   uint64_t offsets = 0;

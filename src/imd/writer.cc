@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/contain.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/patience.h"
 #include "imd/threaded_writer.h"
 #include "run/record.h"
 
@@ -15,31 +17,15 @@ namespace swale::imd {
 namespace {
 
 // How often a collective wait tells the log what it is waiting for. Such a wait ends with the answer or with the
-// death of a peer (net.silence_deadline_s), never by the clock alone: a rank may compute for hours.
-constexpr std::chrono::seconds kPatience(60);
+// death of a peer (net.silence_deadline_s). It ends by the clock only if write.collective_deadline_s says so: a rank may
+// compute for hours.
+constexpr Nanos kPatience = seconds(60);
 constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
-
-Status agree_on_partitioner(net::Job& job, const std::string& name) {
-  if (job.size() == 1) return {};
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, job.allgather(name));
-  for (size_t rank = 1; rank < names.size(); ++rank) {
-    if (names[rank] == names[0]) continue;
-    return invalid_argument(
-        "rank 0 opened with dir.partitioner={}, rank {} with {}: all ranks must give the same", names[0],
-        rank, names[rank]);
-  }
-  return {};
-}
 
 }  // namespace
 
-Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint32_t ways) {
-  const auto next_epoch = static_cast<uint32_t>(opened_.manifest.epochs.size());
-  if (job_.rank() == 0) {
-    JobEntry entry{fmt::format("{:016x}", opened_.job_id), job_.size(), ways, partitioner_.name};
-    committer_.emplace(device, opened_.directory, opened_.manifest, std::move(entry));
-  }
-  channel_ = job_.open_channel(this);
+Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
+  channel_ = job_.open_channel(this);  // first: what fails below must not change the channels' numbers
   channel_open_ = true;
   WriterCoreParams params;
   params.rank = job_.rank();
@@ -47,24 +33,26 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   params.channel = channel_;
   params.job_secret = job_.secret();
   params.job_id = opened_.job_id;
-  params.first_epoch = next_epoch;
+  params.first_epoch = opened_.first_epoch;
   params.ways = ways;
-  params.data_end_block = opened_.files->data_end_block();
-  params.index_end = opened_.files->index_end();
   params.memory = memory;
   params.by_hash = partitioner_.by_hash();
   params.indexed = opened_.manifest.schema.indexed;
   params.layout = opened_.manifest.layout;
+  params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
+                             const net::CallStamp& stamp) {
+    job_.heard_call(from, channel_, kind, epoch, stamp);
+  };
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
-  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<WriterCore> core,
-                         WriterCore::create(params, opened_.files->take_footer()));
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<WriterCore> core, WriterCore::create(params));
   {
     const std::lock_guard lock(core_mutex_);
     core_ = std::move(core);
   }
   begin_values(0);
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
-  SWALE_ASSIGN_OR_RETURN(io_queue_, device.make_queue(io_running_.size()));
+  completions_.reserve(io_running_.size());
+  SWALE_ASSIGN_OR_RETURN(io_queue_, opened_.device->make_queue(io_running_.size()));
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
   if (!partitioner_.by_hash()) intake_.forbid_quickly();
@@ -72,12 +60,40 @@ Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint3
   return {};
 }
 
+Status ThreadedWriter::finish_opening() {
+  SWALE_RETURN_IF_ERROR(imd::finish_opening(job_, &opened_));
+  if (job_.rank() == 0) {
+    committer_.emplace(*opened_.device, opened_.directory, opened_.manifest, std::move(*opened_.epoch_log),
+                       opened_.fence());
+  }
+  return {};
+}
+
 void ThreadedWriter::begin_values(uint32_t epochs_ended) {
-  const auto epoch = static_cast<uint32_t>(opened_.manifest.epochs.size()) + epochs_ended;
+  const auto epoch = opened_.first_epoch + epochs_ended;
   opened_.files->values().begin_epoch(epoch, epoch_id(opened_.job_id, epoch));
 }
 
 Status ThreadedWriter::append(Bytes key, Bytes value) {
+  Status status;
+  try {
+    status = append_any(key, value);
+  } catch (...) {
+    status = status_of_exception();
+  }
+  return harmless(status) ? status : append_failed(status);
+}
+
+// A record that the application was told is not there must not be committed in part, nor its epoch without it.
+Status ThreadedWriter::append_failed(const Status& why) {
+  if (failed_) return why;
+  Lock core_lock(core_mutex_);
+  fail(core_lock, why);
+  core_lock.unlock();
+  return failure();
+}
+
+inline Status ThreadedWriter::append_any(Bytes key, Bytes value) {
   if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax)
     return append_large(key, value);
   const BiasedMutex::Guard guard(intake_.mutex);
@@ -98,25 +114,21 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
   // Before the value is written: a key without a home changes nothing.
   if (!partitioner_.has_home(key, static_cast<uint32_t>(job_.size()))) return nowhere(key);
   const Hash hash = hash_bytes(key);
-  const Result<run::ValuePointer> pointer = opened_.files->values().append(hash, value);
-  if (!pointer.ok()) {
-    Lock core_lock(core_mutex_);
-    core_->fail(pointer.status());
-    announce();
-    send_ready(core_lock);
-    core_lock.unlock();
-    return failure();
-  }
+  SWALE_ASSIGN_OR_RETURN(const run::ValuePointer pointer, opened_.files->values().append(hash, value));
   const size_t prefix_bytes = opened_.manifest.schema.value_bytes();
   const std::string encoded = run::encode_large_record(
-      key, run::encode_large_value({.prefix = value.substr(0, prefix_bytes), .pointer = *pointer}));
+      key, run::encode_large_value({.prefix = value.substr(0, prefix_bytes), .pointer = pointer}));
   run::RecordView record;
   if (run::parse_record(encoded, &record) != run::RecordParse::kOk)
     return error(Code::kInternal, Scope::kOperation, "a record of {} bytes was encoded wrongly",
                  encoded.size());
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
-  return alone_ ? append_to_memtable(hash, record) : append_to_frame(key, record);
+  Status status = alone_ ? append_to_memtable(hash, record) : append_to_frame(key, record);
+  if (status.ok() || !harmless(status)) return status;
+  // The value is written: a record without a home is no longer harmless.
+  return error(Code::kInternal, Scope::kFatal, "the partitioner answered twice for one key, differently: {}",
+               status.message());
 }
 
 template <class... Record>
@@ -191,6 +203,12 @@ Status ThreadedWriter::epoch_end(int64_t step, double time) {
 }
 
 Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
+  const Status status = contain([&] { return begin_end(step, time); });
+  return harmless(status) ? status : append_failed(status);
+}
+
+Status ThreadedWriter::begin_end(int64_t step, double time) {
+  const auto epoch = static_cast<uint32_t>(opened_.manifest.epochs.size()) + epochs_ended_;
   if (epoch_ending_) {
     return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
                             opened_.directory);
@@ -198,13 +216,15 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
   const std::lock_guard values_lock(values_mutex_);
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed_) return failure();
+  net::CallStamp call;
+  SWALE_RETURN_IF_ERROR(job_.begin_call(channel_, net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
   epoch_ending_ = true;
   const WrittenValues values = opened_.files->values().written();
   Lock core_lock(core_mutex_);
   for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
   ++epochs_ended_;
   batcher_.count(intake_.take_tally());
-  core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values);
+  core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values, call);
   begin_values(epochs_ended_);
   if (!core_->intake_open()) intake_.close();
   batcher_.begin_epoch();
@@ -215,6 +235,11 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
 
 Status ThreadedWriter::epoch_end_wait() {
   if (!std::exchange(epoch_ending_, false)) return {};
+  const Status status = contain([&] { return wait_for_end(); });
+  return status.ok() ? status : append_failed(status);
+}
+
+Status ThreadedWriter::wait_for_end() {
   Lock core_lock(core_mutex_);
   go_on();
   wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() == epochs_ended_; });
@@ -245,6 +270,17 @@ void ThreadedWriter::go_on() {
 
 // The ranks part only when all have come: until then a slower one may still be sending records here.
 Status ThreadedWriter::close() {
+  Status result = contain([&] { return part(); });
+  if (!result.ok() && !failed_ && result.code() != Code::kAborted) {
+    Lock core_lock(core_mutex_);
+    fail(core_lock, result);
+  }
+  closed_ = true;
+  shut_down();
+  return result;
+}
+
+Status ThreadedWriter::part() {
   Status result = epoch_end_wait();
   const BiasedMutex::Guard guard(intake_.mutex);
   if (result.ok() && failed_) result = failure();
@@ -256,13 +292,20 @@ Status ThreadedWriter::close() {
           "before closing",
           opened_.directory, dropped, job_.rank());
     }
+    net::CallStamp call;
+    SWALE_RETURN_IF_ERROR(
+        job_.begin_call(channel_, net::CallKind::kCloseDirectory, 0, opened_.directory, &call));
     Lock core_lock(core_mutex_);
-    core_->begin_close();
+    core_->begin_close(call);
     announce();
     send_ready(core_lock);
     wait_for(core_lock, "all ranks to close", [&] { return core_->closed(); });
+    // A rank that died instead of closing takes nothing away from what is committed; the job's close tells of it.
+    const Code code = core_->failure().code();
+    const bool excused = core_->closed() || code == Code::kUnavailable || code == Code::kAborted;
+    core_lock.unlock();
+    if (!excused && result.ok()) result = failure();
   }
-  shut_down();
   return result;
 }
 
@@ -274,17 +317,40 @@ Status ThreadedWriter::failure() {
                cause.message());
 }
 
-bool ThreadedWriter::wait_until(Lock& core_lock, const std::function<bool()>& done) {
+bool ThreadedWriter::wait_until(Lock& core_lock, const std::function<bool()>& done,
+                                std::chrono::nanoseconds patience) {
   if (done()) return true;
-  Waiter waiter{done, {}};
-  waiters_.push_back(&waiter);
-  const bool is_done = waiter.wake.wait_for(core_lock, kPatience, done);
-  std::erase(waiters_, &waiter);
-  return is_done;
+  Waiter waiter{done, {}, waiters_};
+  waiters_ = &waiter;
+  const Status status = contain([&] { waiter.wake.wait_for(core_lock, patience, done); });
+  Waiter** place = &waiters_;
+  while (*place != &waiter) place = &(*place)->next;
+  *place = waiter.next;
+  if (!status.ok()) fail_locked(status);
+  return done();
 }
 
 void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done) {
-  while (!wait_until(core_lock, [&] { return failed_ || done(); })) {
+  const std::function<bool()> over = [&] { return failed_ || done(); };
+  const Clock& clock = system_clock();
+  Patience patience(collective_deadline_, clock.now());
+  const bool limited = collective_deadline_ != kForever;
+  const std::chrono::nanoseconds step(limited ? std::min<Nanos>(patience.step(), kPatience) : kPatience);
+  Nanos told = clock.now();
+  while (!wait_until(core_lock, over, step)) {
+    const Nanos now = clock.now();
+    if (limited && !core_->awaits_ranks()) {
+      patience = Patience(collective_deadline_, now);
+    } else if (limited && patience.over(now)) {
+      return fail_locked(error(Code::kDeadlineExceeded, Scope::kFatal,
+                               "rank {}: {}: waited {:g} s (write.collective_deadline_s) for {}, which lives "
+                               "but does not come: do all "
+                               "ranks make the same collective calls?",
+                               job_.rank(), opened_.directory, to_seconds(collective_deadline_),
+                               core_->waiting_for()));
+    }
+    if (now - told < kPatience) continue;
+    told = now;
     log_warn("{}: rank {} is waiting for {}; it waits for {}", opened_.directory, job_.rank(), what,
              core_->waiting_for());
   }
@@ -298,7 +364,7 @@ void ThreadedWriter::wait_in_append(Lock& core_lock, const char* what, const std
 }
 
 void ThreadedWriter::wake_waiters() {
-  for (Waiter* waiter : waiters_) {
+  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
     if (waiter->done()) waiter->wake.notify_one();
   }
 }
@@ -306,7 +372,9 @@ void ThreadedWriter::wake_waiters() {
 void ThreadedWriter::announce() {
   if (!core_->failure().ok() && !failed_.exchange(true)) {
     intake_.shut();
-    log_error("{}: rank {}: {}", opened_.directory, job_.rank(), core_->failure().to_string());
+    job_.forget_calls(channel_);
+    log_error("{}: rank {}: {} ({}): {}", opened_.directory, job_.rank(), code_name(core_->failure().code()),
+              scope_name(core_->failure().scope()), core_->failure().message());
   }
   wake_waiters();
   if (at_rest()) return;
@@ -314,18 +382,52 @@ void ThreadedWriter::announce() {
   if (core_->has_io()) storage_in_queue_ ? io_queue_->wake() : storage_.notify_one();
 }
 
-void ThreadedWriter::shut_down() {
+void ThreadedWriter::fail_locked(const Status& why) noexcept {
+  if (!core_) return;
+  static_cast<void>(contain([&] { core_->fail(why); }));
+  static_cast<void>(contain([&] { announce(); }));
+}
+
+void ThreadedWriter::fail(Lock& core_lock, const Status& why) noexcept {
+  if (!core_lock.owns_lock()) core_lock.lock();
+  fail_locked(why);
+  static_cast<void>(contain([&] { send_ready(core_lock); }));
+  if (!core_lock.owns_lock()) core_lock.lock();
+}
+
+ThreadedWriter::~ThreadedWriter() {
+  if (!closed_ && channel_open_ && !alone_) {
+    const std::lock_guard lock(core_mutex_);
+    if (!failed_.exchange(true) && core_) {
+      intake_.shut();
+      static_cast<void>(contain([&] {
+        core_->fail(error(Code::kAborted, Scope::kFatal,
+                          "{}: rank {} gave up writing without closing the directory", opened_.directory,
+                          job_.rank()));
+      }));
+    }
+  }
+  shut_down();
+}
+
+// Waits until the transport has given back every frame, also those of dead peers, unless it is stuck itself.
+void ThreadedWriter::leave_channel() {
+  send_ready();
+  Lock lock(core_mutex_);
+  const std::function<bool()> all_said = [this] { return !core_ || core_->all_said(); };
+  wait_until(lock, all_said, std::chrono::nanoseconds(kPatience));
+}
+
+void ThreadedWriter::shut_down() noexcept {
   if (std::exchange(channel_open_, false)) {
-    send_ready();
+    static_cast<void>(contain([&] { leave_channel(); }));
     {
-      // The transport gives back every frame, also those of dead peers, unless it is stuck itself.
-      Lock lock(core_mutex_);
-      const auto all_said = [this] { return !core_ || core_->all_said(); };
-      if (!wait_until(lock, all_said) && core_->frames_lent() != 0) {
-        log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
-                  core_->frames_lent());
-        core_is_lent_ = true;
-      }
+      const std::lock_guard lock(core_mutex_);
+      core_is_lent_ = core_ && core_->frames_lent() != 0;
+    }
+    if (core_is_lent_) {
+      log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
+                core_->frames_lent());
     }
     job_.close_channel(channel_);
   }
@@ -337,10 +439,15 @@ void ThreadedWriter::shut_down() {
   }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
-  if (committer_) committer_->finish();
+  if (committer_) {
+    if (const Status done = contain([&] { committer_->finish(); }); !done.ok())
+      log_warn("{}", done.message());
+  }
+  committer_.reset();
   if (core_is_lent_) static_cast<void>(core_.release());
   if (opened_.files) {
-    if (const Status trimmed = opened_.files->trim(); !trimmed.ok()) log_warn("{}", trimmed.to_string());
+    const Status trimmed = contain([&] { return opened_.files->trim(); });
+    if (!trimmed.ok()) log_warn("{}: {}", opened_.directory, trimmed.message());
     io_queue_.reset();
     opened_.files.reset();
   }
@@ -356,26 +463,56 @@ MetricsSnapshot ThreadedWriter::metrics() const {
   return snapshot;
 }
 
-Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, const std::string& directory,
-                                             Create create, const WriterOptions& options) {
-  const size_t budget = options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.size());
+namespace {
+
+Result<std::unique_ptr<Writer>> open_writer(net::Job& job, io::Device& device, const std::string& directory,
+                                            Writer::Create create, const WriterOptions& options) {
+  const size_t budget =
+      options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.ranks_on_fullest_node());
   MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0, {}};
-  SWALE_RETURN_IF_ERROR(agree(job, plan_memory(wish).status()));
-  SWALE_RETURN_IF_ERROR(agree(job, options.partitioner.check()));
-  SWALE_RETURN_IF_ERROR(agree_on_partitioner(job, options.partitioner.name));
+  Status possible = plan_memory(wish).status();
+  if (possible.ok()) possible = options.partitioner.check();
+  SWALE_RETURN_IF_ERROR(begin_collective(job, net::CallKind::kOpenDirectory, directory, possible));
+  SWALE_RETURN_IF_ERROR(agree_on_options(job, create, options));
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   wish.layout = opened.manifest.layout;
   Result<MemoryPlan> plan = plan_memory(wish);
-  SWALE_RETURN_IF_ERROR(agree(job, plan.status()));
+  if (const Status planned = agree(job, plan.status()); !planned.ok()) {
+    opened.discard();
+    return planned;
+  }
   if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {
     plan->output_buffers = std::min(plan->output_buffers, most);
   }
   auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.partitioner,
                                                  options.ablation.delivery);
-  SWALE_RETURN_IF_ERROR(agree(job, writer->start(device, *plan, options.ways)));
-  SWALE_RETURN_IF_ERROR(writer->finish_opening(device));
+  writer->set_collective_deadline(options.collective_deadline);
+  Status started = agree(job, contain([&] { return writer->start(*plan, options.ways); }));
+  if (started.ok()) started = writer->finish_opening();
+  if (!started.ok()) {
+    writer->discard();
+    return started;
+  }
   return std::unique_ptr<Writer>(std::move(writer));
+}
+
+}  // namespace
+
+Status begin_collective(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine) {
+  SWALE_RETURN_IF_ERROR(job.begin_call(kind, path));
+  return agree(job, mine);
+}
+
+Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, const std::string& directory,
+                                             Create create, const WriterOptions& options) {
+  Result<std::unique_ptr<Writer>> opened = std::unique_ptr<Writer>();
+  const Status status = contain([&] { opened = open_writer(job, device, directory, create, options); });
+  if (status.ok()) return opened;
+  // What has been opened here is closed again. The others wait for this rank, or will.
+  job.give_up(error(status.code(), Scope::kFatal, "rank {}: opening {}: {}", job.rank(), directory,
+                    status.message()));
+  return status;
 }
 
 }  // namespace swale::imd

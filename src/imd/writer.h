@@ -5,8 +5,10 @@
 // progress thread, one worker per way and one I/O thread.
 //
 // Threads: append by any number of threads; the others are collective and made by one thread at a time.
-// Errors: the first failure is kept; after it every call answers kAborted with that cause. kInvalidArgument of
-// append changes nothing.
+// Errors: the first failure is kept, on all ranks, and no epoch is committed after it: every call answers kAborted with
+// that cause. kInvalidArgument (scope operation) of append and epoch_end_begin changes nothing and is no such failure;
+// whatever else an append answers is. What throws, for want of memory or in a partitioner, is a failure of that call or,
+// in a thread of the writer's own, of the writer.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/metrics.h"
 #include "base/status.h"
@@ -22,6 +25,7 @@
 #include "imd/manifest.h"
 #include "imd/partitioner.h"
 #include "io/device.h"
+#include "io/lock_file.h"
 #include "net/job.h"
 #include "run/layout.h"
 #include "run/schema.h"
@@ -40,17 +44,20 @@ struct Ablation {
 };
 
 struct WriterOptions {
-  size_t memory_bytes = 0;  // 0: 3 % of RAM / ranks on this node, at most 64 MiB
+  size_t memory_bytes = 0;  // 0: 3 % of RAM / ranks on the fullest node, at most 64 MiB
   uint32_t ways = 1;
   size_t frame_bytes = 32 * kKiB;
   uint16_t window = 4;
-  // Epochs behind the last one of at most this step are dropped before the writer goes on. Rank 0's counts.
+  // Epochs behind the last one of at most this step are dropped before the writer goes on. All ranks give the same.
   std::optional<int64_t> resume_after = {};
   // Of a directory that is made; an existing one must have the same. None: no compression, sketches, 10 bits.
   std::optional<Codec> compression = {};
   std::optional<run::IndexKind> index = {};
   std::optional<uint32_t> bloom_bits = {};
   Partitioner partitioner = {};  // of this job; all ranks give the same name
+  io::LeaseOptions lease = {};   // of swale.lock
+  // How long the end of an epoch or the close waits for ranks that live and do not come to it. None: without limit.
+  Nanos collective_deadline = kForever;
   run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
   Ablation ablation = {};
 };
@@ -61,7 +68,8 @@ class Writer {
 
   enum class Create { kNever, kIfMissing, kExclusive };
 
-  // Collective: all ranks return the same status code.
+  // Collective: all ranks return the same status code. A rank that throws gives the job up (net::Job::give_up): the
+  // others are told, and the job opens nothing more.
   static Result<std::unique_ptr<Writer>> open(net::Job& job, io::Device& device, const std::string& directory,
                                               Create create, const WriterOptions& options);
 
@@ -88,6 +96,9 @@ class Writer {
  protected:
   DirectIntake intake_;
 };
+
+// Begins a collective call on `job`: the ranks tell each other whether they can make it, and that it is the same one.
+Status begin_collective(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine);
 
 // Collective: makes an empty massive directory; kAlreadyExists if the path is taken.
 Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,

@@ -21,8 +21,6 @@ PartitionParams partition_params(const WriterCoreParams& params) {
   out.output_buffer_bytes = params.memory.output_buffer_bytes;
   out.output_buffers = params.memory.output_buffers;
   out.sketch_bytes = params.memory.sketch_bytes;
-  out.data_end_block = params.data_end_block;
-  out.index_end = params.index_end;
   out.by_hash = params.by_hash;
   out.indexed = params.indexed;
   out.layout = params.layout;
@@ -39,12 +37,12 @@ uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
   return hash_bytes({bytes, sizeof bytes});
 }
 
-Result<std::unique_ptr<WriterCore>> WriterCore::create(const WriterCoreParams& params,
-                                                       run::FooterBuilder footer) {
+Result<std::unique_ptr<WriterCore>> WriterCore::create(const WriterCoreParams& params) {
   SWALE_ASSIGN_OR_RETURN(FramePool pool, FramePool::create(params.size, params.memory.frames_per_rank,
                                                            params.memory.frame_bytes));
-  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition,
-                         Partition::create(partition_params(params), std::move(footer)));
+  SWALE_ASSIGN_OR_RETURN(
+      std::unique_ptr<Partition> partition,
+      Partition::create(partition_params(params), run::FooterBuilder(static_cast<uint32_t>(params.rank))));
   return std::unique_ptr<WriterCore>(new WriterCore(params, std::move(pool), std::move(partition)));
 }
 
@@ -55,6 +53,7 @@ WriterCore::WriterCore(const WriterCoreParams& params, FramePool pool, std::uniq
       partition_(std::move(partition)),
       protocol_(params.rank, params.size),
       next_control_cookie_(kControlCookieFirst),
+      closed_(static_cast<size_t>(params.size)),
       appending_epoch_(params.first_epoch),
       opened_(params.clock->now()) {
   protocol_.open_epoch(params.first_epoch);
@@ -82,7 +81,8 @@ void WriterCore::submit(net::Rank destination, const Frame& frame) {
 }
 
 void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
-                                 const RecordTally& appended, const WrittenValues& values) {
+                                 const RecordTally& appended, const WrittenValues& values,
+                                 const net::CallStamp& call) {
   closing_values_ = values.range;
   if (values.range.values != 0) values_sync_ = ValuesSync::kWanted;
   RankStats& stats = appending();
@@ -92,16 +92,26 @@ void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<ui
   opened_ = stage_began_ = params_.clock->now();
   ++appending_epoch_;
   if (params_.size == 1) protocol_.on_delivered(params_.rank, appended.records);  // directly
-  protocol_.begin(step, time, records_per_rank, appended, values.tally);
+  protocol_.begin(step, time, records_per_rank, appended, values.tally, call);
   router_.flush_credits();
   after_event();
 }
 
-void WriterCore::begin_close() {
+void WriterCore::begin_close(const net::CallStamp& call) {
+  closing_ = true;
   ++closes_in_;
   for (net::Rank to = 0; to < params_.size; ++to) {
-    if (to != params_.rank) send_control(to, encode(CloseMessage{}));
+    if (to != params_.rank) send_control(to, encode(CloseMessage{call}));
   }
+}
+
+std::string WriterCore::waiting_for() const {
+  if (!closing_) return protocol_.waiting_for();
+  net::Rank missing = 0;
+  while (missing < params_.size && (missing == params_.rank || closed_[static_cast<size_t>(missing)]))
+    ++missing;
+  return fmt::format("rank {} to close the directory ({} of {} ranks have)", missing, closes_in_,
+                     params_.size);
 }
 
 std::optional<net::Post> WriterCore::next_post() {
@@ -131,11 +141,20 @@ void WriterCore::on_frame(net::Rank from, const net::FrameHeader& header, Bytes 
 void WriterCore::on_control(net::Rank from, Bytes payload) {
   const Result<Message> message = decode_message(payload, from);
   if (!message.ok()) return fail(message.status());
-  if (std::holds_alternative<CloseMessage>(*message)) {
-    ++closes_in_;
-    return;
+  const auto* close = std::get_if<CloseMessage>(&*message);
+  const auto* end = std::get_if<EndMessage>(&*message);
+  if (params_.heard_call && close != nullptr) {
+    const uint32_t epoch = params_.first_epoch + epochs_committed_;
+    params_.heard_call(from, net::CallKind::kCloseDirectory, epoch, close->call);
   }
-  protocol_.on_message(from, *message);
+  if (params_.heard_call && end != nullptr)
+    params_.heard_call(from, net::CallKind::kEndEpoch, end->epoch, end->call);
+  if (close == nullptr) return protocol_.on_message(from, *message);
+  if (closed_[static_cast<size_t>(from)]) {
+    return fail(error(Code::kCorruption, Scope::kPeer, "rank {} closed twice", from));
+  }
+  closed_[static_cast<size_t>(from)] = true;
+  ++closes_in_;
 }
 
 void WriterCore::on_data(net::Rank from, Bytes payload) {
@@ -183,25 +202,36 @@ void WriterCore::drain_delivery() {
 
 // What one event makes possible elsewhere. Cheap when there is nothing to do.
 void WriterCore::after_event() {
-  if (protocol_.take_flush()) begin_next_intake();
-  if (partition_->durable() && values_sync_ == ValuesSync::kNone && !durable_reported_) {
-    durable_reported_ = true;
-    protocol_.on_durable(partition_->tally(), partition_->extrema(), close_stats());
+  if (failure().ok()) {
+    if (protocol_.take_flush()) begin_next_intake();
+    if (partition_->durable() && values_sync_ == ValuesSync::kNone && !durable_reported_) {
+      durable_reported_ = true;
+      protocol_.on_durable(partition_->tally(), partition_->extrema(), close_stats());
+    }
+    if (!partition_->failure().ok()) protocol_.fail(partition_->failure());
   }
-  if (!partition_->failure().ok()) protocol_.fail(partition_->failure());
-  if (!failure().ok() && !std::exchange(data_abandoned_, true)) {
+  if (!failure().ok() && !data_abandoned_) {
     std::vector<uint64_t> dropped;
     router_.abandon_data(&dropped);
+    data_abandoned_ = true;
     for (uint64_t cookie : dropped) release(cookie);
   }
-  for (EpochProtocol::Outgoing& out : protocol_.take_outgoing()) send_control(out.to, std::move(out.payload));
+  while (std::optional<EpochProtocol::Outgoing> out = protocol_.next_outgoing()) {
+    send_control(out->to, std::move(out->payload));
+    protocol_.outgoing_sent();
+  }
   if (protocol_.state() == EpochProtocol::State::kDone && failure().ok()) next_epoch();
 }
 
 void WriterCore::send_control(net::Rank to, std::string message) {
   const uint64_t cookie = next_control_cookie_++;
-  const std::string& payload = control_.emplace(cookie, std::move(message)).first->second;
-  router_.submit(to, net::FrameKind::kControl, payload, cookie);
+  const auto lent = control_.emplace(cookie, std::move(message)).first;
+  try {
+    router_.submit(to, net::FrameKind::kControl, lent->second, cookie);
+  } catch (...) {
+    control_.erase(lent);
+    throw;
+  }
 }
 
 void WriterCore::next_epoch() {
@@ -255,7 +285,9 @@ std::optional<Partition::Task> WriterCore::next_task(uint32_t way) {
   return task;
 }
 
+// After a failure nothing more is done to the partition: an exception may have left it half-way.
 void WriterCore::finish_task(const Partition::Task& task) {
+  if (!failure().ok()) return;
   RankStats& stats = stats_of(task.epoch);
   const bool is_run = task.run != nullptr;
   stats.add(is_run ? Stat::kSortNanos : Stat::kIndexNanos, since(task.began));
@@ -283,6 +315,7 @@ std::optional<IoRequest> WriterCore::next_io() {
 }
 
 void WriterCore::finish_io(const IoRequest& request, const Status& status) {
+  if (!failure().ok()) return;
   RankStats& stats = stats_of(request.epoch);
   --requests_out_;
   if (request.kind == IoRequest::Kind::kSync) {
@@ -308,8 +341,9 @@ void WriterCore::commit_done(const Status& status) {
 }
 
 void WriterCore::tick() {
+  if (!failure().ok()) return after_event();
   const bool waiting = protocol_.state() != EpochProtocol::State::kOpen || !router_.idle() || closes_in_ != 0;
-  if (waiting && failure().ok()) router_.probe();
+  if (waiting) router_.probe();
 }
 
 // Something is about to be put into the delivery queue.

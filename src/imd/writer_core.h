@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -37,6 +38,7 @@
 #include "imd/memory_plan.h"
 #include "imd/partition.h"
 #include "imd/value_log.h"
+#include "net/call_order.h"
 #include "net/router.h"
 
 namespace swale::imd {
@@ -49,13 +51,13 @@ struct WriterCoreParams {
   uint64_t job_id = 0;  // epoch ids derive from it
   uint32_t first_epoch = 0;
   uint32_t ways = 1;
-  uint64_t data_end_block = 0;
-  uint64_t index_end = 0;
   MemoryPlan memory;
   bool by_hash = true;  // else any rank is the home of any key
   std::vector<run::FieldPlace> indexed = {};
   run::Layout layout = {};
   const Clock* clock = &system_clock();  // for statistics alone
+  // A peer's message names its collective call (net/call_order.h).
+  std::function<void(net::Rank, net::CallKind, uint32_t epoch, const net::CallStamp&)> heard_call = {};
 };
 
 // Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.
@@ -64,8 +66,7 @@ uint64_t epoch_id(uint64_t job_id, uint32_t epoch);
 class WriterCore {
  public:
   // kResourceExhausted if the memory of the plan is not to be had.
-  static Result<std::unique_ptr<WriterCore>> create(const WriterCoreParams& params,
-                                                    run::FooterBuilder footer);
+  static Result<std::unique_ptr<WriterCore>> create(const WriterCoreParams& params);
 
   // -- The application's side
   bool frame_available(net::Rank destination) const { return pool_.available(destination); }
@@ -89,15 +90,19 @@ class WriterCore {
   // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from
   // here on belongs to the next epoch. `values`: what the epoch has in this rank's value log, to be synced by next_io.
   void begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
-                       const RecordTally& appended, const WrittenValues& values = {});
+                       const RecordTally& appended, const WrittenValues& values = {},
+                       const net::CallStamp& call = {});
   // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
-  void begin_close();
+  void begin_close(const net::CallStamp& call = {});
   bool closed() const { return closes_in_ == params_.size; }
+  // Whether this rank has come to the end of an epoch, or to the close, and waits for ranks that have not: as long as
+  // these live, they may take any time.
+  bool awaits_ranks() const { return protocol_.awaits_ends() || (closing_ && !closed()); }
   // Epochs that were committed since construction; the open epoch's number is first_epoch + this.
   uint32_t epochs_committed() const { return epochs_committed_; }
   // The first failure, here or reported by a peer: the epoch is lost and nothing goes on.
   const Status& failure() const { return protocol_.failure(); }
-  std::string waiting_for() const { return protocol_.waiting_for(); }
+  std::string waiting_for() const;
 
   // -- The wire
   std::optional<net::Post> next_post();
@@ -108,7 +113,9 @@ class WriterCore {
   // Posts whose memory the transport still has. The core must outlive them.
   uint64_t frames_lent() const { return frames_lent_; }
   // Everything that was to be said has left, the news of a failure too.
-  bool all_said() const { return router_.idle() && frames_lent_ == 0; }
+  bool all_said() const { return !protocol_.has_outgoing() && router_.idle() && frames_lent_ == 0; }
+  // The other ranks are still to be told of a failure, for which memory did not suffice.
+  bool owes_news() const { return protocol_.has_outgoing(); }
   void on_down(net::Rank peer, const Status& why);
 
   // -- CPU work and storage
@@ -124,9 +131,10 @@ class WriterCore {
   std::optional<EpochProtocol::Commit> take_commit() { return protocol_.take_commit(); }
   void commit_done(const Status& status);
 
+  // May throw for want of memory. The failure counts all the same, and tick() tells it to those whom it has not reached.
   void fail(const Status& status);
-  // To be called about once a second: while this rank waits for others it makes sure that they would notice a lost
-  // frame (Router::probe).
+  // Call about once a second. While this rank waits for others it makes sure that they would notice a lost frame
+  // (Router::probe). Sends what could not be sent for want of memory.
   void tick();
 
   // -- For statistics and tests
@@ -177,7 +185,9 @@ class WriterCore {
   uint64_t next_control_cookie_;
   uint64_t frames_lent_ = 0;
   uint32_t epochs_committed_ = 0;
+  std::vector<bool> closed_;  // by rank
   int32_t closes_in_ = 0;
+  bool closing_ = false;  // this rank
   bool durable_reported_ = false;
   run::ValueRange closing_values_;
   ValuesSync values_sync_ = ValuesSync::kNone;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <iterator>
 #include <mutex>
@@ -17,16 +18,18 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "imd/test_job.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
 namespace swale::imd {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;  // the counter stays first
 using testing::HasSubstr;
 
 const std::string kDir = "/dir";
+const io::LeaseOptions kNoWait{.wait = 0};
 
 class WriterLockTest : public testing::Test {
  protected:
@@ -42,7 +45,7 @@ class WriterLockTest : public testing::Test {
   void forge_changed(const char* member, const json& value) {
     json lock;
     {
-      auto ours = WriterLock::acquire(device_, kDir, 1);
+      auto ours = acquire_writer_lock(device_, kDir, 1);
       ASSERT_TRUE(ours.ok());
       lock = content();
     }
@@ -55,7 +58,7 @@ class WriterLockTest : public testing::Test {
     EXPECT_EQ(gethostname(name, sizeof(name) - 1), 0);
     return name;
   }
-  Code acquire_code() { return WriterLock::acquire(device_, kDir, 2).status().code(); }
+  Code acquire_code() { return acquire_writer_lock(device_, kDir, 2, kNoWait).status().code(); }
   bool nothing_left() { return device_.list(kDir)->empty(); }
 
   io::MemoryDevice device_;
@@ -64,7 +67,7 @@ class WriterLockTest : public testing::Test {
 
 TEST_F(WriterLockTest, NamesItsHolderAndGoesWithIt) {
   {
-    auto lock = WriterLock::acquire(device_, kDir, 0xab);
+    auto lock = acquire_writer_lock(device_, kDir, 0xab);
     ASSERT_TRUE(lock.ok()) << lock.status().to_string();
     EXPECT_EQ(content()["pid"], getpid());
     EXPECT_EQ(content()["host"], host());
@@ -76,15 +79,15 @@ TEST_F(WriterLockTest, NamesItsHolderAndGoesWithIt) {
 }
 
 TEST_F(WriterLockTest, ASecondWriterOfALivingProcessIsToldWhoHoldsIt) {
-  auto lock = WriterLock::acquire(device_, kDir, 7);
+  auto lock = acquire_writer_lock(device_, kDir, 7);
   ASSERT_TRUE(lock.ok());
-  const Status second = WriterLock::acquire(device_, kDir, 8).status();
+  const Status second = acquire_writer_lock(device_, kDir, 8).status();
   EXPECT_EQ(second.code(), Code::kBusy);
   EXPECT_THAT(std::string(second.message()), HasSubstr(lock_path(kDir)));
   EXPECT_THAT(std::string(second.message()), HasSubstr(std::to_string(getpid())));
   EXPECT_THAT(std::string(second.message()), HasSubstr(host()));
   EXPECT_THAT(std::string(second.message()), HasSubstr(content()["since"]));
-  EXPECT_THAT(std::string(second.message()), HasSubstr("remove"));
+  EXPECT_THAT(std::string(second.message()), HasSubstr("swale unlock /dir"));
   lock->release();
   EXPECT_EQ(acquire_code(), Code::kOk);
 }
@@ -125,7 +128,7 @@ TEST_F(WriterLockTest, TakesOverFromTheDeadOnly) {
   const Case cases[] = {{"start_time", "1", Code::kOk},  // the number was given to another process
                         {"boot", "another-boot", restarted},
                         {"pid", 0x3fffffff, Code::kOk},
-                        {"job", "00000000000000ff", Code::kOk},  // ours, but no writer of ours
+                        {"nonce", "00000000000000ff", Code::kOk},  // ours, but no writer of ours
                         {"boot", "", Code::kBusy},
                         {"pid_namespace", "pid:[1]", Code::kBusy}};
   for (const Case& c : cases) {
@@ -135,24 +138,26 @@ TEST_F(WriterLockTest, TakesOverFromTheDeadOnly) {
   }
 }
 
-TEST_F(WriterLockTest, NeverTakesOverFromAnotherHost) {
+TEST_F(WriterLockTest, AnotherHostIsNotJudgedAtOneLook) {
   forge_changed("host", "elsewhere");
   json lock = content();
   lock["boot"] = "another-boot";
   forge(lock.dump());
-  const Status status = WriterLock::acquire(device_, kDir, 2).status();
+  const Status status = acquire_writer_lock(device_, kDir, 2, kNoWait).status();
   EXPECT_EQ(status.code(), Code::kBusy);
   EXPECT_THAT(std::string(status.message()), HasSubstr("on host elsewhere"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("its lease is 60 s"));
 }
 
 TEST_F(WriterLockTest, ATornLockIsTakenOverWithAMessage) {
   const std::string whole = R"({"host":"h","boot":"b"})";
   for (const std::string& text : {std::string(), std::string(200, '\0'), whole.substr(0, 9),
-                                  std::string("not json"), std::string("[1,2]")}) {
+                                  std::string("not json"), std::string("[1,2]"), std::string(4'097, 'x'),
+                                  std::string(1'000'000, '\0'), "{}" + std::string(5'000, ' ')}) {
     forge(text);
     log_.clear();
     EXPECT_EQ(acquire_code(), Code::kOk) << text;
-    EXPECT_THAT(log_, HasSubstr(fmt::format("took over a lock of {} bytes", text.size())));
+    EXPECT_THAT(log_, HasSubstr("took over a file that is no lock"));
     EXPECT_TRUE(nothing_left());
   }
 }
@@ -163,7 +168,7 @@ TEST_F(WriterLockTest, APowerCutAnywhereLeavesNothingThatBlocksTheNextJob) {
   for (const io::CrashMode mode :
        {io::CrashMode::kDropAll, io::CrashMode::kTearPages, io::CrashMode::kReorder}) {
     for (uint64_t seed = 1; seed <= 50; ++seed) {
-      for (uint64_t call = 1; call <= 8; ++call) {
+      for (uint64_t call = 1; call <= 10; ++call) {
         io::MemoryDevice disk;
         ASSERT_TRUE(disk.make_directory(kDir).ok());
         ASSERT_TRUE(disk.sync_directory("/").ok());
@@ -175,10 +180,10 @@ TEST_F(WriterLockTest, APowerCutAnywhereLeavesNothingThatBlocksTheNextJob) {
             if (++calls == call) disk.crash(rng, mode);
             return Status();
           });
-          static_cast<void>(WriterLock::acquire(cut, kDir, seed));
+          static_cast<void>(acquire_writer_lock(cut, kDir, seed));
         }
         ++cuts;
-        const Status next = WriterLock::acquire(disk, kDir, 1000).status();
+        const Status next = acquire_writer_lock(disk, kDir, 1000).status();
         EXPECT_TRUE(next.ok()) << next.to_string();
         EXPECT_TRUE(disk.list(kDir)->empty());
       }
@@ -196,19 +201,19 @@ TEST_F(WriterLockTest, DraftsOfTheDeadAreRemoved) {
 TEST_F(WriterLockTest, AFileThatSaysOtherThingsIsBusyWithARemedy) {
   for (const char* text : {"{}", "{\"host\":1}"}) {
     forge(text);
-    const Status status = WriterLock::acquire(device_, kDir, 2).status();
+    const Status status = acquire_writer_lock(device_, kDir, 2, kNoWait).status();
     EXPECT_EQ(status.code(), Code::kBusy) << text;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("remove the file"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("`swale unlock /dir` removes it"));
   }
 }
 
 TEST_F(WriterLockTest, DoesNotRemoveALockThatIsNoLongerItsOwn) {
-  auto lock = WriterLock::acquire(device_, kDir, 1);
+  auto lock = acquire_writer_lock(device_, kDir, 1);
   ASSERT_TRUE(lock.ok());
   forge("{\"somebody\":\"else\"}");
   lock->release();
   EXPECT_FALSE(nothing_left());
-  EXPECT_THAT(log_, HasSubstr("taken over"));
+  EXPECT_THAT(log_, HasSubstr("was overwritten"));
 }
 
 TEST_F(WriterLockTest, OfManyThatFindADeadLockOneTakesOver) {
@@ -218,7 +223,7 @@ TEST_F(WriterLockTest, OfManyThatFindADeadLockOneTakesOver) {
   std::vector<WriterLock> winners;
   for (uint64_t i = 0; i < 8; ++i) {
     threads.emplace_back([&, i] {
-      auto lock = WriterLock::acquire(device_, kDir, 100 + i);
+      auto lock = acquire_writer_lock(device_, kDir, 100 + i);
       const std::lock_guard guard(mutex);
       if (lock.ok()) {
         winners.push_back(std::move(*lock));
@@ -232,21 +237,48 @@ TEST_F(WriterLockTest, OfManyThatFindADeadLockOneTakesOver) {
 }
 
 TEST_F(WriterLockTest, AFailureAtAnyCallIsSaidAndLeavesNoLock) {
-  for (uint64_t call = 1; call <= 4; ++call) {  // open, write, sync, rename
+  for (uint64_t call = 1; call <= 5; ++call) {  // look, open, write, sync, rename
     io::FaultDevice faulty(device_);
-    faulty.inject({.action = io::FaultAction::kFail,
-                   .kind = {},
-                   .path_part = {},
-                   .nth = call,
-                   .from_then_on = false,
-                   .status = {},
-                   .position = 0});
-    auto lock = WriterLock::acquire(faulty, kDir, 1);
+    faulty.inject({.nth = call});
+    auto lock = acquire_writer_lock(faulty, kDir, 1);
     EXPECT_EQ(lock.status().code(), Code::kIoError) << call;
     EXPECT_TRUE(nothing_left()) << call;
   }
-  auto missing = WriterLock::acquire(device_, "/nowhere", 1);
+  auto missing = acquire_writer_lock(device_, "/nowhere", 1);
   EXPECT_EQ(missing.status().code(), Code::kNotFound);
+}
+
+// A job that starts again in its old allocation has a rank on the old holder's host: here every rank can ask for the process.
+TEST_F(WriterLockTest, ARankOnTheHoldersHostSaysThatItIsGone) {
+  forge_changed("pid", 0x3fffffff);
+  std::atomic<int> taken{0};
+  run_ranks(3, [&](net::Job& job) {
+    const auto witness = ask_ranks_about_lock(job, device_, kDir);
+    ASSERT_TRUE(witness.ok()) << witness.status().to_string();
+    if (job.rank() != 0) return;
+    ASSERT_TRUE(*witness);
+    io::LockRequest elsewhere;  // rank 0 is on another host, as far as the lock can tell
+    elsewhere.self = ProcessIdentity{"n1", "boot-of-n1", "pid:[1]", 17, "4711"};
+    elsewhere.lease.wait = 0;
+    EXPECT_EQ(io::LockFile::acquire(device_, lock_path(kDir), elsewhere).status().code(), Code::kBusy);
+    elsewhere.witness = *witness;
+    auto lock = io::LockFile::acquire(device_, lock_path(kDir), elsewhere);
+    EXPECT_TRUE(lock.ok()) << lock.status().to_string();
+    ++taken;
+  });
+  EXPECT_EQ(taken, 1);
+  EXPECT_THAT(log_, HasSubstr("rank 0, on that host, says that the process is gone"));
+}
+
+TEST_F(WriterLockTest, RanksDoNotTalkAboutALivingHolder) {
+  auto lock = acquire_writer_lock(device_, kDir, 1);
+  ASSERT_TRUE(lock.ok());
+  run_ranks(2, [&](net::Job& job) {
+    const auto witness = ask_ranks_about_lock(job, device_, kDir);
+    ASSERT_TRUE(witness.ok()) << witness.status().to_string();
+    EXPECT_FALSE(*witness);
+  });
+  run_ranks(2, [&](net::Job& job) { EXPECT_TRUE(ask_ranks_about_lock(job, device_, "/nowhere").ok()); });
 }
 
 }  // namespace

@@ -1,52 +1,63 @@
 // The threads of a ThreadedWriter that are not the application's: workers, storage, the progress thread's events.
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/contain.h"
 #include "imd/threaded_writer.h"
 
 namespace swale::imd {
 namespace {
 
-constexpr size_t kPostsPerTurn = 16;
 constexpr Nanos kTick = seconds(1);
+constexpr Nanos kRetry = milliseconds(50);  // of what memory did not suffice for
 
 }  // namespace
 
 void ThreadedWriter::work(uint32_t way) {
   Lock core_lock(core_mutex_);
   while (!stopping_) {
-    std::optional<Partition::Task> task;
-    if (!at_rest()) task = core_->next_task(way);
-    if (!task) {
-      workers_.wait(core_lock);
-      continue;
-    }
-    core_lock.unlock();
-    task->work();
-    core_lock.lock();
-    core_->finish_task(*task);
-    announce();
-    send_ready(core_lock);
+    const Status status = contain([&] { work_once(core_lock, way); });
+    if (!status.ok()) fail(core_lock, status);
   }
 }
 
+void ThreadedWriter::work_once(Lock& core_lock, uint32_t way) {
+  std::optional<Partition::Task> task;
+  if (!at_rest()) task = core_->next_task(way);
+  if (!task) return workers_.wait(core_lock);
+  core_lock.unlock();
+  task->work();
+  core_lock.lock();
+  core_->finish_task(*task);
+  announce();
+  send_ready(core_lock);
+}
+
+// Ends when nothing is in flight: storage may write from the core's memory until then.
 void ThreadedWriter::store() {
   Lock core_lock(core_mutex_);
   while (!stopping_ || io_queue_->in_flight() != 0) {
-    if (const std::optional<EpochProtocol::Commit> next = core_->take_commit()) {
-      commit(core_lock, *next);
-    } else if (!start_io(core_lock)) {
-      io_queue_->in_flight() != 0 ? reap_io(core_lock) : storage_.wait(core_lock);
-    }
+    const Status status = contain([&] { store_once(core_lock); });
+    if (!status.ok()) fail(core_lock, status);
+  }
+}
+
+void ThreadedWriter::store_once(Lock& core_lock) {
+  if (const std::optional<EpochProtocol::Commit> next = core_->take_commit()) {
+    commit(core_lock, *next);
+  } else if (!start_io(core_lock)) {
+    io_queue_->in_flight() != 0 ? reap_io(core_lock) : storage_.wait(core_lock);
   }
 }
 
 void ThreadedWriter::commit(Lock& core_lock, const EpochProtocol::Commit& commit) {
   core_lock.unlock();
-  const Status status = committer_->commit(commit, epoch_id(opened_.job_id, commit.epoch));
+  const Status status =
+      contain([&] { return committer_->commit(commit, epoch_id(opened_.job_id, commit.epoch)); });
   core_lock.lock();
   core_->commit_done(status);
   announce();
@@ -74,11 +85,12 @@ bool ThreadedWriter::start_io(Lock& core_lock) {
 void ThreadedWriter::reap_io(Lock& core_lock) {
   storage_in_queue_ = true;
   core_lock.unlock();
-  std::vector<io::Completion> completions;
-  io_queue_->wait(1, &completions);
+  completions_.clear();
+  const Status waited = contain([&] { io_queue_->wait(1, &completions_); });
   core_lock.lock();
   storage_in_queue_ = false;
-  for (const io::Completion& completion : completions) {
+  if (!waited.ok()) fail(core_lock, waited);
+  for (const io::Completion& completion : completions_) {
     core_->finish_io(*std::exchange(io_running_[completion.tag], std::nullopt), completion.status);
   }
   announce();
@@ -88,9 +100,12 @@ void ThreadedWriter::reap_io(Lock& core_lock) {
 void ThreadedWriter::on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) {
   Lock core_lock(core_mutex_);
   if (!core_) return;
-  core_->on_frame(from, header, payload);
-  announce();
-  if (delivery_ == Ablation::Delivery::kWait && core_->deliveries_wait()) wait_for_delivery(core_lock);
+  const Status status = contain([&] {
+    core_->on_frame(from, header, payload);
+    announce();
+    if (delivery_ == Ablation::Delivery::kWait && core_->deliveries_wait()) wait_for_delivery(core_lock);
+  });
+  if (!status.ok()) fail_locked(status);
 }
 
 // Ends: workers and storage make room without anything from the network.
@@ -102,25 +117,40 @@ void ThreadedWriter::wait_for_delivery(Lock& core_lock) {
 
 void ThreadedWriter::on_sent(uint64_t cookie) {
   const std::lock_guard lock(core_mutex_);
-  core_->on_sent(cookie);
+  if (const Status status = contain([&] { core_->on_sent(cookie); }); !status.ok()) fail_locked(status);
   wake_waiters();
 }
 
 void ThreadedWriter::on_down(net::Rank peer, const Status& why) {
   const std::lock_guard lock(core_mutex_);
   if (!core_) return;
-  core_->on_down(peer, why);
-  announce();
+  const Status status = contain([&] {
+    core_->on_down(peer, why);
+    announce();
+  });
+  if (!status.ok()) fail_locked(status);
+}
+
+void ThreadedWriter::on_failure(const Status& why) {
+  const std::lock_guard lock(core_mutex_);
+  fail_locked(why);
 }
 
 Nanos ThreadedWriter::on_progress(Nanos now) {
   if (now >= next_tick_) {
-    next_tick_ = now + kTick;
     const std::lock_guard lock(core_mutex_);
-    if (core_) core_->tick();
+    next_tick_ = now + kTick;
+    const Status status = contain([&] {
+      if (core_) core_->tick();
+    });
+    if (!status.ok()) fail_locked(status);
+    if (core_ && core_->owes_news()) next_tick_ = now + kRetry;
   }
-  post_ready();
-  return next_tick_;
+  if (const Status status = contain([&] { post_ready(); }); !status.ok()) {
+    const std::lock_guard lock(core_mutex_);
+    fail_locked(status);
+  }
+  return posts_wait_.load() ? std::min(next_tick_, now + kRetry) : next_tick_;
 }
 
 void ThreadedWriter::send_ready() {
@@ -136,26 +166,34 @@ void ThreadedWriter::post_ready() {
   post_turns_.take([this] { return post_some(); });
 }
 
-// In its turn (post_turns_). False: nothing more may leave now.
+// In its turn (post_turns_). False: nothing more may leave now. A frame that cannot be posted for want of memory is
+// tried again in the next turn, at the latest after a tick: it has its number, and those behind it wait.
 bool ThreadedWriter::post_some() {
-  std::array<net::Post, kPostsPerTurn> posts;
-  size_t count = 0;
-  {
+  if (posts_begin_ == posts_end_) {
+    posts_begin_ = posts_end_ = 0;
     const std::lock_guard lock(core_mutex_);
     if (!core_) return false;
-    for (std::optional<net::Post> post; count < posts.size() && (post = core_->next_post()); ++count) {
-      posts[count] = *post;
+    for (std::optional<net::Post> post; posts_end_ < posts_.size() && (post = core_->next_post());
+         ++posts_end_) {
+      posts_[posts_end_] = *post;
     }
   }
-  if (count == 0) return false;
-  std::array<bool, kPostsPerTurn> free{};
-  for (size_t i = 0; i < count; ++i) free[i] = job_.post(channel_, posts[i]);
+  if (posts_begin_ == posts_end_) return false;
+  const bool full = posts_end_ == posts_.size();
+  std::array<uint64_t, kPostsPerTurn> free;
+  size_t free_count = 0;
+  const Status status = contain([&] {
+    for (; posts_begin_ != posts_end_; ++posts_begin_) {
+      const net::Post& post = posts_[posts_begin_];
+      if (job_.post(channel_, post)) free[free_count++] = post.cookie;
+    }
+  });
+  posts_wait_.store(posts_begin_ != posts_end_);
   const std::lock_guard lock(core_mutex_);
-  for (size_t i = 0; i < count; ++i) {
-    if (free[i]) core_->on_sent(posts[i].cookie);
-  }
+  for (size_t i = 0; i < free_count; ++i) core_->on_sent(free[i]);
   wake_waiters();
-  return count == posts.size();
+  if (!status.ok()) fail_locked(status);
+  return status.ok() && full;
 }
 
 }  // namespace swale::imd

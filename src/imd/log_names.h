@@ -1,0 +1,51 @@
+// LogId and the names of the files in a massive directory. The number of the job that made a file is part of the
+// file's name: a job creates its files exclusively and never opens another job's files for writing.
+//
+//   DIR/swale.json                       the manifest (manifest.h); a copy of the newest generation's
+//   DIR/swale.lock                       who writes
+//   DIR/jobs/0007/manifest.json          generation 7 (generation.h): the manifest as job 7 left it
+//   DIR/jobs/0007/epochs                 its epoch log (epoch_log.h): which epochs are committed
+//   DIR/jobs/0007/extrema                summaries of field extrema of the epochs that job 7 wrote
+//   DIR/jobs/0007/stats.jsonl            what these epochs cost
+//   DIR/p000/part-000003.j0007.data      data log of partition 3; also .index and .values; 1,024 partitions a folder
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace swale::imd {
+
+inline constexpr char kManifestName[] = "swale.json";
+inline constexpr char kJobsFolderName[] = "jobs";
+inline constexpr uint32_t kJobNumberMax = 65'535;
+
+// The logs of one partition of one job.
+struct LogId {
+  uint32_t job = 0;  // its number
+  uint32_t partition = 0;
+
+  auto operator<=>(const LogId&) const = default;
+};
+
+std::string manifest_path(const std::string& directory);
+std::string jobs_folder(const std::string& directory);
+std::string job_folder(const std::string& directory, uint32_t job);
+std::string generation_path(const std::string& directory, uint32_t job);
+std::string epoch_log_path(const std::string& directory, uint32_t job);
+std::string summary_log_path(const std::string& directory, uint32_t job);
+std::string stats_path(const std::string& directory, uint32_t job);
+
+std::string part_folder(const std::string& directory, uint32_t partition);
+std::string data_log_path(const std::string& directory, LogId log);
+std::string index_log_path(const std::string& directory, LogId log);
+std::string value_log_path(const std::string& directory, LogId log);
+
+// The job of a folder in DIR/jobs; none for any other name.
+std::optional<uint32_t> parse_job_folder(std::string_view name);
+// The log of a file in DIR/pNNN; none for any other name.
+std::optional<LogId> parse_log_name(std::string_view name);
+
+}  // namespace swale::imd
