@@ -290,7 +290,7 @@ TEST_F(CppApi, FailuresAreErrorsWithCodes) {
 
 TEST_F(CppApi, DamageIsAnErrorThatNamesTheFile) {
   write_three_epochs();
-  const std::string part = path_ + "/p000/part-000000.data";
+  const std::string part = path_ + "/p000/part-000000.j0001.data";
   std::filesystem::resize_file(part, 4096);
   const swale::Reader reader(path_);
   try {

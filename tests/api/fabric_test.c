@@ -2,7 +2,7 @@
  * directory PATH, and fails if
  *   - a job of one rank has loaded anything of UCX,
  *   - a job of several ranks has not, or has changed what becomes of any signal, or the environment.
- * Started by fabric_test.py. */
+ * Started by fabric_test.py and options_test.py. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: fabric_test PATH\n");
     return 2;
   }
+  const char* options = getenv("SWALE_WRITE_MEMORY") == NULL ? "write.memory=8M" : NULL;
   read_signals(before);
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
   const int ranks = swale_job_size(job);
@@ -68,8 +69,11 @@ int main(int argc, char** argv) {
     fprintf(stderr, "fabric_test: the environment has changed\n");
     wrong = 1;
   }
-  if (fails(swale_dir_open(job, argv[1], SWALE_DIR_CREATE, "write.memory=8M", &dir)) ||
-      fails(swale_dir_append(dir, "key", 3, "value", 5)) || fails(swale_dir_epoch_end(dir, 0, 0)) ||
+  if (fails(swale_dir_open(job, argv[1], SWALE_DIR_CREATE, options, &dir))) {
+    swale_job_close(job); /* waits until the others have been told, too */
+    return 1;
+  }
+  if (fails(swale_dir_append(dir, "key", 3, "value", 5)) || fails(swale_dir_epoch_end(dir, 0, 0)) ||
       fails(swale_dir_close(dir)) || fails(swale_job_close(job)))
     return 1;
   return signals_differ(before, "after the job") || wrong;

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -167,18 +168,41 @@ TEST_F(Outcomes, DirectoriesThatAreNotThereOrNotOurs) {
          "other files");
   expect("an empty path", open(""), SWALE_INVALID_ARGUMENT);
   ASSERT_EQ(swale_dir_close(make(files_.path())), SWALE_OK);
-  std::string json = contents(files_.path() + "/swale.json");
-  const size_t at = json.find("\"version\":1");
+}
+
+// The newest manifest is there twice.
+TEST_F(Outcomes, AManifestThatIsMissingOrWasEditedIsAnsweredFromTheOtherCopy) {
+  ASSERT_EQ(swale_dir_close(make(files_.path())), SWALE_OK);
+  const std::string manifest = files_.path() + "/swale.json";
+  const std::string copy = files_.path() + "/jobs/0001/manifest.json";
+  const std::string json = contents(manifest);
+  ASSERT_EQ(json, contents(copy));
+  std::string edited = json;
+  const size_t at = edited.find("\"version\":1");
   ASSERT_NE(at, std::string::npos);
-  std::ofstream(files_.path() + "/swale.json") << json.replace(at, 11, "\"version\":9");
-  expect("reading a swale.json that was edited by hand", read(files_.path()), SWALE_CORRUPTION, "swale.json");
-  expect("writing with it", open(files_.path()), SWALE_CORRUPTION, "swale.json");
+  edited.replace(at, 11, "\"version\":9");
+  std::ofstream(manifest) << edited;
+  expect("reading a swale.json that was edited by hand", read(files_.path()), SWALE_OK);
+  std::ofstream(copy) << edited;
+  expect("reading if the second copy was, too", read(files_.path()), SWALE_CORRUPTION, copy);
+  expect("writing with it", open(files_.path()), SWALE_CORRUPTION, copy);
+  std::ofstream(manifest) << json;
+  expect("reading if only the second copy was", read(files_.path()), SWALE_OK);
+  std::ofstream(copy) << json;
+  ASSERT_EQ(::unlink(manifest.c_str()), 0);
+  expect("reading without a swale.json", read(files_.path()), SWALE_OK);
+  expect("writing without it", open(files_.path()), SWALE_OK);
+  EXPECT_EQ(contents(manifest), contents(files_.path() + "/jobs/0002/manifest.json")) << "it is there again";
 }
 
 // A writer that is killed while it makes the directory leaves a manifest that was never finished.
 TEST_F(Outcomes, ADirectoryThatWasNeverFinishedIsMadeAnew) {
-  ASSERT_EQ(::mkdir(files_.path().c_str(), 0755), 0);
-  std::ofstream(files_.path() + "/swale.json.tmp") << "{\"format\":";
+  for (const char* folder : {"", "/jobs", "/jobs/0000"})
+    ASSERT_EQ(::mkdir((files_.path() + folder).c_str(), 0755), 0);
+  std::ofstream(files_.path() + "/jobs/0000/epochs") << "half";
+  std::ofstream(files_.path() + "/jobs/0000/manifest.json.tmp") << "{\"format\":";
+  expect("reading where making the directory was interrupted", read(files_.path()), SWALE_NOT_FOUND,
+         files_.path());
   expect("writing where making the directory was interrupted", open(files_.path()), SWALE_OK);
   expect("reading it then", read(files_.path()), SWALE_OK);
 }
@@ -218,7 +242,41 @@ TEST_F(Outcomes, AFullDiskIsToldAndTheEarlierEpochStays) {
       << swale_last_error();
   EXPECT_EQ(swale_reader_epoch_count(reader), 1);
   swale_reader_close(reader);
-  expect("opening the full directory again", open(disk + "/directory"), SWALE_OK);
+  // A job frees nothing that another one has written.
+  expect("opening the full directory again", open(disk + "/directory"), SWALE_NO_SPACE, disk);
+  ASSERT_EQ(::mount(nullptr, disk.c_str(), nullptr, MS_REMOUNT, "size=16m"), 0);
+  expect("opening it when there is space again", open(disk + "/directory"), SWALE_OK);
+  expect("reading it then", read(disk + "/directory"), SWALE_OK);
+  EXPECT_EQ(::umount(disk.c_str()), 0);
+}
+
+// The example of docs/guide/first-trajectory.md: 4 MB from four ranks.
+TEST_F(Outcomes, FourRanksFindRoomOnASmallDisk) {
+  const std::string disk = files_.scratch() + "/disk";
+  ASSERT_EQ(::mkdir(disk.c_str(), 0755), 0);
+  if (::geteuid() != 0 || ::mount("swale-test", disk.c_str(), "tmpfs", 0, "size=200m") != 0)
+    GTEST_SKIP() << "needs root and mounts";
+  LaunchParams params = files_.job(4, 10, 2'500);
+  std::replace(params.arguments.begin(), params.arguments.end(), files_.path(), disk + "/directory");
+  {
+    Launcher job(params);
+    EXPECT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
+    for (int rank = 0; rank < job.size(); ++rank) EXPECT_EQ(job.end(rank).status, 0) << job.describe();
+    EXPECT_EQ(promised_epochs(job), 10);
+  }
+  EXPECT_THAT(check_job_files(disk + "/directory", 10), testing::IsEmpty());
+  EXPECT_EQ(::umount(disk.c_str()), 0);
+}
+
+// ramfs has no O_DIRECT.
+TEST_F(Outcomes, MkdirHeedsStorageOptions) {
+  const std::string disk = files_.scratch() + "/disk";
+  ASSERT_EQ(::mkdir(disk.c_str(), 0755), 0);
+  if (::geteuid() != 0 || ::mount("swale-test", disk.c_str(), "ramfs", 0, nullptr) != 0)
+    GTEST_SKIP() << "needs root and mounts";
+  EXPECT_EQ(swale_mkdir(job_, (disk + "/a").c_str(), "io.direct=always"), SWALE_IO_ERROR);
+  EXPECT_THAT(std::string(swale_last_error()), HasSubstr("O_DIRECT"));
+  EXPECT_EQ(swale_mkdir(job_, (disk + "/b").c_str(), "io.direct=auto"), SWALE_OK) << swale_last_error();
   EXPECT_EQ(::umount(disk.c_str()), 0);
 }
 

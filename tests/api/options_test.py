@@ -1,0 +1,94 @@
+"""options_test.py PROGRAM LIBRARY SWALE DOCS: ranks that differ in a variable, through the C interface and real processes.
+
+Each option of writers that docs/options.md has: all ranks are refused with one message that names option and ranks, or
+what they wrote is read back. PROGRAM is fabric_test.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, LIBRARY, SWALE, DOCS = sys.argv[1:5]
+ROW = re.compile(r"^\| `([a-z_.]+)` \| (.*?) \| (.*?) \| `(SWALE_[A-Z_]+)` \| (.*?) \|")
+TEXTS = {"dir.schema": "e:u1x5", "dir.extrema": None, "dir.partitioner": None, "dir.resume_after": "5"}
+
+
+def write_rows():
+    """(name, variable, what a value has to be) of each option that writers have."""
+    with open(os.path.join(DOCS, "options.md"), encoding="utf-8") as file:
+        found = [match.groups() for match in map(ROW.match, file) if match]
+    return [(name, variable, kind) for name, _, kind, variable, handles in found if "write" in handles]
+
+
+def value_of(name, kind):
+    """Another value than the default; None: one alone is not legal."""
+    if name in TEXTS:
+        return TEXTS[name]
+    if name == "write.memory":
+        return "16M"
+    choices = re.findall(r"[a-z0-9_]+", kind.removeprefix("one of")) if kind.startswith("one of") else []
+    if choices:
+        return choices[-1]
+    least = re.search(r"from (-?[0-9.]+(?:KiB)?)", kind)
+    assert least, f"add a value for row {name} ({kind})"
+    return least.group(1) if name.endswith("bytes") else str(int(float(least.group(1))) + 2)
+
+
+class Options(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.mkdtemp(prefix="swale-test-")
+        self.count = 0
+
+    def tearDown(self):
+        shutil.rmtree(self.scratch)
+
+    def run_ranks(self, path, variables):
+        """What the ranks, each with its variables, end with: (status, standard error)."""
+        self.count += 1
+        environment = {name: text for name, text in os.environ.items() if not name.startswith("SWALE_")}
+        environment.update(SWALE_JOB_SIZE=str(len(variables)), SWALE_JOB_ID=f"options-{os.getpid()}-{self.count}",
+                           SWALE_JOB_RENDEZVOUS=os.path.join(self.scratch, "meet"), SWALE_JOB_JOIN_DEADLINE_S="30",
+                           LD_LIBRARY_PATH=os.path.dirname(LIBRARY))
+        ranks = [subprocess.Popen([PROGRAM, path], env=dict(environment, SWALE_JOB_RANK=str(rank), **own),
+                                  stderr=subprocess.PIPE, text=True) for rank, own in enumerate(variables)]
+        ends = [rank.communicate(timeout=100) for rank in ranks]
+        return [(rank.returncode, end[1]) for rank, end in zip(ranks, ends)]
+
+    def values_found(self, path):
+        done = subprocess.run([SWALE, "get", path, "key"], capture_output=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.count(b"value")
+
+    def test_each_variable_of_one_rank(self):
+        rows = write_rows()
+        self.assertGreater(len(rows), 12)
+        refused = accepted = 0
+        for name, variable, kind in rows:
+            value = value_of(name, kind)
+            if value is None:
+                continue
+            path = os.path.join(self.scratch, name)
+            ranks = [{}, {variable: value}] if refused % 2 else [{variable: value}, {}]
+            ends = self.run_ranks(path, ranks)
+            with self.subTest(option=name, value=value, ends=ends):
+                self.assertEqual(len(set(ends)), 1, "all ranks are told the same")
+                status, text = ends[0]
+                if status == 0:
+                    accepted += 1
+                    self.assertEqual(self.values_found(path), 2)
+                else:
+                    refused += 1
+                    for part in (name, "rank 0", "rank 1"):
+                        self.assertIn(part, text)
+                if name == "write.ways":  # with defaults there is no such mistake
+                    self.assertEqual(self.run_ranks(path, [{}, {}]), [(0, "")] * 2)
+                    self.assertEqual(self.values_found(path), 2)
+        print(f"{len(rows)} rows: {refused} refused, {accepted} accepted and read back")
+        self.assertGreater(refused, 4)
+        self.assertGreater(accepted, 4)
+
+
+unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,54 @@
+"""make_golden.py MAKE_DIRECTORY [GOLDEN]: writes the golden directories of the version that is being developed anew.
+
+GOLDEN (by default this folder) gets dir-v1, large-v1 and layout-v1, whose making golden_test.py describes; what is there of
+these is removed. Only until version 1 is released: after that they are read for ever, and never written again.
+MAKE_DIRECTORY is tests/api/make_directory of a build folder.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+MAKE_DIRECTORY = os.path.abspath(sys.argv[1])
+GOLDEN = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(__file__))
+LAYOUTS = {  # name: compression, index, more
+    "lz4-bloom": ("lz4", "bloom", {}),
+    "lz4-sketch": ("lz4", "sketch", {}),
+    "none-papers0": ("none", "papers", {"SWALE_DIR_BLOOM_BITS": "0"}),
+    "zstd-blocked_bloom": ("zstd", "blocked_bloom", {}),
+}
+
+
+def make(ranks, *arguments, **variables):
+    with tempfile.TemporaryDirectory(prefix="swale-golden-") as meet:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SWALE_")}
+        environment.update(variables)
+        if ranks > 1:
+            environment.update(SWALE_JOB_SIZE=str(ranks), SWALE_JOB_ID="golden", SWALE_JOB_RENDEZVOUS=meet)
+        started = [
+            subprocess.Popen([MAKE_DIRECTORY, *arguments],
+                             env=dict(environment, **({"SWALE_JOB_RANK": str(rank)} if ranks > 1 else {})))
+            for rank in range(ranks)
+        ]
+        for process in started:
+            if process.wait(timeout=60) != 0:
+                sys.exit(f"make_directory {' '.join(arguments)} failed")
+
+
+def main():
+    for name, words in (("dir-v1", []), ("large-v1", ["large"])):
+        path = os.path.join(GOLDEN, name)
+        shutil.rmtree(path, ignore_errors=True)
+        make(2, path, "0", "1", *words)
+        make(1, path, "1", "1", *words)
+    shutil.rmtree(os.path.join(GOLDEN, "layout-v1"), ignore_errors=True)
+    os.mkdir(os.path.join(GOLDEN, "layout-v1"))
+    for name, (compression, index, more) in LAYOUTS.items():
+        make(1, os.path.join(GOLDEN, "layout-v1", name), "0", "1", "400", SWALE_DIR_COMPRESSION=compression,
+             SWALE_DIR_INDEX=index, **more)
+    total = sum(os.path.getsize(os.path.join(folder, file)) for folder, _, files in os.walk(GOLDEN) for file in files)
+    print(f"{total} bytes in {GOLDEN}")
+
+
+main()
