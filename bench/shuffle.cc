@@ -161,6 +161,8 @@ void Shuffle::on_down(net::Rank peer, const Status& why) {
   die("rank " + std::to_string(peer) + " is down: " + why.to_string());
 }
 
+void Shuffle::on_failure(const Status& why) { die(why.to_string()); }
+
 Nanos Shuffle::on_progress(Nanos now) {
   post_ready();
   return now + seconds(1);

@@ -47,6 +47,7 @@ class Shuffle final : public net::ChannelEvents {
   void on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) override;
   void on_sent(uint64_t cookie) override;
   void on_down(net::Rank peer, const Status& why) override;
+  void on_failure(const Status& why) override;
   Nanos on_progress(Nanos now) override;
 
  private:

@@ -101,7 +101,8 @@ class Traffic : public ChannelEvents {
     const std::lock_guard lock(mutex_);
     give_back(cookie);
   }
-  void on_down(Rank, const Status& why) override {
+  void on_down(Rank, const Status& why) override { on_failure(why); }
+  void on_failure(const Status& why) override {
     std::fprintf(stderr, "%s\n", why.to_string().c_str());
     std::abort();
   }
