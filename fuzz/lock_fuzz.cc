@@ -11,11 +11,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::require(device.make_directory("/d").ok());
   const Bytes input = fuzz::as_bytes(data, size);
   fuzz::require(io::replace_file(device, imd::lock_path("/d"), input).ok());
-  const auto lock = imd::WriterLock::acquire(device, "/d", 1);
+  const auto lock = imd::acquire_writer_lock(device, "/d", 1, {.wait = 0});
   const auto left = io::read_file(device, imd::lock_path("/d"), size + 4096);
   if (lock.ok()) {
     fuzz::require(*left != input);
-  } else if (size <= 4096) {
+  } else {
+    fuzz::require(size <= io::kLockBytesMax);
     fuzz::require(lock.status().code() == Code::kBusy && *left == input);
   }
   return 0;

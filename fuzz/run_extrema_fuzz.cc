@@ -27,7 +27,7 @@ Made make(bool uniform) {
   ExtremaSegmentBuilder builder(
       group,
       {.partition = kPartition, .epoch_id = kEpochId, .ways = 1, .data_block = 0, .data_blocks = blocks}, 0);
-  std::vector<char> out(16 * kIndexAlignment);
+  std::vector<char> out(16 * kIndexPageBytes);
   while (const size_t produced = builder.fill(out)) made.bytes.append(out.data(), produced);
   made.segment = builder.record();
   return made;

@@ -36,13 +36,19 @@ struct WireFrame {
 
 class Node;
 
+}  // namespace
+
 class Simulation {
  public:
   Simulation(const ClusterParams& params, io::Device& device, std::string directory)
       : params_(params), device_(device), directory_(std::move(directory)), rng_(params.seed) {}
 
+  ~Simulation();
+
   Status build();
-  ClusterOutcome run();
+  bool run(uint64_t events);
+  void kill(net::Rank rank);
+  ClusterOutcome outcome() const;
 
   void after(Nanos limit, std::function<void()> act) {
     schedule(clock_.now() + 1 + static_cast<Nanos>(rng_.below(static_cast<uint64_t>(limit))), std::move(act));
@@ -67,7 +73,6 @@ class Simulation {
   }
   Result<imd::Manifest> open_manifest();
   void deliver(net::Rank from, net::Rank to, WireFrame frame);
-  void kill(net::Rank rank);
 
   const ClusterParams params_;
   io::Device& device_;
@@ -79,8 +84,11 @@ class Simulation {
   std::map<std::pair<net::Rank, net::Rank>, Link> links_;
   std::vector<std::unique_ptr<Node>> nodes_;
   uint32_t schema_bytes_ = 0;
+  uint32_t superseded_ = 0;
   ClusterOutcome outcome_;
 };
+
+namespace {
 
 // One rank: the product's state machines and a scripted application.
 class Node {
@@ -319,30 +327,33 @@ class Node {
   RankOutcome outcome_;
 };
 
+}  // namespace
+
+Simulation::~Simulation() = default;
+
+// Rank 0's opening, without the lock: so a later job may take over from one that still runs.
 Result<imd::Manifest> Simulation::open_manifest() {
-  imd::Manifest manifest;
-  const std::string path = imd::manifest_path(directory_);
-  SWALE_ASSIGN_OR_RETURN(const bool exists, device_.exists(path));
-  if (exists) {
-    SWALE_ASSIGN_OR_RETURN(const std::string json, io::read_file(device_, path, kMiB));
-    return imd::Manifest::decode(json, path);
+  SWALE_ASSIGN_OR_RETURN(const bool made, imd::has_manifest(device_, directory_));
+  if (!made) {
+    imd::Manifest empty;
+    if (params_.extrema) {
+      SWALE_ASSIGN_OR_RETURN(empty.schema, run::Schema::parse(kSchema, kIndexed));
+    }
+    empty.layout = params_.layout;
+    SWALE_RETURN_IF_ERROR(io::make_directories(device_, directory_));
+    SWALE_RETURN_IF_ERROR(imd::make_first_generation(device_, directory_, empty));
   }
-  if (params_.extrema) {
-    SWALE_ASSIGN_OR_RETURN(manifest.schema, run::Schema::parse(kSchema, kIndexed));
-  }
-  manifest.layout = params_.layout;
-  SWALE_RETURN_IF_ERROR(io::make_directories(device_, directory_));
-  SWALE_RETURN_IF_ERROR(io::replace_file(device_, path, manifest.encode()));
-  return manifest;
+  SWALE_ASSIGN_OR_RETURN(const uint32_t number, imd::claim_job(device_, directory_));
+  SWALE_ASSIGN_OR_RETURN(imd::Manifest base, imd::load_manifest(device_, directory_));
+  superseded_ = base.continues;
+  return imd::next_generation(
+      std::move(base), {number, fmt::format("{:016x}", params_.job_id), params_.ranks, params_.ways, "hash"});
 }
 
 Status Simulation::build() {
   SWALE_ASSIGN_OR_RETURN(const imd::Manifest manifest, open_manifest());
   outcome_.first_epoch = static_cast<uint32_t>(manifest.epochs.size());
   schema_bytes_ = manifest.schema.value_bytes();
-  if (!manifest.schema.indexed.empty()) {
-    SWALE_RETURN_IF_ERROR(io::make_directories(device_, imd::summary_folder(directory_)));
-  }
   SWALE_RETURN_IF_ERROR(io::make_directories(device_, imd::part_folder(directory_, 0)));
   for (const std::string& path : {imd::part_folder(directory_, 0), directory_, std::string("/")}) {
     SWALE_RETURN_IF_ERROR(device_.sync_directory(path));
@@ -356,32 +367,31 @@ Status Simulation::build() {
   for (net::Rank rank = 0; rank < params_.ranks; ++rank) {
     SWALE_ASSIGN_OR_RETURN(
         imd::PartitionFiles files,
-        imd::PartitionFiles::open(device_, directory_, static_cast<uint32_t>(rank), manifest));
-    SWALE_RETURN_IF_ERROR(files.cut_tails());
+        imd::PartitionFiles::create(device_, directory_, {manifest.generation, static_cast<uint32_t>(rank)}));
     imd::WriterCoreParams core_params;
     core_params.rank = rank;
     core_params.size = params_.ranks;
     core_params.job_secret = kSecret;
     core_params.job_id = params_.job_id;
     core_params.first_epoch = outcome_.first_epoch;
-    core_params.data_end_block = files.data_end_block();
-    core_params.index_end = files.index_end();
     core_params.ways = params_.ways;
     core_params.memory = memory;
     core_params.indexed = manifest.schema.indexed;
     core_params.layout = manifest.layout;
     core_params.clock = &clock_;
-    SWALE_ASSIGN_OR_RETURN(std::unique_ptr<imd::WriterCore> core,
-                           imd::WriterCore::create(core_params, files.take_footer()));
+    SWALE_ASSIGN_OR_RETURN(std::unique_ptr<imd::WriterCore> core, imd::WriterCore::create(core_params));
     std::optional<imd::Committer> committer;
     if (rank == 0) {
-      committer.emplace(
-          device_, directory_, manifest,
-          imd::JobEntry{fmt::format("{:016x}", params_.job_id), params_.ranks, params_.ways, "hash"}, clock_);
+      SWALE_ASSIGN_OR_RETURN(imd::EpochLog log,
+                             imd::write_generation(device_, directory_, manifest, superseded_));
+      committer.emplace(device_, directory_, manifest, std::move(log),
+                        imd::JobFence(device_, directory_, manifest.generation, nullptr), clock_);
     }
     nodes_.push_back(
         std::make_unique<Node>(*this, rank, std::move(core), std::move(files), std::move(committer)));
   }
+  if (params_.faults.killed >= 0) schedule(params_.faults.kill_time, [this] { kill(params_.faults.killed); });
+  for (const std::unique_ptr<Node>& node : nodes_) node->start();
   return device_.sync_directory(imd::part_folder(directory_, 0));
 }
 
@@ -439,30 +449,42 @@ void Simulation::kill(net::Rank rank) {
   });
 }
 
-ClusterOutcome Simulation::run() {
-  if (params_.faults.killed >= 0) {
-    schedule(params_.faults.kill_time, [this] { kill(params_.faults.killed); });
-  }
-  for (const std::unique_ptr<Node>& node : nodes_) node->start();
-  while (!events_.empty() && outcome_.events < params_.faults.events_max) {
+bool Simulation::run(uint64_t events) {
+  for (uint64_t count = 0; !events_.empty() && count < events; ++count) {
     const Event event = events_.top();
     events_.pop();
     clock_.advance(event.time - clock_.now());
     ++outcome_.events;
     event.act();
   }
-  for (const std::unique_ptr<Node>& node : nodes_) outcome_.ranks.push_back(node->outcome());
-  outcome_.time = clock_.now();
-  return std::move(outcome_);
+  return !events_.empty();
 }
 
-}  // namespace
+ClusterOutcome Simulation::outcome() const {
+  ClusterOutcome outcome = outcome_;
+  for (const std::unique_ptr<Node>& node : nodes_) outcome.ranks.push_back(node->outcome());
+  outcome.time = clock_.now();
+  return outcome;
+}
+
+Cluster::Cluster(std::unique_ptr<Simulation> simulation) : simulation_(std::move(simulation)) {}
+Cluster::~Cluster() = default;
+bool Cluster::run(uint64_t events) { return simulation_->run(events); }
+void Cluster::kill(net::Rank rank) { simulation_->kill(rank); }
+ClusterOutcome Cluster::outcome() const { return simulation_->outcome(); }
+
+Result<std::unique_ptr<Cluster>> Cluster::open(const ClusterParams& params, io::Device& device,
+                                               const std::string& directory) {
+  auto simulation = std::make_unique<Simulation>(params, device, directory);
+  SWALE_RETURN_IF_ERROR(simulation->build());
+  return std::unique_ptr<Cluster>(new Cluster(std::move(simulation)));
+}
 
 Result<ClusterOutcome> run_cluster(const ClusterParams& params, io::Device& device,
                                    const std::string& directory) {
-  Simulation simulation(params, device, directory);
-  SWALE_RETURN_IF_ERROR(simulation.build());
-  return simulation.run();
+  SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<Cluster> cluster, Cluster::open(params, device, directory));
+  cluster->run(params.faults.events_max);
+  return cluster->outcome();
 }
 
 }  // namespace swale::sim

@@ -86,6 +86,28 @@ struct ClusterOutcome {
   Model model;
 };
 
+class Simulation;
+
+// One job that runs step by step, so that others can run on the same disk in between: what a machine does whose
+// processes are stopped and woken.
+class Cluster {
+ public:
+  // Opens `directory` as run_cluster does.
+  static Result<std::unique_ptr<Cluster>> open(const ClusterParams& params, io::Device& device,
+                                               const std::string& directory);
+  ~Cluster();
+
+  // Lets at most so many further events happen. False: none is left.
+  bool run(uint64_t events);
+  // A rank is killed now.
+  void kill(net::Rank rank);
+  ClusterOutcome outcome() const;
+
+ private:
+  explicit Cluster(std::unique_ptr<Simulation> simulation);
+  std::unique_ptr<Simulation> simulation_;
+};
+
 // Writes `directory` on `device`: makes it if it is missing, else opens it as a later job and appends. The Status says
 // that the cluster could not even start.
 Result<ClusterOutcome> run_cluster(const ClusterParams& params, io::Device& device,

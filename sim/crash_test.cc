@@ -83,7 +83,7 @@ class Machine {
   }
 
   std::vector<std::string> problems() {
-    if (promised_ == 0 && !*disk_.exists(imd::manifest_path(kDirectory))) return {};
+    if (promised_ == 0 && !*imd::has_manifest(disk_, kDirectory)) return {};
     return check_directory(disk_, kDirectory, model_, promised_, kProbes);
   }
   uint32_t epochs() const { return promised_; }
@@ -150,7 +150,7 @@ TEST_F(Crash, AtARandomCallOfEverySeed) {
 
 // Canary: a disk that answers OK to a sync of this kind of file and does nothing is found out, in every mode.
 TEST(CrashCanary, ASyncThatIsLeftOutIsSeen) {
-  for (const char* part : {".data", ".index", ".values", "swale.json"}) {
+  for (const char* part : {".data", ".index", ".values", "/epochs"}) {
     for (const io::CrashMode mode : kModes) {
       uint64_t seen = 0;
       for (uint64_t seed = 1; seed <= 30; ++seed) {

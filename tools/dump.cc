@@ -1,11 +1,9 @@
 #include "tools/dump.h"
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
-#include <optional>
 
-#include "imd/extrema_summary.h"
+#include "imd/json_place.h"
 #include "imd/manifest.h"
 #include "imd/writer_lock.h"
 #include "tools/manual.h"
@@ -17,23 +15,45 @@ constexpr size_t kSmallFileBytesMax = 256 * kMiB;
 
 std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
-// The number between `prefix` and `suffix`, which are all of the name.
-std::optional<uint64_t> number_in(std::string_view name, std::string_view prefix, std::string_view suffix,
-                                  int base) {
-  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
-  name.remove_prefix(prefix.size());
-  name.remove_suffix(std::min(suffix.size(), name.size()));
-  uint64_t number = 0;
-  const auto [stop, failure] = std::from_chars(name.data(), name.data() + name.size(), number, base);
-  if (failure != std::errc() || stop != name.data() + name.size()) return std::nullopt;
-  return number;
+// What is in a file, as its name says.
+enum class FileKind {
+  kUnknown,
+  kDocument,
+  kLock,
+  kEpochLog,
+  kSummaries,
+  kStats,
+  kJobId,
+  kDataLog,
+  kIndexLog,
+  kValueLog
+};
+
+FileKind kind_of(std::string_view name) {
+  if (imd::parse_log_name(name)) {
+    if (name.ends_with(".data")) return FileKind::kDataLog;
+    return name.ends_with(".index") ? FileKind::kIndexLog : FileKind::kValueLog;
+  }
+  // Also swale.json.damaged, and what a writer that was killed has left beside it.
+  if (name.starts_with(imd::kManifestName) || name.starts_with("manifest.json")) return FileKind::kDocument;
+  if (name.starts_with(imd::kLockName)) return FileKind::kLock;
+  if (name == "epochs") return FileKind::kEpochLog;
+  if (name == "extrema") return FileKind::kSummaries;
+  if (name == "stats.jsonl") return FileKind::kStats;
+  return name == "job" ? FileKind::kJobId : FileKind::kUnknown;
+}
+
+// Only a folder of logs: p and three digits or more.
+bool is_part_folder(std::string_view name) {
+  return name.size() >= 4 && name.front() == 'p' &&
+         name.find_first_not_of("0123456789", 1) == std::string_view::npos;
 }
 
 Status dump_manifest(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const std::string text, io::read_file(device, path, kSmallFileBytesMax));
   const auto manifest = imd::Manifest::decode(text, path);
   if (!manifest.ok()) out->damage(0, manifest.status());
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = imd::parse_json<Json>(text);
   if (json.is_discarded()) {
     out->line({{"what", "text"}, {"offset", 0}, {"bytes", show(text, Notation::kAuto)}});
   } else if (out->options().json) {
@@ -44,72 +64,93 @@ Status dump_manifest(io::Device& device, const std::string& path, DumpOutput* ou
   return {};
 }
 
-Status dump_summary(io::Device& device, const std::string& path, uint64_t epoch_id, DumpOutput* out) {
-  SWALE_ASSIGN_OR_RETURN(const std::string bytes, io::read_file(device, path, imd::kSummaryBytesMax));
-  const auto summary = imd::ExtremaSummary::decode_file(bytes, epoch_id, path);
-  if (!summary.ok()) {
-    out->damage(0, summary.status());
+Status dump_lock(io::Device& device, const std::string& path, DumpOutput* out) {
+  SWALE_ASSIGN_OR_RETURN(const io::FoundLock found, io::read_lock(device, path));
+  if (!found.content.ok()) {
+    const std::string_view what = found.content.status().code() == Code::kUnsupported ? "other" : "no lock";
+    out->line({{"what", what}, {"offset", 0}, {"bytes", show(found.bytes, Notation::kAuto)}});
+    out->damage(0, found.content.status().with_context(path));
     return {};
   }
-  for (size_t f = 0; f < summary->fields.size(); ++f) {
-    const auto& field = summary->fields[f];
-    out->line({{"what", "summary"},
-               {"offset", 0},
-               {"field", f},
-               {"nans", field.nans},
-               {"absent", field.absent},
-               {"partitions", field.partitions}});
-    for (const auto& [name, which] : {std::pair{"maximum", 0}, std::pair{"minimum", 1}}) {
-      for (const auto& entry : field.best[which]) {
-        out->line({{"what", name},
-                   {"field", f},
-                   {"partition", entry.partition},
-                   {"key", fmt::format("{:016x}", entry.key)}});
-      }
-    }
-  }
+  Json line = {{"what", "lock"}, {"offset", 0}};
+  line.update(Json::parse(found.bytes));
+  out->line(line);
   return {};
 }
 
-// By its name. kInvalidArgument if it is none of Swale's.
-Status dump_file(io::Device& device, const std::string& path, DumpOutput* out) {
+Status dump_job_id(io::Device& device, const std::string& path, DumpOutput* out) {
+  SWALE_ASSIGN_OR_RETURN(const std::string id, io::read_file(device, path, kKiB));
+  out->line({{"what", "job-id"}, {"offset", 0}, {"id", show(id, Notation::kAuto)}});
+  return {};
+}
+
+Status dump_content(io::Device& device, const std::string& path, DumpOutput* out) {
   const std::string name = file_name(path);
-  out->begin_file(path);
-  Status status;
-  if (const auto data = number_in(name, "part-", ".data", 10)) {
-    status = dump_data_log(device, path, static_cast<uint32_t>(*data), out);
-  } else if (const auto index = number_in(name, "part-", ".index", 10)) {
-    status = dump_index_log(device, path, static_cast<uint32_t>(*index), out);
-  } else if (const auto values = number_in(name, "part-", ".values", 10)) {
-    status = dump_value_log(device, path, static_cast<uint32_t>(*values), out);
-  } else if (const auto summary = number_in(name, "", ".top", 16)) {
-    status = dump_summary(device, path, *summary, out);
-  } else if (name.starts_with(imd::kManifestName) || name == imd::kLockName) {
-    status = dump_manifest(device, path, out);
-  } else {
-    status =
-        invalid_argument("{}: expected a directory, {}, part-N.data, part-N.index, part-N.values or ID.top",
-                         path, imd::kManifestName);
+  const uint32_t partition = imd::parse_log_name(name).value_or(imd::LogId()).partition;
+  switch (kind_of(name)) {
+    case FileKind::kDocument:
+      return dump_manifest(device, path, out);
+    case FileKind::kLock:
+      return dump_lock(device, path, out);
+    case FileKind::kEpochLog:
+      return dump_epoch_log(device, path, out);
+    case FileKind::kSummaries:
+      return dump_summaries(device, path, out);
+    case FileKind::kStats:
+      return dump_stats(device, path, out);
+    case FileKind::kJobId:
+      return dump_job_id(device, path, out);
+    case FileKind::kDataLog:
+      return dump_data_log(device, path, partition, out);
+    case FileKind::kIndexLog:
+      return dump_index_log(device, path, partition, out);
+    case FileKind::kValueLog:
+      return dump_value_log(device, path, partition, out);
+    case FileKind::kUnknown:
+      break;
   }
+  return invalid_argument(
+      "{}: expected a directory, {}, {}, a file of jobs/N (manifest.json, epochs, extrema, stats.jsonl) or a "
+      "log "
+      "(part-N.jN.data, .index or .values)",
+      path, imd::kManifestName, imd::kLockName);
+}
+
+Status dump_file(io::Device& device, const std::string& path, DumpOutput* out) {
+  out->begin_file(path);
+  const Status status = dump_content(device, path, out);
   out->end_file();
   return status;
+}
+
+// The files of a folder, of those that are Swale's.
+Status dump_folder(io::Device& device, const std::string& folder, DumpOutput* out) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> files, device.list(folder));
+  Status first;
+  for (const std::string& file : files) {
+    if (file.ends_with(".tmp") || kind_of(file) == FileKind::kUnknown) continue;
+    const Status status = dump_file(device, fmt::format("{}/{}", folder, file), out);
+    if (first.ok()) first = status;
+  }
+  return first;
 }
 
 Status dump_directory(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(path));
   std::vector<std::string> folders;
+  const Result<std::vector<std::string>> jobs = device.list(imd::jobs_folder(path));
+  if (jobs.ok()) {
+    for (const std::string& job : *jobs) {
+      if (imd::parse_job_folder(job)) folders.push_back(fmt::format("{}/{}", imd::jobs_folder(path), job));
+    }
+  }
   for (const std::string& name : names) {
-    const bool folder = number_in(name, "p", "", 10).has_value() || name == "extrema";
-    if (folder) folders.push_back(fmt::format("{}/{}", path, name));
+    if (is_part_folder(name)) folders.push_back(fmt::format("{}/{}", path, name));
   }
   Status first = dump_file(device, imd::manifest_path(path), out);
   for (const std::string& folder : folders) {
-    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> files, device.list(folder));
-    for (const std::string& file : files) {
-      if (file.ends_with(".tmp")) continue;
-      const Status status = dump_file(device, fmt::format("{}/{}", folder, file), out);
-      if (first.ok()) first = status;
-    }
+    const Status status = dump_folder(device, folder, out);
+    if (first.ok()) first = status;
   }
   return first;
 }
@@ -125,7 +166,9 @@ int DumpCommand::run() const {
   DumpOptions with = options;
   with.json = common.json;
   with.notation = common.notation();
-  io::PosixDevice device;
+  const Result<io::PosixOptions> storage = Common::storage();
+  if (!storage.ok()) return fail(storage.status());
+  io::PosixDevice device(*storage);
   DumpOutput out(with);
   const bool directory = device.list(common.path).ok();
   const Status status =
@@ -191,16 +234,17 @@ void add_dump(CLI::App& app, Run* run) {
           .description =
               "Each line: the offset in the file, what is there, and its fields, as docs/formats of the "
               "sources "
-              "has them. What belongs to no epoch of swale.json is shown, too. Damage is shown at its place, "
+              "has them. What belongs to no committed epoch is shown, too. Damage is shown at its place, "
               "with its cause, and does not end the walk.",
           .examples = {{"swale dump out/particles --limit 20", "the first things of every file"},
-                       {"swale dump out/particles/p000/part-000000.data -v", "every record of a log"},
+                       {"swale dump out/particles/p000/part-000000.j0001.data -v", "every record of a log"},
                        {"swale dump out/particles --json | jq 'select(.what == \"run\")'", "all runs"}},
           .exit_1 = "something is damaged",
       });
   sub->add_option("PATH", command->common.path,
-                  "a massive directory, or a file of one: swale.json, part-N.data, part-N.index, "
-                  "part-N.values, ID.top")
+                  "a massive directory, or a file of one: swale.json, swale.lock, of jobs/N manifest.json, "
+                  "epochs, extrema "
+                  "and stats.jsonl, part-N.jN.data, .index or .values")
       ->required()
       ->type_name("FILE");
   sub->add_flag("-v,--records", command->options.records, "of data logs, the records, too");

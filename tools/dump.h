@@ -49,5 +49,9 @@ class DumpOutput {
 Status dump_data_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
 Status dump_value_log(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out);
 Status dump_index_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
+// Of a job's folder.
+Status dump_epoch_log(io::Device& device, const std::string& path, DumpOutput* out);
+Status dump_summaries(io::Device& device, const std::string& path, DumpOutput* out);
+Status dump_stats(io::Device& device, const std::string& path, DumpOutput* out);
 
 }  // namespace swale::tools

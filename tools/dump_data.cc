@@ -42,6 +42,14 @@ class DataLogDump {
     gap_zeros_ = zeros;
   }
 
+  // Whether a run has begun and not ended: then every block is taken.
+  bool in_run() const { return cursor_.has_value(); }
+  void skip_hole(uint64_t number, uint64_t blocks) {
+    if (gap_blocks_ > 0 && !gap_zeros_) end_gap(number);
+    gap_zeros_ = true;
+    gap_blocks_ += blocks;
+  }
+
   void finish(uint64_t blocks) {
     end_gap(blocks);
     if (!cursor_) return;
@@ -145,8 +153,15 @@ Status dump_data_log(io::Device& device, const std::string& path, uint32_t parti
   const uint64_t blocks = bytes / run::kBlockBytes;
   std::vector<char> chunk(kChunkBlocks * run::kBlockBytes);
   DataLogDump dump(partition, path, out);
-  for (uint64_t first = 0; first < blocks; first += kChunkBlocks) {
-    const uint64_t count = std::min(kChunkBlocks, blocks - first);
+  uint64_t count = 0;
+  for (uint64_t first = 0; first < blocks; first += count) {
+    const uint64_t hole_end = std::min(file->next_data(first * run::kBlockBytes) / run::kBlockBytes, blocks);
+    if (!dump.in_run() && hole_end > first) {
+      count = hole_end - first;
+      dump.skip_hole(first, count);
+      continue;
+    }
+    count = std::min(kChunkBlocks, blocks - first);
     const MutableBytes part(chunk.data(), count * run::kBlockBytes);
     SWALE_RETURN_IF_ERROR(io::read_exactly(*file, first * run::kBlockBytes, part));
     out->progress(first * run::kBlockBytes, bytes);

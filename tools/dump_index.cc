@@ -43,59 +43,53 @@ class IndexLogDump {
 
   Status run() {
     SWALE_ASSIGN_OR_RETURN(size_, file_.size());
-    SWALE_RETURN_IF_ERROR(find_pages());
-    if (pages_.empty()) out_.damage(0, corruption("{}: holds no footer page", file_.path()));
+    SWALE_RETURN_IF_ERROR(find_footers());
+    if (footers_.empty()) out_.damage(0, corruption("{}: holds no footer", file_.path()));
     for (const auto& [place, segment] : segments_) {
-      show_pages(segment.index_offset);
+      show_footers(segment.index_offset);
       show_segment(segment);
     }
-    show_pages(size_);
-    for (const auto& [offset, cause] : damaged_pages_) out_.damage(offset, cause);
+    show_footers(size_);
+    for (const auto& [offset, cause] : damaged_footers_) out_.damage(offset, cause);
     return {};
   }
 
  private:
-  // All footer pages, also of epochs that nothing names, and the segments that they list.
-  Status find_pages() {
-    std::vector<char> bytes(run::kFooterPageBytes);
-    for (uint64_t at = 0; at + bytes.size() <= size_; at += bytes.size()) {
-      SWALE_RETURN_IF_ERROR(io::read_exactly(file_, at, bytes));
-      const Bytes page_bytes(bytes.data(), bytes.size());
-      if (get_u64(bytes.data()) != run::kFooterMagic) continue;
-      const auto page = run::decode_footer_page(page_bytes, partition_, at, file_.path());
-      if (!page.ok()) {
-        damaged_pages_.emplace(at, page.status());
-        continue;
+  // All footers, also of epochs that nothing names, and the segments that they list.
+  Status find_footers() {
+    return run::each_footer(file_, partition_, [this](uint64_t offset, const Result<run::FooterPart>& part) {
+      if (!part.ok()) {
+        damaged_footers_.emplace(offset, part.status());
+        return;
       }
-      pages_.emplace(at, *page);
-      for (uint32_t i = 0; i < page->record_count; ++i) {
-        const run::SegmentRecord& segment = page->records[i];
+      for (const run::SegmentRecord& segment : part->records) {
         if (!run::is_values_segment(segment))
           segments_[{segment.index_offset, segment.epoch_id, segment.way}] = segment;
       }
-    }
-    return {};
+      footers_.emplace(offset, *part);
+    });
   }
 
   // Those before `to` that have not been shown.
-  void show_pages(uint64_t to) {
-    for (auto it = pages_.begin(); it != pages_.end() && it->first < to; it = pages_.erase(it)) {
-      const run::FooterPage& page = it->second;
-      out_.line({{"what", page.kind == run::FooterPageKind::kTail ? "footer" : "sealed-page"},
+  void show_footers(uint64_t to) {
+    for (auto it = footers_.begin(); it != footers_.end() && it->first < to; it = footers_.erase(it)) {
+      const run::FooterTrailer& trailer = it->second.trailer;
+      out_.line({{"what", "footer"},
                  {"offset", it->first},
-                 {"version", page.version},
-                 {"incompatible_features", page.incompatible_features},
-                 {"compatible_features", page.compatible_features},
-                 {"partition", page.partition},
-                 {"first_record", page.first_record},
-                 {"records", page.record_count},
-                 {"extents", page.extent_count}});
-      for (uint32_t i = 0; i < page.record_count; ++i) show_values(page.records[i]);
-      for (uint32_t i = 0; i < page.extent_count; ++i) {
+                 {"bytes", trailer.bytes},
+                 {"version", trailer.version},
+                 {"incompatible_features", trailer.incompatible_features},
+                 {"compatible_features", trailer.compatible_features},
+                 {"partition", trailer.partition},
+                 {"first_record", trailer.first_record},
+                 {"records", trailer.record_count},
+                 {"extents", trailer.extent_count}});
+      for (const run::SegmentRecord& segment : it->second.records) show_values(segment);
+      for (const run::FooterExtent& extent : it->second.extents) {
         out_.line({{"what", "extent"},
-                   {"offset", page.extents[i].offset},
-                   {"pages", page.extents[i].pages},
-                   {"first_record", page.extents[i].first_record}});
+                   {"offset", extent.offset},
+                   {"bytes", extent.bytes},
+                   {"first_record", extent.first_record}});
       }
     }
   }
@@ -252,8 +246,8 @@ class IndexLogDump {
   const uint32_t partition_;
   DumpOutput& out_;
   uint64_t size_ = 0;
-  std::map<uint64_t, run::FooterPage> pages_;
-  std::map<uint64_t, Status> damaged_pages_;
+  std::map<uint64_t, run::FooterPart> footers_;
+  std::map<uint64_t, Status> damaged_footers_;
   std::map<std::tuple<uint64_t, uint64_t, uint16_t>, run::SegmentRecord> segments_;
   std::set<uint64_t> values_shown_;  // epoch ids
   std::vector<char> bytes_;          // of the segment being shown

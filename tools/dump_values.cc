@@ -20,6 +20,10 @@ Status dump_value_log(io::Device& device, const std::string& path, uint32_t writ
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
   for (uint64_t at = 0; at < size;) {
+    if (const uint64_t next = file->next_data(at) / run::kValueAlignment * run::kValueAlignment; next > at) {
+      at = next;  // a hole, as between two epochs
+      continue;
+    }
     auto head = imd::read_value_head(*file, writer, at);
     if (!head.ok()) {
       const uint64_t next = round_up(at + 1, run::kValueAlignment);

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -13,7 +14,38 @@ struct GetCommand {
   std::vector<std::string> keys;
 
   int run() const;
+  void print_missing(imd::Reader& reader, size_t key, Bytes bytes) const;
 };
+
+// Most often the key has been given in another notation than the writer's.
+std::string hint_for(imd::Reader& reader, int64_t epoch, const std::string& text, Bytes bytes) {
+  constexpr size_t kSample = 16;
+  constexpr uint64_t kSeed = 1;
+  std::map<size_t, size_t> keys_of_length;
+  size_t drawn = 0;
+  const Status sampled = reader.sample(epoch, kSample, kSeed, [&](Bytes key) {
+    ++keys_of_length[key.size()];
+    ++drawn;
+    return true;
+  });
+  if (!sampled.ok()) return {};
+  for (const auto& [length, count] : keys_of_length) {
+    if (count * 4 < drawn * 3 || length == bytes.size()) continue;
+    const bool number = text.find_first_not_of("0123456789") == std::string::npos;
+    const std::string known =
+        fmt::format("; {}keys here have {} bytes", count < drawn ? "most " : "", length);
+    if (number && (length == 8 || length == 4)) return fmt::format("{}: u{}:{}?", known, length * 8, text);
+    return fmt::format("{}, this one has {}", known, bytes.size());
+  }
+  return {};
+}
+
+void GetCommand::print_missing(imd::Reader& reader, size_t key, Bytes bytes) const {
+  const auto last = static_cast<int64_t>(reader.manifest().epochs.size()) - 1;
+  fmt::print(stderr, "swale: {}: not found in {}{}\n", keys[key],
+             common.epoch ? fmt::format("epoch {}", *common.epoch) : "any epoch",
+             last < 0 ? "" : hint_for(reader, common.epoch.value_or(last), keys[key], bytes));
+}
 
 int GetCommand::run() const {
   std::vector<std::string> bytes;
@@ -41,9 +73,8 @@ int GetCommand::run() const {
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto values = (*directory)->reader->get(bytes[i], common.epoch.value_or(imd::Reader::kAllEpochs));
     if (values.status().code() == Code::kNotFound) {
-      fmt::print(stderr, "swale: {}: not found in {}\n", keys[i],
-                 common.epoch ? fmt::format("epoch {}", *common.epoch) : "any epoch");
       ++missing;
+      print_missing(*(*directory)->reader, i, bytes[i]);
       continue;
     }
     if (!values.ok()) return fail(values.status());

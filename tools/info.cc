@@ -1,6 +1,10 @@
+#include <algorithm>
+#include <map>
 #include <memory>
 
 #include "imd/manifest.h"
+#include "run/footer.h"
+#include "run/value_format.h"
 #include "tools/manual.h"
 #include "tools/options.h"
 
@@ -8,10 +12,16 @@ namespace swale::tools {
 namespace {
 
 struct Sizes {
+  // What committed epochs hold.
   uint64_t data_bytes = 0;
   uint64_t index_bytes = 0;
-  uint64_t values_bytes = 0;  // of value logs
+  uint64_t values_bytes = 0;  // in value logs
+  // All other bytes of the logs: room made ahead of writing, and epochs that were never committed or were dropped.
+  uint64_t uncommitted_bytes = 0;
   uint32_t files = 0;
+  uint32_t unreadable_logs = 0;  // their index is damaged or missing: all their bytes are uncommitted_bytes
+
+  uint64_t committed() const { return data_bytes + index_bytes + values_bytes; }
 };
 
 struct InfoCommand {
@@ -23,44 +33,92 @@ struct InfoCommand {
   static std::string as_text(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path);
 };
 
-// The logs as they are on disk, tails of uncommitted epochs included.
+bool is_committed(const run::SegmentRecord& segment, const imd::Manifest& manifest) {
+  return segment.epoch < manifest.epochs.size() &&
+         manifest.epochs[segment.epoch].epoch_id == segment.epoch_id;
+}
+
+// Adds what committed epochs hold in one job's part of a partition.
+Status add_committed(io::Device& device, const std::string& path, imd::LogId log,
+                     const imd::Manifest& manifest, Sizes* sizes) {
+  SWALE_ASSIGN_OR_RETURN(const auto index, device.open(imd::index_log_path(path, log), io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*index, log.partition));
+  std::map<uint32_t, uint32_t> blocks;  // of each epoch; its segments tell them one after the other
+  uint64_t dropped_bytes = 0;
+  for (const run::SegmentRecord& segment : footer.segments) {
+    const bool values = run::is_values_segment(segment);
+    if (!is_committed(segment, manifest)) {
+      if (!values) dropped_bytes += run::segment_bytes(segment);
+    } else if (values) {
+      sizes->values_bytes += run::range_of(segment).bytes;
+    } else if ((segment.flags & run::kAuxiliarySegment) == 0) {
+      uint32_t& count = blocks[segment.epoch];
+      count = std::max(count, segment.data_blocks);
+    }
+  }
+  sizes->index_bytes += footer.end_offset - std::min(footer.end_offset, dropped_bytes);
+  for (const auto& [epoch, count] : blocks) sizes->data_bytes += count * run::kBlockBytes;
+  return {};
+}
+
+// The bytes and the number of all logs, those included of jobs that committed nothing.
+Status add_files(io::Device& device, const std::string& path, uint64_t* bytes, uint32_t* files) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> folders, device.list(path));
+  for (const std::string& folder : folders) {
+    if (folder.front() != 'p') continue;
+    const Result<std::vector<std::string>> names = device.list(fmt::format("{}/{}", path, folder));
+    if (!names.ok()) continue;  // a file of somebody else's
+    for (const std::string& name : *names) {
+      if (!imd::parse_log_name(name)) continue;
+      const auto file = device.open(fmt::format("{}/{}/{}", path, folder, name), io::OpenMode::kRead);
+      if (file.status().code() == Code::kNotFound) continue;  // a job that failed to open has removed it
+      SWALE_RETURN_IF_ERROR(file.status());
+      SWALE_ASSIGN_OR_RETURN(const uint64_t size, (*file)->size());
+      *bytes += size;
+      ++*files;
+    }
+  }
+  return {};
+}
+
 Result<Sizes> InfoCommand::measure(OpenDirectory& directory, const std::string& path) {
   Sizes sizes;
-  int32_t partitions = 0;
   const imd::Manifest& manifest = directory.reader->manifest();
-  for (const imd::EpochEntry& epoch : manifest.epochs) {
-    partitions = std::max(partitions, manifest.jobs[epoch.job].ranks);
+  for (const imd::LogId log : manifest.logs()) {
+    if (!add_committed(directory.device, path, log, manifest, &sizes).ok()) ++sizes.unreadable_logs;
   }
-  for (int32_t p = 0; p < partitions; ++p) {
-    const auto partition = static_cast<uint32_t>(p);
-    for (const auto& [name, sum] : {std::pair{imd::data_log_path(path, partition), &sizes.data_bytes},
-                                    std::pair{imd::index_log_path(path, partition), &sizes.index_bytes}}) {
-      SWALE_ASSIGN_OR_RETURN(const auto file, directory.device.open(name, io::OpenMode::kRead));
-      SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, file->size());
-      *sum += bytes;
-      ++sizes.files;
-    }
-    const auto values = directory.device.open(imd::value_log_path(path, partition), io::OpenMode::kRead);
-    if (values.status().code() == Code::kNotFound) continue;
-    SWALE_RETURN_IF_ERROR(values.status());
-    SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, (*values)->size());
-    sizes.values_bytes += bytes;
-    ++sizes.files;
-  }
+  uint64_t bytes = 0;
+  SWALE_RETURN_IF_ERROR(add_files(directory.device, path, &bytes, &sizes.files));
+  // A job that writes meanwhile may have committed since.
+  sizes.uncommitted_bytes = bytes - std::min(bytes, sizes.committed());
   return sizes;
+}
+
+Json lost_json(const imd::Manifest& manifest) {
+  Json lost = Json::array();
+  for (const imd::LostPart& part : manifest.lost) {
+    const auto epoch = std::find_if(manifest.epochs.begin(), manifest.epochs.end(),
+                                    [&](const auto& entry) { return entry.epoch_id == part.epoch_id; });
+    if (epoch == manifest.epochs.end()) continue;  // dropped since
+    lost.push_back({{"epoch", epoch->epoch}, {"partition", part.partition}, {"what", part.what}});
+  }
+  return lost;
 }
 
 Json InfoCommand::as_json(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path) {
   Json jobs = Json::array();
   for (const imd::JobEntry& job : manifest.jobs) {
-    jobs.push_back(
-        {{"id", job.id}, {"ranks", job.ranks}, {"ways", job.ways}, {"partitioner", job.partitioner}});
+    jobs.push_back({{"number", job.number},
+                    {"id", job.id},
+                    {"ranks", job.ranks},
+                    {"ways", job.ways},
+                    {"partitioner", job.partitioner}});
   }
   Json epochs = Json::array();
   for (const imd::EpochEntry& epoch : manifest.epochs) {
     const char* const recovered = imd::recovered_name(epoch.recovered);
     epochs.push_back({{"epoch", epoch.epoch},
-                      {"job", epoch.job},
+                      {"job", manifest.job_of(epoch).number},
                       {"step", epoch.step},
                       {"time", epoch.time},
                       {"records", epoch.records},
@@ -88,13 +146,18 @@ Json InfoCommand::as_json(const imd::Manifest& manifest, const Sizes& sizes, con
           {"schema", fields},
           {"extrema", extrema},
           {"layout", layout},
+          {"generation", manifest.generation},
+          {"closed", manifest.closed},
           {"jobs", jobs},
           {"epochs", epochs},
+          {"lost", lost_json(manifest)},
           {"disk",
            {{"files", sizes.files},
             {"data_bytes", sizes.data_bytes},
             {"index_bytes", sizes.index_bytes},
-            {"values_bytes", sizes.values_bytes}}}};
+            {"values_bytes", sizes.values_bytes},
+            {"uncommitted_bytes", sizes.uncommitted_bytes},
+            {"unreadable_logs", sizes.unreadable_logs}}}};
 }
 
 std::string layout_text(const run::Layout& layout) {
@@ -118,30 +181,45 @@ std::string InfoCommand::as_text(const imd::Manifest& manifest, const Sizes& siz
                       sizes.data_bytes, sizes.index_bytes);
   if (sizes.values_bytes > 0) text += fmt::format(", {} bytes of large values", sizes.values_bytes);
   if (bytes > 0) {
-    const uint64_t on_disk = sizes.data_bytes + sizes.index_bytes + sizes.values_bytes;
     text += fmt::format(" ({:.3f} of the keys and values)",
-                        static_cast<double>(on_disk) / static_cast<double>(bytes));
+                        static_cast<double>(sizes.committed()) / static_cast<double>(bytes));
+  }
+  if (sizes.uncommitted_bytes > 0)
+    text += fmt::format("\n  reserved or uncommitted: {} bytes", sizes.uncommitted_bytes);
+  if (sizes.unreadable_logs > 0) {
+    text +=
+        fmt::format("\n  {} index logs cannot be read, and their data are not counted: run `swale verify`",
+                    sizes.unreadable_logs);
   }
   if (!manifest.schema.empty()) {
     text += fmt::format("\n  values: {}\n  extrema: {}", manifest.schema.fields_text(),
                         manifest.schema.indexed.empty() ? "of no field" : manifest.schema.indexed_text());
   }
   if (!manifest.layout.standard()) text += "\n  " + layout_text(manifest.layout);
+  text +=
+      fmt::format("\n  generation {}{}", manifest.generation,
+                  manifest.closed ? "" : ": its job has not closed the directory (it writes, or was killed)");
   text += fmt::format("\n\n  {:>5}  {:<16}  {:>8}  {:>4}  partitioner\n", "job", "id", "ranks", "ways");
-  for (size_t i = 0; i < manifest.jobs.size(); ++i) {
-    const imd::JobEntry& job = manifest.jobs[i];
-    text +=
-        fmt::format("  {:>5}  {:<16}  {:>8}  {:>4}  {}\n", i, job.id, job.ranks, job.ways, job.partitioner);
+  for (const imd::JobEntry& job : manifest.jobs) {
+    text += fmt::format("  {:>5}  {:<16}  {:>8}  {:>4}  {}\n", job.number, job.id, job.ranks, job.ways,
+                        job.partitioner);
   }
   text += fmt::format("\n  {:>5}  {:>5}  {:>12}  {:>14}  {:>14}  {:>16}\n", "epoch", "job", "step", "time",
                       "records", "bytes");
   for (const imd::EpochEntry& epoch : manifest.epochs) {
     const std::string step = epoch.step == imd::kStepUnknown ? "unknown" : fmt::format("{}", epoch.step);
-    text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}", epoch.epoch, epoch.job, step,
-                        epoch.time, epoch.records, epoch.data_bytes + epoch.large.bytes);
+    text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}", epoch.epoch,
+                        manifest.job_of(epoch).number, step, epoch.time, epoch.records,
+                        epoch.data_bytes + epoch.large.bytes);
     text += epoch.recovered == imd::Recovered::kNo
                 ? "\n"
                 : fmt::format("  recovered ({})\n", imd::recovered_name(epoch.recovered));
+  }
+  const Json lost = lost_json(manifest);
+  if (!lost.empty()) text += "\n  lost, as `swale repair` recorded it:\n";
+  for (const Json& part : lost) {
+    text += fmt::format("  epoch {}, partition {}: {}\n", part["epoch"].get<uint32_t>(),
+                        part["partition"].get<uint32_t>(), part["what"].get<std::string>());
   }
   return text;
 }
@@ -169,7 +247,9 @@ void add_info(CLI::App& app, Run* run) {
       {
           .description =
               "The schema of the values, the jobs that wrote, every committed epoch with its step, time, "
-              "records and bytes, and what the logs take on disk. Reads swale.json and sizes of files only.",
+              "records and bytes, whether the last job has closed the directory, what was lost, and how much "
+              "of the logs on disk committed epochs hold. Reads manifests and the footers of index logs "
+              "only.",
           .examples = {{"swale info out/particles", "a table for people"},
                        {"swale info out/particles --json | jq '.epochs[-1].step'",
                         "the last committed step"}},

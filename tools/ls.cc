@@ -180,7 +180,7 @@ void add_ls(CLI::App& app, Run* run) {
   command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
   sub->add_flag("-a,--all", command->all, "the keys of all epochs")->excludes("--epoch");
   sub->add_option("-n,--limit", command->limit, "stop after so many keys (0: all)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->type_name("N");
   command->common.add_json(*sub);
   command->common.add_notation(*sub, /*with_raw=*/false);

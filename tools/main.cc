@@ -1,32 +1,88 @@
 // swale: looks into massive directories. One command, one subcommand for each question.
-#include <CLI/CLI.hpp>
-#include <exception>
+#include <fmt/format.h>
+#include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/nearest.h"
 #include "tools/commands.h"
 
 namespace swale::tools {
 namespace {
 
+// `swale help get` is `swale get --help`.
+std::vector<std::string> without_help_word(std::vector<std::string> words) {
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.resize(std::min<size_t>(words.size(), 1));
+  words.push_back("--help");
+  return words;
+}
+
+// What stands in the place of a command and is none; "" if there is nothing wrong.
+std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words.front().starts_with('-')) return {};
+  const std::string& word = words.front();
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  if (std::find(commands.begin(), commands.end(), word) != commands.end()) return {};
+  const std::vector<std::string_view> known(commands.begin(), commands.end());
+  return fmt::format("no command \"{}\"; the nearest is {} (`swale --help` has them all)", word,
+                     nearest(word, known));
+}
+
 int run_command(int argc, char** argv) {
   CLI::App app;
   Run run;
   add_commands(app, &run);
+  std::vector<std::string> words = without_help_word({argv + 1, argv + argc});
+  if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
+    fmt::print(stderr, "swale: {}\n", unknown);
+    return kExitUsage;
+  }
   try {
-    app.parse(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 has it
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;  // --help comes this way, too
   }
   return run();
 }
 
+// Says what went wrong, without memory.
+int fail_with(const std::exception_ptr& exception) {
+  try {
+    if (exception) std::rethrow_exception(exception);
+    std::fputs("swale: unexpected failure\n", stderr);
+  } catch (const std::bad_alloc&) {
+    std::fputs("swale: out of memory\n", stderr);
+  } catch (const std::exception& known) {
+    std::fprintf(stderr, "swale: %s\n", known.what());
+  } catch (...) {
+    std::fputs("swale: unexpected failure\n", stderr);
+  }
+  std::fflush(stderr);
+  return kExitFailure;
+}
+
+// Destructors that need memory (nlohmann::json's do) end a process that has none: as a failure, not as a crash.
+[[noreturn]] void terminate() { ::_exit(fail_with(std::current_exception())); }
+
 }  // namespace
 }  // namespace swale::tools
 
 int main(int argc, char** argv) {
+  std::set_terminate(swale::tools::terminate);
   try {
     return swale::tools::run_command(argc, argv);
-  } catch (const std::exception& exception) {
-    std::fprintf(stderr, "swale: %s\n", exception.what());
-    return swale::tools::kExitFailure;
+  } catch (...) {
+    return swale::tools::fail_with(std::current_exception());
   }
 }

@@ -10,22 +10,29 @@ namespace swale::tools {
 namespace {
 
 constexpr std::string_view kDirectoryText =
-    "A massive directory is an ordinary directory. swale.json alone says what exists; it is replaced by a "
-    "rename when an epoch is committed. Copy, move or archive the directory as a whole, while no job writes "
-    "to it. The formats are specified byte by byte in docs/formats of the sources.";
+    "A massive directory is an ordinary directory. Each job that writes to it has a number and files of its "
+    "own. The epoch log of the newest job says which epochs exist; one record is appended to it when an "
+    "epoch is committed. Copy, move or archive the directory as a whole, while no job writes to it. The "
+    "formats are specified byte by byte in docs/formats of the sources.";
 
 struct DirectoryEntry {
   std::string_view name;
   std::string_view what;
 };
 constexpr DirectoryEntry kDirectoryEntries[] = {
-    {"swale.json", "the manifest: jobs, schema, and the committed epochs with their steps, times and counts"},
-    {"swale.lock", "who writes, while a job does"},
+    {"swale.json", "the manifest: schema, layout and jobs; a copy of the newest jobs/NNNN/manifest.json"},
+    {"swale.lock", "who writes, while a job does, which renews it; swale-unlock(1) shows it"},
     {"swale.json.damaged", "what swale-repair(1) found in the place of swale.json, and replaced"},
-    {"extrema/ID.top", "which partitions have the largest and smallest numbers of an epoch"},
-    {"p000/part-000000.data", "the records of partition 0 in blocks of 4 KiB, each with a checksum"},
-    {"p000/part-000000.index", "its index: sketches by slices of hash space, extrema, a footer"},
-    {"p001/part-001024.data", "1,024 partitions a folder; partition p was written by rank p of its job"},
+    {"jobs/0001/manifest.json", "the manifest as job 1 wrote it"},
+    {"jobs/0001/epochs", "its epoch log: all committed epochs with their steps, times and counts"},
+    {"jobs/0001/extrema", "which partitions have the largest and smallest numbers of each of its epochs"},
+    {"jobs/0001/stats.jsonl", "what each of its epochs cost"},
+    {"p000/part-000000.j0001.data",
+     "the records of job 1 in partition 0, in blocks of 4 KiB with a checksum each"},
+    {"p000/part-000000.j0001.index", "its index: sketches by slices of hash space, extrema, a footer"},
+    {"p000/part-000000.j0001.values", "its values of more than 16,384 bytes, if there are any"},
+    {"p001/part-001024.j0001.data",
+     "1,024 partitions a folder; partition p was written by rank p of its job"},
 };
 
 // Text for troff: nothing in it is a request or an escape.

@@ -1,12 +1,22 @@
 #include "tools/options.h"
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 
 #include "capi/options.h"
 
 namespace swale::tools {
+namespace {
+
+int output_errno = 0;  // why writing to stdout failed first
+
+void note_output_failure() {
+  if (output_errno == 0) output_errno = errno;
+}
+
+}  // namespace
 
 int fail(const Status& status) {
   std::fflush(stdout);
@@ -14,13 +24,30 @@ int fail(const Status& status) {
   return status.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
 }
 
-void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) note_output_failure();
+}
+
+CLI::Validator at_least(int64_t least) {
+  return CLI::Validator(
+      [least](std::string& text) {
+        int64_t number = 0;
+        const char* const end = text.data() + text.size();
+        const auto [stop, failure] = std::from_chars(text.data(), end, number);
+        // What is no number, or too large a one, is for the conversion to tell.
+        const bool tells = failure == std::errc() && stop == end;
+        return tells && number < least ? fmt::format("expected at least {}, found {}", least, text)
+                                       : std::string();
+      },
+      "");
+}
 
 void print_json(const Json& json) { print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"); }
 
 int finish_output(int exit_code) {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
-  fmt::print(stderr, "swale: writing to the standard output: {}\n", std::strerror(errno));
+  if (std::fflush(stdout) != 0) note_output_failure();
+  if (std::ferror(stdout) == 0 && output_errno == 0) return exit_code;
+  fmt::print(stderr, "swale: writing to the standard output: {}\n", std::strerror(output_errno));
   return kExitFailure;
 }
 
@@ -35,7 +62,7 @@ void Common::add_json(CLI::App& command) {
 }
 
 void Common::add_epoch(CLI::App& command, const std::string& help) {
-  command.add_option("-e,--epoch", epoch, help)->check(CLI::NonNegativeNumber)->type_name("N");
+  command.add_option("-e,--epoch", epoch, help)->check(at_least(0))->type_name("N");
 }
 
 void Common::add_notation(CLI::App& command, bool with_raw) {
@@ -78,12 +105,16 @@ Notation Common::notation() const {
   return raw ? Notation::kRaw : hex ? Notation::kHex : u64 ? Notation::kU64 : Notation::kAuto;
 }
 
+Result<io::PosixOptions> Common::storage() {
+  SWALE_RETURN_IF_ERROR(capi::check_process_variables());
+  return capi::storage_options(capi::read_rows(), "", capi::process_environment);
+}
+
 Result<std::unique_ptr<OpenDirectory>> Common::open() const {
   SWALE_ASSIGN_OR_RETURN(const imd::ReaderOptions options,
                          capi::reader_options("", capi::process_environment));
-  SWALE_ASSIGN_OR_RETURN(const io::PosixOptions storage,
-                         capi::storage_options(capi::read_rows(), "", capi::process_environment));
-  auto opened = std::make_unique<OpenDirectory>(storage);
+  SWALE_ASSIGN_OR_RETURN(const io::PosixOptions with, storage());
+  auto opened = std::make_unique<OpenDirectory>(with);
   SWALE_ASSIGN_OR_RETURN(opened->reader, imd::Reader::open(opened->device, path, options));
   return opened;
 }

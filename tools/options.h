@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 enum ExitCode {
   kExitOk = 0,
-  kExitNotFound = 1,  // a key is not there; verify found problems; something is lost
+  kExitNotFound = 1,  // a key is not there; verify found problems; something is lost; a lock looks alive
   kExitUsage = 2,
   kExitFailure = 3,  // input/output error or damage
 };
@@ -29,7 +29,10 @@ enum ExitCode {
 // Prints the failure to stderr and answers the exit code for it.
 int fail(const Status& status);
 
-// Writes to stdout. Failures are remembered for finish_output.
+// A check of CLI11's for numbers that have a lower limit only.
+CLI::Validator at_least(int64_t least);
+
+// Writes to stdout. The first failure is remembered, with its reason, for finish_output.
 void print(std::string_view text);
 void print_json(const Json& json);  // one line
 // The command's exit code, or kExitFailure if stdout could not take everything.
@@ -65,6 +68,8 @@ struct Common {
   Notation notation() const;
   Layout layout() const;
   Result<std::unique_ptr<OpenDirectory>> open() const;
+  // What SWALE_IO_* says, for commands that open no reader.
+  static Result<io::PosixOptions> storage();
 };
 
 // Each adds itself to the application; `*run` is set to what the chosen one does.
@@ -78,6 +83,7 @@ void add_top(CLI::App& app, Run* run);
 void add_stats(CLI::App& app, Run* run);
 void add_verify(CLI::App& app, Run* run);
 void add_repair(CLI::App& app, Run* run);
+void add_unlock(CLI::App& app, Run* run);
 void add_dump(CLI::App& app, Run* run);
 void add_config(CLI::App& app, Run* run);
 void add_completion(CLI::App& app, Run* run);

@@ -6,7 +6,9 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -86,6 +88,7 @@ class Scan {
   };
 
   void work();
+  void take_pieces();
   Status scan_piece(const PieceQueue::Numbered& given);
   void put(uint64_t number, Chunk* chunk);
   void finish(const PieceQueue::Numbered& given, Status status);
@@ -177,7 +180,17 @@ Status Scan::scan_piece(const PieceQueue::Numbered& given) {
   return status;
 }
 
+// A thread without memory ends the scan, not the process.
 void Scan::work() {
+  try {
+    take_pieces();
+  } catch (const std::bad_alloc&) {
+    const std::lock_guard lock(mutex_);
+    stop(Status::out_of_memory());
+  }
+}
+
+void Scan::take_pieces() {
   for (;;) {
     PieceQueue::Numbered given;
     {
@@ -202,7 +215,11 @@ void Scan::work() {
 
 Result<uint64_t> Scan::run() {
   std::vector<std::thread> others;
-  for (unsigned i = 1; i < job_.threads; ++i) others.emplace_back([this] { work(); });
+  try {
+    for (unsigned i = 1; i < job_.threads; ++i) others.emplace_back([this] { work(); });
+  } catch (const std::bad_alloc&) {  // fewer threads do it, too
+  } catch (const std::system_error&) {
+  }
   work();
   for (std::thread& other : others) other.join();
   SWALE_RETURN_IF_ERROR(status_);

@@ -100,7 +100,7 @@ TEST_F(ParallelScan, WritesOnlyWhatIsWanted) {
 
 TEST_F(ParallelScan, DamageComesBehindAllThatPrecedesIt) {
   const std::string all = expected(imd::Reader::kAllEpochs);
-  const std::string path = imd::data_log_path("dir", 1);
+  const std::string path = imd::data_log_path("dir", {1, 1});
   const auto file = device_.open(path, io::OpenMode::kReadWrite).value();
   const uint64_t size = file->size().value();
   size_t damaged = 0;

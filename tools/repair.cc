@@ -24,11 +24,17 @@ void RepairCommand::print_text(const imd::RepairReport& report) const {
     print(fmt::format("{}: {}\n", dry_run ? "would have" : "done", line));
   }
   for (const std::string& line : report.lost) print(fmt::format("lost: {}\n", line));
+  if (report.reclaimable_bytes > 0) {
+    print(
+        fmt::format("{} bytes after the last runs were reserved and never used\n", report.reclaimable_bytes));
+  }
   if (report.found.empty() && report.done.empty() && report.lost.empty()) print("nothing to repair\n");
 }
 
 int RepairCommand::run() const {
-  io::PosixDevice device;
+  const Result<io::PosixOptions> storage = Common::storage();
+  if (!storage.ok()) return fail(storage.status());
+  io::PosixDevice device(*storage);
   const auto report = [&] {
     ProgressBar bar;
     imd::RepairOptions options{.dry_run = dry_run};
@@ -50,6 +56,8 @@ int RepairCommand::run() const {
                 {"indexes_rebuilt", report->indexes_rebuilt},
                 {"epochs_recovered", report->epochs_recovered},
                 {"records_recovered", report->records_recovered},
+                {"lost_parts", report->lost_parts},
+                {"reclaimable_bytes", report->reclaimable_bytes},
                 {"found", report->found},
                 {"done", report->done},
                 {"lost", report->lost}});
@@ -66,18 +74,22 @@ void add_repair(CLI::App& app, Run* run) {
   CLI::App* const sub = add_command(
       app, "repair", "makes the best of what a crash or damage has left",
       {
-          .description =
-              "Committed epochs need no repair after a crash. This recovers what an epoch that was never "
-              "ended "
-              "left as whole runs, makes damaged index logs anew from the data logs, and swale.json if it is "
-              "lost (the old one is kept as swale.json.damaged). Committed data are never written. A lost "
-              "swale.json of epochs that a partitioner of the user's has spread is refused: a copy is "
-              "needed. No job "
-              "may "
-              "be writing.",
+          .description = "Committed epochs need no repair after a crash. This recovers what an epoch that "
+                         "was never ended left as "
+                         "whole runs, makes damaged index logs anew from the data logs, and the manifest if "
+                         "copies of it are lost "
+                         "(a damaged swale.json is kept as swale.json.damaged). What is lost is recorded in "
+                         "the directory: "
+                         "queries that need it end with an error that names epoch and partition, and info "
+                         "and verify list it; "
+                         "with the files put back from a copy, another repair takes it off the list. Files "
+                         "of other jobs are never "
+                         "written; an index log is replaced as a whole. If every copy of the manifest is "
+                         "lost, epochs that a "
+                         "partitioner of the user's has spread are refused. No job may be writing.",
           .examples = {{"swale repair out/particles --dry-run", "what would be done"},
                        {"swale repair out/particles --json | jq .lost", "repair, and say what is lost"}},
-          .exit_1 = "something is lost",
+          .exit_1 = "something is lost, now or before",
       });
   command->common.add_path(*sub);
   sub->add_flag("-n,--dry-run", command->dry_run, "say what would be done, and do nothing");

@@ -158,7 +158,7 @@ void add_scan(CLI::App& app, Run* run) {
   sub->add_option("-w,--where", command->where, "only records for which this is true")
       ->type_name("CONDITION");
   sub->add_option("-n,--limit", command->limit, "stop after so many records (0: all)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->type_name("N");
   sub->add_option("-j,--jobs", command->threads,
                   "so many threads (default: one for each processor that the process may use)")

@@ -90,7 +90,7 @@ void add_top(CLI::App& app, Run* run) {
                   "a field of the schema (see `swale info`), or an element: velocity[0]")
       ->required()
       ->type_name("FIELD");
-  sub->add_option("-k", command->k, "how many (default 10)")->check(CLI::PositiveNumber)->type_name("K");
+  sub->add_option("-k", command->k, "how many (default 10)")->check(at_least(1))->type_name("K");
   sub->add_flag("--smallest", command->smallest, "the smallest instead of the largest");
   command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
   command->common.add_json(*sub);

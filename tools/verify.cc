@@ -63,10 +63,11 @@ void add_verify(CLI::App& app, Run* run) {
           .description =
               "Checksums of all blocks and slices, that the index names every record at its place, and "
               "counts "
-              "and digests of every epoch against swale.json. Not, whether a partitioner of the user's own "
+              "and digests of every epoch against the epoch log. Not, whether a partitioner of the user's "
+              "own "
               "would "
               "put a record where it is. Problems go to the standard error output. If "
-              "swale.json itself cannot be read the exit status is 3.",
+              "neither swale.json nor its copy can be read the exit status is 3.",
           .examples = {{"swale verify out/particles", ""},
                        {"swale verify out/particles --json | jq -r '.problems[].message'",
                         "what is wrong, for scripts"}},
@@ -74,7 +75,7 @@ void add_verify(CLI::App& app, Run* run) {
       });
   command->common.add_path(*sub);
   sub->add_option("--problems", command->problems_max, "stop after so many problems (default 100)")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->type_name("N");
   command->common.add_json(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });

@@ -13,7 +13,10 @@
  *               NULL is allowed and does nothing.
  *   Threads     swale_dir_append may be called from several threads at once; a reader may be used by several
  *               threads at once; every other call on one handle is made by one thread at a time.
- *   Collective  Calls marked [collective] are made by all ranks of the job, in the same order.
+ *   Collective  Calls marked [collective] are made by all ranks of the job, in the same order. Ranks that make
+ *               different ones get SWALE_INVALID_ARGUMENT, which names both calls. A rank that dies or falls silent
+ *               fails the calls of the others. A rank that lives and does not come to the end of an epoch or to the
+ *               close of a directory is waited for without limit; option write.collective_deadline_s sets one.
  *   Exceptions  None crosses this interface, and the library neither aborts, installs signal handlers nor runs
  *               code at load time.
  *   Options     Strings of "section.name=value", separated by commas or spaces; unknown names are errors. Every
@@ -109,12 +112,13 @@ enum swale_dir_flags {
 
 /* [collective] Opens the massive directory at `path` (on storage that all ranks see) for appending epochs. An
  * existing directory keeps its epochs; the job may have another number of ranks than those that wrote them. One
- * job writes at a time: SWALE_BUSY names the other. All ranks return the same status. What a value consists of can be
+ * job writes at a time: SWALE_BUSY names the other. All ranks return the same status; SWALE_INVALID_ARGUMENT names what
+ * they gave differently and must not: flags, or an option that others have to know. What a value consists of can be
  * told when the directory is made, and which of its numbers are indexed for swale_reader_top:
  * "dir.schema=id:u8;velocity:f4x3:m/s;energy:f8,dir.extrema=energy". Both stay as they are; given again, they must be
  * the same. So do "dir.compression=lz4" or "zstd" (blocks that shrink are compressed), and "dir.index", which is for
  * comparisons. "dir.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all behind it
- * are dropped for good, atomically, before anything else is written; rank 0's STEP counts. They stay dropped even if
+ * are dropped for good, atomically, before anything else is written. They stay dropped even if
  * opening fails afterwards. SWALE_INVALID_ARGUMENT if `swale repair` could not tell the steps of epochs that would stay. */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
 
@@ -143,7 +147,8 @@ int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const vo
  * readers see it whole, or all ranks return a failure and readers see none of it. One case cannot be told apart from
  * here: when rank 0 dies, or its storage fails, between making the epoch visible and telling the others, they return
  * a failure although the epoch is there, whole; a reader opened afterwards knows. `step` and `time` are the
- * simulation's own (the same on all ranks) and are kept with the epoch. */
+ * simulation's own and are kept with the epoch; all ranks must give the same step and the same bits of `time` (NaN
+ * is the same as the same NaN, 0.0 is not the same as -0.0). */
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time);
 
 /* [collective] The same in two calls, so that sorting, writing and the commit go on while the application computes.
@@ -219,7 +224,8 @@ enum swale_refresh {
   /* epochs that were known are gone (dir.resume_after); others may have their numbers now */
   SWALE_REFRESH_DROPPED = 2
 };
-/* Sees what was committed since the reader was opened or refreshed. Cheap: reads swale.json, and later, of partitions
+/* Sees what was committed since the reader was opened or refreshed. Cheap: reads the newest manifest
+ * and the epoch log (256 bytes an epoch), and later, of partitions
  * that queries ask, the new index entries. May be called beside queries of other threads: those keep what they began
  * with. *changed (may be NULL) is 0 or a sum of swale_refresh. After a failure the reader answers as before. */
 int swale_reader_refresh(swale_reader* reader, int* changed);
