@@ -10,8 +10,8 @@
 #include "bench/measure.h"
 #include "bench/ranks.h"
 #include "bench/writer_job.h"
-#include "imd/reader.h"
-#include "imd/writer.h"
+#include "imd/read/reader.h"
+#include "imd/write/writer.h"
 
 namespace swale::bench {
 namespace {

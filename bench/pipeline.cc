@@ -18,7 +18,7 @@
 #include "bench/measure.h"
 #include "bench/ranks.h"
 #include "bench/writer_job.h"
-#include "imd/writer.h"
+#include "imd/write/writer.h"
 
 namespace swale::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "bench/writer_job.h"
-#include "imd/messages.h"
+#include "imd/format/messages.h"
 
 namespace swale::bench {
 namespace {

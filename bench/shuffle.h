@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "base/bytes.h"
-#include "imd/batcher.h"
-#include "imd/frame_pool.h"
+#include "imd/write/batcher.h"
+#include "imd/write/frame_pool.h"
 #include "net/job.h"
 #include "net/post_turns.h"
 #include "net/router.h"

@@ -6,8 +6,8 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
-#include "imd/epoch_log.h"
-#include "imd/generation.h"
+#include "imd/format/epoch_log.h"
+#include "imd/format/generation.h"
 #include "io/memory_device.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // DIR/swale.lock: any bytes are somebody's lock (busy), or nobody's and taken over; never a crash, and never both.
 #include "base/log.h"
 #include "fuzz/fuzz_input.h"
-#include "imd/writer_lock.h"
+#include "imd/write/writer_lock.h"
 #include "io/memory_device.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

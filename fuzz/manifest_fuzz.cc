@@ -4,8 +4,8 @@
 
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
-#include "imd/json_place.h"
-#include "imd/manifest.h"
+#include "imd/format/json_place.h"
+#include "imd/format/manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace swale;

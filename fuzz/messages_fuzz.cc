@@ -1,7 +1,7 @@
 // Control messages of the epoch protocol and statuses: any bytes give a message or an error, and a message that was
 // decoded encodes to bytes that decode to the same ones.
 #include "fuzz/fuzz_input.h"
-#include "imd/messages.h"
+#include "imd/format/messages.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace swale;

@@ -3,7 +3,7 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
-#include "imd/extrema_summary.h"
+#include "imd/format/extrema_summary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace swale;

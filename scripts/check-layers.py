@@ -21,6 +21,9 @@ LAYERS = {
 # Lower, and yet hidden: (the folder, what it does not see).
 HIDDEN = {("run", "net"), ("source", "net"), ("tier", "net")}
 
+# Rooms of one folder: (folder, room) and its layer inside. Sources that stand in no room are tests' helpers.
+ROOMS = {("imd", "format"): 0, ("imd", "write"): 1, ("imd", "read"): 1, ("imd", "check"): 2}
+
 # Folders beside src/, and whether they may drive the simulator. They may include anything else of ours.
 BESIDE = {"tools": False, "examples": False, "python": False, "sim": True, "tests": True, "bench": True, "fuzz": True}
 
@@ -60,13 +63,24 @@ def check_ours(path, target, quoted):
             return f"{own} is layer {LAYERS[own]} and does not see {first}, layer {LAYERS[first]}"
         if (own, first) in HIDDEN:
             return f"{own} does not see {first}"
-        return None
+        return check_rooms(path, target)
     if first == "swale":
         return None if LAYERS[own] == 5 else "only the faces (layer 5) know the public headers"
     if first in BESIDE and "/" in target:
         return f"src/ includes nothing from {first}/"
     if quoted:
         return "is in no folder of src/ that this check knows; spell it 'folder/file.h', from src/"
+    return None
+
+
+def check_rooms(path, target):
+    """Inside a folder, production code of a room sees lower rooms and its own. Tests of a room may see all of them."""
+    mine = tuple(path.split("/")[1:3])
+    theirs = tuple(target.split("/")[:2])
+    if mine not in ROOMS or theirs not in ROOMS or mine == theirs or os.path.basename(path).split(".")[0].endswith("_test"):
+        return None
+    if ROOMS[theirs] >= ROOMS[mine]:
+        return f"{'/'.join(mine)} does not see {'/'.join(theirs)}"
     return None
 
 
@@ -119,11 +133,13 @@ CANARIES = [
     ("src/run/a.cc", '#include "net/transport.h"', "run does not see net"),
     ("src/source/a.cc", '#include "net/transport.h"', "source does not see net"),
     ("src/tier/a.cc", '#include <net/transport.h>', "tier does not see net"),
-    ("src/run/b.cc", '#include "imd/reader.h"', "does not see imd"),
+    ("src/run/b.cc", '#include "imd/read/reader.h"', "does not see imd"),
     ("src/imd/a.cc", '#include "meta/server.h"', "does not see meta"),
     ("src/posix/a.cc", '#include "capi/handles.h"', "does not see capi"),
     ("src/imd/b_test.cc", '  #  include "sim/cluster.h"', "see sim/"),
     ("src/imd/c.cc", '#include "tests/helper.h"', "nothing from tests/"),
+    ("src/imd/read/h.cc", '#include "imd/check/repair.h"', "does not see imd/check"),
+    ("src/imd/read/i.cc", '#include "imd/write/writer.h"', "does not see imd/write"),
     ("src/imd/d.cc", '#include "../base/status.h"', "never with '..'"),
     ("src/imd/e.cc", '#include "reader.h"', "from src/"),
     ("src/imd/f.cc", '#include "swale/swale.h"', "only the faces"),
@@ -147,13 +163,15 @@ CANARIES = [
 ]
 ALLOWED = [
     ("src/imd/a.cc", '#include "imd/a.h"\n#include "run/run.h"\n#include "base/status.h"\n#include <fmt/format.h>'),
+    ("src/imd/check/b.cc", '#include "imd/read/reader.h"\n#include "imd/format/manifest.h"'),
+    ("src/imd/read/b_test.cc", '#include "imd/write/writer.h"'),
     ("src/imd/a_test.cc", '#include <gtest/gtest.h>\n// #include "sim/cluster.h"'),
     ("src/net/a.cc", "#include <ucp/api/ucp.h>"),
-    ("src/capi/a.cc", '#include "swale/swale.h"\n#include "imd/reader.h"'),
+    ("src/capi/a.cc", '#include "swale/swale.h"\n#include "imd/read/reader.h"'),
     ("include/swale/swale_mpi.h", '#include <mpi.h>\n#include "swale/swale.h"'),
-    ("tools/a.cc", '#include "imd/reader.h"\n#include <CLI/CLI.hpp>\n#include "local.h"'),
+    ("tools/a.cc", '#include "imd/read/reader.h"\n#include <CLI/CLI.hpp>\n#include "local.h"'),
     ("tests/a_test.cc", '#include "sim/cluster.h"\n#include "net/transport.h"'),
-    ("sim/a.cc", '#include "sim/a.h"\n#include "imd/writer_core.h"'),
+    ("sim/a.cc", '#include "sim/a.h"\n#include "imd/write/writer_core.h"'),
 ]
 
 

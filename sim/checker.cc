@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "imd/reader.h"
+#include "imd/read/reader.h"
 #include "run/schema.h"
 
 namespace swale::sim {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "imd/direct_intake.h"
-#include "imd/extrema_summary.h"
-#include "imd/memory_plan.h"
+#include "imd/format/extrema_summary.h"
+#include "imd/write/direct_intake.h"
+#include "imd/write/memory_plan.h"
 
 namespace swale::sim {
 namespace {

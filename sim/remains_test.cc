@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "imd/generation.h"
+#include "imd/format/generation.h"
 #include "io/memory_device.h"
 #include "sim/checker.h"
 #include "sim/cluster.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "imd/json_place.h"
-#include "imd/manifest.h"
-#include "imd/writer_lock.h"
+#include "imd/format/json_place.h"
+#include "imd/format/manifest.h"
+#include "imd/write/writer_lock.h"
 #include "tools/manual.h"
 
 namespace swale::tools {

@@ -3,9 +3,9 @@
 
 #include "base/coding.h"
 #include "base/crc32c.h"
-#include "imd/epoch_log.h"
-#include "imd/extrema_summary.h"
-#include "imd/stats_log.h"
+#include "imd/format/epoch_log.h"
+#include "imd/format/extrema_summary.h"
+#include "imd/format/stats_log.h"
 #include "tools/dump.h"
 
 namespace swale::tools {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "imd/reader_values.h"
+#include "imd/read/reader_values.h"
 #include "tools/dump.h"
 
 namespace swale::tools {

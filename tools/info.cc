@@ -2,7 +2,7 @@
 #include <map>
 #include <memory>
 
-#include "imd/manifest.h"
+#include "imd/format/manifest.h"
 #include "run/footer.h"
 #include "run/value_format.h"
 #include "tools/manual.h"

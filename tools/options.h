@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "imd/reader.h"
+#include "imd/read/reader.h"
 #include "io/posix_device.h"
 #include "tools/bytes_text.h"
 #include "tools/record_format.h"

@@ -15,7 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "imd/reader.h"
+#include "imd/read/reader.h"
 #include "tools/expression.h"
 
 namespace swale::tools {

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "imd/reader.h"
+#include "imd/read/reader.h"
 #include "tools/progress.h"
 
 namespace swale::tools {

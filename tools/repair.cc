@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "imd/repair.h"
+#include "imd/check/repair.h"
 #include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/progress.h"

@@ -2,7 +2,7 @@
 #include <memory>
 #include <vector>
 
-#include "imd/epoch_stats.h"
+#include "imd/format/epoch_stats.h"
 #include "tools/manual.h"
 #include "tools/options.h"
 

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "base/patience.h"
-#include "imd/writer_lock.h"
+#include "imd/write/writer_lock.h"
 #include "tools/manual.h"
 #include "tools/options.h"
 

@@ -5,7 +5,7 @@
 
 #include "capi/handles.h"
 #include "capi/options.h"
-#include "imd/writer_open.h"
+#include "imd/write/writer_open.h"
 
 namespace swale::capi {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "capi/boundary.h"
-#include "imd/reader.h"
-#include "imd/writer.h"
+#include "imd/read/reader.h"
+#include "imd/write/writer.h"
 #include "io/posix_device.h"
 #include "net/job.h"
 

@@ -3,7 +3,7 @@
 
 #include "capi/handles.h"
 #include "capi/options.h"
-#include "imd/agree.h"
+#include "imd/format/agree.h"
 #include "net/bootstrap.h"
 #include "net/rendezvous.h"
 #include "net/topology.h"

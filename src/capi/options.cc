@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/nearest.h"
-#include "imd/memory_plan.h"
+#include "imd/write/memory_plan.h"
 
 namespace swale::capi {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "base/config.h"
 #include "base/status.h"
-#include "imd/reader.h"
-#include "imd/writer.h"
+#include "imd/read/reader.h"
+#include "imd/write/writer.h"
 #include "io/posix_device.h"
 #include "net/job.h"
 #include "net/rendezvous.h"

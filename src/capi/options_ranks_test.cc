@@ -20,10 +20,10 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "capi/options.h"
-#include "imd/generation.h"
-#include "imd/reader.h"
+#include "imd/format/generation.h"
+#include "imd/read/reader.h"
 #include "imd/test_job.h"
-#include "imd/writer.h"
+#include "imd/write/writer.h"
 #include "io/device_test_fixture.h"
 
 namespace swale::capi {

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "imd/memory_plan.h"
+#include "imd/write/memory_plan.h"
 
 namespace swale::capi {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "imd/generation.h"
-#include "imd/manifest.h"
+#include "imd/format/generation.h"
+#include "imd/format/manifest.h"
 #include "io/device.h"
 #include "run/footer.h"
 #include "run/memtable.h"

@@ -15,9 +15,9 @@
 
 #include "base/coding.h"
 #include "base/rng.h"
-#include "imd/reader.h"
+#include "imd/read/reader.h"
 #include "imd/test_job.h"
-#include "imd/writer.h"
+#include "imd/write/writer.h"
 #include "io/memory_device.h"
 #include "run/value_format.h"
 

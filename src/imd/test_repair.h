@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "imd/reader.h"
-#include "imd/repair.h"
+#include "imd/check/repair.h"
+#include "imd/read/reader.h"
 #include "imd/test_job.h"
-#include "imd/writer.h"
+#include "imd/write/writer.h"
 #include "io/memory_device.h"
 #include "run/schema.h"
 

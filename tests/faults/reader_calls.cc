@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "imd/test_job.h"
-#include "imd/writer.h"
+#include "imd/write/writer.h"
 #include "io/posix_device.h"
 #include "tests/faults/failing_new.h"
 

@@ -1,0 +1,263 @@
+// Values that are too large for records: damaged, cut off, not written, and repaired.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "imd/check/repair.h"
+#include "imd/format/generation.h"
+#include "imd/test_large.h"
+#include "io/fault_device.h"
+
+namespace swale::imd {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): its names are all that this file is about
+using testing::HasSubstr;
+
+TEST(LargeValues, EveryDamagedByteIsNoticed) {
+  Sample sample;
+  uint64_t flips = 0;
+  uint64_t missed = 0;
+  for (const uint32_t writer : {0u, 1u}) {
+    const std::string path = value_log_path(kDir, {1, writer});
+    const auto file = sample.device.open(path, io::OpenMode::kReadWrite).value();
+    const uint64_t size = file->size().value();
+    std::vector<bool> head(size);  // of these every byte, of values every 701st
+    uint64_t promised = 0;
+    for (uint64_t at = 0; at + run::kValueHeadBytes < size; ++at) {
+      char magic[4];
+      ASSERT_TRUE(io::read_exactly(*file, at, magic).ok());
+      if (get_u32(magic) != run::kValueMagic) continue;
+      for (uint64_t i = at; i < at + run::value_head_bytes(kLimit + 1); ++i) head[i] = true;
+      ++promised;
+      at += kLimit;
+    }
+    EXPECT_EQ(promised, 6u);
+    for (uint64_t at = 0; at < size; ++at) {
+      if (!head[at] && at % 701 != 0) continue;
+      char byte;
+      ASSERT_TRUE(io::read_exactly(*file, at, {&byte, 1}).ok());
+      const char bad = static_cast<char>(byte ^ (1 << at % 8));
+      ASSERT_TRUE(file->pwrite(at, {&bad, 1}).ok());
+      ++flips;
+      const uint64_t failures = sample.failures(path);
+      EXPECT_LE(failures, 1u);
+      const auto problems = open(sample.device)->verify(9, nullptr).problems;
+      EXPECT_EQ(problems.empty(), failures == 0) << "verify and get disagree at " << at;
+      for (const Status& problem : problems)
+        EXPECT_THAT(std::string(problem.message()), HasSubstr(path)) << at;
+      missed += failures == 0 ? 1 : 0;  // in the gap between two epochs
+      ASSERT_TRUE(file->pwrite(at, {&byte, 1}).ok());
+      ASSERT_FALSE(HasFailure());
+    }
+  }
+  EXPECT_LE(missed, 12u);
+  EXPECT_EQ(sample.failures(""), 0u);
+  std::printf("%llu flips, %llu of them in the gaps between epochs\n", static_cast<unsigned long long>(flips),
+              static_cast<unsigned long long>(missed));
+}
+
+TEST(LargeValues, EveryDamagedByteOfTheirRecordsIsNoticed) {
+  Sample sample;
+  uint64_t flips = 0;
+  for (const uint32_t partition : {0u, 1u}) {
+    const std::string path = data_log_path(kDir, {1, partition});
+    const auto file = sample.device.open(path, io::OpenMode::kReadWrite).value();
+    const uint64_t size = file->size().value();
+    for (uint64_t at = 0; at < size; at += at % run::kBlockBytes < 900 ? 1 : 61) {
+      char byte;
+      ASSERT_TRUE(io::read_exactly(*file, at, {&byte, 1}).ok());
+      const char bad = static_cast<char>(byte ^ (1 << at % 8));
+      ASSERT_TRUE(file->pwrite(at, {&bad, 1}).ok());
+      EXPECT_GT(sample.failures(path), 0u) << at;
+      ASSERT_TRUE(file->pwrite(at, {&byte, 1}).ok());
+      ++flips;
+    }
+  }
+  std::printf("%llu flips\n", static_cast<unsigned long long>(flips));
+}
+
+TEST(LargeValues, ACutOffOrMissingLogIsNoticedByReaders) {
+  uint64_t points = 0;
+  const uint64_t size = [] {
+    Sample sample;
+    return sample.device.open(value_log_path(kDir, {1, 1}), io::OpenMode::kRead).value()->size().value();
+  }();
+  for (uint64_t cut = 0; cut <= size; cut += 4'999) {
+    Sample sample;
+    const std::string path = value_log_path(kDir, {1, 1});
+    if (cut == 0) {
+      ASSERT_TRUE(sample.device.remove(path).ok());
+    } else {
+      ASSERT_TRUE(sample.device.open(path, io::OpenMode::kReadWrite).value()->truncate(size - cut).ok());
+    }
+    const auto reader = open(sample.device);
+    uint64_t failures = 0;
+    for (const auto& [key, values] : sample.contents[1]) {
+      const auto got = reader->get(key, 1);
+      failures += got.ok() ? 0 : 1;
+      EXPECT_TRUE(got.ok() ? got->front().bytes == values.front()
+                           : got.status().code() == Code::kCorruption &&
+                                 got.status().message().find(path) != std::string_view::npos);
+    }
+    EXPECT_GT(failures, 0u);
+    EXPECT_FALSE(reader->verify(9, nullptr).problems.empty());
+    ++points;
+  }
+  std::printf("%llu cuts\n", static_cast<unsigned long long>(points));
+}
+
+// Each write and sync of the value log fails in turn: the call or the epoch's end says so, later calls say that it was
+// before, and the epochs before are whole.
+TEST(LargeValues, AFailedWriteOrSyncIsTold) {
+  uint64_t points = 0;
+  for (const io::CallKind kind : {io::CallKind::kWrite, io::CallKind::kSync, io::CallKind::kOpen}) {
+    for (uint64_t nth = 1;; ++nth) {
+      io::MemoryDevice disk;
+      io::FaultDevice device(disk);
+      write(device, 2, 1, [](net::Job& job, Writer& writer, uint32_t) {
+        append(writer, key_of(static_cast<uint64_t>(job.rank())), value_of(1, 70'000));
+      });
+      io::Fault fault;
+      fault.kind = kind;
+      fault.path_part = "part-000001.j0002.values";
+      fault.nth = nth;
+      fault.from_then_on = true;
+      fault.status = error(Code::kNoSpace, Scope::kFile, "part-000001.j0002.values: no space left");
+      device.inject(fault);
+      const uint64_t faults = device.faults();
+      run_ranks(2, [&](net::Job& job) {
+        WriterOptions options;
+        options.memory_bytes = 6 * kMiB;
+        auto writer = Writer::open(job, device, kDir, Writer::Create::kNever, options);
+        if (!writer.ok()) return;
+        Status status;
+        for (uint64_t i = 0; i < 3 && status.ok(); ++i)
+          status = (*writer)->append(key_of(i), value_of(i, 300'000));
+        if (status.ok()) status = (*writer)->epoch_end(1, 1);
+        const bool hit = device.faults() != faults;
+        EXPECT_EQ(status.ok(), !hit) << status.to_string();
+        if (hit) {
+          EXPECT_THAT(std::string(status.message()), HasSubstr("no space left"));
+          EXPECT_EQ((*writer)->append("k", "v").code(), Code::kAborted);
+        }
+        EXPECT_EQ((*writer)->close().ok(), !hit);
+      });
+      const bool hit = device.faults() != faults;
+      device.clear();
+      const auto reader = open(disk);
+      EXPECT_EQ(reader->manifest().epochs.size(), hit ? 1u : 2u);
+      expect_whole(*reader);
+      if (!hit) break;
+      ++points;
+      ASSERT_LT(nth, 100u);
+      // And the next job goes on.
+      write(disk, 3, 1, [](net::Job& job, Writer& writer, uint32_t) {
+        append(writer, key_of(static_cast<uint64_t>(job.rank())), value_of(2, 80'000));
+      });
+      expect_whole(*open(disk));
+      ASSERT_FALSE(HasFailure()) << static_cast<int>(kind) << " " << nth;
+    }
+  }
+  EXPECT_GT(points, 8u);
+  std::printf("%llu failed calls\n", static_cast<unsigned long long>(points));
+}
+
+TEST(LargeValues, AnIndexLogOrManifestThatIsLostIsMadeAnew) {
+  for (const char* what : {"index", "manifest", "both"}) {
+    Sample sample;
+    if (what[0] != 'm') {
+      ASSERT_TRUE(sample.device.remove(index_log_path(kDir, {1, 1})).ok());
+    }
+    if (what[0] != 'i') {
+      ASSERT_TRUE(sample.device.remove(manifest_path(kDir)).ok());
+    }
+    const auto report = repair_directory(sample.device, kDir, {});
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    const auto reader = open(sample.device);
+    ASSERT_TRUE(reader);
+    ASSERT_EQ(reader->manifest().epochs.size(), 2u) << what;
+    for (uint32_t epoch = 0; epoch < 2; ++epoch) expect_contents(*reader, epoch, sample.contents[epoch]);
+    expect_whole(*reader);
+    write(sample.device, 2, 1,
+          [](net::Job&, Writer& writer, uint32_t) { append(writer, "later", value_of(5, 40'000)); });
+    const auto later = open(sample.device);
+    for (uint32_t epoch = 0; epoch < 2; ++epoch) expect_contents(*later, epoch, sample.contents[epoch]);
+    expect_whole(*later);
+  }
+}
+
+// Of an epoch that was never ended, whole runs come back whose values are whole; what points to torn ones does not.
+TEST(LargeValues, OfAnOpenEpochComeBackIfTheyAreWhole) {
+  for (const bool torn : {false, true}) {
+    io::MemoryDevice disk;
+    io::FaultDevice device(disk);
+    write(device, 2, 1, [](net::Job& job, Writer& writer, uint32_t) {
+      append(writer, key_of(static_cast<uint64_t>(job.rank())), value_of(1, 70'000));
+    });
+    // Everything of the second epoch is on disk, but the manifest never comes.
+    io::Fault fault;
+    fault.kind = io::CallKind::kWrite;
+    fault.path_part = "jobs/0002/epochs";
+    fault.nth = 2;  // the first makes the log
+    fault.status = error(Code::kIoError, Scope::kFile, "epochs: the machine stops");
+    device.inject(fault);
+    run_ranks(2, [&](net::Job& job) {
+      WriterOptions options;
+      options.memory_bytes = 6 * kMiB;
+      auto writer = Writer::open(job, device, kDir, Writer::Create::kNever, options);
+      ASSERT_TRUE(writer.ok());
+      for (uint64_t i = 0; i < 10; ++i)
+        append(**writer, fmt::format("{}/{}", key_of(i), job.rank()), value_of(i, i % 2 == 0 ? 20 : 50'000));
+      EXPECT_FALSE((*writer)->epoch_end(1, 1).ok());
+      EXPECT_FALSE((*writer)->close().ok());
+    });
+    if (torn) {
+      const auto file = disk.open(value_log_path(kDir, {2, 0}), io::OpenMode::kReadWrite).value();
+      ASSERT_TRUE(file->pwrite(file->size().value() - 1'000, "torn").ok());
+    }
+    const auto report = repair_directory(disk, kDir, {});
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    const auto reader = open(disk);
+    expect_whole(*reader);
+    if (!torn) {
+      ASSERT_EQ(reader->manifest().epochs.size(), 2u);
+      EXPECT_EQ(reader->count(1).value(), 20u);
+      EXPECT_EQ(reader->manifest().epochs[1].large, (LargeTally{10, 10 * 50'000}));
+    } else {
+      EXPECT_THAT(fmt::format("{}", fmt::join(report->lost, "; ")),
+                  HasSubstr("points to a value that is not"));
+      // The run of one partition has the torn value's record, that of the other has not.
+      ASSERT_EQ(reader->manifest().epochs.size(), 2u);
+      EXPECT_LT(reader->count(1).value(), 20u);
+      EXPECT_GT(reader->count(1).value(), 0u);
+    }
+    for (uint64_t i = 0; i < 10; ++i) {
+      for (int rank = 0; rank < 2; ++rank) {
+        const auto got = reader->get(fmt::format("{}/{}", key_of(i), rank), 1);
+        if (!got.ok()) continue;
+        EXPECT_TRUE(got->front().bytes == value_of(i, i % 2 == 0 ? 20 : 50'000));
+      }
+    }
+    write(disk, 3, 1, [](net::Job& job, Writer& writer, uint32_t) {
+      append(writer, key_of(static_cast<uint64_t>(job.rank())), value_of(2, 80'000));
+    });
+    expect_whole(*open(disk));
+  }
+}
+
+// Canary: a verifier that only looked at what records point to would miss this one.
+TEST(LargeValuesCanary, AValueWithoutARecordIsSeen) {
+  Sample sample;
+  const auto reader = open(sample.device);
+  expect_whole(*reader);
+  Manifest manifest = load_manifest(sample.device, kDir).value();
+  ++manifest.epochs[1].large.values;
+  ASSERT_TRUE(sample.device.remove(epoch_log_path(kDir, manifest.generation)).ok());
+  ASSERT_TRUE(EpochLog::create(sample.device, kDir, manifest.generation, manifest).ok());
+  const auto problems = open(sample.device)->verify(9, nullptr).problems;
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(std::string(problems.front().message()), HasSubstr("large values"));
+}
+
+}  // namespace
+}  // namespace swale::imd

@@ -1,0 +1,202 @@
+#include "imd/check/repair.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "imd/check/repair_log.h"
+#include "imd/check/repairer.h"
+#include "imd/format/generation.h"
+
+namespace swale::imd {
+
+// Takes the lock, but not in a directory that is none of Swale's.
+Status Repairer::begin() {
+  SWALE_ASSIGN_OR_RETURN(const bool exists, device_->exists(directory_));
+  if (!exists) return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there", directory_);
+  SWALE_ASSIGN_OR_RETURN(anchored_, device_->anchored(directory_));
+  device_ = anchored_.get();
+  SWALE_RETURN_IF_ERROR(find_logs());
+  SWALE_RETURN_IF_ERROR(find_manifest(*device_, directory_, logs_).status());
+  if (dry_run_) return {};
+  std::random_device entropy;
+  SWALE_ASSIGN_OR_RETURN(lock_,
+                         acquire_writer_lock(*device_, directory_, (uint64_t{entropy()} << 32) | entropy()));
+  // Again: another job may have written between the first look and the lock.
+  logs_.clear();
+  return find_logs();
+}
+
+Status Repairer::find_logs() {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device_->list(directory_));
+  for (const std::string& name : names) {
+    if (name.size() < 4 || name[0] != 'p' || name.find_first_not_of("0123456789", 1) != std::string::npos)
+      continue;
+    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> logs,
+                           device_->list(fmt::format("{}/{}", directory_, name)));
+    for (const std::string& log : logs) {
+      if (const auto id = parse_log_name(log)) logs_.try_emplace(*id);
+    }
+  }
+  return {};
+}
+
+Status Repairer::look() {
+  if (progress_) data_bytes_ = data_bytes();
+  for (auto& [id, facts] : logs_) SWALE_RETURN_IF_ERROR(look_at(id, &facts));
+  SWALE_ASSIGN_OR_RETURN(found_, find_manifest(*device_, directory_, logs_));
+  report_.found = std::move(found_.found);
+  report_.lost = std::move(found_.lost);
+  report_.manifest_rebuilt = !report_.found.empty();
+  return {};
+}
+
+// Of the logs that can be opened: what is wrong with the others is said where they are read.
+uint64_t Repairer::data_bytes() const {
+  uint64_t total = 0;
+  for (const auto& [id, facts] : logs_) {
+    const auto data = device_->open(data_log_path(directory_, id), io::OpenMode::kRead);
+    if (!data.ok()) continue;
+    const auto bytes = (*data)->size();
+    total += bytes.ok() ? *bytes : 0;
+  }
+  return total;
+}
+
+Status Repairer::look_at(LogId id, LogFacts* facts) {
+  std::optional<run::Footer> footer;
+  const auto index = device_->open(index_log_path(directory_, id), io::OpenMode::kRead);
+  if (index.ok()) {
+    Result<run::Footer> read = run::read_footer(**index, id.partition);
+    if (!read.ok() && read.status().code() != Code::kCorruption) return read.status();
+    if (read.ok()) footer = std::move(*read);
+  } else if (index.status().code() != Code::kNotFound) {
+    return index.status();
+  }
+  DataInventory inventory;
+  const auto data = device_->open(data_log_path(directory_, id), io::OpenMode::kRead);
+  if (data.ok()) {
+    const auto note = [this](uint64_t bytes) {
+      read_bytes_ += bytes;
+      if (progress_) progress_(std::min(read_bytes_, data_bytes_), data_bytes_);
+    };
+    SWALE_ASSIGN_OR_RETURN(inventory, take_inventory(**data, id.partition, note));
+    report_.reclaimable_bytes += (inventory.blocks - inventory.end_block) * run::kBlockBytes;
+  } else if (data.status().code() != Code::kNotFound) {
+    return data.status();
+  }
+  std::vector<FoundValues> found_values;
+  const auto values = device_->open(value_log_path(directory_, id), io::OpenMode::kRead);
+  if (values.ok()) {
+    SWALE_ASSIGN_OR_RETURN(found_values, take_value_inventory(**values, id.partition));
+  } else if (values.status().code() != Code::kNotFound) {
+    return values.status();
+  }
+  report_.partitions = std::max(report_.partitions, uint64_t{id.partition} + 1);
+  report_.whole_runs += inventory.runs.size();
+  report_.torn_runs += inventory.torn_runs;
+  *facts = gather(data.ok(), std::move(inventory), found_values, std::move(footer));
+  return {};
+}
+
+// What the manifest says of it, and what it will say.
+void Repairer::tell_losses() {
+  const Manifest& manifest = found_.manifest;
+  for (const LostPart& part : losses_.parts) {
+    const auto epoch = std::find_if(manifest.epochs.begin(), manifest.epochs.end(),
+                                    [&](const EpochEntry& entry) { return entry.epoch_id == part.epoch_id; });
+    report_.lost.push_back(
+        fmt::format("epoch {}, partition {}: {}", epoch->epoch, part.partition, part.what));
+  }
+  report_.lost_parts = losses_.parts.size();
+  for (const LostPart& part : manifest.lost) {
+    if (std::find(losses_.parts.begin(), losses_.parts.end(), part) == losses_.parts.end())
+      report_.done.push_back(
+          fmt::format("partition {} of epoch {:016x} is whole again", part.partition, part.epoch_id));
+  }
+  if (losses_.parts != manifest.lost)
+    report_.done.push_back(fmt::format("recorded {} parts of epochs as lost", losses_.parts.size()));
+}
+
+bool Repairer::anything_to_do() const {
+  return report_.manifest_rebuilt || losses_.parts != found_.manifest.lost || !rebuilds_.empty() ||
+         !open_.empty();
+}
+
+Result<RepairReport> Repairer::run() {
+  SWALE_RETURN_IF_ERROR(begin());
+  SWALE_RETURN_IF_ERROR(look());
+  losses_ = find_losses(directory_, found_.manifest, logs_);
+  if (report_.manifest_rebuilt) {
+    report_.done.push_back(fmt::format("{} the manifest: {} jobs, {} epochs",
+                                       found_.rebuilt ? "put together" : "made copies of",
+                                       found_.manifest.jobs.size(), found_.manifest.epochs.size()));
+  }
+  tell_losses();
+  SWALE_RETURN_IF_ERROR(plan_rebuilds());
+  SWALE_RETURN_IF_ERROR(plan_open_epochs());
+  if (anything_to_do() && !dry_run_) SWALE_RETURN_IF_ERROR(publish());
+  return std::move(report_);
+}
+
+// The new generation makes everything valid at once, but index logs: these only ever gain by being replaced, and what
+// they leave out is recorded before.
+Status Repairer::publish() {
+  SWALE_ASSIGN_OR_RETURN(number_, claim_job(*device_, directory_));
+  SWALE_RETURN_IF_ERROR(write_open_epochs());
+  for (Rebuild& rebuild : rebuilds_) SWALE_RETURN_IF_ERROR(write_index(&rebuild));
+  if (found_.keep_damaged) SWALE_RETURN_IF_ERROR(keep_damaged_manifest());
+  SWALE_RETURN_IF_ERROR(commit());
+  return replace_indexes();
+}
+
+// As a job that opens, commits and closes.
+Status Repairer::commit() {
+  Manifest manifest = found_.manifest;
+  // What the old generation lacks may yet be wanted of the one before it.
+  const uint32_t superseded = report_.manifest_rebuilt ? manifest.generation : manifest.continues;
+  manifest.continues = manifest.generation;
+  manifest.generation = number_;
+  manifest.closed = false;
+  manifest.epochs_promised = manifest.epochs.size();
+  manifest.lost = losses_.parts;
+  if (!open_.empty()) {
+    JobEntry job = dead_job_;
+    job.number = number_;
+    manifest.jobs.push_back(job);
+  }
+  const JobFence fence(*device_, directory_, number_, &*lock_);
+  SWALE_RETURN_IF_ERROR(fence.check());
+  SWALE_ASSIGN_OR_RETURN(EpochLog log, write_generation(*device_, directory_, manifest, superseded));
+  for (OpenEpoch& open : open_) {
+    open.epoch.job = static_cast<uint32_t>(manifest.jobs.size() - 1);
+    SWALE_RETURN_IF_ERROR(log.append(open.epoch, manifest));
+  }
+  SWALE_RETURN_IF_ERROR(fence.check());
+  manifest.closed = true;
+  manifest.epochs_promised = log.epochs();
+  return rewrite_document(*device_, directory_, manifest);
+}
+
+// The old file stays, under the first free name.
+Status Repairer::keep_damaged_manifest() {
+  const std::string path = manifest_path(directory_);
+  std::string kept = path + ".damaged";
+  for (int number = 1;; ++number) {
+    SWALE_ASSIGN_OR_RETURN(const bool taken, device_->exists(kept));
+    if (!taken) break;
+    kept = fmt::format("{}.damaged.{}", path, number);
+  }
+  SWALE_RETURN_IF_ERROR(device_->rename(path, kept));
+  report_.done.push_back(fmt::format("kept the damaged {} as {}", kManifestName, kept));
+  return device_->sync_directory(directory_);
+}
+
+Result<RepairReport> repair_directory(io::Device& device, const std::string& directory,
+                                      const RepairOptions& options) {
+  return Repairer(device, directory, options).run();
+}
+
+}  // namespace swale::imd

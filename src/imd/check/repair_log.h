@@ -1,0 +1,66 @@
+// What repair finds in a data log: its whole runs, each block verified, and how much else there is.
+//
+// Threads: free functions. Memory: 150 bytes a run, and one chunk.
+// Errors: only those of the device; damage is counted and described.
+// Holes of files are passed over.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "imd/format/manifest.h"
+#include "io/device.h"
+#include "run/format.h"
+#include "run/run_cursor.h"
+#include "run/value_format.h"
+
+namespace swale::imd {
+
+struct FoundRun {
+  run::RunHeader header{};
+  uint64_t first_block = 0;
+  uint64_t digest = 0;
+  Hash least = ~Hash{0};  // of its keys
+  Hash greatest = 0;
+  LargeTally large = {};  // of its records those that point into value logs
+
+  uint64_t end_block() const { return first_block + header.blocks; }
+};
+
+struct DataInventory {
+  std::vector<FoundRun> runs;  // whole ones, by place
+  uint64_t blocks = 0;         // of the file
+  uint64_t end_block = 0;      // behind the last block that is not all zeros
+  uint64_t torn_runs = 0;      // that have a header and are not whole
+  Status first_damage;         // of a run that is not whole
+};
+
+// `progress(bytes)` may be empty: chunk by chunk, how much was read.
+using InventoryProgressFn = std::function<void(uint64_t bytes)>;
+Result<DataInventory> take_inventory(io::File& data, uint32_t partition, const InventoryProgressFn& progress);
+
+// What a value log has of one epoch: from the first to the last value whose head is whole; how many are whole.
+struct FoundValues {
+  uint32_t epoch = 0;
+  uint64_t epoch_id = 0;
+  run::ValueRange range;
+};
+// In the order of their places; reads everything. Behind a damaged head the next one that is whole is looked for, byte by byte.
+Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t writer);
+
+// Every record of a whole run, and its blocks, chunk by chunk.
+using RunRecordFn = std::function<void(const run::ScannedRecord&)>;
+using RunBlocksFn = std::function<void(Bytes)>;
+Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record, const RunBlocksFn& blocks);
+
+// Copies a run of `from` to `first_block` of `to`: the same but for the numbers of its blocks.
+Status copy_run(io::File& from, const FoundRun& found, io::File& to, uint64_t first_block);
+
+// Bytes first..first + bytes - 1 of `from`, to the same place of `to`.
+Status copy_bytes(io::File& from, uint64_t first, uint64_t bytes, io::File& to);
+
+}  // namespace swale::imd

@@ -1,0 +1,110 @@
+// Repair: index logs that are made anew from data logs.
+#include <algorithm>
+#include <utility>
+
+#include "imd/check/repair_index.h"
+#include "imd/check/repairer.h"
+#include "imd/read/reader_partition.h"
+
+namespace swale::imd {
+
+Status Repairer::plan_rebuilds() {
+  for (const LogId id : found_.manifest.logs()) SWALE_RETURN_IF_ERROR(plan_rebuild(id));
+  return {};
+}
+
+// The epochs whose segments are all there and open.
+Result<std::set<uint32_t>> Repairer::whole_epochs(LogId id) {
+  std::set<uint32_t> whole;
+  const LogFacts& facts = facts_of(logs_, id);
+  if (!facts.footer) return whole;
+  SWALE_ASSIGN_OR_RETURN(const auto index,
+                         device_->open(index_log_path(directory_, id), io::OpenMode::kRead));
+  for (const EpochEntry& epoch : found_.manifest.epochs) {
+    const JobEntry& job = found_.manifest.job_of(epoch);
+    const LogEpoch& here = facts.of(epoch.epoch_id);
+    if (job.number != id.job || here.agreed_segments(job, epoch.epoch).empty()) continue;
+    const Status status = check_segments(*index, id.partition, facts.footer->end_offset, here);
+    if (!status.ok() && status.code() != Code::kCorruption) return status;
+    if (status.ok()) {
+      whole.insert(epoch.epoch);
+    } else {
+      report_.found.push_back(std::string(status.message()));
+    }
+  }
+  return whole;
+}
+
+// An index log is made anew if readers cannot open it, or if something in it that the data log still tells is damaged.
+// Without its data log nothing can be done for it.
+Status Repairer::plan_rebuild(LogId id) {
+  const LogFacts& facts = facts_of(logs_, id);
+  if (!facts.has_data) return {};
+  SWALE_ASSIGN_OR_RETURN(std::set<uint32_t> whole, whole_epochs(id));
+  Manifest manifest = found_.manifest;
+  manifest.lost = losses_.parts;
+  const Status open =
+      open_partition(*device_, directory_, id, manifest, ReaderOptions::Map::kNever, counters_).status();
+  if (!open.ok() && open.code() != Code::kCorruption) return open;
+  const auto wanted = [&](const EpochEntry& epoch) {
+    const JobEntry& job = manifest.job_of(epoch);
+    return job.number == id.job && id.partition < static_cast<uint32_t>(job.ranks) &&
+           !whole.contains(epoch.epoch) && !losses_.in_data(epoch, id.partition);
+  };
+  if (open.ok() && std::none_of(manifest.epochs.begin(), manifest.epochs.end(), wanted)) return {};
+  if (!open.ok()) report_.found.push_back(std::string(open.message()));
+  rebuilds_.push_back({id, std::move(whole), {}});
+  ++report_.indexes_rebuilt;
+  report_.done.push_back(fmt::format("made {} anew from the data log", index_log_path(directory_, id)));
+  return {};
+}
+
+// Beside the old one. Epochs that lack records in this partition get no segments, so that nothing can take the rest for
+// all; what is whole in the old index is copied, at its place.
+Status Repairer::write_index(Rebuild* rebuild) {
+  const LogId id = rebuild->id;
+  const LogFacts& facts = facts_of(logs_, id);
+  const std::string path = index_log_path(directory_, id);
+  rebuild->temporary = fmt::format("{}.r{:04}", path, number_);
+  SWALE_ASSIGN_OR_RETURN(const auto data, device_->open(data_log_path(directory_, id), io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const auto index, device_->open(rebuild->temporary, io::OpenMode::kCreate));
+  uint64_t offset = 0;
+  if (!rebuild->whole.empty()) {
+    offset = facts.footer->end_offset;
+    SWALE_ASSIGN_OR_RETURN(const auto old, device_->open(path, io::OpenMode::kRead));
+    SWALE_RETURN_IF_ERROR(copy_bytes(*old, 0, offset, *index));
+  }
+  SWALE_ASSIGN_OR_RETURN(
+      IndexWriter writer,
+      IndexWriter::create(*data, *index, offset, run::FooterBuilder(id.partition), found_.manifest.layout));
+  uint64_t end_block = 0;
+  for (const EpochEntry& epoch : found_.manifest.epochs) {
+    if (found_.manifest.job_of(epoch).number == id.job)
+      SWALE_RETURN_IF_ERROR(write_epoch_segments(*rebuild, epoch, &end_block, &writer));
+  }
+  return writer.finish();
+}
+
+Status Repairer::write_epoch_segments(const Rebuild& rebuild, const EpochEntry& epoch, uint64_t* end_block,
+                                      IndexWriter* writer) {
+  const JobEntry& job = found_.manifest.job_of(epoch);
+  const LogEpoch& here = facts_of(logs_, rebuild.id).of(epoch.epoch_id);
+  const uint64_t begin = *end_block;
+  if (!here.runs.empty()) *end_block = here.runs.back().end_block();
+  if (rebuild.whole.contains(epoch.epoch)) return writer->keep(here.segments);
+  if (losses_.in_data(epoch, rebuild.id.partition)) return {};
+  std::vector<run::FieldTotals> totals;
+  SWALE_RETURN_IF_ERROR(writer->add_epoch(rebuild.id.partition, job, epoch, here.runs, begin,
+                                          found_.manifest.schema.indexed, &totals));
+  return writer->add_values(epoch, here.committed_values().value_or(here.values));
+}
+
+Status Repairer::replace_indexes() {
+  for (const Rebuild& rebuild : rebuilds_) {
+    SWALE_RETURN_IF_ERROR(device_->rename(rebuild.temporary, index_log_path(directory_, rebuild.id)));
+    SWALE_RETURN_IF_ERROR(device_->sync_directory(part_folder(directory_, rebuild.id.partition)));
+  }
+  return {};
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,97 @@
+// Repairer: one repair of a directory (repair.h says what it does). repair.cc looks at the directory and publishes what
+// was found out; repair_rebuild.cc makes index logs anew; repair_epoch.cc recovers epochs that were open.
+//
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "imd/check/repair.h"
+#include "imd/check/repair_facts.h"
+#include "imd/check/repair_manifest.h"
+#include "imd/format/epoch_log.h"
+#include "imd/format/extrema_summary.h"
+#include "imd/format/manifest.h"
+#include "imd/read/reader_values.h"
+#include "imd/write/writer_lock.h"
+
+namespace swale::imd {
+
+class IndexWriter;
+
+class Repairer {
+ public:
+  Repairer(io::Device& device, std::string directory, const RepairOptions& options)
+      : device_(&device),
+        directory_(std::move(directory)),
+        dry_run_(options.dry_run),
+        progress_(options.progress) {}
+
+  Result<RepairReport> run();
+
+ private:
+  // An index log that is to be made anew.
+  struct Rebuild {
+    LogId id;
+    std::set<uint32_t> whole;  // epochs whose segments are kept
+    std::string temporary;
+  };
+  // An epoch that its job never ended.
+  struct OpenEpoch {
+    EpochEntry epoch;
+    std::vector<std::vector<FoundRun>> runs;  // by partition
+  };
+
+  Status begin();
+  Status look();
+  Status find_logs();
+  uint64_t data_bytes() const;
+  Status look_at(LogId id, LogFacts* facts);
+  void tell_losses();
+  bool anything_to_do() const;
+  Status publish();
+  Status commit();
+  Status keep_damaged_manifest();
+
+  Status plan_rebuilds();
+  Status plan_rebuild(LogId id);
+  Result<std::set<uint32_t>> whole_epochs(LogId id);
+  Status write_index(Rebuild* rebuild);
+  Status write_epoch_segments(const Rebuild& rebuild, const EpochEntry& epoch, uint64_t* end_block,
+                              IndexWriter* writer);
+  Status replace_indexes();
+
+  Status plan_open_epochs();
+  Result<OpenEpoch> open_epoch(uint32_t number);
+  Result<bool> has_values(const JobEntry& job, const FoundRun& run);
+  Status write_open_epochs();
+  Status write_open_partition(uint32_t partition, std::vector<std::vector<run::FieldTotals>>* totals);
+  Status copy_values(uint32_t writer);
+  Status write_summaries(const std::vector<ExtremaSummary>& summaries);
+
+  io::Device* device_;
+  std::unique_ptr<io::Device> anchored_;  // holds on to the directory
+  const std::string directory_;
+  const bool dry_run_;
+  const std::function<void(uint64_t, uint64_t)> progress_;
+  ReadCounters counters_;
+  std::optional<WriterLock> lock_;
+  Logs logs_;
+  FoundManifest found_;
+  Losses losses_;
+  std::vector<Rebuild> rebuilds_;
+  JobEntry dead_job_;  // whose open epochs these are
+  std::vector<OpenEpoch> open_;
+  uint32_t number_ = 0;      // of this job, once it is claimed
+  uint64_t data_bytes_ = 0;  // of all data logs, if progress is wanted
+  uint64_t read_bytes_ = 0;  // of them, so far
+  RepairReport report_;
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,18 @@
+#include "imd/format/agree.h"
+
+#include "imd/format/messages.h"
+
+namespace swale::imd {
+
+Status agree(const Allgather& allgather, const Status& mine) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, allgather(encode_status(mine)));
+  if (all.size() == 1) return mine;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    Status theirs;
+    SWALE_RETURN_IF_ERROR(decode_status(all[rank], &theirs));
+    if (!theirs.ok()) return theirs.with_context(fmt::format("rank {}", rank));
+  }
+  return {};
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,170 @@
+#include "imd/format/messages.h"
+
+#include <utility>
+
+#include "base/coding.h"
+
+namespace swale::imd {
+namespace {
+
+// DO NOT CHANGE THESE VALUES: ranks of one job may run different builds.
+enum class Tag : uint8_t { kEnd = 1, kDurable = 2, kCommitted = 3, kAbort = 4, kClose = 5 };
+
+constexpr size_t kStatusTextBytesMax = kKiB;
+
+void append_tally(std::string* out, const RecordTally& tally) {
+  append_u64(out, tally.records);
+  append_u64(out, tally.data_bytes);
+  append_u64(out, tally.digest);
+}
+
+RecordTally read_tally(Decoder* in) {
+  RecordTally tally;
+  tally.records = in->u64();
+  tally.data_bytes = in->u64();
+  tally.digest = in->u64();
+  return tally;
+}
+
+void append_stamp(std::string* out, const net::CallStamp& stamp) {
+  append_u32(out, stamp.number);
+  append_u32(out, stamp.job_calls);
+}
+
+net::CallStamp read_stamp(Decoder* in) {
+  net::CallStamp stamp;
+  stamp.number = in->u32();
+  stamp.job_calls = in->u32();
+  return stamp;
+}
+
+void append_tag(std::string* out, Tag tag) { append_u8(out, static_cast<uint8_t>(tag)); }
+
+void append_body(std::string* out, const EndMessage& message) {
+  append_tag(out, Tag::kEnd);
+  append_u32(out, message.epoch);
+  append_u64(out, message.records);
+  append_stamp(out, message.call);
+}
+
+void append_body(std::string* out, const DurableMessage& message) {
+  append_tag(out, Tag::kDurable);
+  append_u32(out, message.epoch);
+  append_u32(out, static_cast<uint32_t>(message.step_rank));
+  append_i64(out, message.step);
+  append_double(out, message.time);
+  append_tally(out, message.appended);
+  append_tally(out, message.indexed);
+  message.extrema.append_to(out);
+  append_u64(out, message.large.values);
+  append_u64(out, message.large.bytes);
+  message.stats.append_to(out);
+}
+
+void append_body(std::string* out, const CommittedMessage& message) {
+  append_tag(out, Tag::kCommitted);
+  append_u32(out, message.epoch);
+}
+
+void append_body(std::string* out, const CloseMessage& message) {
+  append_tag(out, Tag::kClose);
+  append_stamp(out, message.call);
+}
+
+void append_body(std::string* out, const AbortMessage& message) {
+  append_tag(out, Tag::kAbort);
+  append_u32(out, static_cast<uint32_t>(message.origin));
+  append_sized(out, encode_status(message.status));
+}
+
+Status read_status(Decoder* in) {
+  const auto code = in->u8();
+  const auto scope = in->u8();
+  const Bytes text = in->sized();
+  if (!in->ok() || code == 0) return {};
+  if (code > static_cast<uint8_t>(Code::kInternal) || scope > static_cast<uint8_t>(Scope::kFatal)) {
+    return error(Code::kInternal, Scope::kOperation, "(unknown code {}) {}", code, text);
+  }
+  return Status(static_cast<Code>(code), static_cast<Scope>(scope), text);
+}
+
+}  // namespace
+
+std::string encode_status(const Status& status) {
+  std::string out;
+  append_u8(&out, static_cast<uint8_t>(status.code()));
+  append_u8(&out, static_cast<uint8_t>(status.scope()));
+  append_sized(&out, status.message().substr(0, kStatusTextBytesMax));
+  return out;
+}
+
+Status decode_status(Bytes bytes, Status* status) {
+  Decoder in(bytes);
+  Status read = read_status(&in);
+  SWALE_RETURN_IF_ERROR(in.finish("status of a rank"));
+  *status = std::move(read);
+  return {};
+}
+
+std::string encode(const Message& message) {
+  std::string out;
+  std::visit([&](const auto& body) { append_body(&out, body); }, message);
+  return out;
+}
+
+namespace {
+
+template <class Body>
+Result<Message> whole(const Decoder& in, net::Rank from, Bytes bytes, Body body) {
+  if (in.finished()) return Message(std::move(body));
+  return error(Code::kCorruption, Scope::kPeer, "rank {} sent a malformed control message of {} bytes", from,
+               bytes.size());
+}
+
+}  // namespace
+
+Result<Message> decode_message(Bytes bytes, net::Rank from) {
+  Decoder in(bytes);
+  switch (static_cast<Tag>(in.u8())) {
+    case Tag::kEnd: {
+      EndMessage end;
+      end.epoch = in.u32();
+      end.records = in.u64();
+      end.call = read_stamp(&in);
+      return whole(in, from, bytes, end);
+    }
+    case Tag::kDurable: {
+      DurableMessage durable;
+      durable.epoch = in.u32();
+      durable.step_rank = static_cast<net::Rank>(in.u32());
+      durable.step = in.i64();
+      durable.time = in.f64();
+      durable.appended = read_tally(&in);
+      durable.indexed = read_tally(&in);
+      durable.extrema = ExtremaSummary::read(&in);
+      durable.large.values = in.u64();
+      durable.large.bytes = in.u64();
+      durable.stats = EpochStats::read(&in);
+      return whole(in, from, bytes, std::move(durable));
+    }
+    case Tag::kCommitted: {
+      const CommittedMessage committed{in.u32()};
+      return whole(in, from, bytes, committed);
+    }
+    case Tag::kClose: {
+      const CloseMessage close{read_stamp(&in)};
+      return whole(in, from, bytes, close);
+    }
+    case Tag::kAbort: {
+      AbortMessage abort;
+      abort.origin = static_cast<net::Rank>(in.u32());
+      Decoder text(in.sized());
+      abort.status = read_status(&text);
+      return whole(in, from, bytes, std::move(abort));
+    }
+  }
+  return error(Code::kCorruption, Scope::kPeer, "rank {} sent an unknown control message of {} bytes", from,
+               bytes.size());
+}
+
+}  // namespace swale::imd

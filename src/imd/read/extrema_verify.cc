@@ -1,0 +1,205 @@
+#include "imd/read/extrema_verify.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace swale::imd {
+namespace {
+
+Status wrong(const PartitionLogs& logs, const run::SegmentRecord& segment, std::string_view what) {
+  return corruption("{}: offset {}: extrema of epoch {}, way {}: {}", logs.index->path(),
+                    segment.index_offset, segment.epoch, segment.way, what);
+}
+
+}  // namespace
+
+uint64_t ExtremaVerifier::begin(const PartitionLogs& logs, const EpochEntry& epoch,
+                                const ProblemFn& problem) {
+  const size_t fields = manifest_.schema.indexed.size();
+  groups_.clear();
+  active_ = false;
+  if (fields == 0) return 0;
+  uint64_t bytes = 0;
+  uint64_t covered = 0;
+  uint64_t records = 0;
+  for (const run::SegmentRecord& segment : logs.segments_of(epoch.epoch)) records += segment.records;
+  for (const run::SegmentRecord& segment : logs.extrema_of(epoch.epoch)) {
+    covered += segment.records;
+    Result<Group> group = read_group(logs, segment, &bytes);
+    if (!group.ok()) {
+      problem(group.status());
+      return bytes;
+    }
+    groups_.push_back(std::move(*group));
+  }
+  if (covered == 0 && records != 0) return bytes;  // of a build that writes none
+  if (covered != records) {
+    problem(corruption("{}: the extrema of epoch {} are of {} records, the index has {}", logs.index->path(),
+                       epoch.epoch, covered, records));
+    return bytes;
+  }
+  const PartitionLogs::BlockRange range = logs.blocks_of(epoch.epoch);
+  first_block_ = range.first;
+  actual_.assign(fields, std::vector<run::Extrema>(range.count));
+  totals_.assign(fields, {});
+  active_ = true;
+  return bytes;
+}
+
+Result<ExtremaVerifier::Group> ExtremaVerifier::read_group(const PartitionLogs& logs,
+                                                           const run::SegmentRecord& segment,
+                                                           uint64_t* bytes) {
+  const std::string& path = logs.index->path();
+  SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, logs.index_end, path));
+  std::vector<char> all(run::segment_bytes(segment));
+  ReadQueue reads(options_.reads_in_flight_max);
+  reads.add(*logs.index, segment.index_offset, all, 0);
+  SWALE_RETURN_IF_ERROR(reads.finish());
+  counters_.reads.add();
+  counters_.bytes_read.add(all.size());
+  *bytes += all.size();
+  const Bytes view(all.data(), all.size());
+  Group group;
+  SWALE_ASSIGN_OR_RETURN(
+      group.head, run::decode_extrema_head(segment, logs.partition, view.substr(0, segment.stride), path));
+  SWALE_RETURN_IF_ERROR(check_fields(group.head, path));
+  for (size_t field = 0; field < group.head.fields.size(); ++field) {
+    for (const run::Extreme which : {run::Extreme::kLargest, run::Extreme::kSmallest}) {
+      std::vector<run::PieceEntry>& list = group.lists.emplace_back();
+      for (uint32_t piece = 0; piece < run::piece_count(group.head.fields[field].listed); ++piece) {
+        const run::PiecePlace place = run::piece_place(group.head, field, which, piece);
+        SWALE_ASSIGN_OR_RETURN(
+            const std::vector<run::PieceEntry> entries,
+            run::decode_extrema_piece(group.head, logs.partition, field, which, piece,
+                                      view.substr(place.offset - segment.index_offset, place.bytes), path));
+        list.insert(list.end(), entries.begin(), entries.end());
+      }
+    }
+  }
+  return group;
+}
+
+Status ExtremaVerifier::check_fields(const run::GroupHead& head, const std::string& path) const {
+  const auto& indexed = manifest_.schema.indexed;
+  const bool same = std::equal(indexed.begin(), indexed.end(), head.fields.begin(), head.fields.end(),
+                               [](const run::FieldPlace& place, const run::GroupField& field) {
+                                 return place.type == field.type && place.offset == field.offset;
+                               });
+  if (same) return {};
+  return corruption("{}: offset {}: extrema of other fields than {} names", path, head.segment.index_offset,
+                    kManifestName);
+}
+
+void ExtremaVerifier::record(const run::ScannedRecord& record) {
+  if (!active_) return;
+  for (size_t f = 0; f < totals_.size(); ++f) {
+    const run::FieldValue number = run::read_field(manifest_.schema.indexed[f], record.fields());
+    totals_[f].add(number);
+    if (number.kind == run::FieldValue::Kind::kNumber)
+      actual_[f][record.block - first_block_].add(number.key);
+  }
+}
+
+void ExtremaVerifier::finish(const PartitionLogs& logs, const EpochEntry& epoch, bool whole,
+                             const ProblemFn& problem) {
+  if (!std::exchange(active_, false) || !whole) return;
+  Status status = compare_totals(logs, epoch);
+  for (size_t i = 0; i < groups_.size() && status.ok(); ++i) status = compare_group(logs, groups_[i]);
+  if (!status.ok()) return problem(status);
+  EpochState& state = epochs_[epoch.epoch];
+  state.summary.merge(ExtremaSummary::of(logs.partition, totals_));
+  ++state.partitions;
+}
+
+Status ExtremaVerifier::compare_totals(const PartitionLogs& logs, const EpochEntry& epoch) const {
+  for (size_t f = 0; f < totals_.size(); ++f) {
+    run::FieldTotals said;
+    for (const Group& group : groups_) said.add(group.head.fields[f].totals);
+    if (said == totals_[f]) continue;
+    const run::FieldPlace& place = manifest_.schema.indexed[f];
+    const auto text = [&](const run::FieldTotals& totals) {
+      return fmt::format("{} to {}, {} NaN, {} absent", run::text_of(place.type, totals.extrema.minimum),
+                         run::text_of(place.type, totals.extrema.maximum), totals.nans, totals.absent);
+    };
+    return corruption("{}: extrema of epoch {}, field \"{}\": {}; the records have {}", logs.index->path(),
+                      epoch.epoch, place.name, text(said), text(totals_[f]));
+  }
+  return {};
+}
+
+Status ExtremaVerifier::compare_group(const PartitionLogs& logs, const Group& group) const {
+  const PartitionLogs::BlockRange range = logs.blocks_of(group.head.segment.epoch);
+  for (const run::GroupRun& run : group.head.runs) {
+    if (run.first_block < range.first || run.first_block + run.blocks > range.first + range.count) {
+      return wrong(logs, group.head.segment, "a run lies outside of the epoch's blocks");
+    }
+  }
+  SWALE_RETURN_IF_ERROR(compare_runs(logs, group));
+  for (size_t list = 0; list < group.lists.size(); ++list)
+    SWALE_RETURN_IF_ERROR(compare_list(logs, group, list));
+  return {};
+}
+
+Status ExtremaVerifier::compare_runs(const PartitionLogs& logs, const Group& group) const {
+  for (const run::GroupRun& run : group.head.runs) {
+    for (size_t f = 0; f < totals_.size(); ++f) {
+      run::Extrema extrema;
+      for (uint32_t i = 0; i < run.blocks; ++i) extrema.add(actual(f, run.first_block + i));
+      if (extrema != run.extrema[f]) {
+        return wrong(logs, group.head.segment,
+                     fmt::format("field \"{}\": those of the run at block {} are not its records'",
+                                 manifest_.schema.indexed[f].name, run.first_block));
+      }
+    }
+  }
+  return {};
+}
+
+Status ExtremaVerifier::compare_list(const PartitionLogs& logs, const Group& group, size_t list) const {
+  const size_t field = list / 2;
+  const auto which = static_cast<run::Extreme>(list % 2);
+  const auto problem = [&](uint64_t block, std::string_view what) {
+    return wrong(logs, group.head.segment,
+                 fmt::format("field \"{}\", {}: block {} {}", manifest_.schema.indexed[field].name,
+                             which == run::Extreme::kLargest ? "maxima" : "minima", block, what));
+  };
+  std::vector<bool> named(group.head.segment.value_bytes);
+  for (const run::PieceEntry& entry : group.lists[list]) {
+    const run::GroupRun& run = group.head.run_of(entry.block);
+    const uint64_t block = run.first_block + (entry.block - run.group_block);
+    const run::Extrema& records = actual(field, block);
+    if (named[entry.block]) return problem(block, "is named twice");
+    named[entry.block] = true;
+    if (records.empty()) return problem(block, "is named but has no number");
+    if (run::score_of(which, records.best(which)) > run::score_of(which, entry.bound)) {
+      return problem(block, "has a record beyond the bound that excludes it");
+    }
+  }
+  for (const run::GroupRun& run : group.head.runs) {
+    for (uint32_t i = 0; i < run.blocks; ++i) {
+      if (!named[run.group_block + i] && !actual(field, run.first_block + i).empty()) {
+        return problem(run.first_block + i, "has records but is not named");
+      }
+    }
+  }
+  return {};
+}
+
+void ExtremaVerifier::check_summaries(io::Device& device, const std::string& directory,
+                                      const ProblemFn& problem) {
+  if (manifest_.schema.indexed.empty()) return;
+  for (const EpochEntry& epoch : manifest_.epochs) {
+    const EpochState& state = epochs_[epoch.epoch];
+    const auto partitions = static_cast<uint32_t>(manifest_.jobs[epoch.job].ranks);
+    if (partitions == 1 || state.partitions != partitions) continue;
+    const Result<ExtremaSummary> summary = read_summary(device, directory, epoch);
+    if (!summary.ok()) {
+      problem(summary.status().with_context(fmt::format("summary of the extrema of epoch {}", epoch.epoch)));
+    } else if (*summary != state.summary) {
+      problem(corruption("{}: offset {}: is not the summary of the extrema of epoch {} in the index logs",
+                         summary_log_path(directory, epoch.summary.job), epoch.summary.offset, epoch.epoch));
+    }
+  }
+}
+
+}  // namespace swale::imd

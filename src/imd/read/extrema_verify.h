@@ -1,0 +1,73 @@
+// ExtremaVerifier: the part of verification that concerns field extrema: they must be those of the records.
+//
+//   begin(partition, epoch) ─► record … ─► finish(partition) … ─► check_summaries
+//
+// A bound that excludes a record, a block that a list does not name, counts that differ: each is a problem.
+// Threads: one at a time. Memory: of one partition and epoch, 16 bytes a block and field, and its lists.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "imd/format/extrema_summary.h"
+#include "imd/format/manifest.h"
+#include "imd/read/reader.h"
+#include "imd/read/reader_io.h"
+#include "imd/read/reader_partition.h"
+#include "io/device.h"
+#include "run/extrema_reader.h"
+#include "run/run_cursor.h"
+
+namespace swale::imd {
+
+class ExtremaVerifier {
+ public:
+  using ProblemFn = std::function<void(const Status&)>;
+
+  ExtremaVerifier(const Manifest& manifest, const ReaderOptions& options, ReadCounters& counters)
+      : manifest_(manifest), options_(options), counters_(counters), epochs_(manifest.epochs.size()) {}
+
+  // Reads the extrema of one epoch in one partition; returns the bytes read.
+  uint64_t begin(const PartitionLogs& logs, const EpochEntry& epoch, const ProblemFn& problem);
+  void record(const run::ScannedRecord& record);
+  // `whole`: every record has come; otherwise there is nothing to compare with.
+  void finish(const PartitionLogs& logs, const EpochEntry& epoch, bool whole, const ProblemFn& problem);
+
+  // After all partitions.
+  void check_summaries(io::Device& device, const std::string& directory, const ProblemFn& problem);
+
+ private:
+  struct Group {
+    run::GroupHead head;
+    std::vector<std::vector<run::PieceEntry>> lists;  // by field and direction
+  };
+  struct EpochState {
+    ExtremaSummary summary;
+    uint32_t partitions = 0;  // that were found whole and with extrema
+  };
+
+  Result<Group> read_group(const PartitionLogs& logs, const run::SegmentRecord& segment, uint64_t* bytes);
+  Status check_fields(const run::GroupHead& head, const std::string& path) const;
+  Status compare_totals(const PartitionLogs& logs, const EpochEntry& epoch) const;
+  Status compare_group(const PartitionLogs& logs, const Group& group) const;
+  Status compare_list(const PartitionLogs& logs, const Group& group, size_t list) const;
+  Status compare_runs(const PartitionLogs& logs, const Group& group) const;
+  const run::Extrema& actual(size_t field, uint64_t block) const {
+    return actual_[field][block - first_block_];
+  }
+
+  const Manifest& manifest_;
+  const ReaderOptions options_;
+  ReadCounters& counters_;
+  std::vector<EpochState> epochs_;
+  // Of the partition and epoch being checked:
+  bool active_ = false;
+  std::vector<Group> groups_;
+  uint64_t first_block_ = 0;
+  std::vector<std::vector<run::Extrema>> actual_;  // by field and block
+  std::vector<run::FieldTotals> totals_;
+};
+
+}  // namespace swale::imd

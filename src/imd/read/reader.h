@@ -1,0 +1,200 @@
+// Reader: answers queries on a massive directory; needs nothing but its path. One process, any number of them, also
+// while a job is still writing: a Reader sees the epochs that were committed when it was opened or refreshed.
+//
+// A query reads the index footers of the partitions it has not met before, then one slice per epoch, then one block
+// (or few) per candidate, as soon as its slice is there. Depth, the number of reads on part-* files that wait for one
+// another, is 3 cold, 2 once the footer is resident, one more where a slice overflows. A value of more than 16,384 bytes
+// takes one more, one of more than 256 KiB two.
+// Bytes are read, those in the page cache by one system call each (io/advised_queue.h). ReaderOptions::map allows a
+// mapping of the logs instead, without a system call for what is in the page cache; but a page that the device fails to
+// deliver, or that somebody cuts off, after it was seen there then raises SIGBUS (io/mapping.h): so it is not the
+// default. Checksums are verified either way, every time. Bytes that are wrong are read once more: if they are right
+// then, a warning says so and the answer is made of them; if not it is kCorruption with file and offset, never wrong data.
+// kAborted: an epoch of this view was dropped, or the directory was made anew; refresh.
+//
+// Threads: every call may be made by several threads at once (footers are cached under a mutex).
+// Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its answer: at most 4 MiB of slices
+// and 4 MiB of blocks (more only if one slice is longer), 12 bytes per key and epoch (at most 384 KiB at a time) and 96
+// per record that the index names in one chunk; one large value at a time (scan, get_many). Up to 16 queries' memory is kept for the next ones, 1 MiB each at most.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "imd/format/epoch_stats.h"
+#include "imd/format/manifest.h"
+#include "imd/format/partitioner.h"
+#include "io/device.h"
+#include "run/extrema_format.h"
+#include "run/schema.h"
+
+namespace swale::imd {
+
+struct ReaderOptions {
+  enum class Map { kAuto, kNever };  // kAuto: logs on local file systems; may raise SIGBUS
+
+  size_t reads_in_flight_max = 64;
+  size_t scan_chunk_bytes = 4 * kMiB;
+  Map map = Map::kNever;
+};
+
+struct Value {
+  uint32_t epoch = 0;
+  std::string bytes;
+};
+
+// Of one value where it is, or where its bytes are to be had.
+struct FoundValue {
+  uint32_t epoch = 0;
+  bool large = false;  // it lies in a value log
+  uint64_t bytes = 0;  // its length
+  std::string stored;  // what the record has: the value, or (large) first bytes and pointer
+};
+
+// `bytes_read` and `reads` count what queries and scans asked of the part files, whether the device, the page cache or
+// a mapping had it.
+struct ReadStats {
+  uint64_t bytes_read = 0;
+  uint64_t reads = 0;
+  uint64_t depth_max = 0;
+  uint64_t queries = 0;
+  uint64_t false_candidates = 0;
+};
+
+// The answer of Reader::top.
+struct TopResult {
+  struct Record {
+    std::string key;
+    std::string value;
+    run::OrderKey number = 0;  // of the field, for run::number_of and run::text_of
+  };
+  run::FieldPlace field;
+  std::vector<Record> records;  // the best first
+  uint64_t nans = 0;            // records of the epoch that have no number there, and
+  uint64_t absent = 0;          // those whose value is too short: neither is ever among the best
+  uint64_t blocks_read = 0;     // that were named by extrema
+  uint64_t partitions_scanned = 0;
+  uint64_t bytes_read = 0;
+  uint64_t reads = 0;
+};
+
+// The questions that a Reader answers, on the epochs of one manifest.
+class ReaderView {
+ public:
+  static constexpr int64_t kAllEpochs = -1;
+
+  virtual ~ReaderView() = default;
+
+  // Of a Reader: until its next refresh.
+  virtual const Manifest& manifest() const = 0;
+  virtual const std::string& directory() const = 0;
+
+  // The key's values in one epoch or in all, ordered by epoch and within it by writer and append order. kNotFound if
+  // there is none; kInvalidArgument for an epoch that does not exist.
+  virtual Result<std::vector<Value>> get(Bytes key, int64_t epoch) = 0;
+
+  // The same without reading values that lie in value logs.
+  virtual Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch) = 0;
+  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument if it has not so many.
+  virtual Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) = 0;
+
+  // `fn(key index, epoch, value)` for every value of every key, in no particular order; false stops the walk.
+  // Returns how many keys had a value.
+  using BatchFn = std::function<bool(size_t key_index, uint32_t epoch, Bytes value)>;
+  virtual Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) = 0;
+
+  // Every record of one epoch or of all, in storage order; false stops the walk.
+  using RecordFn = std::function<bool(uint32_t epoch, Bytes key, Bytes value)>;
+  virtual Status scan(int64_t epoch, const RecordFn& fn) = 0;
+
+  // Part of a scan, for readers that divide the work: partition `partition` of the epoch's job.
+  virtual Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) = 0;
+
+  // The same in finer parts: whole runs of one epoch in one partition, `blocks_min` blocks or more each (the last one may
+  // be shorter). Walked one after the other they are scan_partition, record by record. Reads the header of every run.
+  struct ScanPiece {
+    uint32_t epoch = 0;
+    uint32_t partition = 0;
+    uint64_t first_block = 0;  // in the data log
+    uint64_t blocks = 0;
+    uint64_t records = 0;
+  };
+  virtual Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition,
+                                                     uint64_t blocks_min) = 0;
+  virtual Status scan_piece(const ScanPiece& piece, const RecordFn& fn) = 0;
+
+  // Part `part` of `parts` (1 to kScanPartsMax) of one epoch or of all: whole runs. Every record is in exactly one part,
+  // and which one depends on the epoch and `parts` alone, so parts may be walked by several processes. Each epoch is
+  // divided for itself, by partitions and within them by blocks; parts are about equal if partitions are, and there are
+  // several runs for each. Some may be empty. With as many parts as partitions, part p is partition p. Opens the part's partitions only; reads the run headers of two at most.
+  static constexpr uint32_t kScanPartsMax = uint32_t{1} << 20;
+  virtual Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) = 0;
+
+  // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
+  // and needs memory for the keys of one partition.
+  using KeyFn = std::function<bool(Bytes key)>;
+  virtual Status keys(int64_t epoch, const KeyFn& fn) = 0;
+
+  // min(n, distinct keys) distinct keys of one epoch, drawn at random, the same for the same seed; in random order; false
+  // stops the walk. Each key is as likely as any other, however many records it has. Reads about 10 KB a key, or the epoch
+  // if that is less. docs/design/reader.md says exactly what is drawn.
+  static constexpr size_t kSampleMax = size_t{1} << 20;
+  virtual Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) = 0;
+
+  // The k records of one epoch with the largest or the smallest numbers in a field, the best first; equal numbers in the
+  // order of their keys' bytes, then as appended. Which of the records that equal the last one are among them is not
+  // said, but always the same. Fewer than k if there are no more. A field of the schema without extrema is found by a
+  // scan (partitions_scanned). kInvalidArgument for a field that the schema has not.
+  static constexpr size_t kTopMax = size_t{1} << 20;
+  virtual Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) = 0;
+
+  // The number of records in one epoch or in all, from the manifest; reads nothing.
+  virtual Result<uint64_t> count(int64_t epoch) const = 0;
+
+  // Reads every byte that the manifest promises and checks everything that can be checked: checksums, block and
+  // slice identities, that every record is found through the index at its own place, counts and digests per epoch
+  // against the manifest. `progress(done_bytes, total_bytes)`. Returns all problems, at most `problems_max`.
+  struct VerifyReport {
+    uint64_t bytes_checked = 0;
+    uint64_t records = 0;
+    uint64_t epochs = 0;
+    uint64_t partitions = 0;
+    std::vector<Status> problems;
+  };
+  using ProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
+  virtual VerifyReport verify(size_t problems_max, const ProgressFn& progress) = 0;
+
+  virtual ReadStats stats() const = 0;
+};
+
+class Reader : public ReaderView {
+ public:
+  static Result<std::unique_ptr<Reader>> open(io::Device& device, const std::string& directory,
+                                              const ReaderOptions& options);
+
+  // Sees the epochs that were committed since, and no longer those that were dropped. Queries that are going on keep the
+  // view that they began with. After a failure the Reader answers as before.
+  struct Refreshed {
+    bool added = false;
+    bool dropped = false;  // numbers of epochs that were known may now be those of others
+  };
+  virtual Result<Refreshed> refresh() = 0;
+
+  // For who reads the manifest beside another thread's refresh.
+  virtual std::shared_ptr<const Manifest> manifest_now() const = 0;
+
+  // Queries on epochs of jobs with a partitioner of this name ask one partition instead of all.
+  virtual Status set_partitioner(const Partitioner& partitioner) = 0;
+
+  // What the epoch cost its writers (stats_log.h). kNotFound if nothing was kept.
+  virtual Result<EpochStats> epoch_stats(int64_t epoch) = 0;
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,235 @@
+#include "imd/read/reader_partition.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "run/extrema_reader.h"
+#include "run/footer.h"
+#include "run/value_format.h"
+
+namespace swale::imd {
+namespace {
+
+Result<std::unique_ptr<io::File>> open_log(io::Device& device, const std::string& path) {
+  Result<std::unique_ptr<io::File>> file = device.open(path, io::OpenMode::kRead);
+  if (file.status().code() == Code::kNotFound) {
+    return corruption("{}: is missing, though {} names epochs that are in it; restore the file", path,
+                      kManifestName);
+  }
+  return file;
+}
+
+Status lacks(const PartitionLogs& logs, const EpochEntry& epoch, uint32_t way, const run::Footer& footer) {
+  std::string why;
+  if (!footer.skipped_reason.ok()) {
+    why = fmt::format(" (its last {} bytes hold no footer: {})", footer.skipped_bytes,
+                      footer.skipped_reason.message());
+  }
+  return corruption(
+      "{}: has no segment of epoch {}, way {} (epoch_id {:016x}), which {} names as committed{}: the file "
+      "was cut, "
+      "damaged or replaced; restore it, or run `swale verify` to see what is left",
+      logs.index->path(), epoch.epoch, way, epoch.epoch_id, kManifestName, why);
+}
+
+// Takes the segments that count, and checks that none is missing.
+Status take_segments(const Manifest& manifest, const run::Footer& footer, PartitionLogs* logs) {
+  for (const run::SegmentRecord& segment : footer.segments) {
+    if (segment.epoch >= manifest.epochs.size()) continue;
+    const EpochEntry& epoch = manifest.epochs[segment.epoch];
+    if (segment.epoch_id != epoch.epoch_id) continue;
+    // Repair has copied what this job left of the epoch.
+    if (manifest.job_of(epoch).number != logs->id.job) continue;
+    if (run::is_extrema_segment(segment)) logs->extrema.push_back(segment);
+    if (run::is_values_segment(segment)) logs->values.push_back(segment);
+    if ((segment.flags & run::kAuxiliarySegment) != 0) continue;
+    const JobEntry& job = manifest.jobs[epoch.job];
+    if (segment.ways != job.ways || logs->partition >= static_cast<uint32_t>(job.ranks)) {
+      return corruption(
+          "{}: a segment of epoch {} is of partition {} and {} ways, {} says {} partitions and {} ways",
+          logs->index->path(), segment.epoch, logs->partition, segment.ways, kManifestName, job.ranks,
+          job.ways);
+    }
+    logs->segments.push_back(segment);
+  }
+  std::stable_sort(logs->segments.begin(), logs->segments.end(),
+                   [](const auto& a, const auto& b) { return a.epoch < b.epoch; });
+  const auto differ = [](const auto& a, const auto& b) {
+    return a.epoch == b.epoch && a.data_block != b.data_block;
+  };
+  const auto odd = std::adjacent_find(logs->segments.begin(), logs->segments.end(), differ);
+  if (odd != logs->segments.end()) {
+    return corruption("{}: the segments of epoch {} disagree on where its data begin; run `swale verify`",
+                      logs->index->path(), odd->epoch);
+  }
+  logs->first_segments.reserve(manifest.epochs.size() + 1);
+  uint32_t segment_index = 0;
+  for (uint32_t epoch = 0; epoch <= manifest.epochs.size(); ++epoch) {
+    while (segment_index < logs->segments.size() && logs->segments[segment_index].epoch < epoch)
+      ++segment_index;
+    logs->first_segments.push_back(segment_index);
+  }
+  std::vector<bool> ways;
+  for (const EpochEntry& epoch : manifest.epochs) {
+    const JobEntry& job = manifest.jobs[epoch.job];
+    if (job.number != logs->id.job) continue;
+    ways.assign(job.ways, false);
+    for (const run::SegmentRecord& segment : logs->segments_of(epoch.epoch)) ways[segment.way] = true;
+    const auto missing = std::find(ways.begin(), ways.end(), false);
+    if (missing == ways.end()) continue;
+    if (manifest.lost_part(epoch, logs->partition) == nullptr)
+      return lacks(*logs, epoch, static_cast<uint32_t>(missing - ways.begin()), footer);
+    logs->lost.push_back(epoch.epoch);
+  }
+  return {};
+}
+
+Status lost_error(const std::string& directory, const EpochEntry& epoch, const LostPart& part) {
+  return corruption(
+      "{}: records of epoch {} in partition {} are lost: {}; restore the file from a copy and run `swale "
+      "repair`",
+      directory, epoch.epoch, part.partition, part.what);
+}
+
+void map_logs(PartitionLogs* logs) {
+  uint64_t data_blocks = 0;
+  for (const run::SegmentRecord& segment : logs->segments) {
+    data_blocks = std::max(data_blocks, segment.data_block + segment.data_blocks);
+  }
+  logs->index_map = io::Mapping::map(*logs->index, logs->index_end);
+  if (logs->index_map) logs->data_map = io::Mapping::map(*logs->data, data_blocks * run::kBlockBytes);
+}
+
+}  // namespace
+
+std::span<const run::SegmentRecord> PartitionLogs::segments_of(uint32_t epoch) const {
+  return std::span(segments).subspan(first_segments[epoch],
+                                     first_segments[epoch + 1] - first_segments[epoch]);
+}
+
+std::vector<run::SegmentRecord> PartitionLogs::extrema_of(uint32_t epoch) const {
+  std::vector<run::SegmentRecord> found;
+  std::copy_if(extrema.begin(), extrema.end(), std::back_inserter(found),
+               [epoch](const run::SegmentRecord& segment) { return segment.epoch == epoch; });
+  return found;
+}
+
+PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {
+  BlockRange range;
+  for (const run::SegmentRecord& segment : segments_of(epoch)) {
+    range.first = segment.data_block;
+    range.count = std::max<uint64_t>(range.count, segment.data_blocks);
+  }
+  return range;
+}
+
+Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, const std::string& directory,
+                                                            LogId id, const Manifest& manifest,
+                                                            ReaderOptions::Map map, ReadCounters& counters,
+                                                            const PartitionLogs* before) {
+  auto logs = std::make_shared<PartitionLogs>();
+  logs->id = id;
+  logs->partition = id.partition;
+  if (before != nullptr) {
+    logs->index = before->index;
+    logs->data = before->data;
+  } else {
+    SWALE_ASSIGN_OR_RETURN(logs->index, open_log(device, index_log_path(directory, id)));
+    SWALE_ASSIGN_OR_RETURN(logs->data, open_log(device, data_log_path(directory, id)));
+  }
+  SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*logs->index, id.partition));
+  counters.reads.add(footer.reads);
+  counters.bytes_read.add(footer.bytes_read);
+  logs->footer_depth = footer.depth;
+  logs->footer_reads = footer.reads;
+  logs->footer_bytes = footer.bytes_read;
+  logs->index_end = footer.end_offset;
+  SWALE_RETURN_IF_ERROR(take_segments(manifest, footer, logs.get()));
+  logs->seeds.reserve(logs->segments.size());
+  for (const run::SegmentRecord& segment : logs->segments) {
+    logs->seeds.push_back(
+        {run::segment_seed(id.partition, segment), run::epoch_seed(id.partition, segment.epoch_id)});
+  }
+  if (map == ReaderOptions::Map::kAuto) map_logs(logs.get());
+  return std::shared_ptr<const PartitionLogs>(std::move(logs));
+}
+
+Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(const EpochEntry& epoch, uint32_t partition,
+                                                                 uint32_t* depth) {
+  Result<std::shared_ptr<const PartitionLogs>> logs = get(manifest_.log_of(epoch, partition), depth);
+  if (logs.ok()) {
+    SWALE_RETURN_IF_ERROR(check(**logs, epoch));
+  } else if (const LostPart* part = manifest_.lost_part(epoch, partition);
+             part != nullptr && logs.status().code() == Code::kCorruption) {
+    return lost_error(directory_, epoch, *part);
+  }
+  return logs;
+}
+
+Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(LogId id, uint32_t* depth) {
+  std::shared_ptr<const PartitionLogs> before;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = open_.find(id);
+    if (found != open_.end()) {
+      by_age_.splice(by_age_.begin(), by_age_, found->second.age);
+      if (found->second.logs) return found->second.logs;
+      before = found->second.before;
+    }
+  }
+  // Two threads may both do this for one partition: a few reads more, and one of the two is forgotten.
+  SWALE_ASSIGN_OR_RETURN(std::shared_ptr<const PartitionLogs> logs,
+                         open_partition(device_, directory_, id, manifest_, map_, counters_, before.get()));
+  *depth = std::max(*depth, logs->footer_depth);
+  std::list<LogId> age{id};  // both containers change, or none
+  const std::lock_guard lock(mutex_);
+  const auto [place, inserted] = open_.try_emplace(id);
+  if (inserted) {
+    by_age_.splice(by_age_.begin(), age);
+    place->second.age = by_age_.begin();
+  }
+  if (!place->second.logs) {
+    place->second.logs = logs;
+    place->second.before.reset();
+    segments_ += logs->segments.size();
+    evict();
+  }
+  return logs;
+}
+
+Status PartitionCache::check(const PartitionLogs& logs, const EpochEntry& epoch) const {
+  if (!std::binary_search(logs.lost.begin(), logs.lost.end(), epoch.epoch)) return {};
+  return lost_error(directory_, epoch, *manifest_.lost_part(epoch, logs.partition));
+}
+
+void PartitionCache::take_over(PartitionCache& before, size_t common) {
+  std::set<uint32_t> touched;  // jobs that have other epochs than before
+  for (const Manifest* manifest : {&before.manifest_, &manifest_}) {
+    for (size_t epoch = common; epoch < manifest->epochs.size(); ++epoch)
+      touched.insert(manifest->job_of(manifest->epochs[epoch]).number);
+  }
+  const std::scoped_lock lock(mutex_, before.mutex_);
+  for (const LogId id : before.by_age_) {
+    const Entry& old = before.open_.at(id);
+    Entry& entry = open_[id];
+    entry.age = by_age_.insert(by_age_.end(), id);
+    if (old.logs && !touched.contains(id.job)) {
+      entry.logs = old.logs;
+      segments_ += entry.logs->segments.size();
+    } else {
+      entry.before = old.logs ? old.logs : old.before;
+    }
+  }
+}
+
+void PartitionCache::evict() {
+  while (open_.size() > 1 && (open_.size() > kOpenMax || segments_ > kSegmentsMax)) {
+    const auto oldest = open_.find(by_age_.back());
+    if (oldest->second.logs) segments_ -= oldest->second.logs->segments.size();
+    open_.erase(oldest);
+    by_age_.pop_back();
+  }
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,229 @@
+// Query: looks up keys in many segments at once.
+//
+//   run(keys, epochs) ─► groups: rests that share a slice ─► slices ─► candidates, by place ─► blocks ─► records
+//
+// Keys come in the order of their hashes, which is also the order of partitions, ways and slices, whatever the number
+// of ranks: so the rests of one slice stand side by side, each slice is verified once, and each block of a run is
+// visited once and in order. What a mapping has is looked at where it is, with prefetches ahead; the rest is read
+// through one ReadQueue. The blocks of few slices are asked for as soon as their slice has come; those of many
+// slices are sorted first, and neighbours are read together.
+//
+// A Query keeps its memory for the next run; it allocates nothing once it has met queries of a size. A run that did not
+// end regularly (an error, an exception from within or from the sink, a sink that stops) leaves reads and half of a plan
+// behind: such a Query is not reusable() and runs no more. Its destructor waits for the reads.
+// Threads: one at a time. The keys must outlive run.
+// Memory: kRestsMax rests, two arenas of kChunkBytes, and 96 bytes per candidate of the slices of one chunk.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "imd/format/manifest.h"
+#include "imd/format/partitioner.h"
+#include "imd/read/reader.h"
+#include "imd/read/reader_io.h"
+#include "imd/read/reader_partition.h"
+#include "run/segment_reader.h"
+
+namespace swale::imd {
+
+// Epochs first..last-1.
+struct EpochRange {
+  uint32_t first = 0;
+  uint32_t last = 0;
+};
+
+struct QueryKey {
+  Hash hash = 0;
+  size_t index = 0;  // the caller's
+  Bytes key;
+};
+
+// Memory in pieces that do not move, kept until it is trimmed.
+class Arena {
+ public:
+  char* take(size_t bytes);
+  void reset() { piece_ = used_ = taken_ = 0; }
+  size_t taken() const { return taken_; }
+  void trim(size_t bytes_max);
+
+ private:
+  struct Piece {
+    std::unique_ptr<char[]> memory;
+    size_t bytes;
+  };
+  static constexpr size_t kPieceBytes = 64 * kKiB;
+
+  std::vector<Piece> pieces_;
+  size_t piece_ = 0;  // which is being filled
+  size_t used_ = 0;   // of it
+  size_t taken_ = 0;  // of all
+};
+
+class Query {
+ public:
+  struct Hit {
+    size_t key_index = 0;
+    uint32_t epoch = 0;
+    // Of two hits of one key, the one of the earlier epoch, then appended first, has the smaller; equal ones come in
+    // order.
+    uint64_t sequence = 0;
+    Bytes value;  // valid during the call; of a large record what stands in the value's place
+    bool large = false;
+  };
+  class Sink {
+   public:
+    virtual ~Sink() = default;
+    virtual bool hit(const Hit& hit) = 0;  // false stops the query
+  };
+
+  Query(const Manifest& manifest, PartitionCache& partitions, const Partitioners& partitioners,
+        ReadCounters& counters, io::Device& device, const ReaderOptions& options);
+
+  // Requires `keys` in the order of their hashes.
+  Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink);
+  bool reusable() const { return reusable_; }
+
+  void trim();  // to kKeptBytes or so
+
+ private:
+  static constexpr size_t kRestsMax = 32 * kKiB;
+  static constexpr size_t kPartitionsMax = 64;  // whose files are held open at once
+  static constexpr size_t kChunkBytes = 4 * kMiB;
+  static constexpr size_t kKeptBytes = kMiB;
+  static constexpr size_t kEagerGroupsMax = 64;
+  static constexpr size_t kSlicesAhead = 2;       // prefetched
+  static constexpr size_t kCandidatesAhead = 16;  // whose blocks are prefetched
+
+  // The rests first_rest..+rest_count of one slice.
+  struct SliceGroup {
+    const PartitionLogs* logs;
+    uint32_t held;     // index in held_
+    uint32_t segment;  // index in logs->segments
+    uint32_t first_rest;
+    uint32_t rest_count;
+    run::SliceLocation location;
+    const char* bytes;
+    bool asked = false;  // for its bytes: they come by a read
+    uint32_t depth = 1;  // of the reads that brought the slice
+
+    const run::SegmentRecord& record() const { return logs->segments[segment]; }
+  };
+  struct Pending {
+    run::Candidate candidate;
+    uint32_t group;
+    uint32_t rest;
+    uint32_t number;    // in its group
+    const char* bytes;  // of its blocks, if they are mapped
+  };
+  // Neighbouring blocks of one epoch, to be read, and the candidates in them.
+  struct BlockGroup {
+    size_t first_pending;
+    size_t pending_count;
+    uint64_t first_block;
+    uint64_t end_block;
+    char* bytes;
+
+    size_t size_bytes() const { return (end_block - first_block) * run::kBlockBytes; }
+  };
+  // A slice that waits for the rest of its bytes.
+  struct Overflow {
+    size_t group;
+    run::Slice slice;
+    MutableBytes bytes;
+  };
+  // Which blocks have been verified, of those that were looked at last.
+  struct Verified {
+    const PartitionLogs* logs = nullptr;
+    uint64_t first_block = 0;
+    uint64_t end_block = 0;
+  };
+  enum class Stage : uint64_t { kSlice, kOverflow, kBlocks };  // the top byte of a read's tag
+  static constexpr int kStageShift = 56;
+  static uint64_t tag(Stage stage, size_t index) {
+    return static_cast<uint64_t>(stage) << kStageShift | index;
+  }
+
+  // From keys to groups.
+  size_t keys_at_once(size_t first_key, EpochRange epochs) const;
+  Status plan(size_t first_key, size_t end_key, EpochRange epochs);
+  Status plan_by_function(size_t first_key, size_t end_key, uint32_t epoch);
+  Status plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch);
+  void plan_segment(size_t first_key, size_t end_key, uint32_t held, uint32_t segment, uint32_t ranks);
+  Result<uint32_t> hold(const EpochEntry& epoch, uint32_t partition);
+
+  // From groups to candidates.
+  Status flush();
+  Status look_into(size_t first_group, size_t end_group);
+  void ask_for_slice(size_t group);
+  Status examine(size_t group);
+  Result<run::Slice> open_slice(const SliceGroup& group);
+  Status attach_overflow(const SliceGroup& group, run::Slice* slice, Bytes bytes);
+  Status take_candidates(size_t group, const run::Slice& slice);
+  Status wait_for_overflow(size_t group, run::Slice slice);
+  Status take_reads();
+  Status take_read(uint64_t tag);
+
+  // From candidates to hits.
+  bool ask_at_once(size_t first_pending);
+  Status look_at_rest();
+  void resolve(Pending& pending, const Pending* previous) const;
+  Status match_resolved();
+  void ask_for_blocks(size_t pending);
+  void close_block_group();
+  Status match_group(const BlockGroup& group);
+  Status look_into_blocks(const Pending& pending, const char* bytes, bool mapped);
+  Status verify(const Pending& pending, const char* bytes, bool mapped);
+  Result<const char*> read_blocks_again(const Pending& pending, const char* bytes, const Status& found);
+  Status match(const Pending& pending, const char* bytes);
+  Status match_all(const Pending& pending, Bytes blocks);
+  void raise_depth(const Pending& pending);
+
+  Status run_all(EpochRange epochs);
+  void forget();
+  bool is_empty() const;
+  void settle_counters();
+
+  const Manifest& manifest_;
+  PartitionCache& partitions_;
+  const Partitioners& partitioners_;
+  ReadCounters& counters_;
+  Sink* sink_ = nullptr;
+  std::span<const QueryKey> keys_;
+  Nanos now_ = 0;
+
+  std::vector<std::shared_ptr<const PartitionLogs>> held_;  // of groups_
+  std::vector<SliceGroup> groups_;
+  std::vector<Hash> rests_;
+  std::vector<uint32_t> rest_keys_;  // index in keys_ of each rest
+  std::vector<Pending> pending_;
+  std::vector<Pending> deferred_;  // until all slices of the chunk have been examined
+  std::vector<Pending> sort_scratch_;
+  std::vector<BlockGroup> block_groups_;
+  std::vector<Overflow> overflows_;
+  Arena slice_memory_;
+  Arena block_memory_;
+  std::vector<char> record_scratch_;
+  Verified verified_;
+  size_t resolved_ = 0;         // pending_ before it have been matched or asked for
+  bool group_is_open_ = false;  // the last of block_groups_ may grow
+  bool eager_ = false;
+  bool stopped_ = false;
+  uint64_t sequence_ = 0;  // of groups_[0]
+  uint32_t footer_depth_ = 0;
+  uint32_t depth_ = 0;
+  uint64_t reads_count_ = 0;
+  uint64_t bytes_count_ = 0;
+  uint64_t false_count_ = 0;
+  bool reusable_ = true;
+  ReadQueue reads_;  // the last: it waits for reads into the memory above before that goes away
+};
+
+}  // namespace swale::imd

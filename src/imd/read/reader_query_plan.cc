@@ -1,0 +1,141 @@
+// The first half of a Query: which slices of which partitions its keys need. Reads footers only (PartitionCache).
+#include <algorithm>
+#include <utility>
+
+#include "imd/read/reader_query.h"
+
+namespace swale::imd {
+
+// So many that their partitions can be held open and their rests kept, whatever the epoch.
+size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
+  const auto rest = keys_.subspan(first_key);
+  const size_t count =
+      std::clamp<size_t>(kRestsMax / std::max(epochs.last - epochs.first, 1u), 1, rest.size());
+  if (count == 1) return 1;
+  uint32_t ranks = 1;
+  for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
+    ranks = std::max(ranks, static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[epoch].job].ranks));
+  }
+  const uint64_t end_partition = choose(rest[0].hash, ranks).index + uint64_t{kPartitionsMax / 2};
+  const auto end = std::partition_point(
+      rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count),
+      [&](const QueryKey& key) { return choose(key.hash, ranks).index < end_partition; });
+  return static_cast<size_t>(end - rest.begin());
+}
+
+Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
+  for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
+    const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
+    if (job.partitioner != kHashPartitioner) {
+      SWALE_RETURN_IF_ERROR(plan_by_function(first_key, end_key, epoch));
+      continue;
+    }
+    const auto ranks = static_cast<uint32_t>(job.ranks);
+    for (size_t first = first_key; first < end_key && !stopped_;) {
+      const uint32_t partition = choose(keys_[first].hash, ranks).index;
+      size_t end = end_key;
+      if (ranks > 1 && end - first > 1) {
+        const auto same = [&](const QueryKey& key) { return choose(key.hash, ranks).index == partition; };
+        const auto keys = keys_.subspan(first, end_key - first);
+        end =
+            first + static_cast<size_t>(std::partition_point(keys.begin(), keys.end(), same) - keys.begin());
+      }
+      SWALE_RETURN_IF_ERROR(plan_partition(first, end, partition, epoch));
+      first = end;
+    }
+  }
+  return {};
+}
+
+// Key by key: those of one partition are not neighbours. All partitions if the function is not known.
+Status Query::plan_by_function(size_t first_key, size_t end_key, uint32_t epoch) {
+  const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
+  const auto ranks = static_cast<uint32_t>(job.ranks);
+  const Partitioner partitioner = partitioners_.find(job.partitioner);
+  for (size_t key = first_key; key < end_key && !stopped_; ++key) {
+    if (partitioner.by_hash()) {
+      for (uint32_t partition = 0; partition < ranks && !stopped_; ++partition) {
+        SWALE_RETURN_IF_ERROR(plan_partition(key, key + 1, partition, epoch));
+      }
+      continue;
+    }
+    const uint32_t partition = partitioner.ask(keys_[key].key, ranks);
+    if (partition >= ranks) return partitioner.out_of_range(partition, ranks);
+    SWALE_RETURN_IF_ERROR(plan_partition(key, key + 1, partition, epoch));
+  }
+  return {};
+}
+
+Status Query::plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch) {
+  SWALE_ASSIGN_OR_RETURN(uint32_t held, hold(manifest_.epochs[epoch], partition));
+  const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
+  const auto ranks = static_cast<uint32_t>(job.ranks);
+  const PartitionLogs* logs = held_[held].get();
+  for (uint32_t segment = logs->first_segments[epoch]; segment < logs->first_segments[epoch + 1]; ++segment) {
+    size_t first = first_key;
+    size_t end = end_key;
+    if (job.ways > 1) {
+      const auto below = [&](uint32_t way) {
+        return [&, way](const QueryKey& key) {
+          return choose(choose(key.hash, ranks).rest, job.ways).index < way;
+        };
+      };
+      const auto keys = keys_.subspan(first_key, end_key - first_key);
+      const uint32_t way = logs->segments[segment].way;
+      const auto begin_of_way = std::partition_point(keys.begin(), keys.end(), below(way));
+      const auto end_of_way = std::partition_point(begin_of_way, keys.end(), below(way + 1));
+      first = first_key + static_cast<size_t>(begin_of_way - keys.begin());
+      end = first_key + static_cast<size_t>(end_of_way - keys.begin());
+    }
+    if (first == end) continue;
+    if (rests_.size() + (end - first) > kRestsMax && !groups_.empty()) {
+      std::shared_ptr<const PartitionLogs> kept = held_[held];
+      SWALE_RETURN_IF_ERROR(flush());
+      if (stopped_) return {};
+      held_.push_back(std::move(kept));
+      held = 0;
+    }
+    plan_segment(first, end, held, segment, ranks);
+  }
+  return {};
+}
+
+void Query::plan_segment(size_t first_key, size_t end_key, uint32_t held, uint32_t segment, uint32_t ranks) {
+  const PartitionLogs& logs = *held_[held];
+  const run::SegmentRecord& record = logs.segments[segment];
+  std::optional<uint32_t> slice;
+  for (size_t key = first_key; key < end_key; ++key) {
+    const Hash rest = choose(choose(keys_[key].hash, ranks).rest, record.ways).rest;
+    const auto location = run::locate_slice(record, rest);
+    if (!location) return;  // the segment has no records
+    if (location->slice != slice) {
+      slice = location->slice;
+      groups_.push_back({.logs = &logs,
+                         .held = held,
+                         .segment = segment,
+                         .first_rest = static_cast<uint32_t>(rests_.size()),
+                         .rest_count = 0,
+                         .location = *location,
+                         .bytes = nullptr});
+    }
+    ++groups_.back().rest_count;
+    rests_.push_back(rest);
+    rest_keys_.push_back(static_cast<uint32_t>(key));
+  }
+}
+
+// Mostly the partition asked for is the one asked for last.
+Result<uint32_t> Query::hold(const EpochEntry& epoch, uint32_t partition) {
+  const LogId id = manifest_.log_of(epoch, partition);
+  for (size_t i = held_.size(); i > 0; --i) {
+    if (held_[i - 1]->id != id) continue;
+    SWALE_RETURN_IF_ERROR(partitions_.check(*held_[i - 1], epoch));
+    return static_cast<uint32_t>(i - 1);
+  }
+  if (held_.size() >= kPartitionsMax) SWALE_RETURN_IF_ERROR(flush());
+  SWALE_ASSIGN_OR_RETURN(auto logs, partitions_.get(epoch, partition, &footer_depth_));
+  held_.push_back(std::move(logs));
+  return static_cast<uint32_t>(held_.size() - 1);
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,64 @@
+// QueryPool: the Queries of a Reader, each with its memory and its IoQueue: one per call that is being made.
+//
+// However a call ends, only a Query whose run ended regularly (Query::reusable) is used again; any other is destroyed with
+// what its run left behind.
+// Threads: take and the end of a Lease, by any number of threads. Limits: kIdleMax idle Queries are kept.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "imd/read/reader_query.h"
+
+namespace swale::imd {
+
+class QueryPool {
+ public:
+  QueryPool() { idle_.reserve(kIdleMax); }
+
+  // A Query for the time of one call.
+  class Lease {
+   public:
+    Lease(QueryPool& pool, std::unique_ptr<Query> query) : pool_(pool), query_(std::move(query)) {}
+    ~Lease() {
+      if (query_->reusable()) pool_.put_back(std::move(query_));
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    Query* operator->() const { return query_.get(); }
+
+   private:
+    QueryPool& pool_;
+    std::unique_ptr<Query> query_;
+  };
+
+  template <class Make>
+  Lease take(Make&& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<Query> query = std::move(idle_.back());
+        idle_.pop_back();
+        return Lease(*this, std::move(query));
+      }
+    }
+    return Lease(*this, make());
+  }
+
+ private:
+  static constexpr size_t kIdleMax = 16;
+
+  // Allocates nothing.
+  void put_back(std::unique_ptr<Query> query) noexcept {
+    query->trim();
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < kIdleMax) idle_.push_back(std::move(query));
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Query>> idle_;
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,201 @@
+#include "imd/read/reader_scan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+#include "imd/test_directory.h"
+#include "io/memory_device.h"
+
+namespace swale::imd {
+namespace {
+
+using test::numbered_records;
+using test::TestDirectory;
+
+using Walked = std::vector<std::string>;  // "epoch key=value" of each record, in the order of the walk
+
+Reader::RecordFn note_in(Walked& walked) {
+  return [&walked](uint32_t epoch, Bytes key, Bytes value) {
+    walked.push_back(fmt::format("{} {}={}", epoch, key, value));
+    return true;
+  };
+}
+
+Walked part_of(Reader& reader, int64_t epoch, uint32_t part, uint32_t parts) {
+  Walked walked;
+  const Status status = reader.scan_part(epoch, part, parts, note_in(walked));
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return walked;
+}
+
+Walked all_of(Reader& reader, int64_t epoch) {
+  Walked walked;
+  const Status status = reader.scan(epoch, note_in(walked));
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return walked;
+}
+
+struct Shape {
+  int32_t ranks;
+  uint32_t ways;
+  size_t records;
+  size_t value_bytes_max;
+  size_t records_per_run;
+};
+
+class ScanParts : public testing::TestWithParam<Shape> {
+ protected:
+  ScanParts() : written_(device_, "/dir") {
+    const Shape shape = GetParam();
+    Rng rng(5);
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      written_.begin_job(shape.ranks + epoch, shape.ways);
+      TestDirectory::Shape runs;
+      runs.records_per_run = shape.records_per_run;
+      written_.write_epoch(numbered_records(rng, shape.records, shape.records, shape.value_bytes_max), runs);
+    }
+    reader_ = Reader::open(device_, "/dir", {}).value();
+  }
+
+  io::MemoryDevice device_;
+  TestDirectory written_;
+  std::unique_ptr<Reader> reader_;
+};
+INSTANTIATE_TEST_SUITE_P(Shapes, ScanParts,
+                         testing::Values(Shape{1, 1, 6'000, 40, 100}, Shape{1, 1, 900, 40, 1'000},
+                                         Shape{5, 2, 8'000, 60, 50}, Shape{16, 1, 3'000, 0, 40},
+                                         Shape{4, 1, 3, 10, 10}));
+
+// One after the other they are the scan, record by record: so nothing is missing, and nothing there twice.
+TEST_P(ScanParts, TogetherAreTheScan) {
+  size_t walks = 0;
+  for (const int64_t epoch : {int64_t{0}, int64_t{1}}) {
+    const Walked expected = all_of(*reader_, epoch);
+    ASSERT_EQ(expected.size(), *reader_->count(epoch));
+    for (const uint32_t parts : {1U, 2U, 3U, 4U, 7U, 16U, 17U, 100U, 1000U}) {
+      Walked together;
+      for (uint32_t part = 0; part < parts; ++part, ++walks) {
+        const Walked walked = part_of(*reader_, epoch, part, parts);
+        together.insert(together.end(), walked.begin(), walked.end());
+      }
+      ASSERT_EQ(together, expected) << parts << " parts of epoch " << epoch;
+    }
+  }
+  std::printf("%zu parts were walked\n", walks);
+}
+
+TEST_P(ScanParts, OfAllEpochsAreThePartsOfEach) {
+  constexpr uint32_t kParts = 6;
+  for (uint32_t part = 0; part < kParts; ++part) {
+    Walked expected = part_of(*reader_, 0, part, kParts);
+    const Walked second = part_of(*reader_, 1, part, kParts);
+    expected.insert(expected.end(), second.begin(), second.end());
+    EXPECT_EQ(part_of(*reader_, Reader::kAllEpochs, part, kParts), expected);
+  }
+}
+
+TEST_P(ScanParts, AreWalkedByThreadsWithOneReader) {
+  constexpr uint32_t kParts = 8;
+  std::vector<Walked> walked(kParts);
+  std::atomic<uint32_t> next = 0;
+  const auto work = [&] {
+    for (uint32_t part = next++; part < kParts; part = next++)
+      walked[part] = part_of(*reader_, Reader::kAllEpochs, part, kParts);
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  Walked together;
+  for (const Walked& part : walked) together.insert(together.end(), part.begin(), part.end());
+  Walked expected = all_of(*reader_, Reader::kAllEpochs);
+  std::sort(together.begin(), together.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(together, expected);
+}
+
+// With many runs for each, no part has more than its share, and one run of each partition that it touches.
+TEST_P(ScanParts, AreAboutEqual) {
+  const Shape shape = GetParam();
+  if (shape.records < 6'000) return;
+  constexpr uint32_t kParts = 4;
+  const size_t share = shape.records / kParts;
+  for (uint32_t part = 0; part < kParts; ++part) {
+    const size_t records = part_of(*reader_, 0, part, kParts).size();
+    EXPECT_LT(records, share * 5 / 4) << part;
+    EXPECT_GT(records, share * 3 / 4) << part;
+  }
+}
+
+TEST(ScanPart, TouchesItsPartitionsOnly) {
+  io::MemoryDevice device;
+  TestDirectory written(device, "/dir");
+  written.begin_job(4);
+  Rng rng(1);
+  written.write_epoch(numbered_records(rng, 4'000, 4'000, 10));
+  ASSERT_TRUE(device.remove(data_log_path("/dir", {1, 3})).ok());
+  auto reader = Reader::open(device, "/dir", {}).value();
+  for (uint32_t part = 0; part < 3; ++part) EXPECT_FALSE(part_of(*reader, 0, part, 4).empty());
+  const Status status = reader->scan_part(0, 3, 4, [](auto&&...) { return true; });
+  EXPECT_EQ(status.code(), Code::kCorruption);
+  EXPECT_NE(status.message().find(data_log_path("/dir", {1, 3})), std::string::npos) << status.message();
+}
+
+TEST(ScanPart, EndsWhenToldTo) {
+  io::MemoryDevice device;
+  TestDirectory written(device, "/dir");
+  written.begin_job(3);
+  Rng rng(1);
+  for (int epoch = 0; epoch < 2; ++epoch) written.write_epoch(numbered_records(rng, 600, 600, 10));
+  auto reader = Reader::open(device, "/dir", {}).value();
+  for (const size_t limit : {size_t{1}, size_t{250}, size_t{700}}) {
+    size_t seen = 0;
+    EXPECT_TRUE(reader->scan_part(Reader::kAllEpochs, 0, 1, [&](auto&&...) { return ++seen < limit; }).ok());
+    EXPECT_EQ(seen, limit);
+  }
+}
+
+TEST(ScanPart, RefusesPartsThatAreNotThere) {
+  io::MemoryDevice device;
+  TestDirectory written(device, "/dir");
+  written.begin_job(1);
+  written.write_epoch({{"key", "value"}});
+  auto reader = Reader::open(device, "/dir", {}).value();
+  const auto yes = [](auto&&...) { return true; };
+  for (const auto& [part, parts] :
+       std::vector<std::pair<uint32_t, uint32_t>>{{0, 0}, {1, 1}, {7, 5}, {0, Reader::kScanPartsMax + 1}}) {
+    EXPECT_EQ(reader->scan_part(0, part, parts, yes).code(), Code::kInvalidArgument)
+        << part << " of " << parts;
+  }
+  EXPECT_EQ(reader->scan_part(2, 0, 1, yes).code(), Code::kInvalidArgument);
+  EXPECT_TRUE(reader->scan_part(0, 0, Reader::kScanPartsMax, yes).ok());
+}
+
+// 131,072 partitions by a million parts, without a file: in each partition the shares meet, end to end, and a part's
+// partitions begin where scan_part looks first.
+TEST(ScanPart, SharesMeetAtAnySize) {
+  Rng rng(3);
+  size_t compared = 0;
+  for (const uint32_t partitions : {1U, 3U, 1000U, 131'072U}) {
+    for (const uint32_t parts : {1U, 2U, 7U, 1000U, Reader::kScanPartsMax - 1, Reader::kScanPartsMax}) {
+      const uint64_t visits_max = std::min<uint64_t>(uint64_t{partitions} * parts, 10'000);
+      for (uint64_t i = 0; i < visits_max; ++i, ++compared) {
+        const auto partition = static_cast<uint32_t>(rng.below(partitions));
+        const auto part = static_cast<uint32_t>(rng.below(parts));
+        const PartitionShare share = share_of(partition, partitions, part, parts);
+        ASSERT_LE(share.from, share.to);
+        ASSERT_EQ(share.to, part + 1 < parts ? share_of(partition, partitions, part + 1, parts).from : parts);
+        ASSERT_EQ(share_of(partition, partitions, 0, parts).from, 0U);
+        const uint64_t first = uint64_t{part} * partitions / parts;
+        ASSERT_TRUE(partition > first || (share.from < share.to) == (partition == first));
+      }
+    }
+  }
+  std::printf("%zu shares were compared\n", compared);
+}
+
+}  // namespace
+}  // namespace swale::imd

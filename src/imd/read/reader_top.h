@@ -1,0 +1,116 @@
+// TopQuery: the records of one epoch with the greatest or the least numbers in a field, best first.
+//
+//   summary of the epoch ─► partitions ─► heads of their groups ─► lists of blocks ─► blocks ─► records
+//
+// Everything on the way has a bound that nothing in it exceeds. What has the best bound is opened next, in waves of reads
+// that do not wait for one another, until the k-th best record is at least as good as the best bound that is left.
+// A partition without extrema of the epoch, or a field that is not indexed, is scanned.
+// Threads: one at a time. Errors: kCorruption that names file and offset; a summary that is missing or damaged only
+//   costs reads. Memory: k records, and 24 bytes for each block that a list has named.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "imd/format/extrema_summary.h"
+#include "imd/format/manifest.h"
+#include "imd/read/reader.h"
+#include "imd/read/reader_io.h"
+#include "imd/read/reader_partition.h"
+#include "imd/read/reader_values.h"
+#include "io/device.h"
+#include "run/extrema_reader.h"
+
+namespace swale::imd {
+
+class TopQuery {
+ public:
+  TopQuery(io::Device& device, const std::string& directory, const Manifest& manifest,
+           PartitionCache& partitions, ReadCounters& counters, const ReaderOptions& options,
+           const EpochEntry& epoch);
+  ~TopQuery();  // adds what it read to `counters`
+  TopQuery(const TopQuery&) = delete;
+  TopQuery& operator=(const TopQuery&) = delete;
+
+  // kInvalidArgument for a field that the schema has not, or a k beyond the limits.
+  Result<TopResult> run(std::string_view field, size_t k, run::Extreme which);
+
+ private:
+  // What lies nearer to the records comes first among equal bounds.
+  enum class Level : uint8_t { kBlock, kPiece, kPartition, kUnlisted };
+  struct Source {
+    run::OrderKey score;  // nothing in it has a better one
+    Level level;
+    uint32_t owner;   // kPartition: its number; kPiece, kBlock: index in groups_
+    uint32_t number;  // of the piece, of the block in its group
+    bool operator<(const Source& other) const;
+  };
+  struct Group {
+    uint32_t partition;
+    run::GroupHead head;
+  };
+  struct Found {
+    run::OrderKey score;
+    uint32_t partition;
+    uint64_t sequence;  // of two records with one key, the one appended first has the smaller
+    std::string key;
+    std::string value;  // of a large one what the record has
+    bool large;
+  };
+  struct OpenBlock {
+    Source source;
+    std::shared_ptr<const PartitionLogs> logs;
+    const run::GroupRun* run;
+    uint64_t block;
+    std::vector<char> bytes;
+  };
+
+  static bool better(const Found& a, const Found& b);
+  bool full() const { return found_.size() == k_; }
+  bool enough(run::OrderKey score) const { return full() && found_.front().score >= score; }
+  // `fields`: what the record has of its value; all fields, also of a large one.
+  void offer(uint32_t partition, uint64_t sequence, Bytes fields, const run::RecordView& record, bool large);
+
+  Result<std::shared_ptr<const PartitionLogs>> logs_of(uint32_t partition);
+  void read(io::File& file, uint64_t offset, MutableBytes out);
+  Status begin();
+  Status search();
+  std::vector<Source> next_wave();
+  Result<ExtremaSummary> read_summary();
+  Status open_partition(uint32_t partition, run::OrderKey score);
+  Status check_head(const run::GroupHead& head, const std::string& path) const;
+  Status scan_partition(uint32_t partition);
+  Status open_pieces(const std::vector<Source>& wave);
+  Status open_blocks(const std::vector<Source>& wave);
+  Status look_into(std::vector<OpenBlock>& blocks);
+  Result<TopResult> take_result();
+
+  io::Device& device_;
+  const std::string& directory_;
+  const Manifest& manifest_;
+  PartitionCache& partitions_;
+  ReadCounters& all_counters_;
+  ReadCounters counters_;  // of this query alone
+  ReadStats footers_;      // of these, what the cache has counted already
+  ValueReader large_;
+  const ReaderOptions options_;
+  const EpochEntry& epoch_;
+  const uint32_t partition_count_;
+  run::FieldPlace field_;
+  std::optional<size_t> indexed_;  // its number among the indexed fields
+  run::Extreme which_ = run::Extreme::kLargest;
+  size_t k_ = 0;
+  std::optional<ReadQueue> reads_;
+  std::optional<ExtremaSummary> summary_;
+  std::priority_queue<Source> sources_;
+  std::vector<Group> groups_;
+  std::vector<Found> found_;  // a heap, the worst at its front
+  run::FieldTotals totals_;   // of the partitions that were opened
+  TopResult result_;
+};
+
+}  // namespace swale::imd

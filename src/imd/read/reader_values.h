@@ -1,0 +1,75 @@
+// ValueReader: reads values that lie in value logs, whole or a part of them, of any writer; and walks a log's heads.
+//
+// Every byte that is handed out was verified with its piece of 64 KiB. A pointer must fit the head that it leads to, and
+// both the key and the epoch that they were asked for.
+// Threads: all calls, by any number of threads. Limits: kOpenMax files stay open.
+// Memory: a head (4 bytes per 64 KiB of the value) and up to two pieces beside the caller's.
+// Errors: kCorruption that names file and offset.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "imd/format/manifest.h"
+#include "imd/read/reader_io.h"
+#include "io/device.h"
+#include "run/value_format.h"
+
+namespace swale::imd {
+
+// The head at `offset` of the writer's log.
+Result<run::ValueHead> read_value_head(io::File& file, uint32_t writer, uint64_t offset);
+
+// Reads all of the value and compares its checksums; `progress(bytes)` after each part.
+Status check_value(io::File& file, const run::ValueHead& head, const std::function<void(uint64_t)>& progress);
+
+class ValueReader {
+ public:
+  ValueReader(io::Device& device, std::string directory, ReadCounters& counters)
+      : device_(device), directory_(std::move(directory)), counters_(counters) {}
+
+  // What a record of `key` in `epoch` points to.
+  struct Place {
+    run::ValuePointer pointer;
+    uint32_t job = 0;  // the number of the one that wrote it
+    uint32_t epoch = 0;
+    uint64_t epoch_id = 0;
+    Hash key_hash = 0;
+  };
+
+  Result<std::string> read(const Place& place);
+  // Bytes first..first + out.size() - 1; requires that the value has them.
+  Status read(const Place& place, uint64_t first, MutableBytes out);
+  // The head alone: that the pointer leads to a value of this key and epoch.
+  Result<run::ValueHead> head(const Place& place);
+  // All of the value.
+  Status check(const Place& place);
+
+  // The value log of one writer of one job.
+  Result<std::shared_ptr<io::File>> file(LogId id);
+
+ private:
+  static constexpr size_t kOpenMax = 128;
+  static constexpr size_t kOneReadBytes = 256 * kKiB;  // up to here head and value are read at once
+
+  Result<std::shared_ptr<io::File>> file_of(const Place& place) {
+    return file({place.job, place.pointer.writer});
+  }
+  Status read_pieces(io::File& file, const run::ValueHead& head, uint64_t first, MutableBytes out);
+  Status read_counted(io::File& file, uint64_t offset, MutableBytes out);
+
+  io::Device& device_;
+  const std::string directory_;
+  ReadCounters& counters_;
+  std::mutex mutex_;  // guards what follows
+  std::map<LogId, std::shared_ptr<io::File>> open_;
+};
+
+}  // namespace swale::imd

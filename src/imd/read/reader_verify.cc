@@ -1,0 +1,265 @@
+#include "imd/read/reader_verify.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "imd/format/generation.h"
+#include "run/block.h"
+
+namespace swale::imd {
+
+uint32_t Verifier::partition_count() const {
+  int32_t count = 0;
+  for (const EpochEntry& epoch : manifest_.epochs) count = std::max(count, manifest_.jobs[epoch.job].ranks);
+  return static_cast<uint32_t>(count);
+}
+
+void Verifier::problem(const Status& status, uint32_t epoch) {
+  ++sums_[epoch].problems;
+  if (!full()) report_.problems.push_back(status);
+}
+
+void Verifier::advance(uint64_t bytes) {
+  done_bytes_ += bytes;
+  if (progress_) progress_(std::min(done_bytes_, total_bytes_), total_bytes_);
+}
+
+uint64_t Verifier::measure() {
+  uint64_t bytes = 0;
+  for (const LogId id : manifest_.logs()) {
+    // Failures are reported when the logs are checked.
+    const auto logs =
+        open_partition(device_, directory_, id, manifest_, ReaderOptions::Map::kNever, counters_);
+    if (!logs.ok()) continue;
+    for (const run::SegmentRecord& segment : (*logs)->segments) bytes += run::segment_bytes(segment);
+    for (const EpochEntry& epoch : manifest_.epochs)
+      bytes += (*logs)->blocks_of(epoch.epoch).count * run::kBlockBytes;
+    for (const run::SegmentRecord& segment : (*logs)->values) bytes += run::range_of(segment).bytes;
+  }
+  return bytes;
+}
+
+Reader::VerifyReport Verifier::run(size_t problems_max, const Reader::ProgressFn& progress) {
+  problems_max_ = std::max<size_t>(problems_max, 1);
+  progress_ = progress;
+  report_.epochs = manifest_.epochs.size();
+  if (progress_) total_bytes_ = measure();
+  report_.partitions = partition_count();
+  for (const Status& status : check_documents(device_, directory_, manifest_)) {
+    if (!full()) report_.problems.push_back(status);
+  }
+  tell_losses();
+  for (const LogId id : manifest_.logs()) {
+    if (!full()) check_logs(id);
+  }
+  compare_sums();
+  if (!full()) check_values();
+  if (!full()) {
+    extrema_.check_summaries(device_, directory_, [this](const Status& status) {
+      if (!full()) report_.problems.push_back(status);
+    });
+  }
+  return std::move(report_);
+}
+
+// What repair has given up.
+void Verifier::tell_losses() {
+  for (const EpochEntry& epoch : manifest_.epochs) {
+    if (!manifest_.has_lost(epoch)) continue;
+    for (uint32_t partition = 0; partition < static_cast<uint32_t>(manifest_.job_of(epoch).ranks);
+         ++partition) {
+      if (const LostPart* part = manifest_.lost_part(epoch, partition); part != nullptr) {
+        problem(corruption("{}: records of epoch {} in partition {} are lost: {}", directory_, epoch.epoch,
+                           partition, part->what),
+                epoch.epoch);
+      }
+    }
+  }
+}
+
+void Verifier::check_logs(LogId id) {
+  const auto logs = open_partition(device_, directory_, id, manifest_, ReaderOptions::Map::kNever, counters_);
+  if (!logs.ok()) {
+    for (const EpochEntry& epoch : manifest_.epochs) {
+      if (manifest_.job_of(epoch).number == id.job) ++sums_[epoch.epoch].problems;
+    }
+    report_.problems.push_back(logs.status());
+    return;
+  }
+  large_.add_ranges(**logs);
+  for (const EpochEntry& epoch : manifest_.epochs) {
+    if (!full() && !(*logs)->segments_of(epoch.epoch).empty()) check_epoch(**logs, epoch);
+  }
+}
+
+void Verifier::check_epoch(const PartitionLogs& logs, const EpochEntry& epoch) {
+  segments_.clear();
+  segments_whole_ = true;
+  for (const run::SegmentRecord& record : logs.segments_of(epoch.epoch)) {
+    OpenSegment& segment = segments_.emplace_back(OpenSegment{&record, {}, {}});
+    const Status status = open_segment(logs, &segment);
+    advance(run::segment_bytes(record));
+    if (status.ok()) continue;
+    segments_whole_ = false;  // then records are walked, but not looked up
+    problem(status, epoch.epoch);
+  }
+  const auto tell = [&](const Status& status) { problem(status, epoch.epoch); };
+  report_.bytes_checked += extrema_.begin(logs, epoch, tell);
+  const uint64_t problems = sums_[epoch.epoch].problems;
+  walk_blocks(logs, epoch);
+  extrema_.finish(logs, epoch, !full() && sums_[epoch.epoch].problems == problems, tell);
+  segments_.clear();
+}
+
+Status Verifier::open_segment(const PartitionLogs& logs, OpenSegment* segment) {
+  const run::SegmentRecord& record = *segment->record;
+  if (record.runs == 0) return {};
+  const uint64_t bytes = run::segment_bytes(record);
+  segment->bytes.resize(bytes);
+  ReadQueue reads(options_.reads_in_flight_max);
+  for (uint64_t at = 0; at < bytes; at += options_.scan_chunk_bytes) {
+    const uint64_t count = std::min<uint64_t>(options_.scan_chunk_bytes, bytes - at);
+    reads.add(*logs.index, record.index_offset + at, {segment->bytes.data() + at, count}, 0);
+    counters_.reads.add();
+  }
+  SWALE_RETURN_IF_ERROR(reads.finish());
+  counters_.bytes_read.add(bytes);
+  report_.bytes_checked += bytes;
+  uint64_t records = 0;
+  for (uint32_t number = 0; number >> record.slice_bits == 0; ++number) {
+    SWALE_RETURN_IF_ERROR(open_slice(logs, number, segment));
+    records += segment->slices.back().records();
+  }
+  if (records == record.records) return {};
+  return corruption("{}: offset {}: the slices of epoch {}, way {}, have {} records, the footer says {}",
+                    logs.index->path(), record.index_offset, record.epoch, record.way, records,
+                    record.records);
+}
+
+Status Verifier::open_slice(const PartitionLogs& logs, uint32_t number, OpenSegment* segment) {
+  const Bytes all(segment->bytes.data(), segment->bytes.size());
+  const uint64_t start = segment->record->index_offset;
+  const run::SliceLocation place = run::slice_location(*segment->record, number);
+  SWALE_ASSIGN_OR_RETURN(run::Slice slice,
+                         run::Slice::open(*segment->record, logs.partition, place,
+                                          all.substr(place.offset - start, place.bytes), logs.index->path()));
+  if (const auto rest = slice.overflow()) {
+    SWALE_RETURN_IF_ERROR(slice.attach_overflow(all.substr(rest->offset - start, rest->bytes)));
+  }
+  segment->slices.push_back(std::move(slice));
+  return {};
+}
+
+void Verifier::walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch) {
+  const PartitionLogs::BlockRange range = logs.blocks_of(epoch.epoch);
+  const uint64_t chunk_blocks = std::max<uint64_t>(options_.scan_chunk_bytes / run::kBlockBytes, 1);
+  std::vector<char> chunk(std::min(chunk_blocks, range.count) * run::kBlockBytes);
+  cursor_.emplace(logs.partition, range.first, logs.data->path(), epoch.epoch_id);
+  ReadQueue reads(options_.reads_in_flight_max);
+  for (uint64_t done = 0; done < range.count && !full();) {
+    const uint64_t count = std::min(chunk_blocks, range.count - done);
+    const MutableBytes out(chunk.data(), count * run::kBlockBytes);
+    reads.add(*logs.data, (range.first + done) * run::kBlockBytes, out, 0);
+    if (const Status status = reads.finish(); !status.ok()) {
+      problem(status, epoch.epoch);
+      return;
+    }
+    counters_.reads.add();
+    counters_.bytes_read.add(count * run::kBlockBytes);
+    walk_chunk(logs, epoch, range.first + done, view(out));
+    report_.bytes_checked += out.size();
+    advance(out.size());
+    done += count;
+  }
+  if (cursor_ && !full()) {
+    if (const Status status = cursor_->finish(); !status.ok()) problem(status, epoch.epoch);
+  }
+}
+
+// After a damaged block, the remaining blocks are checked one by one until the next run begins.
+void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block,
+                          Bytes blocks) {
+  const JobEntry& job = manifest_.jobs[epoch.job];
+  const std::string& path = logs.data->path();
+  const uint32_t seed = run::epoch_seed(logs.partition, epoch.epoch_id);
+  Sums& sums = sums_[epoch.epoch];
+  const auto take = [&](const run::ScannedRecord& record) {
+    ++report_.records;
+    extrema_.record(record);
+    ++sums.records;
+    sums.data_bytes += record.key.size() + record.value.size();
+    sums.digest +=
+        record_digest({record.key.data(), record.key.size() + record.value.size()}, record.key.size());
+    if (const Status status = check_record(logs, job, record); !status.ok()) problem(status, epoch.epoch);
+    if (record.large) {
+      if (const Status status = large_.record(epoch, record, path); !status.ok())
+        problem(status, epoch.epoch);
+    }
+    return !full();
+  };
+  for (uint64_t number = first_block; !blocks.empty() && !full();
+       ++number, blocks.remove_prefix(run::kBlockBytes)) {
+    const Bytes block = blocks.substr(0, run::kBlockBytes);
+    if (!cursor_ && run::decode_run_header(block, logs.partition, number, path).ok()) {
+      cursor_.emplace(logs.partition, number, path, epoch.epoch_id);
+    }
+    const Status status = cursor_ ? cursor_->feed(block, take) : run::verify_block(block, seed, number, path);
+    if (status.ok()) continue;
+    problem(status, epoch.epoch);
+    cursor_.reset();
+  }
+}
+
+Status Verifier::check_record(const PartitionLogs& logs, const JobEntry& job,
+                              const run::ScannedRecord& record) {
+  const auto misplaced = [&](std::string_view what) {
+    return corruption("{}: offset {}: record {} of run {}, epoch {}: {}", logs.data->path(),
+                      record.block * run::kBlockBytes, record.ordinal, record.run->run, record.run->epoch,
+                      what);
+  };
+  const HashChoice home = choose(hash_bytes(record.key), static_cast<uint32_t>(job.ranks));
+  const HashChoice way = choose(home.rest, job.ways);
+  const bool elsewhere = job.partitioner == kHashPartitioner && home.index != logs.partition;
+  if (elsewhere || way.index != record.run->way) {
+    return misplaced(fmt::format("its key belongs to partition {}, way {}", home.index, way.index));
+  }
+  if (!segments_whole_) return {};
+  uint32_t named = 0;
+  for (const OpenSegment& segment : segments_) {
+    if (segment.record->way != way.index || segment.slices.empty()) continue;
+    const uint32_t slice = run::locate_slice(*segment.record, way.rest)->slice;
+    SWALE_RETURN_IF_ERROR(segment.slices[slice].candidates(
+        way.rest, [&](const run::Candidate& candidate) { named += record.is(candidate) ? 1 : 0; }));
+  }
+  if (named == 1) return {};
+  return misplaced(fmt::format("{} names it {} times, expected once", logs.index->path(), named));
+}
+
+void Verifier::check_values() {
+  std::vector<bool> whole;
+  for (const Sums& sums : sums_) whole.push_back(sums.problems == 0);
+  large_.finish([&](uint32_t epoch) { return whole[epoch]; },
+                [&](const Status& status, uint32_t epoch) { problem(status, epoch); },
+                [this](uint64_t bytes) {
+                  report_.bytes_checked += bytes;
+                  advance(bytes);
+                });
+}
+
+void Verifier::compare_sums() {
+  const std::string path = manifest_path(directory_);
+  for (const EpochEntry& epoch : manifest_.epochs) {
+    const Sums& sums = sums_[epoch.epoch];
+    // Known damage explains the difference; a walk that was cut short has not seen all.
+    if (sums.problems > 0 || full()) continue;
+    if (sums.records != epoch.records || sums.data_bytes != epoch.data_bytes || sums.digest != epoch.digest) {
+      report_.problems.push_back(
+          corruption("{}: epoch {}: the logs hold {} records of {} bytes with digest {:016x}, expected {} of "
+                     "{} with {:016x}",
+                     path, epoch.epoch, sums.records, sums.data_bytes, sums.digest, epoch.records,
+                     epoch.data_bytes, epoch.digest));
+    }
+  }
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,53 @@
+// ValuesVerifier: the part of verification that concerns value logs.
+//
+//   record … (of all partitions) ─► add_ranges … ─► finish: walks what each writer's log has of each epoch
+//
+// Each record that points must lead to a value of its key and epoch whose first bytes it repeats; every byte of an epoch's
+// ranges is read; there must be as many values as pointers, at the same places (count and sum of offsets), and as many as
+// swale.json says. Of an epoch that repair has recovered in part only the values with pointers count: those are read whole.
+// Threads: one at a time. Memory: 64 bytes for each writer and epoch with large values, one megabyte.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "imd/format/manifest.h"
+#include "imd/read/reader_partition.h"
+#include "imd/read/reader_values.h"
+#include "run/run_cursor.h"
+
+namespace swale::imd {
+
+class ValuesVerifier {
+ public:
+  using ProblemFn = std::function<void(const Status&, uint32_t epoch)>;
+
+  ValuesVerifier(const Manifest& manifest, ValueReader& values) : manifest_(manifest), values_(values) {}
+
+  // A large record of the epoch, found in the data log at `path`.
+  Status record(const EpochEntry& epoch, const run::ScannedRecord& record, const std::string& path);
+  void add_ranges(const PartitionLogs& logs);
+  // After all partitions. Whether records of the epoch are missing, because other damage was found, is said by
+  // `whole(epoch)`; then values are read and not counted. `progress(bytes)`.
+  void finish(const std::function<bool(uint32_t)>& whole, const ProblemFn& problem,
+              const std::function<void(uint64_t)>& progress);
+
+ private:
+  struct Sums {
+    run::ValueRange range;
+    LargeTally pointed;
+    uint64_t offsets = 0;  // sum over the pointers
+  };
+  using Place = std::pair<uint32_t, uint32_t>;  // epoch, writer
+
+  void walk(const Place& place, const Sums& sums, bool whole, const ProblemFn& problem,
+            const std::function<void(uint64_t)>& progress);
+
+  const Manifest& manifest_;
+  ValueReader& values_;
+  std::map<Place, Sums> sums_;
+};
+
+}  // namespace swale::imd

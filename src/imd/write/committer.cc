@@ -1,0 +1,60 @@
+#include "imd/write/committer.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace swale::imd {
+
+// The fence is checked before the record is written, so that a job which was superseded long ago writes nothing, and
+// after it is durable, because only then the successor is sure to find it (generation.h).
+Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id) {
+  const Nanos start = clock_->now();
+  EpochEntry epoch;
+  epoch.epoch = commit.epoch;
+  epoch.job = static_cast<uint32_t>(manifest_.jobs.size() - 1);
+  epoch.epoch_id = epoch_id;
+  epoch.step = commit.step;
+  epoch.time = commit.time;
+  epoch.records = commit.tally.records;
+  epoch.data_bytes = commit.tally.data_bytes;
+  epoch.digest = commit.tally.digest;
+  epoch.large = commit.large;
+  SWALE_RETURN_IF_ERROR(fence_.check());
+  SWALE_RETURN_IF_ERROR(append_summary(commit, epoch_id, &epoch));
+  SWALE_RETURN_IF_ERROR(log_.append(epoch, manifest_));
+  SWALE_RETURN_IF_ERROR(fence_.check());
+  EpochStats stats = commit.stats;
+  const bool alone = manifest_.jobs.back().ranks == 1;
+  const auto nanos = static_cast<uint64_t>(clock_->now() - start);
+  stats.at(Stat::kCommitNanos) = {
+      .sum = nanos, .min = alone ? nanos : 0, .max = nanos, .min_rank = alone ? 0 : 1, .max_rank = 0};
+  stats_.append(epoch_id, commit.epoch, stats);
+  return {};
+}
+
+Status Committer::append_summary(const EpochProtocol::Commit& commit, uint64_t epoch_id, EpochEntry* epoch) {
+  if (commit.extrema.empty() || manifest_.jobs.back().ranks == 1) return {};
+  if (!summaries_) {
+    SWALE_ASSIGN_OR_RETURN(
+        summaries_, device_.open(summary_log_path(directory_, manifest_.generation), io::OpenMode::kCreate));
+    SWALE_RETURN_IF_ERROR(device_.sync_directory(job_folder(directory_, manifest_.generation)));
+  }
+  const std::string summary = commit.extrema.encode_file(epoch_id);
+  SWALE_RETURN_IF_ERROR(summaries_->pwrite(summaries_end_, summary));
+  SWALE_RETURN_IF_ERROR(summaries_->sync());
+  epoch->summary = {summaries_end_, static_cast<uint32_t>(summary.size()), manifest_.generation};
+  summaries_end_ += summary.size();
+  return {};
+}
+
+void Committer::finish() {
+  stats_.sync();
+  manifest_.closed = true;
+  manifest_.epochs_promised = log_.epochs();
+  Status status = fence_.check();
+  if (status.ok()) status = rewrite_document(device_, directory_, manifest_);
+  if (!status.ok()) log_warn("{}", status.message());
+}
+
+}  // namespace swale::imd

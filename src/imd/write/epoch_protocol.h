@@ -1,0 +1,146 @@
+// EpochProtocol: the collective end of an epoch as a state machine: everything received → everything durable →
+// one rank commits → everybody knows. docs/design/epoch-commit.md has the reasons and the crash cases.
+//
+//   kOpen ──begin──► kDraining ──all ENDs in, all records in──► kFlushing ──local part durable──► kReducing
+//   ──own and all children's DURABLE merged──► (rank 0: kCommitting ──swale.json replaced──►) ──COMMITTED──► kDone
+//   any state ──fail──► kDone with the failure; ABORT goes to every rank once
+//
+// DURABLE travels up a tree of fan-out 8 and COMMITTED down the same tree, so rank 0 handles 8 messages, not one per
+// rank. END is one message per pair of ranks, as data was.
+//
+// Threads: none; the owner serialises calls. Invariants: (1) a rank answers OK only after rank 0 has replaced
+// swale.json; (2) rank 0 replaces it only if every rank's part is durable and the tallies of records appended and
+// records indexed agree; (3) after a failure no state but kDone is reached.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "imd/format/messages.h"
+#include "imd/write/batcher.h"
+#include "net/transport.h"
+
+namespace swale::imd {
+
+class EpochProtocol {
+ public:
+  static constexpr int32_t kFanOut = 8;
+
+  enum class State { kOpen, kDraining, kFlushing, kReducing, kCommitting, kDone };
+
+  struct Outgoing {
+    net::Rank to;
+    std::string payload;
+  };
+
+  // What rank 0 has to make true in swale.json before commit_done.
+  struct Commit {
+    uint32_t epoch = 0;
+    int64_t step = 0;
+    double time = 0;
+    RecordTally tally;
+    ExtremaSummary extrema = {};
+    LargeTally large = {};
+    EpochStats stats = {};
+  };
+
+  EpochProtocol(net::Rank rank, int32_t size);
+
+  void open_epoch(uint32_t epoch);
+
+  // Every record that has been delivered to this rank's partition, by the rank that appended it. Once everything of
+  // the epoch is in (kFlushing and later) it is of the next one.
+  void on_delivered(net::Rank from, uint64_t records);
+
+  // The application's call. `records_per_rank[r]` records were sent to r in this epoch; `appended` in all; `large`: of
+  // these, those whose values this rank has written to its value log. `call`: for ENDs.
+  // All ranks must give the same step and the same bits of time: NaN agrees with the same NaN, 0.0 not with -0.0.
+  void begin(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
+             const RecordTally& appended, const LargeTally& large = {}, const net::CallStamp& call = {});
+
+  // A control message. Impossible ones are failures. A peer that knows of the commit sooner may end the next epoch
+  // before this rank has heard of it: its END is kept for open_epoch.
+  void on_message(net::Rank from, const Message& message);
+  // Everything of this epoch is in: what is delivered from then on belongs to the next.
+  bool drained() const { return state_ > State::kDraining; }
+  // Whether the peer's END of this epoch has come: what it sends from then on belongs to the next.
+  bool ended(net::Rank from) const { return peers_[static_cast<size_t>(from)].ended; }
+  // What comes from this peer is of an epoch that this rank takes nothing of yet: the next one while this one is not
+  // drained, or the one after it, if the peer heard of this epoch's commit first and has ended the next.
+  bool is_ahead(net::Rank from) const {
+    const Peer& peer = peers_[static_cast<size_t>(from)];
+    return drained() ? peer.promised_next.has_value() : peer.ended;
+  }
+
+  // The partition has everything of this epoch on stable storage.
+  void on_durable(const RecordTally& indexed, const ExtremaSummary& extrema = {},
+                  const EpochStats& stats = {});
+
+  void on_commit_done(const Status& status);
+
+  // Something on this rank failed. The first failure counts. Never throws: a failure for want of memory has to be told,
+  // too. The ABORTs are made one at a time by next_outgoing.
+  void fail(const Status& status) noexcept;
+
+  State state() const { return state_; }
+  // OK in kDone: the epoch is committed.
+  const Status& failure() const { return failure_; }
+  // True once: the partition is to be told that nothing more comes.
+  bool take_flush();
+  bool has_commit() const { return commit_.has_value(); }
+  std::optional<Commit> take_commit();
+  // The next message to be sent. It stays the next one until outgoing_sent: nothing is lost if making or sending it throws.
+  std::optional<Outgoing> next_outgoing() const;
+  void outgoing_sent();
+  bool has_outgoing() const { return !outgoing_.empty() || abort_next_ < size_; }
+
+  // Whether this rank waits for ranks that have not ended the epoch, which may take them any time; and which.
+  bool awaits_ends() const { return state_ == State::kDraining && ends_in_ < size_; }
+
+  // For people: what the epoch's end is waiting for ("records of rank 3: 120 of 4096").
+  std::string waiting_for() const;
+
+ private:
+  struct Peer {
+    bool ended = false;
+    uint64_t promised = 0;
+    uint64_t delivered = 0;
+    std::optional<uint64_t> promised_next;  // its END of the next epoch
+    uint64_t delivered_next = 0;
+  };
+
+  void on_end(net::Rank from, const EndMessage& message);
+  void on_durable_message(net::Rank from, const DurableMessage& message);
+  void on_committed(net::Rank from, const CommittedMessage& message);
+  void on_abort(const AbortMessage& message);
+  void advance();
+  bool everything_in() const;
+  void merge(const DurableMessage& message);
+  void reduce();
+  void finish();
+  void send(net::Rank to, const Message& message);
+
+  net::Rank parent() const { return (rank_ - 1) / kFanOut; }
+  bool is_child(net::Rank rank) const { return rank > 0 && (rank - 1) / kFanOut == rank_; }
+  int32_t child_count() const;
+
+  const net::Rank rank_;
+  const int32_t size_;
+  uint32_t epoch_ = 0;
+  State state_ = State::kOpen;
+  std::vector<Peer> peers_;
+  int32_t ends_in_ = 0;
+  DurableMessage merged_;
+  std::vector<net::Rank> children_in_;
+  bool flush_wanted_ = false;
+  std::optional<Commit> commit_;
+  std::deque<Outgoing> outgoing_;
+  net::Rank abort_next_;  // the next rank to be told of the failure; size_: none
+  Status failure_;
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,196 @@
+#include "imd/write/epoch_protocol.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace swale::imd {
+namespace {
+
+// All ranks' protocols, messages delivered in a fixed order or dropped by the test.
+class Ring {
+ public:
+  explicit Ring(int32_t size) {
+    for (net::Rank rank = 0; rank < size; ++rank) {
+      ranks_.push_back(std::make_unique<EpochProtocol>(rank, size));
+      ranks_.back()->open_epoch(0);
+    }
+  }
+  EpochProtocol& operator[](net::Rank rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  int32_t size() const { return static_cast<int32_t>(ranks_.size()); }
+
+  // Delivers until nothing moves. Flushes and commits are answered at once.
+  void run(const Status& commit_status = Status()) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (net::Rank rank = 0; rank < size(); ++rank) {
+        EpochProtocol& protocol = (*this)[rank];
+        if (protocol.take_flush()) {
+          moved = true;
+          protocol.on_durable(tally(10));
+        }
+        if (auto commit = protocol.take_commit()) {
+          moved = true;
+          commits.push_back(*commit);
+          protocol.on_commit_done(commit_status);
+        }
+        for (const EpochProtocol::Outgoing& out : take_outgoing(&protocol)) {
+          moved = true;
+          (*this)[out.to].on_message(rank, *decode_message(out.payload, rank));
+        }
+      }
+    }
+  }
+
+  // Every rank sends one record to every rank (ten to itself less the others) and ends the epoch.
+  void begin(net::Rank rank, int64_t step = 7) {
+    (*this)[rank].begin(step, 0.5, std::vector<uint64_t>(static_cast<size_t>(size()), 1), tally(10));
+  }
+  void deliver_all(net::Rank to) {
+    for (net::Rank from = 0; from < size(); ++from) (*this)[to].on_delivered(from, 1);
+  }
+  static std::vector<EpochProtocol::Outgoing> take_outgoing(EpochProtocol* protocol) {
+    std::vector<EpochProtocol::Outgoing> all;
+    for (auto out = protocol->next_outgoing(); out; out = protocol->next_outgoing()) {
+      all.push_back(*out);
+      protocol->outgoing_sent();
+    }
+    return all;
+  }
+  static RecordTally tally(uint64_t records) { return {records, records * 48, records * 1'000'003}; }
+
+  std::vector<EpochProtocol::Commit> commits;
+
+ private:
+  std::vector<std::unique_ptr<EpochProtocol>> ranks_;
+};
+
+using State = EpochProtocol::State;
+
+class EveryJobSize : public testing::TestWithParam<int32_t> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, EveryJobSize, testing::Values(1, 2, 3, 8, 9, 10, 73, 100));
+
+TEST_P(EveryJobSize, CommitsOnceWhenEverythingIsInAndDurable) {
+  Ring ring(GetParam());
+  for (net::Rank rank = 0; rank < ring.size(); ++rank) {
+    ring.begin(rank);
+    ring.deliver_all(rank);
+  }
+  ring.run();
+  ASSERT_EQ(ring.commits.size(), 1u);
+  EXPECT_EQ(ring.commits[0].step, 7);
+  EXPECT_EQ(ring.commits[0].tally.records, 10u * static_cast<uint64_t>(ring.size()));
+  for (net::Rank rank = 0; rank < ring.size(); ++rank) {
+    EXPECT_EQ(ring[rank].state(), State::kDone);
+    EXPECT_TRUE(ring[rank].failure().ok()) << ring[rank].failure().to_string();
+  }
+}
+
+TEST_P(EveryJobSize, WaitsForTheLastRecordOfTheLastRank) {
+  Ring ring(GetParam());
+  for (net::Rank rank = 0; rank < ring.size(); ++rank) ring.begin(rank);
+  for (net::Rank rank = 1; rank < ring.size(); ++rank) ring.deliver_all(rank);
+  ring.run();
+  EXPECT_TRUE(ring.commits.empty());
+  EXPECT_EQ(ring[0].state(), State::kDraining);
+  EXPECT_NE(ring[0].waiting_for().find("records of rank 0: 0 of 1"), std::string::npos)
+      << ring[0].waiting_for();
+  ring.deliver_all(0);
+  ring.run();
+  EXPECT_EQ(ring.commits.size(), 1u);
+}
+
+TEST(EpochProtocol, OneRanksFailureReachesAllWithItsReason) {
+  Ring ring(12);
+  for (net::Rank rank = 0; rank < 12; ++rank) ring.begin(rank);
+  ring[7].fail(error(Code::kNoSpace, Scope::kFile, "part-000007.data: disk full"));
+  for (net::Rank rank = 0; rank < 12; ++rank) ring.deliver_all(rank);
+  ring.run();
+  EXPECT_TRUE(ring.commits.empty());
+  EXPECT_EQ(ring[7].failure().code(), Code::kNoSpace);
+  for (net::Rank rank = 0; rank < 12; ++rank) {
+    EXPECT_EQ(ring[rank].state(), State::kDone);
+    if (rank != 7) {
+      EXPECT_EQ(ring[rank].failure().code(), Code::kAborted);
+      EXPECT_NE(ring[rank].failure().message().find("rank 7 failed: part-000007.data"), std::string::npos);
+    }
+  }
+}
+
+TEST(EpochProtocol, AFailedCommitFailsTheEpochEverywhere) {
+  Ring ring(3);
+  for (net::Rank rank = 0; rank < 3; ++rank) {
+    ring.begin(rank);
+    ring.deliver_all(rank);
+  }
+  ring.run(error(Code::kIoError, Scope::kFile, "swale.json: rename failed"));
+  for (net::Rank rank = 0; rank < 3; ++rank) EXPECT_FALSE(ring[rank].failure().ok());
+}
+
+TEST(EpochProtocol, MoreRecordsThanPromisedIsCorruptionThatNamesTheLink) {
+  Ring ring(2);
+  ring.begin(0);
+  ring.begin(1);
+  ring[1].on_delivered(0, 2);
+  ring.run();
+  EXPECT_EQ(ring[1].failure().code(), Code::kCorruption);
+  EXPECT_NE(ring[1].failure().message().find("rank 0 sent 2 records to rank 1"), std::string::npos);
+}
+
+TEST(EpochProtocol, IndexedAndAppendedThatDifferAreNeverCommitted) {
+  Ring ring(2);
+  ring[0].begin(7, 0.5, {1, 1}, Ring::tally(10));
+  RecordTally altered = Ring::tally(10);
+  altered.digest ^= 1;
+  ring[1].begin(7, 0.5, {1, 1}, altered);
+  ring.deliver_all(0);
+  ring.deliver_all(1);
+  ring.run();
+  EXPECT_TRUE(ring.commits.empty());
+  EXPECT_EQ(ring[0].failure().code(), Code::kCorruption);
+}
+
+TEST(EpochProtocol, RanksThatDisagreeOnTheStepAreTold) {
+  Ring ring(2);
+  ring.begin(0, 7);
+  ring.begin(1, 8);
+  ring.deliver_all(0);
+  ring.deliver_all(1);
+  ring.run();
+  EXPECT_TRUE(ring.commits.empty());
+  EXPECT_EQ(ring[0].failure().code(), Code::kInvalidArgument);
+  EXPECT_EQ(ring[1].failure().code(), Code::kInvalidArgument);
+}
+
+TEST(EpochProtocol, AnEndOfTheNextEpochIsKeptUntilThisOneIsOver) {
+  Ring ring(2);
+  for (net::Rank rank = 0; rank < 2; ++rank) {
+    ring.begin(rank);
+    ring.deliver_all(rank);
+  }
+  // Rank 1 has heard of the commit, rank 0's answer is slow: rank 1 ends epoch 1 first.
+  ring.run();
+  ring[1].open_epoch(1);
+  ring.begin(1);
+  for (const auto& out : Ring::take_outgoing(&ring[1]))
+    ring[out.to].on_message(1, *decode_message(out.payload, 1));
+  EXPECT_TRUE(ring[0].failure().ok());
+  ring[0].open_epoch(1);
+  EXPECT_TRUE(ring[0].ended(1));
+  ring.begin(0);
+  ring.deliver_all(0);
+  ring.deliver_all(1);
+  ring.run();
+  EXPECT_EQ(ring.commits.size(), 2u);
+}
+
+TEST(EpochProtocol, ASecondEndOfOneEpochIsAFailure) {
+  Ring ring(2);
+  ring[0].on_message(1, EndMessage{0, 5});
+  ring[0].on_message(1, EndMessage{0, 5});
+  EXPECT_EQ(ring[0].failure().code(), Code::kCorruption);
+}
+
+}  // namespace
+}  // namespace swale::imd

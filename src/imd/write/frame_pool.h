@@ -1,0 +1,51 @@
+// FramePool: the frames of one rank's sending side: a fixed number per destination, so that a slow destination can
+// hold up its own frames and nobody else's. Threads: none; the owner serialises calls.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "base/buffer.h"
+#include "imd/write/batcher.h"
+#include "net/transport.h"
+
+namespace swale::imd {
+
+class FramePool {
+ public:
+  static Result<FramePool> create(int32_t ranks, uint32_t frames_per_rank, size_t frame_bytes) {
+    SWALE_ASSIGN_OR_RETURN(Buffer memory,
+                           Buffer::allocate(static_cast<size_t>(ranks) * frames_per_rank * frame_bytes));
+    return FramePool(ranks, frames_per_rank, frame_bytes, std::move(memory));
+  }
+
+  bool available(net::Rank destination) const { return !free_[static_cast<size_t>(destination)].empty(); }
+
+  // Requires available(destination).
+  Frame take(net::Rank destination) {
+    std::vector<uint32_t>& free = free_[static_cast<size_t>(destination)];
+    const uint32_t index = free.back();
+    free.pop_back();
+    return {memory_.data() + index * frame_bytes_, 0, static_cast<uint32_t>(frame_bytes_), 0, index};
+  }
+
+  void give_back(uint32_t index) { free_[index / frames_per_rank_].push_back(index); }
+
+ private:
+  FramePool(int32_t ranks, uint32_t frames_per_rank, size_t frame_bytes, Buffer memory)
+      : frames_per_rank_(frames_per_rank),
+        frame_bytes_(frame_bytes),
+        memory_(std::move(memory)),
+        free_(static_cast<size_t>(ranks)) {
+    for (uint32_t index = 0; index < static_cast<uint32_t>(ranks) * frames_per_rank; ++index) {
+      free_[index / frames_per_rank].push_back(index);
+    }
+  }
+
+  uint32_t frames_per_rank_;
+  size_t frame_bytes_;
+  Buffer memory_;
+  std::vector<std::vector<uint32_t>> free_;  // by destination
+};
+
+}  // namespace swale::imd

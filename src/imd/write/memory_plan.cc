@@ -1,0 +1,151 @@
+#include "imd/write/memory_plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "imd/format/run_packer.h"
+#include "imd/write/extrema_collector.h"
+#include "run/memtable.h"
+#include "run/run_builder.h"
+
+namespace swale::imd {
+namespace {
+
+constexpr size_t kDefaultBudgetBytes = 64 * kMiB;
+constexpr size_t kBudgetBytesMin = 4 * kMiB;
+constexpr size_t kBudgetBytesAbsurd = kGiB * kGiB / kMiB;
+constexpr uint32_t kWaysMax = 64;
+constexpr uint32_t kOutputBuffersMin = 8;
+// A record of less than 32 encoded bytes fills the entries before the arena; larger ones fill the arena first. An arena
+// of 8 MiB has entries of 2 MiB: both are whole huge pages.
+constexpr size_t kArenaBytesPerRecord = 32;
+
+size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
+  return static_cast<size_t>(ranks) * frame_bytes * (1 + 2 * size_t{window});
+}
+
+size_t way_bytes(size_t arena_bytes) {
+  const auto records = static_cast<uint32_t>(arena_bytes / kArenaBytesPerRecord);
+  return 2 * run::Memtable::memory_bytes(arena_bytes) + run::RunScratch::memory_bytes(records);
+}
+
+// Field extrema: a thirty-second, but at least what one run needs.
+void plan_extrema(const MemoryWish& wish, MemoryPlan* plan) {
+  if (wish.indexed_fields == 0) return;
+  const size_t run_blocks = plan->memtable_bytes / run::kRunPayloadBytesMin + 2;
+  const size_t block_bytes = wish.ways * ExtremaCollector::memory_bytes(1, wish.indexed_fields);
+  const size_t blocks = std::max(wish.budget_bytes / 32 / block_bytes, run_blocks);
+  plan->extrema_blocks = static_cast<uint32_t>(std::min<size_t>(blocks, run::kGroupBlocksMax));
+  plan->extrema_bytes = plan->extrema_blocks * block_bytes;
+}
+
+std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
+  MemoryPlan plan;
+  // Output: an eighth, in buffers that are large for the device but enough for all ways to overlap.
+  plan.output_buffers = std::max(kOutputBuffersMin, 2 + wish.ways);
+  plan.output_buffer_bytes =
+      std::clamp<size_t>(wish.budget_bytes / 8 / plan.output_buffers, 64 * kKiB, kMiB) & ~size_t{4095};
+
+  // Memtables: arenas of three tenths of the budget in all; a third of it is for packed runs, if blocks are compressed.
+  const bool packs = wish.layout.compression != Codec::kNone;
+  plan.memtable_bytes = std::min<size_t>(wish.budget_bytes * 3 / 10 / ((packs ? 3 : 2) * wish.ways),
+                                         run::Memtable::kArenaBytesMax);
+  const size_t whole =
+      plan.memtable_bytes >= Buffer::kHugePageBytes ? Buffer::kHugePageBytes : Buffer::kPageBytes;
+  plan.memtable_bytes = plan.memtable_bytes / whole * whole;
+  plan.memtable_records = static_cast<uint32_t>(plan.memtable_bytes / kArenaBytesPerRecord);
+
+  // Network: at most a quarter; first the window shrinks, then the frame.
+  plan.frame_bytes = wish.frame_bytes;
+  plan.window = wish.window;
+  const size_t network_limit = wish.budget_bytes / 4;
+  while (plan.window > 1 && network_bytes(wish.ranks, plan.frame_bytes, plan.window) > network_limit)
+    --plan.window;
+  if (network_bytes(wish.ranks, plan.frame_bytes, plan.window) > network_limit) {
+    const size_t share = network_limit / network_bytes(wish.ranks, 1, plan.window) & ~size_t{kKiB - 1};
+    plan.frame_bytes = std::max(share, kFrameBytesMin);
+  }
+  plan.frames_per_rank = 1u + plan.window;
+
+  const size_t network = network_bytes(wish.ranks, plan.frame_bytes, plan.window);
+  plan_extrema(wish, &plan);
+  if (packs) plan.packing_bytes = wish.ways * RunPacker::memory_bytes(plan.memtable_bytes);
+  const size_t fixed = network + plan.output_buffers * plan.output_buffer_bytes +
+                       wish.ways * way_bytes(plan.memtable_bytes) + plan.extrema_bytes + plan.packing_bytes;
+  plan.other_bytes = wish.budget_bytes / 16;
+  const size_t run_sketch_bytes = run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax,
+                                                           run::RunKind::kVariable, wish.layout.filtered());
+  const size_t sketch_bytes_min = std::max<size_t>(
+      wish.budget_bytes / 32, 2 * wish.ways * round_up(run_sketch_bytes, Buffer::kPageBytes));
+  if (network > network_limit || plan.memtable_bytes < 4 * run::kEncodedRecordBytesMax ||
+      fixed + plan.other_bytes + sketch_bytes_min >= wish.budget_bytes) {
+    return std::nullopt;
+  }
+  plan.sketch_bytes = wish.budget_bytes - fixed - plan.other_bytes;
+  return plan;
+}
+
+}  // namespace
+
+Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
+  if (wish.ranks < 1 || wish.ways < 1 || wish.ways > kWaysMax || wish.window < 1 ||
+      wish.frame_bytes < kFrameBytesMin || wish.frame_bytes > kFrameBytesMax) {
+    return invalid_argument(
+        "{} ranks, write.ways = {}, write.window = {}, write.frame_bytes = {}: all must be at least 1, ways "
+        "at most "
+        "{}, and a frame has {} to {} bytes",
+        wish.ranks, wish.ways, wish.window, wish.frame_bytes, kWaysMax, kFrameBytesMin, kFrameBytesMax);
+  }
+  if (wish.budget_bytes >= kBudgetBytesMin) {
+    if (const std::optional<MemoryPlan> plan = try_plan(wish)) return *plan;
+  }
+  MemoryWish enough = wish;
+  enough.budget_bytes = std::max(wish.budget_bytes, kBudgetBytesMin);
+  while (enough.budget_bytes < kBudgetBytesAbsurd && !try_plan(enough))
+    enough.budget_bytes += enough.budget_bytes / 8;
+  return error(
+      Code::kResourceExhausted, Scope::kOperation,
+      "write.memory = {} bytes is too small for {} ranks with direct routing and write.ways = {}; give at "
+      "least {}",
+      wish.budget_bytes, wish.ranks, wish.ways, enough.budget_bytes);
+}
+
+Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan,
+                                                       int32_t ranks, uint32_t ways) {
+  const size_t frames = static_cast<size_t>(ranks) * plan.frame_bytes;
+  const MemoryBudget::Row stages[] = {
+      {"stacks, queues, messages", plan.other_bytes},
+      {"sketches", plan.sketch_bytes},
+      {"extrema of indexed fields", plan.extrema_bytes},
+      {"compressed runs", plan.packing_bytes},
+      {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
+      {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
+      {"delivery queue", frames * plan.window},
+      {"frames to send", frames * plan.frames_per_rank},
+  };
+  std::vector<MemoryBudget::Reservation> reservations;
+  for (const MemoryBudget::Row& stage : stages) {
+    if (stage.bytes == 0) continue;
+    SWALE_ASSIGN_OR_RETURN(MemoryBudget::Reservation reservation, budget.reserve(stage.name, stage.bytes));
+    reservations.push_back(std::move(reservation));
+  }
+  return reservations;
+}
+
+size_t default_budget_bytes(int32_t ranks_on_node, uint64_t machine_bytes) {
+  const uint64_t share = machine_bytes / 100 * 3 / static_cast<uint64_t>(std::max(ranks_on_node, 1));
+  return std::clamp<uint64_t>(share, 4 * kBudgetBytesMin, kDefaultBudgetBytes);
+}
+
+size_t default_budget_bytes(int32_t ranks_on_node) {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = sysconf(_SC_PAGE_SIZE);
+  if (pages <= 0 || page_bytes <= 0) return kDefaultBudgetBytes;
+  return default_budget_bytes(ranks_on_node,
+                              static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes));
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,259 @@
+// Partition: one rank's share of a massive directory while it is written: an FL-Tree (deltafs-streaming-2020,
+// section 4.1) that turns delivered records into runs of a data log and segments of an index log.
+//
+//   accept(records) ─► memtable A|B per way ─► Task (sort, gather, checksum into an output buffer) ─► IoRequest
+//   end_epoch() ─► last memtables ─► all data written ─► sync data ─► segments, footer ─► sync index ─► durable()
+//
+// While an epoch is being closed the next one is open already: its records fill memtables and its runs are written
+// behind those of the closing epoch, so that flushing overlaps computing. Its segments wait until the closing epoch is
+// durable, because the index log and the blocks of an epoch are in the order of the epochs.
+//
+// A passive state machine: records and completions in, CPU tasks and I/O requests out. A Task works on memory that
+// it owns until finish(), so its owner runs it without holding any lock; everything else is serialised by the owner.
+// Tasks and I/O may complete in any order; only the order "data durable before the index that points to it is
+// written, segments written before their footer is durable" is kept here.
+//
+// Memory: all buffers are made and touched at creation (memory_plan.h divides the budget); nothing grows afterwards.
+// When the sketches' memory is full, they are written out as a further segment of the epoch.
+// Errors: the first failed I/O is kept in failure(); afterwards no more work is handed out.
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "imd/format/extrema_summary.h"
+#include "imd/format/run_packer.h"
+#include "imd/write/batcher.h"
+#include "imd/write/extrema_collector.h"
+#include "run/footer.h"
+#include "run/memtable.h"
+#include "run/run_builder.h"
+#include "run/segment_builder.h"
+#include "run/value_format.h"
+
+namespace swale::imd {
+
+struct PartitionParams {
+  uint32_t partition = 0;
+  uint32_t ranks = 1;  // partitions of this job
+  uint32_t ways = 1;
+  size_t memtable_bytes = 8 * kMiB;  // arena of one; two per way
+  uint32_t memtable_records = 350'000;
+  size_t output_buffer_bytes = kMiB;
+  uint32_t output_buffers = 8;
+  size_t sketch_bytes = 16 * kMiB;            // over all ways
+  uint64_t data_end_block = 0;                // where the committed data log ends
+  uint64_t index_end = 0;                     // where the committed index log ends, bytes
+  bool by_hash = true;                        // else what arrives has its home here, whatever its hash
+  std::vector<run::FieldPlace> indexed = {};  // fields whose extrema are kept
+  uint32_t extrema_blocks = 0;                // of one group of them
+  run::Layout layout = {};
+};
+
+// In IoRequest::buffer: the data lies in no output buffer.
+inline constexpr uint32_t kNoBuffer = ~uint32_t{0};
+
+enum class LogFile : uint8_t { kData, kIndex, kValues };
+
+struct IoRequest {
+  enum class Kind : uint8_t { kWrite, kSync };
+  Kind kind = Kind::kWrite;
+  LogFile file = LogFile::kData;
+  uint64_t offset = 0;
+  Bytes data;  // valid until finish_io
+  uint32_t buffer = kNoBuffer;
+  uint32_t epoch = 0;
+  Nanos began = 0;  // the owner's
+};
+
+class Partition {
+ public:
+  // `footer` continues the committed part of the index log. kResourceExhausted if the memory is not to be had.
+  static Result<std::unique_ptr<Partition>> create(const PartitionParams& params, run::FooterBuilder footer);
+  ~Partition();
+  Partition(const Partition&) = delete;
+  Partition& operator=(const Partition&) = delete;
+
+  // The first epoch; the later ones begin by end_epoch.
+  void begin_epoch(uint32_t epoch, uint64_t epoch_id);
+
+  // To be called when nothing is under way: storage waits until the first memtable is full, so that one takes a quarter
+  // and the next one a half. Does nothing to a way that has records. As append, where that is called without a lock.
+  void start_small();
+
+  // Takes one record that is not encoded, whose home is this partition. Says where it now
+  // lies, or (row == nullptr) that the way must make room first. Touches nothing but the memtables being filled: for an owner that has no other source of records and
+  // appends without the lock that serialises the rest, except make_room and end_epoch. Requires intake_open().
+  struct Appended {
+    const char* row;  // key and value, behind each other
+    uint32_t way;
+  };
+  Appended append(Hash hash, Bytes key, Bytes value) {
+    assert(params_.ranks == 1 && "of several ranks each has its part of the hashes");
+    const HashChoice way = choose(hash, params_.ways);
+    return {ways_[way.index].filling->append(way.rest, key, value), way.index};
+  }
+  // The same for sizes that Memtable::append_quickly takes; nullptr: append must be asked.
+  const char* append_quickly(Bytes key, Bytes value) {
+    const HashChoice way = choose(hash_eight_bytes(key.data()), params_.ways);
+    return ways_[way.index].filling->append_quickly(way.rest, key.data(), value);
+  }
+  // As append for a record that is encoded.
+  Appended append(Hash hash, const run::RecordView& record) {
+    const HashChoice way = choose(hash, params_.ways);
+    return {ways_[way.index].filling->append(way.rest, record), way.index};
+  }
+  // Every way has a memtable for the open epoch. False only for a while after end_epoch.
+  bool intake_open() const {
+    return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.open; });
+  }
+  // False: the way's other memtable is still being written.
+  bool make_room(uint32_t way) { return rotate(ways_[way]); }
+  bool has_room(uint32_t way) const { return !ways_[way].full && ways_[way].spare; }
+
+  // Takes whole encoded records from the front of `batch` until it is empty or the memtable that the next one needs
+  // is full and its twin still being written. kCorruption for bytes that are no records of this partition.
+  struct Accepted {
+    size_t bytes = 0;
+    uint64_t records = 0;
+  };
+  Result<Accepted> accept(Bytes batch);
+
+  // No more records in the open epoch; the next one is open from now on. `values`: what this rank has written to its
+  // value log in the epoch that ends. Requires that all records were accepted and that the epoch closed before, if any,
+  // is durable.
+  void end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run::ValueRange& values = {});
+  // The epoch that was ended last is.
+  bool durable() const { return state_ == State::kDurable; }
+  // What was indexed in the epoch that was ended last.
+  const RecordTally& tally() const { return closing_.tally; }
+  ExtremaSummary extrema() const { return ExtremaSummary::of(params_.partition, closing_.extrema); }
+
+  // A piece of CPU work: fills one output buffer from a run or a segment.
+  struct Task {
+    uint32_t way = 0;
+    uint32_t buffer = 0;
+    uint32_t epoch = 0;
+    RunPacker* packer = nullptr;  // one of the four; produces nothing yet
+    run::RunOutput* run = nullptr;
+    run::SegmentBuilder* segment = nullptr;
+    run::ExtremaSegmentBuilder* extrema_segment = nullptr;
+    run::ExtremaGroup* extrema = nullptr;  // takes the run's blocks, if fields are indexed
+    MutableBytes out;
+    size_t produced = 0;
+    Nanos began = 0;  // the owner's
+    void work();      // touches only what the task owns
+    bool done() const;
+  };
+  bool has_task() const;
+  // None: nothing to do for this way now, or no output buffer free. At most one task per way is out at a time.
+  std::optional<Task> next_task(uint32_t way);
+  void finish_task(const Task& task);
+
+  bool has_io() const { return !io_queue_.empty() && failure_.ok(); }
+  std::optional<IoRequest> next_io();
+  void finish_io(const IoRequest& request, const Status& status);
+
+  const Status& failure() const { return failure_; }
+  uint32_t open_epoch() const { return open_.number; }
+  uint64_t data_end_block() const { return data_end_block_; }
+
+ private:
+  // Of the closing epoch.
+  enum class State { kNone, kSealed, kSyncData, kIndexing, kSyncIndex, kDurable };
+
+  struct Epoch {
+    uint32_t number = 0;
+    uint64_t id = 0;
+    uint64_t first_block = 0;
+    uint64_t end_block = 0;
+    uint32_t runs = 0;
+    uint32_t writes_out = 0;  // queued or running
+    RecordTally tally = {};
+    std::vector<run::FieldTotals> extrema = {};  // of the groups that are written
+    run::ValueRange values = {};
+  };
+
+  struct Way {
+    std::unique_ptr<run::Memtable> filling;
+    bool open = true;                      // false: what `filling` has is of the closing epoch
+    std::unique_ptr<run::Memtable> full;   // being made into a run, or waiting for it
+    bool full_is_closing = false;          // of the closing epoch
+    bool next_is_half = false;             // the memtable that takes the place of `filling`
+    std::unique_ptr<run::Memtable> spare;  // empty, ready to be filled
+    std::unique_ptr<RunPacker> packer;     // none without compression
+    bool packing = false;                  // `full` is being packed and has no place in the log yet
+    std::unique_ptr<run::RunOutput> run;
+    std::unique_ptr<run::SegmentBuilder> segment;
+    std::unique_ptr<run::RunScratch> scratch;
+    std::unique_ptr<run::SketchArena> sketch_memory;  // of both epochs
+    std::unique_ptr<ExtremaCollector> extrema;        // none if no fields are indexed
+    std::vector<run::RunSketch> closing_sketches;
+    std::vector<run::RunSketch> open_sketches;
+    uint64_t log_offset = 0;      // where the open run's or segment's next output goes
+    uint64_t segment_offset = 0;  // where the open segment begins
+    bool task_out = false;
+    bool segments_written = false;        // of the closing epoch
+    bool segments_written_early = false;  // of the open one
+  };
+
+  Partition(const PartitionParams& params, run::FooterBuilder footer);
+
+  bool closing() const { return state_ != State::kNone && state_ != State::kDurable; }
+  Epoch& epoch_of(bool is_closing) { return is_closing ? closing_ : open_; }
+  std::vector<run::RunSketch>& segment_sketches(Way& way) const {
+    return closing() ? way.closing_sketches : way.open_sketches;
+  }
+  bool rotate(Way& way);
+  bool way_ready(const Way& way) const;
+  bool closing_runs_placed() const;
+  bool sketch_fits(const Way& way) const;
+  bool can_start_run(const Way& way) const;
+  size_t run_sketch_bytes(const run::Memtable& memtable) const;
+  uint32_t run_blocks_max(const run::Memtable& memtable) const;
+  void start_run(uint32_t way_index);
+  void place_run(uint32_t way_index);
+  bool want_segment(const Way& way) const;
+  void start_segment(uint32_t way_index);
+  run::SegmentParams segment_params(uint32_t way_index);
+  bool extrema_fit(const Way& way) const;
+  bool want_extrema(const Way& way) const;
+  void start_extrema(uint32_t way_index);
+  void finish_extrema(Way& way);
+  void finish_run(Way& way);
+  void finish_segment(Way& way);
+  void write_footer();
+  bool is_closing(uint32_t epoch) const { return state_ != State::kNone && epoch == closing_.number; }
+  void queue_write(const IoRequest& request);
+  void request_sync(LogFile file);
+  void advance();
+  bool runs_done() const;
+  bool segments_done() const;
+
+  const PartitionParams params_;
+  run::FooterBuilder footer_builder_;
+  std::vector<Way> ways_;
+  Buffer output_memory_;
+  std::vector<uint32_t> free_output_;
+  std::deque<IoRequest> io_queue_;
+  State state_ = State::kNone;
+  Epoch closing_;
+  Epoch open_;
+  uint64_t data_end_block_ = 0;
+  uint64_t index_end_ = 0;
+  bool footer_written_ = false;
+  Buffer footer_bytes_;  // being written
+  Status failure_;
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,108 @@
+#include "imd/write/partition.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/rng.h"
+#include "run/footer.h"
+#include "run/run_test_support.h"
+
+namespace swale::imd {
+namespace {
+
+// A Partition alone in a job of one rank, whose storage does everything at once.
+class PartitionAlone {
+ public:
+  PartitionAlone() {
+    PartitionParams params;
+    params.memtable_bytes = kMiB;
+    params.memtable_records = 30'000;
+    params.output_buffer_bytes = 256 * kKiB;
+    params.output_buffers = 4;
+    params.sketch_bytes = 4 * kMiB;
+    partition_ = Partition::create(params, run::FooterBuilder(0)).value();
+    partition_->begin_epoch(0, 100);
+  }
+
+  Partition& operator*() { return *partition_; }
+  Partition* operator->() { return partition_.get(); }
+
+  // Appends until the memtable has to be replaced; returns how many records it took.
+  uint64_t fill_memtable() {
+    for (uint64_t count = 0;; ++count) {
+      const std::string key = run::test::random_bytes(rng_, 8);
+      if (partition_->append(hash_bytes(key), key, value_).row != nullptr) continue;
+      EXPECT_TRUE(partition_->make_room(0));
+      settle();
+      EXPECT_NE(partition_->append(hash_bytes(key), key, value_).row, nullptr);
+      return count;
+    }
+  }
+  void end_epoch(uint32_t next) {
+    partition_->end_epoch(next, 100 + next);
+    settle();
+    EXPECT_TRUE(partition_->durable());
+  }
+
+ private:
+  void settle() {
+    for (bool busy = true; busy;) {
+      busy = false;
+      while (auto task = partition_->next_task(0)) {
+        task->work();
+        partition_->finish_task(*task);
+        busy = true;
+      }
+      while (auto request = partition_->next_io()) {
+        partition_->finish_io(*request, {});
+        busy = true;
+      }
+    }
+    EXPECT_TRUE(partition_->failure().ok());
+  }
+
+  Rng rng_{21};
+  const std::string value_ = std::string(40, 'v');
+  std::unique_ptr<Partition> partition_;
+};
+
+// Storage has nothing to do until the first memtable is full, so the first ones after a rest are small.
+TEST(Partition, StartsSmallAfterARest) {
+  PartitionAlone partition;
+  for (uint32_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<uint64_t> counts;
+    for (int i = 0; i < 4; ++i) counts.push_back(partition.fill_memtable());
+    EXPECT_LT(counts[0], counts[3] * 3 / 10) << epoch;
+    EXPECT_GT(counts[0], counts[3] / 10) << epoch;
+    EXPECT_LT(counts[1], counts[3] * 6 / 10) << epoch;
+    EXPECT_GT(counts[1], counts[3] * 4 / 10) << epoch;
+    EXPECT_GT(counts[2], counts[3] * 9 / 10) << epoch;
+    partition.end_epoch(epoch + 1);
+    partition->start_small();
+  }
+}
+
+// Not where records wait already: they would be more than it may take.
+TEST(Partition, DoesNotStartSmallWithRecordsInMemory) {
+  PartitionAlone partition;
+  partition.fill_memtable();
+  partition.fill_memtable();
+  const uint64_t whole = partition.fill_memtable();  // and one record in the next
+  partition->start_small();
+  EXPECT_GT(partition.fill_memtable(), whole * 9 / 10);
+}
+
+// Whoever does not say that storage rests goes on with whole memtables.
+TEST(Partition, FillsWholeMemtablesBetweenEpochs) {
+  PartitionAlone partition;
+  for (int i = 0; i < 3; ++i) partition.fill_memtable();
+  const uint64_t whole = partition.fill_memtable();
+  partition.end_epoch(1);
+  EXPECT_GT(partition.fill_memtable(), whole * 9 / 10);
+}
+
+}  // namespace
+}  // namespace swale::imd

@@ -1,0 +1,518 @@
+#include "imd/write/writer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/contain.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/patience.h"
+#include "imd/write/threaded_writer.h"
+#include "run/record.h"
+
+namespace swale::imd {
+namespace {
+
+// How often a collective wait tells the log what it is waiting for. Such a wait ends with the answer or with the
+// death of a peer (net.silence_deadline_s). It ends by the clock only if write.collective_deadline_s says so: a rank may
+// compute for hours.
+constexpr Nanos kPatience = seconds(60);
+constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
+
+}  // namespace
+
+Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
+  channel_ = job_.open_channel(this);  // first: what fails below must not change the channels' numbers
+  channel_open_ = true;
+  WriterCoreParams params;
+  params.rank = job_.rank();
+  params.size = job_.size();
+  params.channel = channel_;
+  params.job_secret = job_.secret();
+  params.job_id = opened_.job_id;
+  params.first_epoch = opened_.first_epoch;
+  params.ways = ways;
+  params.memory = memory;
+  params.by_hash = partitioner_.by_hash();
+  params.indexed = opened_.manifest.schema.indexed;
+  params.layout = opened_.manifest.layout;
+  params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
+                             const net::CallStamp& stamp) {
+    job_.heard_call(from, channel_, kind, epoch, stamp);
+  };
+  SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<WriterCore> core, WriterCore::create(params));
+  {
+    const std::lock_guard lock(core_mutex_);
+    core_ = std::move(core);
+  }
+  begin_values(0);
+  io_running_.resize(memory.output_buffers + kIoBesidesOutput);
+  completions_.reserve(io_running_.size());
+  SWALE_ASSIGN_OR_RETURN(io_queue_, opened_.device->make_queue(io_running_.size()));
+  for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
+  threads_.emplace_back([this] { store(); });
+  if (!partitioner_.by_hash()) intake_.forbid_quickly();
+  if (alone_) intake_.open(&core_->partition());
+  return {};
+}
+
+Status ThreadedWriter::finish_opening() {
+  SWALE_RETURN_IF_ERROR(imd::finish_opening(job_, &opened_));
+  if (job_.rank() == 0) {
+    committer_.emplace(*opened_.device, opened_.directory, opened_.manifest, std::move(*opened_.epoch_log),
+                       opened_.fence());
+  }
+  return {};
+}
+
+void ThreadedWriter::begin_values(uint32_t epochs_ended) {
+  const auto epoch = opened_.first_epoch + epochs_ended;
+  opened_.files->values().begin_epoch(epoch, epoch_id(opened_.job_id, epoch));
+}
+
+Status ThreadedWriter::append(Bytes key, Bytes value) {
+  Status status;
+  try {
+    status = append_any(key, value);
+  } catch (...) {
+    status = status_of_exception();
+  }
+  return harmless(status) ? status : append_failed(status);
+}
+
+// A record that the application was told is not there must not be committed in part, nor its epoch without it.
+Status ThreadedWriter::append_failed(const Status& why) {
+  if (failed_) return why;
+  Lock core_lock(core_mutex_);
+  fail(core_lock, why);
+  core_lock.unlock();
+  return failure();
+}
+
+inline Status ThreadedWriter::append_any(Bytes key, Bytes value) {
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax)
+    return append_large(key, value);
+  const BiasedMutex::Guard guard(intake_.mutex);
+  if (failed_.load(std::memory_order_relaxed)) return failure();
+  if (!alone_) return append_to_frame(key, key, value);
+  return partitioner_.has_home(key, 1) ? append_to_memtable(hash_bytes(key), key, value) : nowhere(key);
+}
+
+// The value goes to this rank's value log, a record that points to it takes the usual way. The lock is held until both
+// are done: they are of one epoch. What is waited for in it does not depend on this rank's application.
+Status ThreadedWriter::append_large(Bytes key, Bytes value) {
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kLargeValueBytesMax) {
+    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
+                            key.size(), value.size(), run::kKeyBytesMax, run::kLargeValueBytesMax);
+  }
+  const std::lock_guard values_lock(values_mutex_);
+  if (failed_) return failure();
+  // Before the value is written: a key without a home changes nothing.
+  if (!partitioner_.has_home(key, static_cast<uint32_t>(job_.size()))) return nowhere(key);
+  const Hash hash = hash_bytes(key);
+  SWALE_ASSIGN_OR_RETURN(const run::ValuePointer pointer, opened_.files->values().append(hash, value));
+  const size_t prefix_bytes = opened_.manifest.schema.value_bytes();
+  const std::string encoded = run::encode_large_record(
+      key, run::encode_large_value({.prefix = value.substr(0, prefix_bytes), .pointer = pointer}));
+  run::RecordView record;
+  if (run::parse_record(encoded, &record) != run::RecordParse::kOk)
+    return error(Code::kInternal, Scope::kOperation, "a record of {} bytes was encoded wrongly",
+                 encoded.size());
+  const BiasedMutex::Guard guard(intake_.mutex);
+  if (failed_) return failure();
+  Status status = alone_ ? append_to_memtable(hash, record) : append_to_frame(key, record);
+  if (status.ok() || !harmless(status)) return status;
+  // The value is written: a record without a home is no longer harmless.
+  return error(Code::kInternal, Scope::kFatal, "the partitioner answered twice for one key, differently: {}",
+               status.message());
+}
+
+template <class... Record>
+Status ThreadedWriter::append_to_memtable(Hash hash, const Record&... record) {
+  if (intake_.closed()) SWALE_RETURN_IF_ERROR(wait_for_intake());
+  for (;;) {
+    const Partition::Appended appended = intake_.append(hash, record...);
+    if (appended.row != nullptr) return {};
+    SWALE_RETURN_IF_ERROR(make_room(appended.way));
+  }
+}
+
+Status ThreadedWriter::nowhere(Bytes key) const {
+  const auto ranks = static_cast<uint32_t>(job_.size());
+  return partitioner_.out_of_range(partitioner_.ask(key, ranks), ranks);
+}
+
+template <class... Record>
+Status ThreadedWriter::append_to_frame(Bytes key, const Record&... record) {
+  for (;;) {
+    const net::Rank full = batcher_.append(record...);
+    if (full == Batcher::kAccepted) return {};
+    if (full == Batcher::kNowhere) return nowhere(key);
+    SWALE_RETURN_IF_ERROR(replace_frame(full));
+  }
+}
+
+Status ThreadedWriter::make_room(uint32_t way) {
+  Lock core_lock(core_mutex_);
+  bool made = core_->make_room(way);
+  if (!made) {
+    wait_in_append(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
+    made = !failed_ && core_->make_room(way);
+  }
+  announce();
+  if (made) return {};
+  core_lock.unlock();
+  return failure();
+}
+
+Status ThreadedWriter::wait_for_intake() {
+  Lock core_lock(core_mutex_);
+  go_on();
+  if (!core_->intake_open())
+    wait_in_append(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
+  if (core_->intake_open()) {
+    intake_.open(&core_->partition());
+    return {};
+  }
+  core_lock.unlock();
+  return failure();
+}
+
+Status ThreadedWriter::replace_frame(net::Rank destination) {
+  Lock core_lock(core_mutex_);
+  core_->submit(destination, batcher_.exchange(destination, {}));
+  announce();
+  if (destination != job_.rank()) send_ready(core_lock);
+  if (!core_->frame_available(destination))
+    wait_in_append(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
+  if (failed_) {
+    core_lock.unlock();
+    return failure();
+  }
+  batcher_.exchange(destination, core_->take_frame(destination));
+  return {};
+}
+
+Status ThreadedWriter::epoch_end(int64_t step, double time) {
+  SWALE_RETURN_IF_ERROR(epoch_end_begin(step, time));
+  return epoch_end_wait();
+}
+
+Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
+  const Status status = contain([&] { return begin_end(step, time); });
+  return harmless(status) ? status : append_failed(status);
+}
+
+Status ThreadedWriter::begin_end(int64_t step, double time) {
+  const auto epoch = static_cast<uint32_t>(opened_.manifest.epochs.size()) + epochs_ended_;
+  if (epoch_ending_) {
+    return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
+                            opened_.directory);
+  }
+  const std::lock_guard values_lock(values_mutex_);
+  const BiasedMutex::Guard guard(intake_.mutex);
+  if (failed_) return failure();
+  net::CallStamp call;
+  SWALE_RETURN_IF_ERROR(job_.begin_call(channel_, net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
+  epoch_ending_ = true;
+  const WrittenValues values = opened_.files->values().written();
+  Lock core_lock(core_mutex_);
+  for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
+  ++epochs_ended_;
+  batcher_.count(intake_.take_tally());
+  core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values, call);
+  begin_values(epochs_ended_);
+  if (!core_->intake_open()) intake_.close();
+  batcher_.begin_epoch();
+  announce();
+  send_ready(core_lock);
+  return {};
+}
+
+Status ThreadedWriter::epoch_end_wait() {
+  if (!std::exchange(epoch_ending_, false)) return {};
+  const Status status = contain([&] { return wait_for_end(); });
+  return status.ok() ? status : append_failed(status);
+}
+
+Status ThreadedWriter::wait_for_end() {
+  Lock core_lock(core_mutex_);
+  go_on();
+  wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() == epochs_ended_; });
+  const bool committed = core_->epochs_committed() == epochs_ended_;
+  core_lock.unlock();
+  if (!committed) return failure();
+  if (alone_) {
+    const BiasedMutex::Guard guard(intake_.mutex);
+    core_lock.lock();
+    core_->start_small();
+  }
+  return {};
+}
+
+void ThreadedWriter::pause() {
+  const std::lock_guard lock(core_mutex_);
+  paused_ = true;
+}
+
+void ThreadedWriter::resume() {
+  const std::lock_guard lock(core_mutex_);
+  go_on();
+}
+
+void ThreadedWriter::go_on() {
+  if (std::exchange(paused_, false)) announce();
+}
+
+// The ranks part only when all have come: until then a slower one may still be sending records here.
+Status ThreadedWriter::close() {
+  Status result = contain([&] { return part(); });
+  if (!result.ok() && !failed_ && result.code() != Code::kAborted) {
+    Lock core_lock(core_mutex_);
+    fail(core_lock, result);
+  }
+  closed_ = true;
+  shut_down();
+  return result;
+}
+
+Status ThreadedWriter::part() {
+  Status result = epoch_end_wait();
+  const BiasedMutex::Guard guard(intake_.mutex);
+  if (result.ok() && failed_) result = failure();
+  if (result.ok()) {
+    if (const uint64_t dropped = batcher_.tally().records + intake_.tally().records; dropped != 0) {
+      result = error(
+          Code::kAborted, Scope::kFile,
+          "{}: {} records were appended on rank {} after the last epoch end and are dropped; end the epoch "
+          "before closing",
+          opened_.directory, dropped, job_.rank());
+    }
+    net::CallStamp call;
+    SWALE_RETURN_IF_ERROR(
+        job_.begin_call(channel_, net::CallKind::kCloseDirectory, 0, opened_.directory, &call));
+    Lock core_lock(core_mutex_);
+    core_->begin_close(call);
+    announce();
+    send_ready(core_lock);
+    wait_for(core_lock, "all ranks to close", [&] { return core_->closed(); });
+    // A rank that died instead of closing takes nothing away from what is committed; the job's close tells of it.
+    const Code code = core_->failure().code();
+    const bool excused = core_->closed() || code == Code::kUnavailable || code == Code::kAborted;
+    core_lock.unlock();
+    if (!excused && result.ok()) result = failure();
+  }
+  return result;
+}
+
+Status ThreadedWriter::failure() {
+  const std::lock_guard lock(core_mutex_);
+  const Status& cause = core_->failure();
+  if (!std::exchange(failure_told_, true)) return cause;
+  return error(Code::kAborted, cause.scope(), "{}: writing has failed before: {}", opened_.directory,
+               cause.message());
+}
+
+bool ThreadedWriter::wait_until(Lock& core_lock, const std::function<bool()>& done,
+                                std::chrono::nanoseconds patience) {
+  if (done()) return true;
+  Waiter waiter{done, {}, waiters_};
+  waiters_ = &waiter;
+  const Status status = contain([&] { waiter.wake.wait_for(core_lock, patience, done); });
+  Waiter** place = &waiters_;
+  while (*place != &waiter) place = &(*place)->next;
+  *place = waiter.next;
+  if (!status.ok()) fail_locked(status);
+  return done();
+}
+
+void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done) {
+  const std::function<bool()> over = [&] { return failed_ || done(); };
+  const Clock& clock = system_clock();
+  Patience patience(collective_deadline_, clock.now());
+  const bool limited = collective_deadline_ != kForever;
+  const std::chrono::nanoseconds step(limited ? std::min<Nanos>(patience.step(), kPatience) : kPatience);
+  Nanos told = clock.now();
+  while (!wait_until(core_lock, over, step)) {
+    const Nanos now = clock.now();
+    if (limited && !core_->awaits_ranks()) {
+      patience = Patience(collective_deadline_, now);
+    } else if (limited && patience.over(now)) {
+      return fail_locked(error(Code::kDeadlineExceeded, Scope::kFatal,
+                               "rank {}: {}: waited {:g} s (write.collective_deadline_s) for {}, which lives "
+                               "but does not come: do all "
+                               "ranks make the same collective calls?",
+                               job_.rank(), opened_.directory, to_seconds(collective_deadline_),
+                               core_->waiting_for()));
+    }
+    if (now - told < kPatience) continue;
+    told = now;
+    log_warn("{}: rank {} is waiting for {}; it waits for {}", opened_.directory, job_.rank(), what,
+             core_->waiting_for());
+  }
+}
+
+void ThreadedWriter::wait_in_append(Lock& core_lock, const char* what, const std::function<bool()>& done) {
+  go_on();
+  const Nanos start = system_clock().now();
+  wait_for(core_lock, what, done);
+  core_->count_append_wait(system_clock().now() - start);
+}
+
+void ThreadedWriter::wake_waiters() {
+  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->done()) waiter->wake.notify_one();
+  }
+}
+
+void ThreadedWriter::announce() {
+  if (!core_->failure().ok() && !failed_.exchange(true)) {
+    intake_.shut();
+    job_.forget_calls(channel_);
+    log_error("{}: rank {}: {} ({}): {}", opened_.directory, job_.rank(), code_name(core_->failure().code()),
+              scope_name(core_->failure().scope()), core_->failure().message());
+  }
+  wake_waiters();
+  if (at_rest()) return;
+  if (core_->has_task()) workers_.notify_all();
+  if (core_->has_io()) storage_in_queue_ ? io_queue_->wake() : storage_.notify_one();
+}
+
+void ThreadedWriter::fail_locked(const Status& why) noexcept {
+  if (!core_) return;
+  static_cast<void>(contain([&] { core_->fail(why); }));
+  static_cast<void>(contain([&] { announce(); }));
+}
+
+void ThreadedWriter::fail(Lock& core_lock, const Status& why) noexcept {
+  if (!core_lock.owns_lock()) core_lock.lock();
+  fail_locked(why);
+  static_cast<void>(contain([&] { send_ready(core_lock); }));
+  if (!core_lock.owns_lock()) core_lock.lock();
+}
+
+ThreadedWriter::~ThreadedWriter() {
+  if (!closed_ && channel_open_ && !alone_) {
+    const std::lock_guard lock(core_mutex_);
+    if (!failed_.exchange(true) && core_) {
+      intake_.shut();
+      static_cast<void>(contain([&] {
+        core_->fail(error(Code::kAborted, Scope::kFatal,
+                          "{}: rank {} gave up writing without closing the directory", opened_.directory,
+                          job_.rank()));
+      }));
+    }
+  }
+  shut_down();
+}
+
+// Waits until the transport has given back every frame, also those of dead peers, unless it is stuck itself.
+void ThreadedWriter::leave_channel() {
+  send_ready();
+  Lock lock(core_mutex_);
+  const std::function<bool()> all_said = [this] { return !core_ || core_->all_said(); };
+  wait_until(lock, all_said, std::chrono::nanoseconds(kPatience));
+}
+
+void ThreadedWriter::shut_down() noexcept {
+  if (std::exchange(channel_open_, false)) {
+    static_cast<void>(contain([&] { leave_channel(); }));
+    {
+      const std::lock_guard lock(core_mutex_);
+      core_is_lent_ = core_ && core_->frames_lent() != 0;
+    }
+    if (core_is_lent_) {
+      log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
+                core_->frames_lent());
+    }
+    job_.close_channel(channel_);
+  }
+  {
+    const std::lock_guard lock(core_mutex_);
+    stopping_ = true;
+    workers_.notify_all();
+    storage_in_queue_ ? io_queue_->wake() : storage_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  if (committer_) {
+    if (const Status done = contain([&] { committer_->finish(); }); !done.ok())
+      log_warn("{}", done.message());
+  }
+  committer_.reset();
+  if (core_is_lent_) static_cast<void>(core_.release());
+  if (opened_.files) {
+    const Status trimmed = contain([&] { return opened_.files->trim(); });
+    if (!trimmed.ok()) log_warn("{}: {}", opened_.directory, trimmed.message());
+    io_queue_.reset();
+    opened_.files.reset();
+  }
+  opened_.lock.reset();
+}
+
+MetricsSnapshot ThreadedWriter::metrics() const {
+  const std::lock_guard lock(core_mutex_);
+  MetricsSnapshot snapshot = core_ ? core_->metrics() : MetricsSnapshot();
+  snapshot.push_back({"progress_waited", "ns", static_cast<uint64_t>(delivery_waited_)});
+  for (const MemoryBudget::Row& row : budget_.report())
+    snapshot.push_back({"memory: " + row.name, "bytes", row.bytes});
+  return snapshot;
+}
+
+namespace {
+
+Result<std::unique_ptr<Writer>> open_writer(net::Job& job, io::Device& device, const std::string& directory,
+                                            Writer::Create create, const WriterOptions& options) {
+  const size_t budget =
+      options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.ranks_on_fullest_node());
+  MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0, {}};
+  Status possible = plan_memory(wish).status();
+  if (possible.ok()) possible = options.partitioner.check();
+  SWALE_RETURN_IF_ERROR(begin_collective(job, net::CallKind::kOpenDirectory, directory, possible));
+  SWALE_RETURN_IF_ERROR(agree_on_options(job, create, options));
+  SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
+  wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
+  wish.layout = opened.manifest.layout;
+  Result<MemoryPlan> plan = plan_memory(wish);
+  if (const Status planned = agree(job, plan.status()); !planned.ok()) {
+    opened.discard();
+    return planned;
+  }
+  if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {
+    plan->output_buffers = std::min(plan->output_buffers, most);
+  }
+  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.partitioner,
+                                                 options.ablation.delivery);
+  writer->set_collective_deadline(options.collective_deadline);
+  Status started = agree(job, contain([&] { return writer->start(*plan, options.ways); }));
+  if (started.ok()) started = writer->finish_opening();
+  if (!started.ok()) {
+    writer->discard();
+    return started;
+  }
+  return std::unique_ptr<Writer>(std::move(writer));
+}
+
+}  // namespace
+
+Status begin_collective(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine) {
+  SWALE_RETURN_IF_ERROR(job.begin_call(kind, path));
+  return agree(job, mine);
+}
+
+Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, const std::string& directory,
+                                             Create create, const WriterOptions& options) {
+  Result<std::unique_ptr<Writer>> opened = std::unique_ptr<Writer>();
+  const Status status = contain([&] { opened = open_writer(job, device, directory, create, options); });
+  if (status.ok()) return opened;
+  // What has been opened here is closed again. The others wait for this rank, or will.
+  job.give_up(error(status.code(), Scope::kFatal, "rank {}: opening {}: {}", job.rank(), directory,
+                    status.message()));
+  return status;
+}
+
+}  // namespace swale::imd

@@ -1,0 +1,207 @@
+// WriterCore: everything one rank does to write a massive directory, as one passive state machine: frame pool,
+// Router, delivery queue, Partition and EpochProtocol, and the wiring between them. Threads (writer.cc) and the
+// deterministic scheduler (sim/) drive the very same object.
+//
+//   in:  submit (full frames of the Batcher), begin_epoch_end, on_frame, on_sent, on_down, finish_task, finish_io,
+//        commit_done
+//   out: next_post (to the transport), next_task (CPU), next_io (logs), take_commit (swale.json on rank 0)
+//
+// Delivery queue: a data frame goes from the wire's memory straight into the memtables while they have room. What
+// does not fit is copied into the queue, and its credit is returned only once it has been taken; so the queue holds
+// at most `window` frames per peer, its memory is reserved, and the thread that feeds the wire never waits
+// (deltafs-scaling-2018, section IV-D).
+//
+// The next epoch is open while one is being closed: as soon as everything of the closing epoch is in, records of the
+// next one are taken. What a peer sends after its END, before the others' ENDs are in, waits in the same queue.
+//
+// A job of one rank has no frames: its records go straight into the memtables (direct_intake.h).
+//
+// Threads: none; the owner serialises calls, except Task::work and the execution of I/O.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "imd/write/batcher.h"
+#include "imd/write/epoch_protocol.h"
+#include "imd/write/frame_pool.h"
+#include "imd/write/memory_plan.h"
+#include "imd/write/partition.h"
+#include "imd/write/value_log.h"
+#include "net/call_order.h"
+#include "net/router.h"
+
+namespace swale::imd {
+
+struct WriterCoreParams {
+  net::Rank rank = 0;
+  int32_t size = 1;
+  uint32_t channel = 0;
+  uint64_t job_secret = 0;
+  uint64_t job_id = 0;  // epoch ids derive from it
+  uint32_t first_epoch = 0;
+  uint32_t ways = 1;
+  MemoryPlan memory;
+  bool by_hash = true;  // else any rank is the home of any key
+  std::vector<run::FieldPlace> indexed = {};
+  run::Layout layout = {};
+  const Clock* clock = &system_clock();  // for statistics alone
+  // A peer's message names its collective call (net/call_order.h).
+  std::function<void(net::Rank, net::CallKind, uint32_t epoch, const net::CallStamp&)> heard_call = {};
+};
+
+// Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.
+uint64_t epoch_id(uint64_t job_id, uint32_t epoch);
+
+class WriterCore {
+ public:
+  // kResourceExhausted if the memory of the plan is not to be had.
+  static Result<std::unique_ptr<WriterCore>> create(const WriterCoreParams& params);
+
+  // -- The application's side
+  bool frame_available(net::Rank destination) const { return pool_.available(destination); }
+  Frame take_frame(net::Rank destination) { return pool_.take(destination); }
+  // Sends a frame on its way; an empty one goes back to the pool.
+  void submit(net::Rank destination, const Frame& frame);
+  // For the DirectIntake of a job of one rank: Partition::append may be called without the lock that serialises the
+  // calls here, by the thread that calls make_room and begin_epoch_end.
+  Partition& partition() { return *partition_; }
+  bool make_room(uint32_t way) { return partition_->make_room(way); }
+  bool has_room(uint32_t way) const { return partition_->has_room(way); }
+  // With one rank; with several the core does it.
+  void start_small() { partition_->start_small(); }
+  // An append had to wait.
+  void count_append_wait(Nanos waited) {
+    appending().add(Stat::kAppendWaits);
+    appending().add(Stat::kAppendWaitNanos, static_cast<uint64_t>(waited));
+  }
+  // To be asked after begin_epoch_end, and waited for, before the next record is taken directly.
+  bool intake_open() const { return partition_->intake_open(); }
+  // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from
+  // here on belongs to the next epoch. `values`: what the epoch has in this rank's value log, to be synced by next_io.
+  void begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
+                       const RecordTally& appended, const WrittenValues& values = {},
+                       const net::CallStamp& call = {});
+  // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
+  void begin_close(const net::CallStamp& call = {});
+  bool closed() const { return closes_in_ == params_.size; }
+  // Whether this rank has come to the end of an epoch, or to the close, and waits for ranks that have not: as long as
+  // these live, they may take any time.
+  bool awaits_ranks() const { return protocol_.awaits_ends() || (closing_ && !closed()); }
+  // Epochs that were committed since construction; the open epoch's number is first_epoch + this.
+  uint32_t epochs_committed() const { return epochs_committed_; }
+  // The first failure, here or reported by a peer: the epoch is lost and nothing goes on.
+  const Status& failure() const { return protocol_.failure(); }
+  std::string waiting_for() const;
+
+  // -- The wire
+  std::optional<net::Post> next_post();
+  void on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload);
+  void on_sent(uint64_t cookie);
+  // Records have arrived for which the memtables have no room.
+  bool deliveries_wait() const { return !delivery_.empty(); }
+  // Posts whose memory the transport still has. The core must outlive them.
+  uint64_t frames_lent() const { return frames_lent_; }
+  // Everything that was to be said has left, the news of a failure too.
+  bool all_said() const { return !protocol_.has_outgoing() && router_.idle() && frames_lent_ == 0; }
+  // The other ranks are still to be told of a failure, for which memory did not suffice.
+  bool owes_news() const { return protocol_.has_outgoing(); }
+  void on_down(net::Rank peer, const Status& why);
+
+  // -- CPU work and storage
+  bool has_task() const { return failure().ok() && partition_->has_task(); }
+  bool has_io() const {
+    return failure().ok() &&
+           (partition_->has_io() || protocol_.has_commit() || values_sync_ == ValuesSync::kWanted);
+  }
+  std::optional<Partition::Task> next_task(uint32_t way);
+  void finish_task(const Partition::Task& task);
+  std::optional<IoRequest> next_io();
+  void finish_io(const IoRequest& request, const Status& status);
+  std::optional<EpochProtocol::Commit> take_commit() { return protocol_.take_commit(); }
+  void commit_done(const Status& status);
+
+  // May throw for want of memory. The failure counts all the same, and tick() tells it to those whom it has not reached.
+  void fail(const Status& status);
+  // Call about once a second. While this rank waits for others it makes sure that they would notice a lost frame
+  // (Router::probe). Sends what could not be sent for want of memory.
+  void tick();
+
+  // -- For statistics and tests
+  // What this rank has counted since it was opened: over all epochs, the open one included.
+  MetricsSnapshot metrics() const;
+
+ private:
+  WriterCore(const WriterCoreParams& params, FramePool pool, std::unique_ptr<Partition> partition);
+
+  // Of the value log, at an epoch's end.
+  enum class ValuesSync { kNone, kWanted, kRunning };
+
+  struct Delivery {
+    net::Rank from;
+    std::string bytes;       // of a frame from the wire
+    Bytes rest;              // not yet accepted: a view of `bytes`, or of a frame of our own
+    uint32_t own_frame = 0;  // index in the pool, if from this rank
+  };
+
+  // Two epochs at most are alive at a time: the closing one and the open one.
+  RankStats& stats_of(uint32_t epoch) { return stats_[epoch % 2]; }
+  RankStats& appending() { return stats_of(appending_epoch_); }
+  RankStats& receiving() { return stats_of(partition_->open_epoch()); }
+  uint64_t since(Nanos start) const { return static_cast<uint64_t>(params_.clock->now() - start); }
+  void mark_delivery();
+  EpochStats close_stats();
+
+  void on_data(net::Rank from, Bytes payload);
+  void on_control(net::Rank from, Bytes payload);
+  void send_control(net::Rank to, std::string message);
+  void release(uint64_t cookie);
+  void enqueue(std::deque<Delivery>* queue, net::Rank from, Bytes payload);
+  void begin_next_intake();
+  // Feeds the partition; returns what it did not take.
+  Bytes deliver(net::Rank from, Bytes payload);
+  void drain_delivery();
+  void after_event();
+  void next_epoch();
+
+  const WriterCoreParams params_;
+  FramePool pool_;
+  net::Router router_;
+  std::unique_ptr<Partition> partition_;
+  EpochProtocol protocol_;
+  std::deque<Delivery> delivery_;
+  std::deque<Delivery> early_;               // data of the next epoch
+  std::map<uint64_t, std::string> control_;  // payloads of control frames until they are sent, by cookie
+  uint64_t next_control_cookie_;
+  uint64_t frames_lent_ = 0;
+  uint32_t epochs_committed_ = 0;
+  std::vector<bool> closed_;  // by rank
+  int32_t closes_in_ = 0;
+  bool closing_ = false;  // this rank
+  bool durable_reported_ = false;
+  run::ValueRange closing_values_;
+  ValuesSync values_sync_ = ValuesSync::kNone;
+  bool data_abandoned_ = false;  // since the failure
+
+  // Statistics. Of epochs that are over, only the totals are kept.
+  RankStats stats_[2];  // by parity of the epoch's number
+  RankStats totals_;
+  uint32_t appending_epoch_;  // the application's open one
+  uint64_t credit_waits_reported_ = 0;
+  uint32_t requests_out_ = 0;
+  Nanos opened_;              // when the application's open epoch was
+  Nanos stage_began_ = 0;     // the current stage of the closing epoch
+  Nanos delivery_began_ = 0;  // when the delivery queue was last empty
+};
+
+}  // namespace swale::imd

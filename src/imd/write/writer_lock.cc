@@ -1,0 +1,44 @@
+#include "imd/write/writer_lock.h"
+
+#include <utility>
+#include <vector>
+
+namespace swale::imd {
+
+std::string lock_path(const std::string& directory) { return fmt::format("{}/{}", directory, kLockName); }
+
+Result<WriterLock> acquire_writer_lock(io::Device& device, const std::string& directory, uint64_t job_id,
+                                       const io::LeaseOptions& lease, const LockWitness& witness) {
+  io::LockRequest request;
+  request.job = fmt::format("{:016x}", job_id);
+  request.lease = lease;
+  request.witness = witness;
+  return WriterLock::acquire(device, lock_path(directory), request);
+}
+
+Result<LockWitness> ask_ranks_about_lock(net::Job& job, io::Device& device, const std::string& directory) {
+  if (job.size() == 1) return LockWitness();
+  std::string mine;
+  if (job.rank() == 0) {
+    // A lock that cannot be read is for acquire to report.
+    const Result<io::FoundLock> found = io::read_lock(device, lock_path(directory));
+    if (found.ok() && found->content.ok()) mine = found->bytes;
+  }
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> told, job.allgather(mine));
+  if (told.front().empty()) return LockWitness();
+  const Result<io::LockContent> lock = io::LockContent::decode(told.front());
+  const ProcessReport report = lock.ok() ? look_for(lock->holder) : ProcessReport();
+  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> reasons,
+                         job.allgather(report.state == ProcessState::kGone ? report.why : ""));
+  if (!lock.ok() || job.rank() != 0) return LockWitness();
+  for (size_t rank = 0; rank < reasons.size(); ++rank) {
+    if (reasons[rank].empty()) continue;
+    std::string why = fmt::format("rank {}, on that host, says that {}", rank, reasons[rank]);
+    return LockWitness([nonce = lock->nonce, why = std::move(why)](const io::LockContent& content) {
+      return content.nonce == nonce ? why : std::string();
+    });
+  }
+  return LockWitness();
+}
+
+}  // namespace swale::imd

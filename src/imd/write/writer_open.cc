@@ -1,0 +1,309 @@
+#include "imd/write/writer_open.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "base/coding.h"
+#include "base/log.h"
+#include "imd/format/agree.h"
+
+namespace swale::imd {
+namespace {
+
+// As swale_dir_open names them.
+std::string flags_text(Writer::Create create) {
+  switch (create) {
+    case Writer::Create::kNever:
+      return "0";
+    case Writer::Create::kIfMissing:
+      return "CREATE";
+    case Writer::Create::kExclusive:
+      break;
+  }
+  return "CREATE + EXCLUSIVE";
+}
+
+// The options that all ranks must give alike, as the option table names them: what the format or the protocol depends
+// on, and the flags, so that none gets an answer to another's question. Others (memory, engine of the storage, ...) may
+// differ.
+std::vector<std::pair<std::string, std::string>> agreed_options(Writer::Create create,
+                                                                const WriterOptions& options) {
+  const auto text = [](const auto& value) {
+    return value ? fmt::format("{}", *value) : std::string("as_made");
+  };
+  return {
+      {"flags", flags_text(create)},
+      {"write.ways", fmt::format("{}", options.ways)},
+      {"write.frame_bytes", fmt::format("{}", options.frame_bytes)},
+      {"write.window", fmt::format("{}", options.window)},
+      {"dir.schema", options.schema.fields_text()},
+      {"dir.extrema", options.schema.indexed_text()},
+      {"dir.compression", std::string(options.compression ? codec_name(*options.compression) : "as_made")},
+      {"dir.index", std::string(options.index ? run::index_name(*options.index) : "as_made")},
+      {"dir.bloom_bits", text(options.bloom_bits)},
+      {"dir.partitioner", options.partitioner.name},
+      {"dir.resume_after", options.resume_after ? fmt::format("{}", *options.resume_after) : std::string("")},
+  };
+}
+
+// Left by somebody who was killed while making this very directory.
+bool left_by_a_maker(const std::string& name) {
+  return name == kJobsFolderName || name.starts_with(kManifestName) || name.starts_with(kLockName);
+}
+
+Status check_for_others(io::Device& device, const std::string& directory) {
+  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> names, device.list(directory));
+  std::erase_if(names, left_by_a_maker);
+  if (names.empty()) return {};
+  return error(Code::kAlreadyExists, Scope::kFile,
+               "{}: holds {} other files (such as {}) and no {}; give an empty or a new directory", directory,
+               names.size(), names.front(), kManifestName);
+}
+
+// The directory itself, without a manifest; or says why it is not to be made.
+Status ensure_folder(io::Device& device, const std::string& directory, Writer::Create create) {
+  SWALE_ASSIGN_OR_RETURN(const bool taken, device.exists(directory));
+  bool made = false;
+  if (taken) {
+    SWALE_ASSIGN_OR_RETURN(made, has_manifest(device, directory));
+  }
+  if (made && create == Writer::Create::kExclusive)
+    return error(Code::kAlreadyExists, Scope::kFile, "{}: is a massive directory already", directory);
+  if (made) return {};
+  if (create == Writer::Create::kNever) {
+    return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {}); create it first",
+                 directory, kManifestName);
+  }
+  return taken ? check_for_others(device, directory) : io::make_directories(device, directory);
+}
+
+Manifest empty_manifest(const WriterOptions& options) {
+  Manifest manifest;
+  manifest.schema = options.schema;
+  manifest.layout.compression = options.compression.value_or(Codec::kNone);
+  manifest.layout.index = options.index.value_or(run::IndexKind::kSketch);
+  manifest.layout.bloom_bits = options.bloom_bits.value_or(run::kBloomBitsDefault);
+  return manifest;
+}
+
+// With the lock taken: the manifest that the job continues.
+Result<Manifest> load_or_make(io::Device& device, const std::string& directory, Writer::Create create,
+                              const WriterOptions& options) {
+  SWALE_ASSIGN_OR_RETURN(const bool made, has_manifest(device, directory));
+  // Another job may have made it since ensure_folder looked.
+  if (made && create == Writer::Create::kExclusive)
+    return error(Code::kAlreadyExists, Scope::kFile, "{}: is a massive directory already", directory);
+  if (!made) SWALE_RETURN_IF_ERROR(make_first_generation(device, directory, empty_manifest(options)));
+  return load_manifest(device, directory);
+}
+
+std::string job_id_path(const std::string& directory, uint32_t number) {
+  return fmt::format("{}/job", job_folder(directory, number));
+}
+
+std::string job_id_text(uint64_t job_id) { return fmt::format("{:016x}", job_id); }
+
+// Another schema than the directory's is a mistake; none at all is fine.
+Status check_schema(const run::Schema& wanted, const Manifest& manifest, const std::string& path) {
+  if (wanted.empty() || wanted == manifest.schema) return {};
+  return invalid_argument(
+      "{}: the directory was made with dir.schema=\"{}\" and dir.extrema=\"{}\", which cannot be changed; "
+      "given "
+      "were \"{}\" and \"{}\"",
+      path, manifest.schema.fields_text(), manifest.schema.indexed_text(), wanted.fields_text(),
+      wanted.indexed_text());
+}
+
+// The same of compression and index.
+Status check_layout(const WriterOptions& wanted, const Manifest& manifest, const std::string& path) {
+  const run::Layout& layout = manifest.layout;
+  const auto other = [&](std::string_view option, const auto& made, const auto& given) {
+    return invalid_argument("{}: the directory was made with {}={}, which cannot be changed; given was {}",
+                            path, option, made, given);
+  };
+  if (wanted.compression && *wanted.compression != layout.compression)
+    return other("dir.compression", codec_name(layout.compression), codec_name(*wanted.compression));
+  if (wanted.index && *wanted.index != layout.index)
+    return other("dir.index", run::index_name(layout.index), run::index_name(*wanted.index));
+  if (wanted.bloom_bits && layout.filtered() && *wanted.bloom_bits != layout.bloom_bits)
+    return other("dir.bloom_bits", layout.bloom_bits, *wanted.bloom_bits);
+  return {};
+}
+
+// Rank 0's part; the others see its outcome through agree(). After the claim, jobs before this one cannot commit any
+// more: only now is their epoch log final.
+Status prepare(net::Job& job, io::Device& device, Writer::Create create, const WriterOptions& options,
+               const LockWitness& witness, OpenedDirectory* opened) {
+  const std::string& directory = opened->directory;
+  SWALE_RETURN_IF_ERROR(ensure_folder(device, directory, create));
+  SWALE_ASSIGN_OR_RETURN(opened->device, device.anchored(directory));
+  SWALE_ASSIGN_OR_RETURN(WriterLock lock, acquire_writer_lock(*opened->device, directory, opened->job_id,
+                                                              options.lease, witness));
+  opened->lock = std::make_unique<WriterLock>(std::move(lock));
+  SWALE_RETURN_IF_ERROR(load_or_make(*opened->device, directory, create, options).status());
+  SWALE_ASSIGN_OR_RETURN(const uint32_t number, claim_job(*opened->device, directory));
+  SWALE_RETURN_IF_ERROR(
+      io::replace_file(*opened->device, job_id_path(directory, number), job_id_text(opened->job_id)));
+  SWALE_ASSIGN_OR_RETURN(opened->manifest, load_manifest(*opened->device, directory));
+  opened->superseded = opened->manifest.continues;
+  opened->number = number;
+  const std::string path = manifest_path(directory);
+  SWALE_RETURN_IF_ERROR(check_schema(options.schema, opened->manifest, path));
+  SWALE_RETURN_IF_ERROR(check_layout(options, opened->manifest, path));
+  if (options.resume_after) {
+    const Result<size_t> dropped = opened->manifest.drop_after(*options.resume_after);
+    if (!dropped.ok()) return invalid_argument("{}: {}", path, dropped.status().message());
+    opened->dropped = *dropped;
+  }
+  opened->first_epoch = static_cast<uint32_t>(opened->manifest.epochs.size());
+  // The folders of all partitions: here, once, instead of a race of all ranks.
+  for (int32_t partition = 0; partition < job.size(); partition += 1024) {
+    SWALE_RETURN_IF_ERROR(
+        io::make_directories(*opened->device, part_folder(directory, static_cast<uint32_t>(partition))));
+  }
+  return opened->device->sync_directory(directory);
+}
+
+// What rank 0 found out, for the others.
+std::string encode_word(const OpenedDirectory& opened) {
+  std::string word;
+  append_u64(&word, opened.job_id);
+  append_u32(&word, opened.number);
+  append_u32(&word, opened.first_epoch);
+  append_u32(&word, opened.manifest.generation);
+  return word;
+}
+
+Status take_word(net::Job& job, OpenedDirectory* opened) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                         job.allgather(job.rank() == 0 ? encode_word(*opened) : std::string()));
+  Decoder word(all.front());
+  opened->job_id = word.u64();
+  opened->number = word.u32();
+  opened->first_epoch = word.u32();
+  opened->manifest.generation = word.u32();
+  return word.finish("what rank 0 says of the directory");
+}
+
+// Whether this rank's path leads to the directory that rank 0 opened.
+Status check_same_directory(const OpenedDirectory& opened) {
+  const std::string path = job_id_path(opened.directory, opened.number);
+  const Result<std::string> id = io::read_file(*opened.device, path, kKiB);
+  if (id.ok() && *id == job_id_text(opened.job_id)) return {};
+  if (!id.ok() && id.status().code() != Code::kNotFound) return id.status();
+  return invalid_argument(
+      "{}: is not the directory that rank 0 opened (its {} {}); all ranks must give the same path on storage "
+      "that all "
+      "of them see",
+      opened.directory, path, id.ok() ? "is another job's" : "is missing");
+}
+
+// The part of every rank but 0.
+Status join(io::Device& device, OpenedDirectory* opened) {
+  SWALE_ASSIGN_OR_RETURN(opened->device, device.anchored(opened->directory));
+  SWALE_RETURN_IF_ERROR(check_same_directory(*opened));
+  const std::string path = generation_path(opened->directory, opened->manifest.generation);
+  SWALE_ASSIGN_OR_RETURN(const std::string document, io::read_file(*opened->device, path, kManifestBytesMax));
+  SWALE_ASSIGN_OR_RETURN(opened->manifest, Manifest::decode(document, path));
+  return {};
+}
+
+Status open_own_part(net::Job& job, io::Device& device, const WriterOptions& options,
+                     OpenedDirectory* opened) {
+  if (job.rank() != 0) SWALE_RETURN_IF_ERROR(join(device, opened));
+  opened->manifest = next_generation(
+      std::move(opened->manifest),
+      {opened->number, job_id_text(opened->job_id), job.size(), options.ways, options.partitioner.name});
+  SWALE_ASSIGN_OR_RETURN(opened->files,
+                         PartitionFiles::create(*opened->device, opened->directory,
+                                                {opened->number, static_cast<uint32_t>(job.rank())}));
+  return {};
+}
+
+Status install(OpenedDirectory* opened) {
+  SWALE_RETURN_IF_ERROR(opened->fence().check());
+  SWALE_ASSIGN_OR_RETURN(opened->epoch_log, write_generation(*opened->device, opened->directory,
+                                                             opened->manifest, opened->superseded));
+  SWALE_RETURN_IF_ERROR(opened->fence().check());
+  if (opened->dropped > 0) {
+    log_warn("{}: dropped {} epochs, as resume_after says; {} are left", opened->directory, opened->dropped,
+             opened->first_epoch);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status agree(net::Job& job, const Status& mine) {
+  return agree([&](Bytes bytes) { return job.allgather(bytes); }, mine);
+}
+
+Status agree_on_options(net::Job& job, Writer::Create create, const WriterOptions& options) {
+  if (job.size() == 1) return {};
+  const auto mine = agreed_options(create, options);
+  std::string text;
+  for (const auto& [name, value] : mine) {
+    append_sized(&text, value);
+  }
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job.allgather(text));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    Decoder first(all[0]);
+    Decoder other(all[rank]);
+    for (const auto& [name, value] : mine) {
+      const Bytes a = first.sized();
+      const Bytes b = other.sized();
+      if (a == b) continue;
+      return invalid_argument(
+          "rank 0 opened with {}=\"{}\", rank {} with {}=\"{}\": all ranks must give the same", name, a, rank,
+          name, b);
+    }
+    return invalid_argument("rank {} opened with other options than rank 0", rank);
+  }
+  return {};
+}
+
+Status finish_opening(net::Job& job, OpenedDirectory* opened) {
+  return agree(job, job.rank() == 0 ? install(opened) : Status());
+}
+
+Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
+                                       Writer::Create create, const WriterOptions& options) {
+  OpenedDirectory opened;
+  opened.directory = directory;
+  // Drawn by rank 0; tells this job's epochs from those of any other that ever writes here.
+  std::random_device entropy;
+  opened.job_id = (uint64_t{entropy()} << 32) | entropy();
+  SWALE_ASSIGN_OR_RETURN(const LockWitness witness, ask_ranks_about_lock(job, device, directory));
+  const Status prepared =
+      job.rank() == 0 ? prepare(job, device, create, options, witness, &opened) : Status();
+  SWALE_RETURN_IF_ERROR(agree(job, prepared));
+  if (job.size() > 1) SWALE_RETURN_IF_ERROR(take_word(job, &opened));
+  if (const Status own = agree(job, open_own_part(job, device, options, &opened)); !own.ok()) {
+    opened.discard();
+    return own;
+  }
+  return opened;
+}
+
+void OpenedDirectory::discard() {
+  if (files) files->discard(*device);
+}
+
+Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,
+                              const WriterOptions& options) {
+  SWALE_RETURN_IF_ERROR(agree_on_options(job, Writer::Create::kExclusive, options));
+  const auto make = [&]() -> Status {
+    SWALE_RETURN_IF_ERROR(ensure_folder(device, directory, Writer::Create::kExclusive));
+    SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<io::Device> anchored, device.anchored(directory));
+    std::random_device entropy;
+    SWALE_ASSIGN_OR_RETURN(const WriterLock lock,
+                           acquire_writer_lock(*anchored, directory, entropy(), options.lease));
+    return load_or_make(*anchored, directory, Writer::Create::kExclusive, options).status();
+  };
+  return agree(job, job.rank() == 0 ? make() : Status());
+}
+
+}  // namespace swale::imd

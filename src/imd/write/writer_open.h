@@ -1,0 +1,63 @@
+// The collective opening of a massive directory for writing. Rank 0 takes the writer's lock, makes or reads the
+// directory and claims the job's number; then every rank creates its own logs; all ranks learn of every rank's failure
+// and return one status. The job's generation, which also drops epochs as WriterOptions::resume_after says, is written
+// last (finish_opening), when every rank is sure that it can write: a failure to open loses nothing.
+//
+// Ranks agree on everything that the format or the protocol depends on, and on the directory itself: each finds
+// rank 0's lock through its own path.
+//
+// Threads: one at a time per job.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "imd/format/generation.h"
+#include "imd/format/manifest.h"
+#include "imd/write/partition_files.h"
+#include "imd/write/writer.h"
+#include "imd/write/writer_lock.h"
+#include "io/device.h"
+#include "net/job.h"
+
+namespace swale::imd {
+
+struct OpenedDirectory {
+  std::string directory;
+  std::unique_ptr<io::Device>
+      device;  // anchored: the directory as it was when it was opened, wherever its path leads
+  Manifest
+      manifest;  // of the generation that this job makes; its own job is the last one. Epochs: on rank 0 only
+  uint64_t job_id = 0;       // the same on all ranks, as are
+  uint32_t number = 0;       // the job's number, which it has claimed, and
+  uint32_t first_epoch = 0;  // the number of its first epoch
+  uint32_t superseded = 0;   // write_generation's
+  size_t dropped = 0;        // epochs that are not in `manifest` any more
+  std::optional<PartitionFiles> files;
+  std::unique_ptr<WriterLock> lock;   // on rank 0
+  std::optional<EpochLog> epoch_log;  // on rank 0, once the opening is finished
+
+  // On rank 0: whether this job may still commit.
+  JobFence fence() const { return {*device, directory, number, lock.get()}; }
+  // Takes the names of the files that this rank has made: the opening has failed.
+  void discard();
+};
+
+// Collective: kInvalidArgument, naming the option and the ranks, if ranks differ in what the format or the protocol
+// depends on, or in `create`.
+Status agree_on_options(net::Job& job, Writer::Create create, const WriterOptions& options);
+
+Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
+                                       Writer::Create create, const WriterOptions& options);
+
+// Makes this job's generation the newest one. A failure of the storage in here may leave epochs dropped although the
+// directory was not opened.
+Status finish_opening(net::Job& job, OpenedDirectory* opened);
+
+// agree (agree.h) among the job's ranks.
+Status agree(net::Job& job, const Status& mine);
+
+}  // namespace swale::imd
