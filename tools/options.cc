@@ -107,7 +107,7 @@ Notation Common::notation() const {
 
 Result<io::PosixOptions> Common::storage() {
   SWALE_RETURN_IF_ERROR(capi::check_process_variables());
-  return capi::storage_options(capi::read_rows(), "", capi::process_environment);
+  return capi::storage_options(capi::Call::kRead, "", capi::process_environment);
 }
 
 Result<std::unique_ptr<OpenDirectory>> Common::open() const {
