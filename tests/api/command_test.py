@@ -163,6 +163,26 @@ class Command(unittest.TestCase):
         self.assertFalse(self.objects("info", path=path)[0]["closed"])
         self.assertIn("generation 2: its job has not closed the directory", self.run_swale("info", path=path)[0])
 
+    def test_directories_of_other_engines_and_newer_ones_are_told_from_damage(self):
+        path = self.copy()
+        self.seal(os.path.join(path, "swale.json"), b'"swale-imd"', b'"swale-later"')
+        commands = [["info"], ["verify"], ["stats"], ["dump"], ["repair"], ["ls"], ["get", "name"], ["scan"], ["keys"],
+                    ["top", "number"]]
+        for command in commands:
+            _, errors = self.run_swale(*command, path=path, expect=3)
+            self.assertIn('swale.json: has the format "swale-later", which this swale does not know', errors, command)
+        _, errors = self.run_swale("dump", path=os.path.join(path, DOCUMENT), expect=3)
+        self.assertIn("swale-later", errors)
+        path = self.copy()
+        for name in ("swale.json", DOCUMENT):
+            self.seal(os.path.join(path, name), b'"version":1', b'"version":2')
+        for command in commands:
+            if command != ["dump"]:  # it shows what it cannot judge
+                _, errors = self.run_swale(*command, path=path, expect=3)
+                self.assertIn("format version 2, this build knows up to 1; read it with a newer swale", errors, command)
+        text, _ = self.run_swale("dump", path=os.path.join(path, "swale.json"), expect=1)
+        self.assertIn("format version 2", text)
+
     def seal(self, name, old, new):
         """Edits a manifest, and makes its checksum right."""
         with open(name, "rb") as file:
