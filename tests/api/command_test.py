@@ -572,7 +572,7 @@ class Command(unittest.TestCase):
                 self.assertIn(row["environment"], err)
         text, _ = self.run_config("imd.ways", SWALE_IMD_WAYS="3")
         self.assertIn("imd.ways=3   (from SWALE_IMD_WAYS; default 1)", text)
-        self.assertEqual(text.count("write."), 1)
+        self.assertEqual(text.count("imd."), 1)
         self.run_config("swan", expect=2)
         print(f"{len(rows)} options")
 
