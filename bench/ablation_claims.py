@@ -58,7 +58,7 @@ def ways(table):
         f"way, {two:.0f} with 2, {four:.0f} with 4", gain > 0.1,
         "two ways hide more of each other's gaps, if the machine was quiet: look at the spread in the CSV",
         "here one way overlaps by itself (two memtables, several output buffers), so that ways are needed only "
-        "where storage outruns a core's sorting. That is why `write.ways` is 1 by default")
+        "where storage outruns a core's sorting. That is why `imd.ways` is 1 by default")
 
 
 FILTER_NAMES = {"sketch": "sketch (Swale's)", "bloom": "Bloom", "blocked_bloom": "blocked Bloom", "papers": "papers' layout",

@@ -74,15 +74,15 @@ def ways(run):
 
 
 # Index kinds by the name of the row: options of the directory. Those that this build does not know are left out.
-INDEXES = (("sketch", ""), ("bloom", "dir.index=bloom"), ("blocked_bloom", "dir.index=blocked_bloom"),
-           ("papers", "dir.index=papers"), ("papers, no filter", "dir.index=papers,dir.bloom_bits=0"))  # fmt: skip
+INDEXES = (("sketch", ""), ("bloom", "imd.index=bloom"), ("blocked_bloom", "imd.index=blocked_bloom"),
+           ("papers", "imd.index=papers"), ("papers, no filter", "imd.index=papers,imd.bloom_bits=0"))  # fmt: skip
 
 
 def known_indexes(run):
     path = run.scratch / "probe"
     found = [(name, options) for name, options in INDEXES
              if run.accepts("ingest", store="swale", path=path, keys=10, epochs=1,
-                            options=",".join(filter(None, ("write.memory=8M", options))))]
+                            options=",".join(filter(None, ("imd.memory=8M", options))))]
     run.clear(path)
     return found
 
@@ -98,10 +98,10 @@ def reads(run):
     for epochs in range(1, p["epochs"] + 1):
         work = dict(path=path, keys=p["reads_keys"], epochs=epochs)
         for name, options in known_indexes(run):
-            options = ",".join(filter(None, (f"write.memory={SMALL_MEMORY}", options)))
+            options = ",".join(filter(None, (f"imd.memory={SMALL_MEMORY}", options)))
             written = run.measure("ingest", store="swale", ranks=2, options=options, **work)
             for in_flight in (1, 64):
-                ask = dict(mode="first", samples=p["samples"], options=f"read.reads_in_flight={in_flight}", **work)
+                ask = dict(mode="first", samples=p["samples"], options=f"imd.reads_in_flight={in_flight}", **work)
                 line = run.measure("query", **ask)
                 line["bytes"] = line["asked_bytes"]
                 query_row(run, "swale", name, in_flight, epochs, line, 2)
@@ -219,7 +219,7 @@ def compression(run):
             making = run.measure("ingest", store="nothing", **work)
             for codec, table in CODECS:
                 case = dict(values=values, codec=codec, round=number)
-                wrote = run.measure("ingest", store="swale", options=f"write.memory=64M,dir.compression={codec}", **work)
+                wrote = run.measure("ingest", store="swale", options=f"imd.memory=64M,imd.compression={codec}", **work)
                 if number == 0:
                     run.measure("query", mode="verify", **work)
                 scan = run.measure("query", mode="scan", samples=3, **work)

@@ -1,6 +1,6 @@
 // bench_ingest: what it costs to write all records, one at a time, as an application would.
 //   --store nothing|append|swale   generating alone; plain O_DIRECT appends, a file per rank and epoch; a directory
-//   --ranks N --keys N (in each epoch) --epochs N --path DIR --options "write.memory=64M"
+//   --ranks N --keys N (in each epoch) --epochs N --path DIR --options "imd.memory=64M"
 //   --values words|doubles|floats|particles   what values are made of (workload.h)
 //   --overlap 0  waits for each epoch's end at once; else the next epoch is appended meanwhile
 //   --canary 1   writes one value wrong, so that whoever checks answers can be seen to do so
@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
   work.ranks = static_cast<int>(arguments.number("ranks", 1));
   work.data = dataset_of(arguments, Canary::kAllowed);
   work.path = arguments.text("path", "");
-  work.options = arguments.text("options", "write.memory=64M");
+  work.options = arguments.text("options", "imd.memory=64M");
   work.overlap = arguments.number("overlap", 1) != 0;
   arguments.expect_no_more();
   if (work.store != "nothing" && work.store != "append" && work.store != "swale")

@@ -21,8 +21,8 @@ namespace swale::bench {
 namespace {
 
 constexpr const char* kField = "number";
-constexpr const char* kPlain = "write.memory=64M,dir.schema=number:f8;words:u8x4";
-constexpr const char* kIndexed = "write.memory=64M,dir.schema=number:f8;words:u8x4,dir.extrema=number";
+constexpr const char* kPlain = "imd.memory=64M,imd.schema=number:f8;words:u8x4";
+constexpr const char* kIndexed = "imd.memory=64M,imd.schema=number:f8;words:u8x4,imd.extrema=number";
 
 enum class Wrong : uint64_t { kNothing = 0, kValue = 1, kOrder = 2 };
 
@@ -133,6 +133,7 @@ class OpenReader {
   swale_reader* get() const { return reader_; }
   uint64_t bytes_read() const {
     swale_read_stats stats;
+    stats.struct_bytes = sizeof stats;
     check(swale_reader_stats(reader_, &stats));
     return stats.bytes_read;
   }
@@ -146,6 +147,7 @@ void expect(const swale_top* top, const std::vector<Record>& expected) {
     die(fmt::format("WRONG ANSWER: {} records instead of {}", swale_top_count(top), expected.size()));
   for (size_t i = 0; i < expected.size(); ++i) {
     swale_top_record record;
+    record.struct_bytes = sizeof record;
     check(swale_top_at(top, i, &record));
     const Record& should = expected[i];
     const double number = field_of(should.value);
@@ -171,6 +173,7 @@ struct QuerySamples {
     us.push_back((now_s() - begin) * 1e6);
     fetched.push_back(static_cast<double>(storage_bytes_read() - fetched_before));
     swale_top_stats stats;
+    stats.struct_bytes = sizeof stats;
     check(swale_top_get_stats(top, &stats));
     asked.push_back(static_cast<double>(std::max(reader.bytes_read() - asked_before, stats.bytes_read)));
     larger.push_back(std::max(asked.back(), fetched.back()));

@@ -27,14 +27,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto job = capi::job_settings(options, environment);
   static_cast<void>(capi::writer_options(options, environment));
   static_cast<void>(capi::reader_options(options, environment));
-  static_cast<void>(capi::storage_options(capi::write_rows(), options, environment));
+  static_cast<void>(capi::storage_options(capi::Call::kWrite, options, environment));
   if (const auto schema = run::Schema::parse(fields, extrema); schema.ok()) {
     const auto again = run::Schema::parse(schema->fields_text(), schema->indexed_text());
     fuzz::require(again.ok() && *again == *schema);
   }
   if (const auto launch = net::detect_launch(environment); launch.ok()) {
     fuzz::require(launch->rank >= 0 && launch->rank < launch->size);
-    if (job.ok() && launch->size > 1) static_cast<void>(capi::rendezvous_options(*job, *launch, environment));
+    if (job.ok() && launch->size > 1) static_cast<void>(net::rendezvous_options(*job, *launch, environment));
   }
   return 0;
 }

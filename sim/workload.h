@@ -34,7 +34,7 @@ Record make_record(const WorkloadParams& params, uint64_t seed, uint32_t epoch, 
 // epoch → key → writer → values in append order.
 using Model = std::map<uint32_t, std::map<std::string, std::map<int32_t, std::vector<std::string>>>>;
 
-// What make_record's values consist of, as options dir.schema and dir.extrema. Of the shorter ones some fields are absent.
+// What make_record's values consist of, as options imd.schema and imd.extrema. Of the shorter ones some fields are absent.
 inline constexpr char kSchema[] = "epoch:u4;writer:u4;number:u8;x:u8;y:f8;z:f4";
 inline constexpr char kIndexed[] = "number;x;y;z";
 

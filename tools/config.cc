@@ -2,7 +2,6 @@
 #include <memory>
 #include <vector>
 
-#include "capi/options.h"
 #include "tools/manual.h"
 #include "tools/option_table.h"
 #include "tools/options.h"
@@ -51,7 +50,7 @@ struct ConfigCommand {
 };
 
 // Of a string for several calls, what `call` takes: each call refuses the others' options.
-std::string part_for(std::string_view call, std::string_view text, const std::vector<TableRow>& table) {
+std::string part_for(capi::Call call, std::string_view text, const std::vector<TableRow>& table) {
   constexpr std::string_view kSeparators = ", \t\r\n";
   std::string part;
   for (;;) {
@@ -68,21 +67,29 @@ std::string part_for(std::string_view call, std::string_view text, const std::ve
 }
 
 // As the call itself would: also what one row alone does not tell, as limits between options.
-Status check_for(std::string_view call, const std::string& text) {
-  if (call == "job") return capi::job_settings(text, capi::process_environment).status();
-  if (call == "write") return capi::writer_options(text, capi::process_environment).status();
+Status check_for(capi::Call call, const std::string& text) {
+  if (call == capi::Call::kJob) return capi::job_settings(text, capi::process_environment).status();
+  if (call == capi::Call::kWrite) return capi::writer_options(text, capi::process_environment).status();
   return capi::reader_options(text, capi::process_environment).status();
+}
+
+// One of the words that --for takes.
+capi::Call call_named(std::string_view word) {
+  for (const capi::Call call : capi::kCalls) {
+    if (short_name(call) == word) return call;
+  }
+  return capi::Call::kJob;
 }
 
 int ConfigCommand::run_check(const std::vector<TableRow>& table) const {
   Status status;
   if (call.empty()) {
     status = Config::make(option_rows(table), check).status();
-    for (const std::string_view each : {"job", "write", "read"}) {
+    for (const capi::Call each : capi::kCalls) {
       if (status.ok()) status = check_for(each, part_for(each, check, table));
     }
   } else {
-    status = check_for(call, check);
+    status = check_for(call_named(call), check);
   }
   if (common.json) {
     Json answer = {{"check", check}, {"ok", status.ok()}};
@@ -95,7 +102,7 @@ int ConfigCommand::run_check(const std::vector<TableRow>& table) const {
 }
 
 bool ConfigCommand::wanted(const TableRow& row) const {
-  if (!call.empty() && std::count(row.calls.begin(), row.calls.end(), call) == 0) return false;
+  if (!call.empty() && std::count(row.calls.begin(), row.calls.end(), call_named(call)) == 0) return false;
   if (names.empty()) return true;
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     return row.row.name == name || row.row.name.starts_with(name + ".");
@@ -121,7 +128,7 @@ int ConfigCommand::run() const {
                    {"value", config->text(row.name)},
                    {"origin", set ? "environment" : "default"},
                    {"environment", variable},
-                   {"calls", each.calls}};
+                   {"calls", short_calls(each)}};
       if (row.min < row.max) line.update({{"min", row.min}, {"max", row.max}});
       if (!row.choices.empty()) line["choices"] = choices_of(row);
       line["help"] = row.help;
@@ -153,13 +160,12 @@ void add_config(CLI::App& app, Run* run) {
            "take it. The value is the environment's, or the default: strings that programs give are not "
            "known "
            "here. An option in the environment that is not valid is an error, as it would be for a program.",
-       .examples = {
-           {"swale config", "all options"},
-           {"SWALE_WRITE_WAYS=2 swale config write", "those of a group, with what the environment says"},
-           {"swale config --json | jq -r 'select(.origin == \"environment\").name'", "what is set"},
-           {"swale config --check 'write.memory=32M,dir.schema=id:u8;energy:f8,dir.extrema=energy'",
-            "whether a program may use this string"}}});
-  sub->add_option("NAME", command->names, "options, or groups of them: write.ways, io")->type_name("NAME");
+       .examples = {{"swale config", "all options"},
+                    {"SWALE_IMD_WAYS=2 swale config imd", "those of a group, with what the environment says"},
+                    {"swale config --json | jq -r 'select(.origin == \"environment\").name'", "what is set"},
+                    {"swale config --check 'imd.memory=32M,imd.schema=id:u8;energy:f8,imd.extrema=energy'",
+                     "whether a program may use this string"}}});
+  sub->add_option("NAME", command->names, "options, or groups of them: imd.ways, io")->type_name("NAME");
   command->checks =
       sub->add_option("--check", command->check, "check this string of options instead")->type_name("TEXT");
   sub->add_option("--for", command->call,

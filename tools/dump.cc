@@ -1,159 +1,12 @@
 #include "tools/dump.h"
 
-#include <algorithm>
 #include <memory>
 
-#include "imd/format/json_place.h"
-#include "imd/format/manifest.h"
-#include "imd/write/writer_lock.h"
+#include "tools/engine.h"
 #include "tools/manual.h"
 
 namespace swale::tools {
 namespace {
-
-constexpr size_t kSmallFileBytesMax = 256 * kMiB;
-
-std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
-
-// What is in a file, as its name says.
-enum class FileKind {
-  kUnknown,
-  kDocument,
-  kLock,
-  kEpochLog,
-  kSummaries,
-  kStats,
-  kJobId,
-  kDataLog,
-  kIndexLog,
-  kValueLog
-};
-
-FileKind kind_of(std::string_view name) {
-  if (imd::parse_log_name(name)) {
-    if (name.ends_with(".data")) return FileKind::kDataLog;
-    return name.ends_with(".index") ? FileKind::kIndexLog : FileKind::kValueLog;
-  }
-  // Also swale.json.damaged, and what a writer that was killed has left beside it.
-  if (name.starts_with(imd::kManifestName) || name.starts_with("manifest.json")) return FileKind::kDocument;
-  if (name.starts_with(imd::kLockName)) return FileKind::kLock;
-  if (name == "epochs") return FileKind::kEpochLog;
-  if (name == "extrema") return FileKind::kSummaries;
-  if (name == "stats.jsonl") return FileKind::kStats;
-  return name == "job" ? FileKind::kJobId : FileKind::kUnknown;
-}
-
-// Only a folder of logs: p and three digits or more.
-bool is_part_folder(std::string_view name) {
-  return name.size() >= 4 && name.front() == 'p' &&
-         name.find_first_not_of("0123456789", 1) == std::string_view::npos;
-}
-
-Status dump_manifest(io::Device& device, const std::string& path, DumpOutput* out) {
-  SWALE_ASSIGN_OR_RETURN(const std::string text, io::read_file(device, path, kSmallFileBytesMax));
-  const auto manifest = imd::Manifest::decode(text, path);
-  if (!manifest.ok()) out->damage(0, manifest.status());
-  const Json json = imd::parse_json<Json>(text);
-  if (json.is_discarded()) {
-    out->line({{"what", "text"}, {"offset", 0}, {"bytes", show(text, Notation::kAuto)}});
-  } else if (out->options().json) {
-    out->line({{"what", "manifest"}, {"offset", 0}, {"content", json}});
-  } else {
-    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-  }
-  return {};
-}
-
-Status dump_lock(io::Device& device, const std::string& path, DumpOutput* out) {
-  SWALE_ASSIGN_OR_RETURN(const io::FoundLock found, io::read_lock(device, path));
-  if (!found.content.ok()) {
-    const std::string_view what = found.content.status().code() == Code::kUnsupported ? "other" : "no lock";
-    out->line({{"what", what}, {"offset", 0}, {"bytes", show(found.bytes, Notation::kAuto)}});
-    out->damage(0, found.content.status().with_context(path));
-    return {};
-  }
-  Json line = {{"what", "lock"}, {"offset", 0}};
-  line.update(Json::parse(found.bytes));
-  out->line(line);
-  return {};
-}
-
-Status dump_job_id(io::Device& device, const std::string& path, DumpOutput* out) {
-  SWALE_ASSIGN_OR_RETURN(const std::string id, io::read_file(device, path, kKiB));
-  out->line({{"what", "job-id"}, {"offset", 0}, {"id", show(id, Notation::kAuto)}});
-  return {};
-}
-
-Status dump_content(io::Device& device, const std::string& path, DumpOutput* out) {
-  const std::string name = file_name(path);
-  const uint32_t partition = imd::parse_log_name(name).value_or(imd::LogId()).partition;
-  switch (kind_of(name)) {
-    case FileKind::kDocument:
-      return dump_manifest(device, path, out);
-    case FileKind::kLock:
-      return dump_lock(device, path, out);
-    case FileKind::kEpochLog:
-      return dump_epoch_log(device, path, out);
-    case FileKind::kSummaries:
-      return dump_summaries(device, path, out);
-    case FileKind::kStats:
-      return dump_stats(device, path, out);
-    case FileKind::kJobId:
-      return dump_job_id(device, path, out);
-    case FileKind::kDataLog:
-      return dump_data_log(device, path, partition, out);
-    case FileKind::kIndexLog:
-      return dump_index_log(device, path, partition, out);
-    case FileKind::kValueLog:
-      return dump_value_log(device, path, partition, out);
-    case FileKind::kUnknown:
-      break;
-  }
-  return invalid_argument(
-      "{}: expected a directory, {}, {}, a file of jobs/N (manifest.json, epochs, extrema, stats.jsonl) or a "
-      "log "
-      "(part-N.jN.data, .index or .values)",
-      path, imd::kManifestName, imd::kLockName);
-}
-
-Status dump_file(io::Device& device, const std::string& path, DumpOutput* out) {
-  out->begin_file(path);
-  const Status status = dump_content(device, path, out);
-  out->end_file();
-  return status;
-}
-
-// The files of a folder, of those that are Swale's.
-Status dump_folder(io::Device& device, const std::string& folder, DumpOutput* out) {
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> files, device.list(folder));
-  Status first;
-  for (const std::string& file : files) {
-    if (file.ends_with(".tmp") || kind_of(file) == FileKind::kUnknown) continue;
-    const Status status = dump_file(device, fmt::format("{}/{}", folder, file), out);
-    if (first.ok()) first = status;
-  }
-  return first;
-}
-
-Status dump_directory(io::Device& device, const std::string& path, DumpOutput* out) {
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(path));
-  std::vector<std::string> folders;
-  const Result<std::vector<std::string>> jobs = device.list(imd::jobs_folder(path));
-  if (jobs.ok()) {
-    for (const std::string& job : *jobs) {
-      if (imd::parse_job_folder(job)) folders.push_back(fmt::format("{}/{}", imd::jobs_folder(path), job));
-    }
-  }
-  for (const std::string& name : names) {
-    if (is_part_folder(name)) folders.push_back(fmt::format("{}/{}", path, name));
-  }
-  Status first = dump_file(device, imd::manifest_path(path), out);
-  for (const std::string& folder : folders) {
-    const Status status = dump_folder(device, folder, out);
-    if (first.ok()) first = status;
-  }
-  return first;
-}
 
 struct DumpCommand {
   Common common;
@@ -169,10 +22,10 @@ int DumpCommand::run() const {
   const Result<io::PosixOptions> storage = Common::storage();
   if (!storage.ok()) return fail(storage.status());
   io::PosixDevice device(*storage);
+  const auto engine = engine_of(device, common.path);
+  if (!engine.ok()) return fail(engine.status());
   DumpOutput out(with);
-  const bool directory = device.list(common.path).ok();
-  const Status status =
-      directory ? dump_directory(device, common.path, &out) : dump_file(device, common.path, &out);
+  const Status status = (*engine)->dump(device, common.path, &out);
   if (!status.ok()) return fail(status);
   return finish_output(out.damaged() ? kExitNotFound : kExitOk);
 }
@@ -187,7 +40,8 @@ void DumpOutput::begin_file(const std::string& path) {
 }
 
 void DumpOutput::progress(uint64_t offset, uint64_t file_bytes) {
-  if (bar_) bar_->update(offset, file_bytes, fmt::format("MiB, {}", file_name(path_)), kMiB);
+  if (bar_)
+    bar_->update(offset, file_bytes, fmt::format("MiB, {}", path_.substr(path_.find_last_of('/') + 1)), kMiB);
 }
 
 void DumpOutput::end_file() {

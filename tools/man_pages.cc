@@ -141,11 +141,10 @@ std::string main_page(const CLI::App& app, const std::string& date) {
   for (const Command* command : commands_of(app)) {
     page += entry(fmt::format(".BR swale\\-{} (1)", plain(command->get_name())), command->get_description());
   }
-  page +=
-      ".SH ENVIRONMENT\n" +
-      plain(wrap("Each option of swale-options(7) has a variable: read.map is SWALE_READ_MAP. The command "
-                 "heeds those that start with SWALE_READ_ and SWALE_IO_.",
-                 78));
+  page += ".SH ENVIRONMENT\n" +
+          plain(wrap("Each option of swale-options(7) has a variable: imd.map is SWALE_IMD_MAP. The command "
+                     "heeds the variables of options that swale_reader_open takes.",
+                     78));
   page += ".SH EXIT STATUS\n" + plain(wrap(kExitStatusText, 78));
   page += ".SH EXAMPLES\n";
   std::string examples;
@@ -166,9 +165,11 @@ std::string options_page(const std::string& date) {
   std::string page = header("swale-options", 7, date);
   page += ".SH NAME\nswale\\-options \\- options of the Swale library\n.SH DESCRIPTION\n";
   page += paragraphs(
-      "Calls that open something take a string of options: \"write.ways=2,io.direct=never\". What the string "
-      "does not say is taken from the environment, and else is the default. An unknown name, and a value "
-      "beyond its limits, is an error that says what is possible.\n\nBytes take K, M, G and T, all powers of "
+      "Calls that open something take a string of options: \"imd.ways=2,io.direct=never\". An option that "
+      "the "
+      "string leaves out is taken from the environment; if it is not there either, it has its default. An "
+      "unknown name, and a value beyond its limits, is an error that says what is possible.\n\nBytes take K, "
+      "M, G and T, all powers of "
       "1024; seconds take ms, us, min and h. swale-config(1) shows what is in force, and checks a string.");
   page += ".SH OPTIONS\n";
   for (const TableRow& row : option_table()) {
@@ -213,12 +214,19 @@ std::vector<ManPage> man_pages(const CLI::App& app, const std::string& date) {
 std::string options_markdown() {
   std::string text =
       "# Options\n\n"
-      "Made by `build/checked/tools/swale_manual --options > docs/options.md` from the tables in\n"
-      "`src/capi/options.cc`; a test compares. Calls that open something take a string of them, "
-      "\"write.ways=2,io.direct=never\".\nWhat the string does not say is taken from the environment, and "
-      "else "
-      "is the default. An unknown name, and a value beyond\nits limits, is an error that says what is "
-      "possible. `swale config` shows what is in force and checks a string.\n\n"
+      "Made by `build/checked/tools/swale_manual --options > docs/options.md` from the tables that stand "
+      "beside the\n"
+      "code (`src/capi/options.h` names them); a test compares. Calls that open something take a string of "
+      "options,\n"
+      "\"imd.ways=2,io.direct=never\". An option that the string leaves out is taken from the environment; "
+      "if it is not\n"
+      "there either, it has its default. An unknown name, and a value beyond its limits, is an error that "
+      "says what is\n"
+      "possible. `job.`, `net.` and `io.` belong to the whole process, `imd.` to indexed massive "
+      "directories. `swale\n"
+      "config` shows what is in force and checks a string. Column *calls*: job is `swale_job_open`, write "
+      "is\n"
+      "`swale_dir_open`, read is `swale_reader_open`.\n\n"
       "| option | default | takes | environment | calls | what it is |\n|---|---|---|---|---|---|\n";
   const auto cell = [](std::string_view raw) {
     std::string safe;
@@ -229,7 +237,7 @@ std::string options_markdown() {
     text += fmt::format("| `{}` | {} | {} | `{}` | {} | {} |\n", row.row.name,
                         row.row.default_value.empty() ? "" : fmt::format("`{}`", row.row.default_value),
                         cell(Config::expectation(row.row)), Config::environment_name(row.row.name),
-                        fmt::join(row.calls, ", "), cell(row.row.help));
+                        fmt::join(short_calls(row), ", "), cell(row.row.help));
   }
   return text;
 }

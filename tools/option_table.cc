@@ -1,21 +1,21 @@
 #include "tools/option_table.h"
 
 #include <algorithm>
-#include <utility>
-
-#include "capi/options.h"
 
 namespace swale::tools {
 
+std::string_view short_name(capi::Call call) {
+  return call == capi::Call::kJob ? "job" : call == capi::Call::kWrite ? "write" : "read";
+}
+
 std::vector<TableRow> option_table() {
   std::vector<TableRow> table;
-  for (const auto& [call, rows] : {std::pair{"job", capi::job_rows()}, std::pair{"write", capi::write_rows()},
-                                   std::pair{"read", capi::read_rows()}}) {
-    for (const OptionRow& row : rows) {
+  for (const capi::Call call : capi::kCalls) {
+    for (const OptionRow& row : capi::rows_of(call)) {
       const auto same = [&](const TableRow& other) { return other.row.name == row.name; };
       auto found = std::find_if(table.begin(), table.end(), same);
       if (found == table.end()) found = table.insert(table.end(), {row, {}});
-      found->calls.emplace_back(call);
+      found->calls.push_back(call);
     }
   }
   return table;
@@ -28,11 +28,17 @@ std::vector<OptionRow> option_rows(const std::vector<TableRow>& table) {
   return rows;
 }
 
+std::vector<std::string_view> short_calls(const TableRow& row) {
+  std::vector<std::string_view> words;
+  for (const capi::Call call : row.calls) words.push_back(short_name(call));
+  return words;
+}
+
 std::string calls_text(const TableRow& row) {
   std::string text;
-  for (const std::string_view call : row.calls) {
+  for (const capi::Call call : row.calls) {
     if (!text.empty()) text += ", ";
-    text += call == "job" ? "swale_job_open" : call == "write" ? "swale_dir_open" : "swale_reader_open";
+    text += capi::call_name(call);
   }
   return text;
 }

@@ -1,24 +1,29 @@
-// All options of the library in one list, as `swale config`, swale-options(7) and docs/options.md show them. The rows are
-// those of src/capi/options.cc; nothing is said twice.
+// All options of the library in one list, as `swale config`, swale-options(7) and docs/options.md show them. The rows come
+// from src/capi/options.h, which collects them from the code that they configure.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/config.h"
+#include "capi/options.h"
 
 namespace swale::tools {
 
 struct TableRow {
   OptionRow row;
-  std::vector<std::string_view> calls;  // that take it: "job", "write", "read"
+  std::vector<capi::Call> calls;  // that take it
 };
+
+// A call as the command line and the tables name it: "job", "write" or "read".
+std::string_view short_name(capi::Call call);
 
 // Each option once, in the order of the tables.
 std::vector<TableRow> option_table();
 std::vector<OptionRow> option_rows(const std::vector<TableRow>& table);
 
-// "swale_job_open, swale_dir_open"
+// "job, write"; "swale_job_open, swale_dir_open"
+std::vector<std::string_view> short_calls(const TableRow& row);
 std::string calls_text(const TableRow& row);
 
 }  // namespace swale::tools

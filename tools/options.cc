@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "capi/options.h"
+#include "tools/engine.h"
 
 namespace swale::tools {
 namespace {
@@ -107,14 +108,21 @@ Notation Common::notation() const {
 
 Result<io::PosixOptions> Common::storage() {
   SWALE_RETURN_IF_ERROR(capi::check_process_variables());
-  return capi::storage_options(capi::read_rows(), "", capi::process_environment);
+  return capi::storage_options(capi::Call::kRead, "", capi::process_environment);
 }
 
-Result<std::unique_ptr<OpenDirectory>> Common::open() const {
+Result<const Engine*> Common::engine() const {
+  SWALE_ASSIGN_OR_RETURN(const io::PosixOptions with, storage());
+  io::PosixDevice device(with);
+  return engine_of(device, path);
+}
+
+Result<std::unique_ptr<OpenDirectory>> open_imd(const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const io::PosixOptions with, Common::storage());
   SWALE_ASSIGN_OR_RETURN(const imd::ReaderOptions options,
                          capi::reader_options("", capi::process_environment));
-  SWALE_ASSIGN_OR_RETURN(const io::PosixOptions with, storage());
   auto opened = std::make_unique<OpenDirectory>(with);
+  SWALE_RETURN_IF_ERROR(expect_engine(opened->device, path, kImdEngine));
   SWALE_ASSIGN_OR_RETURN(opened->reader, imd::Reader::open(opened->device, path, options));
   return opened;
 }

@@ -45,6 +45,11 @@ struct OpenDirectory {
   std::unique_ptr<imd::Reader> reader;
 };
 
+// Opens a massive directory; kUnsupported if it is another engine's.
+Result<std::unique_ptr<OpenDirectory>> open_imd(const std::string& path);
+
+struct Engine;
+
 // The options that most subcommands take.
 struct Common {
   std::string path;
@@ -67,7 +72,9 @@ struct Common {
 
   Notation notation() const;
   Layout layout() const;
-  Result<std::unique_ptr<OpenDirectory>> open() const;
+  Result<std::unique_ptr<OpenDirectory>> open() const { return open_imd(path); }
+  // The engine that made the directory (engine.h).
+  Result<const Engine*> engine() const;
   // What SWALE_IO_* says, for commands that open no reader.
   static Result<io::PosixOptions> storage();
 };

@@ -120,7 +120,7 @@ Result<RecordFormat> RecordFormat::make(const FormatOptions& options, const run:
   RecordFormat format(options, schema);
   if (options.typed && schema.empty()) {
     return invalid_argument(
-        "values cannot be shown by type: the directory was made without a schema (dir.schema)");
+        "values cannot be shown by type: the directory was made without a schema (imd.schema)");
   }
   if (!options.fields.empty()) {
     SWALE_RETURN_IF_ERROR(format.add_columns(options.fields));

@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "imd/check/repair.h"
+#include "tools/engine.h"
 #include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/progress.h"
@@ -13,21 +13,17 @@ struct RepairCommand {
   bool dry_run = false;
 
   int run() const;
-  void print_text(const imd::RepairReport& report) const;
+  void print_text(const RepairReport& report) const;
 };
 
-void RepairCommand::print_text(const imd::RepairReport& report) const {
-  print(fmt::format("{}: {} partitions, {} whole runs, {} torn ones\n", common.path, report.partitions,
-                    report.whole_runs, report.torn_runs));
+void RepairCommand::print_text(const RepairReport& report) const {
+  print(fmt::format("{}: {}\n", common.path, report.headline));
   for (const std::string& line : report.found) print(fmt::format("found: {}\n", line));
   for (const std::string& line : report.done) {
     print(fmt::format("{}: {}\n", dry_run ? "would have" : "done", line));
   }
   for (const std::string& line : report.lost) print(fmt::format("lost: {}\n", line));
-  if (report.reclaimable_bytes > 0) {
-    print(
-        fmt::format("{} bytes after the last runs were reserved and never used\n", report.reclaimable_bytes));
-  }
+  if (!report.remark.empty()) print(report.remark + "\n");
   if (report.found.empty() && report.done.empty() && report.lost.empty()) print("nothing to repair\n");
 }
 
@@ -35,32 +31,24 @@ int RepairCommand::run() const {
   const Result<io::PosixOptions> storage = Common::storage();
   if (!storage.ok()) return fail(storage.status());
   io::PosixDevice device(*storage);
-  const auto report = [&] {
+  const auto engine = engine_of(device, common.path);
+  if (!engine.ok()) return fail(engine.status());
+  const Result<RepairReport> report = [&] {
     ProgressBar bar;
-    imd::RepairOptions options{.dry_run = dry_run};
+    RepairRequest request{.dry_run = dry_run, .progress = {}};
     if (ProgressBar::wanted()) {
-      options.progress = [&](uint64_t done_bytes, uint64_t total_bytes) {
+      request.progress = [&](uint64_t done_bytes, uint64_t total_bytes) {
         bar.update(done_bytes, total_bytes, "MiB", kMiB);
       };
     }
-    return imd::repair_directory(device, common.path, options);
+    return (*engine)->repair(device, common.path, request);
   }();
   if (!report.ok()) return fail(report.status());
   if (common.json) {
-    print_json({{"path", common.path},
-                {"dry_run", dry_run},
-                {"partitions", report->partitions},
-                {"whole_runs", report->whole_runs},
-                {"torn_runs", report->torn_runs},
-                {"manifest_rebuilt", report->manifest_rebuilt},
-                {"indexes_rebuilt", report->indexes_rebuilt},
-                {"epochs_recovered", report->epochs_recovered},
-                {"records_recovered", report->records_recovered},
-                {"lost_parts", report->lost_parts},
-                {"reclaimable_bytes", report->reclaimable_bytes},
-                {"found", report->found},
-                {"done", report->done},
-                {"lost", report->lost}});
+    Json json = {{"path", common.path}, {"dry_run", dry_run}};
+    json.update(report->counts);
+    json.update({{"found", report->found}, {"done", report->done}, {"lost", report->lost}});
+    print_json(json);
   } else {
     print_text(*report);
   }

@@ -80,7 +80,7 @@ void add_top(CLI::App& app, Run* run) {
               "Prints number, key and value, separated by tabs, the best first; with --json one object a "
               "line. "
               "Reads about one block for each record if the directory was made with extrema of the field "
-              "(dir.extrema), else the whole epoch.",
+              "(imd.extrema), else the whole epoch.",
           .examples = {{"swale top out/particles energy", "the ten most energetic of the last epoch"},
                        {"swale top out/particles 'velocity[2]' -k 100 --smallest --epoch 3 --u64",
                         "any element of an array can be asked for"}},

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "tools/engine.h"
 #include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/progress.h"
@@ -13,44 +14,53 @@ struct VerifyCommand {
   size_t problems_max = 100;
 
   int run() const;
+  void print_text(const VerifyReport& report) const;
 };
 
+Json as_json(const std::string& path, const VerifyReport& report) {
+  Json problems = Json::array();
+  for (const Status& problem : report.problems) {
+    problems.push_back({{"code", code_name(problem.code())}, {"message", problem.message()}});
+  }
+  Json json = {{"path", path}, {"ok", report.problems.empty()}};
+  for (const Count& count : report.checked) json[std::string(count.name)] = count.value;
+  json["problems"] = problems;
+  return json;
+}
+
+void VerifyCommand::print_text(const VerifyReport& report) const {
+  for (const Status& problem : report.problems) fmt::print(stderr, "swale: {}\n", problem.to_string());
+  std::string counts;
+  for (const Count& count : report.checked) {
+    counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count.value, count.words);
+  }
+  const std::string verdict = report.problems.empty()
+                                  ? "all good"
+                                  : fmt::format("{} problems{}", report.problems.size(),
+                                                report.problems.size() == problems_max ? " or more" : "");
+  print(fmt::format("{}: {} ({})\n", common.path, verdict, counts));
+}
+
 int VerifyCommand::run() const {
-  const auto directory = common.open();
-  if (!directory.ok()) return fail(directory.status());
-  imd::Reader::VerifyReport report;
-  {
+  const auto engine = common.engine();
+  if (!engine.ok()) return fail(engine.status());
+  const Result<VerifyReport> report = [&] {
     ProgressBar bar;
-    imd::Reader::ProgressFn progress;
+    VerifyRequest request{.problems_max = problems_max, .progress = {}};
     if (!common.json && ProgressBar::wanted()) {
-      progress = [&](uint64_t done_bytes, uint64_t total_bytes) {
+      request.progress = [&](uint64_t done_bytes, uint64_t total_bytes) {
         bar.update(done_bytes, total_bytes, "MiB", kMiB);
       };
     }
-    report = (*directory)->reader->verify(problems_max, progress);
-  }
+    return (*engine)->verify(common.path, request);
+  }();
+  if (!report.ok()) return fail(report.status());
   if (common.json) {
-    Json problems = Json::array();
-    for (const Status& problem : report.problems) {
-      problems.push_back({{"code", code_name(problem.code())}, {"message", problem.message()}});
-    }
-    print_json({{"path", common.path},
-                {"ok", report.problems.empty()},
-                {"epochs", report.epochs},
-                {"partitions", report.partitions},
-                {"records", report.records},
-                {"bytes_checked", report.bytes_checked},
-                {"problems", problems}});
+    print_json(as_json(common.path, *report));
   } else {
-    for (const Status& problem : report.problems) fmt::print(stderr, "swale: {}\n", problem.to_string());
-    print(fmt::format("{}: {} ({} epochs, {} partitions, {} records, {} bytes checked)\n", common.path,
-                      report.problems.empty()
-                          ? "all good"
-                          : fmt::format("{} problems{}", report.problems.size(),
-                                        report.problems.size() == problems_max ? " or more" : ""),
-                      report.epochs, report.partitions, report.records, report.bytes_checked));
+    print_text(*report);
   }
-  return finish_output(report.problems.empty() ? kExitOk : kExitNotFound);
+  return finish_output(report->problems.empty() ? kExitOk : kExitNotFound);
 }
 
 }  // namespace

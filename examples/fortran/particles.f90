@@ -57,7 +57,7 @@ contains
     integer(c_int64_t) :: id, step
     call check(swale_job_open(swale_comm_from_mpi(communicator), job=job), "swale_job_open")
     call check(swale_dir_open(job, path, SWALE_DIR_CREATE + SWALE_DIR_EXCLUSIVE, &
-      "dir.schema=position:f8x3;step:i8", dir), "swale_dir_open")
+      "imd.schema=position:f8x3;step:i8", dir), "swale_dir_open")
     do step = 0, steps - 1
       ! A particle changes its rank in every step.
       do id = modulo(rank + step, int(swale_job_size(job), c_int64_t)), count - 1, swale_job_size(job)

@@ -41,12 +41,14 @@ Reader::Reader(const std::string& path) {
 
 swale_epoch_info Reader::epoch(int64_t index) const {
   swale_epoch_info info{};
+  info.struct_bytes = sizeof info;
   check_swale(swale_reader_epoch_info(reader_.get(), index, &info), "swale_reader_epoch_info");
   return info;
 }
 
 swale_read_stats Reader::stats() const {
   swale_read_stats stats{};
+  stats.struct_bytes = sizeof stats;
   check_swale(swale_reader_stats(reader_.get(), &stats), "swale_reader_stats");
   return stats;
 }
@@ -92,6 +94,7 @@ std::vector<DumpRecord> Reader::fastest(int64_t epoch, size_t k) const {
   std::vector<DumpRecord> atoms;
   for (size_t i = 0; i < swale_top_count(top); ++i) {
     swale_top_record record;
+    record.struct_bytes = sizeof record;
     check_swale(swale_top_at(top, i, &record), "swale_top_at");
     atoms.push_back(
         {decode_id(record.key, record.key_bytes), decode_state(record.value, record.value_bytes)});

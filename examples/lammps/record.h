@@ -23,8 +23,8 @@ static_assert(sizeof(AtomState) == 40 && offsetof(AtomState, step) == 32);
 
 // The same for Swale: its fields, and the one whose largest values are found without a scan.
 inline constexpr char kDirectoryOptions[] =
-    "dir.schema=position:f4x3:sigma;velocity:f4x3:sigma/tau;kinetic_energy:f4:epsilon;type:i4;step:i8,"
-    "dir.extrema=kinetic_energy";
+    "imd.schema=position:f4x3:sigma;velocity:f4x3:sigma/tau;kinetic_energy:f4:epsilon;type:i4;step:i8,"
+    "imd.extrema=kinetic_energy";
 
 struct DumpRecord {
   int64_t id;

@@ -13,6 +13,7 @@
 !               arguments behind them: swale_job_open(job=job).
 !   Found bytes Come as type(c_ptr): call c_f_pointer(value, x). They live as long as swale.h says.
 !   Callbacks   Are bind(C) functions with the arguments of swale.h, given as c_funloc(fn), and a context, c_loc(x).
+!   Structs     struct_bytes has the right value from the start; programs never set it.
 !
 ! swale_mpi.f90 makes a swale_comm from an MPI communicator. A handle is a derived type with one pointer in it, which
 ! every ABI that we know hands over as it does the pointer alone.
@@ -67,7 +68,7 @@ module swale
   type, bind(C), public :: swale_top
     type(c_ptr) :: handle = c_null_ptr
   end type
-  type, bind(C), public :: swale_file
+  type, bind(C), public :: swale_subfile
     type(c_ptr) :: handle = c_null_ptr
   end type
   type, bind(C), public :: swale_stats
@@ -75,14 +76,15 @@ module swale
   end type
 
   type, bind(C), public :: swale_comm
+    integer(c_size_t) :: struct_bytes = 32
     integer(c_int) :: rank = 0
     integer(c_int) :: size = 1
     type(c_ptr) :: context = c_null_ptr
     type(c_funptr) :: allgather = c_null_funptr
-    type(c_funptr) :: barrier = c_null_funptr
   end type
 
   type, bind(C), public :: swale_epoch_info
+    integer(c_size_t) :: struct_bytes = 40
     integer(c_int64_t) :: epoch = 0
     integer(c_int64_t) :: step = 0
     real(c_double) :: time = 0
@@ -90,6 +92,7 @@ module swale
   end type
 
   type, bind(C), public :: swale_top_record
+    integer(c_size_t) :: struct_bytes = 64
     type(c_ptr) :: key = c_null_ptr
     integer(c_size_t) :: key_bytes = 0
     type(c_ptr) :: value = c_null_ptr
@@ -100,6 +103,7 @@ module swale
   end type
 
   type, bind(C), public :: swale_top_stats
+    integer(c_size_t) :: struct_bytes = 56
     integer(c_int64_t) :: nans = 0
     integer(c_int64_t) :: absent = 0
     integer(c_int64_t) :: bytes_read = 0
@@ -109,6 +113,7 @@ module swale
   end type
 
   type, bind(C), public :: swale_read_stats
+    integer(c_size_t) :: struct_bytes = 48
     integer(c_int64_t) :: bytes_read = 0
     integer(c_int64_t) :: reads = 0
     integer(c_int64_t) :: depth_max = 0
@@ -117,6 +122,7 @@ module swale
   end type
 
   type, bind(C), public :: swale_stat
+    integer(c_size_t) :: struct_bytes = 64
     type(c_ptr) :: name = c_null_ptr
     type(c_ptr) :: unit = c_null_ptr
     type(c_ptr) :: help = c_null_ptr
@@ -184,7 +190,7 @@ module swale
       import :: c_int, c_int64_t, swale_epoch_info, swale_reader
       type(swale_reader), value :: reader
       integer(c_int64_t), value :: epoch
-      type(swale_epoch_info), intent(out) :: info
+      type(swale_epoch_info), intent(inout) :: info
     end function
     integer(c_size_t) function swale_values_count(values) bind(C, name="swale_values_count")
       import :: c_size_t, swale_values
@@ -248,7 +254,7 @@ module swale
     integer(c_int) function swale_reader_stats(reader, stats) bind(C, name="swale_reader_stats")
       import :: c_int, swale_read_stats, swale_reader
       type(swale_reader), value :: reader
-      type(swale_read_stats), intent(out) :: stats
+      type(swale_read_stats), intent(inout) :: stats
     end function
     integer(c_int) function swale_reader_refresh(reader, changed) bind(C, name="swale_reader_refresh")
       import :: c_int, swale_reader
@@ -284,7 +290,7 @@ module swale
       import :: c_int, c_size_t, swale_stat, swale_stats
       type(swale_stats), value :: stats
       integer(c_size_t), value :: index
-      type(swale_stat), intent(out) :: stat
+      type(swale_stat), intent(inout) :: stat
     end function
     integer(c_int) function swale_stats_ranks(stats) bind(C, name="swale_stats_ranks")
       import :: c_int, swale_stats
@@ -303,21 +309,21 @@ module swale
       import :: c_int, c_size_t, swale_top, swale_top_record
       type(swale_top), value :: top
       integer(c_size_t), value :: index
-      type(swale_top_record), intent(out) :: record
+      type(swale_top_record), intent(inout) :: record
     end function
     integer(c_int) function swale_top_get_stats(top, stats) bind(C, name="swale_top_get_stats")
       import :: c_int, swale_top, swale_top_stats
       type(swale_top), value :: top
-      type(swale_top_stats), intent(out) :: stats
+      type(swale_top_stats), intent(inout) :: stats
     end function
     subroutine swale_top_free(top) bind(C, name="swale_top_free")
       import :: swale_top
       type(swale_top), value :: top
     end subroutine
 
-    integer(c_int) function swale_close(file) bind(C, name="swale_close")
-      import :: c_int, swale_file
-      type(swale_file), value :: file
+    integer(c_int) function swale_subfile_close(file) bind(C, name="swale_subfile_close")
+      import :: c_int, swale_subfile
+      type(swale_subfile), value :: file
     end function
   end interface
 
@@ -328,7 +334,7 @@ module swale
     swale_reader_stats, &
     swale_reader_refresh, swale_reader_sample, swale_reader_epoch_stats, swale_dir_stats, swale_stats_count, &
     swale_stats_at, swale_stats_ranks, swale_stats_free, swale_top_count, swale_top_at, swale_top_get_stats, &
-    swale_top_free, swale_close
+    swale_top_free, swale_subfile_close
 
   ! ---- Calls with text or any bytes: below are the C functions, behind `contains` what Fortran calls ------------------
 
@@ -384,7 +390,7 @@ module swale
       import :: c_char, c_int, swale_stat, swale_stats
       type(swale_stats), value :: stats
       character(kind=c_char), intent(in) :: name(*)
-      type(swale_stat), intent(out) :: stat
+      type(swale_stat), intent(inout) :: stat
     end function
     integer(c_int) function c_dir_append(dir, key, key_bytes, value, value_bytes) bind(C, name="swale_dir_append")
       import :: c_int, c_ptr, c_size_t, swale_dir
@@ -417,40 +423,33 @@ module swale
       integer(c_int), value :: which
       type(swale_top), intent(out) :: top
     end function
-    integer(c_int) function c_mkdir(job, path, options) bind(C, name="swale_mkdir")
+    integer(c_int) function c_dir_make(job, path, options) bind(C, name="swale_dir_make")
       import :: c_char, c_int, swale_job
       type(swale_job), value :: job
       character(kind=c_char), intent(in) :: path(*)
       character(kind=c_char), intent(in) :: options(*)
     end function
-    integer(c_int) function c_opendir(job, path, options, dir) bind(C, name="swale_opendir")
-      import :: c_char, c_int, swale_dir, swale_job
-      type(swale_job), value :: job
-      character(kind=c_char), intent(in) :: path(*)
-      character(kind=c_char), intent(in) :: options(*)
-      type(swale_dir), intent(out) :: dir
-    end function
-    integer(c_int) function c_openat(dir, name, file) bind(C, name="swale_openat")
-      import :: c_char, c_int, swale_dir, swale_file
+    integer(c_int) function c_subfile_open_write(dir, name, file) bind(C, name="swale_subfile_open_write")
+      import :: c_char, c_int, swale_dir, swale_subfile
       type(swale_dir), value :: dir
       character(kind=c_char), intent(in) :: name(*)
-      type(swale_file), intent(out) :: file
+      type(swale_subfile), intent(out) :: file
     end function
-    integer(c_int) function c_openat_read(reader, name, file) bind(C, name="swale_openat_read")
-      import :: c_char, c_int, swale_file, swale_reader
+    integer(c_int) function c_subfile_open_read(reader, name, file) bind(C, name="swale_subfile_open_read")
+      import :: c_char, c_int, swale_subfile, swale_reader
       type(swale_reader), value :: reader
       character(kind=c_char), intent(in) :: name(*)
-      type(swale_file), intent(out) :: file
+      type(swale_subfile), intent(out) :: file
     end function
-    integer(c_int) function c_write(file, data, bytes) bind(C, name="swale_write")
-      import :: c_int, c_ptr, c_size_t, swale_file
-      type(swale_file), value :: file
+    integer(c_int) function c_subfile_write(file, data, bytes) bind(C, name="swale_subfile_write")
+      import :: c_int, c_ptr, c_size_t, swale_subfile
+      type(swale_subfile), value :: file
       type(c_ptr), value :: data
       integer(c_size_t), value :: bytes
     end function
-    integer(c_int) function c_read(file, data, bytes, bytes_read) bind(C, name="swale_read")
-      import :: c_int, c_ptr, c_size_t, swale_file
-      type(swale_file), value :: file
+    integer(c_int) function c_subfile_read(file, data, bytes, bytes_read) bind(C, name="swale_subfile_read")
+      import :: c_int, c_ptr, c_size_t, swale_subfile
+      type(swale_subfile), value :: file
       type(c_ptr), value :: data
       integer(c_size_t), value :: bytes
       integer(c_size_t), intent(out) :: bytes_read
@@ -463,9 +462,9 @@ module swale
   end interface
 
   public :: swale_version, swale_code_name, swale_last_error, swale_reader_schema, swale_job_open, swale_dir_open, &
-    swale_dir_append, swale_reader_open, swale_reader_get, swale_reader_top, swale_mkdir, swale_opendir, swale_openat, &
-    swale_openat_read, swale_write, swale_read, swale_dir_open_partitioned, swale_reader_set_partitioner, &
-    swale_stats_find
+    swale_dir_append, swale_reader_open, swale_reader_get, swale_reader_top, swale_dir_make, &
+    swale_subfile_open_write, swale_subfile_open_read, swale_subfile_write, swale_subfile_read, &
+    swale_dir_open_partitioned, swale_reader_set_partitioner, swale_stats_find
 
 contains
 
@@ -551,7 +550,7 @@ contains
   integer(c_int) function swale_stats_find(stats, name, stat) result(code)
     type(swale_stats), intent(in) :: stats
     character(len=*), intent(in) :: name
-    type(swale_stat), intent(out) :: stat
+    type(swale_stat), intent(inout) :: stat
     code = c_stats_find(stats, as_c(name), stat)
   end function
 
@@ -590,48 +589,40 @@ contains
     code = c_reader_top(reader, as_c(field), epoch, k, which, top)
   end function
 
-  integer(c_int) function swale_mkdir(job, path, options) result(code)
+  integer(c_int) function swale_dir_make(job, path, options) result(code)
     type(swale_job), intent(in) :: job
     character(len=*), intent(in) :: path
     character(len=*), intent(in), optional :: options
-    code = c_mkdir(job, as_c(path), as_c(options))
+    code = c_dir_make(job, as_c(path), as_c(options))
   end function
 
-  integer(c_int) function swale_opendir(job, path, options, dir) result(code)
-    type(swale_job), intent(in) :: job
-    character(len=*), intent(in) :: path
-    character(len=*), intent(in), optional :: options
-    type(swale_dir), intent(inout) :: dir
-    code = c_opendir(job, as_c(path), as_c(options), dir)
-  end function
-
-  integer(c_int) function swale_openat(dir, name, file) result(code)
+  integer(c_int) function swale_subfile_open_write(dir, name, file) result(code)
     type(swale_dir), intent(in) :: dir
     character(len=*), intent(in) :: name
-    type(swale_file), intent(inout) :: file
-    code = c_openat(dir, as_c(name), file)
+    type(swale_subfile), intent(inout) :: file
+    code = c_subfile_open_write(dir, as_c(name), file)
   end function
 
-  integer(c_int) function swale_openat_read(reader, name, file) result(code)
+  integer(c_int) function swale_subfile_open_read(reader, name, file) result(code)
     type(swale_reader), intent(in) :: reader
     character(len=*), intent(in) :: name
-    type(swale_file), intent(inout) :: file
-    code = c_openat_read(reader, as_c(name), file)
+    type(swale_subfile), intent(inout) :: file
+    code = c_subfile_open_read(reader, as_c(name), file)
   end function
 
-  integer(c_int) function swale_write(file, data, bytes) result(code)
-    type(swale_file), intent(in) :: file
+  integer(c_int) function swale_subfile_write(file, data, bytes) result(code)
+    type(swale_subfile), intent(in) :: file
     type(*), dimension(..), intent(in), target, contiguous :: data
     integer(c_size_t), intent(in) :: bytes
-    code = c_write(file, c_loc(data), bytes)
+    code = c_subfile_write(file, c_loc(data), bytes)
   end function
 
-  integer(c_int) function swale_read(file, data, bytes, bytes_read) result(code)
-    type(swale_file), intent(in) :: file
+  integer(c_int) function swale_subfile_read(file, data, bytes, bytes_read) result(code)
+    type(swale_subfile), intent(in) :: file
     type(*), dimension(..), intent(inout), target, contiguous :: data
     integer(c_size_t), intent(in) :: bytes
     integer(c_size_t), intent(out) :: bytes_read
-    code = c_read(file, c_loc(data), bytes, bytes_read)
+    code = c_subfile_read(file, c_loc(data), bytes, bytes_read)
   end function
 
 end module swale

@@ -9,18 +9,22 @@
  *               are set only on success. swale_last_error() tells the failing call's thread what went wrong, where,
  *               and what to do about it.
  *   Bytes       Keys and values are any bytes, given as pointer and length; the library copies what it keeps.
+ *   Structs     Structs that the caller provides begin with struct_bytes. Set it to the struct's size before the call:
+ *               "swale_epoch_info info; info.struct_bytes = sizeof info;". Later versions add members at the end. The
+ *               library fills the members that both sides know and sets struct_bytes to how many bytes these are.
  *   Ownership   A handle belongs to the caller from the call that makes it to the call that closes it. Closing
  *               NULL is allowed and does nothing.
- *   Threads     swale_dir_append may be called from several threads at once; a reader may be used by several
- *               threads at once; every other call on one handle is made by one thread at a time.
- *   Collective  Calls marked [collective] are made by all ranks of the job, in the same order. Ranks that make
- *               different ones get SWALE_INVALID_ARGUMENT, which names both calls. A rank that dies or falls silent
- *               fails the calls of the others. A rank that lives and does not come to the end of an epoch or to the
- *               close of a directory is waited for without limit; option write.collective_deadline_s sets one.
- *   Exceptions  None crosses this interface, and the library neither aborts, installs signal handlers nor runs
- *               code at load time.
+ *   Threads     Several threads may call swale_dir_append at once, and several threads may use one reader at once. All
+ *               other calls on one handle are made by one thread at a time.
+ *   Collective  All ranks of the job make the calls marked [collective], in the same order. Ranks that make different
+ *               calls get SWALE_INVALID_ARGUMENT, which names both calls. When a rank dies or falls silent, the calls
+ *               of the others fail. At the end of an epoch and at the close of a directory the ranks wait without
+ *               limit for a rank that lives; option imd.collective_deadline_s sets a limit.
+ *   Exceptions  None crosses this interface. The library does not abort, installs no signal handlers and runs no code
+ *               at load time.
  *   Options     Strings of "section.name=value", separated by commas or spaces; unknown names are errors. Every
- *               option can also be set by the environment as SWALE_SECTION_NAME; the string wins.
+ *               option can also be set by the environment as SWALE_SECTION_NAME; the string wins. docs/options.md and
+ *               `swale config` list them.
  */
 #ifndef SWALE_SWALE_H_
 #define SWALE_SWALE_H_
@@ -74,15 +78,14 @@ const char* swale_last_error(void);
 typedef struct swale_job swale_job;
 
 /* How the library reaches the caller's communicator, when there is one. swale_mpi.h makes one from an MPI_Comm.
- * Both functions return 0 on success; they are called only inside [collective] calls, on the calling thread. */
+ * The function returns 0 on success; it is called only inside [collective] calls, on the calling thread. */
 typedef struct swale_comm {
-  int rank;      /* of this process, 0 <= rank < size */
-  int size;      /* the number of ranks */
-  void* context; /* handed to the functions */
+  size_t struct_bytes; /* sizeof(swale_comm) */
+  int rank;            /* of this process, 0 <= rank < size */
+  int size;            /* the number of ranks */
+  void* context;       /* handed to the function */
   /* Every rank gives `bytes` bytes (the same number on all ranks) and receives size * bytes, in rank order. */
   int (*allgather)(void* context, const void* send, void* receive, size_t bytes);
-  /* Returns when every rank has called it. */
-  int (*barrier)(void* context);
 } swale_comm;
 
 /* [collective] Joins the job. `comm` may be NULL: then rank, size and peers come from the launcher's environment
@@ -115,9 +118,9 @@ enum swale_dir_flags {
  * job writes at a time: SWALE_BUSY names the other. All ranks return the same status; SWALE_INVALID_ARGUMENT names what
  * they gave differently and must not: flags, or an option that others have to know. What a value consists of can be
  * told when the directory is made, and which of its numbers are indexed for swale_reader_top:
- * "dir.schema=id:u8;velocity:f4x3:m/s;energy:f8,dir.extrema=energy". Both stay as they are; given again, they must be
- * the same. So do "dir.compression=lz4" or "zstd" (blocks that shrink are compressed), and "dir.index", which is for
- * comparisons. "dir.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all behind it
+ * "imd.schema=id:u8;velocity:f4x3:m/s;energy:f8,imd.extrema=energy". Both stay as they are; given again, they must be
+ * the same. So do "imd.compression=lz4" or "zstd" (blocks that shrink are compressed), and "imd.index", which is for
+ * comparisons. "imd.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all behind it
  * are dropped for good, atomically, before anything else is written. They stay dropped even if
  * opening fails afterwards. SWALE_INVALID_ARGUMENT if `swale repair` could not tell the steps of epochs that would stay. */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
@@ -127,7 +130,7 @@ int swale_dir_open(swale_job* job, const char* path, int flags, const char* opti
 typedef uint32_t (*swale_partition_fn)(void* context, const void* key, size_t key_bytes, uint32_t partitions);
 
 /* [collective] As swale_dir_open, but records go to the rank that `fn` names instead of the hash of the key.
- * "dir.partitioner=NAME" in the options names the function (1 to 64 letters, digits, _ . - :); the name is kept with
+ * "imd.partitioner=NAME" in the options names the function (1 to 64 letters, digits, _ . - :); the name is kept with
  * the job's epochs. Whoever changes what the function does changes its name. All ranks give the same; `fn` and
  * `context` live until the directory is closed. Appending a key for which it answers `partitions` or more fails with
  * SWALE_INVALID_ARGUMENT and changes nothing. Later jobs may use another one, or none. */
@@ -169,6 +172,7 @@ typedef struct swale_stats swale_stats;
 
 /* One counter, merged over ranks. */
 typedef struct swale_stat {
+  size_t struct_bytes; /* sizeof(swale_stat), set by the caller */
   const char* name; /* "append.wait"; keeps its meaning in all versions; lives as long as the swale_stats */
   const char* unit; /* "ns", "bytes" or "" for a count */
   const char* help; /* what it counts, for people; "" if this version does not know */
@@ -221,7 +225,7 @@ int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_p
 /* What swale_reader_refresh found; added together. */
 enum swale_refresh {
   SWALE_REFRESH_ADDED = 1, /* epochs were committed since */
-  /* epochs that were known are gone (dir.resume_after); others may have their numbers now */
+  /* epochs that were known are gone (imd.resume_after); others may have their numbers now */
   SWALE_REFRESH_DROPPED = 2
 };
 /* Sees what was committed since the reader was opened or refreshed. Cheap: reads the newest manifest
@@ -232,10 +236,11 @@ int swale_reader_refresh(swale_reader* reader, int* changed);
 
 /* Epochs are numbered from 0 in the order in which they were committed. */
 typedef struct swale_epoch_info {
-  int64_t epoch;    /* its number */
-  int64_t step;     /* as given to swale_dir_epoch_end */
-  double time;      /* as given to swale_dir_epoch_end */
-  uint64_t records; /* over all ranks */
+  size_t struct_bytes; /* sizeof(swale_epoch_info), set by the caller */
+  int64_t epoch;       /* its number */
+  int64_t step;        /* as given to swale_dir_epoch_end */
+  double time;         /* as given to swale_dir_epoch_end */
+  uint64_t records;    /* over all ranks */
 } swale_epoch_info;
 /* The number of committed epochs when the reader was opened or refreshed. */
 int64_t swale_reader_epoch_count(const swale_reader* reader);
@@ -300,7 +305,7 @@ int swale_reader_sample(swale_reader* reader, int64_t epoch, size_t n, uint64_t 
 /* The number of records in one epoch or in all; reads no data. */
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);
 
-/* The schema that the directory was made with (option dir.schema), "" if none. Valid while the reader is open. */
+/* The schema that the directory was made with (option imd.schema), "" if none. Valid while the reader is open. */
 const char* swale_reader_schema(const swale_reader* reader);
 
 /* The records with the largest or smallest numbers in a field. */
@@ -311,7 +316,7 @@ enum swale_top_end { SWALE_TOP_LARGEST = 0, SWALE_TOP_SMALLEST = 1 };
 
 /* The `k` (1 to 2^20) records of one epoch (not SWALE_ALL_EPOCHS) with the largest or smallest numbers in `field`, the
  * best first; equal numbers in the order of their keys' bytes, then as appended. `field` is a name of the schema, or
- * "name[i]" for an element of an array. For a field that is indexed (option dir.extrema) this reads little more than k
+ * "name[i]" for an element of an array. For a field that is indexed (option imd.extrema) this reads little more than k
  * blocks; for others it reads the epoch. Among records that equal the last one it is not said which are there, but
  * always the same. NaN is no number, and a value that is too short has none: such records are counted and never among
  * the best. SWALE_INVALID_ARGUMENT, with the names there are, for a field that the schema has not. */
@@ -320,13 +325,14 @@ int swale_reader_top(swale_reader* reader, const char* field, int64_t epoch, siz
 
 /* One of them. The pointers live as long as the swale_top. */
 typedef struct swale_top_record {
-  const void* key;    /* of the record */
-  size_t key_bytes;   /* its length */
-  const void* value;  /* all of it */
-  size_t value_bytes; /* its length */
-  const void* field;  /* the number as it stands in the value, little-endian */
-  size_t field_bytes; /* 1, 2, 4 or 8 */
-  double number;      /* the same; rounded if it is an integer above 2^53 */
+  size_t struct_bytes; /* sizeof(swale_top_record), set by the caller */
+  const void* key;     /* of the record */
+  size_t key_bytes;    /* its length */
+  const void* value;   /* all of it */
+  size_t value_bytes;  /* its length */
+  const void* field;   /* the number as it stands in the value, little-endian */
+  size_t field_bytes;  /* 1, 2, 4 or 8 */
+  double number;       /* the same; rounded if it is an integer above 2^53 */
 } swale_top_record;
 /* The number of records found: k, or fewer if there are no more. */
 size_t swale_top_count(const swale_top* top);
@@ -335,6 +341,7 @@ int swale_top_at(const swale_top* top, size_t index, swale_top_record* record);
 
 /* What the answer took, and what it left out. */
 typedef struct swale_top_stats {
+  size_t struct_bytes;         /* sizeof(swale_top_stats), set by the caller */
   uint64_t nans;               /* records of the epoch whose field is NaN */
   uint64_t absent;             /* records of the epoch whose value is too short for the field */
   uint64_t bytes_read;         /* in all read requests together */
@@ -349,6 +356,7 @@ void swale_top_free(swale_top* top);
 
 /* What the reader has asked of storage since it was opened. */
 typedef struct swale_read_stats {
+  size_t struct_bytes;       /* sizeof(swale_read_stats), set by the caller */
   uint64_t bytes_read;       /* in all read requests together */
   uint64_t reads;            /* read requests issued */
   uint64_t depth_max;        /* longest chain of reads that waited for one another in one query */
@@ -358,26 +366,25 @@ typedef struct swale_read_stats {
 /* The counts so far. */
 int swale_reader_stats(const swale_reader* reader, swale_read_stats* stats);
 
-/* ---- The papers' calls: a massive directory seen as files (deltafs-imd-2017, section 3) ----------------------- */
+/* ---- Subfiles: a massive directory as the papers see it (deltafs-imd-2017, section 3) ------------------------- */
 
-/* One key, open as a file. */
-typedef struct swale_file swale_file;
+/* One key of a massive directory, open as a file. */
+typedef struct swale_subfile swale_subfile;
 
-/* [collective] Makes an empty massive directory. SWALE_ALREADY_EXISTS if the path is taken. */
-int swale_mkdir(swale_job* job, const char* path, const char* options);
-/* [collective] Opens it for writing files; close with swale_dir_close. */
-int swale_opendir(swale_job* job, const char* path, const char* options, swale_dir** dir);
-/* Opens the file of a key for appending. Nothing is stored until the first write. */
-int swale_openat(swale_dir* dir, const char* name, swale_file** file);
-/* Opens the file of a key for reading: the values of all epochs, one after the other. What is larger than 16,384 bytes is
- * read by swale_read, as far as it asks for; `reader` may be closed before. */
-int swale_openat_read(swale_reader* reader, const char* name, swale_file** file);
+/* [collective] Makes an empty massive directory, and the directories above it that do not exist.
+ * SWALE_ALREADY_EXISTS if the path is taken. */
+int swale_dir_make(swale_job* job, const char* path, const char* options);
+/* Opens the subfile of a key for appending. Nothing is stored until the first write. */
+int swale_subfile_open_write(swale_dir* dir, const char* name, swale_subfile** file);
+/* Opens the subfile of a key for reading: the values of all epochs, one after the other. Values larger than 16,384 bytes
+ * stay on storage until swale_subfile_read asks for their bytes. `reader` may be closed before the subfile. */
+int swale_subfile_open_read(swale_reader* reader, const char* name, swale_subfile** file);
 /* Appends `bytes` bytes as one value. */
-int swale_write(swale_file* file, const void* data, size_t bytes);
+int swale_subfile_write(swale_subfile* file, const void* data, size_t bytes);
 /* Reads the next bytes; *bytes_read is 0 at the end. */
-int swale_read(swale_file* file, void* data, size_t bytes, size_t* bytes_read);
-/* Closes the file and frees the handle in any case. */
-int swale_close(swale_file* file);
+int swale_subfile_read(swale_subfile* file, void* data, size_t bytes, size_t* bytes_read);
+/* Closes the subfile and frees the handle in any case. */
+int swale_subfile_close(swale_subfile* file);
 
 #ifdef __cplusplus
 }

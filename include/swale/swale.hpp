@@ -149,6 +149,7 @@ inline std::vector<Stat> take_stats(swale_stats* found) {
   std::vector<Stat> stats;
   for (std::size_t i = 0; i < swale_stats_count(found); ++i) {
     swale_stat stat;
+    stat.struct_bytes = sizeof stat;
     check(swale_stats_at(found, i, &stat));
     stats.push_back({stat.name, stat.unit, stat.sum, stat.min, stat.max, stat.min_rank, stat.max_rank});
   }
@@ -164,7 +165,7 @@ class Directory {
   Directory(Job& job, const std::string& path, int flags = 0, const std::string& options = {}) {
     detail::check(swale_dir_open(job.handle(), path.c_str(), flags, options.c_str(), &handle_));
   }
-  // [collective] Records go to the rank that `fn` names; the options have dir.partitioner=NAME.
+  // [collective] Records go to the rank that `fn` names; the options have imd.partitioner=NAME.
   Directory(Job& job, const std::string& path, int flags, const std::string& options, swale_partition_fn fn,
             void* context) {
     detail::check(swale_dir_open_partitioned(job.handle(), path.c_str(), flags, options.c_str(), fn, context,
@@ -258,6 +259,7 @@ class Reader {
   // Step, time and number of records of an epoch.
   swale_epoch_info epoch_info(std::int64_t epoch) const {
     swale_epoch_info info;
+    info.struct_bytes = sizeof info;
     detail::check(swale_reader_epoch_info(handle_, epoch, &info));
     return info;
   }
@@ -341,9 +343,11 @@ class Reader {
     detail::check(swale_reader_top(handle_, field.c_str(), epoch, k, end, &found));
     const TopHandle owner{found};
     Top top;
+    top.stats.struct_bytes = sizeof top.stats;
     detail::check(swale_top_get_stats(found, &top.stats));
     for (std::size_t i = 0; i < swale_top_count(found); ++i) {
       swale_top_record record;
+      record.struct_bytes = sizeof record;
       detail::check(swale_top_at(found, i, &record));
       top.records.push_back({std::string(detail::bytes_of(record.key, record.key_bytes)),
                              std::string(detail::bytes_of(record.value, record.value_bytes)),
@@ -361,6 +365,7 @@ class Reader {
   // What was asked of storage since the reader was opened.
   swale_read_stats stats() const {
     swale_read_stats stats;
+    stats.struct_bytes = sizeof stats;
     detail::check(swale_reader_stats(handle_, &stats));
     return stats;
   }

@@ -25,7 +25,6 @@ contains
     comm%size = ranks
     comm%context = c_loc(communicator)
     comm%allgather = c_funloc(swale_mpi_allgather)
-    comm%barrier = c_funloc(swale_mpi_barrier)
   end function
 
   integer(c_int) function swale_mpi_allgather(context, send, receive, bytes) bind(C)
@@ -43,15 +42,6 @@ contains
     call c_f_pointer(receive, all, [bytes*ranks])
     call MPI_Allgather(mine, int(bytes), MPI_BYTE, all, int(bytes), MPI_BYTE, communicator, failed)
     if (failed == MPI_SUCCESS) swale_mpi_allgather = 0
-  end function
-
-  integer(c_int) function swale_mpi_barrier(context) bind(C)
-    type(c_ptr), value :: context
-    integer, pointer :: communicator
-    integer :: failed
-    call c_f_pointer(context, communicator)
-    call MPI_Barrier(communicator, failed)
-    swale_mpi_barrier = merge(0_c_int, 1_c_int, failed == MPI_SUCCESS)
   end function
 
 end module swale_mpi

@@ -19,15 +19,13 @@ static inline int swale_mpi_allgather(void* context, const void* send, void* rec
          MPI_SUCCESS;
 }
 
-static inline int swale_mpi_barrier(void* context) { return MPI_Barrier(*(MPI_Comm*)context) != MPI_SUCCESS; }
-
 static inline swale_comm swale_comm_from_mpi(MPI_Comm* communicator) {
   swale_comm comm;
+  comm.struct_bytes = sizeof comm;
   MPI_Comm_rank(*communicator, &comm.rank);
   MPI_Comm_size(*communicator, &comm.size);
   comm.context = communicator;
   comm.allgather = swale_mpi_allgather;
-  comm.barrier = swale_mpi_barrier;
   return comm;
 }
 

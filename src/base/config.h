@@ -29,7 +29,7 @@ enum class OptionType { kInt, kBytes, kSeconds, kBool, kString, kEnum };
 struct OptionRow {
   std::string_view name;  // "imd.ways"
   OptionType type = OptionType::kString;
-  std::string_view default_value;  // written as a user would write it
+  std::string_view default_value = {};  // written as a user would write it
   double min = 0;                  // kInt, kBytes, kSeconds: inclusive limits; exact up to 2^53
   double max = 0;
   std::string_view choices = {};  // kEnum: "direct|three_hop"

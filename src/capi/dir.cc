@@ -35,7 +35,7 @@ Result<OpenRequest> open_request(const char* path, int flags, const char* option
   SWALE_RETURN_IF_ERROR(check_process_variables());
   SWALE_ASSIGN_OR_RETURN(request.options, writer_options(text_or_empty(options), process_environment));
   SWALE_ASSIGN_OR_RETURN(request.storage,
-                         storage_options(write_rows(), text_or_empty(options), process_environment));
+                         storage_options(Call::kWrite, text_or_empty(options), process_environment));
   return request;
 }
 
@@ -102,10 +102,10 @@ Status make_dir(net::Job& job, const char* path, const char* options) {
 }
 
 Status closed_directory(const char* call) {
-  return invalid_argument("{}: the directory of this file has been closed", call);
+  return invalid_argument("{}: the directory of this subfile has been closed", call);
 }
 
-Status read_some(swale_file* file, char* out, size_t bytes, size_t* bytes_read) {
+Status read_some(swale_subfile* file, char* out, size_t bytes, size_t* bytes_read) {
   size_t done = 0;
   while (done < bytes && file->value < file->values.size()) {
     const imd::FoundValue& value = file->values[file->value];
@@ -207,26 +207,22 @@ int swale_dir_close(swale_dir* dir) {
   });
 }
 
-int swale_mkdir(swale_job* job, const char* path, const char* options) {
+int swale_dir_make(swale_job* job, const char* path, const char* options) {
   return guarded([&]() -> Status {
-    if (job == nullptr) return swale::capi::null_argument("swale_mkdir", "job");
+    if (job == nullptr) return swale::capi::null_argument("swale_dir_make", "job");
     return swale::capi::make_dir(*job->state->job, path, options);
   });
 }
 
-int swale_opendir(swale_job* job, const char* path, const char* options, swale_dir** dir) {
-  return swale_dir_open(job, path, 0, options, dir);
-}
-
-int swale_openat(swale_dir* dir, const char* name, swale_file** file) {
+int swale_subfile_open_write(swale_dir* dir, const char* name, swale_subfile** file) {
   return guarded([&]() -> Status {
-    if (dir == nullptr) return swale::capi::null_argument("swale_openat", "dir");
-    if (name == nullptr) return swale::capi::null_argument("swale_openat", "name");
-    if (file == nullptr) return swale::capi::null_argument("swale_openat", "file");
-    auto opened = std::make_unique<swale_file>();
+    if (dir == nullptr) return swale::capi::null_argument("swale_subfile_open_write", "dir");
+    if (name == nullptr) return swale::capi::null_argument("swale_subfile_open_write", "name");
+    if (file == nullptr) return swale::capi::null_argument("swale_subfile_open_write", "file");
+    auto opened = std::make_unique<swale_subfile>();
     opened->key = name;
     if (opened->key.empty() || opened->key.size() > SWALE_KEY_BYTES_MAX) {
-      return swale::invalid_argument("swale_openat: a name of {} bytes: names have 1 to {} bytes",
+      return swale::invalid_argument("swale_subfile_open_write: a name of {} bytes: names have 1 to {} bytes",
                                      opened->key.size(), SWALE_KEY_BYTES_MAX);
     }
     opened->directory = dir->state;
@@ -235,12 +231,12 @@ int swale_openat(swale_dir* dir, const char* name, swale_file** file) {
   });
 }
 
-int swale_openat_read(swale_reader* reader, const char* name, swale_file** file) {
+int swale_subfile_open_read(swale_reader* reader, const char* name, swale_subfile** file) {
   return guarded([&]() -> Status {
-    if (reader == nullptr) return swale::capi::null_argument("swale_openat_read", "reader");
-    if (name == nullptr) return swale::capi::null_argument("swale_openat_read", "name");
-    if (file == nullptr) return swale::capi::null_argument("swale_openat_read", "file");
-    auto opened = std::make_unique<swale_file>();
+    if (reader == nullptr) return swale::capi::null_argument("swale_subfile_open_read", "reader");
+    if (name == nullptr) return swale::capi::null_argument("swale_subfile_open_read", "name");
+    if (file == nullptr) return swale::capi::null_argument("swale_subfile_open_read", "file");
+    auto opened = std::make_unique<swale_subfile>();
     opened->key = name;
     SWALE_ASSIGN_OR_RETURN(opened->values, reader->reader->find(opened->key, SWALE_ALL_EPOCHS));
     opened->reader = reader->reader;
@@ -249,28 +245,30 @@ int swale_openat_read(swale_reader* reader, const char* name, swale_file** file)
   });
 }
 
-int swale_write(swale_file* file, const void* data, size_t bytes) {
+int swale_subfile_write(swale_subfile* file, const void* data, size_t bytes) {
   return guarded([&]() -> Status {
-    if (file == nullptr) return swale::capi::null_argument("swale_write", "file");
-    if (!file->directory) return swale::invalid_argument("swale_write: this file was opened for reading");
-    if (!file->directory->writer) return swale::capi::closed_directory("swale_write");
+    if (file == nullptr) return swale::capi::null_argument("swale_subfile_write", "file");
+    if (!file->directory)
+      return swale::invalid_argument("swale_subfile_write: this subfile was opened for reading");
+    if (!file->directory->writer) return swale::capi::closed_directory("swale_subfile_write");
     SWALE_ASSIGN_OR_RETURN(const Bytes value,
-                           swale::capi::bytes_argument("swale_write", "data", data, bytes));
+                           swale::capi::bytes_argument("swale_subfile_write", "data", data, bytes));
     return file->directory->writer->append(file->key, value);
   });
 }
 
-int swale_read(swale_file* file, void* data, size_t bytes, size_t* bytes_read) {
+int swale_subfile_read(swale_subfile* file, void* data, size_t bytes, size_t* bytes_read) {
   return guarded([&]() -> Status {
-    if (file == nullptr) return swale::capi::null_argument("swale_read", "file");
-    if (bytes_read == nullptr) return swale::capi::null_argument("swale_read", "bytes_read");
-    if (file->directory) return swale::invalid_argument("swale_read: this file was opened for writing");
-    SWALE_RETURN_IF_ERROR(swale::capi::bytes_argument("swale_read", "data", data, bytes).status());
+    if (file == nullptr) return swale::capi::null_argument("swale_subfile_read", "file");
+    if (bytes_read == nullptr) return swale::capi::null_argument("swale_subfile_read", "bytes_read");
+    if (file->directory)
+      return swale::invalid_argument("swale_subfile_read: this subfile was opened for writing");
+    SWALE_RETURN_IF_ERROR(swale::capi::bytes_argument("swale_subfile_read", "data", data, bytes).status());
     return swale::capi::read_some(file, static_cast<char*>(data), bytes, bytes_read);
   });
 }
 
-int swale_close(swale_file* file) {
+int swale_subfile_close(swale_subfile* file) {
   delete file;
   return SWALE_OK;
 }

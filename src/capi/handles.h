@@ -76,7 +76,7 @@ struct swale_values {
   std::vector<swale::imd::Value> values;
 };
 
-struct swale_file {
+struct swale_subfile {
   std::string key;
   std::shared_ptr<swale::capi::DirectoryState> directory;  // writing
   std::shared_ptr<swale::imd::Reader> reader;              // reading

@@ -3,6 +3,7 @@
 
 #include "capi/handles.h"
 #include "capi/options.h"
+#include "capi/structs.h"
 #include "imd/format/agree.h"
 #include "net/bootstrap.h"
 #include "net/rendezvous.h"
@@ -11,7 +12,9 @@
 namespace swale::capi {
 namespace {
 
-Result<std::unique_ptr<net::Bootstrap>> communicator(const swale_comm& comm) {
+Result<std::unique_ptr<net::Bootstrap>> communicator(const swale_comm* given) {
+  SWALE_RETURN_IF_ERROR(check_struct("swale_job_open", "comm", given));
+  const swale_comm comm = take_struct(*given);
   if (comm.size < 1 || comm.rank < 0 || comm.rank >= comm.size) {
     return invalid_argument("swale_job_open: rank {} of {}: expected 0 <= rank < size", comm.rank, comm.size);
   }
@@ -26,23 +29,23 @@ Result<std::unique_ptr<net::Bootstrap>> communicator(const swale_comm& comm) {
   return net::callback_bootstrap(std::move(callbacks));
 }
 
-Result<std::unique_ptr<net::Bootstrap>> launched(const JobSettings& settings) {
+Result<std::unique_ptr<net::Bootstrap>> launched(const net::JobSettings& settings) {
   SWALE_ASSIGN_OR_RETURN(const net::LaunchEnvironment launch, net::detect_launch(process_environment));
   if (launch.size == 1) return net::solo_bootstrap();
   SWALE_ASSIGN_OR_RETURN(const net::RendezvousOptions options,
-                         rendezvous_options(settings, launch, process_environment));
+                         net::rendezvous_options(settings, launch, process_environment));
   return net::rendezvous_bootstrap(options);
 }
 
 Status open_job(const swale_comm* comm, const char* text, std::shared_ptr<JobState>* state) {
-  const auto read_settings = [&]() -> Result<JobSettings> {
+  const auto read_settings = [&]() -> Result<net::JobSettings> {
     SWALE_RETURN_IF_ERROR(check_process_variables());
     return job_settings(text_or_empty(text), process_environment);
   };
-  const Result<JobSettings> settings = read_settings();
+  const Result<net::JobSettings> settings = read_settings();
   std::unique_ptr<net::Bootstrap> bootstrap;
   if (comm != nullptr) {
-    SWALE_ASSIGN_OR_RETURN(bootstrap, communicator(*comm));
+    SWALE_ASSIGN_OR_RETURN(bootstrap, communicator(comm));
     // All ranks learn of a rank whose options are wrong, instead of waiting for it.
     const auto allgather = [&](Bytes mine) { return bootstrap->allgather(mine); };
     SWALE_RETURN_IF_ERROR(imd::agree(allgather, settings.status()));

@@ -34,8 +34,8 @@ using testing::HasSubstr;
 
 constexpr uint32_t kEpochs = 2;
 constexpr uint64_t kRecords = 300;  // of a rank in an epoch
-constexpr char kSmall[] = "write.memory=12M,";
-constexpr char kSchema[] = "dir.schema=e:f8;n:u8,";
+constexpr char kSmall[] = "imd.memory=12M,";
+constexpr char kSchema[] = "imd.schema=e:f8;n:u8,";
 constexpr char kPartitioner[] = "by_last_byte";
 
 uint32_t by_last_byte(void*, const void* key, size_t key_bytes, uint32_t partitions) {
@@ -53,9 +53,9 @@ std::string whole(double number) { return fmt::format("{:.0f}", number); }
 // Legal values of a row; a row of text that is not known here fails the test.
 std::vector<std::string> values_of(const OptionRow& row) {
   static const std::map<std::string_view, std::vector<std::string>> chosen = {
-      {"write.memory", {"0", "1", "6M", "64M"}},  // its largest is more than machines have
-      {"dir.schema", {"", "e:f8;n:u8", "x:u8;y:u8"}}, {"dir.extrema", {"", "e", "n;e"}},
-      {"dir.partitioner", {"hash", kPartitioner}},    {"dir.resume_after", {"", "0", "-5", "1000"}},
+      {"imd.memory", {"0", "1", "6M", "64M"}},  // its largest is more than machines have
+      {"imd.schema", {"", "e:f8;n:u8", "x:u8;y:u8"}}, {"imd.extrema", {"", "e", "n;e"}},
+      {"imd.partitioner", {"hash", kPartitioner}},    {"imd.resume_after", {"", "0", "-5", "1000"}},
   };
   if (const auto found = chosen.find(row.name); found != chosen.end()) return found->second;
   std::vector<std::string> values;
@@ -131,7 +131,7 @@ class Truth {
     epochs_[epoch].insert(records.begin(), records.end());
   }
   uint32_t epochs() const { return static_cast<uint32_t>(epochs_.size()); }
-  // As dir.resume_after: steps are numbers of epochs here. What is dropped.
+  // As imd.resume_after: steps are numbers of epochs here. What is dropped.
   std::map<uint32_t, Records> drop_after(int64_t step) {
     std::map<uint32_t, Records> dropped;
     while (!epochs_.empty() && epochs_.rbegin()->first > step)
@@ -175,7 +175,7 @@ Result<std::unique_ptr<Writer>> open_as_given(net::Job& job, Place& place, const
   const auto parse = [&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(options, writer_options(given.text, given.environment()));
     SWALE_ASSIGN_OR_RETURN(const io::PosixOptions storage,
-                           storage_options(write_rows(), given.text, given.environment()));
+                           storage_options(Call::kWrite, given.text, given.environment()));
     if (options.partitioner.name == kPartitioner) options.partitioner.function = by_last_byte;
     *device = place.device(storage);
     return {};
@@ -273,8 +273,8 @@ Status run_case(const std::vector<Given>& given, bool real, bool existing, const
 
 // What the other options of a case must be, so that any value of the row is legal.
 std::string base_of(const OptionRow& row) {
-  if (row.name == "write.memory") return "";
-  return row.name == "dir.extrema" ? std::string(kSmall) + kSchema : kSmall;
+  if (row.name == "imd.memory") return "";
+  return row.name == "imd.extrema" ? std::string(kSmall) + kSchema : kSmall;
 }
 
 class Quiet {
@@ -288,7 +288,7 @@ TEST(OptionsOfRanks, OneThatDiffersIsRefusedByNameOrEverythingIsReadBack) {
   Count count;
   std::set<std::string> refused_rows;
   uint64_t values = 0;
-  for (const OptionRow& row : write_rows()) {
+  for (const OptionRow& row : rows_of(Call::kWrite)) {
     const bool real = row.name.starts_with("io.");
     for (const std::string& value : values_of(row)) {
       ++values;
@@ -316,10 +316,10 @@ TEST(OptionsOfRanks, OneThatDiffersIsRefusedByNameOrEverythingIsReadBack) {
       }
     }
   }
-  fmt::print("{} rows, {} values, {} points: {} refused, {} accepted and read back\n", write_rows().size(),
-             values, count.points, count.refused, count.accepted);
+  fmt::print("{} rows, {} values, {} points: {} refused, {} accepted and read back\n",
+             rows_of(Call::kWrite).size(), values, count.points, count.refused, count.accepted);
   // Neither way out is the only one.
-  EXPECT_TRUE(refused_rows.contains("write.ways"));
+  EXPECT_TRUE(refused_rows.contains("imd.ways"));
   EXPECT_GT(count.accepted, count.points / 4);
 }
 
@@ -331,7 +331,7 @@ TEST(OptionsOfRanks, TheSameOnAllRanksAtRandom) {
     Rng rng(number + 1);
     const auto ranks = static_cast<int32_t>(1 + rng.below(3));
     Given given{.text = std::string(kSmall) + kSchema};
-    for (const OptionRow& row : write_rows()) {
+    for (const OptionRow& row : rows_of(Call::kWrite)) {
       if (!rng.chance(1, 4)) continue;
       const std::vector<std::string> values = values_of(row);
       ASSERT_FALSE(values.empty());
@@ -386,7 +386,7 @@ TEST(OptionsOfRanks, DirectoriesAreMadeByRanksThatAgree) {
     ASSERT_TRUE(options.ok());
     const Status made = imd::make_massive_directory(job, *device, "/dir", *options);
     EXPECT_EQ(made.code(), Code::kInvalidArgument);
-    EXPECT_THAT(std::string(made.message()), HasSubstr("dir.schema"));
+    EXPECT_THAT(std::string(made.message()), HasSubstr("imd.schema"));
     EXPECT_TRUE(imd::make_massive_directory(job, *device, "/dir").ok());
   });
 }
@@ -426,7 +426,7 @@ TEST(OptionsOfRanks, OfTheJobThatDiffer) {
                                                "job.join_deadline_s"};
   uint64_t points = 0;
   uint64_t told_alone = 0;
-  for (const OptionRow& row : job_rows()) {
+  for (const OptionRow& row : rows_of(Call::kJob)) {
     if (launched.contains(row.name)) continue;
     for (const std::string& value : values_of(row)) {
       const Given other{.text = fmt::format("job.transport=loopback,{}={}", row.name, value)};
@@ -453,7 +453,7 @@ TEST(OptionsOfRanks, ACanaryTheComparisonSeesWhatIsMissingOrOther) {
   const Quiet quiet;
   Place place(false);
   Truth truth;
-  ASSERT_TRUE(run_job(place, {2, {.text = std::string(kSmall) + "write.ways=2"}}, 0, &truth).front().ok());
+  ASSERT_TRUE(run_job(place, {2, {.text = std::string(kSmall) + "imd.ways=2"}}, 0, &truth).front().ok());
   io::Device& device = *place.device();
   ASSERT_TRUE(truth.compare(device, "/dir").ok());
   // A record more, a record less, another value.
@@ -471,7 +471,7 @@ TEST(OptionsOfRanks, ACanaryTheComparisonSeesWhatIsMissingOrOther) {
   EXPECT_FALSE(truth.compare(device, "/dir").ok());
   records = all;
   ASSERT_TRUE(truth.compare(device, "/dir").ok());
-  // What ranks that differ in write.ways would leave: rank 0 says one way, and two wrote.
+  // What ranks that differ in imd.ways would leave: rank 0 says one way, and two wrote.
   auto manifest = imd::load_manifest(device, "/dir");
   ASSERT_TRUE(manifest.ok());
   manifest->jobs.back().ways = 1;

@@ -57,16 +57,16 @@ TEST(Options, DefaultsAreThoseOfTheLayersBelow) {
 }
 
 TEST(Options, ReadersMapOrDoNot) {
-  EXPECT_EQ(reader_options("read.map=auto", environment())->map, imd::ReaderOptions::Map::kAuto);
-  EXPECT_EQ(reader_options("read.map=never", environment())->map, imd::ReaderOptions::Map::kNever);
-  EXPECT_EQ(reader_options("", environment({{"SWALE_READ_MAP", "never"}}))->map,
+  EXPECT_EQ(reader_options("imd.map=auto", environment())->map, imd::ReaderOptions::Map::kAuto);
+  EXPECT_EQ(reader_options("imd.map=never", environment())->map, imd::ReaderOptions::Map::kNever);
+  EXPECT_EQ(reader_options("", environment({{"SWALE_IMD_MAP", "never"}}))->map,
             imd::ReaderOptions::Map::kNever);
-  EXPECT_EQ(reader_options("read.map=always", environment()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(reader_options("imd.map=always", environment()).status().code(), Code::kInvalidArgument);
 }
 
 TEST(Options, TheStringWinsOverTheEnvironment) {
-  const auto get = environment({{"SWALE_WRITE_WAYS", "3"}, {"SWALE_WRITE_WINDOW", "9"}});
-  const auto writer = writer_options("write.ways=2,write.memory=32M", get);
+  const auto get = environment({{"SWALE_IMD_WAYS", "3"}, {"SWALE_IMD_WINDOW", "9"}});
+  const auto writer = writer_options("imd.ways=2,imd.memory=32M", get);
   ASSERT_TRUE(writer.ok()) << writer.status().to_string();
   EXPECT_EQ(writer->ways, 2u);
   EXPECT_EQ(writer->window, 9u);
@@ -74,46 +74,54 @@ TEST(Options, TheStringWinsOverTheEnvironment) {
 }
 
 TEST(Options, StorageHasOneMeaningForWritersAndReaders) {
-  for (const auto rows : {write_rows(), read_rows()}) {
-    const auto defaults = storage_options(rows, "", environment());
+  for (const Call call : {Call::kWrite, Call::kRead}) {
+    const auto defaults = storage_options(call, "", environment());
     ASSERT_TRUE(defaults.ok());
     EXPECT_EQ(defaults->engine, io::PosixOptions::Engine::kAuto);
     EXPECT_EQ(defaults->direct, io::PosixOptions::Direct::kAuto);
-    const auto forced = storage_options(rows, "io.engine=threads,io.direct=never", environment());
+    const auto forced = storage_options(call, "io.engine=threads,io.direct=never", environment());
     EXPECT_EQ(forced->engine, io::PosixOptions::Engine::kThreads);
     EXPECT_EQ(forced->direct, io::PosixOptions::Direct::kNever);
-    EXPECT_EQ(storage_options(rows, "io.engine=steam", environment()).status().code(),
+    EXPECT_EQ(storage_options(call, "io.engine=steam", environment()).status().code(),
               Code::kInvalidArgument);
   }
 }
 
 TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
-  for (const char* text : {"write.wayz=1", "read.scan_chunk=4M", "job.id=x", "write.ways=0",
-                           "write.ways=many", "write.frame_bytes=1G", "write.memory=-1", "nonsense"}) {
+  for (const char* text : {"imd.wayz=1", "imd.scan_chunk=4M", "job.id=x", "imd.ways=0", "imd.ways=many",
+                           "imd.frame_bytes=1G", "imd.memory=-1", "nonsense"}) {
     const Status status = writer_options(text, environment()).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(std::string(text).substr(0, std::string(text).find('='))));
+  }
+  // An option of another call: the message says of which.
+  for (const auto& [status, call] :
+       {std::pair{reader_options("imd.schema=x:f8", environment()).status(), "swale_dir_open"},
+        std::pair{writer_options("imd.scan_chunk=4M", environment()).status(), "swale_reader_open"},
+        std::pair{job_settings("io.engine=uring", environment()).status(), "swale_dir_open"}}) {
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::string("it is one of ") + call));
   }
   EXPECT_EQ(job_settings("net.heartbeat_interval_s=20", environment()).status().code(),
             Code::kInvalidArgument);
   EXPECT_EQ(job_settings("job.transport=pigeon", environment()).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(job_settings("net.posting=pigeon", environment()).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(job_settings("net.posting=direct", environment())->job.posting, "direct");
-  EXPECT_EQ(reader_options("read.scan_chunk=1", environment()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(reader_options("imd.scan_chunk=1", environment()).status().code(), Code::kInvalidArgument);
 }
 
 // The limits that a row documents are those of what it is for.
 TEST(Options, WritersTakeTheLimitsOfEveryRow) {
   int limits = 0;
-  for (const OptionRow& row : write_rows()) {
+  for (const OptionRow& row : rows_of(Call::kWrite)) {
     if (row.type != OptionType::kInt && row.type != OptionType::kBytes) continue;
     for (const double limit : {row.min, row.max}) {
       const auto options = writer_options(fmt::format("{}={}", row.name, limit), environment());
       ASSERT_TRUE(options.ok()) << options.status().to_string();
       imd::MemoryWish wish{
           options->memory_bytes, 2, options->ways, options->frame_bytes, options->window, 0, {}};
-      if (row.name != "write.memory") wish.budget_bytes = kGiB;
+      if (row.name != "imd.memory") wish.budget_bytes = kGiB;
       const Status planned = imd::plan_memory(wish).status();
       EXPECT_NE(planned.code(), Code::kInvalidArgument)
           << row.name << "=" << limit << ": " << planned.to_string();
@@ -121,19 +129,19 @@ TEST(Options, WritersTakeTheLimitsOfEveryRow) {
     }
   }
   std::printf("%d limits\n", limits);
-  const Status status = writer_options("write.frame_bytes=1K", environment()).status();
+  const Status status = writer_options("imd.frame_bytes=1K", environment()).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("from 17KiB to 32KiB"));
 }
 
 TEST(Options, AVariableOfNoOptionIsAnErrorThatNamesTheNearest) {
   const char* const fine[] = {
-      "PATH=/bin", "SWALE_WRITE_WAYS=2", "SWALE_JOB_RANK=0", "SWALE_LOG=debug", "SWALE=1", "SWALE_FAULT_X=1",
+      "PATH=/bin", "SWALE_IMD_WAYS=2", "SWALE_JOB_RANK=0", "SWALE_LOG=debug", "SWALE=1", "SWALE_FAULT_X=1",
       nullptr};
   EXPECT_TRUE(check_variables(fine).ok()) << check_variables(fine).to_string();
   EXPECT_TRUE(check_variables(nullptr).ok());
   for (const auto& [variable, meant] :
-       {std::pair{"SWALE_WRITE_WAYZ=2", "SWALE_WRITE_WAYS"}, std::pair{"SWALE_IO_ENGIN", "SWALE_IO_ENGINE"},
-        std::pair{"SWALE_READ_=", "SWALE_READ_MAP"},
+       {std::pair{"SWALE_IMD_WAYZ=2", "SWALE_IMD_WAYS"}, std::pair{"SWALE_IO_ENGIN", "SWALE_IO_ENGINE"},
+        std::pair{"SWALE_IMD_MAPS=", "SWALE_IMD_MAP"},
         std::pair{"SWALE_JOB_RENDEZVOUZ=/x", "SWALE_JOB_RENDEZVOUS"}}) {
     const char* const variables[] = {"HOME=/", variable, nullptr};
     const Status status = check_variables(variables);
@@ -146,14 +154,14 @@ TEST(Options, AVariableOfNoOptionIsAnErrorThatNamesTheNearest) {
 
 TEST(Options, ResumeAfterIsAnyStepOrNone) {
   EXPECT_FALSE(writer_options("", environment())->resume_after.has_value());
-  EXPECT_EQ(writer_options("dir.resume_after=-7", environment())->resume_after, -7);
-  EXPECT_EQ(writer_options("dir.resume_after=9007199254740993", environment())->resume_after,
+  EXPECT_EQ(writer_options("imd.resume_after=-7", environment())->resume_after, -7);
+  EXPECT_EQ(writer_options("imd.resume_after=9007199254740993", environment())->resume_after,
             9'007'199'254'740'993);
   for (const char* text :
-       {"dir.resume_after=x", "dir.resume_after=1.5", "dir.resume_after=9223372036854775808"}) {
+       {"imd.resume_after=x", "imd.resume_after=1.5", "imd.resume_after=9223372036854775808"}) {
     const Status status = writer_options(text, environment()).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("dir.resume_after"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("imd.resume_after"));
   }
 }
 
@@ -161,49 +169,51 @@ TEST(Options, ALayoutIsAskedForOrLeftAsItWasMade) {
   const auto unsaid = writer_options("", environment());
   EXPECT_FALSE(unsaid->compression || unsaid->index || unsaid->bloom_bits);
   const auto said =
-      writer_options("dir.compression=zstd,dir.index=blocked_bloom,dir.bloom_bits=0", environment());
+      writer_options("imd.compression=zstd,imd.index=blocked_bloom,imd.bloom_bits=0", environment());
   EXPECT_EQ(said->compression, Codec::kZstd);
   EXPECT_EQ(said->index, run::IndexKind::kBlockedBloom);
   EXPECT_EQ(said->bloom_bits, 0u);
-  EXPECT_EQ(writer_options("dir.compression=none,dir.index=papers", environment())->compression,
+  EXPECT_EQ(writer_options("imd.compression=none,imd.index=papers", environment())->compression,
             Codec::kNone);
   for (const char* text :
-       {"dir.compression=snappy", "dir.index=btree", "dir.bloom_bits=33", "dir.bloom_bits=-2"})
+       {"imd.compression=snappy", "imd.index=btree", "imd.bloom_bits=33", "imd.bloom_bits=-2"})
     EXPECT_EQ(writer_options(text, environment()).status().code(), Code::kInvalidArgument) << text;
 }
 
 TEST(Options, AJobOnOneNodeMeetsInAFolderOfTheUser) {
-  const auto options = rendezvous_options({}, launch("openmpi", 4, 4, "openmpi-77"), environment());
+  const auto options = net::rendezvous_options({}, launch("openmpi", 4, 4, "openmpi-77"), environment());
   ASSERT_TRUE(options.ok()) << options.status().to_string();
   EXPECT_THAT(options->directory, HasSubstr("/swale-"));
   EXPECT_EQ(options->job_id, "openmpi-77");
   EXPECT_EQ(options->rank, 1);
   EXPECT_EQ(options->size, 4);
   EXPECT_TRUE(
-      rendezvous_options({}, launch("slurm", 4, {}, "slurm-1.0"), environment({{"SLURM_NNODES", "1"}})).ok());
+      net::rendezvous_options({}, launch("slurm", 4, {}, "slurm-1.0"), environment({{"SLURM_NNODES", "1"}}))
+          .ok());
 }
 
 TEST(Options, AJobThatMayHaveSeveralNodesIsAskedForADirectory) {
   for (const auto& found :
        {launch("openmpi", 8, 4, "x"), launch("swale", 8, {}, "x"), launch("slurm", 8, {}, "x")}) {
-    const Status status = rendezvous_options({}, found, environment({{"SLURM_NNODES", "2"}})).status();
+    const Status status = net::rendezvous_options({}, found, environment({{"SLURM_NNODES", "2"}})).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("job.rendezvous"));
   }
-  JobSettings settings;
+  net::JobSettings settings;
   settings.rendezvous = "/shared/meet";
-  EXPECT_EQ(rendezvous_options(settings, launch("openmpi", 8, 4, "x"), environment())->directory,
+  EXPECT_EQ(net::rendezvous_options(settings, launch("openmpi", 8, 4, "x"), environment())->directory,
             "/shared/meet");
 }
 
 TEST(Options, AJobWithoutAnIdIsAskedForOne) {
-  JobSettings settings;
+  net::JobSettings settings;
   settings.rendezvous = "/shared/meet";
-  const Status status = rendezvous_options(settings, launch("hydra", 8, 4, ""), environment()).status();
+  const Status status = net::rendezvous_options(settings, launch("hydra", 8, 4, ""), environment()).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("job.id"));
   settings.id = "mine";
-  EXPECT_EQ(rendezvous_options(settings, launch("hydra", 8, 4, "theirs"), environment())->job_id, "mine");
+  EXPECT_EQ(net::rendezvous_options(settings, launch("hydra", 8, 4, "theirs"), environment())->job_id,
+            "mine");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "capi/handles.h"
 #include "capi/options.h"
+#include "capi/structs.h"
 
 namespace swale::capi {
 
@@ -37,7 +38,7 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
         swale::capi::reader_options(swale::capi::text_or_empty(options), swale::capi::process_environment));
     SWALE_ASSIGN_OR_RETURN(
         const swale::io::PosixOptions storage,
-        swale::capi::storage_options(swale::capi::read_rows(), swale::capi::text_or_empty(options),
+        swale::capi::storage_options(swale::capi::Call::kRead, swale::capi::text_or_empty(options),
                                      swale::capi::process_environment));
     const auto state = std::make_shared<swale::capi::ReaderState>(storage);
     SWALE_ASSIGN_OR_RETURN(state->reader, swale::imd::Reader::open(state->device, path, settings));
@@ -82,7 +83,7 @@ int64_t swale_reader_epoch_count(const swale_reader* reader) {
 int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epoch_info* info) {
   return guarded([&]() -> Status {
     if (reader == nullptr) return swale::capi::null_argument("swale_reader_epoch_info", "reader");
-    if (info == nullptr) return swale::capi::null_argument("swale_reader_epoch_info", "info");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_reader_epoch_info", "info", info));
     if (epoch < 0)
       return swale::invalid_argument("swale_reader_epoch_info: epoch {}: expected 0 or more", epoch);
     SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_epoch_info", epoch));
@@ -93,7 +94,11 @@ int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epo
                           reader->reader->directory());
     }
     const swale::imd::EpochEntry& entry = manifest->epochs[static_cast<size_t>(epoch)];
-    *info = {epoch, entry.step, entry.time, entry.records};
+    swale::capi::fill_struct(info, {.struct_bytes = 0,
+                                    .epoch = epoch,
+                                    .step = entry.step,
+                                    .time = entry.time,
+                                    .records = entry.records});
     return {};
   });
 }
@@ -232,20 +237,21 @@ size_t swale_top_count(const swale_top* top) { return top == nullptr ? 0 : top->
 
 int swale_top_at(const swale_top* top, size_t index, swale_top_record* record) {
   return guarded([&]() -> Status {
-    if (record == nullptr) return swale::capi::null_argument("swale_top_at", "record");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_top_at", "record", record));
     if (index >= swale_top_count(top)) {
       return swale::invalid_argument("swale_top_at: index {}: there are {} records", index,
                                      swale_top_count(top));
     }
     const swale::run::FieldPlace& field = top->result.field;
     const swale::imd::TopResult::Record& found = top->result.records[index];
-    *record = {.key = found.key.data(),
-               .key_bytes = found.key.size(),
-               .value = found.value.data(),
-               .value_bytes = found.value.size(),
-               .field = found.value.data() + field.offset,
-               .field_bytes = swale::run::type_bytes(field.type),
-               .number = swale::run::number_of(field.type, found.number)};
+    swale::capi::fill_struct(record, {.struct_bytes = 0,
+                                      .key = found.key.data(),
+                                      .key_bytes = found.key.size(),
+                                      .value = found.value.data(),
+                                      .value_bytes = found.value.size(),
+                                      .field = found.value.data() + field.offset,
+                                      .field_bytes = swale::run::type_bytes(field.type),
+                                      .number = swale::run::number_of(field.type, found.number)});
     return {};
   });
 }
@@ -253,10 +259,15 @@ int swale_top_at(const swale_top* top, size_t index, swale_top_record* record) {
 int swale_top_get_stats(const swale_top* top, swale_top_stats* stats) {
   return guarded([&]() -> Status {
     if (top == nullptr) return swale::capi::null_argument("swale_top_get_stats", "top");
-    if (stats == nullptr) return swale::capi::null_argument("swale_top_get_stats", "stats");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_top_get_stats", "stats", stats));
     const swale::imd::TopResult& result = top->result;
-    *stats = {result.nans,  result.absent,      result.bytes_read,
-              result.reads, result.blocks_read, result.partitions_scanned};
+    swale::capi::fill_struct(stats, {.struct_bytes = 0,
+                                     .nans = result.nans,
+                                     .absent = result.absent,
+                                     .bytes_read = result.bytes_read,
+                                     .reads = result.reads,
+                                     .blocks_read = result.blocks_read,
+                                     .partitions_scanned = result.partitions_scanned});
     return {};
   });
 }
@@ -276,9 +287,14 @@ int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records) {
 int swale_reader_stats(const swale_reader* reader, swale_read_stats* stats) {
   return guarded([&]() -> Status {
     if (reader == nullptr) return swale::capi::null_argument("swale_reader_stats", "reader");
-    if (stats == nullptr) return swale::capi::null_argument("swale_reader_stats", "stats");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_reader_stats", "stats", stats));
     const swale::imd::ReadStats now = reader->reader->stats();
-    *stats = {now.bytes_read, now.reads, now.depth_max, now.queries, now.false_candidates};
+    swale::capi::fill_struct(stats, {.struct_bytes = 0,
+                                     .bytes_read = now.bytes_read,
+                                     .reads = now.reads,
+                                     .depth_max = now.depth_max,
+                                     .queries = now.queries,
+                                     .false_candidates = now.false_candidates});
     return {};
   });
 }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "capi/handles.h"
+#include "capi/structs.h"
 
 using swale::Status;
 using swale::capi::guarded;
@@ -9,8 +10,15 @@ using swale::capi::guarded;
 namespace {
 
 void show(const swale_stats::Counter& counter, swale_stat* stat) {
-  *stat = {counter.name.c_str(), counter.unit.c_str(), counter.help.c_str(),   counter.value.sum,
-           counter.value.min,    counter.value.max,    counter.value.min_rank, counter.value.max_rank};
+  swale::capi::fill_struct(stat, {.struct_bytes = 0,
+                                  .name = counter.name.c_str(),
+                                  .unit = counter.unit.c_str(),
+                                  .help = counter.help.c_str(),
+                                  .sum = counter.value.sum,
+                                  .min = counter.value.min,
+                                  .max = counter.value.max,
+                                  .min_rank = counter.value.min_rank,
+                                  .max_rank = counter.value.max_rank});
 }
 
 std::unique_ptr<swale_stats> handle_of(const swale::imd::EpochStats& stats) {
@@ -64,7 +72,7 @@ int swale_stats_ranks(const swale_stats* stats) {
 
 int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat) {
   return guarded([&]() -> Status {
-    if (stat == nullptr) return swale::capi::null_argument("swale_stats_at", "stat");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_stats_at", "stat", stat));
     if (index >= swale_stats_count(stats)) {
       return swale::invalid_argument("swale_stats_at: index {}: there are {} counters", index,
                                      swale_stats_count(stats));
@@ -77,7 +85,7 @@ int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat) {
 int swale_stats_find(const swale_stats* stats, const char* name, swale_stat* stat) {
   return guarded([&]() -> Status {
     if (name == nullptr) return swale::capi::null_argument("swale_stats_find", "name");
-    if (stat == nullptr) return swale::capi::null_argument("swale_stats_find", "stat");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_stats_find", "stat", stat));
     for (size_t i = 0; i < swale_stats_count(stats); ++i) {
       if (stats->counters[i].name != name) continue;
       show(stats->counters[i], stat);

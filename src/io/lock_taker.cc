@@ -230,7 +230,7 @@ Status LockTaker::undecided() const {
   return error(
       Code::kBusy, Scope::kFile,
       "{}: {} has been writing here since {} (job {}), and whether it is alive is not known after {:g} s "
-      "(dir.lock_wait_s): its lease is {:g} s; {}",
+      "(imd.lock_wait_s): its lease is {:g} s; {}",
       path_, lock.who(), lock.since, lock.job, to_seconds(request_.lease.wait), to_seconds(lock.lease),
       remedy);
 }

@@ -2,7 +2,7 @@
 //
 // Fields lie in a value in the order of the schema, little-endian, without padding (a field called "_" is padding).
 // What lies behind them in a value is nobody's business; a value that ends before a field does not have it.
-// Text form, as in the options dir.schema and dir.extrema: fields "name:type[xCOUNT][:unit]" separated by ';', and
+// Text form, as in the options imd.schema and imd.extrema: fields "name:type[xCOUNT][:unit]" separated by ';', and
 // names of fields or elements ("v[1]") separated by ';'. Types: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8.
 //
 // Order keys: every number as a 64-bit unsigned integer, in the order of the numbers, exactly (design/field-extrema.md).

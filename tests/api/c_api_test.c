@@ -55,7 +55,7 @@ static void write_all(const char* path) {
   swale_dir* dir = NULL;
   CHECK_OK(swale_job_open(NULL, NULL, &job));
   CHECK(swale_job_rank(job) == 0 && swale_job_size(job) == 1);
-  CHECK_OK(swale_dir_open(job, path, SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE, "write.memory=8M", &dir));
+  CHECK_OK(swale_dir_open(job, path, SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE, "imd.memory=8M", &dir));
   for (int epoch = 0; epoch < kEpochs - 1; ++epoch) write_epoch(dir, epoch);
   CHECK_OK(swale_dir_close(dir));
   CHECK_OK(swale_job_close(job));
@@ -115,6 +115,7 @@ static void check_trajectory(swale_reader* reader, uint64_t number) {
 static void read_points(swale_reader* reader) {
   swale_epoch_info info;
   uint64_t records = 0;
+  info.struct_bytes = sizeof info;
   CHECK(swale_reader_epoch_count(reader) == kEpochs);
   CHECK_OK(swale_reader_epoch_info(reader, 2, &info));
   CHECK(info.epoch == 2 && info.step == 200 && info.time == 1.0 && info.records == kKeys + 1);
@@ -180,28 +181,29 @@ static void read_many(swale_reader* reader) {
   CHECK(some.records == 10);
 
   swale_read_stats stats;
+  stats.struct_bytes = sizeof stats;
   CHECK_OK(swale_reader_stats(reader, &stats));
   CHECK(stats.queries > 0 && stats.reads > 0 && stats.bytes_read > 0 && stats.depth_max >= 2 &&
         stats.depth_max <= 4);
 }
 
-static void papers_calls(const char* path) {
+static void subfiles(const char* path) {
   swale_job* job = NULL;
   swale_dir* dir = NULL;
-  swale_file* file = NULL;
+  swale_subfile* file = NULL;
   swale_reader* reader = NULL;
   char out[16];
   size_t bytes = 99;
   CHECK_OK(swale_job_open(NULL, NULL, &job));
-  CHECK_OK(swale_mkdir(job, path, NULL));
-  CHECK_FAILS(SWALE_ALREADY_EXISTS, path, swale_mkdir(job, path, NULL));
-  CHECK_OK(swale_opendir(job, path, NULL, &dir));
+  CHECK_OK(swale_dir_make(job, path, NULL));
+  CHECK_FAILS(SWALE_ALREADY_EXISTS, path, swale_dir_make(job, path, NULL));
+  CHECK_OK(swale_dir_open(job, path, 0, NULL, &dir));
   for (int epoch = 0; epoch < 2; ++epoch) {
-    CHECK_OK(swale_openat(dir, "particle.7", &file));
-    CHECK_OK(swale_write(file, "abc", 3));
-    CHECK_OK(swale_write(file, epoch == 0 ? "de" : "fg", 2));
-    CHECK_FAILS(SWALE_INVALID_ARGUMENT, "writing", swale_read(file, out, sizeof out, &bytes));
-    CHECK_OK(swale_close(file));
+    CHECK_OK(swale_subfile_open_write(dir, "particle.7", &file));
+    CHECK_OK(swale_subfile_write(file, "abc", 3));
+    CHECK_OK(swale_subfile_write(file, epoch == 0 ? "de" : "fg", 2));
+    CHECK_FAILS(SWALE_INVALID_ARGUMENT, "writing", swale_subfile_read(file, out, sizeof out, &bytes));
+    CHECK_OK(swale_subfile_close(file));
     CHECK_OK(swale_dir_epoch_end(dir, epoch, 0));
   }
   /* The end in two calls, with the background at rest meanwhile. */
@@ -218,23 +220,23 @@ static void papers_calls(const char* path) {
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_pause(NULL));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_resume(NULL));
 
-  CHECK_OK(swale_openat(dir, "late", &file));
+  CHECK_OK(swale_subfile_open_write(dir, "late", &file));
   CHECK_OK(swale_dir_close(dir));
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "closed", swale_write(file, "x", 1));
-  CHECK_OK(swale_close(file));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "closed", swale_subfile_write(file, "x", 1));
+  CHECK_OK(swale_subfile_close(file));
   CHECK_OK(swale_job_close(job));
 
   CHECK_OK(swale_reader_open(path, NULL, &reader));
-  CHECK_OK(swale_openat_read(reader, "particle.7", &file));
-  CHECK_OK(swale_read(file, out, 4, &bytes));
+  CHECK_OK(swale_subfile_open_read(reader, "particle.7", &file));
+  CHECK_OK(swale_subfile_read(file, out, 4, &bytes));
   CHECK(bytes == 4 && memcmp(out, "abcd", 4) == 0);
-  CHECK_OK(swale_read(file, out, sizeof out, &bytes));
+  CHECK_OK(swale_subfile_read(file, out, sizeof out, &bytes));
   CHECK(bytes == 6 && memcmp(out, "eabcfg", 6) == 0);
-  CHECK_OK(swale_read(file, out, sizeof out, &bytes));
+  CHECK_OK(swale_subfile_read(file, out, sizeof out, &bytes));
   CHECK(bytes == 0);
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "reading", swale_write(file, "x", 1));
-  CHECK_OK(swale_close(file));
-  CHECK_FAILS(SWALE_NOT_FOUND, "no value", swale_openat_read(reader, "late", &file));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "reading", swale_subfile_write(file, "x", 1));
+  CHECK_OK(swale_subfile_close(file));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no value", swale_subfile_open_read(reader, "late", &file));
   swale_reader_close(reader);
 }
 
@@ -243,14 +245,14 @@ static void large_values(const char* path) {
   enum { kLarge = 200000 };
   swale_job* job = NULL;
   swale_dir* dir = NULL;
-  swale_file* file = NULL;
+  swale_subfile* file = NULL;
   swale_reader* reader = NULL;
   swale_values* values = NULL;
   static char large[kLarge];
   static char out[kLarge];
   for (size_t i = 0; i < sizeof large; ++i) large[i] = (char)(i * 2654435761u >> 13);
   CHECK_OK(swale_job_open(NULL, NULL, &job));
-  CHECK_OK(swale_dir_open(job, path, SWALE_DIR_CREATE, "write.memory=8M", &dir));
+  CHECK_OK(swale_dir_open(job, path, SWALE_DIR_CREATE, "imd.memory=8M", &dir));
   CHECK_OK(swale_dir_append(dir, "k", 1, "small", 5));
   CHECK_OK(swale_dir_append(dir, "k", 1, large, sizeof large));
   CHECK_OK(swale_dir_append(dir, "k", 1, large, 16385));
@@ -270,33 +272,33 @@ static void large_values(const char* path) {
     CHECK(bytes == expected[i] && (bytes < 16385 || memcmp(value, large, bytes) == 0));
   }
   swale_values_free(values);
-  CHECK_OK(swale_openat_read(reader, "k", &file));
+  CHECK_OK(swale_subfile_open_read(reader, "k", &file));
   swale_reader_close(reader);
   size_t total = 0;
   size_t bytes = 1;
   while (bytes != 0 && total < 5 + sizeof large) { /* steps that fit no piece */
     const size_t left = 5 + sizeof large - total;
-    CHECK_OK(swale_read(file, out, left < 40961 ? left : 40961, &bytes));
+    CHECK_OK(swale_subfile_read(file, out, left < 40961 ? left : 40961, &bytes));
     const size_t head = total < 5 ? 5 - total : 0;
     CHECK(memcmp(out + head, large + (total + head - 5), bytes - head) == 0);
     total += bytes;
   }
   CHECK(total == 5 + sizeof large);
-  CHECK_OK(swale_read(file, out, sizeof out, &bytes));
+  CHECK_OK(swale_subfile_read(file, out, sizeof out, &bytes));
   CHECK(bytes == 16385 + 4 && memcmp(out + 16385, "last", 4) == 0);
-  CHECK_OK(swale_close(file));
+  CHECK_OK(swale_subfile_close(file));
 }
 
 static void write_with_schema(swale_job* job, const char* path) {
   swale_dir* dir = NULL;
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "unknown type",
-              swale_dir_open(job, path, SWALE_DIR_CREATE, "dir.schema=x:f16", &dir));
+              swale_dir_open(job, path, SWALE_DIR_CREATE, "imd.schema=x:f16", &dir));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "no field \"y\"",
-              swale_dir_open(job, path, SWALE_DIR_CREATE, "dir.schema=x:f8,dir.extrema=y", &dir));
-  CHECK_OK(swale_mkdir(job, path, "dir.schema=id:u4;x:f8:m,dir.extrema=x"));
+              swale_dir_open(job, path, SWALE_DIR_CREATE, "imd.schema=x:f8,imd.extrema=y", &dir));
+  CHECK_OK(swale_dir_make(job, path, "imd.schema=id:u4;x:f8:m,imd.extrema=x"));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "cannot be changed",
-              swale_dir_open(job, path, 0, "dir.schema=id:u4", &dir));
-  CHECK_OK(swale_dir_open(job, path, 0, "write.memory=8M", &dir));
+              swale_dir_open(job, path, 0, "imd.schema=id:u4", &dir));
+  CHECK_OK(swale_dir_open(job, path, 0, "imd.memory=8M", &dir));
   for (uint32_t id = 0; id < 100; ++id) {
     char value[12];
     const double x = id == 50 ? NAN : id * 0.25;
@@ -315,6 +317,8 @@ static void top_records(const char* path) {
   swale_top_record record;
   swale_top_stats stats;
   double x = 0;
+  record.struct_bytes = sizeof record;
+  stats.struct_bytes = sizeof stats;
   CHECK_OK(swale_job_open(NULL, NULL, &job));
   write_with_schema(job, path);
   CHECK_OK(swale_job_close(job));
@@ -353,16 +357,43 @@ static void top_records(const char* path) {
   swale_reader_close(reader);
 }
 
+/* Callers of other versions: an older one has shorter structs, a newer one has longer ones. */
+static void struct_sizes(const char* path) {
+  swale_reader* reader = NULL;
+  struct {
+    swale_epoch_info info;
+    char newer[64];
+  } call;
+  CHECK_OK(swale_reader_open(path, NULL, &reader));
+  memset(&call, 0x55, sizeof call);
+  call.info.struct_bytes = sizeof call;
+  CHECK_OK(swale_reader_epoch_info(reader, 2, &call.info));
+  CHECK(call.info.struct_bytes == sizeof call.info && call.info.step == 200);
+  for (size_t i = 0; i < sizeof call.newer; ++i) CHECK(call.newer[i] == 0x55);
+  CHECK_OK(swale_reader_epoch_info(reader, 1, &call.info)); /* again, without setting it anew */
+  CHECK(call.info.step == 100);
+  call.info.struct_bytes = sizeof call.info - 1;
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "struct_bytes", swale_reader_epoch_info(reader, 0, &call.info));
+  CHECK(call.info.step == 100);
+  swale_read_stats stats;
+  stats.struct_bytes = 0;
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "stats->struct_bytes is 0", swale_reader_stats(reader, &stats));
+  swale_reader_close(reader);
+  const swale_comm unset = {0, 0, 1, NULL, NULL};
+  swale_job* job = NULL;
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "comm->struct_bytes", swale_job_open(&unset, NULL, &job));
+}
+
 static void mistakes(const char* root, const char* path) {
   swale_job* job = NULL;
   swale_dir* dir = NULL;
   swale_dir* second = NULL;
-  swale_file* file = NULL;
+  swale_subfile* file = NULL;
   swale_reader* reader = NULL;
   static char large[20000];
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "job", swale_job_open(NULL, NULL, NULL));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "job.colour", swale_job_open(NULL, "job.colour=red", &job));
-  const swale_comm odd = {3, 2, NULL, NULL, NULL};
+  const swale_comm odd = {sizeof odd, 3, 2, NULL, NULL};
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "rank 3", swale_job_open(&odd, NULL, &job));
   CHECK(job == NULL && swale_job_rank(NULL) == -1 && swale_job_size(NULL) == -1);
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "job", swale_dir_open(NULL, path, 0, NULL, &dir));
@@ -372,7 +403,7 @@ static void mistakes(const char* root, const char* path) {
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_open(job, path, 0, NULL, NULL));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags", swale_dir_open(job, path, 8, NULL, &dir));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags", swale_dir_open(job, path, SWALE_DIR_EXCLUSIVE, NULL, &dir));
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "write.ways", swale_dir_open(job, path, 0, "write.ways=0", &dir));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "imd.ways", swale_dir_open(job, path, 0, "imd.ways=0", &dir));
   CHECK_FAILS(SWALE_NOT_FOUND, "none", swale_dir_open(job, "none/such", 0, NULL, &dir));
   CHECK_FAILS(SWALE_ALREADY_EXISTS, root, swale_dir_open(job, root, SWALE_DIR_CREATE, NULL, &dir));
   CHECK(dir == NULL);
@@ -387,20 +418,22 @@ static void mistakes(const char* root, const char* path) {
               swale_dir_append(dir, "k", 1, large, (size_t)SWALE_VALUE_BYTES_MAX + 1));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_append(NULL, "k", 1, "v", 1));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir", swale_dir_epoch_end(NULL, 0, 0));
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_openat(dir, NULL, &file));
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_openat(dir, "", &file));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_subfile_open_write(dir, NULL, &file));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_subfile_open_write(dir, "", &file));
   CHECK_OK(swale_dir_append(dir, large, 255, large, 16384));
   CHECK_OK(swale_dir_epoch_end(dir, -1, -1));
   CHECK_OK(swale_dir_close(dir));
   CHECK_OK(swale_dir_close(NULL));
   CHECK_OK(swale_job_close(job));
   CHECK_OK(swale_job_close(NULL));
-  CHECK_OK(swale_close(NULL));
+  CHECK_OK(swale_subfile_close(NULL));
 
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "path", swale_reader_open(NULL, NULL, &reader));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "reader", swale_reader_open(path, NULL, NULL));
   CHECK_FAILS(SWALE_NOT_FOUND, "none", swale_reader_open("none/such", NULL, &reader));
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "write.ways", swale_reader_open(path, "write.ways=1", &reader));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT,
+              "swale_reader_open takes no option imd.ways: it is one of swale_dir_open",
+              swale_reader_open(path, "imd.ways=1", &reader));
   CHECK(reader == NULL && swale_reader_epoch_count(NULL) == -1 && swale_values_count(NULL) == 0);
   swale_reader_close(NULL);
   swale_values_free(NULL);
@@ -430,13 +463,14 @@ int main(int argc, char** argv) {
   CHECK(strcmp(swale_last_error(), "") == 0);
   write_all(path);
   swale_reader* reader = NULL;
-  CHECK_OK(swale_reader_open(path, "read.reads_in_flight=8", &reader));
+  CHECK_OK(swale_reader_open(path, "imd.reads_in_flight=8", &reader));
   if (reader != NULL) {
     read_points(reader);
     read_many(reader);
   }
   swale_reader_close(reader);
-  papers_calls(papers);
+  struct_sizes(path);
+  subfiles(papers);
   top_records(typed);
   large_values(large);
   mistakes(argv[1], path);

@@ -163,6 +163,26 @@ class Command(unittest.TestCase):
         self.assertFalse(self.objects("info", path=path)[0]["closed"])
         self.assertIn("generation 2: its job has not closed the directory", self.run_swale("info", path=path)[0])
 
+    def test_directories_of_other_engines_and_newer_ones_are_told_from_damage(self):
+        path = self.copy()
+        self.seal(os.path.join(path, "swale.json"), b'"swale-imd"', b'"swale-later"')
+        commands = [["info"], ["verify"], ["stats"], ["dump"], ["repair"], ["ls"], ["get", "name"], ["scan"], ["keys"],
+                    ["top", "number"]]
+        for command in commands:
+            _, errors = self.run_swale(*command, path=path, expect=3)
+            self.assertIn('swale.json: has the format "swale-later", which this swale does not know', errors, command)
+        _, errors = self.run_swale("dump", path=os.path.join(path, DOCUMENT), expect=3)
+        self.assertIn("swale-later", errors)
+        path = self.copy()
+        for name in ("swale.json", DOCUMENT):
+            self.seal(os.path.join(path, name), b'"version":1', b'"version":2')
+        for command in commands:
+            if command != ["dump"]:  # it shows what it cannot judge
+                _, errors = self.run_swale(*command, path=path, expect=3)
+                self.assertIn("format version 2, this build knows up to 1; read it with a newer swale", errors, command)
+        text, _ = self.run_swale("dump", path=os.path.join(path, "swale.json"), expect=1)
+        self.assertIn("format version 2", text)
+
     def seal(self, name, old, new):
         """Edits a manifest, and makes its checksum right."""
         with open(name, "rb") as file:
@@ -536,10 +556,10 @@ class Command(unittest.TestCase):
         return done.stdout, done.stderr
 
     def test_config(self):
-        rows = {row["name"]: row for row in map(json.loads, self.run_config("--json", SWALE_WRITE_WAYS="3")[0].splitlines())}
+        rows = {row["name"]: row for row in map(json.loads, self.run_config("--json", SWALE_IMD_WAYS="3")[0].splitlines())}
         self.assertLess(len(rows), 40, "fewer than 40 options")
-        self.assertEqual((rows["write.ways"]["value"], rows["write.ways"]["origin"]), ("3", "environment"))
-        self.assertEqual((rows["write.ways"]["default"], rows["write.ways"]["min"], rows["write.ways"]["max"]), ("1", 1, 64))
+        self.assertEqual((rows["imd.ways"]["value"], rows["imd.ways"]["origin"]), ("3", "environment"))
+        self.assertEqual((rows["imd.ways"]["default"], rows["imd.ways"]["min"], rows["imd.ways"]["max"]), ("1", 1, 64))
         self.assertEqual(rows["io.engine"]["choices"], ["auto", "uring", "threads"])
         self.assertEqual(rows["io.engine"]["calls"], ["write", "read"])
         for name, row in rows.items():
@@ -550,32 +570,32 @@ class Command(unittest.TestCase):
             if row["type"] not in ("text", "boolean"):
                 _, err = self.run_config(expect=2, **{row["environment"]: "impossible"})
                 self.assertIn(row["environment"], err)
-        text, _ = self.run_config("write.ways", SWALE_WRITE_WAYS="3")
-        self.assertIn("write.ways=3   (from SWALE_WRITE_WAYS; default 1)", text)
+        text, _ = self.run_config("imd.ways", SWALE_IMD_WAYS="3")
+        self.assertIn("imd.ways=3   (from SWALE_IMD_WAYS; default 1)", text)
         self.assertEqual(text.count("write."), 1)
         self.run_config("swan", expect=2)
         print(f"{len(rows)} options")
 
     def test_config_checks(self):
-        for text in ("", "write.ways=2", "io.direct=never,read.map=never job.id=x", "dir.schema=id:u8,dir.extrema=id"):
+        for text in ("", "imd.ways=2", "io.direct=never,imd.map=never job.id=x", "imd.schema=id:u8,imd.extrema=id"):
             self.assertEqual(self.run_config("--check", text)[0], "fine\n", text)
-        for text, part in (("write.wayz=2", "the nearest is write.ways"), ("write.ways=65", "from 1 to 64"),
-                           ("write.ways", "expected name=value"), ("dir.extrema=energy", "schema"),
-                           ("net.heartbeat_interval_s=20", "half of"), ("read.scan_chunk=5K,io.engine=steam", "io.engine")):
+        for text, part in (("write.wayz=2", "the nearest is imd.ways"), ("imd.ways=65", "from 1 to 64"),
+                           ("imd.ways", "expected name=value"), ("imd.extrema=energy", "schema"),
+                           ("net.heartbeat_interval_s=20", "half of"), ("imd.scan_chunk=5K,io.engine=steam", "io.engine")):
             out, err = self.run_config("--check", text, expect=2)
             self.assertEqual(out, "")
             self.assertIn(part, err)
-        self.run_config("--check", "read.map=never", "--for", "read")
-        self.assertIn("read.map", self.run_config("--check", "read.map=never", "--for", "write", expect=2)[1])
+        self.run_config("--check", "imd.map=never", "--for", "read")
+        self.assertIn("imd.map", self.run_config("--check", "imd.map=never", "--for", "write", expect=2)[1])
         answer = json.loads(self.run_config("--check", "a.b=c", "--json", expect=2)[0])
         self.assertFalse(answer["ok"])
         self.assertIn("a.b", answer["problem"])
 
     def test_the_command_heeds_the_environment(self):
         done = subprocess.run([SWALE, "scan", self.path], capture_output=True, text=True, timeout=60,
-                              env=dict(os.environ, SWALE_READ_SCAN_CHUNK="1"))
+                              env=dict(os.environ, SWALE_IMD_SCAN_CHUNK="1"))
         self.assertEqual(done.returncode, 2)
-        self.assertIn("SWALE_READ_SCAN_CHUNK", done.stderr)
+        self.assertIn("SWALE_IMD_SCAN_CHUNK", done.stderr)
 
     def test_usage(self):
         for arguments in (("get",), ("get", "u64:x"), ("get", "0x1"), ("get", "name", "--epoch", "3"),

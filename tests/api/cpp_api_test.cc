@@ -23,7 +23,7 @@ class CppApi : public testing::Test {
 
   void write_three_epochs() {
     swale::Job job;
-    swale::Directory dir(job, path_, SWALE_DIR_CREATE, "write.memory=8M");
+    swale::Directory dir(job, path_, SWALE_DIR_CREATE, "imd.memory=8M");
     for (int epoch = 0; epoch < 3; ++epoch) {
       for (int i = 0; i < 100; ++i) dir.append("key-" + std::to_string(i), std::to_string(epoch * 1000 + i));
       dir.append(std::string("a\0b", 3), "");
@@ -54,7 +54,7 @@ std::uint32_t too_many(void*, const void*, std::size_t, std::uint32_t partitions
 
 TEST_F(CppApi, CountsWhatWritingCosts) {
   swale::Job job;
-  swale::Directory dir(job, path_, SWALE_DIR_CREATE, "write.memory=8M");
+  swale::Directory dir(job, path_, SWALE_DIR_CREATE, "imd.memory=8M");
   const auto named = [](const std::vector<swale::Stat>& stats, const std::string& name) {
     for (const swale::Stat& stat : stats) {
       if (stat.name == name) return stat;
@@ -79,6 +79,7 @@ TEST_F(CppApi, CountsWhatWritingCosts) {
   swale_stats* stats = nullptr;
   ASSERT_EQ(swale_reader_epoch_stats(reader.handle(), 0, &stats), SWALE_OK);
   swale_stat stat;
+  stat.struct_bytes = sizeof stat;
   EXPECT_EQ(swale_stats_find(stats, "index.records", &stat), SWALE_OK);
   EXPECT_EQ(stat.sum, 100u);
   EXPECT_NE(std::string(stat.help), "");
@@ -95,7 +96,7 @@ TEST_F(CppApi, SeesWhatIsCommittedWhileItIsOpen) {
   EXPECT_EQ(reader.refresh(), 0);
   {
     swale::Job job;
-    swale::Directory dir(job, path_, 0, "write.memory=8M");
+    swale::Directory dir(job, path_, 0, "imd.memory=8M");
     dir.append("new", "1");
     dir.epoch_end(30, 1);
     EXPECT_TRUE(reader.get("new").empty());
@@ -103,7 +104,7 @@ TEST_F(CppApi, SeesWhatIsCommittedWhileItIsOpen) {
     EXPECT_EQ(reader.get("new").size(), 1u);
     EXPECT_EQ(reader.epoch_count(), 4);
     dir.close();
-    swale::Directory again(job, path_, 0, "write.memory=8M,dir.resume_after=10");
+    swale::Directory again(job, path_, 0, "imd.memory=8M,imd.resume_after=10");
     EXPECT_EQ(reader.refresh(), SWALE_REFRESH_DROPPED);
     EXPECT_EQ(reader.epoch_count(), 2);
     EXPECT_EQ(reader.get("key-7").size(), 2u);
@@ -114,11 +115,11 @@ TEST_F(CppApi, SeesWhatIsCommittedWhileItIsOpen) {
 
 TEST_F(CppApi, SpreadsKeysByTheCallersFunction) {
   swale::Job job;
-  const std::string options = "write.memory=8M,dir.partitioner=length";
+  const std::string options = "imd.memory=8M,imd.partitioner=length";
   EXPECT_EQ(code_of([&] { swale::Directory(job, path_, SWALE_DIR_CREATE, options); }), SWALE_INVALID_ARGUMENT)
       << "a name without a function";
   EXPECT_EQ(
-      code_of([&] { swale::Directory(job, path_, SWALE_DIR_CREATE, "write.memory=8M", by_length, nullptr); }),
+      code_of([&] { swale::Directory(job, path_, SWALE_DIR_CREATE, "imd.memory=8M", by_length, nullptr); }),
       SWALE_INVALID_ARGUMENT)
       << "a function without a name";
   {
@@ -128,7 +129,7 @@ TEST_F(CppApi, SpreadsKeysByTheCallersFunction) {
     dir.close();
   }
   {
-    swale::Directory dir(job, path_, 0, "write.memory=8M,dir.partitioner=wrong", too_many, nullptr);
+    swale::Directory dir(job, path_, 0, "imd.memory=8M,imd.partitioner=wrong", too_many, nullptr);
     // Of the size of those that the usual append takes without asking anybody.
     for (int i = 0; i < 1000; ++i) {
       ASSERT_EQ(code_of([&] { dir.append(std::to_string(10'000'000 + i), "value"); }), SWALE_INVALID_ARGUMENT)
@@ -169,7 +170,7 @@ TEST_F(CppApi, DrawsKeysAtRandom) {
 
 TEST_F(CppApi, FindsTheBestRecords) {
   swale::Job job;
-  swale::Directory dir(job, path_, SWALE_DIR_CREATE, "write.memory=8M,dir.schema=n:i4,dir.extrema=n");
+  swale::Directory dir(job, path_, SWALE_DIR_CREATE, "imd.memory=8M,imd.schema=n:i4,imd.extrema=n");
   for (int32_t i = -50; i < 50; ++i)
     dir.append(std::to_string(i), {reinterpret_cast<const char*>(&i), sizeof i});
   dir.epoch_end(0, 0);

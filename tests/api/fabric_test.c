@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: fabric_test PATH\n");
     return 2;
   }
-  const char* options = getenv("SWALE_WRITE_MEMORY") == NULL ? "write.memory=8M" : NULL;
+  const char* options = getenv("SWALE_IMD_MEMORY") == NULL ? "imd.memory=8M" : NULL;
   read_signals(before);
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
   const int ranks = swale_job_size(job);

@@ -46,6 +46,17 @@ def module_contents(text):
     return functions, constants, structures, public
 
 
+def sizes(text):
+    """Structure -> (what struct_bytes is initialised to, what its members take)."""
+    found = {}
+    for name, body in re.findall(r"type, bind\(C\), public :: (\w+)\n(.*?)end type", text, re.S):
+        said = re.search(r":: struct_bytes = (\d+)", body)
+        members = re.findall(r"^\s*(\S+) :: \w+ =", body, re.M)
+        if said:  # no structure has a gap: each has an even number of 4-byte members, side by side
+            found[name] = (int(said.group(1)), sum(4 if kind == "integer(c_int)" else 8 for kind in members))
+    return found
+
+
 def differences(header, module):
     functions, constants, structures = header_contents(header)
     bound, values, types, public = module_contents(module)
@@ -60,6 +71,9 @@ def differences(header, module):
               for name, count in functions.items() if name in bound and bound[name] != count]
     found += [f"{name} = {value} in swale.h, {values[name]} in swale.f90"
               for name, value in constants.items() if name in values and values[name] != value]
+    found += [f"{name}: struct_bytes = {said} in swale.f90, and the members take {taken} bytes"
+              for name, (said, taken) in sizes(module).items() if said != taken]
+    found += [f"{name}: has no struct_bytes in swale.f90" for name in structures if name not in sizes(module)]
     for name, members in structures.items():
         wanted = [(member, C_TYPES.get(kind, f"type({kind})")) for member, kind in members]
         if name in types and types[name] != wanted:
@@ -83,7 +97,8 @@ def main():
         (header, module.replace("integer(c_int64_t) :: nans = 0", "integer(c_int) :: nans = 0"), "swale_top_stats"),
         (header.replace("int swale_dir_pause(swale_dir* dir)", "int swale_dir_pause(swale_dir* dir, int how)"), module,
          "swale_dir_pause"),
-        (header, module.replace("swale_top_free, swale_close", "swale_top_free"), "swale_close"),
+        (header, module.replace("swale_top_free, swale_subfile_close", "swale_top_free"), "swale_subfile_close"),
+        (header, module.replace("struct_bytes = 56", "struct_bytes = 48"), "swale_top_stats"),
     ]
     for altered_header, altered_module, name in canaries:
         assert (altered_header, altered_module) != (header, module), f"the canary for {name} alters nothing"

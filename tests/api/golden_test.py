@@ -2,7 +2,7 @@
 
 GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one;
 GOLDEN/large-v1 likewise, with the word `large`; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as
-one, with SWALE_DIR_COMPRESSION and SWALE_DIR_INDEX set (for `papers0` SWALE_DIR_BLOOM_BITS=0, too). All of it by
+one, with SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0` SWALE_IMD_BLOOM_BITS=0, too). All of it by
 `tests/golden/make_golden.py build/checked/tests/api/make_directory`. Folders of a released version are never written
 again: a new version of a format adds a folder.
 """

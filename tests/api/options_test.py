@@ -13,7 +13,7 @@ import unittest
 
 PROGRAM, LIBRARY, SWALE, DOCS = sys.argv[1:5]
 ROW = re.compile(r"^\| `([a-z_.]+)` \| (.*?) \| (.*?) \| `(SWALE_[A-Z_]+)` \| (.*?) \|")
-TEXTS = {"dir.schema": "e:u1x5", "dir.extrema": None, "dir.partitioner": None, "dir.resume_after": "5"}
+TEXTS = {"imd.schema": "e:u1x5", "imd.extrema": None, "imd.partitioner": None, "imd.resume_after": "5"}
 
 
 def write_rows():
@@ -27,7 +27,7 @@ def value_of(name, kind):
     """Another value than the default; None: one alone is not legal."""
     if name in TEXTS:
         return TEXTS[name]
-    if name == "write.memory":
+    if name == "imd.memory":
         return "16M"
     choices = re.findall(r"[a-z0-9_]+", kind.removeprefix("one of")) if kind.startswith("one of") else []
     if choices:
@@ -83,7 +83,7 @@ class Options(unittest.TestCase):
                     refused += 1
                     for part in (name, "rank 0", "rank 1"):
                         self.assertIn(part, text)
-                if name == "write.ways":  # with defaults there is no such mistake
+                if name == "imd.ways":  # with defaults there is no such mistake
                     self.assertEqual(self.run_ranks(path, [{}, {}]), [(0, "")] * 2)
                     self.assertEqual(self.values_found(path), 2)
         print(f"{len(rows)} rows: {refused} refused, {accepted} accepted and read back")

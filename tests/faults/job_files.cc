@@ -71,6 +71,7 @@ struct Seen {
 void check_epoch(swale_reader* reader, int64_t epoch, const JobContents& contents,
                  std::vector<std::string>* problems) {
   swale_epoch_info info;
+  info.struct_bytes = sizeof info;
   Seen seen;
   if (swale_reader_epoch_info(reader, epoch, &info) != SWALE_OK ||
       swale_reader_scan(reader, epoch, Seen::note, &seen) != SWALE_OK) {

@@ -69,7 +69,7 @@ class Outcomes : public testing::Test {
     return text.str();
   }
 
-  static constexpr char kSmall[] = "write.memory=8M";
+  static constexpr char kSmall[] = "imd.memory=8M";
   JobFiles files_;
   swale_job* job_ = nullptr;
 };
@@ -123,16 +123,16 @@ TEST_F(Outcomes, AValueOfOneGiB) {
   EXPECT_EQ(swale_dir_close(dir), SWALE_OK);
   swale_reader* reader = nullptr;
   ASSERT_EQ(swale_reader_open(files_.path().c_str(), nullptr, &reader), SWALE_OK);
-  swale_file* file = nullptr;
-  ASSERT_EQ(swale_openat_read(reader, "k", &file), SWALE_OK);
+  swale_subfile* file = nullptr;
+  ASSERT_EQ(swale_subfile_open_read(reader, "k", &file), SWALE_OK);
   std::string piece(4 << 20, '\0');
   size_t read = 0;
   for (size_t bytes = 1; bytes != 0; read += bytes) {
-    ASSERT_EQ(swale_read(file, piece.data(), piece.size(), &bytes), SWALE_OK) << swale_last_error();
+    ASSERT_EQ(swale_subfile_read(file, piece.data(), piece.size(), &bytes), SWALE_OK) << swale_last_error();
     ASSERT_EQ(std::memcmp(piece.data(), value + read, bytes), 0) << read;
   }
   EXPECT_EQ(read, kGiB);
-  EXPECT_EQ(swale_close(file), SWALE_OK);
+  EXPECT_EQ(swale_subfile_close(file), SWALE_OK);
   swale_values* values = nullptr;
   ASSERT_EQ(swale_reader_get(reader, "k", 1, 0, &values), SWALE_OK) << swale_last_error();
   const void* found = nullptr;
@@ -145,12 +145,11 @@ TEST_F(Outcomes, AValueOfOneGiB) {
 }
 
 TEST_F(Outcomes, AbsurdOptions) {
-  for (const char* options :
-       {"write.memory=-1", "write.memory=1e300", "write.memory=99999999999999999999", "write.ways=0",
-        "write.ways=1x", "write.ways=nan", "write.window=65536", "nonsense=1", "write.memory", "=",
-        "dir.schema=;;;", "dir.schema=a:u8,dir.extrema=b"})
+  for (const char* options : {"imd.memory=-1", "imd.memory=1e300", "imd.memory=99999999999999999999",
+                              "imd.ways=0", "imd.ways=1x", "imd.ways=nan", "imd.window=65536", "nonsense=1",
+                              "imd.memory", "=", "imd.schema=;;;", "imd.schema=a:u8,imd.extrema=b"})
     expect(options, open(files_.path(), options), SWALE_INVALID_ARGUMENT);
-  expect("write.memory=1", open(files_.path(), "write.memory=1"), SWALE_RESOURCE_EXHAUSTED, "memory");
+  expect("imd.memory=1", open(files_.path(), "imd.memory=1"), SWALE_RESOURCE_EXHAUSTED, "memory");
   EXPECT_NE(read(files_.path()), SWALE_OK) << "nothing was made";
   swale_job* job = nullptr;
   expect("net.silence_deadline_s=0.1", swale_job_open(nullptr, "net.silence_deadline_s=0.1", &job),
@@ -274,9 +273,9 @@ TEST_F(Outcomes, MkdirHeedsStorageOptions) {
   ASSERT_EQ(::mkdir(disk.c_str(), 0755), 0);
   if (::geteuid() != 0 || ::mount("swale-test", disk.c_str(), "ramfs", 0, nullptr) != 0)
     GTEST_SKIP() << "needs root and mounts";
-  EXPECT_EQ(swale_mkdir(job_, (disk + "/a").c_str(), "io.direct=always"), SWALE_IO_ERROR);
+  EXPECT_EQ(swale_dir_make(job_, (disk + "/a").c_str(), "io.direct=always"), SWALE_IO_ERROR);
   EXPECT_THAT(std::string(swale_last_error()), HasSubstr("O_DIRECT"));
-  EXPECT_EQ(swale_mkdir(job_, (disk + "/b").c_str(), "io.direct=auto"), SWALE_OK) << swale_last_error();
+  EXPECT_EQ(swale_dir_make(job_, (disk + "/b").c_str(), "io.direct=auto"), SWALE_OK) << swale_last_error();
   EXPECT_EQ(::umount(disk.c_str()), 0);
 }
 

@@ -145,7 +145,7 @@ TEST_F(ReaderAllocations, AfterAnyFailedOneTheSameReaderAnswersRightly) {
   const Truth truth(*sample);
   Tally tally;
   Rng rng(11);
-  for (const char* options : {"read.map=never", "read.map=auto"}) {
+  for (const char* options : {"imd.map=never", "imd.map=auto"}) {
     for (const bool warm : {false, true}) {
       for (size_t call = 0; call < reader_calls().size(); ++call) {
         for (const uint64_t n : points_of(allocations_of(call, options, warm), rng)) {

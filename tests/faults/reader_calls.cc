@@ -127,15 +127,16 @@ Answer ask_file(const ReaderSample& sample, swale_reader* reader, const Around& 
   std::vector<char> bytes(2'000'000);
   size_t got = 0;
   const int code = around([&] {
-    swale_file* file = nullptr;
-    int result = swale_openat_read(reader, key.c_str(), &file);
+    swale_subfile* file = nullptr;
+    int result = swale_subfile_open_read(reader, key.c_str(), &file);
     if (result != SWALE_OK) return result;
     size_t part = 1;
     while (result == SWALE_OK && part > 0 && got < bytes.size()) {
-      result = swale_read(file, bytes.data() + got, std::min<size_t>(100'000, bytes.size() - got), &part);
+      result =
+          swale_subfile_read(file, bytes.data() + got, std::min<size_t>(100'000, bytes.size() - got), &part);
       if (result == SWALE_OK) got += part;
     }
-    const int closed = swale_close(file);
+    const int closed = swale_subfile_close(file);
     return result != SWALE_OK ? result : closed;
   });
   return {code, code == SWALE_OK ? std::string(bytes.data(), got) : ""};
@@ -148,6 +149,7 @@ Answer ask_top(swale_reader* reader, const char* field, int end, const Around& a
   Answer answer{code, ""};
   for (size_t i = 0; i < swale_top_count(top); ++i) {
     swale_top_record record;
+    record.struct_bytes = sizeof record;
     if (swale_top_at(top, i, &record) != SWALE_OK) return {-1, "swale_top_at"};
     answer.text += fmt::format("{} ", record.number);
     answer.text.append(static_cast<const char*>(record.key), record.key_bytes).append(" ");
@@ -164,6 +166,7 @@ Answer ask_stats(swale_reader* reader, const Around& around) {
   Answer answer{code, ""};
   for (size_t i = 0; i < swale_stats_count(stats); ++i) {
     swale_stat stat;
+    stat.struct_bytes = sizeof stat;
     if (swale_stats_at(stats, i, &stat) != SWALE_OK) return {-1, "swale_stats_at"};
     answer.text += fmt::format("{} {}\n", stat.name, stat.sum);
   }
@@ -288,6 +291,7 @@ const std::vector<ReaderCall>& reader_calls() {
       {"epoch_info",
        [](Sample, swale_reader* reader, const Around& around) -> Answer {
          swale_epoch_info info{};
+         info.struct_bytes = sizeof info;
          const int code = around([&] { return swale_reader_epoch_info(reader, 1, &info); });
          return {code, fmt::format("{} {} {}", info.step, info.time, info.records)};
        }},

@@ -20,7 +20,7 @@ Status Partitioner::check() const {
     return by_hash() ? Status()
                      : invalid_argument(
                            "\"{}\" is the name of Swale's own partitioner: give yours another "
-                           "(option dir.partitioner)",
+                           "(option imd.partitioner)",
                            kHashPartitioner);
   }
   if (!by_hash()) return {};

@@ -272,7 +272,7 @@ TEST(Partitioner, NamesAndFunctionsGoTogetherOnAllRanks) {
     if (job.rank() == 2) options.partitioner = {"digit-1", by_digit, nullptr};
     const auto writer = Writer::open(job, device, "/dir", Writer::Create::kIfMissing, options);
     EXPECT_EQ(writer.status().code(), Code::kInvalidArgument);
-    EXPECT_THAT(writer.status().message(), HasSubstr("rank 2 with dir.partitioner=\"digit-1\""));
+    EXPECT_THAT(writer.status().message(), HasSubstr("rank 2 with imd.partitioner=\"digit-1\""));
     ++refused;
   });
   EXPECT_EQ(refused.load(), 3);

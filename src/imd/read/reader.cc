@@ -190,7 +190,7 @@ class DirectoryReader final : public ReaderView {
   QueryPool queries_;
 };
 
-// An epoch that was dropped (dir.resume_after) or a directory that was made anew: its files may be gone, shorter or others.
+// An epoch that was dropped (imd.resume_after) or a directory that was made anew: its files may be gone, shorter or others.
 Status DirectoryReader::told(Status status) const {
   if (status.code() != Code::kCorruption) return status;
   const Result<Manifest> now = load_manifest(device_, directory_);

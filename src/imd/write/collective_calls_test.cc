@@ -153,7 +153,7 @@ TEST(CollectiveCalls, ARankThatDoesNotComeIsNamedAfterTheDeadline) {
       told.set_value();
       EXPECT_EQ(ended.code(), Code::kDeadlineExceeded);
       EXPECT_THAT(std::string(ended.message()), HasSubstr("rank 1 to end epoch 0"));
-      EXPECT_THAT(std::string(ended.message()), HasSubstr("write.collective_deadline_s"));
+      EXPECT_THAT(std::string(ended.message()), HasSubstr("imd.collective_deadline_s"));
     } else {
       told_all.wait();  // it lives, and computes
       const Status ended = (*writer)->epoch_end(1, 1);

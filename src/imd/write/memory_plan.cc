@@ -94,7 +94,7 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
   if (wish.ranks < 1 || wish.ways < 1 || wish.ways > kWaysMax || wish.window < 1 ||
       wish.frame_bytes < kFrameBytesMin || wish.frame_bytes > kFrameBytesMax) {
     return invalid_argument(
-        "{} ranks, write.ways = {}, write.window = {}, write.frame_bytes = {}: all must be at least 1, ways "
+        "{} ranks, imd.ways = {}, imd.window = {}, imd.frame_bytes = {}: all must be at least 1, ways "
         "at most "
         "{}, and a frame has {} to {} bytes",
         wish.ranks, wish.ways, wish.window, wish.frame_bytes, kWaysMax, kFrameBytesMin, kFrameBytesMax);
@@ -108,7 +108,7 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
     enough.budget_bytes += enough.budget_bytes / 8;
   return error(
       Code::kResourceExhausted, Scope::kOperation,
-      "write.memory = {} bytes is too small for {} ranks with direct routing and write.ways = {}; give at "
+      "imd.memory = {} bytes is too small for {} ranks with direct routing and imd.ways = {}; give at "
       "least {}",
       wish.budget_bytes, wish.ranks, wish.ways, enough.budget_bytes);
 }

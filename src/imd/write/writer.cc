@@ -17,7 +17,7 @@ namespace swale::imd {
 namespace {
 
 // How often a collective wait tells the log what it is waiting for. Such a wait ends with the answer or with the
-// death of a peer (net.silence_deadline_s). It ends by the clock only if write.collective_deadline_s says so: a rank may
+// death of a peer (net.silence_deadline_s). It ends by the clock only if imd.collective_deadline_s says so: a rank may
 // compute for hours.
 constexpr Nanos kPatience = seconds(60);
 constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
@@ -343,7 +343,7 @@ void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::func
       patience = Patience(collective_deadline_, now);
     } else if (limited && patience.over(now)) {
       return fail_locked(error(Code::kDeadlineExceeded, Scope::kFatal,
-                               "rank {}: {}: waited {:g} s (write.collective_deadline_s) for {}, which lives "
+                               "rank {}: {}: waited {:g} s (imd.collective_deadline_s) for {}, which lives "
                                "but does not come: do all "
                                "ranks make the same collective calls?",
                                job_.rank(), opened_.directory, to_seconds(collective_deadline_),

@@ -35,16 +35,16 @@ std::vector<std::pair<std::string, std::string>> agreed_options(Writer::Create c
   };
   return {
       {"flags", flags_text(create)},
-      {"write.ways", fmt::format("{}", options.ways)},
-      {"write.frame_bytes", fmt::format("{}", options.frame_bytes)},
-      {"write.window", fmt::format("{}", options.window)},
-      {"dir.schema", options.schema.fields_text()},
-      {"dir.extrema", options.schema.indexed_text()},
-      {"dir.compression", std::string(options.compression ? codec_name(*options.compression) : "as_made")},
-      {"dir.index", std::string(options.index ? run::index_name(*options.index) : "as_made")},
-      {"dir.bloom_bits", text(options.bloom_bits)},
-      {"dir.partitioner", options.partitioner.name},
-      {"dir.resume_after", options.resume_after ? fmt::format("{}", *options.resume_after) : std::string("")},
+      {"imd.ways", fmt::format("{}", options.ways)},
+      {"imd.frame_bytes", fmt::format("{}", options.frame_bytes)},
+      {"imd.window", fmt::format("{}", options.window)},
+      {"imd.schema", options.schema.fields_text()},
+      {"imd.extrema", options.schema.indexed_text()},
+      {"imd.compression", std::string(options.compression ? codec_name(*options.compression) : "as_made")},
+      {"imd.index", std::string(options.index ? run::index_name(*options.index) : "as_made")},
+      {"imd.bloom_bits", text(options.bloom_bits)},
+      {"imd.partitioner", options.partitioner.name},
+      {"imd.resume_after", options.resume_after ? fmt::format("{}", *options.resume_after) : std::string("")},
   };
 }
 
@@ -109,7 +109,7 @@ std::string job_id_text(uint64_t job_id) { return fmt::format("{:016x}", job_id)
 Status check_schema(const run::Schema& wanted, const Manifest& manifest, const std::string& path) {
   if (wanted.empty() || wanted == manifest.schema) return {};
   return invalid_argument(
-      "{}: the directory was made with dir.schema=\"{}\" and dir.extrema=\"{}\", which cannot be changed; "
+      "{}: the directory was made with imd.schema=\"{}\" and imd.extrema=\"{}\", which cannot be changed; "
       "given "
       "were \"{}\" and \"{}\"",
       path, manifest.schema.fields_text(), manifest.schema.indexed_text(), wanted.fields_text(),
@@ -124,11 +124,11 @@ Status check_layout(const WriterOptions& wanted, const Manifest& manifest, const
                             path, option, made, given);
   };
   if (wanted.compression && *wanted.compression != layout.compression)
-    return other("dir.compression", codec_name(layout.compression), codec_name(*wanted.compression));
+    return other("imd.compression", codec_name(layout.compression), codec_name(*wanted.compression));
   if (wanted.index && *wanted.index != layout.index)
-    return other("dir.index", run::index_name(layout.index), run::index_name(*wanted.index));
+    return other("imd.index", run::index_name(layout.index), run::index_name(*wanted.index));
   if (wanted.bloom_bits && layout.filtered() && *wanted.bloom_bits != layout.bloom_bits)
-    return other("dir.bloom_bits", layout.bloom_bits, *wanted.bloom_bits);
+    return other("imd.bloom_bits", layout.bloom_bits, *wanted.bloom_bits);
   return {};
 }
 

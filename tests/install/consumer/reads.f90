@@ -42,7 +42,7 @@ program reads
   call get_command_argument(1, path)
   call expect(swale_reader_open("/nowhere/at all", reader=reader) == SWALE_NOT_FOUND, "a missing directory")
   call expect(index(swale_last_error(), "/nowhere/at all") > 0, "the message names it: "//swale_last_error())
-  call expect(swale_reader_open(path, "read.scan_chunk=64K", reader) == SWALE_OK, swale_last_error())
+  call expect(swale_reader_open(path, "imd.scan_chunk=64K", reader) == SWALE_OK, swale_last_error())
   call expect(swale_reader_schema(reader) == "square:f8", "the schema: "//swale_reader_schema(reader))
   call expect(swale_reader_epoch_info(reader, 1_c_int64_t, info) == SWALE_OK, swale_last_error())
   call expect(info%epoch == 1 .and. info%step == 10 .and. info%time == 0.5_c_double .and. info%records == 100, "the epoch")
@@ -99,26 +99,26 @@ contains
     character(len=*), intent(in) :: path
     type(swale_job) :: job
     type(swale_dir) :: dir
-    type(swale_file) :: file
+    type(swale_subfile) :: file
     integer(c_int32_t) :: table(4, 2), row(2), back(2)
     table = reshape([1, 2, 3, 4, 5, 6, 7, 8], [4, 2])
     call expect(swale_job_open(job=job) == SWALE_OK, swale_last_error())
     call expect(swale_job_rank(job) == 0 .and. swale_job_size(job) == 1, "alone")
-    call expect(swale_mkdir(job, path) == SWALE_OK, swale_last_error())
-    call expect(swale_opendir(job, path, dir=dir) == SWALE_OK, swale_last_error())
-    call expect(swale_openat(dir, "row   ", file) == SWALE_OK, swale_last_error())
+    call expect(swale_dir_make(job, path) == SWALE_OK, swale_last_error())
+    call expect(swale_dir_open(job, path, 0, dir=dir) == SWALE_OK, swale_last_error())
+    call expect(swale_subfile_open_write(dir, "row   ", file) == SWALE_OK, swale_last_error())
     row = table(3, :)
-    call expect(swale_write(file, table(3, :), c_sizeof(row)) == SWALE_OK, swale_last_error())  ! a section: copied
-    call expect(swale_close(file) == SWALE_OK, swale_last_error())
+    call expect(swale_subfile_write(file, table(3, :), c_sizeof(row)) == SWALE_OK, swale_last_error())  ! a section: copied
+    call expect(swale_subfile_close(file) == SWALE_OK, swale_last_error())
     call expect(swale_dir_pause(dir) == SWALE_OK .and. swale_dir_resume(dir) == SWALE_OK, swale_last_error())
     call expect(swale_dir_epoch_end_begin(dir, 1_c_int64_t, 0.0_c_double) == SWALE_OK, swale_last_error())
     call expect(swale_dir_epoch_end_wait(dir) == SWALE_OK, swale_last_error())
     call expect(swale_dir_close(dir) == SWALE_OK .and. swale_job_close(job) == SWALE_OK, swale_last_error())
     call expect(swale_reader_open(path, reader=reader) == SWALE_OK, swale_last_error())
-    call expect(swale_openat_read(reader, "row", file) == SWALE_OK, swale_last_error())
-    call expect(swale_read(file, back, c_sizeof(back), bytes) == SWALE_OK .and. bytes == 8, swale_last_error())
+    call expect(swale_subfile_open_read(reader, "row", file) == SWALE_OK, swale_last_error())
+    call expect(swale_subfile_read(file, back, c_sizeof(back), bytes) == SWALE_OK .and. bytes == 8, swale_last_error())
     call expect(all(back == [3, 7]), "the row")
-    call expect(swale_close(file) == SWALE_OK, swale_last_error())
+    call expect(swale_subfile_close(file) == SWALE_OK, swale_last_error())
     call expect(swale_reader_epoch_count(reader) == 1, "one epoch")
     call expect(swale_code_name(SWALE_BUSY) == "busy", swale_code_name(SWALE_BUSY))
     call swale_reader_close(reader)

@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   swale_dir* dir = NULL;
   if (argc != 2) return 2;
   if (swale_job_open(NULL, NULL, &job) != SWALE_OK) return failed("swale_job_open");
-  if (swale_dir_open(job, argv[1], SWALE_DIR_CREATE, "dir.schema=square:f8,dir.extrema=square", &dir) !=
+  if (swale_dir_open(job, argv[1], SWALE_DIR_CREATE, "imd.schema=square:f8,imd.extrema=square", &dir) !=
       SWALE_OK)
     return failed("swale_dir_open");
   for (int64_t epoch = 0; epoch < 2; epoch++) {

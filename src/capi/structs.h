@@ -1,0 +1,55 @@
+// Structs that cross the C interface: the caller says how many bytes its version of the struct has (struct_bytes, the
+// first member), so that later versions can add members at the end.
+//
+// Threads: free functions.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "capi/boundary.h"
+
+namespace swale::capi {
+
+// DO NOT CHANGE THESE NUMBERS: they are the sizes in version 0.1, of which programs exist.
+template <class T>
+inline constexpr size_t kFirstBytes = 0;
+template <>
+inline constexpr size_t kFirstBytes<swale_comm> = 32;
+template <>
+inline constexpr size_t kFirstBytes<swale_stat> = 64;
+template <>
+inline constexpr size_t kFirstBytes<swale_epoch_info> = 40;
+template <>
+inline constexpr size_t kFirstBytes<swale_top_record> = 64;
+template <>
+inline constexpr size_t kFirstBytes<swale_top_stats> = 56;
+template <>
+inline constexpr size_t kFirstBytes<swale_read_stats> = 48;
+
+// kInvalidArgument if the pointer is NULL or if struct_bytes is no size of any version.
+template <class T>
+Status check_struct(const char* call, const char* argument, const T* given) {
+  static_assert(kFirstBytes<T> != 0 && kFirstBytes<T> <= sizeof(T));
+  if (given == nullptr) return null_argument(call, argument);
+  if (given->struct_bytes >= kFirstBytes<T>) return {};
+  return invalid_argument("{}: {}->struct_bytes is {}: set it to the size of the struct before the call",
+                          call, argument, given->struct_bytes);
+}
+
+// Gives the caller the members that its version has. Requires check_struct.
+template <class T>
+void fill_struct(T* out, T value) {
+  value.struct_bytes = std::min(out->struct_bytes, sizeof(T));
+  std::memcpy(out, &value, value.struct_bytes);
+}
+
+// What the caller gave; members that its version has not are zero. Requires check_struct.
+template <class T>
+T take_struct(const T& given) {
+  T taken = {};
+  std::memcpy(&taken, &given, std::min(given.struct_bytes, sizeof(T)));
+  return taken;
+}
+
+}  // namespace swale::capi

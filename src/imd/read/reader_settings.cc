@@ -1,0 +1,45 @@
+#include "imd/read/reader_settings.h"
+
+#include <array>
+
+#include "base/bytes.h"
+
+namespace swale::imd {
+namespace {
+
+constexpr std::array kRows = {
+    OptionRow{.name = "imd.reads_in_flight",
+              .type = OptionType::kInt,
+              .default_value = "64",
+              .min = 1,
+              .max = 65'536,
+              .help = "read requests that a reader has in flight at once"},
+    OptionRow{
+        .name = "imd.map",
+        .type = OptionType::kEnum,
+        .default_value = "never",
+        .choices = "auto|never",
+        .help = "auto: logs on local file systems are mapped, so that bytes in the page cache are found "
+                "without a system call; but a page that the device fails to deliver, or that another process "
+                "cuts off, then raises SIGBUS in this process"},
+    OptionRow{.name = "imd.scan_chunk",
+              .type = OptionType::kBytes,
+              .default_value = "4M",
+              .min = 4 * kKiB,
+              .max = kGiB,
+              .help = "bytes of one read of a scan"}};
+
+}  // namespace
+
+std::span<const OptionRow> reader_option_rows() { return kRows; }
+
+ReaderOptions reader_options(const Config& config) {
+  ReaderOptions options;
+  options.reads_in_flight_max = static_cast<size_t>(config.get_int("imd.reads_in_flight"));
+  options.scan_chunk_bytes = config.get_bytes("imd.scan_chunk");
+  options.map =
+      config.get_string("imd.map") == "auto" ? ReaderOptions::Map::kAuto : ReaderOptions::Map::kNever;
+  return options;
+}
+
+}  // namespace swale::imd

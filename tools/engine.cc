@@ -1,0 +1,71 @@
+#include "tools/engine.h"
+
+#include "imd/format/json_place.h"
+#include "imd/format/json_seal.h"
+#include "imd/format/manifest.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr std::string_view kManifestName = "swale.json";
+constexpr int kFolderDepthMax = 3;  // DIR/jobs/0007/epochs
+
+// What the manifest of a folder says; "" if there is none, or if it is damaged.
+std::string format_in(io::Device& device, const std::string& folder) {
+  const Result<std::string> text =
+      io::read_file(device, fmt::format("{}/{}", folder, kManifestName), imd::kManifestBytesMax);
+  if (!text.ok() || !imd::is_sealed(*text)) return {};
+  const Json json = imd::parse_json<Json>(*text);
+  if (!json.is_object()) return {};
+  const auto format = json.find("format");
+  return format != json.end() && format->is_string() ? format->get<std::string>() : std::string();
+}
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string known_formats(std::span<const Engine> table) {
+  std::string names;
+  for (const Engine& engine : table) {
+    if (!names.empty()) names += ", ";
+    names += fmt::format("{} ({})", engine.format, engine.directory);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::span<const Engine> engines() { return {&kImdEngine, 1}; }
+
+Result<const Engine*> engine_of(io::Device& device, const std::string& path, std::span<const Engine> table) {
+  std::string folder = path;
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  std::string format = format_in(device, folder);
+  if (format.empty() && !device.list(folder).ok()) {
+    for (int depth = 0; format.empty() && depth < kFolderDepthMax && folder != "." && folder != "/";
+         ++depth) {
+      folder = parent_of(folder);
+      format = format_in(device, folder);
+    }
+  }
+  if (format.empty()) return &table.front();
+  for (const Engine& engine : table) {
+    if (engine.format == format) return &engine;
+  }
+  return error(Code::kUnsupported, Scope::kFile,
+               "{}/{}: has the format \"{}\", which this swale does not know; it knows {}. A newer swale may",
+               folder, kManifestName, format, known_formats(table));
+}
+
+Status expect_engine(io::Device& device, const std::string& path, const Engine& wanted,
+                     std::span<const Engine> table) {
+  SWALE_ASSIGN_OR_RETURN(const Engine* found, engine_of(device, path, table));
+  if (found->format == wanted.format) return {};
+  return error(Code::kUnsupported, Scope::kFile, "{}: is a {}; this command is for a {}", path,
+               found->directory, wanted.directory);
+}
+
+}  // namespace swale::tools

@@ -1,0 +1,94 @@
+// Engine: what answers `swale info`, `verify`, `stats`, `dump` and `repair` for directories of one format. One table has
+// a row for each engine; the commands find the row by the member "format" of the directory's manifest (swale.json), and
+// share options, output and exit codes.
+//
+// Every engine's manifest is a sealed JSON object (imd/format/json_seal.h) with the member "format".
+// Threads: free functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "io/device.h"
+#include "tools/dump.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+
+using ProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
+
+// Something that a report counts: its name in JSON, and what it is called after its number.
+struct Count {
+  std::string_view name;   // "bytes_checked"
+  std::string_view words;  // "bytes checked"
+  uint64_t value = 0;
+};
+
+struct InfoReport {
+  Json json;
+  std::string text;
+};
+
+struct VerifyRequest {
+  size_t problems_max = 100;
+  ProgressFn progress;  // none: nobody waits
+};
+struct VerifyReport {
+  std::vector<Status> problems;
+  std::vector<Count> checked;
+};
+
+struct StatsRequest {
+  enum class Show { kTable, kPlot, kJson };
+  std::optional<int64_t> epoch;
+  Show show = Show::kTable;
+};
+struct StatsReport {
+  std::vector<Json> lines;  // kJson
+  std::string text;         // others
+};
+
+struct RepairRequest {
+  bool dry_run = false;
+  ProgressFn progress;
+};
+struct RepairReport {
+  Json counts;           // members of the JSON object
+  std::string headline;  // after "PATH: "
+  std::string remark;    // a line; "": none
+  std::vector<std::string> found;
+  std::vector<std::string> done;
+  std::vector<std::string> lost;
+};
+
+struct Engine {
+  std::string_view format;     // as in the manifest: "swale-imd"
+  std::string_view directory;  // what people call a directory of it: "massive directory"
+  Result<InfoReport> (*info)(const std::string& path);
+  Result<VerifyReport> (*verify)(const std::string& path, const VerifyRequest& request);
+  Result<StatsReport> (*stats)(const std::string& path, const StatsRequest& request);
+  // A directory, or a file of one.
+  Status (*dump)(io::Device& device, const std::string& path, DumpOutput* out);
+  Result<RepairReport> (*repair)(io::Device& device, const std::string& path, const RepairRequest& request);
+};
+
+std::span<const Engine> engines();
+extern const Engine kImdEngine;
+
+// The engine of the directory at `path`, or of the directory that has the file `path`. kUnsupported names a format that
+// is not in the table. If no manifest tells (it is missing or damaged), the first engine of the table: it finds what is
+// left, or says what is wrong.
+Result<const Engine*> engine_of(io::Device& device, const std::string& path,
+                                std::span<const Engine> table = engines());
+
+// For commands that one engine alone has: kUnsupported if the directory is another engine's.
+Status expect_engine(io::Device& device, const std::string& path, const Engine& wanted,
+                     std::span<const Engine> table = engines());
+
+}  // namespace swale::tools

@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "imd/format/manifest.h"
+#include "run/footer.h"
+#include "run/value_format.h"
+#include "tools/imd_engine.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+struct Sizes {
+  // What committed epochs hold.
+  uint64_t data_bytes = 0;
+  uint64_t index_bytes = 0;
+  uint64_t values_bytes = 0;  // in value logs
+  // All other bytes of the logs: room made ahead of writing, and epochs that were never committed or were dropped.
+  uint64_t uncommitted_bytes = 0;
+  uint32_t files = 0;
+  uint32_t unreadable_logs = 0;  // their index is damaged or missing: all their bytes are uncommitted_bytes
+
+  uint64_t committed() const { return data_bytes + index_bytes + values_bytes; }
+};
+
+bool is_committed(const run::SegmentRecord& segment, const imd::Manifest& manifest) {
+  return segment.epoch < manifest.epochs.size() &&
+         manifest.epochs[segment.epoch].epoch_id == segment.epoch_id;
+}
+
+// Adds what committed epochs hold in one job's part of a partition.
+Status add_committed(io::Device& device, const std::string& path, imd::LogId log,
+                     const imd::Manifest& manifest, Sizes* sizes) {
+  SWALE_ASSIGN_OR_RETURN(const auto index, device.open(imd::index_log_path(path, log), io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*index, log.partition));
+  std::map<uint32_t, uint32_t> blocks;  // of each epoch; its segments tell them one after the other
+  uint64_t dropped_bytes = 0;
+  for (const run::SegmentRecord& segment : footer.segments) {
+    const bool values = run::is_values_segment(segment);
+    if (!is_committed(segment, manifest)) {
+      if (!values) dropped_bytes += run::segment_bytes(segment);
+    } else if (values) {
+      sizes->values_bytes += run::range_of(segment).bytes;
+    } else if ((segment.flags & run::kAuxiliarySegment) == 0) {
+      uint32_t& count = blocks[segment.epoch];
+      count = std::max(count, segment.data_blocks);
+    }
+  }
+  sizes->index_bytes += footer.end_offset - std::min(footer.end_offset, dropped_bytes);
+  for (const auto& [epoch, count] : blocks) sizes->data_bytes += count * run::kBlockBytes;
+  return {};
+}
+
+// The bytes and the number of all logs, those included of jobs that committed nothing.
+Status add_files(io::Device& device, const std::string& path, uint64_t* bytes, uint32_t* files) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> folders, device.list(path));
+  for (const std::string& folder : folders) {
+    if (folder.front() != 'p') continue;
+    const Result<std::vector<std::string>> names = device.list(fmt::format("{}/{}", path, folder));
+    if (!names.ok()) continue;  // a file of somebody else's
+    for (const std::string& name : *names) {
+      if (!imd::parse_log_name(name)) continue;
+      const auto file = device.open(fmt::format("{}/{}/{}", path, folder, name), io::OpenMode::kRead);
+      if (file.status().code() == Code::kNotFound) continue;  // a job that failed to open has removed it
+      SWALE_RETURN_IF_ERROR(file.status());
+      SWALE_ASSIGN_OR_RETURN(const uint64_t size, (*file)->size());
+      *bytes += size;
+      ++*files;
+    }
+  }
+  return {};
+}
+
+Result<Sizes> measure(OpenDirectory& directory, const std::string& path) {
+  Sizes sizes;
+  const imd::Manifest& manifest = directory.reader->manifest();
+  for (const imd::LogId log : manifest.logs()) {
+    if (!add_committed(directory.device, path, log, manifest, &sizes).ok()) ++sizes.unreadable_logs;
+  }
+  uint64_t bytes = 0;
+  SWALE_RETURN_IF_ERROR(add_files(directory.device, path, &bytes, &sizes.files));
+  // A job that writes meanwhile may have committed since.
+  sizes.uncommitted_bytes = bytes - std::min(bytes, sizes.committed());
+  return sizes;
+}
+
+Json lost_json(const imd::Manifest& manifest) {
+  Json lost = Json::array();
+  for (const imd::LostPart& part : manifest.lost) {
+    const auto epoch = std::find_if(manifest.epochs.begin(), manifest.epochs.end(),
+                                    [&](const auto& entry) { return entry.epoch_id == part.epoch_id; });
+    if (epoch == manifest.epochs.end()) continue;  // dropped since
+    lost.push_back({{"epoch", epoch->epoch}, {"partition", part.partition}, {"what", part.what}});
+  }
+  return lost;
+}
+
+Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path) {
+  Json jobs = Json::array();
+  for (const imd::JobEntry& job : manifest.jobs) {
+    jobs.push_back({{"number", job.number},
+                    {"id", job.id},
+                    {"ranks", job.ranks},
+                    {"ways", job.ways},
+                    {"partitioner", job.partitioner}});
+  }
+  Json epochs = Json::array();
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    const char* const recovered = imd::recovered_name(epoch.recovered);
+    epochs.push_back({{"epoch", epoch.epoch},
+                      {"job", manifest.job_of(epoch).number},
+                      {"step", epoch.step},
+                      {"time", epoch.time},
+                      {"records", epoch.records},
+                      {"data_bytes", epoch.data_bytes}});
+    if (epoch.large.values > 0) {
+      epochs.back()["large_values"] = epoch.large.values;
+      epochs.back()["large_bytes"] = epoch.large.bytes;
+    }
+    if (*recovered != '\0') epochs.back()["recovered"] = recovered;
+  }
+  Json fields = Json::array();
+  for (const run::Field& field : manifest.schema.fields) {
+    fields.push_back({{"name", field.name},
+                      {"type", run::type_name(field.type)},
+                      {"count", field.count},
+                      {"unit", field.unit},
+                      {"offset", field.offset}});
+  }
+  Json extrema = Json::array();
+  for (const run::FieldPlace& place : manifest.schema.indexed) extrema.push_back(place.name);
+  Json layout = {{"compression", codec_name(manifest.layout.compression)},
+                 {"index", run::index_name(manifest.layout.index)}};
+  if (manifest.layout.filtered()) layout["bloom_bits"] = manifest.layout.bloom_bits;
+  return {{"path", path},
+          {"schema", fields},
+          {"extrema", extrema},
+          {"layout", layout},
+          {"generation", manifest.generation},
+          {"closed", manifest.closed},
+          {"jobs", jobs},
+          {"epochs", epochs},
+          {"lost", lost_json(manifest)},
+          {"disk",
+           {{"files", sizes.files},
+            {"data_bytes", sizes.data_bytes},
+            {"index_bytes", sizes.index_bytes},
+            {"values_bytes", sizes.values_bytes},
+            {"uncommitted_bytes", sizes.uncommitted_bytes},
+            {"unreadable_logs", sizes.unreadable_logs}}}};
+}
+
+std::string layout_text(const run::Layout& layout) {
+  std::string text = fmt::format("compression: {}, index: {}", codec_name(layout.compression),
+                                 run::index_name(layout.index));
+  if (layout.filtered()) text += fmt::format(" of {} bits", layout.bloom_bits);
+  return text;
+}
+
+std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path) {
+  uint64_t records = 0;
+  uint64_t bytes = 0;
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    records += epoch.records;
+    bytes += epoch.data_bytes + epoch.large.bytes;
+  }
+  std::string text =
+      fmt::format("massive directory {}\n  {} epochs, {} records, {} bytes of keys and values\n", path,
+                  manifest.epochs.size(), records, bytes);
+  text += fmt::format("  on disk: {} files, {} bytes of data, {} bytes of index", sizes.files,
+                      sizes.data_bytes, sizes.index_bytes);
+  if (sizes.values_bytes > 0) text += fmt::format(", {} bytes of large values", sizes.values_bytes);
+  if (bytes > 0) {
+    text += fmt::format(" ({:.3f} of the keys and values)",
+                        static_cast<double>(sizes.committed()) / static_cast<double>(bytes));
+  }
+  if (sizes.uncommitted_bytes > 0)
+    text += fmt::format("\n  reserved or uncommitted: {} bytes", sizes.uncommitted_bytes);
+  if (sizes.unreadable_logs > 0) {
+    text +=
+        fmt::format("\n  {} index logs cannot be read, and their data are not counted: run `swale verify`",
+                    sizes.unreadable_logs);
+  }
+  if (!manifest.schema.empty()) {
+    text += fmt::format("\n  values: {}\n  extrema: {}", manifest.schema.fields_text(),
+                        manifest.schema.indexed.empty() ? "of no field" : manifest.schema.indexed_text());
+  }
+  if (!manifest.layout.standard()) text += "\n  " + layout_text(manifest.layout);
+  text +=
+      fmt::format("\n  generation {}{}", manifest.generation,
+                  manifest.closed ? "" : ": its job has not closed the directory (it writes, or was killed)");
+  text += fmt::format("\n\n  {:>5}  {:<16}  {:>8}  {:>4}  partitioner\n", "job", "id", "ranks", "ways");
+  for (const imd::JobEntry& job : manifest.jobs) {
+    text += fmt::format("  {:>5}  {:<16}  {:>8}  {:>4}  {}\n", job.number, job.id, job.ranks, job.ways,
+                        job.partitioner);
+  }
+  text += fmt::format("\n  {:>5}  {:>5}  {:>12}  {:>14}  {:>14}  {:>16}\n", "epoch", "job", "step", "time",
+                      "records", "bytes");
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    const std::string step = epoch.step == imd::kStepUnknown ? "unknown" : fmt::format("{}", epoch.step);
+    text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}", epoch.epoch,
+                        manifest.job_of(epoch).number, step, epoch.time, epoch.records,
+                        epoch.data_bytes + epoch.large.bytes);
+    text += epoch.recovered == imd::Recovered::kNo
+                ? "\n"
+                : fmt::format("  recovered ({})\n", imd::recovered_name(epoch.recovered));
+  }
+  const Json lost = lost_json(manifest);
+  if (!lost.empty()) text += "\n  lost, as `swale repair` recorded it:\n";
+  for (const Json& part : lost) {
+    text += fmt::format("  epoch {}, partition {}: {}\n", part["epoch"].get<uint32_t>(),
+                        part["partition"].get<uint32_t>(), part["what"].get<std::string>());
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<InfoReport> imd_info(const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const auto directory, open_imd(path));
+  SWALE_ASSIGN_OR_RETURN(const Sizes sizes, measure(*directory, path));
+  const imd::Manifest& manifest = directory->reader->manifest();
+  return InfoReport{info_json(manifest, sizes, path), info_text(manifest, sizes, path)};
+}
+
+}  // namespace swale::tools
