@@ -4,7 +4,7 @@
 Between backticks: paths and file names in the tree; types, members, functions, constants and fields in the sources,
 comments set aside; calls of the C interface, options and variables; subcommands of `swale` and targets of make. In code
 blocks: calls, options and variables. Relative links: the file, and the heading after '#'. The CHANGELOG may name what
-is gone. The self-test shows that each kind of fault is noticed.
+is gone. The pages that sources name exist, too. The self-test shows that each kind of fault is noticed.
 """
 import fnmatch
 import os
@@ -17,6 +17,7 @@ SKIPPED_PAGES = {"CHANGELOG.md"}
 SOURCE = re.compile(r"\.(h|hpp|c|cc|f90|py|sh|cmake|map)$|(^|/)(CMakeLists\.txt|Makefile|CMakePresets\.json)$")
 C_LIKE = re.compile(r"\.(h|hpp|c|cc|map)$")
 COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+PAGE_NAMED = re.compile(r"\bdocs/[a-z/-]+\.md\b")
 WORD = re.compile(r"[A-Za-z_]\w*")
 TOPS = ("src", "include", "docs", "bench", "tests", "tools", "sim", "fuzz", "examples", "scripts", "packaging", "cmake", "python")
 LAYERS = ("base", "io", "net", "run", "source", "tier", "meta", "imd", "fs", "capi", "posix", "fuse")
@@ -63,6 +64,7 @@ class Tree:
         self.root = root
         self.files, self.folders, self.pages = set(), {""}, []
         self.words_of, self.texts = {}, {}
+        self.pages_named = []  # (source, line, page)
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
             inside = os.path.relpath(folder, root)
@@ -85,6 +87,9 @@ class Tree:
             self.pages.append(path)
         elif SOURCE.search(path):
             text = read(full)
+            if not path.startswith("scripts/"):
+                self.pages_named += [(path, text.count("\n", 0, found.start()) + 1, found[0])
+                                     for found in PAGE_NAMED.finditer(text)]
             self.texts[path] = without_comments(text) if C_LIKE.search(path) else text
             self.words_of[path] = set(WORD.findall(self.texts[path]))
 
@@ -232,7 +237,9 @@ def check_page(tree, page):
 
 def check_tree(root):
     tree = Tree(root)
-    return [line for page in sorted(tree.pages) if page not in SKIPPED_PAGES for line in check_page(tree, page)]
+    lost = [f"{source}:{line}: {page} does not exist" for source, line, page in sorted(tree.pages_named)
+            if page not in tree.files]
+    return lost + [line for page in sorted(tree.pages) if page not in SKIPPED_PAGES for line in check_page(tree, page)]
 
 
 SCRATCH = {
@@ -276,13 +283,16 @@ CANARIES = [
     ("[a](other.md#gone)", "no such heading"),
     ("`[a](gone.md)`", ""),
 ]
+# The same of a source.
+SOURCE_CANARIES = [("// See docs/other.md.", ""), ("// See docs/design/gone.md.", "docs/design/gone.md does not exist")]
 
 
 def self_test():
     failures = []
-    for text, expected in CANARIES:
+    canaries = [("docs/page.md", *canary) for canary in CANARIES] + [("src/base/page.h", *canary) for canary in SOURCE_CANARIES]
+    for page, text, expected in canaries:
         with tempfile.TemporaryDirectory(prefix="swale-docs-") as root:
-            for path, content in {**SCRATCH, "docs/page.md": text + "\n"}.items():
+            for path, content in {**SCRATCH, page: text + "\n"}.items():
                 os.makedirs(os.path.dirname(os.path.join(root, path)) or root, exist_ok=True)
                 with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                     file.write(content)
@@ -292,7 +302,7 @@ def self_test():
     for failure in failures:
         print(f"check-docs.py: {failure}", file=sys.stderr)
     if not failures:
-        print(f"docs: the check notices all {sum(bool(expected) for _, expected in CANARIES)} canaries")
+        print(f"docs: the check notices all {sum(bool(expected) for _, _, expected in canaries)} canaries")
     return 1 if failures else 0
 
 
