@@ -28,6 +28,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "net/frame_pool.h"
+#include "net/inbox.h"
 #include "net/lent_messages.h"
 #include "net/router.h"
 
@@ -52,11 +53,10 @@ class Conversation {
   int32_t size() const { return params_.size; }
 
   // -- Sending
-  // Frames to this rank itself are for the owner's own delivery (Inbox); it gives them back.
   bool frame_available(Rank to) const { return pool_.available(to); }
   Frame take_frame(Rank to) { return pool_.take(to); }  // requires frame_available
-  void give_back(const Frame& frame) { pool_.give_back(frame.index); }
-  // Sends a frame to another rank. The pool has it back once it is sent, or at once if it is empty.
+  // The pool has the frame back once it is sent, or at once if it is empty; a frame to this rank itself goes to the inbox,
+  // and the pool has it back once it is read.
   void send(Rank to, const Frame& frame);
   void send_control(Rank to, std::string message);
 
@@ -66,10 +66,16 @@ class Conversation {
   void on_sent(uint64_t cookie);
 
   enum class Came { kNothing, kData, kControl };
-  // A frame of this channel has come. kData: call consumed(from) once its payload is read, now or later. kControl: read
-  // the payload now. kNothing: it was for the Conversation itself, or there is a failure: look at failure().
+  // A frame of this channel has come. kData: read it now and call consumed, or call keep. kControl: read it now. kNothing:
+  // it was for the Conversation itself, or there is a failure: look at failure().
   Came on_frame(Rank from, const FrameHeader& header, Bytes payload);
   void consumed(Rank from) { router_.consumed(from); }
+  // Data that is read later: what of a frame is left, and what this rank sent to itself. Call finish_front, which gives its
+  // credit or its frame back, when inbox().front() is read.
+  void keep(Rank from, Bytes rest) { inbox_.push(from, rest); }
+  Inbox& inbox() { return inbox_; }
+  const Inbox& inbox() const { return inbox_; }
+  void finish_front();
   // Gives back all credits, however few. Call before a long wait.
   void flush_credits() { router_.flush_credits(); }
   // Call about once a second while this rank waits for peers: makes sure that they notice a lost frame (Router::probe).
@@ -105,6 +111,7 @@ class Conversation {
 
   Params params_;
   FramePool pool_;
+  Inbox inbox_;
   LentMessages messages_;
   Router router_;
   uint64_t frames_lent_ = 0;

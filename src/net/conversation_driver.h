@@ -1,13 +1,14 @@
 // ConversationDriver: the threads around a Participant: one mutex, the job's channel, turns of posting, threads that wait,
-// and the boundary where an exception becomes a failure of the conversation. A class with threads derives from it.
+// and the boundary where an exception becomes a failure of the conversation. A class with threads derives from it; it may
+// be the Participant itself.
 //
 // Frames leave in the order in which the Router numbered them: a turn (PostTurns) lasts from taking a batch of posts to
-// having posted them. A thread that has changed something calls announce with the mutex locked and then send_ready, which
-// posts what may leave now or has the progress thread post it. After events of the transport on_progress posts.
+// having posted them. A thread that has changed something calls after_change, which posts what may leave now or has the
+// progress thread post it. After events of the transport the progress thread posts by itself.
 //
 // Threads: everything by any thread; "locked" says that the caller holds mutex_, of which `lock` is its lock.
 // Order: the mutex is the last one that a thread takes; hooks are called locked and must not wait.
-// Errors: what throws becomes a failure of the participant (fail). The first failure calls on_failed, once.
+// Errors: what an event throws becomes a failure of the participant. The first failure calls on_failed, once.
 #pragma once
 
 #include <array>
@@ -22,16 +23,20 @@
 
 namespace swale::net {
 
-class ConversationDriver : private ChannelEvents {
+class ConversationDriver {
+ public:
+  ConversationDriver(const ConversationDriver&) = delete;
+  ConversationDriver& operator=(const ConversationDriver&) = delete;
+
  protected:
   using Lock = std::unique_lock<std::mutex>;
 
-  explicit ConversationDriver(Job& job) : job_(job), alone_(job.size() == 1) {}
-  ~ConversationDriver() override = default;  // after leave
+  explicit ConversationDriver(Job& job) : job_(job), alone_(job.size() == 1), events_(*this) {}
+  virtual ~ConversationDriver() = default;  // after leave
 
   // Opens the channel. Collective, as Job::open_channel.
   Status join();
-  bool joined() const { return joined_; }
+  bool joined() const { return joined_; }  // locked, while other threads may leave
   uint32_t channel() const { return channel_; }
   // What the participant's Conversation is made with; frames and window are the caller's.
   Conversation::Params conversation_params() const;
@@ -52,15 +57,14 @@ class ConversationDriver : private ChannelEvents {
 
   // -- After changing something. Locked.
   void announce();
-  // Posts what may leave now, or has the progress thread do so. The second unlocks meanwhile.
-  void send_ready();
-  void send_ready(Lock& lock);
+  // The same, and what may leave now is posted, or the progress thread is made to. Unlocks meanwhile.
+  void after_change(Lock& lock);
 
   // -- Failing
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   void fail_locked(const Status& why) noexcept;
   // The same, and the news leaves at once. Locks if the lock is not held; it is held at the end.
-  void fail(Lock& lock, const Status& why) noexcept;
+  void fail_now(Lock& lock, const Status& why) noexcept;
 
   // -- Waiting. Locked. `done` is evaluated locked, by the threads whose events may make it true: a thread is woken when
   // its own condition holds and not by every event.
@@ -79,19 +83,30 @@ class ConversationDriver : private ChannelEvents {
     Waiter* next = nullptr;
   };
 
-  void on_frame(Rank from, const FrameHeader& header, Bytes payload) final;
-  void on_sent(uint64_t cookie) final;
-  void on_down(Rank peer, const Status& why) final;
-  Nanos on_progress(Nanos now) final;
-  void on_failure(const Status& why) final;
+  // What the job tells of the channel.
+  class Events final : public ChannelEvents {
+   public:
+    explicit Events(ConversationDriver& driver) : driver_(driver) {}
+    void on_frame(Rank from, const FrameHeader& header, Bytes payload) override;
+    void on_sent(uint64_t cookie) override;
+    void on_down(Rank peer, const Status& why) override;
+    Nanos on_progress(Nanos now) override;
+    void on_failure(const Status& why) override;
+
+   private:
+    ConversationDriver& driver_;
+  };
 
   template <class Event>
   void handle(Lock& lock, const Event& event) noexcept;
+  Nanos progress(Nanos now);
+  void send_ready();
   void wake_waiters();
   void post_ready();
   bool post_some();
   void take_posts();
 
+  Events events_;
   uint32_t channel_ = 0;
   bool joined_ = false;
   Participant* participant_ = nullptr;  // guarded by mutex_

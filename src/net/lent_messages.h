@@ -1,7 +1,7 @@
 // LentMessages: messages whose memory is lent to a transport until it says that they are sent. A message's place is its
 // cookie. Places are used again, so cookies stay small, and a message never moves while it is lent.
 //
-// Threads: none; the owner serialises calls. Errors: add throws std::bad_alloc, and has done nothing then.
+// Threads: none; the owner serialises calls. Errors: add throws std::bad_alloc, and has not moved the message then.
 #pragma once
 
 #include <cassert>
@@ -18,9 +18,10 @@ namespace swale::net {
 class LentMessages {
  public:
   // Keeps the message and returns its place.
-  uint32_t add(std::string message) {
+  uint32_t add(std::string&& message) {
     if (free_.empty()) {
-      free_.reserve(messages_.size() + 1);  // so that release needs no memory
+      if (free_.capacity() <= messages_.size())
+        free_.reserve(2 * messages_.size() + 8);  // release needs no memory
       messages_.push_back(std::move(message));
       return static_cast<uint32_t>(messages_.size() - 1);
     }

@@ -13,8 +13,14 @@ class Participant {
   virtual ~Participant() = default;
 
   virtual Conversation& conversation() = 0;
-  // A frame of the channel; hand it to Conversation::on_frame first.
-  virtual void on_frame(Rank from, const FrameHeader& header, Bytes payload) = 0;
+  // A frame of the channel. As it stands here, data waits in the conversation's inbox; to read it at once, override this
+  // and call Conversation::on_frame first.
+  virtual void on_frame(Rank from, const FrameHeader& header, Bytes payload) {
+    const Conversation::Came came = conversation().on_frame(from, header, payload);
+    if (came == Conversation::Came::kData) conversation().keep(from, payload);
+    if (came == Conversation::Came::kControl) on_control(from, payload);
+  }
+  virtual void on_control(Rank from, Bytes message) = 0;
   virtual void on_down(Rank peer, const Status& why) {
     conversation().on_down(peer);
     fail(why);
