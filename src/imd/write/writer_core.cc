@@ -11,23 +11,6 @@ namespace {
 // Cookies below are frames of the pool, those from here on control payloads.
 constexpr uint64_t kControlCookieFirst = uint64_t{1} << 32;
 
-PartitionParams partition_params(const WriterCoreParams& params) {
-  PartitionParams out;
-  out.partition = static_cast<uint32_t>(params.rank);
-  out.ranks = static_cast<uint32_t>(params.size);
-  out.ways = params.ways;
-  out.memtable_bytes = params.memory.memtable_bytes;
-  out.memtable_records = params.memory.memtable_records;
-  out.output_buffer_bytes = params.memory.output_buffer_bytes;
-  out.output_buffers = params.memory.output_buffers;
-  out.sketch_bytes = params.memory.sketch_bytes;
-  out.by_hash = params.by_hash;
-  out.indexed = params.indexed;
-  out.layout = params.layout;
-  out.extrema_blocks = params.memory.extrema_blocks;
-  return out;
-}
-
 }  // namespace
 
 uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
@@ -40,9 +23,7 @@ uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
 Result<std::unique_ptr<WriterCore>> WriterCore::create(const WriterCoreParams& params) {
   SWALE_ASSIGN_OR_RETURN(FramePool pool, FramePool::create(params.size, params.memory.frames_per_rank,
                                                            params.memory.frame_bytes));
-  SWALE_ASSIGN_OR_RETURN(
-      std::unique_ptr<Partition> partition,
-      Partition::create(partition_params(params), run::FooterBuilder(static_cast<uint32_t>(params.rank))));
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition, Partition::create(params));
   return std::unique_ptr<WriterCore>(new WriterCore(params, std::move(pool), std::move(partition)));
 }
 
@@ -289,9 +270,10 @@ std::optional<Partition::Task> WriterCore::next_task(uint32_t way) {
 void WriterCore::finish_task(const Partition::Task& task) {
   if (!failure().ok()) return;
   RankStats& stats = stats_of(task.epoch);
-  const bool is_run = task.run != nullptr;
-  stats.add(is_run ? Stat::kSortNanos : Stat::kIndexNanos, since(task.began));
-  if (task.done()) stats.add(is_run ? Stat::kSortRuns : Stat::kIndexSegments);
+  using Work = Partition::Work;
+  const bool of_run = task.kind == Work::kPack || task.kind == Work::kRun;
+  stats.add(of_run ? Stat::kSortNanos : Stat::kIndexNanos, since(task.began));
+  if (task.kind != Work::kPack && task.done()) stats.add(of_run ? Stat::kSortRuns : Stat::kIndexSegments);
   partition_->finish_task(task);
   drain_delivery();
   after_event();
