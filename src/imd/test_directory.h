@@ -153,7 +153,9 @@ class TestDirectory {
                                  .epoch = epoch.epoch,
                                  .epoch_id = epoch.epoch_id,
                                  .way = static_cast<uint16_t>(way),
-                                 .run = run_number++});
+                                 .run = run_number++,
+                                 .ranks = static_cast<uint32_t>(manifest.jobs.back().ranks),
+                                 .ways = static_cast<uint16_t>(ways.size())});
         uint64_t bytes = out.data_blocks * run::kBlockBytes;
         drain(builder, *out.data, &bytes);
         out.data_blocks = bytes / run::kBlockBytes;

@@ -162,7 +162,9 @@ Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t bl
         "{}: offset {}: a run compressed by codec {}, which this build lacks; read it with a newer swale",
         path, offset_of(block_number), header.codec);
   }
-  if (!row_possible || header.partition != partition || header.records == 0 ||
+  const bool job_possible =
+      partition < header.ranks && header.ranks <= kRanksMax && header.way < header.ways && header.home <= HomeRule::kPartitioner;
+  if (!row_possible || !job_possible || header.partition != partition || header.records == 0 ||
       header.records > kRunRecordsMax || header.blocks == 0 || header.blocks > kRunBlocksMax) {
     return problem("the run header has impossible numbers");
   }

@@ -82,6 +82,7 @@ class PartitionInMemory {
                                  .epoch_id = kEpochId + epoch,
                                  .way = 0,
                                  .run = static_cast<uint32_t>(sketches.size()),
+                                 .ranks = partition_ + 1,
                                  .with_tails = layout.filtered()};
     std::vector<char> packed;
     Compressor compressor = Compressor::create(layout.compression).value();

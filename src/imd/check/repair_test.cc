@@ -230,8 +230,8 @@ void lose_all_documents(io::Device& device, bool epoch_logs) {
   }
 }
 
-// The epoch log still knows steps; the job's shape is guessed.
-TEST(Repair, GuessesJobsThatNoManifestNames) {
+// The epoch log still knows steps; headers of runs know the job's shape.
+TEST(Repair, KnowsJobsThatNoManifestNames) {
   Sample sample(false);
   lose_all_documents(sample.device, false);
   const RepairReport report = repair(sample.device);
@@ -244,6 +244,27 @@ TEST(Repair, GuessesJobsThatNoManifestNames) {
   EXPECT_EQ(reader->manifest().jobs[0].ranks, 3);
   EXPECT_EQ(reader->manifest().jobs[0].ways, 2u);
   EXPECT_TRUE(repair(sample.device).done.empty());
+}
+
+// One run of one partition is enough.
+TEST(Repair, KnowsAJobByOneRun) {
+  io::MemoryDevice device;
+  TestDirectory directory(device, kDir);
+  directory.begin_job(5, 3);
+  std::string key = "0";  // of partition 0
+  while (choose(hash_bytes(key), 5).index != 0) key += "0";
+  directory.write_epoch({{key, "value"}});
+  lose_all_documents(device, true);
+  for (uint32_t partition = 1; partition < 5; ++partition) {
+    for (const std::string& path : {data_log_path(kDir, {1, partition}), index_log_path(kDir, {1, partition})})
+      ASSERT_TRUE(device.remove(path).ok());
+  }
+  EXPECT_EQ(repair(device).lost_parts, 4u);
+  const auto reader = Reader::open(device, kDir, {}).value();
+  ASSERT_EQ(reader->manifest().jobs.size(), 1u);
+  EXPECT_EQ(reader->manifest().jobs[0].ranks, 5);
+  EXPECT_EQ(reader->manifest().jobs[0].ways, 3u);
+  EXPECT_EQ(reader->get(key, 0).value()[0].bytes, "value");
 }
 
 // Everything but the logs is lost: with all index logs all records are found, without one it cannot be shown.

@@ -226,31 +226,30 @@ TEST(Partitioner, RepairMakesADamagedIndexAnew) {
   EXPECT_TRUE(reader->verify(10, {}).problems.empty());
 }
 
-// Without the function nobody knows how many ranks there were, if every document is lost.
-TEST(Partitioner, RepairDoesNotGuessALostManifest) {
+// The name is lost, and nothing else: all partitions are asked.
+TEST(Partitioner, RepairMakesALostManifestAnew) {
   for (const bool by_hash_first : {false, true}) {
     io::MemoryDevice device;
+    const Partitioner partitioner{"digit-1", by_digit, nullptr};
     if (by_hash_first) write_epoch(device, 2, 1, {}, "a");
-    write_epoch(device, 3, 1, {"digit-1", by_digit, nullptr}, "b");
-    std::map<std::string, std::string> documents;
+    write_epoch(device, 3, 2, partitioner, "b");
     for (uint32_t job = 0; job <= 2; ++job) {
       for (const std::string& path :
-           {manifest_path("/dir"), generation_path("/dir", job), epoch_log_path("/dir", job)}) {
-        const Result<std::string> content = io::read_file(device, path, kManifestBytesMax);
-        if (!content.ok()) continue;
-        documents[path] = *content;
-        ASSERT_TRUE(device.remove(path).ok());
-      }
+           {manifest_path("/dir"), generation_path("/dir", job), epoch_log_path("/dir", job)})
+        static_cast<void>(device.remove(path));
     }
-    for (const bool dry_run : {true, false}) {
-      const Status status = repair_directory(device, "/dir", {.dry_run = dry_run}).status();
-      EXPECT_EQ(status.code(), Code::kUnsupported) << status.to_string();
-      EXPECT_THAT(status.message(), HasSubstr(fmt::format("the keys of job {} lie", by_hash_first ? 2 : 1)));
-      EXPECT_FALSE(device.exists(manifest_path("/dir")).value());
-    }
-    for (const auto& [path, content] : documents) ASSERT_TRUE(io::replace_file(device, path, content).ok());
+    const auto report = repair_directory(device, "/dir", {});
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_EQ(report->lost_parts, 0u);
+    EXPECT_THAT(report->lost, testing::Contains(HasSubstr(fmt::format("name of the partitioner of job {}",
+                                                                      by_hash_first ? 2 : 1))));
     auto reader = Reader::open(device, "/dir", {}).value();
-    expect_all(*reader, by_hash_first ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{"b"});
+    EXPECT_EQ(reader->manifest().jobs.back().ranks, 3);
+    EXPECT_EQ(reader->manifest().jobs.back().ways, 2u);
+    const auto values = by_hash_first ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{"b"};
+    expect_all(*reader, values);
+    ASSERT_TRUE(reader->set_partitioner(partitioner).ok());
+    expect_all(*reader, values);
     EXPECT_TRUE(reader->verify(10, {}).problems.empty());
     write_epoch(device, 2, 1, {}, "c");  // the lock was given back
   }

@@ -217,9 +217,16 @@ Status Verifier::check_record(const PartitionLogs& logs, const JobEntry& job,
                       record.block * run::kBlockBytes, record.ordinal, record.run->run, record.run->epoch,
                       what);
   };
+  const run::RunHeader& run = *record.run;
+  const bool by_hash = job.partitioner == kHashPartitioner;
+  if (run.ranks != static_cast<uint32_t>(job.ranks) || run.ways != job.ways ||
+      (run.home == run::HomeRule::kHash) != by_hash) {
+    return misplaced(fmt::format("its run is of a job of {} ranks and {} ways; {} says {} and {}", run.ranks,
+                                 run.ways, kManifestName, job.ranks, job.ways));
+  }
   const HashChoice home = choose(hash_bytes(record.key), static_cast<uint32_t>(job.ranks));
   const HashChoice way = choose(home.rest, job.ways);
-  const bool elsewhere = job.partitioner == kHashPartitioner && home.index != logs.partition;
+  const bool elsewhere = by_hash && home.index != logs.partition;
   if (elsewhere || way.index != record.run->way) {
     return misplaced(fmt::format("its key belongs to partition {}, way {}", home.index, way.index));
   }

@@ -285,6 +285,9 @@ void Partition::place_run(Way& way) {
   placement.epoch_id = epoch.id;
   placement.way = way.number;
   placement.run = epoch.runs++;
+  placement.ranks = static_cast<uint32_t>(params_.size);
+  placement.ways = static_cast<uint16_t>(params_.ways);
+  placement.home = params_.by_hash ? run::HomeRule::kHash : run::HomeRule::kPartitioner;
   placement.with_tails = params_.layout.filtered();
   if (way.packer) way.run = way.packer->take(placement);
   if (!way.run) {
