@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "imd/check/verify.h"
 #include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/progress.h"
@@ -18,16 +19,16 @@ struct VerifyCommand {
 int VerifyCommand::run() const {
   const auto directory = common.open();
   if (!directory.ok()) return fail(directory.status());
-  imd::Reader::VerifyReport report;
+  imd::VerifyReport report;
   {
     ProgressBar bar;
-    imd::Reader::ProgressFn progress;
+    imd::VerifyProgressFn progress;
     if (!common.json && ProgressBar::wanted()) {
       progress = [&](uint64_t done_bytes, uint64_t total_bytes) {
         bar.update(done_bytes, total_bytes, "MiB", kMiB);
       };
     }
-    report = (*directory)->reader->verify(problems_max, progress);
+    report = imd::verify_directory(*(*directory)->reader, problems_max, progress);
   }
   if (common.json) {
     Json problems = Json::array();

@@ -76,7 +76,8 @@ Result<Repairer::OpenEpoch> Repairer::open_epoch(uint32_t number) {
 Result<bool> Repairer::has_values(const JobEntry& job, const FoundRun& run) {
   const std::string path = data_log_path(directory_, {job.number, run.header.partition});
   SWALE_ASSIGN_OR_RETURN(const auto data, device_->open(path, io::OpenMode::kRead));
-  ValueReader values(*device_, directory_, counters_);
+  const ReaderFiles files = this->files();
+  ValueReader values(files);
   Status status;
   const auto check = [&](const run::ScannedRecord& record) {
     if (!record.large || !status.ok()) return;

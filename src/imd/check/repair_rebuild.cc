@@ -43,8 +43,7 @@ Status Repairer::plan_rebuild(LogId id) {
   SWALE_ASSIGN_OR_RETURN(std::set<uint32_t> whole, whole_epochs(id));
   Manifest manifest = found_.manifest;
   manifest.lost = losses_.parts;
-  const Status open =
-      open_partition(*device_, directory_, id, manifest, ReaderOptions::Map::kNever, counters_).status();
+  const Status open = open_partition(files(), id, manifest).status();
   if (!open.ok() && open.code() != Code::kCorruption) return open;
   const auto wanted = [&](const EpochEntry& epoch) {
     const JobEntry& job = manifest.job_of(epoch);

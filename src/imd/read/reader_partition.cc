@@ -124,9 +124,8 @@ PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {
   return range;
 }
 
-Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, const std::string& directory,
-                                                            LogId id, const Manifest& manifest,
-                                                            ReaderOptions::Map map, ReadCounters& counters,
+Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& files, LogId id,
+                                                            const Manifest& manifest,
                                                             const PartitionLogs* before) {
   auto logs = std::make_shared<PartitionLogs>();
   logs->id = id;
@@ -135,12 +134,12 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, 
     logs->index = before->index;
     logs->data = before->data;
   } else {
-    SWALE_ASSIGN_OR_RETURN(logs->index, open_log(device, index_log_path(directory, id)));
-    SWALE_ASSIGN_OR_RETURN(logs->data, open_log(device, data_log_path(directory, id)));
+    SWALE_ASSIGN_OR_RETURN(logs->index, open_log(files.device, index_log_path(files.directory, id)));
+    SWALE_ASSIGN_OR_RETURN(logs->data, open_log(files.device, data_log_path(files.directory, id)));
   }
   SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*logs->index, id.partition));
-  counters.reads.add(footer.reads);
-  counters.bytes_read.add(footer.bytes_read);
+  files.counters.reads.add(footer.reads);
+  files.counters.bytes_read.add(footer.bytes_read);
   logs->footer_depth = footer.depth;
   logs->footer_reads = footer.reads;
   logs->footer_bytes = footer.bytes_read;
@@ -151,7 +150,7 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, 
     logs->seeds.push_back(
         {run::segment_seed(id.partition, segment), run::epoch_seed(id.partition, segment.epoch_id)});
   }
-  if (map == ReaderOptions::Map::kAuto) map_logs(logs.get());
+  if (files.options.map == ReaderOptions::Map::kAuto) map_logs(logs.get());
   return std::shared_ptr<const PartitionLogs>(std::move(logs));
 }
 
@@ -162,7 +161,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(const EpochEntr
     SWALE_RETURN_IF_ERROR(check(**logs, epoch));
   } else if (const LostPart* part = manifest_.lost_part(epoch, partition);
              part != nullptr && logs.status().code() == Code::kCorruption) {
-    return lost_error(directory_, epoch, *part);
+    return lost_error(files_.directory, epoch, *part);
   }
   return logs;
 }
@@ -180,7 +179,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(LogId id, uint3
   }
   // Two threads may both do this for one partition: a few reads more, and one of the two is forgotten.
   SWALE_ASSIGN_OR_RETURN(std::shared_ptr<const PartitionLogs> logs,
-                         open_partition(device_, directory_, id, manifest_, map_, counters_, before.get()));
+                         open_partition(files_, id, manifest_, before.get()));
   *depth = std::max(*depth, logs->footer_depth);
   std::list<LogId> age{id};  // both containers change, or none
   const std::lock_guard lock(mutex_);
@@ -200,7 +199,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(LogId id, uint3
 
 Status PartitionCache::check(const PartitionLogs& logs, const EpochEntry& epoch) const {
   if (!std::binary_search(logs.lost.begin(), logs.lost.end(), epoch.epoch)) return {};
-  return lost_error(directory_, epoch, *manifest_.lost_part(epoch, logs.partition));
+  return lost_error(files_.directory, epoch, *manifest_.lost_part(epoch, logs.partition));
 }
 
 void PartitionCache::take_over(PartitionCache& before, size_t common) {

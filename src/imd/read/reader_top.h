@@ -29,10 +29,10 @@ namespace swale::imd {
 
 class TopQuery {
  public:
-  TopQuery(io::Device& device, const std::string& directory, const Manifest& manifest,
-           PartitionCache& partitions, ReadCounters& counters, const ReaderOptions& options,
-           const EpochEntry& epoch);
-  ~TopQuery();  // adds what it read to `counters`
+  // All must outlive it.
+  TopQuery(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
+           PartitionCache& partitions);
+  ~TopQuery();  // adds what it read to the counters of `files`
   TopQuery(const TopQuery&) = delete;
   TopQuery& operator=(const TopQuery&) = delete;
 
@@ -89,15 +89,13 @@ class TopQuery {
   Status look_into(std::vector<OpenBlock>& blocks);
   Result<TopResult> take_result();
 
-  io::Device& device_;
-  const std::string& directory_;
+  ReadCounters& all_counters_;
+  ReadCounters counters_;    // of this query alone
+  ReadStats footers_;        // of these, what the cache has counted already
+  const ReaderFiles files_;  // with counters_
   const Manifest& manifest_;
   PartitionCache& partitions_;
-  ReadCounters& all_counters_;
-  ReadCounters counters_;  // of this query alone
-  ReadStats footers_;      // of these, what the cache has counted already
   ValueReader large_;
-  const ReaderOptions options_;
   const EpochEntry& epoch_;
   const uint32_t partition_count_;
   run::FieldPlace field_;

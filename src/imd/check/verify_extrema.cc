@@ -1,4 +1,4 @@
-#include "imd/read/extrema_verify.h"
+#include "imd/check/verify_extrema.h"
 
 #include <algorithm>
 #include <utility>
@@ -52,11 +52,11 @@ Result<ExtremaVerifier::Group> ExtremaVerifier::read_group(const PartitionLogs& 
   const std::string& path = logs.index->path();
   SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, logs.index_end, path));
   std::vector<char> all(run::segment_bytes(segment));
-  ReadQueue reads(options_.reads_in_flight_max);
+  ReadQueue reads(files_.options.reads_in_flight_max);
   reads.add(*logs.index, segment.index_offset, all, 0);
   SWALE_RETURN_IF_ERROR(reads.finish());
-  counters_.reads.add();
-  counters_.bytes_read.add(all.size());
+  files_.counters.reads.add();
+  files_.counters.bytes_read.add(all.size());
   *bytes += all.size();
   const Bytes view(all.data(), all.size());
   Group group;
@@ -185,19 +185,19 @@ Status ExtremaVerifier::compare_list(const PartitionLogs& logs, const Group& gro
   return {};
 }
 
-void ExtremaVerifier::check_summaries(io::Device& device, const std::string& directory,
-                                      const ProblemFn& problem) {
+void ExtremaVerifier::check_summaries(const ProblemFn& problem) {
   if (manifest_.schema.indexed.empty()) return;
   for (const EpochEntry& epoch : manifest_.epochs) {
     const EpochState& state = epochs_[epoch.epoch];
     const auto partitions = static_cast<uint32_t>(manifest_.jobs[epoch.job].ranks);
     if (partitions == 1 || state.partitions != partitions) continue;
-    const Result<ExtremaSummary> summary = read_summary(device, directory, epoch);
+    const Result<ExtremaSummary> summary = read_summary(files_.device, files_.directory, epoch);
     if (!summary.ok()) {
       problem(summary.status().with_context(fmt::format("summary of the extrema of epoch {}", epoch.epoch)));
     } else if (*summary != state.summary) {
       problem(corruption("{}: offset {}: is not the summary of the extrema of epoch {} in the index logs",
-                         summary_log_path(directory, epoch.summary.job), epoch.summary.offset, epoch.epoch));
+                         summary_log_path(files_.directory, epoch.summary.job), epoch.summary.offset,
+                         epoch.epoch));
     }
   }
 }

@@ -26,8 +26,9 @@ class ExtremaVerifier {
  public:
   using ProblemFn = std::function<void(const Status&)>;
 
-  ExtremaVerifier(const Manifest& manifest, const ReaderOptions& options, ReadCounters& counters)
-      : manifest_(manifest), options_(options), counters_(counters), epochs_(manifest.epochs.size()) {}
+  // Both must outlive it.
+  ExtremaVerifier(const Manifest& manifest, const ReaderFiles& files)
+      : manifest_(manifest), files_(files), epochs_(manifest.epochs.size()) {}
 
   // Reads the extrema of one epoch in one partition; returns the bytes read.
   uint64_t begin(const PartitionLogs& logs, const EpochEntry& epoch, const ProblemFn& problem);
@@ -36,7 +37,7 @@ class ExtremaVerifier {
   void finish(const PartitionLogs& logs, const EpochEntry& epoch, bool whole, const ProblemFn& problem);
 
   // After all partitions.
-  void check_summaries(io::Device& device, const std::string& directory, const ProblemFn& problem);
+  void check_summaries(const ProblemFn& problem);
 
  private:
   struct Group {
@@ -59,8 +60,7 @@ class ExtremaVerifier {
   }
 
   const Manifest& manifest_;
-  const ReaderOptions options_;
-  ReadCounters& counters_;
+  const ReaderFiles& files_;
   std::vector<EpochState> epochs_;
   // Of the partition and epoch being checked:
   bool active_ = false;
