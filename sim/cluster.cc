@@ -346,8 +346,8 @@ Result<imd::Manifest> Simulation::open_manifest() {
   SWALE_ASSIGN_OR_RETURN(const uint32_t number, imd::claim_job(device_, directory_));
   SWALE_ASSIGN_OR_RETURN(imd::Manifest base, imd::load_manifest(device_, directory_));
   superseded_ = base.continues;
-  return imd::next_generation(
-      std::move(base), {number, fmt::format("{:016x}", params_.job_id), params_.ranks, params_.ways, "hash"});
+  return imd::next_generation(std::move(base), {number, fmt::format("{:016x}", params_.job_id),
+                                                static_cast<uint32_t>(params_.ranks), params_.ways, "hash"});
 }
 
 Status Simulation::build() {

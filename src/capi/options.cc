@@ -150,14 +150,15 @@ constexpr std::array kWriteRows = {
               .default_value = "as_made",
               .choices = "as_made|sketch|bloom|blocked_bloom|papers",
               .help = "how records are found, chosen when a directory is made (as_made: sketch there); the "
-                      "others are for comparison"},
+                      "others are for comparison only"},
     OptionRow{.name = "dir.bloom_bits",
               .type = OptionType::kInt,
               .default_value = "-1",
               .min = -1,
               .max = run::kBloomBitsMax,
-              .help = "bits per record of Bloom filters, chosen when a directory is made; 0: no filters, "
-                      "only block fences; -1: 10, or as made"},
+              .help =
+                  "for comparison only: bits per record of Bloom filters, chosen when a directory is made; "
+                  "0: no filters, only block fences; -1: 10, or as made"},
     OptionRow{.name = "dir.partitioner",
               .type = OptionType::kString,
               .default_value = "hash",

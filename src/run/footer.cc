@@ -37,7 +37,7 @@ struct FooterContext {
 };
 
 Status check_segment(const SegmentRecord& segment, const FooterContext& context) {
-  if ((segment.flags & kAuxiliarySegment) != 0) return {};
+  if (is_auxiliary(segment)) return {};
   if ((segment.flags & ~kKnownSegmentFlags) != 0) {
     return context.newer(fmt::format("a segment with unknown flags {:#x}", segment.flags));
   }

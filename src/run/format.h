@@ -148,9 +148,9 @@ struct SegmentRecord {
 static_assert(sizeof(SegmentRecord) == 64 && offsetof(SegmentRecord, epoch) == 32 &&
               offsetof(SegmentRecord, slice_bits) == 52 && offsetof(SegmentRecord, value_bytes) == 60);
 
+constexpr bool is_auxiliary(const SegmentRecord& segment) { return (segment.flags & kAuxiliarySegment) != 0; }
 constexpr bool is_filter_segment(const SegmentRecord& segment) {
-  return (segment.flags & kAuxiliarySegment) == 0 &&
-         (segment.flags & (kBloomSegment | kBlockedBloomSegment)) != 0;
+  return !is_auxiliary(segment) && (segment.flags & (kBloomSegment | kBlockedBloomSegment)) != 0;
 }
 
 // Bytes of the segment in the index log, padding included.

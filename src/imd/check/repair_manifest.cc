@@ -291,7 +291,7 @@ void ManifestFinder::settle_jobs() {
     epoch.job = job_index(jobs_of_epochs_[i]);
     if (epoch.recovered != Recovered::kWhole || epoch.records != 0) continue;
     const JobEntry& job = manifest.job_of(epoch);
-    for (uint32_t partition = 0; partition < static_cast<uint32_t>(job.ranks); ++partition) {
+    for (uint32_t partition = 0; partition < job.ranks; ++partition) {
       const PartFacts part = look_at_part(logs_, job, epoch, partition);
       epoch.records += part.committed.value_or(part.found.records);
       epoch.data_bytes += part.found.data_bytes;

@@ -47,8 +47,8 @@ Status Repairer::plan_rebuild(LogId id) {
   if (!open.ok() && open.code() != Code::kCorruption) return open;
   const auto wanted = [&](const EpochEntry& epoch) {
     const JobEntry& job = manifest.job_of(epoch);
-    return job.number == id.job && id.partition < static_cast<uint32_t>(job.ranks) &&
-           !whole.contains(epoch.epoch) && !losses_.in_data(epoch, id.partition);
+    return job.number == id.job && id.partition < job.ranks && !whole.contains(epoch.epoch) &&
+           !losses_.in_data(epoch, id.partition);
   };
   if (open.ok() && std::none_of(manifest.epochs.begin(), manifest.epochs.end(), wanted)) return {};
   if (!open.ok()) report_.found.push_back(std::string(open.message()));

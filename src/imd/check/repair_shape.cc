@@ -9,7 +9,7 @@ namespace swale::imd {
 namespace {
 
 void take_shape(const run::RunHeader& header, JobEntry* job) {
-  job->ranks = static_cast<int32_t>(header.ranks);
+  job->ranks = header.ranks;
   job->ways = header.ways;
   job->partitioner = header.home == run::HomeRule::kHash ? kHashPartitioner : kLostPartitioner;
 }
@@ -22,10 +22,10 @@ JobEntry job_of_logs(const Logs& logs, uint32_t number) {
   job.id = std::string(16, '0');
   // Without a run: the segments say how many ways there were, and every rank has made its logs.
   for (auto at = logs.lower_bound({number, 0}); at != logs.end() && at->first.job == number; ++at) {
-    job.ranks = std::max(job.ranks, static_cast<int32_t>(at->first.partition) + 1);
+    job.ranks = std::max(job.ranks, at->first.partition + 1);
     for (const auto& [epoch_id, epoch] : at->second.epochs) {
       for (const run::SegmentRecord& segment : epoch.segments) {
-        if ((segment.flags & run::kAuxiliarySegment) == 0) job.ways = segment.ways;
+        if (!run::is_auxiliary(segment)) job.ways = segment.ways;
       }
     }
   }

@@ -55,7 +55,6 @@ class Verifier {
   void check_logs(LogId id);
   void check_epoch(const PartitionLogs& logs, const EpochEntry& epoch);
   Status open_segment(const PartitionLogs& logs, OpenSegment* segment);
-  Status open_slice(const PartitionLogs& logs, uint32_t number, OpenSegment* segment);
   void walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch);
   void walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, Bytes blocks);
   Status check_record(const PartitionLogs& logs, const JobEntry& job, const run::ScannedRecord& record);
@@ -86,9 +85,9 @@ class Verifier {
 };
 
 uint32_t Verifier::partition_count() const {
-  int32_t count = 0;
+  uint32_t count = 0;
   for (const EpochEntry& epoch : manifest_.epochs) count = std::max(count, manifest_.jobs[epoch.job].ranks);
-  return static_cast<uint32_t>(count);
+  return count;
 }
 
 void Verifier::problem(const Status& status, uint32_t epoch) {
@@ -142,8 +141,7 @@ VerifyReport Verifier::run(size_t problems_max, const VerifyProgressFn& progress
 void Verifier::tell_losses() {
   for (const EpochEntry& epoch : manifest_.epochs) {
     if (!manifest_.has_lost(epoch)) continue;
-    for (uint32_t partition = 0; partition < static_cast<uint32_t>(manifest_.job_of(epoch).ranks);
-         ++partition) {
+    for (uint32_t partition = 0; partition < manifest_.job_of(epoch).ranks; ++partition) {
       if (const LostPart* part = manifest_.lost_part(epoch, partition); part != nullptr) {
         problem(corruption("{}: records of epoch {} in partition {} are lost: {}", files_.directory,
                            epoch.epoch, partition, part->what),
@@ -201,28 +199,10 @@ Status Verifier::open_segment(const PartitionLogs& logs, OpenSegment* segment) {
   SWALE_RETURN_IF_ERROR(reads.finish());
   files_.counters.bytes_read.add(bytes);
   report_.bytes_checked += bytes;
-  uint64_t records = 0;
-  for (uint32_t number = 0; number >> record.slice_bits == 0; ++number) {
-    SWALE_RETURN_IF_ERROR(open_slice(logs, number, segment));
-    records += segment->slices.back().records();
-  }
-  if (records == record.records) return {};
-  return corruption("{}: offset {}: the slices of epoch {}, way {}, have {} records, the footer says {}",
-                    logs.index->path(), record.index_offset, record.epoch, record.way, records,
-                    record.records);
-}
-
-Status Verifier::open_slice(const PartitionLogs& logs, uint32_t number, OpenSegment* segment) {
-  const Bytes all(segment->bytes.data(), segment->bytes.size());
-  const uint64_t start = segment->record->index_offset;
-  const run::SliceLocation place = run::slice_location(*segment->record, number);
-  SWALE_ASSIGN_OR_RETURN(run::Slice slice,
-                         run::Slice::open(*segment->record, logs.partition, place,
-                                          all.substr(place.offset - start, place.bytes), logs.index->path()));
-  if (const auto rest = slice.overflow()) {
-    SWALE_RETURN_IF_ERROR(slice.attach_overflow(all.substr(rest->offset - start, rest->bytes)));
-  }
-  segment->slices.push_back(std::move(slice));
+  SWALE_ASSIGN_OR_RETURN(
+      segment->slices,
+      run::open_slices(record, logs.partition, Bytes(segment->bytes.data(), segment->bytes.size()),
+                       logs.index->path()));
   return {};
 }
 
@@ -264,8 +244,7 @@ void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, ui
     extrema_.record(record);
     ++sums.records;
     sums.data_bytes += record.key.size() + record.value.size();
-    sums.digest +=
-        record_digest({record.key.data(), record.key.size() + record.value.size()}, record.key.size());
+    sums.digest += record.digest();
     if (const Status status = check_record(logs, job, record); !status.ok()) problem(status, epoch.epoch);
     if (record.large) {
       if (const Status status = large_.record(epoch, record, path); !status.ok())
@@ -295,12 +274,15 @@ Status Verifier::check_record(const PartitionLogs& logs, const JobEntry& job,
   };
   const run::RunHeader& run = *record.run;
   const bool by_hash = job.partitioner == kHashPartitioner;
-  if (run.ranks != static_cast<uint32_t>(job.ranks) || run.ways != job.ways ||
-      (run.home == run::HomeRule::kHash) != by_hash) {
-    return misplaced(fmt::format("its run is of a job of {} ranks and {} ways; {} says {} and {}", run.ranks,
-                                 run.ways, kManifestName, job.ranks, job.ways));
+  const bool says_hash = run.home == run::HomeRule::kHash;
+  if (run.ranks != job.ranks || run.ways != job.ways || says_hash != by_hash) {
+    return misplaced(
+        fmt::format("its run is of a job of {} ranks and {} ways; {} says {} and {}; their partitions are "
+                    "chosen by {} and {}",
+                    run.ranks, run.ways, kManifestName, job.ranks, job.ways,
+                    says_hash ? "hash" : "a partitioner", job.partitioner));
   }
-  const HashChoice home = choose(hash_bytes(record.key), static_cast<uint32_t>(job.ranks));
+  const HashChoice home = choose(hash_bytes(record.key), job.ranks);
   const HashChoice way = choose(home.rest, job.ways);
   const bool elsewhere = by_hash && home.index != logs.partition;
   if (elsewhere || way.index != record.run->way) {

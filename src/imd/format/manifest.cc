@@ -176,7 +176,7 @@ Result<JobEntry> decode_job(const Member& object, uint32_t number_min) {
   SWALE_RETURN_IF_ERROR(object.hex("id").status());
   SWALE_ASSIGN_OR_RETURN(job.id, object.text("id"));
   SWALE_ASSIGN_OR_RETURN(const uint64_t ranks, object.number("ranks", 1, run::kRanksMax));
-  job.ranks = static_cast<int32_t>(ranks);
+  job.ranks = static_cast<uint32_t>(ranks);
   SWALE_ASSIGN_OR_RETURN(const uint64_t ways, object.number("ways", 1, kWaysMax));
   job.ways = static_cast<uint32_t>(ways);
   SWALE_ASSIGN_OR_RETURN(job.partitioner, object.text("partitioner"));
@@ -374,10 +374,20 @@ std::vector<LogId> Manifest::logs() const {
   std::vector<LogId> logs;
   for (size_t job = 0; job < jobs.size(); ++job) {
     if (!wrote[job]) continue;
-    for (uint32_t partition = 0; partition < static_cast<uint32_t>(jobs[job].ranks); ++partition)
+    for (uint32_t partition = 0; partition < jobs[job].ranks; ++partition)
       logs.push_back({jobs[job].number, partition});
   }
   return logs;
+}
+
+const EpochEntry* Manifest::find_epoch(uint32_t number, uint64_t epoch_id) const {
+  return number < epochs.size() && epochs[number].epoch_id == epoch_id ? &epochs[number] : nullptr;
+}
+
+const EpochEntry* Manifest::find_epoch(const LostPart& part) const {
+  const auto found = std::find_if(epochs.begin(), epochs.end(),
+                                  [&](const EpochEntry& epoch) { return epoch.epoch_id == part.epoch_id; });
+  return found == epochs.end() ? nullptr : &*found;
 }
 
 const LostPart* Manifest::lost_part(const EpochEntry& epoch, uint32_t partition) const {

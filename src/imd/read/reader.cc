@@ -151,7 +151,7 @@ Status Reader::set_partitioner(const Partitioner& partitioner) {
     const bool is_last =
         epoch.epoch + 1 == manifest.epochs.size() || manifest.epochs[epoch.epoch + 1].job != epoch.job;
     if (!is_last || partitioner.by_hash() || job.partitioner != partitioner.name) continue;
-    const auto partitions = static_cast<uint32_t>(job.ranks);
+    const uint32_t partitions = job.ranks;
     for (const uint32_t partition : {uint32_t{0}, partitions - 1}) {
       uint32_t answer = partition;
       size_t asked = 0;

@@ -36,16 +36,14 @@ Status lacks(const PartitionLogs& logs, const EpochEntry& epoch, uint32_t way, c
 // Takes the segments that count, and checks that none is missing.
 Status take_segments(const Manifest& manifest, const run::Footer& footer, PartitionLogs* logs) {
   for (const run::SegmentRecord& segment : footer.segments) {
-    if (segment.epoch >= manifest.epochs.size()) continue;
-    const EpochEntry& epoch = manifest.epochs[segment.epoch];
-    if (segment.epoch_id != epoch.epoch_id) continue;
-    // Repair has copied what this job left of the epoch.
-    if (manifest.job_of(epoch).number != logs->id.job) continue;
+    const EpochEntry* const epoch = manifest.find_epoch(segment.epoch, segment.epoch_id);
+    if (epoch == nullptr) continue;
+    const JobEntry& job = manifest.job_of(*epoch);
+    if (job.number != logs->id.job) continue;  // repair has copied what this job left of the epoch
     if (run::is_extrema_segment(segment)) logs->extrema.push_back(segment);
     if (run::is_values_segment(segment)) logs->values.push_back(segment);
-    if ((segment.flags & run::kAuxiliarySegment) != 0) continue;
-    const JobEntry& job = manifest.jobs[epoch.job];
-    if (segment.ways != job.ways || logs->partition >= static_cast<uint32_t>(job.ranks)) {
+    if (run::is_auxiliary(segment)) continue;
+    if (segment.ways != job.ways || logs->partition >= job.ranks) {
       return corruption(
           "{}: a segment of epoch {} is of partition {} and {} ways, {} says {} partitions and {} ways",
           logs->index->path(), segment.epoch, logs->partition, segment.ways, kManifestName, job.ranks,
@@ -113,6 +111,12 @@ std::vector<run::SegmentRecord> PartitionLogs::extrema_of(uint32_t epoch) const 
   std::copy_if(extrema.begin(), extrema.end(), std::back_inserter(found),
                [epoch](const run::SegmentRecord& segment) { return segment.epoch == epoch; });
   return found;
+}
+
+uint64_t PartitionLogs::records_of(uint32_t epoch) const {
+  uint64_t records = 0;
+  for (const run::SegmentRecord& segment : segments_of(epoch)) records += segment.records;
+  return records;
 }
 
 PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {

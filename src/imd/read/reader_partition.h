@@ -55,6 +55,7 @@ struct PartitionLogs {
 
   std::span<const run::SegmentRecord> segments_of(uint32_t epoch) const;
   std::vector<run::SegmentRecord> extrema_of(uint32_t epoch) const;
+  uint64_t records_of(uint32_t epoch) const;
   // The epoch's blocks in the data log.
   struct BlockRange {
     uint64_t first = 0;

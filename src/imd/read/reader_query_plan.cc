@@ -14,7 +14,7 @@ size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
   if (count == 1) return 1;
   uint32_t ranks = 1;
   for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
-    ranks = std::max(ranks, static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[epoch].job].ranks));
+    ranks = std::max(ranks, manifest_.jobs[manifest_.epochs[epoch].job].ranks);
   }
   const uint64_t end_partition = choose(rest[0].hash, ranks).index + uint64_t{kPartitionsMax / 2};
   const auto end = std::partition_point(
@@ -30,7 +30,7 @@ Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
       SWALE_RETURN_IF_ERROR(plan_by_function(first_key, end_key, epoch));
       continue;
     }
-    const auto ranks = static_cast<uint32_t>(job.ranks);
+    const uint32_t ranks = job.ranks;
     for (size_t first = first_key; first < end_key && !stopped_;) {
       const uint32_t partition = choose(keys_[first].hash, ranks).index;
       size_t end = end_key;
@@ -50,7 +50,7 @@ Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
 // Key by key: those of one partition are not neighbours. All partitions if the function is not known.
 Status Query::plan_by_function(size_t first_key, size_t end_key, uint32_t epoch) {
   const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
-  const auto ranks = static_cast<uint32_t>(job.ranks);
+  const uint32_t ranks = job.ranks;
   const Partitioner partitioner = partitioners_.find(job.partitioner);
   for (size_t key = first_key; key < end_key && !stopped_; ++key) {
     if (partitioner.by_hash()) {
@@ -72,7 +72,7 @@ Status Query::plan_partition(size_t first_key, size_t end_key, uint32_t partitio
   if (stopped_) return {};
   SWALE_ASSIGN_OR_RETURN(const uint32_t held, hold(manifest_.epochs[epoch], partition));
   const JobEntry& job = manifest_.job_of(manifest_.epochs[epoch]);
-  const auto ranks = static_cast<uint32_t>(job.ranks);
+  const uint32_t ranks = job.ranks;
   const PartitionLogs& logs = *held_[held];
   for (uint32_t segment = logs.first_segments[epoch]; segment < logs.first_segments[epoch + 1]; ++segment) {
     Visit visit{first_key, end_key, held, segment, ranks};

@@ -78,8 +78,7 @@ TEST(Refresh, EpochsOfLaterJobsAppearAndOldFootersAreKeptWhereTheyAreRight) {
   const auto asked = [&](int64_t epoch, uint32_t partition) {
     const uint64_t reads = reader->stats().reads;
     const Manifest& manifest = reader->manifest();
-    const auto parts =
-        static_cast<uint32_t>(manifest.job_of(manifest.epochs[static_cast<size_t>(epoch)]).ranks);
+    const auto parts = manifest.job_of(manifest.epochs[static_cast<size_t>(epoch)]).ranks;
     EXPECT_TRUE(reader->scan_part(epoch, partition, parts, [](auto&&...) { return true; }).ok());
     return reader->stats().reads - reads;
   };

@@ -21,7 +21,7 @@ uint64_t top_bits(Hash hash, uint32_t bits) { return bits == 0 ? 0 : hash >> (64
 KeySample::KeySample(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
                      PartitionCache& partitions, uint64_t seed)
     : epoch_(epoch),
-      ranks_(static_cast<uint32_t>(manifest.jobs[epoch.job].ranks)),
+      ranks_(manifest.jobs[epoch.job].ranks),
       ways_(manifest.jobs[epoch.job].ways),
       partitions_(partitions),
       files_(files),

@@ -10,15 +10,9 @@ namespace swale::imd {
 
 namespace {
 
-uint64_t records_of(const PartitionLogs& logs, uint32_t epoch) {
-  uint64_t records = 0;
-  for (const run::SegmentRecord& segment : logs.segments_of(epoch)) records += segment.records;
-  return records;
-}
-
 Reader::ScanPiece whole(const PartitionLogs& logs, uint32_t epoch) {
   const PartitionLogs::BlockRange blocks = logs.blocks_of(epoch);
-  return {epoch, logs.partition, blocks.first, blocks.count, records_of(logs, epoch)};
+  return {epoch, logs.partition, blocks.first, blocks.count, logs.records_of(epoch)};
 }
 
 Status check_count(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, uint64_t found,
@@ -110,7 +104,7 @@ Result<std::vector<Reader::ScanPiece>> pieces_of(const ReaderFiles& files, const
     records += header.records;
     at += header.blocks;
   }
-  SWALE_RETURN_IF_ERROR(check_count(logs, epoch, range.first, records, records_of(logs, epoch.epoch)));
+  SWALE_RETURN_IF_ERROR(check_count(logs, epoch, range.first, records, logs.records_of(epoch.epoch)));
   return pieces;
 }
 

@@ -23,7 +23,7 @@ TopQuery::TopQuery(const ReaderFiles& files, const Manifest& manifest, const Epo
       partitions_(partitions),
       large_(files_),
       epoch_(epoch),
-      partition_count_(static_cast<uint32_t>(manifest.job_of(epoch).ranks)) {}
+      partition_count_(manifest.job_of(epoch).ranks) {}
 
 // std::priority_queue has the greatest on top: the best score, then the lowest level, owner and number.
 bool TopQuery::Source::operator<(const Source& other) const {
@@ -200,7 +200,7 @@ Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
     SWALE_ASSIGN_OR_RETURN(
         run::GroupHead head,
         run::decode_extrema_head(segments[i], partition, {bytes[i].data(), bytes[i].size()}, path));
-    SWALE_RETURN_IF_ERROR(check_head(head, path));
+    SWALE_RETURN_IF_ERROR(run::check_group_fields(head, manifest_.schema.indexed, path));
     const run::GroupField& field = head.fields[*indexed_];
     totals_.add(field.totals);
     if (field.listed == 0) continue;
@@ -214,17 +214,6 @@ Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
     groups_.push_back({partition, std::move(head)});
   }
   return {};
-}
-
-Status TopQuery::check_head(const run::GroupHead& head, const std::string& path) const {
-  const auto& indexed = manifest_.schema.indexed;
-  const bool same = std::equal(indexed.begin(), indexed.end(), head.fields.begin(), head.fields.end(),
-                               [](const run::FieldPlace& place, const run::GroupField& field) {
-                                 return place.type == field.type && place.offset == field.offset;
-                               });
-  if (same) return {};
-  return corruption("{}: offset {}: the extrema are of other fields than {} names; run `swale verify`", path,
-                    head.segment.index_offset, kManifestName);
 }
 
 Status TopQuery::scan_partition(uint32_t partition) {

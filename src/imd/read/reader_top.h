@@ -82,7 +82,6 @@ class TopQuery {
   std::vector<Source> next_wave();
   Result<ExtremaSummary> read_summary();
   Status open_partition(uint32_t partition, run::OrderKey score);
-  Status check_head(const run::GroupHead& head, const std::string& path) const;
   Status scan_partition(uint32_t partition);
   Status open_pieces(const std::vector<Source>& wave);
   Status open_blocks(const std::vector<Source>& wave);

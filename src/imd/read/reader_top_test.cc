@@ -41,7 +41,7 @@ struct Shape {
 
 std::string value_of(double x, uint64_t id, size_t bytes = 40) {
   std::string value(std::max<size_t>(bytes, 16), 'v');
-  put_double(value.data(), x);
+  put_fixed(value.data(), x);
   put_u64(value.data() + 8, id);
   value.resize(bytes);
   return value;

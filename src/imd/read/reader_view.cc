@@ -101,7 +101,7 @@ Status ReaderView::blame(Status status) const {
   const Result<Manifest> now = load_manifest(files_.device, files_.directory);
   if (!now.ok()) return status;
   for (const EpochEntry& epoch : manifest_.epochs) {
-    if (epoch.epoch < now->epochs.size() && now->epochs[epoch.epoch].epoch_id == epoch.epoch_id) continue;
+    if (now->find_epoch(epoch.epoch, epoch.epoch_id) != nullptr) continue;
     return error(
         Code::kAborted, Scope::kFile,
         "{}: the directory has changed since it was opened: epoch {} (epoch_id {:016x}) was dropped, or the "

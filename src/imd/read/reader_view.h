@@ -70,9 +70,7 @@ class ReaderView {
   Result<EpochRange> range_of(int64_t epoch) const;
   // `what` is the rest of a sentence: "keys are listed of one epoch at a time".
   Result<uint32_t> one_epoch(int64_t epoch, std::string_view what) const;
-  uint32_t partitions_of(uint32_t epoch) const {
-    return static_cast<uint32_t>(manifest_.job_of(manifest_.epochs[epoch]).ranks);
-  }
+  uint32_t partitions_of(uint32_t epoch) const { return manifest_.job_of(manifest_.epochs[epoch]).ranks; }
   Result<std::shared_ptr<const PartitionLogs>> logs_of(uint32_t epoch, uint32_t partition);
   Result<ValueReader::Place> place(Bytes key, uint32_t epoch, Bytes stored) const;
   ScanFn with_values(uint32_t epoch, const Reader::RecordFn& fn, Status* large);

@@ -212,9 +212,10 @@ Status join(io::Device& device, OpenedDirectory* opened) {
 Status open_own_part(net::Job& job, io::Device& device, const WriterOptions& options,
                      OpenedDirectory* opened) {
   if (job.rank() != 0) SWALE_RETURN_IF_ERROR(join(device, opened));
-  opened->manifest = next_generation(
-      std::move(opened->manifest),
-      {opened->number, job_id_text(opened->job_id), job.size(), options.ways, options.partitioner.name});
+  opened->manifest =
+      next_generation(std::move(opened->manifest),
+                      {opened->number, job_id_text(opened->job_id), static_cast<uint32_t>(job.size()),
+                       options.ways, options.partitioner.name});
   SWALE_ASSIGN_OR_RETURN(opened->files,
                          PartitionFiles::create(*opened->device, opened->directory,
                                                 {opened->number, static_cast<uint32_t>(job.rank())}));
