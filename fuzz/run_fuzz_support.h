@@ -62,6 +62,7 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
                                  .epoch_id = kEpochId,
                                  .way = 0,
                                  .run = static_cast<uint32_t>(sketches.size()),
+                                 .ranks = kPartition + 1,
                                  .with_tails = layout.filtered()};
     std::unique_ptr<RunOutput> run;
     if (layout.compression != Codec::kNone) {

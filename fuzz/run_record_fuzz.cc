@@ -1,5 +1,5 @@
 // A record that decodes is what encodes to it again, up to longer varints.
-#include <vector>
+#include <string>
 
 #include "fuzz/run_fuzz_support.h"
 #include "run/record.h"
@@ -7,19 +7,20 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace swale;
   const Bytes bytes(reinterpret_cast<const char*>(data), size);
-  const auto record = run::decode_record(bytes, "fuzz");
-  if (!record.ok()) return 0;
-  if (run::is_large(*record)) {
-    const std::string again = run::encode_large_record(record->key, record->value);
-    const auto reread = run::decode_record(again, "fuzz");
-    run::fuzz::require(again.size() <= record->encoded.size() && reread.ok() && run::is_large(*reread));
-    run::fuzz::require(reread->key == record->key && reread->value == record->value);
-    return 0;
+  run::RecordView record;
+  if (run::parse_record(bytes, &record) != run::RecordParse::kOk) return 0;
+  const bool large = run::is_large(record);
+  std::string again;
+  if (large) {
+    again = run::encode_large_record(record.key, record.value);
+  } else {
+    again.resize(run::encoded_record_bytes(record.key.size(), record.value.size()));
+    run::fuzz::require(run::encode_record(record.key, record.value, again.data()) ==
+                       again.data() + again.size());
   }
-  std::vector<char> again(run::encoded_record_bytes(record->key.size(), record->value.size()));
-  const char* const end = run::encode_record(record->key, record->value, again.data());
-  run::fuzz::require(end == again.data() + again.size() && again.size() <= record->encoded.size());
-  const auto reread = run::decode_record({again.data(), again.size()}, "fuzz");
-  run::fuzz::require(reread.ok() && reread->key == record->key && reread->value == record->value);
+  run::RecordView reread;
+  run::fuzz::require(run::parse_record(again, &reread) == run::RecordParse::kOk);
+  run::fuzz::require(again.size() <= record.encoded.size() && run::is_large(reread) == large);
+  run::fuzz::require(reread.key == record.key && reread.value == record.value);
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "imd/check/verify.h"
 #include "imd/read/reader.h"
 #include "run/schema.h"
 
@@ -33,7 +34,7 @@ class Checker {
     for (const run::FieldPlace& field : reader_.manifest().schema.indexed) check_top(epoch, expected, field);
   }
   void check_all_bytes() {
-    for (const Status& problem : reader_.verify(kProblemsMax, {}).problems)
+    for (const Status& problem : imd::verify_directory(reader_, kProblemsMax).problems)
       say("verify: {}", problem.to_string());
   }
   std::vector<std::string> take_problems() { return std::move(problems_); }

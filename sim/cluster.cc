@@ -347,8 +347,8 @@ Result<imd::Manifest> Simulation::open_manifest() {
   SWALE_ASSIGN_OR_RETURN(const uint32_t number, imd::claim_job(device_, directory_));
   SWALE_ASSIGN_OR_RETURN(imd::Manifest base, imd::load_manifest(device_, directory_));
   superseded_ = base.continues;
-  return imd::next_generation(
-      std::move(base), {number, fmt::format("{:016x}", params_.job_id), params_.ranks, params_.ways, "hash"});
+  return imd::next_generation(std::move(base), {number, fmt::format("{:016x}", params_.job_id),
+                                                static_cast<uint32_t>(params_.ranks), params_.ways, "hash"});
 }
 
 Status Simulation::build() {
@@ -370,9 +370,9 @@ Status Simulation::build() {
         imd::PartitionFiles files,
         imd::PartitionFiles::create(device_, directory_, {manifest.generation, static_cast<uint32_t>(rank)}));
     imd::WriterCoreParams core_params;
-    core_params.conversation.rank = rank;
-    core_params.conversation.size = params_.ranks;
-    core_params.conversation.secret = kSecret;
+    core_params.rank = rank;
+    core_params.size = params_.ranks;
+    core_params.job_secret = kSecret;
     core_params.job_id = params_.job_id;
     core_params.first_epoch = outcome_.first_epoch;
     core_params.ways = params_.ways;

@@ -110,7 +110,7 @@ class IndexLogDump {
     out_.line(segment_json(segment));
     if (segment.runs == 0) return;
     const bool extrema = run::is_extrema_segment(segment);
-    if (!extrema && (segment.flags & run::kAuxiliarySegment) != 0) return;
+    if (!extrema && run::is_auxiliary(segment)) return;
     const Status possible = extrema ? run::check_extrema_segment(segment, size_, file_.path()) : Status();
     if (!possible.ok()) return out_.damage(segment.index_offset, possible);
     bytes_.resize(run::segment_bytes(segment));

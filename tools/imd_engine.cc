@@ -1,6 +1,7 @@
 #include "tools/imd_engine.h"
 
 #include "imd/check/repair.h"
+#include "imd/check/verify.h"
 
 namespace swale::tools {
 
@@ -14,7 +15,8 @@ constexpr Engine kImdEngine = {.format = "swale-imd",
 
 Result<VerifyReport> imd_verify(const std::string& path, const VerifyRequest& request) {
   SWALE_ASSIGN_OR_RETURN(const auto directory, open_imd(path));
-  const imd::Reader::VerifyReport report = directory->reader->verify(request.problems_max, request.progress);
+  const imd::VerifyReport report =
+      imd::verify_directory(*directory->reader, request.problems_max, request.progress);
   return VerifyReport{report.problems,
                       {{"epochs", "epochs", report.epochs},
                        {"partitions", "partitions", report.partitions},

@@ -24,11 +24,6 @@ struct Sizes {
   uint64_t committed() const { return data_bytes + index_bytes + values_bytes; }
 };
 
-bool is_committed(const run::SegmentRecord& segment, const imd::Manifest& manifest) {
-  return segment.epoch < manifest.epochs.size() &&
-         manifest.epochs[segment.epoch].epoch_id == segment.epoch_id;
-}
-
 // Adds what committed epochs hold in one job's part of a partition.
 Status add_committed(io::Device& device, const std::string& path, imd::LogId log,
                      const imd::Manifest& manifest, Sizes* sizes) {
@@ -38,11 +33,11 @@ Status add_committed(io::Device& device, const std::string& path, imd::LogId log
   uint64_t dropped_bytes = 0;
   for (const run::SegmentRecord& segment : footer.segments) {
     const bool values = run::is_values_segment(segment);
-    if (!is_committed(segment, manifest)) {
+    if (manifest.find_epoch(segment.epoch, segment.epoch_id) == nullptr) {
       if (!values) dropped_bytes += run::segment_bytes(segment);
     } else if (values) {
       sizes->values_bytes += run::range_of(segment).bytes;
-    } else if ((segment.flags & run::kAuxiliarySegment) == 0) {
+    } else if (!run::is_auxiliary(segment)) {
       uint32_t& count = blocks[segment.epoch];
       count = std::max(count, segment.data_blocks);
     }
@@ -88,9 +83,8 @@ Result<Sizes> measure(OpenDirectory& directory, const std::string& path) {
 Json lost_json(const imd::Manifest& manifest) {
   Json lost = Json::array();
   for (const imd::LostPart& part : manifest.lost) {
-    const auto epoch = std::find_if(manifest.epochs.begin(), manifest.epochs.end(),
-                                    [&](const auto& entry) { return entry.epoch_id == part.epoch_id; });
-    if (epoch == manifest.epochs.end()) continue;  // dropped since
+    const imd::EpochEntry* const epoch = manifest.find_epoch(part);
+    if (epoch == nullptr) continue;  // dropped since
     lost.push_back({{"epoch", epoch->epoch}, {"partition", part.partition}, {"what", part.what}});
   }
   return lost;
@@ -154,7 +148,7 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
 std::string layout_text(const run::Layout& layout) {
   std::string text = fmt::format("compression: {}, index: {}", codec_name(layout.compression),
                                  run::index_name(layout.index));
-  if (layout.filtered()) text += fmt::format(" of {} bits", layout.bloom_bits);
+  if (layout.filtered()) text += fmt::format(" of {} bits (for comparison only)", layout.bloom_bits);
   return text;
 }
 

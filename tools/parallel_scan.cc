@@ -42,7 +42,7 @@ class PieceQueue {
     while (pieces_.empty()) {
       if (epoch_ == last_epoch_) return std::optional<Numbered>();
       const imd::Manifest& manifest = reader_.manifest();
-      if (partition_ == static_cast<uint32_t>(manifest.jobs[manifest.epochs[epoch_].job].ranks)) {
+      if (partition_ == manifest.jobs[manifest.epochs[epoch_].job].ranks) {
         ++epoch_;
         partition_ = 0;
         continue;

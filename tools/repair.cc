@@ -72,9 +72,7 @@ void add_repair(CLI::App& app, Run* run) {
                          "and verify list it; "
                          "with the files put back from a copy, another repair takes it off the list. Files "
                          "of other jobs are never "
-                         "written; an index log is replaced as a whole. If every copy of the manifest is "
-                         "lost, epochs that a "
-                         "partitioner of the user's has spread are refused. No job may be writing.",
+                         "written; an index log is replaced as a whole. No job may be writing.",
           .examples = {{"swale repair out/particles --dry-run", "what would be done"},
                        {"swale repair out/particles --json | jq .lost", "repair, and say what is lost"}},
           .exit_1 = "something is lost, now or before",

@@ -39,14 +39,10 @@ T get_fixed(const char* in) {
 inline void put_u16(char* out, uint16_t value) { put_fixed(out, value); }
 inline void put_u32(char* out, uint32_t value) { put_fixed(out, value); }
 inline void put_u64(char* out, uint64_t value) { put_fixed(out, value); }
-inline void put_i64(char* out, int64_t value) { put_fixed(out, value); }
-inline void put_double(char* out, double value) { put_fixed(out, value); }
 
 inline uint16_t get_u16(const char* in) { return get_fixed<uint16_t>(in); }
 inline uint32_t get_u32(const char* in) { return get_fixed<uint32_t>(in); }
 inline uint64_t get_u64(const char* in) { return get_fixed<uint64_t>(in); }
-inline int64_t get_i64(const char* in) { return get_fixed<int64_t>(in); }
-inline double get_double(const char* in) { return get_fixed<double>(in); }
 
 constexpr size_t varint_bytes(uint64_t value) {
   return (static_cast<size_t>(std::bit_width(value | 1)) + 6) / 7;

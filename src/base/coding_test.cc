@@ -21,10 +21,10 @@ TEST(Coding, FixedIntegersAreLittleEndian) {
 
 TEST(Coding, FixedValuesReadAsWritten) {
   char bytes[9];
-  put_i64(bytes + 1, -5);  // unaligned
-  EXPECT_EQ(get_i64(bytes + 1), -5);
-  put_double(bytes + 1, -0.25);
-  EXPECT_EQ(get_double(bytes + 1), -0.25);
+  put_fixed(bytes + 1, int64_t{-5});  // unaligned
+  EXPECT_EQ(get_fixed<int64_t>(bytes + 1), -5);
+  put_fixed(bytes + 1, -0.25);
+  EXPECT_EQ(get_fixed<double>(bytes + 1), -0.25);
 }
 
 TEST(Coding, VarintsHaveTheirKnownBytes) {

@@ -218,13 +218,4 @@ std::string Config::environment_name(std::string_view name) {
   return variable;
 }
 
-std::string Config::describe(std::span<const OptionRow> rows) {
-  std::string table;
-  for (const OptionRow& row : rows) {
-    fmt::format_to(std::back_inserter(table), "{}={}\n    {} ({}; {})\n", row.name, row.default_value,
-                   row.help, expectation(row), environment_name(row.name));
-  }
-  return table;
-}
-
 }  // namespace swale

@@ -65,8 +65,6 @@ class Config {
   // What a value of the row has to be: "an integer from 1 to 16".
   static std::string expectation(const OptionRow& row);
 
-  // Two lines per option: name=default, then help, what a value has to be, and the environment variable.
-  static std::string describe(std::span<const OptionRow> rows);
   static std::string environment_name(std::string_view name);  // "imd.ways" -> "SWALE_IMD_WAYS"
 
  private:

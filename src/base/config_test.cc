@@ -128,14 +128,5 @@ TEST(Config, RefusesBadEnvironmentAndNamesTheVariable) {
 
 TEST(Config, RefusesEndlessText) { failure(std::string(Config::kTextBytesMax + 1, ' ')); }
 
-TEST(Config, DescribesEveryRow) {
-  const std::string table = Config::describe(kRows);
-  for (const OptionRow& row : kRows) {
-    EXPECT_THAT(table, HasSubstr(std::string(row.name)));
-    EXPECT_THAT(table, HasSubstr(std::string(row.help)));
-    EXPECT_THAT(table, HasSubstr(Config::environment_name(row.name)));
-  }
-}
-
 }  // namespace
 }  // namespace swale

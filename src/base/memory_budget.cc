@@ -11,7 +11,6 @@ struct MemoryBudget::State {
   const uint64_t limit;
   std::mutex mutex;  // guards what follows
   uint64_t used = 0;
-  uint64_t peak = 0;
   std::list<Row> rows;
 };
 
@@ -32,7 +31,6 @@ Result<MemoryBudget::Reservation> MemoryBudget::reserve(std::string_view name, u
         name, bytes, free_bytes, state_->limit, holders.empty() ? "nothing" : holders);
   }
   state_->used += bytes;
-  state_->peak = std::max(state_->peak, state_->used);
 
   Reservation reservation;
   reservation.row_ = state_->rows.insert(state_->rows.end(), Row{std::string(name), bytes});
@@ -45,11 +43,6 @@ uint64_t MemoryBudget::limit() const { return state_->limit; }
 uint64_t MemoryBudget::used() const {
   std::lock_guard lock(state_->mutex);
   return state_->used;
-}
-
-uint64_t MemoryBudget::peak() const {
-  std::lock_guard lock(state_->mutex);
-  return state_->peak;
 }
 
 std::vector<MemoryBudget::Row> MemoryBudget::report() const {

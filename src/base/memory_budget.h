@@ -52,7 +52,6 @@ class MemoryBudget {
 
   uint64_t limit() const;
   uint64_t used() const;
-  uint64_t peak() const;            // the largest used() so far
   std::vector<Row> report() const;  // living reservations, in the order they were made
 
  private:

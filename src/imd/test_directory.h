@@ -51,7 +51,7 @@ class TestDirectory {
   uint32_t job() const { return manifest.jobs.back().number; }
   LogId log(uint32_t partition) const { return {job(), partition}; }
 
-  void begin_job(int32_t ranks, uint32_t ways = 1) {
+  void begin_job(uint32_t ranks, uint32_t ways = 1) {
     const uint32_t number = manifest.jobs.empty() ? 1 : job() + 1;
     manifest.jobs.push_back(
         {number, fmt::format("{:016x}", 0x1000 + manifest.jobs.size()), ranks, ways, "hash"});
@@ -67,9 +67,9 @@ class TestDirectory {
     epoch.epoch_id = hash_bytes(fmt::format("epoch {}", ++epochs_begun_));
     epoch.step = epoch.epoch * 10;
     epoch.time = epoch.epoch * 0.5;
-    std::vector<std::vector<Records>> parts(static_cast<size_t>(job.ranks), std::vector<Records>(job.ways));
+    std::vector<std::vector<Records>> parts(job.ranks, std::vector<Records>(job.ways));
     for (const auto& [key, value] : records) {
-      const HashChoice home = choose(hash_bytes(key), static_cast<uint32_t>(job.ranks));
+      const HashChoice home = choose(hash_bytes(key), job.ranks);
       parts[home.index][choose(home.rest, job.ways).index].emplace_back(key, value);
       ++epoch.records;
       epoch.data_bytes += key.size() + value.size();
@@ -153,7 +153,9 @@ class TestDirectory {
                                  .epoch = epoch.epoch,
                                  .epoch_id = epoch.epoch_id,
                                  .way = static_cast<uint16_t>(way),
-                                 .run = run_number++});
+                                 .run = run_number++,
+                                 .ranks = manifest.jobs.back().ranks,
+                                 .ways = static_cast<uint16_t>(ways.size())});
         uint64_t bytes = out.data_blocks * run::kBlockBytes;
         drain(builder, *out.data, &bytes);
         out.data_blocks = bytes / run::kBlockBytes;
@@ -178,7 +180,7 @@ class TestDirectory {
     run::RecordView view;
     ASSERT_EQ(run::parse_record(encoded, &view), run::RecordParse::kOk);
     const JobEntry& job = manifest.jobs.back();
-    const HashChoice home = choose(hash_bytes(record.first), static_cast<uint32_t>(job.ranks));
+    const HashChoice home = choose(hash_bytes(record.first), job.ranks);
     ASSERT_TRUE(memtable_.append(choose(home.rest, job.ways).rest, view))
         << "memtable of the test is too small";
   }

@@ -15,6 +15,7 @@
 
 #include "base/coding.h"
 #include "base/rng.h"
+#include "imd/check/verify.h"
 #include "imd/read/reader.h"
 #include "imd/test_job.h"
 #include "imd/write/writer.h"
@@ -73,7 +74,7 @@ inline std::unique_ptr<Reader> open(io::Device& device) {
 }
 
 inline void expect_whole(Reader& reader) {
-  const auto report = reader.verify(5, nullptr);
+  const auto report = verify_directory(reader, 5);
   for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
 }
 

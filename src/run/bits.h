@@ -70,18 +70,6 @@ class BitSpan {
   uint64_t after_zeros(uint64_t from, uint64_t n) const { return after<true>(from, n); }
   uint64_t after_ones(uint64_t from, uint64_t n) const { return after<false>(from, n); }
 
-  // How many ones stand in a row from `from` on.
-  uint64_t ones_at(uint64_t from) const {
-    uint64_t at = from;
-    while (at < bits_) {
-      const uint64_t width = std::min<uint64_t>(64, bits_ - at);
-      const uint64_t ones = static_cast<uint64_t>(std::countr_one(load(at)));
-      at += ones;
-      if (ones < width) break;
-    }
-    return at - from;
-  }
-
  private:
   template <bool kZeros>
   uint64_t after(uint64_t from, uint64_t n) const {

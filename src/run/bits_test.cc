@@ -21,11 +21,6 @@ struct Model {
     }
     return bits.size();
   }
-  uint64_t ones_at(uint64_t from) const {
-    uint64_t at = from;
-    while (at < bits.size() && bits[at]) ++at;
-    return at - from;
-  }
 };
 
 TEST(BitSpan, AgreesWithABitwiseModel) {
@@ -48,7 +43,6 @@ TEST(BitSpan, AgreesWithABitwiseModel) {
       const uint64_t n = rng.below(size + 2);
       EXPECT_EQ(span.after_zeros(from, n), model.after(false, from, n));
       EXPECT_EQ(span.after_ones(from, n), model.after(true, from, n));
-      EXPECT_EQ(span.ones_at(from), model.ones_at(from));
       const uint64_t word = span.load(from);
       for (uint64_t i = 0; i < 64; ++i) {
         EXPECT_EQ(word >> i & 1, from + i < size && model.bits[from + i] ? 1u : 0u);
@@ -60,7 +54,6 @@ TEST(BitSpan, AgreesWithABitwiseModel) {
 TEST(BitSpan, NothingIsFoundInNothing) {
   const BitSpan none;
   EXPECT_EQ(none.after_zeros(0, 1), 0u);
-  EXPECT_EQ(none.ones_at(0), 0u);
   EXPECT_EQ(none.load(0), 0u);
 }
 

@@ -146,10 +146,12 @@ Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t bl
   if (found != header.crc32c) {
     return problem(fmt::format("the run header has checksum {:08x}, expected {:08x}", found, header.crc32c));
   }
-  if (header.kind > RunKind::kPacked) {
-    return error(Code::kUnsupported, Scope::kFile,
-                 "{}: offset {}: a run of kind {}; this build knows 0 to 2; read it with a newer swale", path,
-                 offset_of(block_number), static_cast<int>(header.kind));
+  if (header.kind > RunKind::kPacked || header.home > HomeRule::kPartitioner) {
+    return error(
+        Code::kUnsupported, Scope::kFile,
+        "{}: offset {}: a run of kind {} and home {}; this build knows kinds 0 to 2 and homes 0 and 1; "
+        "read it with a newer swale",
+        path, offset_of(block_number), static_cast<int>(header.kind), static_cast<int>(header.home));
   }
   const uint64_t row_bytes = header.key_bytes + uint64_t{header.value_bytes};
   const bool row_possible =
@@ -162,7 +164,8 @@ Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t bl
         "{}: offset {}: a run compressed by codec {}, which this build lacks; read it with a newer swale",
         path, offset_of(block_number), header.codec);
   }
-  if (!row_possible || header.partition != partition || header.records == 0 ||
+  const bool job_possible = partition < header.ranks && header.ranks <= kRanksMax && header.way < header.ways;
+  if (!row_possible || !job_possible || header.partition != partition || header.records == 0 ||
       header.records > kRunRecordsMax || header.blocks == 0 || header.blocks > kRunBlocksMax) {
     return problem("the run header has impossible numbers");
   }
@@ -204,16 +207,6 @@ Status RecordMatch::each_in_verified(const Candidate& candidate, Bytes blocks, B
   // What goes on behind the candidate's blocks has another hash, or else the fences would have named more of them.
   if (parse == RecordParse::kMalformed) return disagree(candidate, path, "one of its records is malformed");
   return {};
-}
-
-Result<std::optional<RecordView>> RecordMatch::in(const Candidate& candidate, Bytes blocks, uint32_t seed,
-                                                  Bytes key, std::vector<char>* scratch,
-                                                  std::string_view path) {
-  if (blocks.size() != candidate.block_count * kBlockBytes) {
-    return disagree(candidate, path, fmt::format("{} bytes were read; the file is cut off", blocks.size()));
-  }
-  SWALE_RETURN_IF_ERROR(verify_blocks(blocks, seed, candidate.block, path));
-  return in_verified(candidate, blocks, key, scratch, path);
 }
 
 }  // namespace swale::run

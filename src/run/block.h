@@ -54,10 +54,6 @@ struct RecordMatch {
   using MatchFn = std::function<bool(const RecordView&)>;
   static Status each_in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
                                  std::vector<char>* scratch, std::string_view path, const MatchFn& fn);
-
-  // As in_verified for blocks fresh from disk: verifies them first.
-  static Result<std::optional<RecordView>> in(const Candidate& candidate, Bytes blocks, uint32_t seed,
-                                              Bytes key, std::vector<char>* scratch, std::string_view path);
 };
 
 }  // namespace swale::run

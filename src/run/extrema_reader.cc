@@ -246,4 +246,34 @@ Result<uint32_t> records_of_block(const GroupRun& run, uint64_t block_number, By
   return 0;
 }
 
+Result<GroupContent> decode_extrema_group(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
+                                          std::string_view path) {
+  GroupContent group;
+  SWALE_ASSIGN_OR_RETURN(group.head,
+                         decode_extrema_head(segment, partition, bytes.substr(0, segment.stride), path));
+  for (size_t field = 0; field < group.head.fields.size(); ++field) {
+    for (const Extreme which : {Extreme::kLargest, Extreme::kSmallest}) {
+      std::vector<PieceEntry>& list = group.lists.emplace_back();
+      for (uint32_t piece = 0; piece < piece_count(group.head.fields[field].listed); ++piece) {
+        const PiecePlace place = piece_place(group.head, field, which, piece);
+        SWALE_ASSIGN_OR_RETURN(
+            const std::vector<PieceEntry> entries,
+            decode_extrema_piece(group.head, partition, field, which, piece,
+                                 bytes.substr(place.offset - segment.index_offset, place.bytes), path));
+        list.insert(list.end(), entries.begin(), entries.end());
+      }
+    }
+  }
+  return group;
+}
+
+Status check_group_fields(const GroupHead& head, std::span<const FieldPlace> indexed, std::string_view path) {
+  const bool same = std::equal(indexed.begin(), indexed.end(), head.fields.begin(), head.fields.end(),
+                               [](const FieldPlace& place, const GroupField& field) {
+                                 return place.type == field.type && place.offset == field.offset;
+                               });
+  return same ? Status()
+              : damaged(path, head.segment.index_offset, "extrema of other fields than the manifest names");
+}
+
 }  // namespace swale::run

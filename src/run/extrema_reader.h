@@ -74,6 +74,17 @@ Result<std::vector<PieceEntry>> decode_extrema_piece(const GroupHead& head, uint
                                                      Extreme which, uint32_t piece, Bytes bytes,
                                                      std::string_view path);
 
+// All of a group, from the bytes of its segment.
+struct GroupContent {
+  GroupHead head;
+  std::vector<std::vector<PieceEntry>> lists;  // by field, maxima before minima
+};
+Result<GroupContent> decode_extrema_group(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
+                                          std::string_view path);
+
+// kCorruption if a group is not of these fields, which the manifest names.
+Status check_group_fields(const GroupHead& head, std::span<const FieldPlace> indexed, std::string_view path);
+
 // `fn(number in the block, record)` for every record that starts in a block of the run. `blocks`: that block,
 // *verified*, and for variable runs those behind it, as far as they were read. Returns how many more are needed for
 // the last record (then fn has not been called), 0 if none.

@@ -23,7 +23,7 @@ using ValueFn = std::function<std::string(Rng&, size_t)>;
 
 std::string value_with(double number, size_t bytes = 40) {
   std::string value(bytes, 'v');
-  put_double(value.data() + 8, number);
+  put_fixed(value.data() + 8, number);
   return value;
 }
 

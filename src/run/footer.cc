@@ -37,7 +37,7 @@ struct FooterContext {
 };
 
 Status check_segment(const SegmentRecord& segment, const FooterContext& context) {
-  if ((segment.flags & kAuxiliarySegment) != 0) return {};
+  if (is_auxiliary(segment)) return {};
   if ((segment.flags & ~kKnownSegmentFlags) != 0) {
     return context.newer(fmt::format("a segment with unknown flags {:#x}", segment.flags));
   }
@@ -354,23 +354,6 @@ Status each_footer(io::File& index_log, uint32_t partition,
     }
   }
   return {};
-}
-
-FooterBuilder FooterBuilder::resume(uint32_t partition, const Footer& footer, size_t keep) {
-  assert(keep <= footer.segments.size());
-  FooterBuilder builder(partition);
-  builder.segments_.assign(footer.segments.begin(),
-                           footer.segments.begin() + static_cast<std::ptrdiff_t>(keep));
-  builder.large_values_ = std::any_of(builder.segments_.begin(), builder.segments_.end(), is_values_segment);
-  builder.extents_ = footer.extents;
-  // An extent ends where the next one begins. The last one's end is not known here: its records are written again.
-  while (!builder.extents_.empty()) {
-    builder.first_ = builder.extents_.back().first_record;
-    builder.extents_.pop_back();
-    if (builder.first_ <= keep) break;
-  }
-  builder.encoded_ = keep;
-  return builder;
 }
 
 Status FooterBuilder::add(const SegmentRecord& segment) {

@@ -78,10 +78,6 @@ class FooterBuilder {
  public:
   explicit FooterBuilder(uint32_t partition) : partition_(partition) {}
 
-  // Goes on behind the first `keep` segments of an existing footer (a later job, or after later epochs were
-  // dropped).
-  static FooterBuilder resume(uint32_t partition, const Footer& footer, size_t keep);
-
   // kResourceExhausted at the limit of segments.
   Status add(const SegmentRecord& segment);
 

@@ -393,20 +393,6 @@ TEST(Footer, RefusesExtentsThatHoldOtherRecords) {
   EXPECT_EQ(read_with([](FooterPart& part) { part.extents[0].bytes += 8; }), Code::kCorruption);
 }
 
-TEST(FooterBuilder, GoesOnBehindAnEarlierJob) {
-  Log log;
-  for (uint32_t epoch = 0; epoch < 130; ++epoch) ASSERT_NO_FATAL_FAILURE(log.add_epoch(epoch));
-  for (uint32_t keep = 0; keep <= 130; ++keep) {
-    const auto footer = read(log.bytes);
-    ASSERT_TRUE(footer.ok());
-    Log later{FooterBuilder::resume(kPartition, *footer, keep), log.bytes};
-    for (uint32_t epoch = keep; epoch < 140; ++epoch) ASSERT_NO_FATAL_FAILURE(later.add_epoch(epoch));
-    const auto reread = read(later.bytes);
-    ASSERT_TRUE(reread.ok()) << reread.status().to_string();
-    expect_epochs(*reread, 140);
-  }
-}
-
 TEST(FooterBuilder, SaysWhenThePartitionHasAllTheSegmentsThatFit) {
   FooterBuilder builder(kPartition);
   for (uint32_t i = 0; i < kSegmentsMax; ++i) ASSERT_TRUE(builder.add({}).ok());

@@ -59,6 +59,9 @@ enum class RunKind : uint8_t {
 // The records of the run are encoded, one behind the other, and may span blocks.
 constexpr bool is_stream(RunKind kind) { return kind != RunKind::kUniform; }
 
+// Which rank of a job keeps a record: the one that the hash of its key names, or that the job's own partitioner names.
+enum class HomeRule : uint8_t { kHash = 0, kPartitioner = 1 };
+
 // The first 64 payload bytes of a run.
 struct RunHeader {
   uint32_t magic;
@@ -71,15 +74,20 @@ struct RunHeader {
   uint32_t run;  // 0, 1, 2, ... within the epoch and partition
   uint32_t records;
   uint32_t blocks;
-  uint32_t partition;
+  uint32_t partition;   // the rank that wrote it
   uint64_t data_bytes;  // keys and values
-  uint64_t reserved0;
+  uint32_t ranks;       // of the job that wrote it, and so partitions
+  uint16_t ways;        // of each of these
+  HomeRule home;        // of the job's records
+  uint8_t reserved0;
   uint32_t codec;   // Codec of a packed run; 0 in others
   uint32_t crc32c;  // partition_seed, then the first 60 bytes
 };
 static_assert(sizeof(RunHeader) == 64 && offsetof(RunHeader, epoch_id) == 16 &&
+              offsetof(RunHeader, ranks) == 48 && offsetof(RunHeader, home) == 54 &&
               offsetof(RunHeader, crc32c) == 60);
 
+inline constexpr uint32_t kRanksMax = 1u << 24;
 inline constexpr uint32_t kRowBytesMax = 1020;     // uniform rows: at least four a block
 inline constexpr uint32_t kRunBlocksMax = 65'535;  // so that a piece's block advance fits 16 bits
 inline constexpr uint32_t kRunRecordsMax = 1u << 20;
@@ -140,9 +148,9 @@ struct SegmentRecord {
 static_assert(sizeof(SegmentRecord) == 64 && offsetof(SegmentRecord, epoch) == 32 &&
               offsetof(SegmentRecord, slice_bits) == 52 && offsetof(SegmentRecord, value_bytes) == 60);
 
+constexpr bool is_auxiliary(const SegmentRecord& segment) { return (segment.flags & kAuxiliarySegment) != 0; }
 constexpr bool is_filter_segment(const SegmentRecord& segment) {
-  return (segment.flags & kAuxiliarySegment) == 0 &&
-         (segment.flags & (kBloomSegment | kBlockedBloomSegment)) != 0;
+  return !is_auxiliary(segment) && (segment.flags & (kBloomSegment | kBlockedBloomSegment)) != 0;
 }
 
 // Bytes of the segment in the index log, padding included.

@@ -11,7 +11,8 @@
 namespace swale::run {
 
 enum class IndexKind : uint8_t {
-  kSketch,        // quotiented fingerprints, transposed by slices: filter and exact index in one
+  kSketch,  // quotiented fingerprints, transposed by slices: filter and exact index in one
+  // For comparison only:
   kBloom,         // Bloom filters and block fences, transposed likewise
   kBlockedBloom,  // the same, all bits of a key in one line of 512
   kPapers,        // per run one Bloom filter and all fences, not transposed (deltafs-scaling-2018, Fig. 9)
@@ -25,6 +26,7 @@ struct Layout {
   IndexKind index = IndexKind::kSketch;
   uint32_t bloom_bits = kBloomBitsDefault;  // a record; sketches have none
 
+  // With Bloom filters in place of sketches: for comparison only.
   bool filtered() const { return index != IndexKind::kSketch; }
   bool standard() const { return compression == Codec::kNone && !filtered(); }
   bool operator==(const Layout& other) const {

@@ -124,19 +124,4 @@ inline std::string encode_large_record(Bytes key, Bytes stored) {
   return out;
 }
 
-// Decodes the record at the front of `bytes`; `what` names the source ("frame from rank 3").
-inline Result<RecordView> decode_record(Bytes bytes, std::string_view what) {
-  RecordView record;
-  switch (parse_record(bytes, &record)) {
-    case RecordParse::kOk:
-      return record;
-    case RecordParse::kCutOff:
-      return corruption("{}: a record is cut off after {} bytes", what, bytes.size());
-    case RecordParse::kMalformed:
-      break;
-  }
-  return corruption("{}: a record's sizes are outside the limits (key 1..{}, value 0..{} bytes)", what,
-                    kKeyBytesMax, kValueBytesMax);
-}
-
 }  // namespace swale::run

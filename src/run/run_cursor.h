@@ -38,6 +38,10 @@ struct ScannedRecord {
   // What the record has of its value.
   Bytes fields() const { return large ? value.substr(0, value.size() - kPointerBytes) : value; }
 
+  uint64_t digest() const {
+    return swale::record_digest({key.data(), key.size() + value.size()}, key.size());
+  }
+
   // As one of a variable run.
   size_t encoded_bytes() const {
     if (!large) return encoded_record_bytes(key.size(), value.size());

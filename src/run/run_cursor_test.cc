@@ -96,17 +96,43 @@ TEST_F(RunCursorTest, StartsAtAnyRun) {
   EXPECT_EQ(cursor.runs(), 2u);
 }
 
-TEST(RunHeader, RefusesAKindOfANewerFormat) {
+// A header of partition 7 with possible numbers, changed and sealed.
+Status decode_changed(void (*change)(RunHeader*)) {
   RunHeader header{};
   header.magic = kRunMagic;
-  header.kind = RunKind{9};
+  header.kind = RunKind::kVariable;
   header.partition = 7;
+  header.records = header.blocks = 1;
+  header.ranks = 8;
+  header.ways = 1;
+  change(&header);
   char bytes[sizeof(header)];
   put_fixed(bytes, header);
   put_u32(bytes + 60, crc32c_extend(partition_seed(7), {bytes, 60}));
-  EXPECT_EQ(decode_run_header({bytes, sizeof(bytes)}, 7, 0, "data").status().code(), Code::kUnsupported);
+  return decode_run_header({bytes, sizeof(bytes)}, 7, 0, "data").status();
+}
+
+TEST(RunHeader, RefusesWhatIsOfANewerFormat) {
+  EXPECT_TRUE(decode_changed([](RunHeader*) {}).ok());
+  EXPECT_EQ(decode_changed([](RunHeader* header) { header->kind = RunKind{9}; }).code(), Code::kUnsupported);
+  EXPECT_EQ(decode_changed([](RunHeader* header) { header->home = HomeRule{2}; }).code(), Code::kUnsupported);
+  char bytes[sizeof(RunHeader)];
   put_fixed(bytes, RunHeader{});
   EXPECT_EQ(decode_run_header({bytes, sizeof(bytes)}, 7, 0, "data").status().code(), Code::kCorruption);
+}
+
+TEST(RunHeader, RefusesJobsThatCannotBe) {
+  const auto refused = [](void (*change)(RunHeader*)) {
+    return decode_changed(change).code() == Code::kCorruption;
+  };
+  EXPECT_TRUE(refused([](RunHeader* header) { header->ranks = 7; })) << "partitions 0 to 6";
+  EXPECT_TRUE(refused([](RunHeader* header) { header->ranks = kRanksMax + 1; }));
+  EXPECT_TRUE(refused([](RunHeader* header) { header->ways = 0; }));
+  EXPECT_TRUE(refused([](RunHeader* header) { header->way = 1; }));
+  EXPECT_TRUE(decode_changed([](RunHeader* header) {
+                header->ways = 2;
+                header->way = 1;
+              }).ok());
 }
 
 }  // namespace

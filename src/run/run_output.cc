@@ -28,6 +28,7 @@ RunOutput::RunOutput(const Memtable& memtable, RunKind kind, uint32_t blocks, co
 
 void RunOutput::place(uint32_t blocks, const RunPlacement& placement) {
   assert(blocks <= kRunBlocksMax);
+  assert(placement.partition < placement.ranks && placement.way < placement.ways);
   first_block_ = placement.first_block;
   seed_ = epoch_seed(placement.partition, placement.epoch_id);
   header_.way = placement.way;
@@ -36,6 +37,9 @@ void RunOutput::place(uint32_t blocks, const RunPlacement& placement) {
   header_.run = placement.run;
   header_.blocks = blocks;
   header_.partition = placement.partition;
+  header_.ranks = placement.ranks;
+  header_.ways = placement.ways;
+  header_.home = placement.home;
   char bytes[sizeof(header_)];
   std::memcpy(bytes, &header_, sizeof(header_));
   header_.crc32c = crc32c_extend(partition_seed(placement.partition), {bytes, offsetof(RunHeader, crc32c)});

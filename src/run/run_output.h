@@ -12,13 +12,17 @@
 
 namespace swale::run {
 
+// Where a run stands, and of which job it is. RunHeader says what the fields mean.
 struct RunPlacement {
   uint32_t partition = 0;
   uint64_t first_block = 0;
   uint32_t epoch = 0;
   uint64_t epoch_id = 0;
   uint16_t way = 0;
-  uint32_t run = 0;         // number within the epoch and partition
+  uint32_t run = 0;  // number within the epoch and partition
+  uint32_t ranks = 1;
+  uint16_t ways = 1;
+  HomeRule home = HomeRule::kHash;
   bool with_tails = false;  // of the sketch, for filters
 };
 

@@ -82,6 +82,7 @@ class PartitionInMemory {
                                  .epoch_id = kEpochId + epoch,
                                  .way = 0,
                                  .run = static_cast<uint32_t>(sketches.size()),
+                                 .ranks = partition_ + 1,
                                  .with_tails = layout.filtered()};
     std::vector<char> packed;
     Compressor compressor = Compressor::create(layout.compression).value();
@@ -155,23 +156,23 @@ class PartitionInMemory {
       ++found.candidates;
       const Bytes blocks =
           Bytes(data).substr(candidate.block * kBlockBytes, candidate.block_count * kBlockBytes);
+      const uint32_t seed = epoch_seed(partition_, segment.epoch_id);
+      if (const Status verified = verify_blocks(blocks, seed, candidate.block, "data"); !verified.ok()) {
+        found.status = verified;
+        return;
+      }
       if (candidate.any_slot()) {
         const size_t before = found.values.size();
-        Status matched =
-            verify_blocks(blocks, epoch_seed(partition_, segment.epoch_id), candidate.block, "data");
-        if (matched.ok()) {
-          matched = RecordMatch::each_in_verified(candidate, blocks, key, &scratch, "data",
-                                                  [&](const RecordView& record) {
-                                                    found.values.emplace_back(record.value);
-                                                    return true;
-                                                  });
-        }
+        const Status matched = RecordMatch::each_in_verified(candidate, blocks, key, &scratch, "data",
+                                                             [&](const RecordView& record) {
+                                                               found.values.emplace_back(record.value);
+                                                               return true;
+                                                             });
         if (!matched.ok()) found.status = matched;
         found.false_candidates += found.values.size() == before ? 1 : 0;
         return;
       }
-      const auto match =
-          RecordMatch::in(candidate, blocks, epoch_seed(partition_, segment.epoch_id), key, &scratch, "data");
+      const auto match = RecordMatch::in_verified(candidate, blocks, key, &scratch, "data");
       if (!match.ok()) {
         found.status = match.status();
       } else if (*match) {

@@ -64,7 +64,7 @@ TEST(Schema, NumbersAsText) {
 TEST(Schema, NanIsNoNumberAndAShortValueHasNoField) {
   std::string bytes(8, '\0');
   for (const double nan : {std::nan(""), -std::nan("")}) {
-    put_double(bytes.data(), nan);
+    put_fixed(bytes.data(), nan);
     EXPECT_EQ(read_field({"x", FieldType::kF8, 0}, bytes).kind, FieldValue::Kind::kNan);
     put_fixed(bytes.data(), static_cast<float>(nan));
     EXPECT_EQ(read_field({"x", FieldType::kF4, 0}, bytes).kind, FieldValue::Kind::kNan);

@@ -11,7 +11,7 @@
 namespace swale::run {
 
 std::optional<SliceLocation> locate_slice(const SegmentRecord& segment, Hash rest) {
-  if (segment.runs == 0 || (segment.flags & kAuxiliarySegment) != 0) return std::nullopt;
+  if (segment.runs == 0 || is_auxiliary(segment)) return std::nullopt;
   const uint32_t slice =
       segment.slice_bits == 0 ? 0 : static_cast<uint32_t>(rest >> (64 - uint32_t{segment.slice_bits}));
   return slice_location(segment, slice);
@@ -243,6 +243,25 @@ Status Slice::outside_epoch(const SliceMatch& match) const {
   return damaged(fmt::format("record {} of piece {} lies outside the epoch's blocks {}..{}", match.index,
                              static_cast<size_t>(match.header - pieces_.headers) / header_bytes,
                              segment_->data_block, segment_->data_block + segment_->data_blocks));
+}
+
+Result<std::vector<Slice>> open_slices(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
+                                       std::string_view path) {
+  std::vector<Slice> slices;
+  uint64_t records = 0;
+  const auto at = [&](const SliceLocation& place) {
+    return bytes.substr(place.offset - segment.index_offset, place.bytes);
+  };
+  for (uint32_t number = 0; number >> segment.slice_bits == 0; ++number) {
+    const SliceLocation place = slice_location(segment, number);
+    SWALE_ASSIGN_OR_RETURN(Slice slice, Slice::open(segment, partition, place, at(place), path));
+    if (const auto rest = slice.overflow()) SWALE_RETURN_IF_ERROR(slice.attach_overflow(at(*rest)));
+    records += slice.records();
+    slices.push_back(std::move(slice));
+  }
+  if (records == segment.records) return slices;
+  return corruption("{}: offset {}: the slices of epoch {}, way {}, have {} records, the footer says {}",
+                    path, segment.index_offset, segment.epoch, segment.way, records, segment.records);
 }
 
 }  // namespace swale::run

@@ -156,4 +156,9 @@ class Slice {
   SlicePieces pieces_;
 };
 
+// All slices of a segment, overflows attached, from the segment's bytes, which must outlive them. kCorruption also if they
+// have other records than the footer says. Requires segment.runs > 0.
+Result<std::vector<Slice>> open_slices(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
+                                       std::string_view path);
+
 }  // namespace swale::run

@@ -99,23 +99,32 @@ ReaderCall get_call(const std::string& name, uint64_t number, int64_t epoch) {
           }};
 }
 
+// Keys as swale_reader_get_many takes them.
+struct KeyList {
+  std::vector<std::string> keys;
+  std::vector<const void*> pointers;
+  std::vector<size_t> sizes;
+
+  KeyList(const ReaderSample& sample, uint64_t end, uint64_t step) {
+    for (uint64_t i = 0; i < end; i += step) keys.push_back(sample.key(i));
+    for (const std::string& key : keys) {
+      pointers.push_back(key.data());
+      sizes.push_back(key.size());
+    }
+  }
+  int get(swale_reader* reader, int64_t epoch, Notes* notes, size_t* found) const {
+    return swale_reader_get_many(reader, pointers.data(), sizes.data(), keys.size(), epoch, &Notes::record,
+                                 notes, found);
+  }
+};
+
 // Of every third key, or of all.
 ReaderCall get_many_call(const std::string& name, uint64_t step, int64_t epoch) {
   return {name, [=](const ReaderSample& sample, swale_reader* reader, const Around& around) -> Answer {
-            std::vector<std::string> keys;
-            for (uint64_t i = 0; i < sample.keys() + 5; i += step) keys.push_back(sample.key(i));
-            std::vector<const void*> pointers;
-            std::vector<size_t> sizes;
-            for (const std::string& key : keys) {
-              pointers.push_back(key.data());
-              sizes.push_back(key.size());
-            }
+            const KeyList keys(sample, sample.keys() + 5, step);
             Notes notes;
             size_t found = 0;
-            const int code = around([&] {
-              return swale_reader_get_many(reader, pointers.data(), sizes.data(), keys.size(), epoch,
-                                           &Notes::record, &notes, &found);
-            });
+            const int code = around([&] { return keys.get(reader, epoch, &notes, &found); });
             Answer answer = notes.answer(code, true);
             if (code == SWALE_OK) answer.text += fmt::format("{} found", found);
             return answer;
@@ -172,6 +181,14 @@ Answer ask_stats(swale_reader* reader, const Around& around) {
   }
   swale_stats_free(stats);
   return answer;
+}
+
+// A call that gives records or keys to notes.
+ReaderCall walk_call(const std::string& name, int (*walk)(swale_reader* reader, Notes* notes)) {
+  return {name, [=](const ReaderSample&, swale_reader* reader, const Around& around) {
+            Notes notes;
+            return notes.answer(around([&] { return walk(reader, &notes); }));
+          }};
 }
 
 }  // namespace
@@ -237,51 +254,29 @@ const std::vector<ReaderCall>& reader_calls() {
       get_many_call("get_many of all keys", 1, 1),
       {"get_many that is stopped",
        [](Sample sample, swale_reader* reader, const Around& around) -> Answer {
-         std::vector<std::string> keys;
-         for (uint64_t i = 0; i < 30; ++i) keys.push_back(sample.key(i));
-         std::vector<const void*> pointers;
-         std::vector<size_t> sizes;
-         for (const std::string& key : keys) {
-           pointers.push_back(key.data());
-           sizes.push_back(key.size());
-         }
+         const KeyList keys(sample, 30, 1);
          Notes notes;
          notes.stop_after = 4;
-         const int code = around([&] {
-           return swale_reader_get_many(reader, pointers.data(), sizes.data(), keys.size(), SWALE_ALL_EPOCHS,
-                                        &Notes::record, &notes, nullptr);
-         });
+         const int code = around([&] { return keys.get(reader, SWALE_ALL_EPOCHS, &notes, nullptr); });
          return {code, code == SWALE_OK ? std::to_string(notes.stop_after) : ""};
        }},
       {"openat_read, read, close", ask_file},
-      {"scan",
-       [](Sample, swale_reader* reader, const Around& around) {
-         Notes notes;
-         return notes.answer(around([&] { return swale_reader_scan(reader, 1, &Notes::record, &notes); }));
-       }},
-      {"scan_part",
-       [](Sample, swale_reader* reader, const Around& around) {
-         Notes notes;
-         return notes.answer(
-             around([&] { return swale_reader_scan_part(reader, 2, 1, 5, &Notes::record, &notes); }));
-       }},
-      {"keys",
-       [](Sample, swale_reader* reader, const Around& around) {
-         Notes notes;
-         return notes.answer(around([&] { return swale_reader_keys(reader, 3, &Notes::one_key, &notes); }));
-       }},
-      {"sample",
-       [](Sample, swale_reader* reader, const Around& around) {
-         Notes notes;
-         return notes.answer(
-             around([&] { return swale_reader_sample(reader, 3, 2, 5, &Notes::one_key, &notes); }));
-       }},
-      {"sample by scan",
-       [](Sample, swale_reader* reader, const Around& around) {
-         Notes notes;
-         return notes.answer(
-             around([&] { return swale_reader_sample(reader, 3, 100'000, 5, &Notes::one_key, &notes); }));
-       }},
+      walk_call("scan", [](swale_reader* reader,
+                           Notes* notes) { return swale_reader_scan(reader, 1, &Notes::record, notes); }),
+      walk_call("scan_part",
+                [](swale_reader* reader, Notes* notes) {
+                  return swale_reader_scan_part(reader, 2, 1, 5, &Notes::record, notes);
+                }),
+      walk_call("keys", [](swale_reader* reader,
+                           Notes* notes) { return swale_reader_keys(reader, 3, &Notes::one_key, notes); }),
+      walk_call("sample",
+                [](swale_reader* reader, Notes* notes) {
+                  return swale_reader_sample(reader, 3, 2, 5, &Notes::one_key, notes);
+                }),
+      walk_call("sample by scan",
+                [](swale_reader* reader, Notes* notes) {
+                  return swale_reader_sample(reader, 3, 100'000, 5, &Notes::one_key, notes);
+                }),
       {"top", [](Sample, swale_reader* reader,
                  const Around& around) { return ask_top(reader, "x", SWALE_TOP_LARGEST, around); }},
       {"top by scan", [](Sample, swale_reader* reader,

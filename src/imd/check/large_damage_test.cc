@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "imd/check/repair.h"
+#include "imd/check/verify.h"
 #include "imd/format/generation.h"
 #include "imd/test_large.h"
 #include "io/fault_device.h"
@@ -41,7 +42,7 @@ TEST(LargeValues, EveryDamagedByteIsNoticed) {
       ++flips;
       const uint64_t failures = sample.failures(path);
       EXPECT_LE(failures, 1u);
-      const auto problems = open(sample.device)->verify(9, nullptr).problems;
+      const auto problems = verify_directory(*open(sample.device), 9).problems;
       EXPECT_EQ(problems.empty(), failures == 0) << "verify and get disagree at " << at;
       for (const Status& problem : problems)
         EXPECT_THAT(std::string(problem.message()), HasSubstr(path)) << at;
@@ -100,7 +101,7 @@ TEST(LargeValues, ACutOffOrMissingLogIsNoticedByReaders) {
                                  got.status().message().find(path) != std::string_view::npos);
     }
     EXPECT_GT(failures, 0u);
-    EXPECT_FALSE(reader->verify(9, nullptr).problems.empty());
+    EXPECT_FALSE(verify_directory(*reader, 9).problems.empty());
     ++points;
   }
   std::printf("%llu cuts\n", static_cast<unsigned long long>(points));
@@ -254,7 +255,7 @@ TEST(LargeValuesCanary, AValueWithoutARecordIsSeen) {
   ++manifest.epochs[1].large.values;
   ASSERT_TRUE(sample.device.remove(epoch_log_path(kDir, manifest.generation)).ok());
   ASSERT_TRUE(EpochLog::create(sample.device, kDir, manifest.generation, manifest).ok());
-  const auto problems = open(sample.device)->verify(9, nullptr).problems;
+  const auto problems = verify_directory(*open(sample.device), 9).problems;
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(std::string(problems.front().message()), HasSubstr("large values"));
 }

@@ -105,10 +105,8 @@ Status Repairer::look_at(LogId id, LogFacts* facts) {
 void Repairer::tell_losses() {
   const Manifest& manifest = found_.manifest;
   for (const LostPart& part : losses_.parts) {
-    const auto epoch = std::find_if(manifest.epochs.begin(), manifest.epochs.end(),
-                                    [&](const EpochEntry& entry) { return entry.epoch_id == part.epoch_id; });
-    report_.lost.push_back(
-        fmt::format("epoch {}, partition {}: {}", epoch->epoch, part.partition, part.what));
+    report_.lost.push_back(fmt::format("epoch {}, partition {}: {}", manifest.find_epoch(part)->epoch,
+                                       part.partition, part.what));
   }
   report_.lost_parts = losses_.parts.size();
   for (const LostPart& part : manifest.lost) {

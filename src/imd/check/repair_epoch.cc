@@ -48,7 +48,7 @@ Result<Repairer::OpenEpoch> Repairer::open_epoch(uint32_t number) {
   open.epoch.time = std::numeric_limits<double>::quiet_NaN();
   open.epoch.recovered = Recovered::kPartial;
   uint64_t left_out = 0;
-  for (uint32_t partition = 0; partition < static_cast<uint32_t>(dead_job_.ranks); ++partition) {
+  for (uint32_t partition = 0; partition < dead_job_.ranks; ++partition) {
     std::vector<FoundRun>& kept = open.runs.emplace_back();
     for (const auto& [epoch_id, here] : facts_of(logs_, {dead_job_.number, partition}).epochs) {
       if (here.epoch != number || here.runs.empty()) continue;
@@ -76,7 +76,8 @@ Result<Repairer::OpenEpoch> Repairer::open_epoch(uint32_t number) {
 Result<bool> Repairer::has_values(const JobEntry& job, const FoundRun& run) {
   const std::string path = data_log_path(directory_, {job.number, run.header.partition});
   SWALE_ASSIGN_OR_RETURN(const auto data, device_->open(path, io::OpenMode::kRead));
-  ValueReader values(*device_, directory_, counters_);
+  const ReaderFiles files = this->files();
+  ValueReader values(files);
   Status status;
   const auto check = [&](const run::ScannedRecord& record) {
     if (!record.large || !status.ok()) return;
@@ -92,8 +93,7 @@ Result<bool> Repairer::has_values(const JobEntry& job, const FoundRun& run) {
 
 Status Repairer::write_open_epochs() {
   std::vector<ExtremaSummary> summaries(open_.size());
-  for (uint32_t partition = 0; !open_.empty() && partition < static_cast<uint32_t>(dead_job_.ranks);
-       ++partition) {
+  for (uint32_t partition = 0; !open_.empty() && partition < dead_job_.ranks; ++partition) {
     std::vector<std::vector<run::FieldTotals>> totals(open_.size());
     SWALE_RETURN_IF_ERROR(write_open_partition(partition, &totals));
     SWALE_RETURN_IF_ERROR(copy_values(partition));

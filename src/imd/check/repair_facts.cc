@@ -81,7 +81,7 @@ void LossFinder::add(const EpochEntry& epoch, uint32_t partition, std::string wh
 void LossFinder::find_lost_runs(const EpochEntry& epoch) {
   const JobEntry& job = manifest_.job_of(epoch);
   std::vector<PartFacts> parts;
-  for (uint32_t partition = 0; partition < static_cast<uint32_t>(job.ranks); ++partition)
+  for (uint32_t partition = 0; partition < job.ranks; ++partition)
     parts.push_back(look_at_part(logs_, job, epoch, partition));
   const bool adds_up = add_up(epoch, parts);
   for (uint32_t partition = 0; partition < parts.size(); ++partition) {
@@ -101,7 +101,7 @@ void LossFinder::find_lost_values(const EpochEntry& epoch) {
   uint64_t all = 0;
   std::vector<std::pair<uint32_t, std::string>> lost;
   std::vector<uint32_t> silent;  // writers of whom nobody knows how many values they had
-  for (uint32_t writer = 0; writer < static_cast<uint32_t>(job.ranks); ++writer) {
+  for (uint32_t writer = 0; writer < job.ranks; ++writer) {
     const LogFacts& facts = facts_of(logs_, {job.number, writer});
     const uint64_t found = facts.of(epoch.epoch_id).values.values;
     all += found;
@@ -134,7 +134,7 @@ std::vector<run::SegmentRecord> LogEpoch::agreed_segments(const JobEntry& job, u
   std::vector<run::SegmentRecord> agreed;
   std::vector<bool> ways(job.ways, false);
   for (const run::SegmentRecord& segment : segments) {
-    if ((segment.flags & run::kAuxiliarySegment) != 0) continue;
+    if (run::is_auxiliary(segment)) continue;
     const bool fits = segment.epoch == number && segment.ways == job.ways && segment.way < job.ways;
     if (!fits || (!agreed.empty() && agreed.front().data_block != segment.data_block)) return {};
     agreed.push_back(segment);

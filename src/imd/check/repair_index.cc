@@ -15,60 +15,24 @@ namespace {
 constexpr size_t kSketchBytes = 64 * kMiB;
 constexpr size_t kOutputBytes = kMiB;
 
-Status check_segment(io::File& index, uint32_t partition, const run::SegmentRecord& segment) {
-  if (segment.runs == 0) return {};
-  std::vector<char> bytes(run::segment_bytes(segment));
-  SWALE_RETURN_IF_ERROR(io::read_exactly(index, segment.index_offset, bytes));
-  const Bytes all(bytes.data(), bytes.size());
-  uint64_t records = 0;
-  for (uint32_t number = 0; number >> segment.slice_bits == 0; ++number) {
-    const run::SliceLocation place = run::slice_location(segment, number);
-    SWALE_ASSIGN_OR_RETURN(
-        run::Slice slice,
-        run::Slice::open(segment, partition, place,
-                         all.substr(place.offset - segment.index_offset, place.bytes), index.path()));
-    if (const auto rest = slice.overflow()) {
-      SWALE_RETURN_IF_ERROR(
-          slice.attach_overflow(all.substr(rest->offset - segment.index_offset, rest->bytes)));
-    }
-    records += slice.records();
-  }
-  if (records == segment.records) return {};
-  return corruption("{}: offset {}: the slices hold {} records, the footer says {}", index.path(),
-                    segment.index_offset, records, segment.records);
-}
-
-Status check_extrema(io::File& index, uint32_t partition, uint64_t index_end,
-                     const run::SegmentRecord& segment) {
-  const std::string& path = index.path();
-  SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, index_end, path));
-  std::vector<char> bytes(run::segment_bytes(segment));
-  SWALE_RETURN_IF_ERROR(io::read_exactly(index, segment.index_offset, bytes));
-  const Bytes all(bytes.data(), bytes.size());
-  SWALE_ASSIGN_OR_RETURN(const run::GroupHead head,
-                         run::decode_extrema_head(segment, partition, all.substr(0, segment.stride), path));
-  for (size_t field = 0; field < head.fields.size(); ++field) {
-    for (const run::Extreme which : {run::Extreme::kLargest, run::Extreme::kSmallest}) {
-      for (uint32_t piece = 0; piece < run::piece_count(head.fields[field].listed); ++piece) {
-        const run::PiecePlace place = run::piece_place(head, field, which, piece);
-        SWALE_RETURN_IF_ERROR(
-            run::decode_extrema_piece(head, partition, field, which, piece,
-                                      all.substr(place.offset - segment.index_offset, place.bytes), path)
-                .status());
-      }
-    }
-  }
-  return {};
+// `bytes`: all of the segment.
+Status check_content(const run::SegmentRecord& segment, uint32_t partition, Bytes bytes,
+                     std::string_view path) {
+  return run::is_extrema_segment(segment)
+             ? run::decode_extrema_group(segment, partition, bytes, path).status()
+             : run::open_slices(segment, partition, bytes, path).status();
 }
 
 }  // namespace
 
 Status check_segments(io::File& index, uint32_t partition, uint64_t index_end, const LogEpoch& epoch) {
   for (const run::SegmentRecord& segment : epoch.segments) {
-    if (run::is_extrema_segment(segment))
-      SWALE_RETURN_IF_ERROR(check_extrema(index, partition, index_end, segment));
-    if ((segment.flags & run::kAuxiliarySegment) == 0)
-      SWALE_RETURN_IF_ERROR(check_segment(index, partition, segment));
+    const bool extrema = run::is_extrema_segment(segment);
+    if (extrema) SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, index_end, index.path()));
+    if (!extrema && (run::is_auxiliary(segment) || segment.runs == 0)) continue;
+    std::vector<char> bytes(run::segment_bytes(segment));
+    SWALE_RETURN_IF_ERROR(io::read_exactly(index, segment.index_offset, bytes));
+    SWALE_RETURN_IF_ERROR(check_content(segment, partition, Bytes(bytes.data(), bytes.size()), index.path()));
   }
   return {};
 }
@@ -126,7 +90,7 @@ Result<run::RunSketch> IndexWriter::sketch(const FoundRun& found, const JobEntry
   sketch.value_bytes = found.header.value_bytes;
   run::SketchBuilder builder(&sketch, arena_, layout_.filtered());
   const auto add = [&](const run::ScannedRecord& record) {
-    const HashChoice home = choose(hash_bytes(record.key), static_cast<uint32_t>(job.ranks));
+    const HashChoice home = choose(hash_bytes(record.key), job.ranks);
     const Hash rest = choose(home.rest, job.ways).rest;
     builder.add(rest);
     if (builder.with_tails()) builder.add_tails(&rest, record.ordinal, 1);

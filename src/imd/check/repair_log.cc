@@ -48,11 +48,7 @@ class InventoryTaker {
  private:
   Status feed(Bytes block) {
     SWALE_RETURN_IF_ERROR(cursor_->feed(block, [this](const run::ScannedRecord& record) {
-      const Hash hash = hash_bytes(record.key);
-      run_.least = std::min(run_.least, hash);
-      run_.greatest = std::max(run_.greatest, hash);
-      run_.digest +=
-          record_digest({record.key.data(), record.key.size() + record.value.size()}, record.key.size());
+      run_.digest += record.digest();
       if (record.large) {
         const auto large = run::decode_large_value(record.value, path_);
         run_.large.add({1, large.ok() ? large->pointer.value_bytes : 0});

@@ -24,8 +24,6 @@ struct FoundRun {
   run::RunHeader header{};
   uint64_t first_block = 0;
   uint64_t digest = 0;
-  Hash least = ~Hash{0};  // of its keys
-  Hash greatest = 0;
   LargeTally large = {};  // of its records those that point into value logs
 
   uint64_t end_block() const { return first_block + header.blocks; }

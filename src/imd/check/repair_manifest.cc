@@ -38,8 +38,8 @@ class ManifestFinder {
   void take_record(const SalvagedEpochs::Record& record);
   bool take_from_logs(uint64_t number);
   void lose(uint64_t number);
-  Result<uint32_t> job_index(uint32_t number);
-  Status settle_jobs();
+  uint32_t job_index(uint32_t number);
+  void settle_jobs();
 
   io::Device& device_;
   const std::string& directory_;
@@ -133,7 +133,7 @@ Status ManifestFinder::choose_generation() {
 void ManifestFinder::take_document() {
   Manifest& manifest = out_.manifest;
   if (documents_.empty()) {
-    manifest.layout = guess_layout(logs_);
+    manifest.layout = layout_of_logs(logs_);
     manifest.generation = newest_.value_or(0);
     out_.rebuilt = true;
     out_.lost.push_back(
@@ -262,41 +262,36 @@ Status ManifestFinder::take_epochs() {
     out_.found.push_back(fmt::format("{}: no epoch log", directory_));
   }
   gather_epochs(salvaged != epoch_logs_.end() ? &salvaged->second : nullptr);
-  return settle_jobs();
+  settle_jobs();
+  return {};
 }
 
-Result<uint32_t> ManifestFinder::job_index(uint32_t number) {
+uint32_t ManifestFinder::job_index(uint32_t number) {
   Manifest& manifest = out_.manifest;
   if (const auto index = manifest.job_index(number)) return static_cast<uint32_t>(*index);
-  const std::optional<JobEntry> job = guess_job(logs_, number);
-  if (!job) {
-    return error(
-        Code::kUnsupported, Scope::kFile,
-        "{}: the manifest cannot be made anew: the keys of job {} lie where no number of ranks puts them by "
-        "hash, as if it wrote with a partitioner of the user's; nothing was changed: put a copy of {} back",
-        directory_, number, kManifestName);
-  }
+  JobEntry job = job_of_logs(logs_, number);
+  if (job.partitioner == kLostPartitioner)
+    out_.lost.push_back(fmt::format("the name of the partitioner of job {}", number));
   const auto place = std::find_if(manifest.jobs.begin(), manifest.jobs.end(),
                                   [&](const JobEntry& other) { return other.number > number; });
-  const auto inserted = manifest.jobs.insert(place, *job);
+  const auto inserted = manifest.jobs.insert(place, std::move(job));
   out_.rebuilt = true;
   return static_cast<uint32_t>(inserted - manifest.jobs.begin());
 }
 
 // Jobs by their index, and tallies of the epochs that came from logs.
-Status ManifestFinder::settle_jobs() {
+void ManifestFinder::settle_jobs() {
   Manifest& manifest = out_.manifest;
-  for (const uint32_t number : jobs_of_epochs_) SWALE_RETURN_IF_ERROR(job_index(number).status());
+  for (const uint32_t number : jobs_of_epochs_) job_index(number);
   // The job whose open epoch may be recovered.
   const bool last_unknown = newest_ && !documents_.contains(*newest_);
-  if (last_unknown && logs_.lower_bound({*newest_, 0}) != logs_.end())
-    SWALE_RETURN_IF_ERROR(job_index(*newest_).status());
+  if (last_unknown && logs_.lower_bound({*newest_, 0}) != logs_.end()) job_index(*newest_);
   for (size_t i = 0; i < manifest.epochs.size(); ++i) {
     EpochEntry& epoch = manifest.epochs[i];
-    SWALE_ASSIGN_OR_RETURN(epoch.job, job_index(jobs_of_epochs_[i]));
+    epoch.job = job_index(jobs_of_epochs_[i]);
     if (epoch.recovered != Recovered::kWhole || epoch.records != 0) continue;
     const JobEntry& job = manifest.job_of(epoch);
-    for (uint32_t partition = 0; partition < static_cast<uint32_t>(job.ranks); ++partition) {
+    for (uint32_t partition = 0; partition < job.ranks; ++partition) {
       const PartFacts part = look_at_part(logs_, job, epoch, partition);
       epoch.records += part.committed.value_or(part.found.records);
       epoch.data_bytes += part.found.data_bytes;
@@ -307,7 +302,6 @@ Status ManifestFinder::settle_jobs() {
                                "the record of this epoch was lost, and no index log says what it had here"});
     }
   }
-  return {};
 }
 
 Result<FoundManifest> ManifestFinder::run() {

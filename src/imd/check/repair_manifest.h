@@ -4,8 +4,8 @@
 // The newest generation that can be shown to have existed is the truth (generation.h). Its document has two copies. What
 // its epoch log lacks is in the log of the generation that it continues, or is put together from index logs: such epochs
 // are Recovered::kWhole, their steps and times are unknown.
-// Threads: one. Errors: kUnsupported for anything of a newer format, and if jobs are unknown whose keys no number of
-// ranks explains; kNotFound if nothing of a massive directory is there; those of the device.
+// Threads: one. Errors: kUnsupported for anything of a newer format; kNotFound if nothing of a massive directory is
+// there; those of the device.
 #pragma once
 
 #include <cstdint>

@@ -43,13 +43,12 @@ Status Repairer::plan_rebuild(LogId id) {
   SWALE_ASSIGN_OR_RETURN(std::set<uint32_t> whole, whole_epochs(id));
   Manifest manifest = found_.manifest;
   manifest.lost = losses_.parts;
-  const Status open =
-      open_partition(*device_, directory_, id, manifest, ReaderOptions::Map::kNever, counters_).status();
+  const Status open = open_partition(files(), id, manifest).status();
   if (!open.ok() && open.code() != Code::kCorruption) return open;
   const auto wanted = [&](const EpochEntry& epoch) {
     const JobEntry& job = manifest.job_of(epoch);
-    return job.number == id.job && id.partition < static_cast<uint32_t>(job.ranks) &&
-           !whole.contains(epoch.epoch) && !losses_.in_data(epoch, id.partition);
+    return job.number == id.job && id.partition < job.ranks && !whole.contains(epoch.epoch) &&
+           !losses_.in_data(epoch, id.partition);
   };
   if (open.ok() && std::none_of(manifest.epochs.begin(), manifest.epochs.end(), wanted)) return {};
   if (!open.ok()) report_.found.push_back(std::string(open.message()));

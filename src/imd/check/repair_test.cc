@@ -1,5 +1,6 @@
 // Repair: open epochs, damaged indexes and a lost swale.json, with a stop at every call of it.
 #include "imd/check/repair.h"
+#include "imd/check/verify.h"
 
 #include <gtest/gtest.h>
 
@@ -92,7 +93,7 @@ void expect_whole(io::Device& device, const Sample& sample, size_t epochs) {
   const auto reader = Reader::open(device, kDir, {});
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   ASSERT_EQ((*reader)->manifest().epochs.size(), epochs);
-  const auto problems = (*reader)->verify(5, nullptr).problems;
+  const auto problems = verify_directory(**reader, 5).problems;
   ASSERT_TRUE(problems.empty()) << problems.front().to_string();
   for (uint32_t epoch = 0; epoch < 2; ++epoch) {
     ASSERT_EQ(scan(**reader, epoch), pairs_of(sample.records[epoch])) << epoch;
@@ -178,7 +179,7 @@ TEST(Repair, MakesADamagedIndexAnew) {
     for (uint64_t offset = 8; offset < size; offset += 40, ++points) {
       Sample sample(false);
       change(sample.device, path, offset, "damage, damage");
-      const auto before = Reader::open(sample.device, kDir, {}).value()->verify(5, nullptr).problems.size();
+      const auto before = verify_directory(*Reader::open(sample.device, kDir, {}).value(), 5).problems.size();
       const RepairReport report = repair(sample.device);
       EXPECT_EQ(report.indexes_rebuilt, before == 0 ? 0u : 1u) << offset;
       expect_whole(sample.device, sample, 2);
@@ -230,8 +231,8 @@ void lose_all_documents(io::Device& device, bool epoch_logs) {
   }
 }
 
-// The epoch log still knows steps; the job's shape is guessed.
-TEST(Repair, GuessesJobsThatNoManifestNames) {
+// The epoch log still knows steps; headers of runs know the job's shape.
+TEST(Repair, KnowsJobsThatNoManifestNames) {
   Sample sample(false);
   lose_all_documents(sample.device, false);
   const RepairReport report = repair(sample.device);
@@ -244,6 +245,28 @@ TEST(Repair, GuessesJobsThatNoManifestNames) {
   EXPECT_EQ(reader->manifest().jobs[0].ranks, 3);
   EXPECT_EQ(reader->manifest().jobs[0].ways, 2u);
   EXPECT_TRUE(repair(sample.device).done.empty());
+}
+
+// One run of one partition is enough.
+TEST(Repair, KnowsAJobByOneRun) {
+  io::MemoryDevice device;
+  TestDirectory directory(device, kDir);
+  directory.begin_job(5, 3);
+  std::string key = "0";  // of partition 0
+  while (choose(hash_bytes(key), 5).index != 0) key += "0";
+  directory.write_epoch({{key, "value"}});
+  lose_all_documents(device, true);
+  for (uint32_t partition = 1; partition < 5; ++partition) {
+    for (const std::string& path :
+         {data_log_path(kDir, {1, partition}), index_log_path(kDir, {1, partition})})
+      ASSERT_TRUE(device.remove(path).ok());
+  }
+  EXPECT_EQ(repair(device).lost_parts, 4u);
+  const auto reader = Reader::open(device, kDir, {}).value();
+  ASSERT_EQ(reader->manifest().jobs.size(), 1u);
+  EXPECT_EQ(reader->manifest().jobs[0].ranks, 5);
+  EXPECT_EQ(reader->manifest().jobs[0].ways, 3u);
+  EXPECT_EQ(reader->get(key, 0).value()[0].bytes, "value");
 }
 
 // Everything but the logs is lost: with all index logs all records are found, without one it cannot be shown.
@@ -359,7 +382,7 @@ TEST(Repair, CanaryAnIndexThatIsNotDurableIsNoticed) {
   EXPECT_EQ(repair(device).indexes_rebuilt, 1u);
   Rng rng(1);
   sample.device.crash(rng, io::CrashMode::kDropAll);
-  EXPECT_FALSE(Reader::open(sample.device, kDir, {}).value()->verify(5, nullptr).problems.empty());
+  EXPECT_FALSE(verify_directory(*Reader::open(sample.device, kDir, {}).value(), 5).problems.empty());
 }
 
 // ---- with the real writer ----
@@ -402,7 +425,7 @@ TEST(Repair, RecoversWhatAJobLeftAndTheNextJobGoesOn) {
     recovered += report.records_recovered;
     {
       const auto reader = Reader::open(device, kDir, {}).value();
-      const auto problems = reader->verify(5, nullptr).problems;
+      const auto problems = verify_directory(*reader, 5).problems;
       ASSERT_TRUE(problems.empty()) << problems.front().to_string();
       const size_t epochs = report.records_recovered > 0 ? 3 : 2;
       ASSERT_EQ(reader->manifest().epochs.size(), epochs);
@@ -424,7 +447,7 @@ TEST(Repair, RecoversWhatAJobLeftAndTheNextJobGoesOn) {
     EXPECT_EQ(again.epochs_recovered, 0u) << "dropped epochs stay dropped";
     const auto reader = Reader::open(device, kDir, {}).value();
     EXPECT_EQ(reader->manifest().epochs.size(), seed % 2 == 0 ? 3u : 2u);
-    const auto problems = reader->verify(5, nullptr).problems;
+    const auto problems = verify_directory(*reader, 5).problems;
     EXPECT_TRUE(problems.empty()) << problems.front().to_string();
   }
   EXPECT_GT(recovered, 0u);
@@ -447,7 +470,7 @@ TEST(Repair, MakesExtremaAnew) {
     ASSERT_TRUE(device.remove(index_log_path(kDir, {1, partition})).ok());
   EXPECT_EQ(repair(device).indexes_rebuilt, 3u);
   EXPECT_EQ(best(), before);
-  EXPECT_TRUE(Reader::open(device, kDir, {}).value()->verify(5, nullptr).problems.empty());
+  EXPECT_TRUE(verify_directory(*Reader::open(device, kDir, {}).value(), 5).problems.empty());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "imd/check/repair_index.h"
+#include "imd/check/verify.h"
 #include "imd/format/generation.h"
 #include "imd/test_repair.h"
 #include "io/fault_device.h"
@@ -271,7 +272,7 @@ TEST(RepairTruth, APartitionFromAnOlderBackupIsSaidToBeLost) {
   EXPECT_THAT(std::string(scanned.message()),
               testing::AllOf(testing::HasSubstr("/dir: records of epoch 1 in partition 1 are lost"),
                              testing::HasSubstr("part-000001.j0001.data")));
-  EXPECT_FALSE(reader->verify(100, nullptr).problems.empty());
+  EXPECT_FALSE(verify_directory(*reader, 100).problems.empty());
   // With the right files everything is back.
   for (const std::string& path : test::files_of(image, "part-000001")) {
     const std::string right = io::read_file(device, path, kGiB).value();
@@ -324,7 +325,7 @@ TEST(RepairTruth, ATornRunWithAnIntactIndexIsRecorded) {
   EXPECT_EQ(after.answered(), before.answered());
   const auto reader = Reader::open(device, kRepairDir, {}).value();
   EXPECT_EQ(reader->manifest().lost.size(), 1u);
-  EXPECT_FALSE(reader->verify(100, nullptr).problems.empty());
+  EXPECT_FALSE(verify_directory(*reader, 100).problems.empty());
   EXPECT_TRUE(repair_directory(device, kRepairDir, {})->done.empty());
 }
 

@@ -48,6 +48,7 @@ class Repairer {
     std::vector<std::vector<FoundRun>> runs;  // by partition
   };
 
+  ReaderFiles files() { return {*device_, directory_, {}, counters_}; }
   Status begin();
   Status look();
   Status find_logs();

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/rng.h"
+#include "imd/test_generation.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
@@ -16,59 +17,6 @@ namespace swale::imd {
 namespace {
 
 using testing::HasSubstr;
-
-const std::string kDirectory = "/d";
-
-EpochEntry some_epoch(const Manifest& manifest, uint32_t number, uint64_t epoch_id) {
-  EpochEntry epoch;
-  epoch.epoch = number;
-  epoch.job = static_cast<uint32_t>(manifest.jobs.size() - 1);
-  epoch.epoch_id = epoch_id;
-  epoch.step = int64_t{10} * number;
-  return epoch;
-}
-
-// As a directory is made: generation 0, closed.
-Status make_directory(io::Device& device) {
-  SWALE_RETURN_IF_ERROR(io::make_directories(device, job_folder(kDirectory, 0)));
-  Manifest manifest;
-  manifest.closed = true;
-  return write_generation(device, kDirectory, manifest, 0).status();
-}
-
-// The generation that the job `number` makes of what is there.
-Manifest next_of(const Manifest& base, uint32_t number) {
-  Manifest next = base;
-  next.jobs.push_back({number, fmt::format("{:016x}", 0xA00u + number), 1, 1, "hash"});
-  next.continues = base.generation;
-  next.generation = number;
-  next.closed = false;
-  next.epochs_promised = base.epochs.size();
-  return next;
-}
-
-// A job that opens the directory, commits epochs and closes it.
-struct TestJob {
-  Manifest manifest;
-  EpochLog log;
-
-  static Result<TestJob> open(io::Device& device) {
-    SWALE_ASSIGN_OR_RETURN(const uint32_t number, claim_job(device, kDirectory));
-    SWALE_ASSIGN_OR_RETURN(const Manifest base, load_manifest(device, kDirectory));
-    Manifest manifest = next_of(base, number);
-    SWALE_ASSIGN_OR_RETURN(EpochLog log, write_generation(device, kDirectory, manifest, base.continues));
-    return TestJob{std::move(manifest), std::move(log)};
-  }
-  Status commit() {
-    const auto number = static_cast<uint32_t>(log.epochs());
-    return log.append(some_epoch(manifest, number, 100 * manifest.generation + number), manifest);
-  }
-  Status close(io::Device& device) {
-    manifest.closed = true;
-    manifest.epochs_promised = log.epochs();
-    return rewrite_document(device, kDirectory, manifest);
-  }
-};
 
 // What load_manifest finds, as text; the failure if it finds nothing.
 std::string found(io::Device& device) {
@@ -371,140 +319,6 @@ TEST(GenerationCrash, CanaryADeviceThatDoesNotSyncIsNoticed) {
   loop.run_all(5);
   EXPECT_GT(loop.wrong, 0u);
   std::printf("%zu of %zu crashes lost something\n", loop.wrong, loop.crashes);
-}
-
-TEST_F(GenerationTest, TheFenceFallsWithTheNextClaim) {
-  const JobFence fence(device_, kDirectory, 2, nullptr);
-  EXPECT_TRUE(fence.check().ok());
-  ASSERT_TRUE(claim_job(device_, kDirectory).ok());
-  const Status status = fence.check();
-  EXPECT_EQ(status.code(), Code::kAborted);
-  EXPECT_THAT(status.message(), HasSubstr("job 3 has opened the directory after this one (job 2)"));
-  ASSERT_TRUE(claim_job(device_, kDirectory).ok());
-  EXPECT_FALSE(fence.check().ok());
-  EXPECT_TRUE(JobFence(device_, kDirectory, 4, nullptr).check().ok());
-}
-
-// A fence that cannot see is no permission.
-TEST_F(GenerationTest, TheFenceReportsWhatItCannotSee) {
-  io::FaultDevice faulty(device_);
-  faulty.inject({.kind = io::CallKind::kQuery});
-  EXPECT_EQ(JobFence(faulty, kDirectory, 2, nullptr).check().code(), Code::kIoError);
-}
-
-// The argument of the fence: the steps of a committer of two epochs and of a successor in every order. A commit is
-// answered OK if its append and its check succeed.
-struct Interleaving {
-  enum Step { kAppend, kCheck, kClaim, kCopy, kWrite };
-
-  // The epochs that were answered OK and that the successor lacks.
-  static size_t lost(const std::vector<Step>& steps) {
-    io::MemoryDevice device;
-    EXPECT_TRUE(make_directory(device).ok());
-    TestJob old = TestJob::open(device).value();
-    const JobFence fence(device, kDirectory, old.manifest.generation, nullptr);
-    uint32_t claimed = 0;
-    Manifest base;
-    std::vector<uint64_t> acknowledged;
-    bool appended = false;  // since the last check, or
-    bool checked = false;   // since the last append
-    bool refused = false;
-    for (const Step step : steps) {
-      if (step == kAppend && !refused) {
-        EXPECT_TRUE(old.commit().ok());
-        appended = true;
-      }
-      if (step == kCheck && !refused) {
-        refused = !fence.check().ok();
-        checked = !refused;
-      }
-      if (appended && checked) {
-        acknowledged.push_back(old.log.epochs() - 1);
-        appended = checked = false;
-      }
-      if (step == kClaim) claimed = claim_job(device, kDirectory).value();
-      if (step == kCopy) base = load_manifest(device, kDirectory).value();
-      if (step == kWrite) {
-        EXPECT_TRUE(write_generation(device, kDirectory, next_of(base, claimed), base.continues).ok());
-      }
-    }
-    const Manifest after = load_manifest(device, kDirectory).value();
-    EXPECT_EQ(after.generation, claimed);
-    size_t lost = 0;
-    for (const uint64_t number : acknowledged) {
-      if (number >= after.epochs.size()) ++lost;
-    }
-    return lost;
-  }
-
-  // Of the committer's steps, each time once before the successor's.
-  static std::pair<size_t, size_t> all(const std::vector<Step>& committer) {
-    const std::vector<Step> successor = {kClaim, kCopy, kWrite};
-    std::vector<bool> turn(committer.size() + successor.size());  // true: the successor's
-    std::fill(turn.begin() + static_cast<std::ptrdiff_t>(committer.size()), turn.end(), true);
-    size_t visited = 0;
-    size_t losses = 0;
-    do {
-      std::vector<Step> steps;
-      size_t mine = 0;
-      size_t theirs = 0;
-      for (const bool successors : turn)
-        steps.push_back(successors ? successor[theirs++] : committer[mine++]);
-      ++visited;
-      if (lost(steps) > 0) ++losses;
-    } while (std::next_permutation(turn.begin(), turn.end()));
-    return {visited, losses};
-  }
-};
-
-TEST(JobFenceArgument, AnEpochThatWasAnsweredIsTheSuccessorsWhateverTheOrder) {
-  using I = Interleaving;
-  const auto [visited, losses] = I::all({I::kAppend, I::kCheck, I::kAppend, I::kCheck});
-  EXPECT_EQ(visited, 35u);
-  EXPECT_EQ(losses, 0u);
-  std::printf("%zu orders\n", visited);
-}
-
-// The order that a job's commit has: the first check is for jobs that were superseded long ago.
-TEST(JobFenceArgument, AlsoWithACheckBeforeTheAppend) {
-  using I = Interleaving;
-  size_t visited = 0;
-  const std::vector<I::Step> commit = {I::kCheck, I::kAppend, I::kCheck};
-  std::vector<bool> turn = {false, false, false, true, true, true};
-  do {
-    io::MemoryDevice device;
-    ASSERT_TRUE(make_directory(device).ok());
-    TestJob old = TestJob::open(device).value();
-    const JobFence fence(device, kDirectory, 1, nullptr);
-    Manifest base;
-    bool ok = true;
-    size_t mine = 0;
-    size_t theirs = 0;
-    for (const bool successors : turn) {
-      if (!successors) {
-        if (ok) ok = commit[mine] == I::kCheck ? fence.check().ok() : old.commit().ok();
-        ++mine;
-      } else if (const size_t step = theirs++; step == 0) {
-        EXPECT_EQ(claim_job(device, kDirectory).value(), 2u);
-      } else if (step == 1) {
-        base = load_manifest(device, kDirectory).value();
-      } else {
-        EXPECT_TRUE(write_generation(device, kDirectory, next_of(base, 2), base.continues).ok());
-      }
-    }
-    if (ok) {
-      EXPECT_EQ(load_manifest(device, kDirectory)->epochs.size(), 1u);
-    }
-    ++visited;
-  } while (std::next_permutation(turn.begin(), turn.end()));
-  std::printf("%zu orders\n", visited);
-}
-
-TEST(JobFenceArgument, CanaryACheckBeforeTheAppendAloneLosesEpochs) {
-  using I = Interleaving;
-  const auto [visited, losses] = I::all({I::kCheck, I::kAppend, I::kCheck, I::kAppend});
-  EXPECT_GT(losses, 0u);
-  std::printf("%zu of %zu orders lose an epoch\n", losses, visited);
 }
 
 }  // namespace

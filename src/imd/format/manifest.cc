@@ -14,6 +14,7 @@
 #include "imd/format/json_seal.h"
 #include "imd/format/json_tree.h"
 #include "imd/format/partitioner.h"
+#include "run/format.h"
 #include "run/record.h"
 
 namespace swale::imd {
@@ -28,7 +29,6 @@ constexpr char kLayoutFeature[] = "layout";
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";
 constexpr uint64_t kVersion = 1;
-constexpr uint64_t kRanksMax = uint64_t{1} << 24;
 constexpr uint64_t kWaysMax = 65'535;
 constexpr uint64_t kEpochsPromisedMax = uint64_t{1} << 24;
 
@@ -175,8 +175,8 @@ Result<JobEntry> decode_job(const Member& object, uint32_t number_min) {
   job.number = static_cast<uint32_t>(number);
   SWALE_RETURN_IF_ERROR(object.hex("id").status());
   SWALE_ASSIGN_OR_RETURN(job.id, object.text("id"));
-  SWALE_ASSIGN_OR_RETURN(const uint64_t ranks, object.number("ranks", 1, kRanksMax));
-  job.ranks = static_cast<int32_t>(ranks);
+  SWALE_ASSIGN_OR_RETURN(const uint64_t ranks, object.number("ranks", 1, run::kRanksMax));
+  job.ranks = static_cast<uint32_t>(ranks);
   SWALE_ASSIGN_OR_RETURN(const uint64_t ways, object.number("ways", 1, kWaysMax));
   job.ways = static_cast<uint32_t>(ways);
   SWALE_ASSIGN_OR_RETURN(job.partitioner, object.text("partitioner"));
@@ -187,7 +187,7 @@ Result<JobEntry> decode_job(const Member& object, uint32_t number_min) {
 Result<LostPart> decode_lost(const Member& object) {
   LostPart lost;
   SWALE_ASSIGN_OR_RETURN(lost.epoch_id, object.hex("epoch_id"));
-  SWALE_ASSIGN_OR_RETURN(const uint64_t partition, object.number("partition", 0, kRanksMax - 1));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t partition, object.number("partition", 0, run::kRanksMax - 1));
   lost.partition = static_cast<uint32_t>(partition);
   SWALE_ASSIGN_OR_RETURN(lost.what, object.text("what"));
   return lost;
@@ -374,10 +374,20 @@ std::vector<LogId> Manifest::logs() const {
   std::vector<LogId> logs;
   for (size_t job = 0; job < jobs.size(); ++job) {
     if (!wrote[job]) continue;
-    for (uint32_t partition = 0; partition < static_cast<uint32_t>(jobs[job].ranks); ++partition)
+    for (uint32_t partition = 0; partition < jobs[job].ranks; ++partition)
       logs.push_back({jobs[job].number, partition});
   }
   return logs;
+}
+
+const EpochEntry* Manifest::find_epoch(uint32_t number, uint64_t epoch_id) const {
+  return number < epochs.size() && epochs[number].epoch_id == epoch_id ? &epochs[number] : nullptr;
+}
+
+const EpochEntry* Manifest::find_epoch(const LostPart& part) const {
+  const auto found = std::find_if(epochs.begin(), epochs.end(),
+                                  [&](const EpochEntry& epoch) { return epoch.epoch_id == part.epoch_id; });
+  return found == epochs.end() ? nullptr : &*found;
 }
 
 const LostPart* Manifest::lost_part(const EpochEntry& epoch, uint32_t partition) const {

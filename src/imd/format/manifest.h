@@ -29,7 +29,7 @@ inline constexpr size_t kManifestBytesMax = 256 * kMiB;
 struct JobEntry {
   uint32_t number = 0;  // part of the names of its files (log_names.h); ascending in Manifest::jobs
   std::string id;       // 16 hex digits, drawn at random
-  int32_t ranks = 1;    // and so partitions
+  uint32_t ranks = 1;   // and so partitions
   uint32_t ways = 1;    // indexers per partition, hash sub-ranges
   std::string partitioner = "hash";
 };
@@ -106,6 +106,9 @@ struct Manifest {
     return {job_of(epoch).number, partition};
   }
   std::optional<size_t> job_index(uint32_t number) const;
+  // The committed epoch of this number and id; nullptr if there is none: another one was, or none at all.
+  const EpochEntry* find_epoch(uint32_t number, uint64_t epoch_id) const;
+  const EpochEntry* find_epoch(const LostPart& part) const;
   // The logs that hold committed epochs, in order.
   std::vector<LogId> logs() const;
   // What was lost of this part; nullptr: nothing.

@@ -1,5 +1,6 @@
 // Directories whose keys are spread by functions of the caller's.
 #include "imd/format/partitioner.h"
+#include "imd/check/verify.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -97,9 +98,10 @@ TEST_P(PartitionedJobs, AreReadWithTheFunctionAndWithout) {
   ASSERT_TRUE(with->set_partitioner({"digit-1", by_digit, &calls}).ok());
   expect_all(*with, {"a"});
   // The records lie where the function says, and nowhere else.
-  for (uint32_t partition = 0; partition < static_cast<uint32_t>(ranks); ++partition) {
-    const Status scanned = with->scan_partition(0, partition, [&](uint32_t, Bytes key, Bytes) {
-      EXPECT_EQ(by_digit(nullptr, key.data(), key.size(), static_cast<uint32_t>(ranks)), partition);
+  const auto partitions = static_cast<uint32_t>(ranks);
+  for (uint32_t partition = 0; partition < partitions; ++partition) {
+    const Status scanned = with->scan_part(0, partition, partitions, [&](uint32_t, Bytes key, Bytes) {
+      EXPECT_EQ(by_digit(nullptr, key.data(), key.size(), partitions), partition);
       return true;
     });
     EXPECT_TRUE(scanned.ok()) << scanned.to_string();
@@ -107,7 +109,7 @@ TEST_P(PartitionedJobs, AreReadWithTheFunctionAndWithout) {
   size_t keys = 0;
   ASSERT_TRUE(with->keys(0, [&](Bytes) { return ++keys; }).ok());
   EXPECT_EQ(keys, kKeys);
-  const Reader::VerifyReport report = without->verify(10, {});
+  const VerifyReport report = verify_directory(*without, 10);
   EXPECT_TRUE(report.problems.empty()) << report.problems[0].to_string();
   EXPECT_EQ(report.records, kKeys);
 }
@@ -144,7 +146,7 @@ TEST(Partitioner, EachJobHasItsOwn) {
   expect_all(*reader, {"a", "b", "c", "d"});
   EXPECT_EQ(reader->epoch_stats(2)->at(Stat::kIndexedRecords).max_rank, 2);
   EXPECT_EQ(reader->epoch_stats(2)->at(Stat::kIndexedRecords).min, 0u);
-  EXPECT_TRUE(reader->verify(10, {}).problems.empty());
+  EXPECT_TRUE(verify_directory(*reader, 10).problems.empty());
 }
 
 TEST(Partitioner, AnAnswerOutsideIsAnErrorThatChangesNothing) {
@@ -193,7 +195,7 @@ TEST(Partitioner, LargeValuesWithoutAHomeLeaveNothingBehind) {
     EXPECT_EQ(reader->count(0).value(), 18u * static_cast<uint64_t>(ranks));
     EXPECT_EQ(reader->get(key_of(8), 0)->front().bytes, large);
     EXPECT_EQ(reader->get(key_of(7), 0).status().code(), Code::kNotFound);
-    const Reader::VerifyReport report = reader->verify(10, {});
+    const VerifyReport report = verify_directory(*reader, 10);
     EXPECT_TRUE(report.problems.empty()) << report.problems[0].to_string();
   }
 }
@@ -223,35 +225,34 @@ TEST(Partitioner, RepairMakesADamagedIndexAnew) {
   expect_all(*reader, {"a", "b"});
   ASSERT_TRUE(reader->set_partitioner(partitioner).ok());
   expect_all(*reader, {"a", "b"});
-  EXPECT_TRUE(reader->verify(10, {}).problems.empty());
+  EXPECT_TRUE(verify_directory(*reader, 10).problems.empty());
 }
 
-// Without the function nobody knows how many ranks there were, if every document is lost.
-TEST(Partitioner, RepairDoesNotGuessALostManifest) {
+// The name is lost, and nothing else: all partitions are asked.
+TEST(Partitioner, RepairMakesALostManifestAnew) {
   for (const bool by_hash_first : {false, true}) {
     io::MemoryDevice device;
+    const Partitioner partitioner{"digit-1", by_digit, nullptr};
     if (by_hash_first) write_epoch(device, 2, 1, {}, "a");
-    write_epoch(device, 3, 1, {"digit-1", by_digit, nullptr}, "b");
-    std::map<std::string, std::string> documents;
+    write_epoch(device, 3, 2, partitioner, "b");
     for (uint32_t job = 0; job <= 2; ++job) {
       for (const std::string& path :
-           {manifest_path("/dir"), generation_path("/dir", job), epoch_log_path("/dir", job)}) {
-        const Result<std::string> content = io::read_file(device, path, kManifestBytesMax);
-        if (!content.ok()) continue;
-        documents[path] = *content;
-        ASSERT_TRUE(device.remove(path).ok());
-      }
+           {manifest_path("/dir"), generation_path("/dir", job), epoch_log_path("/dir", job)})
+        static_cast<void>(device.remove(path));
     }
-    for (const bool dry_run : {true, false}) {
-      const Status status = repair_directory(device, "/dir", {.dry_run = dry_run}).status();
-      EXPECT_EQ(status.code(), Code::kUnsupported) << status.to_string();
-      EXPECT_THAT(status.message(), HasSubstr(fmt::format("the keys of job {} lie", by_hash_first ? 2 : 1)));
-      EXPECT_FALSE(device.exists(manifest_path("/dir")).value());
-    }
-    for (const auto& [path, content] : documents) ASSERT_TRUE(io::replace_file(device, path, content).ok());
+    const auto report = repair_directory(device, "/dir", {});
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_EQ(report->lost_parts, 0u);
+    EXPECT_THAT(report->lost, testing::Contains(HasSubstr(
+                                  fmt::format("name of the partitioner of job {}", by_hash_first ? 2 : 1))));
     auto reader = Reader::open(device, "/dir", {}).value();
-    expect_all(*reader, by_hash_first ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{"b"});
-    EXPECT_TRUE(reader->verify(10, {}).problems.empty());
+    EXPECT_EQ(reader->manifest().jobs.back().ranks, 3);
+    EXPECT_EQ(reader->manifest().jobs.back().ways, 2u);
+    const auto values = by_hash_first ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{"b"};
+    expect_all(*reader, values);
+    ASSERT_TRUE(reader->set_partitioner(partitioner).ok());
+    expect_all(*reader, values);
+    EXPECT_TRUE(verify_directory(*reader, 10).problems.empty());
     write_epoch(device, 2, 1, {}, "c");  // the lock was given back
   }
 }

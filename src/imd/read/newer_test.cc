@@ -7,6 +7,7 @@
 
 #include "base/coding.h"
 #include "base/crc32c.h"
+#include "imd/check/verify.h"
 #include "imd/read/reader.h"
 #include "imd/test_directory.h"
 #include "imd/test_job.h"
@@ -91,7 +92,7 @@ Status read_all(io::Device& device) {
 
 Status verify(io::Device& device) {
   SWALE_ASSIGN_OR_RETURN(const auto reader, Reader::open(device, kDir, {}));
-  const auto report = reader->verify(1, nullptr);
+  const auto report = verify_directory(*reader, 1);
   return report.problems.empty() ? Status() : report.problems.front();
 }
 

@@ -20,7 +20,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +38,11 @@
 #include "run/schema.h"
 
 namespace swale::imd {
+
+class ReaderView;
+class StatsReader;
+struct ReadCounters;
+struct ReaderFiles;
 
 struct ReaderOptions {
   enum class Map { kAuto, kNever };  // kAuto: logs on local file systems; may raise SIGBUS
@@ -85,99 +92,15 @@ struct TopResult {
   uint64_t reads = 0;
 };
 
-// The questions that a Reader answers, on the epochs of one manifest.
-class ReaderView {
+class Reader {
  public:
   static constexpr int64_t kAllEpochs = -1;
 
-  virtual ~ReaderView() = default;
-
-  // Of a Reader: until its next refresh.
-  virtual const Manifest& manifest() const = 0;
-  virtual const std::string& directory() const = 0;
-
-  // The key's values in one epoch or in all, ordered by epoch and within it by writer and append order. kNotFound if
-  // there is none; kInvalidArgument for an epoch that does not exist.
-  virtual Result<std::vector<Value>> get(Bytes key, int64_t epoch) = 0;
-
-  // The same without reading values that lie in value logs.
-  virtual Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch) = 0;
-  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument if it has not so many.
-  virtual Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) = 0;
-
-  // `fn(key index, epoch, value)` for every value of every key, in no particular order; false stops the walk.
-  // Returns how many keys had a value.
-  using BatchFn = std::function<bool(size_t key_index, uint32_t epoch, Bytes value)>;
-  virtual Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn) = 0;
-
-  // Every record of one epoch or of all, in storage order; false stops the walk.
-  using RecordFn = std::function<bool(uint32_t epoch, Bytes key, Bytes value)>;
-  virtual Status scan(int64_t epoch, const RecordFn& fn) = 0;
-
-  // Part of a scan, for readers that divide the work: partition `partition` of the epoch's job.
-  virtual Status scan_partition(uint32_t epoch, uint32_t partition, const RecordFn& fn) = 0;
-
-  // The same in finer parts: whole runs of one epoch in one partition, `blocks_min` blocks or more each (the last one may
-  // be shorter). Walked one after the other they are scan_partition, record by record. Reads the header of every run.
-  struct ScanPiece {
-    uint32_t epoch = 0;
-    uint32_t partition = 0;
-    uint64_t first_block = 0;  // in the data log
-    uint64_t blocks = 0;
-    uint64_t records = 0;
-  };
-  virtual Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition,
-                                                     uint64_t blocks_min) = 0;
-  virtual Status scan_piece(const ScanPiece& piece, const RecordFn& fn) = 0;
-
-  // Part `part` of `parts` (1 to kScanPartsMax) of one epoch or of all: whole runs. Every record is in exactly one part,
-  // and which one depends on the epoch and `parts` alone, so parts may be walked by several processes. Each epoch is
-  // divided for itself, by partitions and within them by blocks; parts are about equal if partitions are, and there are
-  // several runs for each. Some may be empty. With as many parts as partitions, part p is partition p. Opens the part's partitions only; reads the run headers of two at most.
-  static constexpr uint32_t kScanPartsMax = uint32_t{1} << 20;
-  virtual Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) = 0;
-
-  // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
-  // and needs memory for the keys of one partition.
-  using KeyFn = std::function<bool(Bytes key)>;
-  virtual Status keys(int64_t epoch, const KeyFn& fn) = 0;
-
-  // min(n, distinct keys) distinct keys of one epoch, drawn at random, the same for the same seed; in random order; false
-  // stops the walk. Each key is as likely as any other, however many records it has. Reads about 10 KB a key, or the epoch
-  // if that is less. docs/design/reader.md says exactly what is drawn.
-  static constexpr size_t kSampleMax = size_t{1} << 20;
-  virtual Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn) = 0;
-
-  // The k records of one epoch with the largest or the smallest numbers in a field, the best first; equal numbers in the
-  // order of their keys' bytes, then as appended. Which of the records that equal the last one are among them is not
-  // said, but always the same. Fewer than k if there are no more. A field of the schema without extrema is found by a
-  // scan (partitions_scanned). kInvalidArgument for a field that the schema has not.
-  static constexpr size_t kTopMax = size_t{1} << 20;
-  virtual Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) = 0;
-
-  // The number of records in one epoch or in all, from the manifest; reads nothing.
-  virtual Result<uint64_t> count(int64_t epoch) const = 0;
-
-  // Reads every byte that the manifest promises and checks everything that can be checked: checksums, block and
-  // slice identities, that every record is found through the index at its own place, counts and digests per epoch
-  // against the manifest. `progress(done_bytes, total_bytes)`. Returns all problems, at most `problems_max`.
-  struct VerifyReport {
-    uint64_t bytes_checked = 0;
-    uint64_t records = 0;
-    uint64_t epochs = 0;
-    uint64_t partitions = 0;
-    std::vector<Status> problems;
-  };
-  using ProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
-  virtual VerifyReport verify(size_t problems_max, const ProgressFn& progress) = 0;
-
-  virtual ReadStats stats() const = 0;
-};
-
-class Reader : public ReaderView {
- public:
   static Result<std::unique_ptr<Reader>> open(io::Device& device, const std::string& directory,
                                               const ReaderOptions& options);
+  ~Reader();
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
 
   // Sees the epochs that were committed since, and no longer those that were dropped. Queries that are going on keep the
   // view that they began with. After a failure the Reader answers as before.
@@ -185,16 +108,99 @@ class Reader : public ReaderView {
     bool added = false;
     bool dropped = false;  // numbers of epochs that were known may now be those of others
   };
-  virtual Result<Refreshed> refresh() = 0;
+  Result<Refreshed> refresh();
 
-  // For who reads the manifest beside another thread's refresh.
-  virtual std::shared_ptr<const Manifest> manifest_now() const = 0;
+  // Valid until the next refresh.
+  const Manifest& manifest() const;
+  // Use when another thread may call refresh concurrently.
+  std::shared_ptr<const Manifest> manifest_now() const;
+  const std::string& directory() const { return directory_; }
+  // What parts of the reader, and swale verify, need to read the directory's files. Valid as long as the reader.
+  ReaderFiles files() const;
 
-  // Queries on epochs of jobs with a partitioner of this name ask one partition instead of all.
-  virtual Status set_partitioner(const Partitioner& partitioner) = 0;
+  // The key's values in one epoch or in all, ordered by epoch and within it by writer and append order. kNotFound if
+  // there is none; kInvalidArgument for an epoch that does not exist.
+  Result<std::vector<Value>> get(Bytes key, int64_t epoch);
+
+  // The same without reading values that lie in value logs.
+  Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch);
+  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument if it has not so many.
+  Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out);
+
+  // `fn(key index, epoch, value)` for every value of every key, in no particular order; false stops the walk.
+  // Returns how many keys had a value.
+  using BatchFn = std::function<bool(size_t key_index, uint32_t epoch, Bytes value)>;
+  Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn);
+
+  // Every record of one epoch or of all, in storage order; false stops the walk.
+  using RecordFn = std::function<bool(uint32_t epoch, Bytes key, Bytes value)>;
+  Status scan(int64_t epoch, const RecordFn& fn);
+
+  // Parts of a scan for threads that take the next piece when they have done one: whole runs of one epoch in one
+  // partition, `blocks_min` blocks or more each (the last one may be shorter). Walked one after the other, partition
+  // after partition, they are the scan, record by record. Reads the header of every run.
+  struct ScanPiece {
+    uint32_t epoch = 0;
+    uint32_t partition = 0;
+    uint64_t first_block = 0;  // in the data log
+    uint64_t blocks = 0;
+    uint64_t records = 0;
+  };
+  Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition, uint64_t blocks_min);
+  Status scan_piece(const ScanPiece& piece, const RecordFn& fn);
+
+  // Part `part` of `parts` (1 to kScanPartsMax) of one epoch or of all: whole runs. Every record is in exactly one part,
+  // and which one depends on the epoch and `parts` alone, so parts may be walked by several processes. Each epoch is
+  // divided for itself, by partitions and within them by blocks; parts are about equal if partitions are, and there are
+  // several runs for each. Some may be empty. With as many parts as partitions, part p is partition p. Opens the part's
+  // partitions only; reads the run headers of two at most.
+  static constexpr uint32_t kScanPartsMax = uint32_t{1} << 20;
+  Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn);
+
+  // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
+  // and needs memory for the keys of one partition.
+  using KeyFn = std::function<bool(Bytes key)>;
+  Status keys(int64_t epoch, const KeyFn& fn);
+
+  // min(n, distinct keys) distinct keys of one epoch, drawn at random, the same for the same seed; in random order; false
+  // stops the walk. Each key is as likely as any other, however many records it has. Reads about 10 KB a key, or the epoch
+  // if that is less. docs/design/reader.md says exactly what is drawn.
+  static constexpr size_t kSampleMax = size_t{1} << 20;
+  Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn);
+
+  // The k records of one epoch with the largest or the smallest numbers in a field, the best first; equal numbers in the
+  // order of their keys' bytes, then as appended. Ties with the k-th record are broken in an unspecified but repeatable
+  // way. Fewer than k if there are no more. A field of the schema without extrema is found by a
+  // scan (partitions_scanned). kInvalidArgument for a field that the schema has not.
+  static constexpr size_t kTopMax = size_t{1} << 20;
+  Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which);
+
+  // The number of records in one epoch or in all, from the manifest; reads nothing.
+  Result<uint64_t> count(int64_t epoch) const;
 
   // What the epoch cost its writers (stats_log.h). kNotFound if nothing was kept.
-  virtual Result<EpochStats> epoch_stats(int64_t epoch) = 0;
+  Result<EpochStats> epoch_stats(int64_t epoch);
+
+  // Queries on epochs of jobs with a partitioner of this name ask one partition instead of all.
+  Status set_partitioner(const Partitioner& partitioner);
+
+  ReadStats stats() const;
+
+ private:
+  Reader(io::Device& device, std::string directory, const ReaderOptions& options);
+
+  std::shared_ptr<ReaderView> view() const;
+  std::shared_ptr<StatsReader> statistics(uint32_t job);
+
+  io::Device& device_;
+  const std::string directory_;
+  const ReaderOptions options_;
+  const std::unique_ptr<ReadCounters> counters_;
+  Partitioners partitioners_;
+  std::mutex refreshing_;     // one at a time
+  mutable std::mutex mutex_;  // guards what follows; held for a moment only
+  std::shared_ptr<ReaderView> view_;
+  std::map<uint32_t, std::shared_ptr<StatsReader>> stats_;  // by the number of the job that wrote the epochs
 };
 
 }  // namespace swale::imd

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "imd/check/verify.h"
 #include "imd/read/reader.h"
 #include "imd/test_directory.h"
 #include "io/fault_device.h"
@@ -155,7 +156,7 @@ TEST_P(DamageTest, VerifyFindsEveryFlipThatAnybodyCouldMeet) {
     const uint64_t at = rng.below(size(path));
     flip(path, at, 3);
     auto reader = Reader::open(device_, dir_, options_);
-    const bool found = !reader.ok() || !(*reader)->verify(5, {}).problems.empty();
+    const bool found = !reader.ok() || !verify_directory(**reader, 5).problems.empty();
     if (!found) {
       ++missed;
       EXPECT_THAT(path, HasSubstr(".index"))
@@ -191,7 +192,7 @@ TEST_P(DamageTest, AValueChangedWithAllChecksumsRightIsSeenByModelAndDigest) {
                          })
                   .ok());
   EXPECT_NE(scanned, written_.models[0]);
-  const auto report = (*reader)->verify(5, {});
+  const auto report = verify_directory(**reader, 5);
   ASSERT_EQ(report.problems.size(), 1u);
   EXPECT_THAT(std::string(report.problems[0].message()), HasSubstr("digest"));
 }
@@ -208,7 +209,7 @@ TEST_P(DamageTest, AMissingFileIsDamageNotAMissingKey) {
       const Status status = (*reader)->scan(Reader::kAllEpochs, [](auto&&...) { return true; });
       EXPECT_EQ(status.code(), Code::kCorruption) << status.to_string();
       EXPECT_THAT(std::string(status.message()), HasSubstr(path));
-      const auto report = (*reader)->verify(5, {});
+      const auto report = verify_directory(**reader, 5);
       ASSERT_EQ(report.problems.size(), 1u);
       EXPECT_THAT(std::string(report.problems[0].message()), HasSubstr(path));
       int bad = 0;
@@ -233,7 +234,7 @@ TEST_P(DamageTest, ATruncatedFileIsNamed) {
       auto reader = Reader::open(device_, dir_, options_);
       if (path == epoch_log_path(dir_, 2) && left == whole - 1) {  // one copy of the last record is whole
         ASSERT_TRUE(reader.ok()) << reader.status().to_string();
-        EXPECT_FALSE((*reader)->verify(5, {}).problems.empty());
+        EXPECT_FALSE(verify_directory(**reader, 5).problems.empty());
         ASSERT_TRUE(open(path)->pwrite(0, content).ok());
         continue;
       }
@@ -242,7 +243,7 @@ TEST_P(DamageTest, ATruncatedFileIsNamed) {
       EXPECT_EQ(status.code(), Code::kCorruption) << path << " cut to " << left << ": " << status.to_string();
       EXPECT_THAT(std::string(status.message()), HasSubstr(path));
       if (reader.ok()) {
-        EXPECT_FALSE((*reader)->verify(5, {}).problems.empty());
+        EXPECT_FALSE(verify_directory(**reader, 5).problems.empty());
       }
       ASSERT_TRUE(open(path)->pwrite(0, content).ok());
     }
@@ -283,7 +284,7 @@ TEST_P(DamageTest, VerifyGoesOnBehindDamageAndStopsAtItsLimit) {
   flip(path, (blocks - 1) * 4096 + 50, 0);  // the last block
   flip(data_log_path(dir_, {2, 2}), 77, 0);
   auto reader = Reader::open(device_, dir_, options_);
-  const auto report = (*reader)->verify(100, {});
+  const auto report = verify_directory(**reader, 100);
   std::string all;
   for (const Status& problem : report.problems) all += problem.to_string() + "\n";
   EXPECT_THAT(all, HasSubstr(path + ": offset 0"));
@@ -292,7 +293,7 @@ TEST_P(DamageTest, VerifyGoesOnBehindDamageAndStopsAtItsLimit) {
   EXPECT_GE(report.problems.size(), 3u);
   EXPECT_LT(report.problems.size(), 20u);
   EXPECT_GT(report.records, 400u) << "undamaged runs are still checked";
-  EXPECT_EQ((*reader)->verify(2, {}).problems.size(), 2u);
+  EXPECT_EQ(verify_directory(**reader, 2).problems.size(), 2u);
 }
 
 TEST_P(DamageTest, VerifyTellsItsProgressToTheEnd) {
@@ -300,7 +301,7 @@ TEST_P(DamageTest, VerifyTellsItsProgressToTheEnd) {
       Reader::open(device_, dir_, {.reads_in_flight_max = 4, .scan_chunk_bytes = 8192, .map = options_.map});
   uint64_t last = 0;
   uint64_t total = 0;
-  const auto report = (*reader)->verify(5, [&](uint64_t done_bytes, uint64_t total_bytes) {
+  const auto report = verify_directory(**reader, 5, [&](uint64_t done_bytes, uint64_t total_bytes) {
     EXPECT_GE(done_bytes, last);
     last = done_bytes;
     total = total_bytes;

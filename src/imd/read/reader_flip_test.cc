@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 
+#include "imd/check/verify.h"
 #include "imd/format/extrema_summary.h"
 #include "imd/read/reader.h"
 #include "imd/test_job.h"
@@ -158,7 +159,7 @@ class Flips {
   Status verify() {
     auto reader = Reader::open(device_, kDirectory, {});
     if (!reader.ok()) return reader.status();
-    const Reader::VerifyReport report = (*reader)->verify(1, {});
+    const VerifyReport report = verify_directory(**reader, 1);
     return report.problems.empty() ? Status() : report.problems.front();
   }
 

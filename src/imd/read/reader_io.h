@@ -1,3 +1,4 @@
+// ReaderFiles: how a Reader reads its directory.
 // ReadQueue: reads of any number of files that do not wait for one another, so many of them in flight at a time; and
 // the counters that a Reader keeps. All reads of queries and scans pass through here, but those that find their bytes
 // mapped (PartitionLogs).
@@ -13,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -34,6 +36,14 @@ struct ReadCounters {
   ReadStats snapshot() const {
     return {bytes_read.value(), reads.value(), depth_max.value(), queries.value(), false_candidates.value()};
   }
+};
+
+// How a Reader reads its directory: what all that read for it share. The reader owns everything; so does repair of its own.
+struct ReaderFiles {
+  io::Device& device;
+  std::string directory;
+  ReaderOptions options;
+  ReadCounters& counters;
 };
 
 class ReadQueue {

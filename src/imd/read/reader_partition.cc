@@ -36,16 +36,14 @@ Status lacks(const PartitionLogs& logs, const EpochEntry& epoch, uint32_t way, c
 // Takes the segments that count, and checks that none is missing.
 Status take_segments(const Manifest& manifest, const run::Footer& footer, PartitionLogs* logs) {
   for (const run::SegmentRecord& segment : footer.segments) {
-    if (segment.epoch >= manifest.epochs.size()) continue;
-    const EpochEntry& epoch = manifest.epochs[segment.epoch];
-    if (segment.epoch_id != epoch.epoch_id) continue;
-    // Repair has copied what this job left of the epoch.
-    if (manifest.job_of(epoch).number != logs->id.job) continue;
+    const EpochEntry* const epoch = manifest.find_epoch(segment.epoch, segment.epoch_id);
+    if (epoch == nullptr) continue;
+    const JobEntry& job = manifest.job_of(*epoch);
+    if (job.number != logs->id.job) continue;  // repair has copied what this job left of the epoch
     if (run::is_extrema_segment(segment)) logs->extrema.push_back(segment);
     if (run::is_values_segment(segment)) logs->values.push_back(segment);
-    if ((segment.flags & run::kAuxiliarySegment) != 0) continue;
-    const JobEntry& job = manifest.jobs[epoch.job];
-    if (segment.ways != job.ways || logs->partition >= static_cast<uint32_t>(job.ranks)) {
+    if (run::is_auxiliary(segment)) continue;
+    if (segment.ways != job.ways || logs->partition >= job.ranks) {
       return corruption(
           "{}: a segment of epoch {} is of partition {} and {} ways, {} says {} partitions and {} ways",
           logs->index->path(), segment.epoch, logs->partition, segment.ways, kManifestName, job.ranks,
@@ -115,6 +113,12 @@ std::vector<run::SegmentRecord> PartitionLogs::extrema_of(uint32_t epoch) const 
   return found;
 }
 
+uint64_t PartitionLogs::records_of(uint32_t epoch) const {
+  uint64_t records = 0;
+  for (const run::SegmentRecord& segment : segments_of(epoch)) records += segment.records;
+  return records;
+}
+
 PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {
   BlockRange range;
   for (const run::SegmentRecord& segment : segments_of(epoch)) {
@@ -124,9 +128,8 @@ PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {
   return range;
 }
 
-Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, const std::string& directory,
-                                                            LogId id, const Manifest& manifest,
-                                                            ReaderOptions::Map map, ReadCounters& counters,
+Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& files, LogId id,
+                                                            const Manifest& manifest,
                                                             const PartitionLogs* before) {
   auto logs = std::make_shared<PartitionLogs>();
   logs->id = id;
@@ -135,12 +138,12 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, 
     logs->index = before->index;
     logs->data = before->data;
   } else {
-    SWALE_ASSIGN_OR_RETURN(logs->index, open_log(device, index_log_path(directory, id)));
-    SWALE_ASSIGN_OR_RETURN(logs->data, open_log(device, data_log_path(directory, id)));
+    SWALE_ASSIGN_OR_RETURN(logs->index, open_log(files.device, index_log_path(files.directory, id)));
+    SWALE_ASSIGN_OR_RETURN(logs->data, open_log(files.device, data_log_path(files.directory, id)));
   }
   SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*logs->index, id.partition));
-  counters.reads.add(footer.reads);
-  counters.bytes_read.add(footer.bytes_read);
+  files.counters.reads.add(footer.reads);
+  files.counters.bytes_read.add(footer.bytes_read);
   logs->footer_depth = footer.depth;
   logs->footer_reads = footer.reads;
   logs->footer_bytes = footer.bytes_read;
@@ -151,7 +154,7 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, 
     logs->seeds.push_back(
         {run::segment_seed(id.partition, segment), run::epoch_seed(id.partition, segment.epoch_id)});
   }
-  if (map == ReaderOptions::Map::kAuto) map_logs(logs.get());
+  if (files.options.map == ReaderOptions::Map::kAuto) map_logs(logs.get());
   return std::shared_ptr<const PartitionLogs>(std::move(logs));
 }
 
@@ -162,7 +165,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(const EpochEntr
     SWALE_RETURN_IF_ERROR(check(**logs, epoch));
   } else if (const LostPart* part = manifest_.lost_part(epoch, partition);
              part != nullptr && logs.status().code() == Code::kCorruption) {
-    return lost_error(directory_, epoch, *part);
+    return lost_error(files_.directory, epoch, *part);
   }
   return logs;
 }
@@ -180,7 +183,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(LogId id, uint3
   }
   // Two threads may both do this for one partition: a few reads more, and one of the two is forgotten.
   SWALE_ASSIGN_OR_RETURN(std::shared_ptr<const PartitionLogs> logs,
-                         open_partition(device_, directory_, id, manifest_, map_, counters_, before.get()));
+                         open_partition(files_, id, manifest_, before.get()));
   *depth = std::max(*depth, logs->footer_depth);
   std::list<LogId> age{id};  // both containers change, or none
   const std::lock_guard lock(mutex_);
@@ -200,7 +203,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(LogId id, uint3
 
 Status PartitionCache::check(const PartitionLogs& logs, const EpochEntry& epoch) const {
   if (!std::binary_search(logs.lost.begin(), logs.lost.end(), epoch.epoch)) return {};
-  return lost_error(directory_, epoch, *manifest_.lost_part(epoch, logs.partition));
+  return lost_error(files_.directory, epoch, *manifest_.lost_part(epoch, logs.partition));
 }
 
 void PartitionCache::take_over(PartitionCache& before, size_t common) {

@@ -55,6 +55,7 @@ struct PartitionLogs {
 
   std::span<const run::SegmentRecord> segments_of(uint32_t epoch) const;
   std::vector<run::SegmentRecord> extrema_of(uint32_t epoch) const;
+  uint64_t records_of(uint32_t epoch) const;
   // The epoch's blocks in the data log.
   struct BlockRange {
     uint64_t first = 0;
@@ -65,9 +66,8 @@ struct PartitionLogs {
 
 // Opens the logs (or takes the files of `before`) and reads the footer. kCorruption, naming the file, for one that is
 // missing or incomplete.
-Result<std::shared_ptr<const PartitionLogs>> open_partition(io::Device& device, const std::string& directory,
-                                                            LogId id, const Manifest& manifest,
-                                                            ReaderOptions::Map map, ReadCounters& counters,
+Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& files, LogId id,
+                                                            const Manifest& manifest,
                                                             const PartitionLogs* before = nullptr);
 
 class PartitionCache {
@@ -75,13 +75,8 @@ class PartitionCache {
   static constexpr size_t kOpenMax = 128;
   static constexpr size_t kSegmentsMax = size_t{1} << 20;  // 64 MiB
 
-  PartitionCache(io::Device& device, std::string directory, const Manifest& manifest, ReaderOptions::Map map,
-                 ReadCounters& counters)
-      : device_(device),
-        directory_(std::move(directory)),
-        manifest_(manifest),
-        map_(map),
-        counters_(counters) {}
+  // Both must outlive the cache.
+  PartitionCache(const ReaderFiles& files, const Manifest& manifest) : files_(files), manifest_(manifest) {}
 
   // The logs of the epoch's partition, if they have all of it. `*depth`: raised to the reads that had to follow one
   // another; 0 if they were cached.
@@ -106,11 +101,8 @@ class PartitionCache {
 
   void evict();  // call with the mutex held
 
-  io::Device& device_;
-  const std::string directory_;
+  const ReaderFiles& files_;
   const Manifest& manifest_;
-  const ReaderOptions::Map map_;
-  ReadCounters& counters_;
   std::mutex mutex_;  // guards what follows
   std::map<LogId, Entry> open_;
   std::list<LogId> by_age_;  // most recently used first

@@ -48,13 +48,13 @@ void Arena::trim(size_t bytes_max) {
   });
 }
 
-Query::Query(const Manifest& manifest, PartitionCache& partitions, const Partitioners& partitioners,
-             ReadCounters& counters, io::Device& device, const ReaderOptions& options)
+Query::Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions,
+             const Partitioners& partitioners)
     : manifest_(manifest),
       partitions_(partitions),
       partitioners_(partitioners),
-      counters_(counters),
-      reads_(device, options.reads_in_flight_max) {}
+      counters_(files.counters),
+      reads_(files.device, files.options.reads_in_flight_max) {}
 
 Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink) {
   if (!reusable_) {
@@ -82,7 +82,21 @@ Status Query::run_all(EpochRange epochs) {
   return {};
 }
 
+// Looks up all that was planned: as many visits at a time as have kRestsMax rests, but at least one.
 Status Query::flush() {
+  for (auto visit = visits_.begin(); visit != visits_.end() && !stopped_;) {
+    do {
+      add_groups(*visit++);
+    } while (visit != visits_.end() && rests_.size() + visit->keys() <= kRestsMax);
+    SWALE_RETURN_IF_ERROR(look_into_groups());
+  }
+  if (stopped_) return {};
+  visits_.clear();
+  held_.clear();
+  return {};
+}
+
+Status Query::look_into_groups() {
   for (size_t begin = 0; begin < groups_.size() && !stopped_;) {
     size_t end = begin;
     for (size_t bytes = 0; end < groups_.size(); ++end) {
@@ -94,7 +108,7 @@ Status Query::flush() {
   }
   if (stopped_) return {};
   sequence_ += groups_.size();
-  forget();
+  forget_groups();
   return {};
 }
 
@@ -437,12 +451,12 @@ void Query::raise_depth(const Pending& pending) {
 
 bool Query::is_empty() const {
   return reads_.empty() && groups_.empty() && rests_.empty() && rest_keys_.empty() && pending_.empty() &&
-         deferred_.empty() && block_groups_.empty() && overflows_.empty() && held_.empty() &&
-         !group_is_open_ && resolved_ == 0;
+         deferred_.empty() && block_groups_.empty() && overflows_.empty() && visits_.empty() &&
+         held_.empty() && !group_is_open_ && resolved_ == 0;
 }
 
-// All that has been answered.
-void Query::forget() {
+// They have been answered.
+void Query::forget_groups() {
   reads_.cancel();
   groups_.clear();
   rests_.clear();
@@ -456,7 +470,6 @@ void Query::forget() {
   resolved_ = 0;
   group_is_open_ = false;
   verified_ = {};
-  held_.clear();
 }
 
 void Query::settle_counters() {
@@ -467,6 +480,7 @@ void Query::settle_counters() {
 }
 
 void Query::trim() {
+  trim_vector(visits_, kKeptBytes / 8);
   trim_vector(groups_, kKeptBytes / 8);
   trim_vector(rests_, kKeptBytes / 8);
   trim_vector(rest_keys_, kKeptBytes / 8);

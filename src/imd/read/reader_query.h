@@ -1,6 +1,6 @@
 // Query: looks up keys in many segments at once.
 //
-//   run(keys, epochs) ─► groups: rests that share a slice ─► slices ─► candidates, by place ─► blocks ─► records
+//   run(keys, epochs) ─► visits: segments with keys ─► groups: rests that share a slice ─► slices ─► candidates, by place ─► blocks ─► records
 //
 // Keys come in the order of their hashes, which is also the order of partitions, ways and slices, whatever the number
 // of ranks: so the rests of one slice stand side by side, each slice is verified once, and each block of a run is
@@ -12,7 +12,7 @@
 // end regularly (an error, an exception from within or from the sink, a sink that stops) leaves reads and half of a plan
 // behind: such a Query is not reusable() and runs no more. Its destructor waits for the reads.
 // Threads: one at a time. The keys must outlive run.
-// Memory: kRestsMax rests, two arenas of kChunkBytes, and 96 bytes per candidate of the slices of one chunk.
+// Memory: kRestsMax rests, kVisitsMax visits (and those of one partition and epoch), two arenas of kChunkBytes, and 96 bytes per candidate of the slices of one chunk.
 #pragma once
 
 #include <cstdint>
@@ -84,8 +84,8 @@ class Query {
     virtual bool hit(const Hit& hit) = 0;  // false stops the query
   };
 
-  Query(const Manifest& manifest, PartitionCache& partitions, const Partitioners& partitioners,
-        ReadCounters& counters, io::Device& device, const ReaderOptions& options);
+  Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions,
+        const Partitioners& partitioners);
 
   // Requires `keys` in the order of their hashes.
   Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink);
@@ -95,6 +95,7 @@ class Query {
 
  private:
   static constexpr size_t kRestsMax = 32 * kKiB;
+  static constexpr size_t kVisitsMax = 32 * kKiB;
   static constexpr size_t kPartitionsMax = 64;  // whose files are held open at once
   static constexpr size_t kChunkBytes = 4 * kMiB;
   static constexpr size_t kKeptBytes = kMiB;
@@ -102,6 +103,15 @@ class Query {
   static constexpr size_t kSlicesAhead = 2;       // prefetched
   static constexpr size_t kCandidatesAhead = 16;  // whose blocks are prefetched
 
+  // A segment in which keys first_key..end_key-1 are to be looked for.
+  struct Visit {
+    size_t first_key;
+    size_t end_key;
+    uint32_t held;     // index in held_
+    uint32_t segment;  // index in the segments of its logs
+    uint32_t ranks;    // of its job
+    size_t keys() const { return end_key - first_key; }
+  };
   // The rests first_rest..+rest_count of one slice.
   struct SliceGroup {
     const PartitionLogs* logs;
@@ -156,11 +166,12 @@ class Query {
   Status plan(size_t first_key, size_t end_key, EpochRange epochs);
   Status plan_by_function(size_t first_key, size_t end_key, uint32_t epoch);
   Status plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch);
-  void plan_segment(size_t first_key, size_t end_key, uint32_t held, uint32_t segment, uint32_t ranks);
   Result<uint32_t> hold(const EpochEntry& epoch, uint32_t partition);
 
-  // From groups to candidates.
+  // From visits to groups, and to candidates.
   Status flush();
+  void add_groups(const Visit& visit);
+  Status look_into_groups();
   Status look_into(size_t first_group, size_t end_group);
   void ask_for_slice(size_t group);
   Status examine(size_t group);
@@ -187,7 +198,7 @@ class Query {
   void raise_depth(const Pending& pending);
 
   Status run_all(EpochRange epochs);
-  void forget();
+  void forget_groups();
   bool is_empty() const;
   void settle_counters();
 
@@ -199,7 +210,8 @@ class Query {
   std::span<const QueryKey> keys_;
   Nanos now_ = 0;
 
-  std::vector<std::shared_ptr<const PartitionLogs>> held_;  // of groups_
+  std::vector<std::shared_ptr<const PartitionLogs>> held_;  // of visits_ and groups_
+  std::vector<Visit> visits_;                               // planned, until flush
   std::vector<SliceGroup> groups_;
   std::vector<Hash> rests_;
   std::vector<uint32_t> rest_keys_;  // index in keys_ of each rest

@@ -14,7 +14,7 @@ size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
   if (count == 1) return 1;
   uint32_t ranks = 1;
   for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
-    ranks = std::max(ranks, static_cast<uint32_t>(manifest_.jobs[manifest_.epochs[epoch].job].ranks));
+    ranks = std::max(ranks, manifest_.jobs[manifest_.epochs[epoch].job].ranks);
   }
   const uint64_t end_partition = choose(rest[0].hash, ranks).index + uint64_t{kPartitionsMax / 2};
   const auto end = std::partition_point(
@@ -30,7 +30,7 @@ Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
       SWALE_RETURN_IF_ERROR(plan_by_function(first_key, end_key, epoch));
       continue;
     }
-    const auto ranks = static_cast<uint32_t>(job.ranks);
+    const uint32_t ranks = job.ranks;
     for (size_t first = first_key; first < end_key && !stopped_;) {
       const uint32_t partition = choose(keys_[first].hash, ranks).index;
       size_t end = end_key;
@@ -50,7 +50,7 @@ Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
 // Key by key: those of one partition are not neighbours. All partitions if the function is not known.
 Status Query::plan_by_function(size_t first_key, size_t end_key, uint32_t epoch) {
   const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
-  const auto ranks = static_cast<uint32_t>(job.ranks);
+  const uint32_t ranks = job.ranks;
   const Partitioner partitioner = partitioners_.find(job.partitioner);
   for (size_t key = first_key; key < end_key && !stopped_; ++key) {
     if (partitioner.by_hash()) {
@@ -66,14 +66,16 @@ Status Query::plan_by_function(size_t first_key, size_t end_key, uint32_t epoch)
   return {};
 }
 
+// Adds a visit to each segment of the partition's epoch whose way has one of the keys, which are all of this partition.
 Status Query::plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch) {
-  SWALE_ASSIGN_OR_RETURN(uint32_t held, hold(manifest_.epochs[epoch], partition));
-  const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
-  const auto ranks = static_cast<uint32_t>(job.ranks);
-  const PartitionLogs* logs = held_[held].get();
-  for (uint32_t segment = logs->first_segments[epoch]; segment < logs->first_segments[epoch + 1]; ++segment) {
-    size_t first = first_key;
-    size_t end = end_key;
+  if (held_.size() >= kPartitionsMax || visits_.size() >= kVisitsMax) SWALE_RETURN_IF_ERROR(flush());
+  if (stopped_) return {};
+  SWALE_ASSIGN_OR_RETURN(const uint32_t held, hold(manifest_.epochs[epoch], partition));
+  const JobEntry& job = manifest_.job_of(manifest_.epochs[epoch]);
+  const uint32_t ranks = job.ranks;
+  const PartitionLogs& logs = *held_[held];
+  for (uint32_t segment = logs.first_segments[epoch]; segment < logs.first_segments[epoch + 1]; ++segment) {
+    Visit visit{first_key, end_key, held, segment, ranks};
     if (job.ways > 1) {
       const auto below = [&](uint32_t way) {
         return [&, way](const QueryKey& key) {
@@ -81,38 +83,30 @@ Status Query::plan_partition(size_t first_key, size_t end_key, uint32_t partitio
         };
       };
       const auto keys = keys_.subspan(first_key, end_key - first_key);
-      const uint32_t way = logs->segments[segment].way;
+      const uint32_t way = logs.segments[segment].way;
       const auto begin_of_way = std::partition_point(keys.begin(), keys.end(), below(way));
       const auto end_of_way = std::partition_point(begin_of_way, keys.end(), below(way + 1));
-      first = first_key + static_cast<size_t>(begin_of_way - keys.begin());
-      end = first_key + static_cast<size_t>(end_of_way - keys.begin());
+      visit.first_key = first_key + static_cast<size_t>(begin_of_way - keys.begin());
+      visit.end_key = first_key + static_cast<size_t>(end_of_way - keys.begin());
     }
-    if (first == end) continue;
-    if (rests_.size() + (end - first) > kRestsMax && !groups_.empty()) {
-      std::shared_ptr<const PartitionLogs> kept = held_[held];
-      SWALE_RETURN_IF_ERROR(flush());
-      if (stopped_) return {};
-      held_.push_back(std::move(kept));
-      held = 0;
-    }
-    plan_segment(first, end, held, segment, ranks);
+    if (visit.keys() > 0) visits_.push_back(visit);
   }
   return {};
 }
 
-void Query::plan_segment(size_t first_key, size_t end_key, uint32_t held, uint32_t segment, uint32_t ranks) {
-  const PartitionLogs& logs = *held_[held];
-  const run::SegmentRecord& record = logs.segments[segment];
+void Query::add_groups(const Visit& visit) {
+  const PartitionLogs& logs = *held_[visit.held];
+  const run::SegmentRecord& record = logs.segments[visit.segment];
   std::optional<uint32_t> slice;
-  for (size_t key = first_key; key < end_key; ++key) {
-    const Hash rest = choose(choose(keys_[key].hash, ranks).rest, record.ways).rest;
+  for (size_t key = visit.first_key; key < visit.end_key; ++key) {
+    const Hash rest = choose(choose(keys_[key].hash, visit.ranks).rest, record.ways).rest;
     const auto location = run::locate_slice(record, rest);
     if (!location) return;  // the segment has no records
     if (location->slice != slice) {
       slice = location->slice;
       groups_.push_back({.logs = &logs,
-                         .held = held,
-                         .segment = segment,
+                         .held = visit.held,
+                         .segment = visit.segment,
                          .first_rest = static_cast<uint32_t>(rests_.size()),
                          .rest_count = 0,
                          .location = *location,
@@ -132,7 +126,6 @@ Result<uint32_t> Query::hold(const EpochEntry& epoch, uint32_t partition) {
     SWALE_RETURN_IF_ERROR(partitions_.check(*held_[i - 1], epoch));
     return static_cast<uint32_t>(i - 1);
   }
-  if (held_.size() >= kPartitionsMax) SWALE_RETURN_IF_ERROR(flush());
   SWALE_ASSIGN_OR_RETURN(auto logs, partitions_.get(epoch, partition, &footer_depth_));
   held_.push_back(std::move(logs));
   return static_cast<uint32_t>(held_.size() - 1);

@@ -77,8 +77,9 @@ TEST(Refresh, EpochsOfLaterJobsAppearAndOldFootersAreKeptWhereTheyAreRight) {
   EXPECT_TRUE(reader->refresh()->added);
   const auto asked = [&](int64_t epoch, uint32_t partition) {
     const uint64_t reads = reader->stats().reads;
-    EXPECT_TRUE(
-        reader->scan_partition(static_cast<uint32_t>(epoch), partition, [](auto&&...) { return true; }).ok());
+    const Manifest& manifest = reader->manifest();
+    const auto parts = manifest.job_of(manifest.epochs[static_cast<size_t>(epoch)]).ranks;
+    EXPECT_TRUE(reader->scan_part(epoch, partition, parts, [](auto&&...) { return true; }).ok());
     return reader->stats().reads - reads;
   };
   EXPECT_EQ(asked(0, 3), 1u) << "one chunk of records, and no footer";

@@ -18,14 +18,13 @@ uint64_t top_bits(Hash hash, uint32_t bits) { return bits == 0 ? 0 : hash >> (64
 
 }  // namespace
 
-KeySample::KeySample(const Manifest& manifest, const EpochEntry& epoch, PartitionCache& partitions,
-                     ReadCounters& counters, const ReaderOptions& options, uint64_t seed)
+KeySample::KeySample(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
+                     PartitionCache& partitions, uint64_t seed)
     : epoch_(epoch),
-      ranks_(static_cast<uint32_t>(manifest.jobs[epoch.job].ranks)),
+      ranks_(manifest.jobs[epoch.job].ranks),
       ways_(manifest.jobs[epoch.job].ways),
       partitions_(partitions),
-      counters_(counters),
-      options_(options),
+      files_(files),
       rng_(seed) {
   // About one slice each; the same number in every partition, so that each is as likely.
   const uint64_t goal = uint64_t{run::kSliceRecordsGoal} * ranks_ * ways_;
@@ -110,11 +109,11 @@ Status KeySample::visit(uint64_t window, double keys_per_record) {
 }
 
 Status KeySample::read(io::File& file, uint64_t offset, MutableBytes out) {
-  ReadQueue reads(options_.reads_in_flight_max);
+  ReadQueue reads(files_.options.reads_in_flight_max);
   reads.add(file, offset, out, 0);
   SWALE_RETURN_IF_ERROR(reads.finish());
-  counters_.reads.add();
-  counters_.bytes_read.add(out.size());
+  files_.counters.reads.add();
+  files_.counters.bytes_read.add(out.size());
   bytes_read_ += out.size();
   return {};
 }
@@ -214,7 +213,7 @@ Status KeySample::scan(size_t n) {
       }
       return true;
     };
-    SWALE_RETURN_IF_ERROR(scan_epoch(*logs, epoch_, options_, counters_, take, &stopped));
+    SWALE_RETURN_IF_ERROR(scan_epoch(files_, *logs, epoch_, take, &stopped));
   }
   std::shuffle(keys_.begin(), keys_.end(), rng_);
   return {};

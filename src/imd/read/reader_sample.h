@@ -26,8 +26,9 @@ namespace swale::imd {
 
 class KeySample {
  public:
-  KeySample(const Manifest& manifest, const EpochEntry& epoch, PartitionCache& partitions,
-            ReadCounters& counters, const ReaderOptions& options, uint64_t seed);
+  // All must outlive it.
+  KeySample(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
+            PartitionCache& partitions, uint64_t seed);
 
   // min(n, distinct keys of the epoch) of them.
   Result<std::vector<std::string>> draw(size_t n);
@@ -59,8 +60,7 @@ class KeySample {
   const uint32_t ranks_;
   const uint32_t ways_;
   PartitionCache& partitions_;
-  ReadCounters& counters_;
-  const ReaderOptions options_;
+  const ReaderFiles& files_;
   Rng rng_;
   uint32_t window_bits_ = 0;  // of the rest
   uint64_t windows_ = 0;

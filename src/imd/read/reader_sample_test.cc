@@ -64,12 +64,13 @@ TEST_P(Samples, ManyRecordsMakeAKeyNoLikelier) {
   auto reader = Reader::open(device, "/dir", {}).value();
   ReadCounters counters;
   const Manifest& manifest = directory.manifest;
-  PartitionCache partitions(device, "/dir", manifest, ReaderOptions::Map::kNever, counters);
+  const ReaderFiles files{device, "/dir", {}, counters};
+  PartitionCache partitions(files, manifest);
   uint64_t frequent = 0;
   uint64_t early = 0;
   uint64_t drawn = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
-    KeySample by_throws(manifest, manifest.epochs[0], partitions, counters, {}, seed);
+    KeySample by_throws(files, manifest, manifest.epochs[0], partitions, seed);
     const auto keys = by_throws.draw(5).value();
     EXPECT_FALSE(by_throws.scanned());
     EXPECT_EQ(std::set(keys.begin(), keys.end()).size(), 5u);

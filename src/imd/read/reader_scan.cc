@@ -10,15 +10,9 @@ namespace swale::imd {
 
 namespace {
 
-uint64_t records_of(const PartitionLogs& logs, uint32_t epoch) {
-  uint64_t records = 0;
-  for (const run::SegmentRecord& segment : logs.segments_of(epoch)) records += segment.records;
-  return records;
-}
-
 Reader::ScanPiece whole(const PartitionLogs& logs, uint32_t epoch) {
   const PartitionLogs::BlockRange blocks = logs.blocks_of(epoch);
-  return {epoch, logs.partition, blocks.first, blocks.count, records_of(logs, epoch)};
+  return {epoch, logs.partition, blocks.first, blocks.count, logs.records_of(epoch)};
 }
 
 Status check_count(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, uint64_t found,
@@ -54,19 +48,19 @@ Status feed(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_b
 
 }  // namespace
 
-Status scan_blocks(const PartitionLogs& logs, const EpochEntry& epoch, const Reader::ScanPiece& piece,
-                   const ReaderOptions& options, ReadCounters& counters, const ScanFn& fn, bool* stopped) {
+Status scan_blocks(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
+                   const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped) {
   run::RunCursor cursor(logs.partition, piece.first_block, logs.data->path(), epoch.epoch_id);
-  const uint64_t chunk_blocks = std::max<uint64_t>(options.scan_chunk_bytes / run::kBlockBytes, 1);
+  const uint64_t chunk_blocks = std::max<uint64_t>(files.options.scan_chunk_bytes / run::kBlockBytes, 1);
   std::vector<char> chunk(std::min(chunk_blocks, piece.blocks) * run::kBlockBytes);
-  ReadQueue reads(options.reads_in_flight_max);
+  ReadQueue reads(files.options.reads_in_flight_max);
   for (uint64_t done = 0; done < piece.blocks && !cursor.stopped();) {
     const uint64_t count = std::min(chunk_blocks, piece.blocks - done);
     const MutableBytes out(chunk.data(), count * run::kBlockBytes);
     reads.add(*logs.data, (piece.first_block + done) * run::kBlockBytes, out, 0);
     SWALE_RETURN_IF_ERROR(reads.finish());
-    counters.reads.add();
-    counters.bytes_read.add(out.size());
+    files.counters.reads.add();
+    files.counters.bytes_read.add(out.size());
     SWALE_RETURN_IF_ERROR(feed(logs, epoch, piece.first_block + done, out, fn, &cursor));
     done += count;
   }
@@ -75,13 +69,13 @@ Status scan_blocks(const PartitionLogs& logs, const EpochEntry& epoch, const Rea
   return *stopped ? Status() : check_count(logs, epoch, piece.first_block, cursor.records(), piece.records);
 }
 
-Status scan_epoch(const PartitionLogs& logs, const EpochEntry& epoch, const ReaderOptions& options,
-                  ReadCounters& counters, const ScanFn& fn, bool* stopped) {
-  return scan_blocks(logs, epoch, whole(logs, epoch.epoch), options, counters, fn, stopped);
+Status scan_epoch(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
+                  const ScanFn& fn, bool* stopped) {
+  return scan_blocks(files, logs, epoch, whole(logs, epoch.epoch), fn, stopped);
 }
 
-Result<std::vector<Reader::ScanPiece>> pieces_of(const PartitionLogs& logs, const EpochEntry& epoch,
-                                                 uint64_t blocks_min, ReadCounters& counters) {
+Result<std::vector<Reader::ScanPiece>> pieces_of(const ReaderFiles& files, const PartitionLogs& logs,
+                                                 const EpochEntry& epoch, uint64_t blocks_min) {
   const PartitionLogs::BlockRange range = logs.blocks_of(epoch.epoch);
   std::vector<Reader::ScanPiece> pieces;
   std::vector<char> block(run::kBlockBytes);
@@ -90,8 +84,8 @@ Result<std::vector<Reader::ScanPiece>> pieces_of(const PartitionLogs& logs, cons
   for (uint64_t at = range.first; at < range.first + range.count;) {
     reads.add(*logs.data, at * run::kBlockBytes, MutableBytes(block.data(), block.size()), 0);
     SWALE_RETURN_IF_ERROR(reads.finish());
-    counters.reads.add();
-    counters.bytes_read.add(block.size());
+    files.counters.reads.add();
+    files.counters.bytes_read.add(block.size());
     SWALE_ASSIGN_OR_RETURN(
         const run::RunHeader header,
         run::decode_run_header(Bytes(block.data(), block.size()), logs.partition, at, logs.data->path()));
@@ -110,7 +104,7 @@ Result<std::vector<Reader::ScanPiece>> pieces_of(const PartitionLogs& logs, cons
     records += header.records;
     at += header.blocks;
   }
-  SWALE_RETURN_IF_ERROR(check_count(logs, epoch, range.first, records, records_of(logs, epoch.epoch)));
+  SWALE_RETURN_IF_ERROR(check_count(logs, epoch, range.first, records, logs.records_of(epoch.epoch)));
   return pieces;
 }
 
@@ -123,12 +117,12 @@ PartitionShare share_of(uint32_t partition, uint32_t partitions, uint32_t part, 
   return {within(uint64_t{part} * partitions), within((uint64_t{part} + 1) * partitions), parts};
 }
 
-Result<std::optional<Reader::ScanPiece>> piece_of(const PartitionLogs& logs, const EpochEntry& epoch,
-                                                  const PartitionShare& share, ReadCounters& counters) {
+Result<std::optional<Reader::ScanPiece>> piece_of(const ReaderFiles& files, const PartitionLogs& logs,
+                                                  const EpochEntry& epoch, const PartitionShare& share) {
   using Piece = std::optional<Reader::ScanPiece>;
   const Reader::ScanPiece all = whole(logs, epoch.epoch);
   if (share.from == 0 && share.to == share.parts) return Piece(all);
-  SWALE_ASSIGN_OR_RETURN(const auto runs, pieces_of(logs, epoch, 1, counters));
+  SWALE_ASSIGN_OR_RETURN(const auto runs, pieces_of(files, logs, epoch, 1));
   Piece piece;
   for (const Reader::ScanPiece& run : runs) {
     const uint64_t at = (run.first_block - all.first_block) * share.parts;

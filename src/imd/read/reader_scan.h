@@ -20,14 +20,14 @@ namespace swale::imd {
 using ScanFn = std::function<bool(const run::ScannedRecord&)>;
 
 // `*stopped`: set if `fn` said so. kCorruption also if the number of records is not the one that the index has.
-Status scan_epoch(const PartitionLogs& logs, const EpochEntry& epoch, const ReaderOptions& options,
-                  ReadCounters& counters, const ScanFn& fn, bool* stopped);
+Status scan_epoch(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
+                  const ScanFn& fn, bool* stopped);
 
 // The same of a piece, of which pieces_of made all.
-Status scan_blocks(const PartitionLogs& logs, const EpochEntry& epoch, const Reader::ScanPiece& piece,
-                   const ReaderOptions& options, ReadCounters& counters, const ScanFn& fn, bool* stopped);
-Result<std::vector<Reader::ScanPiece>> pieces_of(const PartitionLogs& logs, const EpochEntry& epoch,
-                                                 uint64_t blocks_min, ReadCounters& counters);
+Status scan_blocks(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
+                   const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped);
+Result<std::vector<Reader::ScanPiece>> pieces_of(const ReaderFiles& files, const PartitionLogs& logs,
+                                                 const EpochEntry& epoch, uint64_t blocks_min);
 
 // What one part of a divided scan has of a partition: the runs that begin at `from` / `parts` of its blocks or behind,
 // and before `to` / `parts`. from = to: nothing.
@@ -40,7 +40,7 @@ PartitionShare share_of(uint32_t partition, uint32_t partitions, uint32_t part, 
 
 // These runs, which lie side by side. None: none begins there. Reads the header of every run, but none if the share is
 // the whole partition.
-Result<std::optional<Reader::ScanPiece>> piece_of(const PartitionLogs& logs, const EpochEntry& epoch,
-                                                  const PartitionShare& share, ReadCounters& counters);
+Result<std::optional<Reader::ScanPiece>> piece_of(const ReaderFiles& files, const PartitionLogs& logs,
+                                                  const EpochEntry& epoch, const PartitionShare& share);
 
 }  // namespace swale::imd

@@ -1,4 +1,5 @@
 #include "imd/read/reader.h"
+#include "imd/check/verify.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -85,7 +86,7 @@ void expect_model(Reader& reader, const TestDirectory& written, uint64_t keys_mi
     for (auto& [key, values] : *model) std::sort(values.begin(), values.end());
   }
   EXPECT_EQ(batch, trajectories);
-  const Reader::VerifyReport report = reader.verify(10, {});
+  const VerifyReport report = verify_directory(reader, 10);
   for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
   EXPECT_EQ(report.records, *reader.count(Reader::kAllEpochs));
 }
@@ -204,7 +205,7 @@ TEST(Reader, RefusesWhatMakesNoSense) {
   }
   EXPECT_EQ(reader->get("", 0).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(reader->get(std::string(256, 'k'), 0).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(reader->scan_partition(0, 2, yes).code(), Code::kInvalidArgument);
+  EXPECT_EQ(reader->scan_pieces(0, 2, 1).status().code(), Code::kInvalidArgument);
   const std::vector<Bytes> keys{"a", ""};
   EXPECT_THAT(std::string(reader->get_many(keys, 0, yes).status().message()), HasSubstr("key 1"));
 }

@@ -15,18 +15,15 @@ constexpr size_t kWaveWhenFull = 16;
 
 }  // namespace
 
-TopQuery::TopQuery(io::Device& device, const std::string& directory, const Manifest& manifest,
-                   PartitionCache& partitions, ReadCounters& counters, const ReaderOptions& options,
-                   const EpochEntry& epoch)
-    : device_(device),
-      directory_(directory),
+TopQuery::TopQuery(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
+                   PartitionCache& partitions)
+    : all_counters_(files.counters),
+      files_{files.device, files.directory, files.options, counters_},
       manifest_(manifest),
       partitions_(partitions),
-      all_counters_(counters),
-      large_(device, directory, counters_),
-      options_(options),
+      large_(files_),
       epoch_(epoch),
-      partition_count_(static_cast<uint32_t>(manifest.jobs[epoch.job].ranks)) {}
+      partition_count_(manifest.job_of(epoch).ranks) {}
 
 // std::priority_queue has the greatest on top: the best score, then the lowest level, owner and number.
 bool TopQuery::Source::operator<(const Source& other) const {
@@ -57,18 +54,18 @@ Result<TopResult> TopQuery::run(std::string_view field, size_t k, run::Extreme w
     return invalid_argument("the {} best records: expected 1 to {}", k, Reader::kTopMax);
   }
   if (manifest_.schema.empty()) {
-    return invalid_argument("{}: no field \"{}\": the directory was made without a schema", directory_,
+    return invalid_argument("{}: no field \"{}\": the directory was made without a schema", files_.directory,
                             field);
   }
   Result<run::FieldPlace> place = manifest_.schema.find(field);
-  if (!place.ok()) return place.status().with_context(directory_);
+  if (!place.ok()) return place.status().with_context(files_.directory);
   field_ = std::move(*place);
   const auto& indexed = manifest_.schema.indexed;
   const auto found = std::find(indexed.begin(), indexed.end(), field_);
   if (found != indexed.end()) indexed_ = static_cast<size_t>(found - indexed.begin());
   which_ = which;
   k_ = k;
-  reads_.emplace(device_, options_.reads_in_flight_max);
+  reads_.emplace(files_.device, files_.options.reads_in_flight_max);
   SWALE_RETURN_IF_ERROR(begin());
   SWALE_RETURN_IF_ERROR(search());
   SWALE_ASSIGN_OR_RETURN(TopResult result, take_result());
@@ -127,7 +124,7 @@ Status TopQuery::begin() {
 }
 
 Result<ExtremaSummary> TopQuery::read_summary() {
-  SWALE_ASSIGN_OR_RETURN(ExtremaSummary summary, imd::read_summary(device_, directory_, epoch_));
+  SWALE_ASSIGN_OR_RETURN(ExtremaSummary summary, imd::read_summary(files_.device, files_.directory, epoch_));
   counters_.reads.add();
   counters_.bytes_read.add(epoch_.summary.bytes);
   bool possible = summary.fields.size() == manifest_.schema.indexed.size();
@@ -139,7 +136,7 @@ Result<ExtremaSummary> TopQuery::read_summary() {
   }
   if (!possible)
     return corruption("{}: the summary of epoch {} has other fields or partitions than {}",
-                      summary_log_path(directory_, epoch_.summary.job), epoch_.epoch, kManifestName);
+                      summary_log_path(files_.directory, epoch_.summary.job), epoch_.epoch, kManifestName);
   return summary;
 }
 
@@ -203,7 +200,7 @@ Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
     SWALE_ASSIGN_OR_RETURN(
         run::GroupHead head,
         run::decode_extrema_head(segments[i], partition, {bytes[i].data(), bytes[i].size()}, path));
-    SWALE_RETURN_IF_ERROR(check_head(head, path));
+    SWALE_RETURN_IF_ERROR(run::check_group_fields(head, manifest_.schema.indexed, path));
     const run::GroupField& field = head.fields[*indexed_];
     totals_.add(field.totals);
     if (field.listed == 0) continue;
@@ -211,23 +208,12 @@ Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
     if (best > score) {
       return corruption("{}: offset {}: the extrema of epoch {} exceed those in {}; run `swale verify`", path,
                         segments[i].index_offset, epoch_.epoch,
-                        summary_log_path(directory_, epoch_.summary.job));
+                        summary_log_path(files_.directory, epoch_.summary.job));
     }
     sources_.push({best, Level::kPiece, static_cast<uint32_t>(groups_.size()), 0});
     groups_.push_back({partition, std::move(head)});
   }
   return {};
-}
-
-Status TopQuery::check_head(const run::GroupHead& head, const std::string& path) const {
-  const auto& indexed = manifest_.schema.indexed;
-  const bool same = std::equal(indexed.begin(), indexed.end(), head.fields.begin(), head.fields.end(),
-                               [](const run::FieldPlace& place, const run::GroupField& field) {
-                                 return place.type == field.type && place.offset == field.offset;
-                               });
-  if (same) return {};
-  return corruption("{}: offset {}: the extrema are of other fields than {} names; run `swale verify`", path,
-                    head.segment.index_offset, kManifestName);
 }
 
 Status TopQuery::scan_partition(uint32_t partition) {
@@ -236,7 +222,7 @@ Status TopQuery::scan_partition(uint32_t partition) {
   uint64_t sequence = 0;
   bool stopped = false;
   return scan_epoch(
-      *logs, epoch_, options_, counters_,
+      files_, *logs, epoch_,
       [&](const run::ScannedRecord& record) {
         totals_.add(run::read_field(field_, record.fields()));
         offer(partition, sequence++, record.fields(), {record.key, record.value, {}}, record.large);
@@ -329,7 +315,8 @@ Result<TopResult> TopQuery::take_result() {
   for (Found& found : found_) {
     const run::OrderKey key = run::score_of(which_, found.score);
     if (found.large) {
-      SWALE_ASSIGN_OR_RETURN(const run::LargeValue large, run::decode_large_value(found.value, directory_));
+      SWALE_ASSIGN_OR_RETURN(const run::LargeValue large,
+                             run::decode_large_value(found.value, files_.directory));
       SWALE_ASSIGN_OR_RETURN(found.value,
                              large_.read({large.pointer, manifest_.job_of(epoch_).number, epoch_.epoch,
                                           epoch_.epoch_id, hash_bytes(found.key)}));

@@ -29,10 +29,10 @@ namespace swale::imd {
 
 class TopQuery {
  public:
-  TopQuery(io::Device& device, const std::string& directory, const Manifest& manifest,
-           PartitionCache& partitions, ReadCounters& counters, const ReaderOptions& options,
-           const EpochEntry& epoch);
-  ~TopQuery();  // adds what it read to `counters`
+  // All must outlive it.
+  TopQuery(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
+           PartitionCache& partitions);
+  ~TopQuery();  // adds what it read to the counters of `files`
   TopQuery(const TopQuery&) = delete;
   TopQuery& operator=(const TopQuery&) = delete;
 
@@ -82,22 +82,19 @@ class TopQuery {
   std::vector<Source> next_wave();
   Result<ExtremaSummary> read_summary();
   Status open_partition(uint32_t partition, run::OrderKey score);
-  Status check_head(const run::GroupHead& head, const std::string& path) const;
   Status scan_partition(uint32_t partition);
   Status open_pieces(const std::vector<Source>& wave);
   Status open_blocks(const std::vector<Source>& wave);
   Status look_into(std::vector<OpenBlock>& blocks);
   Result<TopResult> take_result();
 
-  io::Device& device_;
-  const std::string& directory_;
+  ReadCounters& all_counters_;
+  ReadCounters counters_;    // of this query alone
+  ReadStats footers_;        // of these, what the cache has counted already
+  const ReaderFiles files_;  // with counters_
   const Manifest& manifest_;
   PartitionCache& partitions_;
-  ReadCounters& all_counters_;
-  ReadCounters counters_;  // of this query alone
-  ReadStats footers_;      // of these, what the cache has counted already
   ValueReader large_;
-  const ReaderOptions options_;
   const EpochEntry& epoch_;
   const uint32_t partition_count_;
   run::FieldPlace field_;

@@ -1,6 +1,7 @@
 // Field extrema from end to end: directories written by the real writer, asked for their best records, compared with a
 // scan; and what damage does to them.
 #include "imd/read/reader_top.h"
+#include "imd/check/verify.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +41,7 @@ struct Shape {
 
 std::string value_of(double x, uint64_t id, size_t bytes = 40) {
   std::string value(std::max<size_t>(bytes, 16), 'v');
-  put_double(value.data(), x);
+  put_fixed(value.data(), x);
   put_u64(value.data() + 8, id);
   value.resize(bytes);
   return value;
@@ -122,7 +123,7 @@ void check_everything(io::Device& device, const Shape& shape) {
       }
     }
   }
-  for (const Status& problem : reader->verify(10, {}).problems) ADD_FAILURE() << problem.to_string();
+  for (const Status& problem : verify_directory(*reader, 10).problems) ADD_FAILURE() << problem.to_string();
 }
 
 double uniform(Rng& rng) { return static_cast<double>(rng.next() >> 11) * 0x1p-53; }
@@ -212,10 +213,10 @@ TEST(Top, OpensOnlyPartitionsThatTheSummaryPromises) {
   ASSERT_TRUE(damaged.ok()) << damaged.status().to_string();
   EXPECT_EQ(damaged->records[0].number, top->records[0].number);
   EXPECT_GE(damaged->reads, 34u);
-  ASSERT_EQ(open(device)->verify(10, {}).problems.size(), 1u);
+  ASSERT_EQ(verify_directory(*open(device), 10).problems.size(), 1u);
   ASSERT_TRUE(device.remove(path).ok());
   EXPECT_EQ(open(device)->top(0, "x", 1, Extreme::kLargest)->records[0].number, top->records[0].number);
-  const auto problems = open(device)->verify(10, {}).problems;
+  const auto problems = verify_directory(*open(device), 10).problems;
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(std::string(problems[0].message()), HasSubstr(path));
 }
@@ -264,7 +265,7 @@ TEST(Top, ALaterJobKeepsTheSchemaAndMayNotChangeIt) {
   const auto reader = open(device);
   for (uint32_t epoch = 0; epoch < 3; ++epoch) check_top(*reader, epoch, "x", 5, Extreme::kLargest);
   EXPECT_EQ(reader->top(2, "x", 5, Extreme::kLargest)->partitions_scanned, 0u);
-  for (const Status& problem : reader->verify(10, {}).problems) ADD_FAILURE() << problem.to_string();
+  for (const Status& problem : verify_directory(*reader, 10).problems) ADD_FAILURE() << problem.to_string();
 }
 
 TEST(Top, WithoutASchemaThereIsNothingToAsk) {
@@ -338,7 +339,7 @@ TEST(TopDamage, VerifySeesABoundThatExcludesARecord) {
     ASSERT_TRUE(log.file->pwrite(place.offset, piece).ok());
   };
   const std::string piece = log.bytes.substr(place.offset, place.bytes);
-  const auto problems = [&] { return open(device)->verify(10, {}).problems; };
+  const auto problems = [&] { return verify_directory(*open(device), 10).problems; };
   const uint32_t listed = log.head.fields[0].listed;
   ASSERT_GT(listed, 20u);
   rewrite(piece);
@@ -370,14 +371,14 @@ TEST(TopDamage, VerifySeesASummaryOfAnotherEpoch) {
   write(device, {.ranks = 2, .records_per_rank = 100, .epochs = 2},
         [](Rng& rng) { return value_of(uniform(rng), 1); });
   const auto reader = open(device);
-  ASSERT_TRUE(reader->verify(10, {}).problems.empty());
+  ASSERT_TRUE(verify_directory(*reader, 10).problems.empty());
   const EpochEntry first = reader->manifest().epochs[0];
   const ExtremaSummary other = *read_summary(device, kDir, reader->manifest().epochs[1]);
   const std::string bytes = other.encode_file(first.epoch_id);
   ASSERT_EQ(bytes.size(), first.summary.bytes);
   const auto file = device.open(summary_log_path(kDir, 1), io::OpenMode::kReadWrite).value();
   ASSERT_TRUE(file->pwrite(first.summary.offset, bytes).ok());
-  const auto problems = reader->verify(10, {}).problems;
+  const auto problems = verify_directory(*reader, 10).problems;
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(std::string(problems[0].message()), HasSubstr("not the summary"));
 }

@@ -71,8 +71,8 @@ Status check_value(io::File& file, const run::ValueHead& head,
 Result<std::shared_ptr<io::File>> ValueReader::file(LogId id) {
   const std::lock_guard lock(mutex_);
   if (const auto found = open_.find(id); found != open_.end()) return found->second;
-  const std::string path = value_log_path(directory_, id);
-  Result<std::unique_ptr<io::File>> opened = device_.open(path, io::OpenMode::kRead);
+  const std::string path = value_log_path(files_.directory, id);
+  Result<std::unique_ptr<io::File>> opened = files_.device.open(path, io::OpenMode::kRead);
   if (opened.status().code() == Code::kNotFound) {
     return corruption("{}: is missing, though records point to values in it; restore the file", path);
   }
@@ -82,8 +82,8 @@ Result<std::shared_ptr<io::File>> ValueReader::file(LogId id) {
 }
 
 Status ValueReader::read_counted(io::File& file, uint64_t offset, MutableBytes out) {
-  counters_.reads.add();
-  counters_.bytes_read.add(out.size());
+  files_.counters.reads.add();
+  files_.counters.bytes_read.add(out.size());
   return io::read_exactly(file, offset, out);
 }
 

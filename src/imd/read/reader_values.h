@@ -32,8 +32,7 @@ Status check_value(io::File& file, const run::ValueHead& head, const std::functi
 
 class ValueReader {
  public:
-  ValueReader(io::Device& device, std::string directory, ReadCounters& counters)
-      : device_(device), directory_(std::move(directory)), counters_(counters) {}
+  explicit ValueReader(const ReaderFiles& files) : files_(files) {}  // which must outlive it
 
   // What a record of `key` in `epoch` points to.
   struct Place {
@@ -65,9 +64,7 @@ class ValueReader {
   Status read_pieces(io::File& file, const run::ValueHead& head, uint64_t first, MutableBytes out);
   Status read_counted(io::File& file, uint64_t offset, MutableBytes out);
 
-  io::Device& device_;
-  const std::string directory_;
-  ReadCounters& counters_;
+  const ReaderFiles& files_;
   std::mutex mutex_;  // guards what follows
   std::map<LogId, std::shared_ptr<io::File>> open_;
 };

@@ -1,21 +1,89 @@
-// How a Reader makes the ReaderViews that answer its queries.
-// Threads: free functions.
+// ReaderView: answers a Reader's queries on the epochs of one manifest. A refresh puts another view in its place.
+//
+// The calls are those of Reader (reader.h has what they promise).
+// Threads: every call may be made by several threads at once. A view lives as long as somebody uses it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/bytes.h"
+#include "base/status.h"
+#include "imd/format/manifest.h"
+#include "imd/format/partitioner.h"
 #include "imd/read/reader.h"
 #include "imd/read/reader_io.h"
+#include "imd/read/reader_partition.h"
+#include "imd/read/reader_query.h"
+#include "imd/read/reader_query_pool.h"
+#include "imd/read/reader_scan.h"
+#include "imd/read/reader_values.h"
 
 namespace swale::imd {
 
-// Answers queries on the epochs of `manifest`. `device`, `counters` and `partitioners` must outlive it.
-// `before` (may be null): a view of the same directory that has the first `common` epochs (at least one) of the
-// manifest; what is still right of its files, mappings and footers is taken over. It may be in use.
-std::unique_ptr<ReaderView> make_reader_view(io::Device& device, const std::string& directory,
-                                             Manifest manifest, const ReaderOptions& options,
-                                             ReadCounters& counters, const Partitioners& partitioners,
-                                             ReaderView* before, size_t common);
+class ReaderView {
+ public:
+  // What `files` and `partitioners` refer to must outlive the view.
+  ReaderView(const ReaderFiles& files, Manifest manifest, const Partitioners& partitioners)
+      : files_(files),
+        manifest_(std::move(manifest)),
+        partitioners_(partitioners),
+        partitions_(files_, manifest_),
+        large_(files_) {}
+  ReaderView(const ReaderView&) = delete;
+  ReaderView& operator=(const ReaderView&) = delete;
+
+  // Takes over what is still right of the files, mappings and footers of a view of the same directory that has the
+  // first `common` epochs of this one's, at least one. It may be in use. Called before the first query.
+  void take_over(ReaderView& before, size_t common) { partitions_.take_over(before.partitions_, common); }
+
+  const Manifest& manifest() const { return manifest_; }
+  Result<std::vector<Value>> get(Bytes key, int64_t epoch);
+  Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch);
+  Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out);
+  Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const Reader::BatchFn& fn);
+  Result<std::vector<Reader::ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition, uint64_t blocks_min);
+  Status scan_piece(const Reader::ScanPiece& piece, const Reader::RecordFn& fn);
+  Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const Reader::RecordFn& fn);
+  Status keys(int64_t epoch, const Reader::KeyFn& fn);
+  Status sample(int64_t epoch, size_t n, uint64_t seed, const Reader::KeyFn& fn);
+  Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which);
+  Result<uint64_t> count(int64_t epoch) const;
+
+  // `status`, unless it says that a file is damaged and the directory has changed since the view was made: kAborted.
+  Status blame(Status status) const;
+  template <class T>
+  Result<T> blame(Result<T> result) const {
+    if (result.ok()) return result;
+    return blame(result.status());
+  }
+
+ private:
+  QueryPool::Lease take_query() {
+    return queries_.take(
+        [this] { return std::make_unique<Query>(files_, manifest_, partitions_, partitioners_); });
+  }
+  Result<EpochRange> range_of(int64_t epoch) const;
+  // `what` is the rest of a sentence: "keys are listed of one epoch at a time".
+  Result<uint32_t> one_epoch(int64_t epoch, std::string_view what) const;
+  uint32_t partitions_of(uint32_t epoch) const { return manifest_.job_of(manifest_.epochs[epoch]).ranks; }
+  Result<std::shared_ptr<const PartitionLogs>> logs_of(uint32_t epoch, uint32_t partition);
+  Result<ValueReader::Place> place(Bytes key, uint32_t epoch, Bytes stored) const;
+  ScanFn with_values(uint32_t epoch, const Reader::RecordFn& fn, Status* large);
+  Status scan_records(uint32_t epoch, uint32_t partition, const ScanFn& fn, bool* stopped);
+  Status scan_share(uint32_t epoch, uint32_t partition, const PartitionShare& share,
+                    const Reader::RecordFn& fn, bool* stopped);
+
+  const ReaderFiles files_;
+  const Manifest manifest_;
+  const Partitioners& partitioners_;
+  PartitionCache partitions_;
+  ValueReader large_;
+  QueryPool queries_;
+};
 
 }  // namespace swale::imd

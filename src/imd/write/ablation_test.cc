@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/coding.h"
+#include "imd/check/verify.h"
 #include "imd/read/reader.h"
 #include "imd/test_job.h"
 #include "imd/write/writer.h"
@@ -65,7 +66,7 @@ uint64_t write_and_check(const Shape& shape) {
   });
   auto reader = Reader::open(memory, "/dir", {});
   EXPECT_TRUE(reader.ok()) << reader.status().to_string();
-  const Reader::VerifyReport report = (*reader)->verify(10, {});
+  const VerifyReport report = verify_directory(**reader, 10);
   for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
   EXPECT_EQ(report.records, kEpochs * kRecords * static_cast<uint64_t>(shape.ranks));
   return waited;

@@ -10,6 +10,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 #include "imd/check/repair.h"
+#include "imd/check/verify.h"
 #include "imd/format/run_packer.h"
 #include "imd/read/reader.h"
 #include "imd/read/reader_sample.h"
@@ -138,7 +139,7 @@ class Layouts : public testing::TestWithParam<Case> {
     ASSERT_EQ(top->records.size(), 5u);
     for (uint64_t i = 0; i < 5; ++i)
       EXPECT_EQ(get_u64(top->records[i].value.data()), GetParam().records - 1 - i);
-    const Reader::VerifyReport report = reader.verify(10, nullptr);
+    const VerifyReport report = verify_directory(reader, 10);
     EXPECT_EQ(report.records, 2 * GetParam().records);
     for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
   }
@@ -148,9 +149,10 @@ class Layouts : public testing::TestWithParam<Case> {
     const ReaderOptions options;
     ReadCounters counters;
     const Manifest manifest = Reader::open(device_, kDirectory, options).value()->manifest();
-    PartitionCache partitions(device_, kDirectory, manifest, ReaderOptions::Map::kNever, counters);
+    const ReaderFiles files{device_, kDirectory, options, counters};
+    PartitionCache partitions(files, manifest);
     for (uint64_t seed = 0; seed < 3; ++seed) {
-      KeySample sample(manifest, manifest.epochs[1], partitions, counters, options, seed);
+      KeySample sample(files, manifest, manifest.epochs[1], partitions, seed);
       const auto keys = sample.draw(1);
       ASSERT_TRUE(keys.ok()) << keys.status().to_string();
       ASSERT_EQ(keys->size(), 1u);
@@ -210,7 +212,7 @@ TEST_P(Layouts, IndexesAreMadeAnewByRepair) {
     ASSERT_TRUE(got.ok()) << got.status().to_string();
     ASSERT_EQ(got->size(), values.size());
   }
-  for (const Status& problem : reader->verify(10, nullptr).problems) ADD_FAILURE() << problem.to_string();
+  for (const Status& problem : verify_directory(*reader, 10).problems) ADD_FAILURE() << problem.to_string();
 }
 
 Status open_with(io::Device& device, const WriterOptions& options) {

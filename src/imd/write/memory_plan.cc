@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "imd/format/run_packer.h"
-#include "imd/write/extrema_collector.h"
+#include "run/extrema.h"
 #include "run/memtable.h"
 #include "run/run_builder.h"
 
@@ -32,11 +32,17 @@ size_t way_bytes(size_t arena_bytes) {
   return 2 * run::Memtable::memory_bytes(arena_bytes) + run::RunScratch::memory_bytes(records);
 }
 
+// Of one way: a group of the open epoch, one of the closing epoch, and the segment that is made of one of them.
+size_t extrema_way_bytes(size_t blocks, size_t fields) {
+  return 2 * run::ExtremaGroup::memory_bytes(blocks, fields) +
+         run::ExtremaSegmentBuilder::memory_bytes(blocks);
+}
+
 // Field extrema: a thirty-second, but at least what one run needs.
 void plan_extrema(const MemoryWish& wish, MemoryPlan* plan) {
   if (wish.indexed_fields == 0) return;
   const size_t run_blocks = plan->memtable_bytes / run::kRunPayloadBytesMin + 2;
-  const size_t block_bytes = wish.ways * ExtremaCollector::memory_bytes(1, wish.indexed_fields);
+  const size_t block_bytes = wish.ways * extrema_way_bytes(1, wish.indexed_fields);
   const size_t blocks = std::max(wish.budget_bytes / 32 / block_bytes, run_blocks);
   plan->extrema_blocks = static_cast<uint32_t>(std::min<size_t>(blocks, run::kGroupBlocksMax));
   plan->extrema_bytes = plan->extrema_blocks * block_bytes;

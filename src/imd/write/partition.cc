@@ -11,52 +11,71 @@
 
 namespace swale::imd {
 
-Partition::Partition(const PartitionParams& params, run::FooterBuilder footer)
-    : params_(params),
-      footer_builder_(std::move(footer)),
-      data_end_block_(params.data_end_block),
-      index_end_(params.index_end) {}
+Partition::Partition(const PartitionParams& params) : params_(params), footer_builder_(partition()) {}
 
 Partition::~Partition() = default;
 
-Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& params,
-                                                     run::FooterBuilder footer) {
-  std::unique_ptr<Partition> partition(new Partition(params, std::move(footer)));
-  for (uint32_t index = 0; index < params.ways; ++index) {
-    Way& way = partition->ways_.emplace_back();
-    for (std::unique_ptr<run::Memtable>* slot : {&way.filling, &way.spare}) {
-      SWALE_ASSIGN_OR_RETURN(run::Memtable memtable,
-                             run::Memtable::create(params.memtable_bytes, params.memtable_records));
-      memtable.touch();
-      *slot = std::make_unique<run::Memtable>(std::move(memtable));
-    }
-    SWALE_ASSIGN_OR_RETURN(run::RunScratch scratch, run::RunScratch::create(params.memtable_records));
-    way.scratch = std::make_unique<run::RunScratch>(std::move(scratch));
-    if (params.layout.compression != Codec::kNone) {
-      SWALE_ASSIGN_OR_RETURN(way.packer, RunPacker::create(params.layout.compression, params.memtable_bytes));
-    }
-    SWALE_ASSIGN_OR_RETURN(run::SketchArena arena,
-                           run::SketchArena::create(params.sketch_bytes / params.ways));
-    way.sketch_memory = std::make_unique<run::SketchArena>(std::move(arena));
-    if (!params.indexed.empty()) {
-      way.extrema = std::make_unique<ExtremaCollector>(params.indexed, params.extrema_blocks);
-    }
+Result<Partition::Way> Partition::make_way(const PartitionParams& params, uint16_t number) {
+  const MemoryPlan& memory = params.memory;
+  Way way;
+  way.number = number;
+  for (std::unique_ptr<run::Memtable>* slot : {&way.filling, &way.spare}) {
+    SWALE_ASSIGN_OR_RETURN(run::Memtable memtable,
+                           run::Memtable::create(memory.memtable_bytes, memory.memtable_records));
+    memtable.touch();
+    *slot = std::make_unique<run::Memtable>(std::move(memtable));
+  }
+  SWALE_ASSIGN_OR_RETURN(run::RunScratch scratch, run::RunScratch::create(memory.memtable_records));
+  way.scratch = std::make_unique<run::RunScratch>(std::move(scratch));
+  if (params.layout.compression != Codec::kNone) {
+    SWALE_ASSIGN_OR_RETURN(way.packer, RunPacker::create(params.layout.compression, memory.memtable_bytes));
+  }
+  SWALE_ASSIGN_OR_RETURN(run::SketchArena arena, run::SketchArena::create(memory.sketch_bytes / params.ways));
+  way.sketch_memory = std::make_unique<run::SketchArena>(std::move(arena));
+  return way;
+}
+
+Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& params) {
+  assert(params.rank >= 0 && params.rank < params.size && params.ways > 0);
+  std::unique_ptr<Partition> partition(new Partition(params));
+  for (uint32_t number = 0; number < params.ways; ++number) {
+    SWALE_ASSIGN_OR_RETURN(Way way, make_way(params, static_cast<uint16_t>(number)));
+    partition->ways_.push_back(std::move(way));
+  }
+  for (Epoch& epoch : partition->epochs_) {
+    epoch.shares.resize(params.ways);
+    if (params.indexed.empty()) continue;
+    for (Share& share : epoch.shares)
+      share.extrema = std::make_unique<run::ExtremaGroup>(params.indexed, params.memory.extrema_blocks);
   }
   // One block of memory for all output buffers: huge pages, and few of them.
+  const MemoryPlan& memory = params.memory;
   SWALE_ASSIGN_OR_RETURN(
       partition->output_memory_,
-      Buffer::allocate(params.output_buffers * params.output_buffer_bytes, HugePages::kAdvise));
+      Buffer::allocate(memory.output_buffers * memory.output_buffer_bytes, HugePages::kAdvise));
   partition->output_memory_.touch();
-  for (uint32_t index = 0; index < params.output_buffers; ++index) partition->free_output_.push_back(index);
+  for (uint32_t index = 0; index < memory.output_buffers; ++index) partition->free_output_.push_back(index);
   return partition;
 }
 
 void Partition::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
-  assert(state_ == State::kNone);
-  open_ =
-      Epoch{.number = epoch, .id = epoch_id, .first_block = data_end_block_, .end_block = data_end_block_};
-  open_.extrema.resize(params_.indexed.size());
+  assert(state_ == State::kNone && open_->runs == 0);
+  open_next(epoch, epoch_id);
+  open_->first_block = open_->end_block = data_end_block_;
+  for (Way& way : ways_) way.filling_of = open_;
   start_small();
+}
+
+// Makes `open_` a new epoch, in place of one of which nothing is left to be written.
+void Partition::open_next(uint32_t number, uint64_t id) {
+  assert(open_->writes_out == 0);
+  std::vector<Share> shares = std::move(open_->shares);
+  for (Share& share : shares) {
+    assert(share.sketches.empty() && (!share.extrema || share.extrema->empty()));
+    share.has_segment = false;
+  }
+  *open_ = Epoch{.number = number, .id = id, .shares = std::move(shares)};
+  open_->extrema.resize(params_.indexed.size());
 }
 
 Result<Partition::Accepted> Partition::accept(Bytes batch) {
@@ -67,16 +86,16 @@ Result<Partition::Accepted> Partition::accept(Bytes batch) {
       return error(Code::kCorruption, Scope::kPeer, "malformed record at byte {} of {}", accepted.bytes,
                    batch.size());
     }
-    const HashChoice home = choose(hash_bytes(record.key), params_.ranks);
-    if (home.index != params_.partition && params_.by_hash) {
+    const HashChoice home = choose(hash_bytes(record.key), static_cast<uint32_t>(params_.size));
+    if (home.index != partition() && params_.by_hash) {
       return error(
           Code::kCorruption, Scope::kPeer,
           "a record whose home is partition {} arrived at partition {}: ranks disagree on the partitioner",
-          home.index, params_.partition);
+          home.index, partition());
     }
     const HashChoice way_choice = choose(home.rest, params_.ways);
     Way& way = ways_[way_choice.index];
-    if (!way.open) break;
+    if (way.filling_of != open_) break;
     if (!way.filling->append(way_choice.rest, record)) {
       if (!rotate(way)) break;
       [[maybe_unused]] const bool fits = way.filling->append(way_choice.rest, record);
@@ -90,9 +109,9 @@ Result<Partition::Accepted> Partition::accept(Bytes batch) {
 
 void Partition::start_small() {
   for (Way& way : ways_) {
-    if (!way.open || !way.filling->empty() || way.full) continue;
+    if (way.filling_of != open_ || !way.filling->empty() || way.full) continue;
     way.filling->limit(way.filling->arena_bytes() / 4);
-    way.next_is_half = true;
+    way.spare->limit(way.spare->arena_bytes() / 2);
   }
 }
 
@@ -100,49 +119,55 @@ void Partition::start_small() {
 bool Partition::rotate(Way& way) {
   if (way.full || !way.spare) return false;
   way.full = std::exchange(way.filling, std::move(way.spare));
-  if (std::exchange(way.next_is_half, false)) way.filling->limit(way.filling->arena_bytes() / 2);
-  way.full_is_closing = !way.open;
-  way.open = true;
+  way.full_of = std::exchange(way.filling_of, open_);
   return true;
 }
 
 void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run::ValueRange& values) {
-  assert(!closing());
-  closing_ = open_;
-  closing_.values = values;
+  assert(!closing() && intake_open());
+  std::swap(open_, closing_);
+  closing_->values = values;
   // Said once for all ways, should it stay without a run: blocks of the next epoch may follow at any time.
-  if (closing_.runs == 0) closing_.first_block = closing_.end_block = data_end_block_;
-  open_ = Epoch{.number = next_epoch, .id = next_epoch_id};
-  open_.extrema.resize(params_.indexed.size());
+  if (closing_->runs == 0) closing_->first_block = closing_->end_block = data_end_block_;
+  open_next(next_epoch, next_epoch_id);
   for (Way& way : ways_) {
-    way.closing_sketches = std::move(way.open_sketches);
-    way.open_sketches.clear();
-    way.full_is_closing = way.full != nullptr;
-    way.open = way.filling->empty();
-    way.segments_written = way.segments_written_early;
-    way.segments_written_early = false;
-    if (way.extrema) way.extrema->end_epoch();
+    if (way.filling->empty()) way.filling_of = open_;
   }
-  footer_written_ = false;
   state_ = State::kSealed;
   advance();
 }
 
 void Partition::Task::work() {
-  if (packer != nullptr) {
-    packer->work();
-  } else if (run != nullptr) {
-    produced = run->fill(out);
-    if (extrema != nullptr) extrema->add_blocks({out.data(), produced});
-  } else {
-    produced = segment != nullptr ? segment->fill(out) : extrema_segment->fill(out);
+  switch (kind) {
+    case Work::kPack:
+      packer->work();
+      break;
+    case Work::kRun:
+      produced = run->fill(out);
+      if (extrema != nullptr) extrema->add_blocks({out.data(), produced});
+      break;
+    case Work::kSegment:
+      produced = segment->fill(out);
+      break;
+    case Work::kExtrema:
+      produced = extrema_segment->fill(out);
+      break;
+    case Work::kNone:
+      assert(false && "a task has work");
   }
 }
 
 bool Partition::Task::done() const {
-  if (packer != nullptr) return true;
-  if (run != nullptr) return run->done();
-  return segment != nullptr ? segment->done() : extrema_segment->done();
+  switch (kind) {
+    case Work::kRun:
+      return run->done();
+    case Work::kSegment:
+      return segment->done();
+    case Work::kExtrema:
+      return extrema_segment->done();
+    default:
+      return true;
+  }
 }
 
 bool Partition::has_task() const {
@@ -152,15 +177,15 @@ bool Partition::has_task() const {
 // Whether next_task would hand out a task for this way.
 bool Partition::way_ready(const Way& way) const {
   if (way.task_out || free_output_.empty() || !failure_.ok()) return false;
-  const bool busy =
-      way.packing || way.run || way.segment || (way.extrema && way.extrema->segment() != nullptr);
-  return busy || can_start_run(way) || want_segment(way) || want_extrema(way);
+  return way.work != Work::kNone || can_start_run(way) || segment_due(way) != nullptr ||
+         extrema_due(way) != nullptr;
 }
 
-// All blocks of the closing epoch have their place in the data log; those of the open one come behind them.
+// All blocks of the closing epoch have their place in the data log; those of the open one come after them.
 bool Partition::closing_runs_placed() const {
-  return std::all_of(ways_.begin(), ways_.end(),
-                     [](const Way& way) { return way.open && (!way.full_is_closing || way.run); });
+  return std::all_of(ways_.begin(), ways_.end(), [this](const Way& way) {
+    return way.filling_of == open_ && (way.full_of != closing_ || way.run);
+  });
 }
 
 // Whether there is memory for the sketch of the way's full memtable.
@@ -168,37 +193,61 @@ bool Partition::sketch_fits(const Way& way) const {
   return way.sketch_memory->fits(run_sketch_bytes(*way.full));
 }
 
+// Whether the group of the next run's epoch has room for it.
+bool Partition::extrema_fit(const Way& way) const {
+  const Share& share = way.full_of->shares[way.number];
+  return !share.extrema || share.extrema->fits(run_blocks_max(*way.full));
+}
+
 bool Partition::can_start_run(const Way& way) const {
   if (!way.full || !sketch_fits(way) || !extrema_fit(way)) return false;
-  return way.full_is_closing || !closing() || closing_runs_placed();
+  return is_closing(way.full_of) || !closing() || closing_runs_placed();
+}
+
+// A segment is due when the closing epoch's runs are all written and durable, or when the sketches leave no memory for
+// that of the next run: then one of this run's epoch. The open epoch waits for the closing one. nullptr: none is due.
+Partition::Epoch* Partition::segment_due(const Way& way) const {
+  if (state_ == State::kIndexing) {
+    const Share& share = closing_->shares[way.number];
+    return !share.has_segment || !share.sketches.empty() ? closing_ : nullptr;
+  }
+  const bool due = way.full && !sketch_fits(way) && (is_closing(way.full_of) || !closing());
+  return due ? way.full_of : nullptr;
+}
+
+// As segment_due.
+Partition::Epoch* Partition::extrema_due(const Way& way) const {
+  if (params_.indexed.empty()) return nullptr;
+  if (state_ == State::kIndexing) return closing_->shares[way.number].extrema->empty() ? nullptr : closing_;
+  const bool due = way.full && !extrema_fit(way) && (is_closing(way.full_of) || !closing());
+  return due ? way.full_of : nullptr;
 }
 
 std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
   Way& way = ways_[way_index];
   if (!way_ready(way)) return std::nullopt;
-  const bool extrema_begun = way.extrema && way.extrema->segment() != nullptr;
-  if (!way.packing && !way.run && !way.segment && !extrema_begun) {
-    if (want_segment(way)) {
-      start_segment(way_index);
-    } else {
-      want_extrema(way) ? start_extrema(way_index) : start_run(way_index);
-    }
-  }
+  if (way.work == Work::kNone) begin_work(way);
   Task task;
+  task.kind = way.work;
   task.way = way_index;
   task.buffer = free_output_.back();
   free_output_.pop_back();
-  task.packer = way.packing ? way.packer.get() : nullptr;
+  task.packer = way.work == Work::kPack ? way.packer.get() : nullptr;
   task.run = way.run.get();
   task.segment = way.segment.get();
-  if (way.extrema) {
-    task.extrema_segment = way.extrema->segment();
-    task.extrema = &way.extrema->group(way.full_is_closing);
-  }
-  task.out = {output_memory_.data() + task.buffer * params_.output_buffer_bytes, params_.output_buffer_bytes};
-  task.epoch = task.run != nullptr ? epoch_of(way.full_is_closing).number : epoch_of(closing()).number;
+  task.extrema_segment = way.extrema_segment.get();
+  if (task.run != nullptr) task.extrema = way.work_of->shares[way.number].extrema.get();
+  const size_t buffer_bytes = params_.memory.output_buffer_bytes;
+  task.out = {output_memory_.data() + task.buffer * buffer_bytes, buffer_bytes};
+  task.epoch = way.work_of->number;
   way.task_out = true;
   return task;
+}
+
+void Partition::begin_work(Way& way) {
+  if (Epoch* const epoch = segment_due(way)) return start_segment(way, epoch);
+  if (Epoch* const epoch = extrema_due(way)) return start_extrema(way, epoch);
+  start_run(way);
 }
 
 // Whether it will be compressed is not known yet.
@@ -217,53 +266,48 @@ uint32_t Partition::run_blocks_max(const run::Memtable& memtable) const {
 }
 
 // A run that is to be compressed gets its place when its size is known.
-void Partition::start_run(uint32_t way_index) {
-  Way& way = ways_[way_index];
-  if (!way.packer) return place_run(way_index);
+void Partition::start_run(Way& way) {
+  assert(way.full && !way.full->empty());
+  way.work_of = way.full_of;
+  if (!way.packer) return place_run(way);
   way.packer->begin(*way.full, *way.scratch, *way.sketch_memory, params_.layout.filtered());
-  way.packing = true;
+  way.work = Work::kPack;
 }
 
 // The run's place in the data log is taken now: its size is known before it is sorted.
-void Partition::place_run(uint32_t way_index) {
-  Way& way = ways_[way_index];
-  Epoch& epoch = epoch_of(way.full_is_closing);
+void Partition::place_run(Way& way) {
+  Epoch& epoch = *way.work_of;
   if (epoch.runs == 0) epoch.first_block = data_end_block_;
   run::RunPlacement placement;
-  placement.partition = params_.partition;
+  placement.partition = partition();
   placement.first_block = data_end_block_;
   placement.epoch = epoch.number;
   placement.epoch_id = epoch.id;
-  placement.way = static_cast<uint16_t>(way_index);
+  placement.way = way.number;
   placement.run = epoch.runs++;
+  placement.ranks = static_cast<uint32_t>(params_.size);
+  placement.ways = static_cast<uint16_t>(params_.ways);
+  placement.home = params_.by_hash ? run::HomeRule::kHash : run::HomeRule::kPartitioner;
   placement.with_tails = params_.layout.filtered();
-  way.packing = false;
   if (way.packer) way.run = way.packer->take(placement);
   if (!way.run) {
     way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, *way.sketch_memory, placement);
   }
-  if (way.extrema) {
-    way.extrema->group(way.full_is_closing).begin_run(data_end_block_, way.run->block_count());
-  }
+  const Share& share = epoch.shares[way.number];
+  if (share.extrema) share.extrema->begin_run(data_end_block_, way.run->block_count());
   way.log_offset = data_end_block_ * run::kBlockBytes;
   data_end_block_ += way.run->block_count();
   epoch.end_block = data_end_block_;
+  way.work = Work::kRun;
 }
 
-// A segment is due when the closing epoch's runs are all written and durable, or when the sketches leave no room for
-// the next run's: then of the closing epoch, while there is one.
-bool Partition::want_segment(const Way& way) const {
-  if (state_ == State::kIndexing) return !way.closing_sketches.empty() || !way.segments_written;
-  return way.full && !sketch_fits(way) && (way.full_is_closing || !closing());
-}
-
-run::SegmentParams Partition::segment_params(uint32_t way_index) {
-  const Epoch& epoch = epoch_of(closing());
+run::SegmentParams Partition::segment_params(const Way& way) const {
+  const Epoch& epoch = *way.work_of;
   run::SegmentParams segment;
-  segment.partition = params_.partition;
+  segment.partition = partition();
   segment.epoch = epoch.number;
   segment.epoch_id = epoch.id;
-  segment.way = static_cast<uint16_t>(way_index);
+  segment.way = way.number;
   segment.ways = static_cast<uint16_t>(params_.ways);
   segment.data_block = epoch.first_block;
   segment.data_blocks = static_cast<uint32_t>(epoch.end_block - epoch.first_block);
@@ -271,48 +315,33 @@ run::SegmentParams Partition::segment_params(uint32_t way_index) {
   return segment;
 }
 
-void Partition::start_segment(uint32_t way_index) {
-  Way& way = ways_[way_index];
-  const std::span<const run::RunSketch> sketches = segment_sketches(way);
+void Partition::start_segment(Way& way, Epoch* epoch) {
+  way.work_of = epoch;
+  const std::span<const run::RunSketch> sketches = epoch->shares[way.number].sketches;
   way.segment = std::make_unique<run::SegmentBuilder>(
-      sketches.first(run::runs_of_segment(sketches.size(), params_.layout)), segment_params(way_index));
+      sketches.first(run::runs_of_segment(sketches.size(), params_.layout)), segment_params(way));
   way.log_offset = way.segment_offset = run::segment_offset(index_end_, way.segment->size_bytes());
   index_end_ = way.segment_offset + way.segment->size_bytes();
+  way.work = Work::kSegment;
 }
 
-// Whether the group of the next run's epoch has room for it.
-bool Partition::extrema_fit(const Way& way) const {
-  return !way.extrema || way.extrema->group(way.full_is_closing).fits(run_blocks_max(*way.full));
-}
-
-// As want_segment.
-bool Partition::want_extrema(const Way& way) const {
-  if (!way.extrema) return false;
-  if (state_ == State::kIndexing) return !way.extrema->group(true).empty();
-  if (!way.full || extrema_fit(way)) return false;
-  return closing() ? way.full_is_closing : true;
-}
-
-void Partition::start_extrema(uint32_t way_index) {
-  Way& way = ways_[way_index];
-  way.extrema->start_segment(closing(), segment_params(way_index), index_end_);
-  const run::ExtremaSegmentBuilder& segment = *way.extrema->segment();
-  way.log_offset = segment.record().index_offset;
-  index_end_ = way.log_offset + segment.size_bytes();
-}
-
-void Partition::finish_extrema(Way& way) {
-  const run::SegmentRecord record = way.extrema->finish_segment(closing(), &epoch_of(closing()).extrema);
-  if (Status status = footer_builder_.add(record); !status.ok() && failure_.ok()) failure_ = status;
+void Partition::start_extrema(Way& way, Epoch* epoch) {
+  way.work_of = epoch;
+  way.extrema_segment = std::make_unique<run::ExtremaSegmentBuilder>(*epoch->shares[way.number].extrema,
+                                                                     segment_params(way), index_end_);
+  way.log_offset = way.extrema_segment->record().index_offset;
+  index_end_ = way.log_offset + way.extrema_segment->size_bytes();
+  way.work = Work::kExtrema;
 }
 
 void Partition::finish_task(const Task& task) {
   Way& way = ways_[task.way];
+  assert(way.task_out && way.work == task.kind);
   way.task_out = false;
   if (task.produced == 0) {
     free_output_.push_back(task.buffer);
   } else {
-    const LogFile file = task.run != nullptr ? LogFile::kData : LogFile::kIndex;
+    const LogFile file = task.kind == Work::kRun ? LogFile::kData : LogFile::kIndex;
     queue_write({IoRequest::Kind::kWrite,
                  file,
                  way.log_offset,
@@ -322,55 +351,76 @@ void Partition::finish_task(const Task& task) {
     way.log_offset += task.produced;
   }
   if (task.done()) {
-    if (task.packer != nullptr) {
-      place_run(task.way);
-    } else if (task.run != nullptr) {
-      finish_run(way);
-    } else {
-      task.segment != nullptr ? finish_segment(way) : finish_extrema(way);
+    switch (task.kind) {
+      case Work::kPack:
+        place_run(way);
+        break;
+      case Work::kRun:
+        finish_run(way);
+        break;
+      case Work::kSegment:
+        finish_segment(way);
+        break;
+      case Work::kExtrema:
+        finish_extrema(way);
+        break;
+      case Work::kNone:
+        break;
+    }
+    if (task.kind != Work::kPack) {
+      way.work = Work::kNone;
+      way.work_of = nullptr;
     }
   }
   advance();
 }
 
 void Partition::finish_run(Way& way) {
-  RecordTally& tally = epoch_of(way.full_is_closing).tally;
-  tally.records += way.full->count();
-  tally.data_bytes += way.run->data_bytes();
-  tally.digest += way.run->digest();
-  (way.full_is_closing ? way.closing_sketches : way.open_sketches).push_back(way.run->sketch());
+  Epoch& epoch = *way.work_of;
+  epoch.tally.records += way.full->count();
+  epoch.tally.data_bytes += way.run->data_bytes();
+  epoch.tally.digest += way.run->digest();
+  epoch.shares[way.number].sketches.push_back(way.run->sketch());
   way.run.reset();
   way.full->clear();
-  way.full_is_closing = false;
+  way.full_of = nullptr;
   way.spare = std::move(way.full);
 }
 
+void Partition::add_to_footer(const run::SegmentRecord& record) {
+  if (Status status = footer_builder_.add(record); !status.ok() && failure_.ok()) failure_ = status;
+}
+
 void Partition::finish_segment(Way& way) {
-  if (Status status = footer_builder_.add(way.segment->record(way.segment_offset));
-      !status.ok() && failure_.ok()) {
-    failure_ = status;
-  }
-  (closing() ? way.segments_written : way.segments_written_early) = true;
+  add_to_footer(way.segment->record(way.segment_offset));
   way.segment.reset();
-  std::vector<run::RunSketch>& sketches = segment_sketches(way);
-  const auto end =
-      sketches.begin() + static_cast<std::ptrdiff_t>(run::runs_of_segment(sketches.size(), params_.layout));
-  for (auto sketch = sketches.begin(); sketch != end; ++sketch) way.sketch_memory->release(sketch->memory);
-  sketches.erase(sketches.begin(), end);
+  Share& share = way.work_of->shares[way.number];
+  share.has_segment = true;
+  const auto end = share.sketches.begin() +
+                   static_cast<std::ptrdiff_t>(run::runs_of_segment(share.sketches.size(), params_.layout));
+  for (auto sketch = share.sketches.begin(); sketch != end; ++sketch)
+    way.sketch_memory->release(sketch->memory);
+  share.sketches.erase(share.sketches.begin(), end);
+}
+
+// The group starts anew, and its totals are added to those of the epoch.
+void Partition::finish_extrema(Way& way) {
+  add_to_footer(way.extrema_segment->record());
+  way.extrema_segment.reset();
+  run::ExtremaGroup& group = *way.work_of->shares[way.number].extrema;
+  for (size_t f = 0; f < group.fields(); ++f) way.work_of->extrema[f].add(group.totals(f));
+  group.clear();
 }
 
 bool Partition::runs_done() const {
-  return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) {
-    const bool extrema_begun = way.extrema && way.extrema->segment() != nullptr;
-    return way.open && !way.full_is_closing && !way.segment && !extrema_begun;
+  return std::all_of(ways_.begin(), ways_.end(), [this](const Way& way) {
+    return way.filling_of == open_ && way.full_of != closing_ && way.work_of != closing_;
   });
 }
 
 bool Partition::segments_done() const {
-  return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) {
-    const bool extrema_done = !way.extrema || way.extrema->group(true).empty();
-    return way.segments_written && way.closing_sketches.empty() && !way.segment && extrema_done;
-  });
+  return std::all_of(closing_->shares.begin(), closing_->shares.end(),
+                     [](const Share& share) { return share.written(); });
 }
 
 // Goes as far as what has completed allows. Each state's condition says what its successor may rely on.
@@ -378,15 +428,15 @@ void Partition::advance() {
   if (!failure_.ok()) return;
   if (state_ == State::kSealed) {
     for (Way& way : ways_) {
-      if (!way.open) rotate(way);
+      if (way.filling_of == closing_) rotate(way);
     }
-    if (runs_done() && closing_.writes_out == 0) {
+    if (runs_done() && closing_->writes_out == 0) {
       state_ = State::kSyncData;
       request_sync(LogFile::kData);
     }
   }
-  if (state_ == State::kIndexing && segments_done() && !footer_written_) write_footer();
-  if (state_ == State::kIndexing && footer_written_ && closing_.writes_out == 0) {
+  if (state_ == State::kIndexing && segments_done()) write_footer();
+  if (state_ == State::kFooter && closing_->writes_out == 0) {
     state_ = State::kSyncIndex;
     request_sync(LogFile::kIndex);
   }
@@ -394,18 +444,17 @@ void Partition::advance() {
 
 void Partition::queue_write(const IoRequest& request) {
   io_queue_.push_back(request);
-  ++epoch_of(is_closing(request.epoch)).writes_out;
+  ++epoch_numbered(request.epoch).writes_out;
 }
 
 void Partition::request_sync(LogFile file) {
-  io_queue_.push_back({IoRequest::Kind::kSync, file, 0, {}, kNoBuffer, closing_.number});
+  io_queue_.push_back({IoRequest::Kind::kSync, file, 0, {}, kNoBuffer, closing_->number});
 }
 
 void Partition::write_footer() {
-  if (closing_.values.values != 0) {
-    failure_ = footer_builder_.add(run::values_segment(closing_.values, closing_.number, closing_.id));
-    if (!failure_.ok()) return;
-  }
+  if (closing_->values.values != 0)
+    add_to_footer(run::values_segment(closing_->values, closing_->number, closing_->id));
+  if (!failure_.ok()) return;
   const std::string footer = footer_builder_.encode(index_end_);
   Result<Buffer> buffer = Buffer::allocate(footer.size());
   if (!buffer.ok()) {
@@ -415,9 +464,9 @@ void Partition::write_footer() {
   footer_bytes_ = std::move(*buffer);
   std::memcpy(footer_bytes_.data(), footer.data(), footer.size());
   queue_write({IoRequest::Kind::kWrite, LogFile::kIndex, index_end_, footer_bytes_.bytes(), kNoBuffer,
-               closing_.number});
+               closing_->number});
   index_end_ += footer.size();
-  footer_written_ = true;
+  state_ = State::kFooter;
 }
 
 std::optional<IoRequest> Partition::next_io() {
@@ -434,7 +483,9 @@ void Partition::finish_io(const IoRequest& request, const Status& status) {
   }
   if (request.kind == IoRequest::Kind::kWrite) {
     if (request.buffer != kNoBuffer) free_output_.push_back(request.buffer);
-    --epoch_of(is_closing(request.epoch)).writes_out;
+    Epoch& epoch = epoch_numbered(request.epoch);
+    assert(epoch.writes_out > 0);
+    --epoch.writes_out;
   } else if (state_ == State::kSyncData) {
     state_ = State::kIndexing;
   } else if (state_ == State::kSyncIndex) {

@@ -14,6 +14,7 @@
 // written, segments written before their footer is durable" is kept here.
 //
 // Memory: all buffers are made and touched at creation (memory_plan.h divides the budget); nothing grows afterwards.
+// Sketches and extrema of the open epoch and of the closing one share it.
 // When the sketches' memory is full, they are written out as a further segment of the epoch.
 // Errors: the first failed I/O is kept in failure(); afterwards no more work is handed out.
 #pragma once
@@ -34,7 +35,7 @@
 #include "imd/format/extrema_summary.h"
 #include "imd/format/run_packer.h"
 #include "imd/write/batcher.h"
-#include "imd/write/extrema_collector.h"
+#include "imd/write/memory_plan.h"
 #include "run/footer.h"
 #include "run/memtable.h"
 #include "run/run_builder.h"
@@ -43,20 +44,14 @@
 
 namespace swale::imd {
 
+// What one rank's share of a job's writing depends on.
 struct PartitionParams {
-  uint32_t partition = 0;
-  uint32_t ranks = 1;  // partitions of this job
+  int32_t rank = 0;  // its number is its partition's
+  int32_t size = 1;  // ranks of the job, and so partitions
   uint32_t ways = 1;
-  size_t memtable_bytes = 8 * kMiB;  // arena of one; two per way
-  uint32_t memtable_records = 350'000;
-  size_t output_buffer_bytes = kMiB;
-  uint32_t output_buffers = 8;
-  size_t sketch_bytes = 16 * kMiB;            // over all ways
-  uint64_t data_end_block = 0;                // where the committed data log ends
-  uint64_t index_end = 0;                     // where the committed index log ends, bytes
-  bool by_hash = true;                        // else what arrives has its home here, whatever its hash
+  MemoryPlan memory = {};
+  bool by_hash = true;                        // else any rank is the home of any key
   std::vector<run::FieldPlace> indexed = {};  // fields whose extrema are kept
-  uint32_t extrema_blocks = 0;                // of one group of them
   run::Layout layout = {};
 };
 
@@ -78,8 +73,8 @@ struct IoRequest {
 
 class Partition {
  public:
-  // `footer` continues the committed part of the index log. kResourceExhausted if the memory is not to be had.
-  static Result<std::unique_ptr<Partition>> create(const PartitionParams& params, run::FooterBuilder footer);
+  // kResourceExhausted if the memory is not to be had.
+  static Result<std::unique_ptr<Partition>> create(const PartitionParams& params);
   ~Partition();
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
@@ -99,7 +94,7 @@ class Partition {
     uint32_t way;
   };
   Appended append(Hash hash, Bytes key, Bytes value) {
-    assert(params_.ranks == 1 && "of several ranks each has its part of the hashes");
+    assert(params_.size == 1 && "of several ranks each has its part of the hashes");
     const HashChoice way = choose(hash, params_.ways);
     return {ways_[way.index].filling->append(way.rest, key, value), way.index};
   }
@@ -115,7 +110,8 @@ class Partition {
   }
   // Every way has a memtable for the open epoch. False only for a while after end_epoch.
   bool intake_open() const {
-    return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.open; });
+    return std::all_of(ways_.begin(), ways_.end(),
+                       [this](const Way& way) { return way.filling_of == open_; });
   }
   // False: the way's other memtable is still being written.
   bool make_room(uint32_t way) { return rotate(ways_[way]); }
@@ -133,22 +129,33 @@ class Partition {
   // value log in the epoch that ends. Requires that all records were accepted and that the epoch closed before, if any,
   // is durable.
   void end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run::ValueRange& values = {});
-  // The epoch that was ended last is.
+  // Whether the epoch that was ended last is.
   bool durable() const { return state_ == State::kDurable; }
   // What was indexed in the epoch that was ended last.
-  const RecordTally& tally() const { return closing_.tally; }
-  ExtremaSummary extrema() const { return ExtremaSummary::of(params_.partition, closing_.extrema); }
+  const RecordTally& tally() const { return closing_->tally; }
+  ExtremaSummary extrema() const { return ExtremaSummary::of(partition(), closing_->extrema); }
+
+  // What a way is doing: one thing at a time, in one task or several.
+  enum class Work : uint8_t {
+    kNone,
+    kPack,     // compresses its full memtable; produces nothing yet
+    kRun,      // makes its full memtable into a run
+    kSegment,  // makes the sketches of its runs into a segment
+    kExtrema,  // likewise their extrema
+  };
 
   // A piece of CPU work: fills one output buffer from a run or a segment.
   struct Task {
+    Work kind = Work::kNone;
     uint32_t way = 0;
     uint32_t buffer = 0;
     uint32_t epoch = 0;
-    RunPacker* packer = nullptr;  // one of the four; produces nothing yet
+    // The one that `kind` names; the others are nullptr.
+    RunPacker* packer = nullptr;
     run::RunOutput* run = nullptr;
     run::SegmentBuilder* segment = nullptr;
     run::ExtremaSegmentBuilder* extrema_segment = nullptr;
-    run::ExtremaGroup* extrema = nullptr;  // takes the run's blocks, if fields are indexed
+    run::ExtremaGroup* extrema = nullptr;  // of kRun: takes the run's blocks, if fields are indexed
     MutableBytes out;
     size_t produced = 0;
     Nanos began = 0;  // the owner's
@@ -165,12 +172,28 @@ class Partition {
   void finish_io(const IoRequest& request, const Status& status);
 
   const Status& failure() const { return failure_; }
-  uint32_t open_epoch() const { return open_.number; }
+  uint32_t open_epoch() const { return open_->number; }
   uint64_t data_end_block() const { return data_end_block_; }
 
  private:
-  // Of the closing epoch.
-  enum class State { kNone, kSealed, kSyncData, kIndexing, kSyncIndex, kDurable };
+  // State of the closing epoch. Each one begins when what it relies on is complete (advance).
+  enum class State : uint8_t {
+    kNone,       // no epoch has been ended yet
+    kSealed,     // its records are in memtables and become runs
+    kSyncData,   // its runs are written, the data log is being synced
+    kIndexing,   // its data are durable, segments are being made and written
+    kFooter,     // its footer is being written, after all segments
+    kSyncIndex,  // all is written, the index log is being synced
+    kDurable,
+  };
+
+  // What one way has of an epoch, until it is in the index log.
+  struct Share {
+    std::vector<run::RunSketch> sketches;        // their memory is the way's
+    std::unique_ptr<run::ExtremaGroup> extrema;  // none if no fields are indexed
+    bool has_segment = false;                    // in the index log: each way needs one, also without records
+    bool written() const { return has_segment && sketches.empty() && (!extrema || extrema->empty()); }
+  };
 
   struct Epoch {
     uint32_t number = 0;
@@ -182,58 +205,62 @@ class Partition {
     RecordTally tally = {};
     std::vector<run::FieldTotals> extrema = {};  // of the groups that are written
     run::ValueRange values = {};
+    std::vector<Share> shares = {};  // by way
   };
 
+  // Invariants: `full` or `spare` is there, never both, but for a moment within a call. Work on a memtable is on `full`.
   struct Way {
     std::unique_ptr<run::Memtable> filling;
-    bool open = true;                      // false: what `filling` has is of the closing epoch
-    std::unique_ptr<run::Memtable> full;   // being made into a run, or waiting for it
-    bool full_is_closing = false;          // of the closing epoch
-    bool next_is_half = false;             // the memtable that takes the place of `filling`
+    Epoch* filling_of = nullptr;  // open_; closing_ until its last records have found a place in `full`
+    std::unique_ptr<run::Memtable> full;  // being made into a run, or waiting for it
+    Epoch* full_of = nullptr;
     std::unique_ptr<run::Memtable> spare;  // empty, ready to be filled
-    std::unique_ptr<RunPacker> packer;     // none without compression
-    bool packing = false;                  // `full` is being packed and has no place in the log yet
-    std::unique_ptr<run::RunOutput> run;
+    uint16_t number = 0;
+    Work work = Work::kNone;
+    bool task_out = false;
+    Epoch* work_of = nullptr;             // whose run or segment is being made
+    std::unique_ptr<RunPacker> packer;    // none without compression
+    std::unique_ptr<run::RunOutput> run;  // of kRun; that of the others likewise
     std::unique_ptr<run::SegmentBuilder> segment;
+    std::unique_ptr<run::ExtremaSegmentBuilder> extrema_segment;
     std::unique_ptr<run::RunScratch> scratch;
     std::unique_ptr<run::SketchArena> sketch_memory;  // of both epochs
-    std::unique_ptr<ExtremaCollector> extrema;        // none if no fields are indexed
-    std::vector<run::RunSketch> closing_sketches;
-    std::vector<run::RunSketch> open_sketches;
-    uint64_t log_offset = 0;      // where the open run's or segment's next output goes
-    uint64_t segment_offset = 0;  // where the open segment begins
-    bool task_out = false;
-    bool segments_written = false;        // of the closing epoch
-    bool segments_written_early = false;  // of the open one
+    uint64_t log_offset = 0;                          // where the next output of `work` goes
+    uint64_t segment_offset = 0;                      // where the open segment begins
   };
 
-  Partition(const PartitionParams& params, run::FooterBuilder footer);
+  explicit Partition(const PartitionParams& params);
+  static Result<Way> make_way(const PartitionParams& params, uint16_t number);
 
+  uint32_t partition() const { return static_cast<uint32_t>(params_.rank); }
   bool closing() const { return state_ != State::kNone && state_ != State::kDurable; }
-  Epoch& epoch_of(bool is_closing) { return is_closing ? closing_ : open_; }
-  std::vector<run::RunSketch>& segment_sketches(Way& way) const {
-    return closing() ? way.closing_sketches : way.open_sketches;
+  bool is_closing(const Epoch* epoch) const { return epoch == closing_ && closing(); }
+  // Of the two that are alive.
+  Epoch& epoch_numbered(uint32_t number) {
+    return state_ != State::kNone && number == closing_->number ? *closing_ : *open_;
   }
+  void open_next(uint32_t number, uint64_t id);
   bool rotate(Way& way);
+  void begin_work(Way& way);
   bool way_ready(const Way& way) const;
   bool closing_runs_placed() const;
   bool sketch_fits(const Way& way) const;
+  bool extrema_fit(const Way& way) const;
   bool can_start_run(const Way& way) const;
   size_t run_sketch_bytes(const run::Memtable& memtable) const;
   uint32_t run_blocks_max(const run::Memtable& memtable) const;
-  void start_run(uint32_t way_index);
-  void place_run(uint32_t way_index);
-  bool want_segment(const Way& way) const;
-  void start_segment(uint32_t way_index);
-  run::SegmentParams segment_params(uint32_t way_index);
-  bool extrema_fit(const Way& way) const;
-  bool want_extrema(const Way& way) const;
-  void start_extrema(uint32_t way_index);
-  void finish_extrema(Way& way);
+  void start_run(Way& way);
+  void place_run(Way& way);
+  Epoch* segment_due(const Way& way) const;
+  Epoch* extrema_due(const Way& way) const;
+  run::SegmentParams segment_params(const Way& way) const;
+  void start_segment(Way& way, Epoch* epoch);
+  void start_extrema(Way& way, Epoch* epoch);
   void finish_run(Way& way);
   void finish_segment(Way& way);
+  void finish_extrema(Way& way);
+  void add_to_footer(const run::SegmentRecord& record);
   void write_footer();
-  bool is_closing(uint32_t epoch) const { return state_ != State::kNone && epoch == closing_.number; }
   void queue_write(const IoRequest& request);
   void request_sync(LogFile file);
   void advance();
@@ -247,11 +274,12 @@ class Partition {
   std::vector<uint32_t> free_output_;
   std::deque<IoRequest> io_queue_;
   State state_ = State::kNone;
-  Epoch closing_;
-  Epoch open_;
+  // Two epochs at most are alive. They change their roles when one is ended, and stay where they are.
+  Epoch epochs_[2];
+  Epoch* open_ = &epochs_[0];
+  Epoch* closing_ = &epochs_[1];
   uint64_t data_end_block_ = 0;
   uint64_t index_end_ = 0;
-  bool footer_written_ = false;
   Buffer footer_bytes_;  // being written
   Status failure_;
 };

@@ -7,7 +7,6 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "run/footer.h"
 #include "run/run_test_support.h"
 
 namespace swale::imd {
@@ -18,12 +17,12 @@ class PartitionAlone {
  public:
   PartitionAlone() {
     PartitionParams params;
-    params.memtable_bytes = kMiB;
-    params.memtable_records = 30'000;
-    params.output_buffer_bytes = 256 * kKiB;
-    params.output_buffers = 4;
-    params.sketch_bytes = 4 * kMiB;
-    partition_ = Partition::create(params, run::FooterBuilder(0)).value();
+    params.memory.memtable_bytes = kMiB;
+    params.memory.memtable_records = 30'000;
+    params.memory.output_buffer_bytes = 256 * kKiB;
+    params.memory.output_buffers = 4;
+    params.memory.sketch_bytes = 4 * kMiB;
+    partition_ = Partition::create(params).value();
     partition_->begin_epoch(0, 100);
   }
 

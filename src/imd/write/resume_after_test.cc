@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "base/rng.h"
+#include "imd/check/verify.h"
 #include "imd/read/reader.h"
 #include "imd/test_job.h"
 #include "imd/write/writer.h"
@@ -60,7 +61,7 @@ Found look(io::Device& device) {
   const auto reader = Reader::open(device, kDir, {});
   if (!reader.ok()) return {{}, {reader.status()}};
   for (const EpochEntry& epoch : (*reader)->manifest().epochs) found.steps.push_back(epoch.step);
-  found.problems = (*reader)->verify(10, nullptr).problems;
+  found.problems = verify_directory(**reader, 10).problems;
   return found;
 }
 

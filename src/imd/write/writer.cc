@@ -27,7 +27,11 @@ constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
   SWALE_RETURN_IF_ERROR(join());  // first: what fails below must not change the channels' numbers
   WriterCoreParams params;
-  params.conversation = conversation_params();
+  const net::Conversation::Params talk = conversation_params();
+  params.rank = talk.rank;
+  params.size = talk.size;
+  params.channel = talk.channel;
+  params.job_secret = talk.secret;
   params.job_id = opened_.job_id;
   params.first_epoch = opened_.first_epoch;
   params.ways = ways;

@@ -6,27 +6,6 @@
 #include <utility>
 
 namespace swale::imd {
-namespace {
-
-PartitionParams partition_params(const WriterCoreParams& params) {
-  PartitionParams out;
-  out.partition = static_cast<uint32_t>(params.conversation.rank);
-  out.ranks = static_cast<uint32_t>(params.conversation.size);
-  out.ways = params.ways;
-  out.memtable_bytes = params.memory.memtable_bytes;
-  out.memtable_records = params.memory.memtable_records;
-  out.output_buffer_bytes = params.memory.output_buffer_bytes;
-  out.output_buffers = params.memory.output_buffers;
-  out.sketch_bytes = params.memory.sketch_bytes;
-  out.by_hash = params.by_hash;
-  out.indexed = params.indexed;
-  out.layout = params.layout;
-  out.extrema_blocks = params.memory.extrema_blocks;
-  return out;
-}
-
-}  // namespace
-
 uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
   char bytes[12];
   std::memcpy(bytes, &job_id, 8);
@@ -35,14 +14,16 @@ uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
 }
 
 Result<std::unique_ptr<WriterCore>> WriterCore::create(const WriterCoreParams& params) {
-  net::Conversation::Params talk = params.conversation;
+  net::Conversation::Params talk;
+  talk.rank = params.rank;
+  talk.size = params.size;
+  talk.channel = params.channel;
+  talk.secret = params.job_secret;
   talk.window = params.memory.window;
   talk.frames_per_rank = params.memory.frames_per_rank;
   talk.frame_bytes = params.memory.frame_bytes;
   SWALE_ASSIGN_OR_RETURN(net::Conversation conversation, net::Conversation::create(talk));
-  const PartitionParams own = partition_params(params);
-  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition,
-                         Partition::create(own, run::FooterBuilder(own.partition)));
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition, Partition::create(params));
   return std::unique_ptr<WriterCore>(new WriterCore(params, std::move(conversation), std::move(partition)));
 }
 
@@ -229,9 +210,10 @@ std::optional<Partition::Task> WriterCore::next_task(uint32_t way) {
 void WriterCore::finish_task(const Partition::Task& task) {
   if (!failure().ok()) return;
   RankStats& stats = stats_of(task.epoch);
-  const bool is_run = task.run != nullptr;
-  stats.add(is_run ? Stat::kSortNanos : Stat::kIndexNanos, since(task.began));
-  if (task.done()) stats.add(is_run ? Stat::kSortRuns : Stat::kIndexSegments);
+  using Work = Partition::Work;
+  const bool of_run = task.kind == Work::kPack || task.kind == Work::kRun;
+  stats.add(of_run ? Stat::kSortNanos : Stat::kIndexNanos, since(task.began));
+  if (task.kind != Work::kPack && task.done()) stats.add(of_run ? Stat::kSortRuns : Stat::kIndexSegments);
   partition_->finish_task(task);
   drain_delivery();
   after_event();

@@ -41,15 +41,11 @@
 
 namespace swale::imd {
 
-struct WriterCoreParams {
-  net::Conversation::Params conversation;  // window and frames are those of `memory`
-  uint64_t job_id = 0;                     // epoch ids derive from it
+struct WriterCoreParams : PartitionParams {
+  uint32_t channel = 0;
+  uint64_t job_secret = 0;
+  uint64_t job_id = 0;  // epoch ids derive from it
   uint32_t first_epoch = 0;
-  uint32_t ways = 1;
-  MemoryPlan memory;
-  bool by_hash = true;  // else any rank is the home of any key
-  std::vector<run::FieldPlace> indexed = {};
-  run::Layout layout = {};
   const Clock* clock = &system_clock();  // for statistics alone
   // A peer's message names its collective call (net/call_order.h).
   std::function<void(net::Rank, net::CallKind, uint32_t epoch, const net::CallStamp&)> heard_call = {};
@@ -152,8 +148,8 @@ class WriterCore final : public net::Participant {
   void next_epoch();
 
   net::Inbox& delivery() { return conversation_.inbox(); }
-  net::Rank rank() const { return params_.conversation.rank; }
-  int32_t size() const { return params_.conversation.size; }
+  net::Rank rank() const { return params_.rank; }
+  int32_t size() const { return params_.size; }
 
   const WriterCoreParams params_;
   net::Conversation conversation_;

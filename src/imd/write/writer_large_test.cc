@@ -147,7 +147,7 @@ TEST(LargeValues, HaveTheirFieldsAmongTheBest) {
     options.schema = *schema;
     const auto value = [](uint64_t i) {
       std::string bytes = value_of(i, i % 2 == 0 ? 20'000 + i : 5'000);
-      put_double(bytes.data() + 8, static_cast<double>(i % 100 * 100 + i / 100));
+      put_fixed(bytes.data() + 8, static_cast<double>(i % 100 * 100 + i / 100));
       put_fixed(bytes.data() + 16 + 4096, static_cast<float>(i) * -1.0f);
       return bytes;
     };

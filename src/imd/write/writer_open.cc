@@ -88,15 +88,14 @@ Manifest empty_manifest(const WriterOptions& options) {
   return manifest;
 }
 
-// With the lock taken: the manifest that the job continues.
-Result<Manifest> load_or_make(io::Device& device, const std::string& directory, Writer::Create create,
-                              const WriterOptions& options) {
+// With the lock taken: makes the directory's first generation, if there is none.
+Status make_if_missing(io::Device& device, const std::string& directory, Writer::Create create,
+                       const WriterOptions& options) {
   SWALE_ASSIGN_OR_RETURN(const bool made, has_manifest(device, directory));
   // Another job may have made it since ensure_folder looked.
   if (made && create == Writer::Create::kExclusive)
     return error(Code::kAlreadyExists, Scope::kFile, "{}: is a massive directory already", directory);
-  if (!made) SWALE_RETURN_IF_ERROR(make_first_generation(device, directory, empty_manifest(options)));
-  return load_manifest(device, directory);
+  return made ? Status() : make_first_generation(device, directory, empty_manifest(options));
 }
 
 std::string job_id_path(const std::string& directory, uint32_t number) {
@@ -142,7 +141,7 @@ Status prepare(net::Job& job, io::Device& device, Writer::Create create, const W
   SWALE_ASSIGN_OR_RETURN(WriterLock lock, acquire_writer_lock(*opened->device, directory, opened->job_id,
                                                               options.lease, witness));
   opened->lock = std::make_unique<WriterLock>(std::move(lock));
-  SWALE_RETURN_IF_ERROR(load_or_make(*opened->device, directory, create, options).status());
+  SWALE_RETURN_IF_ERROR(make_if_missing(*opened->device, directory, create, options));
   SWALE_ASSIGN_OR_RETURN(const uint32_t number, claim_job(*opened->device, directory));
   SWALE_RETURN_IF_ERROR(
       io::replace_file(*opened->device, job_id_path(directory, number), job_id_text(opened->job_id)));
@@ -213,9 +212,10 @@ Status join(io::Device& device, OpenedDirectory* opened) {
 Status open_own_part(net::Job& job, io::Device& device, const WriterOptions& options,
                      OpenedDirectory* opened) {
   if (job.rank() != 0) SWALE_RETURN_IF_ERROR(join(device, opened));
-  opened->manifest = next_generation(
-      std::move(opened->manifest),
-      {opened->number, job_id_text(opened->job_id), job.size(), options.ways, options.partitioner.name});
+  opened->manifest =
+      next_generation(std::move(opened->manifest),
+                      {opened->number, job_id_text(opened->job_id), static_cast<uint32_t>(job.size()),
+                       options.ways, options.partitioner.name});
   SWALE_ASSIGN_OR_RETURN(opened->files,
                          PartitionFiles::create(*opened->device, opened->directory,
                                                 {opened->number, static_cast<uint32_t>(job.rank())}));
@@ -297,7 +297,7 @@ Status make_massive_directory(net::Job& job, io::Device& device, const std::stri
     std::random_device entropy;
     SWALE_ASSIGN_OR_RETURN(const WriterLock lock,
                            acquire_writer_lock(*anchored, directory, entropy(), options.lease));
-    return load_or_make(*anchored, directory, Writer::Create::kExclusive, options).status();
+    return make_if_missing(*anchored, directory, Writer::Create::kExclusive, options);
   };
   return agree(job, job.rank() == 0 ? make() : Status());
 }

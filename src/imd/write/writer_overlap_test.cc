@@ -11,6 +11,7 @@
 
 #include "base/coding.h"
 #include "base/rng.h"
+#include "imd/check/verify.h"
 #include "imd/format/manifest.h"
 #include "imd/read/reader.h"
 #include "imd/test_job.h"
@@ -88,7 +89,7 @@ TEST_P(Overlap, WhatIsAppendedAfterTheBeginningOfTheEndBelongsToTheNextEpoch) {
   ASSERT_EQ((*reader)->manifest().epochs.size(), kEpochs);
   for (uint32_t epoch = 0; epoch < kEpochs; ++epoch)
     EXPECT_EQ(counts_of(**reader, epoch), expected[epoch]) << epoch;
-  for (const Status& problem : (*reader)->verify(10, {}).problems) ADD_FAILURE() << problem.to_string();
+  for (const Status& problem : verify_directory(**reader, 10).problems) ADD_FAILURE() << problem.to_string();
 }
 
 TEST(Overlap, OneEndAtATime) {

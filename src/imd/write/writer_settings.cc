@@ -72,8 +72,8 @@ constexpr std::array kRows = {
               .min = -1,
               .max = run::kBloomBitsMax,
               .help =
-                  "bits per record of Bloom filters, chosen when the directory is made; 0: no filters, only "
-                  "block fences; -1: 10, or as made"},
+                  "for comparison only: bits per record of Bloom filters, chosen when the directory is made; "
+                  "0: no filters, only block fences; -1: 10, or as made"},
     OptionRow{.name = "imd.partitioner",
               .default_value = "hash",
               .help = "the name of the function that swale_dir_open_partitioned was given"},

@@ -1,5 +1,6 @@
 // The writer with its real threads: ranks are threads of this process, the wire is the loopback transport.
 #include "imd/write/writer.h"
+#include "imd/check/verify.h"
 
 #include <gtest/gtest.h>
 
@@ -98,7 +99,7 @@ TEST_P(WriterShapes, EveryRecordOfEveryRankIsReadBack) {
     for (auto& [key, values] : expected[epoch]) std::sort(values.begin(), values.end());
     EXPECT_EQ(read_epoch(**reader, epoch), expected[epoch]) << epoch;
   }
-  const Reader::VerifyReport report = (*reader)->verify(10, {});
+  const VerifyReport report = verify_directory(**reader, 10);
   for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
   EXPECT_EQ(report.records, 2u * 30'000u * static_cast<uint64_t>(shape.ranks));
   // Through the index, too.

@@ -1,17 +1,93 @@
-#include "imd/read/reader_verify.h"
+#include "imd/check/verify.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "base/hash.h"
+#include "imd/check/verify_extrema.h"
+#include "imd/check/verify_values.h"
 #include "imd/format/generation.h"
+#include "imd/read/reader_io.h"
+#include "imd/read/reader_partition.h"
+#include "imd/read/reader_values.h"
 #include "run/block.h"
+#include "run/run_cursor.h"
+#include "run/segment_reader.h"
 
 namespace swale::imd {
+namespace {
+
+class Verifier {
+ public:
+  Verifier(ReaderFiles files, const Manifest& manifest)
+      : files_(unmapped(std::move(files))),
+        manifest_(manifest),
+        extrema_(manifest, files_),
+        values_(files_),
+        large_(manifest, values_),
+        sums_(manifest.epochs.size()) {}
+
+  VerifyReport run(size_t problems_max, const VerifyProgressFn& progress);
+
+ private:
+  struct Sums {
+    uint64_t records = 0;
+    uint64_t data_bytes = 0;
+    uint64_t digest = 0;
+    uint64_t problems = 0;
+  };
+  struct OpenSegment {
+    const run::SegmentRecord* record;
+    std::vector<char> bytes;
+    std::vector<run::Slice> slices;
+  };
+
+  uint32_t partition_count() const;
+  bool full() const { return report_.problems.size() >= problems_max_; }
+  void problem(const Status& status, uint32_t epoch);
+  void advance(uint64_t bytes);
+  // The bytes that verification will read.
+  uint64_t measure();
+
+  void check_logs(LogId id);
+  void check_epoch(const PartitionLogs& logs, const EpochEntry& epoch);
+  Status open_segment(const PartitionLogs& logs, OpenSegment* segment);
+  void walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch);
+  void walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, Bytes blocks);
+  Status check_record(const PartitionLogs& logs, const JobEntry& job, const run::ScannedRecord& record);
+  void compare_sums();
+  void tell_losses();
+  void check_values();
+
+  static ReaderFiles unmapped(ReaderFiles files) {
+    files.options.map = ReaderOptions::Map::kNever;
+    return files;
+  }
+
+  const ReaderFiles files_;
+  const Manifest& manifest_;
+  ExtremaVerifier extrema_;
+  ValueReader values_;
+  ValuesVerifier large_;
+  std::vector<Sums> sums_;  // by epoch
+  size_t problems_max_ = 0;
+  VerifyProgressFn progress_;
+  VerifyReport report_;
+  uint64_t done_bytes_ = 0;
+  uint64_t total_bytes_ = 0;
+  // Of the epoch and partition being checked:
+  std::vector<OpenSegment> segments_;
+  bool segments_whole_ = false;
+  std::optional<run::RunCursor> cursor_;  // none: looking for the next run behind damage
+};
 
 uint32_t Verifier::partition_count() const {
-  int32_t count = 0;
+  uint32_t count = 0;
   for (const EpochEntry& epoch : manifest_.epochs) count = std::max(count, manifest_.jobs[epoch.job].ranks);
-  return static_cast<uint32_t>(count);
+  return count;
 }
 
 void Verifier::problem(const Status& status, uint32_t epoch) {
@@ -28,8 +104,7 @@ uint64_t Verifier::measure() {
   uint64_t bytes = 0;
   for (const LogId id : manifest_.logs()) {
     // Failures are reported when the logs are checked.
-    const auto logs =
-        open_partition(device_, directory_, id, manifest_, ReaderOptions::Map::kNever, counters_);
+    const auto logs = open_partition(files_, id, manifest_);
     if (!logs.ok()) continue;
     for (const run::SegmentRecord& segment : (*logs)->segments) bytes += run::segment_bytes(segment);
     for (const EpochEntry& epoch : manifest_.epochs)
@@ -39,13 +114,13 @@ uint64_t Verifier::measure() {
   return bytes;
 }
 
-Reader::VerifyReport Verifier::run(size_t problems_max, const Reader::ProgressFn& progress) {
+VerifyReport Verifier::run(size_t problems_max, const VerifyProgressFn& progress) {
   problems_max_ = std::max<size_t>(problems_max, 1);
   progress_ = progress;
   report_.epochs = manifest_.epochs.size();
   if (progress_) total_bytes_ = measure();
   report_.partitions = partition_count();
-  for (const Status& status : check_documents(device_, directory_, manifest_)) {
+  for (const Status& status : check_documents(files_.device, files_.directory, manifest_)) {
     if (!full()) report_.problems.push_back(status);
   }
   tell_losses();
@@ -55,7 +130,7 @@ Reader::VerifyReport Verifier::run(size_t problems_max, const Reader::ProgressFn
   compare_sums();
   if (!full()) check_values();
   if (!full()) {
-    extrema_.check_summaries(device_, directory_, [this](const Status& status) {
+    extrema_.check_summaries([this](const Status& status) {
       if (!full()) report_.problems.push_back(status);
     });
   }
@@ -66,11 +141,10 @@ Reader::VerifyReport Verifier::run(size_t problems_max, const Reader::ProgressFn
 void Verifier::tell_losses() {
   for (const EpochEntry& epoch : manifest_.epochs) {
     if (!manifest_.has_lost(epoch)) continue;
-    for (uint32_t partition = 0; partition < static_cast<uint32_t>(manifest_.job_of(epoch).ranks);
-         ++partition) {
+    for (uint32_t partition = 0; partition < manifest_.job_of(epoch).ranks; ++partition) {
       if (const LostPart* part = manifest_.lost_part(epoch, partition); part != nullptr) {
-        problem(corruption("{}: records of epoch {} in partition {} are lost: {}", directory_, epoch.epoch,
-                           partition, part->what),
+        problem(corruption("{}: records of epoch {} in partition {} are lost: {}", files_.directory,
+                           epoch.epoch, partition, part->what),
                 epoch.epoch);
       }
     }
@@ -78,7 +152,7 @@ void Verifier::tell_losses() {
 }
 
 void Verifier::check_logs(LogId id) {
-  const auto logs = open_partition(device_, directory_, id, manifest_, ReaderOptions::Map::kNever, counters_);
+  const auto logs = open_partition(files_, id, manifest_);
   if (!logs.ok()) {
     for (const EpochEntry& epoch : manifest_.epochs) {
       if (manifest_.job_of(epoch).number == id.job) ++sums_[epoch.epoch].problems;
@@ -116,46 +190,28 @@ Status Verifier::open_segment(const PartitionLogs& logs, OpenSegment* segment) {
   if (record.runs == 0) return {};
   const uint64_t bytes = run::segment_bytes(record);
   segment->bytes.resize(bytes);
-  ReadQueue reads(options_.reads_in_flight_max);
-  for (uint64_t at = 0; at < bytes; at += options_.scan_chunk_bytes) {
-    const uint64_t count = std::min<uint64_t>(options_.scan_chunk_bytes, bytes - at);
+  ReadQueue reads(files_.options.reads_in_flight_max);
+  for (uint64_t at = 0; at < bytes; at += files_.options.scan_chunk_bytes) {
+    const uint64_t count = std::min<uint64_t>(files_.options.scan_chunk_bytes, bytes - at);
     reads.add(*logs.index, record.index_offset + at, {segment->bytes.data() + at, count}, 0);
-    counters_.reads.add();
+    files_.counters.reads.add();
   }
   SWALE_RETURN_IF_ERROR(reads.finish());
-  counters_.bytes_read.add(bytes);
+  files_.counters.bytes_read.add(bytes);
   report_.bytes_checked += bytes;
-  uint64_t records = 0;
-  for (uint32_t number = 0; number >> record.slice_bits == 0; ++number) {
-    SWALE_RETURN_IF_ERROR(open_slice(logs, number, segment));
-    records += segment->slices.back().records();
-  }
-  if (records == record.records) return {};
-  return corruption("{}: offset {}: the slices of epoch {}, way {}, have {} records, the footer says {}",
-                    logs.index->path(), record.index_offset, record.epoch, record.way, records,
-                    record.records);
-}
-
-Status Verifier::open_slice(const PartitionLogs& logs, uint32_t number, OpenSegment* segment) {
-  const Bytes all(segment->bytes.data(), segment->bytes.size());
-  const uint64_t start = segment->record->index_offset;
-  const run::SliceLocation place = run::slice_location(*segment->record, number);
-  SWALE_ASSIGN_OR_RETURN(run::Slice slice,
-                         run::Slice::open(*segment->record, logs.partition, place,
-                                          all.substr(place.offset - start, place.bytes), logs.index->path()));
-  if (const auto rest = slice.overflow()) {
-    SWALE_RETURN_IF_ERROR(slice.attach_overflow(all.substr(rest->offset - start, rest->bytes)));
-  }
-  segment->slices.push_back(std::move(slice));
+  SWALE_ASSIGN_OR_RETURN(
+      segment->slices,
+      run::open_slices(record, logs.partition, Bytes(segment->bytes.data(), segment->bytes.size()),
+                       logs.index->path()));
   return {};
 }
 
 void Verifier::walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch) {
   const PartitionLogs::BlockRange range = logs.blocks_of(epoch.epoch);
-  const uint64_t chunk_blocks = std::max<uint64_t>(options_.scan_chunk_bytes / run::kBlockBytes, 1);
+  const uint64_t chunk_blocks = std::max<uint64_t>(files_.options.scan_chunk_bytes / run::kBlockBytes, 1);
   std::vector<char> chunk(std::min(chunk_blocks, range.count) * run::kBlockBytes);
   cursor_.emplace(logs.partition, range.first, logs.data->path(), epoch.epoch_id);
-  ReadQueue reads(options_.reads_in_flight_max);
+  ReadQueue reads(files_.options.reads_in_flight_max);
   for (uint64_t done = 0; done < range.count && !full();) {
     const uint64_t count = std::min(chunk_blocks, range.count - done);
     const MutableBytes out(chunk.data(), count * run::kBlockBytes);
@@ -164,8 +220,8 @@ void Verifier::walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch) {
       problem(status, epoch.epoch);
       return;
     }
-    counters_.reads.add();
-    counters_.bytes_read.add(count * run::kBlockBytes);
+    files_.counters.reads.add();
+    files_.counters.bytes_read.add(count * run::kBlockBytes);
     walk_chunk(logs, epoch, range.first + done, view(out));
     report_.bytes_checked += out.size();
     advance(out.size());
@@ -188,8 +244,7 @@ void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, ui
     extrema_.record(record);
     ++sums.records;
     sums.data_bytes += record.key.size() + record.value.size();
-    sums.digest +=
-        record_digest({record.key.data(), record.key.size() + record.value.size()}, record.key.size());
+    sums.digest += record.digest();
     if (const Status status = check_record(logs, job, record); !status.ok()) problem(status, epoch.epoch);
     if (record.large) {
       if (const Status status = large_.record(epoch, record, path); !status.ok())
@@ -217,9 +272,19 @@ Status Verifier::check_record(const PartitionLogs& logs, const JobEntry& job,
                       record.block * run::kBlockBytes, record.ordinal, record.run->run, record.run->epoch,
                       what);
   };
-  const HashChoice home = choose(hash_bytes(record.key), static_cast<uint32_t>(job.ranks));
+  const run::RunHeader& run = *record.run;
+  const bool by_hash = job.partitioner == kHashPartitioner;
+  const bool says_hash = run.home == run::HomeRule::kHash;
+  if (run.ranks != job.ranks || run.ways != job.ways || says_hash != by_hash) {
+    return misplaced(
+        fmt::format("its run is of a job of {} ranks and {} ways; {} says {} and {}; their partitions are "
+                    "chosen by {} and {}",
+                    run.ranks, run.ways, kManifestName, job.ranks, job.ways,
+                    says_hash ? "hash" : "a partitioner", job.partitioner));
+  }
+  const HashChoice home = choose(hash_bytes(record.key), job.ranks);
   const HashChoice way = choose(home.rest, job.ways);
-  const bool elsewhere = job.partitioner == kHashPartitioner && home.index != logs.partition;
+  const bool elsewhere = by_hash && home.index != logs.partition;
   if (elsewhere || way.index != record.run->way) {
     return misplaced(fmt::format("its key belongs to partition {}, way {}", home.index, way.index));
   }
@@ -247,7 +312,7 @@ void Verifier::check_values() {
 }
 
 void Verifier::compare_sums() {
-  const std::string path = manifest_path(directory_);
+  const std::string path = manifest_path(files_.directory);
   for (const EpochEntry& epoch : manifest_.epochs) {
     const Sums& sums = sums_[epoch.epoch];
     // Known damage explains the difference; a walk that was cut short has not seen all.
@@ -260,6 +325,13 @@ void Verifier::compare_sums() {
                      epoch.data_bytes, epoch.digest));
     }
   }
+}
+
+}  // namespace
+
+VerifyReport verify_directory(const Reader& reader, size_t problems_max, const VerifyProgressFn& progress) {
+  const std::shared_ptr<const Manifest> manifest = reader.manifest_now();
+  return Verifier(reader.files(), *manifest).run(problems_max, progress);
 }
 
 }  // namespace swale::imd

@@ -1,4 +1,4 @@
-#include "imd/read/extrema_verify.h"
+#include "imd/check/verify_extrema.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,11 +21,10 @@ uint64_t ExtremaVerifier::begin(const PartitionLogs& logs, const EpochEntry& epo
   if (fields == 0) return 0;
   uint64_t bytes = 0;
   uint64_t covered = 0;
-  uint64_t records = 0;
-  for (const run::SegmentRecord& segment : logs.segments_of(epoch.epoch)) records += segment.records;
+  const uint64_t records = logs.records_of(epoch.epoch);
   for (const run::SegmentRecord& segment : logs.extrema_of(epoch.epoch)) {
     covered += segment.records;
-    Result<Group> group = read_group(logs, segment, &bytes);
+    Result<run::GroupContent> group = read_group(logs, segment, &bytes);
     if (!group.ok()) {
       problem(group.status());
       return bytes;
@@ -46,48 +45,22 @@ uint64_t ExtremaVerifier::begin(const PartitionLogs& logs, const EpochEntry& epo
   return bytes;
 }
 
-Result<ExtremaVerifier::Group> ExtremaVerifier::read_group(const PartitionLogs& logs,
-                                                           const run::SegmentRecord& segment,
-                                                           uint64_t* bytes) {
+Result<run::GroupContent> ExtremaVerifier::read_group(const PartitionLogs& logs,
+                                                      const run::SegmentRecord& segment, uint64_t* bytes) {
   const std::string& path = logs.index->path();
   SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, logs.index_end, path));
   std::vector<char> all(run::segment_bytes(segment));
-  ReadQueue reads(options_.reads_in_flight_max);
+  ReadQueue reads(files_.options.reads_in_flight_max);
   reads.add(*logs.index, segment.index_offset, all, 0);
   SWALE_RETURN_IF_ERROR(reads.finish());
-  counters_.reads.add();
-  counters_.bytes_read.add(all.size());
+  files_.counters.reads.add();
+  files_.counters.bytes_read.add(all.size());
   *bytes += all.size();
-  const Bytes view(all.data(), all.size());
-  Group group;
   SWALE_ASSIGN_OR_RETURN(
-      group.head, run::decode_extrema_head(segment, logs.partition, view.substr(0, segment.stride), path));
-  SWALE_RETURN_IF_ERROR(check_fields(group.head, path));
-  for (size_t field = 0; field < group.head.fields.size(); ++field) {
-    for (const run::Extreme which : {run::Extreme::kLargest, run::Extreme::kSmallest}) {
-      std::vector<run::PieceEntry>& list = group.lists.emplace_back();
-      for (uint32_t piece = 0; piece < run::piece_count(group.head.fields[field].listed); ++piece) {
-        const run::PiecePlace place = run::piece_place(group.head, field, which, piece);
-        SWALE_ASSIGN_OR_RETURN(
-            const std::vector<run::PieceEntry> entries,
-            run::decode_extrema_piece(group.head, logs.partition, field, which, piece,
-                                      view.substr(place.offset - segment.index_offset, place.bytes), path));
-        list.insert(list.end(), entries.begin(), entries.end());
-      }
-    }
-  }
+      run::GroupContent group,
+      run::decode_extrema_group(segment, logs.partition, Bytes(all.data(), all.size()), path));
+  SWALE_RETURN_IF_ERROR(run::check_group_fields(group.head, manifest_.schema.indexed, path));
   return group;
-}
-
-Status ExtremaVerifier::check_fields(const run::GroupHead& head, const std::string& path) const {
-  const auto& indexed = manifest_.schema.indexed;
-  const bool same = std::equal(indexed.begin(), indexed.end(), head.fields.begin(), head.fields.end(),
-                               [](const run::FieldPlace& place, const run::GroupField& field) {
-                                 return place.type == field.type && place.offset == field.offset;
-                               });
-  if (same) return {};
-  return corruption("{}: offset {}: extrema of other fields than {} names", path, head.segment.index_offset,
-                    kManifestName);
 }
 
 void ExtremaVerifier::record(const run::ScannedRecord& record) {
@@ -114,7 +87,7 @@ void ExtremaVerifier::finish(const PartitionLogs& logs, const EpochEntry& epoch,
 Status ExtremaVerifier::compare_totals(const PartitionLogs& logs, const EpochEntry& epoch) const {
   for (size_t f = 0; f < totals_.size(); ++f) {
     run::FieldTotals said;
-    for (const Group& group : groups_) said.add(group.head.fields[f].totals);
+    for (const run::GroupContent& group : groups_) said.add(group.head.fields[f].totals);
     if (said == totals_[f]) continue;
     const run::FieldPlace& place = manifest_.schema.indexed[f];
     const auto text = [&](const run::FieldTotals& totals) {
@@ -127,7 +100,7 @@ Status ExtremaVerifier::compare_totals(const PartitionLogs& logs, const EpochEnt
   return {};
 }
 
-Status ExtremaVerifier::compare_group(const PartitionLogs& logs, const Group& group) const {
+Status ExtremaVerifier::compare_group(const PartitionLogs& logs, const run::GroupContent& group) const {
   const PartitionLogs::BlockRange range = logs.blocks_of(group.head.segment.epoch);
   for (const run::GroupRun& run : group.head.runs) {
     if (run.first_block < range.first || run.first_block + run.blocks > range.first + range.count) {
@@ -140,7 +113,7 @@ Status ExtremaVerifier::compare_group(const PartitionLogs& logs, const Group& gr
   return {};
 }
 
-Status ExtremaVerifier::compare_runs(const PartitionLogs& logs, const Group& group) const {
+Status ExtremaVerifier::compare_runs(const PartitionLogs& logs, const run::GroupContent& group) const {
   for (const run::GroupRun& run : group.head.runs) {
     for (size_t f = 0; f < totals_.size(); ++f) {
       run::Extrema extrema;
@@ -155,7 +128,8 @@ Status ExtremaVerifier::compare_runs(const PartitionLogs& logs, const Group& gro
   return {};
 }
 
-Status ExtremaVerifier::compare_list(const PartitionLogs& logs, const Group& group, size_t list) const {
+Status ExtremaVerifier::compare_list(const PartitionLogs& logs, const run::GroupContent& group,
+                                     size_t list) const {
   const size_t field = list / 2;
   const auto which = static_cast<run::Extreme>(list % 2);
   const auto problem = [&](uint64_t block, std::string_view what) {
@@ -185,19 +159,19 @@ Status ExtremaVerifier::compare_list(const PartitionLogs& logs, const Group& gro
   return {};
 }
 
-void ExtremaVerifier::check_summaries(io::Device& device, const std::string& directory,
-                                      const ProblemFn& problem) {
+void ExtremaVerifier::check_summaries(const ProblemFn& problem) {
   if (manifest_.schema.indexed.empty()) return;
   for (const EpochEntry& epoch : manifest_.epochs) {
     const EpochState& state = epochs_[epoch.epoch];
-    const auto partitions = static_cast<uint32_t>(manifest_.jobs[epoch.job].ranks);
+    const uint32_t partitions = manifest_.jobs[epoch.job].ranks;
     if (partitions == 1 || state.partitions != partitions) continue;
-    const Result<ExtremaSummary> summary = read_summary(device, directory, epoch);
+    const Result<ExtremaSummary> summary = read_summary(files_.device, files_.directory, epoch);
     if (!summary.ok()) {
       problem(summary.status().with_context(fmt::format("summary of the extrema of epoch {}", epoch.epoch)));
     } else if (*summary != state.summary) {
       problem(corruption("{}: offset {}: is not the summary of the extrema of epoch {} in the index logs",
-                         summary_log_path(directory, epoch.summary.job), epoch.summary.offset, epoch.epoch));
+                         summary_log_path(files_.directory, epoch.summary.job), epoch.summary.offset,
+                         epoch.epoch));
     }
   }
 }

@@ -26,8 +26,9 @@ class ExtremaVerifier {
  public:
   using ProblemFn = std::function<void(const Status&)>;
 
-  ExtremaVerifier(const Manifest& manifest, const ReaderOptions& options, ReadCounters& counters)
-      : manifest_(manifest), options_(options), counters_(counters), epochs_(manifest.epochs.size()) {}
+  // Both must outlive it.
+  ExtremaVerifier(const Manifest& manifest, const ReaderFiles& files)
+      : manifest_(manifest), files_(files), epochs_(manifest.epochs.size()) {}
 
   // Reads the extrema of one epoch in one partition; returns the bytes read.
   uint64_t begin(const PartitionLogs& logs, const EpochEntry& epoch, const ProblemFn& problem);
@@ -36,35 +37,30 @@ class ExtremaVerifier {
   void finish(const PartitionLogs& logs, const EpochEntry& epoch, bool whole, const ProblemFn& problem);
 
   // After all partitions.
-  void check_summaries(io::Device& device, const std::string& directory, const ProblemFn& problem);
+  void check_summaries(const ProblemFn& problem);
 
  private:
-  struct Group {
-    run::GroupHead head;
-    std::vector<std::vector<run::PieceEntry>> lists;  // by field and direction
-  };
   struct EpochState {
     ExtremaSummary summary;
     uint32_t partitions = 0;  // that were found whole and with extrema
   };
 
-  Result<Group> read_group(const PartitionLogs& logs, const run::SegmentRecord& segment, uint64_t* bytes);
-  Status check_fields(const run::GroupHead& head, const std::string& path) const;
+  Result<run::GroupContent> read_group(const PartitionLogs& logs, const run::SegmentRecord& segment,
+                                       uint64_t* bytes);
   Status compare_totals(const PartitionLogs& logs, const EpochEntry& epoch) const;
-  Status compare_group(const PartitionLogs& logs, const Group& group) const;
-  Status compare_list(const PartitionLogs& logs, const Group& group, size_t list) const;
-  Status compare_runs(const PartitionLogs& logs, const Group& group) const;
+  Status compare_group(const PartitionLogs& logs, const run::GroupContent& group) const;
+  Status compare_list(const PartitionLogs& logs, const run::GroupContent& group, size_t list) const;
+  Status compare_runs(const PartitionLogs& logs, const run::GroupContent& group) const;
   const run::Extrema& actual(size_t field, uint64_t block) const {
     return actual_[field][block - first_block_];
   }
 
   const Manifest& manifest_;
-  const ReaderOptions options_;
-  ReadCounters& counters_;
+  const ReaderFiles& files_;
   std::vector<EpochState> epochs_;
   // Of the partition and epoch being checked:
   bool active_ = false;
-  std::vector<Group> groups_;
+  std::vector<run::GroupContent> groups_;
   uint64_t first_block_ = 0;
   std::vector<std::vector<run::Extrema>> actual_;  // by field and block
   std::vector<run::FieldTotals> totals_;

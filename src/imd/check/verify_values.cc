@@ -1,4 +1,4 @@
-#include "imd/read/values_verify.h"
+#include "imd/check/verify_values.h"
 
 #include <string>
 

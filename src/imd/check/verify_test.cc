@@ -1,0 +1,54 @@
+// verify_directory: what only it notices. Damage of all kinds is in read/reader_damage_test.cc and read/reader_flip_test.cc.
+#include "imd/check/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/coding.h"
+#include "base/crc32c.h"
+#include "imd/test_directory.h"
+#include "io/memory_device.h"
+
+namespace swale::imd {
+namespace {
+
+using testing::HasSubstr;
+
+// Changes the header of partition 0's first run, and seals the block again.
+void change_header(io::Device& device, void (*change)(run::RunHeader*)) {
+  const auto file = device.open(data_log_path("/dir", {1, 0}), io::OpenMode::kReadWrite).value();
+  std::string block(run::kBlockBytes, '\0');
+  ASSERT_TRUE(file->pread(0, MutableBytes(block.data(), block.size())).ok());
+  auto header = get_fixed<run::RunHeader>(block.data());
+  change(&header);
+  put_fixed(block.data(), header);
+  put_u32(block.data() + 60, crc32c_extend(run::partition_seed(0), Bytes(block).substr(0, 60)));
+  put_u32(block.data() + run::kBlockBytes - 4,
+          crc32c_extend(run::epoch_seed(0, header.epoch_id), Bytes(block).substr(0, run::kBlockBytes - 4)));
+  ASSERT_TRUE(file->pwrite(0, block).ok());
+}
+
+// The header says of which job a run is, and so does the manifest.
+TEST(Verify, NamesARunOfAnotherKindOfJob) {
+  const auto problem_after = [](void (*change)(run::RunHeader*)) {
+    io::MemoryDevice device;
+    test::TestDirectory directory(device, "/dir");
+    directory.begin_job(1, 1);
+    directory.write_epoch({{"key", "value"}});
+    change_header(device, change);
+    const auto reader = Reader::open(device, "/dir", {}).value();
+    EXPECT_EQ(reader->get("key", 0).value()[0].bytes, "value");
+    const VerifyReport report = verify_directory(*reader, 10);
+    return report.problems.empty() ? std::string() : std::string(report.problems.front().message());
+  };
+  EXPECT_EQ(problem_after([](run::RunHeader*) {}), "");
+  EXPECT_THAT(problem_after([](run::RunHeader* header) { header->ranks = 3; }),
+              HasSubstr("a job of 3 ranks and 1 ways; swale.json says 1 and 1"));
+  EXPECT_THAT(problem_after([](run::RunHeader* header) { header->ways = 2; }),
+              HasSubstr("1 ranks and 2 ways"));
+  EXPECT_THAT(problem_after([](run::RunHeader* header) { header->home = run::HomeRule::kPartitioner; }),
+              HasSubstr("chosen by a partitioner"));
+}
+
+}  // namespace
+}  // namespace swale::imd

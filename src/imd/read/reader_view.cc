@@ -1,0 +1,319 @@
+#include "imd/read/reader_view.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "imd/format/generation.h"
+#include "imd/read/reader_sample.h"
+#include "imd/read/reader_sort.h"
+#include "imd/read/reader_top.h"
+#include "run/record.h"
+
+namespace swale::imd {
+namespace {
+
+// Values of one key, in order.
+class ValueSink final : public Query::Sink {
+ public:
+  explicit ValueSink(size_t expected) {
+    values_.reserve(expected);
+    sequences_.reserve(expected);
+  }
+
+  bool hit(const Query::Hit& hit) override {
+    in_order_ = in_order_ && (sequences_.empty() || sequences_.back() <= hit.sequence);
+    sequences_.push_back(hit.sequence);
+    values_.push_back({hit.epoch, hit.large, hit.value.size(), std::string(hit.value)});
+    return true;
+  }
+
+  std::vector<FoundValue> take() {
+    if (in_order_) return std::move(values_);
+    std::vector<size_t> order(values_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return sequences_[a] < sequences_[b]; });
+    std::vector<FoundValue> sorted;
+    sorted.reserve(order.size());
+    for (const size_t i : order) sorted.push_back(std::move(values_[i]));
+    return sorted;
+  }
+
+ private:
+  std::vector<FoundValue> values_;
+  std::vector<uint64_t> sequences_;
+  bool in_order_ = true;
+};
+
+class BatchSink final : public Query::Sink {
+ public:
+  // `read_large(key index, epoch, what the record has)` gives the value.
+  using LargeFn = std::function<Result<std::string>(size_t, uint32_t, Bytes)>;
+  BatchSink(size_t keys, const Reader::BatchFn& fn, LargeFn read_large)
+      : fn_(fn), read_large_(std::move(read_large)), found_(keys) {}
+
+  bool hit(const Query::Hit& hit) override {
+    found_count_ += found_[hit.key_index] == 0 ? 1 : 0;
+    found_[hit.key_index] = 1;
+    if (!hit.large) return fn_(hit.key_index, hit.epoch, hit.value);
+    const Result<std::string> value = read_large_(hit.key_index, hit.epoch, hit.value);
+    status_ = value.status();
+    return value.ok() && fn_(hit.key_index, hit.epoch, *value);
+  }
+  const Status& status() const { return status_; }  // of reading large values
+  size_t found_count() const { return found_count_; }
+
+ private:
+  const Reader::BatchFn& fn_;
+  const LargeFn read_large_;
+  Status status_;
+  std::vector<char> found_;
+  size_t found_count_ = 0;
+};
+
+Status check_key(Bytes key) {
+  if (!key.empty() && key.size() <= run::kKeyBytesMax) return {};
+  return invalid_argument("a key of {} bytes: keys have 1 to {} bytes", key.size(), run::kKeyBytesMax);
+}
+
+// Most of the order of hashes is in their upper half: the radix sort looks at no more.
+void sort_by_hash(std::vector<QueryKey>& keys) {
+  constexpr int kUpperHalf = 32;
+  {
+    std::vector<QueryKey> scratch;
+    radix_sort(keys, scratch, [](const QueryKey& key) { return key.hash >> kUpperHalf; });
+  }
+  const auto less = [](const QueryKey& a, const QueryKey& b) { return a.hash < b.hash; };
+  for (auto at = keys.begin(); at != keys.end();) {
+    const auto same_half = [&](const QueryKey& key) { return (key.hash ^ at->hash) >> kUpperHalf == 0; };
+    const auto end = std::find_if_not(at + 1, keys.end(), same_half);
+    if (end - at > 1) std::sort(at, end, less);
+    at = end;
+  }
+}
+
+}  // namespace
+
+// An epoch that was dropped (imd.resume_after) or a directory that was made anew: its files may be gone, shorter or others.
+Status ReaderView::blame(Status status) const {
+  if (status.code() != Code::kCorruption) return status;
+  const Result<Manifest> now = load_manifest(files_.device, files_.directory);
+  if (!now.ok()) return status;
+  for (const EpochEntry& epoch : manifest_.epochs) {
+    if (now->find_epoch(epoch.epoch, epoch.epoch_id) != nullptr) continue;
+    return error(
+        Code::kAborted, Scope::kFile,
+        "{}: the directory has changed since it was opened: epoch {} (epoch_id {:016x}) was dropped, or the "
+        "directory was made anew; refresh the reader or open it again. Found before that was noticed: {}",
+        files_.directory, epoch.epoch, epoch.epoch_id, status.message());
+  }
+  return status;
+}
+
+Result<EpochRange> ReaderView::range_of(int64_t epoch) const {
+  const auto count = static_cast<uint32_t>(manifest_.epochs.size());
+  if (epoch == Reader::kAllEpochs) return EpochRange{0, count};
+  if (epoch < 0 || epoch >= count) {
+    return invalid_argument("{}: no epoch {}: it has {} committed epochs, numbered from 0", files_.directory,
+                            epoch, count);
+  }
+  return EpochRange{static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch) + 1};
+}
+
+Result<uint32_t> ReaderView::one_epoch(int64_t epoch, std::string_view what) const {
+  if (epoch == Reader::kAllEpochs) return invalid_argument("{}: {}", files_.directory, what);
+  SWALE_ASSIGN_OR_RETURN(const EpochRange range, range_of(epoch));
+  return range.first;
+}
+
+// Of the record that stands for the value. kCorruption for bytes that are no pointer.
+Result<ValueReader::Place> ReaderView::place(Bytes key, uint32_t epoch, Bytes stored) const {
+  const EpochEntry& entry = manifest_.epochs[epoch];
+  SWALE_ASSIGN_OR_RETURN(const run::LargeValue large, run::decode_large_value(stored, files_.directory));
+  return ValueReader::Place{large.pointer, manifest_.job_of(entry).number, entry.epoch, entry.epoch_id,
+                            hash_bytes(key)};
+}
+
+Result<std::vector<Value>> ReaderView::get(Bytes key, int64_t epoch) {
+  SWALE_ASSIGN_OR_RETURN(std::vector<FoundValue> found, find(key, epoch));
+  std::vector<Value> values;
+  values.reserve(found.size());
+  for (FoundValue& value : found) {
+    values.push_back({value.epoch, std::move(value.stored)});
+    if (!value.large) continue;
+    SWALE_ASSIGN_OR_RETURN(const ValueReader::Place at, place(key, value.epoch, values.back().bytes));
+    SWALE_ASSIGN_OR_RETURN(values.back().bytes, large_.read(at));
+  }
+  return values;
+}
+
+Status ReaderView::read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) {
+  if (value.epoch >= manifest_.epochs.size() || first > value.bytes || out.size() > value.bytes - first) {
+    return invalid_argument("{}: {} bytes from byte {} on of a value of {} bytes", files_.directory,
+                            out.size(), first, value.bytes);
+  }
+  if (!value.large) {
+    value.stored.copy(out.data(), out.size(), first);
+    return {};
+  }
+  SWALE_ASSIGN_OR_RETURN(const ValueReader::Place at, place(key, value.epoch, value.stored));
+  return large_.read(at, first, out);
+}
+
+Result<std::vector<FoundValue>> ReaderView::find(Bytes key, int64_t epoch) {
+  SWALE_RETURN_IF_ERROR(check_key(key));
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  files_.counters.queries.add();
+  constexpr size_t kExpectedMax = 64;
+  ValueSink sink(std::min<size_t>(epochs.last - epochs.first, kExpectedMax));
+  const QueryKey query_key{hash_bytes(key), 0, key};
+  SWALE_RETURN_IF_ERROR(take_query()->run({&query_key, 1}, epochs, sink));
+  std::vector<FoundValue> values = sink.take();
+  for (FoundValue& value : values) {
+    if (!value.large) continue;
+    SWALE_ASSIGN_OR_RETURN(const ValueReader::Place at, place(key, value.epoch, value.stored));
+    value.bytes = at.pointer.value_bytes;
+  }
+  if (!values.empty()) return values;
+  return error(Code::kNotFound, Scope::kOperation, "{}: no value of this key in {}", files_.directory,
+               epoch == Reader::kAllEpochs ? "any epoch" : fmt::format("epoch {}", epoch));
+}
+
+Result<size_t> ReaderView::get_many(std::span<const Bytes> keys, int64_t epoch, const Reader::BatchFn& fn) {
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  std::vector<QueryKey> order;
+  order.reserve(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (const Status status = check_key(keys[i]); !status.ok())
+      return status.with_context(fmt::format("key {}", i));
+    order.push_back({hash_bytes(keys[i]), i, keys[i]});
+  }
+  sort_by_hash(order);
+  files_.counters.queries.add();
+  BatchSink sink(keys.size(), fn, [&](size_t index, uint32_t at, Bytes stored) -> Result<std::string> {
+    SWALE_ASSIGN_OR_RETURN(const ValueReader::Place value, place(keys[index], at, stored));
+    return large_.read(value);
+  });
+  SWALE_RETURN_IF_ERROR(take_query()->run(order, epochs, sink));
+  SWALE_RETURN_IF_ERROR(sink.status());
+  return sink.found_count();
+}
+
+// Gives `fn` whole values, also large ones; `*large` is why one could not be read, and the walk then ends.
+ScanFn ReaderView::with_values(uint32_t epoch, const Reader::RecordFn& fn, Status* large) {
+  return [this, epoch, &fn, large](const run::ScannedRecord& record) {
+    if (!record.large) return fn(epoch, record.key, record.value);
+    const Result<ValueReader::Place> at = place(record.key, epoch, record.value);
+    const Result<std::string> value = at.ok() ? large_.read(*at) : Result<std::string>(at.status());
+    *large = value.status();
+    return value.ok() && fn(epoch, record.key, *value);
+  };
+}
+
+Status ReaderView::scan_records(uint32_t epoch, uint32_t partition, const ScanFn& fn, bool* stopped) {
+  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
+  return scan_epoch(files_, *logs, manifest_.epochs[epoch], fn, stopped);
+}
+
+Status ReaderView::keys(int64_t epoch, const Reader::KeyFn& fn) {
+  SWALE_ASSIGN_OR_RETURN(const uint32_t number, one_epoch(epoch, "keys are listed of one epoch at a time"));
+  bool stopped = false;
+  for (uint32_t partition = 0; partition < partitions_of(number) && !stopped; ++partition) {
+    std::unordered_set<std::string> seen;  // all values of a key are in one partition
+    const ScanFn distinct = [&](const run::ScannedRecord& record) {
+      return !seen.emplace(record.key).second || fn(record.key);
+    };
+    SWALE_RETURN_IF_ERROR(scan_records(number, partition, distinct, &stopped));
+  }
+  return {};
+}
+
+Status ReaderView::sample(int64_t epoch, size_t n, uint64_t seed, const Reader::KeyFn& fn) {
+  SWALE_ASSIGN_OR_RETURN(const uint32_t number, one_epoch(epoch, "keys are drawn from one epoch"));
+  if (n > Reader::kSampleMax)
+    return invalid_argument("a sample of {} keys: at most {} can be drawn", n, Reader::kSampleMax);
+  KeySample sample(files_, manifest_, manifest_.epochs[number], partitions_, seed);
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> keys, sample.draw(n));
+  std::all_of(keys.begin(), keys.end(), fn);
+  return {};
+}
+
+Result<TopResult> ReaderView::top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) {
+  SWALE_ASSIGN_OR_RETURN(const uint32_t number, one_epoch(epoch, "the best records are those of one epoch"));
+  return TopQuery(files_, manifest_, manifest_.epochs[number], partitions_).run(field, k, which);
+}
+
+Result<std::shared_ptr<const PartitionLogs>> ReaderView::logs_of(uint32_t epoch, uint32_t partition) {
+  SWALE_RETURN_IF_ERROR(range_of(epoch).status());
+  if (partition >= partitions_of(epoch)) {
+    return invalid_argument("{}: no partition {}: epoch {} has {}, numbered from 0", files_.directory,
+                            partition, epoch, partitions_of(epoch));
+  }
+  uint32_t depth = 0;
+  return partitions_.get(manifest_.epochs[epoch], partition, &depth);
+}
+
+Result<std::vector<Reader::ScanPiece>> ReaderView::scan_pieces(uint32_t epoch, uint32_t partition,
+                                                               uint64_t blocks_min) {
+  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
+  return pieces_of(files_, *logs, manifest_.epochs[epoch], blocks_min);
+}
+
+Status ReaderView::scan_piece(const Reader::ScanPiece& piece, const Reader::RecordFn& fn) {
+  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(piece.epoch, piece.partition));
+  bool stopped = false;
+  Status large;
+  SWALE_RETURN_IF_ERROR(scan_blocks(files_, *logs, manifest_.epochs[piece.epoch], piece,
+                                    with_values(piece.epoch, fn, &large), &stopped));
+  return large;
+}
+
+// The runs of a partition that belong to a part of the scan, as one piece: they lie side by side.
+Status ReaderView::scan_share(uint32_t epoch, uint32_t partition, const PartitionShare& share,
+                              const Reader::RecordFn& fn, bool* stopped) {
+  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
+  const EpochEntry& entry = manifest_.epochs[epoch];
+  SWALE_ASSIGN_OR_RETURN(const auto piece, piece_of(files_, *logs, entry, share));
+  if (!piece) return {};
+  Status large;
+  SWALE_RETURN_IF_ERROR(scan_blocks(files_, *logs, entry, *piece, with_values(epoch, fn, &large), stopped));
+  return large;
+}
+
+Status ReaderView::scan_part(int64_t epoch, uint32_t part, uint32_t parts, const Reader::RecordFn& fn) {
+  if (parts == 0 || parts > Reader::kScanPartsMax || part >= parts) {
+    return invalid_argument("{}: part {} of {}: expected 1 to {} parts, numbered from 0", files_.directory,
+                            part, parts, Reader::kScanPartsMax);
+  }
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  bool stopped = false;
+  for (uint32_t e = epochs.first; e < epochs.last; ++e) {
+    const uint32_t partitions = partitions_of(e);
+    const auto first = static_cast<uint32_t>(uint64_t{part} * partitions / parts);
+    for (uint32_t partition = first; partition < partitions; ++partition) {
+      const PartitionShare share = share_of(partition, partitions, part, parts);
+      if (share.from == share.to) break;
+      SWALE_RETURN_IF_ERROR(scan_share(e, partition, share, fn, &stopped));
+      if (stopped) return {};
+    }
+  }
+  return {};
+}
+
+Result<uint64_t> ReaderView::count(int64_t epoch) const {
+  SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
+  uint64_t records = 0;
+  for (uint32_t e = epochs.first; e < epochs.last; ++e) {
+    const EpochEntry& entry = manifest_.epochs[e];
+    if (entry.recovered == Recovered::kWhole && manifest_.has_lost(entry)) {
+      return corruption(
+          "{}: how many records epoch {} had is lost with its record in the epoch log; {} of them are known",
+          files_.directory, e, entry.records);
+    }
+    records += entry.records;
+  }
+  return records;
+}
+
+}  // namespace swale::imd
