@@ -312,7 +312,8 @@ TEST(Writer, AnEpochWhoseDataWereLostIsNoticed) {
     EXPECT_TRUE((*writer)->epoch_end(1, 1).ok());
     EXPECT_TRUE((*writer)->close().ok());
   });
-  for (const std::string& name : *memory.list("/dir/p000")) {
+  const std::vector<std::string> names = memory.list("/dir/p000").value();
+  for (const std::string& name : names) {
     if (name.ends_with(".data")) {
       EXPECT_TRUE((*memory.open("/dir/p000/" + name, io::OpenMode::kReadWrite))->truncate(0).ok());
     }
