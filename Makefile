@@ -12,7 +12,7 @@ help: ## this list
 
 build: ## the library and the swale command, into build/release (the default)
 	@scripts/install-deps.sh build
-	@scripts/build.sh release
+	@scripts/build.sh release swale_installed
 
 # SWALE_BUILD names a finished build folder to install from, instead of building (tests, packagers).
 PREFIX ?= /usr/local
@@ -22,9 +22,10 @@ install: ## into PREFIX (default /usr/local), under DESTDIR if that is set: libr
 	@echo "== Swale is in $(DESTDIR)$(PREFIX)"
 
 demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo
+	@echo "== The demo: about 5 minutes on 2 cores if packages are missing and nothing is compiled, then 1 minute"
 	@scripts/install-deps.sh demo
 	@scripts/venv.sh
-	@scripts/build.sh release
+	@scripts/build.sh release swale_demo
 	@examples/lammps/run-demo.sh build/release build/demo
 
 bench-imd: ## Swale, LevelDB, RocksDB, DuckDB and raw appends, the same work; results in build/bench (BENCH=quick: 5 min)
@@ -40,16 +41,20 @@ bench-imd-ablation: ## the papers' experiments, techniques on and off; results i
 	@$${PYTHON:-/usr/bin/python3} bench/ablation.py build/release/bench docs/results --profile "$${BENCH:-full}" --scratch build/bench $${PARTS:+--only $$PARTS}
 
 test: ## set everything up and run the tests (what CI runs)
+	@echo "== The tests: about 11 minutes on 2 cores if packages are missing and nothing is compiled, then 4"
 	@scripts/install-deps.sh test
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked
 
-test-long: ## the tests that take hours, too; then each fuzz target for a minute
+test-long: ## the tests that take hours, too; each fuzz target for a minute; the sanitizers; the Debian packages
 	@scripts/install-deps.sh test check
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked-all
 	@scripts/build.sh fuzz fuzzers
 	@scripts/run-tests.py fuzz
+	@$(MAKE) test-asan
+	@$(MAKE) test-tsan
+	@$(MAKE) test-deb
 
 test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/install-deps.sh test check

@@ -8,19 +8,19 @@ MIB = 1 << 20
 SMALL_MEMORY = 8 * MIB  # of a rank: LevelDB's own default, as in the 2018 paper's Fig. 8
 
 PROFILES = {
-    "full": dict(rounds=3, frame_s=0.5, delivery_mb_s=(25, 50, 100), ways_mb_s=(100, 200, 400, 800, 0), ways_s=1.2,
+    "full": dict(drop_all=1, rounds=3, frame_s=0.5, delivery_mb_s=(25, 50, 100), ways_mb_s=(100, 200, 400, 800, 0), ways_s=1.2,
                  epochs=5, reads_keys=1_000_000, samples=60, level_keys=(250_000, 500_000, 1_000_000, 2_000_000),
                  level_epochs=3, level_rounds=2, sizes=(50_000, 200_000, 800_000, 3_200_000, 12_800_000), scans=2,
                  frame_ranks=(1, 2, 4, 8, 16), frame_keys=1_000_000, frame_sizes=(125_000, 500_000, 2_000_000), frames=2,
                  overlap_keys=(250_000, 500_000, 1_000_000, 2_000_000), compute_ms=1000, overlap_epochs=3,
                  overlap_rounds=2, codec_keys=1_000_000, codec_rounds=5),
-    "quick": dict(rounds=1, frame_s=0.25, delivery_mb_s=(25, 100), ways_mb_s=(100, 400, 0), ways_s=0.5,
+    "quick": dict(drop_all=1, rounds=1, frame_s=0.25, delivery_mb_s=(25, 100), ways_mb_s=(100, 400, 0), ways_s=0.5,
                   epochs=5, reads_keys=250_000, samples=20, level_keys=(125_000, 500_000), level_epochs=3, level_rounds=1,
                   sizes=(50_000, 400_000, 3_200_000), scans=1, frame_ranks=(1, 2, 4), frame_keys=500_000,
                   frame_sizes=(125_000, 500_000), frames=1, overlap_keys=(250_000, 1_000_000), compute_ms=500,
                   overlap_epochs=2, overlap_rounds=1, codec_keys=200_000, codec_rounds=1),
-    "tiny": dict(rounds=1, frame_s=0.001, delivery_mb_s=(25,), ways_mb_s=(100, 0), ways_s=0.001, epochs=2,
-                 reads_keys=2_000, samples=2, level_keys=(1_000,), level_epochs=2, level_rounds=1, sizes=(500, 2_000),
+    "tiny": dict(drop_all=0, rounds=1, frame_s=0.001, delivery_mb_s=(25,), ways_mb_s=(100, 200, 0), ways_s=0.001, epochs=2,
+                 reads_keys=2_000, samples=2, level_keys=(1_000, 2_000), level_epochs=2, level_rounds=1, sizes=(500, 2_000),
                  scans=1, frame_ranks=(1, 2), frame_keys=1_000, frame_sizes=(500,), frames=1, overlap_keys=(1_000,),
                  compute_ms=5, overlap_epochs=2, overlap_rounds=1, codec_keys=2_000, codec_rounds=1),
 }  # fmt: skip
@@ -104,7 +104,7 @@ def reads(run):
                 ask = dict(mode="first", samples=p["samples"], options=f"imd.reads_in_flight={in_flight}", **work)
                 line = run.measure("query", **ask)
                 line["bytes"] = line["asked_bytes"]
-                query_row(run, "swale", name, in_flight, epochs, line, 2)
+                query_row(run, "swale", name, in_flight, epochs, line, line["objects"]["p50"])
                 run.rows[-1].update(depth=line["depth_max"], index_bytes_ratio=written["bytes_ratio"] - 1)
         run.measure("ingest", store="append", **work)
         scan = run.measure("scan", samples=p["scans"], **work)
@@ -122,7 +122,6 @@ def reads(run):
             for query in line["queries"]:
                 query_row(run, store, "bloom" if filter_bits else "none", 1, query["epochs"], query,
                           query["objects"]["p50"])
-            run.rows[-1].update(tables=line["tables"])
             run.clear(path)
 
 
@@ -134,17 +133,19 @@ def leveldb(run):
             work = dict(path=path, keys=keys, epochs=p["level_epochs"])
             line = run.measure("pipeline", ranks=ranks, memory=SMALL_MEMORY, limit=mb_s * 1_000_000, **work)
             query = run.measure("query", mode="first", samples=p["samples"], **work)
+            # I/O time: from when the store is open to the end of the last epoch. Amplification: what the store has written to its
+            # logs or tables and read from them meanwhile (Swale reads nothing back), over the bytes of the records.
             run.row(store="swale", mb=line["bytes"] / 1e6, round=number, io_s=line["wall_s"],
-                    amplification=line["disk_bytes"] / line["bytes"], cpu_ns=line["cpu_ns_per_record"],
+                    amplification=line["log_bytes_written"] / line["bytes"], cpu_ns=line["cpu_ns_per_record"],
                     query_us=query["us"]["p50"], query_reads=query["reads"]["p50"],
-                    query_bytes=query["asked_bytes"]["p50"], objects=2, files=2 * ranks)
+                    query_bytes=query["asked_bytes"]["p50"], objects=query["objects"]["p50"], files=line["files"])
             run.clear(path)
             for compaction in ("on", "off") if run.has("shuffled_leveldb") else ():
                 line = run.measure("shuffled_leveldb", ranks=ranks, memory=SMALL_MEMORY, limit=mb_s * 1_000_000,
                                    compaction=compaction, samples=max(2, p["samples"] // 4), **work)
                 query = line["queries"][-1]
                 run.row(store="leveldb" if compaction == "on" else "leveldb, no compaction", mb=line["bytes"] / 1e6,
-                        round=number, io_s=line["wall_s"],
+                        round=number, io_s=line["until_last_epoch_s"],
                         amplification=(line["table_bytes_written"] + line["bytes_read"]) / line["bytes"],
                         cpu_ns=line["cpu_ns_per_record"], query_us=query["us"]["p50"], query_reads=query["reads"]["p50"],
                         query_bytes=query["bytes"]["p50"], objects=query["objects"]["p50"], files=line["tables"])
@@ -159,27 +160,29 @@ def size(run):
         path = run.scratch / "size"
         written = run.measure("ingest", store="swale", path=path, **work)
         first = run.measure("query", path=path, mode="first", samples=p["samples"], **work)
-        opened = run.measure("query", path=path, mode="open", samples=max(2, p["samples"] // 10), drop_all=0, **work)
+        opened = run.measure("query", path=path, mode="open", samples=max(2, p["samples"] // 10), drop_all=p["drop_all"], **work)
         run.clear(path)
         run.measure("ingest", store="append", path=path, **work)
         scan = run.measure("scan", path=path, samples=p["scans"], **work)
         run.clear(path)
         run.row(mb=keys * p["epochs"] * RECORD_BYTES / 1e6, query_us=first["us"]["p50"], query_us_p99=first["us"]["p99"],
                 query_bytes=first["asked_bytes"]["p50"], query_reads=first["reads"]["p50"], depth=first["depth_max"],
-                open_and_query_us=opened["ms"]["p50"] * 1e3, scan_us=scan["cold_ms"]["p50"] * 1e3,
+                open_and_query_us=opened["ms"]["p50"] * 1e3, all_caches_dropped=int(opened["all_caches_dropped"]), scan_us=scan["cold_ms"]["p50"] * 1e3,
                 bytes_ratio=written["bytes_ratio"])
 
 
 def frame(run):
-    """A frame as one plain file per process and as a directory, against ranks and against particles per rank."""
+    """A frame as one plain file per process and as a directory, against ranks and against particles per rank. The order of the
+    two changes from frame to frame; in memory plain files are written by write(), into pages that were touched before."""
     p = run.p
     cases = [(ranks, p["frame_keys"], 25) for ranks in p["frame_ranks"]]
     cases += [(ranks, p["frame_keys"], 0) for ranks in p["frame_ranks"]]
     cases += [(4, keys, 100) for keys in p["frame_sizes"]]
     for ranks, keys, mb_s in cases:
         path = (run.scratch if mb_s else run.memory_scratch) / "frame"
+        in_memory = dict(plain="write", touch=1) if mb_s == 0 else {}
         line = run.measure("slowdown", path=path, ranks=ranks, keys=keys * ranks, frames=p["frames"],
-                           warmup=0 if mb_s else 1, limit=mb_s * 1_000_000)
+                           limit=mb_s * 1_000_000, **in_memory)
         run.clear(path)
         for number, (plain, swale) in enumerate(zip(line["plain_s"], line["swale_s"])):
             run.row(ranks=ranks, keys_per_rank=keys, mb_s=mb_s, round=number, plain_s=plain, swale_s=swale,

@@ -9,6 +9,7 @@ import importlib.util
 import io
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,37 @@ class WholeAblation(unittest.TestCase):
             self.assertLess(ratio(values, "lz4"), ratio(values, "none"))
         self.assertLess(ratio("particles", "zstd"), ratio("particles", "lz4"))
 
+    # What tells cases apart; everything else in a CSV was measured.
+    CASES = {"mb", "epochs", "round", "ranks", "keys_per_rank", "mb_s", "first_mb_s", "in_flight", "frame_mb", "all_caches_dropped"}
+
+    def distorted(self, table, rng):
+        """The table with other figures in some cases: all of a column near one value, or anything, or shares by lot."""
+        other = Table.__new__(Table)
+        other.name, other.rows, touched, base = table.name, [], {}, {}
+        spread = rng.choice((1.02, 1.5, 30, 300))
+        for row in table.rows:
+            case = tuple(value for value in row.values() if isinstance(value, str))
+            new = dict(row)
+            for column, value in row.items():
+                if column in self.CASES or isinstance(value, str):
+                    continue
+                if column not in base:
+                    base[column] = value * 10 ** rng.uniform(-2, 2)
+                if touched.setdefault((case, column), rng.random() < 0.6):
+                    new[column] = rng.random() if "share" in column else base[column] * spread ** rng.uniform(-1, 1)
+            other.rows.append(new)
+        return other
+
+    def test_every_verdict_can_be_yes_and_no(self):
+        rng = random.Random(7)
+        for part in ablation_parts.PARTS:
+            table, seen = Table(self.results / f"{part}.csv"), {}
+            for _ in range(1000):
+                for claim in ablation_claims.CLAIMS[part](self.distorted(table, rng)):
+                    seen.setdefault((claim.place, claim.paper), set()).add(bool(claim.agrees))
+            for claim, verdicts in seen.items():
+                self.assertEqual(verdicts, {True, False}, (part, claim))
+
     @unittest.skipUnless(MATPLOTLIB, "no matplotlib")
     def test_page_and_plots_come_from_the_csvs_alone(self):
         status, stderr = call_main("/nowhere", self.results, "--plots")
@@ -155,7 +187,7 @@ class ItCanFail(unittest.TestCase):
         neighbours = ablation.Neighbours()
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
             try:
-                for _ in range(600):
+                for _ in range(1000):
                     time.sleep(0.1)
                     if neighbours.share() > 0.1:
                         return

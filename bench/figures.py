@@ -1,10 +1,11 @@
 """From the lines that the benchmark programs report to the figures that are judged.
 
-Every sample belongs to a round; what is divided or subtracted was measured in the same round. A figure is the median
-of its samples, and keeps them all.
+Every sample belongs to a round: what is divided or subtracted was measured in the same round, and a time is normalised by
+the calibration of its round. A figure is the median of its samples, and keeps them all.
 """
 import statistics
 
+import calibration
 from keys import KEYS
 
 
@@ -21,9 +22,12 @@ class Lines:
         for entry in lines:
             self._by_name.setdefault(entry["name"], []).append((entry["round"], entry["line"]))
 
+    def dated(self, name, *path):
+        """[(round, value at path)] of all lines of this name, in order; [] if there are none."""
+        return [(number, at(line, path)) for number, line in self._by_name.get(name, [])]
+
     def samples(self, name, *path):
-        """The values at path of all lines of this name, in order; [] if there are none."""
-        return [at(line, path) for _, line in self._by_name.get(name, [])]
+        return [value for _, value in self.dated(name, *path)]
 
     def rounds(self, name):
         return sorted({number for number, _ in self._by_name.get(name, [])})
@@ -33,9 +37,14 @@ class Lines:
         return statistics.fmean(at(line, path) for round_of, line in self._by_name[name] if round_of == number)
 
     def combine(self, names, function):
-        """One sample a round that has all the names: function(mean of the first, mean of the second, ...)."""
+        """(round, function(mean of the first, mean of the second, ...)) for each round that has all the names."""
         common = set.intersection(*(set(self.rounds(name)) for name, _ in names)) if names else set()
-        return [function(*(self.of_round(number, name, *path) for name, path in names)) for number in sorted(common)]
+        return [(number, function(*(self.of_round(number, name, *path) for name, path in names)))
+                for number in sorted(common)]
+
+    def factors(self, number):
+        """The calibration's factors in a round."""
+        return calibration.factors([line for round_of, line in self._by_name.get("calibrate", []) if round_of == number])
 
 
 def at(line, path):
@@ -48,6 +57,19 @@ def minus(a, b):
     return a - b
 
 
+def divided(a, b):
+    return a / b
+
+
+def larger(a, b):
+    return [(number, max(one, other)) for (number, one), (_, other) in zip(a, b)]
+
+
+def maximum(dated):
+    """A maximum is a maximum, whatever its name in the statistics of a noisy machine."""
+    return [max(dated, key=lambda sample: sample[1])] if dated else []
+
+
 def net_cpu(lines, name, generator="generate", field="cpu_ns_per_record"):
     return lines.combine([(name, (field,)), (generator, (field,))], minus)
 
@@ -56,39 +78,46 @@ def net_cpu(lines, name, generator="generate", field="cpu_ns_per_record"):
 CPU_RATIOS = {
     "leveldb_cpu_over_swale": "leveldb-4m", "leveldb_uncompressed_cpu_over_swale": "leveldb-4m-uncompressed",
     "rocksdb_cpu_over_swale": "rocksdb", "rocksdb_uncompressed_cpu_over_swale": "rocksdb-uncompressed",
-    "sst_cpu_over_swale": "sst", "sst_uncompressed_cpu_over_swale": "sst-uncompressed",
+    "sst_cpu_over_swale": "sst-uncompressed", "sst_snappy_cpu_over_swale": "sst",
 }  # fmt: skip
 
 
+def query_samples(lines, key, name):
+    """Of cold queries: their time and bytes."""
+    return {
+        f"{key}_us_p50": lines.dated(name, "us", "p50"),
+        f"{key}_us_p99": lines.dated(name, "us", "p99"),
+        f"{key}_bytes_p50": larger(lines.dated(name, "asked_bytes", "p50"), lines.dated(name, "fetched_bytes", "p50")),
+    }
+
+
 def judged_samples(lines):
-    """{key: samples} for each key that was measured."""
+    """{key: [(round, sample)]} for each key that was measured."""
     swale_net = net_cpu(lines, "swale")
     found = {
         "index_cpu_ns_per_record": swale_net,
-        "index_wall_over_raw_append": lines.combine([("swale", ("wall_s",)), ("raw", ("wall_s",))], lambda a, b: a / b),
+        "index_wall_over_raw_append": lines.combine([("swale", ("wall_s",)), ("raw", ("wall_s",))], divided),
+        "index_wall_plain_over_raw_append": lines.combine([("swale_plain_ends", ("wall_s",)),
+                                                           ("raw_sync_each_epoch", ("wall_s",))], divided),
         "pipeline_cpu_ns_per_record": net_cpu(lines, "ranks_swale", "ranks_generate", "cpu_between_ns_per_record"),
-        "bytes_ratio": lines.samples("swale", "bytes_ratio"),
-        "slowdown_storage_bound": [x for ratios in lines.samples("slowdown_storage", "ratio") for x in ratios],
-        "slowdown_memory_speed": [x for ratios in lines.samples("slowdown_memory", "ratio") for x in ratios],
-        "query_cold_us_p50": lines.samples("query_cold", "us", "p50"),
-        "query_cold_us_p99": lines.samples("query_cold", "us", "p99"),
-        "query_cold_bytes_p50": [max(asked, fetched) for asked, fetched in
-                                 zip(lines.samples("query_cold", "asked_bytes", "p50"),
-                                     lines.samples("query_cold", "fetched_bytes", "p50"))],
-        "open_and_query_cold_ms_p50": lines.samples("query_open", "ms", "p50"),
-        "query_warm_us_p50": lines.samples("query_warm", "us", "p50"),
-        "topk_bytes_read": lines.samples("topk", "bytes_read"),
-        "topk_cold_us_p50": lines.samples("topk", "cold", "us", "p50"),
-        "topk_warm_us_p50": lines.samples("topk", "warm", "us", "p50"),
-        "topk_index_cpu_ns_per_record": lines.samples("topk", "load", "index_cpu_ns_per_record", "p50"),
-        "topk_index_bytes": lines.samples("topk", "load", "index_disk_bytes"),
-        "batch_get_keys_per_s": lines.samples("query_batch", "keys_per_s", "p50"),
+        "bytes_ratio": lines.dated("swale", "bytes_ratio"),
+        "slowdown_storage_bound": [(n, x) for n, ratios in lines.dated("slowdown_storage", "ratio") for x in ratios],
+        "slowdown_memory_speed": [(n, x) for n, ratios in lines.dated("slowdown_memory", "ratio") for x in ratios],
+        **query_samples(lines, "query_first", "query_first"),
+        **query_samples(lines, "query_footer_resident", "query_footer_resident"),
+        "query_depth_max": maximum(lines.dated("query_footer_resident", "depth_max") + lines.dated("query_first", "depth_max")),
+        "open_and_query_cold_ms_p50": lines.dated("query_open", "ms", "p50"),
+        "query_warm_us_p50": lines.dated("query_warm", "us", "p50"),
+        "query_warm_mapped_us_p50": lines.dated("query_warm_mapped", "us", "p50"),
+        "topk_bytes_read": lines.dated("topk", "bytes_read"),
+        "topk_cold_us_p50": lines.dated("topk", "cold", "us", "p50"),
+        "topk_warm_us_p50": lines.dated("topk", "warm", "us", "p50"),
+        "topk_index_cpu_ns_per_record": lines.dated("topk", "load", "index_cpu_ns_per_record", "p50"),
+        "topk_index_bytes": lines.dated("topk", "load", "index_disk_bytes"),
+        "batch_get_keys_per_s": lines.dated("query_batch", "keys_per_s", "p50"),
+        "rank_memory_bytes_max": maximum(lines.dated("swale", "rank_memory_bytes_max") +
+                                         lines.dated("ranks_swale", "rank_memory_bytes_max")),
     }
-    # A maximum is a maximum, whatever its name in the statistics of a noisy machine.
-    depths = lines.samples("query_cold", "depth_max") + lines.samples("query_first", "depth_max")
-    found["query_cold_depth_max"] = [max(depths)] if depths else []
-    memory = lines.samples("swale", "rank_memory_bytes_max") + lines.samples("ranks_swale", "rank_memory_bytes_max")
-    found["rank_memory_bytes_max"] = [max(memory)] if memory else []
     for key, rival in CPU_RATIOS.items():
         if swale_net:
             found[key] = lines.combine([(rival + ".load", ("cpu_ns_per_record",)), ("generate", ("cpu_ns_per_record",)),
@@ -98,32 +127,52 @@ def judged_samples(lines):
 
 def cold_problem(lines, epochs):
     """Why the cold queries were not cold, or None: each epoch's block is at least one page that only storage has."""
-    for name in ("query_cold", "query_first"):
+    for name in ("query_footer_resident", "query_first"):
         for fetched in lines.samples(name, "fetched_bytes", "min"):
             if fetched < epochs * 4096:
                 return f"{name} fetched {fetched:.0f} bytes for {epochs} epochs: the page cache was not empty"
     return None
 
 
+COLD = ("query_first", "query_footer", "open_and_query_cold", "query_depth")
+
+
 def judge(lines, epochs):
-    """{key: figure with must, aim, met, aim_met}; a key that was not measured is not met."""
+    """{key: figure with must, aim, met, aim_met}; a key that was not measured is not met. What is judged, the figure's value, is
+    normalised; `raw` is the median as it was measured, and `factor` the median of the factors."""
     found = judged_samples(lines)
     not_cold = cold_problem(lines, epochs)
     results = {}
     for key in KEYS:
-        samples = found.get(key.name) or []
-        entry = figure(samples, key.unit) if samples else {"value": None, "unit": key.unit, "note": "not available"}
-        met, aim_met = (key.meets(entry["value"], bound) if samples else (False if bound is not None else None)
+        dated = found.get(key.name) or []
+        if dated:
+            entry = figure([key.normalised(value, lines.factors(number) if key.by else None) for number, value in dated], key.unit)
+        else:
+            entry = {"value": None, "unit": key.unit, "note": "not available"}
+        if dated and key.by:
+            entry["raw"] = statistics.median(value for _, value in dated)
+            entry["raw_min"], entry["raw_max"] = (pick(value for _, value in dated) for pick in (min, max))
+            entry["factor"] = statistics.median(lines.factors(number)[key.by] for number, _ in dated)
+        met, aim_met = (key.meets(entry["value"], bound) if dated else (False if bound is not None else None)
                         for bound in (key.must, key.aim))
-        if not_cold and "cold" in key.name:
+        if not_cold and key.name.startswith(COLD):
             entry["note"], met, aim_met = not_cold, False, False
-        results[key.name] = {**entry, "what": key.what, "must": key.must, "aim": key.aim,
+        results[key.name] = {**entry, "what": key.what, "must": key.must, "aim": key.aim, "normalised_by": key.by,
                              "less_is_better": key.less_is_better, "met": met, "aim_met": aim_met}
     return results
 
 
 RIVALS = ("leveldb-4m", "leveldb-4m-uncompressed", "leveldb-64m", "rocksdb", "rocksdb-uncompressed",
           "rocksdb-compacted", "sst", "sst-uncompressed")
+
+
+WAYS = ("gets", "parallel_gets", "range")
+
+
+def quickest_ways(lines, query, measure):
+    """A range, gets one after the other or gets by a thread each: whichever is fastest for the rival, by the median."""
+    for ways in zip(*(lines.samples(query, way) for way in WAYS)):
+        yield min(ways, key=lambda way: way[measure]["p50"])
 
 
 def stores(lines):
@@ -134,25 +183,26 @@ def stores(lines):
         if samples:
             table.setdefault(store, {})[name] = figure(samples, unit)
 
-    for store, load in (("swale", "swale"), ("append", "append"), *((rival, rival + ".load") for rival in RIVALS)):
-        put(store, "cpu_ns_per_record", net_cpu(lines, load), "ns")
+    for store, load in (("swale", "swale"), ("swale-plain-ends", "swale_plain_ends"), ("append", "append"),
+                        *((rival, rival + ".load") for rival in RIVALS)):
+        put(store, "cpu_ns_per_record", [value for _, value in net_cpu(lines, load)], "ns")
         put(store, "wall_s_per_20M", [wall / records * 20e6 for wall, records in
                                       zip(lines.samples(load, "wall_s"), lines.samples(load, "records"))], "s")
         put(store, "bytes_ratio", lines.samples(load, "bytes_ratio"), "")
         put(store, "records", lines.samples(load, "records"), "")
-    put("swale", "cold_us_p50", lines.samples("query_cold", "us", "p50"), "us")
-    put("swale", "cold_us_p99", lines.samples("query_cold", "us", "p99"), "us")
+    # A rival has its tables open, and their indexes and filters in memory, when it is asked; so Swale has its footer.
+    put("swale", "cold_us_p50", lines.samples("query_footer_resident", "us", "p50"), "us")
+    put("swale", "cold_us_p99", lines.samples("query_footer_resident", "us", "p99"), "us")
     put("swale", "open_and_query_ms", lines.samples("query_open", "ms", "p50"), "ms")
     put("swale", "warm_us_p50", lines.samples("query_warm", "us", "p50"), "us")
     put("swale", "miss_us_p50", lines.samples("query_miss", "us", "p50"), "us")
     put("swale", "first_query_us_p50", lines.samples("query_first", "us", "p50"), "us")
+    put("swale-mapped", "warm_us_p50", lines.samples("query_warm_mapped", "us", "p50"), "us")
     for rival in RIVALS:
         query = rival + ".query"
         for name, measure, part in (("cold_us_p50", "cold_us", "p50"), ("cold_us_p99", "cold_us", "p99"),
                                     ("warm_us_p50", "warm_us", "p50")):
-            # A range or a get per epoch: whichever is faster for the rival, judged by the median.
-            pairs = zip(lines.samples(query, "gets"), lines.samples(query, "range"))
-            put(rival, name, [min(both, key=lambda way: way[measure]["p50"])[measure][part] for both in pairs], "us")
+            put(rival, name, [way[measure][part] for way in quickest_ways(lines, query, measure)], "us")
         put(rival, "open_and_query_ms", lines.samples(query, "open_and_query_ms", "p50"), "ms")
     put("append", "cold_us_p50", [x * 1e3 for x in lines.samples("scan", "cold_ms", "p50")], "us")
     put("append", "warm_us_p50", [x * 1e3 for x in lines.samples("scan", "warm_ms", "p50")], "us")

@@ -4,7 +4,7 @@
 Runs the programs of bench/ that are in the folder PROGRAMS, each as a process of its own, in rounds, so that Swale,
 the raw device and the rivals meet the same moods of the machine; writes OUT/imd.json and prints what was measured
 beside what must be. Exit status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program
-failed. Progress is shown on a terminal only. docs/design/benchmarks.md tells what is measured and how.
+failed. Progress goes to stderr. docs/design/benchmarks.md tells what is measured and how.
 """
 import argparse
 import datetime
@@ -24,18 +24,18 @@ import figures  # noqa: E402
 import report  # noqa: E402
 
 PROFILES = {
-    # keys in each epoch; the rivals' keys; rounds that measure rivals, and the slow ones without compression too; samples
+    # how long it takes on 2 quiet cores; keys in each epoch; the rivals' keys; rounds that measure rivals, and the slow ones without compression too; samples
     # of queries in each round; pairs of loads with and without an indexed field
-    "full": dict(keys=4_000_000, epochs=5, rounds=5, rival_keys=4_000_000, rival_rounds=(1, 3), uncompressed_rounds=(1,),
+    "full": dict(expected_s=1000, keys=4_000_000, epochs=5, rounds=5, rival_keys=4_000_000, rival_rounds=(1, 3), uncompressed_rounds=(1,),
                  samples=300, opens=25, warm=10_000, batches=3, top_loads=3,
                  slow_keys=32_000_000, slow_rounds=5, slow_limit=100_000_000),
-    "quick": dict(keys=4_000_000, epochs=5, rounds=5, rival_keys=400_000, rival_rounds=(1, 3), uncompressed_rounds=(1, 3),
+    "quick": dict(expected_s=330, keys=4_000_000, epochs=5, rounds=5, rival_keys=400_000, rival_rounds=(1, 3), uncompressed_rounds=(1, 3),
                   samples=200, opens=10, warm=5_000, batches=2, top_loads=2,
                   slow_keys=32_000_000, slow_rounds=2, slow_limit=100_000_000),
-    "tiny": dict(keys=3_000, epochs=3, rounds=1, rival_keys=1_000, rival_rounds=(0,), uncompressed_rounds=(0,),
+    "tiny": dict(expected_s=20, keys=3_000, epochs=3, rounds=1, rival_keys=1_000, rival_rounds=(0,), uncompressed_rounds=(0,),
                  samples=5, opens=2, warm=50, batches=1, top_loads=1,
                  slow_keys=8_000, slow_rounds=1, slow_limit=100_000_000,
-                 drop_all=0),  # the caches of the machine are not a test's to drop
+                 quick_calibration=1, drop_all=0),  # the caches of the machine are not a test's to drop
 }
 RANKS = 4
 TIMEOUT_S = 600
@@ -45,11 +45,39 @@ class Failed(Exception):
     pass
 
 
+class Progress:
+    """Says on stderr which measurement runs and how long all of them take: on a terminal in one line, elsewhere in a line every
+    few seconds."""
+
+    INTERVAL_S = 5
+
+    def __init__(self, expected_s, stream=None):
+        self.stream = stream or sys.stderr
+        self.expected_s, self.began, self.said = expected_s, time.monotonic(), float("-inf")
+
+    @staticmethod
+    def clock(seconds):
+        return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+    def say(self, what):
+        now = time.monotonic()
+        line = f"  {self.clock(now - self.began)} of about {self.clock(self.expected_s)}: {what}"
+        if self.stream.isatty():
+            print(f"\r\033[K{line}", end="", file=self.stream, flush=True)
+        elif now - self.said >= self.INTERVAL_S:
+            self.said = now
+            print(line, file=self.stream, flush=True)
+
+    def end(self):
+        if self.stream.isatty():
+            print("\r\033[K", end="", file=self.stream, flush=True)
+
+
 class Bench:
     def __init__(self, programs, scratch, shared_memory, profile):
         self.programs, self.scratch, self.shared_memory = programs, scratch, shared_memory
         self.p = PROFILES[profile]
-        self.lines, self.round = [], 0
+        self.lines, self.round, self.progress = [], 0, Progress(self.p["expected_s"])
 
     def has(self, program):
         return (self.programs / f"bench_{program}").exists()
@@ -60,8 +88,7 @@ class Bench:
         return self.keep(name, command + [word for key, value in options.items() for word in (f"--{key}", str(value))])
 
     def keep(self, name, command):
-        if sys.stderr.isatty():
-            print(f"\r\033[K  round {self.round + 1} of {self.p['rounds']}: {name}", end="", file=sys.stderr, flush=True)
+        self.progress.say(f"round {self.round + 1} of {self.p['rounds']}: {name}")
         began = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
         if done.returncode != 0:
@@ -73,6 +100,10 @@ class Bench:
     def work(self, **more):
         return dict(keys=self.p["keys"], epochs=self.p["epochs"], **more)
 
+    def calibrate(self):
+        """Several times a round: what this machine is worth at this moment."""
+        self.run("calibrate", "calibrate", path=self.scratch / "calibrate", quick=self.p.get("quick_calibration", 0))
+
     def write_alone(self):
         raw = dict(path=self.scratch / "raw", bytes=self.p["keys"] * self.p["epochs"] * 48)
         self.run("raw", "raw", **raw)
@@ -80,8 +111,8 @@ class Bench:
         self.run("swale", "ingest", store="swale", path=self.scratch / "swale", **self.work())
         self.run("generate", "ingest", store="nothing", **self.work())
         self.run("raw", "raw", **raw)
-        path = self.scratch / "swale_no_overlap"
-        self.run("swale_no_overlap", "ingest", store="swale", path=path, overlap=0, **self.work())
+        path = self.scratch / "swale_plain_ends"
+        self.run("swale_plain_ends", "ingest", store="swale", path=path, overlap=0, **self.work())
         shutil.rmtree(path)
         self.run("raw_sync_each_epoch", "raw", parts=self.p["epochs"], **raw)
         self.run("append", "ingest", store="append", path=self.scratch / "append", **self.work())
@@ -97,16 +128,18 @@ class Bench:
         shutil.rmtree(path)
 
     def slow_down(self):
+        """Who begins changes from round to round, and from frame to frame."""
         if self.round >= self.p["slow_rounds"]:
             return
-        slow = dict(ranks=RANKS, keys=self.p["slow_keys"])
+        slow = dict(ranks=RANKS, keys=self.p["slow_keys"], first=("plain", "swale")[self.round % 2])
         self.run("slowdown_storage", "slowdown", path=self.scratch / "slow", frames=1, limit=self.p["slow_limit"], **slow)
         shutil.rmtree(self.scratch / "slow")
-        needs = self.p["slow_keys"] * 48 * 4
-        if shutil.disk_usage(self.shared_memory).free < needs:
+        frames = 2
+        needs = self.p["slow_keys"] * 48 * (frames + 2)
+        if shutil.disk_usage(self.shared_memory).free < 1.1 * needs:
             return
         path = self.shared_memory / "slow"
-        self.run("slowdown_memory", "slowdown", path=path, frames=1, warmup=1, **slow)
+        self.run("slowdown_memory", "slowdown", path=path, frames=frames, plain="write", touch=1, **slow)
         shutil.rmtree(path)
 
     def query(self):
@@ -115,10 +148,11 @@ class Bench:
         ask = self.work(path=path, first=first, **{"drop-all": self.p.get("drop_all", 1)})
         if self.round == 0:
             self.run("query_verify", "query", mode="verify", **ask)
-        self.run("query_cold", "query", mode="cold", samples=self.p["samples"], **ask)
-        self.run("query_first", "query", mode="first", samples=max(2, self.p["samples"] // 5), **ask)
+        self.run("query_footer_resident", "query", mode="cold", samples=self.p["samples"], **ask)
+        self.run("query_first", "query", mode="first", samples=self.p["samples"], **ask)
         self.run("query_open", "query", mode="open", samples=self.p["opens"], **ask)
         self.run("query_warm", "query", mode="warm", samples=self.p["warm"], **ask)
+        self.run("query_warm_mapped", "query", mode="warm", samples=self.p["warm"], options="read.map=auto", **ask)
         self.run("query_miss", "query", mode="miss", samples=self.p["warm"], **ask)
         self.run("query_batch", "query", mode="batch", samples=self.p["batches"], **ask)
         top = self.scratch / "topk"
@@ -172,13 +206,15 @@ class Bench:
 
     def run_all(self):
         for self.round in range(self.p["rounds"]):
+            self.calibrate()
             self.write_alone()
             self.write_together()
+            self.calibrate()
             self.query()
+            self.calibrate()
             self.slow_down()
             self.rivals()
-        if sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr)
+        self.progress.end()
 
 
 def machine(scratch):

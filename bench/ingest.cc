@@ -110,23 +110,15 @@ nlohmann::json json_of(const Work& work, const RanksReport& report) {
   for (const RankReport& rank : report.ranks) {
     writing_s = std::max(writing_s, rank.last_epoch_end_s - rank.first_append_s);
   }
-  nlohmann::json line = {{"program", "ingest"},
-                         {"store", work.store},
-                         {"ranks", work.ranks},
-                         {"records", records},
-                         {"wall_s", report.wall_s()},
-                         {"writing_s", writing_s},
-                         {"cpu_user_s", report.cpu.user_s},
-                         {"cpu_system_s", report.cpu.system_s},
-                         {"cpu_ns_per_record", report.cpu.total_s() / records * 1e9},
-                         {"cpu_between_ns_per_record", report.cpu_between().total_s() / records * 1e9},
-                         {"rank_memory_bytes_max", report.memory_bytes_max()}};
+  nlohmann::json line = costs_of(records, report.wall_s(), report.cpu);
+  line["store"] = work.store;
+  line["ranks"] = work.ranks;
+  line["writing_s"] = writing_s;
+  line["cpu_between_ns_per_record"] = report.cpu_between().total_s() / records * 1e9;
+  line["rank_memory_bytes_max"] = report.memory_bytes_max();
   if (work.store != "nothing") {
-    const DiskUse use = disk_use(work.path);
-    line["disk_size_bytes"] = use.size_bytes;
-    line["disk_allocated_bytes"] = use.allocated_bytes;
-    line["bytes_ratio"] =
-        static_cast<double>(std::max(use.size_bytes, use.allocated_bytes)) / (records * kRecordBytes);
+    line["bytes_ratio"] = static_cast<double>(bytes_on_disk(work.path)) / (records * kRecordBytes);
+    line["files"] = files_below(work.path);
   }
   return line;
 }
@@ -152,8 +144,9 @@ int main(int argc, char** argv) {
     remove_all(work.path);
     if (work.store == "append") std::filesystem::create_directories(work.path);
   }
-  report(json_of(work, run_ranks(work.ranks, [&](int rank, RankReport& report, RankBarrier& barrier) {
-                   run_rank(work, rank, report, barrier);
-                 })));
+  report_as("ingest", "",
+            json_of(work, run_ranks(work.ranks, [&](int rank, RankReport& mine, RankBarrier& barrier) {
+                      run_rank(work, rank, mine, barrier);
+                    })));
   return 0;
 }

@@ -59,16 +59,14 @@ class LevelStore final : public Store {
     open(path, env_.get());
   }
 
-  uint32_t get_each(uint64_t key, uint32_t epochs, Value* values) override {
-    uint32_t found = 0;
-    for (uint32_t epoch = 0; epoch < epochs; ++epoch) {
-      const StoreKey bytes = store_key(key, epoch);
-      const leveldb::Status status = db_->Get(verified(), {bytes.data(), bytes.size()}, &value_);
-      if (status.IsNotFound()) continue;
-      check(status);
-      take(value_, &values[found++]);
-    }
-    return found;
+  bool get(uint64_t key, uint32_t epoch, Value* value) override {
+    static thread_local std::string bytes;
+    const StoreKey name = store_key(key, epoch);
+    const leveldb::Status status = db_->Get(verified(), {name.data(), name.size()}, &bytes);
+    if (status.IsNotFound()) return false;
+    check(status);
+    take(bytes, value);
+    return true;
   }
 
   uint32_t get_range(uint64_t key, uint32_t epochs, Value* values) override {
@@ -134,7 +132,6 @@ class LevelStore final : public Store {
   std::unique_ptr<leveldb::DB> db_;
   leveldb::WriteBatch batch_;
   int batched_ = 0;
-  std::string value_;
 };
 
 }  // namespace

@@ -143,6 +143,31 @@ nlohmann::json summary(std::vector<double> samples) {
           {"count", samples.size()}};
 }
 
+nlohmann::json costs_of(double records, double wall_s, const Cpu& cpu) {
+  return {{"records", records},
+          {"wall_s", wall_s},
+          {"cpu_user_s", cpu.user_s},
+          {"cpu_system_s", cpu.system_s},
+          {"cpu_ns_per_record", cpu.total_s() / records * 1e9}};
+}
+
+uint64_t bytes_on_disk(const std::string& directory) {
+  const DiskUse use = disk_use(directory);
+  return std::max(use.size_bytes, use.allocated_bytes);
+}
+
+uint64_t files_below(const std::string& directory) {
+  uint64_t count = 0;
+  for_each_file(directory, [&](const std::string&) { ++count; });
+  return count;
+}
+
+void report_as(const char* program, const std::string& mode, nlohmann::json line) {
+  line["program"] = program;
+  if (!mode.empty()) line["mode"] = mode;
+  report(line);
+}
+
 void report(const nlohmann::json& line) {
   fmt::print("{}\n", line.dump());
   if (std::fflush(stdout) != 0) die("stdout is closed");

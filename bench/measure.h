@@ -62,8 +62,16 @@ double percentile(std::vector<double>& samples, double fraction);
 // p50, p99, min, max of microseconds.
 nlohmann::json summary(std::vector<double> samples);
 
-// The program's only line on stdout.
+// What every program that writes says: how many records, how long, and the processor time for each.
+nlohmann::json costs_of(double records, double wall_s, const Cpu& cpu);
+
+// The larger of the files' lengths and of the blocks that they occupy.
+uint64_t bytes_on_disk(const std::string& directory);
+uint64_t files_below(const std::string& directory);
+
+// The program's only line on stdout. report_as adds the program's name, and what it was asked to do.
 void report(const nlohmann::json& line);
+void report_as(const char* program, const std::string& mode, nlohmann::json line);
 
 // Runs this program anew with other arguments and returns what it reports.
 nlohmann::json run_fresh(const std::vector<std::string>& arguments);

@@ -5,8 +5,9 @@
 //   --mode
 //     verify  every record, by a scan
 //     scan    every record, counted only, by one thread, all in the page cache
-//     cold    a trajectory; the reader is open and has answered another key; the files' pages are dropped each time
-//     first   the same as the first query of a reader that was opened before its files' pages were dropped
+//     cold    a trajectory; the reader is open and has answered another key, so the partition's footer is resident; the files'
+//             pages are dropped each time
+//     first   a trajectory in a fresh process with nothing resident: its reader was opened, then the pages were dropped
 //     open    the same in a fresh process, opening included, all caches dropped (needs root, else only the pages)
 //     warm    a trajectory, all in the page cache
 //     batch   100,000 keys of one epoch at once, all in the page cache, on one core
@@ -15,6 +16,8 @@
 #include <sched.h>
 
 #include <cstring>
+#include <filesystem>
+#include <map>
 
 #include "bench/arguments.h"
 #include "bench/dataset.h"
@@ -75,29 +78,58 @@ double query_us(swale_reader* reader, const Work& work, uint64_t key) {
 }
 
 // Latency, bytes asked of the reader's files and bytes that the storage delivered, per query.
-struct ColdSamples {
-  std::vector<double> us, asked, fetched, reads;
-  uint64_t depth_max = 0;
+// Files below the path that this process has open.
+uint64_t open_files(const std::string& path) {
+  const std::string below = std::filesystem::canonical(path).string() + "/";
+  uint64_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the descriptor of this very listing
+    const std::string file = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (file.starts_with(below) && std::filesystem::is_regular_file(file, gone)) ++count;
+  }
+  return count;
+}
 
-  void add(const OpenReader& reader, const Work& work, uint64_t key) {
-    const uint64_t fetched_before = storage_bytes_read();
-    const swale_read_stats before = reader.stats();
-    us.push_back(query_us(reader.get(), work, key));
-    const swale_read_stats after = reader.stats();
-    asked.push_back(static_cast<double>(after.bytes_read - before.bytes_read));
-    reads.push_back(static_cast<double>(after.reads - before.reads));
-    fetched.push_back(static_cast<double>(storage_bytes_read() - fetched_before));
-    depth_max = std::max(depth_max, after.depth_max);
+// One query, measured.
+nlohmann::json cold_query(const OpenReader& reader, const Work& work, uint64_t key) {
+  const uint64_t fetched_before = storage_bytes_read();
+  const swale_read_stats before = reader.stats();
+  const double us = query_us(reader.get(), work, key);
+  const swale_read_stats after = reader.stats();
+  return {{"us", us},
+          {"asked_bytes", after.bytes_read - before.bytes_read},
+          {"reads", after.reads - before.reads},
+          {"fetched_bytes", storage_bytes_read() - fetched_before},
+          {"objects", open_files(work.path)},
+          {"depth_max", after.depth_max}};
+}
+
+class ColdSamples {
+ public:
+  void add(const nlohmann::json& query) {
+    for (const char* name : kSummed) samples_[name].push_back(query.at(name));
+    depth_max_ = std::max<uint64_t>(depth_max_, query.at("depth_max"));
   }
 
-  nlohmann::json json() {
-    return {{"us", summary(us)},
-            {"asked_bytes", summary(asked)},
-            {"fetched_bytes", summary(fetched)},
-            {"reads", summary(reads)},
-            {"depth_max", depth_max}};
+  nlohmann::json json() const {
+    nlohmann::json line = {{"depth_max", depth_max_}};
+    for (const char* name : kSummed) line[name] = summary(samples_.at(name));
+    return line;
   }
+
+ private:
+  static constexpr const char* kSummed[] = {"us", "asked_bytes", "fetched_bytes", "reads", "objects"};
+  std::map<std::string, std::vector<double>> samples_;
+  uint64_t depth_max_ = 0;
 };
+
+// The same dataset and options in a fresh process.
+nlohmann::json ask_fresh(const Work& work, const char* mode, uint64_t first) {
+  return run_fresh({"--mode", mode, "--path", work.path, "--options", work.options, "--keys",
+                    std::to_string(work.data.keys), "--epochs", std::to_string(work.data.epochs), "--first",
+                    std::to_string(first), "--drop-all", work.drop_all ? "1" : "0", "--values",
+                    kValueKindNames[static_cast<size_t>(work.data.values)]});
+}
 
 nlohmann::json run_verify(const Work& work) {
   struct Sums {
@@ -154,18 +186,21 @@ nlohmann::json run_cold(const Work& work) {
     const OpenReader reader(work);  // a new one: what an old one has mapped cannot be evicted
     query_us(reader.get(), work, work.key(work.samples + i));
     evict(work.path);
-    samples.add(reader, work, work.key(i));
+    samples.add(cold_query(reader, work, work.key(i)));
   }
   return samples.json();
 }
 
+nlohmann::json run_first_once(const Work& work) {
+  keep_code_resident();
+  const OpenReader reader(work);
+  evict(work.path);
+  return cold_query(reader, work, work.key(0));
+}
+
 nlohmann::json run_first(const Work& work) {
   ColdSamples samples;
-  for (uint64_t i = 0; i < work.samples; ++i) {
-    const OpenReader reader(work);
-    evict(work.path);
-    samples.add(reader, work, work.key(i));
-  }
+  for (uint64_t i = 0; i < work.samples; ++i) samples.add(ask_fresh(work, "first-once", work.first + i));
   return samples.json();
 }
 
@@ -189,11 +224,7 @@ nlohmann::json run_open(const Work& work) {
   std::vector<double> ms, open_ms, fetched;
   bool all = true;
   for (uint64_t i = 0; i < work.samples; ++i) {
-    const nlohmann::json once =
-        run_fresh({"--mode", "open-once", "--path", work.path, "--options", work.options, "--keys",
-                   std::to_string(work.data.keys), "--epochs", std::to_string(work.data.epochs), "--first",
-                   std::to_string(work.first + i), "--drop-all", work.drop_all ? "1" : "0", "--values",
-                   kValueKindNames[static_cast<size_t>(work.data.values)]});
+    const nlohmann::json once = ask_fresh(work, "open-once", work.first + i);
     ms.push_back(once.at("ms"));
     open_ms.push_back(once.at("open_ms"));
     fetched.push_back(once.at("fetched_bytes"));
@@ -283,6 +314,7 @@ nlohmann::json run(const Work& work) {
   if (work.mode == "scan") return run_scan(work);
   if (work.mode == "cold") return run_cold(work);
   if (work.mode == "first") return run_first(work);
+  if (work.mode == "first-once") return run_first_once(work);
   if (work.mode == "open") return run_open(work);
   if (work.mode == "open-once") return run_open_once(work);
   if (work.mode == "warm") return run_warm(work);
@@ -306,9 +338,6 @@ int main(int argc, char** argv) {
   work.first = arguments.number("first", 0);
   work.drop_all = arguments.number("drop-all", 1) != 0;
   arguments.expect_no_more();
-  nlohmann::json line = run(work);
-  line["program"] = "query";
-  line["mode"] = work.mode;
-  report(line);
+  report_as("query", work.mode, run(work));
   return 0;
 }

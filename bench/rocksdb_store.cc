@@ -72,18 +72,14 @@ class RocksStore : public Store {
     db_.reset(db);
   }
 
-  uint32_t get_each(uint64_t key, uint32_t epochs, Value* values) override {
-    uint32_t found = 0;
-    rocksdb::PinnableSlice value;
-    for (uint32_t epoch = 0; epoch < epochs; ++epoch) {
-      value.Reset();
-      const rocksdb::Status status =
-          db_->Get({}, db_->DefaultColumnFamily(), slice_of(store_key(key, epoch)), &value);
-      if (status.IsNotFound()) continue;
-      check(status);
-      take(value, &values[found++]);
-    }
-    return found;
+  bool get(uint64_t key, uint32_t epoch, Value* value) override {
+    rocksdb::PinnableSlice bytes;
+    const rocksdb::Status status =
+        db_->Get({}, db_->DefaultColumnFamily(), slice_of(store_key(key, epoch)), &bytes);
+    if (status.IsNotFound()) return false;
+    check(status);
+    take(bytes, value);
+    return true;
   }
 
   uint32_t get_range(uint64_t key, uint32_t epochs, Value* values) override {

@@ -67,6 +67,7 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
     uint32_t epoch = 0;  // changes only while no frame is under way
     Shuffle shuffle(*job, [&](Bytes records) { return put_frame(*writer, epoch, records); });
     barrier.wait();
+    report.first_append_s = now_s();
     const auto append = [&](const Record& record) {
       shuffle.append({reinterpret_cast<const char*>(&record.key), kKeyBytes},
                      {reinterpret_cast<const char*>(record.value.data()), kValueBytes});
@@ -142,7 +143,7 @@ nlohmann::json json_of(const Work& work, const RanksReport& report) {
   };
   double written_s = 0;
   for (const RankReport& rank : report.ranks) {
-    written_s = std::max(written_s, rank.last_epoch_end_s - report.ranks.front().begin_s);
+    written_s = std::max(written_s, rank.last_epoch_end_s - report.ranks.front().first_append_s);
   }
   nlohmann::json line = {{"program", "shuffled_leveldb"},
                          {"records", records},

@@ -1,12 +1,18 @@
-// bench_slowdown: the time of a frame written into a massive directory, over that of plain files, one per rank,
-// written through the same device; generating and fsync included in both.
+// bench_slowdown: the time of a frame written into a massive directory, over that of plain files, one per rank;
+// generating and fsync included in both.
 //   --path DIR --ranks N --keys N (in each frame, of all ranks) --frames N
-//   --warmup N   frames before, which are not counted: memory that is used for the first time since the machine
-//                started costs more than the work that is measured
+//   --plain device|write  how plain files are written: through the same device, in direct writes of 1 MiB, eight in flight;
+//                         or by write(), which is what there is to do where storage is memory
+//   --first plain|swale   who begins. Frames alternate, and so does the order of the two: the second one of a frame writes
+//                         into memory that the first one has used
+//   --warmup N   frames before, which are not counted
+//   --touch 1    before all frames, rank 0 writes and removes files as large as everything that will be there: memory that is
+//                used for the first time since the machine started costs more than the work that is measured
 //   --limit BYTES/S of each rank's device; 0: no limit
-// The frames alternate, plain and Swale, so that both meet the same moods of the machine.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -30,10 +36,51 @@ struct Work {
   Dataset frames;  // an epoch is a frame; those of the warm-up too
   uint32_t warmup = 0;
   uint64_t limit = 0;
+  bool plain_write = false;
+  bool swale_first = false;
+  bool touch = false;
+
+  // Whether the frame's plain file comes before Swale's part of it.
+  bool plain_begins(uint32_t frame) const { return (frame % 2 == 0) != swale_first; }
 };
 
-// What a simulation does without Swale, as well as it can be done: every rank appends its records to a file of its
-// own, in writes of 1 MiB, eight in flight.
+// Records gathered into pieces of 1 MiB: full(piece) for each that is full, and the rest at the end.
+template <class Full>
+void write_pieces(const Work& work, uint32_t frame, Share share, char* piece, Full&& full) {
+  constexpr size_t kPieceBytes = size_t{1} << 20;
+  size_t fill = 0;
+  work.frames.for_each(frame, share, [&](const Record& record) {
+    const size_t part = std::min(sizeof record, kPieceBytes - fill);
+    const char* bytes = reinterpret_cast<const char*>(&record);
+    std::memcpy(piece + fill, bytes, part);
+    fill += part;
+    if (fill < kPieceBytes) return;
+    full(Bytes(piece, fill));
+    fill = sizeof record - part;
+    std::memcpy(piece, bytes + part, fill);
+  });
+  full(Bytes(piece, fill));
+}
+
+void write_all(int file, Bytes bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written <= 0) die(fmt::format("write: {}", std::strerror(errno)));
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// What a program does on a file system in memory: write() and fsync.
+void write_file(const std::string& path, const Work& work, uint32_t frame, Share share, char* piece) {
+  const int file = ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+  if (file < 0) die(fmt::format("open {}: {}", path, std::strerror(errno)));
+  write_pieces(work, frame, share, piece, [&](Bytes bytes) { write_all(file, bytes); });
+  if (::fsync(file) != 0) die("fsync " + path);
+  ::close(file);
+}
+
+// What a simulation does without Swale on a slow device, as well as it can be done: every rank appends its records to a file
+// of its own, in writes of 1 MiB, eight in flight.
 class PlainFrame {
  public:
   explicit PlainFrame(io::Device& device) : device_(device), queue_(take(device.make_queue(kBuffers))) {
@@ -44,6 +91,7 @@ class PlainFrame {
   }
 
   void write(const std::string& path, const Work& work, uint32_t frame, Share share) {
+    if (work.plain_write) return write_file(path, work, frame, share, free_.front());
     const std::unique_ptr<io::File> file = take(device_.open(path, io::OpenMode::kCreate));
     file->prefer_direct();
     file->reserve((share.last - share.first) * kRecordBytes);
@@ -106,8 +154,24 @@ class PlainFrame {
   size_t fill_ = 0;
 };
 
-// frame_s holds begin and end of the plain frame, then of Swale's, for each frame.
+// All of it, as pages that this machine has given to /dev/shm before.
+void touch(const Work& work) {
+  const std::string path = work.path + "/touched";
+  const std::string piece(size_t{1} << 20, 't');
+  const uint64_t frames = work.frames.epochs + 2;  // one plain, and what Swale adds
+  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (file < 0) die(fmt::format("open {}: {}", path, std::strerror(errno)));
+  for (uint64_t done = 0; done < work.frames.keys * kRecordBytes * frames; done += piece.size())
+    write_all(file, piece);
+  ::close(file);
+  remove_all(path);
+}
+
+// Of a frame, in RankReport::frame_s.
+enum Moment : size_t { kPlainBegin, kPlainEnd, kSwaleBegin, kSwaleEnd, kMoments };
+
 void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barrier) {
+  if (work.touch && rank == 0) touch(work);
   RankStorage storage(work.limit);
   io::Device& device = storage.device();
   const std::unique_ptr<net::Job> job = open_job(work.ranks);
@@ -116,24 +180,31 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
   const std::unique_ptr<imd::Writer> writer = take(
       imd::Writer::open(*job, device, work.path + "/directory", imd::Writer::Create::kExclusive, options));
   const Share share = share_of(work.frames.keys, rank, work.ranks);
+  const std::string file = fmt::format("{}/plain-{}", work.path, rank);
   PlainFrame plain(device);
-  double* time = report.frame_s;
-  for (uint32_t frame = 0; frame < work.frames.epochs; ++frame) {
-    const std::string file = fmt::format("{}/plain-{}", work.path, rank);
+  const auto write_plain = [&](uint32_t frame, double* times) {
     barrier.wait();
-    *time++ = now_s();
+    times[kPlainBegin] = now_s();
     plain.write(file, work, frame, share);
-    *time++ = now_s();
+    times[kPlainEnd] = now_s();
     barrier.wait();
     remove_all(file);
+  };
+  const auto write_swale = [&](uint32_t frame, double* times) {
     barrier.wait();
-    *time++ = now_s();
+    times[kSwaleBegin] = now_s();
     work.frames.for_each(frame, share, [&](const Record& record) {
       check(writer->append(Bytes(reinterpret_cast<const char*>(&record.key), kKeyBytes),
                            Bytes(reinterpret_cast<const char*>(record.value.data()), kValueBytes)));
     });
     check(writer->epoch_end(frame * 100, frame * 0.5));
-    *time++ = now_s();
+    times[kSwaleEnd] = now_s();
+  };
+  for (uint32_t frame = 0; frame < work.frames.epochs; ++frame) {
+    double* const times = report.frame_s + frame * kMoments;
+    if (work.plain_begins(frame)) write_plain(frame, times);
+    write_swale(frame, times);
+    if (!work.plain_begins(frame)) write_plain(frame, times);
   }
   check(writer->close());
   check(job->close());
@@ -164,8 +235,14 @@ int main(int argc, char** argv) {
   work.warmup = static_cast<uint32_t>(arguments.number("warmup", 0));
   work.frames.epochs = work.warmup + static_cast<uint32_t>(arguments.number("frames", 3));
   work.limit = arguments.number("limit", 0);
+  constexpr const char* kPlain[] = {"device", "write"};
+  constexpr const char* kFirst[] = {"plain", "swale"};
+  work.plain_write = arguments.choice("plain", kPlain) == 1;
+  work.swale_first = arguments.choice("first", kFirst) == 1;
+  work.touch = arguments.number("touch", 0) != 0;
   arguments.expect_no_more();
-  if (work.frames.epochs * 4 > kFramesMax) die("--frames: at most " + std::to_string(kFramesMax / 4));
+  if (work.frames.epochs * kMoments > kFramesMax)
+    die("--frames: at most " + std::to_string(kFramesMax / kMoments));
   remove_all(work.path);
   std::filesystem::create_directories(work.path);
   const RanksReport ranks = run_ranks(work.ranks, [&](int rank, RankReport& report, RankBarrier& barrier) {
@@ -173,19 +250,19 @@ int main(int argc, char** argv) {
   });
   std::vector<double> plain, swale, ratio;
   for (size_t frame = work.warmup; frame < work.frames.epochs; ++frame) {
-    plain.push_back(frame_s(ranks, 4 * frame));
-    swale.push_back(frame_s(ranks, 4 * frame + 2));
+    plain.push_back(frame_s(ranks, kMoments * frame + kPlainBegin));
+    swale.push_back(frame_s(ranks, kMoments * frame + kSwaleBegin));
     ratio.push_back(swale.back() / plain.back());
   }
-  const DiskUse use = disk_use(work.path + "/directory");  // of all frames, those of the warm-up too
-  report({{"program", "slowdown"},
-          {"limit", work.limit},
-          {"ranks", work.ranks},
-          {"records", work.frames.keys * work.frames.epochs},
-          {"swale_bytes", std::max(use.size_bytes, use.allocated_bytes)},
-          {"bytes_per_rank", work.frames.keys / static_cast<uint64_t>(work.ranks) * kRecordBytes},
-          {"plain_s", plain},
-          {"swale_s", swale},
-          {"ratio", ratio}});
+  report_as(
+      "slowdown", work.plain_write ? "write" : "device",
+      {{"limit", work.limit},
+       {"ranks", work.ranks},
+       {"records", work.frames.keys * work.frames.epochs},
+       {"swale_bytes", bytes_on_disk(work.path + "/directory")},  // of all frames, those of the warm-up too
+       {"bytes_per_rank", work.frames.keys / static_cast<uint64_t>(work.ranks) * kRecordBytes},
+       {"plain_s", plain},
+       {"swale_s", swale},
+       {"ratio", ratio}});
   return 0;
 }

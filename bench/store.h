@@ -4,7 +4,7 @@
 // own default options, compression included, but for what is in its favour: writes in batches, filters of 10 bits a
 // key, one durable point per epoch. What compression costs is measured by a second store without it.
 //
-// Threads: one, besides the store's own. Errors: die().
+// Threads: one, besides the store's own; several for get. Errors: die().
 #pragma once
 
 #include <array>
@@ -47,9 +47,9 @@ class Store {
   virtual void compact() {}  // of a store that is closed
 
   virtual void open_for_reading(const std::string& path, Reading reading) = 0;
-  // `found(index, value bytes)` for each epoch's value.
-  virtual uint32_t get_each(uint64_t key, uint32_t epochs, Value* values) = 0;   // one get per epoch
-  virtual uint32_t get_range(uint64_t key, uint32_t epochs, Value* values) = 0;  // one scan; the number found
+  virtual bool get(uint64_t key, uint32_t epoch, Value* value) = 0;  // by several threads, too
+  // One scan over the epochs; the number found.
+  virtual uint32_t get_range(uint64_t key, uint32_t epochs, Value* values) = 0;
   virtual void close() = 0;
 };
 

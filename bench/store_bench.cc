@@ -6,7 +6,10 @@
 // load and compact measure writing; query measures cold, warm and opening, each answer checked.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "bench/arguments.h"
 #include "bench/dataset.h"
@@ -26,13 +29,72 @@ struct Work {
   bool drop_all = true;
 };
 
-enum class Way { kGets, kRange };
+// A get per epoch, one after the other; the same, each by a thread of its own, as Swale reads its epochs at once; a scan.
+enum class Way { kGets, kParallelGets, kRange };
 
-double query_us(Store& store, Way way, const Work& work, uint64_t key) {
+// A thread for each epoch but the first, which the caller gets itself. They wait for the next key without a lock.
+class Team {
+ public:
+  Team(Store& store, uint32_t epochs) : store_(store), values_(epochs) {
+    for (uint32_t epoch = 1; epoch < epochs; ++epoch) threads_.emplace_back([this, epoch] { serve(epoch); });
+  }
+  ~Team() {
+    key_ = kStop;
+    start();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  uint32_t get_each(uint64_t key, Value* values) {
+    key_ = key;
+    found_ = 0;
+    busy_ = static_cast<uint32_t>(threads_.size());
+    start();
+    get(0);
+    for (uint32_t busy; (busy = busy_.load()) != 0;) busy_.wait(busy);
+    std::copy(values_.begin(), values_.end(), values);
+    return found_;
+  }
+
+ private:
+  static constexpr uint64_t kStop = ~uint64_t{0};
+
+  void start() {
+    round_.fetch_add(1);
+    round_.notify_all();
+  }
+  void get(uint32_t epoch) { found_ += store_.get(key_, epoch, &values_[epoch]) ? 1 : 0; }
+  void serve(uint32_t epoch) {
+    for (uint32_t seen = 0;;) {
+      round_.wait(seen);
+      ++seen;
+      if (key_ == kStop) return;
+      get(epoch);
+      if (busy_.fetch_sub(1) == 1) busy_.notify_one();
+    }
+  }
+
+  Store& store_;
+  std::vector<Value> values_;
+  std::atomic<uint64_t> key_{0};
+  std::atomic<uint32_t> round_{0}, busy_{0}, found_{0};
+  std::vector<std::thread> threads_;
+};
+
+uint32_t get_each(Store& store, uint64_t key, uint32_t epochs, Value* values) {
+  uint32_t found = 0;
+  for (uint32_t epoch = 0; epoch < epochs; ++epoch) found += store.get(key, epoch, &values[epoch]) ? 1 : 0;
+  return found;
+}
+
+// team: for parallel gets alone.
+double query_us(Store& store, Way way, const Work& work, uint64_t key, Team* team = nullptr) {
   std::vector<Value> values(work.data.epochs);
   const double begin = now_s();
-  const uint32_t found = way == Way::kGets ? store.get_each(key, work.data.epochs, values.data())
-                                           : store.get_range(key, work.data.epochs, values.data());
+  const uint32_t found = way == Way::kRange  ? store.get_range(key, work.data.epochs, values.data())
+                         : way == Way::kGets ? get_each(store, key, work.data.epochs, values.data())
+                                             : team->get_each(key, values.data());
   const double took = now_s() - begin;
   if (found != work.data.epochs) die(fmt::format("WRONG ANSWER: key {} has {} values", key, found));
   for (uint32_t epoch = 0; epoch < work.data.epochs; ++epoch) {
@@ -43,16 +105,10 @@ double query_us(Store& store, Way way, const Work& work, uint64_t key) {
 
 nlohmann::json costs(const Store& store, const Work& work, const Stopwatch& stopwatch) {
   const double wall_s = stopwatch.wall_s();
-  const Cpu cpu = stopwatch.cpu();
-  const double records = work.data.records();
-  const DiskUse use = disk_use(work.path);
-  return {{"records", records},
-          {"compression", store.compression()},
-          {"wall_s", wall_s},
-          {"cpu_user_s", cpu.user_s},
-          {"cpu_system_s", cpu.system_s},
-          {"cpu_ns_per_record", cpu.total_s() / records * 1e9},
-          {"bytes_ratio", static_cast<double>(use.allocated_bytes) / (records * kRecordBytes)}};
+  nlohmann::json line = costs_of(work.data.records(), wall_s, stopwatch.cpu());
+  line["compression"] = store.compression();
+  line["bytes_ratio"] = static_cast<double>(bytes_on_disk(work.path)) / (work.data.records() * kRecordBytes);
+  return line;
 }
 
 nlohmann::json run_load(Store& store, const Work& work) {
@@ -80,22 +136,28 @@ nlohmann::json run_compact(Store& store, const Work& work) {
 // The figures of one way of asking. Enough keys are asked before to have every table open.
 nlohmann::json run_queries(Store& store, Way way, const Work& work) {
   store.open_for_reading(work.path, Reading::kCold);
-  uint64_t n = work.first + (way == Way::kGets ? 0 : 1'000'000);
-  for (int i = 0; i < 1000; ++i) query_us(store, way, work, work.data.query_key(n++));
+  uint64_t n = work.first + 1'000'000 * static_cast<uint64_t>(way);
+  const auto ask = [&](uint64_t number, Team& team) {
+    return query_us(store, way, work, work.data.query_key(number), &team);
+  };
   std::vector<double> cold, fetched, warm;
-  for (uint64_t i = 0; i < work.samples; ++i) {
-    evict(work.path);
-    const uint64_t before = storage_bytes_read();
-    cold.push_back(query_us(store, way, work, work.data.query_key(n++)));
-    fetched.push_back(static_cast<double>(storage_bytes_read() - before));
+  {
+    Team team(store, work.data.epochs);
+    for (int i = 0; i < 1000; ++i) ask(n++, team);
+    for (uint64_t i = 0; i < work.samples; ++i) {
+      evict(work.path);
+      const uint64_t before = storage_bytes_read();
+      cold.push_back(ask(n++, team));
+      fetched.push_back(static_cast<double>(storage_bytes_read() - before));
+    }
   }
   store.close();
   preload(work.path);
   store.open_for_reading(work.path, Reading::kWarm);
   for (int pass = 0; pass < 2; ++pass) {  // the first one fills the store's own cache
+    Team team(store, work.data.epochs);
     warm.clear();
-    for (uint64_t i = 0; i < 10 * work.samples; ++i)
-      warm.push_back(query_us(store, way, work, work.data.query_key(n + i)));
+    for (uint64_t i = 0; i < 10 * work.samples; ++i) warm.push_back(ask(n + i, team));
   }
   store.close();
   return {{"cold_us", summary(cold)}, {"cold_fetched_bytes", summary(fetched)}, {"warm_us", summary(warm)}};
@@ -114,6 +176,7 @@ nlohmann::json run_open_once(Store& store, const Work& work) {
 
 nlohmann::json run_query(Store& store, const Work& work) {
   nlohmann::json gets = run_queries(store, Way::kGets, work);
+  nlohmann::json parallel = run_queries(store, Way::kParallelGets, work);
   nlohmann::json range = run_queries(store, Way::kRange, work);
   std::vector<double> ms;
   for (uint64_t i = 0; i < work.samples / 10 + 1; ++i) {
@@ -124,7 +187,7 @@ nlohmann::json run_query(Store& store, const Work& work) {
                    "--values", kValueKindNames[static_cast<size_t>(work.data.values)]})
             .at("ms"));
   }
-  return {{"gets", gets}, {"range", range}, {"open_and_query_ms", summary(ms)}};
+  return {{"gets", gets}, {"parallel_gets", parallel}, {"range", range}, {"open_and_query_ms", summary(ms)}};
 }
 
 nlohmann::json run(const Work& work) {
@@ -153,9 +216,7 @@ int main(int argc, char** argv) {
   work.drop_all = arguments.number("drop-all", 1) != 0;
   arguments.expect_no_more();
   nlohmann::json line = run(work);
-  line["program"] = "store";
   line["store"] = work.store;
-  line["mode"] = work.mode;
-  report(line);
+  report_as("store", work.mode, line);
   return 0;
 }

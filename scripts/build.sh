@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build.sh PRESET [TARGET...]: configures and builds a preset of CMakePresets.json into build/PRESET.
-# On a terminal ninja shows its progress; elsewhere only what goes wrong is printed.
+# On a terminal ninja shows its progress; elsewhere a line every few seconds does (progress.sh), beside what goes wrong.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
@@ -11,7 +11,10 @@ shift || true
 export CCACHE_BASEDIR=$swale_root CCACHE_NOHASHDIR=1
 
 step "configure-$preset" "Configuring build/$preset" cmake --preset "$preset"
-say "Building build/$preset"
-quiet=(--quiet)
-[ -t 1 ] && quiet=()
-cmake --build --preset "$preset" --parallel "$(nproc)" ${1:+--target "$@"} -- "${quiet[@]}"
+build=(cmake --build --preset "$preset" --parallel "$(nproc)" ${1:+--target "$@"})
+if [ -t 1 ]; then
+  say "Building build/$preset"
+  "${build[@]}"
+else
+  NINJA_STATUS='[%f/%t] ' "$swale_root/scripts/progress.sh" "Building build/$preset" "${build[@]}"
+fi

@@ -30,7 +30,7 @@ BESIDE = {"tools": False, "examples": False, "python": False, "sim": True, "test
 # Third-party headers: what they are called, and where alone they may be named (prefixes of paths).
 THIRD_PARTY = [
     (r"(ucp|ucs|uct|ucm)/", ["src/net/"]),
-    (r"liburing(\.h|/)", ["src/io/"]),
+    (r"liburing(\.h|/)", ["src/io/", "tests/faults/failing_calls.c"]),
     (r"(fuse3/|fuse(_\w+)?\.h)", ["src/fuse/"]),
     (r"mpi\.h", ["include/swale/swale_mpi.h", "examples/", "tests/"]),
     (r"(isa-l|xxhash|xxh3|spdlog/|lz4|zstd)", ["src/base/"]),

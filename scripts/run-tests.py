@@ -2,8 +2,9 @@
 """run-tests.py TEST_PRESET [CTEST_ARGUMENT...]: runs ctest and refuses a green run that tested less than it should.
 
 ctest alone calls a run good when a test program ran no case, when a test was disabled, or when a test file was never
-added to the build. Here each of these fails the run. Skipped cases are listed with their reasons. ctest's own closing
-line is printed last. With --self-test it shows that it notices.
+added to the build. Here each of these fails the run. Skipped cases of every runner (GoogleTest, unittest, ctest's own) are
+counted and listed, with their reasons where the runner says them; with CI in the environment any of them fails the run.
+ctest's own closing line is printed last. With --self-test it shows that it notices.
 """
 import json
 import os
@@ -19,6 +20,12 @@ CLOSING_LINE = re.compile(r"^\d+% tests passed, \d+ tests? failed out of \d+")
 DIVIDER = re.compile(r"^\d+/\d+ Testing: (\S+)$")
 CASES = re.compile(r"^\[==========\] Running (\d+) tests? from", re.MULTILINE)
 SKIP = re.compile(r"^[^\n]*: Skipped\n(?P<reason>[^\n]*)\n+\[  SKIPPED \] (?P<case>\S+) \(", re.MULTILINE)
+SKIPPED_CASES = re.compile(r"^\[  SKIPPED \] (\d+) tests?, listed below", re.MULTILINE)
+UNITTEST_CASES = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
+UNITTEST_SKIPS = re.compile(r"^(?:OK|FAILED) \([^)\n]*skipped=(\d+)", re.MULTILINE)
+UNITTEST_REASON = re.compile(r"^(?P<case>\S+) \([^\n]*\.\.\. skipped ['\"](?P<reason>[^\n]*)['\"]$", re.MULTILINE)
+OWN_REASON = re.compile(r"^SKIPPED: (.*)$", re.MULTILINE)
+CTEST_SKIP = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) .*\*\*\*Skipped ")
 
 
 def build_folder(test_preset):
@@ -78,16 +85,29 @@ def unbuilt_test_files(build):
     return sorted(path for path in test_files() if path not in built)
 
 
-def judge(log, lines, unbuilt):
+def skips(name, text):
+    """One line for each case that the test `name` has skipped; `text` is its output."""
+    found = []
+    for reasons, counts in ((SKIP, SKIPPED_CASES), (UNITTEST_REASON, UNITTEST_SKIPS)):
+        said = [f"  skipped {match['case']}: {match['reason']}" for match in reasons.finditer(text)]
+        untold = sum(int(count) for count in counts.findall(text)) - len(said)
+        found += said + [f"  skipped a case of {name}, which does not say why"] * untold
+    return found
+
+
+def judge(log, lines, unbuilt, in_ci):
     """Returns (remarks, problems) of a run: its log, what ctest printed, and the test files that are in no program."""
     remarks, problems, cases, skipped = [], [], 0, []
     ran = outputs(log)
     for name, text in ran.items():
-        counts = [int(count) for count in CASES.findall(text)]
+        counts = [int(count) for runner in (CASES, UNITTEST_CASES) for count in runner.findall(text)]
         cases += sum(counts)
         if 0 in counts:
             problems.append(f"{name} ran no test case")
-        skipped += [f"  skipped {match['case']}: {match['reason']}" for match in SKIP.finditer(text)]
+        skipped += skips(name, text)
+    for name in (match[1] for match in map(CTEST_SKIP.match, lines) if match):
+        reason = OWN_REASON.search(ran.get(name, ""))
+        skipped.append(f"  skipped {name}: {reason[1] if reason else 'it does not say why'}")
     problems += [f"disabled: {line.strip()}" for line in lines if "Not Run (Disabled)" in line]
     for path in unbuilt:
         if path.split(os.sep)[0] in OPTIONAL_FOLDERS:
@@ -95,21 +115,30 @@ def judge(log, lines, unbuilt):
         else:
             problems.append(f"{path} is not part of the build: add it to its folder's CMakeLists.txt")
     remarks.append(f"{len(ran)} test programs ran {cases} cases; {len(skipped)} cases were skipped")
+    if in_ci and skipped:
+        problems.append(f"{len(skipped)} cases were skipped, and CI is set: all of them have to run there")
     return remarks + skipped, problems
 
 
 def self_test():
-    log = ("1/2 Testing: full\n[==========] Running 3 tests from 1 test suite.\nfull_test.cc:7: Skipped\nneeds root\n\n"
-           "[  SKIPPED ] Full.Mount (0 ms)\n2/2 Testing: empty\n[==========] Running 0 tests from 0 test suites.\n")
-    lines = ["3/3 Test #3: off ....***Not Run (Disabled)   0.00 sec\n"]
-    remarks, problems = judge(log, lines, ["src/io/lost_test.cc", "examples/lammps/lost_test.cc"])
+    log = ("1/5 Testing: full\n[==========] Running 3 tests from 1 test suite.\nfull_test.cc:7: Skipped\nneeds root\n\n"
+           "[  SKIPPED ] Full.Mount (0 ms)\n[  SKIPPED ] 1 test, listed below:\n"
+           "2/5 Testing: empty\n[==========] Running 0 tests from 0 test suites.\n"
+           "3/5 Testing: python\n.s.\nRan 3 tests in 0.1s\n\nOK (skipped=1)\n"
+           "4/5 Testing: verbose\ntest_man (m.T.test_man) ... skipped 'no man'\nRan 1 test in 0.1s\n\nOK (skipped=1)\n"
+           "5/5 Testing: install\nSKIPPED: it needs cmake\n")
+    lines = ["3/3 Test #3: off ....***Not Run (Disabled)   0.00 sec\n", " 4/4 Test #4: install ....***Skipped   0.01 sec\n"]
+    remarks, problems = judge(log, lines, ["src/io/lost_test.cc", "examples/lammps/lost_test.cc"], in_ci=False)
     expected_remarks = ["not built here: examples/lammps/lost_test.cc",
-                        "2 test programs ran 3 cases; 1 cases were skipped", "  skipped Full.Mount: needs root"]
+                        "5 test programs ran 7 cases; 4 cases were skipped", "  skipped Full.Mount: needs root",
+                        "  skipped a case of python, which does not say why", "  skipped test_man: no man",
+                        "  skipped install: it needs cmake"]
     seen = [any(word in problem for problem in problems) for word in ("empty ran no", "disabled: ", "src/io/lost")]
-    if remarks != expected_remarks or len(problems) != 3 or not all(seen):
-        print(f"run-tests.py: self-test failed: {remarks} {problems}", file=sys.stderr)
+    in_ci = judge(log, lines, [], in_ci=True)[1]
+    if remarks != expected_remarks or len(problems) != 3 or not all(seen) or "4 cases were skipped" not in in_ci[-1]:
+        print(f"run-tests.py: self-test failed: {remarks} {problems} {in_ci}", file=sys.stderr)
         return 1
-    print("run-tests.py: notices empty programs, disabled tests and test files outside the build")
+    print("run-tests.py: notices empty programs, disabled tests, skipped cases and test files outside the build")
     return 0
 
 
@@ -127,7 +156,7 @@ def main():
         return status or 1
     with open(log_path, encoding="utf-8", errors="replace") as file:
         unbuilt = unbuilt_test_files(build) if builds_tests(sys.argv[1]) else []
-        remarks, problems = judge(file.read(), lines, unbuilt)
+        remarks, problems = judge(file.read(), lines, unbuilt, in_ci=bool(os.environ.get("CI")))
     print("", *remarks, closing, sep="\n", flush=True)
     for problem in problems:
         print(f"run-tests.py: {problem}", file=sys.stderr)

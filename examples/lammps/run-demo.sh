@@ -76,4 +76,4 @@ else
   echo "  skipped: $python lacks matplotlib or numpy"
 fi
 printf '\nDone in %d s. Everything is in %s.\n' "$SECONDS" "$out"
-if [ -x "$1/tools/swale" ]; then echo "Look around: $1/tools/swale info $out/atoms.swale"; fi
+echo "Look around: make, and then build/release/tools/swale info $out/atoms.swale"

@@ -2,6 +2,7 @@
 // interrupted one, or one to be tried again, and the files are as if nothing had happened; or a failure, and it is told.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,6 +107,17 @@ TEST_F(UringFaults, AFailureOrAnEmptyWriteAtAnyCallIsTold) {
     }
   }
   fmt::print("{} failures told\n", points);
+}
+
+// Canary: one byte that the file does not have.
+TEST_F(UringFaults, BytesThatTheFileDoesNotHaveAreNoticed) {
+  if (!UringQueue::make(1).ok()) GTEST_SKIP() << "no io_uring here";
+  const auto change = [](const Operation& operation, int own) {
+    if (operation.kind == Operation::Kind::kRead && own > 0) operation.into[0] ^= 1;
+    return own;
+  };
+  std::vector<Status> statuses;
+  EXPECT_NONFATAL_FAILURE(run(kPieces + 3, change, &statuses), "back");
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
-// The n-th write or sync of a real writer process goes wrong, for every n (failing_calls.c). EINTR and short writes must
-// not show; after EIO and ENOSPC the writer says so, what was committed is whole, and a later job goes on.
+// The n-th write or sync of a real writer process goes wrong, for every n (failing_calls.c): of one rank with threads for
+// its storage, and of either of two ranks with io_uring (there nine of them, in make test-long every one). EINTR and short
+// writes must not show; after EIO and ENOSPC the writer says so, the other rank is told, what was committed is whole, and a
+// later job goes on.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 
+#include "io/uring_queue.h"
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
 
@@ -15,24 +19,31 @@ namespace {
 constexpr Seconds kPatience(120);
 constexpr int kEpochs = 2;
 constexpr uint64_t kRecords = 400;
+constexpr uint64_t kEvery = 100'000;  // more than there are calls
 
-LaunchParams params_of(const JobFiles& files, const std::string& kind, uint64_t at) {
-  LaunchParams params = files.job(1, kEpochs, kRecords);
+struct Writers {
+  const char* engine;  // io.engine
+  int ranks;
+  int victim;
+};
+
+LaunchParams params_of(const Writers& of, const JobFiles& files, const std::string& kind, uint64_t at) {
+  LaunchParams params = files.job(of.ranks, kEpochs, kRecords);
   for (const std::string& change :
-       {std::string("SWALE_IO_ENGINE=threads"), std::string("LD_PRELOAD=" FAILING_CALLS),
-        "FAULT_KIND=" + kind, "FAULT_AT=" + std::to_string(at), "FAULT_UNDER=" + files.path(),
-        "FAULT_COUNT=" + files.scratch() + "/count"})
+       {fmt::format("SWALE_IO_ENGINE={}", of.engine), std::string("LD_PRELOAD=" FAILING_CALLS),
+        "FAULT_KIND=" + kind, "FAULT_AT=" + std::to_string(at), "FAULT_RANK=" + std::to_string(of.victim),
+        "FAULT_UNDER=" + files.path(), "FAULT_COUNT=" + files.scratch() + "/count"})
     params.environment.push_back(change);
   return params;
 }
 
-uint64_t calls_of_a_good_run() {
+uint64_t calls_of_a_good_run(const Writers& of) {
   const JobFiles files;
-  Launcher job(params_of(files, "eio", 0));
+  Launcher job(params_of(of, files, "eio", 0));
   EXPECT_TRUE(job.wait_for_ends(kPatience));
-  EXPECT_EQ(job.end(0).status, 0) << job.describe();
+  for (int rank = 0; rank < of.ranks; ++rank) EXPECT_EQ(job.end(rank).status, 0) << job.describe();
   uint64_t calls = 0;
-  std::ifstream(files.scratch() + "/count") >> calls;
+  std::ifstream(fmt::format("{}/count.{}", files.scratch(), of.victim)) >> calls;
   return calls;
 }
 
@@ -40,9 +51,15 @@ struct Tally {
   std::atomic<uint64_t> points{0}, told{0}, unharmed{0}, epochs{0};
 };
 
-void expect_failure_is_told(const JobFiles& files, const Launcher& job, const std::string& name,
-                            const std::string& code, Tally* tally) {
-  const Line* failed = job.end(0).find("failed");
+// The victim, and the other rank if the victim's failure was one of an epoch's end.
+void expect_failure_is_told(const Writers& of, const JobFiles& files, const Launcher& job,
+                            const std::string& name, const std::string& code, Tally* tally) {
+  const Line* failed = job.end(of.victim).find("failed");
+  for (int rank = 0; rank < of.ranks; ++rank) {
+    const bool told = job.end(rank).find("failed") != nullptr;
+    const bool wrote_all = job.end(rank).find(fmt::format("ended {}", kEpochs - 1)) != nullptr;
+    EXPECT_TRUE(told || wrote_all) << name << ": rank " << rank << "\n" << job.describe();
+  }
   if (failed == nullptr) {
     // A call whose failure does no harm: everything that was promised is there.
     EXPECT_EQ(promised_epochs(job), kEpochs) << name << job.describe();
@@ -54,18 +71,21 @@ void expect_failure_is_told(const JobFiles& files, const Launcher& job, const st
   EXPECT_NE(failed->text.find(files.path()), std::string::npos) << name << ": " << failed->text;
 }
 
-void run_point(const std::string& kind, uint64_t at, Tally* tally) {
-  const std::string name = fmt::format("{} at call {}", kind, at);
+void run_point(const Writers& of, const std::string& kind, uint64_t at, Tally* tally) {
+  const std::string name = fmt::format("{} at call {} of rank {} ({})", kind, at, of.victim, of.engine);
   const JobFiles files;
-  Launcher job(params_of(files, kind, at));
+  Launcher job(params_of(of, files, kind, at));
   ASSERT_TRUE(job.wait_for_ends(kPatience)) << name << ": hangs\n" << job.describe();
-  ASSERT_EQ(job.end(0).signal, 0) << name;
-  EXPECT_EQ(job.end(0).find("leaks"), nullptr) << name << job.describe();
   ++tally->points;
-  if (kind == "eintr" || kind == "short") {
-    EXPECT_EQ(job.end(0).status, 0) << name << job.describe();
-  } else {
-    expect_failure_is_told(files, job, name, kind == "eio" ? "input/output error" : "no space", tally);
+  for (int rank = 0; rank < of.ranks; ++rank) {
+    ASSERT_EQ(job.end(rank).signal, 0) << name;
+    EXPECT_EQ(job.end(rank).find("leaks"), nullptr) << name << job.describe();
+    if (kind != "eintr" && kind != "short") continue;
+    EXPECT_EQ(job.end(rank).status, 0) << name << job.describe();
+  }
+  if (kind != "eintr" && kind != "short") {
+    const std::string code = kind == "eio" ? "input/output error" : "no space";
+    expect_failure_is_told(of, files, job, name, code, tally);
   }
   int64_t promised = promised_epochs(job);
   for (const std::string& problem : check_job_files(files.path(), promised))
@@ -78,18 +98,34 @@ void run_point(const std::string& kind, uint64_t at, Tally* tally) {
     ADD_FAILURE() << name << ", after the later job: " << problem;
 }
 
-TEST(FailingCalls, EveryWriteAndSyncOfAWriter) {
-  const uint64_t calls = calls_of_a_good_run();
-  ASSERT_GT(calls, 15u);
-  for (const std::string kind : {"eio", "enospc", "eintr", "short"}) {
+// `points_max` of the calls, evenly.
+void run_points(const Writers& of, const std::vector<std::string>& kinds, uint64_t points_max) {
+  const uint64_t calls = calls_of_a_good_run(of);
+  ASSERT_GT(calls, 10u);
+  const uint64_t step = (calls + points_max - 1) / points_max;
+  for (const std::string& kind : kinds) {
     Tally tally;
-    in_parallel(calls, [&](size_t i) { run_point(kind, i + 1, &tally); });
-    EXPECT_EQ(tally.points, calls);
-    fmt::print("{}: {} points, {} told, {} without harm, {} committed epochs read back whole\n", kind,
-               tally.points.load(), tally.told.load(), tally.unharmed.load(), tally.epochs.load());
+    const uint64_t points = (calls + step - 1) / step;
+    in_parallel(points, [&](size_t i) { run_point(of, kind, 1 + i * step, &tally); });
+    EXPECT_EQ(tally.points, points);
+    fmt::print(
+        "{} of rank {} of {} ({}): {} points of {}, {} told, {} without harm, {} committed epochs read back "
+        "whole\n",
+        kind, of.victim, of.ranks, of.engine, tally.points.load(), calls, tally.told.load(),
+        tally.unharmed.load(), tally.epochs.load());
     // Canary: the calls are met at all.
-    EXPECT_TRUE(kind == "eintr" || kind == "short" || tally.told > calls / 2) << kind;
+    EXPECT_TRUE(kind == "eintr" || kind == "short" || tally.told > points / 3) << kind;
   }
+}
+
+TEST(FailingCalls, EveryWriteAndSyncOfAWriter) {
+  run_points({"threads", 1, 0}, {"eio", "enospc", "eintr", "short"}, kEvery);
+}
+
+TEST(FailingCalls, WritesAndSyncsOfEitherOfTwoRanksWithIoUring) {
+  if (!io::UringQueue::make(1).ok()) GTEST_SKIP() << "no io_uring here";
+  const uint64_t points = std::getenv("SWALE_FAULT_ROUNDS") != nullptr ? kEvery : 9;
+  for (const int victim : {0, 1}) run_points({"uring", 2, victim}, {"eio", "enospc", "short"}, points);
 }
 
 }  // namespace

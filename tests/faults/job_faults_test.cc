@@ -5,16 +5,14 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <thread>
 
 #include "base/rng.h"
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
+#include "tests/faults/shared_memory.h"
 
 namespace swale::faults {
 namespace {
@@ -23,9 +21,11 @@ constexpr Seconds kPatience(120);  // for what must happen: hanging is a failure
 constexpr int kEpochs = 5;
 constexpr uint64_t kRecords = 3000;
 
-// From a rank's death, or its silence, to the last survivor's news: the longest deadline that the jobs here set is 30 s
-// (job.join_deadline_s), and the machine does other things too. The others' default deadlines are minutes.
-constexpr Seconds kTold(60);
+// A dead rank is silent, and in closing it is missing.
+constexpr Seconds kToldOfDeath = std::max(kSilenceDeadline, kCloseDeadline) + kMargin;
+
+// Where a test sets shorter deadlines than JobFiles::job does.
+constexpr Seconds kShortDeadline(3);
 
 struct Stage {
   const char* name;
@@ -47,6 +47,10 @@ struct Case {
   int victim;
   bool tcp;
   uint64_t seed;
+
+  // The known case in which a survivor may name another rank than the one that stopped: it stopped within a send through
+  // shared memory, and one of its peers is deaf since (docs/reliability.md, "Known limits").
+  bool may_make_a_peer_deaf() const { return !tcp && stage.hold == nullptr; }
 
   std::string name() const {
     return fmt::format("{} of {} ranks, {}, {} (seed {})", victim, size, tcp ? "TCP" : "shared memory",
@@ -73,20 +77,6 @@ std::vector<Case> cases() {
     }
   }
   return all;
-}
-
-// Shared memory that nobody maps and that was not there before. Tests beside this one have jobs too, and the lists of
-// files and of processes are not of one moment: a segment that was listed may have gone, with its process, before the
-// processes are looked at. What a kill has left stays, so only what is still there after several looks counts.
-std::set<std::string> new_orphans(const std::set<std::string>& before) {
-  std::set<std::string> left = orphaned_shared_memory();
-  std::erase_if(left, [&](const std::string& name) { return before.contains(name); });
-  for (int look = 0; look < 10 && !left.empty(); ++look) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    const std::set<std::string> now = orphaned_shared_memory();
-    std::erase_if(left, [&](const std::string& name) { return !now.contains(name); });
-  }
-  return left;
 }
 
 void for_each_case(const std::vector<Case>& all, const std::function<void(const Case&)>& run) {
@@ -119,6 +109,13 @@ struct Tally {
 // know of the commit before it does. Before, no rank can have ended that epoch.
 bool may_be_done(const RankEnd& victim) { return victim.find(fmt::format("end {}", kEpochs - 1)) != nullptr; }
 
+// At the deadline of closing it is one of a list: "for ranks 0 2 to close it too".
+bool names(const Line& failed, int rank) {
+  const bool listed = failed.text.find("net.close_deadline_s") != std::string::npos &&
+                      failed.text.find(fmt::format(" {} ", rank)) != std::string::npos;
+  return listed || failed.text.find(fmt::format("rank {}", rank)) != std::string::npos;
+}
+
 bool wrote_all(const RankEnd& rank) { return rank.find(fmt::format("ended {}", kEpochs - 1)) != nullptr; }
 
 // Every survivor has been told of the victim, or had nothing more to hear from it and wrote all.
@@ -133,12 +130,8 @@ void judge_survivors(const Case& of, const Launcher& job, Seconds struck, Tally*
       continue;
     }
     ++tally->told;
-    // At the deadline of closing it is one of a list: "for ranks 0 2 to close it too".
-    const bool listed = failed->text.find("net.close_deadline_s") != std::string::npos &&
-                        failed->text.find(fmt::format(" {} ", of.victim)) != std::string::npos;
-    EXPECT_TRUE(listed || failed->text.find(fmt::format("rank {}", of.victim)) != std::string::npos)
-        << of.name() << ": rank " << rank << ": " << failed->text;
-    EXPECT_LT(failed->time - struck, kTold) << of.name() << "\n" << job.describe();
+    EXPECT_TRUE(names(*failed, of.victim)) << of.name() << ": rank " << rank << ": " << failed->text;
+    EXPECT_LT(failed->time - struck, kToldOfDeath) << of.name() << "\n" << job.describe();
     EXPECT_EQ(job.end(rank).find("leaks"), nullptr) << of.name() << "\n" << job.describe();
     EXPECT_EQ(job.end(rank).signal, 0) << of.name() << "\n" << job.describe();
     if (job.end(rank).find("failed deadline exceeded") != nullptr) ++tally->at_close_deadline;
@@ -161,7 +154,6 @@ void judge_directory(const Case& of, const JobFiles& files, const Launcher& job,
 
 TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
   Tally tally;
-  const std::set<std::string> orphans = orphaned_shared_memory();
   for_each_case(cases(), [&](const Case& of) {
     const JobFiles files;
     Launcher job(params_of(of, files));
@@ -177,7 +169,7 @@ TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
     judge_survivors(of, job, struck, &tally);
     judge_directory(of, files, job, &tally);
   });
-  EXPECT_EQ(new_orphans(orphans), std::set<std::string>());
+  EXPECT_EQ(shared_memory_left(), std::set<std::string>());
   fmt::print(
       "{} kills ({} came too late), {} survivors told, {} left at the close deadline, {} epochs read back "
       "whole\n",
@@ -187,7 +179,6 @@ TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
 
 TEST(JobFaults, AKillOfAllRanksLeavesNothingThatBlocksTheNextJob) {
   std::atomic<int> kills = 0;
-  const std::set<std::string> orphans = orphaned_shared_memory();
   in_parallel(4 * rounds(), [&](size_t i) {
     const uint64_t seed = i + 1;
     const Case of{kStages[3], 2 + static_cast<int>(seed % 2), 0, false, seed};
@@ -200,7 +191,7 @@ TEST(JobFaults, AKillOfAllRanksLeavesNothingThatBlocksTheNextJob) {
     judge_directory(of, files, job, &tally);
     kills += of.size;
   });
-  EXPECT_EQ(new_orphans(orphans), std::set<std::string>());
+  EXPECT_EQ(shared_memory_left(), std::set<std::string>());
   fmt::print("{} ranks killed, no shared memory left\n", kills.load());
 }
 
@@ -221,7 +212,7 @@ TEST(JobFaults, AKillWhileOpeningAfterACrashLeavesADirectoryThatTheNextJobOpens)
     Rng rng(seed);
     LaunchParams params = files.job(2, 1, kRecords);
     const bool meeting = seed % 2 == 0;
-    if (meeting) params.environment[0] = "SWALE_JOB_JOIN_DEADLINE_S=3";
+    if (meeting) params.environment[0] = fmt::format("SWALE_JOB_JOIN_DEADLINE_S={}", kShortDeadline.count());
     const int victim = static_cast<int>(rng.below(2));
     params.held = victim;
     params.hold = "open";
@@ -238,7 +229,9 @@ TEST(JobFaults, AKillWhileOpeningAfterACrashLeavesADirectoryThatTheNextJobOpens)
     EXPECT_EQ(opening.end(1 - victim).signal, 0) << opening.describe();
     const Line* failed = opening.end(1 - victim).find("failed");
     ASSERT_NE(failed, nullptr) << "seed " << seed << "\n" << opening.describe();
-    EXPECT_LT(failed->time - killed, kTold) << "seed " << seed << "\n" << opening.describe();
+    EXPECT_LT(failed->time - killed, (meeting ? kShortDeadline : kSilenceDeadline) + kMargin)
+        << "seed " << seed << "\n"
+        << opening.describe();
     ++told;
     // Those who meet in the rendezvous directory list who is missing: "for 1 of 2 ranks to give …: 1; …", and say so if
     // the kill came before it had looked in: "…: 1 (never seen); …".
@@ -267,7 +260,7 @@ TEST(JobFaults, AStoppedRankIsNamedWithinTheDeadline) {
   for_each_case(all, [&](const Case& of) {
     const JobFiles files;
     LaunchParams params = params_of(of, files);
-    params.environment[1] = "SWALE_NET_SILENCE_DEADLINE_S=3";
+    params.environment[1] = fmt::format("SWALE_NET_SILENCE_DEADLINE_S={}", kShortDeadline.count());
     Launcher job(params);
     ASSERT_TRUE(reach_stage(of, &job)) << job.describe();
     job.send_signal(of.victim, SIGSTOP);
@@ -286,8 +279,12 @@ TEST(JobFaults, AStoppedRankIsNamedWithinTheDeadline) {
         continue;
       }
       ++tally.told;
-      EXPECT_LT(failed->time - struck, kTold) << of.name() << "\n" << job.describe();
-      if (failed->text.find(fmt::format("rank {}", of.victim)) == std::string::npos) ++tally.named_another;
+      EXPECT_LT(failed->time - struck, std::max(kShortDeadline, kCloseDeadline) + kMargin)
+          << of.name() << "\n"
+          << job.describe();
+      if (names(*failed, of.victim)) continue;
+      EXPECT_TRUE(of.may_make_a_peer_deaf()) << of.name() << ": rank " << rank << ": " << failed->text;
+      ++tally.named_another;
     }
     const int64_t promised = promised_epochs(job);
     job.send_signal(of.victim, SIGCONT);
@@ -311,7 +308,7 @@ TEST(JobFaults, ASlowRankIsNotDeclaredDead) {
     const char* hold = holds[i];
     const JobFiles files;
     LaunchParams params = files.job(3, kEpochs, kRecords);
-    params.environment[1] = "SWALE_NET_SILENCE_DEADLINE_S=3";
+    params.environment[1] = fmt::format("SWALE_NET_SILENCE_DEADLINE_S={}", kShortDeadline.count());
     params.held = 1;
     params.hold = hold;
     Launcher job(params);
@@ -324,12 +321,14 @@ TEST(JobFaults, ASlowRankIsNotDeclaredDead) {
   });
 }
 
-// Deadlines of 4 s: silence, closing, collective calls.
+// Silence, closing, collective calls.
+constexpr Seconds kImpatience(4);
+
 LaunchParams impatient_job(const JobFiles& files, int size, bool tcp, const char* hold) {
   LaunchParams params = files.job(size, kEpochs, kRecords);
-  params.environment[1] = "SWALE_NET_SILENCE_DEADLINE_S=4";
-  params.environment[3] = "SWALE_NET_CLOSE_DEADLINE_S=4";
-  params.environment.push_back("SWALE_JOB_COLLECTIVE_DEADLINE_S=4");
+  params.environment[1] = fmt::format("SWALE_NET_SILENCE_DEADLINE_S={}", kImpatience.count());
+  params.environment[3] = fmt::format("SWALE_NET_CLOSE_DEADLINE_S={}", kImpatience.count());
+  params.environment.push_back(fmt::format("SWALE_JOB_COLLECTIVE_DEADLINE_S={}", kImpatience.count()));
   if (tcp) params.environment.push_back("UCX_TLS=tcp,self");
   params.held = size - 1;
   params.hold = hold;
@@ -389,7 +388,7 @@ TEST(JobFaults, ARankThatIsStoppedWhileAllCloseIsNamedAndEndsWhenItWakes) {
           failed->text.find(fmt::format("ranks {} to close it too", size - 1)) != std::string::npos;
       EXPECT_TRUE(listed || failed->text.find(fmt::format("rank {} (host", size - 1)) != std::string::npos)
           << failed->text;
-      EXPECT_LT(failed->time - struck, kTold) << job.describe();
+      EXPECT_LT(failed->time - struck, kImpatience + kMargin) << job.describe();
       ++told;
     }
     for (const std::string& problem : check_job_files(files.path(), kEpochs)) ADD_FAILURE() << problem;
@@ -399,7 +398,6 @@ TEST(JobFaults, ARankThatIsStoppedWhileAllCloseIsNamedAndEndsWhenItWakes) {
 
 // Jobs of one process, one after the other and three at a time: none of them leaves a descriptor, a thread or memory.
 TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
-  const std::set<std::string> orphans = orphaned_shared_memory();
   std::atomic<int> jobs{0};
   in_parallel(2, [&](size_t tcp) {
     const JobFiles files;
@@ -415,7 +413,7 @@ TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
       jobs += std::stoi(done->text.substr(5));
     }
   });
-  EXPECT_EQ(new_orphans(orphans), std::set<std::string>());
+  EXPECT_EQ(shared_memory_left(), std::set<std::string>());
   EXPECT_EQ(jobs, 4 * 7);
   fmt::print("{} jobs in 4 processes\n", jobs.load());
 }
@@ -445,15 +443,6 @@ TEST(JobFaultsCanary, ASanitizersReportIsNoticed) {
     const auto run = [&] { EXPECT_TRUE(Launcher(params).wait_for_ends(kPatience)); };
     EXPECT_NONFATAL_FAILURE(run(), report);
   }
-}
-
-TEST(JobFaultsCanary, SharedMemoryThatStaysIsNoticed) {
-  const std::set<std::string> before = orphaned_shared_memory();
-  const std::string path = fmt::format("/dev/shm/swale_canary_{}", ::getpid());
-  std::ofstream(path) << "left behind";
-  EXPECT_TRUE(new_orphans(before).contains(path));
-  std::filesystem::remove(path);
-  EXPECT_FALSE(new_orphans(before).contains(path));
 }
 
 TEST(JobFaultsCanary, ADescriptorThatIsLeftOpenIsNoticed) {

@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "tests/faults/shared_memory.h"
+
 namespace swale::faults {
 namespace {
 
@@ -92,6 +94,7 @@ void Launcher::start(const LaunchParams& params, int number) {
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(input[0]);
   ::close(output[1]);
+  note_shared_memory_of(rank.pid);
   rank.input = input[1];
   rank.output = output[0];
   ::fcntl(rank.output, F_SETFL, O_NONBLOCK);
@@ -157,7 +160,9 @@ void Launcher::watch(Seconds duration) {
 }
 
 void Launcher::send_signal(int rank, int signal) {
-  if (!end(rank).ended) ::kill(pid(rank), signal);
+  if (end(rank).ended) return;
+  note_shared_memory_of(pid(rank));
+  ::kill(pid(rank), signal);
 }
 
 void Launcher::go_on(int rank) {

@@ -17,7 +17,6 @@ namespace {
 constexpr Seconds kPatience(180);
 constexpr Seconds kSilence(3);  // net.silence_deadline_s
 constexpr Seconds kClose(10);   // net.close_deadline_s
-constexpr Seconds kMargin(30);  // the machine does other things too
 constexpr Seconds kSlow(7);     // worth a line
 constexpr int kEpochs = 4;
 
@@ -126,7 +125,10 @@ TEST(LinkFaults, ARankThatIsCutOffIsNamedToTheOthersWithinTheDeadline) {
   const std::vector<Case> all = cases();
   in_parallel(all.size(), [&](size_t i) { run_case(all[i], &tally); });
   EXPECT_EQ(tally.cuts, static_cast<int>(all.size()));
-  EXPECT_LE(tally.told_another * 4, tally.told);
+  // The known case of another rank's name: UCX's connect() may block the thread that sends heartbeats.
+  const char* connecting = std::getenv("UCX_TCP_CONN_NB");
+  const bool may_block = connecting != nullptr && connecting[0] == 'n';
+  EXPECT_LE(tally.told_another, may_block ? tally.told / 4 : 0);
   fmt::print(
       "{} cuts, {} others told, {} of them another rank's name, the last after {:.1f} s (silence deadline "
       "{:g} s)\n",

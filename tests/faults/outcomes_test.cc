@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <signal.h>
@@ -73,6 +74,13 @@ class Outcomes : public testing::Test {
   JobFiles files_;
   swale_job* job_ = nullptr;
 };
+
+// Canary: another code, and another message.
+TEST_F(Outcomes, AnotherOutcomeThanTheStatedOneIsNoticed) {
+  EXPECT_NONFATAL_FAILURE(expect("canary: success", SWALE_OK, SWALE_BUSY), "canary: success");
+  EXPECT_NONFATAL_FAILURE(expect("canary: an empty path", open(""), SWALE_INVALID_ARGUMENT, "other words"),
+                          "other words");
+}
 
 TEST_F(Outcomes, KeysAndValuesAtTheirLimits) {
   swale_dir* dir = make(files_.path());

@@ -192,6 +192,14 @@ TEST_F(WriterLockTest, APowerCutAnywhereLeavesNothingThatBlocksTheNextJob) {
   fmt::print("{} power cuts while a lock is taken and given back\n", cuts);
 }
 
+// Canary of the cuts: a lock that stays is seen by the same two looks.
+TEST_F(WriterLockTest, ALockThatStaysIsNoticed) {
+  const auto held = acquire_writer_lock(device_, kDir, 1);
+  ASSERT_TRUE(held.ok());
+  EXPECT_FALSE(acquire_writer_lock(device_, kDir, 1000, kNoWait).ok());
+  EXPECT_FALSE(nothing_left());
+}
+
 TEST_F(WriterLockTest, DraftsOfTheDeadAreRemoved) {
   ASSERT_TRUE(device_.open(kDir + "/swale.lock.0123456789abcdef.tmp", io::OpenMode::kCreate).ok());
   EXPECT_EQ(acquire_code(), Code::kOk);

@@ -303,5 +303,26 @@ TEST(Writer, AStorageFailureAtAnyCallLosesTheOpenEpochOnly) {
   EXPECT_GT(failures, 10);
 }
 
+// Canary: the look of the test above notices a record that is gone.
+TEST(Writer, AnEpochWhoseDataWereLostIsNoticed) {
+  io::MemoryDevice memory;
+  run_ranks(1, [&](net::Job& job) {
+    auto writer = Writer::open(job, memory, "/dir", Writer::Create::kIfMissing, {16 * kMiB, 1, 32 * kKiB, 4});
+    ASSERT_TRUE(writer.ok());
+    EXPECT_TRUE((*writer)->append(number_key(0), "first").ok());
+    EXPECT_TRUE((*writer)->epoch_end(1, 1).ok());
+    EXPECT_TRUE((*writer)->close().ok());
+  });
+  const std::vector<std::string> names = memory.list("/dir/p000").value();
+  for (const std::string& name : names) {
+    if (name.ends_with(".data")) {
+      EXPECT_TRUE((*memory.open("/dir/p000/" + name, io::OpenMode::kReadWrite))->truncate(0).ok());
+    }
+  }
+  auto reader = Reader::open(memory, "/dir", {});
+  ASSERT_TRUE(reader.ok());
+  EXPECT_FALSE((*reader)->get(number_key(0), 0).ok());
+}
+
 }  // namespace
 }  // namespace swale::imd
