@@ -2,6 +2,7 @@
 // decoded encodes to bytes that decode to the same ones.
 #include "fuzz/fuzz_input.h"
 #include "imd/format/messages.h"
+#include "net/status_codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace swale;
@@ -12,9 +13,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::require(again.ok() && imd::encode(*again) == once);
   }
   Status status;
-  if (imd::decode_status(input, &status).ok()) {
+  if (net::decode_status(input, &status).ok()) {
     Status again;
-    fuzz::require(imd::decode_status(imd::encode_status(status), &again).ok() &&
+    fuzz::require(net::decode_status(net::encode_status(status), &again).ok() &&
                   again.code() == status.code());
   }
   return 0;

@@ -124,7 +124,7 @@ class Node {
     pump();
   }
   void on_sent(uint64_t cookie) {
-    core_->on_sent(cookie);
+    core_->conversation().on_sent(cookie);
     pump();
   }
   void on_down(net::Rank peer) {
@@ -260,7 +260,8 @@ class Node {
   // Starts whatever the core has to do now, and lets the application go on.
   void pump() {
     if (!alive_) return;
-    while (const std::optional<net::Post> post = core_->next_post()) simulation_.send(rank_, *post);
+    while (const std::optional<net::Post> post = core_->conversation().next_post())
+      simulation_.send(rank_, *post);
     for (uint32_t way = 0; way < simulation_.params().ways; ++way) {
       while (std::optional<imd::Partition::Task> task = core_->next_task(way)) {
         simulation_.after(kActionNanosMax, [this, task = *task]() mutable {
@@ -369,9 +370,9 @@ Status Simulation::build() {
         imd::PartitionFiles files,
         imd::PartitionFiles::create(device_, directory_, {manifest.generation, static_cast<uint32_t>(rank)}));
     imd::WriterCoreParams core_params;
-    core_params.rank = rank;
-    core_params.size = params_.ranks;
-    core_params.job_secret = kSecret;
+    core_params.conversation.rank = rank;
+    core_params.conversation.size = params_.ranks;
+    core_params.conversation.secret = kSecret;
     core_params.job_id = params_.job_id;
     core_params.first_epoch = outcome_.first_epoch;
     core_params.ways = params_.ways;

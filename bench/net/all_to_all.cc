@@ -65,7 +65,7 @@ class Traffic : public ChannelEvents {
         memory_(static_cast<size_t>(job->size()) * kWindow * kFrameBytes, 'x'),
         free_(static_cast<size_t>(job->size())) {
     for (size_t i = 0; i < free_.size() * kWindow; ++i) free_[i / kWindow].push_back(i);
-    channel_ = job->open_channel(this);
+    channel_ = job->open_channel(this).value();
     const std::lock_guard lock(mutex_);
     router_ =
         std::make_unique<Router>(Router::Params{job->rank(), job->size(), channel_, job->secret(), kWindow});

@@ -9,18 +9,12 @@
 namespace swale::net {
 namespace {
 
-Status check_length(Bytes mine) {
-  if (mine.size() <= Bootstrap::kBytesMax) return ok_status();
-  return error(Code::kResourceExhausted, Scope::kOperation, "allgather of {} bytes, the limit is {}",
-               mine.size(), Bootstrap::kBytesMax);
-}
-
 class SoloBootstrap : public Bootstrap {
  public:
   Rank rank() const override { return 0; }
   int32_t size() const override { return 1; }
   Result<std::vector<std::string>> allgather(Bytes mine) override {
-    SWALE_RETURN_IF_ERROR(check_length(mine));
+    SWALE_RETURN_IF_ERROR(check_gathered_bytes(mine.size()));
     return std::vector<std::string>{std::string(mine)};
   }
 };
@@ -45,10 +39,7 @@ class CallbackBootstrap : public Bootstrap {
           callbacks_.rank, callbacks_.size);
     }
     const uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
-    if (longest > kBytesMax) {
-      return error(Code::kResourceExhausted, Scope::kOperation, "allgather of {} bytes, the limit is {}",
-                   longest, kBytesMax);
-    }
+    SWALE_RETURN_IF_ERROR(check_gathered_bytes(longest));
     std::vector<std::string> all(size);
     if (longest == 0) return all;
     std::string send(longest, '\0');
@@ -77,7 +68,7 @@ class LocalBootstrap : public Bootstrap {
   Rank rank() const override { return rank_; }
   int32_t size() const override { return group_->size(); }
   Result<std::vector<std::string>> allgather(Bytes mine) override {
-    SWALE_RETURN_IF_ERROR(check_length(mine));
+    SWALE_RETURN_IF_ERROR(check_gathered_bytes(mine.size()));
     return group_->allgather(rank_, mine);
   }
 
@@ -87,6 +78,12 @@ class LocalBootstrap : public Bootstrap {
 };
 
 }  // namespace
+
+Status check_gathered_bytes(size_t bytes) {
+  if (bytes <= Bootstrap::kBytesMax) return ok_status();
+  return error(Code::kResourceExhausted, Scope::kOperation, "allgather of {} bytes, the limit is {}", bytes,
+               Bootstrap::kBytesMax);
+}
 
 std::unique_ptr<Bootstrap> solo_bootstrap() { return std::make_unique<SoloBootstrap>(); }
 

@@ -33,6 +33,9 @@ class Bootstrap {
   virtual Result<std::vector<std::string>> allgather(Bytes mine) = 0;
 };
 
+// kResourceExhausted if a rank gives more than Bootstrap::kBytesMax.
+Status check_gathered_bytes(size_t bytes);
+
 // A job of one rank.
 std::unique_ptr<Bootstrap> solo_bootstrap();
 

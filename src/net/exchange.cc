@@ -7,6 +7,7 @@
 #include "base/contain.h"
 #include "base/patience.h"
 #include "net/bootstrap.h"
+#include "net/status_codec.h"
 
 namespace swale::net {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 constexpr uint8_t kUp = 1;
 constexpr uint8_t kDown = 2;
 constexpr uint8_t kFailed = 3;
-constexpr size_t kTextBytesMax = kKiB;
 
 Status malformed(Rank from, Bytes message) {
   return error(
@@ -41,21 +41,9 @@ bool read_parts(Decoder* in, int32_t size, std::map<Rank, std::string>* parts) {
 
 }  // namespace
 
-bool ExchangeTree::is_neighbour(Rank peer) const {
-  return (rank_ > 0 && peer == parent_of(rank_)) || (peer > 0 && parent_of(peer) == rank_);
-}
-
-std::vector<Rank> ExchangeTree::children() const {
-  std::vector<Rank> all;
-  const int64_t first = int64_t{rank_} * kFanOut + 1;
-  for (int64_t child = first; child < std::min<int64_t>(size_, first + kFanOut); ++child)
-    all.push_back(static_cast<Rank>(child));
-  return all;
-}
-
 void ExchangeTree::tell_neighbours(const std::string& message, Rank but) {
-  std::vector<Rank> all = children();
-  if (rank_ > 0) all.push_back(parent_of(rank_));
+  std::vector<Rank> all = tree_.children();
+  if (!tree_.is_root()) all.push_back(tree_.parent());
   for (const Rank each : all) {
     if (each != but) outgoing_.emplace_back(each, message);
   }
@@ -77,9 +65,7 @@ std::string ExchangeTree::encode_failure() const {
   std::string out;
   append_u32(&out, round_);
   append_u8(&out, kFailed);
-  append_u8(&out, static_cast<uint8_t>(failure_.code()));
-  append_u8(&out, static_cast<uint8_t>(failure_.scope()));
-  append_sized(&out, failure_.message().substr(0, kTextBytesMax));
+  append_status(&out, failure_);
   return out;
 }
 
@@ -96,23 +82,23 @@ void ExchangeTree::begin(Bytes mine) {
 std::vector<Rank> ExchangeTree::awaited() const {
   std::vector<Rank> missing;
   const auto given = up_.find(round_);
-  for (const Rank child : children()) {
+  for (const Rank child : tree_.children()) {
     if (given == up_.end() || !given->second.contains(child)) missing.push_back(child);
   }
-  if (missing.empty() && rank_ > 0) missing.push_back(parent_of(rank_));
+  if (missing.empty() && !tree_.is_root()) missing.push_back(tree_.parent());
   return missing;
 }
 
 void ExchangeTree::advance() {
   if (!under_way_ || sent_up_ || !failure_.ok()) return;
   std::map<Rank, Parts>& given = up_[round_];
-  if (given.size() < children().size()) return;
+  if (given.size() < static_cast<size_t>(tree_.child_count())) return;
   Parts all = std::exchange(mine_, {});
   for (auto& [child, parts] : given) all.merge(parts);
   up_.erase(round_);
   sent_up_ = true;
-  if (rank_ > 0) {
-    outgoing_.emplace_back(parent_of(rank_), encode(kUp, all));
+  if (!tree_.is_root()) {
+    outgoing_.emplace_back(tree_.parent(), encode(kUp, all));
   } else {
     receive_down(round_, std::move(all));
   }
@@ -120,8 +106,7 @@ void ExchangeTree::advance() {
 
 void ExchangeTree::receive_up(Rank from, uint32_t round, Parts parts) {
   const bool next = round == round_ + 1 || (round == round_ && under_way_ && !sent_up_);
-  const bool is_child = from > 0 && parent_of(from) == rank_;
-  if (!next || !is_child || !up_[round].emplace(from, std::move(parts)).second) {
+  if (!next || !tree_.is_child(from) || !up_[round].emplace(from, std::move(parts)).second) {
     return fail(error(
         Code::kCorruption, Scope::kPeer,
         "rank {}: rank {} gave to round {} of an exchange, expected {} and from each child once: do all "
@@ -139,7 +124,7 @@ void ExchangeTree::receive_down(uint32_t round, Parts parts) {
               rank_, parts.size(), round, size_, round_));
   }
   const std::string message = encode(kDown, parts);
-  for (const Rank child : children()) outgoing_.emplace_back(child, message);
+  for (const Rank child : tree_.children()) outgoing_.emplace_back(child, message);
   down_ = std::move(parts);
 }
 
@@ -148,21 +133,17 @@ void ExchangeTree::on_message(Rank from, Bytes message) {
   const uint32_t round = in.u32();
   const uint8_t kind = in.u8();
   if (kind == kFailed) {
-    const uint8_t code = in.u8();
-    const uint8_t scope = in.u8();
-    const Bytes text = in.sized();
-    const bool known = code > 0 && code <= static_cast<uint8_t>(Code::kInternal) &&
-                       scope <= static_cast<uint8_t>(Scope::kFatal);
-    if (!in.finished() || !known) return fail(malformed(from, message));
+    const Status theirs = read_status(&in);
+    if (!in.finished() || theirs.ok()) return fail(malformed(from, message));
     if (failure_.ok()) {
-      failure_ = Status(static_cast<Code>(code), static_cast<Scope>(scope), text);
+      failure_ = theirs;
       failure_from_ = from;
     }
     failure_due_ = true;
     return tell_failure();
   }
   Parts parts;
-  if ((kind != kUp && kind != kDown) || !read_parts(&in, size_, &parts) || !is_neighbour(from))
+  if ((kind != kUp && kind != kDown) || !read_parts(&in, size_, &parts) || !tree_.is_neighbour(from))
     return fail(malformed(from, message));
   if (!failure_.ok()) return;
   if (kind == kUp) return receive_up(from, round, std::move(parts));
@@ -171,7 +152,7 @@ void ExchangeTree::on_message(Rank from, Bytes message) {
 }
 
 void ExchangeTree::on_gone(Rank peer, const Status& why) {
-  if (is_neighbour(peer)) fail(why);
+  if (tree_.is_neighbour(peer)) fail(why);
 }
 
 // Others are told once somebody may be waiting: a job that is just closing makes no noise.
@@ -220,17 +201,15 @@ void Exchange::post_all() {
   std::deque<ExchangeTree::Outgoing>& outgoing = tree_.outgoing();
   while (!outgoing.empty()) {
     auto& [to, message] = outgoing.front();
-    const auto lent = lent_.emplace(next_cookie_, std::move(message)).first;
+    const uint32_t place = lent_.add(std::move(message));
     bool free = false;
     try {
-      free = fabric_.post(to, lent->second, next_cookie_);
+      free = fabric_.post(to, lent_.bytes(place), place);
     } catch (...) {
-      message = std::move(lent->second);
-      lent_.erase(lent);
+      message = lent_.release(place);
       throw;
     }
-    ++next_cookie_;
-    if (free) lent_.erase(lent);
+    if (free) lent_.release(place);
     outgoing.pop_front();
   }
 }
@@ -248,10 +227,8 @@ Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
 
 std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(std::unique_lock<std::mutex>& lock,
                                                                        Bytes mine) {
-  if (mine.size() > Bootstrap::kBytesMax) {
-    tree_.fail(error(Code::kResourceExhausted, Scope::kOperation,
-                     "rank {}: allgather of {} bytes, the limit is {}", rank_, mine.size(),
-                     Bootstrap::kBytesMax));
+  if (const Status status = check_gathered_bytes(mine.size()); !status.ok()) {
+    tree_.fail(status.with_context(fmt::format("rank {}", rank_)));
     mine = {};
   }
   tree_.begin(mine);
@@ -325,7 +302,7 @@ Status Exchange::failure() {
 
 void Exchange::on_sent(uint64_t cookie) noexcept {
   const std::lock_guard lock(mutex_);
-  lent_.erase(cookie);
+  lent_.release(static_cast<uint32_t>(cookie));
 }
 
 }  // namespace swale::net

@@ -10,7 +10,7 @@
 //   Exchange       makes it a blocking call. Threads: allgather by one thread at a time, the events by any.
 // Format of a message (little-endian): u32 round, from 1 | u8 kind, then
 //   1 up, 2 down   varint count | count x (u32 rank | sized bytes): what a rank's subtree gave, or all did
-//   3 failed       u8 code | u8 scope | sized text, cut to 1 KiB
+//   3 failed       a Status (status_codec.h)
 // Limits: Bootstrap::kBytesMax a rank, as for any allgather.
 #pragma once
 
@@ -28,17 +28,17 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "net/fan_out.h"
+#include "net/lent_messages.h"
 #include "net/transport.h"
 
 namespace swale::net {
 
 class ExchangeTree {
  public:
-  static constexpr int32_t kFanOut = 8;
-  static Rank parent_of(Rank rank) { return (rank - 1) / kFanOut; }  // of all but rank 0
   using Outgoing = std::pair<Rank, std::string>;
 
-  ExchangeTree(Rank rank, int32_t size) : rank_(rank), size_(size) {}
+  ExchangeTree(Rank rank, int32_t size) : tree_{rank, size}, rank_(rank), size_(size) {}
 
   // This rank comes to its next round. Requires that the last one is done.
   void begin(Bytes mine);
@@ -67,8 +67,6 @@ class ExchangeTree {
  private:
   using Parts = std::map<Rank, std::string>;
 
-  bool is_neighbour(Rank peer) const;
-  std::vector<Rank> children() const;
   void tell_neighbours(const std::string& message, Rank but = -1);
   void receive_up(Rank from, uint32_t round, Parts parts);
   void receive_down(uint32_t round, Parts parts);
@@ -76,6 +74,7 @@ class ExchangeTree {
   std::string encode(uint8_t kind, const Parts& parts) const;
   std::string encode_failure() const;
 
+  const FanOut tree_;
   const Rank rank_;
   const int32_t size_;
   uint32_t round_ = 0;
@@ -128,8 +127,7 @@ class Exchange {
       mutex_;  // guards what follows; held while posting, so that messages to one peer keep their order
   std::condition_variable changed_;
   ExchangeTree tree_;
-  std::map<uint64_t, std::string> lent_;  // by cookie
-  uint64_t next_cookie_ = 0;
+  LentMessages lent_;
   const Rank rank_;
   const int32_t size_;
 };

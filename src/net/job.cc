@@ -1,44 +1,30 @@
 #include "net/job.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cassert>
-#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
 
-#include "base/coding.h"
 #include "base/contain.h"
 #include "base/log.h"
 #include "base/patience.h"
-#include "base/process_identity.h"
 #include "net/exchange.h"
-#include "net/fabric_module.h"
+#include "net/job_meeting.h"
 #include "net/liveness.h"
-#include "net/loopback_transport.h"
-#include "net/topology.h"
 
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kHandshakeVersion = 4;
-constexpr int kCookieBits = 48;
+constexpr int kCookieBits = 32;
 constexpr uint64_t kCookieMask = (uint64_t{1} << kCookieBits) - 1;
 constexpr uint32_t kOwnChannel = 0;
 constexpr Nanos kCollectiveDeadlinePerRank = milliseconds(10);
 constexpr Nanos kPatienceInMismatch = seconds(1);  // so that the goodbye arrives, which tells the peers
-constexpr uint32_t kChannelMax = 0xfffe;  // channel and cookie share 64 bits, and kNoCookie is none of them
-
-// Containers of one machine share its kernel and its memory, whatever they call themselves.
-std::string own_node(const JobOptions& options) {
-  if (!options.node.empty()) return options.node;
-  const std::string boot = boot_id();
-  return boot.empty() ? host_name() : boot;
-}
+constexpr uint32_t kChannelMax =
+    0xfffffffe;  // channel and cookie share 64 bits, and kNoCookie is none of them
 
 class JobImpl final : public Job, private TransportEvents {
  public:
@@ -53,8 +39,8 @@ class JobImpl final : public Job, private TransportEvents {
 
   Rank rank() const override { return bootstrap_->rank(); }
   int32_t size() const override { return bootstrap_->size(); }
-  uint64_t secret() const override { return secret_; }
-  int32_t ranks_on_fullest_node() const override { return ranks_on_fullest_node_; }
+  uint64_t secret() const override { return meeting_.secret; }
+  int32_t ranks_on_fullest_node() const override { return meeting_.nodes.on_fullest; }
   Result<std::vector<std::string>> allgather(Bytes mine) override;
   Status begin_call(CallKind kind, std::string_view path) override;
   Status begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
@@ -63,10 +49,10 @@ class JobImpl final : public Job, private TransportEvents {
                   const CallStamp& stamp) override;
   void forget_calls(uint32_t channel) override { calls_.forget(channel); }
   void give_up(const Status& why) noexcept override;
-  uint32_t open_channel(ChannelEvents* events) override;
+  Result<uint32_t> open_channel(ChannelEvents* events) override;
   void close_channel(uint32_t channel) override;
   bool post(uint32_t channel, const Post& post) override;
-  bool posts_directly() const override { return posting_ == Posting::kDirect; }
+  bool posts_directly() const override { return meeting_.posting == Posting::kDirect; }
   void wake() override;
   bool drive(const std::function<bool()>& done, Nanos until) override {
     return transport_ != nullptr && transport_->drive(done, until);
@@ -98,11 +84,7 @@ class JobImpl final : public Job, private TransportEvents {
   Nanos on_progress(Nanos now) override;
   void on_failure(const Status& why) override { give_up(why); }
 
-  Status exchange_identity(std::vector<std::string>* hosts);
-  Status choose_posting();
-  void count_nodes(const std::vector<std::string>& nodes);
-  Result<std::unique_ptr<Transport>> make_transport();
-  Status start_transport(std::vector<std::string> hosts);
+  Status start_transport();
   void make_exchange();
   void take_frame(Rank from, const FrameHeader& header, Bytes payload);
   void note_down(Rank peer, const Status& why);
@@ -122,10 +104,7 @@ class JobImpl final : public Job, private TransportEvents {
 
   const JobOptions options_;
   std::unique_ptr<Bootstrap> bootstrap_;
-  uint64_t secret_ = 0;
-  Posting posting_ = Posting::kQueue;
-  int32_t ranks_here_ = 1;
-  int32_t ranks_on_fullest_node_ = 1;
+  JobMeeting meeting_;
   std::unique_ptr<Liveness> liveness_;
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<Transport> transport_;
@@ -154,100 +133,17 @@ class JobImpl final : public Job, private TransportEvents {
 // ---- opening
 // ------------------------------------------------------------------------------------------------------
 
-// All ranks tell version, host, machine and a random number; rank 0's number becomes the secret.
-Status JobImpl::exchange_identity(std::vector<std::string>* hosts) {
-  uint64_t random = 0;
-  if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return errno_status(errno, "getrandom");
-  std::string mine;
-  append_u32(&mine, kHandshakeVersion);
-  append_u64(&mine, random);
-  append_sized(&mine, host_name());
-  append_sized(&mine, own_node(options_));
-  append_sized(&mine, options_.transport);
-  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> all, bootstrap_->allgather(mine));
-  std::vector<std::string> nodes;
-  for (size_t i = 0; i < all.size(); ++i) {
-    Decoder in(all[i]);
-    const uint32_t version = in.u32();
-    const uint64_t number = in.u64();
-    hosts->emplace_back(in.sized());
-    nodes.emplace_back(in.sized());
-    const Bytes transport = in.sized();
-    if (version != kHandshakeVersion) {
-      return error(
-          Code::kUnsupported, Scope::kFatal,
-          "rank {} speaks handshake {}, this rank {} speaks {}: all ranks need the same version of Swale", i,
-          version, rank(), kHandshakeVersion);
-    }
-    SWALE_RETURN_IF_ERROR(in.finish(fmt::format("identity of rank {}", i)));
-    if (transport != options_.transport) {
-      return invalid_argument("rank {} was opened with transport \"{}\", rank {} with \"{}\"", i, transport,
-                              rank(), options_.transport);
-    }
-    if (i == 0) secret_ = number;
-  }
-  count_nodes(nodes);
-  return ok_status();
-}
-
-void JobImpl::count_nodes(const std::vector<std::string>& nodes) {
-  std::map<std::string_view, int32_t> ranks;
-  for (const std::string& node : nodes)
-    ranks_on_fullest_node_ = std::max(ranks_on_fullest_node_, ++ranks[node]);
-  ranks_here_ = ranks[nodes[static_cast<size_t>(rank())]];
-}
-
-Status JobImpl::choose_posting() {
-  const std::string& wanted = options_.posting;
-  if (wanted != "auto" && wanted != "queue" && wanted != "direct") {
-    return invalid_argument("net.posting is \"{}\", expected auto, queue or direct", wanted);
-  }
-  const bool direct = wanted == "direct" || (wanted == "auto" && ranks_here_ > 1);
-  posting_ = direct ? Posting::kDirect : Posting::kQueue;
-  return ok_status();
-}
-
-Result<std::unique_ptr<Transport>> JobImpl::make_transport() {
-  if (options_.transport == "auto" || options_.transport == "ucx") {
-    SWALE_ASSIGN_OR_RETURN(const FabricModule* ucx, load_fabric("ucx"));
-    return ucx->make(rank(), size(), {posting_, {}});
-  }
-  if (options_.transport != "loopback") {
-    return invalid_argument("net.transport is \"{}\", expected auto, ucx or loopback", options_.transport);
-  }
-  std::shared_ptr<LoopbackFabric> fabric = rank() == 0 ? LoopbackFabric::create(size()) : nullptr;
-  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> all,
-                         bootstrap_->allgather(fabric ? std::to_string(fabric->id()) : ""));
-  if (!fabric) fabric = LoopbackFabric::find(std::strtoull(all[0].c_str(), nullptr, 10));
-  if (!fabric)
-    return invalid_argument("transport \"loopback\" joins threads of one process, rank 0 is in another");
-  return fabric->transport(rank(), posting_);
-}
-
-Status JobImpl::start_transport(std::vector<std::string> hosts) {
-  Result<std::unique_ptr<Transport>> made = make_transport();
-  // The failure of one rank is told to all: a first byte, then the address or the message.
-  const std::string mine =
-      made.ok() ? fmt::format("A{}", (*made)->address()) : fmt::format("F{}", made.status().message());
-  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> all,
-                         bootstrap_->allgather(Bytes(mine).substr(0, 4 * kKiB)));
-  SWALE_RETURN_IF_ERROR(made.status());
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i].size() < 2 || all[i][0] != 'A') {
-      return error(Code::kAborted, Scope::kFatal, "rank {} (host {}) could not start its transport: {}", i,
-                   hosts[i], all[i].substr(std::min<size_t>(1, all[i].size())));
-    }
-    all[i].erase(0, 1);
-  }
+Status JobImpl::start_transport() {
+  SWALE_ASSIGN_OR_RETURN(JoinedTransport joined, make_transport(*bootstrap_, options_, meeting_));
   Liveness::Params params;
   params.rank = rank();
-  params.hosts = std::move(hosts);
+  params.hosts = std::move(meeting_.hosts);
   params.heartbeat_interval = options_.heartbeat_interval;
   params.silence_deadline = options_.silence_deadline;
   liveness_ = std::make_unique<Liveness>(std::move(params));
   make_exchange();
-  transport_ = *std::move(made);
-  return transport_->start(std::move(all), this);
+  transport_ = std::move(joined.transport);
+  return transport_->start(std::move(joined.addresses), this);
 }
 
 void JobImpl::make_exchange() {
@@ -272,10 +168,8 @@ Status JobImpl::start() {
         "long",
         to_seconds(options_.silence_deadline), to_seconds(options_.heartbeat_interval));
   }
-  std::vector<std::string> hosts;
-  SWALE_RETURN_IF_ERROR(exchange_identity(&hosts));
-  SWALE_RETURN_IF_ERROR(choose_posting());
-  return size() == 1 ? ok_status() : start_transport(std::move(hosts));
+  SWALE_ASSIGN_OR_RETURN(meeting_, meet(*bootstrap_, options_));
+  return size() == 1 ? ok_status() : start_transport();
 }
 
 Result<std::vector<std::string>> JobImpl::allgather(Bytes mine) {
@@ -344,10 +238,14 @@ void JobImpl::hear_call_of(Rank from, const FrameHeader& header) {
 // ---- channels
 // -----------------------------------------------------------------------------------------------------
 
-uint32_t JobImpl::open_channel(ChannelEvents* events) {
+Result<uint32_t> JobImpl::open_channel(ChannelEvents* events) {
   const std::lock_guard lock(events_mutex_);
+  if (next_channel_ > kChannelMax) {
+    return error(Code::kResourceExhausted, Scope::kFatal,
+                 "rank {}: this job has opened {} directories, and can open no more; start another job",
+                 rank(), kChannelMax);
+  }
   const uint32_t number = next_channel_++;
-  assert(number <= kChannelMax);
   calls_.add_channel(number);
   Channel& channel = channels_[number];  // may be there already, with early frames
   channel.events = events;               // if what follows throws, no frame of it is lost
@@ -384,7 +282,7 @@ void JobImpl::wake() {
 // --------------------------------------------------------------------------------------
 
 void JobImpl::on_frame(Rank from, Bytes bytes, Bytes payload) {
-  const Result<FrameHeader> header = FrameHeader::decode(bytes, secret_);
+  const Result<FrameHeader> header = FrameHeader::decode(bytes, secret());
   if (!header.ok()) {
     // A stranger's, most likely; if it was our peer's, its next frame shows the gap.
     if (!std::exchange(refused_logged_, true)) {
@@ -424,7 +322,7 @@ void JobImpl::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
 
 // Credits bound this to a window per peer and channel; the limit stands for peers that break them.
 void JobImpl::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
-  if (header.channel > kChannelMax || early_bytes_ + payload.size() + sizeof(EarlyFrame) > kEarlyBytesMax) {
+  if (early_bytes_ + payload.size() + sizeof(EarlyFrame) > kEarlyBytesMax) {
     transport_->drop(
         from, error(Code::kResourceExhausted, Scope::kPeer,
                     "rank {} sends on channel {}, of which rank {} has opened {} only, and {} bytes wait "
@@ -514,7 +412,7 @@ Nanos JobImpl::progress(Nanos now) {
 
 bool JobImpl::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
   FrameHeader header;
-  header.secret = secret_;
+  header.secret = secret();
   header.kind = kind;
   header.credits = static_cast<uint16_t>(calls_.last(&header.sequence));
   const auto bytes = header.encode();

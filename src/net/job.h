@@ -1,7 +1,9 @@
 // Job: one process's membership in a parallel job. Owns the Transport, its liveness watch and the channels.
 //
 // A channel is one conversation (one open massive directory): its frames carry its number, and its owner gets
-// their events. Channels are opened in the same order on all ranks, so numbers agree without talking.
+// their events. Channels are opened in the same order on all ranks, so numbers agree without talking. What a closed channel
+// took is free for the next one; its number is not used again, so that a late frame of an old conversation is never taken
+// for one of a new conversation. There are 2^32 - 2 numbers in the life of a job, which is checked.
 //
 // A peer is down when its transport says so, or when it has been silent for `silence_deadline`: heartbeats
 // flow between ranks that have exchanged a frame, sent by the progress thread, so that a rank which only
@@ -36,7 +38,7 @@ class ChannelEvents {
  public:
   virtual ~ChannelEvents() = default;
   virtual void on_frame(Rank from, const FrameHeader& header, Bytes payload) = 0;
-  virtual void on_sent(uint64_t cookie) = 0;  // cookies < 2^48; of this channel's own posts only
+  virtual void on_sent(uint64_t cookie) = 0;  // cookies < 2^32; of this channel's own posts only
   virtual void on_down(Rank peer, const Status& why) = 0;
   virtual Nanos on_progress(Nanos now) = 0;
   // The job can go on no more on this rank (give_up); peers are to be told. At most once.
@@ -50,7 +52,7 @@ struct JobOptions {
   Nanos heartbeat_interval = 1'000'000'000;
   Nanos close_deadline = 30'000'000'000;
   Nanos collective_deadline = 600'000'000'000;
-  std::string node;  // what ranks of one machine have in common; "": the kernel's boot id
+  std::string node;  // what ranks of one machine have in common; "": this_machine (topology.h)
 };
 
 class Job {
@@ -89,8 +91,9 @@ class Job {
   // first failure counts. Any thread, in events too.
   virtual void give_up(const Status& why) noexcept = 0;
 
-  // Collective (the order decides the number). `events` outlives close_channel.
-  virtual uint32_t open_channel(ChannelEvents* events) = 0;
+  // Collective (the order decides the number). `events` outlives close_channel. kResourceExhausted when the numbers are
+  // used up: on all ranks alike.
+  virtual Result<uint32_t> open_channel(ChannelEvents* events) = 0;
   // After it returns no event of the channel is running or will come; wait for the on_sent of what was posted
   // before, or its memory is still lent out. Not to be called from an event.
   virtual void close_channel(uint32_t channel) = 0;

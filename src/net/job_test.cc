@@ -111,7 +111,7 @@ TEST(Job, OfOneRankNeedsNoTransportAndNoThread) {
   auto job = Job::open(solo_bootstrap(), {});
   ASSERT_TRUE(job.ok()) << job.status().to_string();
   Listener listener;
-  const uint32_t channel = (*job)->open_channel(&listener);
+  const uint32_t channel = (*job)->open_channel(&listener).value();
   (*job)->wake();
   EXPECT_EQ(thread_count(), before);
   EXPECT_EQ((*job)->size(), 1);
@@ -155,7 +155,7 @@ TEST_P(JobOfEitherPosting, KeepsFramesAndCookiesOfChannelsApart) {
   as_ranks(3, loopback(GetParam()), [&](Job* job) {
     Listener listeners[2];
     uint32_t channels[2];
-    for (size_t i = 0; i < 2; ++i) channels[i] = job->open_channel(&listeners[i]);
+    for (size_t i = 0; i < 2; ++i) channels[i] = job->open_channel(&listeners[i]).value();
     EXPECT_EQ(channels[1], channels[0] + 1);
     for (Rank to = 0; to < 3; ++to) {
       if (to == job->rank()) continue;
@@ -181,20 +181,37 @@ TEST_P(JobOfEitherPosting, KeepsFramesAndCookiesOfChannelsApart) {
   EXPECT_NE(secrets[0], 0u);
 }
 
+// A number is not used again, what belongs to it is: more channels than 16 bits can name, one after the other.
+TEST(Job, OpensMoreChannelsInItsLifeThanAreEverOpenAtOnce) {
+  as_ranks(2, loopback(), [&](Job* job) {
+    Listener listener;
+    for (int i = 0; i < 70'000; ++i) job->close_channel(job->open_channel(&listener).value());
+    const uint32_t channel = job->open_channel(&listener).value();
+    EXPECT_EQ(channel, 70'001u);
+    ASSERT_TRUE(job->allgather("").ok());
+    constexpr uint64_t kCookie = 0xfffffffe;
+    post(job, &listener, channel, post_to(*job, 1 - job->rank(), channel, "late", kCookie));
+    EXPECT_TRUE(listener.wait_for([&] { return listener.frames.size() == 1 && listener.sent.size() == 1; }));
+    EXPECT_THAT(listener.sent, testing::ElementsAre(kCookie));
+    ASSERT_TRUE(job->allgather("").ok());
+    EXPECT_TRUE(job->close().ok());
+  });
+}
+
 TEST(Job, FramesForAChannelNotYetOpenWaitForItInOrder) {
   as_ranks(2, loopback(), [&](Job* job) {
     Listener first;
     Listener second;
-    const uint32_t one = job->open_channel(&first);
+    const uint32_t one = job->open_channel(&first).value();
     if (job->rank() == 0) {
-      const uint32_t two = job->open_channel(&second);
+      const uint32_t two = job->open_channel(&second).value();
       for (uint64_t i = 0; i < 50; ++i)
         post(job, &second, two, post_to(*job, 1, two, std::to_string(i), kNoCookie));
       post(job, &first, one, post_to(*job, 1, one, "after them", kNoCookie));
     } else {
       EXPECT_TRUE(first.wait_for([&] { return first.frames.size() == 1; }))
           << "so all the others have come too";
-      const uint32_t two = job->open_channel(&second);
+      const uint32_t two = job->open_channel(&second).value();
       EXPECT_TRUE(second.wait_for([&] { return second.frames.size() == 50; }));
       for (size_t i = 0; i < second.frames.size(); ++i)
         EXPECT_EQ(second.frames[i], fmt::format("0/{}:{}", two, i));
@@ -208,7 +225,7 @@ TEST(Job, AfterCloseChannelNoEventComes) {
   as_ranks(2, loopback(), [&](Job* job) {
     for (int i = 0; i < 50; ++i) {
       Listener listener;
-      const uint32_t channel = job->open_channel(&listener);
+      const uint32_t channel = job->open_channel(&listener).value();
       for (uint64_t k = 0; k < 20; ++k)
         post(job, &listener, channel, post_to(*job, 1 - job->rank(), channel, "static", k));
       job->wake();
@@ -227,7 +244,7 @@ TEST(Job, APeerThatLeavesEarlyHangsNobodyAndBlamesTheLate) {
   LocalGroup beside(2);
   as_ranks(2, options, [&](Job* job) {
     Listener listener;
-    const uint32_t channel = job->open_channel(&listener);
+    const uint32_t channel = job->open_channel(&listener).value();
     post(job, &listener, channel, post_to(*job, 1 - job->rank(), channel, "hello", kNoCookie));
     EXPECT_TRUE(listener.wait_for([&] { return listener.frames.size() == 1; }));
     ASSERT_TRUE(job->allgather("").ok());
@@ -243,7 +260,7 @@ TEST(Job, APeerThatLeavesEarlyHangsNobodyAndBlamesTheLate) {
                 HasSubstr("rank 1 has left the job"));
     // Rank 1 has left; posting to it and closing must not hang.
     Listener late;
-    const uint32_t later = job->open_channel(&late);
+    const uint32_t later = job->open_channel(&late).value();
     post(job, &late, later, post_to(*job, 1, later, "anybody?", 1));
     EXPECT_TRUE(late.wait_for([&] { return late.sent.size() == 1; }));
     EXPECT_TRUE(job->close().ok()) << "it has heard its goodbye";
@@ -256,7 +273,7 @@ TEST(Job, IdleRanksKeepEachOtherAlive) {
   options.silence_deadline = milliseconds(500);
   as_ranks(3, options, [&](Job* job) {
     Listener listener;
-    const uint32_t channel = job->open_channel(&listener);
+    const uint32_t channel = job->open_channel(&listener).value();
     for (Rank to = 0; to < 3; ++to) {
       if (to != job->rank()) post(job, &listener, channel, post_to(*job, to, channel, "hello", kNoCookie));
     }
@@ -351,7 +368,7 @@ TEST(Job, LongAllgathersPassUcx) {
 TEST(Job, FramesWithAForeignSecretAreDropped) {
   as_ranks(2, loopback(), [&](Job* job) {
     Listener listener;
-    const uint32_t channel = job->open_channel(&listener);
+    const uint32_t channel = job->open_channel(&listener).value();
     if (job->rank() == 0) {
       FrameHeader foreign;
       foreign.channel = channel;
@@ -379,7 +396,7 @@ TEST_P(JobOfEitherPosting, GoesOverUcxInOneProcess) {
   options.posting = GetParam();
   as_ranks(2, options, [&](Job* job) {
     Listener listener;
-    const uint32_t channel = job->open_channel(&listener);
+    const uint32_t channel = job->open_channel(&listener).value();
     post(job, &listener, channel, post_to(*job, 1 - job->rank(), channel, "over UCX", 5));
     EXPECT_TRUE(listener.wait_for([&] { return listener.frames.size() == 1 && listener.sent.size() == 1; }));
     ASSERT_TRUE(job->allgather("").ok());

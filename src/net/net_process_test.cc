@@ -66,7 +66,7 @@ class Exchange : public ChannelEvents {
 
   void start() {
     // Not under our mutex: the progress thread holds the job's lock when it takes ours.
-    const uint32_t channel = job_->open_channel(this);
+    const uint32_t channel = job_->open_channel(this).value();
     const std::lock_guard lock(mutex_);
     channel_ = channel;
     router_.emplace(Router::Params{job_->rank(), job_->size(), channel, job_->secret(), kBuffersPerPeer});

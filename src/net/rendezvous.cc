@@ -214,10 +214,7 @@ Status Rendezvous::wait_for_session(Patience* patience) {
 }
 
 Result<std::vector<std::string>> Rendezvous::allgather(Bytes mine) {
-  if (mine.size() > kBytesMax) {
-    return error(Code::kResourceExhausted, Scope::kOperation, "allgather of {} bytes, the limit is {}",
-                 mine.size(), kBytesMax);
-  }
+  SWALE_RETURN_IF_ERROR(check_gathered_bytes(mine.size()));
   Patience patience(limit_, system_clock().now());
   if (!session_) SWALE_RETURN_IF_ERROR(wait_for_session(&patience));
   SWALE_RETURN_IF_ERROR(append(RendezvousKind::kGather, mine));

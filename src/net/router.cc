@@ -20,7 +20,7 @@ std::array<char, FrameHeader::kBytes> FrameHeader::encode() const {
   put_u32(&bytes[16], sequence);
   put_u16(&bytes[20], credits);
   bytes[22] = static_cast<char>(kind);
-  bytes[23] = 0;
+  bytes[23] = static_cast<char>(control_credits);
   return bytes;
 }
 
@@ -40,16 +40,16 @@ Result<FrameHeader> FrameHeader::decode(Bytes bytes, uint64_t expected_secret) {
   header.sequence = in.u32();
   header.credits = in.u16();
   const uint8_t kind = in.u8();
-  const uint8_t zero = in.u8();
+  header.control_credits = in.u8();
   if (header.secret != expected_secret) {
     return error(
         Code::kCorruption, Scope::kPeer,
         "frame header: not the secret of this job: a process of another job sent it, or of an earlier one");
   }
-  if (kind > static_cast<uint8_t>(FrameKind::kExchange) || zero != 0) {
+  if (kind > static_cast<uint8_t>(FrameKind::kAbort) || header.control_credits > Router::kControlWindow) {
     return error(Code::kCorruption, Scope::kPeer,
                  "frame header: unknown kind {} (last byte {}): do all ranks run the same version of Swale?",
-                 kind, zero);
+                 kind, header.control_credits);
   }
   header.kind = static_cast<FrameKind>(kind);
   return header;
@@ -68,12 +68,15 @@ Router::Peer& Router::peer(Rank rank) {
 
 bool Router::head_may_leave(const Peer& peer) const {
   if (peer.queue.empty()) return false;
-  return peer.down || peer.credits > 0 || peer.queue.front().kind != FrameKind::kData;
+  if (peer.down) return true;
+  const FrameKind kind = peer.queue.front().kind;
+  if (kind == FrameKind::kData) return peer.credits > 0;
+  return kind != FrameKind::kControl || peer.control_credits > 0;
 }
 
 bool Router::credit_frame_due(const Peer& peer) const {
   if (peer.down) return false;
-  if (peer.probe) return true;
+  if (peer.probe || peer.control_owed >= kControlWindow / 2) return true;
   if (peer.owed == 0) return false;
   return peer.flush || peer.owed >= std::max(1, params_.window / 2);
 }
@@ -98,8 +101,10 @@ Post Router::stamp(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
   header.secret = params_.secret;
   header.sequence = p.sequence_out++;
   header.credits = p.owed;
+  header.control_credits = p.control_owed;
   header.kind = kind;
   p.owed = 0;
+  p.control_owed = 0;
   p.flush = false;
   p.probe = false;
   return {to, header.encode(), payload, cookie};
@@ -118,6 +123,7 @@ std::optional<Post> Router::next_post() {
       p.queue.pop_front();
       --queued_;
       if (next.kind == FrameKind::kData && !p.down) --p.credits;
+      if (next.kind == FrameKind::kControl && !p.down) --p.control_credits;
       post = stamp(to, next.kind, next.payload, next.cookie);
     } else if (credit_frame_due(p)) {
       post = stamp(to, FrameKind::kCredit, Bytes(), kNoCookie);
@@ -146,26 +152,42 @@ Status Router::on_frame(Rank from, const FrameHeader& header) {
         params_.rank, params_.channel, p.sequence_in, from, header.sequence);
   }
   ++p.sequence_in;
-  if (p.credits + header.credits > params_.window) {
-    return error(
-        Code::kCorruption, Scope::kPeer,
-        "rank {}, channel {}: rank {} gave {} credits in frame {}, at most {} of the window of {} were out",
-        params_.rank, params_.channel, from, header.credits, header.sequence, params_.window - p.credits,
-        params_.window);
-  }
-  p.credits = static_cast<uint16_t>(p.credits + header.credits);
+  SWALE_RETURN_IF_ERROR(take_credits(from, header));
   if (header.kind == FrameKind::kData) {
-    if (p.held + p.owed >= params_.window) {
-      return error(
-          Code::kCorruption, Scope::kPeer,
-          "rank {}, channel {}: rank {} sent data frame {} without credit (window {}; do all ranks run with "
-          "the same options?)",
-          params_.rank, params_.channel, from, header.sequence, params_.window);
-    }
+    if (p.held + p.owed >= params_.window) return without_credit(from, header, params_.window);
     ++p.held;
+  } else if (header.kind == FrameKind::kControl) {
+    if (p.control_owed >= kControlWindow) return without_credit(from, header, kControlWindow);
+    ++p.control_owed;
   }
   make_ready(from);
   return ok_status();
+}
+
+Status Router::take_credits(Rank from, const FrameHeader& header) {
+  Peer& p = peer(from);
+  if (p.credits + header.credits > params_.window ||
+      p.control_credits + header.control_credits > kControlWindow) {
+    return error(Code::kCorruption, Scope::kPeer,
+                 "rank {}, channel {}: rank {} gave {} credits and {} for control in frame {}, at most {} of "
+                 "the window of {} and "
+                 "{} of {} were out",
+                 params_.rank, params_.channel, from, header.credits, header.control_credits, header.sequence,
+                 params_.window - p.credits, params_.window, kControlWindow - p.control_credits,
+                 kControlWindow);
+  }
+  p.credits = static_cast<uint16_t>(p.credits + header.credits);
+  p.control_credits = static_cast<uint8_t>(p.control_credits + header.control_credits);
+  return ok_status();
+}
+
+Status Router::without_credit(Rank from, const FrameHeader& header, int window) const {
+  return error(
+      Code::kCorruption, Scope::kPeer,
+      "rank {}, channel {}: rank {} sent {} frame {} without credit (window {}; do all ranks run with "
+      "the same options?)",
+      params_.rank, params_.channel, from, header.kind == FrameKind::kData ? "data" : "control",
+      header.sequence, window);
 }
 
 void Router::consumed(Rank from) {

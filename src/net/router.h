@@ -3,20 +3,21 @@
 // out.
 //
 // Data frames are flow-controlled per peer: at most `window` of them are unconsumed at the receiver, so a
-// receiver needs at most window * (size - 1) frames of memory. Control frames are not (the protocols above
-// send a bounded number of them); both kinds keep one order per peer. Credits ride on every frame going the
-// other way, and travel alone once half a window is owed.
+// receiver needs at most window * (size - 1) frames of memory. Control frames have a window of their own,
+// kControlWindow, and are consumed when they arrive: a sender cannot fill the receiver's memory while its progress thread
+// is busy. Both kinds keep one order per peer. Credits ride on every frame going the other way, and travel alone once
+// half a window is owed. The news of a failure (kAbort) needs no credit: there is one per peer.
 //
 // A frame submitted to a peer that is down leaves at once and without credit: the transport, which knows
 // better, gives its cookie back.
 //
 // Invariants, per peer: credits we hold + frames of ours it has not consumed + credits it owes = window;
-//   `held` (its frames not consumed here) + `owed` <= window.
+//   `held` (its frames not consumed here) + `owed` <= window. The same for control frames, of which none is held.
 // Threads: none of its own; the owner serialises calls. The posts taken by next_post for one peer must reach
 // Transport::post in the order taken.
 // Format of a frame header (24 bytes, little-endian):
 //   u32 magic "SWF1" | u32 channel | u64 job secret | u32 sequence (per peer, channel) | u16 credits | u8
-//   kind | u8 0
+//   kind | u8 control credits
 // Limits: window 1..1024.
 #pragma once
 
@@ -35,11 +36,12 @@ namespace swale::net {
 // DO NOT CHANGE THESE VALUES: ranks of one job may run different builds.
 enum class FrameKind : uint8_t {
   kData = 0,       // counted against the window
-  kControl = 1,    // a message of the protocol above; the payload says which
+  kControl = 1,    // a message of the protocol above; the payload says which; counted against kControlWindow
   kCredit = 2,     // nothing but the header's credits
   kHeartbeat = 3,  // Liveness; channel 0
   kGoodbye = 4,    // orderly leave; channel 0
   kExchange = 5,   // an allgather of the job (exchange.h); channel 0
+  kAbort = 6,      // the sender has failed: the payload is its encoded Status (status_codec.h)
 };
 
 struct FrameHeader {
@@ -49,9 +51,10 @@ struct FrameHeader {
   uint32_t sequence = 0;
   uint16_t credits = 0;
   FrameKind kind = FrameKind::kData;
+  uint8_t control_credits = 0;
 
   std::array<char, kBytes> encode() const;
-  // kCorruption (scope peer) for a wrong length, magic, secret or kind.
+  // kCorruption (scope peer) for a wrong length, magic, secret or kind, or more control credits than can be out.
   static Result<FrameHeader> decode(Bytes bytes, uint64_t expected_secret);
 };
 
@@ -67,6 +70,8 @@ inline constexpr uint64_t kNoCookie = ~uint64_t{0};
 
 class Router {
  public:
+  static constexpr uint8_t kControlWindow = 32;  // unconsumed control frames per peer
+
   struct Params {
     Rank rank = 0;
     int32_t size = 1;
@@ -126,15 +131,19 @@ class Router {
     uint16_t credits = 0;  // data frames we may still send
     uint16_t owed = 0;     // data frames consumed here and not yet credited
     uint16_t held = 0;     // data frames arrived here and not yet consumed
-    bool flush = false;    // what is owed goes out however little it is
-    bool probe = false;    // an empty frame is due, whatever is owed
-    bool ready = false;    // stands in ready_
+    uint8_t control_credits = kControlWindow;
+    uint8_t control_owed = 0;
+    bool flush = false;  // what is owed goes out however little it is
+    bool probe = false;  // an empty frame is due, whatever is owed
+    bool ready = false;  // stands in ready_
     bool down = false;
   };
 
   Peer& peer(Rank rank);
   bool head_may_leave(const Peer& peer) const;
   bool credit_frame_due(const Peer& peer) const;
+  Status take_credits(Rank from, const FrameHeader& header);
+  Status without_credit(Rank from, const FrameHeader& header, int window) const;
   void make_ready(Rank rank);
   Post stamp(Rank to, FrameKind kind, Bytes payload, uint64_t cookie);
 

@@ -70,7 +70,7 @@ TEST(Router, StopsAtTheWindowAndGoesOnWithCredit) {
   EXPECT_TRUE(a.idle());
 }
 
-TEST(Router, ControlFramesNeedNoCreditButKeepTheirPlace) {
+TEST(Router, ControlFramesNeedNoDataCreditButKeepTheirPlace) {
   Router a = make(0, 2, 1);
   a.submit(1, FrameKind::kData, "", 0);
   a.submit(1, FrameKind::kControl, "", 1);
@@ -79,6 +79,49 @@ TEST(Router, ControlFramesNeedNoCreditButKeepTheirPlace) {
   EXPECT_EQ(a.next_post()->cookie, 0u);
   EXPECT_EQ(a.next_post()->cookie, 1u);
   EXPECT_FALSE(a.next_post().has_value());
+}
+
+TEST(Router, ControlFramesHaveAWindowOfTheirOwn) {
+  Router a = make(0, 2, 1);
+  Router b = make(1, 2, 1);
+  const uint64_t sent = 5 * Router::kControlWindow;
+  for (uint64_t i = 0; i < sent; ++i) a.submit(1, FrameKind::kControl, "", i);
+  uint64_t arrived = 0, credits = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    uint64_t burst = 0;
+    for (; const auto post = a.next_post(); ++burst) {
+      EXPECT_EQ(post->cookie, arrived++);
+      ASSERT_TRUE(b.on_frame(0, header_of(*post)).ok());
+      moved = true;
+    }
+    EXPECT_LE(burst, Router::kControlWindow);
+    while (const auto credit = b.next_post()) {
+      EXPECT_EQ(header_of(*credit).kind, FrameKind::kCredit);
+      ++credits;
+      ASSERT_TRUE(a.on_frame(1, header_of(*credit)).ok());
+      moved = true;
+    }
+  }
+  EXPECT_EQ(arrived, sent);
+  EXPECT_LE(credits, 5u) << "one frame gives many back";
+}
+
+TEST(Router, RefusesControlFramesWithoutCredit) {
+  Router b = make(1, 2, 1);
+  FrameHeader header;
+  header.secret = kSecret;
+  header.kind = FrameKind::kControl;
+  for (header.sequence = 0; header.sequence < Router::kControlWindow; ++header.sequence) {
+    ASSERT_TRUE(b.on_frame(0, header).ok());
+  }
+  EXPECT_THAT(std::string(b.on_frame(0, header).message()),
+              testing::HasSubstr("control frame 32 without credit"));
+  Router c = make(1, 2, 1);
+  header.sequence = 0;
+  header.kind = FrameKind::kCredit;
+  header.control_credits = 1;
+  EXPECT_THAT(std::string(c.on_frame(0, header).message()), testing::HasSubstr("1 for control"));
 }
 
 TEST(Router, CreditsRideOnFramesTheOtherWayAndFlushSendsTheRest) {

@@ -8,9 +8,7 @@ namespace swale::imd {
 namespace {
 
 // DO NOT CHANGE THESE VALUES: ranks of one job may run different builds.
-enum class Tag : uint8_t { kEnd = 1, kDurable = 2, kCommitted = 3, kAbort = 4, kClose = 5 };
-
-constexpr size_t kStatusTextBytesMax = kKiB;
+enum class Tag : uint8_t { kEnd = 1, kDurable = 2, kCommitted = 3, kClose = 5 };
 
 void append_tally(std::string* out, const RecordTally& tally) {
   append_u64(out, tally.records);
@@ -71,40 +69,7 @@ void append_body(std::string* out, const CloseMessage& message) {
   append_stamp(out, message.call);
 }
 
-void append_body(std::string* out, const AbortMessage& message) {
-  append_tag(out, Tag::kAbort);
-  append_u32(out, static_cast<uint32_t>(message.origin));
-  append_sized(out, encode_status(message.status));
-}
-
-Status read_status(Decoder* in) {
-  const auto code = in->u8();
-  const auto scope = in->u8();
-  const Bytes text = in->sized();
-  if (!in->ok() || code == 0) return {};
-  if (code > static_cast<uint8_t>(Code::kInternal) || scope > static_cast<uint8_t>(Scope::kFatal)) {
-    return error(Code::kInternal, Scope::kOperation, "(unknown code {}) {}", code, text);
-  }
-  return Status(static_cast<Code>(code), static_cast<Scope>(scope), text);
-}
-
 }  // namespace
-
-std::string encode_status(const Status& status) {
-  std::string out;
-  append_u8(&out, static_cast<uint8_t>(status.code()));
-  append_u8(&out, static_cast<uint8_t>(status.scope()));
-  append_sized(&out, status.message().substr(0, kStatusTextBytesMax));
-  return out;
-}
-
-Status decode_status(Bytes bytes, Status* status) {
-  Decoder in(bytes);
-  Status read = read_status(&in);
-  SWALE_RETURN_IF_ERROR(in.finish("status of a rank"));
-  *status = std::move(read);
-  return {};
-}
 
 std::string encode(const Message& message) {
   std::string out;
@@ -154,13 +119,6 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
     case Tag::kClose: {
       const CloseMessage close{read_stamp(&in)};
       return whole(in, from, bytes, close);
-    }
-    case Tag::kAbort: {
-      AbortMessage abort;
-      abort.origin = static_cast<net::Rank>(in.u32());
-      Decoder text(in.sized());
-      abort.status = read_status(&text);
-      return whole(in, from, bytes, std::move(abort));
     }
   }
   return error(Code::kCorruption, Scope::kPeer, "rank {} sent an unknown control message of {} bytes", from,

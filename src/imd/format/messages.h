@@ -4,7 +4,7 @@
 //   DURABLE   child → parent    tallies merged over the child's subtree, once its part of the epoch is on storage
 //   COMMITTED parent → child    from rank 0 down the tree: the epoch exists
 //   CLOSE     rank → every rank "I shall send nothing more"
-//   ABORT     rank → every rank "I have failed; do not wait for me"
+// A rank that has failed tells the others as any conversation does (net/conversation.h).
 #pragma once
 
 #include <cstdint>
@@ -48,18 +48,9 @@ struct CloseMessage {
   net::CallStamp call = {};
 };
 
-struct AbortMessage {
-  net::Rank origin = 0;
-  Status status;
-};
-
-using Message = std::variant<EndMessage, DurableMessage, CommittedMessage, CloseMessage, AbortMessage>;
+using Message = std::variant<EndMessage, DurableMessage, CommittedMessage, CloseMessage>;
 
 std::string encode(const Message& message);
 Result<Message> decode_message(Bytes bytes, net::Rank from);
-
-// A Status as bytes and back, for ABORT and for the collective open. Texts are cut to 1 KiB.
-std::string encode_status(const Status& status);
-Status decode_status(Bytes bytes, Status* status);
 
 }  // namespace swale::imd

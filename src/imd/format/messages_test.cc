@@ -22,19 +22,11 @@ TEST(Messages, AllKindsComeBackAsTheyWere) {
   EXPECT_EQ(std::get<EndMessage>(*decode_message(encode(EndMessage{9, 123}), 1)).records, 123u);
   EXPECT_EQ(std::get<CommittedMessage>(*decode_message(encode(CommittedMessage{9}), 1)).epoch, 9u);
   EXPECT_TRUE(std::holds_alternative<CloseMessage>(*decode_message(encode(CloseMessage{}), 1)));
-
-  const Status status = error(Code::kNoSpace, Scope::kFile, "disk {} full", 7);
-  const auto abort = std::get<AbortMessage>(*decode_message(encode(AbortMessage{2, status}), 2));
-  EXPECT_EQ(abort.origin, 2);
-  EXPECT_EQ(abort.status.code(), Code::kNoSpace);
-  EXPECT_EQ(abort.status.scope(), Scope::kFile);
-  EXPECT_EQ(abort.status.message(), "disk 7 full");
 }
 
 TEST(Messages, EveryTruncationAndAnyTrailingByteIsRefused) {
   const std::vector<Message> messages = {EndMessage{1, 2}, DurableMessage{}, CommittedMessage{1},
-                                         CloseMessage{},
-                                         AbortMessage{1, error(Code::kIoError, Scope::kFile, "x")}};
+                                         CloseMessage{}};
   for (const Message& message : messages) {
     const std::string bytes = encode(message);
     for (size_t length = 0; length < bytes.size(); ++length) {
@@ -55,16 +47,6 @@ TEST(Messages, RandomBytesNeverCrashTheDecoder) {
     accepted += decode_message(bytes, 0).ok() ? 1 : 0;
   }
   EXPECT_LT(accepted, 20'000u);
-}
-
-TEST(Messages, AStatusOfAnyLengthTravels) {
-  Status back;
-  ASSERT_TRUE(decode_status(encode_status(Status()), &back).ok());
-  EXPECT_TRUE(back.ok());
-  const Status status = error(Code::kBusy, Scope::kNode, "{}", std::string(5000, 'm'));
-  ASSERT_TRUE(decode_status(encode_status(status), &back).ok());
-  EXPECT_EQ(back.code(), Code::kBusy);
-  EXPECT_EQ(back.message().size(), kKiB);
 }
 
 }  // namespace

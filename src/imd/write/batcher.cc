@@ -24,13 +24,12 @@ net::Rank Batcher::append(Bytes key, Bytes value) {
   if (home < 0) [[unlikely]]
     return kNowhere;
   const auto destination = static_cast<size_t>(home);
-  Frame& frame = frames_[destination];
+  net::Frame& frame = frames_[destination];
   const size_t encoded_bytes = run::encoded_record_bytes(key.size(), value.size());
   if (frame.capacity - frame.bytes < encoded_bytes) return static_cast<net::Rank>(destination);
 
   const char* const end = run::encode_record(key, value, frame.data + frame.bytes);
   frame.bytes += static_cast<uint32_t>(encoded_bytes);
-  ++frame.records;
   ++records_per_rank_[destination];
   ++tally_.records;
   const size_t row_bytes = key.size() + value.size();
@@ -43,24 +42,23 @@ net::Rank Batcher::append(const run::RecordView& record) {
   const net::Rank home = home_of(hash_bytes(record.key), record.key);
   if (home < 0) return kNowhere;
   const auto destination = static_cast<size_t>(home);
-  Frame& frame = frames_[destination];
+  net::Frame& frame = frames_[destination];
   if (frame.capacity - frame.bytes < record.encoded.size()) return static_cast<net::Rank>(destination);
   record.encoded.copy(frame.data + frame.bytes, record.encoded.size());
   frame.bytes += static_cast<uint32_t>(record.encoded.size());
-  ++frame.records;
   ++records_per_rank_[destination];
   tally_.add({1, record.row().size(), run::record_digest(record)});
   return kAccepted;
 }
 
-Frame Batcher::exchange(net::Rank destination, Frame next) {
-  Frame taken = frames_[static_cast<size_t>(destination)];
+net::Frame Batcher::exchange(net::Rank destination, net::Frame next) {
+  net::Frame taken = frames_[static_cast<size_t>(destination)];
   frames_[static_cast<size_t>(destination)] = next;
   return taken;
 }
 
 void Batcher::begin_epoch() {
-  for ([[maybe_unused]] const Frame& frame : frames_) assert(frame.bytes == 0);
+  for ([[maybe_unused]] const net::Frame& frame : frames_) assert(frame.bytes == 0);
   records_per_rank_.assign(records_per_rank_.size(), 0);
   tally_ = {};
 }

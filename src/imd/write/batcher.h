@@ -13,19 +13,10 @@
 #include "base/hash.h"
 #include "imd/format/partitioner.h"
 #include "imd/format/record_tally.h"
-#include "net/transport.h"
+#include "net/frame_pool.h"
 #include "run/record.h"
 
 namespace swale::imd {
-
-// Memory of one frame, lent by the pool. `index` names it there.
-struct Frame {
-  char* data = nullptr;
-  uint32_t bytes = 0;  // filled
-  uint32_t capacity = 0;
-  uint32_t records = 0;
-  uint32_t index = 0;
-};
 
 class Batcher {
  public:
@@ -41,7 +32,7 @@ class Batcher {
   net::Rank append(const run::RecordView& record);
 
   // Takes the destination's frame (data == nullptr: it had none) and lends it another (or none).
-  Frame exchange(net::Rank destination, Frame next);
+  net::Frame exchange(net::Rank destination, net::Frame next);
 
   // Counts records that needed no frame because this rank is alone.
   void count(const RecordTally& records) {
@@ -56,7 +47,7 @@ class Batcher {
  private:
   net::Rank home_of(Hash hash, Bytes key) const;
 
-  std::vector<Frame> frames_;  // by destination
+  std::vector<net::Frame> frames_;  // by destination
   std::vector<uint64_t> records_per_rank_;
   RecordTally tally_;
   const Partitioner partitioner_;

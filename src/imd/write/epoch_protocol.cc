@@ -16,7 +16,7 @@ std::string bits_of_nan(double time) {
 }  // namespace
 
 EpochProtocol::EpochProtocol(net::Rank rank, int32_t size)
-    : rank_(rank), size_(size), peers_(static_cast<size_t>(size)), abort_next_(size) {}
+    : tree_{rank, size}, rank_(rank), size_(size), peers_(static_cast<size_t>(size)) {}
 
 void EpochProtocol::open_epoch(uint32_t epoch) {
   epoch_ = epoch;
@@ -37,11 +37,6 @@ void EpochProtocol::open_epoch(uint32_t epoch) {
   children_in_.clear();
   flush_wanted_ = false;
   commit_.reset();
-}
-
-int32_t EpochProtocol::child_count() const {
-  const int64_t first = int64_t{rank_} * kFanOut + 1;
-  return static_cast<int32_t>(std::clamp<int64_t>(size_ - first, 0, kFanOut));
 }
 
 void EpochProtocol::send(net::Rank to, const Message& message) { outgoing_.push_back({to, encode(message)}); }
@@ -75,7 +70,6 @@ void EpochProtocol::on_message(net::Rank from, const Message& message) {
   if (const auto* end = std::get_if<EndMessage>(&message)) on_end(from, *end);
   if (const auto* durable = std::get_if<DurableMessage>(&message)) on_durable_message(from, *durable);
   if (const auto* committed = std::get_if<CommittedMessage>(&message)) on_committed(from, *committed);
-  if (const auto* abort = std::get_if<AbortMessage>(&message)) on_abort(*abort);
 }
 
 void EpochProtocol::on_end(net::Rank from, const EndMessage& message) {
@@ -126,7 +120,7 @@ void EpochProtocol::on_durable(const RecordTally& indexed, const ExtremaSummary&
 
 void EpochProtocol::on_durable_message(net::Rank from, const DurableMessage& message) {
   // No child can be durable before this rank has ended the epoch: it waits for this rank's END, too.
-  if (!is_child(from) || message.epoch != epoch_ || state_ == State::kOpen ||
+  if (!tree_.is_child(from) || message.epoch != epoch_ || state_ == State::kOpen ||
       std::find(children_in_.begin(), children_in_.end(), from) != children_in_.end()) {
     return fail(error(Code::kCorruption, Scope::kPeer,
                       "rank {} got an unexpected DURABLE of epoch {} from rank {}", rank_, message.epoch,
@@ -156,9 +150,9 @@ void EpochProtocol::merge(const DurableMessage& message) {
 }
 
 void EpochProtocol::reduce() {
-  if (state_ != State::kReducing || static_cast<int32_t>(children_in_.size()) < child_count()) return;
-  if (rank_ != 0) {
-    send(parent(), merged_);
+  if (state_ != State::kReducing || children_awaited() > 0) return;
+  if (!tree_.is_root()) {
+    send(tree_.parent(), merged_);
     return;  // COMMITTED comes down the tree
   }
   if (merged_.appended != merged_.indexed) {
@@ -182,7 +176,7 @@ void EpochProtocol::on_commit_done(const Status& status) {
 
 void EpochProtocol::on_committed(net::Rank from, const CommittedMessage& message) {
   const bool expected =
-      rank_ != 0 && from == parent() && message.epoch == epoch_ && state_ == State::kReducing;
+      !tree_.is_root() && from == tree_.parent() && message.epoch == epoch_ && state_ == State::kReducing;
   if (!expected && state_ != State::kDone) {
     return fail(error(Code::kCorruption, Scope::kPeer,
                       "rank {} got an unexpected COMMITTED of epoch {} from rank {}", rank_, message.epoch,
@@ -193,36 +187,13 @@ void EpochProtocol::on_committed(net::Rank from, const CommittedMessage& message
 
 void EpochProtocol::finish() {
   state_ = State::kDone;
-  const int64_t first_child = int64_t{rank_} * kFanOut + 1;
-  for (int32_t i = 0; i < child_count(); ++i) {
-    send(static_cast<net::Rank>(first_child + i), CommittedMessage{epoch_});
-  }
+  for (const net::Rank child : tree_.children()) send(child, CommittedMessage{epoch_});
 }
 
-void EpochProtocol::on_abort(const AbortMessage& message) {
-  if (!failure_.ok()) return;
-  failure_ = error(message.status.code() == Code::kInvalidArgument ? Code::kInvalidArgument : Code::kAborted,
-                   Scope::kFatal, "rank {} failed: {}", message.origin, message.status.message());
-  state_ = State::kDone;
-}
-
-// Goes straight to everybody: the tree may be broken where a rank has died.
 void EpochProtocol::fail(const Status& status) noexcept {
-  if (!failure_.ok()) return;
+  if (!failure_.ok() || status.ok()) return;
   failure_ = status;
   state_ = State::kDone;
-  abort_next_ = rank_ == 0 ? 1 : 0;
-}
-
-std::optional<EpochProtocol::Outgoing> EpochProtocol::next_outgoing() const {
-  if (!outgoing_.empty()) return outgoing_.front();
-  if (abort_next_ < size_) return Outgoing{abort_next_, encode(AbortMessage{rank_, failure_})};
-  return std::nullopt;
-}
-
-void EpochProtocol::outgoing_sent() {
-  if (!outgoing_.empty()) return outgoing_.pop_front();
-  if (++abort_next_ == rank_) ++abort_next_;
 }
 
 bool EpochProtocol::take_flush() { return std::exchange(flush_wanted_, false); }
@@ -247,9 +218,9 @@ std::string EpochProtocol::waiting_for() const {
     case State::kFlushing:
       return "this rank's storage";
     case State::kReducing:
-      return rank_ == 0 || static_cast<int32_t>(children_in_.size()) < child_count()
-                 ? fmt::format("the parts of {} of {} ranks below this one",
-                               child_count() - static_cast<int32_t>(children_in_.size()), child_count())
+      return tree_.is_root() || children_awaited() > 0
+                 ? fmt::format("the parts of {} of {} ranks below this one", children_awaited(),
+                               tree_.child_count())
                  : "rank 0 to commit";
     case State::kCommitting:
       return "the commit of swale.json";

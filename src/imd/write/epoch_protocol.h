@@ -3,7 +3,7 @@
 //
 //   kOpen ──begin──► kDraining ──all ENDs in, all records in──► kFlushing ──local part durable──► kReducing
 //   ──own and all children's DURABLE merged──► (rank 0: kCommitting ──swale.json replaced──►) ──COMMITTED──► kDone
-//   any state ──fail──► kDone with the failure; ABORT goes to every rank once
+//   any state ──fail──► kDone with the failure, of which the owner tells the other ranks
 //
 // DURABLE travels up a tree of fan-out 8 and COMMITTED down the same tree, so rank 0 handles 8 messages, not one per
 // rank. END is one message per pair of ranks, as data was.
@@ -21,15 +21,13 @@
 
 #include "base/status.h"
 #include "imd/format/messages.h"
-#include "imd/write/batcher.h"
+#include "net/fan_out.h"
 #include "net/transport.h"
 
 namespace swale::imd {
 
 class EpochProtocol {
  public:
-  static constexpr int32_t kFanOut = 8;
-
   enum class State { kOpen, kDraining, kFlushing, kReducing, kCommitting, kDone };
 
   struct Outgoing {
@@ -82,8 +80,7 @@ class EpochProtocol {
 
   void on_commit_done(const Status& status);
 
-  // Something on this rank failed. The first failure counts. Never throws: a failure for want of memory has to be told,
-  // too. The ABORTs are made one at a time by next_outgoing.
+  // Something failed, here or on another rank: nothing goes on. The first failure counts.
   void fail(const Status& status) noexcept;
 
   State state() const { return state_; }
@@ -93,10 +90,8 @@ class EpochProtocol {
   bool take_flush();
   bool has_commit() const { return commit_.has_value(); }
   std::optional<Commit> take_commit();
-  // The next message to be sent. It stays the next one until outgoing_sent: nothing is lost if making or sending it throws.
-  std::optional<Outgoing> next_outgoing() const;
-  void outgoing_sent();
-  bool has_outgoing() const { return !outgoing_.empty() || abort_next_ < size_; }
+  // Messages to be sent, oldest first. Taken out by the owner, once sent: nothing is lost if sending one throws.
+  std::deque<Outgoing>& outgoing() { return outgoing_; }
 
   // Whether this rank waits for ranks that have not ended the epoch, which may take them any time; and which.
   bool awaits_ends() const { return state_ == State::kDraining && ends_in_ < size_; }
@@ -116,7 +111,6 @@ class EpochProtocol {
   void on_end(net::Rank from, const EndMessage& message);
   void on_durable_message(net::Rank from, const DurableMessage& message);
   void on_committed(net::Rank from, const CommittedMessage& message);
-  void on_abort(const AbortMessage& message);
   void advance();
   bool everything_in() const;
   void merge(const DurableMessage& message);
@@ -124,10 +118,9 @@ class EpochProtocol {
   void finish();
   void send(net::Rank to, const Message& message);
 
-  net::Rank parent() const { return (rank_ - 1) / kFanOut; }
-  bool is_child(net::Rank rank) const { return rank > 0 && (rank - 1) / kFanOut == rank_; }
-  int32_t child_count() const;
+  int32_t children_awaited() const { return tree_.child_count() - static_cast<int32_t>(children_in_.size()); }
 
+  const net::FanOut tree_;
   const net::Rank rank_;
   const int32_t size_;
   uint32_t epoch_ = 0;
@@ -139,7 +132,6 @@ class EpochProtocol {
   bool flush_wanted_ = false;
   std::optional<Commit> commit_;
   std::deque<Outgoing> outgoing_;
-  net::Rank abort_next_;  // the next rank to be told of the failure; size_: none
   Status failure_;
 };
 

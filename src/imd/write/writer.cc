@@ -1,7 +1,6 @@
 #include "imd/write/writer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "base/log.h"
 #include "base/patience.h"
 #include "imd/write/threaded_writer.h"
+#include "net/agree.h"
 #include "run/record.h"
 
 namespace swale::imd {
@@ -25,13 +25,9 @@ constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 }  // namespace
 
 Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
-  channel_ = job_.open_channel(this);  // first: what fails below must not change the channels' numbers
-  channel_open_ = true;
+  SWALE_RETURN_IF_ERROR(join());  // first: what fails below must not change the channels' numbers
   WriterCoreParams params;
-  params.rank = job_.rank();
-  params.size = job_.size();
-  params.channel = channel_;
-  params.job_secret = job_.secret();
+  params.conversation = conversation_params();
   params.job_id = opened_.job_id;
   params.first_epoch = opened_.first_epoch;
   params.ways = ways;
@@ -41,18 +37,15 @@ Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
   params.layout = opened_.manifest.layout;
   params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
                              const net::CallStamp& stamp) {
-    job_.heard_call(from, channel_, kind, epoch, stamp);
+    job_.heard_call(from, channel(), kind, epoch, stamp);
   };
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
-  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<WriterCore> core, WriterCore::create(params));
-  {
-    const std::lock_guard lock(core_mutex_);
-    core_ = std::move(core);
-  }
+  SWALE_ASSIGN_OR_RETURN(core_, WriterCore::create(params));
   begin_values(0);
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
   completions_.reserve(io_running_.size());
   SWALE_ASSIGN_OR_RETURN(io_queue_, opened_.device->make_queue(io_running_.size()));
+  serve(core_.get());
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
   if (!partitioner_.by_hash()) intake_.forbid_quickly();
@@ -86,9 +79,9 @@ Status ThreadedWriter::append(Bytes key, Bytes value) {
 
 // A record that the application was told is not there must not be committed in part, nor its epoch without it.
 Status ThreadedWriter::append_failed(const Status& why) {
-  if (failed_) return why;
-  Lock core_lock(core_mutex_);
-  fail(core_lock, why);
+  if (failed()) return why;
+  Lock core_lock(mutex_);
+  fail_now(core_lock, why);
   core_lock.unlock();
   return failure();
 }
@@ -97,7 +90,7 @@ inline Status ThreadedWriter::append_any(Bytes key, Bytes value) {
   if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax)
     return append_large(key, value);
   const BiasedMutex::Guard guard(intake_.mutex);
-  if (failed_.load(std::memory_order_relaxed)) return failure();
+  if (failed()) return failure();
   if (!alone_) return append_to_frame(key, key, value);
   return partitioner_.has_home(key, 1) ? append_to_memtable(hash_bytes(key), key, value) : nowhere(key);
 }
@@ -110,7 +103,7 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
                             key.size(), value.size(), run::kKeyBytesMax, run::kLargeValueBytesMax);
   }
   const std::lock_guard values_lock(values_mutex_);
-  if (failed_) return failure();
+  if (failed()) return failure();
   // Before the value is written: a key without a home changes nothing.
   if (!partitioner_.has_home(key, static_cast<uint32_t>(job_.size()))) return nowhere(key);
   const Hash hash = hash_bytes(key);
@@ -123,7 +116,7 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
     return error(Code::kInternal, Scope::kOperation, "a record of {} bytes was encoded wrongly",
                  encoded.size());
   const BiasedMutex::Guard guard(intake_.mutex);
-  if (failed_) return failure();
+  if (failed()) return failure();
   Status status = alone_ ? append_to_memtable(hash, record) : append_to_frame(key, record);
   if (status.ok() || !harmless(status)) return status;
   // The value is written: a record without a home is no longer harmless.
@@ -157,11 +150,11 @@ Status ThreadedWriter::append_to_frame(Bytes key, const Record&... record) {
 }
 
 Status ThreadedWriter::make_room(uint32_t way) {
-  Lock core_lock(core_mutex_);
+  Lock core_lock(mutex_);
   bool made = core_->make_room(way);
   if (!made) {
     wait_in_append(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
-    made = !failed_ && core_->make_room(way);
+    made = !failed() && core_->make_room(way);
   }
   announce();
   if (made) return {};
@@ -170,7 +163,7 @@ Status ThreadedWriter::make_room(uint32_t way) {
 }
 
 Status ThreadedWriter::wait_for_intake() {
-  Lock core_lock(core_mutex_);
+  Lock core_lock(mutex_);
   go_on();
   if (!core_->intake_open())
     wait_in_append(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
@@ -183,13 +176,12 @@ Status ThreadedWriter::wait_for_intake() {
 }
 
 Status ThreadedWriter::replace_frame(net::Rank destination) {
-  Lock core_lock(core_mutex_);
+  Lock core_lock(mutex_);
   core_->submit(destination, batcher_.exchange(destination, {}));
-  announce();
-  if (destination != job_.rank()) send_ready(core_lock);
+  destination != job_.rank() ? after_change(core_lock) : announce();
   if (!core_->frame_available(destination))
     wait_in_append(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
-  if (failed_) {
+  if (failed()) {
     core_lock.unlock();
     return failure();
   }
@@ -215,12 +207,13 @@ Status ThreadedWriter::begin_end(int64_t step, double time) {
   }
   const std::lock_guard values_lock(values_mutex_);
   const BiasedMutex::Guard guard(intake_.mutex);
-  if (failed_) return failure();
+  if (failed()) return failure();
   net::CallStamp call;
-  SWALE_RETURN_IF_ERROR(job_.begin_call(channel_, net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
+  SWALE_RETURN_IF_ERROR(
+      job_.begin_call(channel(), net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
   epoch_ending_ = true;
   const WrittenValues values = opened_.files->values().written();
-  Lock core_lock(core_mutex_);
+  Lock core_lock(mutex_);
   for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
   ++epochs_ended_;
   batcher_.count(intake_.take_tally());
@@ -228,8 +221,7 @@ Status ThreadedWriter::begin_end(int64_t step, double time) {
   begin_values(epochs_ended_);
   if (!core_->intake_open()) intake_.close();
   batcher_.begin_epoch();
-  announce();
-  send_ready(core_lock);
+  after_change(core_lock);
   return {};
 }
 
@@ -240,7 +232,7 @@ Status ThreadedWriter::epoch_end_wait() {
 }
 
 Status ThreadedWriter::wait_for_end() {
-  Lock core_lock(core_mutex_);
+  Lock core_lock(mutex_);
   go_on();
   wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() == epochs_ended_; });
   const bool committed = core_->epochs_committed() == epochs_ended_;
@@ -255,12 +247,12 @@ Status ThreadedWriter::wait_for_end() {
 }
 
 void ThreadedWriter::pause() {
-  const std::lock_guard lock(core_mutex_);
+  const std::lock_guard lock(mutex_);
   paused_ = true;
 }
 
 void ThreadedWriter::resume() {
-  const std::lock_guard lock(core_mutex_);
+  const std::lock_guard lock(mutex_);
   go_on();
 }
 
@@ -271,9 +263,9 @@ void ThreadedWriter::go_on() {
 // The ranks part only when all have come: until then a slower one may still be sending records here.
 Status ThreadedWriter::close() {
   Status result = contain([&] { return part(); });
-  if (!result.ok() && !failed_ && result.code() != Code::kAborted) {
-    Lock core_lock(core_mutex_);
-    fail(core_lock, result);
+  if (!result.ok() && !failed() && result.code() != Code::kAborted) {
+    Lock core_lock(mutex_);
+    fail_now(core_lock, result);
   }
   closed_ = true;
   shut_down();
@@ -283,7 +275,7 @@ Status ThreadedWriter::close() {
 Status ThreadedWriter::part() {
   Status result = epoch_end_wait();
   const BiasedMutex::Guard guard(intake_.mutex);
-  if (result.ok() && failed_) result = failure();
+  if (result.ok() && failed()) result = failure();
   if (result.ok()) {
     if (const uint64_t dropped = batcher_.tally().records + intake_.tally().records; dropped != 0) {
       result = error(
@@ -294,11 +286,10 @@ Status ThreadedWriter::part() {
     }
     net::CallStamp call;
     SWALE_RETURN_IF_ERROR(
-        job_.begin_call(channel_, net::CallKind::kCloseDirectory, 0, opened_.directory, &call));
-    Lock core_lock(core_mutex_);
+        job_.begin_call(channel(), net::CallKind::kCloseDirectory, 0, opened_.directory, &call));
+    Lock core_lock(mutex_);
     core_->begin_close(call);
-    announce();
-    send_ready(core_lock);
+    after_change(core_lock);
     wait_for(core_lock, "all ranks to close", [&] { return core_->closed(); });
     // A rank that died instead of closing takes nothing away from what is committed; the job's close tells of it.
     const Code code = core_->failure().code();
@@ -310,32 +301,19 @@ Status ThreadedWriter::part() {
 }
 
 Status ThreadedWriter::failure() {
-  const std::lock_guard lock(core_mutex_);
+  const std::lock_guard lock(mutex_);
   const Status& cause = core_->failure();
   if (!std::exchange(failure_told_, true)) return cause;
   return error(Code::kAborted, cause.scope(), "{}: writing has failed before: {}", opened_.directory,
                cause.message());
 }
 
-bool ThreadedWriter::wait_until(Lock& core_lock, const std::function<bool()>& done,
-                                std::chrono::nanoseconds patience) {
-  if (done()) return true;
-  Waiter waiter{done, {}, waiters_};
-  waiters_ = &waiter;
-  const Status status = contain([&] { waiter.wake.wait_for(core_lock, patience, done); });
-  Waiter** place = &waiters_;
-  while (*place != &waiter) place = &(*place)->next;
-  *place = waiter.next;
-  if (!status.ok()) fail_locked(status);
-  return done();
-}
-
 void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done) {
-  const std::function<bool()> over = [&] { return failed_ || done(); };
+  const std::function<bool()> over = [&] { return failed() || done(); };
   const Clock& clock = system_clock();
   Patience patience(collective_deadline_, clock.now());
   const bool limited = collective_deadline_ != kForever;
-  const std::chrono::nanoseconds step(limited ? std::min<Nanos>(patience.step(), kPatience) : kPatience);
+  const Nanos step = limited ? std::min(patience.step(), kPatience) : kPatience;
   Nanos told = clock.now();
   while (!wait_until(core_lock, over, step)) {
     const Nanos now = clock.now();
@@ -363,76 +341,26 @@ void ThreadedWriter::wait_in_append(Lock& core_lock, const char* what, const std
   core_->count_append_wait(system_clock().now() - start);
 }
 
-void ThreadedWriter::wake_waiters() {
-  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
-    if (waiter->done()) waiter->wake.notify_one();
-  }
-}
-
-void ThreadedWriter::announce() {
-  if (!core_->failure().ok() && !failed_.exchange(true)) {
-    intake_.shut();
-    job_.forget_calls(channel_);
-    log_error("{}: rank {}: {} ({}): {}", opened_.directory, job_.rank(), code_name(core_->failure().code()),
-              scope_name(core_->failure().scope()), core_->failure().message());
-  }
-  wake_waiters();
-  if (at_rest()) return;
-  if (core_->has_task()) workers_.notify_all();
-  if (core_->has_io()) storage_in_queue_ ? io_queue_->wake() : storage_.notify_one();
-}
-
-void ThreadedWriter::fail_locked(const Status& why) noexcept {
-  if (!core_) return;
-  static_cast<void>(contain([&] { core_->fail(why); }));
-  static_cast<void>(contain([&] { announce(); }));
-}
-
-void ThreadedWriter::fail(Lock& core_lock, const Status& why) noexcept {
-  if (!core_lock.owns_lock()) core_lock.lock();
-  fail_locked(why);
-  static_cast<void>(contain([&] { send_ready(core_lock); }));
-  if (!core_lock.owns_lock()) core_lock.lock();
-}
-
 ThreadedWriter::~ThreadedWriter() {
-  if (!closed_ && channel_open_ && !alone_) {
-    const std::lock_guard lock(core_mutex_);
-    if (!failed_.exchange(true) && core_) {
-      intake_.shut();
-      static_cast<void>(contain([&] {
-        core_->fail(error(Code::kAborted, Scope::kFatal,
-                          "{}: rank {} gave up writing without closing the directory", opened_.directory,
-                          job_.rank()));
-      }));
-    }
+  if (!closed_ && joined() && !alone_) {
+    const std::lock_guard lock(mutex_);
+    quiet_ = true;
+    fail_locked(error(Code::kAborted, Scope::kFatal,
+                      "{}: rank {} gave up writing without closing the directory", opened_.directory,
+                      job_.rank()));
   }
   shut_down();
 }
 
-// Waits until the transport has given back every frame, also those of dead peers, unless it is stuck itself.
-void ThreadedWriter::leave_channel() {
-  send_ready();
-  Lock lock(core_mutex_);
-  const std::function<bool()> all_said = [this] { return !core_ || core_->all_said(); };
-  wait_until(lock, all_said, std::chrono::nanoseconds(kPatience));
-}
-
 void ThreadedWriter::shut_down() noexcept {
-  if (std::exchange(channel_open_, false)) {
-    static_cast<void>(contain([&] { leave_channel(); }));
-    {
-      const std::lock_guard lock(core_mutex_);
-      core_is_lent_ = core_ && core_->frames_lent() != 0;
-    }
-    if (core_is_lent_) {
-      log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
-                core_->frames_lent());
-    }
-    job_.close_channel(channel_);
+  // The transport gives back every frame, also those of dead peers, unless it is stuck itself.
+  const bool core_is_lent = joined() && !leave(kPatience);
+  if (core_is_lent) {
+    log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
+              core_->conversation().frames_lent());
   }
   {
-    const std::lock_guard lock(core_mutex_);
+    const std::lock_guard lock(mutex_);
     stopping_ = true;
     workers_.notify_all();
     storage_in_queue_ ? io_queue_->wake() : storage_.notify_all();
@@ -444,7 +372,7 @@ void ThreadedWriter::shut_down() noexcept {
       log_warn("{}", done.message());
   }
   committer_.reset();
-  if (core_is_lent_) static_cast<void>(core_.release());
+  if (core_is_lent) static_cast<void>(core_.release());
   if (opened_.files) {
     const Status trimmed = contain([&] { return opened_.files->trim(); });
     if (!trimmed.ok()) log_warn("{}: {}", opened_.directory, trimmed.message());
@@ -455,7 +383,7 @@ void ThreadedWriter::shut_down() noexcept {
 }
 
 MetricsSnapshot ThreadedWriter::metrics() const {
-  const std::lock_guard lock(core_mutex_);
+  const std::lock_guard lock(mutex_);
   MetricsSnapshot snapshot = core_ ? core_->metrics() : MetricsSnapshot();
   snapshot.push_back({"progress_waited", "ns", static_cast<uint64_t>(delivery_waited_)});
   for (const MemoryBudget::Row& row : budget_.report())

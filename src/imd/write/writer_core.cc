@@ -8,13 +8,10 @@
 namespace swale::imd {
 namespace {
 
-// Cookies below are frames of the pool, those from here on control payloads.
-constexpr uint64_t kControlCookieFirst = uint64_t{1} << 32;
-
 PartitionParams partition_params(const WriterCoreParams& params) {
   PartitionParams out;
-  out.partition = static_cast<uint32_t>(params.rank);
-  out.ranks = static_cast<uint32_t>(params.size);
+  out.partition = static_cast<uint32_t>(params.conversation.rank);
+  out.ranks = static_cast<uint32_t>(params.conversation.size);
   out.ways = params.ways;
   out.memtable_bytes = params.memory.memtable_bytes;
   out.memtable_records = params.memory.memtable_records;
@@ -38,44 +35,45 @@ uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
 }
 
 Result<std::unique_ptr<WriterCore>> WriterCore::create(const WriterCoreParams& params) {
-  SWALE_ASSIGN_OR_RETURN(FramePool pool, FramePool::create(params.size, params.memory.frames_per_rank,
-                                                           params.memory.frame_bytes));
-  SWALE_ASSIGN_OR_RETURN(
-      std::unique_ptr<Partition> partition,
-      Partition::create(partition_params(params), run::FooterBuilder(static_cast<uint32_t>(params.rank))));
-  return std::unique_ptr<WriterCore>(new WriterCore(params, std::move(pool), std::move(partition)));
+  net::Conversation::Params talk = params.conversation;
+  talk.window = params.memory.window;
+  talk.frames_per_rank = params.memory.frames_per_rank;
+  talk.frame_bytes = params.memory.frame_bytes;
+  SWALE_ASSIGN_OR_RETURN(net::Conversation conversation, net::Conversation::create(talk));
+  const PartitionParams own = partition_params(params);
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition,
+                         Partition::create(own, run::FooterBuilder(own.partition)));
+  return std::unique_ptr<WriterCore>(new WriterCore(params, std::move(conversation), std::move(partition)));
 }
 
-WriterCore::WriterCore(const WriterCoreParams& params, FramePool pool, std::unique_ptr<Partition> partition)
+WriterCore::WriterCore(const WriterCoreParams& params, net::Conversation conversation,
+                       std::unique_ptr<Partition> partition)
     : params_(params),
-      pool_(std::move(pool)),
-      router_({params.rank, params.size, params.channel, params.job_secret, params.memory.window}),
+      conversation_(std::move(conversation)),
       partition_(std::move(partition)),
-      protocol_(params.rank, params.size),
-      next_control_cookie_(kControlCookieFirst),
-      closed_(static_cast<size_t>(params.size)),
+      protocol_(rank(), size()),
+      closed_(static_cast<size_t>(size())),
       appending_epoch_(params.first_epoch),
       opened_(params.clock->now()) {
   protocol_.open_epoch(params.first_epoch);
   partition_->begin_epoch(params.first_epoch, epoch_id(params.job_id, params.first_epoch));
 }
 
-void WriterCore::submit(net::Rank destination, const Frame& frame) {
-  assert(params_.size > 1 || frame.bytes == 0);
-  if (frame.bytes == 0) {
-    if (frame.data != nullptr) pool_.give_back(frame.index);
-    return;
-  }
-  const Bytes payload{frame.data, frame.bytes};
-  if (destination != params_.rank) {
+void WriterCore::submit(net::Rank destination, const net::Frame& frame) {
+  assert(size() > 1 || frame.bytes == 0);
+  if (frame.bytes == 0) return conversation_.send(destination, frame);
+  if (destination != rank()) {
     appending().add(Stat::kNetworkFrames);
-    appending().add(Stat::kNetworkBytes, payload.size());
-    router_.submit(destination, net::FrameKind::kData, payload, frame.index);
-    return;
+    appending().add(Stat::kNetworkBytes, frame.bytes);
+    return conversation_.send(destination, frame);
   }
-  const bool early = protocol_.ended(params_.rank) && !protocol_.drained();
-  if (!early) mark_delivery();
-  (early ? early_ : delivery_).push_back({params_.rank, {}, payload, frame.index});
+  const bool early = protocol_.ended(rank()) && !protocol_.drained();
+  if (early) {
+    early_.push_own(rank(), frame);
+  } else {
+    mark_delivery();
+    conversation_.send(rank(), frame);
+  }
   drain_delivery();
   after_event();
 }
@@ -91,55 +89,43 @@ void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<ui
   stats.add(Stat::kEpochOpenNanos, since(opened_));
   opened_ = stage_began_ = params_.clock->now();
   ++appending_epoch_;
-  if (params_.size == 1) protocol_.on_delivered(params_.rank, appended.records);  // directly
+  if (size() == 1) protocol_.on_delivered(rank(), appended.records);  // directly
   protocol_.begin(step, time, records_per_rank, appended, values.tally, call);
-  router_.flush_credits();
+  conversation_.flush_credits();
   after_event();
 }
 
 void WriterCore::begin_close(const net::CallStamp& call) {
   closing_ = true;
   ++closes_in_;
-  for (net::Rank to = 0; to < params_.size; ++to) {
-    if (to != params_.rank) send_control(to, encode(CloseMessage{call}));
+  for (net::Rank to = 0; to < size(); ++to) {
+    if (to != rank()) conversation_.send_control(to, encode(CloseMessage{call}));
   }
 }
 
 std::string WriterCore::waiting_for() const {
   if (!closing_) return protocol_.waiting_for();
   net::Rank missing = 0;
-  while (missing < params_.size && (missing == params_.rank || closed_[static_cast<size_t>(missing)]))
-    ++missing;
-  return fmt::format("rank {} to close the directory ({} of {} ranks have)", missing, closes_in_,
-                     params_.size);
-}
-
-std::optional<net::Post> WriterCore::next_post() {
-  std::optional<net::Post> post = router_.next_post();
-  if (post && post->cookie != net::kNoCookie) {
-    ++frames_lent_;
-    appending().raise(Stat::kNetworkFramesMax, frames_lent_);
-  }
-  return post;
+  while (missing < size() && (missing == rank() || closed_[static_cast<size_t>(missing)])) ++missing;
+  return fmt::format("rank {} to close the directory ({} of {} ranks have)", missing, closes_in_, size());
 }
 
 void WriterCore::on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) {
-  if (Status status = router_.on_frame(from, header); !status.ok()) return fail(status);
-  if (header.kind != net::FrameKind::kData && header.kind != net::FrameKind::kControl) return;
-  if (!failure().ok()) return;  // nothing is taken any more; peers have been told
-
-  if (header.kind == net::FrameKind::kControl) {
-    on_control(from, payload);
-  } else if (protocol_.is_ahead(from)) {
-    enqueue(&early_, from, payload);
-  } else {
-    on_data(from, payload);
+  switch (conversation_.on_frame(from, header, payload)) {
+    case net::Conversation::Came::kControl:
+      on_control(from, payload);
+      break;
+    case net::Conversation::Came::kData:
+      protocol_.is_ahead(from) ? enqueue(&early_, from, payload) : on_data(from, payload);
+      break;
+    case net::Conversation::Came::kNothing:
+      break;
   }
   after_event();
 }
 
-void WriterCore::on_control(net::Rank from, Bytes payload) {
-  const Result<Message> message = decode_message(payload, from);
+void WriterCore::on_control(net::Rank from, Bytes bytes) {
+  const Result<Message> message = decode_message(bytes, from);
   if (!message.ok()) return fail(message.status());
   const auto* close = std::get_if<CloseMessage>(&*message);
   const auto* end = std::get_if<EndMessage>(&*message);
@@ -158,20 +144,19 @@ void WriterCore::on_control(net::Rank from, Bytes payload) {
 }
 
 void WriterCore::on_data(net::Rank from, Bytes payload) {
-  const Bytes rest = delivery_.empty() ? deliver(from, payload) : payload;
+  const Bytes rest = delivery().empty() ? deliver(from, payload) : payload;
   if (rest.empty()) {
-    router_.consumed(from);
+    conversation_.consumed(from);
   } else {
-    enqueue(&delivery_, from, rest);
+    enqueue(&delivery(), from, rest);
   }
 }
 
-void WriterCore::enqueue(std::deque<Delivery>* queue, net::Rank from, Bytes payload) {
-  if (queue == &delivery_) mark_delivery();
-  queue->push_back({from, std::string(payload), {}, 0});
-  queue->back().rest = queue->back().bytes;
+void WriterCore::enqueue(net::Inbox* queue, net::Rank from, Bytes payload) {
+  if (queue == &delivery()) mark_delivery();
+  queue->push(from, payload);
   receiving().add(Stat::kDeliveryFrames);
-  receiving().raise(Stat::kDeliveryFramesMax, delivery_.size() + early_.size());
+  receiving().raise(Stat::kDeliveryFramesMax, delivery().size() + early_.size());
 }
 
 Bytes WriterCore::deliver(net::Rank from, Bytes payload) {
@@ -186,17 +171,13 @@ Bytes WriterCore::deliver(net::Rank from, Bytes payload) {
 }
 
 void WriterCore::drain_delivery() {
-  while (!delivery_.empty() && failure().ok()) {
-    Delivery& next = delivery_.front();
-    next.rest = deliver(next.from, next.rest);
-    if (!next.rest.empty()) return;  // the memtables are full again
-    if (next.from == params_.rank) {
-      pool_.give_back(next.own_frame);
-    } else {
-      router_.consumed(next.from);
-    }
-    delivery_.pop_front();
-    if (delivery_.empty()) receiving().add(Stat::kDeliveryWaitNanos, since(delivery_began_));
+  while (!delivery().empty() && failure().ok()) {
+    const Bytes next = delivery().front();
+    const Bytes rest = deliver(delivery().from(), next);
+    delivery().advance(next.size() - rest.size());
+    if (!rest.empty()) return;  // the memtables are full again
+    conversation_.finish_front();
+    if (delivery().empty()) receiving().add(Stat::kDeliveryWaitNanos, since(delivery_began_));
   }
 }
 
@@ -210,34 +191,19 @@ void WriterCore::after_event() {
     }
     if (!partition_->failure().ok()) protocol_.fail(partition_->failure());
   }
-  if (!failure().ok() && !data_abandoned_) {
-    std::vector<uint64_t> dropped;
-    router_.abandon_data(&dropped);
-    data_abandoned_ = true;
-    for (uint64_t cookie : dropped) release(cookie);
-  }
-  while (std::optional<EpochProtocol::Outgoing> out = protocol_.next_outgoing()) {
-    send_control(out->to, std::move(out->payload));
-    protocol_.outgoing_sent();
+  conversation_.fail(protocol_.failure());  // whichever failed first
+  protocol_.fail(conversation_.failure());
+  for (std::deque<EpochProtocol::Outgoing>& outgoing = protocol_.outgoing(); !outgoing.empty();
+       outgoing.pop_front()) {
+    conversation_.send_control(outgoing.front().to, outgoing.front().payload);
   }
   if (protocol_.state() == EpochProtocol::State::kDone && failure().ok()) next_epoch();
-}
-
-void WriterCore::send_control(net::Rank to, std::string message) {
-  const uint64_t cookie = next_control_cookie_++;
-  const auto lent = control_.emplace(cookie, std::move(message)).first;
-  try {
-    router_.submit(to, net::FrameKind::kControl, lent->second, cookie);
-  } catch (...) {
-    control_.erase(lent);
-    throw;
-  }
 }
 
 void WriterCore::next_epoch() {
   ++epochs_committed_;
   protocol_.open_epoch(params_.first_epoch + epochs_committed_);
-  if (params_.size > 1) partition_->start_small();
+  if (size() > 1) partition_->start_small();
   after_event();
 }
 
@@ -248,34 +214,8 @@ void WriterCore::begin_next_intake() {
   durable_reported_ = false;
   partition_->end_epoch(next, epoch_id(params_.job_id, next), closing_values_);
   if (!early_.empty()) mark_delivery();
-  for (Delivery& frame : early_) {
-    const bool of_the_wire = frame.from != params_.rank;
-    delivery_.push_back(std::move(frame));
-    if (of_the_wire) delivery_.back().rest = delivery_.back().bytes;  // a short string's bytes have moved
-  }
-  early_.clear();
+  delivery().append(&early_);
   drain_delivery();
-}
-
-void WriterCore::on_sent(uint64_t cookie) {
-  if (cookie == net::kNoCookie) return;
-  --frames_lent_;
-  release(cookie);
-}
-
-void WriterCore::release(uint64_t cookie) {
-  if (cookie < kControlCookieFirst) {
-    pool_.give_back(static_cast<uint32_t>(cookie));
-  } else {
-    control_.erase(cookie);
-  }
-}
-
-void WriterCore::on_down(net::Rank peer, const Status& why) {
-  std::vector<uint64_t> dropped;
-  router_.on_down(peer, &dropped);
-  for (uint64_t cookie : dropped) release(cookie);
-  fail(why);
 }
 
 std::optional<Partition::Task> WriterCore::next_task(uint32_t way) {
@@ -342,13 +282,14 @@ void WriterCore::commit_done(const Status& status) {
 
 void WriterCore::tick() {
   if (!failure().ok()) return after_event();
-  const bool waiting = protocol_.state() != EpochProtocol::State::kOpen || !router_.idle() || closes_in_ != 0;
-  if (waiting) router_.probe();
+  const bool waiting =
+      protocol_.state() != EpochProtocol::State::kOpen || !conversation_.idle() || closes_in_ != 0;
+  if (waiting) conversation_.probe();
 }
 
 // Something is about to be put into the delivery queue.
 void WriterCore::mark_delivery() {
-  if (delivery_.empty()) delivery_began_ = params_.clock->now();
+  if (delivery().empty()) delivery_began_ = params_.clock->now();
 }
 
 // Of the epoch that has become durable here: its place is free for the epoch after the open one.
@@ -356,10 +297,11 @@ EpochStats WriterCore::close_stats() {
   RankStats& stats = stats_of(params_.first_epoch + epochs_committed_);
   stats.add(Stat::kEpochFlushNanos, since(stage_began_));
   stats.add(Stat::kIndexedRecords, partition_->tally().records);
-  stats.add(Stat::kNetworkCreditWaits, router_.waits_for_credit() - credit_waits_reported_);
-  credit_waits_reported_ = router_.waits_for_credit();
+  stats.raise(Stat::kNetworkFramesMax, conversation_.take_frames_lent_max());
+  stats.add(Stat::kNetworkCreditWaits, conversation_.waits_for_credit() - credit_waits_reported_);
+  credit_waits_reported_ = conversation_.waits_for_credit();
   totals_.merge(stats);
-  return EpochStats::of(params_.rank, std::exchange(stats, {}));
+  return EpochStats::of(rank(), std::exchange(stats, {}));
 }
 
 MetricsSnapshot WriterCore::metrics() const {
@@ -375,7 +317,7 @@ MetricsSnapshot WriterCore::metrics() const {
 }
 
 void WriterCore::fail(const Status& status) {
-  protocol_.fail(status);
+  conversation_.fail(status);
   after_event();
 }
 

@@ -1,10 +1,10 @@
-// WriterCore: everything one rank does to write a massive directory, as one passive state machine: frame pool,
-// Router, delivery queue, Partition and EpochProtocol, and the wiring between them. Threads (writer.cc) and the
+// WriterCore: everything one rank does to write a massive directory, as one passive state machine: Conversation,
+// delivery queue, Partition and EpochProtocol, and the wiring between them. Threads (writer.cc) and the
 // deterministic scheduler (sim/) drive the very same object.
 //
-//   in:  submit (full frames of the Batcher), begin_epoch_end, on_frame, on_sent, on_down, finish_task, finish_io,
+//   in:  submit (full frames of the Batcher), begin_epoch_end, events of a Participant, finish_task, finish_io,
 //        commit_done
-//   out: next_post (to the transport), next_task (CPU), next_io (logs), take_commit (swale.json on rank 0)
+//   out: conversation() (to the transport), next_task (CPU), next_io (logs), take_commit (swale.json on rank 0)
 //
 // Delivery queue: a data frame goes from the wire's memory straight into the memtables while they have room. What
 // does not fit is copied into the queue, and its credit is returned only once it has been taken; so the queue holds
@@ -20,9 +20,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,21 +32,18 @@
 #include "base/status.h"
 #include "imd/write/batcher.h"
 #include "imd/write/epoch_protocol.h"
-#include "imd/write/frame_pool.h"
 #include "imd/write/memory_plan.h"
 #include "imd/write/partition.h"
 #include "imd/write/value_log.h"
 #include "net/call_order.h"
-#include "net/router.h"
+#include "net/inbox.h"
+#include "net/participant.h"
 
 namespace swale::imd {
 
 struct WriterCoreParams {
-  net::Rank rank = 0;
-  int32_t size = 1;
-  uint32_t channel = 0;
-  uint64_t job_secret = 0;
-  uint64_t job_id = 0;  // epoch ids derive from it
+  net::Conversation::Params conversation;  // window and frames are those of `memory`
+  uint64_t job_id = 0;                     // epoch ids derive from it
   uint32_t first_epoch = 0;
   uint32_t ways = 1;
   MemoryPlan memory;
@@ -63,16 +58,16 @@ struct WriterCoreParams {
 // Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.
 uint64_t epoch_id(uint64_t job_id, uint32_t epoch);
 
-class WriterCore {
+class WriterCore final : public net::Participant {
  public:
   // kResourceExhausted if the memory of the plan is not to be had.
   static Result<std::unique_ptr<WriterCore>> create(const WriterCoreParams& params);
 
   // -- The application's side
-  bool frame_available(net::Rank destination) const { return pool_.available(destination); }
-  Frame take_frame(net::Rank destination) { return pool_.take(destination); }
+  bool frame_available(net::Rank destination) const { return conversation_.frame_available(destination); }
+  net::Frame take_frame(net::Rank destination) { return conversation_.take_frame(destination); }
   // Sends a frame on its way; an empty one goes back to the pool.
-  void submit(net::Rank destination, const Frame& frame);
+  void submit(net::Rank destination, const net::Frame& frame);
   // For the DirectIntake of a job of one rank: Partition::append may be called without the lock that serialises the
   // calls here, by the thread that calls make_room and begin_epoch_end.
   Partition& partition() { return *partition_; }
@@ -94,29 +89,26 @@ class WriterCore {
                        const net::CallStamp& call = {});
   // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
   void begin_close(const net::CallStamp& call = {});
-  bool closed() const { return closes_in_ == params_.size; }
+  bool closed() const { return closes_in_ == size(); }
   // Whether this rank has come to the end of an epoch, or to the close, and waits for ranks that have not: as long as
   // these live, they may take any time.
   bool awaits_ranks() const { return protocol_.awaits_ends() || (closing_ && !closed()); }
   // Epochs that were committed since construction; the open epoch's number is first_epoch + this.
   uint32_t epochs_committed() const { return epochs_committed_; }
   // The first failure, here or reported by a peer: the epoch is lost and nothing goes on.
-  const Status& failure() const { return protocol_.failure(); }
+  const Status& failure() const { return conversation_.failure(); }
   std::string waiting_for() const;
 
   // -- The wire
-  std::optional<net::Post> next_post();
-  void on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload);
-  void on_sent(uint64_t cookie);
+  net::Conversation& conversation() override { return conversation_; }
+  void on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) override;
+  void on_control(net::Rank from, Bytes bytes) override;
+  // A failure counts even if telling it throws for want of memory.
+  void fail(const Status& status) override;
+  // While this rank waits for others it makes sure that they would notice a lost frame.
+  void tick() override;
   // Records have arrived for which the memtables have no room.
-  bool deliveries_wait() const { return !delivery_.empty(); }
-  // Posts whose memory the transport still has. The core must outlive them.
-  uint64_t frames_lent() const { return frames_lent_; }
-  // Everything that was to be said has left, the news of a failure too.
-  bool all_said() const { return !protocol_.has_outgoing() && router_.idle() && frames_lent_ == 0; }
-  // The other ranks are still to be told of a failure, for which memory did not suffice.
-  bool owes_news() const { return protocol_.has_outgoing(); }
-  void on_down(net::Rank peer, const Status& why);
+  bool deliveries_wait() const { return !conversation_.inbox().empty(); }
 
   // -- CPU work and storage
   bool has_task() const { return failure().ok() && partition_->has_task(); }
@@ -131,28 +123,16 @@ class WriterCore {
   std::optional<EpochProtocol::Commit> take_commit() { return protocol_.take_commit(); }
   void commit_done(const Status& status);
 
-  // May throw for want of memory. The failure counts all the same, and tick() tells it to those whom it has not reached.
-  void fail(const Status& status);
-  // Call about once a second. While this rank waits for others it makes sure that they would notice a lost frame
-  // (Router::probe). Sends what could not be sent for want of memory.
-  void tick();
-
   // -- For statistics and tests
   // What this rank has counted since it was opened: over all epochs, the open one included.
   MetricsSnapshot metrics() const;
 
  private:
-  WriterCore(const WriterCoreParams& params, FramePool pool, std::unique_ptr<Partition> partition);
+  WriterCore(const WriterCoreParams& params, net::Conversation conversation,
+             std::unique_ptr<Partition> partition);
 
   // Of the value log, at an epoch's end.
   enum class ValuesSync { kNone, kWanted, kRunning };
-
-  struct Delivery {
-    net::Rank from;
-    std::string bytes;       // of a frame from the wire
-    Bytes rest;              // not yet accepted: a view of `bytes`, or of a frame of our own
-    uint32_t own_frame = 0;  // index in the pool, if from this rank
-  };
 
   // Two epochs at most are alive at a time: the closing one and the open one.
   RankStats& stats_of(uint32_t epoch) { return stats_[epoch % 2]; }
@@ -163,10 +143,7 @@ class WriterCore {
   EpochStats close_stats();
 
   void on_data(net::Rank from, Bytes payload);
-  void on_control(net::Rank from, Bytes payload);
-  void send_control(net::Rank to, std::string message);
-  void release(uint64_t cookie);
-  void enqueue(std::deque<Delivery>* queue, net::Rank from, Bytes payload);
+  void enqueue(net::Inbox* queue, net::Rank from, Bytes payload);
   void begin_next_intake();
   // Feeds the partition; returns what it did not take.
   Bytes deliver(net::Rank from, Bytes payload);
@@ -174,16 +151,15 @@ class WriterCore {
   void after_event();
   void next_epoch();
 
+  net::Inbox& delivery() { return conversation_.inbox(); }
+  net::Rank rank() const { return params_.conversation.rank; }
+  int32_t size() const { return params_.conversation.size; }
+
   const WriterCoreParams params_;
-  FramePool pool_;
-  net::Router router_;
+  net::Conversation conversation_;
   std::unique_ptr<Partition> partition_;
   EpochProtocol protocol_;
-  std::deque<Delivery> delivery_;
-  std::deque<Delivery> early_;               // data of the next epoch
-  std::map<uint64_t, std::string> control_;  // payloads of control frames until they are sent, by cookie
-  uint64_t next_control_cookie_;
-  uint64_t frames_lent_ = 0;
+  net::Inbox early_;  // data of the next epoch; the delivery queue is the conversation's inbox
   uint32_t epochs_committed_ = 0;
   std::vector<bool> closed_;  // by rank
   int32_t closes_in_ = 0;
@@ -191,7 +167,6 @@ class WriterCore {
   bool durable_reported_ = false;
   run::ValueRange closing_values_;
   ValuesSync values_sync_ = ValuesSync::kNone;
-  bool data_abandoned_ = false;  // since the failure
 
   // Statistics. Of epochs that are over, only the totals are kept.
   RankStats stats_[2];  // by parity of the epoch's number

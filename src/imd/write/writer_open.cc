@@ -7,7 +7,7 @@
 
 #include "base/coding.h"
 #include "base/log.h"
-#include "imd/format/agree.h"
+#include "net/agree.h"
 
 namespace swale::imd {
 namespace {
@@ -235,10 +235,6 @@ Status install(OpenedDirectory* opened) {
 }
 
 }  // namespace
-
-Status agree(net::Job& job, const Status& mine) {
-  return agree([&](Bytes bytes) { return job.allgather(bytes); }, mine);
-}
 
 Status agree_on_options(net::Job& job, Writer::Create create, const WriterOptions& options) {
   if (job.size() == 1) return {};

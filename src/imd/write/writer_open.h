@@ -57,7 +57,4 @@ Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const 
 // directory was not opened.
 Status finish_opening(net::Job& job, OpenedDirectory* opened);
 
-// agree (agree.h) among the job's ranks.
-Status agree(net::Job& job, const Status& mine);
-
 }  // namespace swale::imd

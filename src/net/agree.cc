@@ -1,8 +1,9 @@
-#include "imd/format/agree.h"
+#include "net/agree.h"
 
-#include "imd/format/messages.h"
+#include "net/job.h"
+#include "net/status_codec.h"
 
-namespace swale::imd {
+namespace swale::net {
 
 Status agree(const Allgather& allgather, const Status& mine) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, allgather(encode_status(mine)));
@@ -15,4 +16,8 @@ Status agree(const Allgather& allgather, const Status& mine) {
   return {};
 }
 
-}  // namespace swale::imd
+Status agree(Job& job, const Status& mine) {
+  return agree([&](Bytes bytes) { return job.allgather(bytes); }, mine);
+}
+
+}  // namespace swale::net

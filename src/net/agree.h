@@ -1,4 +1,4 @@
-// agree: ranks make one status of their own ones, so that no rank goes on where another could not, or waits for it.
+// agree: all ranks make one status of their own ones, so that no rank goes on where another could not, or waits for it.
 // Collective. Threads: one at a time per job.
 #pragma once
 
@@ -9,12 +9,15 @@
 #include "base/bytes.h"
 #include "base/status.h"
 
-namespace swale::imd {
+namespace swale::net {
+
+class Job;
 
 using Allgather = std::function<Result<std::vector<std::string>>(Bytes mine)>;
 
 // Every rank gives its status and gets the merged one: OK if all are, else the failure of the lowest failing rank,
-// with its number (a rank without peers just gets its own back).
+// with its number. A rank without peers gets its own status back.
 Status agree(const Allgather& allgather, const Status& mine);
+Status agree(Job& job, const Status& mine);
 
-}  // namespace swale::imd
+}  // namespace swale::net

@@ -1,0 +1,215 @@
+#include "net/conversation_driver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/contain.h"
+
+namespace swale::net {
+namespace {
+
+constexpr Nanos kTick = seconds(1);
+constexpr Nanos kRetry = milliseconds(50);  // of what memory did not suffice for
+
+}  // namespace
+
+Status ConversationDriver::join() {
+  SWALE_ASSIGN_OR_RETURN(channel_, job_.open_channel(&events_));
+  joined_ = true;
+  return {};
+}
+
+Conversation::Params ConversationDriver::conversation_params() const {
+  Conversation::Params params;
+  params.rank = job_.rank();
+  params.size = job_.size();
+  params.channel = channel_;
+  params.secret = job_.secret();
+  return params;
+}
+
+void ConversationDriver::serve(Participant* participant) {
+  const std::lock_guard lock(mutex_);
+  participant_ = participant;
+}
+
+bool ConversationDriver::leave(Nanos patience) noexcept {
+  static_cast<void>(contain([&] {
+    send_ready();
+    Lock lock(mutex_);
+    wait_until(
+        lock, [this] { return participant_ == nullptr || participant_->conversation().all_said(); },
+        patience);
+  }));
+  job_.close_channel(channel_);
+  const std::lock_guard lock(mutex_);
+  joined_ = false;
+  wake_waiters();
+  return participant_ == nullptr || participant_->conversation().frames_lent() == 0;
+}
+
+// ---- events of the job
+
+// Runs an event, locked.
+template <class Event>
+void ConversationDriver::handle(Lock& lock, const Event& event) noexcept {
+  if (participant_ == nullptr) return;
+  const Status status = contain(event);
+  if (!lock.owns_lock()) lock.lock();
+  if (!status.ok()) fail_locked(status);
+}
+
+void ConversationDriver::Events::on_frame(Rank from, const FrameHeader& header, Bytes payload) {
+  Lock lock(driver_.mutex_);
+  driver_.handle(lock, [&] {
+    driver_.participant_->on_frame(from, header, payload);
+    driver_.announce();
+    driver_.on_frame_taken(lock);
+  });
+}
+
+void ConversationDriver::Events::on_sent(uint64_t cookie) {
+  Lock lock(driver_.mutex_);
+  driver_.handle(lock, [&] {
+    driver_.participant_->conversation().on_sent(cookie);
+    driver_.wake_waiters();
+  });
+}
+
+void ConversationDriver::Events::on_down(Rank peer, const Status& why) {
+  Lock lock(driver_.mutex_);
+  driver_.handle(lock, [&] {
+    driver_.participant_->on_down(peer, why);
+    driver_.announce();
+  });
+}
+
+void ConversationDriver::Events::on_failure(const Status& why) {
+  const std::lock_guard lock(driver_.mutex_);
+  driver_.fail_locked(why);
+}
+
+Nanos ConversationDriver::Events::on_progress(Nanos now) { return driver_.progress(now); }
+
+Nanos ConversationDriver::progress(Nanos now) {
+  if (now >= next_tick_) {
+    Lock lock(mutex_);
+    next_tick_ = now + kTick;
+    handle(lock, [&] { participant_->tick(); });
+  }
+  const Status posted = contain([&] { post_ready(); });
+  const std::lock_guard lock(mutex_);
+  if (!posted.ok()) fail_locked(posted);
+  const bool owes_news = participant_ != nullptr && participant_->conversation().owes_news();
+  return owes_news || posts_wait_.load() ? std::min(next_tick_, now + kRetry) : next_tick_;
+}
+
+// ---- failing
+
+void ConversationDriver::announce() {
+  const Status& failure = participant_->conversation().failure();
+  if (!failure.ok() && !failed_.exchange(true)) {
+    job_.forget_calls(channel_);
+    on_failed(failure);
+  }
+  wake_waiters();
+  on_event();
+}
+
+void ConversationDriver::fail_locked(const Status& why) noexcept {
+  if (participant_ == nullptr) return;
+  static_cast<void>(contain([&] { participant_->fail(why); }));
+  static_cast<void>(contain([&] { announce(); }));
+}
+
+void ConversationDriver::fail_now(Lock& lock, const Status& why) noexcept {
+  if (!lock.owns_lock()) lock.lock();
+  if (participant_ == nullptr) return;
+  static_cast<void>(contain([&] { participant_->fail(why); }));
+  static_cast<void>(contain([&] { after_change(lock); }));
+  if (!lock.owns_lock()) lock.lock();
+}
+
+// ---- waiting
+
+bool ConversationDriver::wait_until(Lock& lock, const std::function<bool()>& done, Nanos patience) {
+  if (done()) return true;
+  Waiter waiter{done, {}, waiters_};
+  waiters_ = &waiter;
+  const Status status = contain([&] {
+    if (patience == kForever) {
+      waiter.wake.wait(lock, done);
+    } else {
+      waiter.wake.wait_for(lock, std::chrono::nanoseconds(patience), done);
+    }
+  });
+  Waiter** place = &waiters_;
+  while (*place != &waiter) place = &(*place)->next;
+  *place = waiter.next;
+  if (!status.ok()) fail_locked(status);
+  return done();
+}
+
+void ConversationDriver::wake_waiters() {
+  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->done()) waiter->wake.notify_one();
+  }
+}
+
+// ---- posting
+
+void ConversationDriver::send_ready() {
+  if (alone_) return;
+  if (job_.posts_directly()) {
+    post_ready();
+  } else {
+    job_.wake();
+  }
+}
+
+void ConversationDriver::after_change(Lock& lock) {
+  announce();
+  if (alone_) return;
+  lock.unlock();
+  send_ready();
+  lock.lock();
+}
+
+void ConversationDriver::post_ready() {
+  post_turns_.take([this] { return post_some(); });
+}
+
+void ConversationDriver::take_posts() {
+  posts_begin_ = posts_end_ = 0;
+  const std::lock_guard lock(mutex_);
+  if (participant_ == nullptr) return;
+  for (std::optional<Post> post;
+       posts_end_ < posts_.size() && (post = participant_->conversation().next_post()); ++posts_end_) {
+    posts_[posts_end_] = *post;
+  }
+}
+
+// In its turn (post_turns_). False: nothing more may leave now. A frame that cannot be posted for want of memory is
+// tried again in the next turn, at the latest after kRetry: it has its number, and those after it wait.
+bool ConversationDriver::post_some() {
+  std::array<uint64_t, kPostsPerTurn> free;
+  size_t free_count = 0;
+  const Status status = contain([&] {
+    if (posts_begin_ == posts_end_) take_posts();
+    for (; posts_begin_ != posts_end_; ++posts_begin_) {
+      const Post& post = posts_[posts_begin_];
+      if (job_.post(channel_, post)) free[free_count++] = post.cookie;
+    }
+  });
+  posts_wait_.store(posts_begin_ != posts_end_);
+  if (status.ok() && posts_end_ == 0) return false;
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < free_count; ++i) participant_->conversation().on_sent(free[i]);
+  wake_waiters();
+  if (!status.ok()) fail_locked(status);
+  return status.ok() && posts_end_ == posts_.size();
+}
+
+}  // namespace swale::net
