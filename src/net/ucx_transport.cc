@@ -225,12 +225,13 @@ void Ucx::sleep(Bed* bed, Nanos next) {
     const Nanos wait = next - system_clock().now();
     const bool armed = arm();
     if (!armed) ++bed->busy;
-    if (!armed && bed->busy <= kBusyYields) {
+    if (!armed && bed->busy == 1) {
+      // Most often UCX has only taken the signal of what was read before: the next try arms.
+    } else if (!armed && bed->busy <= kBusyYields) {
       sched_yield();
     } else if (!armed) {
       pollfd event{bed->event_fd, POLLIN, 0};
-      const timespec pause{0,
-                           bed->busy <= kBusyYields + kBusyShortPauses ? kBusyPauseShort : kBusyPauseLong};
+      const timespec pause{0, bed->busy <= kBusyYields + kBusyShortPauses ? kBusyPauseShort : kBusyPauseLong};
       ::ppoll(&event, 1, &pause, nullptr);
     } else {
       bed->busy = 0;
@@ -239,7 +240,7 @@ void Ucx::sleep(Bed* bed, Nanos next) {
       if (wait > 0) ::epoll_wait(bed->epoll_fd, events, 2, static_cast<int>(wait_ms));
     }
   }
-  bed->asleep.store(false);
+  if (bed->asleep.exchange(false)) return;  // nobody has rung
   uint64_t count;
   while (::read(bed->event_fd, &count, sizeof(count)) > 0) {
   }
