@@ -29,7 +29,7 @@ BESIDE = {"tools": False, "examples": False, "python": False, "sim": True, "test
 
 # Third-party headers: what they are called, and where alone they may be named (prefixes of paths).
 THIRD_PARTY = [
-    (r"(ucp|ucs|uct|ucm)/", ["src/net/"]),
+    (r"(ucp|ucs|uct|ucm)/", ["src/net/", "bench/net/"]),
     (r"liburing(\.h|/)", ["src/io/", "tests/faults/failing_calls.c"]),
     (r"(fuse3/|fuse(_\w+)?\.h)", ["src/fuse/"]),
     (r"mpi\.h", ["include/swale/swale_mpi.h", "examples/", "tests/"]),

@@ -185,6 +185,7 @@ void ConversationDriver::take_posts() {
   posts_begin_ = posts_end_ = 0;
   const std::lock_guard lock(mutex_);
   if (participant_ == nullptr) return;
+  participant_->before_posts();
   for (std::optional<Post> post;
        posts_end_ < posts_.size() && (post = participant_->conversation().next_post()); ++posts_end_) {
     posts_[posts_end_] = *post;

@@ -54,6 +54,9 @@ class JobImpl final : public Job, private TransportEvents {
   bool post(uint32_t channel, const Post& post) override;
   bool posts_directly() const override { return meeting_.posting == Posting::kDirect; }
   void wake() override;
+  bool drive(const std::function<bool()>& done, Nanos until) override {
+    return transport_ != nullptr && transport_->drive(done, until);
+  }
   Status close() override;
 
  private:

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -106,6 +107,8 @@ class Job {
   // on_progress alone: the frames then cost it least).
   virtual bool posts_directly() const = 0;
   virtual void wake() = 0;  // makes every channel's on_progress run soon
+  // As Transport::drive: events of any channel may come on the calling thread. False in a job of one rank.
+  virtual bool drive(const std::function<bool()>& done, Nanos until) = 0;
 
   // Collective, and only when what was posted has arrived (epoch ends see to that): a rank that has never
   // heard from another does not wait for it. Says goodbye to the peers met, waits for theirs, closes the

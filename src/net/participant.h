@@ -26,6 +26,8 @@ class Participant {
     fail(why);
   }
   virtual void fail(const Status& why) { conversation().fail(why); }
+  // Before posts are taken from the conversation: a participant that fills frames as late as can be does so now.
+  virtual void before_posts() {}
   // About once a second.
   virtual void tick() { conversation().probe(); }
 };

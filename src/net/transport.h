@@ -12,12 +12,13 @@
 // What it does not promise: memory at the receiver. Frames arrive whether or not anybody is ready, so senders
 // must hold credits: that is Router's work. Nor does it find silent peers: that is Liveness' work.
 //
-// Threads: one progress thread per Transport makes every TransportEvents call, one at a time. post and wake
-// may be called by any thread, also from inside an event, and under any lock of the caller's: they wait for
+// Threads: one progress thread per Transport makes every TransportEvents call, one at a time; a thread that is in drive
+// does so in its place. post and wake may be called by any thread, also from inside an event, and under any lock of the caller's: they wait for
 // nobody who might wait for it. Posts to one peer from several threads need an order of the caller's own.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,6 +76,12 @@ class Transport {
   [[nodiscard]] virtual bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) = 0;
 
   virtual void wake() = 0;
+
+  // For a thread that waits for an event: does the progress thread's work, events included, until `done` or `until`, and
+  // so saves a change of threads. It sleeps when there is nothing to do. `done` is called between events. False, at once:
+  // another thread does so already, or the transport cannot: wait in another way. Not from an event, nor under a lock that
+  // one takes.
+  virtual bool drive(const std::function<bool()>& /*done*/, Nanos /*until*/) { return false; }
 
   // Gives a peer up, say because it has been silent: posts to it come back by on_sent, nothing more is heard
   // from it, and on_down(peer, why) follows on the progress thread, unless it was down already. Any thread.

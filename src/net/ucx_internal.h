@@ -37,6 +37,17 @@ enum class Meeting : uint8_t {
 
 class Ucx;
 
+// What a thread sleeps in when there is nothing to do: woken by UCX's descriptor or by a doorbell.
+struct Bed {
+  ~Bed();
+  Status init(int worker_fd);
+  void ring();  // any thread
+  int epoll_fd = -1;
+  int event_fd = -1;
+  std::atomic<bool> asleep{false};
+  unsigned busy = 0;  // tries of ucp_worker_arm in a row that were refused; its thread only
+};
+
 // One frame on its way. The AM header must stay in place until UCX is done with it.
 struct Slot {
   Ucx* owner = nullptr;
@@ -109,6 +120,7 @@ class Ucx final : public UcxTransport {
   bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override;
   void wake() override;
   void drop(Rank peer, const Status& why) override;
+  bool drive(const std::function<bool()>& done, Nanos until) override;
   Status close(Deadline deadline) override;
   uint64_t rejected_messages() const override { return rejected_.load(std::memory_order_relaxed); }
 
@@ -134,9 +146,11 @@ class Ucx final : public UcxTransport {
   bool send_queued();
   bool progress_fabric();
   bool turn(bool tell);
-  bool work_once(Nanos* next, Nanos* last_call, bool* call);
+  bool work_once();
   bool arm();
-  void sleep(Nanos next);
+  void sleep(Bed* bed, Nanos next);
+  bool take_seat();
+  void stand_by();
   void send(Slot* slot);
   void* start_send(Slot* slot);
   bool meet();
@@ -169,8 +183,8 @@ class Ucx final : public UcxTransport {
 
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
-  int epoll_fd_ = -1;
-  int event_fd_ = -1;
+  Bed bed_;         // of the progress thread
+  Bed driver_bed_;  // of the thread in drive
   std::thread thread_;
 
   std::mutex mutex_;  // the four that follow
@@ -179,14 +193,22 @@ class Ucx final : public UcxTransport {
   SlotList queue_;
   bool any_dropped_ = false;
   std::atomic<bool> queued_{false};  // queue_ is not empty; frames posted now go behind it
-  std::atomic<bool> asleep_{false};
   std::atomic<bool> woken_{false};
   std::atomic<bool> closing_{false};
   std::optional<Patience> close_patience_;  // set before closing_, then the progress thread's
   Status close_status_;                     // set before the thread ends
 
-  std::atomic<std::thread::id> progress_thread_{};
-  bool in_event_ = false;  // the progress thread, and only it looks: holds fabric_mutex_
+  // Who makes events holds it, and for what follows (ucx_drive.cc): the progress thread, or one that drives. Before
+  // fabric_mutex_.
+  std::mutex seat_mutex_;
+  std::atomic<std::thread::id> progress_thread_{};  // who had the seat last
+  bool in_event_ = false;                           // only that thread looks: holds fabric_mutex_
+  Nanos next_ = 0;                                  // when on_progress wants to be called
+  Nanos last_call_ = 0;                             // of on_progress
+  bool call_ = true;                                // something has happened since
+  std::atomic<bool> driven_{false};                 // a thread is in drive
+  std::atomic<Nanos> driven_at_{0};                 // the last one left
+  std::atomic<bool> standing_by_long_{false};       // the progress thread is to be told when it leaves
 
   // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before mutex_.
   std::mutex fabric_mutex_;
@@ -201,8 +223,6 @@ class Ucx final : public UcxTransport {
   size_t in_flight_ = 0;
   bool winding_up_ = false;
   bool parting_ = false;  // endpoints are being closed: nobody is met any more
-
-  unsigned busy_ = 0;  // progress thread
 };
 
 }  // namespace swale::net::ucx_internal

@@ -115,16 +115,8 @@ Status Ucx::init(const TransportOptions& options) {
 
   int worker_fd = -1;
   SWALE_UCX(ucp_worker_get_efd(worker_, &worker_fd), "ucp_worker_get_efd");
-  epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
-  event_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (epoll_fd_ < 0 || event_fd_ < 0) return errno_status(errno, "epoll_create1, eventfd");
-  for (const int fd : {worker_fd, event_fd_}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return errno_status(errno, "epoll_ctl");
-  }
-  return ok_status();
+  SWALE_RETURN_IF_ERROR(bed_.init(worker_fd));
+  return driver_bed_.init(worker_fd);
 }
 
 // host '\0' UCX worker address

@@ -33,10 +33,11 @@ constexpr Nanos kCallInterval = milliseconds(1);  // of on_progress while there 
 // ---- any thread
 // ---------------------------------------------------------------------------------------------------
 
+// Wakes whoever sleeps: of the progress thread and one that drives, the one that has the seat will look.
 void Ucx::kick() {
-  const uint64_t one = 1;
-  // Fails only if the counter is at its limit, and then the thread will wake anyway.
-  [[maybe_unused]] const ssize_t written = ::write(event_fd_, &one, sizeof(one));
+  for (Bed* bed : {&driver_bed_, &bed_}) {
+    if (bed->asleep.load() && bed->asleep.exchange(false)) bed->ring();
+  }
 }
 
 // Under mutex_.
@@ -68,7 +69,7 @@ void Ucx::enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64
     queue_.push_back(slot);
     queued_.store(true);
   }
-  if (asleep_.exchange(false)) kick();
+  kick();
 }
 
 // The progress thread calls UCX anyway, but not from inside a callback of UCX.
@@ -111,12 +112,12 @@ bool Ucx::send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
     spare_->in_flight = false;
   }
   // A pending send needs progress, and so does what could not be told here.
-  if ((pending || any_failing_ || !late_.empty()) && asleep_.exchange(false)) kick();
+  if (pending || any_failing_ || !late_.empty()) kick();
   return !pending;
 }
 
 void Ucx::wake() {
-  if (!woken_.exchange(true) && asleep_.exchange(false)) kick();
+  if (!woken_.exchange(true)) kick();
 }
 
 void Ucx::drop(Rank rank, const Status& why) {
@@ -132,34 +133,38 @@ void Ucx::drop(Rank rank, const Status& why) {
 // ------------------------------------------------------------------------------------------
 
 void Ucx::run() {
-  progress_thread_.store(std::this_thread::get_id());
-  Nanos next = 0;
-  Nanos last_call = 0;
-  bool call = true;
   while (!closing_.load()) {
     bool did = false;
-    const Status status = contain([&] { did = work_once(&next, &last_call, &call); });
+    if (!take_seat()) {
+      stand_by();
+      continue;
+    }
+    const Status status = contain([&] { did = work_once(); });
     if (!status.ok()) events_->on_failure(status);
+    const Nanos next = next_;
+    seat_mutex_.unlock();
     if (did) {
-      busy_ = 0;
+      bed_.busy = 0;
     } else {
-      sleep(next);
+      sleep(&bed_, next);
     }
   }
+  const std::lock_guard seat(seat_mutex_);  // the last thread that drove leaves
+  progress_thread_.store(std::this_thread::get_id());
   if (const Status status = contain([&] { wind_up(); }); close_status_.ok()) close_status_ = status;
   part();
 }
 
-// True if there may be more to do.
-bool Ucx::work_once(Nanos* next, Nanos* last_call, bool* call) {
+// With the seat. True if there may be more to do.
+bool Ucx::work_once() {
   const bool did = turn(true);
-  *call |= did;
+  call_ |= did;
   const Nanos now = system_clock().now();
   const bool woken = woken_.exchange(false);
-  if (woken || now >= *next || (*call && (!did || now - *last_call >= kCallInterval))) {
-    *next = events_->on_progress(now);
-    *last_call = now;
-    *call = false;
+  if (woken || now >= next_ || (call_ && (!did || now - last_call_ >= kCallInterval))) {
+    next_ = events_->on_progress(now);
+    last_call_ = now;
+    call_ = false;
   }
   return did;
 }
@@ -208,9 +213,9 @@ bool Ucx::progress_fabric() {
   return did;
 }
 
-// Whoever posts after asleep_ is set sees it and writes the eventfd; what came before is seen here.
-void Ucx::sleep(Nanos next) {
-  asleep_.store(true);
+// Whoever posts after `asleep` is set sees it and rings; what came before is seen here.
+void Ucx::sleep(Bed* bed, Nanos next) {
+  bed->asleep.store(true);
   bool pending = woken_.load() || (closing_.load() && !winding_up_);
   if (!pending) {
     const std::lock_guard lock(mutex_);
@@ -219,23 +224,25 @@ void Ucx::sleep(Nanos next) {
   if (!pending) {
     const Nanos wait = next - system_clock().now();
     const bool armed = arm();
-    if (!armed) ++busy_;
-    if (!armed && busy_ <= kBusyYields) {
+    if (!armed) ++bed->busy;
+    if (!armed && bed->busy == 1) {
+      // Most often UCX has only taken the signal of what was read before: the next try arms.
+    } else if (!armed && bed->busy <= kBusyYields) {
       sched_yield();
     } else if (!armed) {
-      pollfd event{event_fd_, POLLIN, 0};
-      const timespec pause{0, busy_ <= kBusyYields + kBusyShortPauses ? kBusyPauseShort : kBusyPauseLong};
+      pollfd event{bed->event_fd, POLLIN, 0};
+      const timespec pause{0, bed->busy <= kBusyYields + kBusyShortPauses ? kBusyPauseShort : kBusyPauseLong};
       ::ppoll(&event, 1, &pause, nullptr);
     } else {
-      busy_ = 0;
+      bed->busy = 0;
       const Nanos wait_ms = std::clamp<Nanos>(wait / 1'000'000 + 1, 0, 60'000);
       epoll_event events[2];
-      if (wait > 0) ::epoll_wait(epoll_fd_, events, 2, static_cast<int>(wait_ms));
+      if (wait > 0) ::epoll_wait(bed->epoll_fd, events, 2, static_cast<int>(wait_ms));
     }
   }
-  asleep_.store(false);
+  if (bed->asleep.exchange(false)) return;  // nobody has rung
   uint64_t count;
-  while (::read(event_fd_, &count, sizeof(count)) > 0) {
+  while (::read(bed->event_fd, &count, sizeof(count)) > 0) {
   }
 }
 
@@ -403,7 +410,8 @@ Status Ucx::close(Deadline deadline) {
   const Nanos now = system_clock().now();
   close_patience_.emplace(deadline.at == kForever ? kForever : deadline.at - now, now);
   closing_.store(true);
-  kick();
+  driver_bed_.ring();
+  bed_.ring();
   thread_.join();
   return close_status_;
 }
@@ -415,15 +423,15 @@ bool Ucx::all_ended() const {
 
 // False if the deadline passed first.
 bool Ucx::progress_until(const std::function<bool()>& done) {
-  busy_ = 0;
+  bed_.busy = 0;
   for (;;) {
     const bool did = turn(false);
     if (done()) return true;
     const Nanos now = system_clock().now();
     if (close_patience_->over(now)) return false;
     woken_.store(false);
-    if (did) busy_ = 0;
-    if (!did) sleep(now + close_patience_->step());
+    if (did) bed_.busy = 0;
+    if (!did) sleep(&bed_, now + close_patience_->step());
   }
 }
 
@@ -483,8 +491,6 @@ void Ucx::destroy() {
 Ucx::~Ucx() {
   static_cast<void>(close(Deadline{0}));
   destroy();
-  if (epoll_fd_ >= 0) ::close(epoll_fd_);
-  if (event_fd_ >= 0) ::close(event_fd_);
 }
 
 }  // namespace swale::net::ucx_internal

@@ -1,0 +1,379 @@
+#include "net/rpc.h"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "base/coding.h"
+#include "base/contain.h"
+#include "base/process_identity.h"
+#include "net/agree.h"
+
+namespace swale::net {
+namespace {
+
+constexpr size_t kWindowBytesMax = kMiB;
+constexpr size_t kRequestsAtATime = 64;
+constexpr Nanos kLeavePatience = seconds(5);
+
+// What ranks must have in common.
+std::string fingerprint(const RpcOptions& options) {
+  std::string text;
+  for (const uint64_t number : {uint64_t{options.window_bytes_sum}, uint64_t{options.granted_bytes_max},
+                                uint64_t{options.frame_bytes}, uint64_t{options.window_frames}}) {
+    append_u64(&text, number);
+  }
+  for (const std::string& method : options.methods) append_sized(&text, method);
+  return text;
+}
+
+}  // namespace
+
+// ---- opening and closing
+
+Result<std::unique_ptr<Rpc>> Rpc::open(Job& job, const RpcOptions& options, RpcService* service) {
+  std::unique_ptr<Rpc> rpc(new Rpc(job, options, service));
+  const Status started = contain([&] { return rpc->start(); });
+  // Nobody calls before all ranks listen.
+  SWALE_RETURN_IF_ERROR(agree(job, started).with_context("opening requests between ranks"));
+  return rpc;
+}
+
+Status Rpc::start() {
+  std::string mine;
+  append_sized(&mine, host_name());
+  append_sized(&mine, fingerprint(options_));
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_.allgather(mine));
+  RpcParams params;
+  params.rank = rank();
+  params.methods = options_.methods;
+  params.frame_bytes = options_.frame_bytes;
+  params.window_bytes = std::min(kWindowBytesMax, options_.window_bytes_sum / static_cast<size_t>(size()));
+  params.granted_bytes_max = options_.granted_bytes_max;
+  params.calls_max = options_.calls_max;
+  params.calls_bytes_max = options_.calls_bytes_max;
+  for (size_t i = 0; i < all.size(); ++i) {
+    Decoder in(all[i]);
+    params.hosts.emplace_back(in.sized());
+    if (in.sized() != fingerprint(options_)) {
+      return invalid_argument("rank {} has other options or methods than rank {}", i, rank());
+    }
+  }
+  SWALE_RETURN_IF_ERROR(RpcCore::check(params));
+  SWALE_RETURN_IF_ERROR(join());
+  core_ = std::make_unique<RpcCore>(std::move(params));
+  Conversation::Params talk = conversation_params();
+  talk.window = options_.window_frames;
+  talk.frames_per_rank = options_.window_frames;
+  talk.frame_bytes = options_.frame_bytes;
+  SWALE_ASSIGN_OR_RETURN(Conversation made, Conversation::create(talk));
+  conversation_ = std::make_unique<Conversation>(std::move(made));
+  serve(this);
+  return {};
+}
+
+Status Rpc::close() {
+  if (std::exchange(closed_, true)) return {};
+  Status mine;
+  {
+    Lock lock(mutex_);
+    mine = conversation_->failure();
+    if (const size_t open = core_->open_calls(); mine.ok() && open > 0) {
+      mine = invalid_argument("rank {} closes requests between ranks with {} calls open", rank(), open);
+    }
+  }
+  const Status all = agree(job_, mine);
+  if (!leave(kLeavePatience)) static_cast<void>(conversation_.release());  // its memory is still lent
+  return all;
+}
+
+Rpc::~Rpc() {
+  if (closed_ || !joined()) return;
+  Lock lock(mutex_, std::defer_lock);
+  fail_now(lock, error(Code::kAborted, Scope::kFatal, "rank {} has given up requests between ranks", rank()));
+  lock.unlock();
+  if (!leave(kLeavePatience)) static_cast<void>(conversation_.release());
+}
+
+// ---- events. Locked.
+
+// Frames are filled as late as can be: what has collected meanwhile shares them.
+void Rpc::before_posts() {
+  for (size_t left = core_->ready_count(); left > 0; --left) {
+    const Rank to = core_->next_ready();
+    while (to >= 0 && core_->has_frame(to) && conversation_->frame_available(to)) {
+      Frame frame = conversation_->take_frame(to);
+      frame.bytes = static_cast<uint32_t>(core_->fill_frame(to, {frame.data, frame.capacity}));
+      conversation_->send(to, frame);
+    }
+  }
+}
+
+void Rpc::on_frame(Rank from, const FrameHeader& header, Bytes payload) {
+  if (conversation_->on_frame(from, header, payload) != Conversation::Came::kData) return;
+  const Status status = core_->on_frame(from, payload, system_clock().now());
+  conversation_->consumed(from);
+  if (!status.ok()) fail(status);
+}
+
+void Rpc::on_down(Rank peer, const Status& why) {
+  conversation_->on_down(peer);
+  core_->on_down(peer, why, system_clock().now());
+}
+
+void Rpc::fail(const Status& why) { conversation_->fail(why); }
+
+// What the service replies at once leaves after the event, with what else has come in it.
+void Rpc::on_frame_taken(Lock& lock) {
+  if (!core_->any_request()) return;
+  event_thread_ = std::this_thread::get_id();
+  dispatch(lock);
+  event_thread_ = {};
+}
+
+void Rpc::tick() {
+  core_->tick(system_clock().now());
+  if (core_->open_calls() > 0) conversation_->probe();
+  hand_out();
+}
+
+void Rpc::on_failed(const Status& why) {
+  core_->fail(why, system_clock().now());
+  hand_out();
+}
+
+// Completions go to their clients, which wake.
+void Rpc::hand_out() {
+  if (!core_->any_complete()) return;
+  core_->take_completions(&completions_);
+  for (RpcCompletion& each : completions_) {
+    RpcClient* client = clients_[each.owner];
+    client->done_.push_back(std::move(each));
+    client->ready_.store(true);
+    if (client->waiting_) client->wake_.notify_one();
+  }
+  completions_.clear();
+}
+
+// Gives the service what has come. Unlocks meanwhile.
+void Rpc::dispatch(Lock& lock) {
+  std::vector<RpcRequest> requests;
+  while (core_->any_request()) {
+    requests.clear();
+    core_->take_requests(kRequestsAtATime, &requests, system_clock().now());
+    if (service_ == nullptr) {
+      for (const RpcRequest& each : requests) {
+        core_->reply(each.token,
+                     error(Code::kUnsupported, Scope::kOperation, "rank {} serves nothing", rank()),
+                     system_clock().now());
+      }
+      continue;
+    }
+    lock.unlock();
+    service_->on_requests(requests);
+    lock.lock();
+  }
+}
+
+// ---- any thread
+
+void Rpc::changed(Lock& lock, RpcClient::Leave leave) {
+  hand_out();
+  if (core_->any_request()) {
+    dispatch(lock);
+    hand_out();
+  }
+  if (leave == RpcClient::Leave::kNow && core_->ready_count() > 0) after_change(lock);
+}
+
+bool Rpc::reply(ReplyToken token, Result<RpcPayload> response) {
+  Lock lock(mutex_);
+  bool heard = false;
+  const Status status = contain([&] {
+    heard = core_->reply(token, std::move(response), system_clock().now());
+    hand_out();
+    if (core_->ready_count() > 0 && event_thread_ != std::this_thread::get_id()) after_change(lock);
+  });
+  if (!status.ok()) fail_now(lock, status);
+  return heard;
+}
+
+bool Rpc::wanted(ReplyToken token) {
+  const Lock lock(mutex_);
+  return core_->wanted(token);
+}
+
+// ---- clients
+
+void Rpc::add(RpcClient* client) {
+  const Lock lock(mutex_);
+  const auto free = std::find(clients_.begin(), clients_.end(), nullptr);
+  client->owner_ = static_cast<uint64_t>(free - clients_.begin());
+  free == clients_.end() ? clients_.push_back(client) : static_cast<void>(*free = client);
+}
+
+void Rpc::remove(RpcClient* client) {
+  Lock lock(mutex_);
+  const Status status = contain([&] {
+    core_->cancel_all(client->owner_, system_clock().now());
+    changed(lock);
+  });
+  if (!status.ok()) fail_now(lock, status);
+  clients_[client->owner_] = nullptr;
+}
+
+Result<CallId> Rpc::call(RpcClient* client, RpcCall call, RpcClient::Leave leave) {
+  call.owner = client->owner_;
+  Lock lock(mutex_);
+  CallId id{};
+  Status refused;
+  const Status status = contain([&] {
+    const Result<CallId> made = core_->call(std::move(call), system_clock().now());
+    if (!made.ok()) {
+      refused = made.status();
+      return;
+    }
+    id = *made;
+    changed(lock, leave);
+  });
+  if (!status.ok()) fail_now(lock, status);
+  if (!status.ok()) return status;
+  if (!refused.ok()) return refused;
+  return id;
+}
+
+Result<std::vector<CallId>> Rpc::call_many(RpcClient* client, std::span<const Rank> ranks, RpcCall call) {
+  call.owner = client->owner_;
+  Lock lock(mutex_);
+  std::vector<CallId> ids;
+  Status refused;
+  const Status status = contain([&] {
+    Result<std::vector<CallId>> made = core_->call_many(ranks, call, system_clock().now());
+    if (!made.ok()) {
+      refused = made.status();
+      return;
+    }
+    ids = *std::move(made);
+    changed(lock);
+  });
+  if (!status.ok()) fail_now(lock, status);
+  if (!status.ok()) return status;
+  if (!refused.ok()) return refused;
+  return ids;
+}
+
+bool Rpc::cancel(CallId id) {
+  Lock lock(mutex_);
+  bool cancelled = false;
+  const Status status = contain([&] {
+    cancelled = core_->cancel(id, system_clock().now());
+    changed(lock);
+  });
+  if (!status.ok()) fail_now(lock, status);
+  return cancelled;
+}
+
+size_t Rpc::wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until) {
+  Lock lock(mutex_);
+  const Status status = contain([&] {
+    if (job_.posts_directly()) changed(lock);
+    for (;;) {
+      if (!client->done_.empty()) break;
+      const Nanos now = system_clock().now();
+      if (now >= core_->next_deadline()) {
+        core_->tick(now);
+        changed(lock);
+        continue;
+      }
+      if (now >= until) break;
+      const Nanos wake_at = std::min(until, core_->next_deadline());
+      if (!driving_ && drive(lock, client, wake_at)) continue;
+      if (!job_.posts_directly()) changed(lock);
+      if (!client->done_.empty()) break;
+      client->waiting_ = true;
+      if (wake_at == kForever) {
+        client->wake_.wait(lock);
+      } else {
+        client->wake_.wait_for(lock, std::chrono::nanoseconds(wake_at - now));
+      }
+      client->waiting_ = false;
+    }
+  });
+  if (!lock.owns_lock()) lock.lock();
+  client->waiting_ = false;
+  if (!status.ok()) fail_now(lock, status);
+  const size_t count = client->done_.size();
+  if (out->empty()) {
+    out->swap(client->done_);
+  } else {
+    std::move(client->done_.begin(), client->done_.end(), std::back_inserter(*out));
+    client->done_.clear();
+  }
+  client->ready_.store(false);
+  return count;
+}
+
+// Does the job's progress until the client has something. False: another thread does.
+bool Rpc::drive(Lock& lock, RpcClient* client, Nanos until) {
+  driving_ = true;
+  // Where the progress thread would post, this thread does so in its place.
+  bool posts_wait = core_->ready_count() > 0 && !job_.posts_directly();
+  lock.unlock();
+  bool drove = false;
+  const Status status = contain([&] {
+    drove = job_.drive(
+        [&] {
+          if (std::exchange(posts_wait, false)) job_.wake();
+          return client->ready_.load();
+        },
+        until);
+  });
+  lock.lock();
+  driving_ = false;
+  // Another thread that waits takes the seat now.
+  for (RpcClient* each : clients_) {
+    if (each != nullptr && each->waiting_ && each != client) {
+      each->wake_.notify_one();
+      break;
+    }
+  }
+  return drove && status.ok();
+}
+
+RpcClient::RpcClient(Rpc* rpc) : rpc_(rpc) { rpc_->add(this); }
+RpcClient::~RpcClient() { rpc_->remove(this); }
+
+Result<CallId> RpcClient::call(RpcCall call, Leave leave) { return rpc_->call(this, std::move(call), leave); }
+Result<std::vector<CallId>> RpcClient::call_many(std::span<const Rank> ranks, RpcCall call) {
+  return rpc_->call_many(this, ranks, std::move(call));
+}
+bool RpcClient::cancel(CallId id) { return rpc_->cancel(id); }
+size_t RpcClient::wait(std::vector<RpcCompletion>* out, Nanos until) { return rpc_->wait(this, out, until); }
+
+Result<std::string> RpcClient::ask(RpcCall call) {
+  SWALE_RETURN_IF_ERROR(rpc_->call(this, std::move(call), Leave::kWithNext).status());
+  std::vector<RpcCompletion> done;
+  while (wait(&done) == 0) {
+  }
+  return std::move(done.front().response);
+}
+
+std::vector<Result<std::string>> RpcClient::ask_many(std::span<const Rank> ranks, RpcCall call) {
+  std::vector<Result<std::string>> answers(ranks.size(), Result<std::string>(std::string()));
+  const Result<std::vector<CallId>> ids = call_many(ranks, std::move(call));
+  if (!ids.ok()) {
+    std::fill(answers.begin(), answers.end(), Result<std::string>(ids.status()));
+    return answers;
+  }
+  std::map<CallId, size_t> place;
+  for (size_t i = 0; i < ids->size(); ++i) place[(*ids)[i]] = i;
+  std::vector<RpcCompletion> done;
+  while (done.size() < ranks.size()) wait(&done);
+  for (RpcCompletion& each : done) answers[place[each.id]] = std::move(each.response);
+  return answers;
+}
+
+}  // namespace swale::net

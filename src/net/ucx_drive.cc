@@ -1,0 +1,104 @@
+// Threads that do the progress thread's work while they wait, and the beds in which either sleeps.
+//
+// The seat (seat_mutex_) is held by whoever makes events. The progress thread takes it for each round of work and leaves it
+// when it sleeps. A thread in drive keeps it until it leaves, also asleep. When the progress thread finds the seat taken it
+// stands by. It takes the seat again only when nobody has driven for kHandover: a thread that makes one call after another
+// drives for each, and if the progress thread came in between, it would cost two changes of threads a call. So what comes
+// after the last drive may wait for kHandover, once.
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/contain.h"
+#include "net/ucx_internal.h"
+
+namespace swale::net::ucx_internal {
+namespace {
+
+constexpr Nanos kHandover = 250'000;
+constexpr Nanos kStandByMax = 100'000'000;
+
+}  // namespace
+
+Bed::~Bed() {
+  if (epoll_fd >= 0) ::close(epoll_fd);
+  if (event_fd >= 0) ::close(event_fd);
+}
+
+Status Bed::init(int worker_fd) {
+  epoll_fd = ::epoll_create1(EPOLL_CLOEXEC);
+  event_fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (epoll_fd < 0 || event_fd < 0) return errno_status(errno, "epoll_create1, eventfd");
+  for (const int fd : {worker_fd, event_fd}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    if (::epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) return errno_status(errno, "epoll_ctl");
+  }
+  return ok_status();
+}
+
+void Bed::ring() {
+  const uint64_t one = 1;
+  // Fails only if the counter is at its limit, and then the thread will wake anyway.
+  [[maybe_unused]] const ssize_t written = ::write(event_fd, &one, sizeof(one));
+}
+
+// Of the progress thread. True: seat_mutex_ is locked.
+bool Ucx::take_seat() {
+  const Nanos driven_at = driven_at_.load();
+  if (driven_at != 0 && system_clock().now() - driven_at < kHandover) return false;
+  if (!seat_mutex_.try_lock()) return false;
+  progress_thread_.store(std::this_thread::get_id());
+  return true;
+}
+
+// The longer one thread keeps the seat, the longer the progress thread leaves it alone; then that thread rings when it
+// leaves.
+void Ucx::stand_by() {
+  Nanos wait = kHandover;
+  for (Nanos left = driven_at_.load(); !closing_.load(); wait = std::min(2 * wait, kStandByMax)) {
+    standing_by_long_.store(wait > kHandover);
+    const bool driven = driven_.load();
+    if (!driven && wait > kHandover) break;
+    pollfd event{bed_.event_fd, POLLIN, 0};
+    const timespec pause{0, wait};
+    ::ppoll(&event, 1, &pause, nullptr);
+    if (!driven_.load() || driven_at_.load() != left) break;
+  }
+  standing_by_long_.store(false);
+  uint64_t count;
+  while (::read(bed_.event_fd, &count, sizeof(count)) > 0) {
+  }
+}
+
+bool Ucx::drive(const std::function<bool()>& done, Nanos until) {
+  const std::unique_lock seat(seat_mutex_, std::try_to_lock);
+  if (!seat.owns_lock() || closing_.load()) return false;
+  driven_.store(true);
+  progress_thread_.store(std::this_thread::get_id());
+  driver_bed_.busy = 0;
+  while (!closing_.load() && !done()) {
+    bool did = false;
+    const Status status = contain([&] { did = work_once(); });
+    if (!status.ok()) events_->on_failure(status);
+    if (did) {
+      driver_bed_.busy = 0;
+    } else if (done() || system_clock().now() >= until) {
+      break;
+    } else {
+      sleep(&driver_bed_, std::min(next_, until));
+    }
+  }
+  progress_thread_.store({});  // this thread's posts are an application's again
+  driven_at_.store(system_clock().now());
+  driven_.store(false);
+  if (standing_by_long_.exchange(false)) bed_.ring();
+  return true;
+}
+
+}  // namespace swale::net::ucx_internal
