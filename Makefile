@@ -70,12 +70,14 @@ test-deb: ## make deb, then install the packages in a bare Debian root and use t
 	@scripts/build-deb.sh
 	@scripts/test-deb.sh
 
-check: ## before a commit: format, layers, tree, fast tests, clang-tidy on what changed
+check: ## before a commit: format, layers, tree, locks, fast tests, clang-tidy on what changed
 	@scripts/install-deps.sh test check
 	@scripts/check-tree.sh --self-test
 	@scripts/check-tree.sh
 	@scripts/check-layers.py --self-test
 	@scripts/check-layers.py
+	@scripts/check-locks.py --self-test
+	@scripts/check-locks.py
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked-fast
 	@scripts/tidy-changed.sh build/checked
