@@ -109,7 +109,7 @@ class VirtualPartition {
     auto [at, is_new] = begin_.try_emplace(request.file, begin_.size() * io::VirtualDevice::kPieceBytes);
     const uint64_t place = at->second + request.offset;
     const uint64_t gap = place > head_ ? place - head_ : head_ - place;
-    if (gap != 0) {
+    if (gap != 0 && model_.capacity_bytes != 0) {
       const auto seek = static_cast<double>(model_.settle + model_.rotation) +
                         static_cast<double>(model_.stroke) *
                             std::sqrt(static_cast<double>(gap) / static_cast<double>(model_.capacity_bytes));
