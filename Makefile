@@ -75,7 +75,7 @@ test-deb: ## make deb, then install the packages in a bare Debian root and use t
 	@scripts/build-deb.sh
 	@scripts/test-deb.sh
 
-check: ## before a commit: format, layers, tree, pages, fast tests, clang-tidy on what changed
+check: ## before a commit: format, layers, tree, locks, pages, fast tests, clang-tidy on what changed
 	@scripts/install-deps.sh test check
 	@scripts/check-tree.sh --self-test
 	@scripts/check-tree.sh
@@ -85,6 +85,8 @@ check: ## before a commit: format, layers, tree, pages, fast tests, clang-tidy o
 	@scripts/check-docs.py
 	@scripts/figures.py --self-test
 	@scripts/figures.py check
+	@scripts/check-locks.py --self-test
+	@scripts/check-locks.py
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked-fast
 	@scripts/tidy-changed.sh build/checked

@@ -1,7 +1,7 @@
 #include "tools/engine.h"
 
-#include "imd/format/json_place.h"
-#include "imd/format/json_seal.h"
+#include "base/json.h"
+#include "base/sealed_document.h"
 #include "imd/format/manifest.h"
 
 namespace swale::tools {
@@ -14,11 +14,9 @@ constexpr int kFolderDepthMax = 3;  // DIR/jobs/0007/epochs
 std::string format_in(io::Device& device, const std::string& folder) {
   const Result<std::string> text =
       io::read_file(device, fmt::format("{}/{}", folder, kManifestName), imd::kManifestBytesMax);
-  if (!text.ok() || !imd::is_sealed(*text)) return {};
-  const Json json = imd::parse_json<Json>(*text);
-  if (!json.is_object()) return {};
-  const auto format = json.find("format");
-  return format != json.end() && format->is_string() ? format->get<std::string>() : std::string();
+  if (!text.ok() || !is_sealed(*text)) return {};
+  const Result<JsonTree> json = JsonTree::parse(*text);
+  return json.ok() ? json->root().find("format").string().value_or("") : std::string();
 }
 
 std::string parent_of(const std::string& path) {

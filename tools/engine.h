@@ -2,7 +2,7 @@
 // a row for each engine; the commands find the row by the member "format" of the directory's manifest (swale.json), and
 // share options, output and exit codes.
 //
-// Every engine's manifest is a sealed JSON object (imd/format/json_seal.h) with the member "format".
+// Every engine's manifest is a sealed JSON object (base/sealed_document.h) with the member "format".
 // Threads: free functions.
 #pragma once
 

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "imd/format/json_seal.h"
+#include "base/sealed_document.h"
 #include "imd/test_directory.h"
 #include "io/memory_device.h"
 
@@ -34,7 +34,7 @@ class Engines : public testing::Test {
     write("other/swale.json", sealed(R"({"format":"swale-made-up","version":1,)"));
   }
 
-  static std::string sealed(const std::string& text) { return text + "\n" + imd::seal_of(text + "\n"); }
+  static std::string sealed(const std::string& text) { return text + "\n" + seal_of(text + "\n"); }
 
   void write(const std::string& path, const std::string& text) {
     ASSERT_TRUE(io::make_directories(device_, path.substr(0, path.find_last_of('/'))).ok());

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "imd/format/json_place.h"
+#include "base/json.h"
 #include "imd/format/manifest.h"
 #include "imd/write/writer_lock.h"
 #include "tools/dump.h"
@@ -51,7 +51,9 @@ Status dump_manifest(io::Device& device, const std::string& path, DumpOutput* ou
   SWALE_ASSIGN_OR_RETURN(const std::string text, io::read_file(device, path, kSmallFileBytesMax));
   const auto manifest = imd::Manifest::decode(text, path);
   if (!manifest.ok()) out->damage(0, manifest.status());
-  const Json json = imd::parse_json<Json>(text);
+  // Only what our parser takes reaches the other one: it prints and destroys recursively.
+  const Json json = JsonTree::parse(text).ok() ? Json::parse(text, nullptr, /*allow_exceptions=*/false)
+                                               : Json(Json::value_t::discarded);
   if (json.is_discarded()) {
     out->line({{"what", "text"}, {"offset", 0}, {"bytes", show(text, Notation::kAuto)}});
   } else if (out->options().json) {

@@ -7,8 +7,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <string>
+
+#include "base/mutex.h"
 
 namespace swale {
 namespace {
@@ -46,12 +47,12 @@ class Log {
   void set_level(LogLevel level) { level_.store(level, std::memory_order_relaxed); }
 
   void set_sink(LogSink sink) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     sink_ = std::move(sink);
   }
 
   void write(LogLevel level, std::string_view message) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (sink_) {
       sink_(level, message);
     } else {
@@ -73,9 +74,9 @@ class Log {
   }
 
   std::atomic<LogLevel> level_{LogLevel::kWarn};
-  std::mutex mutex_;  // guards sink_ and logger_
-  LogSink sink_;
-  spdlog::logger logger_;
+  Mutex mutex_;
+  LogSink sink_ GUARDED_BY(mutex_);
+  spdlog::logger logger_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

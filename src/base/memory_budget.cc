@@ -1,7 +1,8 @@
 #include "base/memory_budget.h"
 
 #include <algorithm>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace swale {
 
@@ -9,15 +10,15 @@ struct MemoryBudget::State {
   explicit State(uint64_t limit_bytes) : limit(limit_bytes) {}
 
   const uint64_t limit;
-  std::mutex mutex;  // guards what follows
-  uint64_t used = 0;
-  std::list<Row> rows;
+  Mutex mutex;
+  uint64_t used GUARDED_BY(mutex) = 0;
+  std::list<Row> rows GUARDED_BY(mutex);
 };
 
 MemoryBudget::MemoryBudget(uint64_t limit_bytes) : state_(std::make_shared<State>(limit_bytes)) {}
 
 Result<MemoryBudget::Reservation> MemoryBudget::reserve(std::string_view name, uint64_t bytes) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const uint64_t free_bytes = state_->limit - state_->used;
   if (bytes > free_bytes) {
     std::string holders;
@@ -41,12 +42,12 @@ Result<MemoryBudget::Reservation> MemoryBudget::reserve(std::string_view name, u
 uint64_t MemoryBudget::limit() const { return state_->limit; }
 
 uint64_t MemoryBudget::used() const {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->used;
 }
 
 std::vector<MemoryBudget::Row> MemoryBudget::report() const {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return {state_->rows.begin(), state_->rows.end()};
 }
 
@@ -67,7 +68,7 @@ uint64_t MemoryBudget::Reservation::bytes() const { return state_ ? row_->bytes 
 void MemoryBudget::Reservation::release() {
   if (!state_) return;
   {
-    std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->used -= row_->bytes;
     state_->rows.erase(row_);
   }

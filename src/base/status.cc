@@ -9,7 +9,7 @@
 namespace swale {
 namespace {
 
-Code code_of_errno(int error_number) {
+constexpr Code code_of_errno(int error_number) {
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
@@ -48,67 +48,112 @@ std::string_view remedy_of_errno(int error_number) {
   }
 }
 
+// The inverse, for failures that no system call has reported. Damage is EIO: EUCLEAN and EBADMSG, which some file
+// systems return, are unknown to most programs.
+int errno_of_code(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return 0;
+    case Code::kInvalidArgument:
+      return EINVAL;
+    case Code::kNotFound:
+      return ENOENT;
+    case Code::kAlreadyExists:
+      return EEXIST;
+    case Code::kCorruption:
+    case Code::kIoError:
+    case Code::kInternal:
+      return EIO;
+    case Code::kNoSpace:
+      return ENOSPC;
+    case Code::kResourceExhausted:
+      return ENOMEM;
+    case Code::kUnavailable:
+      return EHOSTDOWN;
+    case Code::kDeadlineExceeded:
+      return ETIMEDOUT;
+    case Code::kBusy:
+      return EBUSY;
+    case Code::kUnsupported:
+      return EOPNOTSUPP;
+    case Code::kAborted:
+      return ECANCELED;
+  }
+  return EIO;  // from a newer peer
+}
+
 }  // namespace
 
 // A failure with a text of its own.
 struct Status::OwningRep : Status::Rep {
-  OwningRep(Code failed_code, Scope failed_scope, std::string own_text)
-      : Rep{failed_code, failed_scope, {}}, text(std::move(own_text)) {
-    message = text;
-  }
+  OwningRep(const Rep& kind, std::string own_text) : Rep(kind), text(std::move(own_text)) { message = text; }
   std::string text;
 };
 
-// What stands in for a failure whose text cannot be had: one for each code and scope, made by the compiler.
+// What stands in for a failure whose text cannot be had, made by the compiler: one for each code and scope, and one for
+// each errno.
 struct Status::FixedReps {
   static constexpr size_t kCodes = static_cast<size_t>(Code::kInternal) + 1;
   static constexpr size_t kScopes = static_cast<size_t>(Scope::kFatal) + 1;
+  static constexpr size_t kErrnos = EHWPOISON + 1;  // the last one of Linux
 
   constexpr FixedReps() {
     for (size_t code = 0; code < kCodes; ++code) {
       for (size_t scope = 0; scope < kScopes; ++scope) {
-        reps[code][scope] = {static_cast<Code>(code), static_cast<Scope>(scope),
-                             static_cast<Code>(code) == Code::kResourceExhausted
-                                 ? "out of memory, also for a longer message"
-                                 : "no memory is left for this failure's message"};
+        reps[code][scope] = fixed(static_cast<Code>(code), static_cast<Scope>(scope), 0);
       }
     }
+    for (size_t number = 0; number < kErrnos; ++number) {
+      of_errno[number] =
+          fixed(code_of_errno(static_cast<int>(number)), Scope::kFile, static_cast<int>(number));
+    }
   }
-  const Rep& of(Code code, Scope scope) const {
-    return reps[std::min(static_cast<size_t>(code), kCodes - 1)]
-               [std::min(static_cast<size_t>(scope), kScopes - 1)];
+  static constexpr Rep fixed(Code code, Scope scope, int error_number) {
+    return {code, scope,
+            code == Code::kResourceExhausted ? "out of memory, also for a longer message"
+                                             : "no memory is left for this failure's message",
+            error_number};
+  }
+  const Rep& like(const Rep& kind) const {
+    const auto number = static_cast<size_t>(kind.error_number);
+    if (number != 0 && number < kErrnos && of_errno[number].code == kind.code && kind.scope == Scope::kFile)
+      return of_errno[number];
+    return reps[std::min(static_cast<size_t>(kind.code), kCodes - 1)]
+               [std::min(static_cast<size_t>(kind.scope), kScopes - 1)];
   }
 
   std::array<std::array<Rep, kScopes>, kCodes> reps{};
+  std::array<Rep, kErrnos> of_errno{};
 };
 
 template <class MakeText>
-std::shared_ptr<const Status::Rep> Status::make_rep(Code code, Scope scope,
-                                                    const MakeText& make_text) noexcept {
+std::shared_ptr<const Status::Rep> Status::make_rep(const Rep& kind, const MakeText& make_text) noexcept {
   static constexpr FixedReps kFixed;
-  if (code == Code::kOk) return nullptr;
+  if (kind.code == Code::kOk) return nullptr;
   try {
-    return std::make_shared<const OwningRep>(code, scope, make_text());
+    return std::make_shared<const OwningRep>(kind, make_text());
   } catch (...) {
-    return {std::shared_ptr<const Rep>(), &kFixed.of(code, scope)};  // owns nothing, and allocates nothing
+    return {std::shared_ptr<const Rep>(), &kFixed.like(kind)};  // owns nothing, and allocates nothing
   }
 }
 
 Status::Status(Code code, Scope scope, std::string_view message) noexcept
-    : rep_(make_rep(code, scope, [&] { return std::string(message); })) {}
+    : rep_(make_rep({code, scope, {}}, [&] { return std::string(message); })) {}
 
 Status Status::formatted(Code code, Scope scope, fmt::string_view format, fmt::format_args args) noexcept {
   Status status;
-  status.rep_ = make_rep(code, scope, [&] { return fmt::vformat(format, args); });
+  status.rep_ = make_rep({code, scope, {}}, [&] { return fmt::vformat(format, args); });
   return status;
 }
 
 Status Status::with_context(std::string_view context) const noexcept {
   if (ok()) return *this;
   Status status;
-  status.rep_ = make_rep(code(), scope(), [&] { return fmt::format("{}: {}", context, message()); });
+  status.rep_ = make_rep(*rep_, [&] { return fmt::format("{}: {}", context, message()); });
   return status;
 }
+
+int Status::posix_error() const { return error_number() != 0 ? error_number() : errno_of_code(code()); }
 
 std::string_view code_name(Code code) {
   switch (code) {
@@ -177,13 +222,12 @@ Status Status::out_of_memory() noexcept {
 
 Status errno_status(int error_number, std::string_view what) noexcept {
   const std::string_view remedy = remedy_of_errno(error_number);
-  try {
-    const std::string reason = std::generic_category().message(error_number);
-    return error(code_of_errno(error_number), Scope::kFile, "{}: {}{}{}", what, reason,
-                 remedy.empty() ? "" : "; ", remedy);
-  } catch (...) {
-    return Status(code_of_errno(error_number), Scope::kFile, what);
-  }
+  Status status;
+  status.rep_ = Status::make_rep({code_of_errno(error_number), Scope::kFile, {}, error_number}, [&] {
+    return fmt::format("{}: {}{}{}", what, std::generic_category().message(error_number),
+                       remedy.empty() ? "" : "; ", remedy);
+  });
+  return status;
 }
 
 }  // namespace swale

@@ -5,7 +5,7 @@
 // what was found, and what the user can do. OK carries no message and allocates nothing.
 //
 // Making a Status never throws: a failure must still be told when memory has run out. A Status for which there is no
-// memory keeps its code and scope, and its message is a fixed one.
+// memory keeps its code, scope and errno, and its message is a fixed one.
 //
 // Bytes from a disk or a wire are decoded to a Result, never asserted; assertions are for our own mistakes.
 // Threads: a value; distinct objects are independent.
@@ -59,6 +59,11 @@ class [[nodiscard]] Status {
   std::string_view message() const { return rep_ ? rep_->message : std::string_view(); }
   std::string to_string() const;  // "corruption (file): ..."; "ok"
 
+  // The errno of the system call that failed; 0 if the failure did not come from one. with_context keeps it.
+  int error_number() const { return rep_ ? rep_->error_number : 0; }
+  // For callers that must answer as POSIX does: error_number, or else the errno that fits the code best. 0 if ok.
+  int posix_error() const;
+
   // kResourceExhausted, in answer to std::bad_alloc: allocates nothing.
   static Status out_of_memory() noexcept;
 
@@ -70,12 +75,14 @@ class [[nodiscard]] Status {
     Code code;
     Scope scope;
     std::string_view message;
+    int error_number = 0;
   };
   struct OwningRep;
   struct FixedReps;
+  friend Status errno_status(int error_number, std::string_view what) noexcept;
 
   template <class MakeText>
-  static std::shared_ptr<const Rep> make_rep(Code code, Scope scope, const MakeText& make_text) noexcept;
+  static std::shared_ptr<const Rep> make_rep(const Rep& kind, const MakeText& make_text) noexcept;
 
   std::shared_ptr<const Rep> rep_;
 };
@@ -96,7 +103,7 @@ Status corruption(fmt::format_string<Args...> format, Args&&... args) noexcept {
   return error(Code::kCorruption, Scope::kFile, format, std::forward<Args>(args)...);
 }
 
-// A failed system call as a Status: ENOSPC and EDQUOT become kNoSpace, ENOENT kNotFound, EEXIST
+// A failed system call as a Status that keeps its errno: ENOSPC and EDQUOT become kNoSpace, ENOENT kNotFound, EEXIST
 // kAlreadyExists, EACCES, EPERM and EROFS kIoError with a remedy, the rest kIoError. `what` says which call
 // on which file and offset.
 Status errno_status(int error_number, std::string_view what) noexcept;

@@ -56,6 +56,40 @@ TEST(ErrnoStatus, NamesTheCallTheReasonAndTheRemedy) {
   EXPECT_THAT(std::string(errno_status(EACCES, "/a: opening").message()), HasSubstr("permissions"));
 }
 
+TEST(ErrnoStatus, KeepsTheErrnoForPosixCallers) {
+  for (const int number : {EIO, EACCES, ENOSPC, EDQUOT, EISDIR, ENOTDIR, ESTALE}) {
+    const Status failed = errno_status(number, "/a: opening");
+    EXPECT_EQ(failed.error_number(), number);
+    EXPECT_EQ(failed.posix_error(), number);
+    EXPECT_EQ(failed.with_context("reading the manifest").with_context("opening").posix_error(), number);
+  }
+  EXPECT_EQ(errno_status(4'711, "x").posix_error(), 4'711);  // of another system, perhaps
+}
+
+TEST(Status, WithoutAnErrnoAnswersTheOneThatFitsTheCode) {
+  EXPECT_EQ(Status().error_number(), 0);
+  EXPECT_EQ(Status().posix_error(), 0);
+  const std::pair<Code, int> expected[] = {{Code::kInvalidArgument, EINVAL},
+                                           {Code::kNotFound, ENOENT},
+                                           {Code::kAlreadyExists, EEXIST},
+                                           {Code::kCorruption, EIO},
+                                           {Code::kIoError, EIO},
+                                           {Code::kNoSpace, ENOSPC},
+                                           {Code::kResourceExhausted, ENOMEM},
+                                           {Code::kUnavailable, EHOSTDOWN},
+                                           {Code::kDeadlineExceeded, ETIMEDOUT},
+                                           {Code::kBusy, EBUSY},
+                                           {Code::kUnsupported, EOPNOTSUPP},
+                                           {Code::kAborted, ECANCELED},
+                                           {Code::kInternal, EIO},
+                                           {static_cast<Code>(1000), EIO}};
+  for (const auto& [code, number] : expected) {
+    EXPECT_EQ(Status(code, Scope::kOperation, "x").posix_error(), number) << code_name(code);
+    EXPECT_EQ(Status(code, Scope::kOperation, "x").error_number(), 0);
+  }
+  EXPECT_EQ(Status::out_of_memory().posix_error(), ENOMEM);
+}
+
 Result<int> half(int n) {
   if (n % 2 != 0) return invalid_argument("{} is odd", n);
   return n / 2;

@@ -37,10 +37,7 @@ class Allocations {
     bool before_;
   };
   // This thread is the test's own.
-  static void spare_this_thread() {
-    mine_ = true;
-    prepare();
-  }
+  static void spare_this_thread() { mine_ = true; }
 
   static bool refuses() {
     if (!on_.load(std::memory_order_relaxed) || mine_) return false;
@@ -49,8 +46,6 @@ class Allocations {
   }
 
  private:
-  static void prepare();
-
   inline static std::atomic<bool> on_{false};
   inline static std::atomic<int64_t> seen_{0};
   inline static std::atomic<int64_t> first_{kForGood};

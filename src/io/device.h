@@ -68,6 +68,12 @@ class File {
   // found no space may find it now. pwrite and the queues do so, once a write, before they report kNoSpace.
   virtual bool give_back() { return false; }
 
+  // Advice: these bytes are needed no longer. Afterwards they read as they were or as zeros; the size stays, and so do all
+  // other bytes. Gives their room back to the device where the file system can. Not durable before the next sync.
+  virtual void discard(uint64_t offset, uint64_t bytes) {
+    static_cast<void>(offset), static_cast<void>(bytes);
+  }
+
   // Where bytes that may not be zeros come next, at `offset` or after it; the end of the file (or beyond) if nothing but a
   // hole follows. Advice, for searches in files that somebody has made long and empty: a file system that knows of no
   // holes answers `offset`.

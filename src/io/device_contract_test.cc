@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <thread>
@@ -99,6 +100,24 @@ TEST_P(DeviceContract, NextDataPassesOverNoByteThatIsNotZero) {
     EXPECT_LE(data_end(*file, end), end);
   }
   EXPECT_EQ(data_end(*file, 0), 0u);
+}
+
+TEST_P(DeviceContract, DiscardTouchesNoOtherByte) {
+  const std::string content(3 * 4096 + 5, 'x');
+  write("a", content);
+  const auto file = open("a", OpenMode::kReadWrite);
+  file->discard(4096, 4096);
+  file->discard(2 * 4096 + 7, 9);
+  file->discard(content.size() - 2, 100);
+  file->discard(9 * kMiB, kMiB);
+  file->discard(UINT64_MAX, UINT64_MAX);
+  std::string after = read("a");
+  ASSERT_EQ(after.size(), content.size());
+  for (size_t i = 0; i < after.size(); ++i) {
+    const bool discarded =
+        (i >= 4096 && i < 2 * 4096) || (i >= 2 * 4096 + 7 && i < 2 * 4096 + 16) || i >= content.size() - 2;
+    EXPECT_TRUE(after[i] == 'x' || (discarded && after[i] == '\0')) << i;
+  }
 }
 
 TEST_P(DeviceContract, FileOpenedForReadingIsNotWritten) {
@@ -233,6 +252,23 @@ TEST_P(DeviceContract, FailuresNameThePath) {
   write("c", "");
   EXPECT_THAT(std::string(open("c", OpenMode::kRead)->pwrite(77, "x").message()),
               testing::AllOf(HasSubstr(in_root("c")), HasSubstr("offset 77")));
+}
+
+TEST_P(DeviceContract, FailuresKeepTheirErrno) {
+  ASSERT_TRUE(device().make_directory(in_root("d")).ok());
+  write("d/a", "x");
+  const auto opening = [&](const char* name, OpenMode mode) {
+    return device().open(in_root(name), mode).status().error_number();
+  };
+  EXPECT_EQ(opening("none", OpenMode::kRead), ENOENT);
+  EXPECT_EQ(opening("d/a", OpenMode::kCreate), EEXIST);
+  EXPECT_EQ(opening("d", OpenMode::kRead), EISDIR);
+  EXPECT_EQ(opening("d/a/b", OpenMode::kRead), ENOTDIR);
+  EXPECT_EQ(device().remove(in_root("d")).posix_error(), ENOTEMPTY);
+  EXPECT_EQ(device().make_directory(in_root("d")).posix_error(), EEXIST);
+  EXPECT_EQ(device().list(in_root("none")).status().posix_error(), ENOENT);
+  EXPECT_EQ(read_file(device(), in_root("none"), 1).status().with_context("reading").posix_error(), ENOENT);
+  EXPECT_EQ(open("d/a", OpenMode::kRead)->pwrite(0, "y").posix_error(), EBADF);
 }
 
 TEST_P(DeviceContract, HelpersCheckLengths) {

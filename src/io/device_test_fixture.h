@@ -19,6 +19,7 @@
 #include "io/limited_device.h"
 #include "io/memory_device.h"
 #include "io/posix_device.h"
+#include "io/virtual_device.h"
 
 namespace swale::io {
 
@@ -94,6 +95,19 @@ class LimitedFixture : public Fixture {
   LimitedDevice limited_{below_->device(), 1'000'000'000'000};
 };
 
+// On a disk in virtual time, which passes as the calls need it.
+class VirtualFixture : public Fixture {
+ public:
+  explicit VirtualFixture(const char* model) : virtual_(memory_, *disk_model(model), clock_) {}
+  Device& device() override { return virtual_; }
+  std::string root() const override { return ""; }
+
+ private:
+  MemoryDevice memory_;
+  ManualClock clock_;
+  VirtualDevice virtual_;
+};
+
 struct Implementation {
   std::string name;
   std::function<std::unique_ptr<Fixture>()> make;
@@ -121,6 +135,8 @@ inline std::vector<Implementation> all_implementations() {
   all.push_back(implementation<PosixFixture>("Posix"));
   all.push_back(implementation<MemoryFixture>("Memory"));
   all.push_back(implementation<FaultFixture>("Fault"));
+  all.push_back(implementation<VirtualFixture>("VirtualDisk", "paper-fitted"));
+  all.push_back(implementation<VirtualFixture>("VirtualFlash", "cloud-ssd"));
   const size_t plain = all.size();
   for (size_t i = 0; i < plain; ++i)
     all.push_back(implementation<LimitedFixture>("Limited" + all[i].name, all[i].make));

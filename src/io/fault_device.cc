@@ -1,9 +1,10 @@
 #include "io/fault_device.h"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace swale::io {
 
@@ -28,11 +29,11 @@ class FaultDevice::Plan {
     uint64_t matches = 0;
   };
 
-  std::mutex mutex;  // guards what follows
-  std::vector<Armed> armed;
-  Hook hook;
-  std::array<uint64_t, kCallKinds> calls{};
-  uint64_t faults = 0;
+  Mutex mutex;
+  std::vector<Armed> armed GUARDED_BY(mutex);
+  Hook hook GUARDED_BY(mutex);
+  std::array<uint64_t, kCallKinds> calls GUARDED_BY(mutex){};
+  uint64_t faults GUARDED_BY(mutex) = 0;
 };
 
 class FaultFile : public File {
@@ -74,6 +75,7 @@ class FaultFile : public File {
   size_t direct_alignment() const override { return file_->direct_alignment(); }
   void reserve(uint64_t end) override { file_->reserve(end); }
   bool give_back() override { return file_->give_back(); }
+  void discard(uint64_t offset, uint64_t bytes) override { file_->discard(offset, bytes); }
   uint64_t next_data(uint64_t offset) override { return file_->next_data(offset); }
   const std::string& path() const override { return file_->path(); }
 
@@ -120,7 +122,7 @@ Result<std::optional<Fault>> FaultDevice::Plan::next(const Call& call) {
   Hook asked;
   std::optional<Fault> due;
   {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     asked = hook;
     ++calls[static_cast<size_t>(call.kind)];
     for (Armed& one : armed) {
@@ -152,12 +154,12 @@ FaultDevice::FaultDevice(std::unique_ptr<Device> owned, std::shared_ptr<Plan> pl
     : owned_(std::move(owned)), device_(*owned_), plan_(std::move(plan)) {}
 
 void FaultDevice::inject(Fault fault) {
-  std::lock_guard lock(plan_->mutex);
+  const MutexLock lock(plan_->mutex);
   plan_->armed.push_back({std::move(fault), 0});
 }
 
 void FaultDevice::clear() {
-  std::lock_guard lock(plan_->mutex);
+  const MutexLock lock(plan_->mutex);
   plan_->armed.clear();
   plan_->hook = nullptr;
   plan_->calls = {};
@@ -165,22 +167,22 @@ void FaultDevice::clear() {
 }
 
 void FaultDevice::set_hook(Hook hook) {
-  std::lock_guard lock(plan_->mutex);
+  const MutexLock lock(plan_->mutex);
   plan_->hook = std::move(hook);
 }
 
 uint64_t FaultDevice::calls(CallKind kind) const {
-  std::lock_guard lock(plan_->mutex);
+  const MutexLock lock(plan_->mutex);
   return plan_->calls[static_cast<size_t>(kind)];
 }
 
 uint64_t FaultDevice::calls() const {
-  std::lock_guard lock(plan_->mutex);
+  const MutexLock lock(plan_->mutex);
   return std::accumulate(plan_->calls.begin(), plan_->calls.end(), uint64_t{0});
 }
 
 uint64_t FaultDevice::faults() const {
-  std::lock_guard lock(plan_->mutex);
+  const MutexLock lock(plan_->mutex);
   return plan_->faults;
 }
 

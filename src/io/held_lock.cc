@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace swale::io {
 namespace {
 
 struct NonceList {
-  std::mutex mutex;
-  std::multiset<std::string> nonces;
+  Mutex mutex;
+  std::multiset<std::string> nonces GUARDED_BY(mutex);
 };
 NonceList& nonce_list() {
   static NonceList list;
@@ -20,12 +21,12 @@ NonceList& nonce_list() {
 struct Listing {
   explicit Listing(std::string text) : nonce(std::move(text)) {
     NonceList& list = nonce_list();
-    const std::lock_guard lock(list.mutex);
+    const MutexLock lock(list.mutex);
     list.nonces.insert(nonce);
   }
   ~Listing() {
     NonceList& list = nonce_list();
-    const std::lock_guard lock(list.mutex);
+    const MutexLock lock(list.mutex);
     list.nonces.erase(list.nonces.find(nonce));
   }
   Listing(const Listing&) = delete;
@@ -39,7 +40,7 @@ std::shared_ptr<void> list_nonce(const std::string& nonce) { return std::make_sh
 
 bool is_listed(const std::string& nonce) {
   NonceList& list = nonce_list();
-  const std::lock_guard lock(list.mutex);
+  const MutexLock lock(list.mutex);
   return list.nonces.contains(nonce);
 }
 
@@ -51,7 +52,6 @@ HeldLock::HeldLock(Device& device, std::string path, LockContent content, std::u
       file_(std::move(file)),
       listed_(std::move(listed)) {}
 
-// Under mutex_.
 Status HeldLock::check_locked() {
   if (lost_) return why_lost_;
   if (device_ == nullptr) return error(Code::kAborted, Scope::kFile, "{}: was given back", path_);
@@ -77,7 +77,7 @@ Status HeldLock::check_locked() {
 }
 
 Status HeldLock::check() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return check_locked();
 }
 
@@ -89,7 +89,7 @@ Status HeldLock::write_counter() {
 }
 
 Nanos HeldLock::renew(Nanos now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (device_ == nullptr || lost_) return kForever;
   Status renewed = check_locked();
   if (lost_) return kForever;
@@ -105,7 +105,7 @@ Nanos HeldLock::renew(Nanos now) {
 }
 
 void HeldLock::release() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (device_ == nullptr) return;
   const Status ours = check_locked();
   Device& device = *std::exchange(device_, nullptr);

@@ -5,12 +5,13 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "io/device.h"
 #include "io/lease_keeper.h"
 #include "io/lock_content.h"
+
+#include "base/mutex.h"
 
 namespace swale::io {
 
@@ -35,19 +36,19 @@ class HeldLock final : public Lease {
  private:
   static constexpr int kRenewalsPerLease = 6;
 
-  Status check_locked();
-  Status write_counter();
+  Status check_locked() REQUIRES(mutex_);
+  Status write_counter() REQUIRES(mutex_);
 
   const std::string path_;
   const LockContent content_;  // the counter is that of the beginning
 
-  std::mutex mutex_;  // guards what follows
-  Device* device_;    // null: released
-  std::unique_ptr<File> file_;
-  std::shared_ptr<void> listed_;
-  uint64_t counter_ = 0;
-  bool failing_ = false;  // the last renewal failed, and was logged
-  Status why_lost_;
+  Mutex mutex_;
+  Device* device_ GUARDED_BY(mutex_);  // null: released
+  std::unique_ptr<File> file_ GUARDED_BY(mutex_);
+  std::shared_ptr<void> listed_ GUARDED_BY(mutex_);
+  uint64_t counter_ GUARDED_BY(mutex_) = 0;
+  bool failing_ GUARDED_BY(mutex_) = false;  // the last renewal failed, and was logged
+  Status why_lost_ GUARDED_BY(mutex_);
   std::atomic<bool> lost_{false};
 };
 

@@ -3,9 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <system_error>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace swale::io {
 namespace {
@@ -36,7 +37,7 @@ LeaseKeeper::~LeaseKeeper() {
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -44,10 +45,10 @@ LeaseKeeper::~LeaseKeeper() {
 }
 
 Status LeaseKeeper::add(std::shared_ptr<Lease> lease, Nanos first) {
-  const std::lock_guard lifecycle(lifecycle_mutex_);
+  const MutexLock lifecycle(lifecycle_mutex_);
   const Lease* const added = lease.get();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = false;
     entries_.push_back({std::move(lease), first});
   }
@@ -56,7 +57,7 @@ Status LeaseKeeper::add(std::shared_ptr<Lease> lease, Nanos first) {
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& failure) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(entries_, [added](const Entry& entry) { return entry.lease.get() == added; });
     return error(Code::kResourceExhausted, Scope::kNode, "starting the thread that renews leases: {}",
                  failure.what());
@@ -65,9 +66,9 @@ Status LeaseKeeper::add(std::shared_ptr<Lease> lease, Nanos first) {
 }
 
 void LeaseKeeper::remove(const Lease* lease) {
-  const std::lock_guard lifecycle(lifecycle_mutex_);
+  const MutexLock lifecycle(lifecycle_mutex_);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(entries_, [lease](const Entry& entry) { return entry.lease.get() == lease; });
     if (!entries_.empty()) return;
     stopping_ = true;
@@ -77,12 +78,12 @@ void LeaseKeeper::remove(const Lease* lease) {
 }
 
 bool LeaseKeeper::running() {
-  const std::lock_guard lifecycle(lifecycle_mutex_);
+  const MutexLock lifecycle(lifecycle_mutex_);
   return thread_.joinable();
 }
 
 void LeaseKeeper::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
     const auto soonest = std::min_element(entries_.begin(), entries_.end(),
                                           [](const Entry& a, const Entry& b) { return a.next < b.next; });
@@ -92,7 +93,7 @@ void LeaseKeeper::run() {
     }
     const Nanos now = system_clock().now();
     if (soonest->next > now) {
-      changed_.wait_for(lock, std::chrono::nanoseconds(soonest->next - now));
+      changed_.wait_for(lock, soonest->next - now);
       continue;
     }
     const std::shared_ptr<Lease> lease = soonest->lease;

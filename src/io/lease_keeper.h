@@ -8,13 +8,12 @@
 
 #include <sys/types.h>
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace swale::io {
@@ -49,13 +48,13 @@ class LeaseKeeper {
   void run();
 
   const pid_t process_;
-  std::mutex lifecycle_mutex_;  // taken first; guards the thread
-  std::thread thread_;
+  Mutex lifecycle_mutex_;  // taken first
+  std::thread thread_ GUARDED_BY(lifecycle_mutex_);
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::vector<Entry> entries_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<Entry> entries_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace swale::io

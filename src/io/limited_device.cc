@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
-#include <condition_variable>
 #include <span>
 #include <thread>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace swale::io {
 
@@ -23,8 +24,8 @@ class LimitedDevice::Limit {
  private:
   const Clock& clock_;
   const double nanos_per_byte_;
-  std::mutex mutex_;  // guards what follows
-  Nanos due_ = 0;
+  Mutex mutex_;
+  Nanos due_ GUARDED_BY(mutex_) = 0;
 };
 
 class LimitedFile final : public File {
@@ -52,6 +53,7 @@ class LimitedFile final : public File {
   size_t direct_alignment() const override { return file_->direct_alignment(); }
   void reserve(uint64_t end) override { file_->reserve(end); }
   bool give_back() override { return file_->give_back(); }
+  void discard(uint64_t offset, uint64_t bytes) override { file_->discard(offset, bytes); }
   uint64_t next_data(uint64_t offset) override { return file_->next_data(offset); }
   const std::string& path() const override { return file_->path(); }
 
@@ -101,7 +103,7 @@ class LimitedQueue final : public IoQueue {
 
   void wake() override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       woken_ = true;
     }
     changed_.notify_one();
@@ -161,23 +163,23 @@ class LimitedQueue final : public IoQueue {
   }
 
   bool take_wake() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::exchange(woken_, false);
   }
 
   void sleep_until(Nanos due) {
-    std::unique_lock lock(mutex_);
-    const auto left = std::chrono::nanoseconds(std::max<Nanos>(due - limit_->now(), 0));
-    changed_.wait_for(lock, left, [&] { return woken_; });
+    MutexLock lock(mutex_);
+    const Nanos left = std::max<Nanos>(due - limit_->now(), 0);
+    changed_.wait_for(lock, left, [&]() REQUIRES(mutex_) { return woken_; });
   }
 
   const std::shared_ptr<LimitedDevice::Limit> limit_;
   std::vector<Slot> slots_;
   std::vector<size_t> free_;
   std::vector<Completion> arrived_;
-  std::condition_variable changed_;
-  std::mutex mutex_;  // guards what follows
-  bool woken_ = false;
+  CondVar changed_;
+  Mutex mutex_;
+  bool woken_ GUARDED_BY(mutex_) = false;
   const std::unique_ptr<IoQueue> below_;  // goes first, as it waits for what is in flight
 };
 
@@ -205,7 +207,7 @@ Result<std::unique_ptr<File>> LimitedDevice::open(const std::string& path, OpenM
 }
 
 Nanos LimitedDevice::Limit::take_place(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (bytes > 0)
     due_ = std::max(due_, clock_.now()) + static_cast<Nanos>(static_cast<double>(bytes) * nanos_per_byte_);
   return due_;

@@ -4,17 +4,14 @@
 #include <array>
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/hash.h"
+#include "base/json_writer.h"
 
 namespace swale::io {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kCounterDigits = 20;
 constexpr size_t kTextBytesMax = 256;  // of each text: eight of them, escaped, stay below kLockBytesMax
@@ -45,25 +42,21 @@ std::string bounded(const std::string& text) { return text.substr(0, kTextBytesM
 std::string LockContent::counter_text(uint64_t counter) { return fmt::format("{:020}", counter); }
 
 std::string LockContent::encode() const {
-  const Json json = {{"counter", counter_text(counter)},
-                     {"nonce", nonce},
-                     {"lease_s", to_seconds(lease)},
-                     {"host", bounded(holder.host)},
-                     {"boot", bounded(holder.boot)},
-                     {"pid_namespace", bounded(holder.pid_namespace)},
-                     {"pid", holder.pid},
-                     {"start_time", bounded(holder.start_time)},
-                     {"allocation", bounded(allocation)},
-                     {"job", bounded(job)},
-                     {"since", bounded(since)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  JsonWriter json;
+  json.object().member("counter", counter_text(counter)).member("nonce", nonce);
+  json.member("lease_s", to_seconds(lease)).member("host", bounded(holder.host));
+  json.member("boot", bounded(holder.boot)).member("pid_namespace", bounded(holder.pid_namespace));
+  json.member("pid", holder.pid).member("start_time", bounded(holder.start_time));
+  json.member("allocation", bounded(allocation)).member("job", bounded(job)).member("since", bounded(since));
+  return json.end().text() + "\n";
 }
 
 Result<LockContent> LockContent::decode(std::string_view bytes) {
   if (bytes.size() > kLockBytesMax)
     return corruption("has more than {} bytes, which no lock has", kLockBytesMax);
-  const Json json = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return corruption("its {} bytes are no JSON object", bytes.size());
+  const Result<JsonTree> json = JsonTree::parse(bytes);
+  if (!json.ok() || !json->root().is_object())
+    return corruption("its {} bytes are no JSON object", bytes.size());
   LockContent lock;
   std::string counter;
   const std::pair<const char*, std::string*> texts[] = {{"counter", &counter},
@@ -76,18 +69,16 @@ Result<LockContent> LockContent::decode(std::string_view bytes) {
                                                         {"job", &lock.job},
                                                         {"since", &lock.since}};
   for (const auto& [name, text] : texts) {
-    const auto member = json.find(name);
-    if (member == json.end() || !member->is_string()) return other_members(name);
-    *text = member->get<std::string>();
+    std::optional<std::string> member = json->root().find(name).string();
+    if (!member) return other_members(name);
+    *text = *std::move(member);
   }
-  const auto pid = json.find("pid");
-  if (pid == json.end() || !pid->is_number_integer()) return other_members("pid");
-  lock.holder.pid = pid->get<int64_t>();
-  const auto lease = json.find("lease_s");
-  if (lease == json.end() || !lease->is_number()) return other_members("lease_s");
-  const double lease_s = lease->get<double>();
-  if (!std::isfinite(lease_s)) return other_members("lease_s");
-  lock.lease = seconds(std::clamp(lease_s, to_seconds(kLeaseMin), to_seconds(kLeaseMax)));
+  const std::optional<int64_t> pid = json->root().find("pid").integer();
+  if (!pid) return other_members("pid");
+  lock.holder.pid = *pid;
+  const std::optional<double> lease_s = json->root().find("lease_s").number();
+  if (!lease_s) return other_members("lease_s");
+  lock.lease = seconds(std::clamp(*lease_s, to_seconds(kLeaseMin), to_seconds(kLeaseMax)));
   const auto number = number_of(counter);
   if (!number || !bytes.starts_with(kHead)) return other_members("counter");
   lock.counter = *number;

@@ -2,18 +2,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
 #include <set>
 #include <utility>
 
 #include "io/memory_node.h"
 
+#include "base/mutex.h"
+
 namespace swale::io {
 
 struct MemoryDevice::State {
-  std::mutex mutex;  // guards what follows and all nodes
-  MemoryNodePtr root = std::make_shared<MemoryNode>(true);
-  uint64_t crashes = 0;
+  Mutex mutex;  // guards also what the nodes hold
+  const MemoryNodePtr root = std::make_shared<MemoryNode>(true);
+  uint64_t crashes GUARDED_BY(mutex) = 0;
 };
 
 struct MemoryDevice::Held {
@@ -66,44 +67,54 @@ int rename_error(const Lookup& from, const Lookup& to) {
 // A handle: a node and the number of crashes at the time it was opened.
 class MemoryFile : public File {
  public:
-  MemoryFile(std::shared_ptr<MemoryDevice::State> state, MemoryNodePtr node, std::string path, bool writable)
+  // `crashes`: how many there have been so far.
+  MemoryFile(std::shared_ptr<MemoryDevice::State> state, MemoryNodePtr node, std::string path,
+             uint64_t crashes, bool writable)
       : state_(std::move(state)),
         node_(std::move(node)),
         path_(std::move(path)),
-        crashes_(state_->crashes),
+        crashes_(crashes),
         writable_(writable) {}
 
   Result<size_t> pread(uint64_t offset, MutableBytes out) override {
-    std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     SWALE_RETURN_IF_ERROR(usable("reading", offset, 0, Access::kRead));
     return node_->content.read(offset, out);
   }
 
   Status pwrite(uint64_t offset, Bytes data) override {
-    std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     SWALE_RETURN_IF_ERROR(usable("writing", offset, data.size(), Access::kWrite));
     node_->content.write(offset, data);
     return {};
   }
 
   Status sync() override {
-    std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     SWALE_RETURN_IF_ERROR(usable("syncing", 0, 0, Access::kRead));
     node_->content.sync();
     return {};
   }
 
   Result<uint64_t> size() override {
-    std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     SWALE_RETURN_IF_ERROR(usable("asking for the size", 0, 0, Access::kRead));
     return node_->content.size();
   }
 
   Status truncate(uint64_t size) override {
-    std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     SWALE_RETURN_IF_ERROR(usable("setting the size", size, 0, Access::kWrite));
     node_->content.truncate(size);
     return {};
+  }
+
+  // Zeros, so that whoever still needs the bytes is found out.
+  void discard(uint64_t offset, uint64_t bytes) override {
+    const MutexLock lock(state_->mutex);
+    const uint64_t size = node_->content.size();
+    if (!usable("discarding", offset, 0, Access::kWrite).ok() || offset >= size) return;
+    node_->content.write(offset, std::string(std::min(bytes, size - offset), '\0'));
   }
 
   const std::string& path() const override { return path_; }
@@ -111,7 +122,8 @@ class MemoryFile : public File {
  private:
   enum class Access { kRead, kWrite };
 
-  Status usable(std::string_view doing, uint64_t offset, uint64_t bytes, Access access) const {
+  Status usable(std::string_view doing, uint64_t offset, uint64_t bytes, Access access) const
+      REQUIRES(state_->mutex) {
     const bool stale = crashes_ != state_->crashes;
     const bool too_far = access == Access::kWrite && (offset > MemoryDevice::kFileBytesMax ||
                                                       bytes > MemoryDevice::kFileBytesMax - offset);
@@ -133,7 +145,8 @@ MemoryDevice::MemoryDevice(std::shared_ptr<State> state, std::shared_ptr<const A
     : state_(std::move(state)), anchor_(std::move(anchor)) {}
 MemoryDevice::~MemoryDevice() = default;
 
-MemoryDevice::Lookup MemoryDevice::look_up(const std::string& path) const {
+// Its callers hold the mutex; the header does not know State, and so cannot say so.
+MemoryDevice::Lookup MemoryDevice::look_up(const std::string& path) const NO_THREAD_SAFETY_ANALYSIS {
   const AnchoredPath<Held> place = resolve(anchor_, path);
   Lookup at{nullptr, "", state_->root, 0};
   if (place.anchor) {
@@ -152,7 +165,7 @@ MemoryDevice::Lookup MemoryDevice::look_up(const std::string& path) const {
 }
 
 Result<std::unique_ptr<Device>> MemoryDevice::anchored(const std::string& directory) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const Lookup at = look_up(directory);
   const int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.node->directory ? ENOTDIR : 0;
   if (failed != 0) return errno_status(failed, directory + ": opening the directory");
@@ -162,7 +175,7 @@ Result<std::unique_ptr<Device>> MemoryDevice::anchored(const std::string& direct
 }
 
 void MemoryDevice::crash(Rng& rng, CrashMode mode) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   ++state_->crashes;
   std::vector<MemoryNodePtr> queue{state_->root};
   std::set<MemoryNodePtr> seen;
@@ -181,7 +194,7 @@ void MemoryDevice::crash(Rng& rng, CrashMode mode) {
 }
 
 Result<std::unique_ptr<File>> MemoryDevice::open(const std::string& path, OpenMode mode) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   Lookup at = look_up(path);
   const bool creates = mode == OpenMode::kCreate || mode == OpenMode::kOpenOrCreate;
   if (at.error == 0 && at.node && mode == OpenMode::kCreate) at.error = EEXIST;
@@ -192,11 +205,12 @@ Result<std::unique_ptr<File>> MemoryDevice::open(const std::string& path, OpenMo
     at.node = std::make_shared<MemoryNode>(false);
     at.directory->names.apply({{at.name, at.node}});
   }
-  return std::unique_ptr<File>(std::make_unique<MemoryFile>(state_, at.node, path, mode != OpenMode::kRead));
+  return std::unique_ptr<File>(
+      std::make_unique<MemoryFile>(state_, at.node, path, state_->crashes, mode != OpenMode::kRead));
 }
 
 Status MemoryDevice::make_directory(const std::string& path) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const Lookup at = look_up(path);
   const int failed = at.error != 0 ? at.error : at.node ? EEXIST : 0;
   if (failed != 0) return errno_status(failed, path + ": making the directory");
@@ -205,7 +219,7 @@ Status MemoryDevice::make_directory(const std::string& path) {
 }
 
 Status MemoryDevice::rename(const std::string& from, const std::string& to) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const Lookup source = look_up(from);
   const Lookup target = look_up(to);
   const int failed = rename_error(source, target);
@@ -222,7 +236,7 @@ Status MemoryDevice::rename(const std::string& from, const std::string& to) {
 }
 
 Status MemoryDevice::rename_new(const std::string& from, const std::string& to) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const Lookup source = look_up(from);
   const Lookup target = look_up(to);
   int failed = source.error != 0 ? source.error : !source.node ? ENOENT : target.error;
@@ -235,7 +249,7 @@ Status MemoryDevice::rename_new(const std::string& from, const std::string& to) 
 }
 
 Status MemoryDevice::remove(const std::string& path) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const Lookup at = look_up(path);
   int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.directory ? EBUSY : 0;
   if (failed == 0 && !at.node->names.entries().empty()) failed = ENOTEMPTY;
@@ -246,7 +260,7 @@ Status MemoryDevice::remove(const std::string& path) {
 }
 
 Status MemoryDevice::sync_directory(const std::string& path) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const Lookup at = look_up(path);
   const int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.node->directory ? ENOTDIR : 0;
   if (failed != 0) return errno_status(failed, path + ": syncing the directory");
@@ -255,7 +269,7 @@ Status MemoryDevice::sync_directory(const std::string& path) {
 }
 
 Result<std::vector<std::string>> MemoryDevice::list(const std::string& path) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const Lookup at = look_up(path);
   const int failed = at.error != 0 ? at.error : !at.node ? ENOENT : !at.node->directory ? ENOTDIR : 0;
   if (failed != 0) return errno_status(failed, path + ": listing the directory");
@@ -265,7 +279,7 @@ Result<std::vector<std::string>> MemoryDevice::list(const std::string& path) {
 }
 
 Result<bool> MemoryDevice::exists(const std::string& path) {
-  std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const Lookup at = look_up(path);
   if (at.error == EIO) return errno_status(at.error, path + ": looking it up, held from before the crash");
   return at.node != nullptr;

@@ -70,7 +70,7 @@ class MemoryDevice : public Device {
   struct Lookup;
 
   MemoryDevice(std::shared_ptr<State> state, std::shared_ptr<const Anchor<Held>> anchor);
-  Lookup look_up(const std::string& path) const;
+  Lookup look_up(const std::string& path) const;  // call with the mutex of the state locked
 
   const std::shared_ptr<State> state_;
   const std::shared_ptr<const Anchor<Held>> anchor_;  // null: none

@@ -125,6 +125,17 @@ Status PosixFile::truncate(uint64_t size) {
   return {};
 }
 
+// A file system that cannot make holes keeps the bytes, which is as good: the call is advice.
+void PosixFile::discard(uint64_t offset, uint64_t bytes) {
+  if (bytes == 0 || offset > static_cast<uint64_t>(INT64_MAX) ||
+      bytes > static_cast<uint64_t>(INT64_MAX) - offset)
+    return;
+  static_cast<void>(continued([&] {
+    return ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                       static_cast<off_t>(bytes));
+  }));
+}
+
 uint64_t PosixFile::next_data(uint64_t offset) {
   if (offset > static_cast<uint64_t>(INT64_MAX)) return offset;
   // Moves the descriptor's own position, which nothing uses.

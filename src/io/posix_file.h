@@ -53,6 +53,7 @@ class PosixFile final : public File {
   Result<uint64_t> size() override;
   Status truncate(uint64_t size) override;
   uint64_t next_data(uint64_t offset) override;
+  void discard(uint64_t offset, uint64_t bytes) override;
   void prefer_direct() override;
   size_t direct_alignment() const override;
   void reserve(uint64_t end) override { rooms_->reserve(room_, end, path_); }

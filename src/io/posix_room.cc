@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "io/descriptor.h"
 
@@ -34,7 +35,7 @@ uint64_t size_of(int fd) {
 }  // namespace
 
 void PosixRooms::reserve(PosixRoom& room, uint64_t end, const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   room.written_end = std::max(room.written_end, end);
   if (room.never || end <= room.reserved_end || end > static_cast<uint64_t>(INT64_MAX) - 2 * kStepBytesMax)
     return;
@@ -61,7 +62,7 @@ void PosixRooms::reserve(PosixRoom& room, uint64_t end, const std::string& path)
 }
 
 bool PosixRooms::give_back() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (PosixRoom* const room : rooms_) {
     if (size_of(room->fd) <= room->written_end) continue;
     if (continued([&] { return ::ftruncate(room->fd, static_cast<off_t>(room->written_end)); }) != 0)
@@ -73,13 +74,13 @@ bool PosixRooms::give_back() {
 }
 
 void PosixRooms::truncated(PosixRoom& room, uint64_t size) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   room.written_end = std::min(room.written_end, size);
   room.reserved_end = std::min(room.reserved_end, size);
 }
 
 void PosixRooms::forget(PosixRoom& room) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   rooms_.erase(std::remove(rooms_.begin(), rooms_.end(), &room), rooms_.end());
 }
 

@@ -17,9 +17,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace swale::io {
 
@@ -47,9 +48,9 @@ class PosixRooms {
   void forget(PosixRoom& room);                    // the file is being closed
 
  private:
-  std::mutex mutex_;               // guards what follows, and the rooms
-  std::vector<PosixRoom*> rooms_;  // those that may have something to give back
-  bool given_back_ = false;
+  Mutex mutex_;                                       // guards also the rooms
+  std::vector<PosixRoom*> rooms_ GUARDED_BY(mutex_);  // those that may have something to give back
+  bool given_back_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace swale::io

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace swale::io {
 
@@ -19,9 +19,9 @@ struct ThreadQueue::Shared {
 
   // A thread's life: carries out what waits until there is nothing left and the queue is closing.
   void work() {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     while (true) {
-      more_to_do.wait(lock, [&] { return !waiting.empty() || closing; });
+      more_to_do.wait(lock, [&]() REQUIRES(mutex) { return !waiting.empty() || closing; });
       if (waiting.empty()) return;
       const Operation operation = waiting.front();
       waiting.pop_front();
@@ -37,14 +37,14 @@ struct ThreadQueue::Shared {
 
   const size_t depth;
   std::vector<std::thread> threads;
-  std::condition_variable more_to_do;  // for the threads
-  std::condition_variable more_done;   // for the caller: a completion, and with it room; or a wake
-  std::mutex mutex;                    // guards what follows
-  std::deque<Operation> waiting;
-  size_t running = 0;
-  std::vector<Completion> done;
-  bool woken = false;
-  bool closing = false;
+  CondVar more_to_do;  // for the threads
+  CondVar more_done;   // for the caller: a completion, and with it room; or a wake
+  Mutex mutex;
+  std::deque<Operation> waiting GUARDED_BY(mutex);
+  size_t running GUARDED_BY(mutex) = 0;
+  std::vector<Completion> done GUARDED_BY(mutex);
+  bool woken GUARDED_BY(mutex) = false;
+  bool closing GUARDED_BY(mutex) = false;
 };
 
 ThreadQueue::ThreadQueue(size_t depth, pid_t owner)
@@ -84,7 +84,7 @@ ThreadQueue::~ThreadQueue() {
     return;
   }
   {
-    std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     shared_->closing = true;
   }
   shared_->more_to_do.notify_all();
@@ -98,12 +98,13 @@ void ThreadQueue::submit(std::span<const Operation> operations) {
     for (const Operation& operation : operations) refused_.push_back(refused_after_fork(operation));
     return;
   }
-  std::unique_lock lock(shared_->mutex);
+  MutexLock lock(shared_->mutex);
   // The threads have no one to tell that they lack memory.
   reserve_more(&shared_->done, in_flight_ + operations.size() - shared_->done.size());
   for (const Operation& operation : operations) {
-    shared_->more_done.wait(lock,
-                            [&] { return shared_->waiting.size() + shared_->running < shared_->depth; });
+    shared_->more_done.wait(lock, [&]() REQUIRES(shared_->mutex) {
+      return shared_->waiting.size() + shared_->running < shared_->depth;
+    });
     shared_->waiting.push_back(operation);
     ++in_flight_;
     shared_->more_to_do.notify_one();
@@ -112,9 +113,10 @@ void ThreadQueue::submit(std::span<const Operation> operations) {
 
 size_t ThreadQueue::wait(size_t at_least, std::vector<Completion>* out) {
   if (inherited()) return hand_out(&refused_, out);
-  std::unique_lock lock(shared_->mutex);
-  shared_->more_done.wait(
-      lock, [&] { return shared_->woken || shared_->done.size() >= std::min(at_least, in_flight_); });
+  MutexLock lock(shared_->mutex);
+  shared_->more_done.wait(lock, [&]() REQUIRES(shared_->mutex) {
+    return shared_->woken || shared_->done.size() >= std::min(at_least, in_flight_);
+  });
   shared_->woken = false;
   const size_t count = hand_out(&shared_->done, out);
   in_flight_ -= count;
@@ -123,7 +125,7 @@ size_t ThreadQueue::wait(size_t at_least, std::vector<Completion>* out) {
 
 void ThreadQueue::wake() {
   if (inherited()) return;
-  std::lock_guard lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   shared_->woken = true;
   shared_->more_done.notify_one();
 }

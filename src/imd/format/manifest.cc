@@ -1,18 +1,12 @@
 #include "imd/format/manifest.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <utility>
 
-#include "base/crc32c.h"
-#include "imd/format/json_place.h"
-#include "imd/format/json_seal.h"
-#include "imd/format/json_tree.h"
+#include "base/sealed_document.h"
 #include "imd/format/partitioner.h"
 #include "run/format.h"
 #include "run/record.h"
@@ -20,156 +14,25 @@
 namespace swale::imd {
 namespace {
 
-using Json = nlohmann::json;                 // what is read (json_tree.h)
-using OrderedJson = nlohmann::ordered_json;  // what is written
-
-constexpr char kFormatName[] = "swale-imd";
 constexpr char kDigestName[] = "mum-row-sum";
-constexpr char kLayoutFeature[] = "layout";
+constexpr std::string_view kLayoutFeature = "layout";
+constexpr std::string_view kFeatures[] = {kLayoutFeature};
+constexpr DocumentFormat kFormat{.name = "swale-imd", .version = 1, .features = kFeatures};
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";
-constexpr uint64_t kVersion = 1;
 constexpr uint64_t kWaysMax = 65'535;
 constexpr uint64_t kEpochsPromisedMax = uint64_t{1} << 24;
 
-std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
-
-std::optional<uint64_t> parse_hex16(std::string_view text) {
-  uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, value, 16);
-  const bool lower = std::none_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'F'; });
-  if (text.size() != 16 || failure != std::errc() || stop != end || !lower) return std::nullopt;
-  return value;
-}
-
-// Where an object of the manifest stands, for messages.
-struct Where {
-  Bytes json;                    // the file
-  std::string text;              // its path, and in words what the object is
-  std::vector<std::string> way;  // to the object (json_place.h)
-
-  Where below(std::string_view words, std::vector<std::string> steps) const {
-    Where there{json, fmt::format("{}: {}", text, words), way};
-    there.way.insert(there.way.end(), steps.begin(), steps.end());
-    return there;
-  }
-};
-
-// One object of the manifest.
-class Member {
- public:
-  Member(const Json& object, Where where) : object_(object), where_(std::move(where)) {}
-
-  Status problem(std::string_view name, std::string_view expected) const {
-    const auto it = object_.is_object() ? object_.find(name) : object_.end();
-    std::string found = "nothing";
-    if (object_.is_object() && it != object_.end()) {
-      found = it->dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
-    }
-    return corruption("{}: member \"{}\" ({}): expected {}, found {}; restore the file from a copy",
-                      where_.text, name, place(name).text(), expected, found);
-  }
-
-  JsonPlace place(std::string_view name) const {
-    return find_in_json(where_.json, where_.below(name, {std::string(name)}).way);
-  }
-  const Where& where() const { return where_; }
-
-  const Json* find(std::string_view name) const {
-    if (!object_.is_object()) return nullptr;
-    const auto it = object_.find(name);
-    return it == object_.end() ? nullptr : &*it;
-  }
-
-  Result<uint64_t> number(std::string_view name, uint64_t min, uint64_t max) const {
-    const Json* json = find(name);
-    if (json == nullptr || !json->is_number_unsigned() || json->get<uint64_t>() < min ||
-        json->get<uint64_t>() > max) {
-      return problem(name, fmt::format("an integer from {} to {}", min, max));
-    }
-    return json->get<uint64_t>();
-  }
-
-  Result<bool> flag(std::string_view name) const {
-    const Json* json = find(name);
-    if (json == nullptr || !json->is_boolean()) return problem(name, "true or false");
-    return json->get<bool>();
-  }
-
-  Result<std::string> text(std::string_view name) const {
-    const Json* json = find(name);
-    if (json == nullptr || !json->is_string()) return problem(name, "a string");
-    return json->get<std::string>();
-  }
-
-  Result<uint64_t> hex(std::string_view name) const {
-    const Json* json = find(name);
-    const auto value = json != nullptr && json->is_string() ? parse_hex16(json->get_ref<const std::string&>())
-                                                            : std::nullopt;
-    if (!value) return problem(name, "a string of 16 lower-case hex digits");
-    return *value;
-  }
-
-  Result<const Json*> array(std::string_view name) const {
-    const Json* json = find(name);
-    if (json == nullptr || !json->is_array()) return problem(name, "an array");
-    return json;
-  }
-
- private:
-  const Json& object_;
-  const Where where_;
-};
-
-Status unsupported(const std::string& path, std::string_view what) {
-  return error(Code::kUnsupported, Scope::kFile, "{}: {}; read it with a newer swale", path, what);
-}
-
-Status check_seal(Bytes json, const std::string& path) {
-  if (json.size() < kSealBytes) {
-    return corruption("{}: has {} bytes, too few for a manifest; restore the file from a copy", path,
-                      json.size());
-  }
-  const Bytes covered = json.substr(0, json.size() - kSealBytes);
-  if (is_sealed(json)) return {};
-  if (!json.ends_with(kSealTail) || json.substr(covered.size(), kSealHead.size()) != kSealHead) {
-    return corruption(
-        "{}: does not end with its checksum at offset {}: it was cut off or edited; restore it from a copy",
-        path, covered.size());
-  }
-  return corruption(
-      "{}: offset {}: checksum {} is recorded, the bytes before it have {:08x}: it was damaged or edited; "
-      "restore it from a copy",
-      path, covered.size(), json.substr(covered.size() + kSealHead.size(), 8), crc32c(covered));
-}
-
-Status check_header(const Member& root, const std::string& path) {
-  SWALE_ASSIGN_OR_RETURN(const std::string format, root.text("format"));
-  if (format != kFormatName) return root.problem("format", fmt::format("\"{}\"", kFormatName));
-  SWALE_ASSIGN_OR_RETURN(const uint64_t version, root.number("version", 1, UINT32_MAX));
-  if (version > kVersion) {
-    return unsupported(path,
-                       fmt::format("is of format version {}, this build knows up to {}", version, kVersion));
-  }
-  SWALE_ASSIGN_OR_RETURN(const Json* features, root.array("incompatible_features"));
-  const bool known = std::all_of(features->begin(), features->end(),
-                                 [](const Json& feature) { return is_text(feature, kLayoutFeature); });
-  if (!known) {
-    return unsupported(path, fmt::format("uses features that this build lacks: {}",
-                                         features->dump(-1, ' ', false, Json::error_handler_t::replace)));
-  }
+Status check_algorithms(const DocumentObject& root) {
   for (const auto& [name, ours] : {std::pair{"hash", kHashName}, std::pair{"digest", kDigestName}}) {
     SWALE_ASSIGN_OR_RETURN(const std::string theirs, root.text(name));
-    if (theirs != ours) {
-      return unsupported(path,
-                         fmt::format("uses the {} \"{}\", this build knows \"{}\"", name, theirs, ours));
-    }
+    if (theirs != ours)
+      return root.unsupported(fmt::format("uses the {} \"{}\", this build knows \"{}\"", name, theirs, ours));
   }
   return {};
 }
 
-Result<JobEntry> decode_job(const Member& object, uint32_t number_min) {
+Result<JobEntry> decode_job(const DocumentObject& object, uint32_t number_min) {
   JobEntry job;
   SWALE_ASSIGN_OR_RETURN(const uint64_t number, object.number("number", number_min, kJobNumberMax));
   job.number = static_cast<uint32_t>(number);
@@ -184,7 +47,7 @@ Result<JobEntry> decode_job(const Member& object, uint32_t number_min) {
   return job;
 }
 
-Result<LostPart> decode_lost(const Member& object) {
+Result<LostPart> decode_lost(const DocumentObject& object) {
   LostPart lost;
   SWALE_ASSIGN_OR_RETURN(lost.epoch_id, object.hex("epoch_id"));
   SWALE_ASSIGN_OR_RETURN(const uint64_t partition, object.number("partition", 0, run::kRanksMax - 1));
@@ -193,17 +56,15 @@ Result<LostPart> decode_lost(const Member& object) {
   return lost;
 }
 
-Result<run::Schema> decode_schema(const Member& object) {
-  const std::string& where = object.where().text;
+Result<run::Schema> decode_schema(const DocumentObject& object) {
   run::Schema schema;
-  SWALE_ASSIGN_OR_RETURN(const Json* fields, object.array("fields"));
-  for (const Json& member : *fields) {
-    const std::string number = std::to_string(schema.fields.size());
-    const Member field(member, object.where().below("field " + number, {"fields", number}));
+  SWALE_ASSIGN_OR_RETURN(const JsonValue fields, object.array("fields"));
+  for (const JsonValue value : fields) {
+    const DocumentObject field = object.below(value, fmt::format("field {}", schema.fields.size()));
     SWALE_ASSIGN_OR_RETURN(const std::string type, field.text("type"));
     const std::optional<run::FieldType> known = run::field_type(type);
     if (!known)
-      return unsupported(where, fmt::format("a field has the type \"{}\", which this build lacks", type));
+      return object.unsupported(fmt::format("a field has the type \"{}\", which this build lacks", type));
     run::Field decoded;
     decoded.type = *known;
     SWALE_ASSIGN_OR_RETURN(decoded.name, field.text("name"));
@@ -211,29 +72,29 @@ Result<run::Schema> decode_schema(const Member& object) {
     decoded.count = static_cast<uint32_t>(count);
     SWALE_ASSIGN_OR_RETURN(decoded.unit, field.text("unit"));
     if (const Status added = schema.add(std::move(decoded)); !added.ok()) {
-      return corruption("{}: {} ({}); restore the file from a copy", where, added.message(),
-                        field.place("name").text());
+      return corruption("{}: {} ({}); restore the file from a copy", object.where(), added.message(),
+                        field.place("name"));
     }
   }
-  SWALE_ASSIGN_OR_RETURN(const Json* extrema, object.array("extrema"));
-  for (const Json& name : *extrema) {
-    const Status indexed = name.is_string() ? schema.index(name.get<std::string>())
-                                            : object.problem("extrema", "names of fields");
-    if (!indexed.ok()) return corruption("{}: {}; restore the file from a copy", where, indexed.message());
+  SWALE_ASSIGN_OR_RETURN(const JsonValue extrema, object.array("extrema"));
+  for (const JsonValue value : extrema) {
+    const std::optional<std::string> name = value.string();
+    if (!name) return object.problem("extrema", "names of fields");
+    if (const Status indexed = schema.index(*name); !indexed.ok())
+      return corruption("{}: {}; restore the file from a copy", object.where(), indexed.message());
   }
   return schema;
 }
 
-Result<run::Layout> decode_layout(const Member& object) {
-  const std::string& where = object.where().text;
+Result<run::Layout> decode_layout(const DocumentObject& object) {
   run::Layout layout;
   SWALE_ASSIGN_OR_RETURN(const std::string compression, object.text("compression"));
   SWALE_ASSIGN_OR_RETURN(const std::string index, object.text("index"));
   const std::optional<Codec> codec = codec_named(compression);
   const std::optional<run::IndexKind> kind = run::index_named(index);
   if (!codec)
-    return unsupported(where, fmt::format("the compression \"{}\" is unknown to this build", compression));
-  if (!kind) return unsupported(where, fmt::format("the index \"{}\" is unknown to this build", index));
+    return object.unsupported(fmt::format("the compression \"{}\" is unknown to this build", compression));
+  if (!kind) return object.unsupported(fmt::format("the index \"{}\" is unknown to this build", index));
   layout.compression = *codec;
   layout.index = *kind;
   if (layout.filtered()) {
@@ -243,27 +104,25 @@ Result<run::Layout> decode_layout(const Member& object) {
   return layout;
 }
 
-std::string encode_layout(const run::Layout& layout) {
-  OrderedJson json = {{"compression", codec_name(layout.compression)},
-                      {"index", run::index_name(layout.index)}};
-  if (layout.filtered()) json["bloom_bits"] = layout.bloom_bits;
-  return json.dump();
+void encode_layout(const run::Layout& layout, JsonWriter* json) {
+  json->object().member("compression", codec_name(layout.compression));
+  json->member("index", run::index_name(layout.index));
+  if (layout.filtered()) json->member("bloom_bits", layout.bloom_bits);
+  json->end();
 }
 
-std::string encode_schema(const run::Schema& schema) {
-  OrderedJson fields = OrderedJson::array();
+void encode_schema(const run::Schema& schema, JsonWriter* json) {
+  json->object().name("fields").array();
   for (const run::Field& field : schema.fields) {
-    fields.push_back({{"name", field.name},
-                      {"type", run::type_name(field.type)},
-                      {"count", field.count},
-                      {"unit", field.unit}});
+    json->object().member("name", field.name).member("type", run::type_name(field.type));
+    json->member("count", field.count).member("unit", field.unit).end();
   }
-  OrderedJson extrema = OrderedJson::array();
-  for (const run::FieldPlace& place : schema.indexed) extrema.push_back(place.name);
-  return OrderedJson({{"fields", fields}, {"extrema", extrema}}).dump();
+  json->end().name("extrema").array();
+  for (const run::FieldPlace& place : schema.indexed) json->value(place.name);
+  json->end().end();
 }
 
-Status decode_generation(const Member& root, Manifest* manifest) {
+Status decode_generation(const DocumentObject& root, Manifest* manifest) {
   SWALE_ASSIGN_OR_RETURN(const uint64_t generation, root.number("generation", 0, kJobNumberMax));
   manifest->generation = static_cast<uint32_t>(generation);
   SWALE_ASSIGN_OR_RETURN(const uint64_t continues, root.number("continues", 0, generation));
@@ -273,90 +132,75 @@ Status decode_generation(const Member& root, Manifest* manifest) {
   return {};
 }
 
-void append_lines(const char* name, const std::vector<std::string>& lines, std::string* out) {
-  *out += fmt::format("\"{}\":[", name);
-  for (size_t i = 0; i < lines.size(); ++i) *out += (i == 0 ? "\n" : ",\n") + lines[i];
-  *out += lines.empty() ? "],\n" : "\n],\n";
+Status decode_jobs(const DocumentObject& root, std::vector<JobEntry>* jobs) {
+  SWALE_ASSIGN_OR_RETURN(const JsonValue values, root.array("jobs"));
+  if (values.size() > kJobNumberMax)
+    return root.problem("jobs", fmt::format("at most {} entries", kJobNumberMax));
+  for (const JsonValue value : values) {
+    const uint32_t number_min = jobs->empty() ? 0 : jobs->back().number + 1;
+    const DocumentObject object = root.below(value, fmt::format("job {}", jobs->size()));
+    SWALE_ASSIGN_OR_RETURN(JobEntry job, decode_job(object, number_min));
+    jobs->push_back(std::move(job));
+  }
+  return {};
+}
+
+Status decode_losses(const DocumentObject& root, std::vector<LostPart>* lost) {
+  if (!root.find("lost").exists()) return {};
+  SWALE_ASSIGN_OR_RETURN(const JsonValue values, root.array("lost"));
+  for (const JsonValue value : values) {
+    SWALE_ASSIGN_OR_RETURN(LostPart part,
+                           decode_lost(root.below(value, fmt::format("lost part {}", lost->size()))));
+    lost->push_back(std::move(part));
+  }
+  return {};
 }
 
 }  // namespace
 
 std::string Manifest::encode() const {
-  OrderedJson features = OrderedJson::array();
-  if (!layout.standard()) features.push_back(kLayoutFeature);
-  std::string out = fmt::format(
-      "{{\"format\":\"{}\",\"version\":{},\"incompatible_features\":{},\"hash\":\"{}\",\"digest\":\"{}\",\n",
-      kFormatName, kVersion, features.dump(), kHashName, kDigestName);
-  out += fmt::format("\"generation\":{},\"continues\":{},\"closed\":{},\"epochs\":{},\n", generation,
-                     continues, closed, epochs_promised);
-  if (!layout.standard()) out += fmt::format("\"layout\":{},\n", encode_layout(layout));
-  if (!schema.empty()) out += fmt::format("\"schema\":{},\n", encode_schema(schema));
-  std::vector<std::string> lines;
+  JsonWriter json;
+  const std::span<const std::string_view> features(kFeatures);
+  begin_document(kFormat, layout.standard() ? features.first(0) : features, &json);
+  json.member("hash", kHashName).member("digest", kDigestName).line();
+  json.member("generation", generation).member("continues", continues).member("closed", closed);
+  json.member("epochs", epochs_promised).line();
+  if (!layout.standard()) encode_layout(layout, &json.name("layout")), json.line();
+  if (!schema.empty()) encode_schema(schema, &json.name("schema")), json.line();
+  json.name("jobs").array();
   for (const JobEntry& job : jobs) {
-    const OrderedJson line = {{"number", job.number},
-                              {"id", job.id},
-                              {"ranks", job.ranks},
-                              {"ways", job.ways},
-                              {"partitioner", job.partitioner}};
-    lines.push_back(line.dump());
+    json.line().object().member("number", job.number).member("id", job.id).member("ranks", job.ranks);
+    json.member("ways", job.ways).member("partitioner", job.partitioner).end().line();
   }
-  append_lines("jobs", lines, &out);
-  lines.clear();
-  for (const LostPart& part : lost) {
-    const OrderedJson line = {
-        {"epoch_id", hex16(part.epoch_id)}, {"partition", part.partition}, {"what", part.what}};
-    lines.push_back(line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+  json.end().line();
+  if (!lost.empty()) {
+    json.name("lost").array();
+    for (const LostPart& part : lost) {
+      json.line().object().member("epoch_id", hex16(part.epoch_id));
+      json.member("partition", part.partition).member("what", part.what).end().line();
+    }
+    json.end().line();
   }
-  if (!lost.empty()) append_lines("lost", lines, &out);
-  return out + seal_of(out);
+  return take_sealed(&json);
 }
 
-Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
-  SWALE_RETURN_IF_ERROR(check_seal(json, path));
-  const JsonTree tree(json);
-  const Json& document = tree.root();
-  if (document.is_discarded() || !document.is_object()) {
-    const std::optional<JsonPlace> mistake = json_mistake(json);
-    return corruption(
-        "{}: {}: is not a JSON object nested at most {} deep, though its checksum is right; restore the file "
-        "from a "
-        "copy",
-        path, mistake.value_or(JsonPlace()).text(), kJsonDepthMax);
-  }
-  const Member root(document, {json, path, {}});
-  SWALE_RETURN_IF_ERROR(check_header(root, path));
+Result<Manifest> Manifest::decode(Bytes text, const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const SealedDocument document, SealedDocument::parse(text, path));
+  SWALE_RETURN_IF_ERROR(document.check_header(kFormat));
+  const DocumentObject root = document.root();
+  SWALE_RETURN_IF_ERROR(check_algorithms(root));
   Manifest manifest;
-  if (const Json* schema = root.find("schema"); schema != nullptr) {
-    SWALE_ASSIGN_OR_RETURN(manifest.schema,
-                           decode_schema({*schema, root.where().below("schema", {"schema"})}));
+  if (const JsonValue schema = root.find("schema"); schema.exists()) {
+    SWALE_ASSIGN_OR_RETURN(manifest.schema, decode_schema(root.below(schema, "schema")));
   }
-  const Json& features = *root.find("incompatible_features");
-  if (std::any_of(features.begin(), features.end(),
-                  [](const Json& one) { return is_text(one, kLayoutFeature); })) {
-    const Json* layout = root.find("layout");
-    if (layout == nullptr) return root.problem("layout", "an object");
-    SWALE_ASSIGN_OR_RETURN(manifest.layout,
-                           decode_layout({*layout, root.where().below("layout", {"layout"})}));
+  if (document.has_feature(kLayoutFeature)) {
+    const JsonValue layout = root.find("layout");
+    if (!layout.exists()) return root.problem("layout", "an object");
+    SWALE_ASSIGN_OR_RETURN(manifest.layout, decode_layout(root.below(layout, "layout")));
   }
   SWALE_RETURN_IF_ERROR(decode_generation(root, &manifest));
-  SWALE_ASSIGN_OR_RETURN(const Json* jobs, root.array("jobs"));
-  if (jobs->size() > kJobNumberMax)
-    return root.problem("jobs", fmt::format("at most {} entries", kJobNumberMax));
-  for (const Json& object : *jobs) {
-    const std::string index = std::to_string(manifest.jobs.size());
-    const uint32_t number_min = manifest.jobs.empty() ? 0 : manifest.jobs.back().number + 1;
-    SWALE_ASSIGN_OR_RETURN(
-        JobEntry job, decode_job({object, root.where().below("job " + index, {"jobs", index})}, number_min));
-    manifest.jobs.push_back(std::move(job));
-  }
-  if (root.find("lost") == nullptr) return manifest;
-  SWALE_ASSIGN_OR_RETURN(const Json* lost, root.array("lost"));
-  for (const Json& object : *lost) {
-    const std::string index = std::to_string(manifest.lost.size());
-    SWALE_ASSIGN_OR_RETURN(LostPart part,
-                           decode_lost({object, root.where().below("lost part " + index, {"lost", index})}));
-    manifest.lost.push_back(std::move(part));
-  }
+  SWALE_RETURN_IF_ERROR(decode_jobs(root, &manifest.jobs));
+  SWALE_RETURN_IF_ERROR(decode_losses(root, &manifest.lost));
   return manifest;
 }
 

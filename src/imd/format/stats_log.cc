@@ -1,21 +1,17 @@
 #include "imd/format/stats_log.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/log.h"
-#include "imd/format/json_place.h"
-#include "imd/format/json_seal.h"
-#include "imd/format/json_tree.h"
+#include "base/sealed_document.h"
 
 namespace swale::imd {
 namespace {
-
-using Json = nlohmann::json;
 
 // A line begins with these and sixteen hex digits, so that lines are found without being parsed.
 constexpr std::string_view kLineHead = "{\"epoch_id\":\"";
@@ -32,40 +28,45 @@ std::optional<uint64_t> epoch_id_of(Bytes line) {
   return id;
 }
 
-bool is_rank(const Json& json) { return json.is_number_unsigned() && json.get<uint64_t>() <= INT32_MAX; }
+std::optional<net::Rank> rank_of(JsonValue value) {
+  const std::optional<uint64_t> rank = value.unsigned_number();
+  if (!rank || *rank > INT32_MAX) return std::nullopt;
+  return static_cast<net::Rank>(*rank);
+}
 
-std::optional<MergedStat> merged_stat(const Json& json) {
-  if (json.is_number_unsigned()) {
-    const auto value = json.get<uint64_t>();
-    return MergedStat{value, value, value, 0, 0};
-  }
-  const bool fits = json.is_array() && json.size() == 5 && json[0].is_number_unsigned() &&
-                    json[1].is_number_unsigned() && is_rank(json[2]) && json[3].is_number_unsigned() &&
-                    is_rank(json[4]);
-  if (!fits) return std::nullopt;
-  return MergedStat{.sum = json[0].get<uint64_t>(),
-                    .min = json[1].get<uint64_t>(),
-                    .max = json[3].get<uint64_t>(),
-                    .min_rank = json[2].get<net::Rank>(),
-                    .max_rank = json[4].get<net::Rank>()};
+// Of one rank a number; of several the sum, the least, its rank, the largest, its rank.
+std::optional<MergedStat> merged_stat(JsonValue value) {
+  if (const std::optional<uint64_t> only = value.unsigned_number())
+    return MergedStat{*only, *only, *only, 0, 0};
+  if (!value.is_array() || value.size() != 5) return std::nullopt;
+  std::array<JsonValue, 5> parts;
+  std::copy(value.begin(), value.end(), parts.begin());
+  const auto sum = parts[0].unsigned_number(), min = parts[1].unsigned_number(),
+             max = parts[3].unsigned_number();
+  const auto min_rank = rank_of(parts[2]), max_rank = rank_of(parts[4]);
+  if (!sum || !min || !max || !min_rank || !max_rank) return std::nullopt;
+  return MergedStat{.sum = *sum, .min = *min, .max = *max, .min_rank = *min_rank, .max_rank = *max_rank};
 }
 
 }  // namespace
 
 std::string encode_stats_line(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats) {
-  std::string line = fmt::format("{}{:016x}\",\"epoch\":{},\"ranks\":{},\"stats\":{{", kLineHead, epoch_id,
-                                 epoch, stats.ranks);
-  const char* comma = "";
+  JsonWriter json;
+  json.object().member("epoch_id", hex16(epoch_id)).member("epoch", epoch).member("ranks", stats.ranks);
+  json.name("stats").object();
   for (const StatRow& row : stat_rows()) {
     const MergedStat& value = stats.at(row.stat);
     if (value.max == 0) continue;
-    line += fmt::format("{}\"{}\":", std::exchange(comma, ","), row.name);
-    line += stats.ranks == 1 ? fmt::format("{}", value.sum)
-                             : fmt::format("[{},{},{},{},{}]", value.sum, value.min, value.min_rank,
-                                           value.max, value.max_rank);
+    json.name(row.name);
+    if (stats.ranks == 1) {
+      json.value(value.sum);
+    } else {
+      json.array().value(value.sum).value(value.min).value(value.min_rank);
+      json.value(value.max).value(value.max_rank).end();
+    }
   }
-  line += "},";
-  return line + seal_of(line);
+  json.end();
+  return take_sealed(&json);
 }
 
 Result<EpochStats> decode_stats_line(Bytes line, const std::string& path, uint64_t offset) {
@@ -75,18 +76,17 @@ Result<EpochStats> decode_stats_line(Bytes line, const std::string& path, uint64
         offset, what);
   };
   if (!is_sealed(line)) return damaged("the line does not match its checksum");
-  const JsonTree tree(line);
-  const Json& document = tree.root();
-  if (!document.is_object() || !document.contains("ranks") || !is_rank(document["ranks"]) ||
-      document["ranks"] == 0 || !document.contains("stats") || !document["stats"].is_object()) {
-    return damaged("expected an object with \"ranks\" and \"stats\"");
-  }
+  const Result<JsonTree> json = JsonTree::parse(line);
+  if (!json.ok()) return damaged(json.status().message());
+  const JsonValue counters = json->root().find("stats");
   EpochStats stats;
-  stats.ranks = document["ranks"].get<uint32_t>();
-  for (const auto& [name, json] : document["stats"].items()) {
-    const StatRow* const row = stat_row(name);
+  stats.ranks = static_cast<uint32_t>(rank_of(json->root().find("ranks")).value_or(0));
+  if (stats.ranks == 0 || !counters.is_object())
+    return damaged("expected an object with \"ranks\" and \"stats\"");
+  for (const JsonValue counter : counters) {
+    const StatRow* const row = stat_row(counter.name());
     if (row == nullptr) continue;  // of a newer build
-    const std::optional<MergedStat> value = merged_stat(json);
+    const std::optional<MergedStat> value = merged_stat(counter);
     if (!value) return damaged(fmt::format("counter \"{}\": expected a number or five", row->name));
     stats.at(row->stat) = *value;
   }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/crc32c.h"
-#include "imd/format/json_seal.h"
+#include "base/sealed_document.h"
 #include "imd/read/reader.h"
 #include "imd/test_job.h"
 #include "imd/write/writer.h"

@@ -94,6 +94,14 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   return plan;
 }
 
+// The first budget that is enough, from `bytes` upwards by an eighth each.
+size_t enough_from(MemoryWish wish, size_t bytes) {
+  wish.budget_bytes = std::max(bytes, kBudgetBytesMin);
+  while (wish.budget_bytes < kBudgetBytesAbsurd && !try_plan(wish))
+    wish.budget_bytes += wish.budget_bytes / 8;
+  return wish.budget_bytes;
+}
+
 }  // namespace
 
 Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
@@ -108,16 +116,14 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
   if (wish.budget_bytes >= kBudgetBytesMin) {
     if (const std::optional<MemoryPlan> plan = try_plan(wish)) return *plan;
   }
-  MemoryWish enough = wish;
-  enough.budget_bytes = std::max(wish.budget_bytes, kBudgetBytesMin);
-  while (enough.budget_bytes < kBudgetBytesAbsurd && !try_plan(enough))
-    enough.budget_bytes += enough.budget_bytes / 8;
   return error(
       Code::kResourceExhausted, Scope::kOperation,
       "imd.memory = {} bytes is too small for {} ranks with direct routing and imd.ways = {}; give at "
       "least {}",
-      wish.budget_bytes, wish.ranks, wish.ways, enough.budget_bytes);
+      wish.budget_bytes, wish.ranks, wish.ways, enough_from(wish, wish.budget_bytes));
 }
+
+size_t least_budget_bytes(const MemoryWish& wish) { return enough_from(wish, kBudgetBytesMin); }
 
 Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan,
                                                        int32_t ranks, uint32_t ways) {

@@ -48,6 +48,9 @@ struct MemoryWish {
 // kResourceExhausted, with the smallest budget that would do, when the wish cannot be met.
 Result<MemoryPlan> plan_memory(const MemoryWish& wish);
 
+// The smallest budget with which the wish could be met.
+size_t least_budget_bytes(const MemoryWish& wish);
+
 // Charges every stage of the plan to the budget, the last stage first; the reservations last as long as the pipeline.
 // kResourceExhausted names the stage that does not fit.
 Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan,

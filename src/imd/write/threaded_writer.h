@@ -43,6 +43,9 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
 
   void set_collective_deadline(Nanos deadline) { collective_deadline_ = deadline; }  // before start
 
+  // What this directory has of the process's memory; given back when the writer goes.
+  void hold_share(MemoryBudget::Reservation share) { share_ = std::move(share); }
+
   // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
   Status start(const MemoryPlan& memory, uint32_t ways);
   // Collective, once all have started.
@@ -109,6 +112,7 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
   const Partitioner partitioner_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
+  MemoryBudget::Reservation share_;
   MemoryBudget budget_;
   std::vector<MemoryBudget::Reservation> reservations_;
   bool closed_ = false;  // by close

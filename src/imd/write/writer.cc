@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/coding.h"
 #include "base/contain.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/memory_shares.h"
 #include "base/patience.h"
 #include "imd/write/threaded_writer.h"
 #include "net/agree.h"
@@ -397,6 +399,25 @@ MetricsSnapshot ThreadedWriter::metrics() const {
 
 namespace {
 
+// Takes this directory's share of the process's memory and puts it into the wish. All ranks get the smallest of their
+// offers, since their frames must be equal; an exact wish is nobody's to change. Collective.
+Status take_share(net::Job& job, const std::string& directory, bool exact, MemoryWish* wish,
+                  MemoryBudget::Reservation* share) {
+  MemoryShares& shares = MemoryShares::of_this_process();
+  const MemoryLimit limit{2 * default_budget_bytes(job.ranks_on_fullest_node()), MemoryLimit::Kind::kAdvice};
+  const size_t least = exact ? wish->budget_bytes : std::min(least_budget_bytes(*wish), wish->budget_bytes);
+  SWALE_ASSIGN_OR_RETURN(uint64_t offer, shares.offer(least, wish->budget_bytes, limit));
+  if (job.size() > 1) {
+    std::string mine;
+    append_u64(&mine, offer);
+    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job.allgather(mine));
+    for (const std::string& theirs : all) offer = std::min(offer, Decoder(theirs).u64());
+  }
+  wish->budget_bytes = offer;
+  SWALE_ASSIGN_OR_RETURN(*share, shares.take(directory, offer, limit));
+  return {};
+}
+
 Result<std::unique_ptr<Writer>> open_writer(net::Job& job, io::Device& device, const std::string& directory,
                                             Writer::Create create, const WriterOptions& options) {
   const size_t budget =
@@ -409,7 +430,9 @@ Result<std::unique_ptr<Writer>> open_writer(net::Job& job, io::Device& device, c
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   wish.layout = opened.manifest.layout;
-  Result<MemoryPlan> plan = plan_memory(wish);
+  MemoryBudget::Reservation share;
+  const Status taken = take_share(job, directory, options.memory_bytes != 0, &wish, &share);
+  Result<MemoryPlan> plan = taken.ok() ? plan_memory(wish) : taken;
   if (const Status planned = agree(job, plan.status()); !planned.ok()) {
     opened.discard();
     return planned;
@@ -417,8 +440,9 @@ Result<std::unique_ptr<Writer>> open_writer(net::Job& job, io::Device& device, c
   if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {
     plan->output_buffers = std::min(plan->output_buffers, most);
   }
-  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), budget, options.partitioner,
-                                                 options.ablation.delivery);
+  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), wish.budget_bytes,
+                                                 options.partitioner, options.ablation.delivery);
+  writer->hold_share(std::move(share));
   writer->set_collective_deadline(options.collective_deadline);
   Status started = agree(job, contain([&] { return writer->start(*plan, options.ways); }));
   if (started.ok()) started = writer->finish_opening();

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""check-locks.py [--self-test]: clang's thread-safety analysis over the sources of src/ that use base/mutex.h: what is
+GUARDED_BY a mutex is touched with it locked. Only syntax is checked, nothing is built: some 20 seconds.
+
+In src/base and src/io every mutex is a swale::Mutex: a std::mutex there is a failure (but of base/biased_mutex.h and
+base/patience.h, which say why). The self-test breaks the rule and expects to be told so.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CLANG = os.environ.get("SWALE_CLANG", "clang++-16")
+ANNOTATED = ("src/base", "src/io")
+# The mutex itself; one that is more than a std::mutex; a helper for waits of callers in other folders.
+MAY_NAME_STD = {"src/base/mutex.h", "src/base/biased_mutex.h", "src/base/biased_mutex.cc", "src/base/patience.h"}
+FLAGS = ["-std=c++20", "-DFMT_SHARED", "-DSPDLOG_FMT_EXTERNAL", "-Werror=thread-safety", "-fsyntax-only"]
+
+CANARY = """#include "base/mutex.h"
+class Canary {
+ public:
+  int count() { return count_; }
+ private:
+  swale::Mutex mutex_;
+  int count_ GUARDED_BY(mutex_) = 0;
+};
+"""
+
+
+def analyse(path):
+    """What clang says of the source, or nothing."""
+    command = [CLANG, *FLAGS, "-I", os.path.join(ROOT, "src"), path]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if run.returncode == 0 else run.stderr
+
+
+def uses_mutex(path):
+    """Whether the source or its header names base/mutex.h."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    if '"base/mutex.h"' in text:
+        return True
+    header = os.path.splitext(path)[0] + ".h"
+    return path.endswith(".cc") and os.path.exists(header) and uses_mutex(header)
+
+
+def sources():
+    for folder in sorted(os.listdir(os.path.join(ROOT, "src"))):
+        for place, _, names in os.walk(os.path.join(ROOT, "src", folder)):
+            for name in sorted(names):
+                if name.endswith(".cc") and not name.endswith("_test.cc"):
+                    yield os.path.join(place, name)
+
+
+def unannotated():
+    """Lines of src/base and src/io that name the mutexes of the standard library."""
+    for folder in ANNOTATED:
+        for place, _, names in os.walk(os.path.join(ROOT, folder)):
+            for name in sorted(names):
+                path = os.path.relpath(os.path.join(place, name), ROOT)
+                if not path.endswith((".h", ".cc")) or "_test" in name or path in MAY_NAME_STD:
+                    continue
+                with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                    for number, line in enumerate(file, 1):
+                        code = line.split("//")[0]
+                        if re.search(r"std::(mutex|lock_guard|unique_lock|condition_variable)\b", code):
+                            yield f"{path}:{number}: use Mutex, MutexLock and CondVar of base/mutex.h"
+
+
+def self_test():
+    with tempfile.TemporaryDirectory(prefix="swale-locks-") as scratch:
+        path = os.path.join(scratch, "canary.cc")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(CANARY)
+        if "requires holding mutex" not in analyse(path):
+            print("check-locks.py: an access without the lock went unnoticed", file=sys.stderr)
+            return 1
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(CANARY.replace("return count_;", "const swale::MutexLock lock(mutex_); return count_;"))
+        if said := analyse(path):
+            print(f"check-locks.py: a locked access is refused: {said}", file=sys.stderr)
+            return 1
+    print("locks: the check notices its canary")
+    return 0
+
+
+def main():
+    if "--self-test" in sys.argv[1:]:
+        return self_test()
+    wrong = list(unannotated())
+    checked = 0
+    for path in sources():
+        if uses_mutex(path):
+            checked += 1
+            wrong.extend(line for line in analyse(path).splitlines() if "error:" in line)
+    for line in wrong:
+        print(line)
+    if not wrong:
+        print(f"locks: {checked} sources touch what is guarded only with its mutex locked")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
