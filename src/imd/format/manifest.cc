@@ -290,6 +290,7 @@ std::string Manifest::encode() const {
   out += fmt::format("\"generation\":{},\"continues\":{},\"closed\":{},\"epochs\":{},\n", generation,
                      continues, closed, epochs_promised);
   if (!layout.standard()) out += fmt::format("\"layout\":{},\n", encode_layout(layout));
+  if (schema.key) out += fmt::format("\"key\":\"{}\",\n", run::key_text(schema.key));
   if (!schema.empty()) out += fmt::format("\"schema\":{},\n", encode_schema(schema));
   std::vector<std::string> lines;
   for (const JobEntry& job : jobs) {
@@ -329,6 +330,12 @@ Result<Manifest> Manifest::decode(Bytes json, const std::string& path) {
   if (const Json* schema = root.find("schema"); schema != nullptr) {
     SWALE_ASSIGN_OR_RETURN(manifest.schema,
                            decode_schema({*schema, root.where().below("schema", {"schema"})}));
+  }
+  if (root.find("key") != nullptr) {
+    SWALE_ASSIGN_OR_RETURN(const std::string key, root.text("key"));
+    manifest.schema.key = run::key_type_named(key);
+    if (!manifest.schema.key)
+      return unsupported(path, fmt::format("has keys of the type \"{}\", which this build lacks", key));
   }
   const Json& features = *root.find("incompatible_features");
   if (std::any_of(features.begin(), features.end(),
