@@ -51,7 +51,7 @@ install(FILES ${PROJECT_BINARY_DIR}/install/swale.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT Development)
 
 # Man pages and completions come from the command itself (target swale_man), where that target exists.
-foreach(section 1 5 7)
+foreach(section 1 3 5 7)
   install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT Tools OPTIONAL
     FILES_MATCHING PATTERN "*.${section}")
 endforeach()
@@ -64,6 +64,11 @@ install(FILES ${PROJECT_BINARY_DIR}/completion/swale.fish
 
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT Documentation)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT Documentation
-  FILES_MATCHING PATTERN "*.md" PATTERN "*.png")
-install(FILES examples/mpi/particles.c examples/fortran/particles.f90
-  DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT Documentation)
+  FILES_MATCHING PATTERN "*.md" PATTERN "*.png" PATTERN "*.svg" PATTERN "*.csv")
+# Where the pages look for them.
+install(FILES examples/mpi/particles.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/mpi COMPONENT Documentation)
+install(FILES examples/fortran/particles.f90 DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/fortran
+  COMPONENT Documentation)
+install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\"
+  \"-DFOLDER=\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}\"
+  -P \"${PROJECT_SOURCE_DIR}/cmake/InstalledLinks.cmake\" COMMAND_ERROR_IS_FATAL ANY)" COMPONENT Documentation)

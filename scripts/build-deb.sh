@@ -20,6 +20,15 @@ else
   tar -c --exclude=./build . | tar -x -C "$tree"
 fi
 cp -r packaging/debian "$tree/debian"
+# The maintainer of a package is who builds it: DEBFULLNAME and DEBEMAIL, as for all Debian tools, or what git knows.
+name=${DEBFULLNAME:-$(git config user.name || true)}
+address=${DEBEMAIL:-$(git config user.email || true)}
+if [ -n "$name" ] && [ -n "$address" ]; then
+  maintainer="$name <$address>" awk '/^Maintainer:/ { print "Maintainer: " ENVIRON["maintainer"]; next } { print }' \
+    packaging/debian/control > "$tree/debian/control"
+else
+  say "the packages name no real maintainer: set DEBFULLNAME and DEBEMAIL"
+fi
 
 # debhelper gives the build a home of its own; the compiler's cache stays where it is.
 export CCACHE_DIR=${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccache} CCACHE_BASEDIR=$swale_root CCACHE_NOHASHDIR=1

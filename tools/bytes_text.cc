@@ -39,12 +39,40 @@ Result<std::string> parse_number(std::string_view digits, const std::string& tex
   const char* const end = digits.data() + digits.size();
   const auto [stop, failure] = std::from_chars(digits.data(), end, number);
   if (failure != std::errc() || stop != end) {
-    return invalid_argument("key \"{}\": expected a number from 0 to {}", text,
-                            std::numeric_limits<T>::max());
+    return invalid_argument("key \"{}\": expected a number from {} to {}", text,
+                            std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
   }
   std::string bytes;
   append_fixed(&bytes, number);
   return bytes;
+}
+
+bool is_number(std::optional<run::KeyType> type) {
+  return type == run::KeyType::kU64 || type == run::KeyType::kI64;
+}
+
+// Bytes of the character that begins at `at`; 0 if it is no UTF-8, or a control character.
+size_t character_bytes(Bytes text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(i < text.size() ? text[i] : 0); };
+  const uint8_t first = byte(at);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  const size_t bytes = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  for (size_t i = 1; i < bytes; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) return 0;
+  }
+  const uint8_t second = byte(at + 1);
+  const bool too_long = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  const bool beyond = (first == 0xed && second >= 0xa0) || (first == 0xf4 && second >= 0x90);
+  return too_long || beyond ? 0 : bytes;
+}
+
+bool is_text(Bytes bytes) {
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t character = character_bytes(bytes, at);
+    if (character == 0) return false;
+    at += character;
+  }
+  return true;
 }
 
 bool is_plain(Bytes bytes) {
@@ -66,12 +94,15 @@ std::string hex(Bytes bytes) {
 
 }  // namespace
 
-Result<std::string> parse_key(const std::string& text) {
+Result<std::string> parse_key(const std::string& text, std::optional<run::KeyType> type) {
   const std::string_view view = text;
+  if (type == run::KeyType::kText && !text.empty()) return text;
   if (view.starts_with(kHexPrefix)) return parse_hex(view.substr(kHexPrefix.size()), text);
   if (view.starts_with(kU64Prefix)) return parse_number<uint64_t>(view.substr(kU64Prefix.size()), text);
   if (view.starts_with(kU32Prefix)) return parse_number<uint32_t>(view.substr(kU32Prefix.size()), text);
   if (text.empty()) return invalid_argument("an empty key: keys have 1 to 255 bytes");
+  if (type == run::KeyType::kU64) return parse_number<uint64_t>(view, text);
+  if (type == run::KeyType::kI64) return parse_number<int64_t>(view, text);
   return text;
 }
 
@@ -80,6 +111,22 @@ std::string show(Bytes bytes, Notation notation) {
   if (notation == Notation::kU64 && bytes.size() == 8) return fmt::format("u64:{}", get_u64(bytes.data()));
   if (notation == Notation::kHex || !is_plain(bytes)) return hex(bytes);
   return std::string(bytes);
+}
+
+bool shows_number(Bytes key, Notation notation, std::optional<run::KeyType> type) {
+  return is_number(type) && key.size() == sizeof(uint64_t) &&
+         (notation == Notation::kAuto || notation == Notation::kU64);
+}
+
+std::string show_key(Bytes key, Notation notation, std::optional<run::KeyType> type) {
+  if (shows_number(key, notation, type)) {
+    const uint64_t number = get_u64(key.data());
+    return type == run::KeyType::kU64 ? fmt::format("{}", number)
+                                      : fmt::format("{}", static_cast<int64_t>(number));
+  }
+  if (notation == Notation::kAuto && is_number(type)) return hex(key);
+  if (notation == Notation::kAuto && type == run::KeyType::kText && is_text(key)) return std::string(key);
+  return show(key, notation);
 }
 
 }  // namespace swale::tools

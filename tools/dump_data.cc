@@ -88,7 +88,7 @@ class DataLogDump {
                          {"ordinal", record.ordinal},
                          {"key", show_bytes(record.key)},
                          {"bytes", record.value.size()},
-                         {"value", show_bytes(record.value)}});
+                         {"value", show_value(record.value, out_.options().notation)}});
       return true;
     });
     if (!fed.ok()) {
@@ -118,7 +118,7 @@ class DataLogDump {
                         {"ordinal", record.ordinal},
                         {"key", show_bytes(record.key)},
                         {"bytes", large->pointer.value_bytes},
-                        {"first_bytes", show_bytes(large->prefix)},
+                        {"first_bytes", show_value(large->prefix, out_.options().notation)},
                         {"writer", large->pointer.writer},
                         {"value_offset", large->pointer.offset},
                         {"checksum", fmt::format("{:08x}", large->pointer.checksum)}});

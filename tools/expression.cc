@@ -155,6 +155,11 @@ std::string_view Expression::bytes_name() const {
   return op == Op::kKey ? "key" : op == Op::kValue ? "value" : "";
 }
 
+std::string_view Expression::epoch_name() const {
+  const Op op = nodes_[root_].op;
+  return op == Op::kEpoch ? "epoch" : op == Op::kStep ? "step" : op == Op::kTime ? "time" : "";
+}
+
 Datum Expression::evaluate(uint32_t index, const RecordView& record) const {
   const Node& node = nodes_[index];
   switch (node.op) {
@@ -171,7 +176,7 @@ Datum Expression::evaluate(uint32_t index, const RecordView& record) const {
     case Op::kTime:
       return real(record.time);
     case Op::kKey:
-      return bytes(record.key);
+      return node.type == Type::kNumber ? key_number(node.place.type, record.key) : bytes(record.key);
     case Op::kValue:
       return bytes(record.value);
     case Op::kLength:

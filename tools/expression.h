@@ -7,7 +7,8 @@
 //
 // Names are fields of the schema, or else epoch, step, time, key, value and bytes (the value's length); [any-name] is a
 // field always. Strings stand in ' or " and are keys as `swale get` takes them ("u64:17"); key ~ "atom-*" compares with
-// a pattern of the shell. Functions: u64 u32 i64 i32 (of a key of that length), abs, sqrt, has (is the field there?).
+// a pattern of the shell. Where the directory says that keys are numbers (imd.key=u64 or i64), key is one: key == 13; a
+// key of another length is a number that is not there. Functions: u64 u32 i64 i32 (of a key of that length), abs, sqrt, has (is the field there?).
 //
 // Integers are exact, as 128-bit ones, in comparisons with floats, too; +, - and * leave them for double only where
 // they overflow, / always does. A field that is not there (the value is too short) makes a comparison false, as NaN does.
@@ -64,6 +65,8 @@ class Expression {
   const std::string& text() const { return text_; }
   // The field, if the expression is nothing else: it can be shown as it is stored.
   const run::FieldPlace* field() const;
+  // "epoch", "step" or "time", if it is nothing else.
+  std::string_view epoch_name() const;
   // "key" or "value", if it is nothing else.
   std::string_view bytes_name() const;
 
@@ -109,7 +112,7 @@ class Expression {
     uint32_t right = 0;
     Datum literal;
     std::string bytes;      // kLiteral of bytes, kMatches
-    run::FieldPlace place;  // kField, kHas; kKeyNumber: the type alone
+    run::FieldPlace place;  // kField, kHas; kKeyNumber, and kKey of keys that are numbers: the type alone
   };
 
   Datum evaluate(uint32_t index, const RecordView& record) const;

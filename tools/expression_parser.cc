@@ -104,7 +104,10 @@ ExpressionParser::Index ExpressionParser::combine(Op op, uint32_t left, uint32_t
     const Type type = expression_.nodes_[left].type;
     if (type == Type::kTruth) return problem(at, "conditions cannot be compared; use && and ||");
     if (expression_.nodes_[right].type != type) {
-      return problem(at, "a number and a key cannot be compared: write u64(key), or a key in quotes");
+      const bool numbers = schema_.key == run::KeyType::kU64 || schema_.key == run::KeyType::kI64;
+      return problem(at, numbers
+                             ? "keys are numbers here, and stand without quotes: key == 13"
+                             : "a number and a key cannot be compared: write u64(key), or a key in quotes");
     }
     node.type = Type::kTruth;
   } else {
@@ -217,7 +220,7 @@ ExpressionParser::Index ExpressionParser::primary() {
   if (c == '"' || c == '\'') {
     SWALE_ASSIGN_OR_RETURN(const uint32_t literal, string());
     Node& node = expression_.nodes_[literal];
-    Result<std::string> key = parse_key(node.bytes);
+    Result<std::string> key = parse_key(node.bytes, schema_.key);
     if (!key.ok()) return key.status();
     node.bytes = std::move(*key);
     return literal;
@@ -304,6 +307,10 @@ ExpressionParser::Index ExpressionParser::named() {
     Node node;
     node.op = op;
     node.type = type;
+    if (op == Op::kKey && (schema_.key == run::KeyType::kU64 || schema_.key == run::KeyType::kI64)) {
+      node.type = Type::kNumber;
+      node.place.type = schema_.key == run::KeyType::kU64 ? run::FieldType::kU8 : run::FieldType::kI8;
+    }
     return add(std::move(node));
   }
   return field(name, at);

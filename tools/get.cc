@@ -1,21 +1,50 @@
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "tools/epoch_choice.h"
 #include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
 namespace {
 
+constexpr size_t kKeysFileBytesMax = size_t{1} << 30;
+
 struct GetCommand {
   Common common;
+  EpochChoice choice;
   std::vector<std::string> keys;
+  std::string keys_file;
 
-  int run() const;
-  void print_missing(imd::Reader& reader, size_t key, Bytes bytes) const;
+  int run();
+  Status read_keys_file();
+  void print_missing(imd::Reader& reader, const std::vector<uint32_t>& epochs, size_t key, Bytes bytes) const;
 };
+
+// Adds a key of each line that is not empty.
+Status GetCommand::read_keys_file() {
+  std::ifstream file;
+  if (keys_file != "-") file.open(keys_file);
+  std::istream& in = keys_file == "-" ? std::cin : file;
+  std::string line;
+  for (size_t bytes = 0; std::getline(in, line); bytes += line.size()) {
+    if (bytes > kKeysFileBytesMax) return invalid_argument("{}: more than 1 GiB of keys", keys_file);
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) keys.push_back(line);
+  }
+  if (in.eof() && !in.bad()) return {};
+  return error(Code::kNotFound, Scope::kFile, "{}: the file of keys cannot be read: {}", keys_file,
+               std::strerror(errno));
+}
 
 // Most often the key has been given in another notation than the writer's.
 std::string hint_for(imd::Reader& reader, int64_t epoch, const std::string& text, Bytes bytes) {
@@ -40,23 +69,54 @@ std::string hint_for(imd::Reader& reader, int64_t epoch, const std::string& text
   return {};
 }
 
-void GetCommand::print_missing(imd::Reader& reader, size_t key, Bytes bytes) const {
-  const auto last = static_cast<int64_t>(reader.manifest().epochs.size()) - 1;
-  fmt::print(stderr, "swale: {}: not found in {}{}\n", keys[key],
-             common.epoch ? fmt::format("epoch {}", *common.epoch) : "any epoch",
-             last < 0 ? "" : hint_for(reader, common.epoch.value_or(last), keys[key], bytes));
+void GetCommand::print_missing(imd::Reader& reader, const std::vector<uint32_t>& epochs, size_t key,
+                               Bytes bytes) const {
+  const bool told = reader.manifest().schema.key.has_value();
+  fmt::print(stderr, "swale: {}: not found in {}{}\n", keys[key], choice.text(),
+             epochs.empty() || told ? "" : hint_for(reader, epochs.back(), keys[key], bytes));
 }
 
-int GetCommand::run() const {
-  std::vector<std::string> bytes;
-  for (const std::string& text : keys) {
-    Result<std::string> key = parse_key(text);
-    if (!key.ok()) return fail(key.status());
-    bytes.push_back(std::move(*key));
+// The key's values in the epochs; kNotFound if there is none.
+Result<std::vector<imd::Value>> values_in(imd::Reader& reader, const std::vector<uint32_t>& epochs,
+                                          Bytes key) {
+  // One query of all epochs reads them in parallel: it is left for few of them alone.
+  const size_t all = reader.manifest().epochs.size();
+  if (epochs.size() * 2 >= all && all > 1) {
+    SWALE_ASSIGN_OR_RETURN(std::vector<imd::Value> values, reader.get(key, imd::Reader::kAllEpochs));
+    std::erase_if(values, [&](const imd::Value& value) {
+      return !std::binary_search(epochs.begin(), epochs.end(), value.epoch);
+    });
+    if (!values.empty()) return values;
+  }
+  std::vector<imd::Value> values;
+  for (const uint32_t epoch : epochs) {
+    Result<std::vector<imd::Value>> found = reader.get(key, epoch);
+    if (found.status().code() == Code::kNotFound) continue;
+    SWALE_RETURN_IF_ERROR(found.status());
+    std::move(found->begin(), found->end(), std::back_inserter(values));
+  }
+  if (!values.empty()) return values;
+  return error(Code::kNotFound, Scope::kOperation, "no value");
+}
+
+int GetCommand::run() {
+  if (!keys_file.empty()) {
+    if (const Status read = read_keys_file(); !read.ok()) return fail(read);
+  } else if (keys.empty()) {
+    return fail(invalid_argument("give keys, or a file of them (--keys FILE)"));
   }
   const auto directory = common.open();
   if (!directory.ok()) return fail(directory.status());
-  const imd::Manifest& manifest = (*directory)->reader->manifest();
+  imd::Reader& reader = *(*directory)->reader;
+  const imd::Manifest& manifest = reader.manifest();
+  std::vector<std::string> bytes;
+  for (const std::string& text : keys) {
+    Result<std::string> key = parse_key(text, manifest.schema.key);
+    if (!key.ok()) return fail(key.status());
+    bytes.push_back(std::move(*key));
+  }
+  const auto epochs = choice.choose(manifest, common.path);
+  if (!epochs.ok()) return fail(epochs.status());
   const bool values_alone = common.layout() == Layout::kRaw && common.fields.empty();
   const auto format = RecordFormat::make({.layout = common.layout(),
                                           .notation = common.notation(),
@@ -71,10 +131,10 @@ int GetCommand::run() const {
   uint64_t left_out = 0;
   std::string line;
   for (size_t i = 0; i < keys.size(); ++i) {
-    const auto values = (*directory)->reader->get(bytes[i], common.epoch.value_or(imd::Reader::kAllEpochs));
+    const auto values = values_in(reader, *epochs, bytes[i]);
     if (values.status().code() == Code::kNotFound) {
       ++missing;
-      print_missing(*(*directory)->reader, i, bytes[i]);
+      print_missing(reader, *epochs, i, bytes[i]);
       continue;
     }
     if (!values.ok()) return fail(values.status());
@@ -102,25 +162,39 @@ void add_get(CLI::App& app, Run* run) {
   CLI::App* const sub = add_command(
       app, "get", "prints the values of keys, at one epoch or at all (their trajectories)",
       {
-          .description =
-              "Prints key, epoch and value, separated by tabs; with --json one object a line. Keys are "
-              "text, 0x and hex digits, or u64: or u32: and a number (8 or 4 bytes, little-endian). A key "
-              "that starts with a dash follows a lone --.",
+          .description = "Prints key, epoch and value, separated by tabs; with --json one object a line. "
+                         "Keys are text, 0x and "
+                         "hex digits, or u64: or u32: and a number (8 or 4 bytes, little-endian). If the "
+                         "directory says what "
+                         "its keys are (imd.key), numbers are written as such, 4711, and text stands for "
+                         "itself. A key that "
+                         "starts with a dash follows a lone --. --step and --time choose by what the "
+                         "simulation said of an "
+                         "epoch.\n\nRaw output (--raw) is the bytes of the values; with --fields also those "
+                         "of key, epoch (4 "
+                         "bytes), step (8 bytes) and time (a double), little-endian, nothing between them.",
           .examples = {{"swale get out/particles atom-17", "a trajectory: one line an epoch"},
                        {"swale get out/particles u64:17 u64:18 --epoch 3 --hex",
                         "two particles at one epoch"},
+                       {"swale get out/particles u64:17 --step 100:300", "a part of a trajectory"},
                        {"swale get out/particles u64:17 --raw > trajectory.bin",
                         "the bytes of all values, one after the other"},
+                       {"swale get out/particles u64:17 --fields step,time,energy --raw > table.bin",
+                        "for numpy.fromfile(\"table.bin\", \"<i8,<f8,<f4\")"},
                        {"swale get out/particles u64:17 --fields step,time,position --format csv",
                         "a table for a plot"},
+                       {"swale keys out/particles --sample 5 | swale get out/particles --keys - --epoch 0",
+                        "the keys of a file, or of another command"},
                        {"swale get out/particles -- -odd-key-with-a-dash", ""}},
           .exit_1 = "a key is not there; the others are printed",
       });
   command->common.add_path(*sub);
   sub->add_option("KEY", command->keys, "text, 0x (hex), u64: or u32: (little-endian numbers)")
-      ->required()
       ->type_name("KEY");
-  command->common.add_epoch(*sub, "only this epoch, numbered from 0");
+  sub->add_option("--keys", command->keys_file,
+                  "keys from this file, too, one a line; -: from the standard input")
+      ->type_name("FILE");
+  command->choice.add(*sub, "all");
   command->common.add_output(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }

@@ -128,6 +128,7 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
                  {"index", run::index_name(manifest.layout.index)}};
   if (manifest.layout.filtered()) layout["bloom_bits"] = manifest.layout.bloom_bits;
   return {{"path", path},
+          {"key", manifest.schema.key ? Json(run::key_text(manifest.schema.key)) : Json()},
           {"schema", fields},
           {"extrema", extrema},
           {"layout", layout},
@@ -176,6 +177,7 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
         fmt::format("\n  {} index logs cannot be read, and their data are not counted: run `swale verify`",
                     sizes.unreadable_logs);
   }
+  if (manifest.schema.key) text += fmt::format("\n  keys: {}", run::key_text(manifest.schema.key));
   if (!manifest.schema.empty()) {
     text += fmt::format("\n  values: {}\n  extrema: {}", manifest.schema.fields_text(),
                         manifest.schema.indexed.empty() ? "of no field" : manifest.schema.indexed_text());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -31,6 +32,7 @@ class Listing {
     bool sizes = false;
     bool json = false;
     Notation notation = Notation::kAuto;
+    std::optional<run::KeyType> key;
     std::string pattern;
     uint64_t limit = 0;
     int64_t epoch = 0;  // of the sizes; kAllEpochs
@@ -57,7 +59,7 @@ class Listing {
 };
 
 Result<bool> Listing::add(Bytes key) {
-  if (!is_wanted(show(key, options_.notation))) return true;
+  if (!is_wanted(show_key(key, options_.notation, options_.key))) return true;
   batch_.emplace_back(key);
   ++listed_;
   if (full() || !options_.sizes || batch_.size() == kBatchKeys) SWALE_RETURN_IF_ERROR(flush());
@@ -84,9 +86,9 @@ Status Listing::flush() {
 }
 
 void Listing::print_key(const std::string& key, const KeySizes& sizes) const {
-  const std::string shown = show(key, options_.notation);
+  const std::string shown = show_key(key, options_.notation, options_.key);
   if (options_.json) {
-    Json line = {{"key", shown}};
+    Json line = {{"key", key_json(key, options_.notation, options_.key)}};
     if (options_.sizes) {
       line.update({{"values", sizes.values},
                    {"bytes", sizes.bytes},
@@ -140,6 +142,7 @@ int LsCommand::run() const {
   Listing listing(reader, {.sizes = sizes,
                            .json = common.json,
                            .notation = common.notation(),
+                           .key = reader.manifest().schema.key,
                            .pattern = pattern,
                            .limit = limit,
                            .epoch = all ? imd::Reader::kAllEpochs : epoch});

@@ -5,6 +5,7 @@
 
 #include "swale/swale.h"
 #include "tools/option_table.h"
+#include "tools/roff.h"
 
 namespace swale::tools {
 namespace {
@@ -35,44 +36,9 @@ constexpr DirectoryEntry kDirectoryEntries[] = {
      "1,024 partitions a folder; partition p was written by rank p of its job"},
 };
 
-// Text for troff: nothing in it is a request or an escape.
-std::string plain(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '\\') {
-      safe += "\\e";
-    } else if (c == '-') {
-      safe += "\\-";
-    } else if ((c == '.' || c == '\'') && (safe.empty() || safe.back() == '\n')) {
-      safe += fmt::format("\\&{}", c);
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
-}
-
-// Sentences start on their own lines, as troff wants them; empty lines become paragraphs.
-std::string paragraphs(std::string_view text) {
-  std::string out;
-  for (std::string_view rest = text; !rest.empty();) {
-    const size_t end = std::min(rest.find("\n\n"), rest.size());
-    if (!out.empty()) out += ".PP\n";
-    out += plain(wrap(rest.substr(0, end), 78));
-    rest.remove_prefix(std::min(end + 2, rest.size()));
-  }
-  return out;
-}
-
-std::string upper(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return text;
-}
-
-std::string header(const std::string& name, int section, const std::string& date) {
-  return fmt::format(".TH {} {} {} \"swale {}\" \"Swale\"\n", plain(upper(name)), section, date,
-                     swale_version_text());
-}
+using roff::header;
+using roff::paragraphs;
+using roff::plain;
 
 std::string sentence(std::string_view words) {
   std::string text = fmt::format("{}.", words);

@@ -1,14 +1,16 @@
-// swale_manual DIR DATE: writes DIR/man/*.[157] and DIR/completion/{swale.bash,_swale,swale.fish}.
+// swale_manual DIR DATE HEADER: writes DIR/man/*.[1357] (section 3 from HEADER, swale.h) and DIR/completion/{swale.bash,_swale,swale.fish}.
 // swale_manual --options: prints docs/options.md. Runs during the build; it is not installed.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 
 #include "tools/commands.h"
 #include "tools/completion.h"
+#include "tools/man_header.h"
 #include "tools/man_pages.h"
 
 namespace swale::tools {
@@ -21,13 +23,22 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   if (!file) throw std::runtime_error(path.string() + ": cannot be written");
 }
 
-void write_all(const std::filesystem::path& folder, const std::string& date) {
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file || text.empty()) throw std::runtime_error(path + ": cannot be read");
+  return text;
+}
+
+void write_all(const std::filesystem::path& folder, const std::string& date, const std::string& header) {
   CLI::App app;
   Run run;
   add_commands(app, &run);
   std::filesystem::create_directories(folder / "man");
   std::filesystem::create_directories(folder / "completion");
   for (const ManPage& page : man_pages(app, date)) write_file(folder / "man" / page.name, page.text);
+  for (const ManPage& page : header_pages(read_file(header), date))
+    write_file(folder / "man" / page.name, page.text);
   write_file(folder / "completion" / "swale.bash", completion(app, Shell::kBash));
   write_file(folder / "completion" / "_swale", completion(app, Shell::kZsh));
   write_file(folder / "completion" / "swale.fish", completion(app, Shell::kFish));
@@ -43,11 +54,11 @@ int main(int argc, char** argv) {
       return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0 ? 0
                                                                                                          : 1;
     }
-    if (argc != 3) {
-      std::fprintf(stderr, "usage: swale_manual DIR DATE | swale_manual --options\n");
+    if (argc != 4) {
+      std::fprintf(stderr, "usage: swale_manual DIR DATE HEADER | swale_manual --options\n");
       return 2;
     }
-    swale::tools::write_all(argv[1], argv[2]);
+    swale::tools::write_all(argv[1], argv[2], argv[3]);
     return 0;
   } catch (const std::exception& exception) {
     std::fprintf(stderr, "swale_manual: %s\n", exception.what());

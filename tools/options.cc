@@ -45,6 +45,11 @@ CLI::Validator at_least(int64_t least) {
 
 void print_json(const Json& json) { print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"); }
 
+Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type) {
+  std::string text = show_key(key, notation, type);
+  return shows_number(key, notation, type) ? Json::parse(text) : Json(std::move(text));
+}
+
 int finish_output(int exit_code) {
   if (std::fflush(stdout) != 0) note_output_failure();
   if (std::ferror(stdout) == 0 && output_errno == 0) return exit_code;
@@ -71,7 +76,7 @@ void Common::add_notation(CLI::App& command, bool with_raw) {
                                          "How keys and values are printed; by default as text where it is "
                                          "printable, else in hex");
   group->add_flag("--hex", hex, "in hex");
-  group->add_flag("--u64", u64, "8 bytes as a little-endian number");
+  group->add_flag("--u64", u64, "keys of 8 bytes as little-endian numbers; values as by default");
   if (with_raw) group->add_flag("--raw", raw, "values only, their bytes as they are, nothing between them");
   group->require_option(0, 1);
 }

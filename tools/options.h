@@ -32,6 +32,9 @@ int fail(const Status& status);
 // A check of CLI11's for numbers that have a lower limit only.
 CLI::Validator at_least(int64_t least);
 
+// A key in JSON: a number if it is shown as one.
+Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type);
+
 // Writes to stdout. The first failure is remembered, with its reason, for finish_output.
 void print(std::string_view text);
 void print_json(const Json& json);  // one line

@@ -34,24 +34,22 @@ class PieceQueue {
     Piece piece;
   };
 
-  PieceQueue(imd::Reader& reader, uint32_t first_epoch, uint32_t last_epoch, uint64_t blocks_min)
-      : reader_(reader), epoch_(first_epoch), last_epoch_(last_epoch), blocks_min_(blocks_min) {}
+  PieceQueue(imd::Reader& reader, const std::vector<uint32_t>& epochs, uint64_t blocks_min)
+      : reader_(reader), epochs_(epochs), blocks_min_(blocks_min) {}
 
-  // None: there are no more, as after a failure. Call with the scan's mutex held.
+  // None: there are no more. After a failure: those of the next partition. Call with the scan's mutex held.
   Result<std::optional<Numbered>> next() {
     while (pieces_.empty()) {
-      if (epoch_ == last_epoch_) return std::optional<Numbered>();
+      if (epoch_ == epochs_.size()) return std::optional<Numbered>();
       const imd::Manifest& manifest = reader_.manifest();
-      if (partition_ == manifest.jobs[manifest.epochs[epoch_].job].ranks) {
+      const uint32_t epoch = epochs_[epoch_];
+      if (partition_ == manifest.jobs[manifest.epochs[epoch].job].ranks) {
         ++epoch_;
         partition_ = 0;
         continue;
       }
-      const auto found = reader_.scan_pieces(epoch_, partition_++, blocks_min_);
-      if (!found.ok()) {
-        epoch_ = last_epoch_;
-        return found.status();
-      }
+      const auto found = reader_.scan_pieces(epoch, partition_++, blocks_min_);
+      if (!found.ok()) return found.status();
       pieces_.assign(found->begin(), found->end());
     }
     const Numbered given{given_++, pieces_.front()};
@@ -62,8 +60,8 @@ class PieceQueue {
 
  private:
   imd::Reader& reader_;
-  uint32_t epoch_;
-  const uint32_t last_epoch_;
+  const std::vector<uint32_t>& epochs_;
+  size_t epoch_ = 0;  // index into epochs_
   const uint64_t blocks_min_;
   uint32_t partition_ = 0;
   std::deque<Piece> pieces_;
@@ -72,8 +70,8 @@ class PieceQueue {
 
 class Scan {
  public:
-  Scan(imd::Reader& reader, const ScanJob& job, uint32_t first_epoch, uint32_t last_epoch, uint64_t total)
-      : reader_(reader), job_(job), pieces_(reader, first_epoch, last_epoch, job.blocks_min), total_(total) {}
+  Scan(imd::Reader& reader, const ScanJob& job, uint64_t total)
+      : reader_(reader), job_(job), pieces_(reader, job.epochs, job.blocks_min), total_(total) {}
 
   Result<uint64_t> run();
 
@@ -83,15 +81,22 @@ class Scan {
     std::deque<Chunk> chunks;
     size_t bytes = 0;
     bool done = false;
-    uint64_t records = 0;  // read
+    uint64_t records = 0;  // of the piece
+    uint64_t unread = 0;   // of these; more than 0 only with a failure
     Status status;
   };
 
   void work();
   void take_pieces();
-  Status scan_piece(const PieceQueue::Numbered& given);
+  // `read`: how many records it had of the piece.
+  Status scan_piece(const PieceQueue::Numbered& given, uint64_t* read);
   void put(uint64_t number, Chunk* chunk);
-  void finish(const PieceQueue::Numbered& given, Status status);
+  void finish(const PieceQueue::Numbered& given, uint64_t read, Status status);
+  // Whether the scan goes on after this failure.
+  bool passes(const Status& status) const {
+    return job_.damaged && (status.code() == Code::kCorruption || status.code() == Code::kIoError ||
+                            status.code() == Code::kNotFound);
+  }
   void write(const Chunk& chunk);    // with the mutex held
   void write_ready(Pending& ready);  // with the mutex held
   void stop(Status status);          // with the mutex held
@@ -144,17 +149,22 @@ void Scan::put(uint64_t number, Chunk* chunk) {
   *chunk = {};
 }
 
-void Scan::finish(const PieceQueue::Numbered& given, Status status) {
+void Scan::finish(const PieceQueue::Numbered& given, uint64_t read, Status status) {
   const std::lock_guard lock(mutex_);
   Pending& own = pending_[given.number];
   own.done = true;
   own.records = given.piece.records;
+  own.unread = given.piece.records - std::min(given.piece.records, read);
   own.status = std::move(status);
   for (auto first = pending_.begin(); first != pending_.end() && first->first == head_;
        first = pending_.begin()) {
     write_ready(first->second);
     if (!first->second.done) break;
-    if (!first->second.status.ok()) stop(first->second.status);
+    if (passes(first->second.status)) {
+      if (!stopped_) job_.damaged(first->second.status, first->second.unread);
+    } else if (!first->second.status.ok()) {
+      stop(first->second.status);
+    }
     read_ += first->second.records;
     pending_.erase(first);
     ++head_;
@@ -163,12 +173,13 @@ void Scan::finish(const PieceQueue::Numbered& given, Status status) {
   changed_.notify_all();
 }
 
-Status Scan::scan_piece(const PieceQueue::Numbered& given) {
+Status Scan::scan_piece(const PieceQueue::Numbered& given, uint64_t* read) {
   const imd::EpochEntry& epoch = reader_.manifest().epochs[given.piece.epoch];
   RecordView record{epoch.epoch, epoch.step, epoch.time, {}, {}};
   Chunk chunk;
   uint64_t taken = 0;
   const Status status = reader_.scan_piece(given.piece, [&](uint32_t, Bytes key, Bytes value) {
+    ++*read;
     record.key = key;
     record.value = value;
     if (!job_.format(record, &chunk.text)) return !stopped_.load(std::memory_order_relaxed);
@@ -200,6 +211,10 @@ void Scan::take_pieces() {
       if (stopped_) return;
       auto next = pieces_.next();
       if (next.ok() && !*next) return;
+      if (!next.ok() && passes(next.status())) {
+        job_.damaged(next.status(), 0);
+        continue;
+      }
       if (!next.ok()) {
         // It stands behind all pieces that were given out: they are written first.
         changed_.wait(lock, [&] { return stopped_ || head_ == pieces_.given(); });
@@ -209,7 +224,9 @@ void Scan::take_pieces() {
       given = **next;
       pending_[given.number];
     }
-    finish(given, scan_piece(given));
+    uint64_t read = 0;
+    Status status = scan_piece(given, &read);
+    finish(given, read, std::move(status));
   }
 }
 
@@ -229,11 +246,12 @@ Result<uint64_t> Scan::run() {
 }  // namespace
 
 Result<uint64_t> parallel_scan(imd::Reader& reader, const ScanJob& job) {
-  SWALE_ASSIGN_OR_RETURN(const uint64_t total, reader.count(job.epoch));
-  const auto epochs = static_cast<uint32_t>(reader.manifest().epochs.size());
-  const bool all = job.epoch == imd::Reader::kAllEpochs;
-  const uint32_t first = all ? 0 : static_cast<uint32_t>(job.epoch);
-  return Scan(reader, job, first, all ? epochs : first + 1, total).run();
+  uint64_t total = 0;
+  for (const uint32_t epoch : job.epochs) {
+    SWALE_ASSIGN_OR_RETURN(const uint64_t records, reader.count(epoch));
+    total += records;
+  }
+  return Scan(reader, job, total).run();
 }
 
 }  // namespace swale::tools

@@ -6,12 +6,13 @@
 //
 // Threads: `threads` of them, the caller's included; `format` is called by all of them, `write` by one at a time.
 // Memory: 2 * threads * (kAheadBytes + a scan chunk), and one record's text more for each.
-// Errors: the first in storage order; what comes before it has been written.
+// Errors: the first in storage order; what comes before it has been written. With ScanJob::damaged: none of damage.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -23,7 +24,7 @@ namespace swale::tools {
 struct ScanJob {
   static constexpr size_t kAheadBytes = 8 * kMiB;
 
-  int64_t epoch = imd::Reader::kAllEpochs;
+  std::vector<uint32_t> epochs = {};  // ascending
   unsigned threads = 1;
   uint64_t limit = 0;         // records that are written; 0: all
   uint64_t blocks_min = 256;  // of a piece
@@ -32,6 +33,10 @@ struct ScanJob {
   // False: it cannot be written, or enough is.
   std::function<bool(Bytes)> write = {};
   std::function<void(uint64_t done, uint64_t total)> progress = {};  // records; may be empty
+  // If given, damage and failures of storage do not end the scan. Called by one thread at a time: for a piece, with how
+  // many of its records were not read, when the pieces before it have been written; for a partition whose runs cannot be
+  // found, with 0.
+  std::function<void(const Status& cause, uint64_t records)> damaged = {};
 };
 
 // Returns how many records were written.

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "imd/test_directory.h"
 #include "io/memory_device.h"
+#include "run/block.h"
 
 namespace swale::tools {
 namespace {
@@ -46,6 +49,7 @@ class ParallelScan : public testing::Test {
 
   Result<uint64_t> scan(ScanJob job, std::string* text) {
     if (!job.format) job.format = line;
+    if (job.epochs.empty()) job.epochs = {0, 1, 2, 3};
     job.write = [text](Bytes bytes) {
       *text += bytes;
       return true;
@@ -65,7 +69,9 @@ TEST_F(ParallelScan, WritesWhatOneThreadWouldInItsOrder) {
     for (const unsigned threads : {1U, 2U, 5U}) {
       for (const uint64_t blocks_min : {1, 8, 1'000}) {
         std::string text;
-        const auto written = scan({.epoch = epoch, .threads = threads, .blocks_min = blocks_min}, &text);
+        ScanJob job{.threads = threads, .blocks_min = blocks_min};
+        if (epoch != imd::Reader::kAllEpochs) job.epochs = {static_cast<uint32_t>(epoch)};
+        const auto written = scan(std::move(job), &text);
         ASSERT_TRUE(written.ok()) << written.status().to_string();
         EXPECT_EQ(*written, *reader_->count(epoch));
         EXPECT_TRUE(text == all) << epoch << " " << threads << " " << blocks_min;
@@ -121,6 +127,53 @@ TEST_F(ParallelScan, DamageComesBehindAllThatPrecedesIt) {
   }
   EXPECT_GT(damaged, 20u);
   std::printf("%zu damages were found, each behind the same output\n", damaged);
+}
+
+// Each block in turn is damaged: what is printed is what there is, less the rest of the damaged run, and what is said to
+// be missing is what is missing.
+TEST_F(ParallelScan, GoesOnBehindDamageIfItIsToldTo) {
+  const std::string all = expected(imd::Reader::kAllEpochs);
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < all.size(); at = all.find('\n', at) + 1)
+    lines.push_back(all.substr(at, all.find('\n', at) + 1 - at));
+  const auto file = device_.open(imd::data_log_path("dir", {1, 1}), io::OpenMode::kReadWrite).value();
+  const uint64_t size = file->size().value();
+  size_t passed = 0;
+  for (uint64_t offset = 100; offset < size; offset += 3 * run::kBlockBytes) {
+    std::string byte(1, '\0');
+    ASSERT_TRUE(file->pread(offset, MutableBytes(byte.data(), 1)).ok());
+    byte[0] = static_cast<char>(byte[0] ^ 1);
+    ASSERT_TRUE(file->pwrite(offset, byte).ok());
+    uint64_t missing = 0;
+    bool unknown = false;
+    ScanJob job{.threads = 3, .blocks_min = 1};
+    job.damaged = [&](const Status& cause, uint64_t records) {
+      EXPECT_EQ(cause.code(), Code::kCorruption);
+      missing += records;
+      unknown = unknown || records == 0;
+    };
+    std::string text;
+    const auto written = scan(std::move(job), &text);
+    ASSERT_TRUE(written.ok()) << written.status().to_string();
+    // What is printed is a subsequence of everything.
+    size_t printed = 0;
+    size_t at = 0;
+    for (const std::string& line : lines) {
+      if (text.compare(at, line.size(), line) != 0) continue;
+      at += line.size();
+      ++printed;
+    }
+    EXPECT_EQ(at, text.size()) << offset;
+    EXPECT_EQ(printed, *written);
+    EXPECT_TRUE(unknown || printed + missing == lines.size())
+        << offset << ": " << printed << " + " << missing;
+    EXPECT_LT(printed, lines.size()) << offset;
+    EXPECT_GT(printed, lines.size() / 2) << offset;
+    passed += unknown ? 0 : 1;
+    byte[0] = static_cast<char>(byte[0] ^ 1);
+    ASSERT_TRUE(file->pwrite(offset, byte).ok());
+  }
+  EXPECT_GT(passed, 10u);
 }
 
 TEST_F(ParallelScan, PiecesAreWholeRunsAndTogetherEverything) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/coding.h"
+
 namespace swale::tools {
 namespace {
 
@@ -25,13 +27,13 @@ std::string number_text(const run::FieldPlace& place, Bytes value) {
   return found.kind == run::FieldValue::Kind::kNan ? "nan" : run::text_of(place.type, found.key);
 }
 
+// JSON has no word for NaN and infinity.
 std::string json_number(const std::string& text) {
-  if (text.empty()) return "null";
   const bool finite = text.find_first_not_of("0123456789+-.eE") == std::string::npos;
-  return finite ? text : fmt::format("\"{}\"", text);
+  return text.empty() || !finite ? "null" : text;
 }
 
-// Of printable ASCII, which is what show() makes.
+// Of text without control characters, which is what show() and show_key() make.
 std::string json_string(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -63,9 +65,16 @@ std::string datum_text(const Expression& expression, const RecordView& record, N
     case Datum::Kind::kTruth:
       return datum.truth ? "true" : "false";
     case Datum::Kind::kBytes:
-      return show(datum.bytes, notation);
+      return show_value(datum.bytes, notation);
   }
   return {};
+}
+
+// As numpy reads it: epoch <u4, step <i8, time <f8.
+void append_epoch_number(std::string_view name, const RecordView& record, std::string* out) {
+  if (name == "epoch") return append_u32(out, record.epoch);
+  if (name == "step") return append_i64(out, record.step);
+  append_double(out, record.time);
 }
 
 // Commas that separate columns are outside of quotes and parentheses.
@@ -134,8 +143,15 @@ Result<RecordFormat> RecordFormat::make(const FormatOptions& options, const run:
   for (const std::string& name :
        options.layout == Layout::kJson ? options.default_json : options.default_text) {
     if (fields && name == "value") continue;
+    if (const size_t equals = name.find('='); equals != std::string::npos) {
+      SWALE_ASSIGN_OR_RETURN(Expression field, Expression::parse(name.substr(equals + 1), schema));
+      format.columns_.push_back({name.substr(0, equals), std::move(field)});
+      continue;
+    }
     // The schema may have a field of that name: it is not what is meant.
-    SWALE_ASSIGN_OR_RETURN(Expression builtin, Expression::parse(name, {}));
+    run::Schema keys;
+    keys.key = schema.key;
+    SWALE_ASSIGN_OR_RETURN(Expression builtin, Expression::parse(name, keys));
     format.columns_.push_back({name, std::move(builtin)});
   }
   if (fields) {
@@ -167,9 +183,9 @@ Status RecordFormat::add_column(std::string_view text) {
     return {};
   }
   SWALE_ASSIGN_OR_RETURN(Expression value, Expression::parse(text, schema_));
-  if (options_.layout == Layout::kRaw && value.field() == nullptr && value.bytes_name().empty()) {
-    return invalid_argument("\"{}\": raw output has fields, keys and values, as they are stored, alone",
-                            text);
+  const bool stored = value.field() != nullptr || !value.bytes_name().empty() || !value.epoch_name().empty();
+  if (options_.layout == Layout::kRaw && !stored) {
+    return invalid_argument("\"{}\": raw output has fields, key, value, epoch, step and time alone", text);
   }
   columns_.push_back({std::string(value.field() == nullptr ? text : name), std::move(value)});
   return {};
@@ -190,7 +206,9 @@ bool RecordFormat::is_typed_value(const Column& column) const {
 
 void RecordFormat::append_cell(const Column& column, const RecordView& record, std::string* out) const {
   std::string text = is_typed_value(column) ? typed_value(record.value, schema_, /*json=*/false)
-                                            : datum_text(column.value, record, options_.notation);
+                     : column.value.bytes_name() == "key"
+                         ? show_key(record.key, options_.notation, schema_.key)
+                         : datum_text(column.value, record, options_.notation);
   *out += options_.layout == Layout::kCsv ? csv_cell(std::move(text)) : text;
 }
 
@@ -199,6 +217,11 @@ void RecordFormat::append_json(const Column& column, const RecordView& record, s
   *out += ':';
   if (is_typed_value(column)) {
     *out += typed_value(record.value, schema_, /*json=*/true);
+    return;
+  }
+  if (column.value.bytes_name() == "key") {
+    const std::string key = show_key(record.key, options_.notation, schema_.key);
+    *out += shows_number(record.key, options_.notation, schema_.key) ? key : json_string(key);
     return;
   }
   const std::string text = datum_text(column.value, record, options_.notation);
@@ -215,10 +238,12 @@ bool RecordFormat::append_raw(const RecordView& record, std::string* out) const 
   }
   for (const Column& column : columns_) {
     const run::FieldPlace* place = column.value.field();
-    if (place == nullptr) {
-      out->append(column.value.evaluate(record).bytes);
-    } else {
+    if (place != nullptr) {
       out->append(record.value.substr(place->offset, run::type_bytes(place->type)));
+    } else if (!column.value.epoch_name().empty()) {
+      append_epoch_number(column.value.epoch_name(), record, out);
+    } else {
+      out->append(column.value.bytes_name() == "key" ? record.key : record.value);
     }
   }
   return true;

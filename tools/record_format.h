@@ -2,7 +2,8 @@
 // they are fields.
 //
 // Threads: immutable once made. Errors: kInvalidArgument for columns that there are not.
-// A number that is not there is nothing in text and CSV and null in JSON, where NaN and infinity are strings.
+// A number that is not there is nothing in text and CSV and null in JSON, which also has null for NaN and infinity.
+// Raw output has numbers as they are stored; epoch is a u4, step an i8 and time an f8, little-endian.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,8 @@ struct FormatOptions {
   Notation notation = Notation::kAuto;  // of bytes
   bool typed = false;                   // values are shown as their fields
   std::string fields;                   // separated by ','; "": the default
-  // Text and JSON, if no fields are given; CSV begins with the first of them that are no values.
+  // Text and JSON, if no fields are given; CSV begins with those that are no values. A field of the schema stands there
+  // as NAME=[field], and its column is called NAME.
   std::vector<std::string> default_text;
   std::vector<std::string> default_json;
 };

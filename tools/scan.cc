@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "tools/epoch_choice.h"
 #include "tools/expression.h"
 #include "tools/manual.h"
 #include "tools/options.h"
@@ -22,6 +23,8 @@ constexpr unsigned kThreadsMax = 256;
 
 struct ScanCommand {
   Common common;
+  EpochChoice choice;
+  bool keep_going = false;
   std::string where;
   uint64_t limit = 0;
   unsigned threads = 0;
@@ -56,10 +59,14 @@ int ScanCommand::run() const {
     if (!parsed.ok()) return fail(parsed.status().with_context("--where"));
     condition = std::move(*parsed);
   }
+  const auto epochs = choice.choose(reader.manifest(), common.path);
+  if (!epochs.ok()) return fail(epochs.status());
   std::atomic<uint64_t> left_out = 0;
+  uint64_t damaged_places = 0;
+  uint64_t unread = 0;
   ProgressBar bar;
   ScanJob job;
-  job.epoch = common.epoch.value_or(imd::Reader::kAllEpochs);
+  job.epochs = *epochs;
   job.threads = threads != 0 ? threads : std::min(usable_processors(), kThreadsMax);
   job.limit = limit;
   job.format = [&](const RecordView& record, std::string* out) {
@@ -72,6 +79,14 @@ int ScanCommand::run() const {
     print(text);
     return std::ferror(stdout) == 0;
   };
+  if (keep_going) {
+    job.blocks_min = 1;  // single runs: what is damaged costs no more than what follows it in its run
+    job.damaged = [&](const Status& cause, uint64_t records) {
+      ++damaged_places;
+      unread += records;
+      fmt::print(stderr, "swale: passed: {}\n", cause.message());
+    };
+  }
   if (ProgressBar::wanted_beside_output())
     job.progress = [&](uint64_t done, uint64_t total) { bar.update(done, total, "records"); };
   print(format->header());
@@ -80,6 +95,11 @@ int ScanCommand::run() const {
   if (left_out != 0) {
     fmt::print(stderr, "swale: {} records were left out: their values are too short for the fields\n",
                left_out.load());
+  }
+  if (damaged_places != 0) {
+    fmt::print(stderr, "swale: {} damaged places were passed, and {} records or more were not read\n",
+               damaged_places, unread);
+    return finish_output(kExitFailure);
   }
   return finish_output(kExitOk);
 }
@@ -103,9 +123,9 @@ int KeysCommand::run() const {
   const Notation notation = common.notation();
   const auto print_key = [&](Bytes key) {
     if (common.json) {
-      print_json({{"key", show(key, notation)}});
+      print_json({{"key", key_json(key, notation, manifest.schema.key)}});
     } else {
-      print(show(key, notation) + "\n");
+      print(show_key(key, notation, manifest.schema.key) + "\n");
     }
     return std::ferror(stdout) == 0;
   };
@@ -136,12 +156,19 @@ void add_scan(CLI::App& app, Run* run) {
            "\"atom-*\" "
            "compares with a pattern of the shell. u64(key), u32(key), i64(key) and i32(key) are the numbers "
            "that "
-           "keys of 8 or 4 bytes are; there are abs(), sqrt() and has(field). A field with an unusual name "
+           "keys of 8 or 4 bytes are; where the directory says that keys are numbers (imd.key), key is one: "
+           "key == "
+           "13. There are abs(), sqrt() and has(field). A field with an unusual name "
            "stands "
            "in brackets: [x-y].\n\n"
            "Integers are compared exactly. A comparison with a number that is not there, because the value "
            "is too "
-           "short, is false; so is one with NaN. Records that lack a field that --raw prints are left out.",
+           "short, is false; so is one with NaN. Records that lack a field that --raw prints are left out. "
+           "--raw has fields, key and value as they are stored, epoch as 4, step as 8 bytes, time as a "
+           "double, "
+           "little-endian.\n\nWithout --keep-going damage ends the scan with an error. With it, a run (some "
+           "MiB) that "
+           "is damaged is printed up to the damaged block, and the scan goes on with the next run.",
        .examples = {
            {"swale scan out/particles --epoch 3 --limit 10 --u64", "ten records of an epoch"},
            {"swale scan out/particles --where 'energy > 998.5 && id < 1000' --fields "
@@ -154,7 +181,7 @@ void add_scan(CLI::App& app, Run* run) {
             "for numpy.fromfile(\"table.bin\", \"<u8,<f4\")"},
            {"swale scan out/particles --where 'key ~ \"atom-*\"'", "keys by a pattern"}}});
   command->common.add_path(*sub);
-  command->common.add_epoch(*sub, "only this epoch, numbered from 0");
+  command->choice.add(*sub, "all");
   sub->add_option("-w,--where", command->where, "only records for which this is true")
       ->type_name("CONDITION");
   sub->add_option("-n,--limit", command->limit, "stop after so many records (0: all)")
@@ -164,6 +191,9 @@ void add_scan(CLI::App& app, Run* run) {
                   "so many threads (default: one for each processor that the process may use)")
       ->check(CLI::Range(1U, kThreadsMax))
       ->type_name("N");
+  sub->add_flag(
+      "--keep-going", command->keep_going,
+      "pass what is damaged: print the records that can be read, say at the end what could not, exit with 3");
   command->common.add_output(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }

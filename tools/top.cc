@@ -1,7 +1,12 @@
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "run/schema.h"
+#include "tools/epoch_choice.h"
 #include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/progress.h"
@@ -12,31 +17,36 @@ namespace {
 
 struct TopCommand {
   Common common;
+  EpochChoice choice;
   std::string field;
   size_t k = 10;
   bool smallest = false;
 
   int run() const;
-  void print_record(const run::Schema& schema, const imd::TopResult& top,
-                    const imd::TopResult::Record& record) const;
+  Result<RecordFormat> format(const run::Schema& schema) const;
   static void print_remarks(const imd::TopResult& top);
 };
 
-void TopCommand::print_record(const run::Schema& schema, const imd::TopResult& top,
-                              const imd::TopResult::Record& record) const {
-  const Notation notation = common.notation();
-  const std::string number = run::text_of(top.field.type, record.number);
-  const auto value = [&](bool as_json) {
-    return common.typed ? typed_value(record.value, schema, as_json) : show(record.value, notation);
-  };
-  if (common.json) {
-    print_json({{"key", show(record.key, notation)},
-                {"number", number},
-                {"bytes", record.value.size()},
-                {"value", common.typed ? Json::parse(value(true)) : Json(value(false))}});
-  } else {
-    print(fmt::format("{}\t{}\t{}\n", number, show(record.key, notation), value(false)));
-  }
+// A record that is among the best of its epoch.
+struct Best {
+  uint32_t epoch = 0;
+  imd::TopResult::Record record;
+};
+
+// Number, key and value; the number is the field that was asked for.
+Result<RecordFormat> TopCommand::format(const run::Schema& schema) const {
+  const size_t bracket = field.find('[');  // an element: [velocity][0]
+  const std::string number =
+      bracket == std::string::npos
+          ? fmt::format("number=[{}]", field)
+          : fmt::format("number=[{}]{}", field.substr(0, bracket), field.substr(bracket));
+  return RecordFormat::make({.layout = common.layout(),
+                             .notation = common.notation(),
+                             .typed = common.typed,
+                             .fields = common.fields,
+                             .default_text = {number, "key", "value"},
+                             .default_json = {"key", number, "epoch", "bytes", "value"}},
+                            schema);
 }
 
 // To stderr: what the answer does not show.
@@ -51,21 +61,52 @@ void TopCommand::print_remarks(const imd::TopResult& top) {
   }
 }
 
+// The best k of all, if several epochs are asked; among equal numbers the earlier epoch's comes first.
+void keep_best(size_t k, run::Extreme which, std::vector<Best>* best) {
+  std::stable_sort(best->begin(), best->end(), [&](const Best& a, const Best& b) {
+    return which == run::Extreme::kLargest ? a.record.number > b.record.number
+                                           : a.record.number < b.record.number;
+  });
+  if (best->size() > k) best->resize(k);
+}
+
 int TopCommand::run() const {
   const auto directory = common.open();
   if (!directory.ok()) return fail(directory.status());
   imd::Reader& reader = *(*directory)->reader;
-  const int64_t epoch = common.epoch.value_or(static_cast<int64_t>(reader.manifest().epochs.size()) - 1);
-  if (epoch < 0) return kExitOk;  // no epoch has been committed
+  const imd::Manifest& manifest = reader.manifest();
+  if (manifest.epochs.empty() && !choice.given()) return kExitOk;
+  auto epochs = choice.choose(manifest, common.path);
+  if (!epochs.ok()) return fail(epochs.status());
+  if (!choice.given()) epochs->erase(epochs->begin(), epochs->end() - 1);
   const auto which = smallest ? run::Extreme::kSmallest : run::Extreme::kLargest;
-  const auto top = [&] {
-    const ReadingBar bar(reader, 0, ProgressBar::wanted());  // of fields without extrema: a scan
-    return reader.top(epoch, field, k, which);
-  }();
-  if (!top.ok()) return fail(top.status());
-  for (const imd::TopResult::Record& record : top->records)
-    print_record(reader.manifest().schema, *top, record);
-  print_remarks(*top);
+  imd::TopResult total;
+  std::vector<Best> best;
+  for (const uint32_t epoch : *epochs) {
+    auto top = [&] {
+      const ReadingBar bar(reader, 0, ProgressBar::wanted());  // of fields without extrema: a scan
+      return reader.top(epoch, field, k, which);
+    }();
+    if (!top.ok()) return fail(top.status());
+    for (imd::TopResult::Record& record : top->records) best.push_back({epoch, std::move(record)});
+    if (epochs->size() > 1) keep_best(k, which, &best);
+    total.field = top->field;
+    total.nans += top->nans;
+    total.absent += top->absent;
+    total.partitions_scanned += top->partitions_scanned;
+    total.bytes_read += top->bytes_read;
+  }
+  const auto lines = format(manifest.schema);
+  if (!lines.ok()) return fail(lines.status());
+  print(lines->header());
+  std::string line;
+  for (const auto& [number, record] : best) {
+    const imd::EpochEntry& epoch = manifest.epochs[number];
+    line.clear();
+    lines->append({number, epoch.step, epoch.time, record.key, record.value}, &line);
+    print(line);
+  }
+  print_remarks(total);
   return finish_output(kExitOk);
 }
 
@@ -74,16 +115,21 @@ int TopCommand::run() const {
 void add_top(CLI::App& app, Run* run) {
   auto command = std::make_shared<TopCommand>();
   CLI::App* const sub = add_command(
-      app, "top", "finds the records of one epoch with the largest or smallest numbers in a field",
+      app, "top", "finds the records with the largest or smallest numbers in a field",
       {
-          .description =
-              "Prints number, key and value, separated by tabs, the best first; with --json one object a "
-              "line. "
-              "Reads about one block for each record if the directory was made with extrema of the field "
-              "(imd.extrema), else the whole epoch.",
-          .examples = {{"swale top out/particles energy", "the ten most energetic of the last epoch"},
-                       {"swale top out/particles 'velocity[2]' -k 100 --smallest --epoch 3 --u64",
-                        "any element of an array can be asked for"}},
+          .description = "Prints number, key and value, separated by tabs, the best first; with --json one "
+                         "object a line. Of "
+                         "the last epoch, or of those that --epoch, --step or --time name: then the best of "
+                         "all of them. Columns "
+                         "and formats are those of swale-scan(1). Reads about one block for each record if "
+                         "the directory was "
+                         "made with extrema of the field (imd.extrema), else whole epochs.",
+          .examples =
+              {{"swale top out/particles energy", "the ten most energetic of the last epoch"},
+               {"swale top out/particles energy --epochs : --fields 'step,u64(key),energy' --format csv",
+                "the ten of all epochs, as a table"},
+               {"swale top out/particles 'velocity[2]' -k 100 --smallest --epoch 3 --u64",
+                "any element of an array can be asked for"}},
       });
   command->common.add_path(*sub);
   sub->add_option("FIELD", command->field,
@@ -92,10 +138,8 @@ void add_top(CLI::App& app, Run* run) {
       ->type_name("FIELD");
   sub->add_option("-k", command->k, "how many (default 10)")->check(at_least(1))->type_name("K");
   sub->add_flag("--smallest", command->smallest, "the smallest instead of the largest");
-  command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
-  command->common.add_json(*sub);
-  command->common.add_typed(*sub);
-  command->common.add_notation(*sub, /*with_raw=*/false);
+  command->choice.add(*sub, "the last");
+  command->common.add_output(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

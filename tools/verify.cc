@@ -1,5 +1,7 @@
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "tools/engine.h"
 #include "tools/manual.h"
@@ -17,10 +19,18 @@ struct VerifyCommand {
   void print_text(const VerifyReport& report) const;
 };
 
+// The message, without the advice to do what has just been done.
+std::string without_advice(std::string_view message) {
+  constexpr std::string_view kAdvice = "; run `swale verify`";
+  std::string text(message);
+  const size_t at = text.find(kAdvice);
+  return at == std::string::npos ? text : text.erase(at, kAdvice.size());
+}
+
 Json as_json(const std::string& path, const VerifyReport& report) {
   Json problems = Json::array();
   for (const Status& problem : report.problems) {
-    problems.push_back({{"code", code_name(problem.code())}, {"message", problem.message()}});
+    problems.push_back({{"code", code_name(problem.code())}, {"message", without_advice(problem.message())}});
   }
   Json json = {{"path", path}, {"ok", report.problems.empty()}};
   for (const Count& count : report.checked) json[std::string(count.name)] = count.value;
@@ -29,7 +39,8 @@ Json as_json(const std::string& path, const VerifyReport& report) {
 }
 
 void VerifyCommand::print_text(const VerifyReport& report) const {
-  for (const Status& problem : report.problems) fmt::print(stderr, "swale: {}\n", problem.to_string());
+  for (const Status& problem : report.problems)
+    fmt::print(stderr, "swale: {}\n", without_advice(problem.to_string()));
   std::string counts;
   for (const Count& count : report.checked) {
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count.value, count.words);

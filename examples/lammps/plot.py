@@ -71,9 +71,9 @@ def draw_paths(axes, run, paths, frame):
     axes.text(right, surface - 0.5, "surface before\nthe impact", color=FAINT, fontsize=9, ha="right", va="top",
               bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85})  # fmt: skip
     rim = numpy.array([(path["x"][0], path["z"][0]) for path in paths])
-    axes.annotate("where the fastest came from", (rim[:, 0].mean(), surface - 0.8), (rim[:, 0].mean() + 3, 4), fontsize=9,
-                  ha="center", zorder=6, arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.8},
-                  bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none", "alpha": 0.85})  # fmt: skip
+    # Right below the circles, in the empty crater: no line has to lead there.
+    axes.text(rim[:, 0].max() + 1, surface - 0.9, "where the fastest came from", fontsize=9, ha="right", va="top", zorder=6,
+              bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85})  # fmt: skip
     axes.set_xlim(min(left, 0), right)
     axes.set_ylim(bottom, top)
     axes.set_aspect("equal", anchor="NW")

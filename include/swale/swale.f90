@@ -15,7 +15,7 @@
 !   Callbacks   Are bind(C) functions with the arguments of swale.h, given as c_funloc(fn), and a context, c_loc(x).
 !   Structs     struct_bytes has the right value from the start; programs never set it.
 !
-! swale_mpi.f90 makes a swale_comm from an MPI communicator. A handle is a derived type with one pointer in it, which
+! swale_mpi.f90 (for `use mpi`) and swale_mpi_f08.f90 (for `use mpi_f08`) make a swale_comm from an MPI communicator. A handle is a derived type with one pointer in it, which
 ! every ABI that we know hands over as it does the pointer alone.
 module swale
   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_funptr, c_int, c_int32_t, c_int64_t, c_loc, &
@@ -353,6 +353,10 @@ module swale
       import :: c_ptr, swale_reader
       type(swale_reader), value :: reader
     end function
+    type(c_ptr) function c_reader_key_type(reader) bind(C, name="swale_reader_key_type")
+      import :: c_ptr, swale_reader
+      type(swale_reader), value :: reader
+    end function
     integer(c_int) function c_job_open(comm, options, job) bind(C, name="swale_job_open")
       import :: c_char, c_int, swale_comm, swale_job
       type(swale_comm), intent(in), optional :: comm
@@ -461,7 +465,8 @@ module swale
     end function
   end interface
 
-  public :: swale_version, swale_code_name, swale_last_error, swale_reader_schema, swale_job_open, swale_dir_open, &
+  public :: swale_version, swale_code_name, swale_last_error, swale_reader_schema, swale_reader_key_type, &
+    swale_job_open, swale_dir_open, &
     swale_dir_append, swale_reader_open, swale_reader_get, swale_reader_top, swale_dir_make, &
     swale_subfile_open_write, swale_subfile_open_read, swale_subfile_write, swale_subfile_read, &
     swale_dir_open_partitioned, swale_reader_set_partitioner, swale_stats_find
@@ -510,6 +515,12 @@ contains
     type(swale_reader), intent(in) :: reader
     character(len=:), allocatable :: text
     text = from_c(c_reader_schema(reader))
+  end function
+
+  function swale_reader_key_type(reader) result(text)
+    type(swale_reader), intent(in) :: reader
+    character(len=:), allocatable :: text
+    text = from_c(c_reader_key_type(reader))
   end function
 
   integer(c_int) function swale_job_open(comm, options, job) result(code)

@@ -43,7 +43,7 @@ extern "C" {
 /* Values are fixed for ever. */
 enum swale_code {
   SWALE_OK = 0,
-  SWALE_INVALID_ARGUMENT = 1,   /* the caller's mistake; nothing was done */
+  SWALE_INVALID_ARGUMENT = 1,   /* the caller's mistake; nothing was done, but where a call says otherwise */
   SWALE_NOT_FOUND = 2,          /* no such directory, key or epoch */
   SWALE_ALREADY_EXISTS = 3,     /* exclusive creation of something that is there */
   SWALE_CORRUPTION = 4,         /* damaged bytes on disk or on the wire; never wrong data instead */
@@ -113,16 +113,21 @@ enum swale_dir_flags {
   SWALE_DIR_EXCLUSIVE = 2 /* with CREATE: fail with SWALE_ALREADY_EXISTS if it is */
 };
 
-/* [collective] Opens the massive directory at `path` (on storage that all ranks see) for appending epochs. An
- * existing directory keeps its epochs; the job may have another number of ranks than those that wrote them. One
- * job writes at a time: SWALE_BUSY names the other. All ranks return the same status; SWALE_INVALID_ARGUMENT names what
- * they gave differently and must not: flags, or an option that others have to know. What a value consists of can be
- * told when the directory is made, and which of its numbers are indexed for swale_reader_top:
- * "imd.schema=id:u8;velocity:f4x3:m/s;energy:f8,imd.extrema=energy". Both stay as they are; given again, they must be
- * the same. So do "imd.compression=lz4" or "zstd" (blocks that shrink are compressed), and "imd.index", which is for
- * comparisons. "imd.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all behind it
- * are dropped for good, atomically, before anything else is written. They stay dropped even if
- * opening fails afterwards. SWALE_INVALID_ARGUMENT if `swale repair` could not tell the steps of epochs that would stay. */
+/* [collective] Opens the massive directory at `path` (on storage that all ranks see) for appending epochs. With
+ * SWALE_DIR_CREATE it also makes the directories above `path` that do not exist. An existing directory keeps its epochs;
+ * the job may have another number of ranks than the jobs that wrote them. One job writes at a time: SWALE_BUSY names the
+ * other. All ranks return the same status. SWALE_INVALID_ARGUMENT names flags or options in which ranks differ and must
+ * not.
+ *
+ * Some options are told when the directory is made and stay as they are; given again, they must be the same. "imd.schema"
+ * says what a value consists of, and "imd.extrema" which of its numbers are indexed for swale_reader_top:
+ * "imd.schema=id:u8;velocity:f4x3:m/s;energy:f8,imd.extrema=energy". "imd.key=u64", "i64", "text" or "bytes" says what keys
+ * are, so that tools show and take them as such. "imd.compression=lz4" or "zstd" compresses blocks that shrink.
+ * "imd.index" is for comparisons only.
+ *
+ * "imd.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all epochs after it are
+ * dropped for good, atomically, before anything else is written. They stay dropped even if opening fails afterwards.
+ * SWALE_INVALID_ARGUMENT if an epoch that would stay has no known step (`swale repair` recovered it). */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
 
 /* Which of `partitions` partitions (one for each rank) a key belongs to: 0 <= answer < partitions. Must depend on its
@@ -131,39 +136,43 @@ typedef uint32_t (*swale_partition_fn)(void* context, const void* key, size_t ke
 
 /* [collective] As swale_dir_open, but records go to the rank that `fn` names instead of the hash of the key.
  * "imd.partitioner=NAME" in the options names the function (1 to 64 letters, digits, _ . - :); the name is kept with
- * the job's epochs. Whoever changes what the function does changes its name. All ranks give the same; `fn` and
- * `context` live until the directory is closed. Appending a key for which it answers `partitions` or more fails with
- * SWALE_INVALID_ARGUMENT and changes nothing. Later jobs may use another one, or none. */
+ * the job's epochs. Change the name when you change what the function does. All ranks give the same function and name;
+ * `fn` and `context` live until the directory is closed. If `fn` answers `partitions` or more, the append fails with
+ * SWALE_INVALID_ARGUMENT and changes nothing. Later jobs may use another function, or none. */
 int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, const char* options,
                                swale_partition_fn fn, void* context, swale_dir** dir);
 
 /* Appends a value to a key in the open epoch. Keys have 1 to SWALE_KEY_BYTES_MAX bytes, values 0 to
  * SWALE_VALUE_BYTES_MAX. Several values of one key in one epoch stay a list in each writer's order. The call blocks
- * while the pipeline is full, never longer than its peers are silent (option net.silence_deadline_s). A record is
- * durable when swale_dir_epoch_end has returned SWALE_OK on this rank, not before. A value of more than 16,384 bytes is
- * written to storage by this call, straight from `value`; only a pointer to it travels. After a failure other than
- * SWALE_INVALID_ARGUMENT every later call fails with SWALE_ABORTED and the first cause. */
+ * while the pipeline is full, but not longer than its peers are silent (option net.silence_deadline_s). A record is
+ * durable when swale_dir_epoch_end has returned SWALE_OK on this rank, not before. The call itself writes a value of more
+ * than 16,384 bytes to storage, straight from `value`; only a pointer to the value travels. SWALE_INVALID_ARGUMENT changes
+ * nothing, and the caller may go on. After any other failure every later call fails with SWALE_ABORTED and the first
+ * cause. */
 int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
                      size_t value_bytes);
 
 /* [collective] Ends the open epoch and commits it: either all ranks return SWALE_OK, the epoch is durable and
- * readers see it whole, or all ranks return a failure and readers see none of it. One case cannot be told apart from
- * here: when rank 0 dies, or its storage fails, between making the epoch visible and telling the others, they return
- * a failure although the epoch is there, whole; a reader opened afterwards knows. `step` and `time` are the
- * simulation's own and are kept with the epoch; all ranks must give the same step and the same bits of `time` (NaN
- * is the same as the same NaN, 0.0 is not the same as -0.0). */
+ * readers see it whole, or all ranks return a failure and readers see none of it. There is one exception: if rank 0
+ * dies, or its storage fails, after it has made the epoch visible and before it has told the others, they return a
+ * failure although the epoch exists, whole; a reader opened afterwards sees it. `step` and `time` are the simulation's
+ * own and are kept with the epoch. All ranks must give the same step and the same bits of `time` (NaN is the same as
+ * the same NaN, 0.0 is not the same as -0.0); otherwise all get SWALE_INVALID_ARGUMENT, the epoch is dropped, and the
+ * directory can only be closed. A step that is not greater than the last epoch's is
+ * SWALE_INVALID_ARGUMENT: most often a restart has forgotten imd.resume_after. The epoch then stays open, and may be
+ * ended with another step. Option imd.steps=any allows steps to repeat. */
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time);
 
-/* [collective] The same in two calls, so that sorting, writing and the commit go on while the application computes.
- * What is appended after the first call belongs to the next epoch, and may be appended at once. The second call waits
- * and returns the status as above; only then is the epoch durable, and only then may the next one be ended
- * (SWALE_INVALID_ARGUMENT otherwise). Without an end that has begun, waiting returns SWALE_OK at once. */
+/* [collective] The same in two calls, so that sorting, writing and the commit continue while the application computes.
+ * Records that are appended after the first call belong to the next epoch, and may be appended at once. The second call
+ * waits and returns the status as above. The epoch is durable when the second call has returned SWALE_OK. Ending the next
+ * epoch before that is SWALE_INVALID_ARGUMENT. If no end has begun, the second call returns SWALE_OK at once. */
 int swale_dir_epoch_end_begin(swale_dir* dir, int64_t step, double time);
 int swale_dir_epoch_end_wait(swale_dir* dir);
 
-/* Stops sorting and writing on this rank until swale_dir_resume, to leave the cores to the application while it
- * computes. Records of other ranks are received all the time. What cannot wait goes on by itself: an append that
- * finds the buffers full, records of other ranks that do, swale_dir_epoch_end and swale_dir_epoch_end_wait resume. */
+/* Stops sorting and writing on this rank until swale_dir_resume, so that the application has all cores while it
+ * computes. Records of other ranks are received all the time. Sorting and writing resume by themselves when an append,
+ * or a record of another rank, finds the buffers full, and in swale_dir_epoch_end and swale_dir_epoch_end_wait. */
 int swale_dir_pause(swale_dir* dir);
 int swale_dir_resume(swale_dir* dir);
 
@@ -183,9 +192,9 @@ typedef struct swale_stat {
   int max_rank;     /* the lowest rank that had the greatest */
 } swale_stat;
 
-/* What this rank has counted since the directory was opened, the open epoch included; names as those of
- * swale_reader_epoch_stats, and some more ("memory: ..." says how the memory is divided). May be called by any thread.
- * Takes the lock of the pipeline for a moment: not for every record. */
+/* What this rank has counted since the directory was opened, the open epoch included. The names are those of
+ * swale_reader_epoch_stats and some more ("memory: ..." says how the memory is divided). Any thread may call this. It takes
+ * the lock of the pipeline for a moment, so do not call it for every record. */
 int swale_dir_stats(swale_dir* dir, swale_stats** stats);
 
 /* How many counters there are. */
@@ -216,9 +225,9 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
 void swale_reader_close(swale_reader* reader);
 
 /* Tells the reader the function of the partitioner `name`: queries then ask one partition of epochs that were written
- * with it, instead of all of them. Answers are the same without it, only slower. It is asked for some keys of the
- * directory: SWALE_INVALID_ARGUMENT if it is surely another than the writer's. Lives until the reader is closed. Many
- * keys at once (swale_reader_get_many) gain less from each other in such epochs. */
+ * with it, instead of all partitions. Answers are the same without it, only slower. The reader tries `fn` with some keys of
+ * the directory: SWALE_INVALID_ARGUMENT if it is certainly not the writer's function. `fn` lives until the reader is
+ * closed. In such epochs swale_reader_get_many saves less. */
 int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_partition_fn fn,
                                  void* context);
 
@@ -228,10 +237,10 @@ enum swale_refresh {
   /* epochs that were known are gone (imd.resume_after); others may have their numbers now */
   SWALE_REFRESH_DROPPED = 2
 };
-/* Sees what was committed since the reader was opened or refreshed. Cheap: reads the newest manifest
- * and the epoch log (256 bytes an epoch), and later, of partitions
- * that queries ask, the new index entries. May be called beside queries of other threads: those keep what they began
- * with. *changed (may be NULL) is 0 or a sum of swale_refresh. After a failure the reader answers as before. */
+/* Sees what was committed since the reader was opened or refreshed. Cheap: reads the newest manifest and the epoch log
+ * (256 bytes an epoch); later queries read the new index entries of the partitions that they ask. Other threads may run
+ * queries at the same time: a query finishes with the epochs that it began with. *changed (may be NULL) is 0 or a sum of
+ * swale_refresh. After a failure the reader answers as before. */
 int swale_reader_refresh(swale_reader* reader, int* changed);
 
 /* Epochs are numbered from 0 in the order in which they were committed. */
@@ -308,6 +317,10 @@ int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);
 /* The schema that the directory was made with (option imd.schema), "" if none. Valid while the reader is open. */
 const char* swale_reader_schema(const swale_reader* reader);
 
+/* What keys are, as the directory was made (option imd.key): "u64", "i64", "text" or "bytes"; "" if it was not told. Valid
+ * for ever. */
+const char* swale_reader_key_type(const swale_reader* reader);
+
 /* The records with the largest or smallest numbers in a field. */
 typedef struct swale_top swale_top;
 
@@ -317,9 +330,9 @@ enum swale_top_end { SWALE_TOP_LARGEST = 0, SWALE_TOP_SMALLEST = 1 };
 /* The `k` (1 to 2^20) records of one epoch (not SWALE_ALL_EPOCHS) with the largest or smallest numbers in `field`, the
  * best first; equal numbers in the order of their keys' bytes, then as appended. `field` is a name of the schema, or
  * "name[i]" for an element of an array. For a field that is indexed (option imd.extrema) this reads little more than k
- * blocks; for others it reads the epoch. Among records that equal the last one it is not said which are there, but
- * always the same. NaN is no number, and a value that is too short has none: such records are counted and never among
- * the best. SWALE_INVALID_ARGUMENT, with the names there are, for a field that the schema has not. */
+ * blocks; for others it reads the epoch. Ties with the k-th record are broken in an unspecified but repeatable way.
+ * Records whose field is NaN, and values that are too short for the field, are counted and never among the best.
+ * SWALE_INVALID_ARGUMENT, with the names that exist, for a field that the schema does not have. */
 int swale_reader_top(swale_reader* reader, const char* field, int64_t epoch, size_t k, int end,
                      swale_top** top);
 

@@ -337,6 +337,8 @@ class Reader {
 
   // The schema that the directory was made with; empty if none.
   std::string schema() const { return swale_reader_schema(handle_); }
+  // What keys are, as the directory was made: "u64", "i64", "text" or "bytes"; empty if it was not told.
+  std::string key_type() const { return swale_reader_key_type(handle_); }
   // The k records of one epoch with the largest or smallest (SWALE_TOP_...) numbers in a field, the best first.
   Top top(const std::string& field, std::int64_t epoch, std::size_t k, int end = SWALE_TOP_LARGEST) const {
     swale_top* found = nullptr;

@@ -2,7 +2,7 @@
 !
 !   mpifort -c swale.f90 swale_mpi.f90
 !
-!   integer, target :: communicator            ! must outlive the job; an mpi_f08 communicator gives its %MPI_VAL
+!   integer, target :: communicator            ! must outlive the job; swale_mpi_f08.f90 is for `use mpi_f08`
 !   communicator = MPI_COMM_WORLD
 !   comm = swale_comm_from_mpi(communicator)
 !   if (swale_job_open(comm, job=job) /= SWALE_OK) error stop swale_last_error()

@@ -48,6 +48,7 @@ struct swale_dir {
 struct swale_reader {
   std::shared_ptr<swale::imd::Reader> reader;  // with a ReaderState; files share it
   std::string schema;                          // as text
+  const char* key_type = "";                   // static
 };
 
 struct swale_stats {

@@ -44,7 +44,10 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
     SWALE_ASSIGN_OR_RETURN(state->reader, swale::imd::Reader::open(state->device, path, settings));
     auto handle = std::make_unique<swale_reader>();
     handle->reader = std::shared_ptr<swale::imd::Reader>(state, state->reader.get());
-    handle->schema = handle->reader->manifest().schema.fields_text();
+    const swale::run::Schema& schema = handle->reader->manifest().schema;
+    handle->schema = schema.fields_text();
+    if (schema.key)
+      handle->key_type = swale::run::key_text(schema.key).data();  // of a literal, so it ends with a NUL
     *reader = handle.release();
     return {};
   });
@@ -210,6 +213,12 @@ int swale_reader_sample(swale_reader* reader, int64_t epoch, size_t n, uint64_t 
 const char* swale_reader_schema(const swale_reader* reader) {
   if (reader != nullptr) return reader->schema.c_str();
   swale::capi::report(swale::capi::null_argument("swale_reader_schema", "reader"));
+  return "";
+}
+
+const char* swale_reader_key_type(const swale_reader* reader) {
+  if (reader != nullptr) return reader->key_type;
+  swale::capi::report(swale::capi::null_argument("swale_reader_key_type", "reader"));
   return "";
 }
 

@@ -22,10 +22,7 @@ LockVerdict judge_lock(const FoundLock& found) {
   using Kind = LockVerdict::Kind;
   if (found.content.status().code() == Code::kUnsupported) return {Kind::kAlive, {}};
   if (!found.content.ok()) {
-    return {
-        Kind::kDead,
-        fmt::format("a file that is no lock ({}): its writer's host lost power, or another program made it",
-                    found.content.status().message())};
+    return {Kind::kDead, fmt::format("a file that is no lock ({})", found.content.status().message())};
   }
   const LockContent& lock = *found.content;
   const auto dead = [&](std::string_view why) -> LockVerdict {

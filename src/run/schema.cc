@@ -104,6 +104,28 @@ std::optional<FieldType> field_type(std::string_view name) {
   return static_cast<FieldType>(1 + (found - std::begin(kTypeNames)));
 }
 
+std::optional<KeyType> key_type_named(std::string_view name) {
+  for (const KeyType type : {KeyType::kBytes, KeyType::kText, KeyType::kU64, KeyType::kI64}) {
+    if (key_text(type) == name) return type;
+  }
+  return std::nullopt;
+}
+
+std::string_view key_text(std::optional<KeyType> type) {
+  if (!type) return "as_made";
+  switch (*type) {
+    case KeyType::kBytes:
+      return "bytes";
+    case KeyType::kText:
+      return "text";
+    case KeyType::kU64:
+      return "u64";
+    case KeyType::kI64:
+      break;
+  }
+  return "i64";
+}
+
 uint32_t type_bytes(FieldType type) { return static_cast<uint32_t>(type_name(type)[1] - '0'); }
 
 std::string_view type_name(FieldType type) { return kTypeNames[static_cast<size_t>(type) - 1]; }

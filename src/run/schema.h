@@ -43,6 +43,17 @@ std::optional<FieldType> field_type(std::string_view name);
 uint32_t type_bytes(FieldType type);
 std::string_view type_name(FieldType type);  // "f8"
 
+// What keys are. Nothing compares a record's key with it: it says how people write keys and tools show them.
+enum class KeyType : uint8_t {
+  kBytes,
+  kText,
+  kU64,  // 8 bytes, a little-endian number without a sign
+  kI64,  // the same with a sign
+};
+std::optional<KeyType> key_type_named(std::string_view name);  // "bytes", "text", "u64", "i64"
+// The name; "as_made" for none.
+std::string_view key_text(std::optional<KeyType> type);
+
 struct Field {
   std::string name;
   FieldType type = FieldType::kF8;
@@ -66,6 +77,7 @@ struct FieldPlace {
 struct Schema {
   std::vector<Field> fields;
   std::vector<FieldPlace> indexed;
+  std::optional<KeyType> key = {};  // none: nobody has told
 
   // Both may be empty; `indexed` may not be without `fields`.
   static Result<Schema> parse(std::string_view fields, std::string_view indexed);
@@ -73,7 +85,7 @@ struct Schema {
   Status add(Field field);
   Status index(std::string_view name);
 
-  bool empty() const { return fields.empty(); }
+  bool empty() const { return fields.empty(); }  // of values nothing is told
   // Of a value's first bytes, those that the fields describe.
   uint32_t value_bytes() const {
     return fields.empty() ? 0 : fields.back().offset + fields.back().count * type_bytes(fields.back().type);

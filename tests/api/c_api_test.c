@@ -295,7 +295,7 @@ static void write_with_schema(swale_job* job, const char* path) {
               swale_dir_open(job, path, SWALE_DIR_CREATE, "imd.schema=x:f16", &dir));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "no field \"y\"",
               swale_dir_open(job, path, SWALE_DIR_CREATE, "imd.schema=x:f8,imd.extrema=y", &dir));
-  CHECK_OK(swale_dir_make(job, path, "imd.schema=id:u4;x:f8:m,imd.extrema=x"));
+  CHECK_OK(swale_dir_make(job, path, "imd.schema=id:u4;x:f8:m,imd.extrema=x,imd.key=bytes"));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "cannot be changed",
               swale_dir_open(job, path, 0, "imd.schema=id:u4", &dir));
   CHECK_OK(swale_dir_open(job, path, 0, "imd.memory=8M", &dir));
@@ -323,6 +323,7 @@ static void top_records(const char* path) {
   write_with_schema(job, path);
   CHECK_OK(swale_job_close(job));
   CHECK_OK(swale_reader_open(path, NULL, &reader));
+  CHECK(strcmp(swale_reader_key_type(reader), "bytes") == 0 && strcmp(swale_reader_key_type(NULL), "") == 0);
   CHECK(strcmp(swale_reader_schema(reader), "id:u4;x:f8:m") == 0 &&
         strcmp(swale_reader_schema(NULL), "") == 0);
   CHECK_OK(swale_reader_top(reader, "x", 0, 3, SWALE_TOP_LARGEST, &top));
@@ -421,6 +422,15 @@ static void mistakes(const char* root, const char* path) {
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_subfile_open_write(dir, NULL, &file));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_subfile_open_write(dir, "", &file));
   CHECK_OK(swale_dir_append(dir, large, 255, large, 16384));
+  /* A step that is not greater than the last one is refused; the epoch stays open, and may be ended with another. */
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "imd.resume_after", swale_dir_epoch_end(dir, -1, -1));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "imd.steps=any", swale_dir_epoch_end_begin(dir, 200, 0));
+  CHECK_OK(swale_dir_epoch_end_wait(dir));
+  CHECK_OK(swale_dir_append(dir, "more", 4, "v", 1));
+  CHECK_OK(swale_dir_epoch_end(dir, 201, -1));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "has step 201", swale_dir_epoch_end(dir, 201, -1));
+  CHECK_OK(swale_dir_close(dir));
+  CHECK_OK(swale_dir_open(job, path, 0, "imd.steps=any", &dir));
   CHECK_OK(swale_dir_epoch_end(dir, -1, -1));
   CHECK_OK(swale_dir_close(dir));
   CHECK_OK(swale_dir_close(NULL));

@@ -209,7 +209,8 @@ class Command(unittest.TestCase):
             self.lines("get", "name"), [f"name\t{epoch}\t{word} {epoch}" for epoch in range(3) for word in ("first", "second")]
         )
         self.assertEqual(self.lines("get", "name", "-e", "2"), ["name\t2\tfirst 2", "name\t2\tsecond 2"])
-        self.assertEqual(self.lines("get", "u64:7", "--u64"), [f"u64:7\t{e}\tu64:{e * 100 + 7}" for e in range(3)])
+        self.assertEqual(self.lines("get", "u64:7", "--u64"), [f"u64:7\t{e}\t0x{e * 100 + 7:02x}00000000000000" for e in range(3)],
+                         "--u64 is of keys")
         self.assertEqual(self.lines("get", "0x0700000000000000", "--hex", "-e", "1"),
                          ["0x0700000000000000\t1\t0x6b00000000000000"])
         self.assertEqual(self.lines("get", "empty"), ["empty\t1\t"])
@@ -219,7 +220,7 @@ class Command(unittest.TestCase):
 
     def test_get_says_what_is_missing_and_still_answers_the_rest(self):
         out, err = self.run_swale("get", "absent", "u64:1", "u64:20", "--u64", "-e", "0", expect=1)
-        self.assertEqual(out, "u64:1\t0\tu64:1\n")
+        self.assertEqual(out, "u64:1\t0\t0x0100000000000000\n")
         self.assertIn("absent: not found in epoch 0", err)
         self.assertIn("u64:20: not found", err)
         self.assertEqual(self.run_swale("get", "empty", "-e", "0", expect=1)[0], "")
@@ -227,7 +228,7 @@ class Command(unittest.TestCase):
     def test_scan(self):
         lines = self.lines("scan", "--u64")
         self.assertEqual(len(lines), 67)
-        self.assertIn("2\tu64:19\tu64:219", lines)
+        self.assertIn("2\tu64:19\t0xdb00000000000000", lines)
         self.assertEqual(len(self.lines("scan", "--epoch", "1")), 23)
         self.assertEqual(len(self.lines("scan", "-n", "5")), 5)
         records = self.objects("scan", "--epoch", "0")
@@ -255,7 +256,7 @@ class Command(unittest.TestCase):
         self.run_swale("ls", "--epoch", "3", expect=2)
 
     def test_scan_with_conditions_and_columns(self):
-        self.assertEqual(self.lines("scan", "--where", "number == 119", "--u64"), ["1\tu64:19\tu64:119"])
+        self.assertEqual(self.lines("scan", "--where", "number == 119", "--u64"), ["1\tu64:19\t0x7700000000000000"])
         wanted = [f"{10 * e},{n},{100 * e + n}" for e in range(3) for n in range(20) if n > 15]
         lines = self.lines("scan", "-w", "u64(key) > 15 && number < 300", "-f", "step,u64(key),number", "--format", "csv")
         self.assertEqual((lines[0], sorted(lines[1:])), ("step,u64(key),number", sorted(wanted)))
@@ -271,7 +272,7 @@ class Command(unittest.TestCase):
         self.assertEqual(numbers[:20], list(range(20)))
         self.assertEqual((len(numbers), "1 records were left out" in err), (21, True), "second 0 has 8 bytes")
         for arguments, part in ((("--where", "weight > 1"), "no field"), (("--where", "number"), "condition"),
-                                (("--fields", "number,,key"), "column 1"), (("--fields", "number+1", "--raw"), "as they are stored"),
+                                (("--fields", "number,,key"), "column 1"), (("--fields", "number+1", "--raw"), "raw output has"),
                                 (("--format", "xml"), "xml"), (("--jobs", "0"), "jobs")):
             out, err = self.run_swale("scan", *arguments, expect=2)
             self.assertEqual(out, "")
@@ -296,16 +297,113 @@ class Command(unittest.TestCase):
 
     def test_top(self):
         self.assertEqual(self.lines("top", "number", "-k", "3", "--smallest", "--u64"),
-                         [f"{200 + n}\tu64:{n}\tu64:{200 + n}" for n in range(3)])
+                         [f"{200 + n}\tu64:{n}\t0x{200 + n:02x}00000000000000" for n in range(3)])
         out, err = self.run_swale("top", "number", "-k", "2", "-e", "1")
         second = struct.unpack("<Q", b"second 1")[0]
         self.assertEqual(out.splitlines(), [f"{second}\tname\tsecond 1", "119\t0x1300000000000000\t0x7700000000000000"])
         self.assertIn("2 whose value is too short", err)
         records = self.objects("top", "number", "-e", "0", "--u64")
         self.assertEqual(len(records), 10)
-        self.assertEqual(records[1], {"key": "u64:19", "number": "19", "bytes": 8, "value": "u64:19"})
+        self.assertEqual(records[1], {"key": "u64:19", "number": 19, "epoch": 0, "bytes": 8, "value": "0x1300000000000000"})
+        self.assertEqual(self.lines("top", "number", "--epochs", "0:1", "-k", "3", "-f", "epoch,number", "--format", "csv")[:1],
+                         ["epoch,number"])
+        best = self.objects("top", "number", "--epochs", ":", "-k", "7", "--smallest", "-f", "epoch,number")
+        self.assertEqual(best, [{"epoch": 0, "number": n} for n in range(7)])
+        self.assertEqual(self.lines("top", "number", "--step", "10", "-k", "1", "--smallest", "--format", "csv", "--u64"),
+                         ["number,key,number", "100,u64:0,100"])
+        raw, _ = self.run_swale("top", "number", "--time", "0.5", "-k", "2", "--smallest", "--raw", "-f",
+                                "epoch,step,time,key,number")
+        self.assertEqual(list(struct.iter_unpack("<IqdQQ", raw.encode("latin-1"))), [(1, 10, 0.5, n, 100 + n) for n in range(2)])
         _, err = self.run_swale("top", "weight", expect=2)
         self.assertIn("the schema has number", err)
+
+    def test_get_by_step_time_and_range(self):
+        def of(*arguments, expect=0):
+            return [int(line.split("\t")[1]) for line in self.lines("get", "u64:7", *arguments, expect=expect)]
+        for arguments, epochs in ((("--step", "10"), [1]), (("--step", "10:20"), [1, 2]), (("--step", ":10"), [0, 1]),
+                                  (("--step=-5:"), [0, 1, 2]), (("--time", "0.5"), [1]), (("--time", "0.25:0.75"), [1]),
+                                  (("--epochs", "1:"), [1, 2]), (("-e", ":"), [0, 1, 2]), (("--time", ":"), [0, 1, 2])):
+            self.assertEqual(of(*([arguments] if isinstance(arguments, str) else arguments)), epochs, arguments)
+        for arguments, part in ((("--step", "11:19"), "no steps 11:19"), (("--step", "5"), "no step 5: it has 3 committed"),
+                                (("--time", "1.5:"), "no times 1.5:"), (("--epoch", "3"), "no epoch 3"),
+                                (("--step", "x"), "expected a number, or a range"), (("--step", "2:1"), "before it begins"),
+                                (("--time", "0:1:2"), "expected a number, or a range")):
+            self.assertIn(part, self.run_swale("get", "u64:7", *arguments, expect=2)[1])
+        self.run_swale("get", "u64:7", "--step", "0", "--time", "0", expect=2)
+        self.assertEqual([line.split("\t")[0] for line in self.lines("scan", "--step", "10:20", "-w", "u64(key) == 3")],
+                         ["1", "2"])
+        raw, _ = self.run_swale("get", "u64:7", "--raw", "--step", "10:", "-f", "step,time,number")
+        self.assertEqual(list(struct.iter_unpack("<qdQ", raw.encode("latin-1"))), [(10, 0.5, 107), (20, 1.0, 207)])
+
+    def test_a_restart_that_does_not_go_back_is_told(self):
+        path = self.copy()
+        again = subprocess.run([MAKE_DIRECTORY, path, "1", "2"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(again.returncode, 1)
+        for part in ("has step 10, and the last epoch has step 20", "imd.resume_after", "imd.steps=any"):
+            self.assertIn(part, again.stderr)
+        self.assertEqual(len(self.objects("info", path=path)[0]["epochs"]), 3)
+        for variable, value, steps in (("SWALE_IMD_STEPS", "any", [0, 10, 20, 10, 20]),
+                                       ("SWALE_IMD_RESUME_AFTER", "0", [0, 10, 20])):
+            subprocess.run([MAKE_DIRECTORY, path, "1", "2"], check=True, timeout=60, env=dict(os.environ, **{variable: value}))
+            self.assertEqual([epoch["step"] for epoch in self.objects("info", path=path)[0]["epochs"]], steps)
+
+    def test_get_takes_keys_from_a_file(self):
+        path = os.path.join(self.scratch, "keys")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("u64:7\n\nname\r\n")
+        asked = self.lines("get", "u64:7", "name", "-e", "1")
+        self.assertEqual(self.lines("get", "--keys", path, "-e", "1"), asked)
+        self.assertEqual(self.lines("get", "u64:7", "--keys", path, "-e", "1"), asked[:1] + asked)
+        done = subprocess.run([SWALE, "get", self.path, "--keys", "-", "-e", "1"], input=b"u64:7\nname", capture_output=True,
+                              timeout=60, check=True)
+        self.assertEqual(done.stdout.decode().splitlines(), asked)
+        self.assertIn("keys", self.run_swale("get", expect=2)[1])
+        self.assertIn("cannot be read", self.run_swale("get", "--keys", path + "-none", expect=3)[1])
+
+    def test_keys_that_are_numbers(self):
+        path = os.path.join(self.scratch, "numbers")
+        subprocess.run([MAKE_DIRECTORY, path], check=True, timeout=60, env=dict(os.environ, SWALE_IMD_KEY="u64"))
+        (info,) = self.objects("info", path=path)
+        self.assertEqual(info["key"], "u64")
+        self.assertIn("keys: u64", self.run_swale("info", path=path)[0])
+        self.assertEqual(self.objects("get", "7", "-e", "1", path=path),
+                         [{"key": 7, "epoch": 1, "bytes": 8, "value": "0x6b00000000000000"}])
+        self.assertEqual(self.lines("get", "7", "u64:8", "-e", "0", "-f", "key,number", path=path), ["7\t7", "8\t8"])
+        self.assertEqual(self.lines("scan", "-w", "key == 13 && step == 10", path=path), ["1\t13\t0x7100000000000000"])
+        self.assertEqual(self.objects("scan", "-w", "key >= 18", "-e", "0", "-f", "key,key+1", path=path),
+                         [{"key": 18, "key+1": 19}, {"key": 19, "key+1": 20}] if self.lines(
+                             "scan", "-w", "key >= 18", "-e", "0", "-f", "key", path=path)[0] == "18" else
+                         [{"key": 19, "key+1": 20}, {"key": 18, "key+1": 19}])
+        keys = self.objects("keys", "-e", "0", path=path)
+        self.assertEqual(sorted(key["key"] for key in keys if isinstance(key["key"], int)), list(range(20)))
+        self.assertIn({"key": "0x" + b"name".hex()}, keys, "of another length")
+        self.assertEqual(self.objects("ls", "1?", "-e", "0", "-n", "1", path=path)[0]["key"] // 10, 1)
+        self.assertEqual(self.objects("top", "number", "-k", "1", "--smallest", path=path)[0]["key"], 0)
+        self.assertIn("expected a number from 0", self.run_swale("get", "name", path=path, expect=2)[1])
+        self.assertIn("keys are numbers here", self.run_swale("scan", "-w", "key == '13'", path=path, expect=2)[1])
+        self.assertNotIn("keys here have", self.run_swale("get", "99", path=path, expect=1)[1])
+        other = subprocess.run([MAKE_DIRECTORY, path], env=dict(os.environ, SWALE_IMD_KEY="text"), capture_output=True,
+                               text=True, timeout=60)
+        self.assertIn("made with imd.key=u64, which cannot be changed", other.stderr)
+
+    def test_scan_passes_damage_if_it_is_told_to(self):
+        path = self.copy()
+        log = os.path.join(path, "p000", "part-000000.j0001.data")
+        with open(log, "r+b") as file:
+            file.seek(100)
+            byte = file.read(1)
+            file.seek(100)
+            file.write(bytes([byte[0] ^ 1]))
+        self.run_swale("scan", path=path, expect=3)
+        out, err = self.run_swale("scan", "--keep-going", path=path, expect=3)
+        kept = out.splitlines()
+        self.assertEqual(kept, [line for line in self.lines("scan") if not line.startswith("0\t")], "the first epoch's run")
+        self.assertIn("part-000000.j0001.data", err)
+        _, problems = self.run_swale("verify", path=path, expect=1)
+        self.assertIn("part-000000.j0001.data", problems)
+        self.assertNotIn("swale verify", problems, "nobody is told to do what he has just done")
+        self.assertRegex(err, r"1 damaged places were passed, and \d+ records or more were not read")
+        self.assertEqual(self.run_swale("scan", "--keep-going"), self.run_swale("scan"), "nothing is damaged")
 
     def test_info_shows_the_schema(self):
         text, _ = self.run_swale("info")
@@ -370,7 +468,7 @@ class Command(unittest.TestCase):
         data = os.path.join(self.path, DATA)
         records = [line for line in self.lines("dump", "-v", "--u64", path=data) if " record " in line]
         self.assertEqual(len(records), 67)
-        self.assertTrue(any("key=u64:19" in line and "value=u64:219" in line for line in records))
+        self.assertTrue(any("key=u64:19" in line and "value=0xdb00000000000000" in line for line in records))
         self.assertIn("more lines", self.run_swale("dump", "--limit", "2", path=data)[0])
         for name in ("swale.json", DOCUMENT):
             self.assertIn('"epochs": 3', self.run_swale("dump", path=os.path.join(self.path, name))[0])

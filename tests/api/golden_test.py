@@ -1,7 +1,8 @@
 """golden_test.py SWALE MAKE_DIRECTORY GOLDEN: every released version of a directory is read by this build.
 
 GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one;
-GOLDEN/large-v1 likewise, with the word `large`; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as
+GOLDEN/large-v1 likewise, with the word `large`; GOLDEN/keys-v1 by `make_directory PATH 0 1` as one,
+with SWALE_IMD_KEY=u64; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as
 one, with SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0` SWALE_IMD_BLOOM_BITS=0, too). All of it by
 `tests/golden/make_golden.py build/checked/tests/api/make_directory`. Folders of a released version are never written
 again: a new version of a format adds a folder.
@@ -21,11 +22,16 @@ LAYOUTS = ["lz4-bloom", "lz4-sketch", "none-papers0", "zstd-blocked_bloom"]
 LAYOUT_KEYS = 400
 
 
+def shown(number):
+    """A value of 8 bytes, as text output has it."""
+    return "0x" + number.to_bytes(8, "little").hex()
+
+
 def expected_records(keys=20, epochs=2):
     """make_directory.c says so: [epoch, key, value], as `scan --u64` prints them."""
     records = []
     for epoch in range(epochs):
-        records += [f"{epoch}\tu64:{key}\tu64:{epoch * 100 + key}" for key in range(keys)]
+        records += [f"{epoch}\tu64:{key}\t{shown(epoch * 100 + key)}" for key in range(keys)]
         records.append(f"{epoch}\tname\tfirst {epoch}")
     return records
 
@@ -54,9 +60,9 @@ class Golden(unittest.TestCase):
         lines = self.run_swale("scan", path, "--u64").splitlines()
         self.assertLessEqual(set(expected_records()), set(lines))
         self.assertEqual(len(lines), 22 + 23 + 22 * (epochs - 2))
-        self.assertEqual(self.run_swale("get", path, "u64:7", "--u64", "-e", "1"), "u64:7\t1\tu64:107\n")
+        self.assertEqual(self.run_swale("get", path, "u64:7", "--u64", "-e", "1"), f"u64:7\t1\t{shown(107)}\n")
         self.assertEqual(self.run_swale("top", path, "number", "-k", "1", "--smallest", "--u64", "-e", "0"),
-                         "0\tu64:0\tu64:0\n")
+                         f"0\tu64:0\t{shown(0)}\n")
         self.assertIn(f"all good ({epochs} epochs, 2 partitions", self.run_swale("verify", path))
 
     def test_every_released_version_is_read(self):
@@ -72,6 +78,16 @@ class Golden(unittest.TestCase):
             self.assertEqual(sum(thing["what"] == "summary" for thing in things), 1)
             self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
         print(f"read {len(versions)} released versions")
+
+    def test_keys_that_are_numbers(self):
+        path = os.path.join(GOLDEN, "keys-v1")
+        with open(os.path.join(path, "swale.json"), encoding="utf-8") as manifest:
+            self.assertEqual(json.load(manifest)["key"], "u64")
+        self.assertEqual(self.run_swale("get", path, "7"), f"7\t0\t{shown(7)}\n")
+        self.assertIn("all good (1 epochs", self.run_swale("verify", path))
+        with copy_of("keys-v1") as copy:
+            subprocess.run([MAKE_DIRECTORY, copy, "1", "1"], check=True, timeout=60)
+            self.assertEqual(self.run_swale("get", copy, "7", "-e", "1"), f"7\t1\t{shown(107)}\n")
 
     def large_value(self, epoch, rank):
         return bytes((epoch + rank + i // 64) & 255 for i in range(16385 + rank))
@@ -109,10 +125,10 @@ class Golden(unittest.TestCase):
         lines = self.run_swale("scan", path, "--u64").splitlines()
         self.assertLessEqual(set(expected_records(LAYOUT_KEYS, epochs)), set(lines))
         self.assertEqual(len(lines), (LAYOUT_KEYS + 2) * epochs + epochs // 2)
-        self.assertEqual(self.run_swale("get", path, "u64:7", "--u64", "-e", "0"), "u64:7\t0\tu64:7\n")
+        self.assertEqual(self.run_swale("get", path, "u64:7", "--u64", "-e", "0"), f"u64:7\t0\t{shown(7)}\n")
         self.run_swale("get", path, "u64:1000", expect=1)
         self.assertEqual(self.run_swale("top", path, "number", "-k", "1", "--smallest", "--u64", "-e", "0"),
-                         "0\tu64:0\tu64:0\n")
+                         f"0\tu64:0\t{shown(0)}\n")
         self.assertIn(f"all good ({epochs} epoch", self.run_swale("verify", path))
         layout = json.loads(self.run_swale("info", path, "--json"))["layout"]
         bits = "" if layout.get("bloom_bits", 10) == 10 else str(layout["bloom_bits"])

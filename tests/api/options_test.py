@@ -86,6 +86,14 @@ class Options(unittest.TestCase):
                 if name == "imd.ways":  # with defaults there is no such mistake
                     self.assertEqual(self.run_ranks(path, [{}, {}]), [(0, "")] * 2)
                     self.assertEqual(self.values_found(path), 2)
+                    # The same step once more: every rank refuses it, unless all say that steps repeat.
+                    for status, text in self.run_ranks(path, [{}, {}]):
+                        self.assertEqual(status, 1)
+                        self.assertIn("has step 0, and the last epoch has step 0", text)
+                        self.assertIn("imd.resume_after", text)
+                    ends = self.run_ranks(path, [{"SWALE_IMD_STEPS": "any"}] * 2)
+                    self.assertEqual([status for status, _ in ends], [0, 0], ends)
+                    self.assertEqual(self.values_found(path), 4)
         print(f"{len(rows)} rows: {refused} refused, {accepted} accepted and read back")
         self.assertGreater(refused, 4)
         self.assertGreater(accepted, 4)

@@ -1,6 +1,6 @@
 """make_golden.py MAKE_DIRECTORY [GOLDEN]: writes the golden directories of the version that is being developed anew.
 
-GOLDEN (by default this folder) gets dir-v1, large-v1 and layout-v1, whose making golden_test.py describes; what is there of
+GOLDEN (by default this folder) gets dir-v1, keys-v1, large-v1 and layout-v1, whose making golden_test.py describes; what is there of
 these is removed. Only until version 1 is released: after that they are read for ever, and never written again.
 MAKE_DIRECTORY is tests/api/make_directory of a build folder.
 """
@@ -15,7 +15,7 @@ GOLDEN = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(_
 LAYOUTS = {  # name: compression, index, more
     "lz4-bloom": ("lz4", "bloom", {}),
     "lz4-sketch": ("lz4", "sketch", {}),
-    "none-papers0": ("none", "papers", {"SWALE_DIR_BLOOM_BITS": "0"}),
+    "none-papers0": ("none", "papers", {"SWALE_IMD_BLOOM_BITS": "0"}),
     "zstd-blocked_bloom": ("zstd", "blocked_bloom", {}),
 }
 
@@ -42,11 +42,13 @@ def main():
         shutil.rmtree(path, ignore_errors=True)
         make(2, path, "0", "1", *words)
         make(1, path, "1", "1", *words)
+    shutil.rmtree(os.path.join(GOLDEN, "keys-v1"), ignore_errors=True)
+    make(1, os.path.join(GOLDEN, "keys-v1"), "0", "1", SWALE_IMD_KEY="u64")
     shutil.rmtree(os.path.join(GOLDEN, "layout-v1"), ignore_errors=True)
     os.mkdir(os.path.join(GOLDEN, "layout-v1"))
     for name, (compression, index, more) in LAYOUTS.items():
-        make(1, os.path.join(GOLDEN, "layout-v1", name), "0", "1", "400", SWALE_DIR_COMPRESSION=compression,
-             SWALE_DIR_INDEX=index, **more)
+        make(1, os.path.join(GOLDEN, "layout-v1", name), "0", "1", "400", SWALE_IMD_COMPRESSION=compression,
+             SWALE_IMD_INDEX=index, **more)
     total = sum(os.path.getsize(os.path.join(folder, file)) for folder, _, files in os.walk(GOLDEN) for file in files)
     print(f"{total} bytes in {GOLDEN}")
 

@@ -17,7 +17,7 @@ CONSUMER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "consumer")
 PARTICLES = {"particles.c": "examples/mpi/particles.c", "particles.f90": "examples/fortran/particles.f90"}
 MPI = {"openmpi": ("mpirun.openmpi", "mpicc.openmpi", "mpif90.openmpi"),
        "mpich": ("mpiexec.mpich", "mpicc.mpich", "mpif90.mpich")}
-HEADERS = ("swale.h", "swale.hpp", "swale_mpi.h", "swale.f90", "swale_mpi.f90")
+HEADERS = ("swale.h", "swale.hpp", "swale_mpi.h", "swale.f90", "swale_mpi.f90", "swale_mpi_f08.f90")
 
 
 def environment(tree=None, libraries=False):
@@ -64,6 +64,8 @@ class Scratch(unittest.TestCase):
         shutil.copytree(CONSUMER, cls.sources)
         for name, path in PARTICLES.items():
             shutil.copy(os.path.join(SOURCE, path), os.path.join(cls.sources, name))
+        with open(os.path.join(cls.sources, "particles_f08.f90"), "w", encoding="utf-8") as file:
+            file.write(run("sed", "-f", "f08.sed", "particles.f90", cwd=cls.sources))
 
     @classmethod
     def tearDownClass(cls):
@@ -98,6 +100,8 @@ def build_by_hand(tree, sources, out, kind):
         **{f"{name} c": [compilers[1], "particles.c"] for name, compilers in MPI.items()},
         **{f"{name} fortran": [compilers[2], *fortran, os.path.join(modules, "swale_mpi.f90"), "particles.f90"]
            for name, compilers in MPI.items()},
+        **{f"{name} fortran f08": [compilers[2], *fortran, os.path.join(modules, "swale_mpi_f08.f90"), "particles_f08.f90"]
+           for name, compilers in MPI.items()},
     }[kind]
     if "fortran" in kind:
         command.insert(1, f"-J{out}")
@@ -125,7 +129,7 @@ class Installed(Scratch):
         self.assertEqual(expected - found, set())
         others = {path for path in found - expected if not path.startswith(("share/", "lib/cmake/swale/swaleTargets-"))}
         self.assertEqual(others, set())
-        for path in ("LICENSE", "docs/guide/README.md", "examples/particles.c"):
+        for path in ("LICENSE", "docs/guide/README.md", "examples/mpi/particles.c", "docs/results/size.csv"):
             self.assertIn("share/doc/swale/" + path, found)
         if glob.glob(os.path.join(BUILD, "man", "*.1")):  # made by the target swale_man
             self.assertIn("share/man/man1/swale.1", found)
@@ -138,6 +142,20 @@ class Installed(Scratch):
                     self.assertNotIn(place, text, path)
         for path in ("lib/libswale.so", f"lib/swale-{version}/libswale-ucx.so", "bin/swale"):
             self.assertNotRegex(run("readelf", "-d", os.path.join(self.tree, path)), "RPATH|RUNPATH")
+
+    def test_no_link_of_an_installed_page_is_dead(self):
+        folder = os.path.join(self.tree, "share/doc/swale")
+        links = 0
+        for page in glob.glob(os.path.join(folder, "**/*.md"), recursive=True):
+            with open(page, encoding="utf-8") as file:
+                prose = re.sub(r"^```.*?^```$", "", file.read(), flags=re.M | re.S)
+            for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
+                if "://" not in target:
+                    links += 1
+                    self.assertTrue(os.path.exists(os.path.join(os.path.dirname(page), target)), f"{page}: {target}")
+        self.assertGreater(links, 100)
+        with open(os.path.join(folder, "README.md"), encoding="utf-8") as file:
+            self.assertNotIn("](include/", file.read(), "a link to what is not there becomes its text")
 
     def test_by_hand(self):
         out = self.fresh("by-hand")
@@ -164,7 +182,7 @@ class Installed(Scratch):
 
     def test_mpi_by_hand(self):
         for name, (launcher, *_) in MPI.items():
-            for language in ("c", "fortran"):
+            for language in ("c", "fortran", "fortran f08"):
                 program = build_by_hand(self.tree, self.sources, self.fresh("by-hand"), f"{name} {language}")
                 self.assert_only_the_tree(program)
                 said = run(launcher, "-n", "2", program, self.fresh("particles"), tree=self.tree, libraries=True)
@@ -173,13 +191,13 @@ class Installed(Scratch):
     def test_by_cmake(self):
         out = build_by_cmake(self.tree, self.sources, self.fresh("by-cmake"))
         path = self.fresh("squares")
-        for name in ("writes_c", "reads_cxx", "reads_fortran", "particles_c", "particles_fortran"):
+        for name in ("writes_c", "reads_cxx", "reads_fortran", "particles_c", "particles_fortran", "particles_f08"):
             self.assertNotIn(BUILD, run("ldd", os.path.join(out, name)))
             self.assertIn(self.tree, run("readelf", "-d", os.path.join(out, name)))
         run(os.path.join(out, "writes_c"), path)
         for reader in ("reads_cxx", "reads_fortran"):
             self.assertIn(": 100 right, 200 records", run(os.path.join(out, reader), path))
-        for program in ("particles_c", "particles_fortran"):
+        for program in ("particles_c", "particles_fortran", "particles_f08"):
             said = run(MPI["openmpi"][0], "-n", "2", os.path.join(out, program), self.fresh("particles"))
             self.assertRegex(said, r"(\d+) of \1 trajectories are right")
 
@@ -206,7 +224,7 @@ class Canaries(Scratch):
         return tree
 
     def test_a_missing_header_is_noticed(self):
-        kinds = dict(zip(HEADERS, ("c", "c++", "openmpi c", "fortran", "openmpi fortran")))
+        kinds = dict(zip(HEADERS, ("c", "c++", "openmpi c", "fortran", "openmpi fortran", "openmpi fortran f08")))
         for header, kind in kinds.items():
             tree = self.without(os.path.join("include/swale", header))
             with self.assertRaisesRegex(Failure, header, msg=header):
@@ -227,6 +245,6 @@ class Canaries(Scratch):
 missing = [tool for tool in ("cc", "c++", "gfortran", "cmake", "ninja", "pkg-config", "readelf",
                              *(tool for tools in MPI.values() for tool in tools)) if not shutil.which(tool)]
 if missing and "CI" not in os.environ:
-    print(f"SKIPPED: 9 cases need {', '.join(missing)}")
+    print(f"SKIPPED: 10 cases need {', '.join(missing)}")
     sys.exit(77)
 unittest.main(argv=sys.argv[:1])

@@ -166,6 +166,7 @@ std::string Manifest::encode() const {
   json.member("generation", generation).member("continues", continues).member("closed", closed);
   json.member("epochs", epochs_promised).line();
   if (!layout.standard()) encode_layout(layout, &json.name("layout")), json.line();
+  if (schema.key) json.member("key", run::key_text(schema.key)).line();
   if (!schema.empty()) encode_schema(schema, &json.name("schema")), json.line();
   json.name("jobs").array();
   for (const JobEntry& job : jobs) {
@@ -192,6 +193,12 @@ Result<Manifest> Manifest::decode(Bytes text, const std::string& path) {
   Manifest manifest;
   if (const JsonValue schema = root.find("schema"); schema.exists()) {
     SWALE_ASSIGN_OR_RETURN(manifest.schema, decode_schema(root.below(schema, "schema")));
+  }
+  if (root.find("key").exists()) {
+    SWALE_ASSIGN_OR_RETURN(const std::string key, root.text("key"));
+    manifest.schema.key = run::key_type_named(key);
+    if (!manifest.schema.key)
+      return root.unsupported(fmt::format("has keys of the type \"{}\", which this build lacks", key));
   }
   if (document.has_feature(kLayoutFeature)) {
     const JsonValue layout = root.find("layout");

@@ -110,6 +110,19 @@ TEST(Manifest, KeepsTheSchema) {
   ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
   EXPECT_EQ(decoded->schema, manifest.schema);
   EXPECT_TRUE(sample().schema.empty());
+  EXPECT_FALSE(decoded->schema.key.has_value());
+  for (const run::KeyType key :
+       {run::KeyType::kBytes, run::KeyType::kText, run::KeyType::kU64, run::KeyType::kI64}) {
+    manifest.schema.key = key;
+    const auto told = Manifest::decode(manifest.encode(), kPath);
+    ASSERT_TRUE(told.ok()) << told.status().to_string();
+    EXPECT_EQ(told->schema, manifest.schema);
+  }
+  for (const auto& [key, code] :
+       {std::pair{"\"u128\"", Code::kUnsupported}, std::pair{"7", Code::kCorruption}}) {
+    const auto odd = Manifest::decode(edited("\"jobs\"", fmt::format("\"key\":{},\"jobs\"", key)), kPath);
+    EXPECT_EQ(odd.status().code(), code) << key;
+  }
 }
 
 TEST(Manifest, RefusesASchemaThatCannotBe) {

@@ -211,6 +211,15 @@ Status ThreadedWriter::begin_end(int64_t step, double time) {
     return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
                             opened_.directory);
   }
+  if (opened_.last_step && step <= *opened_.last_step && !failed_) {
+    return invalid_argument(
+        "{}: the epoch that ends has step {}, and the last epoch has step {}: steps must increase. To go "
+        "back to a "
+        "checkpoint, open the directory with imd.resume_after=STEP; to write steps again beside the old "
+        "ones, with "
+        "imd.steps=any",
+        opened_.directory, step, *opened_.last_step);
+  }
   const std::lock_guard values_lock(values_mutex_);
   const BiasedMutex::Guard guard(intake_.mutex);
   if (failed()) return failure();
@@ -218,6 +227,7 @@ Status ThreadedWriter::begin_end(int64_t step, double time) {
   SWALE_RETURN_IF_ERROR(
       job_.begin_call(channel(), net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
   epoch_ending_ = true;
+  if (opened_.last_step) opened_.last_step = step;
   const WrittenValues values = opened_.files->values().written();
   Lock core_lock(mutex_);
   for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));

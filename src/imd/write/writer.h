@@ -48,6 +48,10 @@ struct WriterOptions {
   uint32_t ways = 1;
   size_t frame_bytes = 32 * kKiB;
   uint16_t window = 4;
+  // kIncreasing: the end of an epoch whose step is not greater than the last epoch's is kInvalidArgument, and the epoch
+  // stays open. All ranks give the same.
+  enum class Steps : uint8_t { kAny, kIncreasing };
+  Steps steps = Steps::kAny;
   // Epochs behind the last one of at most this step are dropped before the writer goes on. All ranks give the same.
   std::optional<int64_t> resume_after = {};
   // Of a directory that is made; an existing one must have the same. None: no compression, sketches, 10 bits.

@@ -38,12 +38,14 @@ std::vector<std::pair<std::string, std::string>> agreed_options(Writer::Create c
       {"imd.ways", fmt::format("{}", options.ways)},
       {"imd.frame_bytes", fmt::format("{}", options.frame_bytes)},
       {"imd.window", fmt::format("{}", options.window)},
+      {"imd.key", std::string(run::key_text(options.schema.key))},
       {"imd.schema", options.schema.fields_text()},
       {"imd.extrema", options.schema.indexed_text()},
       {"imd.compression", std::string(options.compression ? codec_name(*options.compression) : "as_made")},
       {"imd.index", std::string(options.index ? run::index_name(*options.index) : "as_made")},
       {"imd.bloom_bits", text(options.bloom_bits)},
       {"imd.partitioner", options.partitioner.name},
+      {"imd.steps", options.steps == WriterOptions::Steps::kAny ? "any" : "increasing"},
       {"imd.resume_after", options.resume_after ? fmt::format("{}", *options.resume_after) : std::string("")},
   };
 }
@@ -106,7 +108,13 @@ std::string job_id_text(uint64_t job_id) { return fmt::format("{:016x}", job_id)
 
 // Another schema than the directory's is a mistake; none at all is fine.
 Status check_schema(const run::Schema& wanted, const Manifest& manifest, const std::string& path) {
-  if (wanted.empty() || wanted == manifest.schema) return {};
+  if (wanted.key && wanted.key != manifest.schema.key) {
+    return invalid_argument(
+        "{}: the directory was made with imd.key={}, which cannot be changed; given was {}", path,
+        run::key_text(manifest.schema.key), run::key_text(wanted.key));
+  }
+  const bool same = wanted.fields == manifest.schema.fields && wanted.indexed == manifest.schema.indexed;
+  if (wanted.empty() || same) return {};
   return invalid_argument(
       "{}: the directory was made with imd.schema=\"{}\" and imd.extrema=\"{}\", which cannot be changed; "
       "given "
@@ -157,6 +165,7 @@ Status prepare(net::Job& job, io::Device& device, Writer::Create create, const W
     opened->dropped = *dropped;
   }
   opened->first_epoch = static_cast<uint32_t>(opened->manifest.epochs.size());
+  opened->last_step = opened->manifest.epochs.empty() ? kStepUnknown : opened->manifest.epochs.back().step;
   // The folders of all partitions: here, once, instead of a race of all ranks.
   for (int32_t partition = 0; partition < job.size(); partition += 1024) {
     SWALE_RETURN_IF_ERROR(
@@ -172,6 +181,7 @@ std::string encode_word(const OpenedDirectory& opened) {
   append_u32(&word, opened.number);
   append_u32(&word, opened.first_epoch);
   append_u32(&word, opened.manifest.generation);
+  append_u64(&word, static_cast<uint64_t>(opened.last_step.value_or(kStepUnknown)));
   return word;
 }
 
@@ -183,6 +193,7 @@ Status take_word(net::Job& job, OpenedDirectory* opened) {
   opened->number = word.u32();
   opened->first_epoch = word.u32();
   opened->manifest.generation = word.u32();
+  opened->last_step = static_cast<int64_t>(word.u64());
   return word.finish("what rank 0 says of the directory");
 }
 
@@ -277,6 +288,7 @@ Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const 
       job.rank() == 0 ? prepare(job, device, create, options, witness, &opened) : Status();
   SWALE_RETURN_IF_ERROR(agree(job, prepared));
   if (job.size() > 1) SWALE_RETURN_IF_ERROR(take_word(job, &opened));
+  if (options.steps == WriterOptions::Steps::kAny) opened.last_step.reset();
   if (const Status own = agree(job, open_own_part(job, device, options, &opened)); !own.ok()) {
     opened.discard();
     return own;

@@ -34,8 +34,10 @@ struct OpenedDirectory {
   uint64_t job_id = 0;       // the same on all ranks, as are
   uint32_t number = 0;       // the job's number, which it has claimed, and
   uint32_t first_epoch = 0;  // the number of its first epoch
-  uint32_t superseded = 0;   // write_generation's
-  size_t dropped = 0;        // epochs that are not in `manifest` any more
+  // WriterOptions::Steps::kIncreasing: the next epoch's step is greater than this one. None: it may be any.
+  std::optional<int64_t> last_step = {};
+  uint32_t superseded = 0;  // write_generation's
+  size_t dropped = 0;       // epochs that are not in `manifest` any more
   std::optional<PartitionFiles> files;
   std::unique_ptr<WriterLock> lock;   // on rank 0
   std::optional<EpochLog> epoch_log;  // on rank 0, once the opening is finished

@@ -45,6 +45,13 @@ constexpr std::array kRows = {
         .max = 604'800,
         .help = "how long the end of an epoch or the close of a directory waits for ranks which live but do "
                 "not come to the same call; 0: without limit"},
+    OptionRow{.name = "imd.key",
+              .type = OptionType::kEnum,
+              .default_value = "as_made",
+              .choices = "as_made|u64|i64|text|bytes",
+              .help = "what keys are, told when the directory is made, so that tools take and show them as "
+                      "such: numbers of 8 bytes, little-endian (u64, i64), text, or any bytes (as_made: not "
+                      "told then, as bytes)"},
     OptionRow{.name = "imd.schema",
               .help = "what a value consists of, told when the directory is made: name:type[xCOUNT][:unit] "
                       "separated by ';', little-endian and packed; types f4 f8 i1 i2 i4 i8 u1 u2 u4 u8"},
@@ -94,6 +101,13 @@ constexpr std::array kRows = {
         .help =
             "how long opening watches whether another writer still renews swale.lock before it fails with "
             "SWALE_BUSY; it fails sooner if it sees a renewal; rank 0's value counts"},
+    OptionRow{.name = "imd.steps",
+              .type = OptionType::kEnum,
+              .default_value = "increasing",
+              .choices = "increasing|any",
+              .help = "increasing: ending an epoch whose step is not greater than the last epoch's is an "
+                      "error, so that a restart without imd.resume_after is noticed; any: steps may repeat; "
+                      "all ranks give the same"},
     OptionRow{
         .name = "imd.resume_after",
         .help =
@@ -133,6 +147,8 @@ Result<WriterOptions> writer_options(const Config& config) {
   options.partitioner.name = config.get_string("imd.partitioner");
   SWALE_ASSIGN_OR_RETURN(
       options.schema, run::Schema::parse(config.get_string("imd.schema"), config.get_string("imd.extrema")));
+  options.schema.key = run::key_type_named(config.get_string("imd.key"));
+  if (config.get_string("imd.steps") == "increasing") options.steps = WriterOptions::Steps::kIncreasing;
   SWALE_ASSIGN_OR_RETURN(options.resume_after, step_of(config.get_string("imd.resume_after")));
   return options;
 }

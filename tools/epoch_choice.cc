@@ -1,0 +1,106 @@
+#include "tools/epoch_choice.h"
+
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+namespace swale::tools {
+namespace {
+
+template <class T>
+struct Range {
+  T first = std::numeric_limits<T>::lowest();
+  T last = std::numeric_limits<T>::max();
+  bool single = false;
+
+  bool has(T value) const { return value >= first && value <= last; }  // never of NaN
+};
+
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T number{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, number);
+  if (failure != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+template <class T>
+Result<Range<T>> parse_range(std::string_view option, std::string_view text) {
+  Range<T> range;
+  const size_t colon = text.find(':');
+  range.single = colon == std::string_view::npos;
+  const std::string_view first = text.substr(0, colon);
+  const std::string_view last = range.single ? first : text.substr(colon + 1);
+  const std::optional<T> from = parse_number<T>(first);
+  const std::optional<T> to = parse_number<T>(last);
+  const bool wrong_first = !from && (range.single || !first.empty());
+  if (wrong_first || (!to && !last.empty())) {
+    return invalid_argument("{} {}: expected a number, or a range of numbers A:B", option, text);
+  }
+  if (from) range.first = *from;
+  if (to) range.last = *to;
+  if (range.first > range.last) {
+    return invalid_argument("{} {}: the range ends before it begins", option, text);
+  }
+  return range;
+}
+
+// The epochs of which `value_of` is in the range.
+template <class T, class ValueOf>
+Result<std::vector<uint32_t>> choose_by(std::string_view option, const std::string& text,
+                                        const imd::Manifest& manifest, ValueOf value_of) {
+  SWALE_ASSIGN_OR_RETURN(const Range<T> range, parse_range<T>(option, text));
+  std::vector<uint32_t> chosen;
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    if (range.has(value_of(epoch))) chosen.push_back(epoch.epoch);
+  }
+  return chosen;
+}
+
+std::string plural(const char* word, const std::string& text) {
+  return fmt::format("{}{} {}", word, text.find(':') == std::string::npos ? "" : "s", text);
+}
+
+}  // namespace
+
+void EpochChoice::add(CLI::App& command, const std::string& by_default) {
+  auto* group =
+      command.add_option_group("epochs", "Which epochs; a range A:B has both ends, and may lack them");
+  group
+      ->add_option("-e,--epoch,--epochs", epochs,
+                   "this epoch, N, numbered from 0, or a range N:M; by default " + by_default)
+      ->type_name("RANGE");
+  group->add_option("--step", steps, "the epochs of this step of the simulation, or of a range of steps")
+      ->type_name("RANGE");
+  group->add_option("--time", times, "the epochs of this time of the simulation, or of a range of times")
+      ->type_name("RANGE");
+  group->require_option(0, 1);
+}
+
+Result<std::vector<uint32_t>> EpochChoice::choose(const imd::Manifest& manifest,
+                                                  const std::string& directory) const {
+  const auto number = [](const imd::EpochEntry& epoch) { return static_cast<int64_t>(epoch.epoch); };
+  const auto step = [](const imd::EpochEntry& epoch) { return epoch.step; };
+  const auto time = [](const imd::EpochEntry& epoch) { return epoch.time; };
+  SWALE_ASSIGN_OR_RETURN(
+      std::vector<uint32_t> chosen,
+      !steps.empty()   ? choose_by<int64_t>("--step", steps, manifest, step)
+      : !times.empty() ? choose_by<double>("--time", times, manifest, time)
+                       : choose_by<int64_t>("--epoch", epochs.empty() ? ":" : epochs, manifest, number));
+  if (!chosen.empty() || !given()) return chosen;
+  if (manifest.epochs.empty()) return invalid_argument("{}: no {}: it has no epochs yet", directory, text());
+  const imd::EpochEntry& last = manifest.epochs.back();
+  return invalid_argument(
+      "{}: no {}: it has {} committed epochs, numbered from 0; the last has step {} and time {}", directory,
+      text(), manifest.epochs.size(), last.step, last.time);
+}
+
+std::string EpochChoice::text() const {
+  if (!steps.empty()) return plural("step", steps);
+  if (!times.empty()) return plural("time", times);
+  return epochs.empty() ? "any epoch" : plural("epoch", epochs);
+}
+
+}  // namespace swale::tools

@@ -1,0 +1,19 @@
+// The manual pages of section 3, made from swale.h: its comments are the one source. A page for every declaration that has
+// a comment (functions, structs, enums), named after the first name in it; other names of the same declaration lead to
+// that page. swale(3) has the conventions and a list of all.
+//
+// Format of the header: a comment at the start of a line belongs to the declarations behind it, up to an empty line or
+// the next such comment; "---- Title ----" in a comment begins a section. Threads: free functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/man_pages.h"
+
+namespace swale::tools {
+
+std::vector<ManPage> header_pages(std::string_view header, const std::string& date);
+
+}  // namespace swale::tools
