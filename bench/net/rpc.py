@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""rpc.py PROGRAM OUT [--profile full|tiny]: net::Rpc beside UCX alone.
+"""rpc.py PROGRAM OUT [--profile full|quick|tiny]: net::Rpc beside UCX alone.
 
 PROGRAM is bench_rpc. Each round runs, for each fabric, size and number of requests in flight, the bare pair before and after
 net::Rpc (or the other way round in every second round), so that both meet the same mood of the machine; a ratio divides
@@ -19,7 +19,8 @@ SIZES = (64, 32768)
 DEPTHS = (1, 16, 1024)
 ROUND_TRIP_MUST = 1.5  # at most, of the median round trip with one request in flight
 THROUGHPUT_MUST = 0.7  # at least
-PROFILES = {"full": dict(rounds=5, hundredths=30), "tiny": dict(rounds=1, hundredths=2)}
+PROFILES = {"full": dict(rounds=5, hundredths=30), "quick": dict(rounds=2, hundredths=20),
+            "tiny": dict(rounds=1, hundredths=2)}
 # What is judged, and what is shown beside it.
 OURS, RIVAL = "rpc", "bare"
 ORDERS = ([RIVAL, OURS, "rpc_thread", "bare_poll", OURS, RIVAL], [OURS, RIVAL, "bare_poll", "rpc_thread", RIVAL, OURS])

@@ -151,11 +151,15 @@ void BareRpc::ask(const std::string& payload) {
 void BareRpc::progress() {
   bool did = false;
   for (int i = 0; i < 64 && ucp_worker_progress(worker_) != 0; ++i) did = true;
-  if (did || !came_.empty() || wait_ == BareWait::kPoll) return;
-  if (ucp_worker_arm(worker_) == UCS_ERR_BUSY) {
-    ::sched_yield();  // as Swale's progress thread does
+  if (did || !came_.empty() || wait_ == BareWait::kPoll) {
+    refused_ = 0;
     return;
   }
+  if (ucp_worker_arm(worker_) == UCS_ERR_BUSY) {
+    if (++refused_ > 1) ::sched_yield();  // as Swale's threads do
+    return;
+  }
+  refused_ = 0;
   epoll_event event;
   ::epoll_wait(epoll_fd_, &event, 1, 1000);
 }

@@ -70,6 +70,7 @@ class BareRpc {
   std::vector<size_t> free_;
   std::vector<Came> came_;
   bool stopped_ = false;
+  int refused_ = 0;  // tries to arm in a row
 };
 
 }  // namespace swale::bench
