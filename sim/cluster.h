@@ -1,12 +1,12 @@
 // Cluster: a whole job writing a massive directory, on one thread, from one seed.
 //
-// Drives the product's own WriterCore, Batcher, PartitionFiles and Committer of every rank with a simulated clock, a
-// simulated fabric and one shared MemoryDevice. Every action (a frame's flight, a task's work, an I/O, the
+// Drives the product's own opening (lock, takeover, claims, agreement), WriterCore, Appender, PartitionFiles and Committer
+// of every rank with a simulated clock, a simulated fabric and one shared device. Every action (a frame's flight, a task's work, an I/O, the
 // application's next record) takes a random time drawn from the seed, so a seed is a schedule: it replays exactly,
 // and another seed is another interleaving. Faults are planned by the number of the frame or I/O that they hit.
 //
 // Fault model: a link delivers in order or, if told so, loses, doubles, alters or swaps the n-th frame of the run; a
-// rank can be killed at a time and is then silent, its peers hear of it after the silence deadline; storage fails the
+// rank can be killed at a time, also while it opens, and is then silent, which its peers find by missing heartbeats; storage fails the
 // n-th request; `run` can stop at the n-th event, which is a crash of the whole machine (MemoryDevice::crash next).
 // Threads: none.
 #pragma once
@@ -15,31 +15,28 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "imd/write/batcher.h"
-#include "imd/write/committer.h"
-#include "imd/write/partition_files.h"
-#include "imd/write/writer_core.h"
 #include "io/device.h"
+#include "net/transport.h"
+#include "run/layout.h"
+#include "sim/fabric.h"
 #include "sim/workload.h"
 
 namespace swale::sim {
 
-enum class FrameFault { kNone, kLose, kDouble, kAlter, kSwapWithNext };
-
 struct Faults {
-  FrameFault frame = FrameFault::kNone;
-  uint64_t frame_number = 0;  // counted over all data frames of the run
-  int64_t io_number = -1;     // this storage request fails with io_status
+  std::vector<FrameFaultPlan> frames;
+  int64_t io_number = -1;  // this storage request fails with io_status
   Status io_status;
   net::Rank killed = -1;
-  Nanos kill_time = 0;
+  Nanos kill_time = 0;              // after the opening, or
+  bool kill_in_opening = false;     // after its beginning
   uint64_t events_max = 5'000'000;  // crash of the machine; the default only ends schedules that hang
 };
 
@@ -55,6 +52,7 @@ struct ClusterParams {
   bool overlap = false;               // the next epoch is filled while the last one is being ended
   uint64_t records_per_epoch = 2000;  // over all ranks
   Nanos silence_deadline = seconds(5);
+  std::optional<int64_t> resume_after = {};
   bool extrema = false;  // a schema with indexed fields
   run::Layout layout;    // of a directory that this job makes
   WorkloadParams workload;
@@ -79,6 +77,7 @@ struct ClusterOutcome {
   uint32_t first_epoch = 0;  // of this job; those before it were there
   uint64_t events = 0;
   uint64_t data_frames = 0;
+  uint64_t control_frames = 0;
   uint64_t io_requests = 0;
   Nanos time = 0;
   // What the application appended in epochs that some rank saw committed (and those that were attempted), for the

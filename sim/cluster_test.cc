@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "imd/format/log_names.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 #include "sim/checker.h"
@@ -103,10 +104,9 @@ TEST(Cluster, DamagedTrafficIsNeverCommitted) {
     io::MemoryDevice device;
     ClusterParams params = params_of(seed);
     params.ranks = std::max(params.ranks, 2);
-    params.faults.frame = static_cast<FrameFault>(1 + seed % 4);
-    params.faults.frame_number = Rng(seed).below(12);
+    params.faults.frames = {{static_cast<FrameFault>(1 + seed % 4), Rng(seed).below(12)}};
     const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
-    const bool hit = outcome.data_frames > params.faults.frame_number;
+    const bool hit = outcome.data_frames > params.faults.frames[0].number;
     const bool any_failed = std::any_of(outcome.ranks.begin(), outcome.ranks.end(),
                                         [](const RankOutcome& rank) { return !rank.failure.ok(); });
     for (const RankOutcome& rank : outcome.ranks) {
@@ -170,6 +170,84 @@ TEST(Cluster, AKilledRankIsReportedByTheOthersAndNobodyHangs) {
   EXPECT_GT(reported, 50u);
 }
 
+// The lock of the dead job is taken over, and what it committed goes on.
+TEST(Cluster, ARankThatDiesWhileTheDirectoryIsOpenedIsNamedAndTheNextJobGoesOn) {
+  uint64_t failed = 0;
+  for (uint64_t seed = 1; seed <= seeds(60); ++seed) {
+    io::MemoryDevice device;
+    ClusterParams params = params_of(seed);
+    params.ranks = std::max(params.ranks, 2);
+    Rng rng(seed);
+    params.faults.killed = static_cast<net::Rank>(rng.below(static_cast<uint64_t>(params.ranks)));
+    params.faults.kill_time = static_cast<Nanos>(rng.below(600'000));
+    params.faults.kill_in_opening = true;
+    const Result<ClusterOutcome> first = run_cluster(params, device, kDirectory);
+    if (!first.ok()) {
+      ++failed;
+      EXPECT_NE(first.status().message().find(fmt::format("rank {}", params.faults.killed)),
+                std::string_view::npos)
+          << "seed " << seed << ": " << first.status().to_string();
+    }
+    params.faults = {};
+    ++params.job_id;
+    const Result<ClusterOutcome> later = run_cluster(params, device, kDirectory);
+    ASSERT_TRUE(later.ok()) << "seed " << seed << ": " << later.status().to_string();
+    for (const RankOutcome& rank : later->ranks) ASSERT_TRUE(rank.finished && rank.failure.ok());
+    if (later->first_epoch == 0) expect_whole(device, *later, seed);
+  }
+  EXPECT_GT(failed, 20u);
+  std::printf("%llu openings failed\n", static_cast<unsigned long long>(failed));
+}
+
+TEST(Cluster, ALaterJobDropsEpochsAndGoesOnAfterThem) {
+  io::MemoryDevice device;
+  ClusterParams params = params_of(4);
+  params.epochs = 3;  // steps 0, 10, 20
+  const ClusterOutcome first = *run_cluster(params, device, kDirectory);
+  ASSERT_EQ(promised(first), 3u);
+  params.resume_after = 10;
+  ++params.job_id;
+  params.epochs = 1;
+  ClusterOutcome later = *run_cluster(params, device, kDirectory);
+  EXPECT_EQ(later.first_epoch, 2u);
+  later.model.insert(first.model.begin(), first.model.find(2));
+  for (const std::string& problem : check_directory(device, kDirectory, later.model, 3, kProbes))
+    ADD_FAILURE() << problem;
+}
+
+// Lost, doubled and swapped control frames, several a run: no epoch that is not right is committed, and nobody waits for
+// ever. A rank that had all it needed before the damage may have closed well.
+TEST(Cluster, LostControlMessagesAreNoticed) {
+  uint64_t hits = 0, failed = 0;
+  for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
+    io::MemoryDevice device;
+    ClusterParams params = params_of(seed);
+    params.ranks = std::max(params.ranks, 2);
+    Rng rng(seed);
+    for (uint64_t fault = 0; fault <= rng.below(3); ++fault) {
+      const FrameFault how[] = {FrameFault::kLose, FrameFault::kDouble, FrameFault::kSwapWithNext};
+      params.faults.frames.push_back({how[rng.below(3)], rng.below(40), FrameClass::kControl});
+    }
+    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
+    const bool hit =
+        std::any_of(params.faults.frames.begin(), params.faults.frames.end(),
+                    [&](const FrameFaultPlan& plan) { return outcome.control_frames > plan.number; });
+    bool any_failed = false;
+    for (const RankOutcome& rank : outcome.ranks) {
+      ASSERT_TRUE(rank.finished) << "seed " << seed << ": a rank waits for ever";
+      any_failed = any_failed || !rank.failure.ok();
+    }
+    ASSERT_TRUE(hit || !any_failed) << "seed " << seed;
+    hits += hit ? 1 : 0;
+    failed += any_failed ? 1 : 0;
+    expect_whole(device, outcome, seed);
+  }
+  EXPECT_GT(hits, 100u);
+  EXPECT_GE(failed * 10, hits * 7);
+  std::printf("%llu runs met their faults, %llu of them failed an epoch\n",
+              static_cast<unsigned long long>(hits), static_cast<unsigned long long>(failed));
+}
+
 TEST(Cluster, APowerCutKeepsEveryCommittedEpochWhole) {
   uint64_t cuts = 0, epochs_kept = 0;
   for (uint64_t seed = 1; seed <= seeds(250); ++seed) {
@@ -213,6 +291,21 @@ TEST(ClusterCanary, ABestRecordThatIsNotFoundIsSeen) {
     seen = seen || problem.find("largest") != std::string::npos;
   }
   EXPECT_TRUE(seen);
+}
+
+// Ranks are found dead by their silence alone: where no heartbeat travels, a living rank is given up while others wait.
+TEST(ClusterCanary, WithoutHeartbeatsALivingRankIsGivenUp) {
+  io::MemoryDevice device;
+  ClusterParams params = params_of(3);
+  params.ranks = 2;
+  params.faults.frames = {{FrameFault::kLose, 0, FrameClass::kControl, true},
+                          {FrameFault::kLose, 200, FrameClass::kOwn, true}};
+  const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
+  for (const RankOutcome& rank : outcome.ranks) {
+    EXPECT_TRUE(rank.finished);
+    EXPECT_NE(rank.failure.message().find("rank "), std::string_view::npos) << rank.failure.to_string();
+    EXPECT_EQ(rank.failure.code(), Code::kUnavailable) << rank.failure.to_string();
+  }
 }
 
 TEST(ClusterCanary, ADiskThatLiesAboutSyncLosesACommittedEpoch) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "imd/format/generation.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 #include "sim/checker.h"

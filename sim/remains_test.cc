@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/log.h"
 #include "imd/format/generation.h"
 #include "io/memory_device.h"
 #include "sim/checker.h"
@@ -93,7 +94,13 @@ std::vector<std::string> take_over(uint64_t seed, uint64_t stop_at, bool kill_on
   return problems;
 }
 
-TEST(Remains, AJobThatWakesAfterAnotherTookOverHarmsNothing) {
+// The library warns of every lock that it takes over.
+struct Remains : testing::Test {
+  Remains() { set_log_level(LogLevel::kOff); }
+  ~Remains() override { set_log_level(LogLevel::kWarn); }
+};
+
+TEST_F(Remains, AJobThatWakesAfterAnotherTookOverHarmsNothing) {
   Counts counts;
   for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
     Rng rng(seed);
@@ -111,7 +118,7 @@ TEST(Remains, AJobThatWakesAfterAnotherTookOverHarmsNothing) {
 }
 
 // The same schedule, stopped at each of its events: among them all moments of a commit.
-TEST(Remains, AJobMayBeStoppedAtAnyMomentOfItsCommits) {
+TEST_F(Remains, AJobMayBeStoppedAtAnyMomentOfItsCommits) {
   Counts counts;
   for (uint64_t stop_at = 0; stop_at < 600; ++stop_at) {
     for (const std::string& problem : take_over(1, stop_at * 4, false, &counts))

@@ -16,8 +16,10 @@ Status agree(const Allgather& allgather, const Status& mine) {
   return {};
 }
 
-Status agree(Job& job, const Status& mine) {
-  return agree([&](Bytes bytes) { return job.allgather(bytes); }, mine);
+Ranks ranks_of(Job& job) {
+  return {job.rank(), job.size(), [&job](Bytes mine) { return job.allgather(mine); }};
 }
+
+Status agree(Job& job, const Status& mine) { return agree(ranks_of(job), mine); }
 
 }  // namespace swale::net

@@ -2,9 +2,9 @@
 // (net::ConversationDriver), one worker per way and one storage thread. writer.cc has what the application calls,
 // writer_threads.cc the others.
 //
-// The driver's mutex guards the core; the heavy work (sorting and gathering, storage, the wire) runs outside it. A second
-// one guards the Batcher, so that an append touches the core once per full frame.
-// Order: values_mutex_ before intake_.mutex before the driver's.
+// The driver's mutex guards the core; the heavy work (sorting and gathering, storage, the wire) runs outside it. The
+// intake's mutex guards the Appender, so that an append touches the core once per full frame.
+// Order: values_mutex_ before the intake's mutex before the driver's.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "imd/write/batcher.h"
 #include "imd/write/committer.h"
 #include "imd/write/partition_files.h"
 #include "imd/write/writer.h"
@@ -32,12 +31,12 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
  public:
   ThreadedWriter(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const Partitioner& partitioner,
                  Ablation::Delivery delivery)
-      : ConversationDriver(job),
+      : Writer(opened.appender_params(job.size(), partitioner)),
+        ConversationDriver(job),
         delivery_(delivery),
-        partitioner_(partitioner),
+        by_hash_(partitioner.by_hash()),
         opened_(std::move(opened)),
-        budget_(budget_bytes),
-        batcher_(job.size(), partitioner) {}
+        budget_(budget_bytes) {}
   // Without close it gives up: the other ranks are told, and wait for this one no more.
   ~ThreadedWriter() override;
 
@@ -72,23 +71,15 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
   Status append_any(Bytes key, Bytes value);
   Status append_failed(const Status& why);
   Status append_large(Bytes key, Bytes value);
-  void begin_values(uint32_t epochs_ended);
-  // To a frame of its destination, or in a job of one rank straight to a memtable: `record` as both take it, whose key
-  // is `key`.
+  // `record` as Appender::append takes it, whose key is `key`.
   template <class... Record>
-  Status append_to_frame(Bytes key, const Record&... record);
-  template <class... Record>
-  Status append_to_memtable(Hash hash, const Record&... record);
-  Status nowhere(Bytes key) const;
-  Status replace_frame(net::Rank destination);
-  Status make_room(uint32_t way);
-  Status wait_for_intake();
+  Status append_record(Bytes key, const Record&... record);
+  Status provide(Appender::Need need);
   Status begin_end(int64_t step, double time);
   Status wait_for_end();
   Status part();
   void work(uint32_t way);
   void work_once(Lock& core_lock, uint32_t way);
-  bool at_rest() const { return paused_ && !core_->deliveries_wait(); }
   void store();
   void store_once(Lock& core_lock);
   void commit(Lock& core_lock, const EpochProtocol::Commit& commit);
@@ -109,7 +100,7 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
   void shut_down() noexcept;
 
   const Ablation::Delivery delivery_;
-  const Partitioner partitioner_;
+  const bool by_hash_;
   OpenedDirectory opened_;
   std::optional<Committer> committer_;  // on rank 0
   MemoryBudget::Reservation share_;
@@ -119,15 +110,12 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
   Nanos collective_deadline_ = kForever;
 
   std::mutex values_mutex_;    // a large value and its record, or the end of an epoch
-  Batcher batcher_;            // guarded by intake_.mutex
   bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
 
   std::unique_ptr<WriterCore> core_;
   std::condition_variable workers_;
   std::condition_variable storage_;
   bool stopping_ = false;
-  bool paused_ = false;
-  uint32_t epochs_ended_ = 0;
   Nanos delivery_waited_ = 0;  // by the progress thread
   bool failure_told_ = false;
   bool quiet_ = false;             // given up by the destructor: whoever destroys an open writer knows why

@@ -28,49 +28,35 @@ constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 
 Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
   SWALE_RETURN_IF_ERROR(join());  // first: what fails below must not change the channels' numbers
-  WriterCoreParams params;
+  WriterCoreParams params = opened_.core_params(memory, ways);
   const net::Conversation::Params talk = conversation_params();
   params.rank = talk.rank;
   params.size = talk.size;
   params.channel = talk.channel;
   params.job_secret = talk.secret;
-  params.job_id = opened_.job_id;
-  params.first_epoch = opened_.first_epoch;
-  params.ways = ways;
-  params.memory = memory;
-  params.by_hash = partitioner_.by_hash();
-  params.indexed = opened_.manifest.schema.indexed;
-  params.layout = opened_.manifest.layout;
+  params.by_hash = by_hash_;
   params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
                              const net::CallStamp& stamp) {
     job_.heard_call(from, channel(), kind, epoch, stamp);
   };
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
   SWALE_ASSIGN_OR_RETURN(core_, WriterCore::create(params));
-  begin_values(0);
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
   completions_.reserve(io_running_.size());
   SWALE_ASSIGN_OR_RETURN(io_queue_, opened_.device->make_queue(io_running_.size()));
   serve(core_.get());
   for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
   threads_.emplace_back([this] { store(); });
-  if (!partitioner_.by_hash()) intake_.forbid_quickly();
-  if (alone_) intake_.open(&core_->partition());
+  if (alone_) appender_.intake().open(&core_->partition());
   return {};
 }
 
 Status ThreadedWriter::finish_opening() {
-  SWALE_RETURN_IF_ERROR(imd::finish_opening(job_, &opened_));
+  SWALE_RETURN_IF_ERROR(imd::finish_opening(net::ranks_of(job_), &opened_));
   if (job_.rank() == 0) {
-    committer_.emplace(*opened_.device, opened_.directory, opened_.manifest, std::move(*opened_.epoch_log),
-                       opened_.fence());
+    committer_.emplace(opened_.committer(system_clock()));
   }
   return {};
-}
-
-void ThreadedWriter::begin_values(uint32_t epochs_ended) {
-  const auto epoch = opened_.first_epoch + epochs_ended;
-  opened_.files->values().begin_epoch(epoch, epoch_id(opened_.job_id, epoch));
 }
 
 Status ThreadedWriter::append(Bytes key, Bytes value) {
@@ -93,37 +79,21 @@ Status ThreadedWriter::append_failed(const Status& why) {
 }
 
 inline Status ThreadedWriter::append_any(Bytes key, Bytes value) {
-  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax)
-    return append_large(key, value);
-  const BiasedMutex::Guard guard(intake_.mutex);
+  if (Appender::is_large(key, value)) return append_large(key, value);
+  const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
-  if (!alone_) return append_to_frame(key, key, value);
-  return partitioner_.has_home(key, 1) ? append_to_memtable(hash_bytes(key), key, value) : nowhere(key);
+  return append_record(key, key, value);
 }
 
-// The value goes to this rank's value log, a record that points to it takes the usual way. The lock is held until both
-// are done: they are of one epoch. What is waited for in it does not depend on this rank's application.
+// The lock is held until the value and its record are appended: they are of one epoch. What is waited for in it does not
+// depend on this rank's application.
 Status ThreadedWriter::append_large(Bytes key, Bytes value) {
-  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kLargeValueBytesMax) {
-    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
-                            key.size(), value.size(), run::kKeyBytesMax, run::kLargeValueBytesMax);
-  }
   const std::lock_guard values_lock(values_mutex_);
   if (failed()) return failure();
-  // Before the value is written: a key without a home changes nothing.
-  if (!partitioner_.has_home(key, static_cast<uint32_t>(job_.size()))) return nowhere(key);
-  const Hash hash = hash_bytes(key);
-  SWALE_ASSIGN_OR_RETURN(const run::ValuePointer pointer, opened_.files->values().append(hash, value));
-  const size_t prefix_bytes = opened_.manifest.schema.value_bytes();
-  const std::string encoded = run::encode_large_record(
-      key, run::encode_large_value({.prefix = value.substr(0, prefix_bytes), .pointer = pointer}));
-  run::RecordView record;
-  if (run::parse_record(encoded, &record) != run::RecordParse::kOk)
-    return error(Code::kInternal, Scope::kOperation, "a record of {} bytes was encoded wrongly",
-                 encoded.size());
-  const BiasedMutex::Guard guard(intake_.mutex);
+  SWALE_ASSIGN_OR_RETURN(const run::RecordView record, appender_.write_large(key, value));
+  const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
-  Status status = alone_ ? append_to_memtable(hash, record) : append_to_frame(key, record);
+  Status status = append_record(key, record);
   if (status.ok() || !harmless(status)) return status;
   // The value is written: a record without a home is no longer harmless.
   return error(Code::kInternal, Scope::kFatal, "the partitioner answered twice for one key, differently: {}",
@@ -131,68 +101,28 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
 }
 
 template <class... Record>
-Status ThreadedWriter::append_to_memtable(Hash hash, const Record&... record) {
-  if (intake_.closed()) SWALE_RETURN_IF_ERROR(wait_for_intake());
+Status ThreadedWriter::append_record(Bytes key, const Record&... record) {
   for (;;) {
-    const Partition::Appended appended = intake_.append(hash, record...);
-    if (appended.row != nullptr) return {};
-    SWALE_RETURN_IF_ERROR(make_room(appended.way));
+    const Appender::Need need = appender_.append(record...);
+    if (need.what == Appender::Need::What::kNothing) return {};
+    if (need.what == Appender::Need::What::kHome) return appender_.nowhere(key);
+    SWALE_RETURN_IF_ERROR(provide(need));
   }
 }
 
-Status ThreadedWriter::nowhere(Bytes key) const {
-  const auto ranks = static_cast<uint32_t>(job_.size());
-  return partitioner_.out_of_range(partitioner_.ask(key, ranks), ranks);
-}
-
-template <class... Record>
-Status ThreadedWriter::append_to_frame(Bytes key, const Record&... record) {
-  for (;;) {
-    const net::Rank full = batcher_.append(record...);
-    if (full == Batcher::kAccepted) return {};
-    if (full == Batcher::kNowhere) return nowhere(key);
-    SWALE_RETURN_IF_ERROR(replace_frame(full));
-  }
-}
-
-Status ThreadedWriter::make_room(uint32_t way) {
+Status ThreadedWriter::provide(Appender::Need need) {
   Lock core_lock(mutex_);
-  bool made = core_->make_room(way);
-  if (!made) {
-    wait_in_append(core_lock, "room in a memtable", [&] { return core_->has_room(way); });
-    made = !failed() && core_->make_room(way);
+  bool provided = appender_.provide(core_.get(), need);
+  const bool leaves = need.what == Appender::Need::What::kFrame && need.which != job_.rank();
+  leaves ? after_change(core_lock) : announce();
+  if (!provided) {
+    wait_in_append(core_lock, need.text(), [&] { return appender_.can_provide(*core_, need); });
+    provided = !failed() && appender_.provide(core_.get(), need);
+    announce();
   }
-  announce();
-  if (made) return {};
+  if (provided && !failed()) return {};
   core_lock.unlock();
   return failure();
-}
-
-Status ThreadedWriter::wait_for_intake() {
-  Lock core_lock(mutex_);
-  go_on();
-  if (!core_->intake_open())
-    wait_in_append(core_lock, "a memtable for the next epoch", [&] { return core_->intake_open(); });
-  if (core_->intake_open()) {
-    intake_.open(&core_->partition());
-    return {};
-  }
-  core_lock.unlock();
-  return failure();
-}
-
-Status ThreadedWriter::replace_frame(net::Rank destination) {
-  Lock core_lock(mutex_);
-  core_->submit(destination, batcher_.exchange(destination, {}));
-  destination != job_.rank() ? after_change(core_lock) : announce();
-  if (!core_->frame_available(destination))
-    wait_in_append(core_lock, "a free frame", [&] { return core_->frame_available(destination); });
-  if (failed()) {
-    core_lock.unlock();
-    return failure();
-  }
-  batcher_.exchange(destination, core_->take_frame(destination));
-  return {};
 }
 
 Status ThreadedWriter::epoch_end(int64_t step, double time) {
@@ -206,12 +136,11 @@ Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
 }
 
 Status ThreadedWriter::begin_end(int64_t step, double time) {
-  const auto epoch = static_cast<uint32_t>(opened_.manifest.epochs.size()) + epochs_ended_;
   if (epoch_ending_) {
     return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
                             opened_.directory);
   }
-  if (opened_.last_step && step <= *opened_.last_step && !failed_) {
+  if (opened_.last_step && step <= *opened_.last_step && !failed()) {
     return invalid_argument(
         "{}: the epoch that ends has step {}, and the last epoch has step {}: steps must increase. To go "
         "back to a "
@@ -221,22 +150,16 @@ Status ThreadedWriter::begin_end(int64_t step, double time) {
         opened_.directory, step, *opened_.last_step);
   }
   const std::lock_guard values_lock(values_mutex_);
-  const BiasedMutex::Guard guard(intake_.mutex);
+  const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
   net::CallStamp call;
+  const uint32_t epoch = opened_.first_epoch + appender_.epochs_ended();
   SWALE_RETURN_IF_ERROR(
       job_.begin_call(channel(), net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
   epoch_ending_ = true;
   if (opened_.last_step) opened_.last_step = step;
-  const WrittenValues values = opened_.files->values().written();
   Lock core_lock(mutex_);
-  for (net::Rank rank = 0; rank < job_.size(); ++rank) core_->submit(rank, batcher_.exchange(rank, {}));
-  ++epochs_ended_;
-  batcher_.count(intake_.take_tally());
-  core_->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values, call);
-  begin_values(epochs_ended_);
-  if (!core_->intake_open()) intake_.close();
-  batcher_.begin_epoch();
+  appender_.end_epoch(core_.get(), step, time, call);
   after_change(core_lock);
   return {};
 }
@@ -250,12 +173,13 @@ Status ThreadedWriter::epoch_end_wait() {
 Status ThreadedWriter::wait_for_end() {
   Lock core_lock(mutex_);
   go_on();
-  wait_for(core_lock, "the end of the epoch", [&] { return core_->epochs_committed() == epochs_ended_; });
-  const bool committed = core_->epochs_committed() == epochs_ended_;
+  const auto over = [&] { return core_->epochs_committed() == appender_.epochs_ended(); };
+  wait_for(core_lock, "the end of the epoch", over);
+  const bool committed = over();
   core_lock.unlock();
   if (!committed) return failure();
   if (alone_) {
-    const BiasedMutex::Guard guard(intake_.mutex);
+    const BiasedMutex::Guard guard(appender_.intake().mutex);
     core_lock.lock();
     core_->start_small();
   }
@@ -264,7 +188,7 @@ Status ThreadedWriter::wait_for_end() {
 
 void ThreadedWriter::pause() {
   const std::lock_guard lock(mutex_);
-  paused_ = true;
+  core_->pause();
 }
 
 void ThreadedWriter::resume() {
@@ -273,7 +197,7 @@ void ThreadedWriter::resume() {
 }
 
 void ThreadedWriter::go_on() {
-  if (std::exchange(paused_, false)) announce();
+  if (core_->resume()) announce();
 }
 
 // The ranks part only when all have come: until then a slower one may still be sending records here.
@@ -290,10 +214,10 @@ Status ThreadedWriter::close() {
 
 Status ThreadedWriter::part() {
   Status result = epoch_end_wait();
-  const BiasedMutex::Guard guard(intake_.mutex);
+  const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (result.ok() && failed()) result = failure();
   if (result.ok()) {
-    if (const uint64_t dropped = batcher_.tally().records + intake_.tally().records; dropped != 0) {
+    if (const uint64_t dropped = appender_.records_of_open_epoch(); dropped != 0) {
       result = error(
           Code::kAborted, Scope::kFile,
           "{}: {} records were appended on rank {} after the last epoch end and are dropped; end the epoch "
@@ -436,8 +360,9 @@ Result<std::unique_ptr<Writer>> open_writer(net::Job& job, io::Device& device, c
   Status possible = plan_memory(wish).status();
   if (possible.ok()) possible = options.partitioner.check();
   SWALE_RETURN_IF_ERROR(begin_collective(job, net::CallKind::kOpenDirectory, directory, possible));
-  SWALE_RETURN_IF_ERROR(agree_on_options(job, create, options));
-  SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened, open_directory(job, device, directory, create, options));
+  SWALE_RETURN_IF_ERROR(agree_on_options(net::ranks_of(job), create, options));
+  SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened,
+                         open_directory(net::ranks_of(job), device, {}, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   wish.layout = opened.manifest.layout;
   MemoryBudget::Reservation share;

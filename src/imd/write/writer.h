@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "imd/format/manifest.h"
 #include "imd/format/partitioner.h"
-#include "imd/write/direct_intake.h"
+#include "imd/write/appender.h"
 #include "io/device.h"
 #include "io/lock_file.h"
 #include "net/job.h"
@@ -79,7 +79,7 @@ class Writer {
 
   virtual Status append(Bytes key, Bytes value) = 0;
   // What takes most records of a job of one rank, in short code. False: append must be asked.
-  bool append_quickly(Bytes key, Bytes value) { return intake_.append_quickly(key, value); }
+  bool append_quickly(Bytes key, Bytes value) { return appender_.intake().append_quickly(key, value); }
   virtual Status epoch_end(int64_t step, double time) = 0;  // collective; begin and wait in one
   // Begins to end the epoch. What is appended from here on belongs to the next one, and may be appended at once: sorting,
   // writing and the commit go on meanwhile. kInvalidArgument while an earlier one has not been waited for. Collective.
@@ -98,7 +98,9 @@ class Writer {
   virtual MetricsSnapshot metrics() const = 0;
 
  protected:
-  DirectIntake intake_;
+  explicit Writer(const AppenderParams& params) : appender_(params) {}
+
+  Appender appender_;
 };
 
 // Begins a collective call on `job`: the ranks tell each other whether they can make it, and that it is the same one.

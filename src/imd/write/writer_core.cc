@@ -200,7 +200,7 @@ void WriterCore::begin_next_intake() {
 }
 
 std::optional<Partition::Task> WriterCore::next_task(uint32_t way) {
-  if (!failure().ok()) return std::nullopt;
+  if (!works()) return std::nullopt;
   std::optional<Partition::Task> task = partition_->next_task(way);
   if (task) task->began = params_.clock->now();
   return task;
@@ -220,7 +220,7 @@ void WriterCore::finish_task(const Partition::Task& task) {
 }
 
 std::optional<IoRequest> WriterCore::next_io() {
-  if (!failure().ok()) return std::nullopt;
+  if (!works()) return std::nullopt;
   std::optional<IoRequest> request;
   if (values_sync_ == ValuesSync::kWanted) {
     values_sync_ = ValuesSync::kRunning;

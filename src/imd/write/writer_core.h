@@ -24,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -107,10 +108,10 @@ class WriterCore final : public net::Participant {
   bool deliveries_wait() const { return !conversation_.inbox().empty(); }
 
   // -- CPU work and storage
-  bool has_task() const { return failure().ok() && partition_->has_task(); }
+  bool has_task() const { return works() && partition_->has_task(); }
   bool has_io() const {
-    return failure().ok() &&
-           (partition_->has_io() || protocol_.has_commit() || values_sync_ == ValuesSync::kWanted);
+    return (works() && (partition_->has_io() || values_sync_ == ValuesSync::kWanted)) ||
+           (failure().ok() && protocol_.has_commit());
   }
   std::optional<Partition::Task> next_task(uint32_t way);
   void finish_task(const Partition::Task& task);
@@ -118,6 +119,9 @@ class WriterCore final : public net::Participant {
   void finish_io(const IoRequest& request, const Status& status);
   std::optional<EpochProtocol::Commit> take_commit() { return protocol_.take_commit(); }
   void commit_done(const Status& status);
+  // No tasks and no writing until resume, except while records have arrived for which the memtables have no room.
+  void pause() { paused_ = true; }
+  bool resume() { return std::exchange(paused_, false); }  // whether it was paused
 
   // -- For statistics and tests
   // What this rank has counted since it was opened: over all epochs, the open one included.
@@ -147,6 +151,7 @@ class WriterCore final : public net::Participant {
   void after_event();
   void next_epoch();
 
+  bool works() const { return failure().ok() && (!paused_ || deliveries_wait()); }
   net::Inbox& delivery() { return conversation_.inbox(); }
   net::Rank rank() const { return params_.rank; }
   int32_t size() const { return params_.size; }
@@ -160,6 +165,7 @@ class WriterCore final : public net::Participant {
   std::vector<bool> closed_;  // by rank
   int32_t closes_in_ = 0;
   bool closing_ = false;  // this rank
+  bool paused_ = false;
   bool durable_reported_ = false;
   run::ValueRange closing_values_;
   ValuesSync values_sync_ = ValuesSync::kNone;

@@ -10,27 +10,35 @@ std::string lock_path(const std::string& directory) { return fmt::format("{}/{}"
 Result<WriterLock> acquire_writer_lock(io::Device& device, const std::string& directory, uint64_t job_id,
                                        const io::LeaseOptions& lease, const LockWitness& witness) {
   io::LockRequest request;
-  request.job = fmt::format("{:016x}", job_id);
+  request.job = lock_job(job_id);
   request.lease = lease;
   request.witness = witness;
+  return acquire_writer_lock(device, directory, request);
+}
+
+Result<WriterLock> acquire_writer_lock(io::Device& device, const std::string& directory,
+                                       const io::LockRequest& request) {
   return WriterLock::acquire(device, lock_path(directory), request);
 }
 
-Result<LockWitness> ask_ranks_about_lock(net::Job& job, io::Device& device, const std::string& directory) {
-  if (job.size() == 1) return LockWitness();
+std::string lock_job(uint64_t job_id) { return fmt::format("{:016x}", job_id); }
+
+Result<LockWitness> ask_ranks_about_lock(const net::Ranks& ranks, io::Device& device,
+                                         const std::string& directory) {
+  if (ranks.size == 1) return LockWitness();
   std::string mine;
-  if (job.rank() == 0) {
+  if (ranks.rank == 0) {
     // A lock that cannot be read is for acquire to report.
     const Result<io::FoundLock> found = io::read_lock(device, lock_path(directory));
     if (found.ok() && found->content.ok()) mine = found->bytes;
   }
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> told, job.allgather(mine));
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> told, ranks.allgather(mine));
   if (told.front().empty()) return LockWitness();
   const Result<io::LockContent> lock = io::LockContent::decode(told.front());
   const ProcessReport report = lock.ok() ? look_for(lock->holder) : ProcessReport();
   SWALE_ASSIGN_OR_RETURN(std::vector<std::string> reasons,
-                         job.allgather(report.state == ProcessState::kGone ? report.why : ""));
-  if (!lock.ok() || job.rank() != 0) return LockWitness();
+                         ranks.allgather(report.state == ProcessState::kGone ? report.why : ""));
+  if (!lock.ok() || ranks.rank != 0) return LockWitness();
   for (size_t rank = 0; rank < reasons.size(); ++rank) {
     if (reasons[rank].empty()) continue;
     std::string why = fmt::format("rank {}, on that host, says that {}", rank, reasons[rank]);

@@ -261,7 +261,7 @@ TEST_F(WriterLockTest, ARankOnTheHoldersHostSaysThatItIsGone) {
   forge_changed("pid", 0x3fffffff);
   std::atomic<int> taken{0};
   run_ranks(3, [&](net::Job& job) {
-    const auto witness = ask_ranks_about_lock(job, device_, kDir);
+    const auto witness = ask_ranks_about_lock(net::ranks_of(job), device_, kDir);
     ASSERT_TRUE(witness.ok()) << witness.status().to_string();
     if (job.rank() != 0) return;
     ASSERT_TRUE(*witness);
@@ -282,11 +282,13 @@ TEST_F(WriterLockTest, RanksDoNotTalkAboutALivingHolder) {
   auto lock = acquire_writer_lock(device_, kDir, 1);
   ASSERT_TRUE(lock.ok());
   run_ranks(2, [&](net::Job& job) {
-    const auto witness = ask_ranks_about_lock(job, device_, kDir);
+    const auto witness = ask_ranks_about_lock(net::ranks_of(job), device_, kDir);
     ASSERT_TRUE(witness.ok()) << witness.status().to_string();
     EXPECT_FALSE(*witness);
   });
-  run_ranks(2, [&](net::Job& job) { EXPECT_TRUE(ask_ranks_about_lock(job, device_, "/nowhere").ok()); });
+  run_ranks(2, [&](net::Job& job) {
+    EXPECT_TRUE(ask_ranks_about_lock(net::ranks_of(job), device_, "/nowhere").ok());
+  });
 }
 
 }  // namespace

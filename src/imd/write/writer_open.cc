@@ -1,7 +1,6 @@
 #include "imd/write/writer_open.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -141,13 +140,12 @@ Status check_layout(const WriterOptions& wanted, const Manifest& manifest, const
 
 // Rank 0's part; the others see its outcome through agree(). After the claim, jobs before this one cannot commit any
 // more: only now is their epoch log final.
-Status prepare(net::Job& job, io::Device& device, Writer::Create create, const WriterOptions& options,
-               const LockWitness& witness, OpenedDirectory* opened) {
+Status prepare(const net::Ranks& ranks, io::Device& device, Writer::Create create,
+               const WriterOptions& options, const io::LockRequest& request, OpenedDirectory* opened) {
   const std::string& directory = opened->directory;
   SWALE_RETURN_IF_ERROR(ensure_folder(device, directory, create));
   SWALE_ASSIGN_OR_RETURN(opened->device, device.anchored(directory));
-  SWALE_ASSIGN_OR_RETURN(WriterLock lock, acquire_writer_lock(*opened->device, directory, opened->job_id,
-                                                              options.lease, witness));
+  SWALE_ASSIGN_OR_RETURN(WriterLock lock, acquire_writer_lock(*opened->device, directory, request));
   opened->lock = std::make_unique<WriterLock>(std::move(lock));
   SWALE_RETURN_IF_ERROR(make_if_missing(*opened->device, directory, create, options));
   SWALE_ASSIGN_OR_RETURN(const uint32_t number, claim_job(*opened->device, directory));
@@ -167,7 +165,7 @@ Status prepare(net::Job& job, io::Device& device, Writer::Create create, const W
   opened->first_epoch = static_cast<uint32_t>(opened->manifest.epochs.size());
   opened->last_step = opened->manifest.epochs.empty() ? kStepUnknown : opened->manifest.epochs.back().step;
   // The folders of all partitions: here, once, instead of a race of all ranks.
-  for (int32_t partition = 0; partition < job.size(); partition += 1024) {
+  for (int32_t partition = 0; partition < ranks.size; partition += 1024) {
     SWALE_RETURN_IF_ERROR(
         io::make_directories(*opened->device, part_folder(directory, static_cast<uint32_t>(partition))));
   }
@@ -185,9 +183,9 @@ std::string encode_word(const OpenedDirectory& opened) {
   return word;
 }
 
-Status take_word(net::Job& job, OpenedDirectory* opened) {
+Status take_word(const net::Ranks& ranks, OpenedDirectory* opened) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                         job.allgather(job.rank() == 0 ? encode_word(*opened) : std::string()));
+                         ranks.allgather(ranks.rank == 0 ? encode_word(*opened) : std::string()));
   Decoder word(all.front());
   opened->job_id = word.u64();
   opened->number = word.u32();
@@ -220,16 +218,16 @@ Status join(io::Device& device, OpenedDirectory* opened) {
   return {};
 }
 
-Status open_own_part(net::Job& job, io::Device& device, const WriterOptions& options,
+Status open_own_part(const net::Ranks& ranks, io::Device& device, const WriterOptions& options,
                      OpenedDirectory* opened) {
-  if (job.rank() != 0) SWALE_RETURN_IF_ERROR(join(device, opened));
+  if (ranks.rank != 0) SWALE_RETURN_IF_ERROR(join(device, opened));
   opened->manifest =
       next_generation(std::move(opened->manifest),
-                      {opened->number, job_id_text(opened->job_id), static_cast<uint32_t>(job.size()),
+                      {opened->number, job_id_text(opened->job_id), static_cast<uint32_t>(ranks.size),
                        options.ways, options.partitioner.name});
   SWALE_ASSIGN_OR_RETURN(opened->files,
                          PartitionFiles::create(*opened->device, opened->directory,
-                                                {opened->number, static_cast<uint32_t>(job.rank())}));
+                                                {opened->number, static_cast<uint32_t>(ranks.rank)}));
   return {};
 }
 
@@ -247,14 +245,14 @@ Status install(OpenedDirectory* opened) {
 
 }  // namespace
 
-Status agree_on_options(net::Job& job, Writer::Create create, const WriterOptions& options) {
-  if (job.size() == 1) return {};
+Status agree_on_options(const net::Ranks& ranks, Writer::Create create, const WriterOptions& options) {
+  if (ranks.size == 1) return {};
   const auto mine = agreed_options(create, options);
   std::string text;
   for (const auto& [name, value] : mine) {
     append_sized(&text, value);
   }
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job.allgather(text));
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.allgather(text));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     Decoder first(all[0]);
@@ -272,28 +270,50 @@ Status agree_on_options(net::Job& job, Writer::Create create, const WriterOption
   return {};
 }
 
-Status finish_opening(net::Job& job, OpenedDirectory* opened) {
-  return agree(job, job.rank() == 0 ? install(opened) : Status());
+Status finish_opening(const net::Ranks& ranks, OpenedDirectory* opened) {
+  return agree(ranks, ranks.rank == 0 ? install(opened) : Status());
 }
 
-Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
+Result<OpenedDirectory> open_directory(const net::Ranks& ranks, io::Device& device,
+                                       const OpenEnvironment& environment, const std::string& directory,
                                        Writer::Create create, const WriterOptions& options) {
   OpenedDirectory opened;
   opened.directory = directory;
   // Drawn by rank 0; tells this job's epochs from those of any other that ever writes here.
-  std::random_device entropy;
-  opened.job_id = (uint64_t{entropy()} << 32) | entropy();
-  SWALE_ASSIGN_OR_RETURN(const LockWitness witness, ask_ranks_about_lock(job, device, directory));
+  opened.job_id = environment.entropy();
+  io::LockRequest request = environment.lock;
+  request.job = lock_job(opened.job_id);
+  request.lease = options.lease;
+  SWALE_ASSIGN_OR_RETURN(request.witness, ask_ranks_about_lock(ranks, device, directory));
   const Status prepared =
-      job.rank() == 0 ? prepare(job, device, create, options, witness, &opened) : Status();
-  SWALE_RETURN_IF_ERROR(agree(job, prepared));
-  if (job.size() > 1) SWALE_RETURN_IF_ERROR(take_word(job, &opened));
+      ranks.rank == 0 ? prepare(ranks, device, create, options, request, &opened) : Status();
+  SWALE_RETURN_IF_ERROR(agree(ranks, prepared));
+  if (ranks.size > 1) SWALE_RETURN_IF_ERROR(take_word(ranks, &opened));
   if (options.steps == WriterOptions::Steps::kAny) opened.last_step.reset();
-  if (const Status own = agree(job, open_own_part(job, device, options, &opened)); !own.ok()) {
+  if (const Status own = agree(ranks, open_own_part(ranks, device, options, &opened)); !own.ok()) {
     opened.discard();
     return own;
   }
   return opened;
+}
+
+WriterCoreParams OpenedDirectory::core_params(const MemoryPlan& memory, uint32_t ways) const {
+  WriterCoreParams params;
+  params.job_id = job_id;
+  params.first_epoch = first_epoch;
+  params.ways = ways;
+  params.memory = memory;
+  params.indexed = manifest.schema.indexed;
+  params.layout = manifest.layout;
+  return params;
+}
+
+AppenderParams OpenedDirectory::appender_params(int32_t ranks, const Partitioner& partitioner) {
+  return {ranks, partitioner, &files->values(), manifest.schema.value_bytes(), job_id, first_epoch};
+}
+
+Committer OpenedDirectory::committer(const Clock& clock) {
+  return Committer(*device, directory, manifest, std::move(*epoch_log), fence(), clock);
 }
 
 void OpenedDirectory::discard() {
@@ -302,16 +322,16 @@ void OpenedDirectory::discard() {
 
 Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,
                               const WriterOptions& options) {
-  SWALE_RETURN_IF_ERROR(agree_on_options(job, Writer::Create::kExclusive, options));
+  const net::Ranks ranks = net::ranks_of(job);
+  SWALE_RETURN_IF_ERROR(agree_on_options(ranks, Writer::Create::kExclusive, options));
   const auto make = [&]() -> Status {
     SWALE_RETURN_IF_ERROR(ensure_folder(device, directory, Writer::Create::kExclusive));
     SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<io::Device> anchored, device.anchored(directory));
-    std::random_device entropy;
     SWALE_ASSIGN_OR_RETURN(const WriterLock lock,
-                           acquire_writer_lock(*anchored, directory, entropy(), options.lease));
+                           acquire_writer_lock(*anchored, directory, random_number(), options.lease));
     return make_if_missing(*anchored, directory, Writer::Create::kExclusive, options);
   };
-  return agree(job, job.rank() == 0 ? make() : Status());
+  return agree(ranks, ranks.rank == 0 ? make() : Status());
 }
 
 }  // namespace swale::imd

@@ -10,20 +10,30 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "base/entropy.h"
 #include "base/status.h"
 #include "imd/format/generation.h"
 #include "imd/format/manifest.h"
+#include "imd/write/committer.h"
 #include "imd/write/partition_files.h"
 #include "imd/write/writer.h"
 #include "imd/write/writer_lock.h"
 #include "io/device.h"
-#include "net/job.h"
+#include "net/agree.h"
 
 namespace swale::imd {
+
+// What an opening needs besides ranks and storage. As it stands here it is that of this process; a simulation gives a
+// clock, a way to wait, a process and random numbers of its own.
+struct OpenEnvironment {
+  io::LockRequest lock = {};
+  std::function<uint64_t()> entropy = random_number;
+};
 
 struct OpenedDirectory {
   std::string directory;
@@ -44,19 +54,25 @@ struct OpenedDirectory {
 
   // On rank 0: whether this job may still commit.
   JobFence fence() const { return {*device, directory, number, lock.get()}; }
+  // What this rank's machines are made with. The conversation's parameters and `by_hash` are the caller's.
+  WriterCoreParams core_params(const MemoryPlan& memory, uint32_t ways) const;
+  AppenderParams appender_params(int32_t ranks, const Partitioner& partitioner);
+  // On rank 0, once, when the opening is finished.
+  Committer committer(const Clock& clock);
   // Takes the names of the files that this rank has made: the opening has failed.
   void discard();
 };
 
 // Collective: kInvalidArgument, naming the option and the ranks, if ranks differ in what the format or the protocol
 // depends on, or in `create`.
-Status agree_on_options(net::Job& job, Writer::Create create, const WriterOptions& options);
+Status agree_on_options(const net::Ranks& ranks, Writer::Create create, const WriterOptions& options);
 
-Result<OpenedDirectory> open_directory(net::Job& job, io::Device& device, const std::string& directory,
+Result<OpenedDirectory> open_directory(const net::Ranks& ranks, io::Device& device,
+                                       const OpenEnvironment& environment, const std::string& directory,
                                        Writer::Create create, const WriterOptions& options);
 
 // Makes this job's generation the newest one. A failure of the storage in here may leave epochs dropped although the
 // directory was not opened.
-Status finish_opening(net::Job& job, OpenedDirectory* opened);
+Status finish_opening(const net::Ranks& ranks, OpenedDirectory* opened);
 
 }  // namespace swale::imd

@@ -17,8 +17,7 @@ void ThreadedWriter::work(uint32_t way) {
 }
 
 void ThreadedWriter::work_once(Lock& core_lock, uint32_t way) {
-  std::optional<Partition::Task> task;
-  if (!at_rest()) task = core_->next_task(way);
+  std::optional<Partition::Task> task = core_->next_task(way);
   if (!task) return workers_.wait(core_lock);
   core_lock.unlock();
   task->work();
@@ -56,7 +55,7 @@ void ThreadedWriter::commit(Lock& core_lock, const EpochProtocol::Commit& commit
 // Gives storage everything that the core has for it. False: nothing.
 bool ThreadedWriter::start_io(Lock& core_lock) {
   std::vector<size_t> tags;
-  for (size_t tag = 0; tag < io_running_.size() && !at_rest(); ++tag) {
+  for (size_t tag = 0; tag < io_running_.size(); ++tag) {
     if (io_running_[tag]) continue;
     io_running_[tag] = core_->next_io();
     if (!io_running_[tag]) break;
@@ -94,14 +93,13 @@ void ThreadedWriter::on_frame_taken(Lock& core_lock) {
 }
 
 void ThreadedWriter::on_failed(const Status& why) {
-  intake_.shut();
+  appender_.intake().shut();
   if (quiet_) return;
   log_error("{}: rank {}: {} ({}): {}", opened_.directory, job_.rank(), code_name(why.code()),
             scope_name(why.scope()), why.message());
 }
 
 void ThreadedWriter::on_event() {
-  if (at_rest()) return;
   if (core_->has_task()) workers_.notify_all();
   if (core_->has_io()) storage_in_queue_ ? io_queue_->wake() : storage_.notify_one();
 }

@@ -1,0 +1,65 @@
+// SimJob: one rank's membership in a simulated job: the product's passive machines of net::Job (Liveness, ExchangeTree) over
+// the Fabric, for one directory, whose channel is 1. Peers that are silent are found by missing heartbeats.
+//
+// Threads: the simulation's one; allgather by a Fiber's body.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "net/agree.h"
+#include "net/exchange.h"
+#include "net/liveness.h"
+#include "net/router.h"
+#include "sim/fabric.h"
+#include "sim/fiber.h"
+
+namespace swale::sim {
+
+class SimJob {
+ public:
+  static constexpr uint32_t kChannel = 1;
+
+  struct Params {
+    net::Rank rank = 0;
+    int32_t size = 1;
+    uint64_t secret = 0;
+    Nanos silence_deadline = seconds(5);
+  };
+  struct Events {
+    std::function<void(net::Rank from, const net::FrameHeader& header, Bytes payload)>
+        on_frame;  // of the channel
+    std::function<void(net::Rank peer, const Status& why)> on_down;
+    std::function<void()> on_exchange;  // an allgather may have an answer
+    std::function<bool()> over;         // nobody needs heartbeats any more
+  };
+
+  SimJob(const Params& params, EventQueue& events, Fabric& fabric, Events told);
+
+  // Heartbeats and the watch begin; they end when all is over.
+  void start() { poll(); }
+
+  void post(const net::Post& post);
+  void arrive(net::Rank from, Bytes header, Bytes payload);
+
+  // For blocking code on `fiber`; resume the fiber on on_exchange.
+  net::Ranks ranks(Fiber& fiber);
+
+ private:
+  void poll();
+  void post_own(net::Rank to, net::FrameKind kind, Bytes payload);
+  void post_exchange();
+  void lose(net::Rank peer, const Status& why);
+  Result<std::vector<std::string>> allgather(Fiber& fiber, Bytes mine);
+
+  const Params params_;
+  EventQueue& events_;
+  Fabric& fabric_;
+  const Events told_;
+  net::Liveness liveness_;
+  net::ExchangeTree tree_;
+};
+
+}  // namespace swale::sim

@@ -1,0 +1,98 @@
+#include "imd/write/appender.h"
+
+namespace swale::imd {
+
+const char* Appender::Need::text() const {
+  switch (what) {
+    case What::kFrame:
+      return "a free frame";
+    case What::kRoom:
+      return "room in a memtable";
+    case What::kIntake:
+      return "a memtable for the next epoch";
+    case What::kNothing:
+    case What::kHome:
+      break;
+  }
+  return "nothing";
+}
+
+Appender::Appender(const AppenderParams& params)
+    : params_(params), batcher_(params.ranks, params.partitioner) {
+  if (!params.partitioner.by_hash()) intake_.forbid_quickly();
+  begin_values();
+}
+
+void Appender::begin_values() {
+  const uint32_t epoch = params_.first_epoch + epochs_ended_;
+  params_.values->begin_epoch(epoch, epoch_id(params_.job_id, epoch));
+}
+
+Status Appender::nowhere(Bytes key) const {
+  const auto ranks = static_cast<uint32_t>(params_.ranks);
+  return params_.partitioner.out_of_range(params_.partitioner.ask(key, ranks), ranks);
+}
+
+Result<run::RecordView> Appender::write_large(Bytes key, Bytes value) {
+  if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kLargeValueBytesMax) {
+    return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
+                            key.size(), value.size(), run::kKeyBytesMax, run::kLargeValueBytesMax);
+  }
+  // Before the value is written: a key without a home changes nothing.
+  if (!params_.partitioner.has_home(key, static_cast<uint32_t>(params_.ranks))) return nowhere(key);
+  SWALE_ASSIGN_OR_RETURN(const run::ValuePointer pointer, params_.values->append(hash_bytes(key), value));
+  large_record_ = run::encode_large_record(
+      key, run::encode_large_value({.prefix = value.substr(0, params_.prefix_bytes), .pointer = pointer}));
+  run::RecordView record;
+  if (run::parse_record(large_record_, &record) == run::RecordParse::kOk) return record;
+  return error(Code::kInternal, Scope::kOperation, "a record of {} bytes was encoded wrongly",
+               large_record_.size());
+}
+
+bool Appender::can_provide(const WriterCore& core, Need need) const {
+  switch (need.what) {
+    case Need::What::kFrame:
+      return core.frame_available(need.which);
+    case Need::What::kRoom:
+      return core.has_room(static_cast<uint32_t>(need.which));
+    case Need::What::kIntake:
+      return core.intake_open();
+    case Need::What::kNothing:
+    case Need::What::kHome:
+      break;
+  }
+  return true;
+}
+
+bool Appender::provide(WriterCore* core, Need need) {
+  switch (need.what) {
+    case Need::What::kFrame:
+      core->submit(need.which, batcher_.exchange(need.which, {}));  // the second time there is none
+      if (!core->frame_available(need.which)) return false;
+      batcher_.exchange(need.which, core->take_frame(need.which));
+      return true;
+    case Need::What::kRoom:
+      return core->make_room(static_cast<uint32_t>(need.which));
+    case Need::What::kIntake:
+      if (!core->intake_open()) return false;
+      intake_.open(&core->partition());
+      return true;
+    case Need::What::kNothing:
+    case Need::What::kHome:
+      break;
+  }
+  return true;
+}
+
+void Appender::end_epoch(WriterCore* core, int64_t step, double time, const net::CallStamp& call) {
+  const WrittenValues values = params_.values->written();
+  for (net::Rank rank = 0; rank < params_.ranks; ++rank) core->submit(rank, batcher_.exchange(rank, {}));
+  ++epochs_ended_;
+  batcher_.count(intake_.take_tally());
+  core->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values, call);
+  begin_values();
+  if (!core->intake_open()) intake_.close();
+  batcher_.begin_epoch();
+}
+
+}  // namespace swale::imd

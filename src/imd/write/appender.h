@@ -1,0 +1,102 @@
+// Appender: the application's end of a Writer on one rank, as a passive machine. A record goes into the frame of its home
+// rank (Batcher) or, in a job of one rank, straight into a memtable (DirectIntake); a large value goes to the value log.
+// Threads (writer.cc) and the simulation drive the same object.
+//
+// An append touches only memory of the Appender's own. If it cannot go on, it says what it needs; the driver asks the core
+// for that (provide), waits where the core has none, and appends again:
+//
+//   append ─► Need kNothing: done
+//             Need kFrame, kRoom, kIntake ─► provide ─► true: append again; false: wait for can_provide
+//             Need kHome: the partitioner names no rank; nothing was done
+//
+// Threads: none; the owner serialises calls, as DirectIntake says, and those that name a core with its lock, too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "imd/format/partitioner.h"
+#include "imd/write/batcher.h"
+#include "imd/write/direct_intake.h"
+#include "imd/write/value_log.h"
+#include "imd/write/writer_core.h"
+#include "run/record.h"
+
+namespace swale::imd {
+
+struct AppenderParams {
+  int32_t ranks = 1;
+  Partitioner partitioner = {};
+  ValueLog* values = nullptr;  // outlives the Appender
+  size_t prefix_bytes = 0;     // of a large value that stand in its record, for the schema's fields
+  uint64_t job_id = 0;
+  uint32_t first_epoch = 0;
+};
+
+class Appender {
+ public:
+  struct Need {
+    enum class What : int32_t { kNothing, kFrame, kRoom, kIntake, kHome };
+    What what = What::kNothing;
+    int32_t which = 0;  // the frame's destination, or the way
+
+    const char* text() const;  // "a free frame"
+  };
+
+  explicit Appender(const AppenderParams& params);
+
+  // Requires sizes within the limits of a record.
+  Need append(Bytes key, Bytes value) { return append_as(key, key, value); }
+  // The same for a record that is encoded.
+  Need append(const run::RecordView& record) { return append_as(record.key, record); }
+  static bool is_large(Bytes key, Bytes value) {
+    return key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax;
+  }
+  // Writes the value to the value log. The record that points to it, to be appended in the same epoch, is good until the
+  // next call. kInvalidArgument, and nothing was done: sizes, or a key without a home.
+  Result<run::RecordView> write_large(Bytes key, Bytes value);
+  // Why a key has no home: kInvalidArgument.
+  Status nowhere(Bytes key) const;
+
+  // Gets from the core what an append needs. False: the core has none.
+  bool provide(WriterCore* core, Need need);
+  bool can_provide(const WriterCore& core, Need need) const;
+
+  // What is appended from here on belongs to the next epoch. Requires that the epoch before is committed.
+  void end_epoch(WriterCore* core, int64_t step, double time, const net::CallStamp& call = {});
+  uint32_t epochs_ended() const { return epochs_ended_; }
+  uint64_t records_of_open_epoch() const { return batcher_.tally().records + intake_.tally().records; }
+
+  DirectIntake& intake() { return intake_; }
+
+ private:
+  template <class... Record>
+  Need append_as(Bytes key, const Record&... record);
+  void begin_values();
+
+  const AppenderParams params_;
+  Batcher batcher_;
+  DirectIntake intake_;
+  uint32_t epochs_ended_ = 0;
+  std::string large_record_;
+};
+
+template <class... Record>
+Appender::Need Appender::append_as(Bytes key, const Record&... record) {
+  if (params_.ranks > 1) {
+    const net::Rank full = batcher_.append(record...);
+    if (full == Batcher::kAccepted) [[likely]]
+      return {};
+    return {full == Batcher::kNowhere ? Need::What::kHome : Need::What::kFrame, full};
+  }
+  if (!params_.partitioner.has_home(key, 1)) return {Need::What::kHome, 0};
+  if (intake_.closed()) return {Need::What::kIntake, 0};
+  const Partition::Appended appended = intake_.append(hash_bytes(key), record...);
+  if (appended.row != nullptr) [[likely]]
+    return {};
+  return {Need::What::kRoom, static_cast<int32_t>(appended.way)};
+}
+
+}  // namespace swale::imd
