@@ -1,0 +1,84 @@
+// Elevator: the engine's own queue to the backing device: merged slots, served in one direction (C-SCAN).
+//
+// The engine must own this queue, because back-pressure is a question to it: does this write merge, is there a free
+// slot, where is the head, how long is the gap before the next slot?
+//
+// Invariants: (1) waiting slots do not overlap; (2) a slot is one contiguous range of one file; its pieces are in file
+// order and cover it.
+// Threads: one at a time. Slots are reused; a slot's pieces stay valid until release().
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "tier/options.h"
+
+namespace swale::tier {
+
+using SlotIndex = uint32_t;
+inline constexpr SlotIndex kNoSlot = ~SlotIndex{0};
+
+// Where bytes of a write to the backing device come from.
+struct Piece {
+  enum class Source : uint8_t { kRequest, kLog };
+  Source source = Source::kRequest;
+  uint32_t length = 0;
+  uint64_t offset = 0;   // in the file
+  uint64_t address = 0;  // in the log, if from there
+  Ticket ticket = 0;     // of the request, if from there
+  uint32_t op = 0;       // the engine's
+};
+
+struct Slot {
+  FileIndex file = 0;
+  uint64_t position = 0;  // on the backing device, as far as we know: the file's base + offset
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  uint32_t direct_count = 0;  // pieces that are writers' requests
+  std::vector<Piece> pieces;
+};
+
+class Elevator {
+ public:
+  Elevator(uint32_t slots, uint64_t merge_bytes_max) : slots_max_(slots), merge_bytes_max_(merge_bytes_max) {}
+
+  // Appends to a slot that ends, or prepends to one that begins, where the piece does. False: there is none.
+  bool merge(FileIndex file, uint64_t position, const Piece& piece);
+  bool full() const { return waiting_.size() >= slots_max_; }
+  bool would_merge(FileIndex file, uint64_t position, uint64_t offset, uint32_t length) const;
+  void add(FileIndex file, uint64_t position, const Piece& piece);  // full() is allowed: the caller decides
+
+  bool empty() const { return waiting_.empty(); }
+  size_t depth() const { return waiting_.size(); }
+  uint32_t slots_max() const { return slots_max_; }
+
+  // The slot that comes next: the first at or after the head, or else the first of all.
+  SlotIndex next() const;
+  // Takes a waiting slot out; the head moves to its end.
+  void take(SlotIndex slot);
+  // A slot that never waits, for what is written in passing; the head moves to its end.
+  SlotIndex add_passing(FileIndex file, uint64_t position, const Piece& piece);
+  void release(SlotIndex slot);
+
+  uint64_t head() const { return head_; }
+  const Slot& slot(SlotIndex index) const { return slots_[index]; }
+
+ private:
+  struct Waiting {
+    uint64_t position;
+    SlotIndex slot;
+  };
+
+  std::vector<Waiting>::const_iterator after(uint64_t position) const;
+  SlotIndex make_slot(FileIndex file, uint64_t position, const Piece& piece);
+
+  uint32_t slots_max_;
+  uint64_t merge_bytes_max_;
+  uint64_t head_ = 0;
+  std::vector<Waiting> waiting_;  // by position
+  std::deque<Slot> slots_;        // references stay valid
+  std::vector<SlotIndex> free_;
+};
+
+}  // namespace swale::tier

@@ -1,0 +1,194 @@
+// ExtentMap: which ranges of one file stand where in the log, in file order (the paper's AVL tree, section 2.5).
+//
+// Two levels: leaves of up to 128 packed extents, and a directory of leaves. A full leaf first gives extents to a
+// neighbour that has space, as in a B*-tree, so that leaves stay about four fifths full: 16 bytes an extent become
+// about 20, where the paper counts 24 without pointers (docs/design/tier.md).
+//
+// Invariants: (1) extents do not overlap and none is empty; (2) no leaf is empty; (3) a directory entry's `first` is
+// the offset of its leaf's first extent.
+// Limits: offsets below 2^48, addresses below 2^46, lengths below 2^32.
+// Threads: one at a time. An insertion that throws std::bad_alloc leaves the map valid.
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace swale::tier {
+
+enum class ExtentState : uint8_t {
+  kDirty = 0,     // only the log has it
+  kFlushing = 1,  // on its way to the backing device
+  kClean = 2,     // the backing device has it too; the record is still in the log
+};
+
+struct Extent {
+  uint64_t offset = 0;   // in the file
+  uint64_t address = 0;  // of its first byte in the log
+  uint32_t length = 0;
+  ExtentState state = ExtentState::kDirty;
+
+  uint64_t end() const { return offset + length; }
+};
+
+inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 48;
+inline constexpr uint64_t kAddressMax = uint64_t{1} << 46;
+
+class ExtentMap {
+ public:
+  ExtentMap() = default;
+  ExtentMap(ExtentMap&&) noexcept = default;
+  ExtentMap& operator=(ExtentMap&&) noexcept = default;
+
+  // Where an extent stands. Any change of the map invalidates it.
+  struct Position {
+    size_t leaf = 0;
+    size_t slot = 0;
+  };
+
+  // The first extent that ends after `offset`.
+  Position locate(uint64_t offset) const;
+  bool valid(Position at) const { return at.leaf < leaves_.size(); }
+  Extent get(Position at) const { return leaves_[at.leaf].data[at.slot].unpack(); }
+  Position next(Position at) const;
+  void set_state(Position at, ExtentState state) { leaves_[at.leaf].data[at.slot].set_state(state); }
+
+  bool overlaps(uint64_t offset, uint64_t end) const {
+    const Position at = locate(offset);
+    return valid(at) && get(at).offset < end;
+  }
+
+  // Adds an extent where there is none.
+  void insert(const Extent& extent);
+
+  // Removes [offset, end), and calls removed(Extent) for each piece in it.
+  template <class Removed>
+  void carve(uint64_t offset, uint64_t end, const Removed& removed);
+
+  // Calls visit(Extent) for each piece in [offset, end), in order.
+  template <class Visit>
+  void visit(uint64_t offset, uint64_t end, const Visit& visit) const;
+
+  // Sets the state of all extents in [offset, end) that are of the log bytes beginning at `address`, and returns how
+  // many bytes they have. Extents that reach beyond the range must not exist: flushes take whole extents.
+  uint64_t mark(uint64_t offset, uint64_t end, uint64_t address, ExtentState state);
+
+  // Removes each extent for which drop(Extent) is true.
+  template <class Drop>
+  void remove_if(const Drop& drop);
+
+  size_t size() const { return size_; }
+  uint64_t end() const;  // of the last extent; 0 if there is none
+  size_t memory_bytes() const;
+
+ private:
+  static constexpr uint32_t kLeafExtents = 128;
+
+  // offset 48 | length low 16;  address 46 | state 2 | length high 16
+  struct Packed {
+    uint64_t place;
+    uint64_t content;
+
+    static Packed pack(const Extent& extent) {
+      assert(extent.offset < kFileBytesMax && extent.address < kAddressMax && extent.length > 0);
+      return {extent.offset | uint64_t{extent.length} << 48, extent.address |
+                                                                 static_cast<uint64_t>(extent.state) << 46 |
+                                                                 uint64_t{extent.length >> 16} << 48};
+    }
+    uint64_t offset() const { return place & (kFileBytesMax - 1); }
+    uint32_t length() const { return static_cast<uint32_t>(place >> 48 | (content >> 48) << 16); }
+    uint64_t end() const { return offset() + length(); }
+    Extent unpack() const {
+      return {offset(), content & (kAddressMax - 1), length(), static_cast<ExtentState>(content >> 46 & 3)};
+    }
+    void set_state(ExtentState state) {
+      content = (content & ~(uint64_t{3} << 46)) | static_cast<uint64_t>(state) << 46;
+    }
+  };
+  static_assert(sizeof(Packed) == 16);
+
+  struct Leaf {
+    uint64_t first;
+    std::unique_ptr<Packed[]> data;
+    uint32_t count;
+    uint32_t capacity;
+  };
+
+  void insert_at(Position at, const Extent& extent);
+  Position make_space(Position at);
+  bool shift_to_neighbour(size_t leaf);
+  void grow(Leaf* leaf);
+  void split(size_t leaf, uint32_t keep);
+  Position erase_at(Position at);
+  void set(Position at, const Extent& extent);
+
+  std::vector<Leaf> leaves_;
+  size_t size_ = 0;
+};
+
+template <class Removed>
+void ExtentMap::carve(uint64_t offset, uint64_t end, const Removed& removed) {
+  Position at = locate(offset);
+  while (valid(at)) {
+    const Extent extent = get(at);
+    if (extent.offset >= end) return;
+    const uint64_t from = extent.offset > offset ? extent.offset : offset;
+    const uint64_t to = extent.end() < end ? extent.end() : end;
+    const auto part = [&extent](uint64_t begin, uint64_t stop) {
+      return Extent{begin, extent.address + (begin - extent.offset), static_cast<uint32_t>(stop - begin),
+                    extent.state};
+    };
+    if (extent.offset < from && extent.end() > to) {  // the middle: both sides stay
+      insert_at({at.leaf, at.slot + 1}, part(to, extent.end()));
+      set(locate(extent.offset), part(extent.offset, from));
+      removed(part(from, to));
+      return;
+    }
+    if (extent.offset < from) {
+      set(at, part(extent.offset, from));
+      at = next(at);
+    } else if (extent.end() > to) {
+      set(at, part(to, extent.end()));
+      removed(part(from, to));
+      return;
+    } else {
+      at = erase_at(at);
+    }
+    removed(part(from, to));
+  }
+}
+
+template <class Visit>
+void ExtentMap::visit(uint64_t offset, uint64_t end, const Visit& visit) const {
+  for (Position at = locate(offset); valid(at); at = next(at)) {
+    Extent extent = get(at);
+    if (extent.offset >= end) return;
+    const uint64_t from = extent.offset > offset ? extent.offset : offset;
+    const uint64_t to = extent.end() < end ? extent.end() : end;
+    visit(Extent{from, extent.address + (from - extent.offset), static_cast<uint32_t>(to - from),
+                 extent.state});
+  }
+}
+
+template <class Drop>
+void ExtentMap::remove_if(const Drop& drop) {
+  size_t kept_leaves = 0;
+  size_ = 0;
+  for (size_t i = 0; i < leaves_.size(); ++i) {
+    Leaf& leaf = leaves_[i];
+    uint32_t kept = 0;
+    for (uint32_t slot = 0; slot < leaf.count; ++slot)
+      if (!drop(leaf.data[slot].unpack())) leaf.data[kept++] = leaf.data[slot];
+    leaf.count = kept;
+    if (kept == 0) continue;
+    size_ += kept;
+    leaf.first = leaf.data[0].offset();
+    if (kept_leaves != i) leaves_[kept_leaves] = std::move(leaf);
+    ++kept_leaves;
+  }
+  leaves_.erase(leaves_.begin() + static_cast<ptrdiff_t>(kept_leaves), leaves_.end());
+}
+
+}  // namespace swale::tier

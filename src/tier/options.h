@@ -1,0 +1,94 @@
+// What the tier engine is told when it is made: policy, durability, sizes, limits, and what the backing device costs.
+//
+// Units: bytes and nanoseconds, unless a name says otherwise. Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "tier/backing_cost.h"
+
+namespace swale::tier {
+
+// Names for files inside one engine: dense, given by Engine::open_file, never reused while the engine lives.
+using FileIndex = uint32_t;
+// The driver's name for one of its requests; the engine hands it back.
+using Ticket = uint64_t;
+inline constexpr Ticket kRecoveryTicket = ~Ticket{0};  // of what recovery itself does; answered as any other
+
+enum class Policy : uint8_t {
+  kBacking,         // every write to the backing device
+  kSsdBlocking,     // every write to the SSD; writers wait while the SSD is full (a burst buffer)
+  kSsdOverflowing,  // every write to the SSD; to the backing device while the SSD is full
+  kSsdup,           // SSDUP: watermarks of 45 % and 30 % of random percentage, regions are flushed at once
+  kSsdupPlus,       // SSDUP+: adaptive threshold, traffic-aware flush (ssdup-plus, sections 2.3 and 2.4)
+  kSwale,           // per-request back-pressure, gap filling, SSDUP+ as byte budget
+};
+Result<Policy> parse_policy(
+    std::string_view name);  // "backing", "ssd", "ssd-overflow", "ssdup", "ssdup+", "swale"
+std::string_view policy_name(Policy policy);
+
+// When a write is acknowledged.
+enum class Durability : uint8_t {
+  kPageCache,    // survives SIGKILL: when appended to the log, or when admitted to the queue in shared memory
+  kGroupCommit,  // survives power loss: after a sync that serves all writes of an interval
+  kSync,         // survives power loss: after a sync that starts at once
+};
+
+struct DetectorOptions {
+  uint32_t stream_requests = 128;  // requests in a stream; the paper takes the length of the device's queue
+  double guard_above = 0;          // also needs p above this to go to the SSD; the authors' code has 0.45
+  double guard_below = 0;        // p below this always goes to the backing device; the authors' code has 0.30
+  double change_distance = 0.2;  // a stream deviates if |p - threshold| is above this
+  uint32_t change_streams = 11;  // the first deviating stream opens a count of this many
+  double change_share = 0.8;     // this share of deviating streams empties the list of percentages
+  double watermark_high = 0.45;  // SSDUP
+  double watermark_low = 0.30;
+};
+
+struct SwaleOptions {
+  double flush_queue_share =
+      0.75;  // flush only while the backing queue holds less than this share of its slots ...
+  double flush_always_share = 0.80;     // ... or the SSD holds more than this share of its capacity
+  double gap_fill_share = 0.25;         // fill gaps once the SSD holds more than this share
+  int64_t gap_fill_slack_ns = 150'000;  // what a detour may cost
+  bool byte_budget = true;              // never more bytes to the SSD than SSDUP+ would have sent
+};
+
+// Mistakes on purpose, so that tests can show that they would be found.
+struct Canaries {
+  bool skip_punch = false;     // a direct write over a record in the log leaves the record valid
+  bool skip_shields = false;   // segments are erased in any order
+  bool reorder_queue = false;  // overlapping writes do not wait for each other
+};
+
+struct Options {
+  Policy policy = Policy::kSwale;
+  Durability durability = Durability::kPageCache;
+  uint64_t log_id = 1;         // random, made with the log; a record of another log is never taken for ours
+  uint32_t segment_count = 8;  // 2: the paper's regions
+  uint64_t segment_bytes = kGiB;  // payload of one segment
+  uint32_t log_alignment = 64;    // records start at multiples of this: a power of two, 64 to 4096
+  uint32_t queue_slots = 128;     // of the elevator
+  uint32_t merge_bytes_max = 512 * kKiB;
+  uint32_t backing_depth = 1;           // operations in flight to the backing device
+  uint32_t flush_pieces_max = 16;       // extents between log and backing device
+  uint64_t map_bytes_max = 256 * kMiB;  // no more writes to the SSD while the maps are larger
+  uint64_t ssd_bytes_per_day = 0;       // wear; 0: unlimited
+  int64_t group_commit_ns = 2'000'000;
+  int64_t idle_flush_ns =
+      10'000'000'000;  // a part-filled segment that received nothing for so long is sealed
+  int64_t age_flush_ns = 600'000'000'000;  // data that is dirty for so long is flushed whatever the traffic
+  uint32_t quiet_requests_per_second =
+      100;  // fewer direct writes than this: the backing device counts as idle
+  DetectorOptions detector;
+  SwaleOptions swale;
+  BackingCost backing_cost;  // what the engine believes
+  Canaries canaries;
+
+  Status validate() const;
+};
+
+}  // namespace swale::tier
