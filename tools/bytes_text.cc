@@ -124,7 +124,8 @@ std::string show_key(Bytes key, Notation notation, std::optional<run::KeyType> t
     return type == run::KeyType::kU64 ? fmt::format("{}", number)
                                       : fmt::format("{}", static_cast<int64_t>(number));
   }
-  if (notation == Notation::kAuto && is_number(type)) return hex(key);
+  const bool as_bytes = notation == Notation::kHex || notation == Notation::kRaw;
+  if (is_number(type) && !as_bytes) return hex(key);  // text could be taken for a number
   if (notation == Notation::kAuto && type == run::KeyType::kText && is_text(key)) return std::string(key);
   return show(key, notation);
 }
