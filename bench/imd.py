@@ -152,7 +152,7 @@ class Bench:
         self.run("query_first", "query", mode="first", samples=self.p["samples"], **ask)
         self.run("query_open", "query", mode="open", samples=self.p["opens"], **ask)
         self.run("query_warm", "query", mode="warm", samples=self.p["warm"], **ask)
-        self.run("query_warm_mapped", "query", mode="warm", samples=self.p["warm"], options="read.map=auto", **ask)
+        self.run("query_warm_mapped", "query", mode="warm", samples=self.p["warm"], options="imd.map=auto", **ask)
         self.run("query_miss", "query", mode="miss", samples=self.p["warm"], **ask)
         self.run("query_batch", "query", mode="batch", samples=self.p["batches"], **ask)
         top = self.scratch / "topk"

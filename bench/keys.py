@@ -54,7 +54,7 @@ KEYS = (
         by="cold"),
     Key("query_warm_us_p50", "a trajectory from the page cache by system calls (the default), checksums verified", "us", 20, 6.5,
         by="cpu"),
-    Key("query_warm_mapped_us_p50", "the same with read.map=auto", "us", 14, 6.5, by="cpu"),
+    Key("query_warm_mapped_us_p50", "the same with imd.map=auto", "us", 14, 6.5, by="cpu"),
     Key("topk_bytes_read", "the 10 largest of a field in one epoch: bytes fetched or asked for, the larger", "B",
         2_000_000, 200_000),
     Key("topk_cold_us_p50", "the same query: directory open, nothing else resident", "us", None, None, by="cold"),

@@ -8,7 +8,7 @@ import json
 import sys
 
 STORE_NAMES = {
-    "swale": "**Swale**", "swale-plain-ends": "Swale, each epoch's end waited for", "swale-mapped": "Swale, `read.map=auto`",
+    "swale": "**Swale**", "swale-plain-ends": "Swale, each epoch's end waited for", "swale-mapped": "Swale, `imd.map=auto`",
     "append": "plain appends, then a scan by all cores", "leveldb-4m": "LevelDB, 4 MiB buffer",
     "leveldb-4m-uncompressed": "LevelDB, 4 MiB buffer, no compression", "leveldb-64m": "LevelDB, 64 MiB buffer",
     "rocksdb": "RocksDB, bulk load", "rocksdb-uncompressed": "RocksDB, bulk load, no compression",

