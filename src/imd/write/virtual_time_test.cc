@@ -28,12 +28,12 @@ class VirtualPartition {
  public:
   explicit VirtualPartition(const io::DiskModel& model) : model_(model), device_(memory_, model, clock_) {
     PartitionParams params;
-    params.memtable_bytes = kMiB;
-    params.memtable_records = 30'000;
-    params.output_buffer_bytes = 256 * kKiB;
-    params.output_buffers = 4;
-    params.sketch_bytes = 4 * kMiB;
-    partition_ = Partition::create(params, run::FooterBuilder(0)).value();
+    params.memory.memtable_bytes = kMiB;
+    params.memory.memtable_records = 30'000;
+    params.memory.output_buffer_bytes = 256 * kKiB;
+    params.memory.output_buffers = 4;
+    params.memory.sketch_bytes = 4 * kMiB;
+    partition_ = Partition::create(params).value();
     EXPECT_TRUE(io::make_directories(memory_, "/d/p000").ok());
     files_.emplace(PartitionFiles::create(device_, "/d", {}).value());
     queue_ = device_.make_queue(kInFlight).value();
