@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
@@ -54,7 +55,7 @@ struct RankArguments {
 // Asks a rank to stop itself where it holds no half-filled element of a peer's shared-memory queue, which would make
 // that peer deaf (docs/design/transport.md).
 constexpr int kStopSignal = SIGUSR1;
-volatile sig_atomic_t stop_wanted = 0;
+std::atomic<int> stop_wanted{0};  // by a signal handler, read by all threads
 
 class Exchange : public ChannelEvents {
  public:
