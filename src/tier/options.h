@@ -8,7 +8,6 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "tier/backing_cost.h"
 
 namespace swale::tier {
 
@@ -85,7 +84,6 @@ struct Options {
       100;  // fewer direct writes than this: the backing device counts as idle
   DetectorOptions detector;
   SwaleOptions swale;
-  BackingCost backing_cost;  // what the engine believes
   Canaries canaries;
 
   Status validate() const;
