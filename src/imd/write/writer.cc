@@ -142,11 +142,9 @@ Status ThreadedWriter::begin_end(int64_t step, double time) {
   }
   if (opened_.last_step && step <= *opened_.last_step && !failed()) {
     return invalid_argument(
-        "{}: the epoch that ends has step {}, and the last epoch has step {}: steps must increase. To go "
-        "back to a "
-        "checkpoint, open the directory with imd.resume_after=STEP; to write steps again beside the old "
-        "ones, with "
-        "imd.steps=any",
+        "{}: the epoch that ends has step {}, and the last epoch has step {}: steps must increase. "
+        "To go back to a checkpoint, open the directory with imd.resume_after=STEP; "
+        "to write steps again beside the old ones, with imd.steps=any",
         opened_.directory, step, *opened_.last_step);
   }
   const std::lock_guard values_lock(values_mutex_);
@@ -262,8 +260,7 @@ void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::func
     } else if (limited && patience.over(now)) {
       return fail_locked(error(Code::kDeadlineExceeded, Scope::kFatal,
                                "rank {}: {}: waited {:g} s (imd.collective_deadline_s) for {}, which lives "
-                               "but does not come: do all "
-                               "ranks make the same collective calls?",
+                               "but does not come: do all ranks make the same collective calls?",
                                job_.rank(), opened_.directory, to_seconds(collective_deadline_),
                                core_->waiting_for()));
     }
