@@ -12,6 +12,8 @@ import re
 import sys
 import tempfile
 
+import checker
+
 SKIPPED_FOLDERS = {"build", ".git", ".cache", "corpus", "__pycache__"}
 SKIPPED_PAGES = {"CHANGELOG.md"}
 SOURCE = re.compile(r"\.(h|hpp|c|cc|f90|py|sh|cmake|map)$|(^|/)(CMakeLists\.txt|Makefile|CMakePresets\.json)$")
@@ -302,24 +304,8 @@ def self_test():
             found = check_tree(root)
         if expected and not any(expected in line for line in found) or not expected and found:
             failures.append(f"{text!r}: expected {expected or 'nothing'!r}, found {found}")
-    for failure in failures:
-        print(f"check-docs.py: {failure}", file=sys.stderr)
-    if not failures:
-        print(f"docs: the check notices all {sum(bool(expected) for _, _, expected in canaries)} canaries")
-    return 1 if failures else 0
-
-
-def main():
-    if "--self-test" in sys.argv[1:]:
-        return self_test()
-    root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found = check_tree(root)
-    for line in found:
-        print(line)
-    if not found:
-        print("docs: what the pages name exists")
-    return 1 if found else 0
+    return checker.canaries_noticed("check-docs.py", failures, f"docs: the check notices all {sum(bool(expected) for _, _, expected in canaries)} canaries")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checker.main(self_test, check_tree, "docs: what the pages name exists"))

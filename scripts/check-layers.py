@@ -10,6 +10,8 @@ import re
 import sys
 import tempfile
 
+import checker
+
 LAYERS = {
     "base": 0,
     "io": 1, "net": 1,
@@ -199,24 +201,8 @@ def self_test():
         found = check_scratch([(path, text)])
         if not any(expected in line for line in found):
             failures.append(f"{path} with {text!r} went unnoticed (expected '{expected}', found {found})")
-    for failure in failures:
-        print(f"check-layers.py: {failure}", file=sys.stderr)
-    if not failures:
-        print(f"layers: the check notices all {len(CANARIES)} canaries")
-    return 1 if failures else 0
-
-
-def main():
-    if "--self-test" in sys.argv[1:]:
-        return self_test()
-    root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found = check_tree(root)
-    for line in found:
-        print(line)
-    if not found:
-        print("layers: every #include points downwards")
-    return 1 if found else 0
+    return checker.canaries_noticed("check-layers.py", failures, f"layers: the check notices all {len(CANARIES)} canaries")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checker.main(self_test, check_tree, "layers: every #include points downwards"))
