@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws OUT/impact.png: the paths and energies of the fastest target atoms, and what finding them cost.
 
-Reads what impact, impact-query, impact-scan and (if it was run) parquet.py left in OUT. Needs numpy and matplotlib.
+Reads what impact, impact-query, impact-scan, impact-growth and (if it was run) parquet.py left in OUT. Needs numpy and matplotlib.
 """
 
 import argparse
@@ -109,8 +109,9 @@ BYTES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("B", 1))
 SECONDS = (("s", 1), ("ms", 1e-3), ("µs", 1e-6))
 
 
-def draw_cost(axes, costs, field, title, units, with_names):
-    values = [cost["costs"]["ten"][field] for _, cost in costs]
+def draw_cost(axes, costs, count):
+    """How long each method takes to find the paths of all the fastest."""
+    values, units = [cost["costs"]["ten"]["cold_s"] for _, cost in costs], SECONDS
     for row, ((label, _), value) in enumerate(zip(costs, values)):
         colour = colours(1)[0] if label == "Swale" else FAINT
         axes.plot(value, row, "o", color=colour, markersize=8)
@@ -118,7 +119,7 @@ def draw_cost(axes, costs, field, title, units, with_names):
     axes.set_xscale("log")
     axes.set_xlim(min(values) / 6, max(values) * 6)
     axes.set_ylim(len(costs) - 0.5, -0.8)
-    axes.set_yticks(range(len(costs)), [label for label, _ in costs] if with_names else [])
+    axes.set_yticks(range(len(costs)), [label for label, _ in costs])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
     axes.spines["left"].set_visible(False)
@@ -126,7 +127,30 @@ def draw_cost(axes, costs, field, title, units, with_names):
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value, units)))
     axes.minorticks_off()
     axes.tick_params(axis="x", labelsize=8)
-    axes.set_title(title, fontsize=10, fontweight="normal", loc="center")
+    axes.set_title(f"time: these {count} paths", fontsize=10, fontweight="normal", loc="center")
+
+
+def draw_growth(axes, growth):
+    """Bytes that one path costs in runs of 10 to 1,000 frames: the measured series of impact-growth."""
+    points = growth["points"]
+    frames = [point["frames"] for point in points]
+    for which, label, colour, side in (("scan", "scan", FAINT, 1), ("swale", "Swale", colours(1)[0], -1)):
+        read = [point[which]["bytes"] for point in points]
+        axes.plot(frames, read, "o-", color=colour, markersize=4, linewidth=1.4)
+        axes.annotate(f"{label} {short(read[-1], BYTES)}", (frames[-1], read[-1]), (2, 6 if side > 0 else -38), fontsize=9,
+                      color=colour, textcoords="offset points", ha="right", va="bottom")  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(points[0]["swale"]["bytes"] / 3, points[-1]["scan"]["bytes"] * 9)
+    axes.set_xticks(frames, [f"{count:,}" for count in frames], fontsize=8)
+    axes.yaxis.set_major_locator(LogLocator(numticks=4))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value, BYTES)))
+    axes.minorticks_off()
+    axes.tick_params(axis="y", labelsize=8)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(f"frames of {growth['atoms']:,} atoms", fontsize=9)
+    axes.set_title("bytes: one path", fontsize=10, fontweight="normal", loc="center")
 
 
 def main():
@@ -140,19 +164,19 @@ def main():
     figure = plt.figure(figsize=(13, 6.6), dpi=150)
     left = figure.add_gridspec(1, 1, left=0.05, right=0.585, top=0.81, bottom=0.085)
     right_top = figure.add_gridspec(1, 1, left=0.655, right=0.985, top=0.81, bottom=0.475)
-    right_bottom = figure.add_gridspec(1, 2, left=0.72, right=0.985, top=0.305, bottom=0.105, wspace=0.12)
+    right_bottom = figure.add_gridspec(1, 2, left=0.72, right=0.985, top=0.305, bottom=0.115, wspace=0.42)
     draw_paths(figure.add_subplot(left[0]), run, paths, numpy.fromfile(out / "last-frame.bin", FRAME))
     draw_energies(figure.add_subplot(right_top[0]), run, paths)
-    draw_cost(figure.add_subplot(right_bottom[0]), costs, "bytes", "bytes read", BYTES, True)
-    draw_cost(figure.add_subplot(right_bottom[1]), costs, "cold_s", "time, cold caches", SECONDS, False)
-    figure.text(0.655, 0.355, f"Cost of finding these {len(paths)} paths", fontsize=11, fontweight="bold")
+    draw_cost(figure.add_subplot(right_bottom[0]), costs, len(paths))
+    draw_growth(figure.add_subplot(right_bottom[1]), load_json(out / "growth.json"))
+    figure.text(0.655, 0.355, "What a path costs, with cold caches", fontsize=11, fontweight="bold")
     figure.suptitle("A hypervelocity impact, one “file” per atom", x=0.05, ha="left", fontsize=15, fontweight="bold")
     figure.text(0.05, 0.895, f"LAMMPS on {run['ranks']} ranks, {run['atoms']:,} atoms, {run['frames']} frames; Lennard-Jones "
                 "units. Dots: a slice of the last frame, target grey, projectile orange.", color=FAINT)  # fmt: skip
     parquet = dict(costs).get("DuckDB, sorted*")
     if parquet:
         ready_s = parquet["convert_s"] + parquet["sort_s"]
-        figure.text(0.985, 0.015, f"* after {ready_s:.1f} s of conversion and sorting", ha="right", fontsize=9, color=FAINT)
+        figure.text(0.655, 0.015, f"* after {ready_s:.1f} s of conversion and sorting", fontsize=9, color=FAINT)
     figure.savefig(out / "impact.png")
 
 

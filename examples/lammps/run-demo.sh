@@ -20,7 +20,7 @@ fi
 
 mkdir -p "$out"
 rm -rf "$out"/atoms.swale "$out"/dump.*.bin "$out"/*.json "$out"/*.csv "$out"/*.parquet "$out"/last-frame.bin \
-  "$out"/impact.png "$out"/lammps.log
+  "$out"/impact.png "$out"/lammps.log "$out"/growth
 # The drift carries everything across more than half of the box, the width of a rank's part.
 size=() drift=25
 if [ "${DEMO:-full}" = ci ]; then size=(--var cells 20 --var depth 10 --var radius 4 --steps 455) drift=40; fi
@@ -67,6 +67,9 @@ python3 "$here/compare.py" "$out"
 
 heading "Is every record that was written found again, byte for byte, and nothing else?"
 "$programs/impact-verify" "$out"
+
+heading "And if the run were longer? Atoms of the last frame fly on, and one path is asked for, cold, again and again"
+"$programs/impact-growth" "$out" --frames "$([ "${DEMO:-full}" = ci ] && echo 100 || echo 1000)"
 
 heading "The picture"
 if "$python" -c 'import matplotlib, numpy' 2> /dev/null; then
