@@ -100,15 +100,13 @@ Status ReaderView::blame(Status status) const {
   if (status.code() != Code::kCorruption) return status;
   const Result<Manifest> now = load_manifest(files_.device, files_.directory);
   if (!now.ok()) return status;
-  for (const EpochEntry& epoch : manifest_.epochs) {
-    if (now->find_epoch(epoch.epoch, epoch.epoch_id) != nullptr) continue;
-    return error(
-        Code::kAborted, Scope::kFile,
-        "{}: the directory has changed since it was opened: epoch {} (epoch_id {:016x}) was dropped, or the "
-        "directory was made anew; refresh the reader or open it again. Found before that was noticed: {}",
-        files_.directory, epoch.epoch, epoch.epoch_id, status.message());
-  }
-  return status;
+  const EpochEntry* const dropped = manifest_.first_dropped(*now);
+  if (dropped == nullptr) return status;
+  return error(
+      Code::kAborted, Scope::kFile,
+      "{}: the directory has changed since it was opened: epoch {} (epoch_id {:016x}) was dropped, or the "
+      "directory was made anew; refresh the reader or open it again. Found before that was noticed: {}",
+      files_.directory, dropped->epoch, dropped->epoch_id, status.message());
 }
 
 Result<EpochRange> ReaderView::range_of(int64_t epoch) const {
