@@ -1,6 +1,7 @@
 // bench_epochs: many small epochs: how long their ends take, what they leave on disk, how long a reader takes to open.
 //   --path DIR --ranks N --epochs N --records N (in each epoch, of all ranks) --opens N
-// The time of an end is rank 0's, the median of `window` around the 100th and of the last ones.
+// The time of an end is rank 0's. The last ends of the directory are timed in turn with those around the 100th end of a
+// young directory beside it (DIR.young), so that both meet the same moods of disk and machine; medians.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,23 +18,20 @@ namespace swale::bench {
 namespace {
 
 constexpr size_t kValueBytes = 40;
-constexpr uint64_t kWindow = 50;
+constexpr uint64_t kWindow = 100;                     // ends that are timed in each directory
+constexpr uint64_t kYoungEpochs = 100 - kWindow / 2;  // before them, in the young one
 
 struct Work {
   std::string path;
   int ranks = 1;
   uint64_t epochs = 0;
   uint64_t records = 0;
+
+  std::string young_path() const { return path + ".young"; }
 };
 
 // What rank 0 reports, in RankReport::frame_s.
 enum Figure : size_t { kEarlyS, kLateS, kEarlyCpuS, kLateCpuS };
-
-double median_around(const std::vector<double>& ends, uint64_t first) {
-  const auto begin = ends.begin() + static_cast<std::ptrdiff_t>(first);
-  std::vector<double> window(begin, begin + static_cast<std::ptrdiff_t>(kWindow));
-  return percentile(window, 0.5);
-}
 
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -41,41 +39,72 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-void append_epoch(const Work& work, uint64_t epoch, int rank, imd::Writer& writer) {
-  uint64_t value[kValueBytes / sizeof(uint64_t)];
-  for (auto i = static_cast<uint64_t>(rank); i < work.records; i += static_cast<uint64_t>(work.ranks)) {
-    const uint64_t key = mix(epoch * work.records + i + 1);
-    for (uint64_t& word : value) word = mix(key + static_cast<uint64_t>(&word - value) + 1);
-    check(writer.append(Bytes(reinterpret_cast<const char*>(&key), sizeof key),
-                        Bytes(reinterpret_cast<const char*>(value), sizeof value)));
+// A directory that one rank writes.
+class Directory {
+ public:
+  Directory(net::Job& job, io::Device& device, const std::string& path, const Work& work)
+      : work_(work), rank_(static_cast<uint64_t>(job.rank())) {
+    imd::WriterOptions options;
+    options.memory_bytes = uint64_t{16} << 20;
+    writer_ = take(imd::Writer::open(job, device, path, imd::Writer::Create::kExclusive, options));
   }
-}
 
-void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barrier) {
+  void write_until(uint64_t epochs) {
+    while (epoch_ < epochs) write_epoch();
+  }
+  void time_epoch() {
+    const Stopwatch watch;
+    ends_s_.push_back(write_epoch());
+    cpu_s_.push_back(watch.cpu().total_s());  // of all threads; the disk's moods do not show in it
+  }
+  void close() { check(writer_->close()); }
+
+  double end_s() { return percentile(ends_s_, 0.5); }
+  double cpu_s() { return percentile(cpu_s_, 0.5); }
+
+ private:
+  // Returns how long the end took.
+  double write_epoch() {
+    uint64_t value[kValueBytes / sizeof(uint64_t)];
+    for (uint64_t i = rank_; i < work_.records; i += static_cast<uint64_t>(work_.ranks)) {
+      const uint64_t key = mix(epoch_ * work_.records + i + 1);
+      for (uint64_t& word : value) word = mix(key + static_cast<uint64_t>(&word - value) + 1);
+      check(writer_->append(Bytes(reinterpret_cast<const char*>(&key), sizeof key),
+                            Bytes(reinterpret_cast<const char*>(value), sizeof value)));
+    }
+    const double begin = now_s();
+    check(writer_->epoch_end(static_cast<int64_t>(epoch_++), 0));
+    return now_s() - begin;
+  }
+
+  const Work& work_;
+  const uint64_t rank_;
+  std::unique_ptr<imd::Writer> writer_;
+  uint64_t epoch_ = 0;
+  std::vector<double> ends_s_;
+  std::vector<double> cpu_s_;
+};
+
+void run_rank(const Work& work, RankReport& report, RankBarrier& barrier) {
   RankStorage storage(0);
   const std::unique_ptr<net::Job> job = open_job(work.ranks);
-  imd::WriterOptions options;
-  options.memory_bytes = uint64_t{16} << 20;
-  const std::unique_ptr<imd::Writer> writer =
-      take(imd::Writer::open(*job, storage.device(), work.path, imd::Writer::Create::kExclusive, options));
+  Directory old(*job, storage.device(), work.path, work);
   barrier.wait();
   report.begin_s = now_s();
-  std::vector<double> ends;
-  std::vector<double> cpu;  // of an epoch, all threads; the disk's moods do not show in it
-  for (uint64_t epoch = 0; epoch < work.epochs; ++epoch) {
-    const Stopwatch epoch_watch;
-    append_epoch(work, epoch, rank, *writer);
-    const double begin = now_s();
-    check(writer->epoch_end(static_cast<int64_t>(epoch), 0));
-    ends.push_back(now_s() - begin);
-    cpu.push_back(epoch_watch.cpu().total_s());
-  }
-  check(writer->close());
+  old.write_until(work.epochs - kWindow);
   report.end_s = now_s();
-  report.frame_s[kEarlyS] = median_around(ends, 100 - kWindow / 2);
-  report.frame_s[kLateS] = median_around(ends, work.epochs - kWindow);
-  report.frame_s[kEarlyCpuS] = median_around(cpu, 100 - kWindow / 2);
-  report.frame_s[kLateCpuS] = median_around(cpu, work.epochs - kWindow);
+  Directory young(*job, storage.device(), work.young_path(), work);
+  young.write_until(kYoungEpochs);
+  for (uint64_t i = 0; i < kWindow; ++i) {
+    (i % 2 == 0 ? old : young).time_epoch();
+    (i % 2 == 0 ? young : old).time_epoch();
+  }
+  old.close();
+  young.close();
+  report.frame_s[kEarlyS] = young.end_s();
+  report.frame_s[kLateS] = old.end_s();
+  report.frame_s[kEarlyCpuS] = young.cpu_s();
+  report.frame_s[kLateCpuS] = old.cpu_s();
   check(job->close());
 }
 
@@ -126,10 +155,11 @@ int main(int argc, char** argv) {
   if (work.epochs < 100 + kWindow || work.records == 0 || opens == 0)
     die(fmt::format("--epochs is at least {}, --records and --opens at least 1", 100 + kWindow));
   remove_all(work.path);
+  remove_all(work.young_path());
   register_network();
-  const RanksReport ran = run_ranks(work.ranks, [&](int rank, RankReport& mine, RankBarrier& barrier) {
-    run_rank(work, rank, mine, barrier);
-  });
+  const RanksReport ran = run_ranks(
+      work.ranks, [&](int, RankReport& mine, RankBarrier& barrier) { run_rank(work, mine, barrier); });
+  remove_all(work.young_path());
   report_as("epochs", "", json_of(work, ran, opens));
   return 0;
 }

@@ -1,5 +1,7 @@
 #include "tools/parallel_scan.h"
 
+#include "imd/read/reader_scan.h"
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -34,8 +36,8 @@ class PieceQueue {
     Piece piece;
   };
 
-  PieceQueue(imd::Reader& reader, const std::vector<uint32_t>& epochs, uint64_t blocks_min)
-      : reader_(reader), epochs_(epochs), blocks_min_(blocks_min) {}
+  PieceQueue(imd::Reader& reader, const ScanJob& job)
+      : reader_(reader), epochs_(job.epochs), blocks_min_(job.blocks_min), damaged_(job.damaged) {}
 
   // None: there are no more. After a failure: those of the next partition. Call with the scan's mutex held.
   Result<std::optional<Numbered>> next() {
@@ -48,7 +50,7 @@ class PieceQueue {
         partition_ = 0;
         continue;
       }
-      const auto found = reader_.scan_pieces(epoch, partition_++, blocks_min_);
+      const auto found = reader_.scan_pieces(epoch, partition_++, blocks_min_, damaged_);
       if (!found.ok()) return found.status();
       pieces_.assign(found->begin(), found->end());
     }
@@ -63,6 +65,7 @@ class PieceQueue {
   const std::vector<uint32_t>& epochs_;
   size_t epoch_ = 0;  // index into epochs_
   const uint64_t blocks_min_;
+  const imd::Reader::DamageFn& damaged_;
   uint32_t partition_ = 0;
   std::deque<Piece> pieces_;
   uint64_t given_ = 0;
@@ -71,32 +74,34 @@ class PieceQueue {
 class Scan {
  public:
   Scan(imd::Reader& reader, const ScanJob& job, uint64_t total)
-      : reader_(reader), job_(job), pieces_(reader, job.epochs, job.blocks_min), total_(total) {}
+      : reader_(reader), job_(job), pieces_(reader, job), total_(total) {}
 
   Result<uint64_t> run();
 
  private:
+  struct Damage {
+    Status cause;
+    uint64_t records;  // that were not read because of it
+  };
+
   // What is known of a piece that is not the first unfinished one, or has just become it.
   struct Pending {
     std::deque<Chunk> chunks;
     size_t bytes = 0;
     bool done = false;
     uint64_t records = 0;  // of the piece
-    uint64_t unread = 0;   // of these; more than 0 only with a failure
+    std::vector<Damage> damage;
     Status status;
   };
 
   void work();
   void take_pieces();
-  // `read`: how many records it had of the piece.
-  Status scan_piece(const PieceQueue::Numbered& given, uint64_t* read);
+  // `damage`: what was passed.
+  Status scan_piece(const PieceQueue::Numbered& given, std::vector<Damage>* damage);
   void put(uint64_t number, Chunk* chunk);
-  void finish(const PieceQueue::Numbered& given, uint64_t read, Status status);
+  void finish(const PieceQueue::Numbered& given, std::vector<Damage> damage, Status status);
   // Whether the scan goes on after this failure.
-  bool passes(const Status& status) const {
-    return job_.damaged && (status.code() == Code::kCorruption || status.code() == Code::kIoError ||
-                            status.code() == Code::kNotFound);
-  }
+  bool passes(const Status& status) const { return job_.damaged && imd::can_be_passed(status); }
   void write(const Chunk& chunk);    // with the mutex held
   void write_ready(Pending& ready);  // with the mutex held
   void stop(Status status);          // with the mutex held
@@ -149,22 +154,21 @@ void Scan::put(uint64_t number, Chunk* chunk) {
   *chunk = {};
 }
 
-void Scan::finish(const PieceQueue::Numbered& given, uint64_t read, Status status) {
+void Scan::finish(const PieceQueue::Numbered& given, std::vector<Damage> damage, Status status) {
   const std::lock_guard lock(mutex_);
   Pending& own = pending_[given.number];
   own.done = true;
   own.records = given.piece.records;
-  own.unread = given.piece.records - std::min(given.piece.records, read);
+  own.damage = std::move(damage);
   own.status = std::move(status);
   for (auto first = pending_.begin(); first != pending_.end() && first->first == head_;
        first = pending_.begin()) {
     write_ready(first->second);
     if (!first->second.done) break;
-    if (passes(first->second.status)) {
-      if (!stopped_) job_.damaged(first->second.status, first->second.unread);
-    } else if (!first->second.status.ok()) {
-      stop(first->second.status);
+    for (const Damage& passed : first->second.damage) {
+      if (!stopped_) job_.damaged(passed.cause, passed.records);
     }
+    if (!first->second.status.ok()) stop(first->second.status);
     read_ += first->second.records;
     pending_.erase(first);
     ++head_;
@@ -173,22 +177,31 @@ void Scan::finish(const PieceQueue::Numbered& given, uint64_t read, Status statu
   changed_.notify_all();
 }
 
-Status Scan::scan_piece(const PieceQueue::Numbered& given, uint64_t* read) {
+Status Scan::scan_piece(const PieceQueue::Numbered& given, std::vector<Damage>* damage) {
   const imd::EpochEntry& epoch = reader_.manifest().epochs[given.piece.epoch];
   RecordView record{epoch.epoch, epoch.step, epoch.time, {}, {}};
   Chunk chunk;
   uint64_t taken = 0;
-  const Status status = reader_.scan_piece(given.piece, [&](uint32_t, Bytes key, Bytes value) {
-    ++*read;
+  uint64_t accounted = 0;  // records of the piece that were read or told to be passed
+  const auto each = [&](uint32_t, Bytes key, Bytes value) {
+    ++accounted;
     record.key = key;
     record.value = value;
     if (!job_.format(record, &chunk.text)) return !stopped_.load(std::memory_order_relaxed);
     chunk.ends.push_back(chunk.text.size());
     if (chunk.text.size() >= kChunkBytes) put(given.number, &chunk);
     return ++taken != job_.limit && !stopped_.load(std::memory_order_relaxed);
-  });
+  };
+  const auto pass = [&](const Status& cause, uint64_t records) {
+    accounted += records;
+    damage->push_back({cause, records});
+  };
+  Status status = reader_.scan_piece(given.piece, each,
+                                     job_.damaged ? imd::Reader::DamageFn(pass) : imd::Reader::DamageFn());
   if (!chunk.ends.empty()) put(given.number, &chunk);
-  return status;
+  if (!passes(status)) return status;
+  pass(status, given.piece.records - std::min(given.piece.records, accounted));
+  return {};
 }
 
 // A thread without memory ends the scan, not the process.
@@ -224,9 +237,9 @@ void Scan::take_pieces() {
       given = **next;
       pending_[given.number];
     }
-    uint64_t read = 0;
-    Status status = scan_piece(given, &read);
-    finish(given, read, std::move(status));
+    std::vector<Damage> damage;
+    Status status = scan_piece(given, &damage);
+    finish(given, std::move(damage), std::move(status));
   }
 }
 

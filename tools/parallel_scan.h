@@ -33,9 +33,9 @@ struct ScanJob {
   // False: it cannot be written, or enough is.
   std::function<bool(Bytes)> write = {};
   std::function<void(uint64_t done, uint64_t total)> progress = {};  // records; may be empty
-  // If given, damage and failures of storage do not end the scan. Called by one thread at a time: for a piece, with how
-  // many of its records were not read, when the pieces before it have been written; for a partition whose runs cannot be
-  // found, with 0.
+  // If given, damage and failures of storage do not end the scan. Called by one thread at a time, for each place that is
+  // passed, with how many records were not read because of it: when the pieces before it have been written; at once if it is
+  // the place of a run that cannot be found.
   std::function<void(const Status& cause, uint64_t records)> damaged = {};
 };
 

@@ -80,7 +80,7 @@ int ScanCommand::run() const {
     return std::ferror(stdout) == 0;
   };
   if (keep_going) {
-    job.blocks_min = 1;  // single runs: what is damaged costs no more than what follows it in its run
+    job.blocks_min = 1;  // single runs: whose header is lost is known before it is read
     job.damaged = [&](const Status& cause, uint64_t records) {
       ++damaged_places;
       unread += records;
@@ -166,9 +166,10 @@ void add_scan(CLI::App& app, Run* run) {
            "short, is false; so is one with NaN. Records that lack a field that --raw prints are left out. "
            "--raw has fields, key and value as they are stored, epoch as 4, step as 8 bytes, time as a "
            "double, "
-           "little-endian.\n\nWithout --keep-going damage ends the scan with an error. With it, a run (some "
-           "MiB) that "
-           "is damaged is printed up to the damaged block, and the scan goes on with the next run.",
+           "little-endian.\n\nWithout --keep-going damage ends the scan with an error. With it, the "
+           "records that a damaged block of 4 KiB holds or cuts are left out; where the header of a run "
+           "(some "
+           "MiB) is lost, the records of the run are.",
        .examples = {
            {"swale scan out/particles --epoch 3 --limit 10 --u64", "ten records of an epoch"},
            {"swale scan out/particles --where 'energy > 998.5 && id < 1000' --fields "

@@ -48,7 +48,23 @@ Status RunCursor::begin_run(Bytes block) {
   ordinal_ = 0;
   data_bytes_ = 0;
   unfinished_.clear();
+  yielded_ = 0;
+  torn_ = resync_ = false;
   return {};
+}
+
+bool RunCursor::pass_block() {
+  if (between_runs()) return false;
+  unfinished_.clear();
+  torn_ = resync_ = true;
+  ++next_block_;
+  if (between_runs()) end_torn_run();
+  return true;
+}
+
+void RunCursor::end_torn_run() {
+  left_out_ += run_.records - std::min(yielded_, run_.records);
+  ++runs_;
 }
 
 Status RunCursor::feed_block(Bytes block, const RecordFn& fn) {
@@ -56,7 +72,14 @@ Status RunCursor::feed_block(Bytes block, const RecordFn& fn) {
   SWALE_RETURN_IF_ERROR(verify_block(block, seed_, next_block_, path_));
   const BlockTrailer trailer = block_trailer(block.data());
   const uint32_t expected = ordinal_ + (unfinished_.empty() ? 0 : 1);
-  if (trailer.first_ordinal != expected) {
+  if (resync_ && trailer.count == 0) {  // the middle of a record that began in the block that was passed
+    ++next_block_;
+    if (between_runs()) end_torn_run();
+    return {};
+  }
+  if (resync_ && trailer.first_ordinal >= expected && trailer.first_ordinal < run_.records) {
+    ordinal_ = trailer.first_ordinal;
+  } else if (trailer.first_ordinal != expected) {
     return malformed(next_block_,
                      fmt::format("expected record {}, found {}", expected, trailer.first_ordinal));
   }
@@ -66,11 +89,16 @@ Status RunCursor::feed_block(Bytes block, const RecordFn& fn) {
     SWALE_RETURN_IF_ERROR(stream_records(block, trailer, fn));
   }
   if (stopped_) return {};
+  resync_ = false;
   ++next_block_;
   return between_runs() ? end_run() : Status();
 }
 
 Status RunCursor::end_run() {
+  if (torn_) {
+    end_torn_run();
+    return {};
+  }
   if (ordinal_ != run_.records || !unfinished_.empty() || data_bytes_ != run_.data_bytes) {
     return malformed(next_block_ - 1, fmt::format("holds {} records with {} bytes, expected {} with {}",
                                                   ordinal_, data_bytes_, run_.records, run_.data_bytes));
@@ -91,6 +119,7 @@ void RunCursor::yield(const RecordView& view, uint64_t block, uint32_t row, uint
                              .large = is_large(view)};
   ++ordinal_;
   ++records_;
+  ++yielded_;
   data_bytes_ += view.key.size() + view.value.size();
   stopped_ = !fn(record);
 }
@@ -121,7 +150,7 @@ Status RunCursor::stream_records(Bytes block, const BlockTrailer& trailer, const
   const size_t start = trailer.count == 0 ? stream.size() : trailer.first_start;
   if (start < begin || start > stream.size() ||
       (trailer.count == 0) != (trailer.first_start == kNoRecordStarts) ||
-      (unfinished_.empty() && start != begin)) {
+      (unfinished_.empty() && start != begin && !resync_)) {
     return malformed(next_block_, fmt::format("{} records from byte {} on are impossible here", trailer.count,
                                               trailer.first_start));
   }

@@ -5,7 +5,7 @@
 // Threads: one at a time.
 // Errors: kCorruption that names file and offset. After one, the cursor is of no use: make a new one, and
 //   feed it from a later run (runs start where decode_run_header succeeds). But if the block next_block() fails
-//   verify_block, nothing of it was yielded, and a right copy of it may be fed.
+//   verify_block, nothing of it was yielded, and a right copy of it may be fed, or pass_block() leaves it out.
 // Limits: memory for one record, 16 KiB.
 #pragma once
 
@@ -73,14 +73,19 @@ class RunCursor {
   // `blocks`: the next whole blocks. Yields the records that are complete by then.
   Status feed(Bytes blocks, const RecordFn& fn);
 
+  // Leaves out the damaged block next_block() and the records that reach into it; the next block is fed after it. False: the
+  // block begins a run and its header is lost, so nothing after it can be told.
+  bool pass_block();
+
   // No more blocks: kCorruption if a run is cut off.
   Status finish() const;
 
   bool stopped() const { return stopped_; }
   bool between_runs() const { return next_block_ == run_end_block_; }
   uint64_t next_block() const { return next_block_; }
-  uint64_t runs() const { return runs_; }        // finished
-  uint64_t records() const { return records_; }  // yielded
+  uint64_t runs() const { return runs_; }          // finished
+  uint64_t records() const { return records_; }    // yielded
+  uint64_t left_out() const { return left_out_; }  // records of finished runs with blocks that were passed
 
  private:
   Status feed_block(Bytes block, const RecordFn& fn);
@@ -88,6 +93,7 @@ class RunCursor {
   Status uniform_rows(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
   Status stream_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
   Status end_run();
+  void end_torn_run();
   void yield(const RecordView& record, uint64_t block, uint32_t row, uint64_t end_block, const RecordFn& fn);
   Status malformed(uint64_t block, std::string_view problem) const;
 
@@ -106,6 +112,11 @@ class RunCursor {
   uint64_t runs_ = 0;
   uint64_t records_ = 0;
   bool stopped_ = false;
+  // Of the current run:
+  uint32_t yielded_ = 0;
+  bool torn_ = false;    // a block was passed
+  bool resync_ = false;  // the next record that starts in a block is the next one known
+  uint64_t left_out_ = 0;
 };
 
 }  // namespace swale::run

@@ -330,8 +330,18 @@ void Verifier::compare_sums() {
 }  // namespace
 
 VerifyReport verify_directory(const Reader& reader, size_t problems_max, const VerifyProgressFn& progress) {
-  const std::shared_ptr<const Manifest> manifest = reader.manifest_now();
-  return Verifier(reader.files(), *manifest).run(problems_max, progress);
+  constexpr int kRestartsMax =
+      3;  // a directory that goes back more often meanwhile is reported as it was found
+  const std::shared_ptr<const Manifest> opened = reader.manifest_now();
+  VerifyReport report = Verifier(reader.files(), *opened).run(problems_max, progress);
+  Manifest known;
+  for (int restarts = 0; restarts < kRestartsMax && !report.problems.empty(); ++restarts) {
+    Result<Manifest> now = load_manifest(reader.files().device, reader.directory());
+    if (!now.ok() || (restarts == 0 ? *opened : known).first_dropped(*now) == nullptr) break;
+    known = std::move(*now);
+    report = Verifier(reader.files(), known).run(problems_max, progress);
+  }
+  return report;
 }
 
 }  // namespace swale::imd

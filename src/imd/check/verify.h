@@ -28,7 +28,9 @@ struct VerifyReport {
 };
 using VerifyProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// Of the epochs that `reader` answers on now. Returns all problems, at most `problems_max`. `progress` may be empty.
+// Of the epochs that `reader` answers on now. If there are problems because a job has dropped some of these epochs meanwhile
+// (imd.resume_after), the epochs that are there instead are verified. Returns all problems, at most `problems_max`.
+// `progress` may be empty.
 VerifyReport verify_directory(const Reader& reader, size_t problems_max,
                               const VerifyProgressFn& progress = {});
 

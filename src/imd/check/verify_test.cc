@@ -50,5 +50,54 @@ TEST(Verify, NamesARunOfAnotherKindOfJob) {
               HasSubstr("chosen by a partitioner"));
 }
 
+// Two epochs of a directory that another job replaces while they are verified.
+class VerifyBesideAJob : public testing::Test {
+ protected:
+  VerifyBesideAJob() : directory_(device_, "/dir") {
+    directory_.begin_job(1);
+    for (int epoch = 0; epoch < 2; ++epoch) directory_.write_epoch({{"key", "value"}});
+    reader_ = Reader::open(device_, "/dir", {}).value();
+  }
+
+  // The job goes back to the first epoch, and nothing is left of the second one's records.
+  void go_back(bool commits) {
+    directory_.begin_job(1);
+    directory_.manifest.epochs.pop_back();
+    if (commits) directory_.commit();
+    const auto log = device_.open(data_log_path("/dir", {1, 0}), io::OpenMode::kReadWrite).value();
+    const auto first = run::decode_run_header(first_block(*log), 0, 0, log->path()).value();
+    ASSERT_TRUE(log->truncate(first.blocks * run::kBlockBytes).ok());
+  }
+
+  VerifyReport verify(bool commits) {
+    bool gone_back = false;
+    return verify_directory(*reader_, 10, [&](uint64_t, uint64_t) {
+      if (!std::exchange(gone_back, true)) go_back(commits);
+    });
+  }
+
+  std::string first_block(io::File& file) {
+    std::string block(run::kBlockBytes, '\0');
+    EXPECT_TRUE(file.pread(0, MutableBytes(block.data(), block.size())).ok());
+    return block;
+  }
+
+  io::MemoryDevice device_;
+  test::TestDirectory directory_;
+  std::unique_ptr<Reader> reader_;
+};
+
+TEST_F(VerifyBesideAJob, ThatGoesBackTellsWhatIsThereNow) {
+  const VerifyReport report = verify(true);
+  for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
+  EXPECT_EQ(report.epochs, 1U);
+}
+
+TEST_F(VerifyBesideAJob, CanaryWithoutTheNewManifestItIsDamage) {
+  const VerifyReport report = verify(false);
+  EXPECT_FALSE(report.problems.empty());
+  EXPECT_EQ(report.epochs, 2U);
+}
+
 }  // namespace
 }  // namespace swale::imd

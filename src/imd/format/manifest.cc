@@ -235,6 +235,13 @@ const EpochEntry* Manifest::find_epoch(uint32_t number, uint64_t epoch_id) const
   return number < epochs.size() && epochs[number].epoch_id == epoch_id ? &epochs[number] : nullptr;
 }
 
+const EpochEntry* Manifest::first_dropped(const Manifest& now) const {
+  const auto dropped = std::ranges::find_if(epochs, [&](const EpochEntry& epoch) {
+    return now.find_epoch(epoch.epoch, epoch.epoch_id) == nullptr;
+  });
+  return dropped == epochs.end() ? nullptr : &*dropped;
+}
+
 const EpochEntry* Manifest::find_epoch(const LostPart& part) const {
   const auto found = std::find_if(epochs.begin(), epochs.end(),
                                   [&](const EpochEntry& epoch) { return epoch.epoch_id == part.epoch_id; });

@@ -109,6 +109,8 @@ struct Manifest {
   // The committed epoch of this number and id; nullptr if there is none: another one was, or none at all.
   const EpochEntry* find_epoch(uint32_t number, uint64_t epoch_id) const;
   const EpochEntry* find_epoch(const LostPart& part) const;
+  // The first epoch of this manifest that `now`, a later one of the directory, does not have; nullptr: it has them all.
+  const EpochEntry* first_dropped(const Manifest& now) const;
   // The logs that hold committed epochs, in order.
   std::vector<LogId> logs() const;
   // What was lost of this part; nullptr: nothing.

@@ -107,14 +107,14 @@ Result<size_t> Reader::get_many(std::span<const Bytes> keys, int64_t epoch, cons
 }
 
 Result<std::vector<Reader::ScanPiece>> Reader::scan_pieces(uint32_t epoch, uint32_t partition,
-                                                           uint64_t blocks_min) {
+                                                           uint64_t blocks_min, const DamageFn& damaged) {
   const std::shared_ptr<ReaderView> now = view();
-  return now->blame(now->scan_pieces(epoch, partition, blocks_min));
+  return now->blame(now->scan_pieces(epoch, partition, blocks_min, damaged));
 }
 
-Status Reader::scan_piece(const ScanPiece& piece, const RecordFn& fn) {
+Status Reader::scan_piece(const ScanPiece& piece, const RecordFn& fn, const DamageFn& damaged) {
   const std::shared_ptr<ReaderView> now = view();
-  return now->blame(now->scan_piece(piece, fn));
+  return now->blame(now->scan_piece(piece, fn, damaged));
 }
 
 Status Reader::scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) {

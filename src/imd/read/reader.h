@@ -146,8 +146,13 @@ class Reader {
     uint64_t blocks = 0;
     uint64_t records = 0;
   };
-  Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition, uint64_t blocks_min);
-  Status scan_piece(const ScanPiece& piece, const RecordFn& fn);
+  // With `damaged`, neither damage nor a failure of storage ends the walk as long as something after it can be told:
+  // `damaged` is called for each place that is passed, with how many records are known to be left out by then (so the sum
+  // of all calls is what is missing).
+  using DamageFn = std::function<void(const Status& cause, uint64_t records)>;
+  Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition, uint64_t blocks_min,
+                                             const DamageFn& damaged = {});
+  Status scan_piece(const ScanPiece& piece, const RecordFn& fn, const DamageFn& damaged = {});
 
   // Part `part` of `parts` (1 to kScanPartsMax) of one epoch or of all: whole runs. Every record is in exactly one part,
   // and which one depends on the epoch and `parts` alone, so parts may be walked by several processes. Each epoch is

@@ -46,66 +46,192 @@ Status feed(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_b
   }
 }
 
+// One piece on its way.
+class PieceScan {
+ public:
+  PieceScan(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
+            const Reader::ScanPiece& piece, const ScanFn& fn, const Reader::DamageFn& damaged)
+      : files_(files),
+        logs_(logs),
+        epoch_(epoch),
+        piece_(piece),
+        fn_(fn),
+        damaged_(damaged),
+        cursor_(logs.partition, piece.first_block, logs.data->path(), epoch.epoch_id),
+        reads_(files.options.reads_in_flight_max) {}
+
+  Status run() {
+    const Status status = walk();
+    tell();
+    return status;
+  }
+  bool stopped() const { return cursor_.stopped(); }
+
+ private:
+  Status walk() {
+    uint64_t chunk_blocks = std::max<uint64_t>(files_.options.scan_chunk_bytes / run::kBlockBytes, 1);
+    chunk_.resize(std::min(chunk_blocks, piece_.blocks) * run::kBlockBytes);
+    for (uint64_t done = 0; done < piece_.blocks && !cursor_.stopped();) {
+      const uint64_t count = std::min(chunk_blocks, piece_.blocks - done);
+      const MutableBytes out(chunk_.data(), count * run::kBlockBytes);
+      const Status read = read_blocks(piece_.first_block + done, out);
+      if (!read.ok() && damaged_ && count > 1) {
+        chunk_blocks = 1;  // from here on block by block, so that only what cannot be read is passed
+        continue;
+      }
+      SWALE_RETURN_IF_ERROR(read.ok() ? take(piece_.first_block + done, out) : pass(read));
+      done += count;
+    }
+    SWALE_RETURN_IF_ERROR(cursor_.finish());
+    if (cursor_.stopped()) return {};
+    const uint64_t records = cursor_.records() + cursor_.left_out();
+    return check_count(logs_, epoch_, piece_.first_block, records, piece_.records);
+  }
+
+  Status read_blocks(uint64_t first, MutableBytes out) {
+    reads_.add(*logs_.data, first * run::kBlockBytes, out, 0);
+    SWALE_RETURN_IF_ERROR(reads_.finish());
+    files_.counters.reads.add();
+    files_.counters.bytes_read.add(out.size());
+    return {};
+  }
+
+  Status take(uint64_t first, MutableBytes chunk) {
+    for (;;) {
+      const Status status = feed(logs_, epoch_, first, chunk, fn_, &cursor_);
+      if (status.ok() || !damaged_) return status;
+      SWALE_RETURN_IF_ERROR(pass(status));
+    }
+  }
+
+  Status pass(const Status& cause) {
+    if (!can_be_passed(cause)) return cause;
+    tell();
+    if (!cursor_.pass_block()) return cause;
+    untold_ = cause;
+    return {};
+  }
+
+  // What a run has lost is known at its end, or when the next block is passed.
+  void tell() {
+    if (untold_.ok()) return;
+    damaged_(untold_, cursor_.left_out() - told_);
+    told_ = cursor_.left_out();
+    untold_ = {};
+  }
+
+  const ReaderFiles& files_;
+  const PartitionLogs& logs_;
+  const EpochEntry& epoch_;
+  const Reader::ScanPiece& piece_;
+  const ScanFn& fn_;
+  const Reader::DamageFn& damaged_;
+  run::RunCursor cursor_;
+  ReadQueue reads_;
+  std::vector<char> chunk_;
+  Status untold_;  // why a block was passed, until it is told
+  uint64_t told_ = 0;
+};
+
+// Gathers the runs of an epoch into pieces.
+class PieceFinder {
+ public:
+  PieceFinder(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
+              uint64_t blocks_min)
+      : files_(files),
+        logs_(logs),
+        epoch_(epoch),
+        blocks_min_(blocks_min),
+        range_(logs.blocks_of(epoch.epoch)) {}
+
+  Result<std::vector<Reader::ScanPiece>> find(const Reader::DamageFn& damaged) {
+    const uint64_t expected = logs_.records_of(epoch_.epoch);
+    Status gap;  // why the last run that is not known is not known
+    bool in_gap = false;
+    uint64_t records = 0;
+    for (uint64_t at = range_.first; at < end();) {
+      const Result<run::RunHeader> header = header_at(at);
+      if (!header.ok()) {
+        if (!damaged || !can_be_passed(header.status())) return header.status();
+        if (!in_gap && !gap.ok()) damaged(gap, 0);
+        if (!in_gap) gap = header.status();
+        in_gap = true;
+        ++at;
+        continue;
+      }
+      if (pieces_.empty() || in_gap || pieces_.back().blocks >= blocks_min_)
+        pieces_.push_back({epoch_.epoch, logs_.partition, at, 0, 0});
+      in_gap = false;
+      pieces_.back().blocks += header->blocks;
+      pieces_.back().records += header->records;
+      records += header->records;
+      at += header->blocks;
+    }
+    if (gap.ok()) {
+      SWALE_RETURN_IF_ERROR(check_count(logs_, epoch_, range_.first, records, expected));
+    } else {
+      damaged(gap, expected - std::min(records, expected));
+    }
+    return std::move(pieces_);
+  }
+
+ private:
+  uint64_t end() const { return range_.first + range_.count; }
+
+  Result<run::RunHeader> header_at(uint64_t at) {
+    reads_.add(*logs_.data, at * run::kBlockBytes, MutableBytes(block_.data(), block_.size()), 0);
+    SWALE_RETURN_IF_ERROR(reads_.finish());
+    files_.counters.reads.add();
+    files_.counters.bytes_read.add(block_.size());
+    const std::string& path = logs_.data->path();
+    SWALE_ASSIGN_OR_RETURN(
+        const run::RunHeader header,
+        run::decode_run_header(Bytes(block_.data(), block_.size()), logs_.partition, at, path));
+    if (header.epoch_id == epoch_.epoch_id && header.blocks != 0 && header.blocks <= end() - at)
+      return header;
+    return corruption(
+        "{}: offset {}: a run of {} blocks of epoch {:016x}; expected one of {:016x} that ends before offset "
+        "{}; "
+        "run `swale verify`",
+        path, at * run::kBlockBytes, header.blocks, header.epoch_id, epoch_.epoch_id,
+        end() * run::kBlockBytes);
+  }
+
+  const ReaderFiles& files_;
+  const PartitionLogs& logs_;
+  const EpochEntry& epoch_;
+  const uint64_t blocks_min_;
+  const PartitionLogs::BlockRange range_;
+  std::vector<Reader::ScanPiece> pieces_;
+  std::vector<char> block_ = std::vector<char>(run::kBlockBytes);
+  ReadQueue reads_{1};
+};
+
 }  // namespace
 
+bool can_be_passed(const Status& status) {
+  return status.code() == Code::kCorruption || status.code() == Code::kIoError ||
+         status.code() == Code::kNotFound;
+}
+
 Status scan_blocks(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
-                   const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped) {
-  run::RunCursor cursor(logs.partition, piece.first_block, logs.data->path(), epoch.epoch_id);
-  const uint64_t chunk_blocks = std::max<uint64_t>(files.options.scan_chunk_bytes / run::kBlockBytes, 1);
-  std::vector<char> chunk(std::min(chunk_blocks, piece.blocks) * run::kBlockBytes);
-  ReadQueue reads(files.options.reads_in_flight_max);
-  for (uint64_t done = 0; done < piece.blocks && !cursor.stopped();) {
-    const uint64_t count = std::min(chunk_blocks, piece.blocks - done);
-    const MutableBytes out(chunk.data(), count * run::kBlockBytes);
-    reads.add(*logs.data, (piece.first_block + done) * run::kBlockBytes, out, 0);
-    SWALE_RETURN_IF_ERROR(reads.finish());
-    files.counters.reads.add();
-    files.counters.bytes_read.add(out.size());
-    SWALE_RETURN_IF_ERROR(feed(logs, epoch, piece.first_block + done, out, fn, &cursor));
-    done += count;
-  }
-  *stopped = cursor.stopped();
-  SWALE_RETURN_IF_ERROR(cursor.finish());
-  return *stopped ? Status() : check_count(logs, epoch, piece.first_block, cursor.records(), piece.records);
+                   const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped,
+                   const Reader::DamageFn& damaged) {
+  PieceScan scan(files, logs, epoch, piece, fn, damaged);
+  const Status status = scan.run();
+  *stopped = scan.stopped();
+  return status;
+}
+
+Result<std::vector<Reader::ScanPiece>> pieces_of(const ReaderFiles& files, const PartitionLogs& logs,
+                                                 const EpochEntry& epoch, uint64_t blocks_min,
+                                                 const Reader::DamageFn& damaged) {
+  return PieceFinder(files, logs, epoch, blocks_min).find(damaged);
 }
 
 Status scan_epoch(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
                   const ScanFn& fn, bool* stopped) {
   return scan_blocks(files, logs, epoch, whole(logs, epoch.epoch), fn, stopped);
-}
-
-Result<std::vector<Reader::ScanPiece>> pieces_of(const ReaderFiles& files, const PartitionLogs& logs,
-                                                 const EpochEntry& epoch, uint64_t blocks_min) {
-  const PartitionLogs::BlockRange range = logs.blocks_of(epoch.epoch);
-  std::vector<Reader::ScanPiece> pieces;
-  std::vector<char> block(run::kBlockBytes);
-  ReadQueue reads(1);
-  uint64_t records = 0;
-  for (uint64_t at = range.first; at < range.first + range.count;) {
-    reads.add(*logs.data, at * run::kBlockBytes, MutableBytes(block.data(), block.size()), 0);
-    SWALE_RETURN_IF_ERROR(reads.finish());
-    files.counters.reads.add();
-    files.counters.bytes_read.add(block.size());
-    SWALE_ASSIGN_OR_RETURN(
-        const run::RunHeader header,
-        run::decode_run_header(Bytes(block.data(), block.size()), logs.partition, at, logs.data->path()));
-    if (header.epoch_id != epoch.epoch_id || header.blocks == 0 ||
-        header.blocks > range.first + range.count - at) {
-      return corruption(
-          "{}: offset {}: a run of {} blocks of epoch {:016x}; expected one of {:016x} that ends "
-          "before offset {}; run `swale verify`",
-          logs.data->path(), at * run::kBlockBytes, header.blocks, header.epoch_id, epoch.epoch_id,
-          (range.first + range.count) * run::kBlockBytes);
-    }
-    if (pieces.empty() || pieces.back().blocks >= blocks_min)
-      pieces.push_back({epoch.epoch, logs.partition, at, 0, 0});
-    pieces.back().blocks += header.blocks;
-    pieces.back().records += header.records;
-    records += header.records;
-    at += header.blocks;
-  }
-  SWALE_RETURN_IF_ERROR(check_count(logs, epoch, range.first, records, logs.records_of(epoch.epoch)));
-  return pieces;
 }
 
 // All partitions are one line of `partitions` units, of which each part has partitions / parts.

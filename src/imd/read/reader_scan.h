@@ -23,11 +23,17 @@ using ScanFn = std::function<bool(const run::ScannedRecord&)>;
 Status scan_epoch(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
                   const ScanFn& fn, bool* stopped);
 
-// The same of a piece, of which pieces_of made all.
+// The same of a piece, of which pieces_of made all. With `damaged`, blocks that are damaged or cannot be read are passed;
+// and pieces_of looks for the next run where the header of one is lost.
 Status scan_blocks(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
-                   const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped);
+                   const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped,
+                   const Reader::DamageFn& damaged = {});
 Result<std::vector<Reader::ScanPiece>> pieces_of(const ReaderFiles& files, const PartitionLogs& logs,
-                                                 const EpochEntry& epoch, uint64_t blocks_min);
+                                                 const EpochEntry& epoch, uint64_t blocks_min,
+                                                 const Reader::DamageFn& damaged = {});
+
+// Whether a walk that is to go on after damage goes on after this.
+bool can_be_passed(const Status& status);
 
 // What one part of a divided scan has of a partition: the runs that begin at `from` / `parts` of its blocks or behind,
 // and before `to` / `parts`. from = to: nothing.

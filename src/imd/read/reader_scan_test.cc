@@ -1,10 +1,12 @@
 #include "imd/read/reader_scan.h"
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <set>
 #include <thread>
 
 #include "imd/test_directory.h"
@@ -14,6 +16,7 @@ namespace swale::imd {
 namespace {
 
 using test::numbered_records;
+using test::Records;
 using test::TestDirectory;
 
 using Walked = std::vector<std::string>;  // "epoch key=value" of each record, in the order of the walk
@@ -195,6 +198,145 @@ TEST(ScanPart, SharesMeetAtAnySize) {
     }
   }
   std::printf("%zu shares were compared\n", compared);
+}
+
+// Records of one shape: 24 bytes each, or of any length, or most of them longer than a block.
+Records shaped_records(Rng& rng, size_t count, size_t value_bytes_min, size_t value_bytes_max) {
+  Records records;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t bytes = value_bytes_min + rng.below(value_bytes_max - value_bytes_min + 1);
+    std::string value(bytes, '\0');
+    for (char& byte : value) byte = static_cast<char>(rng.next());
+    records.emplace_back(fmt::format("{:08}", i), value);
+  }
+  return records;
+}
+
+// A directory of one partition and one epoch with several runs, whose blocks are damaged and mended again.
+class ScanDamage {
+ public:
+  explicit ScanDamage(const Records& records) : written_(device_, "/dir") {
+    written_.begin_job(1);
+    TestDirectory::Shape shape;
+    shape.records_per_run = records.size() / 4;
+    written_.write_epoch(records, shape);
+    file_ = device_.open(data_log_path("/dir", {1, 0}), io::OpenMode::kReadWrite).value();
+    bytes_.resize(*file_->size());
+    EXPECT_TRUE(io::read_exactly(*file_, 0, MutableBytes(bytes_.data(), bytes_.size())).ok());
+    run::RunCursor cursor(0, 0, "log");
+    EXPECT_TRUE(cursor
+                    .feed(bytes_,
+                          [&](const run::ScannedRecord& record) {
+                            truth_.push_back({fmt::format("{}={}", record.key, record.value), record.run->run,
+                                              record.block, record.end_block});
+                            if (starts_.size() <= record.run->run) starts_.push_back(record.block);
+                            return true;
+                          })
+                    .ok());
+  }
+
+  size_t blocks() const { return bytes_.size() / run::kBlockBytes; }
+  size_t runs() const { return starts_.size(); }
+
+  // Damages `places` (offsets), scans, compares with what no damage can have touched, mends.
+  void pass(const std::set<uint64_t>& places, bool mistaken = false) {
+    std::vector<bool> damaged(blocks());
+    std::vector<bool> lost(runs());
+    for (const uint64_t at : places) {
+      turn(at);
+      const uint64_t block = at / run::kBlockBytes;
+      damaged[block] = true;
+      const auto start = std::ranges::find(starts_, block);
+      if (start != starts_.end() && at % run::kBlockBytes < sizeof(run::RunHeader))
+        lost[static_cast<size_t>(start - starts_.begin())] = true;
+    }
+    Walked expected;
+    for (const Record& record : truth_) {
+      bool whole = !lost[record.run];
+      for (uint64_t block = record.block; block <= record.end_block; ++block)
+        whole = whole && !damaged[block];
+      if (whole) expected.push_back(record.text);
+    }
+    if (mistaken) expected.pop_back();
+    compare(expected);
+    for (const uint64_t at : places) turn(at);
+  }
+
+ private:
+  struct Record {
+    std::string text;
+    uint32_t run;
+    uint64_t block;
+    uint64_t end_block;
+  };
+
+  void turn(uint64_t at) {
+    bytes_[at] ^= 1;
+    ASSERT_TRUE(file_->pwrite(at, Bytes(bytes_).substr(at, 1)).ok());
+  }
+
+  void compare(const Walked& expected) {
+    auto reader = Reader::open(device_, "/dir", {}).value();
+    EXPECT_EQ(reader->scan(0, [](auto&&...) { return true; }).code(), Code::kCorruption);
+    Walked walked;
+    uint64_t told = 0;
+    uint64_t left_out = 0;
+    const Reader::DamageFn damaged = [&](const Status& cause, uint64_t records) {
+      EXPECT_NE(cause.message().find("part-000000"), std::string_view::npos) << cause.to_string();
+      ++told;
+      left_out += records;
+    };
+    const auto pieces = reader->scan_pieces(0, 0, 1, damaged);
+    ASSERT_TRUE(pieces.ok()) << pieces.status().to_string();
+    for (const Reader::ScanPiece& piece : *pieces) {
+      const auto note = [&](uint32_t, Bytes key, Bytes value) {
+        walked.push_back(fmt::format("{}={}", key, value));
+        return true;
+      };
+      const Status status = reader->scan_piece(piece, note, damaged);
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+    EXPECT_EQ(walked, expected);
+    EXPECT_EQ(walked.size() + left_out, truth_.size());
+    EXPECT_GT(told, 0U);
+  }
+
+  io::MemoryDevice device_;
+  TestDirectory written_;
+  std::unique_ptr<io::File> file_;
+  std::string bytes_;
+  std::vector<Record> truth_;
+  std::vector<uint64_t> starts_;  // first blocks of the runs
+};
+
+std::vector<Records> records_of_all_shapes() {
+  Rng rng(77);
+  return {shaped_records(rng, 4'000, 16, 16), shaped_records(rng, 2'000, 0, 90),
+          shaped_records(rng, 60, 3'000, 12'000)};
+}
+
+TEST(ScanDamage, OnlyWhatADamagedBlockHoldsIsLeftOut) {
+  Rng rng(78);
+  size_t places_damaged = 0;
+  for (const Records& records : records_of_all_shapes()) {
+    ScanDamage directory(records);
+    ASSERT_EQ(directory.runs(), 4U);
+    for (int i = 0; i < 60; ++i) {
+      std::set<uint64_t> places;
+      const size_t count = 1 + rng.below(4);
+      while (places.size() < count) places.insert(rng.below(directory.blocks() * run::kBlockBytes));
+      if (i % 4 == 0) places.insert(rng.below(64));  // the header of the first run
+      directory.pass(places);
+      places_damaged += places.size();
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  std::printf("%zu places were damaged\n", places_damaged);
+}
+
+TEST(ScanDamage, CanaryARecordThatIsMissingWouldBeNoticed) {
+  ScanDamage directory(records_of_all_shapes()[0]);
+  EXPECT_NONFATAL_FAILURE(directory.pass({5'000}, true), "walked");
 }
 
 }  // namespace

@@ -100,15 +100,13 @@ Status ReaderView::blame(Status status) const {
   if (status.code() != Code::kCorruption) return status;
   const Result<Manifest> now = load_manifest(files_.device, files_.directory);
   if (!now.ok()) return status;
-  for (const EpochEntry& epoch : manifest_.epochs) {
-    if (now->find_epoch(epoch.epoch, epoch.epoch_id) != nullptr) continue;
-    return error(
-        Code::kAborted, Scope::kFile,
-        "{}: the directory has changed since it was opened: epoch {} (epoch_id {:016x}) was dropped, or the "
-        "directory was made anew; refresh the reader or open it again. Found before that was noticed: {}",
-        files_.directory, epoch.epoch, epoch.epoch_id, status.message());
-  }
-  return status;
+  const EpochEntry* const dropped = manifest_.first_dropped(*now);
+  if (dropped == nullptr) return status;
+  return error(
+      Code::kAborted, Scope::kFile,
+      "{}: the directory has changed since it was opened: epoch {} (epoch_id {:016x}) was dropped, or the "
+      "directory was made anew; refresh the reader or open it again. Found before that was noticed: {}",
+      files_.directory, dropped->epoch, dropped->epoch_id, status.message());
 }
 
 Result<EpochRange> ReaderView::range_of(int64_t epoch) const {
@@ -200,12 +198,18 @@ Result<size_t> ReaderView::get_many(std::span<const Bytes> keys, int64_t epoch, 
   return sink.found_count();
 }
 
-// Gives `fn` whole values, also large ones; `*large` is why one could not be read, and the walk then ends.
-ScanFn ReaderView::with_values(uint32_t epoch, const Reader::RecordFn& fn, Status* large) {
-  return [this, epoch, &fn, large](const run::ScannedRecord& record) {
+// Gives `fn` whole values, also large ones; `*large` is why one could not be read, and the walk then ends, unless there is
+// somebody to tell.
+ScanFn ReaderView::with_values(uint32_t epoch, const Reader::RecordFn& fn, Status* large,
+                               const Reader::DamageFn& damaged) {
+  return [this, epoch, &fn, large, damaged](const run::ScannedRecord& record) {
     if (!record.large) return fn(epoch, record.key, record.value);
     const Result<ValueReader::Place> at = place(record.key, epoch, record.value);
     const Result<std::string> value = at.ok() ? large_.read(*at) : Result<std::string>(at.status());
+    if (damaged && can_be_passed(value.status())) {
+      damaged(value.status(), 1);
+      return true;
+    }
     *large = value.status();
     return value.ok() && fn(epoch, record.key, *value);
   };
@@ -255,17 +259,19 @@ Result<std::shared_ptr<const PartitionLogs>> ReaderView::logs_of(uint32_t epoch,
 }
 
 Result<std::vector<Reader::ScanPiece>> ReaderView::scan_pieces(uint32_t epoch, uint32_t partition,
-                                                               uint64_t blocks_min) {
+                                                               uint64_t blocks_min,
+                                                               const Reader::DamageFn& damaged) {
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
-  return pieces_of(files_, *logs, manifest_.epochs[epoch], blocks_min);
+  return pieces_of(files_, *logs, manifest_.epochs[epoch], blocks_min, damaged);
 }
 
-Status ReaderView::scan_piece(const Reader::ScanPiece& piece, const Reader::RecordFn& fn) {
+Status ReaderView::scan_piece(const Reader::ScanPiece& piece, const Reader::RecordFn& fn,
+                              const Reader::DamageFn& damaged) {
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(piece.epoch, piece.partition));
   bool stopped = false;
   Status large;
   SWALE_RETURN_IF_ERROR(scan_blocks(files_, *logs, manifest_.epochs[piece.epoch], piece,
-                                    with_values(piece.epoch, fn, &large), &stopped));
+                                    with_values(piece.epoch, fn, &large, damaged), &stopped, damaged));
   return large;
 }
 
@@ -277,7 +283,8 @@ Status ReaderView::scan_share(uint32_t epoch, uint32_t partition, const Partitio
   SWALE_ASSIGN_OR_RETURN(const auto piece, piece_of(files_, *logs, entry, share));
   if (!piece) return {};
   Status large;
-  SWALE_RETURN_IF_ERROR(scan_blocks(files_, *logs, entry, *piece, with_values(epoch, fn, &large), stopped));
+  SWALE_RETURN_IF_ERROR(
+      scan_blocks(files_, *logs, entry, *piece, with_values(epoch, fn, &large, {}), stopped));
   return large;
 }
 
