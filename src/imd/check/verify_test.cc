@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "imd/test_directory.h"
 #include "io/memory_device.h"
+#include "run/block.h"
 
 namespace swale::imd {
 namespace {
