@@ -41,6 +41,7 @@ class JobImpl final : public Job, private TransportEvents {
   int32_t size() const override { return bootstrap_->size(); }
   uint64_t secret() const override { return meeting_.secret; }
   int32_t ranks_on_fullest_node() const override { return meeting_.nodes.on_fullest; }
+  uint64_t memory_bytes() const override { return options_.memory_bytes; }
   Result<std::vector<std::string>> allgather(Bytes mine) override;
   Status begin_call(CallKind kind, std::string_view path) override;
   Status begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,

@@ -52,6 +52,8 @@ struct JobOptions {
   Nanos heartbeat_interval = 1'000'000'000;
   Nanos close_deadline = 30'000'000'000;
   Nanos collective_deadline = 600'000'000'000;
+  uint64_t memory_bytes =
+      0;             // that its directories leave to all of the process's together; 0: as Swale chooses
   std::string node;  // what ranks of one machine have in common; "": this_machine (topology.h)
 };
 
@@ -70,6 +72,7 @@ class Job {
   virtual uint64_t secret() const = 0;
   // The ranks on that machine which has most of them; the same number on all ranks.
   virtual int32_t ranks_on_fullest_node() const = 0;
+  virtual uint64_t memory_bytes() const = 0;  // JobOptions::memory_bytes
 
   // Collective. Over the transport (exchange.h), so that a rank which dies, stops or is cut off meanwhile fails it within
   // the silence deadline, by name; one that lives and does not come, after collective_deadline and 10 ms a rank.

@@ -39,6 +39,16 @@ constexpr std::array kRows = {
               .help =
                   "how long a rank that opens a directory waits for ranks which live but do not come to the "
                   "same call, plus 10 ms per rank; dead ranks are noticed sooner"},
+    OptionRow{.name = "job.memory",
+              .type = OptionType::kBytes,
+              .default_value = "0",
+              .min = 0,
+              .max = 1024.0 * kGiB,
+              .help =
+                  "what all directories that this process has open may take together: the first gets half of "
+                  "it, each further one half of what is left, and one that cannot get the least that it "
+                  "needs is not opened; 0: twice what one directory gets by default, and more if there are "
+                  "many"},
     OptionRow{.name = "net.posting",
               .type = OptionType::kEnum,
               .default_value = "auto",
@@ -93,6 +103,7 @@ Result<JobSettings> job_settings(const Config& config) {
   settings.job.heartbeat_interval = config.get_nanos("net.heartbeat_interval_s");
   settings.job.close_deadline = config.get_nanos("net.close_deadline_s");
   settings.job.collective_deadline = config.get_nanos("job.collective_deadline_s");
+  settings.job.memory_bytes = config.get_bytes("job.memory");
   settings.rendezvous = config.get_string("job.rendezvous");
   settings.id = config.get_string("job.id");
   settings.join_deadline = config.get_nanos("job.join_deadline_s");

@@ -1,28 +1,28 @@
 // ThreadedWriter: the Writer with its threads around WriterCore: the application's own, the job's progress thread
-// (net::ConversationDriver), one worker per way and one storage thread. writer.cc has what the application calls,
-// writer_threads.cc the others.
+// (net::ConversationDriver), and the workers and the storage thread that all open directories of the process share
+// (base/crew.h, io/storage_thread.h). writer.cc has what the application calls, writer_threads.cc the others.
 //
 // The driver's mutex guards the core; the heavy work (sorting and gathering, storage, the wire) runs outside it. The
 // intake's mutex guards the Appender, so that an append touches the core once per full frame.
-// Order: values_mutex_ before the intake's mutex before the driver's.
+// Order: values_mutex_ before the intake's mutex before the driver's before those of crew and storage thread.
 #pragma once
 
-#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/crew.h"
 #include "imd/write/committer.h"
 #include "imd/write/partition_files.h"
 #include "imd/write/writer.h"
 #include "imd/write/writer_core.h"
 #include "imd/write/writer_open.h"
-#include "io/io_queue.h"
+#include "io/storage_thread.h"
 #include "net/conversation_driver.h"
 
 namespace swale::imd {
@@ -45,8 +45,9 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
   // What this directory has of the process's memory; given back when the writer goes.
   void hold_share(MemoryBudget::Reservation share) { share_ = std::move(share); }
 
-  // Joins the channel and starts the threads. No frame can come before every rank has done so: the caller agrees.
-  Status start(const MemoryPlan& memory, uint32_t ways);
+  // Joins the channel, the crew and the storage thread of `device`, on which the directory is. No frame can come before
+  // every rank has done so: the caller agrees.
+  Status start(io::Device& device, const MemoryPlan& memory, uint32_t ways);
   // Collective, once all have started.
   Status finish_opening();
   // The opening has failed: leaves no files of this rank behind.
@@ -62,6 +63,29 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
   MetricsSnapshot metrics() const override;
 
  private:
+  // One way's turns on the crew.
+  class Worker final : public Crew::Member {
+   public:
+    Worker(ThreadedWriter& writer, uint32_t way) : writer_(writer), way_(way) {}
+    bool turn() noexcept override { return writer_.work(way_); }
+
+   private:
+    ThreadedWriter& writer_;
+    const uint32_t way_;
+  };
+
+  // What the storage thread asks and tells.
+  class Storage final : public io::StorageClient {
+   public:
+    explicit Storage(ThreadedWriter& writer) : writer_(writer) {}
+    bool start(std::vector<io::Operation>* operations) override { return writer_.store(operations); }
+    void completed(const io::Completion& completion) override { writer_.stored(completion); }
+    void failed(const Status& why) noexcept override;
+
+   private:
+    ThreadedWriter& writer_;
+  };
+
   // ConversationDriver
   void on_failed(const Status& why) override;
   void on_event() override;
@@ -78,13 +102,10 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
   Status begin_end(int64_t step, double time);
   Status wait_for_end();
   Status part();
-  void work(uint32_t way);
-  void work_once(Lock& core_lock, uint32_t way);
-  void store();
-  void store_once(Lock& core_lock);
+  bool work(uint32_t way) noexcept;
+  bool store(std::vector<io::Operation>* operations);
+  void stored(const io::Completion& completion);
   void commit(Lock& core_lock, const EpochProtocol::Commit& commit);
-  bool start_io(Lock& core_lock);
-  void reap_io(Lock& core_lock);
   // Whether the call that answered this has changed nothing: all else fails the writer.
   static bool harmless(const Status& status) {
     return status.ok() || (status.code() == Code::kInvalidArgument && status.scope() == Scope::kOperation);
@@ -113,17 +134,15 @@ class ThreadedWriter final : public Writer, private net::ConversationDriver {
   bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
 
   std::unique_ptr<WriterCore> core_;
-  std::condition_variable workers_;
-  std::condition_variable storage_;
-  bool stopping_ = false;
   Nanos delivery_waited_ = 0;  // by the progress thread
   bool failure_told_ = false;
-  bool quiet_ = false;             // given up by the destructor: whoever destroys an open writer knows why
-  bool storage_in_queue_ = false;  // the storage thread waits in io_queue_, not for storage_
-  std::unique_ptr<io::IoQueue> io_queue_;
+  bool quiet_ = false;  // given up by the destructor: whoever destroys an open writer knows why
+  std::shared_ptr<Crew> crew_;
+  std::deque<Worker> workers_;  // by way; a member does not move
+  std::shared_ptr<io::StorageThread> storage_thread_;
+  Storage storage_{*this};
   std::vector<std::optional<IoRequest>> io_running_;  // by tag; storage thread only
-  std::vector<io::Completion> completions_;           // storage thread only
-  std::vector<std::thread> threads_;
+  std::vector<size_t> io_started_;                    // tags; storage thread only
 };
 
 }  // namespace swale::imd

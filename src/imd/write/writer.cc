@@ -26,7 +26,7 @@ constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 
 }  // namespace
 
-Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
+Status ThreadedWriter::start(io::Device& device, const MemoryPlan& memory, uint32_t ways) {
   SWALE_RETURN_IF_ERROR(join());  // first: what fails below must not change the channels' numbers
   WriterCoreParams params = opened_.core_params(memory, ways);
   const net::Conversation::Params talk = conversation_params();
@@ -42,11 +42,14 @@ Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
   SWALE_ASSIGN_OR_RETURN(core_, WriterCore::create(params));
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
-  completions_.reserve(io_running_.size());
-  SWALE_ASSIGN_OR_RETURN(io_queue_, opened_.device->make_queue(io_running_.size()));
+  io_started_.reserve(io_running_.size());
+  crew_ = Crew::of_this_process();
+  storage_thread_ = io::StorageThread::of(device);
+  for (uint32_t way = 0; way < ways; ++way) {
+    SWALE_RETURN_IF_ERROR(crew_->join(&workers_.emplace_back(*this, way), ways));
+  }
+  SWALE_RETURN_IF_ERROR(storage_thread_->add(&storage_));
   serve(core_.get());
-  for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
-  threads_.emplace_back([this] { store(); });
   if (alone_) appender_.intake().open(&core_->partition());
   return {};
 }
@@ -296,14 +299,8 @@ void ThreadedWriter::shut_down() noexcept {
     log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
               core_->conversation().frames_lent());
   }
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    workers_.notify_all();
-    storage_in_queue_ ? io_queue_->wake() : storage_.notify_all();
-  }
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  for (Worker& worker : workers_) crew_->leave(&worker);
+  if (storage_thread_) storage_thread_->remove(&storage_);
   if (committer_) {
     if (const Status done = contain([&] { committer_->finish(); }); !done.ok())
       log_warn("{}", done.message());
@@ -313,7 +310,6 @@ void ThreadedWriter::shut_down() noexcept {
   if (opened_.files) {
     const Status trimmed = contain([&] { return opened_.files->trim(); });
     if (!trimmed.ok()) log_warn("{}: {}", opened_.directory, trimmed.message());
-    io_queue_.reset();
     opened_.files.reset();
   }
   opened_.lock.reset();
@@ -330,14 +326,23 @@ MetricsSnapshot ThreadedWriter::metrics() const {
 
 namespace {
 
+// What the directories of this process may hold together.
+MemoryLimit memory_limit(const net::Job& job) {
+  if (job.memory_bytes() != 0) return {job.memory_bytes(), MemoryLimit::Kind::kHard};
+  return {2 * default_budget_bytes(job.ranks_on_fullest_node()), MemoryLimit::Kind::kAdvice};
+}
+
 // Takes this directory's share of the process's memory and puts it into the wish. All ranks get the smallest of their
 // offers, since their frames must be equal; an exact wish is nobody's to change. Collective.
 Status take_share(net::Job& job, const std::string& directory, bool exact, MemoryWish* wish,
                   MemoryBudget::Reservation* share) {
   MemoryShares& shares = MemoryShares::of_this_process();
-  const MemoryLimit limit{2 * default_budget_bytes(job.ranks_on_fullest_node()), MemoryLimit::Kind::kAdvice};
+  const MemoryLimit limit = memory_limit(job);
   const size_t least = exact ? wish->budget_bytes : std::min(least_budget_bytes(*wish), wish->budget_bytes);
-  SWALE_ASSIGN_OR_RETURN(uint64_t offer, shares.offer(least, wish->budget_bytes, limit));
+  const Result<uint64_t> mine_alone = shares.offer(least, wish->budget_bytes, limit);
+  SWALE_RETURN_IF_ERROR(
+      agree(job, mine_alone.status().with_context(fmt::format("{}: job.memory", directory))));
+  uint64_t offer = *mine_alone;
   if (job.size() > 1) {
     std::string mine;
     append_u64(&mine, offer);
@@ -376,7 +381,7 @@ Result<std::unique_ptr<Writer>> open_writer(net::Job& job, io::Device& device, c
                                                  options.partitioner, options.ablation.delivery);
   writer->hold_share(std::move(share));
   writer->set_collective_deadline(options.collective_deadline);
-  Status started = agree(job, contain([&] { return writer->start(*plan, options.ways); }));
+  Status started = agree(job, contain([&] { return writer->start(device, *plan, options.ways); }));
   if (started.ok()) started = writer->finish_opening();
   if (!started.ok()) {
     writer->discard();

@@ -2,13 +2,13 @@
 //
 // append → Batcher → [Router → wire → Router] → delivery queue → Partition (memtables → runs → logs) → epoch end.
 // The state machines are passive (writer_core.h); this class gives them threads: the application's own, the job's
-// progress thread, one worker per way and one I/O thread.
+// progress thread, and the workers and the storage thread that all open directories of the process share.
 //
 // Threads: append by any number of threads; the others are collective and made by one thread at a time.
 // Errors: the first failure is kept, on all ranks, and no epoch is committed after it: every call answers kAborted with
 // that cause. kInvalidArgument (scope operation) of append and epoch_end_begin changes nothing and is no such failure;
 // whatever else an append answers is. What throws, for want of memory or in a partitioner, is a failure of that call or,
-// in a thread of the writer's own, of the writer.
+// on a thread of Swale's own, of the writer.
 #pragma once
 
 #include <cstdint>

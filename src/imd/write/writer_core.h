@@ -108,7 +108,7 @@ class WriterCore final : public net::Participant {
   bool deliveries_wait() const { return !conversation_.inbox().empty(); }
 
   // -- CPU work and storage
-  bool has_task() const { return works() && partition_->has_task(); }
+  bool has_task(uint32_t way) const { return works() && partition_->has_task(way); }
   bool has_io() const {
     return (works() && (partition_->has_io() || values_sync_ == ValuesSync::kWanted)) ||
            (failure().ok() && protocol_.has_commit());
