@@ -31,7 +31,13 @@ Node::Node(World& world, net::Rank rank)
               core_->on_down(peer, why);
               pump();
             },
-            [this] { resume_opening(); }, [this] { return !alive_ || left_ || world_.all_over(); }}),
+            [this] { resume_opening(); },
+            [this](const Status& why) {
+              if (!core_ || script_ == Script::kDone) return;
+              core_->fail(why);
+              pump();
+            },
+            [this] { return !alive_ || left_ || world_.all_over(); }}),
       fiber_([this](Fiber& fiber) { opening_ = open(fiber); }) {
   device_.set_hook([this](const io::Call&) {
     return alive_ ? Status() : error(Code::kIoError, Scope::kFile, "rank {} is dead", rank_);

@@ -33,6 +33,7 @@ class SimJob {
         on_frame;  // of the channel
     std::function<void(net::Rank peer, const Status& why)> on_down;
     std::function<void()> on_exchange;  // an allgather may have an answer
+    std::function<void(const Status& why)> on_failure;  // the job cannot go on on this rank
     std::function<bool()> over;         // nobody needs heartbeats any more
   };
 
@@ -52,6 +53,7 @@ class SimJob {
   void post_own(net::Rank to, net::FrameKind kind, Bytes payload);
   void post_exchange();
   void lose(net::Rank peer, const Status& why);
+  void give_up(const Status& why);
   Result<std::vector<std::string>> allgather(Fiber& fiber, Bytes mine);
 
   const Params params_;

@@ -283,9 +283,13 @@ void JobImpl::wake() {
 // --------------------------------------------------------------------------------------
 
 void JobImpl::on_frame(Rank from, Bytes bytes, Bytes payload) {
-  const Result<FrameHeader> header = FrameHeader::decode(bytes, secret());
+  const Result<FrameHeader> header = FrameHeader::decode(bytes, payload, secret());
   if (!header.ok()) {
-    // A stranger's, most likely; if it was our peer's, its next frame shows the gap.
+    if (header.status().scope() != Scope::kOperation) {
+      return give_up(error(Code::kCorruption, Scope::kFatal, "rank {}: from rank {}: {}", rank(), from,
+                           header.status().message()));
+    }
+    // A stranger's.
     if (!std::exchange(refused_logged_, true)) {
       log_warn("rank {}: dropped a frame that claims to come from rank {}: {}", rank(), from,
                header.status().message());
@@ -416,7 +420,7 @@ bool JobImpl::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) 
   header.secret = secret();
   header.kind = kind;
   header.credits = static_cast<uint16_t>(calls_.last(&header.sequence));
-  const auto bytes = header.encode();
+  const auto bytes = header.encode(payload);
   return transport_->post(to, Bytes(bytes.data(), bytes.size()), payload, cookie);
 }
 
