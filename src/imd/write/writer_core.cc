@@ -14,16 +14,8 @@ uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
 }
 
 Result<std::unique_ptr<WriterCore>> WriterCore::create(const WriterCoreParams& params) {
-  net::Conversation::Params talk;
-  talk.rank = params.rank;
-  talk.size = params.size;
-  talk.channel = params.channel;
-  talk.secret = params.job_secret;
-  talk.window = params.memory.window;
-  talk.frames_per_rank = params.memory.frames_per_rank;
-  talk.frame_bytes = params.memory.frame_bytes;
-  SWALE_ASSIGN_OR_RETURN(net::Conversation conversation, net::Conversation::create(talk));
-  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition, Partition::create(params));
+  SWALE_ASSIGN_OR_RETURN(net::Conversation conversation, net::Conversation::create(params.talk));
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition, Partition::create(params.partition));
   return std::unique_ptr<WriterCore>(new WriterCore(params, std::move(conversation), std::move(partition)));
 }
 

@@ -42,9 +42,9 @@
 
 namespace swale::imd {
 
-struct WriterCoreParams : PartitionParams {
-  uint32_t channel = 0;
-  uint64_t job_secret = 0;
+struct WriterCoreParams {
+  net::Conversation::Params talk = {};
+  PartitionParams partition = {};
   uint64_t job_id = 0;  // epoch ids derive from it
   uint32_t first_epoch = 0;
   const Clock* clock = &system_clock();  // for statistics alone
@@ -153,8 +153,8 @@ class WriterCore final : public net::Participant {
 
   bool works() const { return failure().ok() && (!paused_ || deliveries_wait()); }
   net::Inbox& delivery() { return conversation_.inbox(); }
-  net::Rank rank() const { return params_.rank; }
-  int32_t size() const { return params_.size; }
+  net::Rank rank() const { return params_.talk.rank; }
+  int32_t size() const { return params_.talk.size; }
 
   const WriterCoreParams params_;
   net::Conversation conversation_;

@@ -1,15 +1,15 @@
-// What a ThreadedWriter does on threads that are not the application's: workers, storage, the progress thread.
+// What a Writer does on threads that are not the application's: workers, storage, the progress thread.
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/contain.h"
 #include "base/log.h"
-#include "imd/write/threaded_writer.h"
+#include "imd/write/writer.h"
 
 namespace swale::imd {
 // A worker's turn: one task.
-bool ThreadedWriter::work(uint32_t way) noexcept {
+bool Writer::work(uint32_t way) noexcept {
   Lock core_lock(mutex_);
   bool worked = false;
   const Status status = contain([&] {
@@ -27,7 +27,7 @@ bool ThreadedWriter::work(uint32_t way) noexcept {
 }
 
 // The storage thread asks: a commit, or everything that the core has to write.
-bool ThreadedWriter::store(std::vector<io::Operation>* operations) {
+bool Writer::store(std::vector<io::Operation>* operations) {
   Lock core_lock(mutex_);
   if (const std::optional<EpochProtocol::Commit> next = core_->take_commit()) {
     commit(core_lock, *next);
@@ -47,18 +47,18 @@ bool ThreadedWriter::store(std::vector<io::Operation>* operations) {
   return io_started_.size() == io::StorageThread::kBatchMax;
 }
 
-void ThreadedWriter::stored(const io::Completion& completion) {
+void Writer::stored(const io::Completion& completion) {
   Lock core_lock(mutex_);
   core_->finish_io(*std::exchange(io_running_[completion.tag], std::nullopt), completion.status);
   after_change(core_lock);
 }
 
-void ThreadedWriter::Storage::failed(const Status& why) noexcept {
+void Writer::Storage::failed(const Status& why) noexcept {
   Lock core_lock(writer_.mutex_);
   writer_.fail_now(core_lock, why);
 }
 
-void ThreadedWriter::commit(Lock& core_lock, const EpochProtocol::Commit& commit) {
+void Writer::commit(Lock& core_lock, const EpochProtocol::Commit& commit) {
   core_lock.unlock();
   const Status status =
       contain([&] { return committer_->commit(commit, epoch_id(opened_.job_id, commit.epoch)); });
@@ -68,21 +68,21 @@ void ThreadedWriter::commit(Lock& core_lock, const EpochProtocol::Commit& commit
 }
 
 // Ends: workers and storage make room without anything from the network.
-void ThreadedWriter::on_frame_taken(Lock& core_lock) {
+void Writer::on_frame_taken(Lock& core_lock) {
   if (delivery_ != Ablation::Delivery::kWait || !core_->deliveries_wait()) return;
   const Nanos begin = system_clock().now();
   wait_for(core_lock, "room for what has arrived", [&] { return !core_->deliveries_wait(); });
   delivery_waited_ += system_clock().now() - begin;
 }
 
-void ThreadedWriter::on_failed(const Status& why) {
+void Writer::on_failed(const Status& why) {
   appender_.intake().shut();
   if (quiet_) return;
   log_error("{}: rank {}: {} ({}): {}", opened_.directory, job_.rank(), code_name(why.code()),
             scope_name(why.scope()), why.message());
 }
 
-void ThreadedWriter::on_event() {
+void Writer::on_event() {
   for (uint32_t way = 0; way < workers_.size(); ++way) {
     if (core_->has_task(way)) crew_->wake(&workers_[way]);
   }
