@@ -1,18 +1,13 @@
 #include "net/job.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
-#include <condition_variable>
-#include <deque>
-#include <map>
-#include <mutex>
+#include <utility>
 
 #include "base/contain.h"
 #include "base/log.h"
 #include "base/patience.h"
 #include "net/exchange.h"
-#include "net/job_meeting.h"
 #include "net/liveness.h"
 
 namespace swale::net {
@@ -26,115 +21,17 @@ constexpr Nanos kPatienceInMismatch = seconds(1);  // so that the goodbye arrive
 constexpr uint32_t kChannelMax =
     0xfffffffe;  // channel and cookie share 64 bits, and kNoCookie is none of them
 
-class JobImpl final : public Job, private TransportEvents {
- public:
-  JobImpl(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options)
-      : options_(options),
-        bootstrap_(std::move(bootstrap)),
-        calls_(bootstrap_->rank()),
-        states_(static_cast<size_t>(bootstrap_->size())) {}
-  ~JobImpl() override;
+}  // namespace
 
-  Status start();
-
-  Rank rank() const override { return bootstrap_->rank(); }
-  int32_t size() const override { return bootstrap_->size(); }
-  uint64_t secret() const override { return meeting_.secret; }
-  int32_t ranks_on_fullest_node() const override { return meeting_.nodes.on_fullest; }
-  uint64_t memory_bytes() const override { return options_.memory_bytes; }
-  Result<std::vector<std::string>> allgather(Bytes mine) override;
-  Status begin_call(CallKind kind, std::string_view path) override;
-  Status begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
-                    CallStamp* stamp) override;
-  void heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch,
-                  const CallStamp& stamp) override;
-  void forget_calls(uint32_t channel) override { calls_.forget(channel); }
-  void give_up(const Status& why) noexcept override;
-  Result<uint32_t> open_channel(ChannelEvents* events) override;
-  void close_channel(uint32_t channel) override;
-  bool post(uint32_t channel, const Post& post) override;
-  bool posts_directly() const override { return meeting_.posting == Posting::kDirect; }
-  void wake() override;
-  bool drive(const std::function<bool()>& done, Nanos until) override {
-    return transport_ != nullptr && transport_->drive(done, until);
-  }
-  Status close() override;
-
- private:
-  struct EarlyFrame {
-    Rank from;
-    FrameHeader header;
-    std::string payload;
-  };
-  struct Channel {
-    ChannelEvents* events = nullptr;             // nullptr: not opened here yet
-    std::deque<EarlyFrame> early;                // came before it was opened
-    std::vector<std::pair<Rank, Status>> downs;  // happened before it was opened
-    bool failure_told = false;
-  };
-  struct PeerState {
-    bool goodbye_said = false;
-    bool goodbye_heard = false;
-    bool down = false;
-    Status why;
-  };
-
-  void on_frame(Rank from, Bytes header, Bytes payload) override;
-  void on_sent(uint64_t cookie) override;
-  void on_down(Rank peer, const Status& why) override;
-  Nanos on_progress(Nanos now) override;
-  void on_failure(const Status& why) override { give_up(why); }
-
-  Status start_transport();
-  void make_exchange();
-  void take_frame(Rank from, const FrameHeader& header, Bytes payload);
-  void note_down(Rank peer, const Status& why);
-  Nanos progress(Nanos now);
-  void tell_failure();
-  Status failure();
-  void hear_call_of(Rank from, const FrameHeader& header);
-  void dispatch(Rank from, const FrameHeader& header, Bytes payload);
-  void keep_early(Rank from, const FrameHeader& header, Bytes payload);
-  void deliver_early(Channel* channel);
-  void on_goodbye(Rank from);
-  bool post_own(Rank to, FrameKind kind, Bytes payload = {}, uint64_t cookie = kNoCookie);
-  void say_goodbye(Rank to);
-  bool parted(Rank peer) const;
-  Status await_goodbyes();
-  PeerState& state(Rank peer) { return states_[static_cast<size_t>(peer)]; }
-
-  const JobOptions options_;
-  std::unique_ptr<Bootstrap> bootstrap_;
-  JobMeeting meeting_;
-  std::unique_ptr<Liveness> liveness_;
-  std::unique_ptr<Exchange> exchange_;
-  std::unique_ptr<Transport> transport_;
-  bool closed_ = false;
-  bool refused_logged_ = false;  // progress thread
-
-  // Held by the progress thread during every event of a channel, so that close_channel waits for a running
-  // one.
-  std::mutex events_mutex_;
-  std::map<uint32_t, Channel> channels_;
-  uint32_t next_channel_ = 1;
-  size_t early_bytes_ = 0;
-
-  CallOrder calls_;
-  std::mutex failure_mutex_;
-  Status failure_;  // of the whole job, on this rank
-  std::atomic<bool> failed_{false};
-  std::atomic<bool> failure_told_{false};  // to all conversations, which have told their peers
-
-  std::mutex states_mutex_;
-  std::condition_variable parted_;
-  std::vector<PeerState> states_;
-  bool closing_ = false;
-};
+Job::Job(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options)
+    : options_(options),
+      bootstrap_(std::move(bootstrap)),
+      calls_(bootstrap_->rank()),
+      states_(static_cast<size_t>(bootstrap_->size())) {}
 
 // ---- opening
-// ------------------------------------------------------------------------------------------------------
 
-Status JobImpl::start_transport() {
+Status Job::start_transport() {
   SWALE_ASSIGN_OR_RETURN(JoinedTransport joined, make_transport(*bootstrap_, options_, meeting_));
   Liveness::Params params;
   params.rank = rank();
@@ -147,7 +44,7 @@ Status JobImpl::start_transport() {
   return transport_->start(std::move(joined.addresses), this);
 }
 
-void JobImpl::make_exchange() {
+void Job::make_exchange() {
   exchange_ = std::make_unique<Exchange>(
       rank(), size(), options_.collective_deadline + size() * kCollectiveDeadlinePerRank,
       Exchange::Fabric{.post =
@@ -162,7 +59,7 @@ void JobImpl::make_exchange() {
                            }});
 }
 
-Status JobImpl::start() {
+Status Job::start() {
   if (options_.heartbeat_interval <= 0 || options_.silence_deadline < 2 * options_.heartbeat_interval) {
     return invalid_argument(
         "net.silence_deadline_s = {:g} with net.heartbeat_interval_s = {:g}: it must be at least twice as "
@@ -173,16 +70,15 @@ Status JobImpl::start() {
   return size() == 1 ? ok_status() : start_transport();
 }
 
-Result<std::vector<std::string>> JobImpl::allgather(Bytes mine) {
+Result<std::vector<std::string>> Job::allgather(Bytes mine) {
   if (size() == 1) return bootstrap_->allgather(mine);
   if (closed_) return error(Code::kAborted, Scope::kFatal, "rank {} has closed this job", rank());
   return exchange_->allgather(mine);
 }
 
 // ---- the order of calls, and the end of all conversations
-// ----------------------------------------------------------------------------
 
-Status JobImpl::begin_call(CallKind kind, std::string_view path) {
+Status Job::begin_call(CallKind kind, std::string_view path) {
   if (size() == 1) return {};
   if (failed_.load()) return failure();
   Status status = calls_.begin(kind, path);
@@ -190,8 +86,8 @@ Status JobImpl::begin_call(CallKind kind, std::string_view path) {
   return status;
 }
 
-Status JobImpl::begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
-                           CallStamp* stamp) {
+Status Job::begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
+                       CallStamp* stamp) {
   if (size() == 1) return {};
   if (failed_.load()) return failure();
   Status status = calls_.begin(channel, kind, epoch, path, stamp);
@@ -199,12 +95,12 @@ Status JobImpl::begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std:
   return status;
 }
 
-void JobImpl::heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch, const CallStamp& stamp) {
+void Job::heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch, const CallStamp& stamp) {
   if (const Status status = calls_.heard(peer, channel, kind, epoch, stamp); !status.ok()) give_up(status);
 }
 
 // The progress thread tells the conversations: the caller may hold any lock.
-void JobImpl::give_up(const Status& why) noexcept {
+void Job::give_up(const Status& why) noexcept {
   {
     const std::lock_guard lock(failure_mutex_);
     if (!failure_.ok()) return;
@@ -215,13 +111,13 @@ void JobImpl::give_up(const Status& why) noexcept {
   wake();
 }
 
-Status JobImpl::failure() {
+Status Job::failure() {
   const std::lock_guard lock(failure_mutex_);
   return failure_;
 }
 
 // Under events_mutex_.
-void JobImpl::tell_failure() {
+void Job::tell_failure() {
   const Status why = failure();
   for (auto& [number, channel] : channels_) {
     if (channel.events == nullptr || std::exchange(channel.failure_told, true)) continue;
@@ -231,15 +127,14 @@ void JobImpl::tell_failure() {
 
 // Frames of the job's own carry the sender's last call of the job, where those of a channel carry sequence number and
 // credits.
-void JobImpl::hear_call_of(Rank from, const FrameHeader& header) {
+void Job::hear_call_of(Rank from, const FrameHeader& header) {
   const Status status = calls_.heard(from, header.sequence, static_cast<CallKind>(header.credits));
   if (!status.ok()) give_up(status);
 }
 
 // ---- channels
-// -----------------------------------------------------------------------------------------------------
 
-Result<uint32_t> JobImpl::open_channel(ChannelEvents* events) {
+Result<uint32_t> Job::open_channel(ChannelEvents* events) {
   const std::lock_guard lock(events_mutex_);
   if (next_channel_ > kChannelMax) {
     return error(Code::kResourceExhausted, Scope::kFatal,
@@ -260,13 +155,13 @@ Result<uint32_t> JobImpl::open_channel(ChannelEvents* events) {
   return number;
 }
 
-void JobImpl::close_channel(uint32_t channel) {
+void Job::close_channel(uint32_t channel) {
   const std::lock_guard lock(events_mutex_);
   channels_.erase(channel);
   calls_.forget(channel);
 }
 
-bool JobImpl::post(uint32_t channel, const Post& post) {
+bool Job::post(uint32_t channel, const Post& post) {
   assert(channel >= 1 && transport_ != nullptr);
   assert(post.cookie == kNoCookie || post.cookie <= kCookieMask);
   const uint64_t cookie =
@@ -275,14 +170,17 @@ bool JobImpl::post(uint32_t channel, const Post& post) {
   return transport_->post(post.to, Bytes(post.header.data(), post.header.size()), post.payload, cookie);
 }
 
-void JobImpl::wake() {
+bool Job::drive(const std::function<bool()>& done, Nanos until) {
+  return transport_ != nullptr && transport_->drive(done, until);
+}
+
+void Job::wake() {
   if (transport_) transport_->wake();
 }
 
 // ---- events of the transport
-// --------------------------------------------------------------------------------------
 
-void JobImpl::on_frame(Rank from, Bytes bytes, Bytes payload) {
+void Job::on_frame(Rank from, Bytes bytes, Bytes payload) {
   const Result<FrameHeader> header = FrameHeader::decode(bytes, payload, secret());
   if (!header.ok()) {
     if (header.status().scope() != Scope::kOperation) {
@@ -302,7 +200,7 @@ void JobImpl::on_frame(Rank from, Bytes bytes, Bytes payload) {
   }
 }
 
-void JobImpl::take_frame(Rank from, const FrameHeader& header, Bytes payload) {
+void Job::take_frame(Rank from, const FrameHeader& header, Bytes payload) {
   liveness_->note_heard(from);
   if (header.kind == FrameKind::kHeartbeat) return;
   if (header.kind == FrameKind::kGoodbye) {
@@ -316,7 +214,7 @@ void JobImpl::take_frame(Rank from, const FrameHeader& header, Bytes payload) {
   if (const Status why = exchange_->failure(); is_mismatch(why)) give_up(why);
 }
 
-void JobImpl::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
+void Job::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
   const std::lock_guard lock(events_mutex_);
   if (header.channel >= next_channel_) return keep_early(from, header, payload);
   const auto found = channels_.find(header.channel);
@@ -326,7 +224,7 @@ void JobImpl::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
 }
 
 // Credits bound this to a window per peer and channel; the limit stands for peers that break them.
-void JobImpl::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
+void Job::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
   if (early_bytes_ + payload.size() + sizeof(EarlyFrame) > kEarlyBytesMax) {
     transport_->drop(
         from, error(Code::kResourceExhausted, Scope::kPeer,
@@ -340,7 +238,7 @@ void JobImpl::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
 }
 
 // Under events_mutex_.
-void JobImpl::deliver_early(Channel* channel) {
+void Job::deliver_early(Channel* channel) {
   if (channel->early.empty() && channel->downs.empty()) return;
   while (!channel->early.empty()) {
     const EarlyFrame frame = std::move(channel->early.front());
@@ -351,7 +249,7 @@ void JobImpl::deliver_early(Channel* channel) {
   for (const auto& [peer, why] : std::exchange(channel->downs, {})) channel->events->on_down(peer, why);
 }
 
-void JobImpl::on_sent(uint64_t cookie) {
+void Job::on_sent(uint64_t cookie) {
   if (cookie == kNoCookie) return;
   if (cookie >> kCookieBits == kOwnChannel) return exchange_->on_sent(cookie);
   const std::lock_guard lock(events_mutex_);
@@ -360,11 +258,11 @@ void JobImpl::on_sent(uint64_t cookie) {
     found->second.events->on_sent(cookie & kCookieMask);
 }
 
-void JobImpl::on_down(Rank peer, const Status& why) {
+void Job::on_down(Rank peer, const Status& why) {
   if (const Status status = contain([&] { note_down(peer, why); }); !status.ok()) give_up(status);
 }
 
-void JobImpl::note_down(Rank peer, const Status& why) {
+void Job::note_down(Rank peer, const Status& why) {
   liveness_->on_down(peer);
   exchange_->on_gone(peer, why);
   const std::lock_guard lock(events_mutex_);
@@ -384,13 +282,13 @@ void JobImpl::note_down(Rank peer, const Status& why) {
   }
 }
 
-Nanos JobImpl::on_progress(Nanos now) {
+Nanos Job::on_progress(Nanos now) {
   Nanos next = now + options_.heartbeat_interval;
   if (const Status status = contain([&] { next = progress(now); }); !status.ok()) give_up(status);
   return next;
 }
 
-Nanos JobImpl::progress(Nanos now) {
+Nanos Job::progress(Nanos now) {
   const bool failed = failed_.load();
   exchange_->retry();
   if (failed) {
@@ -413,9 +311,8 @@ Nanos JobImpl::progress(Nanos now) {
 }
 
 // ---- parting
-// ------------------------------------------------------------------------------------------------------
 
-bool JobImpl::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
+bool Job::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
   FrameHeader header;
   header.secret = secret();
   header.kind = kind;
@@ -425,13 +322,13 @@ bool JobImpl::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) 
 }
 
 // Under states_mutex_.
-void JobImpl::say_goodbye(Rank to) {
+void Job::say_goodbye(Rank to) {
   if (state(to).goodbye_said) return;
   post_own(to, FrameKind::kGoodbye);
   state(to).goodbye_said = true;
 }
 
-void JobImpl::on_goodbye(Rank from) {
+void Job::on_goodbye(Rank from) {
   liveness_->on_goodbye(from);
   exchange_->on_gone(from, error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", from));
   const std::lock_guard lock(states_mutex_);
@@ -440,12 +337,12 @@ void JobImpl::on_goodbye(Rank from) {
   parted_.notify_all();
 }
 
-bool JobImpl::parted(Rank peer) const {
+bool Job::parted(Rank peer) const {
   const PeerState& each = states_[static_cast<size_t>(peer)];
   return peer == rank() || !liveness_->met(peer) || each.goodbye_heard || each.down;
 }
 
-Status JobImpl::await_goodbyes() {
+Status Job::await_goodbyes() {
   std::unique_lock lock(states_mutex_);
   closing_ = true;
   std::vector<Rank> asked;
@@ -475,7 +372,7 @@ Status JobImpl::await_goodbyes() {
                rank(), to_seconds(options_.close_deadline), late);
 }
 
-Status JobImpl::close() {
+Status Job::close() {
   if (std::exchange(closed_, true) || transport_ == nullptr) return ok_status();
   Status status = begin_call(CallKind::kCloseJob, "");
   if (const Status parted = contain([&] { return await_goodbyes(); }); status.ok()) status = parted;
@@ -487,17 +384,15 @@ Status JobImpl::close() {
   return status.ok() ? parting : status;
 }
 
-JobImpl::~JobImpl() {
+Job::~Job() {
   if (closed_ || transport_ == nullptr) return;
   static_cast<void>(transport_->close(Deadline{0}));
 }
 
-}  // namespace
-
 Result<std::unique_ptr<Job>> Job::open(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options) {
-  auto job = std::make_unique<JobImpl>(std::move(bootstrap), options);
+  std::unique_ptr<Job> job(new Job(std::move(bootstrap), options));
   SWALE_RETURN_IF_ERROR(job->start().with_context("opening the job"));
-  return std::unique_ptr<Job>(std::move(job));
+  return job;
 }
 
 }  // namespace swale::net
