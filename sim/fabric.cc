@@ -35,7 +35,8 @@ FrameFault Fabric::fault_of(const Frame& frame) {
 
 void Fabric::alter(Frame* frame) {
   const uint64_t place = events_.rng().below(frame->header.size() + frame->payload.size());
-  char& byte = place < frame->header.size() ? frame->header[place] : frame->payload[place - frame->header.size()];
+  char& byte =
+      place < frame->header.size() ? frame->header[place] : frame->payload[place - frame->header.size()];
   byte = static_cast<char>(byte ^ (1 << events_.rng().below(8)));
 }
 

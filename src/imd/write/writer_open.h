@@ -10,17 +10,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "base/entropy.h"
 #include "base/status.h"
 #include "imd/format/generation.h"
 #include "imd/format/manifest.h"
 #include "imd/write/appender.h"
 #include "imd/write/committer.h"
+#include "imd/write/open_environment.h"
 #include "imd/write/partition_files.h"
 #include "imd/write/writer_core.h"
 #include "imd/write/writer_lock.h"
@@ -29,13 +28,6 @@
 #include "net/agree.h"
 
 namespace swale::imd {
-
-// What an opening needs besides ranks and storage. As it stands here it is that of this process; a simulation gives a
-// clock, a way to wait, a process and random numbers of its own.
-struct OpenEnvironment {
-  io::LockRequest lock = {};
-  std::function<uint64_t()> entropy = random_number;
-};
 
 struct OpenedDirectory {
   std::string directory;
