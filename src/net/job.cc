@@ -102,7 +102,7 @@ void Job::heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch,
 // The progress thread tells the conversations: the caller may hold any lock.
 void Job::give_up(const Status& why) noexcept {
   {
-    const std::lock_guard lock(failure_mutex_);
+    const MutexLock lock(failure_mutex_);
     if (!failure_.ok()) return;
     failure_ = why;
   }
@@ -112,11 +112,10 @@ void Job::give_up(const Status& why) noexcept {
 }
 
 Status Job::failure() {
-  const std::lock_guard lock(failure_mutex_);
+  const MutexLock lock(failure_mutex_);
   return failure_;
 }
 
-// Under events_mutex_.
 void Job::tell_failure() {
   const Status why = failure();
   for (auto& [number, channel] : channels_) {
@@ -135,7 +134,7 @@ void Job::hear_call_of(Rank from, const FrameHeader& header) {
 // ---- channels
 
 Result<uint32_t> Job::open_channel(ChannelEvents* events) {
-  const std::lock_guard lock(events_mutex_);
+  const MutexLock lock(events_mutex_);
   if (next_channel_ > kChannelMax) {
     return error(Code::kResourceExhausted, Scope::kFatal,
                  "rank {}: this job has opened {} directories, and can open no more; start another job",
@@ -146,7 +145,7 @@ Result<uint32_t> Job::open_channel(ChannelEvents* events) {
   Channel& channel = channels_[number];  // may be there already, with early frames
   channel.events = events;               // if what follows throws, no frame of it is lost
   {
-    const std::lock_guard states_lock(states_mutex_);
+    const MutexLock states_lock(states_mutex_);
     for (Rank peer = 0; peer < size(); ++peer) {
       if (state(peer).down) channel.downs.emplace_back(peer, state(peer).why);
     }
@@ -156,7 +155,7 @@ Result<uint32_t> Job::open_channel(ChannelEvents* events) {
 }
 
 void Job::close_channel(uint32_t channel) {
-  const std::lock_guard lock(events_mutex_);
+  const MutexLock lock(events_mutex_);
   channels_.erase(channel);
   calls_.forget(channel);
 }
@@ -215,7 +214,7 @@ void Job::take_frame(Rank from, const FrameHeader& header, Bytes payload) {
 }
 
 void Job::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
-  const std::lock_guard lock(events_mutex_);
+  const MutexLock lock(events_mutex_);
   if (header.channel >= next_channel_) return keep_early(from, header, payload);
   const auto found = channels_.find(header.channel);
   if (found == channels_.end()) return;
@@ -237,7 +236,6 @@ void Job::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
   channels_[header.channel].early.push_back({from, header, std::string(payload)});
 }
 
-// Under events_mutex_.
 void Job::deliver_early(Channel* channel) {
   if (channel->early.empty() && channel->downs.empty()) return;
   while (!channel->early.empty()) {
@@ -252,7 +250,7 @@ void Job::deliver_early(Channel* channel) {
 void Job::on_sent(uint64_t cookie) {
   if (cookie == kNoCookie) return;
   if (cookie >> kCookieBits == kOwnChannel) return exchange_->on_sent(cookie);
-  const std::lock_guard lock(events_mutex_);
+  const MutexLock lock(events_mutex_);
   const auto found = channels_.find(static_cast<uint32_t>(cookie >> kCookieBits));
   if (found != channels_.end() && found->second.events != nullptr)
     found->second.events->on_sent(cookie & kCookieMask);
@@ -265,10 +263,10 @@ void Job::on_down(Rank peer, const Status& why) {
 void Job::note_down(Rank peer, const Status& why) {
   liveness_->on_down(peer);
   exchange_->on_gone(peer, why);
-  const std::lock_guard lock(events_mutex_);
+  const MutexLock lock(events_mutex_);
   Status told = why;
   {
-    const std::lock_guard states_lock(states_mutex_);
+    const MutexLock states_lock(states_mutex_);
     PeerState& gone = state(peer);
     if (gone.goodbye_heard) told = error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", peer);
     gone.down = true;
@@ -293,14 +291,14 @@ Nanos Job::progress(Nanos now) {
   exchange_->retry();
   if (failed) {
     exchange_->give_up(failure());
-    const std::lock_guard lock(events_mutex_);
+    const MutexLock lock(events_mutex_);
     tell_failure();
   }
   Liveness::Due due = liveness_->poll(now);
   for (const Rank peer : due.heartbeats) post_own(peer, FrameKind::kHeartbeat);
   for (const Liveness::Silent& each : due.silent) transport_->drop(each.peer, each.why);
   Nanos next = due.next;
-  const std::lock_guard lock(events_mutex_);
+  const MutexLock lock(events_mutex_);
   for (auto& [number, channel] : channels_) {
     if (channel.events == nullptr) continue;
     deliver_early(&channel);
@@ -321,7 +319,6 @@ bool Job::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
   return transport_->post(to, Bytes(bytes.data(), bytes.size()), payload, cookie);
 }
 
-// Under states_mutex_.
 void Job::say_goodbye(Rank to) {
   if (state(to).goodbye_said) return;
   post_own(to, FrameKind::kGoodbye);
@@ -331,7 +328,7 @@ void Job::say_goodbye(Rank to) {
 void Job::on_goodbye(Rank from) {
   liveness_->on_goodbye(from);
   exchange_->on_gone(from, error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", from));
-  const std::lock_guard lock(states_mutex_);
+  const MutexLock lock(states_mutex_);
   state(from).goodbye_heard = true;
   if (closing_) say_goodbye(from);  // met only now
   parted_.notify_all();
@@ -343,7 +340,7 @@ bool Job::parted(Rank peer) const {
 }
 
 Status Job::await_goodbyes() {
-  std::unique_lock lock(states_mutex_);
+  const MutexLock lock(states_mutex_);
   closing_ = true;
   std::vector<Rank> asked;
   for (Rank peer = 0; peer < size(); ++peer) {
@@ -351,7 +348,7 @@ Status Job::await_goodbyes() {
     say_goodbye(peer);
     asked.push_back(peer);
   }
-  const auto all_parted = [&] {
+  const auto all_parted = [&]() REQUIRES(states_mutex_) {
     if (failure_told_.load() && is_mismatch(failure())) return true;  // some will never come
     for (Rank peer = 0; peer < size(); ++peer) {
       if (!parted(peer)) return false;

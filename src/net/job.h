@@ -18,13 +18,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,6 +30,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "net/bootstrap.h"
 #include "net/call_order.h"
@@ -151,18 +150,18 @@ class Job final : private TransportEvents {
   void take_frame(Rank from, const FrameHeader& header, Bytes payload);
   void note_down(Rank peer, const Status& why);
   Nanos progress(Nanos now);
-  void tell_failure();
+  void tell_failure() REQUIRES(events_mutex_);
   Status failure();
   void hear_call_of(Rank from, const FrameHeader& header);
   void dispatch(Rank from, const FrameHeader& header, Bytes payload);
-  void keep_early(Rank from, const FrameHeader& header, Bytes payload);
-  void deliver_early(Channel* channel);
+  void keep_early(Rank from, const FrameHeader& header, Bytes payload) REQUIRES(events_mutex_);
+  void deliver_early(Channel* channel) REQUIRES(events_mutex_);
   void on_goodbye(Rank from);
   bool post_own(Rank to, FrameKind kind, Bytes payload = {}, uint64_t cookie = kNoCookie);
-  void say_goodbye(Rank to);
-  bool parted(Rank peer) const;
+  void say_goodbye(Rank to) REQUIRES(states_mutex_);
+  bool parted(Rank peer) const REQUIRES(states_mutex_);
   Status await_goodbyes();
-  PeerState& state(Rank peer) { return states_[static_cast<size_t>(peer)]; }
+  PeerState& state(Rank peer) REQUIRES(states_mutex_) { return states_[static_cast<size_t>(peer)]; }
 
   const JobOptions options_;
   std::unique_ptr<Bootstrap> bootstrap_;
@@ -175,21 +174,21 @@ class Job final : private TransportEvents {
 
   // Held by the progress thread during every event of a channel, so that close_channel waits for a running
   // one.
-  std::mutex events_mutex_;
-  std::map<uint32_t, Channel> channels_;
-  uint32_t next_channel_ = 1;
-  size_t early_bytes_ = 0;
+  Mutex events_mutex_;
+  std::map<uint32_t, Channel> channels_ GUARDED_BY(events_mutex_);
+  uint32_t next_channel_ GUARDED_BY(events_mutex_) = 1;
+  size_t early_bytes_ GUARDED_BY(events_mutex_) = 0;
 
   CallOrder calls_;
-  std::mutex failure_mutex_;
-  Status failure_;  // of the whole job, on this rank
+  Mutex failure_mutex_;
+  Status failure_ GUARDED_BY(failure_mutex_);  // of the whole job, on this rank
   std::atomic<bool> failed_{false};
   std::atomic<bool> failure_told_{false};  // to all conversations, which have told their peers
 
-  std::mutex states_mutex_;
-  std::condition_variable parted_;
-  std::vector<PeerState> states_;
-  bool closing_ = false;
+  Mutex states_mutex_;  // after events_mutex_
+  CondVar parted_;
+  std::vector<PeerState> states_ GUARDED_BY(states_mutex_);
+  bool closing_ GUARDED_BY(states_mutex_) = false;
 };
 
 }  // namespace swale::net

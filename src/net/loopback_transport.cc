@@ -1,7 +1,7 @@
 #include "net/loopback_transport.h"
 
+#include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <map>
 #include <thread>
 
@@ -11,9 +11,9 @@ namespace swale::net {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
-  uint64_t last_id = 0;
-  std::map<uint64_t, std::weak_ptr<LoopbackFabric>> fabrics;
+  Mutex mutex;
+  uint64_t last_id GUARDED_BY(mutex) = 0;
+  std::map<uint64_t, std::weak_ptr<LoopbackFabric>> fabrics GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -55,7 +55,7 @@ class LoopbackTransport : public Transport {
   }
 
   void wake() override {
-    const std::lock_guard lock(port_.mutex);
+    const MutexLock lock(port_.mutex);
     port_.woken = true;
     port_.changed.notify_one();
   }
@@ -67,7 +67,7 @@ class LoopbackTransport : public Transport {
   // Frames posted to us stand in our inbox already, and ours in the inboxes of others: nothing to wait for.
   Status close(Deadline) override {
     {
-      const std::lock_guard lock(port_.mutex);
+      const MutexLock lock(port_.mutex);
       port_.closed = true;
       port_.changed.notify_one();
     }
@@ -101,13 +101,14 @@ class LoopbackTransport : public Transport {
 
   // Takes what has arrived, waiting for it until `next` at most. False once the port is closed or dead.
   bool wait(Nanos next) {
-    std::unique_lock lock(port_.mutex);
-    const auto something = [&] { return !port_.inbox.empty() || port_.woken || port_.closed || port_.dead; };
+    const MutexLock lock(port_.mutex);
+    const auto something = [&]() REQUIRES(port_.mutex) {
+      return !port_.inbox.empty() || port_.woken || port_.closed || port_.dead;
+    };
     if (next == kForever) {
       port_.changed.wait(lock, something);
     } else {
-      port_.changed.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next)),
-                               something);
+      port_.changed.wait_for(lock, std::max<Nanos>(0, next - system_clock().now()), something);
     }
     port_.woken = false;
     if (port_.dead) return false;
@@ -149,7 +150,7 @@ LoopbackFabric::LoopbackFabric(int32_t size, uint64_t id)
 
 std::shared_ptr<LoopbackFabric> LoopbackFabric::create(int32_t size) {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   std::shared_ptr<LoopbackFabric> fabric(new LoopbackFabric(size, ++all.last_id));
   all.fabrics[fabric->id()] = fabric;
   return fabric;
@@ -157,14 +158,14 @@ std::shared_ptr<LoopbackFabric> LoopbackFabric::create(int32_t size) {
 
 std::shared_ptr<LoopbackFabric> LoopbackFabric::find(uint64_t id) {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   const auto found = all.fabrics.find(id);
   return found == all.fabrics.end() ? nullptr : found->second.lock();
 }
 
 LoopbackFabric::~LoopbackFabric() {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   all.fabrics.erase(id_);
 }
 
@@ -175,7 +176,7 @@ std::unique_ptr<Transport> LoopbackFabric::transport(Rank rank, Posting posting)
 
 void LoopbackFabric::deliver(Rank to, Item item) {
   Port& target = port(to);
-  const std::lock_guard lock(target.mutex);
+  const MutexLock lock(target.mutex);
   if (target.dead || target.closed) return;
   target.inbox.push_back(std::move(item));
   target.changed.notify_one();
@@ -183,7 +184,7 @@ void LoopbackFabric::deliver(Rank to, Item item) {
 
 void LoopbackFabric::kill(Rank rank) {
   {
-    const std::lock_guard lock(port(rank).mutex);
+    const MutexLock lock(port(rank).mutex);
     port(rank).dead = true;
     port(rank).changed.notify_one();
   }

@@ -69,7 +69,7 @@ Status check_value(io::File& file, const run::ValueHead& head,
 }
 
 Result<std::shared_ptr<io::File>> ValueReader::file(LogId id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = open_.find(id); found != open_.end()) return found->second;
   const std::string path = value_log_path(files_.directory, id);
   Result<std::unique_ptr<io::File>> opened = files_.device.open(path, io::OpenMode::kRead);
