@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "net/per_rank.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -50,7 +51,7 @@ std::unique_ptr<Bootstrap> callback_bootstrap(CommCallbacks callbacks);
 class LocalGroup {
  public:
   explicit LocalGroup(int32_t size, Nanos deadline = seconds(60))
-      : deadline_(deadline), size_(size), pending_(static_cast<size_t>(size)) {}
+      : deadline_(deadline), size_(size), pending_(size) {}
   int32_t size() const { return size_; }
   Result<std::vector<std::string>> allgather(Rank rank, Bytes mine);
 
@@ -60,7 +61,7 @@ class LocalGroup {
   Mutex mutex_;
   CondVar changed_;
   uint64_t round_ GUARDED_BY(mutex_) = 0;
-  std::vector<std::optional<std::string>> pending_ GUARDED_BY(mutex_);
+  PerRank<std::optional<std::string>> pending_ GUARDED_BY(mutex_);
   std::vector<std::string> last_ GUARDED_BY(mutex_);
 };
 std::unique_ptr<Bootstrap> local_bootstrap(std::shared_ptr<LocalGroup> group, Rank rank);

@@ -27,7 +27,7 @@ Job::Job(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options)
     : options_(options),
       bootstrap_(std::move(bootstrap)),
       calls_(bootstrap_->rank()),
-      states_(static_cast<size_t>(bootstrap_->size())) {}
+      states_(bootstrap_->size()) {}
 
 // ---- opening
 
@@ -35,7 +35,7 @@ Status Job::start_transport() {
   SWALE_ASSIGN_OR_RETURN(JoinedTransport joined, make_transport(*bootstrap_, options_, meeting_));
   Liveness::Params params;
   params.rank = rank();
-  params.hosts = std::move(meeting_.hosts);
+  params.hosts = PerRank<std::string>(std::move(meeting_.hosts));
   params.heartbeat_interval = options_.heartbeat_interval;
   params.silence_deadline = options_.silence_deadline;
   liveness_ = std::make_unique<Liveness>(std::move(params));
@@ -335,7 +335,7 @@ void Job::on_goodbye(Rank from) {
 }
 
 bool Job::parted(Rank peer) const {
-  const PeerState& each = states_[static_cast<size_t>(peer)];
+  const PeerState& each = states_[peer];
   return peer == rank() || !liveness_->met(peer) || each.goodbye_heard || each.down;
 }
 

@@ -36,6 +36,7 @@
 #include "net/call_order.h"
 #include "net/job_meeting.h"
 #include "net/job_options.h"
+#include "net/per_rank.h"
 #include "net/router.h"
 #include "net/transport.h"
 
@@ -161,7 +162,7 @@ class Job final : private TransportEvents {
   void say_goodbye(Rank to) REQUIRES(states_mutex_);
   bool parted(Rank peer) const REQUIRES(states_mutex_);
   Status await_goodbyes();
-  PeerState& state(Rank peer) REQUIRES(states_mutex_) { return states_[static_cast<size_t>(peer)]; }
+  PeerState& state(Rank peer) REQUIRES(states_mutex_) { return states_[peer]; }
 
   const JobOptions options_;
   std::unique_ptr<Bootstrap> bootstrap_;
@@ -187,7 +188,7 @@ class Job final : private TransportEvents {
 
   Mutex states_mutex_;  // after events_mutex_
   CondVar parted_;
-  std::vector<PeerState> states_ GUARDED_BY(states_mutex_);
+  PerRank<PeerState> states_ GUARDED_BY(states_mutex_);
   bool closing_ GUARDED_BY(states_mutex_) = false;
 };
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/contain.h"
+#include "net/per_rank.h"
 
 namespace swale::net {
 namespace {
@@ -30,14 +31,14 @@ class LoopbackTransport : public Transport {
         port_(fabric_->port(rank)),
         rank_(rank),
         direct_(posting == Posting::kDirect),
-        down_(static_cast<size_t>(fabric_->size())) {}
+        down_(fabric_->size()) {}
   ~LoopbackTransport() override { static_cast<void>(close(Deadline{0})); }
 
   std::string address() const override { return fmt::format("loopback:{}:{}", fabric_->id(), rank_); }
 
   Status start(std::vector<std::string> addresses, TransportEvents* events) override {
-    if (addresses.size() != down_.size()) {
-      return invalid_argument("loopback: {} addresses for {} ranks", addresses.size(), down_.size());
+    if (static_cast<Rank>(addresses.size()) != down_.ranks()) {
+      return invalid_argument("loopback: {} addresses for {} ranks", addresses.size(), down_.ranks());
     }
     events_ = events;
     thread_ = std::thread([this] { run(); });
@@ -119,14 +120,14 @@ class LoopbackTransport : public Transport {
   void handle(const Item& item) {
     switch (item.what) {
       case Item::What::kFrame:
-        if (!down_[static_cast<size_t>(item.peer)]) events_->on_frame(item.peer, item.header, item.payload);
+        if (!down_[item.peer]) events_->on_frame(item.peer, item.header, item.payload);
         break;
       case Item::What::kSent:
         events_->on_sent(item.cookie);
         break;
       case Item::What::kDown:
-        if (down_[static_cast<size_t>(item.peer)]) break;
-        down_[static_cast<size_t>(item.peer)] = true;
+        if (down_[item.peer]) break;
+        down_[item.peer] = true;
         events_->on_down(item.peer, item.why);
         break;
     }
@@ -139,7 +140,7 @@ class LoopbackTransport : public Transport {
   TransportEvents* events_ = nullptr;
   std::thread thread_;
   std::deque<Item> taken_;  // progress thread only
-  std::vector<bool> down_;  // progress thread only
+  PerRank<bool> down_;      // progress thread only
 };
 
 LoopbackFabric::LoopbackFabric(int32_t size, uint64_t id)

@@ -74,14 +74,14 @@ Result<FrameHeader> FrameHeader::decode(Bytes bytes, Bytes payload, uint64_t exp
 }
 
 Router::Router(const Params& params)
-    : params_(params), peers_(static_cast<size_t>(params.size)), ready_(static_cast<size_t>(params.size)) {
+    : params_(params), peers_(params.size), ready_(static_cast<size_t>(params.size)) {
   assert(params.window >= 1 && params.window <= 1024);
   for (Peer& each : peers_) each.credits = params.window;
 }
 
 Router::Peer& Router::peer(Rank rank) {
   assert(rank >= 0 && rank < params_.size && rank != params_.rank);
-  return peers_[static_cast<size_t>(rank)];
+  return peers_[rank];
 }
 
 bool Router::head_may_leave(const Peer& peer) const {

@@ -30,6 +30,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "net/per_rank.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -154,7 +155,7 @@ class Router {
   Post stamp(Rank to, FrameKind kind, Bytes payload, uint64_t cookie);
 
   Params params_;
-  std::vector<Peer> peers_;
+  PerRank<Peer> peers_;
   // Peers with something that may leave, each at most once: a ring that never grows.
   std::vector<Rank> ready_;
   size_t ready_first_ = 0;

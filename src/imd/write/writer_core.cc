@@ -25,7 +25,7 @@ WriterCore::WriterCore(const WriterCoreParams& params, net::Conversation convers
       conversation_(std::move(conversation)),
       partition_(std::move(partition)),
       protocol_(rank(), size()),
-      closed_(static_cast<size_t>(size())),
+      closed_(size()),
       appending_epoch_(params.first_epoch),
       opened_(params.clock->now()) {
   protocol_.open_epoch(params.first_epoch);
@@ -79,7 +79,7 @@ void WriterCore::begin_close(const net::CallStamp& call) {
 std::string WriterCore::waiting_for() const {
   if (!closing_) return protocol_.waiting_for();
   net::Rank missing = 0;
-  while (missing < size() && (missing == rank() || closed_[static_cast<size_t>(missing)])) ++missing;
+  while (missing < size() && (missing == rank() || closed_[missing])) ++missing;
   return fmt::format("rank {} to close the directory ({} of {} ranks have)", missing, closes_in_, size());
 }
 
@@ -109,10 +109,10 @@ void WriterCore::on_control(net::Rank from, Bytes bytes) {
   if (params_.heard_call && end != nullptr)
     params_.heard_call(from, net::CallKind::kEndEpoch, end->epoch, end->call);
   if (close == nullptr) return protocol_.on_message(from, *message);
-  if (closed_[static_cast<size_t>(from)]) {
+  if (closed_[from]) {
     return fail(error(Code::kCorruption, Scope::kPeer, "rank {} closed twice", from));
   }
-  closed_[static_cast<size_t>(from)] = true;
+  closed_[from] = true;
   ++closes_in_;
 }
 

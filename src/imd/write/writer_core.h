@@ -39,6 +39,7 @@
 #include "net/call_order.h"
 #include "net/inbox.h"
 #include "net/participant.h"
+#include "net/per_rank.h"
 
 namespace swale::imd {
 
@@ -162,7 +163,7 @@ class WriterCore final : public net::Participant {
   EpochProtocol protocol_;
   net::Inbox early_;  // data of the next epoch; the delivery queue is the conversation's inbox
   uint32_t epochs_committed_ = 0;
-  std::vector<bool> closed_;  // by rank
+  net::PerRank<bool> closed_;
   int32_t closes_in_ = 0;
   bool closing_ = false;  // this rank
   bool paused_ = false;
