@@ -162,13 +162,11 @@ void add_scan(CLI::App& app, Run* run) {
            "stands "
            "in brackets: [x-y].\n\n"
            "Integers are compared exactly. A comparison with a number that is not there, because the value "
-           "is too "
-           "short, is false; so is one with NaN. Records that lack a field that --raw prints are left out. "
-           "--raw has fields, key and value as they are stored, epoch as 4, step as 8 bytes, time as a "
-           "double, "
-           "little-endian.\n\nWithout --keep-going damage ends the scan with an error. With it, a run (some "
-           "MiB) that "
-           "is damaged is printed up to the damaged block, and the scan goes on with the next run.",
+           "is too short, is false; so is one with NaN. Records that lack a field that --raw prints are left "
+           "out. --raw has fields, key and value as they are stored, epoch as 4, step as 8 bytes, time as a "
+           "double, little-endian.\n\nWithout --keep-going damage ends the scan with an error. With it, a "
+           "run (some MiB) that is damaged is printed up to the damaged block, and the scan goes on with the "
+           "next run.",
        .examples = {
            {"swale scan out/particles --epoch 3 --limit 10 --u64", "ten records of an epoch"},
            {"swale scan out/particles --where 'energy > 998.5 && id < 1000' --fields "

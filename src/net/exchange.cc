@@ -252,8 +252,7 @@ std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(const Mut
   for (const Rank each : tree_.awaited()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each);
   tree_.fail(error(Code::kDeadlineExceeded, Scope::kFatal,
                    "rank {} of {} waited more than {:g} s (job.collective_deadline_s) for rank {}, which "
-                   "lives but does not come "
-                   "to the same collective call: do all ranks make it?",
+                   "lives but does not come to the same collective call: do all ranks make it?",
                    rank_, size_, to_seconds(deadline_), names));
   post_all();
   return tree_.take();

@@ -83,8 +83,7 @@ Result<std::string> default_rendezvous(const LaunchEnvironment& launch,
   if (launch.local_size != launch.size && !one_slurm_node) {
     return invalid_argument(
         "a job of {} ranks (launcher: {}) that may be on several nodes needs a directory which all of them "
-        "see: "
-        "set option job.rendezvous (or SWALE_JOB_RENDEZVOUS), or give a communicator",
+        "see: set option job.rendezvous (or SWALE_JOB_RENDEZVOUS), or give a communicator",
         launch.size, launch.launcher);
   }
   const char* base = ::access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
@@ -110,8 +109,7 @@ Result<JobSettings> job_settings(const Config& config) {
   if (settings.job.heartbeat_interval > settings.job.silence_deadline / 2) {
     return invalid_argument(
         "net.heartbeat_interval_s={} must be at most half of net.silence_deadline_s={}: a living peer would "
-        "be "
-        "taken for dead",
+        "be taken for dead",
         to_seconds(settings.job.heartbeat_interval), to_seconds(settings.job.silence_deadline));
   }
   return settings;
@@ -134,8 +132,7 @@ Result<RendezvousOptions> rendezvous_options(const JobSettings& settings, const 
   if (options.job_id.empty()) {
     return invalid_argument(
         "the launcher ({}) gives this job of {} ranks no id: set option job.id (or SWALE_JOB_ID) to a word "
-        "that "
-        "is the same on all ranks and used by no other job, or give a communicator",
+        "that is the same on all ranks and used by no other job, or give a communicator",
         launch.launcher, launch.size);
   }
   return options;

@@ -41,9 +41,8 @@ Status Liveness::silence_status(const Watch& watch) const {
   return error(
       Code::kUnavailable, Scope::kPeer,
       "rank {} (host {}) has been silent for {:.1f} s (net.silence_deadline_s = {:g}): its process is "
-      "stopped "
-      "or swapping, or the network between {} and {} is cut; raise the deadline only if such pauses are "
-      "expected",
+      "stopped or swapping, or the network between {} and {} is cut; raise the deadline only if such pauses "
+      "are expected",
       watch.peer, params_.hosts[watch.peer], static_cast<double>(clock_ - watch.last_heard) * 1e-9,
       static_cast<double>(params_.silence_deadline) * 1e-9, params_.hosts[params_.rank],
       params_.hosts[watch.peer]);

@@ -188,8 +188,7 @@ Status Router::take_credits(Rank from, const FrameHeader& header) {
       p.control_credits + header.control_credits > kControlWindow) {
     return error(Code::kCorruption, Scope::kPeer,
                  "rank {}, channel {}: rank {} gave {} credits and {} for control in frame {}, at most {} of "
-                 "the window of {} and "
-                 "{} of {} were out",
+                 "the window of {} and {} of {} were out",
                  params_.rank, params_.channel, from, header.credits, header.control_credits, header.sequence,
                  params_.window - p.credits, params_.window, kControlWindow - p.control_credits,
                  kControlWindow);

@@ -28,8 +28,7 @@ Status lacks(const PartitionLogs& logs, const EpochEntry& epoch, uint32_t way, c
   }
   return corruption(
       "{}: has no segment of epoch {}, way {} (epoch_id {:016x}), which {} names as committed{}: the file "
-      "was cut, "
-      "damaged or replaced; restore it, or run `swale verify` to see what is left",
+      "was cut, damaged or replaced; restore it, or run `swale verify` to see what is left",
       logs.index->path(), epoch.epoch, way, epoch.epoch_id, kManifestName, why);
 }
 

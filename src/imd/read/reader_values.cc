@@ -38,8 +38,7 @@ Status check_place(const run::ValueHead& head, const ValueReader::Place& place, 
   }
   return corruption(
       "{}: offset {}: a record of epoch {} points there for {} bytes with checksum {:08x}; found is a value "
-      "of "
-      "epoch {} with {} bytes and {:08x}{}; run `swale verify`",
+      "of epoch {} with {} bytes and {:08x}{}; run `swale verify`",
       path, pointer.offset, place.epoch, pointer.value_bytes, pointer.checksum, head.epoch, head.value_bytes,
       head.checksum, head.key_hash == place.key_hash ? "" : ", of another key");
 }

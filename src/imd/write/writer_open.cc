@@ -115,8 +115,7 @@ Status check_schema(const run::Schema& wanted, const Manifest& manifest, const s
   if (wanted.empty() || same) return {};
   return invalid_argument(
       "{}: the directory was made with imd.schema=\"{}\" and imd.extrema=\"{}\", which cannot be changed; "
-      "given "
-      "were \"{}\" and \"{}\"",
+      "given were \"{}\" and \"{}\"",
       path, manifest.schema.fields_text(), manifest.schema.indexed_text(), wanted.fields_text(),
       wanted.indexed_text());
 }
@@ -202,8 +201,7 @@ Status check_same_directory(const OpenedDirectory& opened) {
   if (!id.ok() && id.status().code() != Code::kNotFound) return id.status();
   return invalid_argument(
       "{}: is not the directory that rank 0 opened (its {} {}); all ranks must give the same path on storage "
-      "that all "
-      "of them see",
+      "that all of them see",
       opened.directory, path, id.ok() ? "is another job's" : "is missing");
 }
 
