@@ -372,6 +372,8 @@ Status Job::await_goodbyes() {
 Status Job::close() {
   if (std::exchange(closed_, true) || transport_ == nullptr) return ok_status();
   Status status = begin_call(CallKind::kCloseJob, "");
+  // Before the goodbye: a neighbour that waits in an allgather hears why, and not only that this rank has left.
+  if (failed_.load()) exchange_->give_up(failure());
   if (const Status parted = contain([&] { return await_goodbyes(); }); status.ok()) status = parted;
   // What is left takes milliseconds with peers that have said goodbye, and cannot be waited for with others.
   const Nanos patience = status.ok()           ? options_.close_deadline
