@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/coding.h"
-#include "net/rpc_core_fixture.h"
+#include "net/test_rpc_core.h"
 #include "net/status_codec.h"
 
 namespace swale::net {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "net/rpc_core_fixture.h"
+#include "net/test_rpc_core.h"
 
 namespace swale::net {
 namespace {
