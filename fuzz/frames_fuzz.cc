@@ -18,10 +18,12 @@ struct Machine {
   bool down = false;
 };
 
-void on_header(Machine* machine, Bytes bytes) {
-  const auto header = FrameHeader::decode(bytes, kSecret);
+void on_header(Machine* machine, Bytes frame) {
+  const Bytes bytes = frame.substr(0, FrameHeader::kBytes);
+  const Bytes payload = frame.substr(bytes.size());
+  const auto header = FrameHeader::decode(bytes, payload, kSecret);
   if (!header.ok()) return;
-  const auto encoded = header->encode();
+  const auto encoded = header->encode(payload);
   fuzz::require(Bytes(encoded.data(), encoded.size()) == bytes);
   const bool taken = machine->router.on_frame(0, *header).ok() && header->kind == FrameKind::kData;
   if (taken && !machine->down) ++machine->unconsumed;
@@ -38,7 +40,7 @@ void step(Machine* machine, uint8_t what, Bytes bytes) {
         header.sequence = static_cast<uint8_t>(bytes[0]);
         header.credits = static_cast<uint8_t>(bytes[1]);
         header.kind = static_cast<FrameKind>(static_cast<uint8_t>(bytes[2]) % 6);
-        const auto encoded = header.encode();
+        const auto encoded = header.encode({});
         on_header(machine, {encoded.data(), encoded.size()});
       }
       return;

@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (net::decode_status(input, &status).ok()) {
     Status again;
     fuzz::require(net::decode_status(net::encode_status(status), &again).ok() &&
-                  again.code() == status.code());
+                  again.code() == status.code() && again.error_number() == status.error_number());
   }
   return 0;
 }

@@ -58,6 +58,7 @@ class Simulation {
     for (const std::unique_ptr<Node>& node : nodes_) outcome.ranks.push_back(node->outcome());
     outcome.data_frames = fabric_.frames(FrameClass::kData);
     outcome.control_frames = fabric_.frames(FrameClass::kControl);
+    outcome.own_frames = fabric_.frames(FrameClass::kOwn);
     outcome.time = events_.now();
     return outcome;
   }

@@ -78,6 +78,7 @@ struct ClusterOutcome {
   uint64_t events = 0;
   uint64_t data_frames = 0;
   uint64_t control_frames = 0;
+  uint64_t own_frames = 0;
   uint64_t io_requests = 0;
   Nanos time = 0;
   // What the application appended in epochs that some rank saw committed (and those that were attempted), for the

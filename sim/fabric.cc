@@ -24,7 +24,7 @@ FrameClass class_of(net::FrameKind kind) {
 }  // namespace
 
 FrameFault Fabric::fault_of(const Frame& frame) {
-  const FrameClass of = class_of(net::FrameHeader::decode(frame.header, secret_)->kind);
+  const FrameClass of = class_of(net::FrameHeader::decode(frame.header, frame.payload, secret_)->kind);
   const uint64_t number = frames_[static_cast<size_t>(of)]++;
   for (const FrameFaultPlan& plan : faults_) {
     const bool hit = plan.from_then_on ? number >= plan.number : number == plan.number;
@@ -34,8 +34,22 @@ FrameFault Fabric::fault_of(const Frame& frame) {
 }
 
 void Fabric::alter(Frame* frame) {
-  std::string& bytes = frame->payload.empty() ? frame->header : frame->payload;
-  bytes[events_.rng().below(bytes.size())] ^= static_cast<char>(1 << events_.rng().below(8));
+  const uint64_t place = events_.rng().below(frame->header.size() + frame->payload.size());
+  char& byte =
+      place < frame->header.size() ? frame->header[place] : frame->payload[place - frame->header.size()];
+  byte = static_cast<char>(byte ^ (1 << events_.rng().below(8)));
+}
+
+void Fabric::forge(Frame* frame) {
+  net::FrameHeader header = *net::FrameHeader::decode(frame->header, frame->payload, secret_);
+  if (frame->payload.empty()) {
+    header.credits = static_cast<uint16_t>(header.credits ^ 1);
+  } else {
+    char& byte = frame->payload[events_.rng().below(frame->payload.size())];
+    byte = static_cast<char>(byte ^ (1 << events_.rng().below(8)));
+  }
+  const auto bytes = header.encode(frame->payload);
+  frame->header.assign(bytes.data(), bytes.size());
 }
 
 void Fabric::send(net::Rank from, net::Rank to, Bytes header, Bytes payload) {
@@ -49,6 +63,9 @@ void Fabric::send(net::Rank from, net::Rank to, Bytes header, Bytes payload) {
       break;
     case FrameFault::kAlter:
       alter(&frame);
+      break;
+    case FrameFault::kForge:
+      forge(&frame);
       break;
     case FrameFault::kSwapWithNext:
       link.held = std::move(frame);

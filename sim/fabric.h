@@ -17,7 +17,8 @@
 
 namespace swale::sim {
 
-enum class FrameFault { kNone, kLose, kDouble, kAlter, kSwapWithNext };
+// kAlter flips one bit. kForge flips one and makes the checksum right: no rank can see it (canaries).
+enum class FrameFault { kNone, kLose, kDouble, kAlter, kSwapWithNext, kForge };
 
 // What a frame is: data, control of the conversation (messages, credits, the news of a failure), or the job's own
 // (heartbeats and exchanges).
@@ -53,7 +54,8 @@ class Fabric {
   };
 
   FrameFault fault_of(const Frame& frame);
-  void alter(Frame* frame);  // one bit
+  void alter(Frame* frame);
+  void forge(Frame* frame);
   void deliver(net::Rank from, net::Rank to, Frame frame);
 
   EventQueue& events_;

@@ -31,7 +31,13 @@ Node::Node(World& world, net::Rank rank)
               core_->on_down(peer, why);
               pump();
             },
-            [this] { resume_opening(); }, [this] { return !alive_ || left_ || world_.all_over(); }}),
+            [this] { resume_opening(); },
+            [this](const Status& why) {
+              if (!core_ || script_ == Script::kDone) return;
+              core_->fail(why);
+              pump();
+            },
+            [this] { return !alive_ || left_ || world_.all_over(); }}),
       fiber_([this](Fiber& fiber) { opening_ = open(fiber); }) {
   device_.set_hook([this](const io::Call&) {
     return alive_ ? Status() : error(Code::kIoError, Scope::kFile, "rank {} is dead", rank_);
@@ -116,7 +122,7 @@ Result<imd::WriterOptions> Node::options() const {
 
 Status Node::open(Fiber& fiber) {
   const net::Ranks ranks = job_.ranks(fiber);
-  const auto create = imd::Writer::Create::kIfMissing;
+  const auto create = imd::Create::kIfMissing;
   SWALE_ASSIGN_OR_RETURN(const imd::WriterOptions wanted, options());
   SWALE_RETURN_IF_ERROR(imd::agree_on_options(ranks, create, wanted));
   SWALE_ASSIGN_OR_RETURN(
@@ -141,11 +147,12 @@ Status Node::start_machines() {
       const imd::MemoryPlan memory,
       imd::plan_memory({budget, params.ranks, params.ways, params.frame_bytes, params.window,
                         static_cast<uint32_t>(manifest.schema.indexed.size()), manifest.layout}));
-  imd::WriterCoreParams core = opened_->core_params(memory, params.ways);
-  core.rank = rank_;
-  core.size = params.ranks;
-  core.channel = SimJob::kChannel;
-  core.job_secret = kSecret;
+  net::Conversation::Params talk;
+  talk.rank = rank_;
+  talk.size = params.ranks;
+  talk.channel = SimJob::kChannel;
+  talk.secret = kSecret;
+  imd::WriterCoreParams core = opened_->core_params(talk, memory, params.ways);
   core.clock = &world_.events.clock();
   SWALE_ASSIGN_OR_RETURN(core_, imd::WriterCore::create(core));
   appender_.emplace(opened_->appender_params(params.ranks, {}));
@@ -231,7 +238,7 @@ void Node::finish(const Status& failure) {
   at(world_.events.now() + world_.params.silence_deadline, [this] { left_ = true; });
 }
 
-// As ThreadedWriter::shut_down does.
+// As Writer::shut_down does.
 void Node::shut_down() {
   if (committer_) committer_->finish();
   committer_.reset();

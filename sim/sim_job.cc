@@ -51,7 +51,7 @@ void SimJob::post_own(net::Rank to, net::FrameKind kind, Bytes payload) {
   net::FrameHeader header;
   header.secret = params_.secret;
   header.kind = kind;
-  const auto bytes = header.encode();
+  const auto bytes = header.encode(payload);
   liveness_.note_sent(to);
   fabric_.send(params_.rank, to, {bytes.data(), bytes.size()}, payload);
 }
@@ -60,10 +60,22 @@ void SimJob::post_exchange() {
   for (const auto& [to, message] : tree_.take_outgoing()) post_own(to, net::FrameKind::kExchange, message);
 }
 
-// As net::Job does: what does not carry the job's secret is dropped, and the next frame shows the gap.
+// As net::Job::give_up does.
+void SimJob::give_up(const Status& why) {
+  tree_.give_up(why);
+  post_exchange();
+  told_.on_exchange();
+  told_.on_failure(why);
+}
+
+// As net::Job does: what does not carry the job's secret is dropped, and damage ends the job on this rank.
 void SimJob::arrive(net::Rank from, Bytes bytes, Bytes payload) {
-  const Result<net::FrameHeader> header = net::FrameHeader::decode(bytes, params_.secret);
-  if (!header.ok()) return;
+  const Result<net::FrameHeader> header = net::FrameHeader::decode(bytes, payload, params_.secret);
+  if (!header.ok()) {
+    if (header.status().scope() == Scope::kOperation) return;
+    return give_up(error(Code::kCorruption, Scope::kFatal, "rank {}: from rank {}: {}", params_.rank, from,
+                         header.status().message()));
+  }
   liveness_.note_heard(from);
   if (header->kind == net::FrameKind::kHeartbeat) return;
   if (header->kind != net::FrameKind::kExchange) {

@@ -32,8 +32,9 @@ class SimJob {
     std::function<void(net::Rank from, const net::FrameHeader& header, Bytes payload)>
         on_frame;  // of the channel
     std::function<void(net::Rank peer, const Status& why)> on_down;
-    std::function<void()> on_exchange;  // an allgather may have an answer
-    std::function<bool()> over;         // nobody needs heartbeats any more
+    std::function<void()> on_exchange;                  // an allgather may have an answer
+    std::function<void(const Status& why)> on_failure;  // the job cannot go on on this rank
+    std::function<bool()> over;                         // nobody needs heartbeats any more
   };
 
   SimJob(const Params& params, EventQueue& events, Fabric& fabric, Events told);
@@ -52,6 +53,7 @@ class SimJob {
   void post_own(net::Rank to, net::FrameKind kind, Bytes payload);
   void post_exchange();
   void lose(net::Rank peer, const Status& why);
+  void give_up(const Status& why);
   Result<std::vector<std::string>> allgather(Fiber& fiber, Bytes mine);
 
   const Params params_;

@@ -156,10 +156,9 @@ void add_config(CLI::App& app, Run* run) {
       app, "config", "prints the options of the library and what is in force, or checks a string of them",
       {.description =
            "Each option with its value, what it is, what it takes, its environment variable and the calls "
-           "that "
-           "take it. The value is the environment's, or the default: strings that programs give are not "
-           "known "
-           "here. An option in the environment that is not valid is an error, as it would be for a program.",
+           "that take it. The value is the environment's, or the default: strings that programs give are not "
+           "known here. An option in the environment that is not valid is an error, as it would be for a "
+           "program.",
        .examples = {{"swale config", "all options"},
                     {"SWALE_IMD_WAYS=2 swale config imd", "those of a group, with what the environment says"},
                     {"swale config --json | jq -r 'select(.origin == \"environment\").name'", "what is set"},

@@ -87,9 +87,8 @@ void add_dump(CLI::App& app, Run* run) {
       {
           .description =
               "Each line: the offset in the file, what is there, and its fields, as docs/formats of the "
-              "sources "
-              "has them. What belongs to no committed epoch is shown, too. Damage is shown at its place, "
-              "with its cause, and does not end the walk.",
+              "sources has them. What belongs to no committed epoch is shown, too. Damage is shown at its "
+              "place, with its cause, and does not end the walk.",
           .examples = {{"swale dump out/particles --limit 20", "the first things of every file"},
                        {"swale dump out/particles/p000/part-000000.j0001.data -v", "every record of a log"},
                        {"swale dump out/particles --json | jq 'select(.what == \"run\")'", "all runs"}},
@@ -97,8 +96,7 @@ void add_dump(CLI::App& app, Run* run) {
       });
   sub->add_option("PATH", command->common.path,
                   "a massive directory, or a file of one: swale.json, swale.lock, of jobs/N manifest.json, "
-                  "epochs, extrema "
-                  "and stats.jsonl, part-N.jN.data, .index or .values")
+                  "epochs, extrema and stats.jsonl, part-N.jN.data, .index or .values")
       ->required()
       ->type_name("FILE");
   sub->add_flag("-v,--records", command->options.records, "of data logs, the records, too");

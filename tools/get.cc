@@ -163,16 +163,13 @@ void add_get(CLI::App& app, Run* run) {
       app, "get", "prints the values of keys, at one epoch or at all (their trajectories)",
       {
           .description = "Prints key, epoch and value, separated by tabs; with --json one object a line. "
-                         "Keys are text, 0x and "
-                         "hex digits, or u64: or u32: and a number (8 or 4 bytes, little-endian). If the "
-                         "directory says what "
-                         "its keys are (imd.key), numbers are written as such, 4711, and text stands for "
-                         "itself. A key that "
-                         "starts with a dash follows a lone --. --step and --time choose by what the "
-                         "simulation said of an "
+                         "Keys are text, 0x and hex digits, or u64: or u32: and a number (8 or 4 bytes, "
+                         "little-endian). If the directory says what its keys are (imd.key), numbers are "
+                         "written as such, 4711, and text stands for itself. A key that starts with a dash "
+                         "follows a lone --. --step and --time choose by what the simulation said of an "
                          "epoch.\n\nRaw output (--raw) is the bytes of the values; with --fields also those "
-                         "of key, epoch (4 "
-                         "bytes), step (8 bytes) and time (a double), little-endian, nothing between them.",
+                         "of key, epoch (4 bytes), step (8 bytes) and time (a double), little-endian, "
+                         "nothing between them.",
           .examples = {{"swale get out/particles atom-17", "a trajectory: one line an epoch"},
                        {"swale get out/particles u64:17 u64:18 --epoch 3 --hex",
                         "two particles at one epoch"},

@@ -111,8 +111,7 @@ Status dump_content(io::Device& device, const std::string& path, DumpOutput* out
   }
   return invalid_argument(
       "{}: expected a directory, {}, {}, a file of jobs/N (manifest.json, epochs, extrema, stats.jsonl) or a "
-      "log "
-      "(part-N.jN.data, .index or .values)",
+      "log (part-N.jN.data, .index or .values)",
       path, imd::kManifestName, imd::kLockName);
 }
 

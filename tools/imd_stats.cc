@@ -114,9 +114,8 @@ std::string table(const std::vector<EpochCost>& costs) {
   }
   text +=
       "Times are seconds of the rank that took longest; bytes are of keys and values. open: since the epoch "
-      "before; "
-      "waited:\nappends in it; drain, flush, commit: its end. Sorting and writing go on beside all of "
-      "these.\n";
+      "before; waited:\nappends in it; drain, flush, commit: its end. Sorting and writing go on beside all "
+      "of these.\n";
   if (without != 0) text += fmt::format("Of {} epochs no statistics are kept.\n", without);
   return text;
 }

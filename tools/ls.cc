@@ -167,12 +167,9 @@ void add_ls(CLI::App& app, Run* run) {
   CLI::App* const sub = add_command(
       app, "ls", "lists the keys, as ls lists files",
       {.description = "One key a line, in storage order, as soon as it is met. With -l: how many values it "
-                      "has, their bytes, "
-                      "the first and last epoch that has one, and the key. The pattern is one of the shell, "
-                      "compared with "
-                      "keys as they are printed; put it in quotes. Needs memory for the keys of one "
-                      "partition, with --all for "
-                      "all keys.",
+                      "has, their bytes, the first and last epoch that has one, and the key. The pattern is "
+                      "one of the shell, compared with keys as they are printed; put it in quotes. Needs "
+                      "memory for the keys of one partition, with --all for all keys.",
        .examples = {{"swale ls out/particles --limit 5 --u64", "some names"},
                     {"swale ls -l out/particles 'atom-*'", "how much the last epoch has of these"},
                     {"swale ls -l --all out/particles 'u64:1?' --u64", "and how much all epochs have"}},

@@ -132,11 +132,10 @@ std::string options_page(const std::string& date) {
   page += ".SH NAME\nswale\\-options \\- options of the Swale library\n.SH DESCRIPTION\n";
   page += paragraphs(
       "Calls that open something take a string of options: \"imd.ways=2,io.direct=never\". An option that "
-      "the "
-      "string leaves out is taken from the environment; if it is not there either, it has its default. An "
-      "unknown name, and a value beyond its limits, is an error that says what is possible.\n\nBytes take K, "
-      "M, G and T, all powers of "
-      "1024; seconds take ms, us, min and h. swale-config(1) shows what is in force, and checks a string.");
+      "the string leaves out is taken from the environment; if it is not there either, it has its default. "
+      "An unknown name, and a value beyond its limits, is an error that says what is possible.\n\nBytes take "
+      "K, M, G and T, all powers of 1024; seconds take ms, us, min and h. swale-config(1) shows what is in "
+      "force, and checks a string.");
   page += ".SH OPTIONS\n";
   for (const TableRow& row : option_table()) {
     page += entry(fmt::format("\\fB{}\\fR=\\fI{}\\fR", plain(row.row.name), plain(row.row.default_value)),

@@ -61,8 +61,7 @@ std::vector<OptionText> options_of(const CLI::App& command);
 std::string wrap(std::string_view text, size_t width, std::string_view indent = {});
 
 inline constexpr std::string_view kExitStatusText =
-    "0: fine. 1: a key is not there, verify found problems, repair could not save all, or "
-    "a lock looks alive. 2: usage, also a "
-    "field or an epoch that does not exist. 3: input/output error or damage.";
+    "0: fine. 1: a key is not there, verify found problems, repair could not save all, or a lock looks "
+    "alive. 2: usage, also a field or an epoch that does not exist. 3: input/output error or damage.";
 
 }  // namespace swale::tools

@@ -63,16 +63,13 @@ void add_repair(CLI::App& app, Run* run) {
       app, "repair", "makes the best of what a crash or damage has left",
       {
           .description = "Committed epochs need no repair after a crash. This recovers what an epoch that "
-                         "was never ended left as "
-                         "whole runs, makes damaged index logs anew from the data logs, and the manifest if "
-                         "copies of it are lost "
-                         "(a damaged swale.json is kept as swale.json.damaged). What is lost is recorded in "
-                         "the directory: "
-                         "queries that need it end with an error that names epoch and partition, and info "
-                         "and verify list it; "
+                         "was never ended left as whole runs, makes damaged index logs anew from the data "
+                         "logs, and the manifest if copies of it are lost (a damaged swale.json is kept as "
+                         "swale.json.damaged). What is lost is recorded in the directory: queries that need "
+                         "it end with an error that names epoch and partition, and info and verify list it; "
                          "with the files put back from a copy, another repair takes it off the list. Files "
-                         "of other jobs are never "
-                         "written; an index log is replaced as a whole. No job may be writing.",
+                         "of other jobs are never written; an index log is replaced as a whole. No job may "
+                         "be writing.",
           .examples = {{"swale repair out/particles --dry-run", "what would be done"},
                        {"swale repair out/particles --json | jq .lost", "repair, and say what is lost"}},
           .exit_1 = "something is lost, now or before",

@@ -162,13 +162,10 @@ void add_scan(CLI::App& app, Run* run) {
            "stands "
            "in brackets: [x-y].\n\n"
            "Integers are compared exactly. A comparison with a number that is not there, because the value "
-           "is too "
-           "short, is false; so is one with NaN. Records that lack a field that --raw prints are left out. "
-           "--raw has fields, key and value as they are stored, epoch as 4, step as 8 bytes, time as a "
-           "double, "
-           "little-endian.\n\nWithout --keep-going damage ends the scan with an error. With it, the "
-           "records that a damaged block of 4 KiB holds or cuts are left out; where the header of a run "
-           "(some "
+           "is too short, is false; so is one with NaN. Records that lack a field that --raw prints are left "
+           "out. --raw has fields, key and value as they are stored, epoch as 4, step as 8 bytes, time as a "
+           "double, little-endian.\n\nWithout --keep-going damage ends the scan with an error. With it, the "
+           "records that a damaged block of 4 KiB holds or cuts are left out; where the header of a run (some "
            "MiB) is lost, the records of the run are.",
        .examples = {
            {"swale scan out/particles --epoch 3 --limit 10 --u64", "ten records of an epoch"},

@@ -34,8 +34,7 @@ void add_stats(CLI::App& app, Run* run) {
       app, "stats", "tells what writing each epoch cost: bytes, times and waits of every stage",
       {
           .description = "Counted by the writers on all ranks and kept in jobs/NNNN/stats.jsonl. With --json "
-                         "one object an "
-                         "epoch, times in nanoseconds.",
+                         "one object an epoch, times in nanoseconds.",
           .examples = {{"swale stats out/particles", "a table, a line an epoch"},
                        {"swale stats out/particles --epoch 0", "every counter of an epoch"},
                        {"swale stats out/particles --plot", "bars for the terminal"},

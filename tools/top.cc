@@ -118,12 +118,10 @@ void add_top(CLI::App& app, Run* run) {
       app, "top", "finds the records with the largest or smallest numbers in a field",
       {
           .description = "Prints number, key and value, separated by tabs, the best first; with --json one "
-                         "object a line. Of "
-                         "the last epoch, or of those that --epoch, --step or --time name: then the best of "
-                         "all of them. Columns "
-                         "and formats are those of swale-scan(1). Reads about one block for each record if "
-                         "the directory was "
-                         "made with extrema of the field (imd.extrema), else whole epochs.",
+                         "object a line. Of the last epoch, or of those that --epoch, --step or --time name: "
+                         "then the best of all of them. Columns and formats are those of swale-scan(1). "
+                         "Reads about one block for each record if the directory was made with extrema of "
+                         "the field (imd.extrema), else whole epochs.",
           .examples =
               {{"swale top out/particles energy", "the ten most energetic of the last epoch"},
                {"swale top out/particles energy --epochs : --fields 'step,u64(key),energy' --format csv",

@@ -83,11 +83,8 @@ void add_verify(CLI::App& app, Run* run) {
       {
           .description =
               "Checksums of all blocks and slices, that the index names every record at its place, and "
-              "counts "
-              "and digests of every epoch against the epoch log. Not, whether a partitioner of the user's "
-              "own "
-              "would "
-              "put a record where it is. Problems go to the standard error output. If "
+              "counts and digests of every epoch against the epoch log. Not, whether a partitioner of the "
+              "user's own would put a record where it is. Problems go to the standard error output. If "
               "neither swale.json nor its copy can be read the exit status is 3.",
           .examples = {{"swale verify out/particles", ""},
                        {"swale verify out/particles --json | jq -r '.problems[].message'",

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace swale {
@@ -16,9 +17,10 @@ namespace swale {
 // What the exception that is being handled means. For the catch (...) block.
 Status status_of_exception() noexcept;
 
-// Runs `body`, which returns a Status or nothing. What it throws comes back as a Status.
+// Runs `body`, which returns a Status or nothing. What it throws comes back as a Status. (The lock that a body requires is its
+// caller's, which the analysis of base/mutex.h cannot see in here.)
 template <class Body>
-Status contain(Body&& body) noexcept {
+Status contain(Body&& body) noexcept NO_THREAD_SAFETY_ANALYSIS {
   try {
     if constexpr (std::is_void_v<std::invoke_result_t<Body>>) {
       std::forward<Body>(body)();

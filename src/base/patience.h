@@ -10,10 +10,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace swale {
 
@@ -44,11 +43,10 @@ class Patience {
 
 // As changed.wait_for(lock, total, done), with patience.
 template <typename Done>
-bool wait_patiently(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Nanos total,
-                    Done done) {
+bool wait_patiently(CondVar& changed, const MutexLock& lock, Nanos total, Done done) {
   Patience patience(total, system_clock().now());
-  while (!changed.wait_for(lock, std::chrono::nanoseconds(patience.step()), done)) {
-    if (patience.over(system_clock().now())) return done();
+  while (!changed.wait_for(lock, patience.step(), done)) {
+    if (patience.over(system_clock().now())) return changed.wait_for(lock, 0, done);
   }
   return true;
 }

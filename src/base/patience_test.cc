@@ -60,9 +60,9 @@ TEST(Patience, OfNothingIsOverAtOnceAndForEverNever) {
 }
 
 TEST(Patience, WaitsOnACondition) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::unique_lock lock(mutex);
+  Mutex mutex;
+  CondVar changed;
+  const MutexLock lock(mutex);
   EXPECT_FALSE(wait_patiently(changed, lock, milliseconds(60), [] { return false; }));
   int asked = 0;
   EXPECT_TRUE(wait_patiently(changed, lock, seconds(3600), [&] { return ++asked == 3; }));

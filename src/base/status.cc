@@ -153,6 +153,15 @@ Status Status::with_context(std::string_view context) const noexcept {
   return status;
 }
 
+Status Status::with_error_number(int error_number) const noexcept {
+  if (ok() || error_number == this->error_number()) return *this;
+  Status status;
+  Rep kind = *rep_;
+  kind.error_number = error_number;
+  status.rep_ = make_rep(kind, [&] { return std::string(message()); });
+  return status;
+}
+
 int Status::posix_error() const { return error_number() != 0 ? error_number() : errno_of_code(code()); }
 
 std::string_view code_name(Code code) {

@@ -64,6 +64,9 @@ class [[nodiscard]] Status {
   // For callers that must answer as POSIX does: error_number, or else the errno that fits the code best. 0 if ok.
   int posix_error() const;
 
+  // The same failure with an errno: one that another process told.
+  Status with_error_number(int error_number) const noexcept;
+
   // kResourceExhausted, in answer to std::bad_alloc: allocates nothing.
   static Status out_of_memory() noexcept;
 

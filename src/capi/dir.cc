@@ -61,13 +61,14 @@ Status open_dir(swale_job* job, const char* path, int flags, const char* options
     SWALE_ASSIGN_OR_RETURN(request, open_request(path, flags, options));
     request.options.partitioner.function = partition_fn;
     request.options.partitioner.context = context;
-    handle->state = std::make_shared<DirectoryState>(request.storage);
+    handle->state = std::make_shared<DirectoryState>();
     handle->state->job = state;
+    handle->state->device = io::PosixDevice::of_this_process(request.storage);
     return {};
   });
   SWALE_RETURN_IF_ERROR(begin_call(*state->job, net::CallKind::kOpenDirectory, request.path, mine));
   DirectoryState& directory = *handle->state;
-  SWALE_ASSIGN_OR_RETURN(directory.writer, imd::Writer::open(*state->job, directory.device, request.path,
+  SWALE_ASSIGN_OR_RETURN(directory.writer, imd::Writer::open(*state->job, *directory.device, request.path,
                                                              request.create, request.options));
   *dir = handle.release();
   ++state->open_directories;

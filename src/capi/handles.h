@@ -21,11 +21,9 @@ struct JobState {
 };
 
 struct DirectoryState {
-  explicit DirectoryState(io::PosixOptions storage) : device(storage) {}
-
-  std::shared_ptr<JobState> job;  // outlives the writer
-  io::PosixDevice device;
-  std::unique_ptr<imd::Writer> writer;  // none once closed
+  std::shared_ptr<JobState> job;            // outlives the writer, as does
+  std::shared_ptr<io::PosixDevice> device;  // of all open directories with the same options
+  std::unique_ptr<imd::Writer> writer;      // none once closed
 };
 
 struct ReaderState {

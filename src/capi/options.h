@@ -14,7 +14,7 @@
 #include "base/config.h"
 #include "base/status.h"
 #include "imd/read/reader.h"
-#include "imd/write/writer.h"
+#include "imd/write/writer_options.h"
 #include "io/posix_device.h"
 #include "net/job_settings.h"
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "io/advised_queue.h"
 #include "io/descriptor.h"
 #include "io/mapping.h"
@@ -64,6 +65,22 @@ Result<Descriptor> open_regular(const PosixPath& at, const std::string& path, Op
 }
 
 }  // namespace
+
+std::shared_ptr<PosixDevice> PosixDevice::of_this_process(const PosixOptions& options) {
+  static Mutex mutex;
+  static std::vector<std::weak_ptr<PosixDevice>> devices;
+  static pid_t process = 0;
+  const MutexLock lock(mutex);
+  if (std::exchange(process, ::getpid()) != ::getpid())
+    devices.clear();  // a child's space is not its parent's
+  for (const std::weak_ptr<PosixDevice>& each : devices) {
+    if (auto device = each.lock(); device && device->options_ == options) return device;
+  }
+  std::erase_if(devices, [](const auto& each) { return each.expired(); });
+  auto device = std::make_shared<PosixDevice>(options);
+  devices.push_back(device);
+  return device;
+}
 
 int directory_of(const PosixPath& path) { return path.anchor ? path.anchor->directory.get() : AT_FDCWD; }
 

@@ -44,11 +44,17 @@ struct PosixOptions {
   };
   Engine engine = Engine::kAuto;
   Direct direct = Direct::kAuto;
+
+  bool operator==(const PosixOptions&) const = default;
 };
 
 class PosixDevice : public Device {
  public:
   explicit PosixDevice(PosixOptions options = {}) : options_(options) {}
+
+  // The one that all users of this process with these options share, so that they share its StorageThread and give each
+  // other's unused space back when the disk is full. It ends with its last user.
+  static std::shared_ptr<PosixDevice> of_this_process(const PosixOptions& options);
 
   Result<std::unique_ptr<IoQueue>> make_queue(size_t depth) override;
   // Engine::kAuto: an AdvisedQueue for local file systems, which docs/design/reader.md found quickest.

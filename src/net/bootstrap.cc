@@ -98,9 +98,9 @@ std::unique_ptr<Bootstrap> local_bootstrap(std::shared_ptr<LocalGroup> group, Ra
 // A round that is full becomes `last_`, and a new one begins; a rank cannot enter round n + 1 before it has
 // left round n, so one finished round is enough to keep.
 Result<std::vector<std::string>> LocalGroup::allgather(Rank rank, Bytes mine) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const uint64_t round = round_;
-  auto& slot = pending_[static_cast<size_t>(rank)];
+  auto& slot = pending_[rank];
   slot = std::string(mine);
   if (std::all_of(pending_.begin(), pending_.end(), [](const auto& each) { return each.has_value(); })) {
     last_.clear();
@@ -109,10 +109,10 @@ Result<std::vector<std::string>> LocalGroup::allgather(Rank rank, Bytes mine) {
     changed_.notify_all();
     return last_;
   }
-  if (!wait_patiently(changed_, lock, deadline_, [&] { return round_ != round; })) {
+  if (!wait_patiently(changed_, lock, deadline_, [&]() REQUIRES(mutex_) { return round_ != round; })) {
     std::string missing;
-    for (size_t i = 0; i < pending_.size(); ++i) {
-      if (!pending_[i]) missing += fmt::format(" {}", i);
+    for (Rank each = 0; each < size_; ++each) {
+      if (!pending_[each]) missing += fmt::format(" {}", each);
     }
     return error(Code::kDeadlineExceeded, Scope::kFatal, "allgather: waited {:g} s for ranks{}",
                  to_seconds(deadline_), missing);

@@ -5,17 +5,17 @@
 // tests. Threads: used by one thread at a time, inside collective calls only.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
+#include "net/per_rank.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -51,17 +51,18 @@ std::unique_ptr<Bootstrap> callback_bootstrap(CommCallbacks callbacks);
 class LocalGroup {
  public:
   explicit LocalGroup(int32_t size, Nanos deadline = seconds(60))
-      : deadline_(deadline), pending_(static_cast<size_t>(size)) {}
-  int32_t size() const { return static_cast<int32_t>(pending_.size()); }
+      : deadline_(deadline), size_(size), pending_(size) {}
+  int32_t size() const { return size_; }
   Result<std::vector<std::string>> allgather(Rank rank, Bytes mine);
 
  private:
   const Nanos deadline_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  uint64_t round_ = 0;
-  std::vector<std::optional<std::string>> pending_;
-  std::vector<std::string> last_;
+  const int32_t size_;
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t round_ GUARDED_BY(mutex_) = 0;
+  PerRank<std::optional<std::string>> pending_ GUARDED_BY(mutex_);
+  std::vector<std::string> last_ GUARDED_BY(mutex_);
 };
 std::unique_ptr<Bootstrap> local_bootstrap(std::shared_ptr<LocalGroup> group, Rank rank);
 

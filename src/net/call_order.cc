@@ -28,7 +28,7 @@ Status CallOrder::mismatch(const Call& own, Rank peer, const Call& theirs) const
 }
 
 Status CallOrder::begin(CallKind kind, std::string_view path) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++number_;
   JobCall& own = own_[number_ % kKept];
   own.number = number_;
@@ -45,13 +45,13 @@ Status CallOrder::begin(CallKind kind, std::string_view path) {
 }
 
 CallKind CallOrder::last(uint32_t* number) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   *number = number_;
   return own_[number_ % kKept].call.kind;
 }
 
 Status CallOrder::heard(Rank peer, uint32_t number, CallKind kind) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (number == 0) return {};
   if (number > number_) {
     // The first one counts: if a later one differs, one of the two peers differs from this rank.
@@ -65,18 +65,18 @@ Status CallOrder::heard(Rank peer, uint32_t number, CallKind kind) {
 }
 
 void CallOrder::add_channel(uint32_t channel) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   directories_[channel];
 }
 
 void CallOrder::forget(uint32_t channel) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   directories_.erase(channel);
 }
 
 Status CallOrder::begin(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
                         CallStamp* stamp) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = directories_.find(channel);
   if (found == directories_.end()) return {};
   Directory& directory = found->second;
@@ -90,7 +90,7 @@ Status CallOrder::begin(uint32_t channel, CallKind kind, uint32_t epoch, std::st
 }
 
 Status CallOrder::heard(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch, const CallStamp& stamp) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = directories_.find(channel);
   if (found == directories_.end() || stamp.number == 0) return {};
   Directory& directory = found->second;

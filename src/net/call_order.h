@@ -17,10 +17,10 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "net/transport.h"
 
@@ -93,11 +93,11 @@ class CallOrder {
   Status mismatch(const Call& own, Rank peer, const Call& theirs) const;
 
   const Rank rank_;
-  mutable std::mutex mutex_;  // guards what follows
-  uint32_t number_ = 0;       // calls of the job so far
-  std::array<JobCall, kKept> own_;
-  std::array<JobCall, kKept> ahead_;
-  std::map<uint32_t, Directory> directories_;  // by channel
+  mutable Mutex mutex_;
+  uint32_t number_ GUARDED_BY(mutex_) = 0;  // calls of the job so far
+  std::array<JobCall, kKept> own_ GUARDED_BY(mutex_);
+  std::array<JobCall, kKept> ahead_ GUARDED_BY(mutex_);
+  std::map<uint32_t, Directory> directories_ GUARDED_BY(mutex_);  // by channel
 };
 
 }  // namespace swale::net

@@ -39,7 +39,8 @@ class Room {
     const std::optional<Post> post = (*this)[from].next_post();
     if (!post) return false;
     const auto to = static_cast<size_t>(post->to);
-    const FrameHeader header = *FrameHeader::decode({post->header.data(), post->header.size()}, kSecret);
+    const FrameHeader header =
+        *FrameHeader::decode({post->header.data(), post->header.size()}, post->payload, kSecret);
     switch ((*this)[post->to].on_frame(from, header, post->payload)) {
       case Conversation::Came::kControl:
         heard[to].emplace_back(post->payload);
@@ -132,7 +133,8 @@ TEST(Conversation, ControlMessagesWaitForAReceiverThatDoesNotRead) {
   EXPECT_EQ(unread, Router::kControlWindow);
   EXPECT_EQ(room[0].frames_lent(), unread);
   for (const Post& post : posts) {
-    const FrameHeader header = *FrameHeader::decode({post.header.data(), post.header.size()}, kSecret);
+    const FrameHeader header =
+        *FrameHeader::decode({post.header.data(), post.header.size()}, post.payload, kSecret);
     ASSERT_EQ(room[1].on_frame(0, header, post.payload), Conversation::Came::kControl);
     room.heard[1].emplace_back(post.payload);
     room[0].on_sent(post.cookie);
@@ -178,7 +180,7 @@ TEST(Conversation, TheNewsOfAFailureNeedsNoCredit) {
   room[0].fail(invalid_argument("late"));
   const std::optional<Post> news = room[0].next_post();
   ASSERT_TRUE(news.has_value());
-  EXPECT_EQ(FrameHeader::decode({news->header.data(), news->header.size()}, kSecret)->kind,
+  EXPECT_EQ(FrameHeader::decode({news->header.data(), news->header.size()}, news->payload, kSecret)->kind,
             FrameKind::kAbort);
 }
 

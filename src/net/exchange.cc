@@ -215,9 +215,9 @@ void Exchange::post_all() {
 }
 
 Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   std::optional<Result<std::vector<std::string>>> answer;
-  const Status status = contain([&] { answer = wait_for_all(lock, mine); });
+  const Status status = contain([&]() REQUIRES(mutex_) { answer = wait_for_all(lock, mine); });
   if (status.ok()) return *std::move(answer);
   tree_.leave();
   lock.unlock();
@@ -225,8 +225,7 @@ Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
   return status;
 }
 
-std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(std::unique_lock<std::mutex>& lock,
-                                                                       Bytes mine) {
+std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(const MutexLock& lock, Bytes mine) {
   if (const Status status = check_gathered_bytes(mine.size()); !status.ok()) {
     tree_.fail(status.with_context(fmt::format("rank {}", rank_)));
     mine = {};
@@ -236,14 +235,14 @@ std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(std::uniq
   // Children that have not spoken yet may be dead already: from here on they are watched.
   for (const Rank each : tree_.awaited()) fabric_.watch(each);
   std::optional<Result<std::vector<std::string>>> answer;
-  const auto answered = [&] {
+  const auto answered = [&]() REQUIRES(mutex_) {
     answer = tree_.take();
     return answer.has_value();
   };
   bool in_time = wait_patiently(changed_, lock, deadline_, answered);
   // A rank that only waits for its parent leaves it to the ranks above to name the one that is missing: these began to
   // wait no later.
-  const auto for_parent = [&] {
+  const auto for_parent = [&]() REQUIRES(mutex_) {
     const auto awaited = tree_.awaited();
     return !awaited.empty() && awaited.front() < rank_;
   };
@@ -253,8 +252,7 @@ std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(std::uniq
   for (const Rank each : tree_.awaited()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each);
   tree_.fail(error(Code::kDeadlineExceeded, Scope::kFatal,
                    "rank {} of {} waited more than {:g} s (job.collective_deadline_s) for rank {}, which "
-                   "lives but does not come "
-                   "to the same collective call: do all ranks make it?",
+                   "lives but does not come to the same collective call: do all ranks make it?",
                    rank_, size_, to_seconds(deadline_), names));
   post_all();
   return tree_.take();
@@ -263,45 +261,45 @@ std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(std::uniq
 // An event that cannot be dealt with leaves the ranks at different places.
 template <class Event>
 void Exchange::handle(const Event& event) noexcept {
-  const std::lock_guard lock(mutex_);
-  const Status status = contain([&] {
+  const MutexLock lock(mutex_);
+  const Status status = contain([&]() REQUIRES(mutex_) {
     event();
     post_all();
   });
   if (!status.ok()) {
-    static_cast<void>(contain([&] { tree_.fail(status); }));  // retry() tells of it
-    static_cast<void>(contain([&] { post_all(); }));
+    static_cast<void>(contain([&]() REQUIRES(mutex_) { tree_.fail(status); }));  // retry() tells of it
+    static_cast<void>(contain([&]() REQUIRES(mutex_) { post_all(); }));
   }
   changed_.notify_all();
 }
 
 void Exchange::on_message(Rank from, Bytes message) noexcept {
-  handle([&] { tree_.on_message(from, message); });
+  handle([&]() REQUIRES(mutex_) { tree_.on_message(from, message); });
 }
 
 void Exchange::on_gone(Rank peer, const Status& why) noexcept {
-  handle([&] { tree_.on_gone(peer, why); });
+  handle([&]() REQUIRES(mutex_) { tree_.on_gone(peer, why); });
 }
 
 void Exchange::give_up(const Status& why) noexcept {
-  handle([&] { tree_.give_up(why); });
+  handle([&]() REQUIRES(mutex_) { tree_.give_up(why); });
 }
 
 void Exchange::retry() noexcept {
-  const std::lock_guard lock(mutex_);
-  static_cast<void>(contain([&] {
+  const MutexLock lock(mutex_);
+  static_cast<void>(contain([&]() REQUIRES(mutex_) {
     tree_.tell_failure();
     post_all();
   }));
 }
 
 Status Exchange::failure() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return tree_.failure();
 }
 
 void Exchange::on_sent(uint64_t cookie) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   lent_.release(static_cast<uint32_t>(cookie));
 }
 

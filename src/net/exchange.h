@@ -14,12 +14,10 @@
 // Limits: Bootstrap::kBytesMax a rank, as for any allgather.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,6 +25,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "net/fan_out.h"
 #include "net/lent_messages.h"
@@ -115,19 +114,18 @@ class Exchange {
   Status failure();
 
  private:
-  std::optional<Result<std::vector<std::string>>> wait_for_all(std::unique_lock<std::mutex>& lock,
-                                                               Bytes mine);
-  void post_all();  // under mutex_; what it has not posted when it throws, it posts the next time
+  std::optional<Result<std::vector<std::string>>> wait_for_all(const MutexLock& lock, Bytes mine)
+      REQUIRES(mutex_);
+  void post_all() REQUIRES(mutex_);  // what it has not posted when it throws, it posts the next time
   template <class Event>
   void handle(const Event& event) noexcept;
 
   const Nanos deadline_;
   const Fabric fabric_;
-  std::mutex
-      mutex_;  // guards what follows; held while posting, so that messages to one peer keep their order
-  std::condition_variable changed_;
-  ExchangeTree tree_;
-  LentMessages lent_;
+  Mutex mutex_;  // held while posting, so that messages to one peer keep their order
+  CondVar changed_;
+  ExchangeTree tree_ GUARDED_BY(mutex_);
+  LentMessages lent_ GUARDED_BY(mutex_);
   const Rank rank_;
   const int32_t size_;
 };

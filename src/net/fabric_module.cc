@@ -10,18 +10,19 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace swale::net {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
-  std::map<std::string, const FabricModule*> modules;
+  Mutex mutex;
+  std::map<std::string, const FabricModule*> modules GUARDED_BY(mutex);
   // Never freed: a getenv of another thread may stand in one of them.
-  std::deque<std::vector<char*>> environments;
+  std::deque<std::vector<char*>> environments GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -29,12 +30,11 @@ Registry& registry() {
   return *all;
 }
 
-// The environment with some variables added where they are unset, as long as the object lives. Under the registry's
-// mutex.
+// The environment with some variables added where they are unset, as long as the object lives. `entries`: of the registry,
+// whose mutex is locked.
 class AddedVariables {
  public:
-  explicit AddedVariables(const std::vector<const char*>& variables) : before_(environ) {
-    std::vector<char*>& entries = registry().environments.emplace_back();
+  AddedVariables(const std::vector<const char*>& variables, std::vector<char*>& entries) : before_(environ) {
     for (char** each = before_; each != nullptr && *each != nullptr; ++each) entries.push_back(*each);
     for (const char* variable : variables) {
       const std::string name(variable, std::strchr(variable, '='));
@@ -71,10 +71,11 @@ std::string own_folder() {
   return std::string(resolved, std::strrchr(resolved, '/'));
 }
 
-Result<void*> open_library(const std::string& name) {
+// `entries`: for AddedVariables.
+Result<void*> open_library(const std::string& name, std::vector<char*>& entries) {
   const std::string file = fmt::format("libswale-{}.so", name);
   const std::string folder = own_folder();
-  const AddedVariables quiet({"UCX_HANDLE_ERRORS=none", "UCX_DEBUG_SIGNO=0"});
+  const AddedVariables quiet({"UCX_HANDLE_ERRORS=none", "UCX_DEBUG_SIGNO=0"}, entries);
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   // Beside it in the build tree, in a folder of its version where it is installed.
   const std::string places[] = {fmt::format("{}/{}", folder, file),
@@ -101,15 +102,17 @@ Result<void*> open_library(const std::string& name) {
 }  // namespace
 
 void register_fabric(const FabricModule* module) {
-  const std::lock_guard lock(registry().mutex);
-  registry().modules[module->name] = module;
+  Registry& all = registry();
+  const MutexLock lock(all.mutex);
+  all.modules[module->name] = module;
 }
 
 Result<const FabricModule*> load_fabric(const std::string& name) {
-  const std::lock_guard lock(registry().mutex);
-  const FabricModule*& module = registry().modules[name];
+  Registry& all = registry();
+  const MutexLock lock(all.mutex);
+  const FabricModule*& module = all.modules[name];
   if (module != nullptr) return module;
-  SWALE_ASSIGN_OR_RETURN(void* library, open_library(name));
+  SWALE_ASSIGN_OR_RETURN(void* library, open_library(name, all.environments.emplace_back()));
   const auto* found = static_cast<const FabricModule*>(::dlsym(library, "swale_fabric"));
   if (found == nullptr || found->interface != FabricModule::kInterface ||
       std::strcmp(found->version, SWALE_VERSION) != 0) {

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "net/per_rank.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -33,33 +34,34 @@ class FramePool {
     return FramePool(ranks, frames_per_rank, frame_bytes, std::move(memory));
   }
 
-  bool available(Rank destination) const { return !free_[static_cast<size_t>(destination)].empty(); }
+  bool available(Rank destination) const { return !free_[destination].empty(); }
 
   // Requires available(destination).
   Frame take(Rank destination) {
-    std::vector<uint32_t>& free = free_[static_cast<size_t>(destination)];
+    std::vector<uint32_t>& free = free_[destination];
     const uint32_t index = free.back();
     free.pop_back();
     return {memory_.data() + index * frame_bytes_, 0, static_cast<uint32_t>(frame_bytes_), index};
   }
 
-  void give_back(uint32_t index) { free_[index / frames_per_rank_].push_back(index); }
+  void give_back(uint32_t index) { free_[static_cast<Rank>(index / frames_per_rank_)].push_back(index); }
 
  private:
   FramePool(int32_t ranks, uint32_t frames_per_rank, size_t frame_bytes, Buffer memory)
       : frames_per_rank_(frames_per_rank),
         frame_bytes_(frame_bytes),
         memory_(std::move(memory)),
-        free_(static_cast<size_t>(ranks)) {
-    for (uint32_t index = 0; index < static_cast<uint32_t>(ranks) * frames_per_rank; ++index) {
-      free_[index / frames_per_rank].push_back(index);
+        free_(ranks) {
+    uint32_t index = 0;
+    for (std::vector<uint32_t>& free : free_) {
+      for (uint32_t frame = 0; frame < frames_per_rank; ++frame) free.push_back(index++);
     }
   }
 
   uint32_t frames_per_rank_;
   size_t frame_bytes_;
   Buffer memory_;
-  std::vector<std::vector<uint32_t>> free_;  // by destination
+  PerRank<std::vector<uint32_t>> free_;  // by destination
 };
 
 }  // namespace swale::net

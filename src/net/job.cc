@@ -1,18 +1,13 @@
 #include "net/job.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
-#include <condition_variable>
-#include <deque>
-#include <map>
-#include <mutex>
+#include <utility>
 
 #include "base/contain.h"
 #include "base/log.h"
 #include "base/patience.h"
 #include "net/exchange.h"
-#include "net/job_meeting.h"
 #include "net/liveness.h"
 
 namespace swale::net {
@@ -26,118 +21,21 @@ constexpr Nanos kPatienceInMismatch = seconds(1);  // so that the goodbye arrive
 constexpr uint32_t kChannelMax =
     0xfffffffe;  // channel and cookie share 64 bits, and kNoCookie is none of them
 
-class JobImpl final : public Job, private TransportEvents {
- public:
-  JobImpl(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options)
-      : options_(options),
-        bootstrap_(std::move(bootstrap)),
-        calls_(bootstrap_->rank()),
-        states_(static_cast<size_t>(bootstrap_->size())) {}
-  ~JobImpl() override;
+}  // namespace
 
-  Status start();
-
-  Rank rank() const override { return bootstrap_->rank(); }
-  int32_t size() const override { return bootstrap_->size(); }
-  uint64_t secret() const override { return meeting_.secret; }
-  int32_t ranks_on_fullest_node() const override { return meeting_.nodes.on_fullest; }
-  Result<std::vector<std::string>> allgather(Bytes mine) override;
-  Status begin_call(CallKind kind, std::string_view path) override;
-  Status begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
-                    CallStamp* stamp) override;
-  void heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch,
-                  const CallStamp& stamp) override;
-  void forget_calls(uint32_t channel) override { calls_.forget(channel); }
-  void give_up(const Status& why) noexcept override;
-  Result<uint32_t> open_channel(ChannelEvents* events) override;
-  void close_channel(uint32_t channel) override;
-  bool post(uint32_t channel, const Post& post) override;
-  bool posts_directly() const override { return meeting_.posting == Posting::kDirect; }
-  void wake() override;
-  bool drive(const std::function<bool()>& done, Nanos until) override {
-    return transport_ != nullptr && transport_->drive(done, until);
-  }
-  Status close() override;
-
- private:
-  struct EarlyFrame {
-    Rank from;
-    FrameHeader header;
-    std::string payload;
-  };
-  struct Channel {
-    ChannelEvents* events = nullptr;             // nullptr: not opened here yet
-    std::deque<EarlyFrame> early;                // came before it was opened
-    std::vector<std::pair<Rank, Status>> downs;  // happened before it was opened
-    bool failure_told = false;
-  };
-  struct PeerState {
-    bool goodbye_said = false;
-    bool goodbye_heard = false;
-    bool down = false;
-    Status why;
-  };
-
-  void on_frame(Rank from, Bytes header, Bytes payload) override;
-  void on_sent(uint64_t cookie) override;
-  void on_down(Rank peer, const Status& why) override;
-  Nanos on_progress(Nanos now) override;
-  void on_failure(const Status& why) override { give_up(why); }
-
-  Status start_transport();
-  void make_exchange();
-  void take_frame(Rank from, const FrameHeader& header, Bytes payload);
-  void note_down(Rank peer, const Status& why);
-  Nanos progress(Nanos now);
-  void tell_failure();
-  Status failure();
-  void hear_call_of(Rank from, const FrameHeader& header);
-  void dispatch(Rank from, const FrameHeader& header, Bytes payload);
-  void keep_early(Rank from, const FrameHeader& header, Bytes payload);
-  void deliver_early(Channel* channel);
-  void on_goodbye(Rank from);
-  bool post_own(Rank to, FrameKind kind, Bytes payload = {}, uint64_t cookie = kNoCookie);
-  void say_goodbye(Rank to);
-  bool parted(Rank peer) const;
-  Status await_goodbyes();
-  PeerState& state(Rank peer) { return states_[static_cast<size_t>(peer)]; }
-
-  const JobOptions options_;
-  std::unique_ptr<Bootstrap> bootstrap_;
-  JobMeeting meeting_;
-  std::unique_ptr<Liveness> liveness_;
-  std::unique_ptr<Exchange> exchange_;
-  std::unique_ptr<Transport> transport_;
-  bool closed_ = false;
-  bool refused_logged_ = false;  // progress thread
-
-  // Held by the progress thread during every event of a channel, so that close_channel waits for a running
-  // one.
-  std::mutex events_mutex_;
-  std::map<uint32_t, Channel> channels_;
-  uint32_t next_channel_ = 1;
-  size_t early_bytes_ = 0;
-
-  CallOrder calls_;
-  std::mutex failure_mutex_;
-  Status failure_;  // of the whole job, on this rank
-  std::atomic<bool> failed_{false};
-  std::atomic<bool> failure_told_{false};  // to all conversations, which have told their peers
-
-  std::mutex states_mutex_;
-  std::condition_variable parted_;
-  std::vector<PeerState> states_;
-  bool closing_ = false;
-};
+Job::Job(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options)
+    : options_(options),
+      bootstrap_(std::move(bootstrap)),
+      calls_(bootstrap_->rank()),
+      states_(bootstrap_->size()) {}
 
 // ---- opening
-// ------------------------------------------------------------------------------------------------------
 
-Status JobImpl::start_transport() {
+Status Job::start_transport() {
   SWALE_ASSIGN_OR_RETURN(JoinedTransport joined, make_transport(*bootstrap_, options_, meeting_));
   Liveness::Params params;
   params.rank = rank();
-  params.hosts = std::move(meeting_.hosts);
+  params.hosts = PerRank<std::string>(std::move(meeting_.hosts));
   params.heartbeat_interval = options_.heartbeat_interval;
   params.silence_deadline = options_.silence_deadline;
   liveness_ = std::make_unique<Liveness>(std::move(params));
@@ -146,7 +44,7 @@ Status JobImpl::start_transport() {
   return transport_->start(std::move(joined.addresses), this);
 }
 
-void JobImpl::make_exchange() {
+void Job::make_exchange() {
   exchange_ = std::make_unique<Exchange>(
       rank(), size(), options_.collective_deadline + size() * kCollectiveDeadlinePerRank,
       Exchange::Fabric{.post =
@@ -161,7 +59,7 @@ void JobImpl::make_exchange() {
                            }});
 }
 
-Status JobImpl::start() {
+Status Job::start() {
   if (options_.heartbeat_interval <= 0 || options_.silence_deadline < 2 * options_.heartbeat_interval) {
     return invalid_argument(
         "net.silence_deadline_s = {:g} with net.heartbeat_interval_s = {:g}: it must be at least twice as "
@@ -172,16 +70,15 @@ Status JobImpl::start() {
   return size() == 1 ? ok_status() : start_transport();
 }
 
-Result<std::vector<std::string>> JobImpl::allgather(Bytes mine) {
+Result<std::vector<std::string>> Job::allgather(Bytes mine) {
   if (size() == 1) return bootstrap_->allgather(mine);
   if (closed_) return error(Code::kAborted, Scope::kFatal, "rank {} has closed this job", rank());
   return exchange_->allgather(mine);
 }
 
 // ---- the order of calls, and the end of all conversations
-// ----------------------------------------------------------------------------
 
-Status JobImpl::begin_call(CallKind kind, std::string_view path) {
+Status Job::begin_call(CallKind kind, std::string_view path) {
   if (size() == 1) return {};
   if (failed_.load()) return failure();
   Status status = calls_.begin(kind, path);
@@ -189,8 +86,8 @@ Status JobImpl::begin_call(CallKind kind, std::string_view path) {
   return status;
 }
 
-Status JobImpl::begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
-                           CallStamp* stamp) {
+Status Job::begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
+                       CallStamp* stamp) {
   if (size() == 1) return {};
   if (failed_.load()) return failure();
   Status status = calls_.begin(channel, kind, epoch, path, stamp);
@@ -198,14 +95,14 @@ Status JobImpl::begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std:
   return status;
 }
 
-void JobImpl::heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch, const CallStamp& stamp) {
+void Job::heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch, const CallStamp& stamp) {
   if (const Status status = calls_.heard(peer, channel, kind, epoch, stamp); !status.ok()) give_up(status);
 }
 
 // The progress thread tells the conversations: the caller may hold any lock.
-void JobImpl::give_up(const Status& why) noexcept {
+void Job::give_up(const Status& why) noexcept {
   {
-    const std::lock_guard lock(failure_mutex_);
+    const MutexLock lock(failure_mutex_);
     if (!failure_.ok()) return;
     failure_ = why;
   }
@@ -214,13 +111,12 @@ void JobImpl::give_up(const Status& why) noexcept {
   wake();
 }
 
-Status JobImpl::failure() {
-  const std::lock_guard lock(failure_mutex_);
+Status Job::failure() {
+  const MutexLock lock(failure_mutex_);
   return failure_;
 }
 
-// Under events_mutex_.
-void JobImpl::tell_failure() {
+void Job::tell_failure() {
   const Status why = failure();
   for (auto& [number, channel] : channels_) {
     if (channel.events == nullptr || std::exchange(channel.failure_told, true)) continue;
@@ -230,16 +126,15 @@ void JobImpl::tell_failure() {
 
 // Frames of the job's own carry the sender's last call of the job, where those of a channel carry sequence number and
 // credits.
-void JobImpl::hear_call_of(Rank from, const FrameHeader& header) {
+void Job::hear_call_of(Rank from, const FrameHeader& header) {
   const Status status = calls_.heard(from, header.sequence, static_cast<CallKind>(header.credits));
   if (!status.ok()) give_up(status);
 }
 
 // ---- channels
-// -----------------------------------------------------------------------------------------------------
 
-Result<uint32_t> JobImpl::open_channel(ChannelEvents* events) {
-  const std::lock_guard lock(events_mutex_);
+Result<uint32_t> Job::open_channel(ChannelEvents* events) {
+  const MutexLock lock(events_mutex_);
   if (next_channel_ > kChannelMax) {
     return error(Code::kResourceExhausted, Scope::kFatal,
                  "rank {}: this job has opened {} directories, and can open no more; start another job",
@@ -250,7 +145,7 @@ Result<uint32_t> JobImpl::open_channel(ChannelEvents* events) {
   Channel& channel = channels_[number];  // may be there already, with early frames
   channel.events = events;               // if what follows throws, no frame of it is lost
   {
-    const std::lock_guard states_lock(states_mutex_);
+    const MutexLock states_lock(states_mutex_);
     for (Rank peer = 0; peer < size(); ++peer) {
       if (state(peer).down) channel.downs.emplace_back(peer, state(peer).why);
     }
@@ -259,13 +154,13 @@ Result<uint32_t> JobImpl::open_channel(ChannelEvents* events) {
   return number;
 }
 
-void JobImpl::close_channel(uint32_t channel) {
-  const std::lock_guard lock(events_mutex_);
+void Job::close_channel(uint32_t channel) {
+  const MutexLock lock(events_mutex_);
   channels_.erase(channel);
   calls_.forget(channel);
 }
 
-bool JobImpl::post(uint32_t channel, const Post& post) {
+bool Job::post(uint32_t channel, const Post& post) {
   assert(channel >= 1 && transport_ != nullptr);
   assert(post.cookie == kNoCookie || post.cookie <= kCookieMask);
   const uint64_t cookie =
@@ -274,17 +169,24 @@ bool JobImpl::post(uint32_t channel, const Post& post) {
   return transport_->post(post.to, Bytes(post.header.data(), post.header.size()), post.payload, cookie);
 }
 
-void JobImpl::wake() {
+bool Job::drive(const std::function<bool()>& done, Nanos until) {
+  return transport_ != nullptr && transport_->drive(done, until);
+}
+
+void Job::wake() {
   if (transport_) transport_->wake();
 }
 
 // ---- events of the transport
-// --------------------------------------------------------------------------------------
 
-void JobImpl::on_frame(Rank from, Bytes bytes, Bytes payload) {
-  const Result<FrameHeader> header = FrameHeader::decode(bytes, secret());
+void Job::on_frame(Rank from, Bytes bytes, Bytes payload) {
+  const Result<FrameHeader> header = FrameHeader::decode(bytes, payload, secret());
   if (!header.ok()) {
-    // A stranger's, most likely; if it was our peer's, its next frame shows the gap.
+    if (header.status().scope() != Scope::kOperation) {
+      return give_up(error(Code::kCorruption, Scope::kFatal, "rank {}: from rank {}: {}", rank(), from,
+                           header.status().message()));
+    }
+    // A stranger's.
     if (!std::exchange(refused_logged_, true)) {
       log_warn("rank {}: dropped a frame that claims to come from rank {}: {}", rank(), from,
                header.status().message());
@@ -297,7 +199,7 @@ void JobImpl::on_frame(Rank from, Bytes bytes, Bytes payload) {
   }
 }
 
-void JobImpl::take_frame(Rank from, const FrameHeader& header, Bytes payload) {
+void Job::take_frame(Rank from, const FrameHeader& header, Bytes payload) {
   liveness_->note_heard(from);
   if (header.kind == FrameKind::kHeartbeat) return;
   if (header.kind == FrameKind::kGoodbye) {
@@ -311,8 +213,8 @@ void JobImpl::take_frame(Rank from, const FrameHeader& header, Bytes payload) {
   if (const Status why = exchange_->failure(); is_mismatch(why)) give_up(why);
 }
 
-void JobImpl::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
-  const std::lock_guard lock(events_mutex_);
+void Job::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
+  const MutexLock lock(events_mutex_);
   if (header.channel >= next_channel_) return keep_early(from, header, payload);
   const auto found = channels_.find(header.channel);
   if (found == channels_.end()) return;
@@ -321,7 +223,7 @@ void JobImpl::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
 }
 
 // Credits bound this to a window per peer and channel; the limit stands for peers that break them.
-void JobImpl::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
+void Job::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
   if (early_bytes_ + payload.size() + sizeof(EarlyFrame) > kEarlyBytesMax) {
     transport_->drop(
         from, error(Code::kResourceExhausted, Scope::kPeer,
@@ -334,8 +236,7 @@ void JobImpl::keep_early(Rank from, const FrameHeader& header, Bytes payload) {
   channels_[header.channel].early.push_back({from, header, std::string(payload)});
 }
 
-// Under events_mutex_.
-void JobImpl::deliver_early(Channel* channel) {
+void Job::deliver_early(Channel* channel) {
   if (channel->early.empty() && channel->downs.empty()) return;
   while (!channel->early.empty()) {
     const EarlyFrame frame = std::move(channel->early.front());
@@ -346,26 +247,26 @@ void JobImpl::deliver_early(Channel* channel) {
   for (const auto& [peer, why] : std::exchange(channel->downs, {})) channel->events->on_down(peer, why);
 }
 
-void JobImpl::on_sent(uint64_t cookie) {
+void Job::on_sent(uint64_t cookie) {
   if (cookie == kNoCookie) return;
   if (cookie >> kCookieBits == kOwnChannel) return exchange_->on_sent(cookie);
-  const std::lock_guard lock(events_mutex_);
+  const MutexLock lock(events_mutex_);
   const auto found = channels_.find(static_cast<uint32_t>(cookie >> kCookieBits));
   if (found != channels_.end() && found->second.events != nullptr)
     found->second.events->on_sent(cookie & kCookieMask);
 }
 
-void JobImpl::on_down(Rank peer, const Status& why) {
+void Job::on_down(Rank peer, const Status& why) {
   if (const Status status = contain([&] { note_down(peer, why); }); !status.ok()) give_up(status);
 }
 
-void JobImpl::note_down(Rank peer, const Status& why) {
+void Job::note_down(Rank peer, const Status& why) {
   liveness_->on_down(peer);
   exchange_->on_gone(peer, why);
-  const std::lock_guard lock(events_mutex_);
+  const MutexLock lock(events_mutex_);
   Status told = why;
   {
-    const std::lock_guard states_lock(states_mutex_);
+    const MutexLock states_lock(states_mutex_);
     PeerState& gone = state(peer);
     if (gone.goodbye_heard) told = error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", peer);
     gone.down = true;
@@ -379,25 +280,25 @@ void JobImpl::note_down(Rank peer, const Status& why) {
   }
 }
 
-Nanos JobImpl::on_progress(Nanos now) {
+Nanos Job::on_progress(Nanos now) {
   Nanos next = now + options_.heartbeat_interval;
   if (const Status status = contain([&] { next = progress(now); }); !status.ok()) give_up(status);
   return next;
 }
 
-Nanos JobImpl::progress(Nanos now) {
+Nanos Job::progress(Nanos now) {
   const bool failed = failed_.load();
   exchange_->retry();
   if (failed) {
     exchange_->give_up(failure());
-    const std::lock_guard lock(events_mutex_);
+    const MutexLock lock(events_mutex_);
     tell_failure();
   }
   Liveness::Due due = liveness_->poll(now);
   for (const Rank peer : due.heartbeats) post_own(peer, FrameKind::kHeartbeat);
   for (const Liveness::Silent& each : due.silent) transport_->drop(each.peer, each.why);
   Nanos next = due.next;
-  const std::lock_guard lock(events_mutex_);
+  const MutexLock lock(events_mutex_);
   for (auto& [number, channel] : channels_) {
     if (channel.events == nullptr) continue;
     deliver_early(&channel);
@@ -408,40 +309,38 @@ Nanos JobImpl::progress(Nanos now) {
 }
 
 // ---- parting
-// ------------------------------------------------------------------------------------------------------
 
-bool JobImpl::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
+bool Job::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
   FrameHeader header;
   header.secret = secret();
   header.kind = kind;
   header.credits = static_cast<uint16_t>(calls_.last(&header.sequence));
-  const auto bytes = header.encode();
+  const auto bytes = header.encode(payload);
   return transport_->post(to, Bytes(bytes.data(), bytes.size()), payload, cookie);
 }
 
-// Under states_mutex_.
-void JobImpl::say_goodbye(Rank to) {
+void Job::say_goodbye(Rank to) {
   if (state(to).goodbye_said) return;
   post_own(to, FrameKind::kGoodbye);
   state(to).goodbye_said = true;
 }
 
-void JobImpl::on_goodbye(Rank from) {
+void Job::on_goodbye(Rank from) {
   liveness_->on_goodbye(from);
   exchange_->on_gone(from, error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", from));
-  const std::lock_guard lock(states_mutex_);
+  const MutexLock lock(states_mutex_);
   state(from).goodbye_heard = true;
   if (closing_) say_goodbye(from);  // met only now
   parted_.notify_all();
 }
 
-bool JobImpl::parted(Rank peer) const {
-  const PeerState& each = states_[static_cast<size_t>(peer)];
+bool Job::parted(Rank peer) const {
+  const PeerState& each = states_[peer];
   return peer == rank() || !liveness_->met(peer) || each.goodbye_heard || each.down;
 }
 
-Status JobImpl::await_goodbyes() {
-  std::unique_lock lock(states_mutex_);
+Status Job::await_goodbyes() {
+  const MutexLock lock(states_mutex_);
   closing_ = true;
   std::vector<Rank> asked;
   for (Rank peer = 0; peer < size(); ++peer) {
@@ -449,7 +348,7 @@ Status JobImpl::await_goodbyes() {
     say_goodbye(peer);
     asked.push_back(peer);
   }
-  const auto all_parted = [&] {
+  const auto all_parted = [&]() REQUIRES(states_mutex_) {
     if (failure_told_.load() && is_mismatch(failure())) return true;  // some will never come
     for (Rank peer = 0; peer < size(); ++peer) {
       if (!parted(peer)) return false;
@@ -470,9 +369,11 @@ Status JobImpl::await_goodbyes() {
                rank(), to_seconds(options_.close_deadline), late);
 }
 
-Status JobImpl::close() {
+Status Job::close() {
   if (std::exchange(closed_, true) || transport_ == nullptr) return ok_status();
   Status status = begin_call(CallKind::kCloseJob, "");
+  // Before the goodbye: a neighbour that waits in an allgather hears why, and not only that this rank has left.
+  if (failed_.load()) exchange_->give_up(failure());
   if (const Status parted = contain([&] { return await_goodbyes(); }); status.ok()) status = parted;
   // What is left takes milliseconds with peers that have said goodbye, and cannot be waited for with others.
   const Nanos patience = status.ok()           ? options_.close_deadline
@@ -482,17 +383,15 @@ Status JobImpl::close() {
   return status.ok() ? parting : status;
 }
 
-JobImpl::~JobImpl() {
+Job::~Job() {
   if (closed_ || transport_ == nullptr) return;
   static_cast<void>(transport_->close(Deadline{0}));
 }
 
-}  // namespace
-
 Result<std::unique_ptr<Job>> Job::open(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options) {
-  auto job = std::make_unique<JobImpl>(std::move(bootstrap), options);
+  std::unique_ptr<Job> job(new Job(std::move(bootstrap), options));
   SWALE_RETURN_IF_ERROR(job->start().with_context("opening the job"));
-  return std::unique_ptr<Job>(std::move(job));
+  return job;
 }
 
 }  // namespace swale::net

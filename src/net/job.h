@@ -7,7 +7,8 @@
 //
 // A peer is down when its transport says so, or when it has been silent for `silence_deadline`: heartbeats
 // flow between ranks that have exchanged a frame, sent by the progress thread, so that a rank which only
-// computes is never taken for dead. A stopped or cut-off rank is. Down is final for the life of the job.
+// computes is never taken for dead. A stopped or cut-off rank is. Down is final for the life of the job. A frame of a peer
+// whose checksum is wrong gives the job up on the rank that receives it.
 //
 // A job of one rank has no transport and starts no thread: there is nobody to post to, and on_progress is
 // never called. Frames for a channel that this rank has not opened yet wait (at most kEarlyBytesMax of them
@@ -16,22 +17,33 @@
 // called by the progress thread, one at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "net/bootstrap.h"
 #include "net/call_order.h"
+#include "net/job_meeting.h"
+#include "net/job_options.h"
+#include "net/per_rank.h"
 #include "net/router.h"
 #include "net/transport.h"
 
 namespace swale::net {
+
+class Exchange;
+class Liveness;
 
 // None of these throws.
 class ChannelEvents {
@@ -45,76 +57,139 @@ class ChannelEvents {
   virtual void on_failure(const Status& why) = 0;
 };
 
-struct JobOptions {
-  std::string transport = "auto";  // "ucx", "loopback" (threads of one process, tests), "auto"
-  std::string posting = "auto";    // "queue", "direct", "auto": by what the ranks of this node are joined
-  Nanos silence_deadline = 30'000'000'000;
-  Nanos heartbeat_interval = 1'000'000'000;
-  Nanos close_deadline = 30'000'000'000;
-  Nanos collective_deadline = 600'000'000'000;
-  std::string node;  // what ranks of one machine have in common; "": this_machine (topology.h)
-};
-
-class Job {
+class Job final : private TransportEvents {
  public:
   static constexpr size_t kEarlyBytesMax = 64 * kMiB;
 
-  virtual ~Job() = default;
+  ~Job() override;  // without close: peers are dropped
 
   // Collective: if a rank fails, all fail and name it. The job's secret is drawn by rank 0 and travels
   // through the bootstrap.
   static Result<std::unique_ptr<Job>> open(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options);
 
-  virtual Rank rank() const = 0;
-  virtual int32_t size() const = 0;
-  virtual uint64_t secret() const = 0;
+  Rank rank() const { return bootstrap_->rank(); }
+  int32_t size() const { return bootstrap_->size(); }
+  uint64_t secret() const { return meeting_.secret; }
   // The ranks on that machine which has most of them; the same number on all ranks.
-  virtual int32_t ranks_on_fullest_node() const = 0;
+  int32_t ranks_on_fullest_node() const { return meeting_.nodes.on_fullest; }
+  uint64_t memory_bytes() const { return options_.memory_bytes; }
 
   // Collective. Over the transport (exchange.h), so that a rank which dies, stops or is cut off meanwhile fails it within
   // the silence deadline, by name; one that lives and does not come, after collective_deadline and 10 ms a rank.
-  virtual Result<std::vector<std::string>> allgather(Bytes mine) = 0;
+  Result<std::vector<std::string>> allgather(Bytes mine);
 
   // This rank makes its next collective call: before any message of the call is sent. If a peer has made another call in
   // its place, the job is given up, and the failure names both (call_order.h). `path`: for messages.
-  virtual Status begin_call(CallKind kind, std::string_view path) = 0;
+  Status begin_call(CallKind kind, std::string_view path);
   // The same for a call on a channel's directory. Its messages are to carry the stamp.
-  virtual Status begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path,
-                            CallStamp* stamp) = 0;
+  Status begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path, CallStamp* stamp);
   // What a peer's message says of its call. Any thread, in events too.
-  virtual void heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch,
-                          const CallStamp& stamp) = 0;
+  void heard_call(Rank peer, uint32_t channel, CallKind kind, uint32_t epoch, const CallStamp& stamp);
   // The conversation has failed: its calls are compared no more.
-  virtual void forget_calls(uint32_t channel) = 0;
+  void forget_calls(uint32_t channel) { calls_.forget(channel); }
 
   // Fails every conversation of this job on this rank, those to come too; the ranks that wait for this one are told. The
   // first failure counts. Any thread, in events too.
-  virtual void give_up(const Status& why) noexcept = 0;
+  void give_up(const Status& why) noexcept;
 
   // Collective (the order decides the number). `events` outlives close_channel. kResourceExhausted when the numbers are
   // used up: on all ranks alike.
-  virtual Result<uint32_t> open_channel(ChannelEvents* events) = 0;
+  Result<uint32_t> open_channel(ChannelEvents* events);
   // After it returns no event of the channel is running or will come; wait for the on_sent of what was posted
   // before, or its memory is still lent out. Not to be called from an event.
-  virtual void close_channel(uint32_t channel) = 0;
+  void close_channel(uint32_t channel);
 
   // post.header must be a FrameHeader of an open channel. Frames to one peer must be posted in the order in
   // which the Router gave them: hold one lock of your own from Router::next_post to the end of post. Where an
   // event needs it too, there only try it. True: the payload is free again and no on_sent will come; false: it is borrowed
   // until on_sent(post.cookie). Throws as Transport::post does.
-  [[nodiscard]] virtual bool post(uint32_t channel, const Post& post) = 0;
+  [[nodiscard]] bool post(uint32_t channel, const Post& post);
   // Whether a thread that has frames to post should do so itself (else it calls wake, and posts are made by
   // on_progress alone: the frames then cost it least).
-  virtual bool posts_directly() const = 0;
-  virtual void wake() = 0;  // makes every channel's on_progress run soon
+  bool posts_directly() const { return meeting_.posting == Posting::kDirect; }
+  void wake();  // makes every channel's on_progress run soon
   // As Transport::drive: events of any channel may come on the calling thread. False in a job of one rank.
-  virtual bool drive(const std::function<bool()>& done, Nanos until) = 0;
+  bool drive(const std::function<bool()>& done, Nanos until);
 
   // Collective, and only when what was posted has arrived (epoch ends see to that): a rank that has never
   // heard from another does not wait for it. Says goodbye to the peers met, waits for theirs, closes the
   // transport. Peers that were reported down before are no failure; one that is lost during the close, or
   // does not come to it by close_deadline, is. So is, at once, a peer that makes another collective call.
-  virtual Status close() = 0;
+  Status close();
+
+ private:
+  struct EarlyFrame {
+    Rank from;
+    FrameHeader header;
+    std::string payload;
+  };
+  struct Channel {
+    ChannelEvents* events = nullptr;             // nullptr: not opened here yet
+    std::deque<EarlyFrame> early;                // came before it was opened
+    std::vector<std::pair<Rank, Status>> downs;  // happened before it was opened
+    bool failure_told = false;
+  };
+  struct PeerState {
+    bool goodbye_said = false;
+    bool goodbye_heard = false;
+    bool down = false;
+    Status why;
+  };
+
+  Job(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options);
+  Status start();
+
+  // TransportEvents
+  void on_frame(Rank from, Bytes header, Bytes payload) override;
+  void on_sent(uint64_t cookie) override;
+  void on_down(Rank peer, const Status& why) override;
+  Nanos on_progress(Nanos now) override;
+  void on_failure(const Status& why) override { give_up(why); }
+
+  Status start_transport();
+  void make_exchange();
+  void take_frame(Rank from, const FrameHeader& header, Bytes payload);
+  void note_down(Rank peer, const Status& why);
+  Nanos progress(Nanos now);
+  void tell_failure() REQUIRES(events_mutex_);
+  Status failure();
+  void hear_call_of(Rank from, const FrameHeader& header);
+  void dispatch(Rank from, const FrameHeader& header, Bytes payload);
+  void keep_early(Rank from, const FrameHeader& header, Bytes payload) REQUIRES(events_mutex_);
+  void deliver_early(Channel* channel) REQUIRES(events_mutex_);
+  void on_goodbye(Rank from);
+  bool post_own(Rank to, FrameKind kind, Bytes payload = {}, uint64_t cookie = kNoCookie);
+  void say_goodbye(Rank to) REQUIRES(states_mutex_);
+  bool parted(Rank peer) const REQUIRES(states_mutex_);
+  Status await_goodbyes();
+  PeerState& state(Rank peer) REQUIRES(states_mutex_) { return states_[peer]; }
+
+  const JobOptions options_;
+  std::unique_ptr<Bootstrap> bootstrap_;
+  JobMeeting meeting_;
+  std::unique_ptr<Liveness> liveness_;
+  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<Transport> transport_;
+  bool closed_ = false;
+  bool refused_logged_ = false;  // progress thread
+
+  // Held by the progress thread during every event of a channel, so that close_channel waits for a running
+  // one.
+  Mutex events_mutex_;
+  std::map<uint32_t, Channel> channels_ GUARDED_BY(events_mutex_);
+  uint32_t next_channel_ GUARDED_BY(events_mutex_) = 1;
+  size_t early_bytes_ GUARDED_BY(events_mutex_) = 0;
+
+  CallOrder calls_;
+  Mutex failure_mutex_;
+  Status failure_ GUARDED_BY(failure_mutex_);  // of the whole job, on this rank
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> failure_told_{false};  // to all conversations, which have told their peers
+
+  Mutex states_mutex_;  // after events_mutex_
+  CondVar parted_;
+  PerRank<PeerState> states_ GUARDED_BY(states_mutex_);
+  bool closing_ GUARDED_BY(states_mutex_) = false;
 };
 
 }  // namespace swale::net

@@ -15,7 +15,7 @@
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kHandshakeVersion = 5;
+constexpr uint32_t kHandshakeVersion = 6;
 
 Result<Posting> choose_posting(const JobOptions& options, const NodeCounts& nodes) {
   const std::string& wanted = options.posting;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "net/bootstrap.h"
-#include "net/job.h"
+#include "net/job_options.h"
 #include "net/topology.h"
 #include "net/transport.h"
 

@@ -39,6 +39,16 @@ constexpr std::array kRows = {
               .help =
                   "how long a rank that opens a directory waits for ranks which live but do not come to the "
                   "same call, plus 10 ms per rank; dead ranks are noticed sooner"},
+    OptionRow{.name = "job.memory",
+              .type = OptionType::kBytes,
+              .default_value = "0",
+              .min = 0,
+              .max = 1024.0 * kGiB,
+              .help =
+                  "what all directories that this process has open may take together: the first gets half of "
+                  "it, each further one half of what is left, and one that cannot get the least that it "
+                  "needs is not opened; 0: twice what one directory gets by default, and more if there are "
+                  "many"},
     OptionRow{.name = "net.posting",
               .type = OptionType::kEnum,
               .default_value = "auto",
@@ -73,8 +83,7 @@ Result<std::string> default_rendezvous(const LaunchEnvironment& launch,
   if (launch.local_size != launch.size && !one_slurm_node) {
     return invalid_argument(
         "a job of {} ranks (launcher: {}) that may be on several nodes needs a directory which all of them "
-        "see: "
-        "set option job.rendezvous (or SWALE_JOB_RENDEZVOUS), or give a communicator",
+        "see: set option job.rendezvous (or SWALE_JOB_RENDEZVOUS), or give a communicator",
         launch.size, launch.launcher);
   }
   const char* base = ::access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
@@ -93,14 +102,14 @@ Result<JobSettings> job_settings(const Config& config) {
   settings.job.heartbeat_interval = config.get_nanos("net.heartbeat_interval_s");
   settings.job.close_deadline = config.get_nanos("net.close_deadline_s");
   settings.job.collective_deadline = config.get_nanos("job.collective_deadline_s");
+  settings.job.memory_bytes = config.get_bytes("job.memory");
   settings.rendezvous = config.get_string("job.rendezvous");
   settings.id = config.get_string("job.id");
   settings.join_deadline = config.get_nanos("job.join_deadline_s");
   if (settings.job.heartbeat_interval > settings.job.silence_deadline / 2) {
     return invalid_argument(
         "net.heartbeat_interval_s={} must be at most half of net.silence_deadline_s={}: a living peer would "
-        "be "
-        "taken for dead",
+        "be taken for dead",
         to_seconds(settings.job.heartbeat_interval), to_seconds(settings.job.silence_deadline));
   }
   return settings;
@@ -123,8 +132,7 @@ Result<RendezvousOptions> rendezvous_options(const JobSettings& settings, const 
   if (options.job_id.empty()) {
     return invalid_argument(
         "the launcher ({}) gives this job of {} ranks no id: set option job.id (or SWALE_JOB_ID) to a word "
-        "that "
-        "is the same on all ranks and used by no other job, or give a communicator",
+        "that is the same on all ranks and used by no other job, or give a communicator",
         launch.launcher, launch.size);
   }
   return options;

@@ -68,7 +68,7 @@ Post post_to(const Job& job, Rank to, uint32_t channel, Bytes payload, uint64_t 
   header.channel = channel;
   header.secret = job.secret();
   header.kind = FrameKind::kControl;
-  return {to, header.encode(), payload, cookie};
+  return {to, header.encode(payload), payload, cookie};
 }
 
 // Posts; a payload that is free at once counts as sent.
@@ -374,10 +374,10 @@ TEST(Job, FramesWithAForeignSecretAreDropped) {
       foreign.channel = channel;
       foreign.secret = job->secret() ^ 1;
       foreign.kind = FrameKind::kControl;
-      post(job, &listener, channel, {1, foreign.encode(), "forged", kNoCookie});
+      post(job, &listener, channel, {1, foreign.encode("forged"), "forged", kNoCookie});
       for (const FrameKind kind : {FrameKind::kGoodbye, FrameKind::kExchange}) {
         foreign.kind = kind;
-        post(job, &listener, channel, {1, foreign.encode(), "forged", kNoCookie});
+        post(job, &listener, channel, {1, foreign.encode("forged"), "forged", kNoCookie});
       }
       post(job, &listener, channel, post_to(*job, 1, channel, "ours", kNoCookie));
     } else {
@@ -388,6 +388,53 @@ TEST(Job, FramesWithAForeignSecretAreDropped) {
     job->close_channel(channel);
     EXPECT_TRUE(job->close().ok());
   });
+}
+
+// One bit of a control frame is wrong when it comes: the receiver gives the job up, and both ranks hear why.
+void damage_a_frame(const JobOptions& options, size_t bit) {
+  as_ranks(2, options, [&](Job* job) {
+    Listener listener;
+    const uint32_t channel = job->open_channel(&listener).value();
+    const std::string payload = "END";
+    if (job->rank() == 0) {
+      Post damaged = post_to(*job, 1, channel, payload, kNoCookie);
+      std::string altered = payload;
+      const size_t byte = bit / 8;
+      char& changed =
+          byte < damaged.header.size() ? damaged.header[byte] : altered[byte - damaged.header.size()];
+      changed = static_cast<char>(changed ^ (1 << bit % 8));
+      damaged.payload = altered;
+      damaged.cookie = 9;
+      post(job, &listener, channel, damaged);
+      EXPECT_TRUE(listener.wait_for([&] { return listener.sent.size() == 1; }));
+    } else {
+      EXPECT_TRUE(listener.wait_for([&] { return !listener.failure.ok(); }));
+      EXPECT_EQ(listener.failure.code(), Code::kCorruption);
+      EXPECT_THAT(std::string(listener.failure.message()),
+                  testing::AllOf(testing::HasSubstr("from rank 0"), testing::HasSubstr("damaged")));
+      EXPECT_TRUE(listener.frames.empty());
+    }
+    const Status told = job->allgather("").status();
+    EXPECT_THAT(std::string(told.message()), testing::HasSubstr("damaged")) << told.to_string();
+    job->close_channel(channel);
+    static_cast<void>(job->close());
+  });
+}
+
+TEST(Job, ADamagedFrameGivesTheJobUpAndNamesItsSender) {
+  JobOptions over_ucx;
+  over_ucx.silence_deadline = seconds(2);
+  over_ucx.heartbeat_interval = milliseconds(100);
+  JobOptions options = loopback();
+  options.silence_deadline = over_ucx.silence_deadline;
+  options.heartbeat_interval = over_ucx.heartbeat_interval;
+  const size_t header_bits = 8 * FrameHeader::kBytes;
+  for (const size_t bit :
+       {size_t{3}, size_t{40}, size_t{70}, size_t{180}, header_bits - 1, header_bits + 5}) {
+    damage_a_frame(options, bit);
+  }
+  ASSERT_TRUE(ucx_is_here);
+  damage_a_frame(over_ucx, header_bits + 1);
 }
 
 TEST_P(JobOfEitherPosting, GoesOverUcxInOneProcess) {

@@ -7,35 +7,33 @@ namespace swale::net {
 Liveness::Liveness(Params params)
     : params_(std::move(params)),
       tick_(std::max<Nanos>(1, params_.heartbeat_interval / 4)),
-      flags_(std::make_unique<std::atomic<uint8_t>[]>(params_.hosts.size())) {
-  for (size_t i = 0; i < params_.hosts.size(); ++i) flags_[i].store(0, std::memory_order_relaxed);
-}
+      flags_(params_.hosts.ranks()) {}
 
 bool Liveness::met(Rank peer) const {
-  return (flags_[static_cast<size_t>(peer)].load(std::memory_order_relaxed) & (kSent | kHeard | kMet)) != 0;
+  return (flags_[peer].load(std::memory_order_relaxed) & (kSent | kHeard | kMet)) != 0;
 }
 
-void Liveness::on_goodbye(Rank peer) { flags(peer).fetch_or(kLeft, std::memory_order_relaxed); }
+void Liveness::on_goodbye(Rank peer) { flags_[peer].fetch_or(kLeft, std::memory_order_relaxed); }
 
-void Liveness::on_down(Rank peer) { flags(peer).fetch_or(kDown, std::memory_order_relaxed); }
+void Liveness::on_down(Rank peer) { flags_[peer].fetch_or(kDown, std::memory_order_relaxed); }
 
 // Moves what the flags say into the watches, and takes on peers met since the last tick.
 void Liveness::harvest() {
-  std::erase_if(watched_, [&](const Watch& each) { return (flags(each.peer) & kDown) != 0; });
+  std::erase_if(watched_, [&](const Watch& each) { return (flags_[each.peer] & kDown) != 0; });
   for (Watch& each : watched_) {
-    const uint8_t was = flags(each.peer).fetch_and(static_cast<uint8_t>(~(kSent | kHeard)));
+    const uint8_t was = flags_[each.peer].fetch_and(static_cast<uint8_t>(~(kSent | kHeard)));
     if ((was & kSent) != 0) each.last_sent = clock_;
     if ((was & kHeard) != 0) each.last_heard = clock_;
   }
-  for (size_t i = 0; i < params_.hosts.size(); ++i) {
-    const uint8_t now = flags_[i].load(std::memory_order_relaxed);
+  for (Rank peer = 0; peer < flags_.ranks(); ++peer) {
+    const uint8_t now = flags_[peer].load(std::memory_order_relaxed);
     if ((now & (kSent | kHeard)) == 0 || (now & (kMet | kDown)) != 0) continue;
-    const uint8_t was = flags_[i].fetch_and(static_cast<uint8_t>(~(kSent | kHeard)));
-    flags_[i].fetch_or(kMet, std::memory_order_relaxed);
+    const uint8_t was = flags_[peer].fetch_and(static_cast<uint8_t>(~(kSent | kHeard)));
+    flags_[peer].fetch_or(kMet, std::memory_order_relaxed);
     // One that only spoke to us gets its first heartbeat at once: it connects us to it, so that the fabric's
     // own failure detection works in both directions.
     const Nanos last_sent = (was & kSent) != 0 ? clock_ : clock_ - params_.heartbeat_interval;
-    watched_.push_back({static_cast<Rank>(i), last_sent, clock_});
+    watched_.push_back({peer, last_sent, clock_});
   }
 }
 
@@ -43,13 +41,11 @@ Status Liveness::silence_status(const Watch& watch) const {
   return error(
       Code::kUnavailable, Scope::kPeer,
       "rank {} (host {}) has been silent for {:.1f} s (net.silence_deadline_s = {:g}): its process is "
-      "stopped "
-      "or swapping, or the network between {} and {} is cut; raise the deadline only if such pauses are "
-      "expected",
-      watch.peer, params_.hosts[static_cast<size_t>(watch.peer)],
-      static_cast<double>(clock_ - watch.last_heard) * 1e-9,
-      static_cast<double>(params_.silence_deadline) * 1e-9, params_.hosts[static_cast<size_t>(params_.rank)],
-      params_.hosts[static_cast<size_t>(watch.peer)]);
+      "stopped or swapping, or the network between {} and {} is cut; raise the deadline only if such pauses "
+      "are expected",
+      watch.peer, params_.hosts[watch.peer], static_cast<double>(clock_ - watch.last_heard) * 1e-9,
+      static_cast<double>(params_.silence_deadline) * 1e-9, params_.hosts[params_.rank],
+      params_.hosts[watch.peer]);
 }
 
 Liveness::Due Liveness::poll(Nanos now) {
@@ -62,7 +58,7 @@ Liveness::Due Liveness::poll(Nanos now) {
   last_poll_ = now;
   harvest();
   for (Watch& each : watched_) {
-    const bool left = (flags(each.peer).load(std::memory_order_relaxed) & kLeft) != 0;
+    const bool left = (flags_[each.peer].load(std::memory_order_relaxed) & kLeft) != 0;
     if (!left && clock_ - each.last_heard >= params_.silence_deadline) {
       due.silent.push_back({each.peer, silence_status(each)});
       on_down(each.peer);

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "net/per_rank.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -27,7 +28,7 @@ class Liveness {
  public:
   struct Params {
     Rank rank = 0;
-    std::vector<std::string> hosts;  // of every rank, for messages; its size is the job's
+    PerRank<std::string> hosts;  // for messages
     Nanos heartbeat_interval = 1'000'000'000;
     Nanos silence_deadline = 30'000'000'000;  // more than two heartbeat intervals
   };
@@ -69,10 +70,9 @@ class Liveness {
     Nanos last_heard;
   };
 
-  std::atomic<uint8_t>& flags(Rank peer) { return flags_[static_cast<size_t>(peer)]; }
   // Once a tick is enough; the frames between only look.
   void note(Rank peer, uint8_t what) {
-    std::atomic<uint8_t>& known = flags(peer);
+    std::atomic<uint8_t>& known = flags_[peer];
     if ((known.load(std::memory_order_relaxed) & what) == 0) known.fetch_or(what, std::memory_order_relaxed);
   }
   void harvest();
@@ -80,7 +80,7 @@ class Liveness {
 
   const Params params_;
   const Nanos tick_;
-  std::unique_ptr<std::atomic<uint8_t>[]> flags_;
+  PerRank<std::atomic<uint8_t>> flags_;
   std::vector<Watch> watched_;  // met and not down
   Nanos last_poll_ = -1;
   Nanos clock_ = 0;  // the watched clock

@@ -14,7 +14,7 @@ class LivenessTest : public testing::Test {
   static Liveness::Params params() {
     Liveness::Params out;
     out.rank = 0;
-    out.hosts = {"alpha", "beta", "gamma"};
+    out.hosts = PerRank<std::string>(std::vector<std::string>{"alpha", "beta", "gamma"});
     out.heartbeat_interval = seconds(1);
     out.silence_deadline = seconds(10);
     return out;

@@ -1,19 +1,20 @@
 #include "net/loopback_transport.h"
 
+#include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <map>
 #include <thread>
 
 #include "base/contain.h"
+#include "net/per_rank.h"
 
 namespace swale::net {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
-  uint64_t last_id = 0;
-  std::map<uint64_t, std::weak_ptr<LoopbackFabric>> fabrics;
+  Mutex mutex;
+  uint64_t last_id GUARDED_BY(mutex) = 0;
+  std::map<uint64_t, std::weak_ptr<LoopbackFabric>> fabrics GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -30,14 +31,14 @@ class LoopbackTransport : public Transport {
         port_(fabric_->port(rank)),
         rank_(rank),
         direct_(posting == Posting::kDirect),
-        down_(static_cast<size_t>(fabric_->size())) {}
+        down_(fabric_->size()) {}
   ~LoopbackTransport() override { static_cast<void>(close(Deadline{0})); }
 
   std::string address() const override { return fmt::format("loopback:{}:{}", fabric_->id(), rank_); }
 
   Status start(std::vector<std::string> addresses, TransportEvents* events) override {
-    if (addresses.size() != down_.size()) {
-      return invalid_argument("loopback: {} addresses for {} ranks", addresses.size(), down_.size());
+    if (static_cast<Rank>(addresses.size()) != down_.ranks()) {
+      return invalid_argument("loopback: {} addresses for {} ranks", addresses.size(), down_.ranks());
     }
     events_ = events;
     thread_ = std::thread([this] { run(); });
@@ -55,7 +56,7 @@ class LoopbackTransport : public Transport {
   }
 
   void wake() override {
-    const std::lock_guard lock(port_.mutex);
+    const MutexLock lock(port_.mutex);
     port_.woken = true;
     port_.changed.notify_one();
   }
@@ -67,7 +68,7 @@ class LoopbackTransport : public Transport {
   // Frames posted to us stand in our inbox already, and ours in the inboxes of others: nothing to wait for.
   Status close(Deadline) override {
     {
-      const std::lock_guard lock(port_.mutex);
+      const MutexLock lock(port_.mutex);
       port_.closed = true;
       port_.changed.notify_one();
     }
@@ -101,13 +102,14 @@ class LoopbackTransport : public Transport {
 
   // Takes what has arrived, waiting for it until `next` at most. False once the port is closed or dead.
   bool wait(Nanos next) {
-    std::unique_lock lock(port_.mutex);
-    const auto something = [&] { return !port_.inbox.empty() || port_.woken || port_.closed || port_.dead; };
+    const MutexLock lock(port_.mutex);
+    const auto something = [&]() REQUIRES(port_.mutex) {
+      return !port_.inbox.empty() || port_.woken || port_.closed || port_.dead;
+    };
     if (next == kForever) {
       port_.changed.wait(lock, something);
     } else {
-      port_.changed.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next)),
-                               something);
+      port_.changed.wait_for(lock, std::max<Nanos>(0, next - system_clock().now()), something);
     }
     port_.woken = false;
     if (port_.dead) return false;
@@ -118,14 +120,14 @@ class LoopbackTransport : public Transport {
   void handle(const Item& item) {
     switch (item.what) {
       case Item::What::kFrame:
-        if (!down_[static_cast<size_t>(item.peer)]) events_->on_frame(item.peer, item.header, item.payload);
+        if (!down_[item.peer]) events_->on_frame(item.peer, item.header, item.payload);
         break;
       case Item::What::kSent:
         events_->on_sent(item.cookie);
         break;
       case Item::What::kDown:
-        if (down_[static_cast<size_t>(item.peer)]) break;
-        down_[static_cast<size_t>(item.peer)] = true;
+        if (down_[item.peer]) break;
+        down_[item.peer] = true;
         events_->on_down(item.peer, item.why);
         break;
     }
@@ -138,7 +140,7 @@ class LoopbackTransport : public Transport {
   TransportEvents* events_ = nullptr;
   std::thread thread_;
   std::deque<Item> taken_;  // progress thread only
-  std::vector<bool> down_;  // progress thread only
+  PerRank<bool> down_;      // progress thread only
 };
 
 LoopbackFabric::LoopbackFabric(int32_t size, uint64_t id)
@@ -149,7 +151,7 @@ LoopbackFabric::LoopbackFabric(int32_t size, uint64_t id)
 
 std::shared_ptr<LoopbackFabric> LoopbackFabric::create(int32_t size) {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   std::shared_ptr<LoopbackFabric> fabric(new LoopbackFabric(size, ++all.last_id));
   all.fabrics[fabric->id()] = fabric;
   return fabric;
@@ -157,14 +159,14 @@ std::shared_ptr<LoopbackFabric> LoopbackFabric::create(int32_t size) {
 
 std::shared_ptr<LoopbackFabric> LoopbackFabric::find(uint64_t id) {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   const auto found = all.fabrics.find(id);
   return found == all.fabrics.end() ? nullptr : found->second.lock();
 }
 
 LoopbackFabric::~LoopbackFabric() {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   all.fabrics.erase(id_);
 }
 
@@ -175,7 +177,7 @@ std::unique_ptr<Transport> LoopbackFabric::transport(Rank rank, Posting posting)
 
 void LoopbackFabric::deliver(Rank to, Item item) {
   Port& target = port(to);
-  const std::lock_guard lock(target.mutex);
+  const MutexLock lock(target.mutex);
   if (target.dead || target.closed) return;
   target.inbox.push_back(std::move(item));
   target.changed.notify_one();
@@ -183,7 +185,7 @@ void LoopbackFabric::deliver(Rank to, Item item) {
 
 void LoopbackFabric::kill(Rank rank) {
   {
-    const std::lock_guard lock(port(rank).mutex);
+    const MutexLock lock(port(rank).mutex);
     port(rank).dead = true;
     port(rank).changed.notify_one();
   }

@@ -6,13 +6,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -46,12 +45,12 @@ class LoopbackFabric : public std::enable_shared_from_this<LoopbackFabric> {
     Status why;
   };
   struct Port {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::deque<Item> inbox;
-    bool woken = false;
-    bool closed = false;
-    bool dead = false;
+    Mutex mutex;
+    CondVar changed;
+    std::deque<Item> inbox GUARDED_BY(mutex);
+    bool woken GUARDED_BY(mutex) = false;
+    bool closed GUARDED_BY(mutex) = false;
+    bool dead GUARDED_BY(mutex) = false;
   };
 
   LoopbackFabric(int32_t size, uint64_t id);

@@ -4,15 +4,23 @@
 #include <cassert>
 
 #include "base/coding.h"
+#include "base/crc32c.h"
 
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kFrameMagic = 0x31465753;  // "SWF1"
+constexpr uint32_t kFrameMagic = 0x32465753;  // "SWF2"
+
+constexpr size_t kCheckedBytes = FrameHeader::kBytes - 4;
 
 }  // namespace
 
-std::array<char, FrameHeader::kBytes> FrameHeader::encode() const {
+uint32_t FrameHeader::checksum(Bytes bytes, Bytes payload) const {
+  const uint32_t of_header = crc32c(bytes.substr(0, kCheckedBytes));
+  return kind == FrameKind::kData ? of_header : crc32c_extend(of_header, payload);
+}
+
+std::array<char, FrameHeader::kBytes> FrameHeader::encode(Bytes payload) const {
   std::array<char, kBytes> bytes;
   put_u32(&bytes[0], kFrameMagic);
   put_u32(&bytes[4], channel);
@@ -21,19 +29,17 @@ std::array<char, FrameHeader::kBytes> FrameHeader::encode() const {
   put_u16(&bytes[20], credits);
   bytes[22] = static_cast<char>(kind);
   bytes[23] = static_cast<char>(control_credits);
+  put_u32(&bytes[kCheckedBytes], checksum({bytes.data(), bytes.size()}, payload));
   return bytes;
 }
 
-Result<FrameHeader> FrameHeader::decode(Bytes bytes, uint64_t expected_secret) {
+Result<FrameHeader> FrameHeader::decode(Bytes bytes, Bytes payload, uint64_t expected_secret) {
   if (bytes.size() != kBytes) {
-    return error(Code::kCorruption, Scope::kPeer, "frame header: expected {} bytes, found {}", kBytes,
+    return error(Code::kCorruption, Scope::kOperation, "frame header: expected {} bytes, found {}", kBytes,
                  bytes.size());
   }
   Decoder in(bytes);
-  if (const uint32_t magic = in.u32(); magic != kFrameMagic) {
-    return error(Code::kCorruption, Scope::kPeer, "frame header: expected magic {:08x}, found {:08x}",
-                 kFrameMagic, magic);
-  }
+  const uint32_t magic = in.u32();
   FrameHeader header;
   header.channel = in.u32();
   header.secret = in.u64();
@@ -41,9 +47,22 @@ Result<FrameHeader> FrameHeader::decode(Bytes bytes, uint64_t expected_secret) {
   header.credits = in.u16();
   const uint8_t kind = in.u8();
   header.control_credits = in.u8();
+  header.kind = static_cast<FrameKind>(kind);
+  const uint32_t expected = in.u32();
+  if (const uint32_t found = header.checksum(bytes, payload); found != expected) {
+    return error(Code::kCorruption, Scope::kPeer,
+                 "a frame of {} bytes is damaged: its checksum is {:08x}, expected {:08x}; a link or memory "
+                 "changes bits; if it happens again, report it with the fabric in use (UCX_TLS, "
+                 "UCX_NET_DEVICES)",
+                 payload.size(), found, expected);
+  }
+  if (magic != kFrameMagic) {
+    return error(Code::kCorruption, Scope::kOperation, "frame header: expected magic {:08x}, found {:08x}",
+                 kFrameMagic, magic);
+  }
   if (header.secret != expected_secret) {
     return error(
-        Code::kCorruption, Scope::kPeer,
+        Code::kCorruption, Scope::kOperation,
         "frame header: not the secret of this job: a process of another job sent it, or of an earlier one");
   }
   if (kind > static_cast<uint8_t>(FrameKind::kAbort) || header.control_credits > Router::kControlWindow) {
@@ -51,19 +70,18 @@ Result<FrameHeader> FrameHeader::decode(Bytes bytes, uint64_t expected_secret) {
                  "frame header: unknown kind {} (last byte {}): do all ranks run the same version of Swale?",
                  kind, header.control_credits);
   }
-  header.kind = static_cast<FrameKind>(kind);
   return header;
 }
 
 Router::Router(const Params& params)
-    : params_(params), peers_(static_cast<size_t>(params.size)), ready_(static_cast<size_t>(params.size)) {
+    : params_(params), peers_(params.size), ready_(static_cast<size_t>(params.size)) {
   assert(params.window >= 1 && params.window <= 1024);
   for (Peer& each : peers_) each.credits = params.window;
 }
 
 Router::Peer& Router::peer(Rank rank) {
   assert(rank >= 0 && rank < params_.size && rank != params_.rank);
-  return peers_[static_cast<size_t>(rank)];
+  return peers_[rank];
 }
 
 bool Router::head_may_leave(const Peer& peer) const {
@@ -107,7 +125,7 @@ Post Router::stamp(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
   p.control_owed = 0;
   p.flush = false;
   p.probe = false;
-  return {to, header.encode(), payload, cookie};
+  return {to, header.encode(payload), payload, cookie};
 }
 
 std::optional<Post> Router::next_post() {
@@ -170,8 +188,7 @@ Status Router::take_credits(Rank from, const FrameHeader& header) {
       p.control_credits + header.control_credits > kControlWindow) {
     return error(Code::kCorruption, Scope::kPeer,
                  "rank {}, channel {}: rank {} gave {} credits and {} for control in frame {}, at most {} of "
-                 "the window of {} and "
-                 "{} of {} were out",
+                 "the window of {} and {} of {} were out",
                  params_.rank, params_.channel, from, header.credits, header.control_credits, header.sequence,
                  params_.window - p.credits, params_.window, kControlWindow - p.control_credits,
                  kControlWindow);

@@ -15,9 +15,10 @@
 //   `held` (its frames not consumed here) + `owed` <= window. The same for control frames, of which none is held.
 // Threads: none of its own; the owner serialises calls. The posts taken by next_post for one peer must reach
 // Transport::post in the order taken.
-// Format of a frame header (24 bytes, little-endian):
-//   u32 magic "SWF1" | u32 channel | u64 job secret | u32 sequence (per peer, channel) | u16 credits | u8
-//   kind | u8 control credits
+// Format of a frame header (28 bytes, little-endian):
+//   u32 magic "SWF2" | u32 channel | u64 job secret | u32 sequence (per peer, channel) | u16 credits | u8
+//   kind | u8 control credits | u32 crc32c of these 24 bytes and, of all frames but data, of the payload
+// (What a data frame carries is checked by its reader: records by the digests at the end of the epoch.)
 // Limits: window 1..1024.
 #pragma once
 
@@ -29,6 +30,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "net/per_rank.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -45,7 +47,7 @@ enum class FrameKind : uint8_t {
 };
 
 struct FrameHeader {
-  static constexpr size_t kBytes = 24;
+  static constexpr size_t kBytes = 28;
   uint32_t channel = 0;
   uint64_t secret = 0;
   uint32_t sequence = 0;
@@ -53,9 +55,14 @@ struct FrameHeader {
   FrameKind kind = FrameKind::kData;
   uint8_t control_credits = 0;
 
-  std::array<char, kBytes> encode() const;
-  // kCorruption (scope peer) for a wrong length, magic, secret or kind, or more control credits than can be out.
-  static Result<FrameHeader> decode(Bytes bytes, uint64_t expected_secret);
+  std::array<char, kBytes> encode(Bytes payload) const;
+  // kCorruption. Of scope operation for a frame that is not of this job (its length, magic or secret is wrong): drop it.
+  // Of scope peer for one of this job whose checksum is wrong, or of an unknown kind, or with more control credits than
+  // can be out: nothing that its sender says can be relied on.
+  static Result<FrameHeader> decode(Bytes bytes, Bytes payload, uint64_t expected_secret);
+
+ private:
+  uint32_t checksum(Bytes bytes, Bytes payload) const;  // `bytes`: of the header, before the checksum
 };
 
 // One frame for Transport::post.
@@ -148,7 +155,7 @@ class Router {
   Post stamp(Rank to, FrameKind kind, Bytes payload, uint64_t cookie);
 
   Params params_;
-  std::vector<Peer> peers_;
+  PerRank<Peer> peers_;
   // Peers with something that may leave, each at most once: a ring that never grows.
   std::vector<Rank> ready_;
   size_t ready_first_ = 0;

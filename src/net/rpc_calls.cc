@@ -17,7 +17,7 @@ Status broken(const Piece& piece, const char* what) {
 }  // namespace
 
 RpcCalls::RpcCalls(const RpcParams* params, RpcOutbox* outbox)
-    : params_(*params), outbox_(*outbox), peers_(params->hosts.size()) {}
+    : params_(*params), outbox_(*outbox), peers_(static_cast<Rank>(params->hosts.size())) {}
 
 bool RpcCalls::large(const Call& call) const {
   return call.cost > params_.window_bytes && call.peer != params_.rank;
@@ -196,7 +196,7 @@ void RpcCalls::on_down(Rank rank, const Status& why, Nanos now) {
 void RpcCalls::fail(const Status& why, Nanos now) {
   if (!failure_.ok()) return;
   failure_ = error(Code::kAborted, Scope::kFatal, "{}", why.message());
-  for (size_t rank = 0; rank < peers_.size(); ++rank) end_all(static_cast<Rank>(rank), failure_, now);
+  for (Rank rank = 0; rank < peers_.ranks(); ++rank) end_all(rank, failure_, now);
 }
 
 // ---- pieces from a server

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "net/per_rank.h"
 #include "net/rpc_outbox.h"
 #include "net/rpc_types.h"
 
@@ -101,7 +102,7 @@ class RpcCalls {
     size_t cost;
   };
 
-  Peer& peer(Rank rank) { return peers_[static_cast<size_t>(rank)]; }
+  Peer& peer(Rank rank) { return peers_[rank]; }
   bool large(const Call& call) const;
   std::string who(const Call& call) const;  // rank, host and method
   Result<Call*> answered(Rank from, const Piece& piece);
@@ -117,7 +118,7 @@ class RpcCalls {
   const RpcParams& params_;
   RpcOutbox& outbox_;
   SlotTable<Call> calls_;
-  std::vector<Peer> peers_;
+  PerRank<Peer> peers_;
   std::vector<Done> done_;  // has capacity for all open calls
   size_t open_calls_ = 0;   // not complete, or not taken
   size_t open_bytes_ = 0;

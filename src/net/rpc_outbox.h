@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "net/per_rank.h"
 #include "net/rpc_format.h"
 #include "net/rpc_slots.h"
 #include "net/transport.h"
@@ -23,20 +24,20 @@ struct RpcOutgoing {
 
 class RpcOutbox {
  public:
-  explicit RpcOutbox(int32_t size) : peers_(static_cast<size_t>(size)), ready_(static_cast<size_t>(size)) {}
+  explicit RpcOutbox(int32_t size) : peers_(size), ready_(static_cast<size_t>(size)) {}
 
   // Appends the entry unless it waits already.
   void push(RpcOutgoing* entry) {
-    Peer& to = peers_[static_cast<size_t>(entry->peer)];
+    Peer& to = peers_[entry->peer];
     if (!List::listed(*entry)) to.waiting.push_back(entry);
     if (to.ready) return;
     to.ready = true;
     ready_[(first_ + count_++) % ready_.size()] = entry->peer;
   }
   void remove(RpcOutgoing* entry) {
-    if (List::listed(*entry)) peers_[static_cast<size_t>(entry->peer)].waiting.remove(entry);
+    if (List::listed(*entry)) peers_[entry->peer].waiting.remove(entry);
   }
-  RpcOutgoing* front(Rank peer) const { return peers_[static_cast<size_t>(peer)].waiting.front(); }
+  RpcOutgoing* front(Rank peer) const { return peers_[peer].waiting.front(); }
 
   // The peers that may have something to send, each once, in turn: call next_ready so many times.
   size_t ready_count() const { return count_; }
@@ -45,7 +46,7 @@ class RpcOutbox {
     const Rank peer = ready_[first_];
     first_ = (first_ + 1) % ready_.size();
     --count_;
-    Peer& to = peers_[static_cast<size_t>(peer)];
+    Peer& to = peers_[peer];
     if (to.waiting.empty()) {
       to.ready = false;
       return -1;
@@ -61,7 +62,7 @@ class RpcOutbox {
     bool ready = false;  // stands in ready_
   };
 
-  std::vector<Peer> peers_;
+  PerRank<Peer> peers_;
   std::vector<Rank> ready_;  // a ring
   size_t first_ = 0;
   size_t count_ = 0;

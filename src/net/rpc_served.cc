@@ -25,7 +25,7 @@ bool too_long(const Piece& piece, size_t most) {
 }  // namespace
 
 RpcServed::RpcServed(const RpcParams* params, RpcOutbox* outbox)
-    : params_(*params), outbox_(*outbox), peers_(params->hosts.size()) {}
+    : params_(*params), outbox_(*outbox), peers_(static_cast<Rank>(params->hosts.size())) {}
 
 // ---- pieces from a caller
 
@@ -240,7 +240,7 @@ void RpcServed::on_down(Rank rank) {
 }
 
 void RpcServed::fail() {
-  for (size_t rank = 0; rank < peers_.size(); ++rank) on_down(static_cast<Rank>(rank));
+  for (Rank rank = 0; rank < peers_.ranks(); ++rank) on_down(rank);
 }
 
 // ---- sending

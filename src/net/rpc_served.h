@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "net/per_rank.h"
 #include "net/rpc_outbox.h"
 #include "net/rpc_types.h"
 
@@ -80,7 +81,7 @@ class RpcServed {
     uint32_t offers = 0;
   };
 
-  Peer& peer(Rank rank) { return peers_[static_cast<size_t>(rank)]; }
+  Peer& peer(Rank rank) { return peers_[rank]; }
   Entry& add(Rank from, uint64_t id, RpcMethod method, size_t request_bytes, uint32_t response_bytes_max);
   Status granted_entry(Rank from, const Piece& piece, Entry** entry);
   void receive(Entry* entry, Bytes body);
@@ -92,7 +93,7 @@ class RpcServed {
   const RpcParams& params_;
   RpcOutbox& outbox_;
   SlotTable<Entry> entries_;
-  std::vector<Peer> peers_;
+  PerRank<Peer> peers_;
   Queue offers_;
   Queue ready_;
   size_t held_ = 0;     // of all peers

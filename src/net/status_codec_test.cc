@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 namespace swale::net {
 namespace {
 
@@ -14,6 +16,22 @@ TEST(StatusCodec, AStatusOfAnyLengthTravels) {
   EXPECT_EQ(back.code(), Code::kBusy);
   EXPECT_EQ(back.scope(), Scope::kNode);
   EXPECT_EQ(back.message(), std::string(kKiB, 'm'));
+}
+
+TEST(StatusCodec, AnErrnoTravels) {
+  Status back;
+  const Status busy = errno_status(EBUSY, "/dir: removing").with_context("rank 3");
+  ASSERT_TRUE(decode_status(encode_status(busy), &back).ok());
+  EXPECT_EQ(back.error_number(), EBUSY);
+  EXPECT_EQ(back.posix_error(), EBUSY);
+  EXPECT_EQ(back.code(), busy.code());
+  EXPECT_EQ(back.message(), busy.message());
+  ASSERT_TRUE(decode_status(encode_status(error(Code::kNoSpace, Scope::kFile, "full")), &back).ok());
+  EXPECT_EQ(back.error_number(), 0);
+  std::string strange = encode_status(busy);
+  strange[3] = '\x10';  // 4096 and more
+  ASSERT_TRUE(decode_status(strange, &back).ok());
+  EXPECT_EQ(back.error_number(), 0);
 }
 
 TEST(StatusCodec, EveryTruncationAndAnyTrailingByteIsRefused) {

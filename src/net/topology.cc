@@ -182,8 +182,7 @@ Result<LaunchEnvironment> slurm_beside_pmi(const Family& slurm, const GetEnviron
   if (pmi.rank == step.rank) return step;
   return invalid_argument(
       "environment variables {}={} and {}={} contradict each other, and both say that there are {} ranks: "
-      "give "
-      "SWALE_JOB_RANK and SWALE_JOB_SIZE by hand, or a communicator",
+      "give SWALE_JOB_RANK and SWALE_JOB_SIZE by hand, or a communicator",
       kHydra.rank, pmi.rank, slurm.rank, step.rank, pmi.size);
 }
 

@@ -245,7 +245,7 @@ class RouterRank : public TransportEvents {
  private:
   void on_frame(Rank from, Bytes header, Bytes payload) override {
     const std::lock_guard lock(mutex_);
-    const auto decoded = FrameHeader::decode(header, kSecret);
+    const auto decoded = FrameHeader::decode(header, payload, kSecret);
     ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
     const Status status = router_.on_frame(from, *decoded);
     EXPECT_TRUE(status.ok()) << status.to_string();

@@ -137,8 +137,7 @@ Status Schema::add(Field field) {
   if (!is_name(field.name) || !is_unit(field.unit)) {
     return invalid_argument(
         "schema: field \"{}\" with unit \"{}\": names have 1 to 64 letters, digits, '_', '.' and '-', units "
-        "at most 64 "
-        "printable characters other than , ; \" and \\",
+        "at most 64 printable characters other than , ; \" and \\",
         field.name, field.unit);
   }
   const bool taken =

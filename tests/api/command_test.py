@@ -1,28 +1,12 @@
-"""command_test.py SWALE MAKE_DIRECTORY: the `swale` command over a directory of known content (make_directory.c)."""
+"""command_test.py SWALE MAKE_DIRECTORY: what the `swale` command shows of a directory of known content."""
 import json
 import os
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
-import threading
 import unittest
 
-SWALE, MAKE_DIRECTORY = sys.argv[1:3]
-# Of the job that wrote the directory.
-DATA, INDEX = (os.path.join("p000", "part-000000.j0001." + kind) for kind in ("data", "index"))
-DOCUMENT, EPOCHS, STATS = (os.path.join("jobs", "0001", name) for name in ("manifest.json", "epochs", "stats.jsonl"))
-SLOT = 256  # bytes of an epoch in the epoch log, two copies of its record
-
-
-def crc32c(data):
-    crc = 0xffffffff
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82f63b78 if crc & 1 else 0)
-    return crc ^ 0xffffffff
+from command_case import DATA, INDEX, MAKE_DIRECTORY, SWALE, CommandCase
 
 
 def turn_bit(path, at):
@@ -33,44 +17,7 @@ def turn_bit(path, at):
         file.write(bytes([byte[0] ^ 1]))
 
 
-class Command(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.scratch = tempfile.mkdtemp(prefix="swale-test-")
-        cls.path = os.path.join(cls.scratch, "directory")
-        subprocess.run([MAKE_DIRECTORY, cls.path], check=True, timeout=60)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.scratch)
-
-    def run_swale(self, *arguments, expect=0, path=None):
-        """Standard output and error of `swale SUBCOMMAND PATH ...`; the exit status is as expected."""
-        subcommand, *rest = arguments
-        done = subprocess.run([SWALE, subcommand, path or self.path, *rest], capture_output=True, timeout=60)
-        self.assertEqual(done.returncode, expect, (arguments, done.stdout, done.stderr))
-        return done.stdout.decode("latin-1"), done.stderr.decode()
-
-    def lines(self, *arguments, **keywords):
-        return self.run_swale(*arguments, **keywords)[0].splitlines()
-
-    def objects(self, *arguments, **keywords):
-        return [json.loads(line) for line in self.lines(*arguments, "--json", **keywords)]
-
-    def copy(self):
-        path = tempfile.mkdtemp(dir=self.scratch)
-        shutil.copytree(self.path, path, dirs_exist_ok=True)
-        return path
-
-    def damage(self, name, offset):
-        path = self.copy()
-        with open(os.path.join(path, name), "r+b") as file:
-            file.seek(offset)
-            byte = file.read(1)[0]
-            file.seek(offset)
-            file.write(bytes([byte ^ 1]))
-        return path
-
+class Command(CommandCase):
     def test_keys_drawn_at_random(self):
         keys = self.lines("keys", "--epoch", "1", "--u64")
         drawn = self.lines("keys", "--epoch", "1", "--u64", "--sample", "5", "--seed", "3")
@@ -117,15 +64,6 @@ class Command(unittest.TestCase):
             self.assertGreaterEqual(file.read().count('<g id="axes_'), 3)
         self.assertEqual(self.plot("", output).returncode, 1)
 
-    def test_stats_that_are_missing_or_damaged(self):
-        path = self.copy()
-        os.remove(os.path.join(path, STATS))
-        self.assertIn("Of 3 epochs no statistics are kept.", self.run_swale("stats", path=path)[0])
-        self.assertEqual([epoch["stats"] for epoch in self.objects("stats", path=path)], [{}, {}, {}])
-        path = self.damage(STATS, 60)
-        self.assertIn("stats.jsonl: offset 0", self.run_swale("stats", expect=3, path=path)[1])
-        self.run_swale("verify", path=path)
-
     def test_info(self):
         text, _ = self.run_swale("info")
         self.assertIn("3 epochs, 67 records", text)
@@ -170,47 +108,6 @@ class Command(unittest.TestCase):
             self.seal(os.path.join(path, name), b'"closed":true', b'"closed":false')
         self.assertFalse(self.objects("info", path=path)[0]["closed"])
         self.assertIn("generation 2: its job has not closed the directory", self.run_swale("info", path=path)[0])
-
-    def test_directories_of_other_engines_and_newer_ones_are_told_from_damage(self):
-        path = self.copy()
-        self.seal(os.path.join(path, "swale.json"), b'"swale-imd"', b'"swale-later"')
-        commands = [["info"], ["verify"], ["stats"], ["dump"], ["repair"], ["ls"], ["get", "name"], ["scan"], ["keys"],
-                    ["top", "number"]]
-        for command in commands:
-            _, errors = self.run_swale(*command, path=path, expect=3)
-            self.assertIn('swale.json: has the format "swale-later", which this swale does not know', errors, command)
-        _, errors = self.run_swale("dump", path=os.path.join(path, DOCUMENT), expect=3)
-        self.assertIn("swale-later", errors)
-        path = self.copy()
-        for name in ("swale.json", DOCUMENT):
-            self.seal(os.path.join(path, name), b'"version":1', b'"version":2')
-        for command in commands:
-            if command != ["dump"]:  # it shows what it cannot judge
-                _, errors = self.run_swale(*command, path=path, expect=3)
-                self.assertIn("format version 2, this build knows up to 1; read it with a newer swale", errors, command)
-        text, _ = self.run_swale("dump", path=os.path.join(path, "swale.json"), expect=1)
-        self.assertIn("format version 2", text)
-
-    def seal(self, name, old, new):
-        """Edits a manifest, and makes its checksum right."""
-        with open(name, "rb") as file:
-            text = file.read()
-        covered = text[:text.rindex(b'"crc32c"')].replace(old, new)
-        self.assertIn(new, covered)
-        with open(name, "wb") as file:
-            file.write(covered + b'"crc32c":"%08x"}\n' % crc32c(covered))
-
-    def test_info_names_what_was_lost(self):
-        path = self.copy()
-        epoch_id = self.objects("dump", path=os.path.join(path, EPOCHS))[2]["epoch_id"]
-        lost = ',\n"lost":[\n{"epoch_id":"%s","partition":0,"what":"its blocks"}\n],\n' % epoch_id
-        with open(os.path.join(path, "swale.json"), encoding="utf-8") as file:
-            self.assertIn("\n],\n", file.read())
-        for name in ("swale.json", DOCUMENT):
-            self.seal(os.path.join(path, name), b"\n],\n", b"\n]" + lost.encode())
-        self.assertEqual(self.objects("info", path=path)[0]["lost"],
-                         [{"epoch": 1, "partition": 0, "what": "its blocks"}])
-        self.assertIn("epoch 1, partition 0: its blocks", self.run_swale("info", path=path)[0])
 
     def test_get(self):
         self.assertEqual(
@@ -449,220 +346,6 @@ class Command(unittest.TestCase):
         self.assertEqual(len(keys), 22)
         self.assertEqual(len(self.lines("get", "--epoch", "1", *keys)), 23)
 
-    def test_verify(self):
-        out, err = self.run_swale("verify")
-        self.assertIn("all good (3 epochs, 1 partitions, 67 records", out)
-        self.assertEqual(err, "", "no progress bar where there is no terminal")
-        (report,) = self.objects("verify")
-        self.assertTrue(report["ok"])
-
-    def test_verify_names_the_damage(self):
-        name = DATA
-        path = self.damage(name, 200)
-        out, err = self.run_swale("verify", expect=1, path=path)
-        self.assertIn("problems", out)
-        self.assertIn(os.path.join(path, name) + ": offset 0", err)
-        (report,) = self.objects("verify", expect=1, path=path)
-        self.assertFalse(report["ok"])
-        self.assertEqual(report["problems"][0]["code"], "corruption")
-        _, err = self.run_swale("scan", expect=3, path=path)
-        self.assertIn("offset 0", err)
-
-    def test_dump(self):
-        things = self.objects("dump")
-        kinds = {thing["what"] for thing in things}
-        self.assertLessEqual({"manifest", "run", "block", "segment", "slice", "piece", "extrema", "field",
-                              "list-piece", "footer", "header", "epoch", "stats", "job-id"}, kinds)
-        self.assertEqual(sum(thing["records"] for thing in things if thing["what"] == "run"), 67)
-        self.assertEqual(sum(thing["records"] for thing in things if thing["what"] == "piece"), 67)
-        data = os.path.join(self.path, DATA)
-        records = [line for line in self.lines("dump", "-v", "--u64", path=data) if " record " in line]
-        self.assertEqual(len(records), 67)
-        self.assertTrue(any("key=u64:19" in line and "value=0xdb00000000000000" in line for line in records))
-        self.assertIn("more lines", self.run_swale("dump", "--limit", "2", path=data)[0])
-        for name in ("swale.json", DOCUMENT):
-            self.assertIn('"epochs": 3', self.run_swale("dump", path=os.path.join(self.path, name))[0])
-        epochs = self.objects("dump", path=os.path.join(self.path, EPOCHS))
-        self.assertEqual([(thing["what"], thing["offset"]) for thing in epochs],
-                         [("header", 0), ("epoch", SLOT), ("epoch", 2 * SLOT), ("epoch", 3 * SLOT)])
-        self.assertEqual([(thing["epoch"], thing["job"], thing["step"], thing["records"]) for thing in epochs[1:]],
-                         [(0, 1, 0, 22), (1, 1, 10, 23), (2, 1, 20, 22)])
-        stats = self.objects("dump", path=os.path.join(self.path, STATS))
-        self.assertEqual([thing["content"]["epoch"] for thing in stats], [0, 1, 2])
-        self.assertEqual([thing["content"]["epoch_id"] for thing in stats], [thing["epoch_id"] for thing in epochs[1:]])
-
-    def test_dump_of_a_damaged_epoch_log(self):
-        path = self.damage(EPOCHS, 2 * SLOT + 130)  # the second copy
-        self.assertEqual(self.lines("scan", path=path), self.lines("scan"))
-        things = self.objects("dump", expect=1, path=os.path.join(path, EPOCHS))
-        self.assertEqual([(thing["what"], thing["offset"]) for thing in things],
-                         [("header", 0), ("epoch", SLOT), ("epoch", 2 * SLOT), ("DAMAGE", 2 * SLOT + 128),
-                          ("epoch", 3 * SLOT)])
-        self.assertIn("copy 2 of the record is damaged", things[3]["cause"])
-        with open(os.path.join(path, EPOCHS), "r+b") as log:
-            log.seek(2 * SLOT)
-            log.write(bytes(SLOT))
-            log.seek(4 * SLOT)
-            log.write(b"torn")
-        things = self.objects("dump", expect=1, path=os.path.join(path, EPOCHS))
-        self.assertEqual([(thing["what"], thing["offset"]) for thing in things],
-                         [("header", 0), ("epoch", SLOT), ("DAMAGE", 2 * SLOT), ("epoch", 3 * SLOT), ("torn", 4 * SLOT)])
-        self.assertIn("epochs: offset 512: the record of epoch 1 is damaged", self.run_swale("scan", expect=3, path=path)[1])
-
-    def test_dump_of_damaged_statistics(self):
-        path = self.damage(STATS, 60)
-        with open(os.path.join(path, STATS), "ab") as file:
-            file.write(b"x" * 200000 + b"\n" + b"torn")
-        things = self.objects("dump", expect=1, path=os.path.join(path, STATS))
-        self.assertEqual([thing["what"] for thing in things], ["DAMAGE", "stats", "stats", "DAMAGE", "torn"])
-        self.assertEqual(things[-1]["bytes"], 4)
-
-    def test_dump_of_damaged_summaries(self):
-        golden = os.path.join(os.path.dirname(__file__), "..", "golden", "dir-v1", "jobs", "0001", "extrema")
-        with open(golden, "rb") as file:
-            summary = file.read()
-        damaged = summary[:40] + bytes([summary[40] ^ 1]) + summary[41:]
-        path = os.path.join(tempfile.mkdtemp(dir=self.scratch), "extrema")
-        with open(path, "wb") as file:
-            file.write(summary + damaged + bytes(3 << 20) + summary + summary[:50])
-        things = self.objects("dump", expect=1, path=path)
-        size = len(summary)
-        self.assertEqual([(thing["what"], thing["offset"]) for thing in things if thing["what"] in ("summary", "DAMAGE")],
-                         [("summary", 0), ("DAMAGE", size), ("summary", 2 * size + (3 << 20)),
-                          ("DAMAGE", 3 * size + (3 << 20))])
-
-    def test_dump_goes_on_behind_damage(self):
-        segments = self.objects("dump", path=os.path.join(self.path, INDEX))
-        extrema = next(thing["offset"] for thing in segments if thing["what"] == "extrema")
-        for name, offset in ((DATA, 200), (INDEX, 20), (INDEX, extrema + 4), ("swale.json", 30), (DOCUMENT, 30),
-                             (STATS, 60), (EPOCHS, 300)):
-            path = self.damage(name, offset)
-            things = self.objects("dump", expect=1, path=path)
-            damages = [thing for thing in things if thing["what"] == "DAMAGE"]
-            self.assertTrue(damages)
-            self.assertTrue(all(os.path.join(path, name) in thing["cause"] for thing in damages), damages)
-            self.assertGreater(len(things), 30)
-        path = self.damage(DATA, 0)
-        with open(os.path.join(path, DATA), "ab") as log:
-            log.truncate(os.path.getsize(log.name) + 3 * 4096)
-        self.assertIn({"what": "zeros", "blocks": 3}, [
-            {key: thing[key] for key in ("what", "blocks")}
-            for thing in self.objects("dump", expect=1, path=path) if thing["what"] == "zeros"])
-        self.run_swale("dump", expect=2, path=sys.argv[0])
-
-    def lock(self, path, **members):
-        """Leaves the lock of a process of another machine."""
-        lock = {"counter": "%020d" % 3, "nonce": "0123456789abcdef", "lease_s": 60.0, "host": "n17", "boot": "b17",
-                "pid_namespace": "pid:[1]", "pid": 17, "start_time": "4711", "allocation": "slurm-70123",
-                "job": "00000000000000ab", "since": "2026-11-22T01:02:03Z", **members}
-        with open(os.path.join(path, "swale.lock"), "w", encoding="utf-8") as file:
-            file.write(json.dumps(lock, separators=(",", ":")) + "\n")
-
-    def left_over(self, path):
-        return [name for name in os.listdir(path) if name.startswith("swale.lock")]
-
-    def test_unlock(self):
-        self.assertIn("nobody holds it", self.run_swale("unlock")[0])
-        self.assertEqual(self.objects("unlock")[0]["state"], "none")
-        self.run_swale("unlock", expect=3, path=os.path.join(self.scratch, "nowhere"))
-        path = self.copy()
-        self.lock(path)
-        out, _ = self.run_swale("unlock", "--watch", "0.2", "--dry-run", path=path)
-        for text in ("process 17 on host n17 (slurm-70123)", "since 2026-11-22T01:02:03Z", "lease 60 s", "silent: ", "would be"):
-            self.assertIn(text, out)
-        self.assertEqual(self.left_over(path), ["swale.lock"])
-        (found,) = self.objects("unlock", "--watch", "0.2", path=path)
-        self.assertEqual((found["state"], found["removed"], found["pid"]), ("silent", True, 17))
-        self.assertEqual(self.left_over(path), [])
-        for garbage in ("", "no json", "x" * 5000):
-            with open(os.path.join(path, "swale.lock"), "w", encoding="utf-8") as file:
-                file.write(garbage)
-            self.assertEqual(self.objects("unlock", path=path)[0]["state"], "dead")
-            self.assertEqual(self.left_over(path), [])
-
-    def test_unlock_leaves_what_looks_alive(self):
-        path = self.copy()
-        self.lock(path)
-        stop = threading.Event()
-
-        def renew():
-            count = 3
-            with open(os.path.join(path, "swale.lock"), "r+b", buffering=0) as file:
-                while not stop.wait(0.05):
-                    count += 1
-                    os.pwrite(file.fileno(), b"%020d" % count, 12)
-        holder = threading.Thread(target=renew)
-        holder.start()
-        try:
-            out, _ = self.run_swale("unlock", "--watch", "60", path=path, expect=1)
-            self.assertIn("alive: renews its lock", out)
-            self.assertIn("--force", out)
-            self.assertEqual(self.left_over(path), ["swale.lock"])
-        finally:
-            stop.set()
-            holder.join()
-        with open(os.path.join(path, "swale.lock"), "w", encoding="utf-8") as file:
-            file.write('{"version":9}')
-        self.assertEqual(self.objects("unlock", path=path, expect=1)[0]["state"], "alive")
-        self.assertTrue(self.objects("unlock", "--force", path=path)[0]["removed"])
-        self.assertEqual(self.left_over(path), [])
-
-    def test_dump_of_a_lock(self):
-        path = self.copy()
-        name = os.path.join(path, "swale.lock")
-        self.lock(path)
-        (thing,) = self.objects("dump", path=name)
-        self.assertEqual((thing["what"], thing["host"], thing["lease_s"]), ("lock", "n17", 60))
-        self.assertNotIn("DAMAGE", self.run_swale("dump", path=name)[0])
-        for content, what in (("no json at all", "no lock"), ('{"version":9}', "other"), ("[" * 4000, "no lock")):
-            with open(name, "w", encoding="utf-8") as file:
-                file.write(content)
-            things = self.objects("dump", path=name, expect=1)
-            self.assertEqual([thing["what"] for thing in things], [what, "DAMAGE"])
-            self.assertIn(name, things[1]["cause"])
-
-    def test_repair(self):
-        out, _ = self.run_swale("repair")
-        self.assertIn("nothing to repair", out)
-        path = self.damage(INDEX, 20)
-        self.run_swale("verify", expect=1, path=path)
-        self.assertIn("would have: made", self.run_swale("repair", "--dry-run", path=path)[0])
-        self.run_swale("verify", expect=1, path=path)
-        (report,) = self.objects("repair", path=path)
-        self.assertEqual((report["indexes_rebuilt"], report["lost"]), (1, []))
-        self.run_swale("verify", path=path)
-        self.assertEqual(self.lines("top", "number", path=path), self.lines("top", "number"))
-
-    def test_repair_of_a_lost_manifest(self):
-        path = self.damage("swale.json", 30)
-        out, _ = self.run_swale("repair", path=path)
-        self.assertIn("made copies of the manifest: 1 jobs, 3 epochs", out)
-        self.assertTrue(os.path.exists(os.path.join(path, "swale.json.damaged")))
-        self.assertEqual(self.objects("info", path=path)[0]["epochs"], self.objects("info")[0]["epochs"])
-        self.run_swale("verify", path=path)
-        self.assertEqual(self.lines("scan", path=path), self.lines("scan"))
-        self.run_swale("repair", expect=3, path=os.path.join(self.scratch, "nowhere"))
-
-    def test_damaged_or_missing_manifest(self):
-        one_copy = self.damage("swale.json", 30)
-        no_copy = self.damage("swale.json", 30)
-        with open(os.path.join(no_copy, DOCUMENT), "r+b") as document:
-            document.truncate(30)
-        for subcommand in ("info", "scan", "keys", "verify"):
-            _, err = self.run_swale(subcommand, expect=1 if subcommand == "verify" else 0, path=one_copy)
-            self.assertIn("swale.json: offset", err)
-            self.assertIn("jobs/0001/manifest.json is taken instead", err)
-            _, err = self.run_swale(subcommand, expect=3, path=no_copy)
-            self.assertIn("manifest.json", err)
-            _, err = self.run_swale(subcommand, expect=3, path=self.scratch)
-            self.assertIn("no massive directory", err)
-
-    def run_config(self, *arguments, expect=0, **variables):
-        done = subprocess.run([SWALE, "config", *arguments], capture_output=True, text=True, timeout=60,
-                              env=dict(os.environ, **variables))
-        self.assertEqual(done.returncode, expect, (arguments, done.stdout, done.stderr))
-        return done.stdout, done.stderr
-
     def test_config(self):
         rows = {row["name"]: row for row in map(json.loads, self.run_config("--json", SWALE_IMD_WAYS="3")[0].splitlines())}
         self.assertLess(len(rows), 40, "fewer than 40 options")
@@ -720,44 +403,6 @@ class Command(unittest.TestCase):
             self.assertIn(f"swale {subcommand} out/particles", done.stdout)
         version = subprocess.run([SWALE, "--version"], capture_output=True, text=True, timeout=60)
         self.assertEqual((version.returncode, version.stdout), (0, "swale 0.1.0\n"))
-
-    def files_of_a_copy(self):
-        path = self.copy()
-        names = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in files]
-        return path, sorted(names)
-
-    def test_long_holes_at_the_ends_of_files_are_not_walked(self):
-        path, names = self.files_of_a_copy()
-        logs = [name for name in names if name.endswith((".data", ".index", ".values"))]
-        self.assertGreaterEqual(len(logs), 2)
-        for name in logs:
-            size = os.path.getsize(name)
-            os.truncate(name, 200 << 30)
-            for subcommand, *rest in (("scan", "--u64"), ("dump", "--limit", "3"), ("repair", "--dry-run")):
-                self.run_swale(subcommand, *rest, path=path)
-            self.run_swale("verify", path=path)
-            os.truncate(name, size)
-
-    def test_a_fifo_in_place_of_a_file_is_an_error(self):
-        _, names = self.files_of_a_copy()
-        for index in range(len(names)):
-            path, copies = self.files_of_a_copy()
-            name = copies[index]
-            os.remove(name)
-            os.mkfifo(name)
-            for subcommand, *rest in (("scan",), ("verify",), ("dump",), ("repair", "--dry-run"), ("info",), ("stats",)):
-                done = subprocess.run([SWALE, subcommand, path, *rest], capture_output=True, text=True, timeout=60)
-                self.assertIn(done.returncode, (0, 1, 3), (name, subcommand, done.stderr))
-
-    def test_json_that_is_nested_deeply_is_damage(self):
-        path, _ = self.files_of_a_copy()
-        name = os.path.join(path, "swale.json")
-        for text in ("[" * 200_000 + "]" * 200_000, '{"a":' * 200_000 + "0" + "}" * 200_000, "[" * 200_000):
-            with open(name, "w") as file:
-                file.write(text)
-            for subcommand, *rest in (("info",), ("verify",), ("dump", "--json"), ("dump",), ("repair", "--dry-run")):
-                done = subprocess.run([SWALE, subcommand, path, *rest], capture_output=True, timeout=60)
-                self.assertIn(done.returncode, (0, 1, 3), (subcommand, done.stderr))
 
     def test_a_mistyped_variable_is_an_error(self):
         for subcommand in ("scan", "repair", "dump"):

@@ -90,6 +90,34 @@ TEST_F(CppApi, CountsWhatWritingCosts) {
   swale_stats_free(nullptr);
 }
 
+std::size_t threads_of_this_process() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  return count;
+}
+
+// With equal options they share one device, and so its storage thread and queue. (With a ring the kernel's own threads would
+// come and go.)
+TEST_F(CppApi, TenDirectoriesHaveTheThreadsOfOne) {
+  std::filesystem::create_directory(path_);
+  swale::Job job;
+  std::vector<swale::Directory> open;
+  std::size_t with_one = 0;
+  for (int i = 0; i < 10; ++i) {
+    open.emplace_back(job, path_ + "/" + std::to_string(i), SWALE_DIR_CREATE, "io.engine=threads");
+    if (i == 0) with_one = threads_of_this_process();
+  }
+  EXPECT_EQ(threads_of_this_process(), with_one);
+  for (swale::Directory& dir : open) {
+    for (int i = 0; i < 1'000; ++i) dir.append("key-" + std::to_string(i), "value");
+    dir.epoch_end(1, 0.5);
+  }
+  EXPECT_EQ(threads_of_this_process(), with_one);
+  for (swale::Directory& dir : open) dir.close();
+  job.close();
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(swale::Reader(path_ + "/" + std::to_string(i)).epoch_count(), 1);
+}
+
 TEST_F(CppApi, SeesWhatIsCommittedWhileItIsOpen) {
   write_three_epochs();
   swale::Reader reader(path_);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "imd/check/repair_log.h"
@@ -21,9 +20,9 @@ Status Repairer::begin() {
   SWALE_RETURN_IF_ERROR(find_logs());
   SWALE_RETURN_IF_ERROR(find_manifest(*device_, directory_, logs_).status());
   if (dry_run_) return {};
-  std::random_device entropy;
-  SWALE_ASSIGN_OR_RETURN(lock_,
-                         acquire_writer_lock(*device_, directory_, (uint64_t{entropy()} << 32) | entropy()));
+  io::LockRequest request = environment_.lock;
+  request.job = lock_job(environment_.entropy());
+  SWALE_ASSIGN_OR_RETURN(lock_, acquire_writer_lock(*device_, directory_, request));
   // Again: another job may have written between the first look and the lock.
   logs_.clear();
   return find_logs();

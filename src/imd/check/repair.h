@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "imd/write/open_environment.h"
 #include "io/device.h"
 
 namespace swale::imd {
@@ -41,6 +42,7 @@ struct RepairOptions {
   bool dry_run = false;  // looks only, and takes no lock
   // Of reading the data logs, which is most of the work unless many index logs are made anew; may be empty.
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress = {};
+  OpenEnvironment environment = {};
 };
 
 Result<RepairReport> repair_directory(io::Device& device, const std::string& directory,

@@ -2,7 +2,6 @@
 // repair's own job.
 #include <algorithm>
 #include <limits>
-#include <random>
 #include <utility>
 
 #include "imd/check/repair_index.h"
@@ -36,8 +35,7 @@ Status Repairer::plan_open_epochs() {
     open_.push_back(std::move(open));
   }
   if (open_.empty()) return {};
-  std::random_device entropy;
-  dead_job_.id = fmt::format("{:016x}", (uint64_t{entropy()} << 32) | entropy());
+  dead_job_.id = fmt::format("{:016x}", environment_.entropy());
   return {};
 }
 

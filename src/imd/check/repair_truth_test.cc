@@ -210,8 +210,7 @@ TEST(RepairTruth, AfterRandomDamageAnAnswerIsRightOrAnError) {
   EXPECT_GT(counts.errors, 0u);
   fmt::print(
       "{} damages: before repair {} right answers and {} errors; after it {} and {}; {} repairs lost "
-      "nothing, {} "
-      "were refused, {} epochs were recovered\n",
+      "nothing, {} were refused, {} epochs were recovered\n",
       counts.cases, counts.before_right, counts.before_errors, counts.right, counts.errors, counts.lossless,
       counts.refused, counts.recovered);
 }

@@ -31,7 +31,8 @@ class Repairer {
       : device_(&device),
         directory_(std::move(directory)),
         dry_run_(options.dry_run),
-        progress_(options.progress) {}
+        progress_(options.progress),
+        environment_(options.environment) {}
 
   Result<RepairReport> run();
 
@@ -81,6 +82,7 @@ class Repairer {
   const std::string directory_;
   const bool dry_run_;
   const std::function<void(uint64_t, uint64_t)> progress_;
+  const OpenEnvironment environment_;
   ReadCounters counters_;
   std::optional<WriterLock> lock_;
   Logs logs_;

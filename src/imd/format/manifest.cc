@@ -268,8 +268,7 @@ Result<size_t> Manifest::drop_after(int64_t step) {
     if (epoch.recovered == Recovered::kWhole) {
       return invalid_argument(
           "epoch {} has lost its step with an earlier {}, so that nobody can tell whether it lies after step "
-          "{}; "
-          "open without resume_after",
+          "{}; open without resume_after",
           epoch.epoch, kManifestName, step);
     }
   }

@@ -29,13 +29,13 @@ Status Partitioner::check() const {
 
 Status Partitioners::set(const Partitioner& partitioner) {
   SWALE_RETURN_IF_ERROR(partitioner.check());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!partitioner.by_hash()) known_.insert_or_assign(partitioner.name, partitioner);
   return {};
 }
 
 Partitioner Partitioners::find(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = known_.find(name);
   return found == known_.end() ? Partitioner() : found->second;
 }

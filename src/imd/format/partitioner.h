@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace swale::imd {
@@ -57,8 +57,8 @@ class Partitioners {
   Partitioner find(const std::string& name) const;
 
  private:
-  mutable std::mutex mutex_;  // guards what follows
-  std::map<std::string, Partitioner> known_;
+  mutable Mutex mutex_;
+  std::map<std::string, Partitioner> known_ GUARDED_BY(mutex_);
 };
 
 }  // namespace swale::imd

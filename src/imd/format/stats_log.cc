@@ -119,7 +119,7 @@ void StatsLog::sync() {
 }
 
 Result<EpochStats> StatsReader::get(uint64_t epoch_id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto found = lines_.find(epoch_id);
   if (found == lines_.end()) {
     SWALE_RETURN_IF_ERROR(catch_up());

@@ -11,11 +11,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "imd/format/epoch_stats.h"
 #include "imd/format/log_names.h"
@@ -63,16 +63,16 @@ class StatsReader {
     uint32_t bytes;
   };
 
-  Status catch_up();  // with lines that were added since; call with the mutex held
-  size_t take_lines(Bytes chunk);
-  Result<EpochStats> read(const Place& place) const;
+  Status catch_up() REQUIRES(mutex_);  // with lines that were added since
+  size_t take_lines(Bytes chunk) REQUIRES(mutex_);
+  Result<EpochStats> read(const Place& place) const REQUIRES(mutex_);
 
   io::Device& device_;
   const std::string path_;
-  std::mutex mutex_;  // guards what follows
-  std::unique_ptr<io::File> file_;
-  uint64_t scanned_ = 0;                       // the end of the last whole line
-  std::unordered_map<uint64_t, Place> lines_;  // by epoch_id
+  Mutex mutex_;
+  std::unique_ptr<io::File> file_ GUARDED_BY(mutex_);
+  uint64_t scanned_ GUARDED_BY(mutex_) = 0;                       // the end of the last whole line
+  std::unordered_map<uint64_t, Place> lines_ GUARDED_BY(mutex_);  // by epoch_id
 };
 
 }  // namespace swale::imd

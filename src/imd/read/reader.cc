@@ -46,7 +46,7 @@ Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::stri
 }
 
 Result<Reader::Refreshed> Reader::refresh() {
-  const std::lock_guard only(refreshing_);
+  const MutexLock only(refreshing_);
   SWALE_ASSIGN_OR_RETURN(Manifest manifest, load_manifest(device_, directory_));
   const std::shared_ptr<ReaderView> before = view();
   Refreshed refreshed;
@@ -62,7 +62,7 @@ Result<Reader::Refreshed> Reader::refresh() {
   }
   auto next = std::make_shared<ReaderView>(files(), std::move(manifest), partitioners_);
   if (same_place) next->take_over(*before, common);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   view_ = std::move(next);
   // Another directory may be at the same place.
   if (!same_place) stats_.clear();
@@ -70,7 +70,7 @@ Result<Reader::Refreshed> Reader::refresh() {
 }
 
 std::shared_ptr<ReaderView> Reader::view() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return view_;
 }
 
@@ -181,7 +181,7 @@ Result<EpochStats> Reader::epoch_stats(int64_t epoch) {
 }
 
 std::shared_ptr<StatsReader> Reader::statistics(uint32_t job) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::shared_ptr<StatsReader>& stats = stats_[job];
   if (!stats) stats = std::make_shared<StatsReader>(device_, directory_, job);
   return stats;

@@ -22,13 +22,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "imd/format/epoch_stats.h"
 #include "imd/format/manifest.h"
@@ -202,10 +202,11 @@ class Reader {
   const ReaderOptions options_;
   const std::unique_ptr<ReadCounters> counters_;
   Partitioners partitioners_;
-  std::mutex refreshing_;     // one at a time
-  mutable std::mutex mutex_;  // guards what follows; held for a moment only
-  std::shared_ptr<ReaderView> view_;
-  std::map<uint32_t, std::shared_ptr<StatsReader>> stats_;  // by the number of the job that wrote the epochs
+  Mutex refreshing_;     // one at a time; taken first
+  mutable Mutex mutex_;  // held for a moment only
+  std::shared_ptr<ReaderView> view_ GUARDED_BY(mutex_);
+  // By the number of the job that wrote the epochs.
+  std::map<uint32_t, std::shared_ptr<StatsReader>> stats_ GUARDED_BY(mutex_);
 };
 
 }  // namespace swale::imd

@@ -65,8 +65,7 @@ Status ReadQueue::check(const io::Completion& completion) const {
   if (completion.bytes == operation.into.size()) return {};
   return corruption(
       "{}: offset {}: expected {} bytes, found {}: the file was cut off; restore it, or run `swale verify` "
-      "to see "
-      "what is left",
+      "to see what is left",
       operation.file->path(), operation.offset, operation.into.size(), completion.bytes);
 }
 
@@ -106,8 +105,7 @@ Status read_again(io::File& file, uint64_t offset, Bytes first, MutableBytes sec
   if (!warned.exchange(true)) {
     log_warn(
         "{} (a second read gives the right bytes: not the file is damaged, but memory or the way from the "
-        "device errs; "
-        "the answer is that of the second read; later cases are not logged)",
+        "device errs; the answer is that of the second read; later cases are not logged)",
         found.message());
   }
   return {};

@@ -28,8 +28,7 @@ Status lacks(const PartitionLogs& logs, const EpochEntry& epoch, uint32_t way, c
   }
   return corruption(
       "{}: has no segment of epoch {}, way {} (epoch_id {:016x}), which {} names as committed{}: the file "
-      "was cut, "
-      "damaged or replaced; restore it, or run `swale verify` to see what is left",
+      "was cut, damaged or replaced; restore it, or run `swale verify` to see what is left",
       logs.index->path(), epoch.epoch, way, epoch.epoch_id, kManifestName, why);
 }
 
@@ -173,7 +172,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(const EpochEntr
 Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(LogId id, uint32_t* depth) {
   std::shared_ptr<const PartitionLogs> before;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = open_.find(id);
     if (found != open_.end()) {
       by_age_.splice(by_age_.begin(), by_age_, found->second.age);
@@ -186,7 +185,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(LogId id, uint3
                          open_partition(files_, id, manifest_, before.get()));
   *depth = std::max(*depth, logs->footer_depth);
   std::list<LogId> age{id};  // both containers change, or none
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto [place, inserted] = open_.try_emplace(id);
   if (inserted) {
     by_age_.splice(by_age_.begin(), age);
@@ -212,7 +211,8 @@ void PartitionCache::take_over(PartitionCache& before, size_t common) {
     for (size_t epoch = common; epoch < manifest->epochs.size(); ++epoch)
       touched.insert(manifest->job_of(manifest->epochs[epoch]).number);
   }
-  const std::scoped_lock lock(mutex_, before.mutex_);
+  const MutexLock lock(mutex_);  // which nobody else knows yet
+  const MutexLock before_lock(before.mutex_);
   for (const LogId id : before.by_age_) {
     const Entry& old = before.open_.at(id);
     Entry& entry = open_[id];

@@ -16,11 +16,11 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "imd/format/manifest.h"
 #include "imd/read/reader_io.h"
@@ -99,14 +99,14 @@ class PartitionCache {
     std::list<LogId>::iterator age;
   };
 
-  void evict();  // call with the mutex held
+  void evict() REQUIRES(mutex_);
 
   const ReaderFiles& files_;
   const Manifest& manifest_;
-  std::mutex mutex_;  // guards what follows
-  std::map<LogId, Entry> open_;
-  std::list<LogId> by_age_;  // most recently used first
-  size_t segments_ = 0;
+  Mutex mutex_;
+  std::map<LogId, Entry> open_ GUARDED_BY(mutex_);
+  std::list<LogId> by_age_ GUARDED_BY(mutex_);  // most recently used first
+  size_t segments_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace swale::imd

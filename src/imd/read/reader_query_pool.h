@@ -6,10 +6,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "imd/read/reader_query.h"
 
 namespace swale::imd {
@@ -37,7 +37,7 @@ class QueryPool {
   template <class Make>
   Lease take(Make&& make) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!idle_.empty()) {
         std::unique_ptr<Query> query = std::move(idle_.back());
         idle_.pop_back();
@@ -53,12 +53,12 @@ class QueryPool {
   // Allocates nothing.
   void put_back(std::unique_ptr<Query> query) noexcept {
     query->trim();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (idle_.size() < kIdleMax) idle_.push_back(std::move(query));
   }
 
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Query>> idle_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Query>> idle_ GUARDED_BY(mutex_);
 };
 
 }  // namespace swale::imd

@@ -38,8 +38,7 @@ Status check_place(const run::ValueHead& head, const ValueReader::Place& place, 
   }
   return corruption(
       "{}: offset {}: a record of epoch {} points there for {} bytes with checksum {:08x}; found is a value "
-      "of "
-      "epoch {} with {} bytes and {:08x}{}; run `swale verify`",
+      "of epoch {} with {} bytes and {:08x}{}; run `swale verify`",
       path, pointer.offset, place.epoch, pointer.value_bytes, pointer.checksum, head.epoch, head.value_bytes,
       head.checksum, head.key_hash == place.key_hash ? "" : ", of another key");
 }
@@ -69,7 +68,7 @@ Status check_value(io::File& file, const run::ValueHead& head,
 }
 
 Result<std::shared_ptr<io::File>> ValueReader::file(LogId id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = open_.find(id); found != open_.end()) return found->second;
   const std::string path = value_log_path(files_.directory, id);
   Result<std::unique_ptr<io::File>> opened = files_.device.open(path, io::OpenMode::kRead);

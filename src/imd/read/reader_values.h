@@ -11,11 +11,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "imd/format/manifest.h"
 #include "imd/read/reader_io.h"
@@ -65,8 +65,8 @@ class ValueReader {
   Status read_counted(io::File& file, uint64_t offset, MutableBytes out);
 
   const ReaderFiles& files_;
-  std::mutex mutex_;  // guards what follows
-  std::map<LogId, std::shared_ptr<io::File>> open_;
+  Mutex mutex_;
+  std::map<LogId, std::shared_ptr<io::File>> open_ GUARDED_BY(mutex_);
 };
 
 }  // namespace swale::imd

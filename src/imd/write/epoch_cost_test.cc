@@ -172,8 +172,7 @@ TEST_P(EpochCost, OpeningReadsARecordAnEpoch) {
   const Opening many = cost_of_opening(GetParam(), kMany);
   fmt::print(
       "{} ranks, {} and {} epochs: to read {:.0f} and {:.0f} calls, {:.0f} and {:.0f} bytes read; to write "
-      "{:.0f} "
-      "and {:.0f} calls, {:.0f} and {:.0f} read, {:.0f} and {:.0f} written\n",
+      "{:.0f} and {:.0f} calls, {:.0f} and {:.0f} read, {:.0f} and {:.0f} written\n",
       GetParam(), kFew, kMany, few.reading.calls, many.reading.calls, few.reading.read, many.reading.read,
       few.writing.calls, many.writing.calls, few.writing.read, many.writing.read, few.writing.written,
       many.writing.written);

@@ -16,7 +16,7 @@ std::string bits_of_nan(double time) {
 }  // namespace
 
 EpochProtocol::EpochProtocol(net::Rank rank, int32_t size)
-    : tree_{rank, size}, rank_(rank), size_(size), peers_(static_cast<size_t>(size)) {}
+    : tree_{rank, size}, rank_(rank), size_(size), peers_(size) {}
 
 void EpochProtocol::open_epoch(uint32_t epoch) {
   epoch_ = epoch;
@@ -42,7 +42,7 @@ void EpochProtocol::open_epoch(uint32_t epoch) {
 void EpochProtocol::send(net::Rank to, const Message& message) { outgoing_.push_back({to, encode(message)}); }
 
 void EpochProtocol::on_delivered(net::Rank from, uint64_t records) {
-  Peer& peer = peers_[static_cast<size_t>(from)];
+  Peer& peer = peers_[from];
   if (drained()) {
     peer.delivered_next += records;
     return;
@@ -73,7 +73,7 @@ void EpochProtocol::on_message(net::Rank from, const Message& message) {
 }
 
 void EpochProtocol::on_end(net::Rank from, const EndMessage& message) {
-  Peer& peer = peers_[static_cast<size_t>(from)];
+  Peer& peer = peers_[from];
   if (message.epoch == epoch_ && !peer.ended) {
     peer.ended = true;
     peer.promised = message.records;
@@ -95,7 +95,7 @@ bool EpochProtocol::everything_in() const {
 void EpochProtocol::advance() {
   if (state_ == State::kDone) return;
   for (net::Rank from = 0; from < size_; ++from) {
-    const Peer& peer = peers_[static_cast<size_t>(from)];
+    const Peer& peer = peers_[from];
     if (peer.ended && peer.delivered > peer.promised) {
       return fail(error(Code::kCorruption, Scope::kPeer,
                         "rank {} sent {} records to rank {} in epoch {} but promised {}: frames were doubled",
@@ -207,7 +207,7 @@ std::string EpochProtocol::waiting_for() const {
       return "the application to end the epoch";
     case State::kDraining:
       for (net::Rank from = 0; from < size_; ++from) {
-        const Peer& peer = peers_[static_cast<size_t>(from)];
+        const Peer& peer = peers_[from];
         if (!peer.ended)
           return fmt::format("rank {} to end epoch {} ({} of {} ranks have)", from, epoch_, ends_in_, size_);
         if (peer.delivered != peer.promised) {

@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "imd/format/messages.h"
 #include "net/fan_out.h"
+#include "net/per_rank.h"
 #include "net/transport.h"
 
 namespace swale::imd {
@@ -66,11 +67,11 @@ class EpochProtocol {
   // Everything of this epoch is in: what is delivered from then on belongs to the next.
   bool drained() const { return state_ > State::kDraining; }
   // Whether the peer's END of this epoch has come: what it sends from then on belongs to the next.
-  bool ended(net::Rank from) const { return peers_[static_cast<size_t>(from)].ended; }
+  bool ended(net::Rank from) const { return peers_[from].ended; }
   // What comes from this peer is of an epoch that this rank takes nothing of yet: the next one while this one is not
   // drained, or the one after it, if the peer heard of this epoch's commit first and has ended the next.
   bool is_ahead(net::Rank from) const {
-    const Peer& peer = peers_[static_cast<size_t>(from)];
+    const Peer& peer = peers_[from];
     return drained() ? peer.promised_next.has_value() : peer.ended;
   }
 
@@ -125,7 +126,7 @@ class EpochProtocol {
   const int32_t size_;
   uint32_t epoch_ = 0;
   State state_ = State::kOpen;
-  std::vector<Peer> peers_;
+  net::PerRank<Peer> peers_;
   int32_t ends_in_ = 0;
   DurableMessage merged_;
   std::vector<net::Rank> children_in_;

@@ -108,9 +108,8 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
   if (wish.ranks < 1 || wish.ways < 1 || wish.ways > kWaysMax || wish.window < 1 ||
       wish.frame_bytes < kFrameBytesMin || wish.frame_bytes > kFrameBytesMax) {
     return invalid_argument(
-        "{} ranks, imd.ways = {}, imd.window = {}, imd.frame_bytes = {}: all must be at least 1, ways "
-        "at most "
-        "{}, and a frame has {} to {} bytes",
+        "{} ranks, imd.ways = {}, imd.window = {}, imd.frame_bytes = {}: all must be at least 1, ways at "
+        "most {}, and a frame has {} to {} bytes",
         wish.ranks, wish.ways, wish.window, wish.frame_bytes, kWaysMax, kFrameBytesMin, kFrameBytesMax);
   }
   if (wish.budget_bytes >= kBudgetBytesMin) {

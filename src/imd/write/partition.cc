@@ -170,10 +170,6 @@ bool Partition::Task::done() const {
   }
 }
 
-bool Partition::has_task() const {
-  return std::any_of(ways_.begin(), ways_.end(), [this](const Way& way) { return way_ready(way); });
-}
-
 // Whether next_task would hand out a task for this way.
 bool Partition::way_ready(const Way& way) const {
   if (way.task_out || free_output_.empty() || !failure_.ok()) return false;

@@ -162,7 +162,7 @@ class Partition {
     void work();      // touches only what the task owns
     bool done() const;
   };
-  bool has_task() const;
+  bool has_task(uint32_t way) const { return way_ready(ways_[way]); }
   // None: nothing to do for this way now, or no output buffer free. At most one task per way is out at a time.
   std::optional<Task> next_task(uint32_t way);
   void finish_task(const Task& task);

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/memory_shares.h"
 #include "base/patience.h"
-#include "imd/write/threaded_writer.h"
 #include "net/agree.h"
 #include "run/record.h"
 
@@ -26,15 +25,10 @@ constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 
 }  // namespace
 
-Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
+Status Writer::start(io::Device& device, const MemoryPlan& memory, uint32_t ways) {
   SWALE_RETURN_IF_ERROR(join());  // first: what fails below must not change the channels' numbers
-  WriterCoreParams params = opened_.core_params(memory, ways);
-  const net::Conversation::Params talk = conversation_params();
-  params.rank = talk.rank;
-  params.size = talk.size;
-  params.channel = talk.channel;
-  params.job_secret = talk.secret;
-  params.by_hash = by_hash_;
+  WriterCoreParams params = opened_.core_params(conversation_params(), memory, ways);
+  params.partition.by_hash = by_hash_;
   params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
                              const net::CallStamp& stamp) {
     job_.heard_call(from, channel(), kind, epoch, stamp);
@@ -42,16 +36,19 @@ Status ThreadedWriter::start(const MemoryPlan& memory, uint32_t ways) {
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
   SWALE_ASSIGN_OR_RETURN(core_, WriterCore::create(params));
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
-  completions_.reserve(io_running_.size());
-  SWALE_ASSIGN_OR_RETURN(io_queue_, opened_.device->make_queue(io_running_.size()));
+  io_started_.reserve(io_running_.size());
+  crew_ = Crew::of_this_process();
+  storage_thread_ = io::StorageThread::of(device);
+  for (uint32_t way = 0; way < ways; ++way) {
+    SWALE_RETURN_IF_ERROR(crew_->join(&workers_.emplace_back(*this, way), ways));
+  }
+  SWALE_RETURN_IF_ERROR(storage_thread_->add(&storage_));
   serve(core_.get());
-  for (uint32_t way = 0; way < ways; ++way) threads_.emplace_back([this, way] { work(way); });
-  threads_.emplace_back([this] { store(); });
   if (alone_) appender_.intake().open(&core_->partition());
   return {};
 }
 
-Status ThreadedWriter::finish_opening() {
+Status Writer::finish_opening() {
   SWALE_RETURN_IF_ERROR(imd::finish_opening(net::ranks_of(job_), &opened_));
   if (job_.rank() == 0) {
     committer_.emplace(opened_.committer(system_clock()));
@@ -59,7 +56,7 @@ Status ThreadedWriter::finish_opening() {
   return {};
 }
 
-Status ThreadedWriter::append(Bytes key, Bytes value) {
+Status Writer::append(Bytes key, Bytes value) {
   Status status;
   try {
     status = append_any(key, value);
@@ -70,7 +67,7 @@ Status ThreadedWriter::append(Bytes key, Bytes value) {
 }
 
 // A record that the application was told is not there must not be committed in part, nor its epoch without it.
-Status ThreadedWriter::append_failed(const Status& why) {
+Status Writer::append_failed(const Status& why) {
   if (failed()) return why;
   Lock core_lock(mutex_);
   fail_now(core_lock, why);
@@ -78,7 +75,7 @@ Status ThreadedWriter::append_failed(const Status& why) {
   return failure();
 }
 
-inline Status ThreadedWriter::append_any(Bytes key, Bytes value) {
+inline Status Writer::append_any(Bytes key, Bytes value) {
   if (Appender::is_large(key, value)) return append_large(key, value);
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
@@ -87,7 +84,7 @@ inline Status ThreadedWriter::append_any(Bytes key, Bytes value) {
 
 // The lock is held until the value and its record are appended: they are of one epoch. What is waited for in it does not
 // depend on this rank's application.
-Status ThreadedWriter::append_large(Bytes key, Bytes value) {
+Status Writer::append_large(Bytes key, Bytes value) {
   const std::lock_guard values_lock(values_mutex_);
   if (failed()) return failure();
   SWALE_ASSIGN_OR_RETURN(const run::RecordView record, appender_.write_large(key, value));
@@ -101,7 +98,7 @@ Status ThreadedWriter::append_large(Bytes key, Bytes value) {
 }
 
 template <class... Record>
-Status ThreadedWriter::append_record(Bytes key, const Record&... record) {
+Status Writer::append_record(Bytes key, const Record&... record) {
   for (;;) {
     const Appender::Need need = appender_.append(record...);
     if (need.what == Appender::Need::What::kNothing) return {};
@@ -110,7 +107,7 @@ Status ThreadedWriter::append_record(Bytes key, const Record&... record) {
   }
 }
 
-Status ThreadedWriter::provide(Appender::Need need) {
+Status Writer::provide(Appender::Need need) {
   Lock core_lock(mutex_);
   bool provided = appender_.provide(core_.get(), need);
   const bool leaves = need.what == Appender::Need::What::kFrame && need.which != job_.rank();
@@ -125,17 +122,17 @@ Status ThreadedWriter::provide(Appender::Need need) {
   return failure();
 }
 
-Status ThreadedWriter::epoch_end(int64_t step, double time) {
+Status Writer::epoch_end(int64_t step, double time) {
   SWALE_RETURN_IF_ERROR(epoch_end_begin(step, time));
   return epoch_end_wait();
 }
 
-Status ThreadedWriter::epoch_end_begin(int64_t step, double time) {
+Status Writer::epoch_end_begin(int64_t step, double time) {
   const Status status = contain([&] { return begin_end(step, time); });
   return harmless(status) ? status : append_failed(status);
 }
 
-Status ThreadedWriter::begin_end(int64_t step, double time) {
+Status Writer::begin_end(int64_t step, double time) {
   if (epoch_ending_) {
     return invalid_argument("{}: the end of an epoch has begun and was not waited for yet",
                             opened_.directory);
@@ -162,13 +159,13 @@ Status ThreadedWriter::begin_end(int64_t step, double time) {
   return {};
 }
 
-Status ThreadedWriter::epoch_end_wait() {
+Status Writer::epoch_end_wait() {
   if (!std::exchange(epoch_ending_, false)) return {};
   const Status status = contain([&] { return wait_for_end(); });
   return status.ok() ? status : append_failed(status);
 }
 
-Status ThreadedWriter::wait_for_end() {
+Status Writer::wait_for_end() {
   Lock core_lock(mutex_);
   go_on();
   const auto over = [&] { return core_->epochs_committed() == appender_.epochs_ended(); };
@@ -184,22 +181,22 @@ Status ThreadedWriter::wait_for_end() {
   return {};
 }
 
-void ThreadedWriter::pause() {
+void Writer::pause() {
   const std::lock_guard lock(mutex_);
   core_->pause();
 }
 
-void ThreadedWriter::resume() {
+void Writer::resume() {
   const std::lock_guard lock(mutex_);
   go_on();
 }
 
-void ThreadedWriter::go_on() {
+void Writer::go_on() {
   if (core_->resume()) announce();
 }
 
 // The ranks part only when all have come: until then a slower one may still be sending records here.
-Status ThreadedWriter::close() {
+Status Writer::close() {
   Status result = contain([&] { return part(); });
   if (!result.ok() && !failed() && result.code() != Code::kAborted) {
     Lock core_lock(mutex_);
@@ -210,7 +207,7 @@ Status ThreadedWriter::close() {
   return result;
 }
 
-Status ThreadedWriter::part() {
+Status Writer::part() {
   Status result = epoch_end_wait();
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (result.ok() && failed()) result = failure();
@@ -238,7 +235,7 @@ Status ThreadedWriter::part() {
   return result;
 }
 
-Status ThreadedWriter::failure() {
+Status Writer::failure() {
   const std::lock_guard lock(mutex_);
   const Status& cause = core_->failure();
   if (!std::exchange(failure_told_, true)) return cause;
@@ -246,7 +243,7 @@ Status ThreadedWriter::failure() {
                cause.message());
 }
 
-void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done) {
+void Writer::wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done) {
   const std::function<bool()> over = [&] { return failed() || done(); };
   const Clock& clock = system_clock();
   Patience patience(collective_deadline_, clock.now());
@@ -271,14 +268,14 @@ void ThreadedWriter::wait_for(Lock& core_lock, const char* what, const std::func
   }
 }
 
-void ThreadedWriter::wait_in_append(Lock& core_lock, const char* what, const std::function<bool()>& done) {
+void Writer::wait_in_append(Lock& core_lock, const char* what, const std::function<bool()>& done) {
   go_on();
   const Nanos start = system_clock().now();
   wait_for(core_lock, what, done);
   core_->count_append_wait(system_clock().now() - start);
 }
 
-ThreadedWriter::~ThreadedWriter() {
+Writer::~Writer() {
   if (!closed_ && joined() && !alone_) {
     const std::lock_guard lock(mutex_);
     quiet_ = true;
@@ -289,21 +286,15 @@ ThreadedWriter::~ThreadedWriter() {
   shut_down();
 }
 
-void ThreadedWriter::shut_down() noexcept {
+void Writer::shut_down() noexcept {
   // The transport gives back every frame, also those of dead peers, unless it is stuck itself.
   const bool core_is_lent = joined() && !leave(kPatience);
   if (core_is_lent) {
     log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
               core_->conversation().frames_lent());
   }
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    workers_.notify_all();
-    storage_in_queue_ ? io_queue_->wake() : storage_.notify_all();
-  }
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  for (Worker& worker : workers_) crew_->leave(&worker);
+  if (storage_thread_) storage_thread_->remove(&storage_);
   if (committer_) {
     if (const Status done = contain([&] { committer_->finish(); }); !done.ok())
       log_warn("{}", done.message());
@@ -313,13 +304,12 @@ void ThreadedWriter::shut_down() noexcept {
   if (opened_.files) {
     const Status trimmed = contain([&] { return opened_.files->trim(); });
     if (!trimmed.ok()) log_warn("{}: {}", opened_.directory, trimmed.message());
-    io_queue_.reset();
     opened_.files.reset();
   }
   opened_.lock.reset();
 }
 
-MetricsSnapshot ThreadedWriter::metrics() const {
+MetricsSnapshot Writer::metrics() const {
   const std::lock_guard lock(mutex_);
   MetricsSnapshot snapshot = core_ ? core_->metrics() : MetricsSnapshot();
   snapshot.push_back({"progress_waited", "ns", static_cast<uint64_t>(delivery_waited_)});
@@ -330,14 +320,23 @@ MetricsSnapshot ThreadedWriter::metrics() const {
 
 namespace {
 
+// What the directories of this process may hold together.
+MemoryLimit memory_limit(const net::Job& job) {
+  if (job.memory_bytes() != 0) return {job.memory_bytes(), MemoryLimit::Kind::kHard};
+  return {2 * default_budget_bytes(job.ranks_on_fullest_node()), MemoryLimit::Kind::kAdvice};
+}
+
 // Takes this directory's share of the process's memory and puts it into the wish. All ranks get the smallest of their
 // offers, since their frames must be equal; an exact wish is nobody's to change. Collective.
 Status take_share(net::Job& job, const std::string& directory, bool exact, MemoryWish* wish,
                   MemoryBudget::Reservation* share) {
   MemoryShares& shares = MemoryShares::of_this_process();
-  const MemoryLimit limit{2 * default_budget_bytes(job.ranks_on_fullest_node()), MemoryLimit::Kind::kAdvice};
+  const MemoryLimit limit = memory_limit(job);
   const size_t least = exact ? wish->budget_bytes : std::min(least_budget_bytes(*wish), wish->budget_bytes);
-  SWALE_ASSIGN_OR_RETURN(uint64_t offer, shares.offer(least, wish->budget_bytes, limit));
+  const Result<uint64_t> mine_alone = shares.offer(least, wish->budget_bytes, limit);
+  SWALE_RETURN_IF_ERROR(
+      agree(job, mine_alone.status().with_context(fmt::format("{}: job.memory", directory))));
+  uint64_t offer = *mine_alone;
   if (job.size() > 1) {
     std::string mine;
     append_u64(&mine, offer);
@@ -349,8 +348,11 @@ Status take_share(net::Job& job, const std::string& directory, bool exact, Memor
   return {};
 }
 
-Result<std::unique_ptr<Writer>> open_writer(net::Job& job, io::Device& device, const std::string& directory,
-                                            Writer::Create create, const WriterOptions& options) {
+}  // namespace
+
+Result<std::unique_ptr<Writer>> Writer::open_collectively(net::Job& job, io::Device& device,
+                                                          const std::string& directory, Create create,
+                                                          const WriterOptions& options) {
   const size_t budget =
       options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.ranks_on_fullest_node());
   MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0, {}};
@@ -372,20 +374,18 @@ Result<std::unique_ptr<Writer>> open_writer(net::Job& job, io::Device& device, c
   if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {
     plan->output_buffers = std::min(plan->output_buffers, most);
   }
-  auto writer = std::make_unique<ThreadedWriter>(job, std::move(opened), wish.budget_bytes,
-                                                 options.partitioner, options.ablation.delivery);
-  writer->hold_share(std::move(share));
-  writer->set_collective_deadline(options.collective_deadline);
-  Status started = agree(job, contain([&] { return writer->start(*plan, options.ways); }));
+  std::unique_ptr<Writer> writer(
+      new Writer(job, std::move(opened), wish.budget_bytes, options.partitioner, options.ablation.delivery));
+  writer->share_ = std::move(share);
+  writer->collective_deadline_ = options.collective_deadline;
+  Status started = agree(job, contain([&] { return writer->start(device, *plan, options.ways); }));
   if (started.ok()) started = writer->finish_opening();
   if (!started.ok()) {
-    writer->discard();
+    writer->opened_.discard();  // no files of this rank are left
     return started;
   }
-  return std::unique_ptr<Writer>(std::move(writer));
+  return writer;
 }
-
-}  // namespace
 
 Status begin_collective(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine) {
   SWALE_RETURN_IF_ERROR(job.begin_call(kind, path));
@@ -395,7 +395,7 @@ Status begin_collective(net::Job& job, net::CallKind kind, const std::string& pa
 Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, const std::string& directory,
                                              Create create, const WriterOptions& options) {
   Result<std::unique_ptr<Writer>> opened = std::unique_ptr<Writer>();
-  const Status status = contain([&] { opened = open_writer(job, device, directory, create, options); });
+  const Status status = contain([&] { opened = open_collectively(job, device, directory, create, options); });
   if (status.ok()) return opened;
   // What has been opened here is closed again. The others wait for this rank, or will.
   job.give_up(error(status.code(), Scope::kFatal, "rank {}: opening {}: {}", job.rank(), directory,

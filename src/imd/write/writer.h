@@ -2,112 +2,181 @@
 //
 // append → Batcher → [Router → wire → Router] → delivery queue → Partition (memtables → runs → logs) → epoch end.
 // The state machines are passive (writer_core.h); this class gives them threads: the application's own, the job's
-// progress thread, one worker per way and one I/O thread.
+// progress thread, and the workers and the storage thread that all open directories of the process share.
+// writer.cc has what the application calls, writer_threads.cc what other threads do.
+//
+// The driver's mutex guards the core; the heavy work (sorting and gathering, storage, the wire) runs outside it. The
+// intake's mutex guards the Appender, so that an append touches the core once per full frame.
+// Order: values_mutex_ before the intake's mutex before the driver's before those of crew and storage thread.
 //
 // Threads: append by any number of threads; the others are collective and made by one thread at a time.
 // Errors: the first failure is kept, on all ranks, and no epoch is committed after it: every call answers kAborted with
 // that cause. kInvalidArgument (scope operation) of append and epoch_end_begin changes nothing and is no such failure;
 // whatever else an append answers is. What throws, for want of memory or in a partitioner, is a failure of that call or,
-// in a thread of the writer's own, of the writer.
+// on a thread of Swale's own, of the writer.
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/crew.h"
+#include "base/memory_budget.h"
 #include "base/metrics.h"
 #include "base/status.h"
-#include "imd/format/manifest.h"
-#include "imd/format/partitioner.h"
 #include "imd/write/appender.h"
+#include "imd/write/committer.h"
+#include "imd/write/memory_plan.h"
+#include "imd/write/writer_core.h"
+#include "imd/write/writer_open.h"
+#include "imd/write/writer_options.h"
 #include "io/device.h"
-#include "io/lock_file.h"
+#include "io/storage_thread.h"
+#include "net/conversation_driver.h"
 #include "net/job.h"
-#include "run/layout.h"
-#include "run/schema.h"
 
 namespace swale::imd {
 
-// What `make bench-imd-ablation` changes to see what it is worth; nobody else should. No options of the library.
-struct Ablation {
-  // kWait: the job's progress thread waits for room in the memtables, as DeltaFS's did before it had a delivery queue
-  // (deltafs-scaling-2018, section IV-D). What a peer sends ahead of its epoch is queued all the same.
-  enum class Delivery { kQueue, kWait };
-  Delivery delivery = Delivery::kQueue;
-  // 0: as many as the memory plan says. 1 with one way: sorting and writing take turns, as in DeltaFS before multi-way
-  // indexing.
-  uint32_t output_buffers_max = 0;
-};
-
-struct WriterOptions {
-  size_t memory_bytes = 0;  // 0: 3 % of RAM / ranks on the fullest node, at most 64 MiB
-  uint32_t ways = 1;
-  size_t frame_bytes = 32 * kKiB;
-  uint16_t window = 4;
-  // kIncreasing: the end of an epoch whose step is not greater than the last epoch's is kInvalidArgument, and the epoch
-  // stays open. All ranks give the same.
-  enum class Steps : uint8_t { kAny, kIncreasing };
-  Steps steps = Steps::kAny;
-  // Epochs behind the last one of at most this step are dropped before the writer goes on. All ranks give the same.
-  std::optional<int64_t> resume_after = {};
-  // Of a directory that is made; an existing one must have the same. None: no compression, sketches, 10 bits.
-  std::optional<Codec> compression = {};
-  std::optional<run::IndexKind> index = {};
-  std::optional<uint32_t> bloom_bits = {};
-  Partitioner partitioner = {};  // of this job; all ranks give the same name
-  io::LeaseOptions lease = {};   // of swale.lock
-  // How long the end of an epoch or the close waits for ranks that live and do not come to it. None: without limit.
-  Nanos collective_deadline = kForever;
-  run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
-  Ablation ablation = {};
-};
-
-class Writer {
+class Writer final : private net::ConversationDriver {
  public:
-  virtual ~Writer() = default;
+  using Create = imd::Create;
 
-  enum class Create { kNever, kIfMissing, kExclusive };
+  // Without close it gives up: the other ranks are told, and wait for this one no more.
+  ~Writer() override;
 
   // Collective: all ranks return the same status code. A rank that throws gives the job up (net::Job::give_up): the
   // others are told, and the job opens nothing more.
   static Result<std::unique_ptr<Writer>> open(net::Job& job, io::Device& device, const std::string& directory,
                                               Create create, const WriterOptions& options);
 
-  virtual Status append(Bytes key, Bytes value) = 0;
+  Status append(Bytes key, Bytes value);
   // What takes most records of a job of one rank, in short code. False: append must be asked.
   bool append_quickly(Bytes key, Bytes value) { return appender_.intake().append_quickly(key, value); }
-  virtual Status epoch_end(int64_t step, double time) = 0;  // collective; begin and wait in one
+  Status epoch_end(int64_t step, double time);  // collective; begin and wait in one
   // Begins to end the epoch. What is appended from here on belongs to the next one, and may be appended at once: sorting,
   // writing and the commit go on meanwhile. kInvalidArgument while an earlier one has not been waited for. Collective.
-  virtual Status epoch_end_begin(int64_t step, double time) = 0;
+  Status epoch_end_begin(int64_t step, double time);
   // Waits until the epoch that was begun to end is committed; OK at once if there is none. Collective.
-  virtual Status epoch_end_wait() = 0;
+  Status epoch_end_wait();
 
   // No sorting and no writing on this rank until resume, so that the application has its cores. Records from other ranks
   // are received all the time. What needs room goes on by itself: an append that finds the buffers full, records of
   // other ranks that do, and epoch_end_wait. Not collective.
-  virtual void pause() = 0;
-  virtual void resume() = 0;
+  void pause();
+  void resume();
 
-  virtual Status close() = 0;  // collective
-  virtual const std::string& directory() const = 0;
-  virtual MetricsSnapshot metrics() const = 0;
+  Status close();  // collective
+  const std::string& directory() const { return opened_.directory; }
+  MetricsSnapshot metrics() const;
 
- protected:
-  explicit Writer(const AppenderParams& params) : appender_(params) {}
+ private:
+  // One way's turns on the crew.
+  class Worker final : public Crew::Member {
+   public:
+    Worker(Writer& writer, uint32_t way) : writer_(writer), way_(way) {}
+    bool turn() noexcept override { return writer_.work(way_); }
+
+   private:
+    Writer& writer_;
+    const uint32_t way_;
+  };
+
+  // What the storage thread asks and tells.
+  class Storage final : public io::StorageClient {
+   public:
+    explicit Storage(Writer& writer) : writer_(writer) {}
+    bool start(std::vector<io::Operation>* operations) override { return writer_.store(operations); }
+    void completed(const io::Completion& completion) override { writer_.stored(completion); }
+    void failed(const Status& why) noexcept override;
+
+   private:
+    Writer& writer_;
+  };
+
+  static Result<std::unique_ptr<Writer>> open_collectively(net::Job& job, io::Device& device,
+                                                           const std::string& directory, Create create,
+                                                           const WriterOptions& options);
+  Writer(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const Partitioner& partitioner,
+         Ablation::Delivery delivery)
+      : ConversationDriver(job),
+        appender_(opened.appender_params(job.size(), partitioner)),
+        delivery_(delivery),
+        by_hash_(partitioner.by_hash()),
+        opened_(std::move(opened)),
+        budget_(budget_bytes) {}
+  // Joins the channel, the crew and the storage thread of `device`, on which the directory is. No frame can come before
+  // every rank has done so: the caller agrees.
+  Status start(io::Device& device, const MemoryPlan& memory, uint32_t ways);
+  Status finish_opening();  // collective, once all have started
+
+  // ConversationDriver
+  void on_failed(const Status& why) override;
+  void on_event() override;
+  void on_frame_taken(Lock& core_lock) override;
+
+  Status append_any(Bytes key, Bytes value);
+  Status append_failed(const Status& why);
+  Status append_large(Bytes key, Bytes value);
+  // `record` as Appender::append takes it, whose key is `key`.
+  template <class... Record>
+  Status append_record(Bytes key, const Record&... record);
+  Status provide(Appender::Need need);
+  Status begin_end(int64_t step, double time);
+  Status wait_for_end();
+  Status part();
+  bool work(uint32_t way) noexcept;
+  bool store(std::vector<io::Operation>* operations);
+  void stored(const io::Completion& completion);
+  void commit(Lock& core_lock, const EpochProtocol::Commit& commit);
+  // Whether the call that answered this has changed nothing: all else fails the writer.
+  static bool harmless(const Status& status) {
+    return status.ok() || (status.code() == Code::kInvalidArgument && status.scope() == Scope::kOperation);
+  }
+  void go_on();  // no longer paused. Call with the core locked.
+  // Waits until `done` or a failure; tells the log from time to time. Ranks that live and do not come are a failure after
+  // collective_deadline_.
+  void wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done);
+  // As wait_for, for an append, whose waits are counted. The pipeline goes on if it was paused.
+  void wait_in_append(Lock& core_lock, const char* what, const std::function<bool()>& done);
+  // The first failure as it was, later ones as kAborted with that cause.
+  Status failure();
+  void shut_down() noexcept;
 
   Appender appender_;
+  const Ablation::Delivery delivery_;
+  const bool by_hash_;
+  OpenedDirectory opened_;
+  std::optional<Committer> committer_;  // on rank 0
+  MemoryBudget::Reservation share_;
+  MemoryBudget budget_;
+  std::vector<MemoryBudget::Reservation> reservations_;
+  bool closed_ = false;  // by close
+  Nanos collective_deadline_ = kForever;
+
+  std::mutex values_mutex_;    // a large value and its record, or the end of an epoch
+  bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
+
+  std::unique_ptr<WriterCore> core_;
+  Nanos delivery_waited_ = 0;  // by the progress thread
+  bool failure_told_ = false;
+  bool quiet_ = false;  // given up by the destructor: whoever destroys an open writer knows why
+  std::shared_ptr<Crew> crew_;
+  std::deque<Worker> workers_;  // by way; a member does not move
+  std::shared_ptr<io::StorageThread> storage_thread_;
+  Storage storage_{*this};
+  std::vector<std::optional<IoRequest>> io_running_;  // by tag; storage thread only
+  std::vector<size_t> io_started_;                    // tags; storage thread only
 };
 
 // Begins a collective call on `job`: the ranks tell each other whether they can make it, and that it is the same one.
 Status begin_collective(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine);
-
-// Collective: makes an empty massive directory; kAlreadyExists if the path is taken.
-Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,
-                              const WriterOptions& options = {});
 
 }  // namespace swale::imd

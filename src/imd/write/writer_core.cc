@@ -14,16 +14,8 @@ uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
 }
 
 Result<std::unique_ptr<WriterCore>> WriterCore::create(const WriterCoreParams& params) {
-  net::Conversation::Params talk;
-  talk.rank = params.rank;
-  talk.size = params.size;
-  talk.channel = params.channel;
-  talk.secret = params.job_secret;
-  talk.window = params.memory.window;
-  talk.frames_per_rank = params.memory.frames_per_rank;
-  talk.frame_bytes = params.memory.frame_bytes;
-  SWALE_ASSIGN_OR_RETURN(net::Conversation conversation, net::Conversation::create(talk));
-  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition, Partition::create(params));
+  SWALE_ASSIGN_OR_RETURN(net::Conversation conversation, net::Conversation::create(params.talk));
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition, Partition::create(params.partition));
   return std::unique_ptr<WriterCore>(new WriterCore(params, std::move(conversation), std::move(partition)));
 }
 
@@ -33,7 +25,7 @@ WriterCore::WriterCore(const WriterCoreParams& params, net::Conversation convers
       conversation_(std::move(conversation)),
       partition_(std::move(partition)),
       protocol_(rank(), size()),
-      closed_(static_cast<size_t>(size())),
+      closed_(size()),
       appending_epoch_(params.first_epoch),
       opened_(params.clock->now()) {
   protocol_.open_epoch(params.first_epoch);
@@ -87,7 +79,7 @@ void WriterCore::begin_close(const net::CallStamp& call) {
 std::string WriterCore::waiting_for() const {
   if (!closing_) return protocol_.waiting_for();
   net::Rank missing = 0;
-  while (missing < size() && (missing == rank() || closed_[static_cast<size_t>(missing)])) ++missing;
+  while (missing < size() && (missing == rank() || closed_[missing])) ++missing;
   return fmt::format("rank {} to close the directory ({} of {} ranks have)", missing, closes_in_, size());
 }
 
@@ -117,10 +109,10 @@ void WriterCore::on_control(net::Rank from, Bytes bytes) {
   if (params_.heard_call && end != nullptr)
     params_.heard_call(from, net::CallKind::kEndEpoch, end->epoch, end->call);
   if (close == nullptr) return protocol_.on_message(from, *message);
-  if (closed_[static_cast<size_t>(from)]) {
+  if (closed_[from]) {
     return fail(error(Code::kCorruption, Scope::kPeer, "rank {} closed twice", from));
   }
-  closed_[static_cast<size_t>(from)] = true;
+  closed_[from] = true;
   ++closes_in_;
 }
 

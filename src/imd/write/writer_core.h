@@ -39,12 +39,13 @@
 #include "net/call_order.h"
 #include "net/inbox.h"
 #include "net/participant.h"
+#include "net/per_rank.h"
 
 namespace swale::imd {
 
-struct WriterCoreParams : PartitionParams {
-  uint32_t channel = 0;
-  uint64_t job_secret = 0;
+struct WriterCoreParams {
+  net::Conversation::Params talk = {};
+  PartitionParams partition = {};
   uint64_t job_id = 0;  // epoch ids derive from it
   uint32_t first_epoch = 0;
   const Clock* clock = &system_clock();  // for statistics alone
@@ -108,7 +109,7 @@ class WriterCore final : public net::Participant {
   bool deliveries_wait() const { return !conversation_.inbox().empty(); }
 
   // -- CPU work and storage
-  bool has_task() const { return works() && partition_->has_task(); }
+  bool has_task(uint32_t way) const { return works() && partition_->has_task(way); }
   bool has_io() const {
     return (works() && (partition_->has_io() || values_sync_ == ValuesSync::kWanted)) ||
            (failure().ok() && protocol_.has_commit());
@@ -153,8 +154,8 @@ class WriterCore final : public net::Participant {
 
   bool works() const { return failure().ok() && (!paused_ || deliveries_wait()); }
   net::Inbox& delivery() { return conversation_.inbox(); }
-  net::Rank rank() const { return params_.rank; }
-  int32_t size() const { return params_.size; }
+  net::Rank rank() const { return params_.talk.rank; }
+  int32_t size() const { return params_.talk.size; }
 
   const WriterCoreParams params_;
   net::Conversation conversation_;
@@ -162,7 +163,7 @@ class WriterCore final : public net::Participant {
   EpochProtocol protocol_;
   net::Inbox early_;  // data of the next epoch; the delivery queue is the conversation's inbox
   uint32_t epochs_committed_ = 0;
-  std::vector<bool> closed_;  // by rank
+  net::PerRank<bool> closed_;
   int32_t closes_in_ = 0;
   bool closing_ = false;  // this rank
   bool paused_ = false;

@@ -12,13 +12,13 @@ namespace swale::imd {
 namespace {
 
 // As swale_dir_open names them.
-std::string flags_text(Writer::Create create) {
+std::string flags_text(Create create) {
   switch (create) {
-    case Writer::Create::kNever:
+    case Create::kNever:
       return "0";
-    case Writer::Create::kIfMissing:
+    case Create::kIfMissing:
       return "CREATE";
-    case Writer::Create::kExclusive:
+    case Create::kExclusive:
       break;
   }
   return "CREATE + EXCLUSIVE";
@@ -27,8 +27,7 @@ std::string flags_text(Writer::Create create) {
 // The options that all ranks must give alike, as the option table names them: what the format or the protocol depends
 // on, and the flags, so that none gets an answer to another's question. Others (memory, engine of the storage, ...) may
 // differ.
-std::vector<std::pair<std::string, std::string>> agreed_options(Writer::Create create,
-                                                                const WriterOptions& options) {
+std::vector<std::pair<std::string, std::string>> agreed_options(Create create, const WriterOptions& options) {
   const auto text = [](const auto& value) {
     return value ? fmt::format("{}", *value) : std::string("as_made");
   };
@@ -64,16 +63,16 @@ Status check_for_others(io::Device& device, const std::string& directory) {
 }
 
 // The directory itself, without a manifest; or says why it is not to be made.
-Status ensure_folder(io::Device& device, const std::string& directory, Writer::Create create) {
+Status ensure_folder(io::Device& device, const std::string& directory, Create create) {
   SWALE_ASSIGN_OR_RETURN(const bool taken, device.exists(directory));
   bool made = false;
   if (taken) {
     SWALE_ASSIGN_OR_RETURN(made, has_manifest(device, directory));
   }
-  if (made && create == Writer::Create::kExclusive)
+  if (made && create == Create::kExclusive)
     return error(Code::kAlreadyExists, Scope::kFile, "{}: is a massive directory already", directory);
   if (made) return {};
-  if (create == Writer::Create::kNever) {
+  if (create == Create::kNever) {
     return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {}); create it first",
                  directory, kManifestName);
   }
@@ -90,11 +89,11 @@ Manifest empty_manifest(const WriterOptions& options) {
 }
 
 // With the lock taken: makes the directory's first generation, if there is none.
-Status make_if_missing(io::Device& device, const std::string& directory, Writer::Create create,
+Status make_if_missing(io::Device& device, const std::string& directory, Create create,
                        const WriterOptions& options) {
   SWALE_ASSIGN_OR_RETURN(const bool made, has_manifest(device, directory));
   // Another job may have made it since ensure_folder looked.
-  if (made && create == Writer::Create::kExclusive)
+  if (made && create == Create::kExclusive)
     return error(Code::kAlreadyExists, Scope::kFile, "{}: is a massive directory already", directory);
   return made ? Status() : make_first_generation(device, directory, empty_manifest(options));
 }
@@ -116,8 +115,7 @@ Status check_schema(const run::Schema& wanted, const Manifest& manifest, const s
   if (wanted.empty() || same) return {};
   return invalid_argument(
       "{}: the directory was made with imd.schema=\"{}\" and imd.extrema=\"{}\", which cannot be changed; "
-      "given "
-      "were \"{}\" and \"{}\"",
+      "given were \"{}\" and \"{}\"",
       path, manifest.schema.fields_text(), manifest.schema.indexed_text(), wanted.fields_text(),
       wanted.indexed_text());
 }
@@ -140,8 +138,8 @@ Status check_layout(const WriterOptions& wanted, const Manifest& manifest, const
 
 // Rank 0's part; the others see its outcome through agree(). After the claim, jobs before this one cannot commit any
 // more: only now is their epoch log final.
-Status prepare(const net::Ranks& ranks, io::Device& device, Writer::Create create,
-               const WriterOptions& options, const io::LockRequest& request, OpenedDirectory* opened) {
+Status prepare(const net::Ranks& ranks, io::Device& device, Create create, const WriterOptions& options,
+               const io::LockRequest& request, OpenedDirectory* opened) {
   const std::string& directory = opened->directory;
   SWALE_RETURN_IF_ERROR(ensure_folder(device, directory, create));
   SWALE_ASSIGN_OR_RETURN(opened->device, device.anchored(directory));
@@ -203,8 +201,7 @@ Status check_same_directory(const OpenedDirectory& opened) {
   if (!id.ok() && id.status().code() != Code::kNotFound) return id.status();
   return invalid_argument(
       "{}: is not the directory that rank 0 opened (its {} {}); all ranks must give the same path on storage "
-      "that all "
-      "of them see",
+      "that all of them see",
       opened.directory, path, id.ok() ? "is another job's" : "is missing");
 }
 
@@ -245,7 +242,7 @@ Status install(OpenedDirectory* opened) {
 
 }  // namespace
 
-Status agree_on_options(const net::Ranks& ranks, Writer::Create create, const WriterOptions& options) {
+Status agree_on_options(const net::Ranks& ranks, Create create, const WriterOptions& options) {
   if (ranks.size == 1) return {};
   const auto mine = agreed_options(create, options);
   std::string text;
@@ -276,7 +273,7 @@ Status finish_opening(const net::Ranks& ranks, OpenedDirectory* opened) {
 
 Result<OpenedDirectory> open_directory(const net::Ranks& ranks, io::Device& device,
                                        const OpenEnvironment& environment, const std::string& directory,
-                                       Writer::Create create, const WriterOptions& options) {
+                                       Create create, const WriterOptions& options) {
   OpenedDirectory opened;
   opened.directory = directory;
   // Drawn by rank 0; tells this job's epochs from those of any other that ever writes here.
@@ -297,14 +294,21 @@ Result<OpenedDirectory> open_directory(const net::Ranks& ranks, io::Device& devi
   return opened;
 }
 
-WriterCoreParams OpenedDirectory::core_params(const MemoryPlan& memory, uint32_t ways) const {
+WriterCoreParams OpenedDirectory::core_params(net::Conversation::Params talk, const MemoryPlan& memory,
+                                              uint32_t ways) const {
+  talk.window = memory.window;
+  talk.frames_per_rank = memory.frames_per_rank;
+  talk.frame_bytes = memory.frame_bytes;
   WriterCoreParams params;
+  params.talk = talk;
   params.job_id = job_id;
   params.first_epoch = first_epoch;
-  params.ways = ways;
-  params.memory = memory;
-  params.indexed = manifest.schema.indexed;
-  params.layout = manifest.layout;
+  params.partition.rank = talk.rank;
+  params.partition.size = talk.size;
+  params.partition.ways = ways;
+  params.partition.memory = memory;
+  params.partition.indexed = manifest.schema.indexed;
+  params.partition.layout = manifest.layout;
   return params;
 }
 
@@ -323,13 +327,13 @@ void OpenedDirectory::discard() {
 Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,
                               const WriterOptions& options) {
   const net::Ranks ranks = net::ranks_of(job);
-  SWALE_RETURN_IF_ERROR(agree_on_options(ranks, Writer::Create::kExclusive, options));
+  SWALE_RETURN_IF_ERROR(agree_on_options(ranks, Create::kExclusive, options));
   const auto make = [&]() -> Status {
-    SWALE_RETURN_IF_ERROR(ensure_folder(device, directory, Writer::Create::kExclusive));
+    SWALE_RETURN_IF_ERROR(ensure_folder(device, directory, Create::kExclusive));
     SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<io::Device> anchored, device.anchored(directory));
     SWALE_ASSIGN_OR_RETURN(const WriterLock lock,
                            acquire_writer_lock(*anchored, directory, random_number(), options.lease));
-    return make_if_missing(*anchored, directory, Writer::Create::kExclusive, options);
+    return make_if_missing(*anchored, directory, Create::kExclusive, options);
   };
   return agree(ranks, ranks.rank == 0 ? make() : Status());
 }

@@ -10,30 +10,24 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "base/entropy.h"
 #include "base/status.h"
 #include "imd/format/generation.h"
 #include "imd/format/manifest.h"
+#include "imd/write/appender.h"
 #include "imd/write/committer.h"
+#include "imd/write/open_environment.h"
 #include "imd/write/partition_files.h"
-#include "imd/write/writer.h"
+#include "imd/write/writer_core.h"
 #include "imd/write/writer_lock.h"
+#include "imd/write/writer_options.h"
 #include "io/device.h"
 #include "net/agree.h"
 
 namespace swale::imd {
-
-// What an opening needs besides ranks and storage. As it stands here it is that of this process; a simulation gives a
-// clock, a way to wait, a process and random numbers of its own.
-struct OpenEnvironment {
-  io::LockRequest lock = {};
-  std::function<uint64_t()> entropy = random_number;
-};
 
 struct OpenedDirectory {
   std::string directory;
@@ -54,8 +48,8 @@ struct OpenedDirectory {
 
   // On rank 0: whether this job may still commit.
   JobFence fence() const { return {*device, directory, number, lock.get()}; }
-  // What this rank's machines are made with. The conversation's parameters and `by_hash` are the caller's.
-  WriterCoreParams core_params(const MemoryPlan& memory, uint32_t ways) const;
+  // What this rank's machines are made with. `talk`: rank, size, channel and secret; the rest is the memory plan's.
+  WriterCoreParams core_params(net::Conversation::Params talk, const MemoryPlan& memory, uint32_t ways) const;
   AppenderParams appender_params(int32_t ranks, const Partitioner& partitioner);
   // On rank 0, once, when the opening is finished.
   Committer committer(const Clock& clock);
@@ -65,14 +59,18 @@ struct OpenedDirectory {
 
 // Collective: kInvalidArgument, naming the option and the ranks, if ranks differ in what the format or the protocol
 // depends on, or in `create`.
-Status agree_on_options(const net::Ranks& ranks, Writer::Create create, const WriterOptions& options);
+Status agree_on_options(const net::Ranks& ranks, Create create, const WriterOptions& options);
 
 Result<OpenedDirectory> open_directory(const net::Ranks& ranks, io::Device& device,
                                        const OpenEnvironment& environment, const std::string& directory,
-                                       Writer::Create create, const WriterOptions& options);
+                                       Create create, const WriterOptions& options);
 
 // Makes this job's generation the newest one. A failure of the storage in here may leave epochs dropped although the
 // directory was not opened.
 Status finish_opening(const net::Ranks& ranks, OpenedDirectory* opened);
+
+// Collective: makes an empty massive directory; kAlreadyExists if the path is taken.
+Status make_massive_directory(net::Job& job, io::Device& device, const std::string& directory,
+                              const WriterOptions& options = {});
 
 }  // namespace swale::imd

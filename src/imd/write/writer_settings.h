@@ -7,7 +7,7 @@
 
 #include "base/config.h"
 #include "base/status.h"
-#include "imd/write/writer.h"
+#include "imd/write/writer_options.h"
 
 namespace swale::imd {
 

@@ -1,11 +1,14 @@
-// Directories that are open at a time share the memory of their process (docs/design/shared-resources.md).
+// Directories that are open at a time share the memory and the threads of their process (docs/design/shared-resources.md).
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/crew.h"
 #include "base/memory_shares.h"
 #include "imd/read/reader.h"
 #include "imd/test_job.h"
@@ -91,6 +94,33 @@ TEST(SharedMemory, ClosingGivesBackAndAnExplicitBudgetIsExact) {
   EXPECT_EQ(held(), 0u);
 }
 
+// job.memory: nothing is opened beyond it, and the refusal says who holds it.
+TEST(SharedMemory, AUsersLimitOfTheProcessIsKept) {
+  io::MemoryDevice device;
+  net::JobOptions options;
+  options.memory_bytes = 20 * kMiB;
+  const auto job = net::Job::open(net::solo_bootstrap(), options);
+  ASSERT_TRUE(job.ok());
+  std::vector<std::unique_ptr<Writer>> writers;
+  for (size_t i = 0; i < 3; ++i) writers.push_back(open_one(**job, device, i));
+  EXPECT_EQ(held(), 10 * kMiB + 5 * kMiB + 4 * kMiB);
+  const auto refused = Writer::open(**job, device, "/late", Writer::Create::kExclusive, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+  for (const char* word : {"job.memory", "/d0", "/d2", "/late"})
+    EXPECT_NE(refused.status().message().find(word), std::string_view::npos) << refused.status().to_string();
+  EXPECT_TRUE(writers[0]->close().ok());
+  writers.erase(writers.begin());
+  writers.push_back(open_one(**job, device, 3));
+  for (auto& writer : writers) {
+    write_epoch(*writer, 1'000);
+    EXPECT_TRUE(writer->close().ok());
+  }
+  writers.clear();
+  EXPECT_TRUE((*job)->close().ok());
+  EXPECT_EQ(held(), 0u);
+}
+
 // Ranks get equal shares, whatever each of them could offer: their frames must fit each other.
 TEST(SharedMemory, RanksAgreeOnTheSmallestOffer) {
   io::MemoryDevice device;
@@ -114,6 +144,74 @@ TEST(SharedMemory, RanksAgreeOnTheSmallestOffer) {
     EXPECT_TRUE(second->close().ok());
   });
   EXPECT_EQ(held(), 0u);
+}
+
+size_t threads_of_this_process() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  return count;
+}
+
+// The kernel takes a thread out of the list a moment after it was joined.
+void expect_threads(size_t expected) {
+  for (int i = 0; i < 1'000 && threads_of_this_process() != expected; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(threads_of_this_process(), expected);
+}
+
+// One worker, one storage thread and the lease keeper, for one directory and for ten.
+TEST(SharedThreads, TenDirectoriesHaveTheThreadsOfOne) {
+  io::MemoryDevice device;
+  run_ranks(1, [&](net::Job& job) {
+    const size_t before = threads_of_this_process();
+    std::vector<std::unique_ptr<Writer>> writers;
+    writers.push_back(open_one(job, device, 0));
+    expect_threads(before + 3);
+    for (size_t i = 1; i < 10; ++i) writers.push_back(open_one(job, device, i));
+    expect_threads(before + 3);
+    for (auto& writer : writers) {
+      for (size_t i = 0; i < 20'000; ++i)
+        ASSERT_TRUE(writer->append(fmt::format("key{}", i), std::string(40, 'v')).ok());
+      ASSERT_TRUE(writer->epoch_end_begin(7, 0.5).ok());
+      EXPECT_EQ(threads_of_this_process(), before + 3);
+    }
+    for (auto& writer : writers) ASSERT_TRUE(writer->epoch_end_wait().ok());
+    expect_threads(before + 3);
+    while (!writers.empty()) {
+      expect_threads(before + 3);
+      EXPECT_TRUE(writers.back()->close().ok());
+      writers.pop_back();
+    }
+    expect_threads(before);
+  });
+  for (size_t i = 0; i < 10; ++i) {
+    const auto reader = Reader::open(device, fmt::format("/d{}", i), {});
+    ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+    EXPECT_EQ((*reader)->get("key19999", 0)->size(), 1u);
+  }
+}
+
+// As many workers as the directory with the most ways asks for, not their sum; also if the ranks are threads.
+TEST(SharedThreads, WorkersAreThoseOfTheWidestDirectory) {
+  io::MemoryDevice device;
+  run_ranks(2, [&](net::Job& job) {
+    WriterOptions options;
+    options.ways = 3;
+    auto narrow = open_one(job, device, 0);
+    auto wide = open_one(job, device, 1, options);
+    ASSERT_TRUE(narrow != nullptr && wide != nullptr);
+    EXPECT_EQ(Crew::of_this_process()->thread_count(), 3u);
+    write_epoch(*wide, 5'000);
+    write_epoch(*narrow, 5'000);
+    ASSERT_TRUE(job.allgather("").ok());
+    EXPECT_TRUE(wide->close().ok());
+    wide.reset();
+    ASSERT_TRUE(job.allgather("").ok());
+    EXPECT_EQ(Crew::of_this_process()->thread_count(), 1u);
+    ASSERT_TRUE(job.allgather("").ok());
+    EXPECT_TRUE(narrow->close().ok());
+  });
+  EXPECT_EQ(Crew::of_this_process()->thread_count(), 0u);
 }
 
 }  // namespace

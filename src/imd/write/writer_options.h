@@ -1,0 +1,55 @@
+// WriterOptions: how a massive directory is opened for writing. What users can say of it stands in writer_settings.cc.
+//
+// Threads: a value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/codec.h"
+#include "imd/format/partitioner.h"
+#include "io/lock_file.h"
+#include "run/layout.h"
+#include "run/schema.h"
+
+namespace swale::imd {
+
+enum class Create { kNever, kIfMissing, kExclusive };
+
+// What `make bench-imd-ablation` changes to see what it is worth; nobody else should. No options of the library.
+struct Ablation {
+  // kWait: the job's progress thread waits for room in the memtables, as DeltaFS's did before it had a delivery queue
+  // (deltafs-scaling-2018, section IV-D). What a peer sends ahead of its epoch is queued all the same.
+  enum class Delivery { kQueue, kWait };
+  Delivery delivery = Delivery::kQueue;
+  // 0: as many as the memory plan says. 1 with one way: sorting and writing take turns, as in DeltaFS before multi-way
+  // indexing.
+  uint32_t output_buffers_max = 0;
+};
+
+struct WriterOptions {
+  size_t memory_bytes = 0;  // 0: 3 % of RAM / ranks on the fullest node, at most 64 MiB
+  uint32_t ways = 1;
+  size_t frame_bytes = 32 * kKiB;
+  uint16_t window = 4;
+  // kIncreasing: the end of an epoch whose step is not greater than the last epoch's is kInvalidArgument, and the epoch
+  // stays open. All ranks give the same.
+  enum class Steps : uint8_t { kAny, kIncreasing };
+  Steps steps = Steps::kAny;
+  // Epochs behind the last one of at most this step are dropped before the writer goes on. All ranks give the same.
+  std::optional<int64_t> resume_after = {};
+  // Of a directory that is made; an existing one must have the same. None: no compression, sketches, 10 bits.
+  std::optional<Codec> compression = {};
+  std::optional<run::IndexKind> index = {};
+  std::optional<uint32_t> bloom_bits = {};
+  Partitioner partitioner = {};  // of this job; all ranks give the same name
+  io::LeaseOptions lease = {};   // of swale.lock
+  // How long the end of an epoch or the close waits for ranks that live and do not come to it. None: without limit.
+  Nanos collective_deadline = kForever;
+  run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
+  Ablation ablation = {};
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,25 @@
+// JobOptions: how a job is opened. What users can say of it stands in job_settings.cc.
+//
+// Threads: a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+
+namespace swale::net {
+
+struct JobOptions {
+  std::string transport = "auto";  // "ucx", "loopback" (threads of one process, tests), "auto"
+  std::string posting = "auto";    // "queue", "direct", "auto": by what the ranks of this node are joined
+  Nanos silence_deadline = 30'000'000'000;
+  Nanos heartbeat_interval = 1'000'000'000;
+  Nanos close_deadline = 30'000'000'000;
+  Nanos collective_deadline = 600'000'000'000;
+  std::string node;  // what ranks of one machine have in common; "": this_machine (topology.h)
+  // What all open directories of this process may take together, as far as this job opens them; 0: as Swale chooses.
+  uint64_t memory_bytes = 0;
+};
+
+}  // namespace swale::net
