@@ -3,8 +3,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/bits.h"
 #include "base/coding.h"
-#include "run/bits.h"
 
 namespace swale::run {
 namespace {

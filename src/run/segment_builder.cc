@@ -6,9 +6,9 @@
 #include <cstring>
 #include <limits>
 
+#include "base/bits.h"
 #include "base/coding.h"
 #include "base/crc32c.h"
-#include "run/bits.h"
 
 namespace swale::run {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/bits.h"
 #include "base/coding.h"
 #include "base/crc32c.h"
-#include "run/bits.h"
 #include "run/filter_pieces.h"
 
 namespace swale::run {

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/bits.h"
 #include "base/cpu.h"
-#include "run/bits.h"
 
 namespace swale::run {
 namespace {

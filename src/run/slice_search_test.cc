@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/bits.h"
 #include "base/coding.h"
 #include "base/rng.h"
-#include "run/bits.h"
 #include "run/format.h"
 
 namespace swale::run {

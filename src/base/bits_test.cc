@@ -1,4 +1,4 @@
-#include "run/bits.h"
+#include "base/bits.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace swale::run {
+namespace swale {
 namespace {
 
 // The same by the bit, as a model.
@@ -58,4 +58,4 @@ TEST(BitSpan, NothingIsFoundInNothing) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale

@@ -1,4 +1,4 @@
-// Bit arrays with ranks, as sketches use them: bit i is bit i % 8 of byte i / 8.
+// Bit arrays with ranks, as sketches and auxiliary tables use them: bit i is bit i % 8 of byte i / 8.
 //
 // Counting and selecting within a word is done in parallel on its bytes: the baseline of x86-64 has no instruction
 // for either, and the library call that stands in for one costs more than a dozen operations in line.
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace swale::run {
+namespace swale {
 
 inline constexpr uint64_t kByteOnes = 0x0101010101010101;   // the lowest bit of each byte
 inline constexpr uint64_t kByteHighs = 0x8080808080808080;  // the highest
@@ -90,4 +90,4 @@ class BitSpan {
   uint64_t bits_ = 0;
 };
 
-}  // namespace swale::run
+}  // namespace swale

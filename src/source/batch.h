@@ -1,0 +1,104 @@
+// Batch: the message with which a source tells a home which keys it has written: the kept hashes, sorted, each as the
+// difference to the one before, Rice-coded. 4,096 keys take 2.95 bytes each, where key and rank take 8 to 12.
+//
+// A home keeps batches as they came (PairStore) and reads them with BatchCursors, all of them side by side in the order
+// of hashes.
+//
+// Format: docs/formats/source-table.md, "Batch"
+//   batch := crc u32 | bytes u32 | epoch u32 | source u32 | count u16 | version u8 | rice u8 | codes
+// Threads: values. Errors: decoding never trusts a length; encoding throws std::bad_alloc.
+// Limits: 1..kBatchKeysMax keys.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "source/bit_stream.h"
+#include "source/pair.h"
+
+namespace swale::source {
+
+inline constexpr size_t kBatchHeaderBytes = 20;
+inline constexpr uint32_t kBatchKeysMax = 65'535;
+inline constexpr uint8_t kBatchVersion = 1;
+// The largest batch: kHashBits and four more bits a key, at the most.
+inline constexpr size_t kBatchBytesMax = kBatchHeaderBytes + size_t{kBatchKeysMax} * 5;
+
+struct BatchHeader {
+  uint32_t bytes = 0;  // header included
+  uint32_t epoch = 0;
+  uint32_t source = 0;
+  uint16_t count = 0;  // of keys
+  uint8_t rice = 0;
+};
+
+// Appends the batch of these pairs, whose source is 0 here, to *out. Sorts them, and drops doubles. Requires
+// 1..kBatchKeysMax of them, and a scratch of the same size.
+void encode_batch(uint32_t epoch, uint32_t source, std::span<Pair> pairs, std::span<Pair> scratch,
+                  std::string* out);
+
+// The header of the batch that `bytes` begin with; more may follow. kCorruption if it is none, or its checksum is wrong.
+Result<BatchHeader> decode_batch_header(Bytes bytes);
+
+// Reads the hashes of one batch in order. The batch must stay where it is, with kSlackBytes readable bytes behind it.
+class BatchCursor {
+ public:
+  BatchCursor(const BatchHeader& header, const char* batch)
+      : codes_(batch + kBatchHeaderBytes),
+        end_((uint64_t{header.bytes} - kBatchHeaderBytes) * 8),
+        left_(header.count),
+        source_(header.source),
+        rice_(header.rice) {
+    next();
+  }
+
+  bool at_end() const { return left_ == 0; }
+  uint64_t hash() const { return hash_; }
+  uint32_t source() const { return source_; }
+  // The codes did not end where the batch does, or a hash is too large.
+  bool malformed() const { return malformed_; }
+
+  void advance() {
+    ++hash_;
+    --left_;
+    next();
+  }
+
+  // Writes the pairs below `limit` to `out`, and returns the end of what was written.
+  Pair* take_below(uint64_t limit, Pair* out) {
+    while (left_ != 0 && hash_ < limit) {
+      *out++ = make_pair(hash_, source_);
+      advance();
+    }
+    return out;
+  }
+
+ private:
+  void next() {
+    if (left_ == 0) {
+      if (end_ - bit_ >= 8) malformed_ = true;
+      return;
+    }
+    uint64_t gap = 0;
+    if (!read_rice(codes_, &bit_, end_, rice_, &gap) || gap >= kHashEnd - hash_) {
+      malformed_ = true;
+      left_ = 0;
+      return;
+    }
+    hash_ += gap;
+  }
+
+  const char* codes_;
+  uint64_t bit_ = 0;
+  uint64_t end_;
+  uint64_t hash_ = 0;  // until the first code is read, and after advance: the least that may come
+  uint32_t left_;
+  uint32_t source_;
+  uint8_t rice_;
+  bool malformed_ = false;
+};
+
+}  // namespace swale::source
