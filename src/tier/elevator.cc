@@ -15,7 +15,7 @@ bool Elevator::merge(FileIndex file, uint64_t position, const Piece& piece) {
   if (next != waiting_.begin()) {
     Slot& before = slots_[(next - 1)->slot];
     if (before.file == file && before.offset + before.length == piece.offset &&
-        before.length + piece.length <= merge_bytes_max_) {
+        before.length + piece.length <= merge_bytes_max_ && before.pieces.size() < kSlotPiecesMax) {
       before.pieces.push_back(piece);
       before.length += piece.length;
       before.direct_count += piece.source == Piece::Source::kRequest;
@@ -25,7 +25,7 @@ bool Elevator::merge(FileIndex file, uint64_t position, const Piece& piece) {
   if (next == waiting_.end()) return false;
   Slot& behind = slots_[next->slot];
   if (behind.file != file || behind.offset != piece.offset + piece.length ||
-      behind.length + piece.length > merge_bytes_max_)
+      behind.length + piece.length > merge_bytes_max_ || behind.pieces.size() >= kSlotPiecesMax)
     return false;
   behind.pieces.insert(behind.pieces.begin(), piece);
   behind.offset = piece.offset;
@@ -39,7 +39,8 @@ bool Elevator::merge(FileIndex file, uint64_t position, const Piece& piece) {
 bool Elevator::would_merge(FileIndex file, uint64_t position, uint64_t offset, uint32_t length) const {
   const auto next = after(position);
   const auto fits = [&](const Slot& slot) {
-    return slot.file == file && slot.length + length <= merge_bytes_max_;
+    return slot.file == file && slot.length + length <= merge_bytes_max_ &&
+           slot.pieces.size() < kSlotPiecesMax;
   };
   if (next != waiting_.begin()) {
     const Slot& before = slots_[(next - 1)->slot];
@@ -65,8 +66,10 @@ SlotIndex Elevator::make_slot(FileIndex file, uint64_t position, const Piece& pi
   return index;
 }
 
-void Elevator::add(FileIndex file, uint64_t position, const Piece& piece) {
+void Elevator::add(FileIndex file, uint64_t position, const Piece& piece, bool passing) {
   const SlotIndex index = make_slot(file, position, piece);
+  slots_[index].passing = passing;
+  passing_ += passing;
   waiting_.insert(after(position), {position, index});
 }
 
@@ -79,17 +82,13 @@ SlotIndex Elevator::next() const {
 }
 
 void Elevator::take(SlotIndex index) {
-  const auto at = std::find_if(waiting_.begin(), waiting_.end(),
-                               [index](const Waiting& waiting) { return waiting.slot == index; });
+  auto at = std::lower_bound(waiting_.begin(), waiting_.end(), slots_[index].position,
+                             [](const Waiting& waiting, uint64_t value) { return waiting.position < value; });
+  while (at != waiting_.end() && at->slot != index) ++at;
   assert(at != waiting_.end());
   waiting_.erase(at);
+  passing_ -= slots_[index].passing;
   head_ = slots_[index].position + slots_[index].length;
-}
-
-SlotIndex Elevator::add_passing(FileIndex file, uint64_t position, const Piece& piece) {
-  const SlotIndex index = make_slot(file, position, piece);
-  head_ = position + piece.length;
-  return index;
 }
 
 void Elevator::release(SlotIndex index) {

@@ -27,7 +27,7 @@ struct Piece {
   uint64_t offset = 0;   // in the file
   uint64_t address = 0;  // in the log, if from there
   Ticket ticket = 0;     // of the request, if from there
-  uint32_t op = 0;       // the engine's
+  uint32_t op = 0;       // the engine's: which request, or which buffer the log's bytes were read into
 };
 
 struct Slot {
@@ -36,8 +36,12 @@ struct Slot {
   uint64_t offset = 0;
   uint64_t length = 0;
   uint32_t direct_count = 0;  // pieces that are writers' requests
+  bool passing = false;       // does not count as one of the slots: it is written on the way
   std::vector<Piece> pieces;
 };
+
+// A driver has an operation for each piece.
+inline constexpr size_t kSlotPiecesMax = 32;
 
 class Elevator {
  public:
@@ -45,20 +49,19 @@ class Elevator {
 
   // Appends to a slot that ends, or prepends to one that begins, where the piece does. False: there is none.
   bool merge(FileIndex file, uint64_t position, const Piece& piece);
-  bool full() const { return waiting_.size() >= slots_max_; }
+  bool full() const { return depth() >= slots_max_; }
   bool would_merge(FileIndex file, uint64_t position, uint64_t offset, uint32_t length) const;
-  void add(FileIndex file, uint64_t position, const Piece& piece);  // full() is allowed: the caller decides
+  // full() is allowed: the caller decides. Passing: what lies in a gap that the head crosses next (gap filling).
+  void add(FileIndex file, uint64_t position, const Piece& piece, bool passing = false);
 
   bool empty() const { return waiting_.empty(); }
-  size_t depth() const { return waiting_.size(); }
+  size_t depth() const { return waiting_.size() - passing_; }  // slots that count
   uint32_t slots_max() const { return slots_max_; }
 
   // The slot that comes next: the first at or after the head, or else the first of all.
   SlotIndex next() const;
   // Takes a waiting slot out; the head moves to its end.
   void take(SlotIndex slot);
-  // A slot that never waits, for what is written in passing; the head moves to its end.
-  SlotIndex add_passing(FileIndex file, uint64_t position, const Piece& piece);
   void release(SlotIndex slot);
 
   uint64_t head() const { return head_; }
@@ -76,6 +79,7 @@ class Elevator {
   uint32_t slots_max_;
   uint64_t merge_bytes_max_;
   uint64_t head_ = 0;
+  size_t passing_ = 0;            // of those that wait
   std::vector<Waiting> waiting_;  // by position
   std::deque<Slot> slots_;        // references stay valid
   std::vector<SlotIndex> free_;

@@ -54,8 +54,21 @@ TEST(Elevator, IsFullAtItsSlotsAndReusesThem) {
   elevator.take(first);
   EXPECT_FALSE(elevator.full());
   elevator.release(first);
-  EXPECT_EQ(elevator.add_passing(0, 5, piece(5, 1)), first);
-  EXPECT_EQ(elevator.head(), 6u);
+  elevator.add(0, 20, piece(20, 1));
+  EXPECT_EQ(elevator.slot(first).offset, 20u);
+}
+
+TEST(Elevator, WhatIsWrittenInPassingTakesNoSlot) {
+  Elevator elevator(1, 0);
+  elevator.add(0, 100, piece(100, 1));
+  elevator.add(0, 50, piece(50, 1), true);
+  EXPECT_EQ(elevator.depth(), 1u);
+  const SlotIndex first = elevator.next();
+  EXPECT_EQ(elevator.slot(first).offset, 50u);
+  elevator.take(first);
+  EXPECT_TRUE(elevator.full()) << "the slot that counts still waits";
+  elevator.take(elevator.next());
+  EXPECT_EQ(elevator.depth(), 0u);
 }
 
 }  // namespace

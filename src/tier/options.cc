@@ -32,8 +32,9 @@ std::string_view policy_name(Policy policy) {
 }
 
 Status Options::validate() const {
-  if (segment_count < 2 || segment_count > 65535)
-    return invalid_argument("segment_count is {}; expected 2 to 65535", segment_count);
+  const bool all_to_ssd = policy == Policy::kSsdBlocking || policy == Policy::kSsdOverflowing;
+  if (segment_count < (all_to_ssd ? 1 : 2) || segment_count > 65535)
+    return invalid_argument("segment_count is {}; expected {} to 65535", segment_count, all_to_ssd ? 1 : 2);
   if (!std::has_single_bit(log_alignment) || log_alignment < 64 || log_alignment > 4096)
     return invalid_argument("log_alignment is {}; expected a power of two from 64 to 4096", log_alignment);
   if (segment_bytes < 4096 || segment_bytes > (uint64_t{1} << 40))
@@ -41,6 +42,9 @@ Status Options::validate() const {
   if (segment_count * segment_bytes > (uint64_t{1} << 45))
     return invalid_argument("the log has {} segments of {} bytes; at most 32 TiB are supported",
                             segment_count, segment_bytes);
+  if (segment_bytes % log_alignment != 0)
+    return invalid_argument("segment_bytes is {}; expected a multiple of the alignment, {}", segment_bytes,
+                            log_alignment);
   if (queue_slots < 1 || backing_depth < 1 || flush_pieces_max < 1)
     return invalid_argument("queue_slots, backing_depth and flush_pieces_max must be at least 1");
   if (detector.stream_requests < 2 || detector.stream_requests > 65536)

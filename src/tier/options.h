@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "io/disk_model.h"
 
 namespace swale::tier {
 
@@ -16,6 +17,7 @@ using FileIndex = uint32_t;
 // The driver's name for one of its requests; the engine hands it back.
 using Ticket = uint64_t;
 inline constexpr Ticket kRecoveryTicket = ~Ticket{0};  // of what recovery itself does; answered as any other
+inline constexpr uint32_t kWriteBytesMax = 1u << 20;   // of one write; the driver divides longer ones
 
 enum class Policy : uint8_t {
   kBacking,         // every write to the backing device
@@ -54,21 +56,26 @@ struct SwaleOptions {
   double gap_fill_share = 0.25;         // fill gaps once the SSD holds more than this share
   int64_t gap_fill_slack_ns = 150'000;  // what a detour may cost
   bool byte_budget = true;              // never more bytes to the SSD than SSDUP+ would have sent
+  // A full log: a write goes to the backing device if direct writes cost less than this share of what flushed bytes
+  // cost there (measured); else it waits. 0: always waits.
+  double overflow_cost_share = 0;
 };
 
 // Mistakes on purpose, so that tests can show that they would be found.
 struct Canaries {
-  bool skip_punch = false;     // a direct write over a record in the log leaves the record valid
-  bool skip_shields = false;   // segments are erased in any order
-  bool reorder_queue = false;  // overlapping writes do not wait for each other
+  bool overwrite_directly = false;  // a write over bytes in the log may go to the backing device
+  bool skip_shields = false;        // segments are erased in any order
+  bool overlap_in_queue = false;    // overlapping writes do not wait for each other
+  bool skip_truncate_end = false;   // a truncate has no end in the log
+  bool erase_unsynced = false;      // segments are erased before the backing device is synced
 };
 
 struct Options {
   Policy policy = Policy::kSwale;
   Durability durability = Durability::kPageCache;
   uint64_t log_id = 1;         // random, made with the log; a record of another log is never taken for ours
-  uint32_t segment_count = 8;  // 2: the paper's regions
-  uint64_t segment_bytes = kGiB;  // payload of one segment
+  uint32_t segment_count = 8;  // 2: the paper's regions; 1 only for policies that send everything to the SSD
+  uint64_t segment_bytes = kGiB;  // of one segment, headers included
   uint32_t log_alignment = 64;    // records start at multiples of this: a power of two, 64 to 4096
   uint32_t queue_slots = 128;     // of the elevator
   uint32_t merge_bytes_max = 512 * kKiB;
@@ -77,11 +84,13 @@ struct Options {
   uint64_t map_bytes_max = 256 * kMiB;  // no more writes to the SSD while the maps are larger
   uint64_t ssd_bytes_per_day = 0;       // wear; 0: unlimited
   int64_t group_commit_ns = 2'000'000;
+  int64_t retry_ns = 1'000'000'000;  // after a flush failed
   int64_t idle_flush_ns =
       10'000'000'000;  // a part-filled segment that received nothing for so long is sealed
   int64_t age_flush_ns = 600'000'000'000;  // data that is dirty for so long is flushed whatever the traffic
   uint32_t quiet_requests_per_second =
       100;  // fewer direct writes than this: the backing device counts as idle
+  io::DiskModel backing = *io::disk_model("modern");  // what a gap costs on the backing device
   DetectorOptions detector;
   SwaleOptions swale;
   Canaries canaries;

@@ -1,0 +1,210 @@
+// bench_tier: one measurement of the tier's engine, as a line of JSON. bench/tier/tier.py runs all of them.
+//
+//   bench_tier run WORKLOAD PRESET POLICY [name=value ...]     in virtual time, on the model of the paper's testbed
+//   bench_tier streams WORKLOAD [name=value ...]               the detector's percentages and decisions, stream by stream
+//   bench_tier cpu POLICY                                      ns a request, without devices
+//   bench_tier order KIB                                       Table 1: 2 GiB of random writes of so many KiB
+//
+// Values: seed, segments, ssd_gib, slots, stream, overflow, gap_share, flush_share, always_share, budget, slack_us.
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/tier/engine_cost.h"
+#include "bench/tier/testbed.h"
+
+namespace swale::tierbench {
+namespace {
+
+using nlohmann::json;
+using Values = std::map<std::string, double>;
+
+double value(const Values& values, const std::string& name, double otherwise) {
+  const auto found = values.find(name);
+  return found == values.end() ? otherwise : found->second;
+}
+
+[[noreturn]] void usage(const std::string& why) {
+  std::fprintf(stderr, "bench_tier: %s; see the head of bench/tier/main.cc\n", why.c_str());
+  std::exit(2);
+}
+
+const io::Testbed& preset(const std::string& name) {
+  const auto beds = io::testbeds();
+  if (name.size() != 1 || name[0] < 'A' || name[0] >= static_cast<char>('A' + beds.size()))
+    usage("preset '" + name + "' is unknown: A, B or C");
+  return beds[static_cast<size_t>(name[0] - 'A')];
+}
+
+tier::Options make_options(const std::string& policy, const io::Testbed& bed, const Workload& workload,
+                           const Values& values) {
+  tier::Options options;
+  const auto parsed = tier::parse_policy(policy);
+  if (!parsed.ok()) usage(std::string(parsed.status().message()));
+  options.policy = *parsed;
+  const bool all_to_ssd = *parsed == tier::Policy::kSsdBlocking || *parsed == tier::Policy::kSsdOverflowing;
+  const double segments = *parsed == tier::Policy::kSwale ? 16 : all_to_ssd ? 1 : 2;
+  options.segment_count = static_cast<uint32_t>(value(values, "segments", segments));
+  const double ssd = value(values, "ssd_gib", workload.ssd_gib) / 2 * static_cast<double>(kGiB);
+  options.segment_bytes = static_cast<uint64_t>(ssd / options.segment_count) / 4096 * 4096;
+  options.queue_slots = static_cast<uint32_t>(value(values, "slots", bed.disk.slots));
+  options.merge_bytes_max = static_cast<uint32_t>(bed.disk.merge_bytes_max);
+  options.backing = bed.disk;
+  options.detector.stream_requests = static_cast<uint32_t>(value(values, "stream", 128));
+  tier::SwaleOptions& own = options.swale;
+  own.overflow_cost_share = value(values, "overflow", own.overflow_cost_share);
+  own.gap_fill_share = value(values, "gap_share", own.gap_fill_share);
+  own.flush_queue_share = value(values, "flush_share", own.flush_queue_share);
+  own.flush_always_share = value(values, "always_share", own.flush_always_share);
+  own.byte_budget = value(values, "budget", own.byte_budget) != 0;
+  own.gap_fill_slack_ns = static_cast<int64_t>(
+      1e3 * value(values, "slack_us", 1e-3 * static_cast<double>(own.gap_fill_slack_ns)));
+  if (const Status status = options.validate(); !status.ok()) usage(std::string(status.message()));
+  return options;
+}
+
+json describe(const Outcome& outcome) {
+  const tier::Stats& stats = outcome.stats;
+  return {{"acknowledged_s", outcome.acknowledged_s},
+          {"drained_s", outcome.drained_s},
+          {"bytes", outcome.bytes},
+          {"ssd_bytes", 2 * stats.ssd_bytes},
+          {"ssd_share", 2 * static_cast<double>(stats.ssd_bytes) / static_cast<double>(outcome.bytes)},
+          {"mb_per_s", static_cast<double>(outcome.bytes) / 1e6 / outcome.acknowledged_s},
+          {"program_mb_per_s", outcome.program_mb_per_s},
+          {"random_percentage", stats.random_percentage_mean},
+          {"paused_s", to_seconds(stats.paused_ns)},
+          {"stalled_s", to_seconds(stats.stalled_ns)},
+          {"gap_filled_bytes", 2 * stats.gap_filled_bytes},
+          {"flushed_bytes", 2 * stats.flushed_bytes},
+          {"erasures", stats.erasures},
+          {"disk_seeks", outcome.disk_seeks},
+          {"disk_busy_s", outcome.disk_busy_s},
+          {"map_extents_max", outcome.map_extents_max},
+          {"map_bytes_per_extent", outcome.map_bytes_per_extent},
+          {"direct_ns_per_byte", stats.direct_ns_per_byte},
+          {"flush_ns_per_byte", stats.flush_ns_per_byte},
+          {"host_ns_per_request", outcome.host_ns_per_request}};
+}
+
+// One after the other: as the paper adds its tests up, all bytes over the sum of the times.
+Outcome run_in_turn(const io::Testbed& bed, const tier::Options& options, std::vector<Program> programs) {
+  Outcome sum;
+  for (Program& program : programs) {
+    std::vector<Program> alone;
+    alone.push_back(std::move(program));
+    const Outcome one = run_together(bed, options, std::move(alone), false);
+    sum.acknowledged_s += one.acknowledged_s;
+    sum.drained_s += one.drained_s;
+    sum.bytes += one.bytes;
+    sum.program_mb_per_s.push_back(one.program_mb_per_s[0]);
+    sum.stats.ssd_bytes += one.stats.ssd_bytes;
+    sum.stats.flushed_bytes += one.stats.flushed_bytes;
+    sum.stats.gap_filled_bytes += one.stats.gap_filled_bytes;
+    sum.stats.paused_ns += one.stats.paused_ns;
+    sum.stats.stalled_ns += one.stats.stalled_ns;
+    sum.disk_seeks += one.disk_seeks;
+    sum.disk_busy_s += one.disk_busy_s;
+  }
+  return sum;
+}
+
+json run(const std::string& name, const std::string& bed_name, const std::string& policy,
+         const Values& values) {
+  const Workload workload = make_workload(name);
+  if (workload.programs.empty()) usage("workload '" + name + "' is unknown");
+  const io::Testbed& bed = preset(bed_name);
+  const tier::Options options = make_options(policy, bed, workload, values);
+  const auto seed = static_cast<uint64_t>(value(values, "seed", 11));
+  std::vector<Program> programs;
+  for (size_t i = 0; i < workload.programs.size(); ++i)
+    programs.push_back(make_program(workload.programs[i], static_cast<uint32_t>(i), seed));
+  json line = describe(workload.one_after_the_other
+                           ? run_in_turn(bed, options, std::move(programs))
+                           : run_together(bed, options, std::move(programs), name.starts_with("F14")));
+  line["workload"] = name;
+  line["preset"] = bed_name;
+  line["policy"] = policy;
+  line["values"] = values;
+  return line;
+}
+
+json streams(const std::string& name, const Values& values) {
+  const Workload workload = make_workload(name);
+  if (workload.programs.empty()) usage("workload '" + name + "' is unknown");
+  const Program program =
+      make_program(workload.programs[0], 0, static_cast<uint64_t>(value(values, "seed", 11)));
+  tier::Traffic traffic(tier::Traffic::Rule::kAdaptive, tier::DetectorOptions{});
+  json percentages = json::array(), thresholds = json::array(), to_ssd = json::array();
+  uint64_t seen = 0;
+  bool device = false;
+  for (const Request& request : program.requests) {
+    const bool answer = traffic.add(0, request.offset, request.length);
+    if (traffic.streams() == seen) {
+      device = answer;
+      continue;
+    }
+    seen = traffic.streams();
+    percentages.push_back(traffic.percentage());
+    thresholds.push_back(traffic.threshold());
+    to_ssd.push_back(device);
+  }
+  return {{"percentages", percentages}, {"thresholds", thresholds}, {"to_ssd", to_ssd}, {"workload", name}};
+}
+
+json cpu(const std::string& policy) {
+  Workload workload = make_workload("W2");
+  const Program program = make_program(workload.programs[0], 0, 11);
+  json line = {{"policy", policy}};
+  for (const double ssd_gib : {2.0, 32.0}) {
+    const auto options = make_options(policy, preset("A"), workload, {{"ssd_gib", ssd_gib}});
+    double best = 1e18;
+    for (int round = 0; round < 5; ++round)
+      best = std::min(best, engine_ns_per_request(options, program, 32));
+    line[ssd_gib < 8 ? "ns_small_ssd" : "ns_large_ssd"] = best;
+  }
+  return line;
+}
+
+json order(double kib) {
+  const Program program = make_program({Pattern::kRandom, 16, 4, static_cast<uint32_t>(kib)}, 0, 11);
+  const OrderCost cost = order_cost(program);
+  if (!cost.agree) usage("the three orders disagree");
+  return {{"kib", kib},
+          {"requests", program.requests.size()},
+          {"group_s", cost.group_s},
+          {"map_s", cost.map_s},
+          {"avl_s", cost.avl_s},
+          {"hash_sort_s", cost.hash_sort_s},
+          {"map_bytes_per_extent", cost.map_bytes_per_extent}};
+}
+
+int main_of(const std::vector<std::string>& words) {
+  Values values;
+  std::vector<std::string> plain;
+  for (const std::string& word : words) {
+    const size_t at = word.find('=');
+    if (at == std::string::npos)
+      plain.push_back(word);
+    else
+      values[word.substr(0, at)] = std::strtod(word.c_str() + at + 1, nullptr);
+  }
+  if (plain.size() == 4 && plain[0] == "run")
+    std::printf("%s\n", run(plain[1], plain[2], plain[3], values).dump().c_str());
+  else if (plain.size() == 2 && plain[0] == "streams")
+    std::printf("%s\n", streams(plain[1], values).dump().c_str());
+  else if (plain.size() == 2 && plain[0] == "cpu")
+    std::printf("%s\n", cpu(plain[1]).dump().c_str());
+  else if (plain.size() == 2 && plain[0] == "order")
+    std::printf("%s\n", order(std::strtod(plain[1].c_str(), nullptr)).dump().c_str());
+  else
+    usage("expected run, streams, cpu or order");
+  return 0;
+}
+
+}  // namespace
+}  // namespace swale::tierbench
+
+int main(int argc, char** argv) { return swale::tierbench::main_of({argv + 1, argv + argc}); }

@@ -1,0 +1,354 @@
+// Engine: the tiered write buffer as one passive state machine (ssdup-plus; docs/design/tier.md has the rules).
+//
+//   write, truncate, … ─► held range ─► redirector ─► append to the log ─► extent map ─► flush ─┐
+//                                           └──► elevator ◄─────────────────────────────────────┘ ─► backing device
+//
+// Requests, completions and the time go in; actions come out, which the driver carries out and completes. The engine
+// sees no payload: a request is known by its ticket, bytes in the log by their address, bytes on their way from the log to
+// the backing device by the number of the driver's buffer.
+//
+// Invariants: (1) Writes that overlap happen one after the other, in the order in which they came: a write holds its range
+// until its data stands where reads find it. (2) A range that has live bytes in the log, flushed or not, is written to the
+// log only. So no record of the log is ever older than the backing device, and recovery may replay all of them. (3) Two
+// writes to the backing device that overlap are never in flight together. (4) A segment is erased after the backing device
+// was synced, after the log was synced, and after all segments whose records its own make void.
+//
+// Threads: one at a time. Time that goes back counts as standing still.
+// Errors: completions carry codes. A failed append makes the log read-only: it is flushed, abandoned, and the engine goes on
+// with the backing device alone. std::bad_alloc leaves the engine unusable: what was acknowledged is recovered from the log.
+// Limits: Options. Offsets below 2^48; one write at most kWriteBytesMax.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "tier/elevator.h"
+#include "tier/engine_stats.h"
+#include "tier/engine_types.h"
+#include "tier/extent_map.h"
+#include "tier/log_format.h"
+#include "tier/log_space.h"
+#include "tier/options.h"
+#include "tier/traffic.h"
+
+namespace swale::tier {
+
+class Engine {
+ public:
+  explicit Engine(const Options& options);
+
+  // A file by its persistent id, of `size` bytes on the backing device. `base`: where it lies there, as far as known; it
+  // orders the queue.
+  FileIndex open_file(uint64_t id, uint64_t base, uint64_t size);
+  uint64_t file_size(FileIndex file) const { return files_[file].size; }
+  uint64_t file_id(FileIndex file) const { return files_[file].id; }
+  bool file_unlinked(FileIndex file) const { return files_[file].unlinked; }
+
+  // Once, before the first request, with all files open that the log may name: what scan_segment found in each segment,
+  // and the records of the queue that a killed process has left. Records of other files are dropped and counted.
+  struct Recovered {
+    uint64_t records = 0;
+    uint64_t dropped = 0;  // of files that are gone
+    uint64_t dirty_bytes = 0;
+    uint64_t truncates = 0;  // carried out again
+  };
+  Recovered recover(const std::vector<SegmentScan>& segments, const std::vector<RecordHeader>& queued,
+                    Nanos now);
+
+  // Requests. Each is answered by one kAcknowledge; the buffer of a write is the engine's until its kRelease.
+  void write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t length, Nanos now);
+  void truncate(Ticket ticket, FileIndex file, uint64_t size, Nanos now);
+  // Emits kUnlink once nothing of the file is under way; the driver removes it (or renames another file over it).
+  void unlink(Ticket ticket, FileIndex file, Nanos now);
+  // Answered when all writes to the file that came before are durable. Fails if one of them was lost after its
+  // acknowledgement; that failure is told once.
+  void sync(Ticket ticket, FileIndex file, Nanos now);
+  // Answered when everything that came before is on the backing device, synced; seals the active segment.
+  void drain(Ticket ticket, Nanos now);
+
+  // Where the bytes of [offset, offset + length) are. What the plan names stays readable until read_done.
+  void plan_read(FileIndex file, uint64_t offset, uint64_t length, ReadPlan* plan);
+  void read_done(const ReadPlan& plan, Nanos now);
+
+  // An operator's wish; yields to waiting writers, waiting control records and drains.
+  void pause_flush(bool paused, Nanos now);
+
+  // The driver has carried out an action (by its kind and id).
+  void completed(Action::Kind kind, uint32_t id, Code code, Nanos now);
+  void advance(Nanos now);
+  // When advance should be called at the latest; kForever: only after the next request or completion.
+  Nanos next_event() const;
+
+  bool take_action(Action* action);
+  const Slot& slot(uint32_t id) const { return elevator_.slot(id); }
+  const FlushPiece& flush_piece(uint32_t buffer) const { return pieces_[buffer]; }
+  uint32_t flush_buffers() const { return static_cast<uint32_t>(pieces_.size()); }
+
+  Stats stats() const;
+  // What would be lost if the SSD were lost now: dirty bytes by file.
+  std::vector<std::pair<FileIndex, uint64_t>> dirty_files() const;
+  bool idle() const;  // nothing is under way or waits
+  size_t map_bytes() const;
+  size_t map_extents() const;
+  const Traffic& traffic() const { return traffic_; }
+  const Options& options() const { return options_; }
+  std::string describe() const;  // for whoever asks why nothing happens
+
+ private:
+  using OpIndex = uint32_t;
+
+  // Counts what is unfinished by the epoch in which it began, so that a sync can wait for all that came before it.
+  class Epochs {
+   public:
+    uint32_t enter() {
+      if (counts_.empty()) counts_.push_back(0);
+      ++counts_.back();
+      return first_ + static_cast<uint32_t>(counts_.size()) - 1;
+    }
+    void leave(uint32_t epoch) {
+      --counts_[epoch - first_];
+      while (counts_.size() > 1 && counts_.front() == 0) counts_.pop_front(), ++first_;
+    }
+    // Closes the epoch: finished(it) once all that came before has left.
+    uint32_t close() {
+      if (counts_.empty()) counts_.push_back(0);
+      const uint32_t epoch = first_ + static_cast<uint32_t>(counts_.size()) - 1;
+      counts_.push_back(0);
+      while (counts_.size() > 1 && counts_.front() == 0) counts_.pop_front(), ++first_;
+      return epoch;
+    }
+    bool finished(uint32_t epoch) const { return static_cast<int32_t>(epoch - first_) < 0; }
+
+   private:
+    std::deque<uint32_t> counts_;
+    uint32_t first_ = 0;
+  };
+
+  static constexpr OpIndex kNoOp = ~OpIndex{0};
+
+  struct File {
+    uint64_t id = 0;
+    uint64_t base = 0;
+    uint64_t size = 0;
+    ExtentMap map;       // of the log
+    ExtentMap held;      // of writes that have begun; address: the op
+    ExtentMap flushing;  // of flushes; address: the piece
+    Epochs epochs;
+    uint32_t blocked = 0;     // ops in blocked_
+    OpIndex barrier = kNoOp;  // a truncate or unlink that has begun
+    bool no_flush = false;    // the barrier waits for flushes to end
+    bool unlinked = false;
+    Code deferred = Code::kOk;  // of a write that was lost after its acknowledgement
+  };
+
+  struct Op {
+    enum class Kind : uint8_t { kWrite, kTruncate, kUnlink };
+    enum class Stage : uint8_t {
+      kFree,
+      kBlocked,      // by an overlapping op before it
+      kLogWait,      // for space in the log
+      kAppending,    //
+      kSlotWait,     // for a slot of the elevator
+      kQueued,       // in the elevator, or being written
+      kSyncWait,     // for the sync that makes it durable
+      kAbandonWait,  // for the failed log to be abandoned
+      kBarrier,      // truncate, unlink: see Step
+      kPinned,       // finished; a read still uses its buffer
+    };
+    // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a record.
+    enum class Step : uint8_t {
+      kSpace,
+      kQuiesce,
+      kIntent,
+      kIntentSync,
+      kBacking,
+      kBackingSync,
+      kEnd,
+      kEndSync,
+      kErasure
+    };
+    Kind kind = Kind::kWrite;
+    Stage stage = Stage::kFree;
+    Step step = Step::kSpace;
+    bool stream_to_ssd = false;  // what the detector says of its stream
+    bool acknowledged = false;
+    bool needs_record = false;             // truncate: something of the log lies behind the new end
+    bool repeated = false;                 // truncate: by recovery
+    uint32_t held_segment = ~uint32_t{0};  // truncate: has the intent, and is not erased before the end
+    FileIndex file = 0;
+    uint32_t length = 0;
+    uint64_t offset = 0;  // truncate: the new size
+    Ticket ticket = 0;
+    uint64_t address = 0;
+    uint64_t sequence = 0;
+    uint64_t sync_number = 0;
+    uint32_t file_epoch = 0;
+    uint32_t epoch = 0;
+    uint32_t pins = 0;
+  };
+
+  struct SyncLane {
+    uint64_t started = 0;
+    uint64_t done = 0;
+    bool in_flight = false;
+    bool wanted = false;
+    Nanos due = kForever;
+  };
+  struct PendingSync {
+    Ticket ticket;
+    FileIndex file;  // kNoFile: a drain
+    uint32_t epoch;
+    uint64_t ordinal;  // drain: of the youngest segment that it covers
+    enum class Stage : uint8_t { kWrites, kLog, kBacking } stage;
+    uint64_t number;
+    uint64_t errors;  // drain: flush errors when it began
+  };
+  static constexpr FileIndex kNoFile = ~FileIndex{0};
+
+  // engine.cc: writes
+  OpIndex new_op(Op::Kind kind, Ticket ticket, FileIndex file, Nanos now);
+  void refuse(Ticket ticket, FileIndex file, Code code);
+  bool conflicts(const Op& op) const;
+  void block(OpIndex index);
+  void retry_blocked();
+  void begin(OpIndex index);
+  void route(OpIndex index);
+  bool wants_log(const Op& op);
+  bool waits_when_full(const Op& op);
+  bool log_usable() const { return log_state_ == LogState::kGood; }
+  bool take_log_space(Op* op);
+  void serve_log_waiters();
+  void append(OpIndex index);
+  void appended(OpIndex index, Code code);
+  void to_backing(OpIndex index);
+  void admitted(OpIndex index);
+  void direct_done(OpIndex index, Code code);
+  void release_range(const Op& op);
+  void acknowledge(Op* op, Code code);
+  void finish(OpIndex index);
+  void free_op(OpIndex index);
+  void emit(Action action);
+  void pump();
+  void set_now(Nanos now);
+
+  // engine_flush.cc: from the log to the backing device
+  bool flush_allowed() const;
+  bool quiet() const;
+  void select_segment();
+  void start_flush();
+  void start_piece(FileIndex file, const Extent& extent, bool passing);
+  bool next_dirty(FileIndex* file, Extent* extent);
+  void restart_pass();
+  bool flush_is_urgent() const;
+  bool place(uint32_t piece);
+  void fill_gap(FileIndex file);
+  void admit();
+  void dispatch();
+  void slot_written(uint32_t slot, Code code);
+  void piece_read(uint32_t piece, Code code);
+  void piece_done(uint32_t piece, Code code);
+  void lose(uint32_t piece);
+  void carve_map(FileIndex file, uint64_t from, uint64_t to, uint32_t by_segment);
+
+  // engine_segments.cc: erasing, syncs, the end of a failed log
+  void advance_segments();
+  void remove_clean(uint32_t segment);
+  uint64_t want_sync(SyncLane* lane, Nanos due);
+  void start_syncs();
+  void log_synced(Code code);
+  void backing_synced(Code code);
+  void dirty_again();
+  void end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters, uint64_t done, Code code);
+  void log_failed(Code code);
+  void advance_abandon();
+  void abandoned(Code code);
+
+  // engine_control.cc: truncate, unlink, sync, drain
+  void begin_barrier(OpIndex index);
+  void advance_barrier(OpIndex index);
+  bool take_barrier_space(OpIndex index);
+  void end_repeated(uint32_t segment);
+  void append_control(OpIndex index, RecordType type);
+  void control_appended(OpIndex index, Code code);
+  void control_durable(OpIndex index);
+  void backing_changed(OpIndex index, Code code);
+  void backing_change_durable(OpIndex index);
+  void release_held_segment(Op* op);
+  void end_barrier(OpIndex index, Code code);
+  void advance_syncs();
+  bool advance_sync(PendingSync* pending, Code* result);
+  void replay(const std::vector<const RecordHeader*>& records, Recovered* recovered);
+  uint64_t control_bytes() const { return round_up(kRecordHeaderBytes, options_.log_alignment); }
+
+  uint64_t position(FileIndex file, uint64_t offset) const { return files_[file].base + offset; }
+  bool page_cache() const { return options_.durability == Durability::kPageCache; }
+  Nanos sync_due() const {
+    return options_.durability == Durability::kGroupCommit ? now_ + options_.group_commit_ns : now_;
+  }
+
+  enum class LogState : uint8_t { kGood, kReadOnly, kAbandoning, kGone };
+
+  const Options options_;
+  Nanos now_ = 0;
+  std::deque<File> files_;
+  std::deque<Op> ops_;
+  std::vector<OpIndex> free_ops_;
+  Elevator elevator_;
+  LogSpace log_;
+  LogState log_state_ = LogState::kGood;
+  Traffic traffic_;
+  Epochs epochs_;
+  uint64_t sequence_ = 0;
+  std::deque<Action> actions_;
+
+  std::deque<OpIndex> blocked_;
+  std::deque<OpIndex> log_waiters_;
+  std::deque<OpIndex> slot_waiters_;
+  std::vector<OpIndex> abandon_waiters_;
+  std::vector<OpIndex> barriers_;  // that have begun
+  bool retry_blocked_ = false;
+
+  std::vector<FlushPiece> pieces_;
+  std::vector<uint32_t> free_pieces_;
+  std::deque<uint32_t> loaded_;   // read, wait for a slot
+  uint32_t flush_pieces_ = 0;     // in use, without those in passing
+  uint32_t flush_segment_;        // log_.count(): none
+  bool flush_pass_done_ = false;  // the end of the file order is reached
+  bool flush_again_ = false;      // something may lie behind the cursor
+  bool flush_skipped_ = false;    // the pass has skipped something that was under way
+  FileIndex flush_file_ = 0;
+  uint64_t flush_offset_ = 0;
+  bool flush_paused_ = false;
+  bool segments_changed_ = false;
+  Nanos flush_retry_ = 0;       // no flush before
+  uint32_t read_failures_ = 0;  // of the log, one after the other
+
+  uint32_t slots_in_flight_ = 0;
+  std::vector<Nanos> slot_started_;  // by slot
+  std::vector<Nanos> direct_times_;  // ring: when the last direct writes were admitted
+  size_t direct_next_ = 0;
+  double direct_cost_ = 0;  // ns a byte, smoothed
+  double flush_cost_ = 0;
+
+  SyncLane log_lane_;
+  SyncLane backing_lane_;
+  std::deque<std::pair<uint64_t, OpIndex>> log_sync_waiters_;
+  std::deque<std::pair<uint64_t, OpIndex>> backing_sync_waiters_;
+  std::vector<PendingSync> pending_syncs_;
+  uint32_t drains_ = 0;
+  uint32_t queue_segment_ = ~uint32_t{0};  // of the recovered queue
+
+  int64_t wear_day_ = 0;
+  uint64_t wear_bytes_ = 0;
+  uint32_t map_check_ = 0;
+  bool map_full_ = false;
+  bool paused_ = false;   // since the last pump: something to flush, and a gate is closed
+  bool stalled_ = false;  // writers wait for space in the log
+  Stats stats_;
+};
+
+}  // namespace swale::tier

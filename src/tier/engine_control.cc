@@ -1,0 +1,375 @@
+// Engine: truncate and unlink, which need a file for themselves; sync and drain, which wait for others; recovery.
+#include <algorithm>
+#include <cassert>
+
+#include "tier/engine.h"
+
+namespace swale::tier {
+
+void Engine::truncate(Ticket ticket, FileIndex file, uint64_t size, Nanos now) {
+  if (size >= kFileBytesMax || files_[file].unlinked) return refuse(ticket, file, Code::kInvalidArgument);
+  const OpIndex index = new_op(Op::Kind::kTruncate, ticket, file, now);
+  ops_[index].offset = size;
+  conflicts(ops_[index]) ? block(index) : begin(index);
+  pump();
+}
+
+void Engine::unlink(Ticket ticket, FileIndex file, Nanos now) {
+  if (files_[file].unlinked) return refuse(ticket, file, Code::kNotFound);
+  const OpIndex index = new_op(Op::Kind::kUnlink, ticket, file, now);
+  conflicts(ops_[index]) ? block(index) : begin(index);
+  pump();
+}
+
+// A truncate has an intent and an end in the log, if the log has anything behind the new size: recovery repeats what has no
+// end. Ids are never used again, so an unlink needs no record.
+void Engine::begin_barrier(OpIndex index) {
+  Op& op = ops_[index];
+  File& file = files_[op.file];
+  file.barrier = index;
+  op.stage = Op::Stage::kBarrier;
+  op.needs_record = op.kind == Op::Kind::kTruncate && file.map.overlaps(op.offset, kFileBytesMax);
+  op.step = op.needs_record ? Op::Step::kSpace : Op::Step::kQuiesce;
+  barriers_.push_back(index);
+  if (op.needs_record && !log_usable()) return end_barrier(index, Code::kIoError);
+  if (op.needs_record) log_waiters_.push_back(index);
+  if (!op.needs_record) file.no_flush = true;
+}
+
+// Takes space for both records of the barrier that is the first of log_waiters_. Flushes go on while it waits. False: wait.
+bool Engine::take_barrier_space(OpIndex index) {
+  Op& op = ops_[index];
+  const auto address = log_.reserve(2 * control_bytes(), now_);
+  if (!address) return false;
+  op.address = *address;
+  op.held_segment = log_.segment_of(*address);
+  op.step = Op::Step::kQuiesce;
+  files_[op.file].no_flush = true;
+  return true;
+}
+
+void Engine::advance_barrier(OpIndex index) {
+  Op& op = ops_[index];
+  File& file = files_[op.file];
+  if (op.step != Op::Step::kQuiesce || file.flushing.size() > 0) return;
+  if (!op.needs_record) {
+    op.step = Op::Step::kBacking;
+    emit({.kind = op.kind == Op::Kind::kTruncate ? Action::Kind::kTruncate : Action::Kind::kUnlink,
+          .id = index,
+          .file = op.file,
+          .ticket = op.ticket,
+          .size = op.offset});
+    return;
+  }
+  if (log_.at(op.held_segment).ordinal != log_.ordinal()) {
+    // The record would make newer segments' bytes void: it must stand in the newest one.
+    release_held_segment(&op);
+    file.no_flush = false;
+    restart_pass();
+    op.step = Op::Step::kSpace;
+    log_waiters_.push_back(index);
+    return;
+  }
+  op.step = Op::Step::kIntent;
+  append_control(index, RecordType::kTruncate);
+}
+
+void Engine::append_control(OpIndex index, RecordType type) {
+  Op& op = ops_[index];
+  const uint32_t segment = log_.segment_of(op.address);
+  Action action{.kind = Action::Kind::kAppend, .id = index, .file = op.file, .ticket = op.ticket};
+  const uint64_t value = type == RecordType::kTruncate ? op.offset : op.sequence;
+  const uint64_t sequence = ++sequence_;
+  if (type == RecordType::kTruncate) op.sequence = sequence;
+  const uint64_t address = op.address + (type == RecordType::kTruncate ? 0 : control_bytes());
+  action.record = {type, segment, log_.at(segment).generation, 0, sequence, files_[op.file].id, value,
+                   0,    address};
+  emit(action);
+}
+
+void Engine::control_appended(OpIndex index, Code code) {
+  Op& op = ops_[index];
+  const uint32_t segment = log_.segment_of(op.address);
+  if (code != Code::kOk) {
+    log_failed(code);
+    return end_barrier(index, code);
+  }
+  if (op.step == Op::Step::kIntent) {
+    carve_map(op.file, op.offset, kFileBytesMax, segment);
+    files_[op.file].size = op.offset;  // what the backing file has behind it is older
+    op.step = Op::Step::kIntentSync;
+  } else {
+    op.step = Op::Step::kEndSync;
+  }
+  if (page_cache()) return control_durable(index);
+  log_sync_waiters_.emplace_back(want_sync(&log_lane_, now_), index);
+}
+
+// The record of the barrier counts from now on.
+void Engine::control_durable(OpIndex index) {
+  Op& op = ops_[index];
+  if (op.step == Op::Step::kEndSync) return end_barrier(index, Code::kOk);
+  op.step = Op::Step::kBacking;
+  emit({.kind = Action::Kind::kTruncate,
+        .id = index,
+        .file = op.file,
+        .ticket = op.ticket,
+        .size = op.offset});
+}
+
+// The backing file is cut or gone.
+void Engine::backing_changed(OpIndex index, Code code) {
+  Op& op = ops_[index];
+  File& file = files_[op.file];
+  if (code != Code::kOk) return end_barrier(index, code);
+  if (op.kind == Op::Kind::kUnlink) {
+    carve_map(op.file, 0, kFileBytesMax, log_.count());
+    file.unlinked = true;
+    file.size = 0;
+  } else {
+    file.size = op.offset;
+  }
+  if (page_cache()) return backing_change_durable(index);
+  op.step = Op::Step::kBackingSync;
+  backing_sync_waiters_.emplace_back(want_sync(&backing_lane_, now_), index);
+}
+
+void Engine::backing_change_durable(OpIndex index) {
+  Op& op = ops_[index];
+  if (!op.needs_record || options_.canaries.skip_truncate_end) return end_barrier(index, Code::kOk);
+  if (!log_usable()) return end_barrier(index, Code::kIoError);
+  if (!op.repeated) {
+    op.step = Op::Step::kEnd;
+    return append_control(index, RecordType::kTruncateDone);
+  }
+  // What is left of the file lies before its new end: flushes of it cannot undo the truncate.
+  files_[op.file].no_flush = false;
+  restart_pass();
+  op.step = Op::Step::kErasure;
+  --log_.at(op.held_segment).appending;
+  segments_changed_ = true;
+}
+
+// The segment is free: so are the intents in it.
+void Engine::end_repeated(uint32_t segment) {
+  for (size_t i = 0; i < barriers_.size();) {
+    const OpIndex index = barriers_[i];
+    const bool ends = ops_[index].step == Op::Step::kErasure && ops_[index].held_segment == segment;
+    if (ends) end_barrier(index, Code::kOk);
+    i += !ends;
+  }
+}
+
+void Engine::release_held_segment(Op* op) {
+  if (op->held_segment >= log_.count()) return;
+  if (op->step != Op::Step::kErasure) --log_.at(op->held_segment).appending;
+  op->held_segment = ~uint32_t{0};
+  segments_changed_ = true;
+}
+
+void Engine::end_barrier(OpIndex index, Code code) {
+  Op& op = ops_[index];
+  File& file = files_[op.file];
+  release_held_segment(&op);
+  file.barrier = kNoOp;
+  if (file.no_flush) {
+    file.no_flush = false;
+    restart_pass();
+  }
+  barriers_.erase(std::find(barriers_.begin(), barriers_.end(), index));
+  if (!blocked_.empty()) retry_blocked_ = true;
+  acknowledge(&op, code);
+  finish(index);
+}
+
+void Engine::sync(Ticket ticket, FileIndex file, Nanos now) {
+  set_now(now);
+  pending_syncs_.push_back(
+      {ticket, file, files_[file].epochs.close(), 0, PendingSync::Stage::kWrites, 0, stats_.flush_errors});
+  pump();
+}
+
+void Engine::drain(Ticket ticket, Nanos now) {
+  set_now(now);
+  pending_syncs_.push_back(
+      {ticket, kNoFile, epochs_.close(), 0, PendingSync::Stage::kWrites, 0, stats_.flush_errors});
+  ++drains_;
+  pump();
+}
+
+void Engine::advance_syncs() {
+  for (size_t i = 0; i < pending_syncs_.size();) {
+    Code result = Code::kOk;
+    if (!advance_sync(&pending_syncs_[i], &result)) {
+      ++i;
+      continue;
+    }
+    const PendingSync done = pending_syncs_[i];
+    pending_syncs_.erase(pending_syncs_.begin() + static_cast<ptrdiff_t>(i));
+    if (done.file == kNoFile)
+      --drains_;
+    else if (result == Code::kOk)
+      result = std::exchange(files_[done.file].deferred, Code::kOk);
+    refuse(done.ticket, done.file, result);
+  }
+}
+
+bool Engine::advance_sync(PendingSync* pending, Code* result) {
+  const bool drain = pending->file == kNoFile;
+  switch (pending->stage) {
+    case PendingSync::Stage::kWrites:
+      if (!(drain ? epochs_ : files_[pending->file].epochs).finished(pending->epoch)) return false;
+      if (drain) log_.seal_active();
+      if (drain) segments_changed_ = true;
+      pending->ordinal = log_.ordinal();
+      pending->number = drain || !log_usable() ? 0 : want_sync(&log_lane_, now_);
+      pending->stage = PendingSync::Stage::kLog;
+      [[fallthrough]];
+    case PendingSync::Stage::kLog:
+      if (drain) {
+        if (stats_.flush_errors > pending->errors) {
+          *result = Code::kIoError;
+          return true;
+        }
+        for (uint32_t i = 0; i < log_.count(); ++i)
+          if (log_.at(i).live() && log_.at(i).ordinal <= pending->ordinal && log_.at(i).dirty_bytes > 0)
+            return false;
+      } else if (log_usable() && log_lane_.done < pending->number) {
+        return false;
+      }
+      pending->number = want_sync(&backing_lane_, now_);
+      pending->errors = stats_.flush_errors;
+      pending->stage = PendingSync::Stage::kBacking;
+      [[fallthrough]];
+    case PendingSync::Stage::kBacking:
+      if (backing_lane_.done < pending->number) return false;
+      if (drain && stats_.flush_errors > pending->errors) *result = Code::kIoError;
+      return true;
+  }
+  return false;
+}
+
+Nanos Engine::next_event() const {
+  Nanos next = kForever;
+  const auto at = [&next](Nanos time) { next = std::min(next, time); };
+  for (const SyncLane* lane : {&log_lane_, &backing_lane_})
+    if (lane->wanted && !lane->in_flight) at(lane->due);
+  if (log_.active() < log_.count()) {
+    const Segment& active = log_.at(log_.active());
+    at(active.last_write + options_.idle_flush_ns);
+    at(active.first_write + options_.age_flush_ns);
+  }
+  if (flush_retry_ > now_) at(flush_retry_);
+  if (paused_ && flush_retry_ <= now_) {
+    at(log_.at(flush_segment_).first_write + options_.age_flush_ns);
+    if (options_.policy == Policy::kSsdupPlus && !flush_paused_)
+      at(direct_times_[direct_next_] + 1'000'000'001);
+  }
+  return std::max(next, now_);
+}
+
+Engine::Recovered Engine::recover(const std::vector<SegmentScan>& segments,
+                                  const std::vector<RecordHeader>& queued, Nanos now) {
+  set_now(now);
+  Recovered recovered;
+  std::vector<const RecordHeader*> records;
+  std::vector<std::pair<uint64_t, uint32_t>> order;  // first sequence, segment
+  for (const SegmentScan& scan : segments) {
+    uint64_t used = round_up(kSegmentHeaderBytes, options_.log_alignment);
+    uint64_t first = ~0ull;
+    for (const RecordHeader& record : scan.records) {
+      records.push_back(&record);
+      first = std::min(first, record.sequence);
+      used = record.address - log_.begin_of(scan.header.index) + record.space(options_.log_alignment);
+    }
+    // A segment without a whole header is erased before it is used, even if nothing is in it.
+    const bool live = !scan.records.empty() || !scan.damaged.empty() || scan.header_damaged;
+    log_.restore(scan.header.index, scan.header.generation, used, live);
+    if (live) order.emplace_back(first, scan.header.index);
+    sequence_ = std::max(sequence_, scan.header.sequence);
+  }
+  if (!queued.empty()) {
+    queue_segment_ = log_.add_recovered_queue();
+    for (const RecordHeader& record : queued) records.push_back(&record);
+    log_.order(queue_segment_);
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [first, segment] : order) log_.order(segment);
+  for (uint32_t i = 0; i < log_.count(); ++i) log_.at(i).first_write = log_.at(i).last_write = now_;
+  std::sort(records.begin(), records.end(),
+            [](const RecordHeader* a, const RecordHeader* b) { return a->sequence < b->sequence; });
+  replay(records, &recovered);
+  recovered.dirty_bytes = log_.dirty_bytes();
+  segments_changed_ = true;
+  pump();
+  return recovered;
+}
+
+// Applies the records in their order; truncates that have no end begin again.
+void Engine::replay(const std::vector<const RecordHeader*>& records, Recovered* recovered) {
+  std::vector<std::pair<uint64_t, FileIndex>> ids;
+  for (FileIndex i = 0; i < files_.size(); ++i) ids.emplace_back(files_[i].id, i);
+  std::sort(ids.begin(), ids.end());
+  std::vector<std::pair<const RecordHeader*, FileIndex>> open;  // truncates
+  for (const RecordHeader* record : records) {
+    sequence_ = std::max(sequence_, record->sequence);
+    ++recovered->records;
+    const auto id = std::lower_bound(ids.begin(), ids.end(), std::make_pair(record->file, FileIndex{0}));
+    if (id == ids.end() || id->first != record->file) {
+      ++recovered->dropped;
+      continue;
+    }
+    const FileIndex index = id->second;
+    File& file = files_[index];
+    const uint32_t segment = log_.segment_of(record->address);
+    switch (record->type) {
+      case RecordType::kWrite:
+      case RecordType::kQueued:
+        if (record->offset >= kFileBytesMax - record->length) break;
+        carve_map(index, record->offset, record->offset + record->length, segment);
+        file.map.insert(
+            {record->offset, record->address + kRecordHeaderBytes, record->length, ExtentState::kDirty});
+        log_.add_dirty(segment, record->length);
+        file.size = std::max(file.size, record->offset + record->length);
+        break;
+      case RecordType::kPunch:
+        carve_map(index, record->offset, record->offset + record->length, segment);
+        break;
+      case RecordType::kTruncate:
+        if (record->offset >= kFileBytesMax) break;
+        carve_map(index, record->offset, kFileBytesMax, segment);
+        open.emplace_back(record, index);
+        break;
+      case RecordType::kTruncateDone:
+        std::erase_if(open, [&](const auto& each) { return each.first->sequence == record->offset; });
+        break;
+      case RecordType::kUnlink:
+        carve_map(index, 0, kFileBytesMax, segment);
+        break;
+    }
+  }
+  for (const auto& [record, index] : open) {
+    ++recovered->truncates;
+    const OpIndex op_index = new_op(Op::Kind::kTruncate, kRecoveryTicket, index, now_);
+    Op& op = ops_[op_index];
+    op.stage = Op::Stage::kBarrier;
+    op.step = Op::Step::kBacking;
+    op.offset = record->offset;
+    op.sequence = record->sequence;
+    op.needs_record = true;
+    op.repeated = true;
+    op.held_segment = log_.segment_of(record->address);
+    ++log_.at(op.held_segment).appending;
+    files_[index].size = record->offset;  // nothing of the file is younger
+    files_[index].barrier = op_index;
+    files_[index].no_flush = true;
+    barriers_.push_back(op_index);
+    emit({.kind = Action::Kind::kTruncate,
+          .id = op_index,
+          .file = index,
+          .ticket = kRecoveryTicket,
+          .size = op.offset});
+  }
+}
+
+}  // namespace swale::tier

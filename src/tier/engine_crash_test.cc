@@ -1,0 +1,145 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tier/crash_world.h"
+
+namespace swale::tier {
+namespace {
+
+// Small enough for everything to be full all the time.
+Options small_options(Rng* rng) {
+  Options options;
+  constexpr Policy kPolicies[] = {Policy::kBacking, Policy::kSsdBlocking, Policy::kSsdOverflowing,
+                                  Policy::kSsdup,   Policy::kSsdupPlus,   Policy::kSwale};
+  constexpr Durability kModes[] = {Durability::kPageCache, Durability::kGroupCommit, Durability::kSync};
+  options.policy = kPolicies[rng->below(6)];
+  options.durability = kModes[rng->below(3)];
+  options.segment_count = 2 + static_cast<uint32_t>(rng->below(4));
+  options.segment_bytes = 4096;
+  options.queue_slots = 1 + static_cast<uint32_t>(rng->below(4));
+  options.merge_bytes_max = 1000;
+  options.backing_depth = 1 + static_cast<uint32_t>(rng->below(3));
+  options.flush_pieces_max = 1 + static_cast<uint32_t>(rng->below(4));
+  options.detector.stream_requests = 4;
+  options.quiet_requests_per_second = 3;
+  options.swale.gap_fill_share = 0.1;
+  options.swale.byte_budget = rng->chance(1, 2);
+  options.idle_flush_ns = 3'000'000'000;
+  options.age_flush_ns = 20'000'000'000;
+  return options;
+}
+
+uint64_t scale() {
+  const char* factor = std::getenv("SWALE_TIER_SEEDS");
+  return factor ? std::strtoull(factor, nullptr, 10) : 1;
+}
+
+// "" or what went wrong, for one seed.
+std::string run_seed(uint64_t seed, const Canaries& canaries, bool crashes,
+                     std::map<std::string, uint64_t>* visited) {
+  Rng rng(seed);
+  Options options = small_options(&rng);
+  options.canaries = canaries;
+  CrashWorld world(options, seed * 7919);
+  for (int life = 0; life < 4; ++life) {
+    const uint64_t steps = rng.below(400);
+    for (uint64_t i = 0; i < steps; ++i)
+      if (std::string wrong = world.step(); !wrong.empty()) return wrong;
+    if (!crashes || rng.chance(1, 4)) {
+      if (std::string wrong = world.settle(); !wrong.empty()) return wrong;
+    }
+    if (crashes)
+      if (std::string wrong = world.crash(); !wrong.empty()) return wrong;
+  }
+  if (std::string wrong = world.settle(); !wrong.empty()) return wrong;
+  if (visited)
+    for (const auto& [point, count] : world.visited()) (*visited)[point] += count;
+  return {};
+}
+
+TEST(Engine, EveryByteIsTheNewestThatWasWrittenAndDrainsToTheBackingDevice) {
+  for (uint64_t seed = 1; seed <= 300u * scale(); ++seed)
+    ASSERT_EQ(run_seed(seed, {}, false, nullptr), "") << "seed " << seed;
+}
+
+TEST(Engine, ACrashAnywhereLosesNothingAcknowledgedAndBringsNothingStaleBack) {
+  std::map<std::string, uint64_t> visited;
+  for (uint64_t seed = 1; seed <= 500u * scale(); ++seed)
+    ASSERT_EQ(run_seed(seed, {}, true, &visited), "") << "seed " << seed;
+  for (const auto& [point, count] : visited) std::printf("%8lu crashes %s\n", count, point.c_str());
+  for (const char* action : {"append", "backing write", "sync of the log", "sync of the backing device",
+                             "erasure", "truncate", "unlink"})
+    for (const char* how : {"with ", "without "})
+      EXPECT_GT(visited[std::string(how) + action], 0u) << how << action;
+}
+
+// Devices that fail for a while, or for ever. Whoever waits gets an answer; what was acknowledged and not reported as lost is
+// there.
+TEST(Engine, ADeviceThatFailsLosesNothingSilently) {
+  uint64_t refused = 0;
+  uint64_t given_up = 0;
+  uint64_t nothing_lost = 0;
+  for (uint64_t seed = 1; seed <= 200u * scale(); ++seed) {
+    Rng rng(seed);
+    Options options = small_options(&rng);
+    CrashWorld world(options, seed);
+    const bool ssd = rng.chance(1, 2);
+    for (int phase = 0; phase < 3; ++phase) {
+      for (uint64_t i = 0; i < 150; ++i) ASSERT_EQ(world.step(), "") << "seed " << seed;
+      if (phase != 1) continue;
+      // The SSD refuses to be written; or the backing device fails, and is mended later.
+      if (ssd)
+        for (const auto kind : {Action::Kind::kAppend, Action::Kind::kSyncLog, Action::Kind::kErase})
+          world.fail_next(kind);
+      else
+        world.fail_next(rng.chance(1, 2) ? Action::Kind::kWriteBacking : Action::Kind::kSyncBacking);
+    }
+    if (!ssd) world.heal();
+    ASSERT_EQ(world.settle(ssd ? CrashWorld::Drain::kMayFail : CrashWorld::Drain::kMustWork), "")
+        << "seed " << seed;
+    refused += world.refused();
+    given_up += world.engine().stats().log_failed;
+    nothing_lost += world.engine().stats().lost_bytes == 0;
+  }
+  EXPECT_GT(refused, 0u);
+  EXPECT_GT(given_up, 0u);
+  EXPECT_GT(nothing_lost, 100u) << "these were compared byte by byte";
+}
+
+// The SSD is gone, with what only it had: that is counted, nobody waits for ever, and the backing device alone goes on.
+TEST(Engine, ALostSsdIsGivenUpAndWhatItHadIsNamed) {
+  uint64_t lost = 0;
+  for (uint64_t seed = 1; seed <= 100u * scale(); ++seed) {
+    Rng rng(seed);
+    Options options = small_options(&rng);
+    CrashWorld world(options, seed);
+    for (uint64_t i = 0; i < 200; ++i) ASSERT_EQ(world.step(), "") << "seed " << seed;
+    for (const auto kind :
+         {Action::Kind::kAppend, Action::Kind::kReadLog, Action::Kind::kSyncLog, Action::Kind::kErase})
+      world.fail_next(kind);
+    ASSERT_EQ(world.settle(CrashWorld::Drain::kNobodyLooks), "") << "seed " << seed;
+    lost += world.engine().stats().lost_bytes;
+    if (world.engine().stats().lost_bytes == 0) continue;
+    EXPECT_TRUE(world.engine().stats().log_failed);
+  }
+  EXPECT_GT(lost, 0u);
+}
+
+// Each of these is a mistake that was or could be made; the test above must notice it.
+bool noticed(const Canaries& canaries) {
+  for (uint64_t seed = 1; seed <= 3000; ++seed)
+    if (!run_seed(seed, canaries, true, nullptr).empty()) return true;
+  return false;
+}
+
+TEST(Engine, CanaryOverwritesOfTheLogThatGoToTheBackingDevice) {
+  EXPECT_TRUE(noticed({.overwrite_directly = true}));
+}
+TEST(Engine, CanaryErasuresInAnyOrder) { EXPECT_TRUE(noticed({.skip_shields = true})); }
+TEST(Engine, CanaryOverlappingWritesThatDoNotWait) { EXPECT_TRUE(noticed({.overlap_in_queue = true})); }
+TEST(Engine, CanaryTruncatesWithoutAnEnd) { EXPECT_TRUE(noticed({.skip_truncate_end = true})); }
+TEST(Engine, CanaryErasuresBeforeTheBackingDeviceIsSynced) { EXPECT_TRUE(noticed({.erase_unsynced = true})); }
+
+}  // namespace
+}  // namespace swale::tier

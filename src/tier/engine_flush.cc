@@ -1,0 +1,301 @@
+// Engine: from the log to the backing device, in file order (ssdup-plus, section 2.4).
+#include <algorithm>
+#include <cassert>
+
+#include "tier/engine.h"
+
+namespace swale::tier {
+namespace {
+
+constexpr uint32_t kReadFailuresMax = 3;  // of the log, one after the other: it is lost
+constexpr int kGapSteps = 16;             // extents that are looked at for one gap
+constexpr double kSmoothing = 1.0 / 64;
+
+}  // namespace
+
+// Fewer direct writes in the last second than the option says: nobody would be disturbed.
+bool Engine::quiet() const {
+  return options_.quiet_requests_per_second == 0 || direct_times_[direct_next_] < now_ - 1'000'000'000;
+}
+
+bool Engine::flush_is_urgent() const {
+  if (!log_waiters_.empty() || !barriers_.empty() || drains_ > 0 || !log_usable()) return true;
+  return flush_segment_ < log_.count() && now_ - log_.at(flush_segment_).first_write >= options_.age_flush_ns;
+}
+
+// The gate. It never latches: what waits for it to open wakes the engine by next_event, or by being a reason to open it.
+bool Engine::flush_allowed() const {
+  if (flush_retry_ > now_) return false;
+  if (flush_is_urgent()) return true;
+  if (flush_paused_) return false;
+  switch (options_.policy) {
+    case Policy::kSsdupPlus:
+      return traffic_.to_ssd() || quiet();
+    case Policy::kSwale: {
+      const double depth = static_cast<double>(elevator_.depth());
+      return depth < options_.swale.flush_queue_share * elevator_.slots_max() ||
+             static_cast<double>(log_.used_bytes()) >
+                 options_.swale.flush_always_share * static_cast<double>(log_.capacity_bytes());
+    }
+    default:
+      return true;
+  }
+}
+
+// The oldest sealed segment that has something to flush.
+void Engine::select_segment() {
+  if (flush_segment_ < log_.count() && log_.at(flush_segment_).dirty_bytes > 0) return;
+  flush_segment_ = log_.count();
+  for (uint32_t i = 0; i < log_.count(); ++i) {
+    const Segment& segment = log_.at(i);
+    if (segment.state != Segment::State::kSealed || segment.dirty_bytes == 0) continue;
+    if (flush_segment_ < log_.count() && log_.at(flush_segment_).ordinal < segment.ordinal) continue;
+    flush_segment_ = i;
+  }
+  flush_file_ = 0;
+  flush_offset_ = 0;
+  flush_pass_done_ = flush_again_ = flush_skipped_ = false;
+}
+
+// Something has become dirty, or may be flushed by now, that the cursor may have passed.
+void Engine::restart_pass() {
+  if (flush_pass_done_) {
+    flush_pass_done_ = flush_skipped_ = false;
+    flush_file_ = 0;
+    flush_offset_ = 0;
+  } else {
+    flush_again_ = true;
+  }
+}
+
+// The next extent of the segment in file order that is dirty and not under way.
+bool Engine::next_dirty(FileIndex* found_file, Extent* found) {
+  const uint64_t begin = log_.begin_of(flush_segment_);
+  const bool queue = flush_segment_ == queue_segment_;
+  for (;; ++flush_file_, flush_offset_ = 0) {
+    if (flush_file_ >= files_.size()) {
+      if (!std::exchange(flush_again_, false)) break;
+      flush_file_ = 0;
+      flush_offset_ = 0;
+    }
+    File& file = files_[flush_file_];
+    if (file.map.size() == 0) continue;
+    if (file.no_flush) {
+      flush_skipped_ = true;
+      continue;
+    }
+    for (auto at = file.map.locate(flush_offset_); file.map.valid(at); at = file.map.next(at)) {
+      const Extent extent = file.map.get(at);
+      if (extent.state != ExtentState::kDirty || extent.address < begin) continue;
+      if (!queue && extent.address - begin >= log_.segment_bytes()) continue;
+      if (file.flushing.overlaps(extent.offset, extent.end())) {  // of older bytes of the same range
+        flush_skipped_ = true;
+        continue;
+      }
+      flush_offset_ = extent.end();
+      *found_file = flush_file_;
+      *found = extent;
+      return true;
+    }
+  }
+  flush_pass_done_ = true;
+  return false;
+}
+
+void Engine::start_flush() {
+  while (flush_segment_ < log_.count() && !flush_pass_done_ && flush_pieces_ < options_.flush_pieces_max &&
+         !free_pieces_.empty() && flush_allowed()) {
+    FileIndex file;
+    Extent extent;
+    if (!next_dirty(&file, &extent)) return;
+    start_piece(file, extent, false);
+  }
+}
+
+void Engine::start_piece(FileIndex index, const Extent& extent, bool passing) {
+  const uint32_t piece = free_pieces_.back();
+  free_pieces_.pop_back();
+  pieces_[piece] = {
+      FlushPiece::State::kReading, passing, index, extent.length, extent.offset, extent.address};
+  File& file = files_[index];
+  file.map.mark(extent.offset, extent.end(), extent.address, ExtentState::kFlushing);
+  file.flushing.insert({extent.offset, piece, extent.length, ExtentState::kDirty});
+  ++log_.at(log_.segment_of(extent.address)).pins;
+  flush_pieces_ += !passing;
+  emit({.kind = Action::Kind::kReadLog, .id = piece, .file = index});
+}
+
+void Engine::piece_read(uint32_t index, Code code) {
+  FlushPiece& piece = pieces_[index];
+  const uint32_t segment = log_.segment_of(piece.address);
+  if (--log_.at(segment).pins == 0 && segment != log_.active()) segments_changed_ = true;
+  if (code != Code::kOk) {
+    if (log_usable() && ++read_failures_ >= kReadFailuresMax) log_failed(code);
+    if (!log_usable()) return lose(index);
+    return piece_done(index, code);
+  }
+  read_failures_ = 0;
+  piece.state = FlushPiece::State::kLoaded;
+  if (!piece.passing || !place(index)) loaded_.push_back(index);
+}
+
+// Puts a piece into the elevator. False: there is no slot for it.
+bool Engine::place(uint32_t index) {
+  FlushPiece& piece = pieces_[index];
+  const Piece part{Piece::Source::kLog, piece.length, piece.offset, piece.address, 0, index};
+  const uint64_t at = position(piece.file, piece.offset);
+  if (!elevator_.merge(piece.file, at, part)) {
+    if (elevator_.full() && !piece.passing) return false;
+    elevator_.add(piece.file, at, part, piece.passing);
+  }
+  piece.state = FlushPiece::State::kQueued;
+  return true;
+}
+
+// Waiting writers and loaded pieces get slots in turn.
+void Engine::admit() {
+  for (bool progress = true; progress;) {
+    progress = false;
+    if (!slot_waiters_.empty()) {
+      const OpIndex index = slot_waiters_.front();
+      const Op& op = ops_[index];
+      const Piece part{Piece::Source::kRequest, op.length, op.offset, 0, op.ticket, index};
+      const uint64_t at = position(op.file, op.offset);
+      progress = elevator_.merge(op.file, at, part);
+      if (!progress && !elevator_.full()) {
+        elevator_.add(op.file, at, part);
+        progress = true;
+      }
+      if (progress) {
+        slot_waiters_.pop_front();
+        admitted(index);
+      }
+    }
+    if (!loaded_.empty() && flush_allowed() && place(loaded_.front())) {
+      loaded_.pop_front();
+      progress = true;
+    }
+  }
+}
+
+void Engine::dispatch() {
+  while (slots_in_flight_ < options_.backing_depth && !elevator_.empty()) {
+    const SlotIndex index = elevator_.next();
+    elevator_.take(index);
+    ++slots_in_flight_;
+    if (slot_started_.size() <= index) slot_started_.resize(index + 1);
+    slot_started_[index] = now_;
+    ++stats_.slots_written;
+    emit({.kind = Action::Kind::kWriteBacking, .id = index, .file = elevator_.slot(index).file});
+    if (options_.policy == Policy::kSwale) fill_gap(elevator_.slot(index).file);
+  }
+}
+
+// Reads ahead what lies between the end of the slot that was just dispatched and the next one, if writing it in passing
+// costs little: then it is in the elevator when the head comes by.
+void Engine::fill_gap(FileIndex index) {
+  if (!log_usable() || flush_retry_ > now_ || elevator_.empty() || flush_paused_) return;
+  if (static_cast<double>(log_.dirty_bytes()) <
+      options_.swale.gap_fill_share * static_cast<double>(log_.capacity_bytes()))
+    return;
+  uint64_t head = elevator_.head();
+  const uint64_t limit = elevator_.slot(elevator_.next()).position;
+  if (limit <= head) return;
+  File& file = files_[index];
+  if (file.no_flush || head < file.base) return;
+  uint64_t offset = head - file.base;
+  const io::DiskModel& disk = options_.backing;
+  int steps = 0;
+  while (free_pieces_.size() + flush_pieces_ > options_.flush_pieces_max && !free_pieces_.empty()) {
+    auto at = file.map.locate(offset);
+    for (; file.map.valid(at) && steps < kGapSteps; at = file.map.next(at), ++steps) {
+      const Extent extent = file.map.get(at);
+      if (extent.state == ExtentState::kDirty && extent.offset >= offset &&
+          !file.flushing.overlaps(extent.offset, extent.end()))
+        break;
+    }
+    if (!file.map.valid(at) || steps >= kGapSteps) return;
+    const Extent extent = file.map.get(at);
+    const uint64_t begin = position(index, extent.offset);
+    const uint64_t end = position(index, extent.end());
+    if (end > limit) return;
+    const Nanos detour = disk.positioning(head, begin) + disk.positioning(end, limit);
+    if (detour > disk.positioning(head, limit) + options_.swale.gap_fill_slack_ns) return;
+    start_piece(index, extent, true);
+    head = end;
+    offset = extent.end();
+  }
+}
+
+void Engine::slot_written(uint32_t index, Code code) {
+  const Slot& slot = elevator_.slot(index);
+  --slots_in_flight_;
+  const double cost = static_cast<double>(now_ - slot_started_[index]) / static_cast<double>(slot.length);
+  if (code == Code::kOk && !slot.passing) {
+    double* const smoothed = slot.direct_count == slot.pieces.size() ? &direct_cost_
+                             : slot.direct_count == 0                ? &flush_cost_
+                                                                     : nullptr;
+    if (smoothed) *smoothed += (cost - *smoothed) * (*smoothed == 0 ? 1 : kSmoothing);
+  }
+  for (const Piece& piece : slot.pieces) {
+    if (piece.source == Piece::Source::kRequest)
+      direct_done(piece.op, code);
+    else
+      piece_done(piece.op, code);
+  }
+  elevator_.release(index);
+}
+
+void Engine::piece_done(uint32_t index, Code code) {
+  const FlushPiece piece = pieces_[index];
+  File& file = files_[piece.file];
+  const uint32_t segment = log_.segment_of(piece.address);
+  const uint64_t end = piece.offset + piece.length;
+  file.flushing.carve(piece.offset, end, [](const Extent&) {});
+  if (code == Code::kOk) {
+    // What was overwritten meanwhile has another address, and stays dirty.
+    log_.remove_dirty(segment, file.map.mark(piece.offset, end, piece.address, ExtentState::kClean));
+    stats_.flushed_bytes += piece.length;
+    if (piece.passing) stats_.gap_filled_bytes += piece.length;
+  } else {
+    file.map.mark(piece.offset, end, piece.address, ExtentState::kDirty);
+    ++stats_.flush_errors;
+    flush_retry_ = now_ + options_.retry_ns;
+    restart_pass();
+  }
+  if (segment != log_.active() && log_.at(segment).dirty_bytes == 0) segments_changed_ = true;
+  if (flush_skipped_) restart_pass();
+  flush_pieces_ -= !piece.passing;
+  pieces_[index].state = FlushPiece::State::kFree;
+  free_pieces_.push_back(index);
+}
+
+// The SSD does not give these bytes back, and is not expected to.
+void Engine::lose(uint32_t index) {
+  const FlushPiece piece = pieces_[index];
+  File& file = files_[piece.file];
+  const uint32_t segment = log_.segment_of(piece.address);
+  const uint64_t bytes =
+      file.map.mark(piece.offset, piece.offset + piece.length, piece.address, ExtentState::kClean);
+  log_.remove_dirty(segment, bytes);
+  stats_.lost_bytes += bytes;
+  if (bytes > 0) file.deferred = Code::kIoError;
+  file.flushing.carve(piece.offset, piece.offset + piece.length, [](const Extent&) {});
+  flush_pieces_ -= !piece.passing;
+  pieces_[index].state = FlushPiece::State::kFree;
+  free_pieces_.push_back(index);
+  segments_changed_ = true;
+  if (flush_skipped_) restart_pass();
+}
+
+// Bytes of a file's map that a newer record, or a truncate, makes void.
+void Engine::carve_map(FileIndex index, uint64_t from, uint64_t to, uint32_t by_segment) {
+  files_[index].map.carve(from, to, [&](const Extent& extent) {
+    const uint32_t segment = log_.segment_of(extent.address);
+    if (extent.state != ExtentState::kClean) log_.remove_dirty(segment, extent.length);
+    if (segment != log_.active() && log_.at(segment).dirty_bytes == 0) segments_changed_ = true;
+    if (by_segment < log_.count() && !options_.canaries.skip_shields) log_.shield(by_segment, segment);
+  });
+}
+
+}  // namespace swale::tier

@@ -1,0 +1,191 @@
+// Engine: erasing segments, syncs of both devices, and the end of a log that fails.
+#include <algorithm>
+#include <cassert>
+
+#include "tier/engine.h"
+
+namespace swale::tier {
+
+// Seals what is idle or old, moves sealed segments on towards free, and chooses what is flushed next.
+void Engine::advance_segments() {
+  if (log_.active() < log_.count()) {
+    const Segment& active = log_.at(log_.active());
+    if (now_ - active.last_write >= options_.idle_flush_ns ||
+        now_ - active.first_write >= options_.age_flush_ns)
+      log_.seal_active();
+  }
+  if (log_.take_sealed()) segments_changed_ = true;
+  if (!segments_changed_) return;
+  segments_changed_ = false;
+  for (uint32_t i = 0; i < log_.count(); ++i) {
+    Segment& segment = log_.at(i);
+    switch (segment.state) {
+      case Segment::State::kSealed:
+        if (segment.dirty_bytes > 0 || segment.appending > 0 || !log_usable()) break;
+        if (!options_.canaries.skip_shields && !log_.may_go_before_others(i)) break;
+        segment.sync_number = options_.canaries.erase_unsynced ? 0 : want_sync(&backing_lane_, now_);
+        segment.state = Segment::State::kBackingSync;
+        [[fallthrough]];
+      case Segment::State::kBackingSync:
+        if (segment.dirty_bytes > 0) {  // the sync failed, and what was flushed is dirty again
+          segment.state = Segment::State::kSealed;
+          segments_changed_ = true;
+          break;
+        }
+        if (backing_lane_.done < segment.sync_number) break;
+        segment.sync_number = want_sync(&log_lane_, now_);
+        segment.state = Segment::State::kLogSync;
+        break;
+      case Segment::State::kLogSync:
+        if (log_lane_.done < segment.sync_number || segment.pins > 0) break;
+        segment.state = Segment::State::kErasing;
+        ++segment.generation;
+        emit({.kind = Action::Kind::kErase, .id = i, .size = sequence_, .generation = segment.generation});
+        break;
+      case Segment::State::kErasureSync:
+        if (log_lane_.done < segment.sync_number) break;
+        remove_clean(i);
+        log_.freed(i);
+        if (!barriers_.empty()) end_repeated(i);
+        ++stats_.erasures;
+        segments_changed_ = true;  // others may have waited for this one
+        break;
+      default:
+        break;
+    }
+  }
+  select_segment();
+}
+
+void Engine::remove_clean(uint32_t segment) {
+  for (File& file : files_) {
+    if (file.map.size() == 0) continue;
+    file.map.remove_if([&](const Extent& extent) { return log_.segment_of(extent.address) == segment; });
+  }
+}
+
+// The number of the next sync of this device that begins: it covers all that is completed now.
+uint64_t Engine::want_sync(SyncLane* lane, Nanos due) {
+  lane->due = lane->wanted ? std::min(lane->due, due) : due;
+  lane->wanted = true;
+  return lane->started + 1;
+}
+
+void Engine::start_syncs() {
+  const auto start = [this](SyncLane* lane, Action::Kind kind) {
+    if (!lane->wanted || lane->in_flight || now_ < lane->due) return;
+    lane->wanted = false;
+    lane->in_flight = true;
+    ++lane->started;
+    emit({.kind = kind});
+  };
+  start(&log_lane_, Action::Kind::kSyncLog);
+  start(&backing_lane_, Action::Kind::kSyncBacking);
+}
+
+void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters, uint64_t done, Code code) {
+  while (!waiters->empty() && waiters->front().first <= done) {
+    const OpIndex index = waiters->front().second;
+    waiters->pop_front();
+    if (ops_[index].kind == Op::Kind::kWrite) {
+      acknowledge(&ops_[index], code);
+      finish(index);
+    } else if (code != Code::kOk) {
+      end_barrier(index, code);
+    } else if (ops_[index].step == Op::Step::kBackingSync) {
+      backing_change_durable(index);
+    } else {
+      control_durable(index);
+    }
+  }
+}
+
+void Engine::log_synced(Code code) {
+  log_lane_.in_flight = false;
+  if (code != Code::kOk) return log_failed(code);
+  log_lane_.done = log_lane_.started;
+  segments_changed_ = true;
+  end_sync_waiters(&log_sync_waiters_, log_lane_.done, Code::kOk);
+}
+
+void Engine::backing_synced(Code code) {
+  backing_lane_.in_flight = false;
+  segments_changed_ = true;
+  if (code != Code::kOk) {
+    // Nothing that was written since the last success is certain; the log still has what was flushed.
+    ++stats_.flush_errors;
+    flush_retry_ = now_ + options_.retry_ns;
+    dirty_again();
+    for (File& file : files_)
+      if (page_cache()) file.deferred = code;
+    end_sync_waiters(&backing_sync_waiters_, backing_lane_.started, code);
+  }
+  backing_lane_.done = backing_lane_.started;
+  end_sync_waiters(&backing_sync_waiters_, backing_lane_.done, Code::kOk);
+}
+
+void Engine::dirty_again() {
+  for (File& file : files_) {
+    for (auto at = file.map.locate(0); file.map.valid(at); at = file.map.next(at)) {
+      const Extent extent = file.map.get(at);
+      const uint32_t segment = log_.segment_of(extent.address);
+      if (extent.state != ExtentState::kClean || log_.at(segment).state >= Segment::State::kLogSync) continue;
+      file.map.set_state(at, ExtentState::kDirty);
+      log_.add_dirty(segment, extent.length);
+    }
+  }
+  restart_pass();
+}
+
+// The SSD refuses writes: from now on the log is only read. What it has is flushed; what overlaps it waits for that; then
+// the log is abandoned, so that no later recovery takes its records for news.
+void Engine::log_failed(Code code) {
+  if (log_state_ != LogState::kGood) return;
+  log_state_ = LogState::kReadOnly;
+  log_.seal_active();
+  for (const OpIndex index : std::exchange(log_waiters_, {})) {
+    Op& op = ops_[index];
+    if (op.kind == Op::Kind::kWrite) {
+      route(index);
+    } else {
+      end_barrier(index, code);
+    }
+  }
+  for (const auto& [number, index] : std::exchange(log_sync_waiters_, {})) {
+    if (ops_[index].kind != Op::Kind::kWrite) {
+      end_barrier(index, code);
+      continue;
+    }
+    acknowledge(&ops_[index], code);
+    finish(index);
+  }
+  for (uint32_t i = 0; i < log_.count(); ++i) {  // no erasure goes on
+    Segment& segment = log_.at(i);
+    if (segment.live()) segment.state = Segment::State::kSealed;
+  }
+  segments_changed_ = true;
+}
+
+void Engine::advance_abandon() {
+  if (log_state_ != LogState::kReadOnly || log_.dirty_bytes() > 0 || flush_retry_ > now_) return;
+  for (uint32_t i = 0; i < log_.count(); ++i)
+    if (log_.at(i).appending > 0) return;
+  if (free_pieces_.size() < pieces_.size()) return;
+  log_state_ = LogState::kAbandoning;
+  emit({.kind = Action::Kind::kAbandonLog});
+}
+
+void Engine::abandoned(Code code) {
+  if (code != Code::kOk) {  // tried again later
+    log_state_ = LogState::kReadOnly;
+    flush_retry_ = now_ + options_.retry_ns;
+    return;
+  }
+  log_state_ = LogState::kGone;
+  for (File& file : files_) file.map = ExtentMap();
+  for (uint32_t i = 0; i < log_.count() && !barriers_.empty(); ++i) end_repeated(i);
+  flush_segment_ = log_.count();
+  for (const OpIndex index : std::exchange(abandon_waiters_, {})) to_backing(index);
+}
+
+}  // namespace swale::tier

@@ -1,0 +1,91 @@
+#include "tier/log_space.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "tier/log_format.h"
+
+namespace swale::tier {
+
+LogSpace::LogSpace(const Options& options)
+    : segment_bytes_(options.segment_bytes),
+      alignment_(options.log_alignment),
+      capacity_bytes_(options.segment_count * options.segment_bytes),
+      segments_(options.segment_count),
+      active_(options.segment_count),
+      real_count_(options.segment_count) {}
+
+std::optional<uint64_t> LogSpace::reserve(uint64_t bytes, Nanos now) {
+  seal_if_full(bytes);
+  if (active_ >= real_count_) {
+    const auto found = std::find_if(segments_.begin(), segments_.begin() + real_count_,
+                                    [](const Segment& segment) { return !segment.live(); });
+    if (found == segments_.begin() + real_count_) return std::nullopt;
+    active_ = static_cast<uint32_t>(found - segments_.begin());
+    found->state = Segment::State::kActive;
+    found->ordinal = ++ordinal_;
+    found->used_bytes = round_up(kSegmentHeaderBytes, alignment_);
+    found->shields_from = ~0ull;
+    found->first_write = now;
+    used_bytes_ += found->used_bytes;
+  }
+  Segment& segment = segments_[active_];
+  if (segment.used_bytes + bytes > segment_bytes_) return std::nullopt;  // larger than any segment
+  const uint64_t address = begin_of(active_) + segment.used_bytes;
+  segment.used_bytes += bytes;
+  used_bytes_ += bytes;
+  ++segment.appending;
+  segment.last_write = now;
+  return address;
+}
+
+void LogSpace::seal_active() {
+  if (active_ >= real_count_) return;
+  segments_[active_].state = Segment::State::kSealed;
+  active_ = real_count_;
+  sealed_ = true;
+}
+
+void LogSpace::seal_if_full(uint64_t bytes) {
+  if (active_ >= real_count_) return;
+  if (segments_[active_].used_bytes + bytes > segment_bytes_) seal_active();
+}
+
+void LogSpace::shield(uint32_t segment, uint32_t older) {
+  if (segment == older) return;
+  segments_[segment].shields_from = std::min(segments_[segment].shields_from, segments_[older].ordinal);
+}
+
+bool LogSpace::may_go_before_others(uint32_t segment) const {
+  const Segment& own = segments_[segment];
+  if (own.shields_from >= own.ordinal) return true;
+  return std::none_of(segments_.begin(), segments_.end(), [&own](const Segment& other) {
+    return other.live() && other.ordinal >= own.shields_from && other.ordinal < own.ordinal;
+  });
+}
+
+void LogSpace::freed(uint32_t index) {
+  Segment& segment = segments_[index];
+  assert(segment.dirty_bytes == 0 && segment.appending == 0 && segment.pins == 0);
+  used_bytes_ -= segment.used_bytes;
+  const uint32_t generation = segment.generation;
+  segment = Segment{};
+  segment.generation = generation;
+}
+
+void LogSpace::restore(uint32_t index, uint32_t generation, uint64_t used_bytes, bool live) {
+  Segment& segment = segments_[index];
+  segment.generation = generation;
+  if (!live) return;
+  segment.state = Segment::State::kSealed;
+  segment.used_bytes = used_bytes;
+  used_bytes_ += used_bytes;
+}
+
+uint32_t LogSpace::add_recovered_queue() {
+  segments_.emplace_back();
+  segments_.back().state = Segment::State::kSealed;
+  return static_cast<uint32_t>(segments_.size() - 1);
+}
+
+}  // namespace swale::tier

@@ -1,0 +1,100 @@
+// LogSpace: the segments of the SSD log: where the next record goes, and which segment may be erased when.
+//
+//   free ─► active ─► sealed ─► backing sync ─► log sync ─► erasing ─► sync of the erasure ─► free
+//
+// A sealed segment leaves that state once none of its bytes is dirty, no append and no read of it is under way, and no
+// live segment is shielded by it: a record may make older ones void, so its segment is erased after theirs.
+//
+// Invariants: (1) at most one segment is active; (2) dirty_bytes of a segment counts its bytes in the maps that are not
+// clean; (3) a segment's ordinal is higher than that of all segments that were activated before it.
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "tier/options.h"
+
+namespace swale::tier {
+
+struct Segment {
+  enum class State : uint8_t { kFree, kActive, kSealed, kBackingSync, kLogSync, kErasing, kErasureSync };
+  State state = State::kFree;
+  uint32_t generation = 0;
+  uint64_t used_bytes = 0;  // from its begin, header included
+  uint64_t dirty_bytes = 0;
+  uint32_t appending = 0;         // space that is reserved and not written yet
+  uint32_t pins = 0;              // reads of it
+  uint64_t ordinal = 0;           // order of activation
+  uint64_t shields_from = ~0ull;  // the lowest ordinal of a segment that its records make records of void
+  uint64_t sync_number = 0;       // the sync that it waits for
+  Nanos first_write = 0;
+  Nanos last_write = 0;
+
+  bool live() const { return state != State::kFree; }
+};
+
+class LogSpace {
+ public:
+  explicit LogSpace(const Options& options);
+
+  // Space for `bytes` (a multiple of the alignment) in the active segment, or in the next free one; counts as an append.
+  // A segment that has no space for it is sealed. None: all segments are in use.
+  std::optional<uint64_t> reserve(uint64_t bytes, Nanos now);
+  // Seals the active segment, if it holds anything. Also when less than `bytes` are left in it.
+  void seal_active();
+  void seal_if_full(uint64_t bytes);
+
+  // The recovered queue may be longer than a segment; it is the last one.
+  uint32_t segment_of(uint64_t address) const {
+    const uint64_t segment = address / segment_bytes_;
+    return segment < segments_.size() ? static_cast<uint32_t>(segment) : count() - 1;
+  }
+  // Whether a segment was sealed since the last call.
+  bool take_sealed() { return std::exchange(sealed_, false); }
+  uint64_t begin_of(uint32_t segment) const { return segment * segment_bytes_; }
+  Segment& at(uint32_t segment) { return segments_[segment]; }
+  const Segment& at(uint32_t segment) const { return segments_[segment]; }
+  uint32_t count() const { return static_cast<uint32_t>(segments_.size()); }
+  uint32_t active() const { return active_ < real_count_ ? active_ : ~uint32_t{0}; }  // ~0: none
+  uint64_t ordinal() const { return ordinal_; }
+  uint64_t segment_bytes() const { return segment_bytes_; }
+  uint64_t capacity_bytes() const { return capacity_bytes_; }
+  uint64_t used_bytes() const { return used_bytes_; }
+  uint64_t dirty_bytes() const { return dirty_bytes_; }
+
+  void add_dirty(uint32_t segment, uint64_t bytes) {
+    segments_[segment].dirty_bytes += bytes;
+    dirty_bytes_ += bytes;
+  }
+  void remove_dirty(uint32_t segment, uint64_t bytes) {
+    segments_[segment].dirty_bytes -= bytes;
+    dirty_bytes_ -= bytes;
+  }
+  void shield(uint32_t segment, uint32_t older);
+  // Whether no live segment is shielded by this one.
+  bool may_go_before_others(uint32_t segment) const;
+  void freed(uint32_t segment);
+
+  // Recovery: a segment that holds records, and the one that stands for the recovered queue.
+  void restore(uint32_t segment, uint32_t generation, uint64_t used_bytes, bool live);
+  uint32_t add_recovered_queue();
+  void order(uint32_t segment) { segments_[segment].ordinal = ++ordinal_; }
+
+ private:
+  const uint64_t segment_bytes_;
+  const uint32_t alignment_;
+  const uint64_t capacity_bytes_;
+  std::vector<Segment> segments_;
+  uint32_t active_;
+  uint32_t real_count_;  // without the one of the recovered queue
+  bool sealed_ = false;
+  uint64_t ordinal_ = 0;
+  uint64_t used_bytes_ = 0;
+  uint64_t dirty_bytes_ = 0;
+};
+
+}  // namespace swale::tier
