@@ -29,6 +29,7 @@
 
 #include "base/status.h"
 #include "io/device.h"
+#include "meta/lattice.h"
 #include "meta/types.h"
 
 namespace swale::meta {
