@@ -1,0 +1,60 @@
+// What the metadata store maps: bytes of a shared file to bytes of a log.
+//
+// A Run is a regular pattern of equal blocks, at most kRunLevels levels deep; a contiguous extent is a Run of no levels.
+// Block (i0, i1, ...) of a run stands at file offset  offset + i0 * level[0].stride + i1 * level[1].stride + ...
+// and at log address  address + i0 * level[0].address_stride + i1 * level[1].address_stride + ...
+// Level 0 is the innermost. Blocks of one run do not overlap each other in the file (valid() says so).
+//
+// Units: bytes. Offsets and ends of files are below 2^63. Threads: plain values.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+
+namespace swale::meta {
+
+inline constexpr uint64_t kOffsetEnd = uint64_t{1} << 63;  // no byte of a file stands here or later
+inline constexpr unsigned kRunLevels = 3;                  // BTIO's cells: lines, planes, cells
+
+// 128 bits: a strong hash of the file's name; attributes keep the name, so that a collision is found and refused.
+struct FileId {
+  uint64_t high = 0;
+  uint64_t low = 0;
+  friend auto operator<=>(const FileId&, const FileId&) = default;
+};
+
+using LogId = uint32_t;     // which log of the job holds the bytes
+using Sequence = uint64_t;  // given by the server that owns the range, on arrival; later writes win
+
+struct Place {
+  LogId log = 0;
+  uint64_t address = 0;
+  friend auto operator<=>(const Place&, const Place&) = default;
+};
+
+struct Level {
+  uint64_t count = 1;  // at least 2 in a valid run
+  uint64_t stride = 0;
+  uint64_t address_stride = 0;
+  friend auto operator<=>(const Level&, const Level&) = default;
+};
+
+struct Run {
+  uint64_t offset = 0;  // of the first block, in the file
+  uint64_t length = 0;  // of each block; above 0
+  Place place;          // of the first block
+  uint32_t levels = 0;  // how many of level[] count
+  std::array<Level, kRunLevels> level{};
+  friend bool operator==(const Run&, const Run&) = default;
+};
+
+// One piece of an answer: bytes [offset, offset + length) of the file stand at `place`.
+struct Extent {
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  Place place;
+  friend auto operator<=>(const Extent&, const Extent&) = default;
+};
+
+}  // namespace swale::meta
