@@ -357,7 +357,7 @@ class Job {
     const InFlight frame = std::move(link->second.front());
     link->second.pop_front();
     if (link->second.empty()) links.erase(link);
-    const auto header = FrameHeader::decode(frame.header, kSecret);
+    const auto header = FrameHeader::decode(frame.header, frame.payload, kSecret);
     EXPECT_TRUE(header.ok());
     ThreeHopRouter& router = *members_[static_cast<size_t>(to)]->router;
     EXPECT_TRUE(router.is_mine(header->channel));
