@@ -20,7 +20,8 @@ MAY_NAME_STD = {"src/base/mutex.h", "src/base/biased_mutex.h", "src/base/biased_
                 "src/net/conversation_driver.h", "src/net/conversation_driver.cc", "src/net/rpc.h", "src/net/rpc.cc",
                 "src/net/ucx_internal.h", "src/net/ucx_transport.cc", "src/net/ucx_drive.cc", "src/net/ucx_meeting.cc",
                 "src/imd/write/writer.h", "src/imd/write/writer.cc", "src/imd/write/writer_threads.cc"}
-FLAGS = ["-std=c++20", "-DFMT_SHARED", "-DSPDLOG_FMT_EXTERNAL", "-Werror=thread-safety", "-fsyntax-only"]
+FLAGS = ["-std=c++20", "-DFMT_SHARED", '-DSWALE_VERSION="0"', "-DSPDLOG_FMT_EXTERNAL", "-Werror=thread-safety",
+         "-fsyntax-only"]
 
 CANARY = """#include "base/mutex.h"
 class Canary {
