@@ -5,7 +5,7 @@
 //   bench_tier cpu POLICY                                      ns a request, without devices
 //   bench_tier order KIB                                       Table 1: 2 GiB of random writes of so many KiB
 //
-// Values: seed, segments, ssd_gib, slots, stream, overflow, gap_share, flush_share, always_share, budget, slack_us.
+// Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_ordered, budget_random, overload, slack_us.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -54,11 +54,12 @@ tier::Options make_options(const std::string& policy, const io::Testbed& bed, co
   options.backing = bed.disk;
   options.detector.stream_requests = static_cast<uint32_t>(value(values, "stream", 128));
   tier::SwaleOptions& own = options.swale;
-  own.overflow_cost_share = value(values, "overflow", own.overflow_cost_share);
   own.gap_fill_share = value(values, "gap_share", own.gap_fill_share);
   own.flush_queue_share = value(values, "flush_share", own.flush_queue_share);
   own.flush_always_share = value(values, "always_share", own.flush_always_share);
-  own.byte_budget = value(values, "budget", own.byte_budget) != 0;
+  own.byte_budget_ordered = value(values, "budget_ordered", own.byte_budget_ordered);
+  own.byte_budget_random = value(values, "budget_random", own.byte_budget_random);
+  own.overload_ratio = value(values, "overload", own.overload_ratio);
   own.gap_fill_slack_ns = static_cast<int64_t>(
       1e3 * value(values, "slack_us", 1e-3 * static_cast<double>(own.gap_fill_slack_ns)));
   if (const Status status = options.validate(); !status.ok()) usage(std::string(status.message()));

@@ -86,6 +86,7 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
   op.offset = offset;
   op.length = length;
   op.stream_to_ssd = traffic_.add(file, offset, length);
+  watch_arrivals(length);
   ++stats_.writes;
   stats_.write_bytes += length;
   if (conflicts(op)) {
@@ -174,7 +175,7 @@ void Engine::route(OpIndex index) {
   }
   if (!overlap && !wants_log(op)) return to_backing(index);
   if (log_waiters_.empty() && take_log_space(&op)) return append(index);
-  if (overlap || waits_when_full(op)) {
+  if (overlap || waits_when_full()) {
     ++stats_.log_waits;
     op.stage = Op::Stage::kLogWait;
     log_waiters_.push_back(index);
@@ -209,15 +210,33 @@ bool Engine::wants_log(const Op& op) {
   // Back-pressure: only what would wait for the backing device.
   if (elevator_.would_merge(op.file, position(op.file, op.offset), op.offset, op.length)) return false;
   if (elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
-  return !options_.swale.byte_budget || stats_.ssd_bytes + op.length <= traffic_.ssd_bytes();
+  return static_cast<double>(stats_.ssd_bytes + op.length) <= byte_budget();
 }
 
-bool Engine::waits_when_full(const Op&) {
+// The shadow: what SSDUP+ would have sent to the SSD by now, less what ordered traffic does not need.
+double Engine::byte_budget() const {
+  const SwaleOptions& own = options_.swale;
+  if (own.byte_budget_random <= 0) return 1e300;
+  const double random = traffic_.percentage_mean();
+  return (own.byte_budget_ordered + (own.byte_budget_random - own.byte_budget_ordered) * random) *
+         static_cast<double>(traffic_.ssd_bytes());
+}
+
+bool Engine::waits_when_full() const {
   if (options_.policy == Policy::kSsdOverflowing) return false;
-  if (flush_retry_ > now_) return false;  // the backing device fails: nothing would make space
-  if (options_.policy != Policy::kSwale) return true;
-  if (options_.swale.overflow_cost_share <= 0 || direct_cost_ == 0 || flush_cost_ == 0) return true;
-  return direct_cost_ >= options_.swale.overflow_cost_share * flush_cost_;
+  return flush_retry_ <= now_;  // while the backing device fails, nothing would make space
+}
+
+// How fast writes come when nothing holds them up: the quickest of recent windows.
+void Engine::watch_arrivals(uint32_t length) {
+  constexpr uint32_t kWindow = 64;
+  constexpr double kForget = 1.02;  // a window
+  window_bytes_ += length;
+  if (++window_writes_ < kWindow) return;
+  const double cost = static_cast<double>(now_ - window_start_) / static_cast<double>(window_bytes_);
+  arrival_cost_ = arrival_cost_ == 0 ? cost : std::min(arrival_cost_ * kForget, cost);
+  window_start_ = now_;
+  window_bytes_ = window_writes_ = 0;
 }
 
 bool Engine::take_log_space(Op* op) {
@@ -276,7 +295,7 @@ void Engine::appended(OpIndex index, Code code) {
   const uint32_t segment = log_.segment_of(op.address);
   --log_.at(segment).appending;
   if (segment != log_.active()) segments_changed_ = true;
-  if (segment == flush_segment_) restart_pass();  // it may lie behind the cursor
+  if (segment < in_batch_.size() && in_batch_[segment]) restart_pass();  // it may lie behind the cursor
   if (code != Code::kOk) {
     // The record may stand in the log all the same: the write waits until the log counts no more.
     ++stats_.append_errors;

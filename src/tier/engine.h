@@ -218,7 +218,12 @@ class Engine {
   void begin(OpIndex index);
   void route(OpIndex index);
   bool wants_log(const Op& op);
-  bool waits_when_full(const Op& op);
+  bool waits_when_full() const;
+  void watch_arrivals(uint32_t length);
+  bool overloaded() const {
+    return arrival_cost_ > 0 && direct_cost_ > options_.swale.overload_ratio * arrival_cost_;
+  }
+  double byte_budget() const;
   bool log_usable() const { return log_state_ == LogState::kGood; }
   bool take_log_space(Op* op);
   void serve_log_waiters();
@@ -314,12 +319,13 @@ class Engine {
 
   std::vector<FlushPiece> pieces_;
   std::vector<uint32_t> free_pieces_;
-  std::deque<uint32_t> loaded_;   // read, wait for a slot
-  uint32_t flush_pieces_ = 0;     // in use, without those in passing
-  uint32_t flush_segment_;        // log_.count(): none
-  bool flush_pass_done_ = false;  // the end of the file order is reached
-  bool flush_again_ = false;      // something may lie behind the cursor
-  bool flush_skipped_ = false;    // the pass has skipped something that was under way
+  std::deque<uint32_t> loaded_;    // read, wait for a slot
+  uint32_t flush_pieces_ = 0;      // in use, without those in passing
+  uint32_t flush_segment_;         // the oldest of the batch that is flushed; log_.count(): none
+  std::vector<uint8_t> in_batch_;  // by segment
+  bool flush_pass_done_ = false;   // the end of the file order is reached
+  bool flush_again_ = false;       // something may lie behind the cursor
+  bool flush_skipped_ = false;     // the pass has skipped something that was under way
   FileIndex flush_file_ = 0;
   uint64_t flush_offset_ = 0;
   bool flush_paused_ = false;
@@ -333,6 +339,10 @@ class Engine {
   size_t direct_next_ = 0;
   double direct_cost_ = 0;  // ns a byte, smoothed
   double flush_cost_ = 0;
+  double arrival_cost_ = 0;  // ns a byte at which writes arrive when nothing holds them up
+  uint64_t window_bytes_ = 0;
+  uint32_t window_writes_ = 0;
+  Nanos window_start_ = 0;
 
   SyncLane log_lane_;
   SyncLane backing_lane_;

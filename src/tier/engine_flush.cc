@@ -32,6 +32,7 @@ bool Engine::flush_allowed() const {
     case Policy::kSsdupPlus:
       return traffic_.to_ssd() || quiet();
     case Policy::kSwale: {
+      if (overloaded()) return true;
       const double depth = static_cast<double>(elevator_.depth());
       return depth < options_.swale.flush_queue_share * elevator_.slots_max() ||
              static_cast<double>(log_.used_bytes()) >
@@ -42,15 +43,26 @@ bool Engine::flush_allowed() const {
   }
 }
 
-// The oldest sealed segment that has something to flush.
+// The oldest sealed segments that have something to flush: one, or a batch that is swept together. A batch is finished before
+// the next one begins.
 void Engine::select_segment() {
-  if (flush_segment_ < log_.count() && log_.at(flush_segment_).dirty_bytes > 0) return;
-  flush_segment_ = log_.count();
-  for (uint32_t i = 0; i < log_.count(); ++i) {
-    const Segment& segment = log_.at(i);
-    if (segment.state != Segment::State::kSealed || segment.dirty_bytes == 0) continue;
-    if (flush_segment_ < log_.count() && log_.at(flush_segment_).ordinal < segment.ordinal) continue;
-    flush_segment_ = i;
+  const uint32_t count = log_.count();
+  in_batch_.resize(count, 0);
+  for (uint32_t i = 0; i < count; ++i)
+    if (in_batch_[i] && log_.at(i).dirty_bytes > 0 && log_.at(i).state == Segment::State::kSealed) return;
+  std::fill(in_batch_.begin(), in_batch_.end(), 0);
+  flush_segment_ = count;
+  const uint32_t batch = options_.policy == Policy::kSwale && overloaded() ? std::max(1u, count / 2) : 1;
+  for (uint32_t n = 0; n < batch; ++n) {
+    uint32_t oldest = count;
+    for (uint32_t i = 0; i < count; ++i) {
+      const Segment& segment = log_.at(i);
+      if (segment.state != Segment::State::kSealed || segment.dirty_bytes == 0 || in_batch_[i]) continue;
+      if (oldest == count || segment.ordinal < log_.at(oldest).ordinal) oldest = i;
+    }
+    if (oldest == count) break;
+    in_batch_[oldest] = 1;
+    if (n == 0) flush_segment_ = oldest;
   }
   flush_file_ = 0;
   flush_offset_ = 0;
@@ -70,8 +82,6 @@ void Engine::restart_pass() {
 
 // The next extent of the segment in file order that is dirty and not under way.
 bool Engine::next_dirty(FileIndex* found_file, Extent* found) {
-  const uint64_t begin = log_.begin_of(flush_segment_);
-  const bool queue = flush_segment_ == queue_segment_;
   for (;; ++flush_file_, flush_offset_ = 0) {
     if (flush_file_ >= files_.size()) {
       if (!std::exchange(flush_again_, false)) break;
@@ -86,8 +96,7 @@ bool Engine::next_dirty(FileIndex* found_file, Extent* found) {
     }
     for (auto at = file.map.locate(flush_offset_); file.map.valid(at); at = file.map.next(at)) {
       const Extent extent = file.map.get(at);
-      if (extent.state != ExtentState::kDirty || extent.address < begin) continue;
-      if (!queue && extent.address - begin >= log_.segment_bytes()) continue;
+      if (extent.state != ExtentState::kDirty || !in_batch_[log_.segment_of(extent.address)]) continue;
       if (file.flushing.overlaps(extent.offset, extent.end())) {  // of older bytes of the same range
         flush_skipped_ = true;
         continue;
