@@ -3,6 +3,7 @@
 //   bench_tier run WORKLOAD PRESET POLICY [name=value ...]     in virtual time, on the model of the paper's testbed
 //   bench_tier streams WORKLOAD [name=value ...]               the detector's percentages and decisions, stream by stream
 //   bench_tier cpu POLICY                                      ns a request, without devices
+//   bench_tier recovery DIRECTORY                              opening a store whose log of a GiB is full; makes DIRECTORY
 //   bench_tier order KIB                                       Table 1: 2 GiB of random writes of so many KiB
 //
 // Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_ordered, budget_random, overload, slack_us.
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "bench/tier/engine_cost.h"
+#include "bench/tier/recovery.h"
 #include "bench/tier/testbed.h"
 
 namespace swale::tierbench {
@@ -182,6 +184,19 @@ json order(double kib) {
           {"map_bytes_per_extent", cost.map_bytes_per_extent}};
 }
 
+json recovery(const std::string& directory) {
+  const auto cost = recovery_cost(directory);
+  if (!cost.ok()) usage(cost.status().to_string());
+  const double gib = static_cast<double>(cost->log_bytes) / static_cast<double>(kGiB);
+  return {{"open_s", cost->open_s},
+          {"open_cpu_s", cost->open_cpu_s},
+          {"log_bytes", cost->log_bytes},
+          {"payload_bytes", cost->payload_bytes},
+          {"records", cost->records},
+          {"wall_seconds_per_gib", cost->open_s / gib},
+          {"cpu_seconds_per_gib", cost->open_cpu_s / gib}};
+}
+
 int main_of(const std::vector<std::string>& words) {
   Values values;
   std::vector<std::string> plain;
@@ -200,8 +215,10 @@ int main_of(const std::vector<std::string>& words) {
     std::printf("%s\n", cpu(plain[1]).dump().c_str());
   else if (plain.size() == 2 && plain[0] == "order")
     std::printf("%s\n", order(std::strtod(plain[1].c_str(), nullptr)).dump().c_str());
+  else if (plain.size() == 2 && plain[0] == "recovery")
+    std::printf("%s\n", recovery(plain[1]).dump().c_str());
   else
-    usage("expected run, streams, cpu or order");
+    usage("expected run, streams, cpu, order or recovery");
   return 0;
 }
 

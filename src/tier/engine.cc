@@ -42,12 +42,15 @@ void Engine::set_now(Nanos now) {
   now_ = now;
 }
 
-void Engine::emit(Action action) { actions_.push_back(action); }
+void Engine::emit(const Action& action) { actions_.push_back(action); }
 
 bool Engine::take_action(Action* action) {
-  if (actions_.empty()) return false;
-  *action = actions_.front();
-  actions_.pop_front();
+  if (actions_taken_ == actions_.size()) {
+    actions_.clear();
+    actions_taken_ = 0;
+    return false;
+  }
+  *action = actions_[actions_taken_++];
   return true;
 }
 
@@ -89,7 +92,11 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
   watch_arrivals(length);
   ++stats_.writes;
   stats_.write_bytes += length;
-  if (conflicts(op)) {
+  File& on = files_[file];
+  if (on.barrier == kNoOp && on.blocked == 0 &&
+      on.held.insert_if_free({offset, index, length, ExtentState::kDirty})) {
+    begin_write(index);
+  } else if (conflicts(op)) {
     ++stats_.overlap_waits;
     block(index);
   } else {
@@ -156,6 +163,13 @@ void Engine::begin(OpIndex index) {
     return;
   }
   file.held.insert({op.offset, index, op.length, ExtentState::kDirty});
+  begin_write(index);
+}
+
+// The range is held.
+void Engine::begin_write(OpIndex index) {
+  const Op& op = ops_[index];
+  File& file = files_[op.file];
   file.size = std::max(file.size, op.offset + op.length);
   route(index);
 }
@@ -257,11 +271,12 @@ void Engine::serve_log_waiters() {
       log_waiters_.pop_front();
       continue;
     }
-    const bool overlap = files_[op.file].map.overlaps(op.offset, op.offset + op.length);
     if (take_log_space(&op)) {
       log_waiters_.pop_front();
       append(index);
-    } else if (flush_retry_ > now_ && !overlap) {  // the backing device fails: let the writer know
+    } else if (flush_retry_ > now_ &&
+               !files_[op.file].map.overlaps(
+                   op.offset, op.offset + op.length)) {  // the backing device fails: let the writer know
       log_waiters_.pop_front();
       to_backing(index);
     } else {
@@ -305,8 +320,8 @@ void Engine::appended(OpIndex index, Code code) {
     return;
   }
   File& file = files_[op.file];
-  carve_map(op.file, op.offset, op.offset + op.length, segment);
-  file.map.insert({op.offset, op.address + kRecordHeaderBytes, op.length, ExtentState::kDirty});
+  file.map.replace({op.offset, op.address + kRecordHeaderBytes, op.length, ExtentState::kDirty},
+                   [&](const Extent& extent) { made_void(&file, extent, segment); });
   log_.add_dirty(segment, op.length);
   release_range(op);
   if (page_cache()) {
@@ -510,23 +525,25 @@ void Engine::advance(Nanos now) {
   pump();
 }
 
-// Everything that can go on by now. Each part does nothing, cheaply, if there is nothing for it to do.
+// Everything that can go on by now. Each part does nothing, cheaply, if there is nothing for it to do. What makes space for an
+// earlier part begins again.
 void Engine::pump() {
-  size_t before;
+  bool again;
   do {
-    before = actions_.size();
     if (retry_blocked_) retry_blocked();
     if (!log_waiters_.empty()) serve_log_waiters();
     if (!barriers_.empty())
       for (size_t i = 0; i < barriers_.size(); ++i) advance_barrier(barriers_[i]);
     advance_segments();
     start_flush();
-    admit();
-    dispatch();
-    if (!pending_syncs_.empty()) advance_syncs();
+    if (!slot_waiters_.empty() || !loaded_.empty()) admit();
+    const bool freed = dispatch();  // slots of the elevator
+    again = freed && (!slot_waiters_.empty() || !loaded_.empty());
+    if (!pending_syncs_.empty()) again |= advance_syncs();
     if (log_state_ != LogState::kGood) advance_abandon();
     start_syncs();
-  } while (actions_.size() != before || retry_blocked_ || segments_changed_);
+    again |= retry_blocked_ || segments_changed_;
+  } while (again);
   stalled_ = !log_waiters_.empty();
   paused_ = flush_segment_ < log_.count() && !flush_allowed();
 }
@@ -553,7 +570,7 @@ bool Engine::idle() const {
   return blocked_.empty() && log_waiters_.empty() && slot_waiters_.empty() && abandon_waiters_.empty() &&
          barriers_.empty() && pending_syncs_.empty() && elevator_.empty() && slots_in_flight_ == 0 &&
          free_pieces_.size() == pieces_.size() && !log_lane_.in_flight && !backing_lane_.in_flight &&
-         free_ops_.size() == ops_.size() && actions_.empty();
+         free_ops_.size() == ops_.size() && actions_taken_ == actions_.size();
 }
 
 Stats Engine::stats() const {

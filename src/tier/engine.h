@@ -138,9 +138,10 @@ class Engine {
     ExtentMap held;      // of writes that have begun; address: the op
     ExtentMap flushing;  // of flushes; address: the piece
     Epochs epochs;
-    uint32_t blocked = 0;     // ops in blocked_
-    OpIndex barrier = kNoOp;  // a truncate or unlink that has begun
-    bool no_flush = false;    // the barrier waits for flushes to end
+    uint32_t blocked = 0;            // ops in blocked_
+    OpIndex barrier = kNoOp;         // a truncate or unlink that has begun
+    bool flush_overwritten = false;  // something that is being flushed was; until no flush is under way
+    bool no_flush = false;           // the barrier waits for flushes to end
     bool unlinked = false;
     Code deferred = Code::kOk;  // of a write that was lost after its acknowledgement
   };
@@ -216,6 +217,7 @@ class Engine {
   void block(OpIndex index);
   void retry_blocked();
   void begin(OpIndex index);
+  void begin_write(OpIndex index);
   void route(OpIndex index);
   bool wants_log(const Op& op);
   bool waits_when_full() const;
@@ -236,7 +238,7 @@ class Engine {
   void acknowledge(Op* op, Code code);
   void finish(OpIndex index);
   void free_op(OpIndex index);
-  void emit(Action action);
+  void emit(const Action& action);
   void pump();
   void set_now(Nanos now);
 
@@ -245,19 +247,21 @@ class Engine {
   bool quiet() const;
   void select_segment();
   void start_flush();
-  void start_piece(FileIndex file, const Extent& extent, bool passing);
-  bool next_dirty(FileIndex* file, Extent* extent);
+  void start_piece(FileIndex file, ExtentMap::Position at, bool passing);
+  bool next_dirty(FileIndex* file, ExtentMap::Position* at);
   void restart_pass();
   bool flush_is_urgent() const;
   bool place(uint32_t piece);
   void fill_gap(FileIndex file);
   void admit();
-  void dispatch();
+  bool dispatch();  // whether anything was
   void slot_written(uint32_t slot, Code code);
   void piece_read(uint32_t piece, Code code);
   void piece_done(uint32_t piece, Code code);
   void lose(uint32_t piece);
   void carve_map(FileIndex file, uint64_t from, uint64_t to, uint32_t by_segment);
+  void made_void(File* file, const Extent& extent, uint32_t by_segment);
+  void end_flushing(File* file, uint64_t from, uint64_t to);
 
   // engine_segments.cc: erasing, syncs, the end of a failed log
   void advance_segments();
@@ -284,7 +288,7 @@ class Engine {
   void backing_change_durable(OpIndex index);
   void release_held_segment(Op* op);
   void end_barrier(OpIndex index, Code code);
-  void advance_syncs();
+  bool advance_syncs();  // whether one is over
   bool advance_sync(PendingSync* pending, Code* result);
   void replay(const std::vector<const RecordHeader*>& records, Recovered* recovered);
   uint64_t control_bytes() const { return round_up(kRecordHeaderBytes, options_.log_alignment); }
@@ -308,7 +312,8 @@ class Engine {
   Traffic traffic_;
   Epochs epochs_;
   uint64_t sequence_ = 0;
-  std::deque<Action> actions_;
+  std::vector<Action> actions_;  // the first actions_taken_ of them are taken
+  size_t actions_taken_ = 0;
 
   std::deque<OpIndex> blocked_;
   std::deque<OpIndex> log_waiters_;
