@@ -3,9 +3,10 @@
 //   bench_tier run WORKLOAD PRESET POLICY [name=value ...]     in virtual time, on the model of the paper's testbed
 //   bench_tier streams WORKLOAD [name=value ...]               the detector's percentages and decisions, stream by stream
 //   bench_tier cpu POLICY                                      ns a request, without devices
+//   bench_tier recovery DIRECTORY                              opening a store whose log of a GiB is full; makes DIRECTORY
 //   bench_tier order KIB                                       Table 1: 2 GiB of random writes of so many KiB
 //
-// Values: seed, segments, ssd_gib, slots, stream, overflow, gap_share, flush_share, always_share, budget, slack_us.
+// Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_ordered, budget_random, overload, slack_us.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "bench/tier/engine_cost.h"
+#include "bench/tier/recovery.h"
 #include "bench/tier/testbed.h"
 
 namespace swale::tierbench {
@@ -54,11 +56,12 @@ tier::Options make_options(const std::string& policy, const io::Testbed& bed, co
   options.backing = bed.disk;
   options.detector.stream_requests = static_cast<uint32_t>(value(values, "stream", 128));
   tier::SwaleOptions& own = options.swale;
-  own.overflow_cost_share = value(values, "overflow", own.overflow_cost_share);
   own.gap_fill_share = value(values, "gap_share", own.gap_fill_share);
   own.flush_queue_share = value(values, "flush_share", own.flush_queue_share);
   own.flush_always_share = value(values, "always_share", own.flush_always_share);
-  own.byte_budget = value(values, "budget", own.byte_budget) != 0;
+  own.byte_budget_ordered = value(values, "budget_ordered", own.byte_budget_ordered);
+  own.byte_budget_random = value(values, "budget_random", own.byte_budget_random);
+  own.overload_ratio = value(values, "overload", own.overload_ratio);
   own.gap_fill_slack_ns = static_cast<int64_t>(
       1e3 * value(values, "slack_us", 1e-3 * static_cast<double>(own.gap_fill_slack_ns)));
   if (const Status status = options.validate(); !status.ok()) usage(std::string(status.message()));
@@ -181,6 +184,19 @@ json order(double kib) {
           {"map_bytes_per_extent", cost.map_bytes_per_extent}};
 }
 
+json recovery(const std::string& directory) {
+  const auto cost = recovery_cost(directory);
+  if (!cost.ok()) usage(cost.status().to_string());
+  const double gib = static_cast<double>(cost->log_bytes) / static_cast<double>(kGiB);
+  return {{"open_s", cost->open_s},
+          {"open_cpu_s", cost->open_cpu_s},
+          {"log_bytes", cost->log_bytes},
+          {"payload_bytes", cost->payload_bytes},
+          {"records", cost->records},
+          {"wall_seconds_per_gib", cost->open_s / gib},
+          {"cpu_seconds_per_gib", cost->open_cpu_s / gib}};
+}
+
 int main_of(const std::vector<std::string>& words) {
   Values values;
   std::vector<std::string> plain;
@@ -199,8 +215,10 @@ int main_of(const std::vector<std::string>& words) {
     std::printf("%s\n", cpu(plain[1]).dump().c_str());
   else if (plain.size() == 2 && plain[0] == "order")
     std::printf("%s\n", order(std::strtod(plain[1].c_str(), nullptr)).dump().c_str());
+  else if (plain.size() == 2 && plain[0] == "recovery")
+    std::printf("%s\n", recovery(plain[1]).dump().c_str());
   else
-    usage("expected run, streams, cpu or order");
+    usage("expected run, streams, cpu, order or recovery");
   return 0;
 }
 

@@ -42,12 +42,15 @@ void Engine::set_now(Nanos now) {
   now_ = now;
 }
 
-void Engine::emit(Action action) { actions_.push_back(action); }
+void Engine::emit(const Action& action) { actions_.push_back(action); }
 
 bool Engine::take_action(Action* action) {
-  if (actions_.empty()) return false;
-  *action = actions_.front();
-  actions_.pop_front();
+  if (actions_taken_ == actions_.size()) {
+    actions_.clear();
+    actions_taken_ = 0;
+    return false;
+  }
+  *action = actions_[actions_taken_++];
   return true;
 }
 
@@ -86,9 +89,14 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
   op.offset = offset;
   op.length = length;
   op.stream_to_ssd = traffic_.add(file, offset, length);
+  watch_arrivals(length);
   ++stats_.writes;
   stats_.write_bytes += length;
-  if (conflicts(op)) {
+  File& on = files_[file];
+  if (on.barrier == kNoOp && on.blocked == 0 &&
+      on.held.insert_if_free({offset, index, length, ExtentState::kDirty})) {
+    begin_write(index);
+  } else if (conflicts(op)) {
     ++stats_.overlap_waits;
     block(index);
   } else {
@@ -155,6 +163,13 @@ void Engine::begin(OpIndex index) {
     return;
   }
   file.held.insert({op.offset, index, op.length, ExtentState::kDirty});
+  begin_write(index);
+}
+
+// The range is held.
+void Engine::begin_write(OpIndex index) {
+  const Op& op = ops_[index];
+  File& file = files_[op.file];
   file.size = std::max(file.size, op.offset + op.length);
   route(index);
 }
@@ -174,7 +189,7 @@ void Engine::route(OpIndex index) {
   }
   if (!overlap && !wants_log(op)) return to_backing(index);
   if (log_waiters_.empty() && take_log_space(&op)) return append(index);
-  if (overlap || waits_when_full(op)) {
+  if (overlap || waits_when_full()) {
     ++stats_.log_waits;
     op.stage = Op::Stage::kLogWait;
     log_waiters_.push_back(index);
@@ -209,15 +224,33 @@ bool Engine::wants_log(const Op& op) {
   // Back-pressure: only what would wait for the backing device.
   if (elevator_.would_merge(op.file, position(op.file, op.offset), op.offset, op.length)) return false;
   if (elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
-  return !options_.swale.byte_budget || stats_.ssd_bytes + op.length <= traffic_.ssd_bytes();
+  return static_cast<double>(stats_.ssd_bytes + op.length) <= byte_budget();
 }
 
-bool Engine::waits_when_full(const Op&) {
+// The shadow: what SSDUP+ would have sent to the SSD by now, less what ordered traffic does not need.
+double Engine::byte_budget() const {
+  const SwaleOptions& own = options_.swale;
+  if (own.byte_budget_random <= 0) return 1e300;
+  const double random = traffic_.percentage_mean();
+  return (own.byte_budget_ordered + (own.byte_budget_random - own.byte_budget_ordered) * random) *
+         static_cast<double>(traffic_.ssd_bytes());
+}
+
+bool Engine::waits_when_full() const {
   if (options_.policy == Policy::kSsdOverflowing) return false;
-  if (flush_retry_ > now_) return false;  // the backing device fails: nothing would make space
-  if (options_.policy != Policy::kSwale) return true;
-  if (options_.swale.overflow_cost_share <= 0 || direct_cost_ == 0 || flush_cost_ == 0) return true;
-  return direct_cost_ >= options_.swale.overflow_cost_share * flush_cost_;
+  return flush_retry_ <= now_;  // while the backing device fails, nothing would make space
+}
+
+// How fast writes come when nothing holds them up: the quickest of recent windows.
+void Engine::watch_arrivals(uint32_t length) {
+  constexpr uint32_t kWindow = 64;
+  constexpr double kForget = 1.02;  // a window
+  window_bytes_ += length;
+  if (++window_writes_ < kWindow) return;
+  const double cost = static_cast<double>(now_ - window_start_) / static_cast<double>(window_bytes_);
+  arrival_cost_ = arrival_cost_ == 0 ? cost : std::min(arrival_cost_ * kForget, cost);
+  window_start_ = now_;
+  window_bytes_ = window_writes_ = 0;
 }
 
 bool Engine::take_log_space(Op* op) {
@@ -238,11 +271,12 @@ void Engine::serve_log_waiters() {
       log_waiters_.pop_front();
       continue;
     }
-    const bool overlap = files_[op.file].map.overlaps(op.offset, op.offset + op.length);
     if (take_log_space(&op)) {
       log_waiters_.pop_front();
       append(index);
-    } else if (flush_retry_ > now_ && !overlap) {  // the backing device fails: let the writer know
+    } else if (flush_retry_ > now_ &&
+               !files_[op.file].map.overlaps(
+                   op.offset, op.offset + op.length)) {  // the backing device fails: let the writer know
       log_waiters_.pop_front();
       to_backing(index);
     } else {
@@ -276,7 +310,7 @@ void Engine::appended(OpIndex index, Code code) {
   const uint32_t segment = log_.segment_of(op.address);
   --log_.at(segment).appending;
   if (segment != log_.active()) segments_changed_ = true;
-  if (segment == flush_segment_) restart_pass();  // it may lie behind the cursor
+  if (segment < in_batch_.size() && in_batch_[segment]) restart_pass();  // it may lie behind the cursor
   if (code != Code::kOk) {
     // The record may stand in the log all the same: the write waits until the log counts no more.
     ++stats_.append_errors;
@@ -286,8 +320,8 @@ void Engine::appended(OpIndex index, Code code) {
     return;
   }
   File& file = files_[op.file];
-  carve_map(op.file, op.offset, op.offset + op.length, segment);
-  file.map.insert({op.offset, op.address + kRecordHeaderBytes, op.length, ExtentState::kDirty});
+  file.map.replace({op.offset, op.address + kRecordHeaderBytes, op.length, ExtentState::kDirty},
+                   [&](const Extent& extent) { made_void(&file, extent, segment); });
   log_.add_dirty(segment, op.length);
   release_range(op);
   if (page_cache()) {
@@ -491,23 +525,25 @@ void Engine::advance(Nanos now) {
   pump();
 }
 
-// Everything that can go on by now. Each part does nothing, cheaply, if there is nothing for it to do.
+// Everything that can go on by now. Each part does nothing, cheaply, if there is nothing for it to do. What makes space for an
+// earlier part begins again.
 void Engine::pump() {
-  size_t before;
+  bool again;
   do {
-    before = actions_.size();
     if (retry_blocked_) retry_blocked();
     if (!log_waiters_.empty()) serve_log_waiters();
     if (!barriers_.empty())
       for (size_t i = 0; i < barriers_.size(); ++i) advance_barrier(barriers_[i]);
     advance_segments();
     start_flush();
-    admit();
-    dispatch();
-    if (!pending_syncs_.empty()) advance_syncs();
+    if (!slot_waiters_.empty() || !loaded_.empty()) admit();
+    const bool freed = dispatch();  // slots of the elevator
+    again = freed && (!slot_waiters_.empty() || !loaded_.empty());
+    if (!pending_syncs_.empty()) again |= advance_syncs();
     if (log_state_ != LogState::kGood) advance_abandon();
     start_syncs();
-  } while (actions_.size() != before || retry_blocked_ || segments_changed_);
+    again |= retry_blocked_ || segments_changed_;
+  } while (again);
   stalled_ = !log_waiters_.empty();
   paused_ = flush_segment_ < log_.count() && !flush_allowed();
 }
@@ -534,7 +570,7 @@ bool Engine::idle() const {
   return blocked_.empty() && log_waiters_.empty() && slot_waiters_.empty() && abandon_waiters_.empty() &&
          barriers_.empty() && pending_syncs_.empty() && elevator_.empty() && slots_in_flight_ == 0 &&
          free_pieces_.size() == pieces_.size() && !log_lane_.in_flight && !backing_lane_.in_flight &&
-         free_ops_.size() == ops_.size() && actions_.empty();
+         free_ops_.size() == ops_.size() && actions_taken_ == actions_.size();
 }
 
 Stats Engine::stats() const {

@@ -138,9 +138,10 @@ class Engine {
     ExtentMap held;      // of writes that have begun; address: the op
     ExtentMap flushing;  // of flushes; address: the piece
     Epochs epochs;
-    uint32_t blocked = 0;     // ops in blocked_
-    OpIndex barrier = kNoOp;  // a truncate or unlink that has begun
-    bool no_flush = false;    // the barrier waits for flushes to end
+    uint32_t blocked = 0;            // ops in blocked_
+    OpIndex barrier = kNoOp;         // a truncate or unlink that has begun
+    bool flush_overwritten = false;  // something that is being flushed was; until no flush is under way
+    bool no_flush = false;           // the barrier waits for flushes to end
     bool unlinked = false;
     Code deferred = Code::kOk;  // of a write that was lost after its acknowledgement
   };
@@ -216,9 +217,15 @@ class Engine {
   void block(OpIndex index);
   void retry_blocked();
   void begin(OpIndex index);
+  void begin_write(OpIndex index);
   void route(OpIndex index);
   bool wants_log(const Op& op);
-  bool waits_when_full(const Op& op);
+  bool waits_when_full() const;
+  void watch_arrivals(uint32_t length);
+  bool overloaded() const {
+    return arrival_cost_ > 0 && direct_cost_ > options_.swale.overload_ratio * arrival_cost_;
+  }
+  double byte_budget() const;
   bool log_usable() const { return log_state_ == LogState::kGood; }
   bool take_log_space(Op* op);
   void serve_log_waiters();
@@ -231,7 +238,7 @@ class Engine {
   void acknowledge(Op* op, Code code);
   void finish(OpIndex index);
   void free_op(OpIndex index);
-  void emit(Action action);
+  void emit(const Action& action);
   void pump();
   void set_now(Nanos now);
 
@@ -240,19 +247,21 @@ class Engine {
   bool quiet() const;
   void select_segment();
   void start_flush();
-  void start_piece(FileIndex file, const Extent& extent, bool passing);
-  bool next_dirty(FileIndex* file, Extent* extent);
+  void start_piece(FileIndex file, ExtentMap::Position at, bool passing);
+  bool next_dirty(FileIndex* file, ExtentMap::Position* at);
   void restart_pass();
   bool flush_is_urgent() const;
   bool place(uint32_t piece);
   void fill_gap(FileIndex file);
   void admit();
-  void dispatch();
+  bool dispatch();  // whether anything was
   void slot_written(uint32_t slot, Code code);
   void piece_read(uint32_t piece, Code code);
   void piece_done(uint32_t piece, Code code);
   void lose(uint32_t piece);
   void carve_map(FileIndex file, uint64_t from, uint64_t to, uint32_t by_segment);
+  void made_void(File* file, const Extent& extent, uint32_t by_segment);
+  void end_flushing(File* file, uint64_t from, uint64_t to);
 
   // engine_segments.cc: erasing, syncs, the end of a failed log
   void advance_segments();
@@ -279,7 +288,7 @@ class Engine {
   void backing_change_durable(OpIndex index);
   void release_held_segment(Op* op);
   void end_barrier(OpIndex index, Code code);
-  void advance_syncs();
+  bool advance_syncs();  // whether one is over
   bool advance_sync(PendingSync* pending, Code* result);
   void replay(const std::vector<const RecordHeader*>& records, Recovered* recovered);
   uint64_t control_bytes() const { return round_up(kRecordHeaderBytes, options_.log_alignment); }
@@ -303,7 +312,8 @@ class Engine {
   Traffic traffic_;
   Epochs epochs_;
   uint64_t sequence_ = 0;
-  std::deque<Action> actions_;
+  std::vector<Action> actions_;  // the first actions_taken_ of them are taken
+  size_t actions_taken_ = 0;
 
   std::deque<OpIndex> blocked_;
   std::deque<OpIndex> log_waiters_;
@@ -314,12 +324,13 @@ class Engine {
 
   std::vector<FlushPiece> pieces_;
   std::vector<uint32_t> free_pieces_;
-  std::deque<uint32_t> loaded_;   // read, wait for a slot
-  uint32_t flush_pieces_ = 0;     // in use, without those in passing
-  uint32_t flush_segment_;        // log_.count(): none
-  bool flush_pass_done_ = false;  // the end of the file order is reached
-  bool flush_again_ = false;      // something may lie behind the cursor
-  bool flush_skipped_ = false;    // the pass has skipped something that was under way
+  std::deque<uint32_t> loaded_;    // read, wait for a slot
+  uint32_t flush_pieces_ = 0;      // in use, without those in passing
+  uint32_t flush_segment_;         // the oldest of the batch that is flushed; log_.count(): none
+  std::vector<uint8_t> in_batch_;  // by segment
+  bool flush_pass_done_ = false;   // the end of the file order is reached
+  bool flush_again_ = false;       // something may lie behind the cursor
+  bool flush_skipped_ = false;     // the pass has skipped something that was under way
   FileIndex flush_file_ = 0;
   uint64_t flush_offset_ = 0;
   bool flush_paused_ = false;
@@ -333,6 +344,10 @@ class Engine {
   size_t direct_next_ = 0;
   double direct_cost_ = 0;  // ns a byte, smoothed
   double flush_cost_ = 0;
+  double arrival_cost_ = 0;  // ns a byte at which writes arrive when nothing holds them up
+  uint64_t window_bytes_ = 0;
+  uint32_t window_writes_ = 0;
+  Nanos window_start_ = 0;
 
   SyncLane log_lane_;
   SyncLane backing_lane_;

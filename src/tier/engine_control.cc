@@ -197,7 +197,8 @@ void Engine::drain(Ticket ticket, Nanos now) {
   pump();
 }
 
-void Engine::advance_syncs() {
+bool Engine::advance_syncs() {
+  bool any = false;
   for (size_t i = 0; i < pending_syncs_.size();) {
     Code result = Code::kOk;
     if (!advance_sync(&pending_syncs_[i], &result)) {
@@ -211,7 +212,9 @@ void Engine::advance_syncs() {
     else if (result == Code::kOk)
       result = std::exchange(files_[done.file].deferred, Code::kOk);
     refuse(done.ticket, done.file, result);
+    any = true;
   }
+  return any;
 }
 
 bool Engine::advance_sync(PendingSync* pending, Code* result) {

@@ -24,7 +24,8 @@ Options small_options(Rng* rng) {
   options.detector.stream_requests = 4;
   options.quiet_requests_per_second = 3;
   options.swale.gap_fill_share = 0.1;
-  options.swale.byte_budget = rng->chance(1, 2);
+  options.swale.byte_budget_random = static_cast<double>(rng->below(2));
+  options.swale.overload_ratio = static_cast<double>(rng->below(3));
   options.idle_flush_ns = 3'000'000'000;
   options.age_flush_ns = 20'000'000'000;
   return options;

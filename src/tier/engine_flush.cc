@@ -32,6 +32,7 @@ bool Engine::flush_allowed() const {
     case Policy::kSsdupPlus:
       return traffic_.to_ssd() || quiet();
     case Policy::kSwale: {
+      if (overloaded()) return true;
       const double depth = static_cast<double>(elevator_.depth());
       return depth < options_.swale.flush_queue_share * elevator_.slots_max() ||
              static_cast<double>(log_.used_bytes()) >
@@ -42,15 +43,26 @@ bool Engine::flush_allowed() const {
   }
 }
 
-// The oldest sealed segment that has something to flush.
+// The oldest sealed segments that have something to flush: one, or a batch that is swept together. A batch is finished before
+// the next one begins.
 void Engine::select_segment() {
-  if (flush_segment_ < log_.count() && log_.at(flush_segment_).dirty_bytes > 0) return;
-  flush_segment_ = log_.count();
-  for (uint32_t i = 0; i < log_.count(); ++i) {
-    const Segment& segment = log_.at(i);
-    if (segment.state != Segment::State::kSealed || segment.dirty_bytes == 0) continue;
-    if (flush_segment_ < log_.count() && log_.at(flush_segment_).ordinal < segment.ordinal) continue;
-    flush_segment_ = i;
+  const uint32_t count = log_.count();
+  in_batch_.resize(count, 0);
+  for (uint32_t i = 0; i < count; ++i)
+    if (in_batch_[i] && log_.at(i).dirty_bytes > 0 && log_.at(i).state == Segment::State::kSealed) return;
+  std::fill(in_batch_.begin(), in_batch_.end(), 0);
+  flush_segment_ = count;
+  const uint32_t batch = options_.policy == Policy::kSwale && overloaded() ? std::max(1u, count / 2) : 1;
+  for (uint32_t n = 0; n < batch; ++n) {
+    uint32_t oldest = count;
+    for (uint32_t i = 0; i < count; ++i) {
+      const Segment& segment = log_.at(i);
+      if (segment.state != Segment::State::kSealed || segment.dirty_bytes == 0 || in_batch_[i]) continue;
+      if (oldest == count || segment.ordinal < log_.at(oldest).ordinal) oldest = i;
+    }
+    if (oldest == count) break;
+    in_batch_[oldest] = 1;
+    if (n == 0) flush_segment_ = oldest;
   }
   flush_file_ = 0;
   flush_offset_ = 0;
@@ -69,9 +81,7 @@ void Engine::restart_pass() {
 }
 
 // The next extent of the segment in file order that is dirty and not under way.
-bool Engine::next_dirty(FileIndex* found_file, Extent* found) {
-  const uint64_t begin = log_.begin_of(flush_segment_);
-  const bool queue = flush_segment_ == queue_segment_;
+bool Engine::next_dirty(FileIndex* found_file, ExtentMap::Position* found) {
   for (;; ++flush_file_, flush_offset_ = 0) {
     if (flush_file_ >= files_.size()) {
       if (!std::exchange(flush_again_, false)) break;
@@ -86,15 +96,15 @@ bool Engine::next_dirty(FileIndex* found_file, Extent* found) {
     }
     for (auto at = file.map.locate(flush_offset_); file.map.valid(at); at = file.map.next(at)) {
       const Extent extent = file.map.get(at);
-      if (extent.state != ExtentState::kDirty || extent.address < begin) continue;
-      if (!queue && extent.address - begin >= log_.segment_bytes()) continue;
-      if (file.flushing.overlaps(extent.offset, extent.end())) {  // of older bytes of the same range
+      if (extent.state != ExtentState::kDirty || !in_batch_[log_.segment_of(extent.address)]) continue;
+      if (file.flush_overwritten &&
+          file.flushing.overlaps(extent.offset, extent.end())) {  // of older bytes of the same range
         flush_skipped_ = true;
         continue;
       }
       flush_offset_ = extent.end();
       *found_file = flush_file_;
-      *found = extent;
+      *found = at;
       return true;
     }
   }
@@ -106,19 +116,20 @@ void Engine::start_flush() {
   while (flush_segment_ < log_.count() && !flush_pass_done_ && flush_pieces_ < options_.flush_pieces_max &&
          !free_pieces_.empty() && flush_allowed()) {
     FileIndex file;
-    Extent extent;
-    if (!next_dirty(&file, &extent)) return;
-    start_piece(file, extent, false);
+    ExtentMap::Position at;
+    if (!next_dirty(&file, &at)) return;
+    start_piece(file, at, false);
   }
 }
 
-void Engine::start_piece(FileIndex index, const Extent& extent, bool passing) {
+void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) {
+  File& file = files_[index];
+  const Extent extent = file.map.get(at);
+  file.map.set_state(at, ExtentState::kFlushing);
   const uint32_t piece = free_pieces_.back();
   free_pieces_.pop_back();
   pieces_[piece] = {
       FlushPiece::State::kReading, passing, index, extent.length, extent.offset, extent.address};
-  File& file = files_[index];
-  file.map.mark(extent.offset, extent.end(), extent.address, ExtentState::kFlushing);
   file.flushing.insert({extent.offset, piece, extent.length, ExtentState::kDirty});
   ++log_.at(log_.segment_of(extent.address)).pins;
   flush_pieces_ += !passing;
@@ -178,17 +189,20 @@ void Engine::admit() {
   }
 }
 
-void Engine::dispatch() {
+bool Engine::dispatch() {
+  bool any = false;
   while (slots_in_flight_ < options_.backing_depth && !elevator_.empty()) {
     const SlotIndex index = elevator_.next();
     elevator_.take(index);
     ++slots_in_flight_;
+    any = true;
     if (slot_started_.size() <= index) slot_started_.resize(index + 1);
     slot_started_[index] = now_;
     ++stats_.slots_written;
     emit({.kind = Action::Kind::kWriteBacking, .id = index, .file = elevator_.slot(index).file});
     if (options_.policy == Policy::kSwale) fill_gap(elevator_.slot(index).file);
   }
+  return any;
 }
 
 // Reads ahead what lies between the end of the slot that was just dispatched and the next one, if writing it in passing
@@ -211,7 +225,7 @@ void Engine::fill_gap(FileIndex index) {
     for (; file.map.valid(at) && steps < kGapSteps; at = file.map.next(at), ++steps) {
       const Extent extent = file.map.get(at);
       if (extent.state == ExtentState::kDirty && extent.offset >= offset &&
-          !file.flushing.overlaps(extent.offset, extent.end()))
+          !(file.flush_overwritten && file.flushing.overlaps(extent.offset, extent.end())))
         break;
     }
     if (!file.map.valid(at) || steps >= kGapSteps) return;
@@ -221,7 +235,7 @@ void Engine::fill_gap(FileIndex index) {
     if (end > limit) return;
     const Nanos detour = disk.positioning(head, begin) + disk.positioning(end, limit);
     if (detour > disk.positioning(head, limit) + options_.swale.gap_fill_slack_ns) return;
-    start_piece(index, extent, true);
+    start_piece(index, at, true);
     head = end;
     offset = extent.end();
   }
@@ -251,7 +265,7 @@ void Engine::piece_done(uint32_t index, Code code) {
   File& file = files_[piece.file];
   const uint32_t segment = log_.segment_of(piece.address);
   const uint64_t end = piece.offset + piece.length;
-  file.flushing.carve(piece.offset, end, [](const Extent&) {});
+  end_flushing(&file, piece.offset, end);
   if (code == Code::kOk) {
     // What was overwritten meanwhile has another address, and stays dirty.
     log_.remove_dirty(segment, file.map.mark(piece.offset, end, piece.address, ExtentState::kClean));
@@ -270,6 +284,11 @@ void Engine::piece_done(uint32_t index, Code code) {
   free_pieces_.push_back(index);
 }
 
+void Engine::end_flushing(File* file, uint64_t from, uint64_t to) {
+  file->flushing.carve(from, to, [](const Extent&) {});
+  if (file->flushing.size() == 0) file->flush_overwritten = false;
+}
+
 // The SSD does not give these bytes back, and is not expected to.
 void Engine::lose(uint32_t index) {
   const FlushPiece piece = pieces_[index];
@@ -280,7 +299,7 @@ void Engine::lose(uint32_t index) {
   log_.remove_dirty(segment, bytes);
   stats_.lost_bytes += bytes;
   if (bytes > 0) file.deferred = Code::kIoError;
-  file.flushing.carve(piece.offset, piece.offset + piece.length, [](const Extent&) {});
+  end_flushing(&file, piece.offset, piece.offset + piece.length);
   flush_pieces_ -= !piece.passing;
   pieces_[index].state = FlushPiece::State::kFree;
   free_pieces_.push_back(index);
@@ -288,14 +307,18 @@ void Engine::lose(uint32_t index) {
   if (flush_skipped_) restart_pass();
 }
 
-// Bytes of a file's map that a newer record, or a truncate, makes void.
+// Bytes of the log that a newer record, or a truncate, makes void.
+void Engine::made_void(File* file, const Extent& extent, uint32_t by_segment) {
+  if (extent.state == ExtentState::kFlushing) file->flush_overwritten = true;
+  const uint32_t segment = log_.segment_of(extent.address);
+  if (extent.state != ExtentState::kClean) log_.remove_dirty(segment, extent.length);
+  if (segment != log_.active() && log_.at(segment).dirty_bytes == 0) segments_changed_ = true;
+  if (by_segment < log_.count() && !options_.canaries.skip_shields) log_.shield(by_segment, segment);
+}
+
 void Engine::carve_map(FileIndex index, uint64_t from, uint64_t to, uint32_t by_segment) {
-  files_[index].map.carve(from, to, [&](const Extent& extent) {
-    const uint32_t segment = log_.segment_of(extent.address);
-    if (extent.state != ExtentState::kClean) log_.remove_dirty(segment, extent.length);
-    if (segment != log_.active() && log_.at(segment).dirty_bytes == 0) segments_changed_ = true;
-    if (by_segment < log_.count() && !options_.canaries.skip_shields) log_.shield(by_segment, segment);
-  });
+  files_[index].map.carve(from, to,
+                          [&](const Extent& extent) { made_void(&files_[index], extent, by_segment); });
 }
 
 }  // namespace swale::tier

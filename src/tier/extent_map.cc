@@ -5,31 +5,36 @@
 
 namespace swale::tier {
 
+// Two searches without branches that a processor would have to guess: they are most of what the engine costs.
 ExtentMap::Position ExtentMap::locate(uint64_t offset) const {
-  const auto after = std::upper_bound(leaves_.begin(), leaves_.end(), offset,
-                                      [](uint64_t value, const Leaf& leaf) { return value < leaf.first; });
-  if (after == leaves_.begin()) return {0, 0};
-  const auto index = static_cast<size_t>(after - leaves_.begin()) - 1;
-  const Leaf& leaf = leaves_[index];
-  // Extents do not overlap, so their ends are in order too.
-  uint32_t low = 0;
-  uint32_t high = leaf.count;
-  while (low < high) {
-    const uint32_t middle = (low + high) / 2;
-    if (leaf.data[middle].end() > offset)
-      high = middle;
-    else
-      low = middle + 1;
+  if (leaves_.empty()) return {0, 0};
+  const Leaf* leaf = leaves_.data();
+  for (size_t left = leaves_.size(); left > 1;) {
+    const size_t half = left / 2;
+    leaf = leaf[half].first <= offset ? leaf + half : leaf;
+    left -= half;
   }
-  return low < leaf.count ? Position{index, low} : Position{index + 1, 0};
+  const auto index = static_cast<size_t>(leaf - leaves_.data());
+  // The last extent that begins at or before the offset; extents do not overlap, so the one after it is the answer if this
+  // one ends too early.
+  const Packed* const first = leaf->data.get();
+  const Packed* extent = first;
+  for (uint32_t left = leaf->count; left > 1;) {
+    const uint32_t half = left / 2;
+    extent = extent[half].offset() <= offset ? extent + half : extent;
+    left -= half;
+  }
+  const auto slot = static_cast<size_t>(extent - first) + (extent->end() <= offset);
+  return slot < leaf->count ? Position{index, slot} : Position{index + 1, 0};
 }
 
 ExtentMap::Position ExtentMap::next(Position at) const {
   return at.slot + 1 < leaves_[at.leaf].count ? Position{at.leaf, at.slot + 1} : Position{at.leaf + 1, 0};
 }
 
-void ExtentMap::insert(const Extent& extent) {
-  Position at = locate(extent.offset);
+void ExtentMap::insert(const Extent& extent) { insert_before(locate(extent.offset), extent); }
+
+void ExtentMap::insert_before(Position at, const Extent& extent) {
   assert(!valid(at) || get(at).offset >= extent.end());
   // Before the first extent of a leaf is the same as after the last one of the leaf before: files grow at the end.
   if (at.slot == 0 && at.leaf > 0) at = {at.leaf - 1, leaves_[at.leaf - 1].count};

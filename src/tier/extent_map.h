@@ -63,6 +63,23 @@ class ExtentMap {
   // Adds an extent where there is none.
   void insert(const Extent& extent);
 
+  // Adds an extent if nothing overlaps it; false otherwise.
+  bool insert_if_free(const Extent& extent) {
+    const Position at = locate(extent.offset);
+    if (valid(at) && get(at).offset < extent.end()) return false;
+    insert_before(at, extent);
+    return true;
+  }
+
+  // Removes what overlaps the extent, as carve does, and adds it.
+  template <class Removed>
+  void replace(const Extent& extent, const Removed& removed) {
+    const Position at = locate(extent.offset);
+    if (!valid(at) || get(at).offset >= extent.end()) return insert_before(at, extent);
+    carve(extent.offset, extent.end(), removed);
+    insert(extent);
+  }
+
   // Removes [offset, end), and calls removed(Extent) for each piece in it.
   template <class Removed>
   void carve(uint64_t offset, uint64_t end, const Removed& removed);
@@ -116,6 +133,7 @@ class ExtentMap {
     uint32_t capacity;
   };
 
+  void insert_before(Position at, const Extent& extent);  // at: locate(extent.offset)
   void insert_at(Position at, const Extent& extent);
   Position make_space(Position at);
   bool shift_to_neighbour(size_t leaf);

@@ -50,15 +50,18 @@ struct DetectorOptions {
 };
 
 struct SwaleOptions {
-  double flush_queue_share =
-      0.75;  // flush only while the backing queue holds less than this share of its slots ...
-  double flush_always_share = 0.80;     // ... or the SSD holds more than this share of its capacity
-  double gap_fill_share = 0.25;         // fill gaps once the SSD holds more than this share
+  // Flush only while the backing queue holds less than this share of its slots, or the log is fuller than the other share.
+  double flush_queue_share = 0.75;
+  double flush_always_share = 0.93;
+  double gap_fill_share = 0.40;         // fill gaps once this share of the log is dirty
   int64_t gap_fill_slack_ns = 150'000;  // what a detour may cost
-  bool byte_budget = true;              // never more bytes to the SSD than SSDUP+ would have sent
-  // A full log: a write goes to the backing device if direct writes cost less than this share of what flushed bytes
-  // cost there (measured); else it waits. 0: always waits.
-  double overflow_cost_share = 0;
+  // At most this share of the bytes that SSDUP+ would have sent to the SSD, for traffic that is not random and for traffic that
+  // is; between them by the random percentage. 0: no limit.
+  double byte_budget_ordered = 0.4;
+  double byte_budget_random = 1;
+  // A backing device that needs so many times longer for a byte than the writers is overloaded: segments are then flushed at once,
+  // half of the log in one sweep, because every seek that is saved is time that is gained.
+  double overload_ratio = 3;
 };
 
 // Mistakes on purpose, so that tests can show that they would be found.

@@ -1,0 +1,91 @@
+#include "tier/shared_queue.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "base/crc32c.h"
+
+namespace swale::tier {
+namespace {
+
+constexpr uint64_t kStep = 4096;  // slots begin at multiples of it
+
+}  // namespace
+
+Result<std::unique_ptr<SharedQueue>> SharedQueue::create(io::Device& device, const std::string& path,
+                                                         uint32_t slots, uint32_t slot_bytes,
+                                                         uint64_t log_id) {
+  std::unique_ptr<SharedQueue> queue(new SharedQueue);
+  SWALE_ASSIGN_OR_RETURN(queue->file_, device.open(path, io::OpenMode::kCreate));
+  queue->path_ = path;
+  queue->slots_ = slots;
+  queue->slot_bytes_ = slot_bytes;
+  queue->log_id_ = log_id;
+  queue->stride_ = round_up(2 * kRecordHeaderBytes + slot_bytes, kStep);
+  queue->bytes_ = queue->stride_ * slots;
+  const int descriptor = queue->file_->descriptor();
+  if (descriptor < 0)
+    return error(Code::kUnsupported, Scope::kOperation,
+                 "{}: the tier's queue needs a file of the operating system", path);
+  // A page of a mapping that finds no block on the device would end the process.
+  if (const int failure = ::posix_fallocate(descriptor, 0, static_cast<off_t>(queue->bytes_)); failure != 0)
+    return errno_status(failure, fmt::format("{}: fallocate of {} bytes for the queue", path, queue->bytes_));
+  void* const memory = ::mmap(nullptr, queue->bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (memory == MAP_FAILED)
+    return errno_status(errno, fmt::format("{}: mmap of {} bytes", path, queue->bytes_));
+  queue->memory_ = static_cast<char*>(memory);
+  return queue;
+}
+
+SharedQueue::~SharedQueue() {
+  if (memory_ != nullptr) ::munmap(memory_, bytes_);
+}
+
+void SharedQueue::seal(uint32_t slot, RecordHeader record) {
+  char* const at = begin(slot);
+  record.address = static_cast<uint64_t>(at - memory_);
+  char header[kRecordHeaderBytes];
+  encode_record_header(record, log_id_, header);
+  std::memcpy(at, header, sizeof(header));
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // a kill comes between instructions
+}
+
+void SharedQueue::clear(uint32_t slot) {
+  std::memset(begin(slot), 0, kRecordHeaderBytes);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+Status SharedQueue::sync() { return file_->sync(); }
+
+Result<std::vector<RecordHeader>> SharedQueue::left_in(io::File& file, uint64_t log_id,
+                                                       std::vector<Status>* damaged) {
+  std::vector<RecordHeader> left;
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file.size());
+  std::string header(kRecordHeaderBytes, '\0');
+  std::string payload;
+  for (uint64_t at = 0; at + 2 * kRecordHeaderBytes <= size; at += kStep) {
+    SWALE_RETURN_IF_ERROR(io::read_exactly(file, at, header));
+    auto record = decode_record_header(header, log_id);
+    if (!record.ok() || record->type != RecordType::kQueued || record->address != at) continue;
+    const uint64_t begin = at + 2 * kRecordHeaderBytes;
+    if (record->length > size - begin) continue;
+    payload.resize(record->length);
+    SWALE_RETURN_IF_ERROR(io::read_exactly(file, begin, payload));
+    if (crc32c(payload) != record->payload_crc) {
+      damaged->push_back(
+          corruption("{}: offset {}: a queued write of {} bytes to offset {} of file {:016x} fails its "
+                     "checksum; it is lost",
+                     file.path(), at, record->length, record->offset, record->file));
+      continue;
+    }
+    record->address = at + kRecordHeaderBytes;
+    left.push_back(*record);
+  }
+  return left;
+}
+
+}  // namespace swale::tier

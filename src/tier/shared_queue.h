@@ -1,0 +1,62 @@
+// SharedQueue: the buffers of writes, in a file on the SSD that is mapped shared: what is in them outlives the process.
+//
+//   queue := slot*                      at index * stride; stride = 128 + slot bytes, rounded up to 4,096
+//   slot  := queued_record log_record payload
+//
+// queued_record (64 bytes, log_format.h, type kQueued) is whole exactly while the write is acknowledged and its bytes stand
+// nowhere else; its address is its place in this file. log_record is space for the header of a record in the log, so that
+// header and payload go there in one write; it means nothing here.
+//
+// Threads: distinct slots are independent. Errors: kNoSpace before anything is mapped: the file has all its blocks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "io/device.h"
+#include "tier/log_format.h"
+
+namespace swale::tier {
+
+class SharedQueue {
+ public:
+  static Result<std::unique_ptr<SharedQueue>> create(io::Device& device, const std::string& path,
+                                                     uint32_t slots, uint32_t slot_bytes, uint64_t log_id);
+  ~SharedQueue();
+  SharedQueue(const SharedQueue&) = delete;
+  SharedQueue& operator=(const SharedQueue&) = delete;
+
+  char* payload(uint32_t slot) { return begin(slot) + 2 * kRecordHeaderBytes; }
+  char* log_record(uint32_t slot) { return begin(slot) + kRecordHeaderBytes; }
+  // From now on a killed process leaves this write behind. `record` has the payload's checksum.
+  void seal(uint32_t slot, RecordHeader record);
+  void clear(uint32_t slot);
+  Status sync();  // after a change of the file's size: the payloads need none
+
+  uint32_t slots() const { return slots_; }
+  uint32_t slot_bytes() const { return slot_bytes_; }
+  const std::string& path() const { return path_; }
+
+  // The writes that a killed process has left in the file. Their addresses are the places of their log records, so that
+  // the payload begins kRecordHeaderBytes behind. Slots that were never sealed, or are torn, hold nothing.
+  // `damaged`: sealed slots whose payload fails its checksum, as after a loss of power.
+  static Result<std::vector<RecordHeader>> left_in(io::File& file, uint64_t log_id,
+                                                   std::vector<Status>* damaged);
+
+ private:
+  SharedQueue() = default;
+  char* begin(uint32_t slot) { return memory_ + slot * stride_; }
+
+  std::string path_;
+  std::unique_ptr<io::File> file_;
+  char* memory_ = nullptr;
+  uint64_t bytes_ = 0;
+  uint64_t stride_ = 0;
+  uint64_t log_id_ = 0;
+  uint32_t slots_ = 0;
+  uint32_t slot_bytes_ = 0;
+};
+
+}  // namespace swale::tier

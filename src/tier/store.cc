@@ -1,0 +1,38 @@
+#include "tier/store.h"
+
+#include "base/contain.h"
+#include "tier/store_core.h"
+
+namespace swale::tier {
+
+Result<std::unique_ptr<Store>> Store::open(io::Device& device, const StoreOptions& options) {
+  SWALE_ASSIGN_OR_RETURN(auto opened, open_store(device, options));
+  auto core = std::make_shared<StoreCore>(device, std::move(opened));
+  SWALE_RETURN_IF_ERROR(core->start());
+  return std::unique_ptr<Store>(new Store(std::move(core)));
+}
+
+Store::~Store() {
+  static_cast<void>(contain([this] { return core_->close(false); }));
+}
+Status Store::close(AtClose how) { return core_->close(how == AtClose::kDrain); }
+
+Result<Store::Handle> Store::open_file(const std::string& path, io::OpenMode mode) {
+  return core_->open_file(path, mode);
+}
+Status Store::write(Handle file, uint64_t offset, Bytes data) { return core_->write(file, offset, data); }
+Result<size_t> Store::read(Handle file, uint64_t offset, MutableBytes out) {
+  return core_->read(file, offset, out);
+}
+Result<uint64_t> Store::size(Handle file) { return core_->size(file); }
+Status Store::truncate(Handle file, uint64_t size) { return core_->truncate(file, size); }
+Status Store::sync(Handle file) { return core_->sync(file); }
+Status Store::remove(const std::string& path) { return core_->remove(path); }
+Status Store::rename(const std::string& from, const std::string& to) { return core_->rename(from, to); }
+Status Store::drain() { return core_->drain(); }
+void Store::pause_flush(bool paused) { core_->pause_flush(paused); }
+Stats Store::stats() const { return core_->stats(); }
+const RecoveryReport& Store::recovery() const { return core_->recovery(); }
+std::vector<std::pair<std::string, uint64_t>> Store::dirty_files() const { return core_->dirty_files(); }
+
+}  // namespace swale::tier

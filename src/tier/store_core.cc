@@ -1,0 +1,439 @@
+#include "tier/store_core.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "base/crc32c.h"
+
+namespace swale::tier {
+
+StoreCore::StoreCore(io::Device& device, OpenedStore opened)
+    : device_(device),
+      opened_(std::move(opened)),
+      log_bytes_(opened_.options.engine.segment_count * opened_.options.engine.segment_bytes),
+      storage_(io::StorageThread::of(device)) {
+  const MutexLock lock(mutex_);
+  engine_ = std::make_unique<Engine>(opened_.options.engine);
+  slots_.resize(opened_.options.queue_slots);
+  for (uint32_t i = opened_.options.queue_slots; i-- > 0;) free_slots_.push_back(i);
+  buffers_.resize(engine_->flush_buffers());
+  headers_.resize(opened_.options.engine.segment_count);
+}
+
+StoreCore::~StoreCore() { static_cast<void>(close(false)); }
+
+Status StoreCore::start() {
+  SWALE_RETURN_IF_ERROR(storage_->add(this));
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [path, id] : opened_.files) add_file(path, nullptr, id);
+    engine_call([&]() REQUIRES(mutex_) {
+      const auto recovered = engine_->recover(opened_.segments, opened_.queued, now());
+      opened_.report.records = recovered.records;
+      opened_.report.dropped = recovered.dropped;
+      opened_.report.dirty_bytes = recovered.dirty_bytes;
+      opened_.report.truncates = recovered.truncates;
+    });
+    opened_.segments.clear();
+    opened_.queued.clear();
+    if (!poisoned_.ok()) return poisoned_;
+  }
+  timer_ = std::thread([this] { run_timer(); });
+  storage_->wake(this);
+  return {};
+}
+
+Status StoreCore::close(bool drain_first) {
+  {
+    const MutexLock lock(mutex_);
+    if (closed_) return {};
+  }
+  Status status = drain_first ? drain() : Status();
+  {
+    // Page cache: what is under way has a place in the queue. Other modes: whoever waits for an answer is not done yet.
+    const MutexLock lock(mutex_);
+    answered_.wait(lock, [this]() REQUIRES(mutex_) { return waiters_.empty() || !poisoned_.ok(); });
+    slot_free_.wait(
+        lock, [this]() REQUIRES(mutex_) { return free_slots_.size() == slots_.size() || !poisoned_.ok(); });
+    closed_ = stopping_ = true;
+    timer_changed_.notify_all();
+    slot_free_.notify_all();
+  }
+  if (timer_.joinable()) timer_.join();
+  storage_->remove(this);
+  const bool clean = [this] {
+    const MutexLock lock(mutex_);
+    return poisoned_.ok();
+  }();
+  if (clean && opened_.queue) static_cast<void>(device_.remove(opened_.queue->path()));
+  opened_.ssd_lock.reset();
+  opened_.backing_lock.reset();
+  return status;
+}
+
+std::string StoreCore::full_path(const std::string& path) const {
+  return opened_.options.backing_directory + "/" + path;
+}
+
+// Nothing is known of the engine any more. Whoever waits is told.
+void StoreCore::poison(const Status& why) {
+  poisoned_ = why.with_context("the tier's engine failed; open the store again to recover");
+  for (auto& [ticket, waiter] : waiters_) waiter->answered = true;
+  answered_.notify_all();
+  slot_free_.notify_all();
+  timer_changed_.notify_all();
+}
+
+// Gives answers, and keeps what the storage thread has to do.
+void StoreCore::collect() {
+  Action action;
+  bool work = false;
+  while (engine_->take_action(&action)) {
+    if (action.kind <= Action::Kind::kRelease) {
+      answer(action);
+      continue;
+    }
+    pending_.push_back(action);
+    work = true;
+  }
+  if (work) storage_->wake(this);
+  if (engine_->next_event() < timer_due_) timer_changed_.notify_one();
+}
+
+void StoreCore::answer(const Action& action) {
+  if (action.ticket == kRecoveryTicket) return;
+  if (action.ticket < slots_.size()) {
+    const auto index = static_cast<uint32_t>(action.ticket);
+    Slot& slot = slots_[index];
+    if (action.kind == Action::Kind::kRelease) {
+      opened_.queue->clear(index);
+      slot.released = true;
+      if (slot.collected) free_slot(index);
+      return;
+    }
+    if (action.queued && !opened_.options.canary_unsealed_queue) {
+      RecordHeader record = action.record;
+      record.payload_crc = slot.crc;
+      opened_.queue->seal(index, record);
+    }
+    slot.state = Slot::State::kAnswered;
+    slot.code = action.code;
+    answered_.notify_all();
+    return;
+  }
+  if (action.kind == Action::Kind::kRelease) return;
+  const auto waiter = waiters_.find(action.ticket);
+  if (waiter == waiters_.end()) return;
+  waiter->second->answered = true;
+  waiter->second->code = action.code;
+  answered_.notify_all();
+}
+
+void StoreCore::free_slot(uint32_t index) {
+  slots_[index] = {};
+  free_slots_.push_back(index);
+  slot_free_.notify_all();
+}
+
+FileIndex StoreCore::add_file(const std::string& path, std::unique_ptr<io::File> file, uint64_t id) {
+  uint64_t size = 0;
+  if (!file)
+    if (auto opened = device_.open(full_path(path), io::OpenMode::kReadWrite); opened.ok())
+      file = std::move(*opened);
+  if (file)
+    if (const auto known = file->size(); known.ok()) size = *known;
+  const auto base = static_cast<uint64_t>(files_.size()) << 40;  // nobody tells where a file lies
+  const FileIndex index = engine_->open_file(id, base, size);
+  open_files_ += file != nullptr;
+  files_.push_back({path, std::move(file), 0, false, false});
+  by_path_[path] = index;
+  limit_open_files();
+  return index;
+}
+
+// The descriptor of a backing file, for an operation that unuse() ends.
+Result<io::File*> StoreCore::use(FileIndex index) {
+  FileEntry& entry = files_[index];
+  if (entry.gone) return error(Code::kNotFound, Scope::kFile, "{}: was removed", full_path(entry.path));
+  if (!entry.file) {
+    SWALE_ASSIGN_OR_RETURN(entry.file, device_.open(full_path(entry.path), io::OpenMode::kReadWrite));
+    ++open_files_;
+  }
+  ++entry.in_use;
+  limit_open_files();
+  return entry.file.get();
+}
+
+void StoreCore::limit_open_files() {
+  for (size_t tried = 0; open_files_ > opened_.options.open_files_max && tried < files_.size(); ++tried) {
+    FileEntry& entry = files_[evict_next_++ % files_.size()];
+    if (!entry.file || entry.in_use > 0 || entry.unsynced) continue;
+    entry.file.reset();
+    --open_files_;
+  }
+}
+
+Result<FileIndex> StoreCore::find(const std::string& path) {
+  const auto known = by_path_.find(path);
+  if (known != by_path_.end()) return known->second;
+  SWALE_ASSIGN_OR_RETURN(auto file, device_.open(full_path(path), io::OpenMode::kReadWrite));
+  auto id = file_id_of(*file);
+  if (!id.ok() && id.status().code() != Code::kNotFound) return id.status();
+  uint64_t name = id.ok() ? *id : random_id();
+  if (!id.ok()) SWALE_RETURN_IF_ERROR(set_file_id(*file, name));
+  return add_file(path, std::move(file), name);
+}
+
+Result<FileIndex> StoreCore::open_file(const std::string& path, io::OpenMode mode) {
+  if (path.empty() || path.front() == '/' || path.find("..") != std::string::npos ||
+      path.starts_with(".swale-tier"))
+    return invalid_argument("'{}': expected a path below the backing directory, without ..", path);
+  const MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  auto found = find(path);
+  if (found.ok()) {
+    if (mode == io::OpenMode::kCreate)
+      return error(Code::kAlreadyExists, Scope::kFile, "{}: is there already", full_path(path));
+    return found;
+  }
+  if (found.status().code() != Code::kNotFound || mode == io::OpenMode::kRead ||
+      mode == io::OpenMode::kReadWrite)
+    return found.status();
+  SWALE_ASSIGN_OR_RETURN(auto file, device_.open(full_path(path), io::OpenMode::kCreate));
+  const uint64_t id = random_id();
+  SWALE_RETURN_IF_ERROR(set_file_id(*file, id));
+  if (opened_.options.engine.durability != Durability::kPageCache) {
+    SWALE_RETURN_IF_ERROR(file->sync());
+    SWALE_RETURN_IF_ERROR(device_.sync_directory(io::parent_directory(full_path(path))));
+  }
+  return add_file(path, std::move(file), id);
+}
+
+Status StoreCore::failure(Code code, FileIndex file, std::string_view what) {
+  if (code == Code::kOk) return {};
+  const std::string where =
+      file < files_.size() ? full_path(files_[file].path) : opened_.options.backing_directory;
+  return error(code, Scope::kFile, "{}: {} failed: {}", where, what,
+               last_error_.ok() ? "refused by the engine" : last_error_.message());
+}
+
+Status StoreCore::write(FileIndex file, uint64_t offset, Bytes data) {
+  const uint32_t part_max = opened_.queue->slot_bytes();
+  if (offset > kFileBytesMax || data.size() > kFileBytesMax - offset)
+    return invalid_argument("a write of {} bytes at {}: files have at most {} bytes", data.size(), offset,
+                            kFileBytesMax);
+  std::vector<uint32_t> mine;
+  MutexLock lock(mutex_);
+  if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+  Status status;
+  const auto harvest = [&]() REQUIRES(mutex_) {  // the oldest of our parts
+    Slot& slot = slots_[mine.front()];
+    answered_.wait(
+        lock, [&]() REQUIRES(mutex_) { return slot.state == Slot::State::kAnswered || !poisoned_.ok(); });
+    const Code code = poisoned_.ok() ? slot.code : poisoned_.code();
+    if (status.ok() && code != Code::kOk)
+      status = poisoned_.ok() ? failure(code, file, "a write") : poisoned_;
+    slot.collected = true;
+    if (slot.released) free_slot(mine.front());
+    mine.erase(mine.begin());
+  };
+  while (!data.empty() && status.ok()) {
+    if (free_slots_.empty() && !mine.empty()) {
+      harvest();
+      continue;
+    }
+    slot_free_.wait(lock,
+                    [&]() REQUIRES(mutex_) { return !free_slots_.empty() || stopping_ || !poisoned_.ok(); });
+    if (!poisoned_.ok()) status = poisoned_;
+    if (stopping_ && status.ok()) status = error(Code::kAborted, Scope::kFile, "the store is closed");
+    if (!status.ok()) break;
+    const uint32_t index = free_slots_.back();
+    free_slots_.pop_back();
+    slots_[index].state = Slot::State::kUsed;
+    const Bytes part = data.substr(0, part_max);
+    lock.unlock();
+    std::memcpy(opened_.queue->payload(index), part.data(), part.size());
+    const uint32_t crc = crc32c(part);
+    lock.lock();
+    slots_[index].crc = crc;
+    mine.push_back(index);
+    engine_call([&]() REQUIRES(mutex_) {
+      engine_->write(index, file, offset, static_cast<uint32_t>(part.size()), now());
+    });
+    offset += part.size();
+    data.remove_prefix(part.size());
+  }
+  while (!mine.empty()) harvest();
+  return status;
+}
+
+std::pair<io::File*, uint64_t> StoreCore::log_place(uint64_t address) const {
+  if (address < log_bytes_) return {opened_.log.get(), address};
+  for (size_t i = opened_.old_queues.size(); i-- > 0;)
+    if (address >= opened_.old_queues[i].base)
+      return {opened_.old_queues[i].file.get(), address - opened_.old_queues[i].base};
+  return {opened_.log.get(), address};
+}
+
+Status StoreCore::read_piece(const ReadPiece& piece, io::File* backing, MutableBytes out) {
+  switch (piece.from) {
+    case ReadPiece::From::kBacking: {
+      SWALE_ASSIGN_OR_RETURN(const size_t got, backing->pread(piece.offset, out));
+      std::memset(out.data() + got, 0, out.size() - got);
+      return {};
+    }
+    case ReadPiece::From::kLog: {
+      const auto [file, offset] = log_place(piece.address);
+      return io::read_exactly(*file, offset, out);
+    }
+    case ReadPiece::From::kQueue:
+      std::memcpy(out.data(), opened_.queue->payload(static_cast<uint32_t>(piece.ticket)) + piece.skip,
+                  out.size());
+      return {};
+    case ReadPiece::From::kZeros:
+      std::memset(out.data(), 0, out.size());
+      return {};
+  }
+  return {};
+}
+
+Result<size_t> StoreCore::read(FileIndex file, uint64_t offset, MutableBytes out) {
+  ReadPlan plan;
+  io::File* backing = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    if (!poisoned_.ok()) return poisoned_;
+    if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+    const uint64_t size = engine_->file_size(file);
+    if (offset >= size || out.empty()) return size_t{0};
+    out = out.first(std::min<uint64_t>(out.size(), size - offset));
+    SWALE_ASSIGN_OR_RETURN(backing, use(file));
+    engine_->plan_read(file, offset, out.size(), &plan);
+  }
+  Status status;
+  for (const ReadPiece& piece : plan.pieces)
+    if (status.ok()) status = read_piece(piece, backing, out.subspan(piece.offset - offset, piece.length));
+  const MutexLock lock(mutex_);
+  unuse(file);
+  engine_call([&]() REQUIRES(mutex_) { engine_->read_done(plan, now()); });
+  if (!status.ok()) return status;
+  return out.size();
+}
+
+Result<uint64_t> StoreCore::size(FileIndex file) {
+  const MutexLock lock(mutex_);
+  if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+  return engine_->file_size(file);
+}
+
+Status StoreCore::wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::string_view what,
+                           MutexLock* lock) {
+  answered_.wait(*lock, [&]() { return waiter->answered; });
+  waiters_.erase(ticket);
+  if (waiters_.empty()) answered_.notify_all();
+  if (!poisoned_.ok()) return poisoned_;
+  return failure(waiter->code, file, what);
+}
+
+Status StoreCore::truncate(FileIndex file, uint64_t size) {
+  MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+  Waiter waiter;
+  const Ticket ticket = next_ticket_++;
+  waiters_[ticket] = &waiter;
+  engine_call([&]() REQUIRES(mutex_) { engine_->truncate(ticket, file, size, now()); });
+  return wait_for(ticket, &waiter, file, "truncate", &lock);
+}
+
+Status StoreCore::sync(FileIndex file) {
+  MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+  Waiter waiter;
+  const Ticket ticket = next_ticket_++;
+  waiters_[ticket] = &waiter;
+  engine_call([&]() REQUIRES(mutex_) { engine_->sync(ticket, file, now()); });
+  return wait_for(ticket, &waiter, file, "a write that was acknowledged before, or its sync,", &lock);
+}
+
+Status StoreCore::drain() {
+  MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  Waiter waiter;
+  const Ticket ticket = next_ticket_++;
+  waiters_[ticket] = &waiter;
+  engine_call([&]() REQUIRES(mutex_) { engine_->drain(ticket, now()); });
+  return wait_for(ticket, &waiter, ~FileIndex{0}, "drain", &lock);
+}
+
+Status StoreCore::remove(const std::string& path) {
+  MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  SWALE_ASSIGN_OR_RETURN(const FileIndex file, find(path));
+  Waiter waiter;
+  const Ticket ticket = next_ticket_++;
+  waiters_[ticket] = &waiter;
+  engine_call([&]() REQUIRES(mutex_) { engine_->unlink(ticket, file, now()); });
+  return wait_for(ticket, &waiter, file, "remove", &lock);
+}
+
+Status StoreCore::rename(const std::string& from, const std::string& to) {
+  MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  if (from == to) return {};
+  SWALE_ASSIGN_OR_RETURN(const FileIndex file, find(from));
+  const auto target = find(to);
+  if (!target.ok() && target.status().code() != Code::kNotFound) return target.status();
+  if (!target.ok()) {
+    SWALE_RETURN_IF_ERROR(device_.rename(full_path(from), full_path(to)));
+    by_path_.erase(from);
+    by_path_[to] = file;
+    files_[file].path = to;
+    return {};
+  }
+  // The replaced file ends as if it were removed: its bytes in the log must not outlive it.
+  Waiter waiter;
+  waiter.rename_from = from;
+  waiter.rename_to = to;
+  const Ticket ticket = next_ticket_++;
+  waiters_[ticket] = &waiter;
+  engine_call([&]() REQUIRES(mutex_) { engine_->unlink(ticket, *target, now()); });
+  return wait_for(ticket, &waiter, file, "rename", &lock);
+}
+
+void StoreCore::pause_flush(bool paused) {
+  const MutexLock lock(mutex_);
+  engine_call([&]() REQUIRES(mutex_) { engine_->pause_flush(paused, now()); });
+}
+
+Stats StoreCore::stats() {
+  const MutexLock lock(mutex_);
+  return engine_->stats();
+}
+
+std::vector<std::pair<std::string, uint64_t>> StoreCore::dirty_files() {
+  const MutexLock lock(mutex_);
+  std::vector<std::pair<std::string, uint64_t>> named;
+  for (const auto& [file, bytes] : engine_->dirty_files()) named.emplace_back(files_[file].path, bytes);
+  return named;
+}
+
+void StoreCore::run_timer() {
+  const MutexLock lock(mutex_);
+  while (!stopping_ && poisoned_.ok()) {
+    const Nanos next = engine_->next_event();
+    const Nanos time = now();
+    timer_due_ = next;
+    if (next <= time) {
+      engine_call([&]() REQUIRES(mutex_) { engine_->advance(time); });
+      // An engine that wants to be called at once again would keep the mutex busy.
+      if (engine_->next_event() <= time) timer_changed_.wait_for(lock, 1'000'000);
+      continue;
+    }
+    timer_changed_.wait_for(lock, std::min<Nanos>(next - time, 3'600'000'000'000));
+  }
+}
+
+}  // namespace swale::tier

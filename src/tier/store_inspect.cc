@@ -1,0 +1,71 @@
+// Store::inspect: the log of a store that nobody has open.
+#include "tier/log_format.h"
+#include "tier/shared_queue.h"
+#include "tier/store_core.h"
+
+namespace swale::tier {
+namespace {
+
+std::string_view type_name(RecordType type) {
+  switch (type) {
+    case RecordType::kWrite:
+      return "write";
+    case RecordType::kPunch:
+      return "punch";
+    case RecordType::kTruncate:
+      return "truncate";
+    case RecordType::kTruncateDone:
+      return "truncate done";
+    case RecordType::kUnlink:
+      return "unlink";
+    case RecordType::kQueued:
+      return "queued";
+  }
+  return "?";
+}
+
+std::string line_of(const RecordHeader& record) {
+  return fmt::format("{} sequence {} file {:016x} offset {} length {} segment {} address {}",
+                     type_name(record.type), record.sequence, record.file, record.offset, record.length,
+                     record.segment, record.address);
+}
+
+}  // namespace
+
+Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_directory,
+                                 const std::function<void(const std::string&)>& visit) {
+  SWALE_ASSIGN_OR_RETURN(const auto log, device.open(ssd_directory + "/log", io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const SegmentHeader geometry, log_geometry(*log, Options{}));
+  LogReport report;
+  report.log_id = geometry.log_id;
+  report.segment_bytes = geometry.segment_size;
+  report.segments = geometry.segment_count;
+  RecoveryReport read;
+  SWALE_ASSIGN_OR_RETURN(const auto scans, scan_log(*log, geometry, &read));
+  report.problems = read.damaged;
+  for (const SegmentScan& scan : scans) {
+    if (scan.header_damaged)
+      report.problems.push_back(corruption("{}: offset {}: the header of segment {} fails its checksum",
+                                           log->path(), scan.header.index * geometry.segment_size,
+                                           scan.header.index));
+    report.live_segments += !scan.records.empty();
+    for (const RecordHeader& record : scan.records) {
+      ++report.records;
+      if (record.has_payload()) report.payload_bytes += record.length;
+      if (visit) visit(line_of(record));
+    }
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto names, device.list(ssd_directory));
+  for (const std::string& name : names) {
+    if (!name.starts_with("queue.")) continue;
+    SWALE_ASSIGN_OR_RETURN(const auto file, device.open(ssd_directory + "/" + name, io::OpenMode::kRead));
+    SWALE_ASSIGN_OR_RETURN(const auto left, SharedQueue::left_in(*file, geometry.log_id, &report.problems));
+    for (const RecordHeader& record : left) {
+      ++report.queued;
+      if (visit) visit(name + " " + line_of(record));
+    }
+  }
+  return report;
+}
+
+}  // namespace swale::tier

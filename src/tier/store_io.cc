@@ -1,0 +1,271 @@
+// StoreCore: actions of the engine as operations of the storage thread.
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "base/contain.h"
+#include "base/crc32c.h"
+#include "tier/store_core.h"
+
+namespace swale::tier {
+namespace {
+
+constexpr size_t kActionsMax = 32;  // of one batch; a slot may be several operations
+
+uint64_t tag_of(Action::Kind kind, uint32_t id) { return static_cast<uint64_t>(kind) << 32 | id; }
+
+io::Operation write_of(io::File* file, uint64_t offset, Bytes from, uint64_t tag) {
+  io::Operation operation;
+  operation.kind = io::Operation::Kind::kWrite;
+  operation.file = file;
+  operation.offset = offset;
+  operation.from = from;
+  operation.tag = tag;
+  return operation;
+}
+
+io::Operation sync_of(io::File* file, uint64_t tag) {
+  io::Operation operation;
+  operation.kind = io::Operation::Kind::kSync;
+  operation.file = file;
+  operation.tag = tag;
+  return operation;
+}
+
+}  // namespace
+
+bool StoreCore::start(std::vector<io::Operation>* operations) {
+  MutexLock lock(mutex_);
+  sync_files(operations);
+  for (size_t i = 0;
+       i < kActionsMax && !pending_.empty() && operations->size() < io::StorageThread::kBatchMax / 2; ++i) {
+    const Action action = pending_.front();
+    pending_.pop_front();
+    begin_action(action, operations, &lock);
+  }
+  return !pending_.empty() || !to_sync_.empty();
+}
+
+void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* operations, MutexLock* lock) {
+  switch (action.kind) {
+    case Action::Kind::kAppend:
+      return begin_append(action, operations);
+    case Action::Kind::kReadLog:
+      return begin_read_log(action, operations);
+    case Action::Kind::kWriteBacking:
+      return begin_slot(action, operations);
+    case Action::Kind::kSyncLog:
+      operations->push_back(sync_of(opened_.log.get(), tag_of(action.kind, action.id)));
+      return;
+    case Action::Kind::kSyncBacking:
+      return begin_backing_sync(operations);
+    case Action::Kind::kErase:
+      return begin_erase(action, operations);
+    case Action::Kind::kTruncate:
+    case Action::Kind::kUnlink:
+    case Action::Kind::kAbandonLog:
+      return call_blocking(action, lock);
+    case Action::Kind::kAcknowledge:
+    case Action::Kind::kRelease:
+      return;
+  }
+}
+
+void StoreCore::begin_append(const Action& action, std::vector<io::Operation>* operations) {
+  RecordHeader record = action.record;
+  const uint64_t tag = tag_of(action.kind, action.id);
+  if (!record.has_payload()) {
+    auto& bytes = control_[action.id];
+    encode_record_header(record, opened_.options.engine.log_id, bytes);
+    operations->push_back(
+        write_of(opened_.log.get(), record.address, Bytes(bytes.data(), bytes.size()), tag));
+    return;
+  }
+  const auto index = static_cast<uint32_t>(action.ticket);
+  record.payload_crc = slots_[index].crc;
+  char* const begin = opened_.queue->log_record(index);
+  encode_record_header(record, opened_.options.engine.log_id, MutableBytes(begin, kRecordHeaderBytes));
+  operations->push_back(
+      write_of(opened_.log.get(), record.address, Bytes(begin, kRecordHeaderBytes + record.length), tag));
+}
+
+void StoreCore::begin_read_log(const Action& action, std::vector<io::Operation>* operations) {
+  const FlushPiece& piece = engine_->flush_piece(action.id);
+  std::string& buffer = buffers_[action.id];
+  if (buffer.size() < piece.length) buffer.resize(piece.length);
+  const auto [file, offset] = log_place(piece.address);
+  io::Operation operation;
+  operation.kind = io::Operation::Kind::kRead;
+  operation.file = file;
+  operation.offset = offset;
+  operation.into = MutableBytes(buffer.data(), piece.length);
+  operation.tag = tag_of(action.kind, action.id);
+  operations->push_back(operation);
+}
+
+void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* operations) {
+  const tier::Slot& slot = engine_->slot(action.id);
+  if (slot_writes_.size() <= action.id) slot_writes_.resize(action.id + 1);
+  SlotWrite& write = slot_writes_[action.id] = {};
+  const auto file = use(slot.file);
+  if (!file.ok()) {
+    finish(action.kind, action.id, file.status());
+    return;
+  }
+  files_[slot.file].unsynced = true;
+  for (const Piece& piece : slot.pieces) {
+    const char* const from = piece.source == Piece::Source::kRequest
+                                 ? opened_.queue->payload(static_cast<uint32_t>(piece.ticket))
+                                 : buffers_[piece.op].data();
+    operations->push_back(
+        write_of(*file, piece.offset, Bytes(from, piece.length), tag_of(action.kind, action.id)));
+    ++write.operations;
+  }
+}
+
+void StoreCore::begin_backing_sync(std::vector<io::Operation>* operations) {
+  sync_status_ = {};
+  syncs_left_ = 0;
+  to_sync_.clear();
+  for (FileIndex index = 0; index < files_.size(); ++index) {
+    if (!files_[index].unsynced || files_[index].gone) continue;
+    files_[index].unsynced = false;
+    to_sync_.push_back(index);
+  }
+  syncs_left_ = static_cast<uint32_t>(to_sync_.size());
+  if (syncs_left_ == 0) return finish(Action::Kind::kSyncBacking, 0, {});
+  sync_files(operations);
+}
+
+// Starts syncs of some of the files.
+void StoreCore::sync_files(std::vector<io::Operation>* operations) {
+  while (!to_sync_.empty() && operations->size() < io::StorageThread::kBatchMax / 2) {
+    const FileIndex index = to_sync_.back();
+    to_sync_.pop_back();
+    const auto file = use(index);
+    if (file.ok()) {
+      operations->push_back(sync_of(*file, tag_of(Action::Kind::kSyncBacking, index)));
+      continue;
+    }
+    if (!files_[index].gone) sync_status_ = file.status();
+    if (--syncs_left_ == 0) finish(Action::Kind::kSyncBacking, 0, sync_status_);
+  }
+}
+
+void StoreCore::begin_erase(const Action& action, std::vector<io::Operation>* operations) {
+  const Options& options = opened_.options.engine;
+  if (action.id >= options.segment_count) {  // the queue of a killed process has served
+    Status status;
+    for (const auto& old : opened_.old_queues)
+      if (Status removed = device_.remove(old.path); !removed.ok()) status = removed;
+    if (status.ok()) status = device_.sync_directory(opened_.options.ssd_directory);
+    if (status.ok()) opened_.old_queues.clear();
+    finish(action.kind, action.id, status);
+    return;
+  }
+  auto& bytes = headers_[action.id];
+  encode_segment_header({action.id, action.generation, options.log_id, options.segment_bytes,
+                         options.segment_count, options.log_alignment, action.size},
+                        bytes);
+  operations->push_back(write_of(opened_.log.get(), action.id * options.segment_bytes,
+                                 Bytes(bytes.data(), bytes.size()), tag_of(action.kind, action.id)));
+}
+
+// What has no operation of its own: done by this thread, without the mutex.
+void StoreCore::call_blocking(const Action& action, MutexLock* lock) {
+  if (action.kind == Action::Kind::kAbandonLog) {
+    lock->unlock();
+    const Status status = contain([this] { return abandon_log(); });
+    lock->lock();
+    return finish(action.kind, action.id, status);
+  }
+  const auto file = use(action.file);
+  Status status = file.status();
+  const auto waiter = waiters_.find(action.ticket);
+  const bool renames =
+      action.kind == Action::Kind::kUnlink && waiter != waiters_.end() && !waiter->second->rename_to.empty();
+  const std::string path = full_path(files_[action.file].path);
+  const std::string from = renames ? full_path(waiter->second->rename_from) : std::string();
+  const bool durable = opened_.options.engine.durability != Durability::kPageCache;
+  if (status.ok()) {
+    lock->unlock();
+    status = contain([&]() -> Status {
+      if (action.kind == Action::Kind::kTruncate) return (*file)->truncate(action.size);
+      SWALE_RETURN_IF_ERROR(renames ? device_.rename(from, path) : device_.remove(path));
+      return durable ? device_.sync_directory(io::parent_directory(path)) : Status();
+    });
+    lock->lock();
+    unuse(action.file);
+  }
+  if (status.ok() && action.kind == Action::Kind::kTruncate) files_[action.file].unsynced = true;
+  if (status.ok() && action.kind == Action::Kind::kUnlink) {
+    files_[action.file].gone = true;
+    files_[action.file].unsynced = false;
+    const std::string name = files_[action.file].path;
+    by_path_.erase(name);
+    if (renames) {
+      const FileIndex moved = by_path_.at(waiter->second->rename_from);
+      by_path_.erase(waiter->second->rename_from);
+      by_path_[name] = moved;
+      files_[moved].path = name;
+    }
+  }
+  finish(action.kind, action.id, status);
+}
+
+// Records of this log do not count any more: says so on the backing device, durably, after all that was flushed.
+Status StoreCore::abandon_log() {
+  std::vector<std::string> paths;
+  {
+    const MutexLock lock(mutex_);
+    for (FileEntry& entry : files_)
+      if (entry.unsynced && !entry.gone) paths.push_back(full_path(entry.path));
+  }
+  for (const std::string& path : paths) {
+    SWALE_ASSIGN_OR_RETURN(const auto file, device_.open(path, io::OpenMode::kReadWrite));
+    SWALE_RETURN_IF_ERROR(file->sync());
+  }
+  return io::replace_file(device_, marker_path(opened_.options.backing_directory),
+                          fmt::format("abandoned {:016x}\n", opened_.options.engine.log_id));
+}
+
+// An action is carried out, or has failed.
+void StoreCore::finish(Action::Kind kind, uint32_t id, const Status& status) {
+  if (!status.ok()) last_error_ = status;
+  engine_call([&]() REQUIRES(mutex_) { engine_->completed(kind, id, status.code(), now()); });
+}
+
+void StoreCore::completed(const io::Completion& completion) {
+  const auto kind = static_cast<Action::Kind>(completion.tag >> 32);
+  const auto id = static_cast<uint32_t>(completion.tag);
+  const MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return;
+  Status status = completion.status;
+  if (kind == Action::Kind::kReadLog && status.ok() && completion.bytes < engine_->flush_piece(id).length)
+    status = corruption("{}: the log ends {} bytes too early", opened_.log->path(),
+                        engine_->flush_piece(id).length - completion.bytes);
+  if (kind == Action::Kind::kAppend) control_.erase(id);
+  if (kind == Action::Kind::kWriteBacking) {
+    SlotWrite& write = slot_writes_[id];
+    if (!status.ok()) write.status = status;
+    if (--write.operations > 0) return;
+    unuse(engine_->slot(id).file);
+    status = write.status;
+  }
+  if (kind == Action::Kind::kSyncBacking) {
+    unuse(id);
+    if (!status.ok()) sync_status_ = status;
+    if (--syncs_left_ > 0) return;
+    status = sync_status_;
+  }
+  finish(kind, id, status);
+}
+
+void StoreCore::failed(const Status& why) noexcept {
+  static_cast<void>(contain([&] {
+    const MutexLock lock(mutex_);
+    poison(why);
+  }));
+}
+
+}  // namespace swale::tier

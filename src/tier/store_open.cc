@@ -1,0 +1,281 @@
+// Opening a store: locks, the log and what it holds, the queues of killed processes, the files that they name.
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "base/coding.h"
+#include "tier/store_core.h"
+
+namespace swale::tier {
+namespace {
+
+constexpr const char* kIdAttribute = "user.swale.tier";
+constexpr const char* kPrivateDirectory = ".swale-tier";
+
+std::string log_path(const std::string& ssd_directory) { return ssd_directory + "/log"; }
+
+Result<std::unique_ptr<io::LockFile>> take_lock(io::Device& device, const std::string& path) {
+  io::LockRequest request;
+  request.job = "tier";
+  request.lease.wait = 0;
+  auto lock = io::LockFile::acquire(device, path, request);
+  if (!lock.ok()) return lock.status();
+  return std::make_unique<io::LockFile>(std::move(*lock));
+}
+
+// A log of its own id: headers of all segments, and all of its blocks.
+Status make_log(io::Device& device, OpenedStore* opened) {
+  Options& engine = opened->options.engine;
+  engine.log_id = random_id();
+  const std::string path = log_path(opened->options.ssd_directory);
+  if (auto removed = device.remove(path); !removed.ok() && removed.code() != Code::kNotFound) return removed;
+  SWALE_ASSIGN_OR_RETURN(opened->log, device.open(path, io::OpenMode::kCreate));
+  const uint64_t bytes = engine.segment_count * engine.segment_bytes;
+  if (opened->log->descriptor() >= 0) {
+    if (const int failure = ::posix_fallocate(opened->log->descriptor(), 0, static_cast<off_t>(bytes));
+        failure != 0)
+      return errno_status(failure, fmt::format("{}: fallocate of {} bytes for the log", path, bytes));
+  }
+  std::string header(kSegmentHeaderBytes, '\0');
+  for (uint32_t i = 0; i < engine.segment_count; ++i) {
+    encode_segment_header(
+        {i, 1, engine.log_id, engine.segment_bytes, engine.segment_count, engine.log_alignment, 0}, header);
+    SWALE_RETURN_IF_ERROR(opened->log->pwrite(i * engine.segment_bytes, header));
+    opened->segments.push_back({});
+    SWALE_ASSIGN_OR_RETURN(opened->segments.back().header, decode_segment_header(header));
+  }
+  SWALE_RETURN_IF_ERROR(opened->log->sync());
+  SWALE_RETURN_IF_ERROR(device.sync_directory(opened->options.ssd_directory));
+  opened->report.made_anew = true;
+  return io::replace_file(device, marker_path(opened->options.backing_directory),
+                          fmt::format("log {:016x}\n", engine.log_id));
+}
+
+struct Marker {
+  bool there = false;
+  bool abandoned = false;
+  uint64_t log_id = 0;
+};
+Result<Marker> read_marker(io::Device& device, const std::string& backing_directory) {
+  Marker marker;
+  const std::string path = marker_path(backing_directory);
+  const auto text = io::read_file(device, path, 256);
+  if (!text.ok()) return text.status().code() == Code::kNotFound ? Result<Marker>(marker) : text.status();
+  marker.there = true;
+  marker.abandoned = text->starts_with("abandoned ");
+  const size_t at = text->find(' ');
+  char* end = nullptr;
+  if (at != std::string::npos) marker.log_id = std::strtoull(text->c_str() + at, &end, 16);
+  if (end == nullptr || *end != '\n')
+    return corruption("{}: expected 'log ID' or 'abandoned ID'; found {} bytes of something else", path,
+                      text->size());
+  return marker;
+}
+
+// Whether no segment was ever written to: the process that made the log was killed before it had named it.
+bool is_untouched(io::File& log, const SegmentHeader& geometry) {
+  const uint64_t first = round_up(kSegmentHeaderBytes, geometry.alignment);
+  std::string bytes(first + kRecordHeaderBytes, '\0');
+  for (uint32_t i = 0; i < geometry.segment_count; ++i) {
+    if (!io::read_exactly(log, i * geometry.segment_size, bytes).ok()) return false;
+    const auto found = decode_segment_header(bytes);
+    if (!found.ok() || found->generation != 1 || get_u32(bytes.data() + first) == kRecordMagic) return false;
+  }
+  return true;
+}
+
+Status use_log(io::Device& device, OpenedStore* opened) {
+  Options& engine = opened->options.engine;
+  SWALE_ASSIGN_OR_RETURN(const Marker marker, read_marker(device, opened->options.backing_directory));
+  auto log = device.open(log_path(opened->options.ssd_directory), io::OpenMode::kReadWrite);
+  if (!log.ok() && log.status().code() != Code::kNotFound) return log.status();
+  if (marker.abandoned) return make_log(device, opened);
+  if (!log.ok()) {
+    if (!marker.there) return make_log(device, opened);
+    return error(
+        Code::kNotFound, Scope::kFatal,
+        "{}: there is no log, but {} was used with log {:016x}, which may hold writes that are nowhere else; "
+        "bring it back, or remove {} to go on without",
+        opened->options.ssd_directory, opened->options.backing_directory, marker.log_id,
+        marker_path(opened->options.backing_directory));
+  }
+  auto geometry = log_geometry(**log, engine);
+  // A process was killed while it made the log.
+  if (!geometry.ok() && !marker.there) return make_log(device, opened);
+  if (!geometry.ok()) return geometry.status();
+  if (!marker.there || marker.log_id != geometry->log_id) {
+    if (!marker.there && is_untouched(**log, *geometry)) return make_log(device, opened);
+    return error(Code::kInvalidArgument, Scope::kFatal,
+                 "{}: log {:016x} does not belong to {}, which was used with log {:016x}",
+                 opened->options.ssd_directory, geometry->log_id, opened->options.backing_directory,
+                 marker.log_id);
+  }
+  opened->log = std::move(*log);
+  engine.log_id = geometry->log_id;
+  engine.segment_bytes = geometry->segment_size;
+  engine.segment_count = geometry->segment_count;
+  engine.log_alignment = geometry->alignment;
+  SWALE_RETURN_IF_ERROR(engine.validate());
+  SWALE_ASSIGN_OR_RETURN(opened->segments, scan_log(*opened->log, *geometry, &opened->report));
+  return {};
+}
+
+// Queues of killed processes. Those that hold nothing are removed.
+Status use_queues(io::Device& device, OpenedStore* opened) {
+  const std::string& directory = opened->options.ssd_directory;
+  SWALE_ASSIGN_OR_RETURN(const auto names, device.list(directory));
+  uint64_t base = opened->options.engine.segment_count * opened->options.engine.segment_bytes;
+  uint64_t next = 1;
+  for (const std::string& name : names) {
+    if (!name.starts_with("queue.")) continue;
+    next = std::max<uint64_t>(next, std::strtoull(name.c_str() + 6, nullptr, 10) + 1);
+    const std::string path = directory + "/" + name;
+    SWALE_ASSIGN_OR_RETURN(auto file, device.open(path, io::OpenMode::kReadWrite));
+    SWALE_ASSIGN_OR_RETURN(
+        auto left, SharedQueue::left_in(*file, opened->options.engine.log_id, &opened->report.damaged));
+    if (left.empty()) {
+      SWALE_RETURN_IF_ERROR(device.remove(path));
+      continue;
+    }
+    SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+    for (RecordHeader& record : left) {
+      record.address += base;
+      opened->queued.push_back(record);
+    }
+    opened->old_queues.push_back({path, std::move(file), base});
+    base += round_up(size, 4096);
+  }
+  opened->report.queued = opened->queued.size();
+  SWALE_ASSIGN_OR_RETURN(
+      opened->queue,
+      SharedQueue::create(device, fmt::format("{}/queue.{}", directory, next), opened->options.queue_slots,
+                          opened->options.slot_bytes, opened->options.engine.log_id));
+  return device.sync_directory(directory);
+}
+
+// The files that records may name.
+Status find_files(OpenedStore* opened) {
+  const bool needed =
+      !opened->queued.empty() || std::any_of(opened->segments.begin(), opened->segments.end(),
+                                             [](const SegmentScan& scan) { return !scan.records.empty(); });
+  if (!needed) return {};
+  const std::filesystem::path root = opened->options.backing_directory;
+  std::error_code failed;
+  std::filesystem::recursive_directory_iterator walk(root, failed), end;
+  for (; !failed && walk != end; walk.increment(failed)) {
+    if (walk->path().filename() == kPrivateDirectory) {
+      walk.disable_recursion_pending();
+      continue;
+    }
+    if (!walk->is_regular_file(failed) || walk->is_symlink(failed)) continue;
+    char id[8];
+    if (::getxattr(walk->path().c_str(), kIdAttribute, id, sizeof(id)) != sizeof(id)) continue;
+    opened->files.emplace_back(walk->path().lexically_relative(root).string(), get_u64(id));
+  }
+  if (failed)
+    return error(Code::kIoError, Scope::kFatal, "{}: cannot be searched for the files of the log: {}",
+                 root.string(), failed.message());
+  return {};
+}
+
+}  // namespace
+
+// The sizes of a log, from the first segment header that is whole. A log's file is as long as its segments.
+Result<SegmentHeader> log_geometry(io::File& log, const Options& otherwise) {
+  std::string header(kSegmentHeaderBytes, '\0');
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, log.size());
+  for (const uint64_t at : {uint64_t{0}, otherwise.segment_bytes}) {
+    if (at + kSegmentHeaderBytes > size) continue;
+    SWALE_RETURN_IF_ERROR(io::read_exactly(log, at, header));
+    auto found = decode_segment_header(header);
+    if (found.status().code() == Code::kUnsupported) return found.status();
+    if (found.ok() && found->segment_size * found->segment_count == size) return found;
+  }
+  return corruption(
+      "{}: no segment header says what the log of {} bytes is; give the segment size that it was made with, "
+      "or "
+      "remove it to lose what is in it",
+      log.path(), size);
+}
+
+Result<std::vector<SegmentScan>> scan_log(io::File& log, const SegmentHeader& geometry,
+                                          RecoveryReport* report) {
+  std::vector<SegmentScan> scans;
+  std::string bytes(geometry.segment_size, '\0');
+  for (uint32_t i = 0; i < geometry.segment_count; ++i) {
+    const uint64_t at = i * geometry.segment_size;
+    SWALE_RETURN_IF_ERROR(io::read_exactly(log, at, bytes));
+    report->log_bytes_read += bytes.size();
+    SegmentHeader expected = geometry;
+    expected.index = i;
+    auto scan = scan_segment(bytes, expected);
+    if (!scan.ok()) return scan.status().with_context(log.path());
+    for (const DamagedRecord& damaged : scan->damaged)
+      report->damaged.push_back(corruption("{}: offset {}: {} bytes for offset {} of file {:016x}: {}",
+                                           log.path(), damaged.header.address, damaged.header.length,
+                                           damaged.header.offset, damaged.header.file, damaged.reason));
+    scans.push_back(std::move(*scan));
+  }
+  return scans;
+}
+
+std::string marker_path(const std::string& backing_directory) {
+  return backing_directory + "/" + kPrivateDirectory + "/log";
+}
+
+uint64_t random_id() {
+  uint64_t id = 0;
+  while (id == 0)
+    if (::getrandom(&id, sizeof(id), 0) != sizeof(id)) id = 0;
+  return id;
+}
+
+Result<uint64_t> file_id_of(io::File& file) {
+  char id[8];
+  const ssize_t got = ::fgetxattr(file.descriptor(), kIdAttribute, id, sizeof(id));
+  if (got == sizeof(id)) return get_u64(id);
+  if (got < 0 && errno != ENODATA)
+    return errno_status(errno, fmt::format("{}: extended attribute {}", file.path(), kIdAttribute));
+  return error(Code::kNotFound, Scope::kFile, "{}: has no id", file.path());
+}
+
+Status set_file_id(io::File& file, uint64_t id) {
+  char bytes[8];
+  put_u64(bytes, id);
+  if (::fsetxattr(file.descriptor(), kIdAttribute, bytes, sizeof(bytes), 0) == 0) return {};
+  return errno_status(
+      errno, fmt::format("{}: extended attribute {} (the backing file system must support user attributes)",
+                         file.path(), kIdAttribute));
+}
+
+Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options) {
+  OpenedStore opened;
+  opened.options = options;
+  SWALE_RETURN_IF_ERROR(options.engine.validate());
+  if (options.queue_slots < 1 || options.slot_bytes < 4096 || options.slot_bytes > kWriteBytesMax)
+    return invalid_argument("queue_slots is {} and slot_bytes {}; expected at least 1, and 4 KiB to {} bytes",
+                            options.queue_slots, options.slot_bytes, kWriteBytesMax);
+  if (kRecordHeaderBytes * 2 + options.slot_bytes > options.engine.segment_bytes)
+    return invalid_argument("segment_bytes is {}: a write of {} bytes has no space in it",
+                            options.engine.segment_bytes, options.slot_bytes);
+  SWALE_RETURN_IF_ERROR(io::make_directories(device, options.ssd_directory));
+  SWALE_ASSIGN_OR_RETURN(opened.ssd_lock, take_lock(device, options.ssd_directory + "/lock"));
+  SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(options.backing_directory));
+  if (!there)
+    return error(Code::kNotFound, Scope::kFile, "{}: the backing directory is not there",
+                 options.backing_directory);
+  SWALE_RETURN_IF_ERROR(io::make_directories(device, options.backing_directory + "/" + kPrivateDirectory));
+  SWALE_ASSIGN_OR_RETURN(opened.backing_lock,
+                         take_lock(device, options.backing_directory + "/" + kPrivateDirectory + "/lock"));
+  SWALE_RETURN_IF_ERROR(use_log(device, &opened));
+  SWALE_RETURN_IF_ERROR(use_queues(device, &opened));
+  SWALE_RETURN_IF_ERROR(find_files(&opened));
+  return opened;
+}
+
+}  // namespace swale::tier
