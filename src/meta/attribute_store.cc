@@ -23,12 +23,17 @@ std::string name_of(uint32_t server, uint32_t job) {
   return fmt::format("attributes-{:05}.j{:04}.log", server, job);
 }
 
+// A log that a later job has taken over: its writer notices at its next commit that the name is gone.
+std::string closed_name_of(uint32_t server, uint32_t job) {
+  return fmt::format("attributes-{:05}.j{:04}.closed", server, job);
+}
+
 std::optional<uint32_t> job_of(std::string_view name, uint32_t server) {
   const std::string head = fmt::format("attributes-{:05}.j", server);
-  constexpr std::string_view kTail = ".log";
-  if (!name.starts_with(head) || !name.ends_with(kTail)) return std::nullopt;
+  const std::string_view tail = name.ends_with(".log") ? ".log" : ".closed";
+  if (!name.starts_with(head) || !name.ends_with(tail)) return std::nullopt;
   name.remove_prefix(head.size());
-  name.remove_suffix(std::min(kTail.size(), name.size()));
+  name.remove_suffix(std::min(tail.size(), name.size()));
   uint32_t job = 0;
   if (name.size() < 4 || name.size() > 9) return std::nullopt;
   for (const char digit : name) {
@@ -133,21 +138,44 @@ Status replay(Bytes log, const std::string& path, AttributeTable* table, Attribu
   return {};
 }
 
-Status read_newest(io::Device& device, const std::string& directory, uint32_t server, AttributeTable* table,
-                   AttributeRecovery* report, std::vector<std::string>* older) {
+struct Logs {
+  uint32_t newest = 0;  // job; 0: there is none
+  std::vector<std::string> paths;
+};
+
+Result<Logs> find_logs(io::Device& device, const std::string& directory, uint32_t server) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(directory));
+  Logs logs;
   for (const std::string& name : names) {
     const std::optional<uint32_t> job = job_of(name, server);
     if (!job) continue;
-    older->push_back(directory + "/" + name);
-    report->job = std::max(report->job, *job);
+    logs.paths.push_back(directory + "/" + name);
+    logs.newest = std::max(logs.newest, *job);
   }
-  if (report->job == 0) return {};
-  const std::string path = directory + "/" + name_of(server, report->job);
+  return logs;
+}
+
+Status read_log(io::Device& device, const std::string& path, uint32_t server, uint32_t job,
+                AttributeTable* table, AttributeRecovery* report) {
   SWALE_ASSIGN_OR_RETURN(const std::string log, io::read_file(device, path, kLogBytesMax));
-  SWALE_RETURN_IF_ERROR(check_head(log, path, server, report->job));
+  SWALE_RETURN_IF_ERROR(check_head(log, path, server, job));
   uint64_t sequence = 0;
+  report->job = job;
   return replay(log, path, table, report, &sequence);
+}
+
+// The newest log gets another name before it is read: what its writer commits after that, it does not acknowledge.
+Status take_over(io::Device& device, const std::string& directory, uint32_t server, const Logs& logs) {
+  const std::string path = directory + "/" + name_of(server, logs.newest);
+  const std::string closed = directory + "/" + closed_name_of(server, logs.newest);
+  if (std::find(logs.paths.begin(), logs.paths.end(), path) == logs.paths.end())
+    return {};  // it has it already
+  const Status renamed = device.rename_new(path, closed);
+  if (renamed.code() == Code::kNotFound) {
+    return error(Code::kBusy, Scope::kFile, "{}: another process is opening this store", path);
+  }
+  SWALE_RETURN_IF_ERROR(renamed);
+  return device.sync_directory(directory);
 }
 
 std::string snapshot(const AttributeTable& table, uint32_t server, uint32_t job, uint64_t* sequence) {
@@ -167,18 +195,19 @@ std::string snapshot(const AttributeTable& table, uint32_t server, uint32_t job,
 
 class AttributeStore::Commit final : public Work {
  public:
-  Commit(io::File* file, uint64_t offset, std::string bytes)
-      : Work(WorkKind::kCommit), file_(file), offset_(offset), bytes_(std::move(bytes)) {}
+  Commit(const AttributeStore* store, uint64_t offset, std::string bytes)
+      : Work(WorkKind::kCommit), store_(*store), offset_(offset), bytes_(std::move(bytes)) {}
   void run() noexcept override {
     status_ = contain([&]() -> Status {
-      SWALE_RETURN_IF_ERROR(file_->pwrite(offset_, bytes_));
-      return file_->sync();
+      SWALE_RETURN_IF_ERROR(store_.file_->pwrite(offset_, bytes_));
+      SWALE_RETURN_IF_ERROR(store_.file_->sync());
+      return store_.fence();
     });
   }
   const Status& status() const { return status_; }
 
  private:
-  io::File* const file_;
+  const AttributeStore& store_;
   const uint64_t offset_;
   const std::string bytes_;
   Status status_;
@@ -191,10 +220,15 @@ Result<std::unique_ptr<AttributeStore>> AttributeStore::open(io::Device& device,
   if (report == nullptr) report = &own;
   *report = {};
   std::unique_ptr<AttributeStore> store(new AttributeStore(options.files_max, options.tables_bytes_max));
-  std::vector<std::string> older;
-  SWALE_RETURN_IF_ERROR(
-      read_newest(device, options.directory, options.server, &store->table_, report, &older));
-  store->job_ = report->job + 1;
+  SWALE_ASSIGN_OR_RETURN(const Logs logs, find_logs(device, options.directory, options.server));
+  std::vector<std::string> older = logs.paths;
+  if (logs.newest > 0) {
+    SWALE_RETURN_IF_ERROR(take_over(device, options.directory, options.server, logs));
+    older.push_back(options.directory + "/" + closed_name_of(options.server, logs.newest));
+    SWALE_RETURN_IF_ERROR(
+        read_log(device, older.back(), options.server, logs.newest, &store->table_, report));
+  }
+  store->job_ = logs.newest + 1;
   const std::string path = options.directory + "/" + name_of(options.server, store->job_);
   const std::string draft = fmt::format("{}.{:016x}.new", path, random_number());
   SWALE_ASSIGN_OR_RETURN(store->file_, device.open(draft, io::OpenMode::kCreate));
@@ -208,6 +242,8 @@ Result<std::unique_ptr<AttributeStore>> AttributeStore::open(io::Device& device,
                  path);
   }
   SWALE_RETURN_IF_ERROR(device.sync_directory(options.directory));
+  store->device_ = &device;
+  store->path_ = path;
   store->end_ = bytes.size();
   store->durable_ = store->sequence_;
   for (const std::string& old : older) static_cast<void>(device.remove(old));  // else the next job does it
@@ -217,10 +253,21 @@ Result<std::unique_ptr<AttributeStore>> AttributeStore::open(io::Device& device,
 Result<std::unique_ptr<AttributeTable>> AttributeStore::read(io::Device& device, const std::string& directory,
                                                              uint32_t server, AttributeRecovery* report) {
   auto table = std::make_unique<AttributeTable>();
-  std::vector<std::string> names;
   *report = {};
-  SWALE_RETURN_IF_ERROR(read_newest(device, directory, server, table.get(), report, &names));
+  SWALE_ASSIGN_OR_RETURN(const Logs logs, find_logs(device, directory, server));
+  if (logs.newest == 0) return table;
+  std::string path = directory + "/" + name_of(server, logs.newest);
+  if (std::find(logs.paths.begin(), logs.paths.end(), path) == logs.paths.end())
+    path = directory + "/" + closed_name_of(server, logs.newest);
+  SWALE_RETURN_IF_ERROR(read_log(device, path, server, logs.newest, table.get(), report));
   return table;
+}
+
+Status AttributeStore::fence() const {
+  SWALE_ASSIGN_OR_RETURN(const bool there, device_->exists(path_));
+  if (there) return {};
+  return error(Code::kAborted, Scope::kNode,
+               "{}: another job has opened this metadata store; this one may write to it no more", path_);
 }
 
 AttributeStore::~AttributeStore() = default;
@@ -234,7 +281,7 @@ uint64_t AttributeStore::covering_group() const { return sequence_ + (open_.empt
 
 std::unique_ptr<Work> AttributeStore::next_commit() {
   if (committing_ || open_.empty() || !health_.ok()) return nullptr;
-  auto work = std::make_unique<Commit>(file_.get(), end_, group(sequence_ + 1, open_));
+  auto work = std::make_unique<Commit>(this, end_, group(sequence_ + 1, open_));
   end_ += kGroupHeadBytes + open_.size();
   ++sequence_;
   open_.clear();

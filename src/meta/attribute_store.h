@@ -3,9 +3,11 @@
 // covering_group(), as it was when the answer was made, is durable: also an answer that changed nothing, because it may
 // show changes that are not durable yet.
 //
-// Opening reads the newest log, writes what it says to a new file as one snapshot, and gives that file its name only when
-// it is durable. The name holds the number of this job, one above all that are there; of two processes that open at a time
-// one is refused. Logs of earlier jobs are removed then.
+// Opening gives the newest log another name, reads it, writes what it says to a new file as one snapshot, and gives that file
+// its name only when it is durable. The name holds the number of this job, one above all that are there; of two processes
+// that open at a time one is refused. Logs of earlier jobs are removed then. A commit proves after its sync that its log
+// still has its name: a store that another job has opened since acknowledges nothing more (fence), and loses nothing that it
+// has acknowledged.
 //
 // Threads: all calls by one thread at a time, but for Work::run. Errors: kCorruption names the file and the offset. After
 // a failed write or sync the store is read-only for good, and what was not durable is taken back.
@@ -54,6 +56,8 @@ class AttributeStore {
   uint64_t covering_group() const;
   uint64_t durable_group() const { return durable_; }
   Status health() const { return health_; }
+  // Whether the store is still this job's. Any thread.
+  Status fence() const;
   uint64_t log_bytes() const { return end_; }
 
   // Null: nothing to do, or one is under way.
@@ -66,6 +70,8 @@ class AttributeStore {
 
   AttributeTable table_;
   uint32_t job_ = 0;
+  io::Device* device_ = nullptr;
+  std::string path_;
   std::unique_ptr<io::File> file_;
   uint64_t end_ = 0;       // of what is written or under way
   uint64_t sequence_ = 0;  // of the last group that was taken for a commit

@@ -106,7 +106,9 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
     changed.attributes.generation = ++generation_;
     changed.attributes.size = request.size;
     changed.attributes.modified_ns = std::max(changed.attributes.modified_ns, request.time_ns);
-    changed.truncated_size = request.size;
+    // An earlier truncate that has not reached all servers is finished by this one.
+    changed.truncated_size =
+        changed.trim_due ? std::min(changed.truncated_size, request.size) : request.size;
     changed.trim_due = true;
     append_entry(record, changed, request.from);
     note(request.from);
@@ -338,14 +340,14 @@ Status AttributeTable::replay(Bytes record) {
     }
     case kErased: {
       generation_ = std::max(generation_, in.u64());
-      const FileId file = read_file_id(&in);
+      const FileId file = decode_file_id(&in);
       SWALE_RETURN_IF_ERROR(in.finish("a record of a removal"));
       put(file, std::nullopt);
       break;
     }
     case kMark: {
       const bool immutable = in.u8() != 0;
-      const FileId file = read_file_id(&in);
+      const FileId file = decode_file_id(&in);
       SWALE_RETURN_IF_ERROR(in.finish("a record of a seal"));
       immutable ? static_cast<void>(immutable_.insert(file)) : static_cast<void>(immutable_.erase(file));
       break;

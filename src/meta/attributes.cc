@@ -71,7 +71,7 @@ void append_file(std::string* out, const FileId& file) {
   append_u64(out, file.low);
 }
 
-FileId read_file_id(Decoder* in) {
+FileId decode_file_id(Decoder* in) {
   const uint64_t high = in->u64();
   return {high, in->u64()};
 }
@@ -91,7 +91,7 @@ void append_attributes(std::string* out, const Attributes& attributes) {
 
 Attributes read_attributes(Decoder* in) {
   Attributes attributes;
-  attributes.file = read_file_id(in);
+  attributes.file = decode_file_id(in);
   attributes.size = in->u64();
   attributes.generation = in->u64();
   attributes.mode = in->u32();
@@ -119,7 +119,7 @@ void append_request(std::string* out, const AttributeRequest& request) {
 Result<AttributeRequest> read_request(Decoder* in) {
   AttributeRequest request;
   request.op = static_cast<AttributeOp>(in->u8());
-  request.file = read_file_id(in);
+  request.file = decode_file_id(in);
   request.from.client = in->u64();
   request.from.number = in->u64();
   request.size = in->u64();

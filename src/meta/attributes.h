@@ -48,23 +48,23 @@ struct RequestName {
 };
 
 struct Attributes {
-  FileId file;
-  std::string name;
+  FileId file = {};
+  std::string name = {};
   uint64_t size = 0;
   uint64_t generation = 0;  // of the last truncate, removal or creation; grows
   uint32_t mode = 0;
   bool sealed = false;
   int64_t created_ns = 0;  // since 1970, by the clock of the client
   int64_t modified_ns = 0;
-  RequestName creator;
+  RequestName creator = {};
   friend bool operator==(const Attributes&, const Attributes&) = default;
 };
 
 struct AttributeRequest {
   AttributeOp op = AttributeOp::kStat;
-  FileId file;
-  std::string name;  // of the file: an id that belongs to another name is refused
-  RequestName from;
+  FileId file = {};
+  std::string name = {};  // of the file: an id that belongs to another name is refused
+  RequestName from = {};
   uint64_t size = 0;        // close, truncate
   uint64_t generation = 0;  // close: what the writer knew
   uint32_t mode = 0;        // create
@@ -86,7 +86,7 @@ bool mergeable(const AttributeRequest& a, const AttributeRequest& b);
 void merge(const AttributeRequest& from, AttributeRequest* into);
 
 void append_file(std::string* out, const FileId& file);
-FileId read_file_id(Decoder* in);
+FileId decode_file_id(Decoder* in);
 void append_attributes(std::string* out, const Attributes& attributes);
 Attributes read_attributes(Decoder* in);  // the caller checks in->ok()
 void append_request(std::string* out, const AttributeRequest& request);

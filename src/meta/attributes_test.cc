@@ -347,15 +347,27 @@ TEST(AttributeStore, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {
   EXPECT_GT(errors, torn);
 }
 
-TEST(AttributeStore, ASecondProcessThatOpensTheStoreIsRefusedOrFollows) {
+TEST(AttributeStore, AJobWhoseStoreAnotherOneHasOpenedAcknowledgesNothingMore) {
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());
   AttributeRecovery report;
   auto first = open(memory);
+  ASSERT_TRUE(first.ok());
+  std::string record;
+  ASSERT_TRUE((*first)->table().apply(request(AttributeOp::kCreate, "f"), &record).ok());
+  (*first)->add(record);
+  ASSERT_TRUE(commit(first->get()).ok());
   auto second = open(memory, &report);
-  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_TRUE(second.ok());
   EXPECT_EQ(report.job, 1u);
-  EXPECT_EQ((*second)->job(), 2u);  // what the first one writes from now on, nobody reads
+  EXPECT_EQ((*second)->job(), 2u);
+  EXPECT_NE((*second)->table().find(file_id("f")), nullptr);
+  record.clear();
+  ASSERT_TRUE((*first)->table().apply(request(AttributeOp::kCreate, "g"), &record).ok());
+  (*first)->add(record);
+  const Status refused = commit(first->get());
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("another job has opened"));
+  EXPECT_TRUE((*second)->fence().ok());
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -67,7 +68,9 @@ struct ShardOptions {
   BlockCodec codec = BlockCodec::kAuto;
   unsigned locality_percent = 80;  // the paper's alpha: blocks of a cluster that must be wanted
   bool cluster_reads = true;       // false: one read a block (for comparison)
-  bool sync_log = true;            // false: a group counts as durable when written (for comparison)
+  // Whether the shard is still this job's: called by commits after the sync and by checkpoints before the manifest. None: yes.
+  std::function<Status()> fence;
+  bool sync_log = true;  // false: a group counts as durable when written (for comparison)
 };
 
 // A request's name, so that a retry is applied once. Numbers of a client ascend from 1; a retry may arrive up to

@@ -1,0 +1,52 @@
+#include "meta/memtable.h"
+
+#include <algorithm>
+
+namespace swale::meta {
+
+void Memtable::append(std::span<const Extent> extents, uint32_t file, Sequence first) {
+  if (entries_.capacity() == 0) entries_.reserve(std::min<size_t>(capacity_, 4096));
+  const size_t begin = entries_.size();
+  entries_.resize(begin + extents.size());
+  Entry* to = entries_.data() + begin;
+  for (const Extent& extent : extents)
+    *to++ = {extent.offset, extent.length, extent.place.address, first++, extent.place.log, file};
+}
+
+const std::vector<Memtable::Part>& Memtable::parts() {
+  if (indexed_ == visible_) return parts_;
+  auto part = std::make_shared<std::vector<Entry>>();
+  sort_entries(entries().subspan(indexed_, visible_ - indexed_), files_, part.get());
+  resolve_overlaps(part.get());
+  std::vector<Part> parts = parts_;
+  while (!parts.empty() && parts.front()->size() <= 2 * part->size()) {
+    auto both = std::make_shared<std::vector<Entry>>();
+    overlay(*part, *parts.front(), files_, both.get());
+    part = std::move(both);
+    parts.erase(parts.begin());
+  }
+  parts.insert(parts.begin(), std::move(part));
+  parts_.swap(parts);
+  indexed_ = visible_;
+  return parts_;
+}
+
+std::vector<Entry> Memtable::sorted() const {
+  std::vector<Entry> all;
+  sort_entries(entries().subspan(indexed_, visible_ - indexed_), files_, &all);
+  resolve_overlaps(&all);
+  for (const Part& part : parts_) {
+    std::vector<Entry> both;
+    overlay(all, *part, files_, &both);
+    all.swap(both);
+  }
+  return all;
+}
+
+size_t Memtable::memory_bytes() const {
+  size_t bytes = entries_.capacity() * sizeof(Entry) + files_.memory_bytes();
+  for (const Part& part : parts_) bytes += part->capacity() * sizeof(Entry);
+  return bytes;
+}
+
+}  // namespace swale::meta

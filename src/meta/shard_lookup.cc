@@ -1,0 +1,573 @@
+// Lookups of a shard. Most ranges are answered by one run or one row: those paths come first, and only ranges that
+// several things overlap are gathered and resolved by sequence.
+#include <algorithm>
+#include <numeric>
+
+#include "base/contain.h"
+#include "meta/shard_core.h"
+
+namespace swale::meta {
+namespace {
+
+constexpr size_t kGatherRows = 64 * 1024;  // resolved at once
+constexpr uint32_t kClusterBlocksMax = kSortedFileBlocks;
+
+void append_extent(const Extent& extent, size_t begin, std::vector<Extent>* out) {
+  if (out->size() > begin) {
+    Extent& last = out->back();
+    if (last.offset + last.length == extent.offset && last.place.log == extent.place.log &&
+        last.place.address + last.length == extent.place.address) {
+      last.length += extent.length;
+      return;
+    }
+  }
+  out->push_back(extent);
+}
+
+}  // namespace
+
+// Where bytes at `place` stand now. *whole: how many of the `length` bytes moved (or stayed) together.
+Place ShardCore::relocated(Place place, uint64_t length, Sequence sequence, uint64_t* whole) const {
+  *whole = length;
+  for (const SequencedRelocation& relocation : relocations_) {
+    const Relocation& rule = relocation.rule;
+    if (relocation.sequence < sequence || rule.from != place.log) continue;
+    if (place.address >= rule.end) continue;
+    if (place.address < rule.begin) {
+      *whole = std::min(*whole, rule.begin - place.address);
+      continue;
+    }
+    *whole = std::min(*whole, rule.end - place.address);
+    place = {rule.to.log, rule.to.address + (place.address - rule.begin)};
+  }
+  return place;
+}
+
+std::vector<ShardCore::LayerRef> ShardCore::layers() {
+  std::vector<LayerRef> found;
+  for (Memtable* const memtable : {active_.get(), frozen_.get()}) {
+    if (memtable == nullptr || memtable->visible() == 0) continue;
+    for (const Memtable::Part& part : memtable->parts())
+      found.push_back({part.get(), &memtable->files(), nullptr});
+  }
+  for (const auto& tree : trees_) found.push_back({nullptr, nullptr, tree.get()});
+  for (const auto& table : tables_) found.push_back({nullptr, nullptr, table.get()});
+  return found;
+}
+
+// One batch of ranges.
+class Lookup {
+ public:
+  explicit Lookup(ShardCore* shard) : shard_(*shard), layers_(shard->layers()) {
+    for (const auto& layer : layers_) {
+      if (layer.table != nullptr) cursors_.emplace_back(*layer.table);
+    }
+  }
+
+  Status run(std::span<const Range> ranges, size_t pieces_max, Found* out);
+  // Appends the extents of [begin, end) of a file, in order, until `pieces_max` are in *out. Returns where it stopped.
+  Result<uint64_t> gather(const FileId& file, uint64_t begin, uint64_t end, size_t first, size_t pieces_max,
+                          std::vector<Extent>* out);
+
+ private:
+  enum class State : uint8_t { kOpen, kAnswered, kNothing, kGather };
+  struct Answer {
+    Extent extent;
+    Sequence sequence = 0;
+  };
+
+  void answer_from_runs(std::span<const Range> ranges);
+  void sort_order(std::span<const Range> ranges);
+  Status answer_from_layers(std::span<const Range> ranges);
+  Status answer_from_table(std::span<const Range> ranges, TableCursor* cursor);
+  void answer_from_rows(std::span<const Range> ranges, const ShardCore::LayerRef& layer);
+  Status read_clusters(std::span<const Range> ranges, const Table& table);
+  // What one row means for a range: it answers it, or has nothing of it, or a part.
+  State judge(const Range& range, const Entry& row, Answer* answer) const;
+
+  Status rows_between(const FileId& file, uint64_t begin, uint64_t end, const ShardCore::LayerRef& layer,
+                      TableCursor* cursor, std::vector<Entry>* rows, uint64_t* stop) const;
+  void runs_between(uint32_t file, uint64_t begin, uint64_t end, std::vector<Entry>* rows, uint64_t* stop);
+
+  ShardCore& shard_;
+  const std::vector<ShardCore::LayerRef> layers_;
+  std::vector<TableCursor> cursors_;  // one for each table among the layers
+  std::vector<State> states_;
+  std::vector<Answer> answers_;
+  std::vector<uint32_t> order_;  // open ranges by file and offset
+  std::vector<SortKey> keys_;
+  std::vector<StoredRun> runs_;
+  std::vector<Entry> rows_;
+};
+
+Lookup::State Lookup::judge(const Range& range, const Entry& row, Answer* answer) const {
+  if (row.end() <= range.offset || row.offset >= range.offset + range.length) return State::kOpen;
+  if (row.offset > range.offset || row.end() < range.offset + range.length) return State::kGather;
+  if (row.log == kHoleLog) return State::kNothing;
+  answer->extent = {range.offset, range.length, {row.log, row.address + (range.offset - row.offset)}};
+  answer->sequence = row.sequence;
+  return State::kAnswered;
+}
+
+// A range of one file that one run covers, and that nothing newer or irregular can reach.
+void Lookup::answer_from_runs(std::span<const Range> ranges) {
+  FileId id;
+  uint32_t file = FileTable::kNone;
+  bool known = false;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const Range& range = ranges[i];
+    if (!known || range.file != id) {
+      id = range.file;
+      known = true;
+      file = shard_.files_.find(id);
+    }
+    if (file == FileTable::kNone || range.length == 0) {
+      states_[i] = State::kNothing;
+      continue;
+    }
+    const FileState& state = shard_.states_[file];
+    if (!state.runs) continue;
+    runs_.clear();
+    state.runs->find(range.offset, range.offset + range.length, &runs_);
+    if (runs_.empty()) {
+      if (state.irregular_max == 0) states_[i] = State::kNothing;
+      continue;
+    }
+    states_[i] = State::kGather;
+    const StoredRun* newest = &runs_[0];
+    for (const StoredRun& run : runs_) {
+      if (run.sequence > newest->sequence) newest = &run;
+    }
+    if (newest->sequence < state.irregular_max) continue;
+    const uint64_t block = first_block_after(newest->run, range.offset);
+    if (block >= blocks_of(newest->run)) continue;
+    const Extent piece = block_at(newest->run, block);
+    const Entry row{piece.offset, piece.length, piece.place.address, newest->sequence, piece.place.log, 0};
+    if (const State found = judge(range, row, &answers_[i]); found == State::kAnswered) states_[i] = found;
+  }
+}
+
+void Lookup::answer_from_rows(std::span<const Range> ranges, const ShardCore::LayerRef& layer) {
+  const std::vector<Entry>& rows = *layer.rows;
+  const auto before = [&](const Entry& a, const Entry& b) { return precedes(*layer.files, a, b); };
+  size_t at = 0;
+  FileId id;
+  uint32_t file = FileTable::kNone;
+  bool known = false;
+  for (const uint32_t i : order_) {
+    if (states_[i] != State::kOpen) continue;
+    const Range& range = ranges[i];
+    if (!known || range.file != id) {
+      id = range.file;
+      known = true;
+      file = layer.files->find(id);
+    }
+    if (file == FileTable::kNone) continue;
+    const Entry key{range.offset, 0, 0, 0, 0, file};
+    // Gallops: the ranges ascend.
+    size_t step = 1;
+    while (at + step < rows.size() && !before(key, rows[at + step])) step *= 2;
+    const auto begin = rows.begin() + static_cast<ptrdiff_t>(at);
+    const auto end = rows.begin() + static_cast<ptrdiff_t>(std::min(at + step, rows.size()));
+    const auto after = static_cast<size_t>(std::upper_bound(begin, end, key, before) - rows.begin());
+    at = after == 0 ? 0 : after - 1;
+    State state = after > 0 && rows[at].file == file ? judge(range, rows[at], &answers_[i]) : State::kOpen;
+    if (state == State::kOpen && after < rows.size() && rows[after].file == file)
+      state = judge(range, rows[after], &answers_[i]);
+    states_[i] = state;
+  }
+}
+
+Status Lookup::answer_from_table(std::span<const Range> ranges, TableCursor* cursor) {
+  for (const uint32_t i : order_) {
+    if (states_[i] != State::kOpen) continue;
+    const Range& range = ranges[i];
+    SWALE_RETURN_IF_ERROR(cursor->seek(range.file, range.offset));
+    if (cursor->at_end()) continue;
+    Entry row = cursor->entry();
+    const bool same = cursor->file() == range.file;
+    State state = same ? judge(range, row, &answers_[i]) : State::kOpen;
+    if (state == State::kOpen && (!same || row.offset <= range.offset)) {
+      // Nothing of it yet: the row after it may begin inside of the range.
+      SWALE_RETURN_IF_ERROR(cursor->next());
+      if (!cursor->at_end() && cursor->file() == range.file) {
+        row = cursor->entry();
+        state = judge(range, row, &answers_[i]);
+      }
+    }
+    states_[i] = state;
+  }
+  return {};
+}
+
+// The blocks that open ranges want and that are not in memory, read in clusters.
+Status Lookup::read_clusters(std::span<const Range> ranges, const Table& table) {
+  size_t set = 0;
+  std::vector<std::pair<size_t, std::unique_ptr<ClusterQueue>>> queues;
+  for (const uint32_t i : order_) {
+    if (states_[i] != State::kOpen) continue;
+    const Key key{ranges[i].file, ranges[i].offset};
+    while (set + 1 < table.sets.size() && table.sets[set + 1]->index().first(0) <= key) ++set;
+    auto* const file = dynamic_cast<SortedFile*>(table.sets[set].get());
+    if (file == nullptr) return {};  // a tree
+    size_t block = file->index().find(key);
+    if (block == file->blocks()) block = 0;
+    if (file->cached(block)) continue;
+    if (queues.empty() || queues.back().first != set) {
+      queues.emplace_back(
+          set, std::make_unique<ClusterQueue>(static_cast<uint32_t>(file->blocks()),
+                                              shard_.options_.locality_percent, kClusterBlocksMax));
+    }
+    queues.back().second->add(static_cast<uint32_t>(block));
+  }
+  // No more than the cache holds: what is left is read when it is needed.
+  size_t blocks_left = shard_.cache_.frames() / 2;
+  for (auto& [number, queue] : queues) {
+    auto& file = static_cast<SortedFile&>(*table.sets[number]);
+    while (!queue->empty()) {
+      const Region region = queue->take();
+      if (region.blocks() > blocks_left) return {};
+      blocks_left -= region.blocks();
+      SWALE_RETURN_IF_ERROR(file.fetch(region.first, region.blocks()));
+    }
+  }
+  return {};
+}
+
+// By file and offset. Ranges of one file are sorted by digits, which is what large batches have.
+void Lookup::sort_order(std::span<const Range> ranges) {
+  const auto before = [&](uint32_t a, uint32_t b) {
+    if (ranges[a].file != ranges[b].file) return ranges[a].file < ranges[b].file;
+    return ranges[a].offset < ranges[b].offset;
+  };
+  if (std::is_sorted(order_.begin(), order_.end(), before)) return;
+  const FileId file = ranges[order_[0]].file;
+  if (!std::all_of(order_.begin(), order_.end(), [&](uint32_t i) { return ranges[i].file == file; })) {
+    std::sort(order_.begin(), order_.end(), before);
+    return;
+  }
+  keys_.clear();
+  for (const uint32_t i : order_) keys_.push_back({ranges[i].offset, i});
+  radix_sort(&keys_);
+  for (size_t i = 0; i < keys_.size(); ++i) order_[i] = keys_[i].position;
+}
+
+Status Lookup::answer_from_layers(std::span<const Range> ranges) {
+  order_.clear();
+  for (uint32_t i = 0; i < ranges.size(); ++i) {
+    if (states_[i] == State::kOpen) order_.push_back(i);
+  }
+  if (order_.empty()) return {};
+  sort_order(ranges);
+  size_t cursor = 0;
+  for (const auto& layer : layers_) {
+    if (layer.rows != nullptr) {
+      answer_from_rows(ranges, layer);
+      continue;
+    }
+    TableCursor& at = cursors_[cursor++];
+    if (layer.table->sets.empty()) continue;
+    if (shard_.options_.cluster_reads) SWALE_RETURN_IF_ERROR(read_clusters(ranges, *layer.table));
+    SWALE_RETURN_IF_ERROR(answer_from_table(ranges, &at));
+  }
+  for (const uint32_t i : order_) {
+    if (states_[i] == State::kOpen) states_[i] = State::kNothing;
+  }
+  return {};
+}
+
+Status Lookup::run(std::span<const Range> ranges, size_t pieces_max, Found* out) {
+  out->extents.clear();
+  out->ends.clear();
+  out->answered = 0;
+  out->resume.reset();
+  states_.assign(ranges.size(), State::kOpen);
+  answers_.resize(ranges.size());
+  answer_from_runs(ranges);
+  SWALE_RETURN_IF_ERROR(answer_from_layers(ranges));
+  out->ends.reserve(ranges.size());
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const Range& range = ranges[i];
+    const size_t first = out->extents.size();
+    if (states_[i] != State::kNothing && first >= pieces_max) {
+      out->resume = range.offset;
+      return {};
+    }
+    if (states_[i] == State::kAnswered) {
+      const Answer& answer = answers_[i];
+      if (shard_.relocations_.empty()) {
+        out->extents.push_back(answer.extent);
+      } else {
+        states_[i] = State::kGather;
+      }
+    }
+    if (states_[i] == State::kGather) {
+      const uint64_t end = range.offset + range.length;
+      SWALE_ASSIGN_OR_RETURN(const uint64_t stop,
+                             gather(range.file, range.offset, end, first, pieces_max, &out->extents));
+      if (stop < end) {
+        out->resume = stop;
+        out->ends.push_back(out->extents.size());
+        return {};
+      }
+    }
+    out->ends.push_back(out->extents.size());
+    out->answered = i + 1;
+  }
+  return {};
+}
+
+// Up to kGatherRows rows of one layer from `begin` on. *stop becomes less if there are more.
+Status Lookup::rows_between(const FileId& file, uint64_t begin, uint64_t end,
+                            const ShardCore::LayerRef& layer, TableCursor* cursor, std::vector<Entry>* rows,
+                            uint64_t* stop) const {
+  size_t count = 0;
+  const auto add = [&](const Entry& row) {
+    if (++count > kGatherRows) {
+      *stop = std::min(*stop, row.offset);
+      return false;
+    }
+    rows->push_back(row);
+    rows->back().file = 0;
+    return true;
+  };
+  if (layer.rows != nullptr) {
+    const uint32_t number = layer.files->find(file);
+    if (number == FileTable::kNone) return {};
+    const Entry key{begin, 0, 0, 0, 0, number};
+    auto at = std::upper_bound(layer.rows->begin(), layer.rows->end(), key,
+                               [&](const Entry& a, const Entry& b) { return precedes(*layer.files, a, b); });
+    if (at != layer.rows->begin() && at[-1].file == number && at[-1].end() > begin) --at;
+    for (; at != layer.rows->end() && at->file == number && at->offset < end; ++at) {
+      if (!add(*at)) break;
+    }
+    return {};
+  }
+  SWALE_RETURN_IF_ERROR(cursor->seek(file, begin));
+  while (!cursor->at_end()) {
+    const FileId at_file = cursor->file();
+    const Entry row = cursor->entry();
+    if (at_file > file || (at_file == file && row.offset >= end)) break;
+    if (at_file == file && row.end() > begin && !add(row)) break;
+    SWALE_RETURN_IF_ERROR(cursor->next());
+  }
+  return {};
+}
+
+void Lookup::runs_between(uint32_t file, uint64_t begin, uint64_t end, std::vector<Entry>* rows,
+                          uint64_t* stop) {
+  const FileState& state = shard_.states_[file];
+  if (!state.runs) return;
+  runs_.clear();
+  state.runs->find(begin, end, &runs_);
+  const size_t each = std::max<size_t>(16, kGatherRows / (runs_.size() + 1));
+  for (const StoredRun& stored : runs_) {
+    const uint64_t blocks = blocks_of(stored.run);
+    size_t count = 0;
+    for (uint64_t i = first_block_after(stored.run, begin); i < blocks; ++i) {
+      const Extent piece = block_at(stored.run, i);
+      if (piece.offset >= end) break;
+      if (++count > each) {
+        *stop = std::min(*stop, piece.offset);
+        break;
+      }
+      rows->push_back({piece.offset, piece.length, piece.place.address, stored.sequence, piece.place.log, 0});
+    }
+  }
+}
+
+Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end, size_t first,
+                                size_t pieces_max, std::vector<Extent>* out) {
+  const uint32_t number = shard_.files_.find(file);
+  if (number == FileTable::kNone) return end;
+  FileTable one;
+  one.index_of(file);
+  while (begin < end) {
+    rows_.clear();
+    uint64_t stop = end;  // everything before it has been gathered
+    size_t cursor = 0;
+    for (const auto& layer : layers_) {
+      TableCursor* const at = layer.table != nullptr ? &cursors_[cursor++] : nullptr;
+      SWALE_RETURN_IF_ERROR(rows_between(file, begin, end, layer, at, &rows_, &stop));
+    }
+    runs_between(number, begin, end, &rows_, &stop);
+    std::vector<Entry> sorted;
+    sort_entries(rows_, one, &sorted);
+    resolve_overlaps(&sorted);
+    for (Entry row : sorted) {
+      if (row.offset >= stop) break;
+      if (row.end() <= begin) continue;
+      if (row.offset < begin) row.drop_front(begin - row.offset);
+      row.length = std::min(row.length, stop - row.offset);
+      if (row.log == kHoleLog) continue;
+      while (row.length > 0) {
+        if (out->size() >= pieces_max && out->size() > first) return row.offset;
+        uint64_t whole = 0;
+        const Place place = shard_.relocated({row.log, row.address}, row.length, row.sequence, &whole);
+        append_extent({row.offset, whole, place}, first, out);
+        row.drop_front(whole);
+      }
+    }
+    begin = stop;
+  }
+  return end;
+}
+
+Status ShardCore::lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) {
+  for (const Range& range : ranges) {
+    if (range.offset > kOffsetEnd || range.length > kOffsetEnd - range.offset)
+      return invalid_argument("lookup of {} bytes at offset {}: files end at 2^63", range.length,
+                              range.offset);
+  }
+  counters_.lookups += ranges.size();
+  const Status status = contain([&] { return Lookup(this).run(ranges, pieces_max, out); });
+  counters_.lookup_pieces += out->extents.size();
+  return status;
+}
+
+namespace {
+
+void append_blocks(const FileId& file, const Run& query, std::vector<Range>* out) {
+  const uint64_t blocks = blocks_of(query);
+  for (uint64_t i = 0; i < blocks; ++i) {
+    const Extent block = block_at(query, i);
+    out->push_back({file, block.offset, block.length});
+  }
+}
+
+// The outermost items of a query, each of a level less.
+std::vector<Run> items_of(const Run& query) {
+  std::vector<Run> items;
+  const Level level = query.level[query.levels - 1];
+  for (uint64_t i = 0; i < level.count; ++i) {
+    Run item = query;
+    item.levels = query.levels - 1;
+    item.level[item.levels] = {};
+    item.offset += i * level.stride;
+    items.push_back(item);
+  }
+  return items;
+}
+
+uint64_t bytes_of(const Run& run) { return blocks_of(run) * run.length; }
+
+}  // namespace
+
+// True: the runs of the file say all about the query, and their parts were appended.
+bool ShardCore::answer_query(const FileState& state, const Run& query, std::vector<Run>* out) {
+  if (!state.runs) return state.irregular_max == 0;
+  if (!relocations_.empty()) return false;
+  cut_.clear();
+  if (state.runs->intersect(query, &cut_) != RunLayers::Cut::kExact) return false;
+  if (state.irregular_max != 0) {
+    uint64_t bytes = 0;
+    for (const StoredRun& part : cut_) {
+      if (part.sequence < state.irregular_max) return false;
+      bytes += bytes_of(part.run);
+    }
+    if (bytes != bytes_of(query)) return false;
+  }
+  for (const StoredRun& part : cut_) out->push_back(part.run);
+  ++counters_.run_answers;
+  return true;
+}
+
+Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
+                              std::vector<Run>* out) {
+  constexpr uint64_t kItemsMax = 4096;
+  constexpr uint64_t kBlocksMax = 1 << 20;
+  for (const Run& query : queries) {
+    if (!valid(query)) return invalid_argument("the query at offset {} is no valid run", query.offset);
+  }
+  const uint32_t number = files_.find(file);
+  if (number == FileTable::kNone || number >= states_.size()) return {};
+  counters_.lookups += queries.size();
+  const auto too_many = [&] {
+    return error(Code::kResourceExhausted, Scope::kOperation,
+                 "the answer has more than {} runs: ask for less", runs_max);
+  };
+  return contain([&]() -> Status {
+    const FileState& state = states_[number];
+    std::vector<Run> open(queries.rbegin(), queries.rend());
+    std::vector<Range> ranges;
+    Found found;
+    while (!open.empty()) {
+      const Run query = open.back();
+      open.pop_back();
+      if (answer_query(state, query, out)) {
+        if (out->size() > runs_max) return too_many();
+        continue;
+      }
+      if (query.levels > 1 && query.level[query.levels - 1].count <= kItemsMax && state.runs) {
+        std::vector<Run> items = items_of(query);
+        open.insert(open.end(), items.rbegin(), items.rend());
+        continue;
+      }
+      if (blocks_of(query) > kBlocksMax || out->size() > runs_max) return too_many();
+      ranges.clear();
+      append_blocks(file, query, &ranges);
+      SWALE_RETURN_IF_ERROR(lookup(ranges, runs_max - out->size() + 1, &found));
+      if (found.answered < ranges.size()) return too_many();
+      for (const Extent& extent : found.extents) out->push_back(run_of(extent));
+    }
+    return out->size() > runs_max ? too_many() : ok_status();
+  });
+}
+
+Status ShardCore::scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
+                       std::vector<Extent>* out, uint64_t* next) {
+  return contain([&]() -> Status {
+    Lookup lookup(this);
+    const size_t first = out->size();
+    *next = from;
+    while (*next < kOffsetEnd) {
+      std::pair<uint64_t, uint64_t> owned{*next, kOffsetEnd};
+      if (ownership != nullptr) {
+        owned = ownership->next_owned(file, *next);
+        if (owned.first >= owned.second) break;
+        owned.first = std::max(owned.first, *next);
+      }
+      const uint64_t end = std::min(owned.second, end_of_file(file));
+      if (owned.first >= end) break;
+      if (out->size() - first >= pieces_max) {
+        *next = owned.first;
+        return {};
+      }
+      SWALE_ASSIGN_OR_RETURN(const uint64_t stop,
+                             lookup.gather(file, owned.first, end, first, first + pieces_max, out));
+      *next = stop;
+      if (stop < end) return {};
+    }
+    *next = kOffsetEnd;
+    return {};
+  });
+}
+
+// No extent ends after it: a truncate to more bytes leaves nothing there.
+uint64_t ShardCore::end_of_file(const FileId& file) const { return size(file).size; }
+
+Status ShardCore::run_table(const FileId& file, size_t runs_max, const Ownership* ownership,
+                            std::vector<Run>* out) {
+  const auto too_many = [&] {
+    return error(Code::kResourceExhausted, Scope::kOperation, "the file needs more than {} runs", runs_max);
+  };
+  const uint32_t number = files_.find(file);
+  if (number == FileTable::kNone || number >= states_.size()) return {};
+  return contain([&]() -> Status {
+    const FileState& state = states_[number];
+    // Layers do not overlap themselves: one of them, with nothing irregular, is the table.
+    if (state.runs && state.irregular_max == 0 && state.runs->layers() == 1 && relocations_.empty() &&
+        ownership == nullptr) {
+      state.runs->for_each([&](const Run& run, Sequence) { out->push_back(run); });
+      return out->size() > runs_max ? too_many() : ok_status();
+    }
+    std::vector<Extent> extents;
+    uint64_t next = 0;
+    SWALE_RETURN_IF_ERROR(scan(file, 0, runs_max + 1, ownership, &extents, &next));
+    if (next < kOffsetEnd || extents.size() > runs_max) return too_many();
+    for (const Extent& extent : extents) out->push_back(run_of(extent));
+    return {};
+  });
+}
+
+}  // namespace swale::meta
