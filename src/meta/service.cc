@@ -1,0 +1,199 @@
+#include "meta/service.h"
+
+#include <algorithm>
+
+#include "base/contain.h"
+
+namespace swale::meta {
+namespace {
+
+constexpr size_t kInlineBytes = 4 * kKiB;  // a larger request goes to the storage thread
+constexpr uint64_t kCoreShift = 40;        // a tag says which core has called
+constexpr uint64_t kTagMask = (uint64_t{1} << kCoreShift) - 1;
+
+}  // namespace
+
+Service::Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net::Rank> hosts, Nanos patience)
+    : hosts_(std::move(hosts)), patience_(patience), cores_(std::move(cores)) {}
+
+Service::~Service() { static_cast<void>(stop()); }
+
+void Service::start(net::Rpc* rpc) {
+  upstream_ = std::make_unique<net::RpcClient>(rpc);
+  const std::lock_guard lock(mutex_);
+  rpc_ = rpc;
+  storage_ = std::thread([this] { store(); });
+  awaiting_ = std::thread([this] { await(); });
+}
+
+void Service::resume() {
+  Lock lock(mutex_);
+  for (const auto& core : cores_) core->resume();
+  flush(lock);
+}
+
+Status Service::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  upstream_work_.notify_all();
+  if (storage_.joinable()) storage_.join();
+  if (awaiting_.joinable()) awaiting_.join();
+  upstream_.reset();
+  const std::lock_guard lock(mutex_);
+  Status status = failure_;
+  for (const auto& core : cores_) {
+    if (status.ok()) status = core->shard().health();
+    if (status.ok()) status = core->attributes().health();
+  }
+  return status;
+}
+
+ServerCore* Service::core_of(Bytes payload) {
+  const Server server = server_of_message(payload);
+  const auto found =
+      std::find_if(cores_.begin(), cores_.end(), [&](const auto& core) { return core->server() == server; });
+  return found == cores_.end() ? nullptr : found->get();
+}
+
+void Service::on_requests(std::span<net::RpcRequest> requests) {
+  Lock lock(mutex_);
+  for (net::RpcRequest& each : requests) {
+    if (rpc_ != nullptr && each.payload.size() <= kInlineBytes) {
+      handle(each);
+    } else {
+      const Status kept = contain([&] { queue_.push_back(std::move(each)); });
+      if (!kept.ok()) fail(kept);
+    }
+  }
+  if (rpc_ != nullptr) flush(lock);
+}
+
+// Locked.
+void Service::handle(net::RpcRequest& request) {
+  const auto token = static_cast<uint64_t>(request.token);
+  Status refused = failure_;
+  ServerCore* const core = core_of(request.payload);
+  if (refused.ok() && core == nullptr) {
+    refused = invalid_argument("metadata server {} is not on this rank: do ranks differ in the store's path?",
+                               server_of_message(request.payload));
+  }
+  if (refused.ok()) {
+    const Status done =
+        contain([&] { core->on_request(static_cast<Method>(request.method), request.payload, token); });
+    if (done.ok()) return;
+    fail(done);
+    refused = done;
+  }
+  rpc_->reply(request.token, refused);
+}
+
+// What the cores have to say leaves, without the lock.
+void Service::flush(Lock& lock) {
+  std::vector<Reply> replies;
+  std::vector<Call> calls;
+  bool work = !queue_.empty();
+  const Status taken = contain([&] {
+    for (size_t i = 0; i < cores_.size(); ++i) {
+      cores_[i]->take_replies(&replies);
+      const size_t first = calls.size();
+      cores_[i]->take_calls(&calls);
+      work |= cores_[i]->take_waits();
+      for (size_t call = first; call < calls.size(); ++call) calls[call].tag |= uint64_t{i} << kCoreShift;
+    }
+  });
+  if (!taken.ok()) fail(taken);
+  if (!calls.empty() && open_calls_ == 0) upstream_work_.notify_one();
+  open_calls_ += calls.size();
+  if (work) work_.notify_one();
+  lock.unlock();
+  for (Reply& each : replies) {
+    const auto token = static_cast<net::ReplyToken>(each.token);
+    each.response.ok() ? rpc_->reply(token, net::RpcPayload(*std::move(each.response)))
+                       : rpc_->reply(token, each.response.status());
+  }
+  std::vector<std::pair<uint64_t, Status>> failed;
+  for (Call& each : calls) {
+    net::RpcCall call{.to = hosts_[each.to],
+                      .method = static_cast<net::RpcMethod>(each.method),
+                      .payload = std::move(each.payload),
+                      .response_bytes_max = static_cast<uint32_t>(each.response_bytes_max),
+                      .deadline = system_clock().now() + patience_,
+                      .tag = each.tag};
+    const auto id = upstream_->call(std::move(call));
+    if (!id.ok()) failed.emplace_back(each.tag, id.status());
+  }
+  lock.lock();
+  if (failed.empty()) return;
+  const Status told = contain([&] {
+    for (const auto& [tag, why] : failed) {
+      --open_calls_;
+      cores_[tag >> kCoreShift]->on_completion(tag & kTagMask, why);
+    }
+  });
+  if (!told.ok()) fail(told);
+  flush(lock);
+}
+
+void Service::fail(const Status& why) {
+  if (failure_.ok()) failure_ = why.with_context("the metadata servers of this rank have stopped");
+}
+
+// The storage thread: large requests and the work of the stores.
+void Service::store() {
+  Lock lock(mutex_);
+  for (;;) {
+    if (!queue_.empty()) {
+      net::RpcRequest request = std::move(queue_.front());
+      queue_.pop_front();
+      handle(request);
+      flush(lock);
+      if (!queue_.empty()) continue;  // what has come meanwhile joins the same group
+    }
+    std::unique_ptr<Work> work;
+    ServerCore* owner = nullptr;
+    const Status looked = contain([&] {
+      for (const auto& core : cores_) {
+        if (work == nullptr && (work = core->next_work()) != nullptr) owner = core.get();
+      }
+    });
+    if (!looked.ok()) fail(looked);
+    if (work == nullptr) {
+      if (stop_ && queue_.empty()) return;
+      if (queue_.empty()) work_.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    work->run();
+    lock.lock();
+    const Status finished = contain([&] { owner->finish(std::move(work)); });
+    if (!finished.ok()) fail(finished);
+    flush(lock);
+  }
+}
+
+// Completions of calls to other servers.
+void Service::await() {
+  Lock lock(mutex_);
+  std::vector<net::RpcCompletion> done;
+  for (;;) {
+    upstream_work_.wait(lock, [&] { return open_calls_ > 0 || stop_; });
+    if (open_calls_ == 0) return;
+    lock.unlock();
+    done.clear();
+    upstream_->wait(&done, system_clock().now() + patience_);
+    lock.lock();
+    const Status told = contain([&] {
+      for (net::RpcCompletion& each : done) {
+        --open_calls_;
+        cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, std::move(each.response));
+      }
+    });
+    if (!told.ok()) fail(told);
+    flush(lock);
+  }
+}
+
+}  // namespace swale::meta

@@ -1,0 +1,178 @@
+#include "meta/store.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/contain.h"
+#include "base/entropy.h"
+#include "base/process_identity.h"
+#include "net/agree.h"
+
+namespace swale::meta {
+namespace {
+
+// What each rank says before the store opens; rank 0's manifest counts.
+struct Greeting {
+  Status status;
+  std::string node;
+  std::string options;  // that ranks must have in common
+  std::string manifest;
+};
+
+std::string shared_options(const StoreOptions& options) {
+  std::string text;
+  append_u32(&text, options.servers_per_node);
+  append_u64(&text, options.range_bytes);
+  append_u8(&text, static_cast<uint8_t>(options.ring));
+  return text;
+}
+
+// Rank 0 reads the manifest. A new store has none yet: it is written when all servers stand.
+Status read_or_begin(io::Device& device, const std::string& directory, Greeting* greeting) {
+  SWALE_RETURN_IF_ERROR(io::make_directories(device, directory));
+  const Result<Manifest> found = read_manifest(device, directory);
+  if (found.ok()) {
+    greeting->manifest = encode_manifest(*found);
+  } else if (found.status().code() != Code::kNotFound) {
+    return found.status();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> Store::open(net::Job& job, io::Device& device, const std::string& directory,
+                                           const StoreOptions& options) {
+  std::unique_ptr<Store> store(new Store(job, options));
+  const Status begun = contain([&] { return store->begin(device, directory); });
+  if (!begun.ok()) return begun.with_context(fmt::format("opening the metadata store {}", directory));
+  return store;
+}
+
+Status Store::begin(io::Device& device, const std::string& directory) {
+  Greeting mine{{}, host_name(), shared_options(options_), {}};
+  if (job_.rank() == 0) mine.status = read_or_begin(device, directory, &mine);
+  std::string text;
+  append_sized(&text, mine.node);
+  append_sized(&text, mine.options);
+  append_sized(&text, mine.manifest);
+  SWALE_RETURN_IF_ERROR(net::agree(job_, mine.status));
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_.allgather(text));
+  std::vector<std::string> nodes;
+  std::string manifest_text;
+  Status differs;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    Decoder in(all[rank]);
+    nodes.emplace_back(in.sized());
+    if (in.sized() != mine.options && differs.ok()) {
+      differs =
+          invalid_argument("rank {} has other options meta.servers_per_node, meta.range or meta.ring", rank);
+    }
+    const Bytes manifest = in.sized();
+    if (rank == 0) manifest_text = std::string(manifest);
+  }
+  SWALE_RETURN_IF_ERROR(net::agree(job_, differs));
+  Manifest manifest{0, options_.range_bytes};
+  if (!manifest_text.empty()) {
+    SWALE_ASSIGN_OR_RETURN(manifest, decode_manifest(manifest_text, directory + "/" + kManifestName));
+  }
+  SWALE_RETURN_IF_ERROR(meet(nodes, options_.servers_per_node, manifest.servers));
+  manifest.servers = static_cast<uint32_t>(hosts_.size());
+  SWALE_RETURN_IF_ERROR(Partition::check(manifest.servers, manifest.range_bytes));
+  partition_ = std::make_unique<Partition>(manifest.servers, manifest.range_bytes);
+
+  Result<std::vector<std::unique_ptr<ServerCore>>> cores = open_servers(device, directory);
+  SWALE_RETURN_IF_ERROR(net::agree(job_, cores.status()));
+  Status written;
+  if (job_.rank() == 0 && manifest_text.empty())
+    written = io::replace_file(device, directory + "/" + kManifestName, encode_manifest(manifest));
+  SWALE_RETURN_IF_ERROR(net::agree(job_, written));
+
+  const bool serves = !cores->empty();
+  if (serves) service_ = std::make_unique<Service>(*std::move(cores), hosts_, options_.deadline / 4);
+  net::RpcOptions talk;
+  talk.methods = method_names();
+  SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));
+  if (serves) service_->start(rpc_.get());
+  SWALE_RETURN_IF_ERROR(net::agree(job_, {}));
+  if (serves) service_->resume();
+  return {};
+}
+
+// Which rank hosts which server, and whose delegate serves this rank.
+Status Store::meet(const std::vector<std::string>& nodes, uint32_t hosts_per_node, uint32_t servers) {
+  std::vector<net::Rank> hosting;
+  std::map<std::string, uint32_t> met;  // ranks so far, by node
+  for (size_t rank = 0; rank < nodes.size(); ++rank) {
+    if (met[nodes[rank]]++ < hosts_per_node) hosting.push_back(static_cast<net::Rank>(rank));
+  }
+  if (servers == 0) servers = static_cast<uint32_t>(hosting.size());
+  hosts_.clear();
+  for (uint32_t server = 0; server < servers; ++server) hosts_.push_back(hosting[server % hosting.size()]);
+  // Ranks of a node share its servers evenly.
+  const std::string& node = nodes[static_cast<size_t>(job_.rank())];
+  std::vector<Server> near;
+  for (uint32_t server = 0; server < servers; ++server) {
+    if (nodes[static_cast<size_t>(hosts_[server])] == node) near.push_back(server);
+  }
+  const auto before = static_cast<size_t>(
+      std::count(nodes.begin(), nodes.begin() + static_cast<ptrdiff_t>(job_.rank()), node));
+  home_ = near.empty() ? static_cast<Server>(static_cast<uint32_t>(job_.rank()) % servers)
+                       : near[before % near.size()];
+  return {};
+}
+
+Result<std::vector<std::unique_ptr<ServerCore>>> Store::open_servers(io::Device& device,
+                                                                     const std::string& directory) {
+  std::vector<std::unique_ptr<ServerCore>> cores;
+  for (Server server = 0; server < hosts_.size(); ++server) {
+    if (hosts_[server] != job_.rank()) continue;
+    SWALE_RETURN_IF_ERROR(io::make_directories(device, directory));
+    SWALE_ASSIGN_OR_RETURN(
+        std::unique_ptr<AttributeStore> attributes,
+        AttributeStore::open(device,
+                             {.directory = directory, .server = server, .files_max = options_.files_max}));
+    ShardOptions options = options_.shard;
+    options.directory = directory;
+    options.shard = server;
+    options.job = attributes->job();
+    options.fence = [fence = attributes.get()] { return fence->fence(); };
+    SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard, Shard::open(device, options));
+    cores.push_back(std::make_unique<ServerCore>(*partition_, server, options_.ring, std::move(shard),
+                                                 std::move(attributes)));
+  }
+  return cores;
+}
+
+std::unique_ptr<Client> Store::client() {
+  ClientOptions options;
+  options.client = random_number() | 1;
+  options.home = home_;
+  options.mode = options_.ring;
+  options.detect_runs = options_.detect_runs;
+  return std::make_unique<Client>(rpc_.get(), &hosts_, *partition_, options, options_.deadline);
+}
+
+Status Store::close() {
+  if (closed_) return {};
+  closed_ = true;
+  // Nobody stops serving while another rank still asks.
+  Status status = net::agree(job_, {});
+  Status mine;
+  if (service_) mine = service_->stop();
+  const Status stopped = net::agree(job_, mine);
+  const Status left = rpc_->close();
+  service_.reset();
+  rpc_.reset();
+  if (status.ok()) status = stopped;
+  return status.ok() ? left : status;
+}
+
+Store::~Store() {
+  if (closed_) return;
+  if (service_) static_cast<void>(service_->stop());
+  rpc_.reset();  // tells the other ranks
+  service_.reset();
+}
+
+}  // namespace swale::meta
