@@ -144,8 +144,11 @@ struct PairStore::Range {
   std::vector<Pair> scratch;
   std::vector<uint32_t> starts;
 
-  void resize(uint64_t count) {
+  // Forgets what is there, so that old and new memory are not held together.
+  void make_space(uint64_t count) {
     if (pairs.size() >= count) return;
+    std::vector<Pair>().swap(pairs);
+    std::vector<Pair>().swap(scratch);
     pairs.resize(count);
     scratch.resize(count);
   }
@@ -220,7 +223,7 @@ Status PairStore::each_shard(uint32_t shard_bits, const TakeShard& take) {
       if (count + more > range_pairs()) break;
       count += more;
     }
-    range.resize(count);
+    range.make_space(std::max(count, std::min(pairs_, range_pairs())));
     SWALE_ASSIGN_OR_RETURN(const size_t got, range.collect(uint64_t{end} << (kHashBits - unit_bits)));
     assert(got <= count);
     SWALE_RETURN_IF_ERROR(
@@ -245,7 +248,7 @@ Status PairStore::spill() {
     while (end < buckets_.size() && count + buckets_in_memory_[end] <= range_pairs()) {
       count += buckets_in_memory_[end++];
     }
-    range.resize(count);
+    range.make_space(std::max(count, std::min(pairs_, range_pairs())));
     SWALE_ASSIGN_OR_RETURN(const size_t got, range.collect(uint64_t{end} << (kHashBits - kBucketBits)));
     SWALE_RETURN_IF_ERROR(
         range.hand_out(got, kBucketBits, first, end - first,
