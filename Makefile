@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-imd bench-imd-ablation bench-rpc test test-long test-asan test-tsan deb test-deb check format docs clean
+.PHONY: help build install demo bench-imd bench-imd-ablation bench-rpc bench-source bench-threehop test test-long test-asan test-tsan deb test-deb check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -38,6 +38,18 @@ bench-rpc: ## requests between ranks beside UCX alone; results in build/bench/rp
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_rpc
 	@$${PYTHON:-/usr/bin/python3} bench/net/rpc.py build/release/bench/net/bench_rpc build/bench --profile "$${BENCH:-full}"
+
+bench-source: ## auxiliary tables beside the 2020 paper's; build/bench/source.json, plot in docs/results (BENCH=quick: 2 min)
+	@scripts/install-deps.sh build bench
+	@scripts/build.sh release bench_source bench_calibrate
+	@$${PYTHON:-/usr/bin/python3} bench/source/source.py build/release/bench build/bench --profile "$${BENCH:-full}" --results docs/results
+
+bench-threehop: ## what the three-hop router itself takes; one line of JSON for each of three shapes, in build/bench/threehop.json
+	@scripts/install-deps.sh build bench
+	@scripts/build.sh release bench_threehop
+	@mkdir -p build/bench
+	@for shape in "2 4" "4 8" "1 4"; do read -r nodes ranks <<< "$$shape"; \
+	  build/release/bench/net/bench_threehop --nodes "$$nodes" --ranks "$$ranks"; done | tee build/bench/threehop.json
 
 bench-imd-ablation: ## the papers' experiments, techniques on and off; results in docs/results (BENCH=quick: 3 min; PARTS="reads size")
 	@scripts/install-deps.sh build bench

@@ -4,8 +4,8 @@
 PROGRAMS is the folder of bench_source's own folder and bench_calibrate (build/release/bench). The first round runs a
 calibration and then all cases; sizes and probes are the same whenever a case is run. Further rounds run a calibration and the
 timed cases, in an order that alternates; times are medians of normalised values.
-Writes OUT/source.json and prints the table with its verdicts. --results writes auxiliary-tables.csv and, with matplotlib,
-auxiliary-tables.png. Exit status: 0 if every "must" is met, 1 if one is not, 2 if a program failed.
+Writes OUT/source.json and prints the table with its verdicts. --results writes auxiliary-tables.md, .csv and, with matplotlib,
+.png. Exit status: 0 if every "must" is met, 1 if one is not, 2 if a program failed.
 """
 import argparse
 import csv
@@ -163,8 +163,48 @@ def text_of(rows, cases):
     return "\n".join(lines)
 
 
-def write_results(cases, folder):
+# What section 4.2 of the 2020 paper prints of its table, beside the same measured here: 4,096 ranks.
+PAPER = (("bits a key", "about 18.4 (18 MB for 7.8 M keys)", "bits_per_key", "{:.2f}"),
+         ("partitions probed for a key that is there", "about 1.88", "probes_per_existing_key", "{:.3f}"),
+         ("bytes read by a cold query", "about 18 MB: the whole table", "cold_bytes", "{:,.0f}"),
+         ("bytes a key on the wire", "not printed (8 for the key, and the rank)", "wire_bytes_per_key", "{:.2f}"))
+
+
+# What is compared: less is better, but for the rate.
+CONTESTS = (("bits_per_key", "bits a key", 1), ("probes_per_existing_key", "partitions probed", 1),
+            ("cold_bytes", "bytes of a cold query", 1), ("query_ns", "time of a query from memory", 1),
+            ("build_keys_per_cpu_second", "keys made a second", -1), ("peak_bytes", "memory while it is made", 1))
+
+
+def where_rivals_win(found):
+    won = []
+    for field, what, sign in CONTESTS:
+        ours = found["ribbon, 4096 ranks, uniform"][field]
+        for scheme in ("maplet", "cuckoo"):
+            theirs = found[f"{scheme}, 4096 ranks, uniform"][field]
+            if sign * theirs < sign * ours:
+                won.append(f"{scheme}: {what}, {max(ours, theirs) / min(ours, theirs):.2f} times better")
+    return "Where a rival wins at 4,096 ranks: " + ("; ".join(won) if won else "nowhere") + "."
+
+
+def page_of(rows, cases, profile):
+    found = {row["case"]: row for row in cases}
+    lines = ["# Auxiliary tables", "",
+             f"Made by `make bench-source` (profile {profile}), 7.8 M keys of one home unless the profile is smaller; "
+             "[design](../design/auxiliary-tables.md). Times are normalised "
+             "([calibration](../design/benchmarks.md)); the machine has two cores, and other work may have run beside.", "",
+             "![bits, partitions and bytes by the count of ranks](auxiliary-tables.png)", "",
+             "| 2020 paper, section 4.2 | printed | its table, measured here | sorted maplet | ours |", "|---|---|---|---|---|"]
+    for what, printed, field, form in PAPER:
+        values = [form.format(found[f"{scheme}, 4096 ranks, uniform"][field]) for scheme in ("cuckoo", "maplet", "ribbon")]
+        lines.append(f"| {what} | {printed} | {values[0]} | {values[1]} | {values[2]} |")
+    lines += ["", where_rivals_win(found), "", text_of(rows, cases), ""]
+    return "\n".join(lines)
+
+
+def write_results(rows, cases, profile, folder):
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "auxiliary-tables.md").write_text(page_of(rows, cases, profile))
     with open(folder / "auxiliary-tables.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, ["case", *FIELDS], lineterminator="\n")
         writer.writeheader()
@@ -186,8 +226,11 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--profile", choices=PROFILES, default="full")
     parser.add_argument("--results", type=pathlib.Path)
+    parser.add_argument("--again", action="store_true", help="run nothing: the pages of OUT/source.json")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.again:
+        return finish(json.loads((options.out / "source.json").read_text())["rounds"], options)
     try:
         with tempfile.TemporaryDirectory(dir=options.out) as scratch:
             rounds = measure(options.programs, options.profile, pathlib.Path(scratch),
@@ -195,13 +238,17 @@ def main():
     except Failed as failure:
         print(failure, file=sys.stderr)
         return 2
+    return finish(rounds, options)
+
+
+def finish(rounds, options):
     rows, cases = judge(rounds), tables(rounds)
     (options.out / "source.json").write_text(json.dumps(
         {"profile": options.profile, "keys": {row["key"]: row["normalised"] for row in rows}, "rows": rows, "tables": cases,
          "rounds": rounds}, indent=1) + "\n")
     print(text_of(rows, cases))
     if options.results:
-        write_results(cases, options.results)
+        write_results(rows, cases, options.profile, options.results)
     return 0 if all(row["met"] for row in rows) else 1
 
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint64_t kRangePairsMin = 8'192;
 constexpr uint64_t kRangePairsMax = 65'536;        // twice 512 KiB: still in a second-level cache
+constexpr uint64_t kCursorsMin = 1'000;            // of a chunk
 constexpr uint64_t kPairBytes = 2 * sizeof(Pair);  // the pair, and its place in the scratch
 
 }  // namespace
@@ -69,8 +70,10 @@ Status PairStore::add(Bytes batch) {
 
 // Batches lie one right after the other; the next one, or the chunk's end, is the slack of each.
 Status PairStore::make_room(size_t bytes) {
-  if (!chunks_.empty() && chunks_.back().size - chunks_.back().used >= bytes) return ok_status();
-  if (!chunks_.empty() && memory_bytes() + chunk_bytes_ > params_.memory_limit) {
+  const bool fits = !chunks_.empty() && chunks_.back().size - chunks_.back().used >= bytes;
+  if (fits && batches_ < batches_max_) return ok_status();
+  const uint64_t next_bytes = memory_bytes() + chunk_bytes_ + kCursorsMin * sizeof(BatchCursor);
+  if (!chunks_.empty() && (fits || next_bytes > params_.memory_limit)) {
     if (params_.spill_file == nullptr) {
       return error(
           Code::kResourceExhausted, Scope::kOperation,
@@ -79,10 +82,18 @@ Status PairStore::make_room(size_t bytes) {
     }
     SWALE_RETURN_IF_ERROR(spill());
   }
+  return add_chunk();
+}
+
+Status PairStore::add_chunk() {
   Chunk chunk;
   chunk.size = chunk_bytes_;
   chunk.bytes = std::make_unique<char[]>(chunk.size);
   chunks_.push_back(std::move(chunk));
+  // Small batches need nearly as much memory for their cursors as for themselves.
+  const uint64_t used = memory_bytes();
+  const uint64_t left = params_.memory_limit > used ? params_.memory_limit - used : 0;
+  batches_max_ = batches_ + std::max<uint64_t>(left / sizeof(BatchCursor), kCursorsMin);
   return ok_status();
 }
 
@@ -133,8 +144,11 @@ struct PairStore::Range {
   std::vector<Pair> scratch;
   std::vector<uint32_t> starts;
 
-  void resize(uint64_t count) {
+  // Forgets what is there, so that old and new memory are not held together.
+  void make_space(uint64_t count) {
     if (pairs.size() >= count) return;
+    std::vector<Pair>().swap(pairs);
+    std::vector<Pair>().swap(scratch);
     pairs.resize(count);
     scratch.resize(count);
   }
@@ -209,7 +223,7 @@ Status PairStore::each_shard(uint32_t shard_bits, const TakeShard& take) {
       if (count + more > range_pairs()) break;
       count += more;
     }
-    range.resize(count);
+    range.make_space(std::max(count, std::min(pairs_, range_pairs())));
     SWALE_ASSIGN_OR_RETURN(const size_t got, range.collect(uint64_t{end} << (kHashBits - unit_bits)));
     assert(got <= count);
     SWALE_RETURN_IF_ERROR(
@@ -234,7 +248,7 @@ Status PairStore::spill() {
     while (end < buckets_.size() && count + buckets_in_memory_[end] <= range_pairs()) {
       count += buckets_in_memory_[end++];
     }
-    range.resize(count);
+    range.make_space(std::max(count, std::min(pairs_, range_pairs())));
     SWALE_ASSIGN_OR_RETURN(const size_t got, range.collect(uint64_t{end} << (kHashBits - kBucketBits)));
     SWALE_RETURN_IF_ERROR(
         range.hand_out(got, kBucketBits, first, end - first,

@@ -68,6 +68,7 @@ class PairStore {
   explicit PairStore(const Params& params);
 
   Status make_room(size_t batch_bytes);
+  Status add_chunk();
   Status count(const BatchHeader& header, const char* batch);
   Status spill();
   uint64_t range_pairs() const;  // that are decoded at a time
@@ -77,7 +78,8 @@ class PairStore {
   Params params_;
   size_t chunk_bytes_;
   std::vector<Chunk> chunks_;
-  uint64_t batches_ = 0;  // in chunks_
+  uint64_t batches_ = 0;      // in chunks_
+  uint64_t batches_max_ = 0;  // for whose cursors there is memory beside the chunks
   uint64_t pairs_ = 0;
   uint64_t pairs_in_memory_ = 0;
   std::vector<uint32_t> buckets_;            // pairs by the top kBucketBits of their hashes

@@ -59,6 +59,22 @@ TEST(PairStore, HandsOutWhatCameInWhateverTheShardsAndTheSpilling) {
   }
 }
 
+TEST(PairStore, SmallBatchesStayWithinTheLimitToo) {
+  Workload work;
+  work.keys = 60'000;
+  work.sources = 100'000;
+  const std::vector<Pair> pairs = make_pairs(work);
+  Files files;
+  auto store = PairStore::create({0, work.sources, PairStore::kMemoryMin, files.create()});
+  ASSERT_TRUE(store.ok());
+  for (const std::string& batch : make_batches(pairs, 0, 4096, 1)) {
+    ASSERT_TRUE(store->add(batch).ok());
+    ASSERT_LE(store->memory_bytes(), PairStore::kMemoryMin);
+  }
+  EXPECT_GT(store->spilled_bytes(), 0u) << "canary: 60,000 cursors alone take more than the limit";
+  EXPECT_EQ(all_pairs(&*store, 3), sorted(pairs));
+}
+
 TEST(PairStore, AHotKeyOfAllRanksIsOnePairEach) {
   // 60 keys, each written by each of 20,000 ranks.
   std::vector<Pair> pairs;

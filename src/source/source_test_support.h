@@ -111,7 +111,7 @@ inline void fill(PairStore* store, const std::vector<std::string>& batches) {
 }
 
 inline PairStore make_store(uint32_t sources, const std::vector<std::string>& batches,
-                            uint64_t memory_limit = 64 * kMiB, io::File* spill = nullptr,
+                            uint64_t memory_limit = 512 * kMiB, io::File* spill = nullptr,
                             uint32_t epoch = 0) {
   auto store = PairStore::create({epoch, sources, memory_limit, spill});
   EXPECT_TRUE(store.ok());
@@ -141,8 +141,8 @@ inline Built build(PairStore* store, const TableParams& params, uint32_t shard_k
 
 inline Built build(const std::vector<Pair>& pairs, const TableParams& params,
                    uint32_t shard_keys = kShardKeysMax) {
-  PairStore store = make_store(params.sources, make_batches(pairs, params.epoch, 4096, 1), 64 * kMiB, nullptr,
-                               params.epoch);
+  PairStore store = make_store(params.sources, make_batches(pairs, params.epoch, 4096, 1), 512 * kMiB,
+                               nullptr, params.epoch);
   return build(&store, params, shard_keys);
 }
 

@@ -1,0 +1,49 @@
+#include "net/node_map.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "net/threehop_test_job.h"
+
+namespace swale::net {
+namespace {
+
+using test::blocks;
+
+TEST(NodeMap, FindsSeatsWhateverThePlacement) {
+  const NodeMap in_blocks = blocks({3, 1, 2});
+  EXPECT_EQ(in_blocks.nodes(), 3);
+  EXPECT_EQ(in_blocks.seat(3).node, 1);
+  EXPECT_EQ(in_blocks.seat(5).local, 1);
+  const std::vector<int32_t> cyclic = {0, 1, 2, 0, 1, 0};
+  const auto map = NodeMap::of_ranks(cyclic);
+  ASSERT_TRUE(map.ok());
+  for (Rank rank = 0; rank < 6; ++rank) {
+    const Seat seat = map->seat(rank);
+    EXPECT_EQ(seat.node, cyclic[static_cast<size_t>(rank)]);
+    EXPECT_EQ(map->rank_at(seat.node, seat.local), rank);
+  }
+  EXPECT_EQ(map->rank_at(0, 2), 5);
+  for (const std::vector<int32_t>& wrong : {std::vector<int32_t>{}, {0, 2}, {0, -1}, {3}}) {
+    EXPECT_EQ(NodeMap::of_ranks(wrong).status().code(), Code::kInvalidArgument);
+  }
+  EXPECT_FALSE(NodeMap::in_blocks(std::vector<int32_t>{2, 0}).ok());
+}
+
+TEST(NodeMap, RemoteNodesAreSpreadOverLocalRanks) {
+  const NodeMap map = blocks(std::vector<int32_t>(4096, 32));
+  std::map<Rank, int> remote_links;
+  for (int32_t other = 0; other < 4096; ++other) {
+    if (other == 1234) continue;
+    const Rank here = map.representative(1234, other);
+    EXPECT_EQ(map.seat(here).node, 1234);
+    ++remote_links[here];
+  }
+  EXPECT_EQ(remote_links.size(), 32u);
+  for (const auto& [rank, links] : remote_links) EXPECT_LE(links, 128) << rank;
+  EXPECT_LE(map.memory_bytes(), 17'000u);
+}
+
+}  // namespace
+}  // namespace swale::net
