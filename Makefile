@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-imd bench-imd-ablation bench-rpc bench-source bench-threehop test test-long test-asan test-tsan deb test-deb check format docs clean
+.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-source bench-threehop test test-long test-asan test-tsan deb test-deb check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -50,6 +50,11 @@ bench-threehop: ## what the three-hop router itself takes; one line of JSON for 
 	@mkdir -p build/bench
 	@for shape in "2 4" "4 8" "1 4"; do read -r nodes ranks <<< "$$shape"; \
 	  build/release/bench/net/bench_threehop --nodes "$$nodes" --ranks "$$ranks"; done | tee build/bench/threehop.json
+
+bench-meta: ## the metadata store's index beside LevelDB; results in build/bench/meta.json (BENCH=quick: 5 min)
+	@scripts/install-deps.sh build bench
+	@scripts/build.sh release bench_meta_index bench_calibrate
+	@$${PYTHON:-/usr/bin/python3} bench/meta/meta.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
 bench-imd-ablation: ## the papers' experiments, techniques on and off; results in docs/results (BENCH=quick: 3 min; PARTS="reads size")
 	@scripts/install-deps.sh build bench

@@ -48,6 +48,7 @@ test,demo,bench  python3-numpy       python3-numpy       python-numpy   py-numpy
 test,demo,bench  python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib
 test,bench       libleveldb-dev      leveldb-devel       leveldb        leveldb
 test,bench       librocksdb-dev      rocksdb-devel       rocksdb        rocksdb
+test,bench       libsqlite3-dev      sqlite-devel        sqlite         sqlite
 test,bench       libsnappy-dev       snappy-devel        snappy         snappy
 deb              build-essential     -                   -              -
 deb              debhelper           -                   -              -

@@ -127,9 +127,7 @@ nlohmann::json ask(const Work& work, const Workload& workload, IndexStore& store
       for (size_t m = 0; m < kMessages; ++m) workload.gets(batch % workload.batches(), m, &messages[m]);
       places.clear();
     });
-    for (const auto& message : messages) {
-      if (!message.empty()) store.get(message, &places);
-    }
+    store.get(messages, &places);
     meter.aside([&] {
       size_t at = 0;
       for (const auto& message : messages) {

@@ -23,8 +23,10 @@ class IndexStore {
   virtual void put(std::span<const meta::Extent> message) = 0;
   virtual void end_batch() = 0;
   virtual void drain() = 0;  // until nothing is left to do in the background
-  // Where each of the segments stands. The places of `message` are not looked at.
-  virtual void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) = 0;
+  // Where each of the segments stands: messages of several clients that wait at the server together. The places in them are
+  // not looked at.
+  using Messages = std::span<const std::vector<meta::Extent>>;
+  virtual void get(Messages messages, std::vector<meta::Place>* out) = 0;
   virtual nlohmann::json about() { return nlohmann::json::object(); }
   virtual void close() = 0;
 };

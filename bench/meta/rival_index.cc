@@ -82,9 +82,7 @@ class AppendIndex final : public IndexStore {
     bytes_.clear();
   }
   void drain() override {}
-  void get(std::span<const meta::Extent>, std::vector<meta::Place>*) override {
-    die("append answers nothing");
-  }
+  void get(Messages, std::vector<meta::Place>*) override { die("append answers nothing"); }
   void close() override { ::close(file_); }
 
  private:
@@ -102,7 +100,10 @@ class MapIndex final : public IndexStore {
   }
   void end_batch() override {}
   void drain() override {}
-  void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) override {
+  void get(Messages messages, std::vector<meta::Place>* out) override {
+    for (const auto& message : messages) get_message(message, out);
+  }
+  void get_message(std::span<const meta::Extent> message, std::vector<meta::Place>* out) {
     for (const meta::Extent& extent : message) {
       const auto at = map_.find({kBenchFile, extent.offset});
       out->push_back(at == map_.end() ? meta::Place{~0u, 0} : at->second.first);
@@ -155,7 +156,10 @@ class LevelIndex final : public IndexStore {
       before = now;
     }
   }
-  void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) override {
+  void get(Messages messages, std::vector<meta::Place>* out) override {
+    for (const auto& message : messages) get_message(message, out);
+  }
+  void get_message(std::span<const meta::Extent> message, std::vector<meta::Place>* out) {
     for (const meta::Extent& extent : message) {
       char key[kIndexKeyBytes];
       encode_index_key(extent.offset, key);
@@ -219,7 +223,10 @@ class RocksIndex final : public IndexStore {
       db_->GetIntProperty("rocksdb.num-running-compactions", &running);
     }
   }
-  void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) override {
+  void get(Messages messages, std::vector<meta::Place>* out) override {
+    for (const auto& message : messages) get_message(message, out);
+  }
+  void get_message(std::span<const meta::Extent> message, std::vector<meta::Place>* out) {
     keys_.resize(message.size() * kIndexKeyBytes);
     slices_.clear();
     for (size_t i = 0; i < message.size(); ++i) {
@@ -278,7 +285,10 @@ class SqliteIndex final : public IndexStore {
   }
   void end_batch() override { run("COMMIT"), run("BEGIN"); }
   void drain() override { run("COMMIT"), run("PRAGMA wal_checkpoint(TRUNCATE)"), run("BEGIN"); }
-  void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) override {
+  void get(Messages messages, std::vector<meta::Place>* out) override {
+    for (const auto& message : messages) get_message(message, out);
+  }
+  void get_message(std::span<const meta::Extent> message, std::vector<meta::Place>* out) {
     for (const meta::Extent& extent : message) {
       char key[kIndexKeyBytes];
       encode_index_key(extent.offset, key);

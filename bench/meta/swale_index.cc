@@ -58,37 +58,18 @@ class SwaleIndex final : public IndexStore {
 
   void drain() override { check(shard_->drain()); }
 
-  void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) override {
-    const size_t first = out->size();
-    out->resize(first + message.size(), meta::Place{~0u, 0});
-    meta::Place* const places = out->data() + first;
-    queries_.assign(message.begin(), message.end());
-    batch_.clear();
-    if (detect_) {
-      // A detector joins what continues in file and log: the offset stands for the address.
-      for (meta::Extent& query : queries_) query.place = {0, query.offset};
-      detector_.add(queries_, &batch_);
-      detector_.finish(&batch_);
-    } else {
-      batch_.extents = queries_;
+  void get(Messages messages, std::vector<meta::Place>* out) override {
+    // Each client detects runs in what it asks for; the server answers the extents of all clients together.
+    batches_.resize(messages.size());
+    ranges_.clear();
+    for (size_t m = 0; m < messages.size(); ++m) detect_queries(messages[m], &batches_[m]);
+    if (!ranges_.empty()) check(shard_->lookup(ranges_, size_t{1} << 30, &found_));
+    size_t extent = 0;
+    for (size_t m = 0; m < messages.size(); ++m) {
+      const size_t first = out->size();
+      out->resize(first + messages[m].size(), meta::Place{~0u, 0});
+      if (!messages[m].empty()) answer(batches_[m], messages[m][0].length, out->data() + first, &extent);
     }
-    const uint64_t segment = message[0].length;
-    if (!batch_.extents.empty()) get_extents(segment);
-    size_t at = 0, extent = 0;
-    batch_.for_each(
-        [&](const meta::Extent& query) {
-          const size_t begin = extent == 0 ? 0 : found_.ends[extent - 1];
-          for (size_t i = begin; i < found_.ends[extent]; ++i)
-            fill(found_.extents[i], query.offset, segment, places + at);
-          ++extent;
-          at += query.length / segment;
-        },
-        [&](const meta::Run& query) {
-          answer_.clear();
-          check(shard_->lookup_runs(kBenchFile, std::span(&query, 1), 1 << 20, &answer_));
-          for (const meta::Run& part : answer_) fill_run(query, part, segment, places + at);
-          at += meta::blocks_of(query) * (query.length / segment);
-        });
   }
 
   nlohmann::json about() override {
@@ -121,11 +102,35 @@ class SwaleIndex final : public IndexStore {
     }
   }
 
-  void get_extents(uint64_t) {
-    ranges_.clear();
-    for (const meta::Extent& query : batch_.extents)
+  void detect_queries(const std::vector<meta::Extent>& message, meta::DetectedBatch* batch) {
+    batch->clear();
+    // A detector joins what continues in file and log: the offset stands for the address.
+    queries_.assign(message.begin(), message.end());
+    for (meta::Extent& query : queries_) query.place = {0, query.offset};
+    if (detect_) {
+      detector_.add(queries_, batch);
+      detector_.finish(batch);
+    } else {
+      batch->extents = queries_;
+    }
+    for (const meta::Extent& query : batch->extents)
       ranges_.push_back({kBenchFile, query.offset, query.length});
-    check(shard_->lookup(ranges_, size_t{1} << 30, &found_));
+  }
+
+  void answer(const meta::DetectedBatch& batch, uint64_t segment, meta::Place* places, size_t* extent) {
+    batch.for_each(
+        [&](const meta::Extent& query) {
+          for (size_t i = *extent == 0 ? 0 : found_.ends[*extent - 1]; i < found_.ends[*extent]; ++i)
+            fill(found_.extents[i], query.offset, segment, places);
+          ++*extent;
+          places += query.length / segment;
+        },
+        [&](const meta::Run& query) {
+          answer_.clear();
+          check(shard_->lookup_runs(kBenchFile, std::span(&query, 1), 1 << 20, &answer_));
+          for (const meta::Run& part : answer_) fill_run(query, part, segment, places);
+          places += meta::blocks_of(query) * (query.length / segment);
+        });
   }
 
   static void fill(const meta::Extent& part, uint64_t begin, uint64_t segment, meta::Place* places) {
@@ -176,6 +181,7 @@ class SwaleIndex final : public IndexStore {
   meta::RecoveryReport recovery_;
   meta::RunDetector detector_;
   meta::DetectedBatch batch_;
+  std::vector<meta::DetectedBatch> batches_;
   std::vector<meta::Extent> queries_;
   std::vector<meta::Range> ranges_;
   std::vector<meta::Run> answer_;

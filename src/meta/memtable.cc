@@ -4,8 +4,13 @@
 
 namespace swale::meta {
 
+void Memtable::reserve(size_t more) {
+  if (entries_.size() + more > entries_.capacity() && entries_.capacity() < capacity_)
+    entries_.reserve(capacity_ + capacity_ / 4);  // a full group may pass the limit
+}
+
 void Memtable::append(std::span<const Extent> extents, uint32_t file, Sequence first) {
-  if (entries_.capacity() == 0) entries_.reserve(std::min<size_t>(capacity_, 4096));
+  reserve(extents.size());
   const size_t begin = entries_.size();
   entries_.resize(begin + extents.size());
   Entry* to = entries_.data() + begin;
@@ -41,6 +46,12 @@ std::vector<Entry> Memtable::sorted() const {
     all.swap(both);
   }
   return all;
+}
+
+std::vector<Entry> Memtable::release() {
+  visible_ = indexed_ = 0;
+  parts_.clear();
+  return std::move(entries_);
 }
 
 size_t Memtable::memory_bytes() const {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "meta/entries.h"
@@ -18,13 +19,18 @@ namespace swale::meta {
 
 class Memtable {
  public:
-  explicit Memtable(size_t capacity) : capacity_(capacity) {}
+  // `storage`: the memory of an older buffer, to be used again.
+  explicit Memtable(size_t capacity, std::vector<Entry> storage = {})
+      : capacity_(capacity), entries_(std::move(storage)) {
+    entries_.clear();
+  }
 
   FileTable& files() { return files_; }
   const FileTable& files() const { return files_; }
 
   void append(std::span<const Extent> extents, uint32_t file, Sequence first);
   void append(const Entry& entry) { entries_.push_back(entry); }
+  void reserve(size_t more);
   // Everything appended so far may be looked up.
   void show() { visible_ = entries_.size(); }
   void show_until(size_t end) { visible_ = end; }
@@ -44,12 +50,15 @@ class Memtable {
   // All visible entries, sorted and disjoint. Does not change the memtable: for a flush, on any thread while frozen.
   std::vector<Entry> sorted() const;
 
+  // Gives its memory away and is empty.
+  std::vector<Entry> release();
+
   size_t memory_bytes() const;
 
  private:
   const size_t capacity_;
-  FileTable files_;
   std::vector<Entry> entries_;
+  FileTable files_;
   size_t visible_ = 0;
   size_t indexed_ = 0;
   std::vector<Part> parts_;

@@ -387,7 +387,8 @@ ShardState ShardCore::state() const {
   }
   state.buffered_entries = active_->size() + (frozen_ ? frozen_->size() : 0);
   state.layers = (active_->size() != 0) + (frozen_ ? 1 : 0) + trees_.size() + tables_.size();
-  state.buffer_memory_bytes = active_->memory_bytes() + (frozen_ ? frozen_->memory_bytes() : 0);
+  state.buffer_memory_bytes =
+      spare_.capacity() * sizeof(Entry) + active_->memory_bytes() + (frozen_ ? frozen_->memory_bytes() : 0);
   for (const auto& tree : trees_) {
     state.compressed_entries += tree->entries;
     state.buffer_memory_bytes += tree->memory_bytes();

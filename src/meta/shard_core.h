@@ -199,6 +199,7 @@ class ShardCore final : public Shard {
   BlockCache cache_;  // outlives the files of the tables
   ReadCounters reads_;
   std::shared_ptr<Memtable> active_, frozen_;
+  std::vector<Entry> spare_;  // the memory of the buffer that was flushed last
   std::vector<std::shared_ptr<const Table>> trees_, tables_;  // newest first
   bool background_ = false;
   bool freeze_wanted_ = false;

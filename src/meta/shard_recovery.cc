@@ -47,6 +47,7 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
   }
   Status extents(const BlockView& block) override {
     Memtable& to = *shard_.active_;
+    to.reserve(block.rows());
     std::vector<uint32_t> local(block.files()), global(block.files());
     for (size_t i = 0; i < block.files(); ++i) {
       local[i] = to.files().index_of(block.file_id(i));
@@ -126,7 +127,8 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
   // The log stays: the tree is in memory only.
   Status flush() {
     shard_.frozen_ = std::move(shard_.active_);
-    shard_.active_ = std::make_shared<Memtable>(shard_.options_.write_buffer_entries);
+    shard_.active_ =
+        std::make_shared<Memtable>(shard_.options_.write_buffer_entries, std::move(shard_.spare_));
     shard_.background_ = true;
     std::unique_ptr<Work> work = shard_.start_flush();
     work->run();

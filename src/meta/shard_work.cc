@@ -247,7 +247,7 @@ bool ShardCore::freeze() {
   earlier_logs_.clear();  // the next checkpoint has what they say
   begin_log();
   if (active_->visible() == 0) return true;
-  auto next = std::make_shared<Memtable>(options_.write_buffer_entries);
+  auto next = std::make_shared<Memtable>(options_.write_buffer_entries, std::move(spare_));
   for (const Entry& entry : active_->entries().subspan(active_->visible())) {
     Entry moved = entry;
     moved.file = next->files().index_of(active_->files().id(entry.file));
@@ -430,6 +430,7 @@ Status ShardCore::finish(std::unique_ptr<Work> done) {
       return health_;
     }
     if (!work.table()->sets.empty()) trees_.insert(trees_.begin(), work.table());
+    spare_ = frozen_->release();
     frozen_.reset();
     ++counters_.flushes;
     counters_.flushed_bytes += work.table()->stored_bytes();
@@ -481,6 +482,7 @@ Status ShardCore::drain() {
       freeze();
       if (frozen_ != nullptr) SWALE_RETURN_IF_ERROR(run(start_flush()));
     }
+    spare_ = {};
     return run(start_checkpoint(true));
   });
 }
