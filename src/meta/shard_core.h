@@ -28,6 +28,7 @@
 
 namespace swale::meta {
 
+class Lookup;
 class Replay;
 
 struct FileState {
@@ -172,7 +173,8 @@ class ShardCore final : public Shard {
   Status open_tables(const ShardManifest& manifest);
   Status replay_logs(const ShardManifest& manifest, const std::set<uint32_t>& numbers, Replay* replay,
                      RecoveryReport* report);
-  bool answer_query(const FileState& state, const Run& query, std::vector<Run>* out);
+  Result<bool> answer_query(Lookup* lookup, const FileId& file, const FileState& state, const Run& query,
+                            std::vector<Run>* out);
   uint64_t end_of_file(const FileId& file) const;
   Place relocated(Place place, uint64_t length, Sequence sequence, uint64_t* whole) const;
 

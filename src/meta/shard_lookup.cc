@@ -10,6 +10,7 @@ namespace swale::meta {
 namespace {
 
 constexpr size_t kGatherRows = 64 * 1024;  // resolved at once
+constexpr size_t kQueryRows = 1024;        // looked at for a query of a run
 constexpr uint32_t kClusterBlocksMax = kSortedFileBlocks;
 
 void append_extent(const Extent& extent, size_t begin, std::vector<Extent>* out) {
@@ -68,8 +69,11 @@ class Lookup {
   // Appends the extents of [begin, end) of a file, in order, until `pieces_max` are in *out. Returns where it stopped.
   Result<uint64_t> gather(const FileId& file, uint64_t begin, uint64_t end, size_t first, size_t pieces_max,
                           std::vector<Extent>* out);
+  // The newest extent that has bytes of the query's blocks; 0: none. ~0 if there are many to look at.
+  Result<Sequence> newest_extent(const FileId& file, const Run& query);
 
  private:
+  // kOpen: no layer has had a byte of it yet. Its answer's sequence is that of a run that covers it, or 0.
   enum class State : uint8_t { kOpen, kAnswered, kNothing, kGather };
   struct Answer {
     Extent extent;
@@ -84,9 +88,12 @@ class Lookup {
   Status read_clusters(std::span<const Range> ranges, const Table& table);
   // What one row means for a range: it answers it, or has nothing of it, or a part.
   State judge(const Range& range, const Entry& row, Answer* answer) const;
+  // The same for range i, which a run may answer already: a row that is older than the run does not matter to it.
+  State judge_at(size_t i, const Range& range, const Entry& row);
 
-  Status rows_between(const FileId& file, uint64_t begin, uint64_t end, const ShardCore::LayerRef& layer,
-                      TableCursor* cursor, std::vector<Entry>* rows, uint64_t* stop) const;
+  Status rows_between(const FileId& file, uint64_t begin, uint64_t end, size_t rows_max,
+                      const ShardCore::LayerRef& layer, TableCursor* cursor, std::vector<Entry>* rows,
+                      uint64_t* stop) const;
   void runs_between(uint32_t file, uint64_t begin, uint64_t end, std::vector<Entry>* rows, uint64_t* stop);
 
   ShardCore& shard_;
@@ -109,7 +116,15 @@ Lookup::State Lookup::judge(const Range& range, const Entry& row, Answer* answer
   return State::kAnswered;
 }
 
-// A range of one file that one run covers, and that nothing newer or irregular can reach.
+Lookup::State Lookup::judge_at(size_t i, const Range& range, const Entry& row) {
+  if (answers_[i].sequence == 0) return judge(range, row, &answers_[i]);
+  Answer unused;
+  const State state = judge(range, row, &unused);
+  if (state == State::kOpen) return state;
+  return state != State::kGather && row.sequence < answers_[i].sequence ? State::kOpen : State::kGather;
+}
+
+// Ranges that one run covers. If extents newer than the run exist somewhere in the file, the layers have the last word.
 void Lookup::answer_from_runs(std::span<const Range> ranges) {
   FileId id;
   uint32_t file = FileTable::kNone;
@@ -133,17 +148,17 @@ void Lookup::answer_from_runs(std::span<const Range> ranges) {
       if (state.irregular_max == 0) states_[i] = State::kNothing;
       continue;
     }
-    states_[i] = State::kGather;
     const StoredRun* newest = &runs_[0];
     for (const StoredRun& run : runs_) {
       if (run.sequence > newest->sequence) newest = &run;
     }
-    if (newest->sequence < state.irregular_max) continue;
+    states_[i] = State::kGather;
     const uint64_t block = first_block_after(newest->run, range.offset);
     if (block >= blocks_of(newest->run)) continue;
     const Extent piece = block_at(newest->run, block);
     const Entry row{piece.offset, piece.length, piece.place.address, newest->sequence, piece.place.log, 0};
-    if (const State found = judge(range, row, &answers_[i]); found == State::kAnswered) states_[i] = found;
+    if (judge(range, row, &answers_[i]) != State::kAnswered) continue;
+    states_[i] = newest->sequence > state.irregular_max ? State::kAnswered : State::kOpen;
   }
 }
 
@@ -171,9 +186,9 @@ void Lookup::answer_from_rows(std::span<const Range> ranges, const ShardCore::La
     const auto end = rows.begin() + static_cast<ptrdiff_t>(std::min(at + step, rows.size()));
     const auto after = static_cast<size_t>(std::upper_bound(begin, end, key, before) - rows.begin());
     at = after == 0 ? 0 : after - 1;
-    State state = after > 0 && rows[at].file == file ? judge(range, rows[at], &answers_[i]) : State::kOpen;
+    State state = after > 0 && rows[at].file == file ? judge_at(i, range, rows[at]) : State::kOpen;
     if (state == State::kOpen && after < rows.size() && rows[after].file == file)
-      state = judge(range, rows[after], &answers_[i]);
+      state = judge_at(i, range, rows[after]);
     states_[i] = state;
   }
 }
@@ -186,13 +201,13 @@ Status Lookup::answer_from_table(std::span<const Range> ranges, TableCursor* cur
     if (cursor->at_end()) continue;
     Entry row = cursor->entry();
     const bool same = cursor->file() == range.file;
-    State state = same ? judge(range, row, &answers_[i]) : State::kOpen;
+    State state = same ? judge_at(i, range, row) : State::kOpen;
     if (state == State::kOpen && (!same || row.offset <= range.offset)) {
       // Nothing of it yet: the row after it may begin inside of the range.
       SWALE_RETURN_IF_ERROR(cursor->next());
       if (!cursor->at_end() && cursor->file() == range.file) {
         row = cursor->entry();
-        state = judge(range, row, &answers_[i]);
+        state = judge_at(i, range, row);
       }
     }
     states_[i] = state;
@@ -271,7 +286,8 @@ Status Lookup::answer_from_layers(std::span<const Range> ranges) {
     SWALE_RETURN_IF_ERROR(answer_from_table(ranges, &at));
   }
   for (const uint32_t i : order_) {
-    if (states_[i] == State::kOpen) states_[i] = State::kNothing;
+    if (states_[i] == State::kOpen)
+      states_[i] = answers_[i].sequence == 0 ? State::kNothing : State::kAnswered;
   }
   return {};
 }
@@ -282,7 +298,7 @@ Status Lookup::run(std::span<const Range> ranges, size_t pieces_max, Found* out)
   out->answered = 0;
   out->resume.reset();
   states_.assign(ranges.size(), State::kOpen);
-  answers_.resize(ranges.size());
+  answers_.assign(ranges.size(), Answer());
   answer_from_runs(ranges);
   SWALE_RETURN_IF_ERROR(answer_from_layers(ranges));
   out->ends.reserve(ranges.size());
@@ -317,13 +333,13 @@ Status Lookup::run(std::span<const Range> ranges, size_t pieces_max, Found* out)
   return {};
 }
 
-// Up to kGatherRows rows of one layer from `begin` on. *stop becomes less if there are more.
-Status Lookup::rows_between(const FileId& file, uint64_t begin, uint64_t end,
+// Up to rows_max rows of one layer from `begin` on. *stop becomes less if there are more.
+Status Lookup::rows_between(const FileId& file, uint64_t begin, uint64_t end, size_t rows_max,
                             const ShardCore::LayerRef& layer, TableCursor* cursor, std::vector<Entry>* rows,
                             uint64_t* stop) const {
   size_t count = 0;
   const auto add = [&](const Entry& row) {
-    if (++count > kGatherRows) {
+    if (++count > rows_max) {
       *stop = std::min(*stop, row.offset);
       return false;
     }
@@ -376,6 +392,23 @@ void Lookup::runs_between(uint32_t file, uint64_t begin, uint64_t end, std::vect
   }
 }
 
+Result<Sequence> Lookup::newest_extent(const FileId& file, const Run& query) {
+  rows_.clear();
+  const uint64_t end = end_of(query);
+  uint64_t stop = end;
+  size_t cursor = 0;
+  for (const auto& layer : layers_) {
+    TableCursor* const at = layer.table != nullptr ? &cursors_[cursor++] : nullptr;
+    SWALE_RETURN_IF_ERROR(rows_between(file, query.offset, end, kQueryRows, layer, at, &rows_, &stop));
+    if (stop < end) return ~Sequence{0};
+  }
+  Sequence newest = 0;
+  for (const Entry& row : rows_) {
+    if (row.sequence > newest && touches(query, row.offset, row.end())) newest = row.sequence;
+  }
+  return newest;
+}
+
 Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end, size_t first,
                                 size_t pieces_max, std::vector<Extent>* out) {
   const uint32_t number = shard_.files_.find(file);
@@ -388,7 +421,7 @@ Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end
     size_t cursor = 0;
     for (const auto& layer : layers_) {
       TableCursor* const at = layer.table != nullptr ? &cursors_[cursor++] : nullptr;
-      SWALE_RETURN_IF_ERROR(rows_between(file, begin, end, layer, at, &rows_, &stop));
+      SWALE_RETURN_IF_ERROR(rows_between(file, begin, end, kGatherRows, layer, at, &rows_, &stop));
     }
     runs_between(number, begin, end, &rows_, &stop);
     std::vector<Entry> sorted;
@@ -454,18 +487,22 @@ uint64_t bytes_of(const Run& run) { return blocks_of(run) * run.length; }
 }  // namespace
 
 // True: the runs of the file say all about the query, and their parts were appended.
-bool ShardCore::answer_query(const FileState& state, const Run& query, std::vector<Run>* out) {
+Result<bool> ShardCore::answer_query(Lookup* lookup, const FileId& file, const FileState& state,
+                                     const Run& query, std::vector<Run>* out) {
   if (!state.runs) return state.irregular_max == 0;
   if (!relocations_.empty()) return false;
   cut_.clear();
   if (state.runs->intersect(query, &cut_) != RunLayers::Cut::kExact) return false;
-  if (state.irregular_max != 0) {
-    uint64_t bytes = 0;
-    for (const StoredRun& part : cut_) {
-      if (part.sequence < state.irregular_max) return false;
-      bytes += bytes_of(part.run);
-    }
-    if (bytes != bytes_of(query)) return false;
+  uint64_t bytes = 0;
+  Sequence oldest = ~Sequence{0};
+  for (const StoredRun& part : cut_) {
+    bytes += bytes_of(part.run);
+    oldest = std::min(oldest, part.sequence);
+  }
+  const bool covered = bytes == bytes_of(query);
+  if (state.irregular_max != 0 && !(covered && oldest > state.irregular_max)) {
+    SWALE_ASSIGN_OR_RETURN(const Sequence newest, lookup->newest_extent(file, query));
+    if (newest != 0 && !(covered && newest < oldest)) return false;
   }
   for (const StoredRun& part : cut_) out->push_back(part.run);
   ++counters_.run_answers;
@@ -491,10 +528,12 @@ Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, 
     std::vector<Run> open(queries.rbegin(), queries.rend());
     std::vector<Range> ranges;
     Found found;
+    Lookup irregular(this);
     while (!open.empty()) {
       const Run query = open.back();
       open.pop_back();
-      if (answer_query(state, query, out)) {
+      SWALE_ASSIGN_OR_RETURN(const bool answered, answer_query(&irregular, file, state, query, out));
+      if (answered) {
         if (out->size() > runs_max) return too_many();
         continue;
       }
