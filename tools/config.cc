@@ -70,7 +70,8 @@ std::string part_for(capi::Call call, std::string_view text, const std::vector<T
 Status check_for(capi::Call call, const std::string& text) {
   if (call == capi::Call::kJob) return capi::job_settings(text, capi::process_environment).status();
   if (call == capi::Call::kWrite) return capi::writer_options(text, capi::process_environment).status();
-  return capi::reader_options(text, capi::process_environment).status();
+  if (call == capi::Call::kRead) return capi::reader_options(text, capi::process_environment).status();
+  return capi::config_of(call, text, capi::process_environment).status();
 }
 
 // One of the words that --for takes.

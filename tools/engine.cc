@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/sealed_document.h"
 #include "imd/format/manifest.h"
+#include "tools/meta_engine.h"
 
 namespace swale::tools {
 namespace {
@@ -36,7 +37,10 @@ std::string known_formats(std::span<const Engine> table) {
 
 }  // namespace
 
-std::span<const Engine> engines() { return {&kImdEngine, 1}; }
+std::span<const Engine> engines() {
+  static const Engine table[] = {kImdEngine, kMetaEngine};
+  return table;
+}
 
 Result<const Engine*> engine_of(io::Device& device, const std::string& path, std::span<const Engine> table) {
   std::string folder = path;

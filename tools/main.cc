@@ -26,6 +26,12 @@ std::vector<std::string> without_help_word(std::vector<std::string> words) {
   return words;
 }
 
+// `swale meta stats DIR` is `swale stats DIR`: the directory's format says which engine answers.
+std::vector<std::string> without_engine_word(std::vector<std::string> words) {
+  if (words.size() > 1 && words.front() == "meta") words.erase(words.begin());
+  return words;
+}
+
 // What stands in the place of a command and is none; "" if there is nothing wrong.
 std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
   if (words.empty() || words.front().starts_with('-')) return {};
@@ -42,7 +48,7 @@ int run_command(int argc, char** argv) {
   CLI::App app;
   Run run;
   add_commands(app, &run);
-  std::vector<std::string> words = without_help_word({argv + 1, argv + argc});
+  std::vector<std::string> words = without_engine_word(without_help_word({argv + 1, argv + argc}));
   if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
     fmt::print(stderr, "swale: {}\n", unknown);
     return kExitUsage;

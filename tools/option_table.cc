@@ -5,7 +5,10 @@
 namespace swale::tools {
 
 std::string_view short_name(capi::Call call) {
-  return call == capi::Call::kJob ? "job" : call == capi::Call::kWrite ? "write" : "read";
+  return call == capi::Call::kJob     ? "job"
+         : call == capi::Call::kWrite ? "write"
+         : call == capi::Call::kRead  ? "read"
+                                      : "meta";
 }
 
 std::vector<TableRow> option_table() {

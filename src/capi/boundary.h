@@ -15,6 +15,7 @@
 // The library is compiled with hidden visibility; what swale.h declares is the exception.
 #pragma GCC visibility push(default)
 #include "swale/swale.h"
+#include "swale/swale_meta.h"
 #pragma GCC visibility pop
 
 namespace swale::capi {

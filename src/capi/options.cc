@@ -10,6 +10,7 @@
 #include "imd/read/reader_settings.h"
 #include "imd/write/writer_settings.h"
 #include "io/posix_settings.h"
+#include "meta/settings.h"
 
 namespace swale::capi {
 namespace {
@@ -50,13 +51,25 @@ Status check_calls(Call call, std::string_view text) {
 std::string_view call_name(Call call) {
   return call == Call::kJob     ? "swale_job_open"
          : call == Call::kWrite ? "swale_dir_open"
-                                : "swale_reader_open";
+         : call == Call::kRead  ? "swale_reader_open"
+                                : "swale_meta_open";
 }
 
 std::span<const OptionRow> rows_of(Call call) {
   static const std::vector<OptionRow> write = with_storage(imd::writer_option_rows());
   static const std::vector<OptionRow> read = with_storage(imd::reader_option_rows());
-  return call == Call::kJob ? net::job_option_rows() : call == Call::kWrite ? write : read;
+  static const std::vector<OptionRow> meta = with_storage(meta::store_option_rows());
+  switch (call) {
+    case Call::kJob:
+      return net::job_option_rows();
+    case Call::kWrite:
+      return write;
+    case Call::kRead:
+      return read;
+    case Call::kMeta:
+      break;
+  }
+  return meta;
 }
 
 Status check_variables(const char* const* variables) {

@@ -26,6 +26,8 @@ template <>
 inline constexpr size_t kFirstBytes<swale_top_stats> = 56;
 template <>
 inline constexpr size_t kFirstBytes<swale_read_stats> = 48;
+template <>
+inline constexpr size_t kFirstBytes<swale_meta_attributes> = 48;
 
 // kInvalidArgument if the pointer is NULL or if struct_bytes is no size of any version.
 template <class T>

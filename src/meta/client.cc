@@ -129,7 +129,7 @@ Status Client::put(File* file, std::span<const Extent> segments) {
 }
 
 Status Client::get(const File& file, std::span<const Range> ranges, Found* out) {
-  SWALE_RETURN_IF_ERROR(check_ranges(ranges));
+  SWALE_RETURN_IF_ERROR(check_ranges(core_.partition(), ranges));
   if (file.table) {
     out->extents.clear();
     out->ends.clear();
@@ -150,6 +150,11 @@ Status Client::get(const File& file, std::span<const Range> ranges, Found* out) 
 Status Client::get_runs(const File& file, std::span<const Run> queries, std::vector<Run>* out) {
   for (const Run& each : queries) {
     if (!valid(each)) return invalid_argument("get: a run at offset {} overlaps itself", each.offset);
+    constexpr uint64_t kPartsMax = uint64_t{1} << 20;
+    if (std::min(blocks_of(each), span_of(each) / core_.partition().range_bytes()) > kPartsMax) {
+      return invalid_argument("get: a run at offset {} lies in more than {} ranges of servers: ask for less",
+                              each.offset, kPartsMax);
+    }
   }
   SWALE_ASSIGN_OR_RETURN(Finished finished, run(core_.get_runs(file.attributes.file, queries)));
   *out = std::move(finished.runs);

@@ -6,7 +6,7 @@
 // Threads: one at a time; a File too. Errors: kNotFound, kAlreadyExists, kInvalidArgument (also: the file is sealed);
 // kUnavailable and kDeadlineExceeded name the rank, its host, the request and the time. An operation that failed so may have
 // been done, in part or in full; repeating it is safe.
-// Limits: meta.deadline for each operation.
+// Limits: meta.deadline_s for each operation.
 #pragma once
 
 #include <memory>

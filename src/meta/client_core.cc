@@ -5,12 +5,6 @@
 
 namespace swale::meta {
 
-namespace {
-
-constexpr uint64_t kCutsMax = 4096;  // parts of one range of a get; longer ranges are scanned
-
-}  // namespace
-
 Status check_segments(std::span<const Extent> segments) {
   for (const Extent& each : segments) {
     if (each.length == 0 || each.offset >= kOffsetEnd || each.length > kOffsetEnd - each.offset) {
@@ -24,8 +18,15 @@ Status check_segments(std::span<const Extent> segments) {
   return {};
 }
 
-Status check_ranges(std::span<const Range> ranges) {
+Status check_ranges(const Partition& partition, std::span<const Range> ranges) {
+  constexpr uint64_t kCutsMax = uint64_t{1} << 20;  // parts of all ranges at their servers
+  uint64_t cuts = 0;
   for (const Range& each : ranges) {
+    cuts += each.length / partition.range_bytes() + 1;
+    if (cuts > kCutsMax) {
+      return invalid_argument(
+          "get: its ranges lie in more than {} ranges of servers: ask for less, or scan the file", kCutsMax);
+    }
     if (each.length == 0 || each.offset >= kOffsetEnd || each.length > kOffsetEnd - each.offset) {
       return invalid_argument(
           "get: a range of {} bytes at offset {}: expected 1 byte or more, and an end of at most 2^63",

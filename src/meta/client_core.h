@@ -97,6 +97,6 @@ class ClientCore {
 };
 
 Status check_segments(std::span<const Extent> segments);
-Status check_ranges(std::span<const Range> ranges);
+Status check_ranges(const Partition& partition, std::span<const Range> ranges);
 
 }  // namespace swale::meta

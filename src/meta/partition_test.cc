@@ -27,7 +27,7 @@ meta::Run any_run(Rng& rng, uint64_t scale) {
 
 TEST(Partition, OwnersOfARunAreThoseOfItsBytes) {
   Rng rng(1);
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 60; ++round) {
     const Partition partition(1 + static_cast<uint32_t>(rng.below(9)), 4096);
     const FileId file{rng.next(), rng.next()};
     const meta::Run run = any_run(rng, 4096);
@@ -59,7 +59,7 @@ TEST(Partition, ARunOfVeryManyBlocksIsDividedAtOnce) {
 // Each byte stands at its owner, in the order of the whole put.
 TEST(Partition, SplitKeepsEveryByteAndTheOrderAtEachServer) {
   Rng rng(2);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 30; ++round) {
     const Partition partition(1 + static_cast<uint32_t>(rng.below(5)), 4096);
     const FileId file{rng.next(), 1};
     DetectedBatch batch;

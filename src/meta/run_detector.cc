@@ -145,8 +145,7 @@ void RunDetector::add_extent(const Extent& extent, DetectedBatch* out) {
     }
     flush<0>(out);
   }
-  group.item = {};
-  group.item.offset = extent.offset;
+  group.item.offset = extent.offset;  // it never has levels here
   group.item.length = extent.length;
   group.item.place = extent.place;
   group.items = 1;
@@ -192,9 +191,12 @@ template <uint32_t kStage>
 void RunDetector::flush(DetectedBatch* out) {
   Group& group = groups_[kStage];
   if (group.items == 0) return;
-  const Run run = group.items == 1
-                      ? group.item
-                      : with_level(group.item, {group.items, group.stride, group.address_stride});
+  if (group.items == 1) {  // later stages could not join it either
+    flush_from<kStage + 1>(out);
+    group.items = 0;
+    return emit(group.item, out);
+  }
+  const Run run = with_level(group.item, {group.items, group.stride, group.address_stride});
   group.items = 0;
   add_run<kStage + 1>(run, out);
 }
@@ -215,9 +217,10 @@ void RunDetector::finish(DetectedBatch* out) {
 }
 
 void RunDetector::emit(const Run& run, DetectedBatch* out) const {
+  if (run.levels == 0) return out->extents.push_back({run.offset, run.length, run.place});
   uint64_t blocks = 1;
   for (uint32_t i = 0; i < run.levels; ++i) blocks *= run.level[i].count;
-  if (run.levels > 0 && blocks >= blocks_min_) {
+  if (blocks >= blocks_min_) {
     out->runs.push_back(run);
     out->run_at.push_back(out->extents.size());
     return;

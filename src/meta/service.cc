@@ -19,8 +19,8 @@ Service::Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net
 Service::~Service() { static_cast<void>(stop()); }
 
 void Service::start(net::Rpc* rpc) {
-  upstream_ = std::make_unique<net::RpcClient>(rpc);
   const std::lock_guard lock(mutex_);
+  upstream_ = std::make_shared<net::RpcClient>(rpc);
   rpc_ = rpc;
   storage_ = std::thread([this] { store(); });
   awaiting_ = std::thread([this] { await(); });
@@ -41,8 +41,9 @@ Status Service::stop() {
   upstream_work_.notify_all();
   if (storage_.joinable()) storage_.join();
   if (awaiting_.joinable()) awaiting_.join();
-  upstream_.reset();
+  std::shared_ptr<net::RpcClient> upstream;  // ends without the lock
   const std::lock_guard lock(mutex_);
+  upstream.swap(upstream_);
   Status status = failure_;
   for (const auto& core : cores_) {
     if (status.ok()) status = core->shard().health();
@@ -108,6 +109,7 @@ void Service::flush(Lock& lock) {
   if (!calls.empty() && open_calls_ == 0) upstream_work_.notify_one();
   open_calls_ += calls.size();
   if (work) work_.notify_one();
+  const std::shared_ptr<net::RpcClient> upstream = upstream_;
   lock.unlock();
   for (Reply& each : replies) {
     const auto token = static_cast<net::ReplyToken>(each.token);
@@ -122,7 +124,11 @@ void Service::flush(Lock& lock) {
                       .response_bytes_max = static_cast<uint32_t>(each.response_bytes_max),
                       .deadline = system_clock().now() + patience_,
                       .tag = each.tag};
-    const auto id = upstream_->call(std::move(call));
+    // Beside another thread's wait: all that a call touches of its client is guarded by the Rpc's mutex.
+    const auto id =
+        upstream != nullptr
+            ? upstream->call(std::move(call))
+            : Result<net::CallId>(error(Code::kAborted, Scope::kOperation, "the server is closing"));
     if (!id.ok()) failed.emplace_back(each.tag, id.status());
   }
   lock.lock();
@@ -181,9 +187,10 @@ void Service::await() {
   for (;;) {
     upstream_work_.wait(lock, [&] { return open_calls_ > 0 || stop_; });
     if (open_calls_ == 0) return;
+    const std::shared_ptr<net::RpcClient> upstream = upstream_;
     lock.unlock();
     done.clear();
-    upstream_->wait(&done, system_clock().now() + patience_);
+    upstream->wait(&done, system_clock().now() + patience_);
     lock.lock();
     const Status told = contain([&] {
       for (net::RpcCompletion& each : done) {

@@ -53,12 +53,11 @@ class Service final : public net::RpcService {
   const std::vector<net::Rank> hosts_;
   const Nanos patience_;
   net::Rpc* rpc_ = nullptr;
-  std::unique_ptr<net::RpcClient> upstream_;
-
   std::mutex mutex_;
   std::condition_variable work_;  // for the storage thread
   std::condition_variable upstream_work_;
   // Guarded by mutex_.
+  std::shared_ptr<net::RpcClient> upstream_;  // none once stopped
   std::vector<std::unique_ptr<ServerCore>> cores_;
   std::deque<net::RpcRequest> queue_;  // for the storage thread
   size_t open_calls_ = 0;

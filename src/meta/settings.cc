@@ -28,7 +28,7 @@ constexpr std::array kRows = {
         .choices = "ring|direct|plain",
         .help = "how requests for attributes reach the root of a file: combined along the ring, combined by "
                 "the node's delegate alone, or not combined (the last two for comparison)"},
-    OptionRow{.name = "meta.deadline",
+    OptionRow{.name = "meta.deadline_s",
               .type = OptionType::kSeconds,
               .default_value = "30",
               .min = 0.01,
@@ -67,7 +67,7 @@ StoreOptions store_options(const Config& config) {
   options.range_bytes = config.get_bytes("meta.range");
   const std::string& ring = config.get_string("meta.ring");
   options.ring = ring == "ring" ? RingMode::kRing : ring == "direct" ? RingMode::kDirect : RingMode::kPlain;
-  options.deadline = config.get_nanos("meta.deadline");
+  options.deadline = config.get_nanos("meta.deadline_s");
   options.detect_runs = config.get_bool("meta.detect_runs");
   options.files_max = static_cast<size_t>(config.get_int("meta.files_max"));
   options.shard.cache_bytes = config.get_bytes("meta.cache");

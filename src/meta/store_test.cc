@@ -292,7 +292,8 @@ TEST(Store, GarbageIsRefusedAndChangesNothing) {
           Extent{UINT64_MAX, UINT64_MAX, {1, 0}}, Extent{0, 1, {kHoleLog, 0}}}) {
       EXPECT_EQ(rank.client->put(&*file, std::span(&bad, 1)).code(), Code::kInvalidArgument);
     }
-    for (const Range& bad : {Range{{}, 0, 0}, Range{{}, kOffsetEnd, 1}, Range{{}, 1, UINT64_MAX}}) {
+    for (const Range& bad :
+         {Range{{}, 0, 0}, Range{{}, kOffsetEnd, 1}, Range{{}, 1, UINT64_MAX}, Range{{}, 0, kOffsetEnd}}) {
       Found found;
       EXPECT_EQ(rank.client->get(*file, std::span(&bad, 1), &found).code(), Code::kInvalidArgument);
     }

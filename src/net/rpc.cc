@@ -154,6 +154,8 @@ void Rpc::hand_out() {
     client->done_.push_back(std::move(each));
     client->ready_.store(true);
     if (client->waiting_) client->wake_.notify_one();
+    // It sleeps in the transport, and no frame may come: another thread has completed its call.
+    if (client == driver_ && driver_thread_ != std::this_thread::get_id()) job_.wake();
   }
   completions_.clear();
 }
@@ -319,6 +321,8 @@ size_t Rpc::wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until
 // Does the job's progress until the client has something. False: another thread does.
 bool Rpc::drive(Lock& lock, RpcClient* client, Nanos until) {
   driving_ = true;
+  driver_ = client;
+  driver_thread_ = std::this_thread::get_id();
   // Where the progress thread would post, this thread does so in its place.
   bool posts_wait = core_->ready_count() > 0 && !job_.posts_directly();
   lock.unlock();
@@ -333,6 +337,7 @@ bool Rpc::drive(Lock& lock, RpcClient* client, Nanos until) {
   });
   lock.lock();
   driving_ = false;
+  driver_ = nullptr;
   // Another thread that waits takes the seat now.
   for (RpcClient* each : clients_) {
     if (each != nullptr && each->waiting_ && each != client) {

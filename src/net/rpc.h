@@ -136,7 +136,9 @@ class Rpc final : private ConversationDriver, private Participant {
   std::unique_ptr<RpcCore> core_;
   std::vector<RpcClient*> clients_;  // by owner; nullptr: free
   std::vector<RpcCompletion> completions_;
-  bool driving_ = false;  // a client does the job's progress
+  bool driving_ = false;         // a client does the job's progress
+  RpcClient* driver_ = nullptr;  // that client, while it does, and its thread
+  std::thread::id driver_thread_;
   std::thread::id
       event_thread_;  // in on_requests, called by an event: what it replies leaves after the event
 };

@@ -1,0 +1,358 @@
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "capi/handles.h"
+#include "capi/options.h"
+#include "capi/structs.h"
+#include "io/posix_settings.h"
+#include "meta/store.h"
+#include "net/agree.h"
+
+namespace swale::capi {
+namespace {
+
+static_assert(sizeof(swale_meta_segment) == 32 && sizeof(swale_meta_range) == 16, "elements of arrays");
+
+// Clients, one a thread that calls; those that nobody uses wait here.
+class Clients {
+ public:
+  explicit Clients(meta::Store* store) : store_(*store) {}
+  std::unique_ptr<meta::Client> take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return store_.client();
+    std::unique_ptr<meta::Client> client = std::move(idle_.back());
+    idle_.pop_back();
+    return client;
+  }
+  void give(std::unique_ptr<meta::Client> client) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < idle_.capacity()) idle_.push_back(std::move(client));  // else it is freed
+  }
+  void prepare() { idle_.reserve(64); }
+
+ private:
+  meta::Store& store_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<meta::Client>> idle_;
+};
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+struct MetaState {
+  explicit MetaState(io::PosixOptions storage) : device(storage) {}
+  std::shared_ptr<JobState> job;  // outlives the store
+  io::PosixDevice device;
+  std::unique_ptr<meta::Store> store;  // none once closed
+  std::unique_ptr<Clients> clients;
+};
+
+namespace {
+
+// A client for the length of a call.
+class Using {
+ public:
+  explicit Using(MetaState& state) : clients_(*state.clients), client_(clients_.take()) {}
+  ~Using() { clients_.give(std::move(client_)); }
+  Using(const Using&) = delete;
+  meta::Client* operator->() { return client_.get(); }
+
+ private:
+  Clients& clients_;
+  std::unique_ptr<meta::Client> client_;
+};
+
+Status open_meta(swale_job* job, const char* path, std::string_view text, std::shared_ptr<MetaState>* out) {
+  const auto read_options = [&]() -> Result<std::pair<meta::StoreOptions, io::PosixOptions>> {
+    SWALE_RETURN_IF_ERROR(check_process_variables());
+    SWALE_ASSIGN_OR_RETURN(const Config config, config_of(Call::kMeta, text, process_environment));
+    return std::pair(meta::store_options(config), io::posix_options(config));
+  };
+  const auto options = read_options();
+  SWALE_RETURN_IF_ERROR(net::agree(*job->state->job, options.status()));
+  auto state = std::make_shared<MetaState>(options->second);
+  state->job = job->state;
+  SWALE_ASSIGN_OR_RETURN(state->store,
+                         meta::Store::open(*job->state->job, state->device, path, options->first));
+  state->clients = std::make_unique<Clients>(state->store.get());
+  state->clients->prepare();
+  ++job->state->open_directories;
+  *out = std::move(state);
+  return {};
+}
+
+}  // namespace
+}  // namespace swale::capi
+
+struct swale_meta {
+  std::shared_ptr<swale::capi::MetaState> state;
+};
+struct swale_meta_file {
+  std::shared_ptr<swale::capi::MetaState> state;
+  swale::meta::File file;
+};
+struct swale_meta_found {
+  std::vector<swale_meta_segment> segments;
+  std::vector<size_t> ends;
+};
+
+namespace {
+
+using swale::Status;
+using swale::capi::guarded;
+using swale::capi::null_argument;
+using swale::capi::Using;
+namespace meta = swale::meta;
+
+swale_meta_segment segment_of(const meta::Extent& extent) {
+  return {extent.offset, extent.length, extent.place.address, extent.place.log, 0};
+}
+
+Status check_open(const char* call, const swale::capi::MetaState& state) {
+  if (state.store) return {};
+  return swale::invalid_argument("{}: the store is closed", call);
+}
+
+Status open_file(const char* call, swale_meta* store, const char* name, int flags, uint32_t mode,
+                 swale_meta_file** file) {
+  if (store == nullptr) return null_argument(call, "meta");
+  if (name == nullptr) return null_argument(call, "name");
+  if (file == nullptr) return null_argument(call, "file");
+  if ((flags & ~(SWALE_META_CREATE | SWALE_META_EXCLUSIVE)) != 0 || flags == SWALE_META_EXCLUSIVE) {
+    return swale::invalid_argument(
+        "{}: flags {}: expected SWALE_META_CREATE, or that with SWALE_META_EXCLUSIVE", call, flags);
+  }
+  SWALE_RETURN_IF_ERROR(check_open(call, *store->state));
+  auto handle = std::make_unique<swale_meta_file>();
+  handle->state = store->state;
+  Using client(*store->state);
+  SWALE_ASSIGN_OR_RETURN(handle->file,
+                         client->open(name, static_cast<unsigned>(flags), mode, swale::capi::now_ns()));
+  *file = handle.release();
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+int swale_meta_open(swale_job* job, const char* path, const char* options, swale_meta** store) {
+  return guarded([&]() -> Status {
+    if (job == nullptr) return null_argument("swale_meta_open", "job");
+    if (path == nullptr) return null_argument("swale_meta_open", "path");
+    if (store == nullptr) return null_argument("swale_meta_open", "meta");
+    auto handle = std::make_unique<swale_meta>();
+    SWALE_RETURN_IF_ERROR(
+        swale::capi::open_meta(job, path, swale::capi::text_or_empty(options), &handle->state));
+    *store = handle.release();
+    return {};
+  });
+}
+
+int swale_meta_close(swale_meta* store) {
+  return guarded([&]() -> Status {
+    const std::unique_ptr<swale_meta> handle(store);
+    if (store == nullptr) return {};
+    swale::capi::MetaState& state = *store->state;
+    --state.job->open_directories;
+    state.clients.reset();
+    const Status closed = state.store->close();
+    state.store.reset();
+    return closed;
+  });
+}
+
+int swale_meta_file_open(swale_meta* store, const char* name, int flags, uint32_t mode,
+                         swale_meta_file** file) {
+  return guarded([&] { return open_file("swale_meta_file_open", store, name, flags, mode, file); });
+}
+
+int swale_meta_create(swale_meta* store, const char* name, uint32_t mode, swale_meta_file** file) {
+  return guarded([&] {
+    return open_file("swale_meta_create", store, name, SWALE_META_CREATE | SWALE_META_EXCLUSIVE, mode, file);
+  });
+}
+
+int swale_meta_file_close(swale_meta_file* file) {
+  return guarded([&]() -> Status {
+    const std::unique_ptr<swale_meta_file> handle(file);
+    if (file == nullptr) return {};
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_file_close", *file->state));
+    if (file->file.written_end == 0) return {};
+    Using client(*file->state);
+    return client->close(&file->file, swale::capi::now_ns()).status();
+  });
+}
+
+int swale_meta_put(swale_meta_file* file, const swale_meta_segment* segments, size_t count) {
+  return guarded([&]() -> Status {
+    if (file == nullptr) return null_argument("swale_meta_put", "file");
+    if (segments == nullptr && count != 0) return null_argument("swale_meta_put", "segments");
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_put", *file->state));
+    std::vector<meta::Extent> extents;
+    extents.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      const swale_meta_segment& each = segments[i];
+      extents.push_back({each.offset, each.length, {each.log, each.address}});
+    }
+    Using client(*file->state);
+    return client->put(&file->file, extents);
+  });
+}
+
+int swale_meta_get(swale_meta_file* file, const swale_meta_range* ranges, size_t count,
+                   swale_meta_found** found) {
+  return guarded([&]() -> Status {
+    if (file == nullptr) return null_argument("swale_meta_get", "file");
+    if (ranges == nullptr && count != 0) return null_argument("swale_meta_get", "ranges");
+    if (found == nullptr) return null_argument("swale_meta_get", "found");
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_get", *file->state));
+    std::vector<meta::Range> wanted;
+    wanted.reserve(count);
+    for (size_t i = 0; i < count; ++i) wanted.push_back({{}, ranges[i].offset, ranges[i].length});
+    meta::Found answer;
+    {
+      Using client(*file->state);
+      SWALE_RETURN_IF_ERROR(client->get(file->file, wanted, &answer));
+    }
+    auto handle = std::make_unique<swale_meta_found>();
+    handle->segments.reserve(answer.extents.size());
+    for (const meta::Extent& each : answer.extents) handle->segments.push_back(segment_of(each));
+    handle->ends = std::move(answer.ends);
+    *found = handle.release();
+    return {};
+  });
+}
+
+int swale_meta_found_at(const swale_meta_found* found, size_t index, const swale_meta_segment** segments,
+                        size_t* count) {
+  return guarded([&]() -> Status {
+    if (found == nullptr) return null_argument("swale_meta_found_at", "found");
+    if (segments == nullptr) return null_argument("swale_meta_found_at", "segments");
+    if (count == nullptr) return null_argument("swale_meta_found_at", "count");
+    if (index >= found->ends.size()) {
+      return swale::invalid_argument("swale_meta_found_at: range {}: there are {}", index,
+                                     found->ends.size());
+    }
+    const size_t first = index == 0 ? 0 : found->ends[index - 1];
+    *segments = found->segments.data() + first;
+    *count = found->ends[index] - first;
+    return {};
+  });
+}
+
+void swale_meta_found_free(swale_meta_found* found) { delete found; }
+
+int swale_meta_scan(swale_meta_file* file, uint64_t offset, swale_meta_segment_fn fn, void* context) {
+  return guarded([&]() -> Status {
+    if (file == nullptr) return null_argument("swale_meta_scan", "file");
+    if (fn == nullptr) return null_argument("swale_meta_scan", "fn");
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_scan", *file->state));
+    constexpr size_t kPieces = 16 * 1024;
+    while (offset < meta::kOffsetEnd) {
+      std::vector<meta::Extent> some;
+      {
+        Using client(*file->state);
+        SWALE_RETURN_IF_ERROR(client->scan(file->file, offset, kPieces, &some, &offset));
+      }
+      for (const meta::Extent& each : some) {
+        const swale_meta_segment segment = segment_of(each);
+        if (fn(context, &segment) != 0) return {};
+      }
+    }
+    return {};
+  });
+}
+
+int swale_meta_stat(swale_meta* store, const char* name, swale_meta_attributes* attributes) {
+  return guarded([&]() -> Status {
+    if (store == nullptr) return null_argument("swale_meta_stat", "meta");
+    if (name == nullptr) return null_argument("swale_meta_stat", "name");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_meta_stat", "attributes", attributes));
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_stat", *store->state));
+    Using client(*store->state);
+    SWALE_ASSIGN_OR_RETURN(const meta::Attributes found, client->stat(name));
+    swale::capi::fill_struct(attributes, {.struct_bytes = 0,
+                                          .size = found.size,
+                                          .generation = found.generation,
+                                          .mode = found.mode,
+                                          .sealed = found.sealed ? 1u : 0u,
+                                          .created_ns = found.created_ns,
+                                          .modified_ns = found.modified_ns});
+    return {};
+  });
+}
+
+int swale_meta_truncate(swale_meta_file* file, uint64_t size) {
+  return guarded([&]() -> Status {
+    if (file == nullptr) return null_argument("swale_meta_truncate", "file");
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_truncate", *file->state));
+    Using client(*file->state);
+    return client->truncate(&file->file, size, swale::capi::now_ns());
+  });
+}
+
+int swale_meta_seal(swale_meta_file* file) {
+  return guarded([&]() -> Status {
+    if (file == nullptr) return null_argument("swale_meta_seal", "file");
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_seal", *file->state));
+    Using client(*file->state);
+    return client->seal(&file->file);
+  });
+}
+
+int swale_meta_remove(swale_meta* store, const char* name) {
+  return guarded([&]() -> Status {
+    if (store == nullptr) return null_argument("swale_meta_remove", "meta");
+    if (name == nullptr) return null_argument("swale_meta_remove", "name");
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_remove", *store->state));
+    Using client(*store->state);
+    return client->remove(name);
+  });
+}
+
+int swale_meta_relocate(swale_meta* store, uint32_t from, uint64_t begin, uint64_t end, uint32_t to,
+                        uint64_t address) {
+  return guarded([&]() -> Status {
+    if (store == nullptr) return null_argument("swale_meta_relocate", "meta");
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_relocate", *store->state));
+    if (begin > end || from == meta::kHoleLog || to == meta::kHoleLog) {
+      return swale::invalid_argument(
+          "swale_meta_relocate: bytes {} to {} of log {} to log {}: expected an "
+          "ascending range and numbers below 2^32 - 1",
+          begin, end, from, to);
+    }
+    Using client(*store->state);
+    return client->relocate({from, begin, end, {to, address}});
+  });
+}
+
+int swale_meta_stats(swale_meta* store, char* text, size_t bytes, size_t* needed) {
+  return guarded([&]() -> Status {
+    if (store == nullptr) return null_argument("swale_meta_stats", "meta");
+    if (text == nullptr && bytes != 0) return null_argument("swale_meta_stats", "text");
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_stats", *store->state));
+    Using client(*store->state);
+    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, client->stats());
+    std::string lines;
+    for (const std::string& each : all) lines += each + "\n";
+    if (bytes > 0) {
+      const size_t some = std::min(bytes - 1, lines.size());
+      lines.copy(text, some);
+      text[some] = '\0';
+    }
+    if (needed != nullptr) *needed = lines.size() + 1;
+    return {};
+  });
+}
+
+}  // extern "C"

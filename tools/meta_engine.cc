@@ -1,0 +1,243 @@
+#include "tools/meta_engine.h"
+
+#include <algorithm>
+
+#include "io/posix_device.h"
+#include "meta/attribute_store.h"
+#include "meta/manifest.h"
+#include "meta/partition.h"
+#include "meta/shard_check.h"
+#include "tools/dump.h"
+#include "tools/overlay_device.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr size_t kPieces = 4096;
+constexpr size_t kFilesAtOnce = 1024;
+
+// One server's part, or why it cannot be read.
+struct ServerPart {
+  Status status;
+  bool there = false;  // on this machine
+  std::unique_ptr<meta::AttributeStore> attributes;
+  meta::AttributeRecovery attribute_report;
+  std::unique_ptr<meta::Shard> shard;
+  meta::RecoveryReport shard_report;
+};
+
+struct OpenStore {
+  explicit OpenStore(io::Device& below) : device(below) {}
+  OverlayDevice device;
+  meta::Manifest manifest;
+  std::unique_ptr<meta::Partition> partition;
+  std::vector<ServerPart> servers;
+};
+
+Status open_server(OpenStore* store, const std::string& path, meta::Server server, ServerPart* part) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, store->device.list(path));
+  const std::string head = fmt::format("attributes-{:05}.j", server);
+  part->there = std::any_of(names.begin(), names.end(),
+                            [&](const std::string& name) { return name.starts_with(head); });
+  if (!part->there) return {};
+  SWALE_ASSIGN_OR_RETURN(part->attributes,
+                         meta::AttributeStore::open(store->device, {.directory = path, .server = server},
+                                                    &part->attribute_report));
+  meta::ShardOptions options;
+  options.directory = path;
+  options.shard = server;
+  options.job = part->attributes->job();
+  SWALE_ASSIGN_OR_RETURN(part->shard, meta::Shard::open(store->device, options, &part->shard_report));
+  return {};
+}
+
+Result<std::unique_ptr<OpenStore>> open_store(io::Device& below, const std::string& path) {
+  auto store = std::make_unique<OpenStore>(below);
+  SWALE_ASSIGN_OR_RETURN(store->manifest, meta::read_manifest(below, path));
+  store->partition = std::make_unique<meta::Partition>(store->manifest.servers, store->manifest.range_bytes);
+  for (meta::Server server = 0; server < store->manifest.servers; ++server) {
+    ServerPart& part = store->servers.emplace_back();
+    part.status = open_server(store.get(), path, server, &part);
+  }
+  return store;
+}
+
+// Calls visit(file) for each file that the shard knows.
+template <class Visit>
+void for_each_file(const meta::Shard& shard, const Visit& visit) {
+  std::vector<meta::FileId> some;
+  for (;;) {
+    const bool first = some.empty();
+    const meta::FileId last = first ? meta::FileId() : some.back();
+    some.clear();
+    shard.list_files(first ? nullptr : &last, kFilesAtOnce, &some);
+    for (const meta::FileId& file : some) visit(file);
+    if (some.size() < kFilesAtOnce) return;
+  }
+}
+
+// Calls visit(extent) for each extent of a file that the server owns.
+template <class Visit>
+Status for_each_extent(const meta::Partition& partition, meta::Server server, meta::Shard* shard,
+                       const meta::FileId& file, const Visit& visit) {
+  const meta::ServerRanges ranges(&partition, server);
+  std::vector<meta::Extent> some;
+  for (uint64_t at = 0; at < meta::kOffsetEnd;) {
+    some.clear();
+    SWALE_RETURN_IF_ERROR(shard->scan(file, at, kPieces, &ranges, &some, &at));
+    for (const meta::Extent& each : some) visit(each);
+  }
+  return {};
+}
+
+std::string id_text(const meta::FileId& file) { return fmt::format("{:016x}{:016x}", file.high, file.low); }
+
+Result<InfoReport> meta_info(const std::string& path) {
+  io::PosixDevice device;
+  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
+  uint64_t files = 0, entries = 0, runs = 0, here = 0;
+  for (const ServerPart& part : store->servers) {
+    SWALE_RETURN_IF_ERROR(part.status);
+    if (!part.there) continue;
+    ++here;
+    files += part.attributes->table().list().size();
+    const meta::ShardState state = part.shard->state();
+    entries += state.buffered_entries + state.compressed_entries + state.filed_entries;
+    runs += state.runs;
+  }
+  Json json = {{"path", path},
+               {"format", meta::kFormatName},
+               {"servers", store->manifest.servers},
+               {"servers_here", here},
+               {"range_bytes", store->manifest.range_bytes},
+               {"files", files},
+               {"extents", entries},
+               {"runs", runs}};
+  std::string text = fmt::format("{}: metadata store, {} servers ({} of them here), ranges of {} bytes\n",
+                                 path, store->manifest.servers, here, store->manifest.range_bytes);
+  text += fmt::format("{} files, {} extents and {} runs (a run counts at each server that has it)\n", files,
+                      entries, runs);
+  return InfoReport{std::move(json), std::move(text)};
+}
+
+Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& request) {
+  io::PosixDevice device;
+  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
+  VerifyReport report;
+  uint64_t files = 0, extents = 0, servers = 0, blocks = 0;
+  const auto add = [&](const Status& problem) {
+    if (!problem.ok() && report.problems.size() < request.problems_max) report.problems.push_back(problem);
+  };
+  for (meta::Server server = 0; server < store->servers.size(); ++server) {
+    ServerPart& part = store->servers[server];
+    add(part.status);
+    if (!part.there) continue;
+    // Every block and log as it stands; then the same through the eyes of a reader.
+    const auto checked = meta::verify_shard(device, path, server);
+    add(checked.status());
+    if (checked.ok()) {
+      blocks += checked->blocks;
+      for (const std::string& problem : checked->problems) add(corruption("{}", problem));
+    }
+    if (!part.status.ok()) continue;
+    ++servers;
+    for_each_file(*part.shard, [&](const meta::FileId& file) {
+      ++files;
+      const Status read = for_each_extent(*store->partition, server, part.shard.get(), file,
+                                          [&](const meta::Extent&) { ++extents; });
+      if (!read.ok()) add(read.with_context(fmt::format("server {}, file {}", server, id_text(file))));
+    });
+    if (request.progress) request.progress(server + 1, store->servers.size());
+  }
+  report.checked = {{"servers", "servers", servers},
+                    {"files", "files of servers", files},
+                    {"extents", "extents", extents},
+                    {"blocks", "blocks", blocks}};
+  return report;
+}
+
+Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& request) {
+  if (request.epoch) return invalid_argument("{}: a metadata store has no epochs", path);
+  io::PosixDevice device;
+  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
+  StatsReport report;
+  report.text = fmt::format("{:>6} {:>8} {:>12} {:>8} {:>12} {:>12} {:>12}\n", "server", "files", "extents",
+                            "runs", "log bytes", "file bytes", "index bytes");
+  for (meta::Server server = 0; server < store->servers.size(); ++server) {
+    const ServerPart& part = store->servers[server];
+    SWALE_RETURN_IF_ERROR(part.status);
+    if (!part.there) continue;
+    const meta::ShardState state = part.shard->state();
+    const uint64_t extents = state.buffered_entries + state.compressed_entries + state.filed_entries;
+    const size_t files = part.attributes->table().list().size();
+    report.text +=
+        fmt::format("{:>6} {:>8} {:>12} {:>8} {:>12} {:>12} {:>12}\n", server, files, extents, state.runs,
+                    part.shard_report.log_bytes, state.file_bytes, state.index_memory_bytes);
+    if (request.show != StatsRequest::Show::kJson) continue;
+    report.lines.push_back({{"server", server},
+                            {"files", files},
+                            {"extents", extents},
+                            {"runs", state.runs},
+                            {"layers", state.layers},
+                            {"log_bytes", part.shard_report.log_bytes},
+                            {"torn_bytes", part.shard_report.torn_bytes},
+                            {"file_bytes", state.file_bytes},
+                            {"index_memory_bytes", state.index_memory_bytes},
+                            {"attribute_records", part.attribute_report.records}});
+  }
+  if (request.show == StatsRequest::Show::kJson) report.text.clear();
+  return report;
+}
+
+Status meta_dump(io::Device& device, const std::string& path, DumpOutput* out) {
+  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
+  for (meta::Server server = 0; server < store->servers.size(); ++server) {
+    ServerPart& part = store->servers[server];
+    out->begin_file(fmt::format("{}: server {}", path, server));
+    if (!part.status.ok()) out->damage(0, part.status);
+    if (!part.status.ok() || !part.there) continue;
+    for (const meta::Attributes& each : part.attributes->table().list()) {
+      out->line({{"what", "attributes"},
+                 {"file", id_text(each.file)},
+                 {"name", show(each.name, Notation::kAuto)},
+                 {"size", each.size},
+                 {"generation", each.generation},
+                 {"mode", fmt::format("{:o}", each.mode)},
+                 {"sealed", each.sealed}});
+    }
+    for_each_file(*part.shard, [&](const meta::FileId& file) {
+      const Status read =
+          for_each_extent(*store->partition, server, part.shard.get(), file, [&](const meta::Extent& each) {
+            out->line({{"what", "extent"},
+                       {"offset", each.offset},
+                       {"file", id_text(file)},
+                       {"length", each.length},
+                       {"log", each.place.log},
+                       {"address", each.place.address}});
+          });
+      if (!read.ok()) out->damage(0, read);
+    });
+    out->end_file();
+  }
+  return {};
+}
+
+Result<RepairReport> meta_repair(io::Device&, const std::string& path, const RepairRequest&) {
+  return error(
+      Code::kUnsupported, Scope::kOperation,
+      "{}: a metadata store recovers by itself when a job opens it; what `swale verify` calls damaged "
+      "cannot be repaired: restore those files from a copy",
+      path);
+}
+
+}  // namespace
+
+constexpr Engine kMetaEngine = {.format = meta::kFormatName,
+                                .directory = "metadata store",
+                                .info = meta_info,
+                                .verify = meta_verify,
+                                .stats = meta_stats,
+                                .dump = meta_dump,
+                                .repair = meta_repair};
+
+}  // namespace swale::tools
