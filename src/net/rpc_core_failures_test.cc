@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/coding.h"
-#include "net/test_rpc_core.h"
 #include "net/status_codec.h"
+#include "net/test_rpc_core.h"
 
 namespace swale::net {
 namespace {
