@@ -38,13 +38,8 @@ const std::vector<Memtable::Part>& Memtable::parts() {
 
 std::vector<Entry> Memtable::sorted() const {
   std::vector<Entry> all;
-  sort_entries(entries().subspan(indexed_, visible_ - indexed_), files_, &all);
+  sort_entries(entries().first(visible_), files_, &all);
   resolve_overlaps(&all);
-  for (const Part& part : parts_) {
-    std::vector<Entry> both;
-    overlay(all, *part, files_, &both);
-    all.swap(both);
-  }
   return all;
 }
 

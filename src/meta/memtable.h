@@ -47,7 +47,7 @@ class Memtable {
   using Part = std::shared_ptr<const std::vector<Entry>>;
   // Sorted, disjoint in themselves, newest first.
   const std::vector<Part>& parts();
-  // All visible entries, sorted and disjoint. Does not change the memtable: for a flush, on any thread while frozen.
+  // All visible entries, sorted and disjoint. For a flush, on any thread while frozen: looks at nothing that parts() changes.
   std::vector<Entry> sorted() const;
 
   // Gives its memory away and is empty.

@@ -85,8 +85,9 @@ uint64_t ShardCore::duplicate_group() const {
 
 void ShardCore::begin_request(const RequestKey& key) {
   if (key.client == 0) return;
-  open_.requests.push_back(key);
+  open_.requests.reserve(open_.requests.size() + 1);
   staged_requests_.emplace(key.client, key.number);
+  open_.requests.push_back(key);
 }
 
 uint32_t ShardCore::state_of(const FileId& file) {
@@ -270,10 +271,17 @@ Result<uint64_t> ShardCore::relocate(RequestKey key, const Relocation& relocatio
                  options_.shard, kRelocationsMax);
   StagedOperation operation;
   operation.kind = LogOperation::kRelocate;
-  operation.sequence = next_sequence_++;
+  operation.sequence = next_sequence_;
   operation.relocation = relocation;
-  open_.operations.push_back(operation);
-  begin_request(key);
+  const size_t operations = open_.operations.size();
+  try {
+    open_.operations.push_back(operation);
+    begin_request(key);
+  } catch (const std::bad_alloc&) {
+    open_.operations.resize(operations);
+    return Status::out_of_memory();
+  }
+  ++next_sequence_;
   open_.sequence_end = next_sequence_;
   return open_.number;
 }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <thread>
 
 #include "base/rng.h"
 #include "io/fault_device.h"
@@ -489,6 +489,49 @@ TEST(Shard, ScansAreFilteredByOwnership) {
   ASSERT_TRUE(
       store.shard->scan(kFile, 0, 100, std::make_unique<EverySecondStripe>().get(), &extents, &next).ok());
   EXPECT_EQ(extents, (std::vector<Extent>{{50, 50, {1, 0}}, {200, 100, {1, 150}}, {400, 50, {1, 350}}}));
+}
+
+// For ThreadSanitizer: works on threads of their own beside puts and lookups.
+TEST(Shard, WorksRunBesidePutsAndLookups) {
+  Store store;
+  store.options.job = 2;
+  store.options.write_buffer_entries = 300;
+  store.options.compression_buffer_bytes = 2000;
+  ASSERT_TRUE(store.open().ok());
+  Shard& shard = *store.shard;
+  Rng rng(3);
+  uint64_t next = 0;
+  for (int i = 0; i < 150; ++i) {
+    std::unique_ptr<Work> commit = shard.next_commit(), background = shard.next_background();
+    std::vector<std::thread> threads;
+    if (commit) threads.emplace_back([&] { commit->run(); });
+    if (background) threads.emplace_back([&] { background->run(); });
+    std::vector<Extent> extents;
+    for (int k = 0; k < 40; ++k) extents.push_back({next++ * 10, 10, {1, rng.below(1000)}});
+    const Put put{kFile, extents, {}, {}};
+    if (shard.accepts()) {
+      ASSERT_TRUE(shard.put({}, std::span(&put, 1)).ok());
+    } else {
+      next -= 40;
+    }
+    Status status;
+    EXPECT_LE(content(shard, &status).size(), next);
+    EXPECT_TRUE(status.ok());
+    for (std::thread& thread : threads) thread.join();
+    if (commit) {
+      ASSERT_TRUE(shard.finish(std::move(commit)).ok());
+    }
+    if (background) {
+      ASSERT_TRUE(shard.finish(std::move(background)).ok());
+    }
+  }
+  ASSERT_TRUE(shard.commit().ok());
+  EXPECT_GT(shard.counters().flushes, 3u);
+  EXPECT_GT(shard.counters().merges, 1u);
+  uint64_t bytes = 0;
+  Status status;
+  for (const Extent& extent : content(shard, &status)) bytes += extent.length;
+  EXPECT_EQ(bytes, next * 10);
 }
 
 TEST(Shard, IsVerifiedAndDumped) {
