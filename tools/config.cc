@@ -169,8 +169,8 @@ void add_config(CLI::App& app, Run* run) {
   command->checks =
       sub->add_option("--check", command->check, "check this string of options instead")->type_name("TEXT");
   sub->add_option("--for", command->call,
-                  "only what this kind of call takes: job, write (a directory) or read")
-      ->check(CLI::IsMember({"job", "write", "read"}))
+                  "only what this kind of call takes: job, write (a directory), read, or meta (a store)")
+      ->check(CLI::IsMember({"job", "write", "read", "meta"}))
       ->type_name("CALL");
   command->common.add_json(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });

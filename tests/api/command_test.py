@@ -352,7 +352,7 @@ class Command(CommandCase):
         self.assertEqual((rows["imd.ways"]["value"], rows["imd.ways"]["origin"]), ("3", "environment"))
         self.assertEqual((rows["imd.ways"]["default"], rows["imd.ways"]["min"], rows["imd.ways"]["max"]), ("1", 1, 64))
         self.assertEqual(rows["io.engine"]["choices"], ["auto", "uring", "threads"])
-        self.assertEqual(rows["io.engine"]["calls"], ["write", "read"])
+        self.assertEqual(rows["io.engine"]["calls"], ["write", "read", "meta"])
         for name, row in rows.items():
             self.assertRegex(name, r"^[a-z]+\.[a-z_]+$")
             self.assertEqual(row["environment"], "SWALE_" + name.replace(".", "_").upper())
