@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-source bench-threehop test test-long test-asan test-tsan deb test-deb check format docs clean
+.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-source bench-threehop bench-tier test test-long test-asan test-tsan deb test-deb check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -55,6 +55,11 @@ bench-meta: ## the metadata store's index beside LevelDB; results in build/bench
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_meta_index bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/meta/meta.py build/release/bench build/bench --profile "$${BENCH:-full}"
+
+bench-tier: ## the tiered write buffer's policies on the model of the paper's testbed; results in build/bench/tier.json (BENCH=quick: 3 min)
+	@scripts/install-deps.sh build bench
+	@scripts/build.sh release bench_tier bench_calibrate
+	@$${PYTHON:-/usr/bin/python3} bench/tier/tier.py build/release/bench/tier build/bench --profile "$${BENCH:-full}"
 
 bench-imd-ablation: ## the papers' experiments, techniques on and off; results in docs/results (BENCH=quick: 3 min; PARTS="reads size")
 	@scripts/install-deps.sh build bench

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""tier.py PROGRAMS OUT [--profile full|quick|tiny]: the tiered write buffer, policy by policy, on the paper's testbed.
+
+Runs bench_tier of the folder PROGRAMS for every workload, preset and policy; virtual time, so that only the engine's own CPU
+and the recovery depend on this machine. Writes OUT/tier.json and, where matplotlib is found, a plot for each figure of the
+paper. Exit status: 0 if every "must" is met, 1 if one is not, 2 if a program failed.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent))
+import calibration  # noqa: E402
+import paper  # noqa: E402
+from tier_keys import KEYS  # noqa: E402
+
+POLICIES = ("backing", "ssd", "ssd-overflow", "ssdup", "ssdup+", "swale")
+PRESETS = "ABC"
+NINE = ("W1", "W2", "W3")
+HELD_OUT = tuple(f"mixed:{seed}" for seed in range(9001, 9011))
+PROFILES = {
+    "full": dict(presets=PRESETS, nine=NINE, processes=(8, 16, 32, 64, 128, 256, 512), f8=(8, 16, 32, 64, 128), gaps=(0, 10, 20, 30),
+                 hpio=(32, 64, 128, 256), tiles=(16, 32, 64, 128), held_out=HELD_OUT, order=(32, 64, 128, 256, 512), queues=(32, 128, 512),
+                 rounds=3),
+    "quick": dict(presets=PRESETS, nine=NINE, processes=(8, 32, 128, 512), f8=(8, 32, 128), gaps=(0, 30), hpio=(64,), tiles=(32,),
+                  held_out=HELD_OUT[:3], order=(128,), queues=(128,), rounds=1),
+    "tiny": dict(presets="A", nine=("W1",), processes=(32, 128), f8=(8,), gaps=(0,), hpio=(), tiles=(), held_out=HELD_OUT[:1],
+                 order=(512,), queues=(), rounds=1),
+}
+
+
+class Failed(Exception):
+    pass
+
+
+class Bench:
+    def __init__(self, programs, profile):
+        self.programs = programs
+        self.p = PROFILES[profile]
+        self.runs = {}
+        self.began = time.monotonic()
+        self.done = 0
+
+    def call(self, *words, program="bench_tier"):
+        done = subprocess.run([str(self.programs / program), *map(str, words)], capture_output=True, text=True, timeout=280)
+        if done.returncode != 0:
+            raise Failed(f"{program} {' '.join(map(str, words))}\n{done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def run(self, workload, preset, policy, **values):
+        key = (workload, preset, policy, tuple(sorted(values.items())))
+        if key not in self.runs:
+            self.runs[key] = self.call("run", workload, preset, policy, *(f"{name}={value}" for name, value in values.items()))
+            self.done += 1
+            if self.done % 20 == 0:
+                print(f"tier.py: {self.done} runs, {time.monotonic() - self.began:.0f} s; now {workload} {preset}",
+                      file=sys.stderr, flush=True)
+        return self.runs[key]
+
+    def over(self, workload, preset, name, rival="ssdup+"):
+        return self.run(workload, preset, "swale")[name] / self.run(workload, preset, rival)[name]
+
+
+def workloads(p):
+    """All that the policies are compared on, held-out ones not included."""
+    return (*p["nine"], *(f"F11:{n}" for n in p["processes"]), *(f"F8:{n}" for n in p["f8"]), *(f"F14:{gap}" for gap in p["gaps"]),
+            *(f"HPIO:{kib}" for kib in p["hpio"]), *(f"TILE:{n}" for n in p["tiles"]))
+
+
+def best_rival(bench, workload, preset):
+    """(ratio, policy) of the fastest policy that sends no more bytes to the SSD than ours."""
+    ours = bench.run(workload, preset, "swale")
+    rivals = [(bench.run(workload, preset, policy)["mb_per_s"] / ours["mb_per_s"], policy) for policy in POLICIES
+              if policy != "swale" and bench.run(workload, preset, policy)["ssd_bytes"] <= ours["ssd_bytes"]]
+    return max(rivals, default=(0, "none"))
+
+
+def ssd_bytes_over(bench, workload, preset):
+    """Our bytes over SSDUP+'s; where SSDUP+ sends none, none is 1 and any is infinite."""
+    ours, theirs = (bench.run(workload, preset, policy)["ssd_bytes"] for policy in ("swale", "ssdup+"))
+    return ours / theirs if theirs else (1.0 if ours == 0 else float("inf"))
+
+
+def figures(bench):
+    """{key: (value, samples)} of all keys but those of this machine."""
+    p = bench.p
+    cells = [(workload, preset) for workload in p["nine"] for preset in p["presets"]]
+    speed = {f"{w}/{b}": bench.over(w, b, "mb_per_s") for w, b in cells}
+    ssd = {f"{w}/{b}": ssd_bytes_over(bench, w, b) for w, b in cells}
+    drained = {f"{w}/{b}": bench.over(w, b, "drained_s") for w, b in cells}
+    two = [preset for preset in p["presets"] if preset in "AB"]
+    all_ssd = {f"F11:{n}/{b}": bench.over(f"F11:{n}", b, "mb_per_s", "ssd") for n in p["processes"] for b in two}
+    share = {n: {b: bench.run(f"F11:{n}", b, "swale")["ssd_share"] for b in two} for n in (32, 128)}
+    held = [(w, b) for w in p["held_out"] for b in p["presets"]]
+    held_speed = {f"{w}/{b}": bench.over(w, b, "mb_per_s") for w, b in held}
+    held_ssd = {f"{w}/{b}": ssd_bytes_over(bench, w, b) for w, b in held}
+    rivals = {f"{w}/{b}": best_rival(bench, w, b)[0] for w in workloads(p) for b in p["presets"]}
+    found = {
+        "swale_over_ssdupplus_throughput_min": (min(speed.values()), speed),
+        "swale_over_ssdupplus_throughput_mean": (statistics.fmean(speed.values()), speed),
+        "swale_ssd_bytes_over_ssdupplus_max": (max(ssd.values()), ssd),
+        "swale_ssd_bytes_over_ssdupplus_mean": (statistics.fmean(ssd.values()), ssd),
+        "swale_drained_over_ssdupplus_max": (max(drained.values()), drained),
+        "swale_over_allssd_throughput_min": (min(all_ssd.values()), all_ssd),
+        "swale_ssd_share_32": (max(share[32].values()), share[32]),
+        "swale_ssd_share_128": (max(share[128].values()), share[128]),
+        "swale_best_rival_over_swale_max": (max(rivals.values()), rivals),
+        "heldout_throughput_min": (min(held_speed.values()), held_speed),
+        "heldout_ssd_bytes_max": (max(held_ssd.values()), held_ssd),
+    }
+    per_extent = [line["map_bytes_per_extent"] for line in bench.runs.values() if line["map_extents_max"] > 10_000]
+    found["map_bytes_per_extent"] = (max(per_extent), {"runs": len(per_extent)})
+    return found
+
+
+def of_this_machine(bench, out):
+    """What is measured in real time: with the calibration of its round beside it."""
+    cpu, recovery, factors = [], [], []
+    for number in range(bench.p["rounds"]):
+        before = bench.call("--path", out / "tier-calibrate", program="../bench_calibrate")
+        lines = [bench.call("cpu", policy) for policy in ("ssdup+", "swale")]
+        opened = bench.call("recovery", out / "tier-recovery")
+        after = bench.call("--path", out / "tier-calibrate", program="../bench_calibrate")
+        factors.append(calibration.factors([before, after]))
+        cpu.append(max(max(line["ns_small_ssd"], line["ns_large_ssd"]) for line in lines))
+        recovery.append(opened["cpu_seconds_per_gib"])
+        print(f"tier.py: round {number + 1} of {bench.p['rounds']}: {lines} {opened}", file=sys.stderr, flush=True)
+    return {"engine_cpu_ns_per_request": cpu, "recovery_seconds_per_gib": recovery}, factors
+
+
+def judge(found, timed, factors):
+    rows = {}
+    for key in KEYS:
+        if key.name in timed:
+            samples = timed[key.name]
+            normalised = [key.normalised(value, factor) for value, factor in zip(samples, factors)]
+            rows[key.name] = {"raw": statistics.median(samples), "value": statistics.median(normalised), "samples": samples,
+                              "factor": statistics.median(factor[key.by] for factor in factors)}
+        else:
+            value, samples = found[key.name]  # a figure that is missing fails the run
+            rows[key.name] = {"value": value, "samples": samples}
+        rows[key.name].update(what=key.what, unit=key.unit, must=key.must, aim=key.aim,
+                              met=key.meets(rows[key.name]["value"], key.must),
+                              aim_met=key.meets(rows[key.name]["value"], key.aim))
+    return rows
+
+
+def bound(key, value):
+    return "–" if value is None else f"{'≤' if key.less_is_better else '≥'} {value:g}"
+
+
+def table(rows):
+    text = ["| figure | value | must | met | aim | met | |", "|---|---|---|---|---|---|---|"]
+    for key in KEYS:
+        row = rows[key.name]
+        yes = {True: "yes", False: "**NO**", None: "–"}
+        text.append(f"| `{key.name}` | {row['value']:.3g} {key.unit} | {bound(key, key.must)} | {yes[row['met']]} | "
+                    f"{bound(key, key.aim)} | {'yes' if row['aim_met'] else 'no'} | {key.what} |")
+    return "\n".join(text)
+
+
+def cells(bench):
+    text = ["| workload, preset | " + " | ".join(POLICIES) + " | (MB/s, GB to the SSD, s until drained)",
+            "|---|" + "---|" * len(POLICIES)]
+    for workload in workloads(bench.p):
+        for preset in bench.p["presets"]:
+            lines = [bench.run(workload, preset, policy) for policy in POLICIES]
+            text.append(f"| {workload} {preset} | " + " | ".join(
+                f"{line['mb_per_s']:.0f}, {line['ssd_bytes'] / 2**30:.1f}, {line['drained_s']:.0f}" for line in lines) + " |")
+    return "\n".join(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--profile", choices=PROFILES, default="full")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    bench = Bench(arguments.programs, arguments.profile)
+    try:
+        found = figures(bench)
+        comparison = paper.compare(bench)
+        timed, factors = of_this_machine(bench, arguments.out)
+    except (Failed, subprocess.TimeoutExpired) as failure:
+        print(f"tier.py: {failure}", file=sys.stderr)
+        return 2
+    rows = judge(found, timed, factors)
+    result = {"profile": arguments.profile, "results": rows, "paper": comparison, "runs": list(bench.runs.values()),
+              "took_s": round(time.monotonic() - bench.began, 1)}
+    (arguments.out / "tier.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    plots = paper.plot(bench, arguments.out)
+    print(table(rows), cells(bench), paper.text(comparison), plots, sep="\n\n")
+    missed = [name for name, row in rows.items() if row["met"] is False]
+    print(f"\n{arguments.out / 'tier.json'}; {len(missed)} of {len(rows)} missed{': ' + ', '.join(missed) if missed else ''}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The figures of the tiered write buffer that are judged: what each is, what it must be, what it aims at.
+
+Bounds are those of the issue "The tiered write buffer"; nothing else in bench/tier knows them. Ratios, shares and bytes are
+judged as they are; a time is divided by the calibration's factor first (bench/calibration.py).
+"""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from keys import Key  # noqa: E402
+
+NINE = "W1, W2, W3 on A, B, C"
+KEYS = (
+    Key("swale_over_ssdupplus_throughput_min", f"throughput to the last acknowledgement over SSDUP+, {NINE}: least", "", 1.0,
+        1.05, less_is_better=False),
+    Key("swale_over_ssdupplus_throughput_mean", "the same: mean", "", 1.15, 1.25, less_is_better=False),
+    Key("swale_ssd_bytes_over_ssdupplus_max", f"bytes sent to the SSD over SSDUP+'s, {NINE}: largest", "", 1.0, 0.85),
+    Key("swale_ssd_bytes_over_ssdupplus_mean", "the same: mean", "", 0.75, 0.6),
+    Key("swale_drained_over_ssdupplus_max", f"time until everything is on the disk over SSDUP+'s, {NINE}: largest", "", 1.1, 1.0),
+    Key("swale_over_allssd_throughput_min", "F11, 8 to 512 processes, A and B: throughput over all-SSD: least", "", 0.97, 0.99,
+        less_is_better=False),
+    Key("swale_ssd_share_32", "F11, 32 processes: share of bytes sent to the SSD, worse of A and B", "", 0.25, 0.15),
+    Key("swale_ssd_share_128", "the same, 128 processes", "", 0.5, 0.35),
+    Key("swale_best_rival_over_swale_max", "throughput of the fastest policy that sends no more bytes to the SSD, over ours: "
+        "largest of all workloads", "", 1.05, 1.0),
+    Key("heldout_throughput_min", "ten seeds and mixes that nothing was tuned on, A, B, C: throughput over SSDUP+: least", "",
+        0.97, 1.0, less_is_better=False),
+    Key("heldout_ssd_bytes_max", "the same: bytes sent to the SSD over SSDUP+'s, largest", "", 1.0, 0.9),
+    Key("engine_cpu_ns_per_request", "detector, redirector, queue, map, log headers, flush; no device; the worse of SSDUP+ and "
+        "swale, log small and large", "ns", 400, 200, by="cpu"),
+    Key("map_bytes_per_extent", "the extent map at its largest, all runs", "B", 40, 24),
+    Key("recovery_seconds_per_gib", "CPU time of opening a store with a full log of a GiB in the page cache, payload checksums verified", "s",
+        1, 0.5, by="cpu"),
+)

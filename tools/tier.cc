@@ -1,0 +1,154 @@
+// `swale tier`: makes the SSD directory of a tiered write buffer, looks into it, recovers it, and drains it.
+#include <memory>
+
+#include "tier/store.h"
+#include "tools/manual.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr uint32_t kSegments = 16;
+constexpr double kSizeMin = 16.0 * kMiB;
+constexpr double kSizeMax = 16.0 * 1024 * kGiB;
+
+struct TierCommand {
+  std::string action;
+  std::string ssd;
+  std::string backing;
+  uint64_t size = kGiB;
+  bool json = false;
+
+  int run() const;
+
+ private:
+  int look(io::PosixDevice& device) const;
+  int use(io::PosixDevice& device) const;
+};
+
+Json texts(const std::vector<Status>& problems) {
+  Json list = Json::array();
+  for (const Status& problem : problems) list.push_back(std::string(problem.message()));
+  return list;
+}
+
+// verify, dump: of a log that nobody has open.
+int TierCommand::look(io::PosixDevice& device) const {
+  const auto show = [this](const std::string& line) {
+    json ? print_json(Json{{"record", line}}) : print(line + "\n");
+  };
+  const bool dumps = action == "dump";
+  const auto report =
+      tier::Store::inspect(device, ssd, dumps ? show : std::function<void(const std::string&)>());
+  if (!report.ok()) return fail(report.status());
+  if (json) {
+    print_json(Json{{"log", fmt::format("{:016x}", report->log_id)},
+                    {"segments", report->segments},
+                    {"segment_bytes", report->segment_bytes},
+                    {"live_segments", report->live_segments},
+                    {"records", report->records},
+                    {"payload_bytes", report->payload_bytes},
+                    {"queued", report->queued},
+                    {"problems", texts(report->problems)}});
+  } else {
+    for (const Status& problem : report->problems) print(fmt::format("{}\n", problem.message()));
+    print(fmt::format(
+        "{}: log {:016x}, {} of {} segments hold {} records with {} bytes; {} writes in the queue; {}\n", ssd,
+        report->log_id, report->live_segments, report->segments, report->records, report->payload_bytes,
+        report->queued,
+        report->problems.empty() ? "all checksums are right"
+                                 : fmt::format("{} problems", report->problems.size())));
+  }
+  return finish_output(report->problems.empty() ? kExitOk : kExitNotFound);
+}
+
+// make, recover, drain: as the next program that uses the directories would.
+int TierCommand::use(io::PosixDevice& device) const {
+  if (backing.empty()) {
+    fmt::print(stderr, "swale: tier {}: give the backing directory, too\n", action);
+    return kExitUsage;
+  }
+  tier::StoreOptions options;
+  options.ssd_directory = ssd;
+  options.backing_directory = backing;
+  options.engine.segment_count = kSegments;
+  options.engine.segment_bytes = size / kSegments / 4096 * 4096;
+  // A mistyped path makes no log, and make leaves alone what is there.
+  const bool makes = action == "make";
+  const auto there = device.exists(ssd + "/log");
+  if (!there.ok()) return fail(there.status());
+  if (*there == makes)
+    return fail(makes ? error(Code::kAlreadyExists, Scope::kFile, "{}: has a log already", ssd)
+                      : error(Code::kNotFound, Scope::kFile, "{}: has no tier's log", ssd));
+  auto store = tier::Store::open(device, options);
+  if (!store.ok()) return fail(store.status());
+  const tier::RecoveryReport& found = (*store)->recovery();
+  const Status closed =
+      (*store)->close(action == "drain" ? tier::Store::AtClose::kDrain : tier::Store::AtClose::kKeep);
+  if (!closed.ok()) return fail(closed);
+  const tier::Stats stats = (*store)->stats();
+  if (makes && !json) {
+    print(fmt::format("{}: made a log of {} bytes for {}\n", ssd, kSegments * options.engine.segment_bytes,
+                      backing));
+  } else if (json) {
+    print_json(Json{{"records", found.records},
+                    {"queued", found.queued},
+                    {"dropped", found.dropped},
+                    {"dirty_bytes", found.dirty_bytes},
+                    {"truncates", found.truncates},
+                    {"damaged", texts(found.damaged)},
+                    {"left_bytes", stats.dirty_bytes}});
+  } else {
+    for (const Status& damaged : found.damaged) print(fmt::format("{}\n", damaged.message()));
+    print(
+        fmt::format("{}: {} records and {} queued writes, {} of files that are gone; {} bytes were not on "
+                    "{}, {} are left\n",
+                    ssd, found.records - found.queued, found.queued, found.dropped, found.dirty_bytes,
+                    backing, stats.dirty_bytes));
+  }
+  return finish_output(found.damaged.empty() ? kExitOk : kExitNotFound);
+}
+
+int TierCommand::run() const {
+  io::PosixDevice device;
+  return action == "verify" || action == "dump" ? look(device) : use(device);
+}
+
+}  // namespace
+
+void add_tier(CLI::App& app, Run* run) {
+  auto command = std::make_shared<TierCommand>();
+  CLI::App* const sub = add_command(
+      app, "tier", "makes, verifies, shows, recovers or drains the SSD log of a tiered write buffer",
+      {
+          .description = "A tiered write buffer keeps writes in a log on an SSD until they are on slower "
+                         "storage, the backing directory. "
+                         "make makes an empty log. verify reads the log and checks every checksum; dump "
+                         "shows its records; both change nothing. recover does what "
+                         "the next program that uses the directories would do: it takes over the log of a "
+                         "program that was killed. drain "
+                         "also writes everything to the backing directory, whose files are then complete. "
+                         "Two programs never use one "
+                         "directory at a time.",
+          .examples = {{"mkdir -p slow && swale tier make ssd slow --size 16M",
+                        "a log in ssd for the files in slow"},
+                       {"swale tier verify ssd", "checks the log"},
+                       {"swale tier dump ssd --json", "its records, a line of JSON each"},
+                       {"swale tier drain ssd slow", "writes all that is left to the backing directory"}},
+          .exit_1 = "the log is damaged; what is lost is named",
+      });
+  sub->add_option("ACTION", command->action, "make, verify, dump, recover or drain")
+      ->required()
+      ->check(CLI::IsMember({"make", "verify", "dump", "recover", "drain"}));
+  sub->add_option("SSD", command->ssd, "the directory of the log")->required();
+  sub->add_option("BACKING", command->backing, "the directory of the files; for make, recover and drain");
+  sub->add_option("--size", command->size,
+                  "of the log that is made, in bytes, or with K, M, G (1,024); by default 1G")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(kSizeMin, kSizeMax))
+      ->type_name("BYTES");
+  sub->add_flag("--json", command->json, "print JSON");
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools
