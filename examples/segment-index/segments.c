@@ -84,7 +84,8 @@ static int run(swale_meta* meta, int rank, int ranks, uint64_t blocks, Counts* c
   if (swale_meta_file_close(file) != SWALE_OK) return failed("swale_meta_file_close");
   MPI_Barrier(MPI_COMM_WORLD);
 
-  if (swale_meta_file_open(meta, "/checkpoint", 0, 0, &file) != SWALE_OK) return failed("swale_meta_file_open");
+  if (swale_meta_file_open(meta, "/checkpoint", 0, 0, &file) != SWALE_OK)
+    return failed("swale_meta_file_open");
   if (get_all(file, neighbour, ranks, blocks, counts, &counts->get_s) != 0) return 2;
   swale_meta_attributes attributes;
   attributes.struct_bytes = sizeof attributes;
@@ -112,8 +113,8 @@ static int report(int rank, int ranks, const Counts* mine) {
   if (rank == 0) {
     printf("%d ranks: %llu segments put, %llu of %llu gets are right\n", ranks, (unsigned long long)all[0],
            (unsigned long long)all[1], (unsigned long long)(all[1] + all[2]));
-    printf("slowest rank: put %.2f ms, get %.2f ms, get of the sealed file %.2f ms\n", put_s * 1e3, get_s * 1e3,
-           sealed_s * 1e3);
+    printf("slowest rank: put %.2f ms, get %.2f ms, get of the sealed file %.2f ms\n", put_s * 1e3,
+           get_s * 1e3, sealed_s * 1e3);
   }
   return all[2] == 0 && all[1] == 2 * all[0] ? 0 : 1;
 }
@@ -132,7 +133,8 @@ int main(int argc, char** argv) {
   int status = 0;
   Counts counts = {0, 0, 0, 0, 0, 0};
   if (swale_job_open(&comm, NULL, &job) != SWALE_OK) status = failed("swale_job_open");
-  if (status == 0 && swale_meta_open(job, argv[1], "meta.range=1M,meta.servers_per_node=2", &meta) != SWALE_OK)
+  if (status == 0 &&
+      swale_meta_open(job, argv[1], "meta.range=1M,meta.servers_per_node=2", &meta) != SWALE_OK)
     status = failed("swale_meta_open");
   if (status == 0) status = run(meta, swale_job_rank(job), swale_job_size(job), blocks, &counts);
   if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);

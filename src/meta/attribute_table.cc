@@ -107,8 +107,7 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
     changed.attributes.size = request.size;
     changed.attributes.modified_ns = std::max(changed.attributes.modified_ns, request.time_ns);
     // An earlier truncate that has not reached all servers is finished by this one.
-    changed.truncated_size =
-        changed.trim_due ? std::min(changed.truncated_size, request.size) : request.size;
+    changed.truncated_size = changed.trim_due ? std::min(changed.truncated_size, request.size) : request.size;
     changed.trim_due = true;
     append_entry(record, changed, request.from);
     note(request.from);
