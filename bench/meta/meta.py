@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""meta.py PROGRAMS OUT [--profile full|quick|tiny] [--scratch DIR]: `make bench-meta`, the part of one server.
+"""meta.py PROGRAMS OUT [--profile full|quick|tiny] [--scratch DIR]: `make bench-meta`: one server's index beside rivals, then ranks.
 
 PROGRAMS is build/*/bench. Each round runs the calibration, then for each pattern every store: load, get warm, get cold, in an
 order that changes from round to round; a ratio divides figures of one round. Writes OUT/meta.json and prints the keys with
@@ -35,6 +35,8 @@ PROFILES = {
 OTHERS = ("append", "memory-map", "leveldb-mdhim", "rocksdb", "sqlite", "swale-no-runs", "swale-no-clusters",
           "swale-frame", "swale-dod", "swale-lz4", "swale-zstd", "swale-lz77")
 NO_GETS = ("append", "memory-map")
+SERVICE = {"point": ("point_get_us_p50", "point_get_us_p99"), "sealed": ("sealed_get_ns",),
+           "model": ("ring_speedup_vs_plain_1024_clients",)}  # parts of bench_meta_service and the keys they give
 TIMEOUT_S = 900
 
 
@@ -61,6 +63,10 @@ KEYS = (
     Key("recovery_entries_per_second", "random entries in the log of a server that was killed", "1/s", 5e6, 20e6,
         less_is_better=False, by="cpu"),
     Key("memory_bytes_per_entry_random", "flushed: indexes of blocks, runs, files", "B", 1, 0.3),
+    Key("point_get_us_p50", "one get of one segment from another rank's server, shared memory", "us", 15, 9, by="cpu"),
+    Key("point_get_us_p99", "", "us", 60, 40, by="cpu"),
+    Key("sealed_get_ns", "CPU of a get from a sealed regular file, without a server", "ns", 100, 10, by="cpu"),
+    more("ring_speedup_vs_plain_1024_clients", "slowest client of a storm on the model, 64 servers", 6, 12),
     Key("put_cpu_ns_strided", "client and server", "ns", None, 20, by="cpu"),
     Key("put_cpu_ns_random", "", "ns", None, 100, by="cpu"),
     Key("get_cpu_ns_strided", "", "ns", None, 20, by="cpu"),
@@ -118,6 +124,9 @@ class Bench:
             self.index("crash", "swale", "random", "crash")
             self.index("recover", "swale", "random", "recover")
             shutil.rmtree(self.scratch / "swale", ignore_errors=True)
+            for part in SERVICE:
+                self.run(part, "bench_meta_service", part=part, dir=self.scratch / "service")
+            shutil.rmtree(self.scratch / "service", ignore_errors=True)
             if self.p["others"] and self.round == 0:
                 for store in OTHERS:
                     for key in ("random", "strided") if store.startswith("swale") else ("random",):
@@ -152,6 +161,9 @@ def samples_of(lines, rounds):
         about = by_name[(number, "load.swale.random")][-1]
         memory = about["about"]["index_memory_bytes"] + about["about"]["buffer_memory_bytes"]
         found["memory_bytes_per_entry_random"].append((number, memory / about["operations"]))
+        for part, names in SERVICE.items():
+            for name in names:
+                found[name].append((number, by_name[(number, part)][-1][name]))
         found["recovery_entries_per_second"].append(
             (number, by_name[(number, "recover.swale.random")][-1]["entries_per_second"]))
     return found

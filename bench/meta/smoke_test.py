@@ -54,6 +54,8 @@ def lines_of(ours, rival):
                               "line": {"cpu_ns": cpu, "wall_ns": cpu, "bytes_per_entry": cpu / 1000, "operations": 1000,
                                        "about": {"index_memory_bytes": ours, "buffer_memory_bytes": 0}}})
     lines.append({"round": 0, "name": "recover.swale.random", "line": {"entries_per_second": 1e9 / ours}})
+    for part, names in meta.SERVICE.items():
+        lines.append({"round": 0, "name": part, "line": {name: 1e4 / ours if "speedup" in name else ours for name in names}})
     return lines
 
 
