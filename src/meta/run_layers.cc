@@ -80,7 +80,8 @@ void RunLayers::Layer::visit(uint64_t phase, const Box& box, const Visit& visit)
   const uint32_t top = levels - 1;
   const auto after = std::lower_bound(phases.begin(), phases.end(), phase + box.length,
                                       [](const Phase& p, uint64_t wanted) { return p.phase < wanted; });
-  for (auto p = after; p-- != phases.begin();) {
+  for (auto n = static_cast<size_t>(after - phases.begin()); n-- > 0;) {
+    const Phase* const p = &phases[n];
     if (p->phase + length_max <= phase) break;
     const auto last =
         std::lower_bound(p->boxes.begin(), p->boxes.end(), box.first[top] + box.count[top],
@@ -91,7 +92,7 @@ void RunLayers::Layer::visit(uint64_t phase, const Box& box, const Visit& visit)
       bool meet = ranges_meet(p->phase, other.length, phase, box.length);
       for (uint32_t l = 0; l < levels; ++l)
         meet = meet && ranges_meet(other.first[l], other.count[l], box.first[l], box.count[l]);
-      if (meet && !visit(static_cast<size_t>(p - phases.begin()), i)) return;
+      if (meet && !visit(n, i)) return;
     }
   }
 }
