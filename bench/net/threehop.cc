@@ -133,7 +133,8 @@ class Job {
         any = true;
         ++frames_;
         bytes_ += post->header.size() + post->payload.size();
-        const auto header = net::FrameHeader::decode(Bytes(post->header.data(), post->header.size()), 1);
+        const auto header =
+            net::FrameHeader::decode(Bytes(post->header.data(), post->header.size()), post->payload, 1);
         if (!header.ok()) die(header.status().to_string());
         routers_[static_cast<size_t>(post->to)]->on_frame(static_cast<Rank>(rank), *header, post->payload);
         routers_[rank]->on_sent(post->cookie);
