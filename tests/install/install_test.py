@@ -17,7 +17,7 @@ CONSUMER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "consumer")
 PARTICLES = {"particles.c": "examples/mpi/particles.c", "particles.f90": "examples/fortran/particles.f90"}
 MPI = {"openmpi": ("mpirun.openmpi", "mpicc.openmpi", "mpif90.openmpi"),
        "mpich": ("mpiexec.mpich", "mpicc.mpich", "mpif90.mpich")}
-HEADERS = ("swale.h", "swale.hpp", "swale_mpi.h", "swale.f90", "swale_mpi.f90", "swale_mpi_f08.f90")
+HEADERS = ("swale.h", "swale.hpp", "swale_mpi.h", "swale.f90", "swale_mpi.f90", "swale_mpi_f08.f90", "swale_meta.h")
 
 
 def environment(tree=None, libraries=False):
@@ -224,7 +224,7 @@ class Canaries(Scratch):
         return tree
 
     def test_a_missing_header_is_noticed(self):
-        kinds = dict(zip(HEADERS, ("c", "c++", "openmpi c", "fortran", "openmpi fortran", "openmpi fortran f08")))
+        kinds = dict(zip(HEADERS, ("c", "c++", "openmpi c", "fortran", "openmpi fortran", "openmpi fortran f08", "c")))
         for header, kind in kinds.items():
             tree = self.without(os.path.join("include/swale", header))
             with self.assertRaisesRegex(Failure, header, msg=header):

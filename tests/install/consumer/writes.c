@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <swale/swale.h>
+#include <swale/swale_meta.h>
 
 static int failed(const char* what) {
   fprintf(stderr, "writes: %s: %s\n", what, swale_last_error());
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
   swale_dir* dir = NULL;
   if (argc != 2) return 2;
   if (swale_job_open(NULL, NULL, &job) != SWALE_OK) return failed("swale_job_open");
+  swale_meta_found_free(NULL); /* the metadata store is in the same library */
   if (swale_dir_open(job, argv[1], SWALE_DIR_CREATE, "imd.schema=square:f8,imd.extrema=square", &dir) !=
       SWALE_OK)
     return failed("swale_dir_open");
