@@ -2,7 +2,7 @@
 """check-locks.py [--self-test]: clang's thread-safety analysis over the sources of src/ that use base/mutex.h: what is
 GUARDED_BY a mutex is touched with it locked. Only syntax is checked, nothing is built: some 20 seconds.
 
-In src/base, src/io, src/net and src/imd every mutex is a swale::Mutex: a std::mutex there is a failure, but for those that
+In src/base, src/io, src/net, src/imd and src/tier every mutex is a swale::Mutex: a std::mutex there is a failure, but for those that
 MAY_NAME_STD lists. The self-test breaks the rule and expects to be told so.
 """
 import os
@@ -13,7 +13,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CLANG = os.environ.get("SWALE_CLANG", "clang++-16")
-ANNOTATED = ("src/base", "src/io", "src/net", "src/imd")
+ANNOTATED = ("src/base", "src/io", "src/net", "src/imd", "src/tier")
 # The mutex itself; one that is more than a std::mutex; those that are only tried, or that hooks unlock and lock again, which
 # the analysis cannot follow.
 MAY_NAME_STD = {"src/base/mutex.h", "src/base/biased_mutex.h", "src/base/biased_mutex.cc", "src/net/post_turns.h",

@@ -371,8 +371,8 @@ OperationId ClientCore::get_runs(const FileId& file, std::span<const Run> querie
 
 class ClientCore::AllOperation final : public Operation {
  public:
-  AllOperation(uint32_t servers, Method method, std::function<std::string(Server)> payload, uint64_t from)
-      : method_(method), payload_(std::move(payload)), scans_(servers), from_(from) {}
+  AllOperation(uint32_t servers, Method method, std::function<std::string(Server)> payload)
+      : method_(method), payload_(std::move(payload)), scans_(servers) {}
   void begin(ClientCore* core) override {
     finished.texts.resize(scans_.size());
     for (Server to = 0; to < scans_.size(); ++to)
@@ -402,18 +402,17 @@ class ClientCore::AllOperation final : public Operation {
   const Method method_;
   const std::function<std::string(Server)> payload_;
   std::vector<Scanned> scans_;
-  const uint64_t from_;
 };
 
 OperationId ClientCore::scan(const FileId& file, uint64_t from, size_t pieces_max) {
   const auto payload = [=](Server to) { return encode_scan(to, {file, from, pieces_max}); };
-  return start(std::make_unique<AllOperation>(partition_.servers(), Method::kScan, payload, from));
+  return start(std::make_unique<AllOperation>(partition_.servers(), Method::kScan, payload));
 }
 
 OperationId ClientCore::relocate(const Relocation& relocation) {
   const RequestName name{client(), next_number()};
   const auto payload = [=](Server to) { return encode_relocate(to, {name, relocation}); };
-  return start(std::make_unique<AllOperation>(partition_.servers(), Method::kRelocate, payload, 0));
+  return start(std::make_unique<AllOperation>(partition_.servers(), Method::kRelocate, payload));
 }
 
 OperationId ClientCore::stats() {
@@ -422,7 +421,7 @@ OperationId ClientCore::stats() {
     append_u32(&out, to);
     return out;
   };
-  return start(std::make_unique<AllOperation>(partition_.servers(), Method::kStats, payload, 0));
+  return start(std::make_unique<AllOperation>(partition_.servers(), Method::kStats, payload));
 }
 
 // ---- attributes

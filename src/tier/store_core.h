@@ -132,15 +132,15 @@ class StoreCore final : public io::StorageClient {
   Result<FileIndex> find(const std::string& path) REQUIRES(mutex_);
   Status wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::string_view what, MutexLock* lock)
       REQUIRES(mutex_);
-  void begin_action(const Action& action, std::vector<io::Operation>* operations, MutexLock* lock)
-      REQUIRES(mutex_);
+  void begin_action(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_append(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_slot(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_read_log(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_backing_sync(std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void sync_files(std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_erase(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
-  void call_blocking(const Action& action, MutexLock* lock) REQUIRES(mutex_);
+  // Gives the mutex up meanwhile and has it again when it returns.
+  void call_blocking(const Action& action) REQUIRES(mutex_);
   Status read_piece(const ReadPiece& piece, io::File* backing, MutableBytes out);
   std::pair<io::File*, uint64_t> log_place(uint64_t address) const;
   Status abandon_log();

@@ -41,12 +41,12 @@ bool StoreCore::start(std::vector<io::Operation>* operations) {
        i < kActionsMax && !pending_.empty() && operations->size() < io::StorageThread::kBatchMax / 2; ++i) {
     const Action action = pending_.front();
     pending_.pop_front();
-    begin_action(action, operations, &lock);
+    begin_action(action, operations);
   }
   return !pending_.empty() || !to_sync_.empty();
 }
 
-void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* operations, MutexLock* lock) {
+void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* operations) {
   switch (action.kind) {
     case Action::Kind::kAppend:
       return begin_append(action, operations);
@@ -64,7 +64,7 @@ void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* o
     case Action::Kind::kTruncate:
     case Action::Kind::kUnlink:
     case Action::Kind::kAbandonLog:
-      return call_blocking(action, lock);
+      return call_blocking(action);
     case Action::Kind::kAcknowledge:
     case Action::Kind::kRelease:
       return;
@@ -172,11 +172,11 @@ void StoreCore::begin_erase(const Action& action, std::vector<io::Operation>* op
 }
 
 // What has no operation of its own: done by this thread, without the mutex.
-void StoreCore::call_blocking(const Action& action, MutexLock* lock) {
+void StoreCore::call_blocking(const Action& action) {
   if (action.kind == Action::Kind::kAbandonLog) {
-    lock->unlock();
+    mutex_.unlock();
     const Status status = contain([this] { return abandon_log(); });
-    lock->lock();
+    mutex_.lock();
     return finish(action.kind, action.id, status);
   }
   const auto file = use(action.file);
@@ -188,13 +188,13 @@ void StoreCore::call_blocking(const Action& action, MutexLock* lock) {
   const std::string from = renames ? full_path(waiter->second->rename_from) : std::string();
   const bool durable = opened_.options.engine.durability != Durability::kPageCache;
   if (status.ok()) {
-    lock->unlock();
+    mutex_.unlock();
     status = contain([&]() -> Status {
       if (action.kind == Action::Kind::kTruncate) return (*file)->truncate(action.size);
       SWALE_RETURN_IF_ERROR(renames ? device_.rename(from, path) : device_.remove(path));
       return durable ? device_.sync_directory(io::parent_directory(path)) : Status();
     });
-    lock->lock();
+    mutex_.lock();
     unuse(action.file);
   }
   if (status.ok() && action.kind == Action::Kind::kTruncate) files_[action.file].unsynced = true;
