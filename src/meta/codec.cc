@@ -5,11 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "meta/zigzag.h"
+
 namespace swale::meta {
 namespace {
-
-uint64_t zigzag(uint64_t value) { return value << 1 ^ (~(value >> 63) + 1); }
-uint64_t unzigzag(uint64_t value) { return value >> 1 ^ (~(value & 1) + 1); }
 
 constexpr size_t kMatchMin = 3;
 constexpr size_t kSlots = 1024;

@@ -4,11 +4,10 @@
 #include <bit>
 #include <numeric>
 
+#include "meta/zigzag.h"
+
 namespace swale::meta {
 namespace {
-
-uint64_t zigzag(uint64_t value) { return value << 1 ^ (~(value >> 63) + 1); }
-uint64_t unzigzag(uint64_t value) { return value >> 1 ^ (~(value & 1) + 1); }
 
 // The inverse of an odd number modulo 2^64, by Newton's iteration.
 uint64_t inverse_of(uint64_t odd) {

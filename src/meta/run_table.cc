@@ -4,15 +4,12 @@
 #include <set>
 #include <tuple>
 
+#include "meta/zigzag.h"
+
 namespace swale::meta {
 namespace {
 
 constexpr uint8_t kVersion = 1;
-
-uint64_t zigzag(uint64_t difference) {  // of two's complement
-  return difference << 1 ^ (0 - (difference >> 63));
-}
-uint64_t unzigzag(uint64_t number) { return number >> 1 ^ (0 - (number & 1)); }
 
 bool before(const Run& a, const Run& b) {
   const auto key = [](const Run& run) {
