@@ -106,4 +106,10 @@ Result<ClusterOutcome> run_cluster(const ClusterParams& params, io::Device& devi
   return cluster->outcome();
 }
 
+uint32_t promised(const ClusterOutcome& outcome) {
+  uint32_t most = 0;
+  for (const RankOutcome& rank : outcome.ranks) most = std::max(most, rank.epochs_ok);
+  return outcome.first_epoch + most;
+}
+
 }  // namespace swale::sim

@@ -86,6 +86,9 @@ struct ClusterOutcome {
   Model model;
 };
 
+// How many epochs the directory has by what some rank of the job was told.
+uint32_t promised(const ClusterOutcome& outcome);
+
 class Simulation;
 
 // One job that runs step by step, so that others can run on the same disk in between: what a machine does whose

@@ -38,12 +38,6 @@ ClusterParams params_of(uint64_t seed) {
   return params;
 }
 
-uint32_t promised(const ClusterOutcome& outcome) {
-  uint32_t most = 0;
-  for (const RankOutcome& rank : outcome.ranks) most = std::max(most, rank.epochs_ok);
-  return most;
-}
-
 void expect_whole(io::Device& device, const ClusterOutcome& outcome, uint64_t seed) {
   for (const std::string& problem :
        check_directory(device, kDirectory, outcome.model, promised(outcome), kProbes)) {

@@ -40,12 +40,6 @@ ClusterParams small_job(uint64_t seed) {
   return params;
 }
 
-uint32_t promised(const ClusterOutcome& outcome) {
-  uint32_t most = 0;
-  for (const RankOutcome& rank : outcome.ranks) most = std::max(most, rank.epochs_ok);
-  return outcome.first_epoch + most;
-}
-
 // The library warns of every tail that it cuts off, which is thousands of times here.
 struct Crash : testing::Test {
   Crash() { set_log_level(LogLevel::kOff); }

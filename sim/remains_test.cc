@@ -36,13 +36,6 @@ ClusterParams job_of(uint64_t seed, uint64_t number) {
   return params;
 }
 
-// What rank 0 was told, or any other rank.
-uint32_t promised(const ClusterOutcome& outcome) {
-  uint32_t most = 0;
-  for (const RankOutcome& rank : outcome.ranks) most = std::max(most, rank.epochs_ok);
-  return outcome.first_epoch + most;
-}
-
 struct Counts {
   uint64_t takeovers = 0;
   uint64_t refused = 0;  // the first job was told that it may not commit any more

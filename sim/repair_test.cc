@@ -37,12 +37,6 @@ ClusterParams job_of(uint64_t seed, uint64_t number) {
   return params;
 }
 
-uint32_t promised(const ClusterOutcome& outcome) {
-  uint32_t most = 0;
-  for (const RankOutcome& rank : outcome.ranks) most = std::max(most, rank.epochs_ok);
-  return outcome.first_epoch + most;
-}
-
 // Of an epoch that repair has recovered in part: takes from the model what is not there. Whether all that is there was
 // appended, as often as it is there.
 bool keep_what_is_there(imd::Reader& reader, uint32_t epoch, Model* model) {
