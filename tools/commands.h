@@ -1,9 +1,11 @@
 // All subcommands of `swale`, for the command itself and for what is made of their descriptions.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "tools/options.h"
+
+namespace CLI {
+class App;
+}
 
 namespace swale::tools {
 

@@ -1,8 +1,11 @@
 // Completion for shells, made from the commands: their names, their options, and what these take.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace swale::tools {
 

@@ -1,5 +1,6 @@
 #include "tools/epoch_choice.h"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <limits>
 #include <optional>

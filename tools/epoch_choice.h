@@ -5,13 +5,16 @@
 // Threads: one. Errors: kInvalidArgument for what is no range, and for one that no epoch is in.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "imd/format/manifest.h"
+
+namespace CLI {
+class App;
+}
 
 namespace swale::tools {
 

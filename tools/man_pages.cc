@@ -1,5 +1,6 @@
 #include "tools/man_pages.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 

@@ -4,11 +4,14 @@
 // Threads: free functions.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "tools/manual.h"
+
+namespace CLI {
+class App;
+}
 
 namespace swale::tools {
 

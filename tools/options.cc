@@ -1,5 +1,6 @@
 #include "tools/options.h"
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>

@@ -1,7 +1,6 @@
 // What the subcommands of `swale` have in common: exit codes, the directory, the ways of printing.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +13,11 @@
 #include "io/posix_device.h"
 #include "tools/bytes_text.h"
 #include "tools/record_format.h"
+
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace swale::tools {
 
