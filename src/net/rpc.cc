@@ -132,6 +132,7 @@ void Rpc::on_frame_taken(Lock& lock) {
   event_thread_ = std::this_thread::get_id();
   dispatch(lock);
   event_thread_ = {};
+  job_.expect_frame();  // who has its answer asks again
 }
 
 void Rpc::tick() {
