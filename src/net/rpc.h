@@ -5,8 +5,12 @@
 // what may leave.
 //
 // A service gets requests in RpcService::on_requests, on whichever thread made the event: the job's progress thread, a
-// thread that waits, or, for requests of this rank to itself, the one that calls. It answers there if that takes no time,
-// or puts them where threads of its own find them; a reply may come from any thread.
+// thread that waits, or, for requests of this rank to itself, the one that calls. It may answer there what takes no longer
+// than a change of threads (some 10 us) and waits for nobody but short locks: no storage, no other rank. Everything else it
+// puts where threads of its own find it. A reply may come from any thread.
+//
+// A thread that waits, and a progress thread that has brought a request, poll for at most JobOptions::poll before they sleep
+// (polling.h), so that an answer from memory costs no wake-up on either side.
 //
 // Threads: Rpc's own calls by any thread, open and close collectively. An RpcClient's wait, ask and ask_many by one thread at
 //   a time; its call, call_many and cancel by any thread, also while another one waits, which then gets their completions.
@@ -44,7 +48,7 @@ struct RpcOptions {
 class RpcService {
  public:
   virtual ~RpcService() = default;
-  // Answer each by Rpc::reply, now or later. Several threads may be here at a time. Must not wait.
+  // Answer each by Rpc::reply, later, or now if that is bounded work (above). Several threads may be here at a time.
   virtual void on_requests(std::span<RpcRequest> requests) = 0;
 };
 
