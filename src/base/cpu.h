@@ -23,6 +23,15 @@ inline bool cpu_has_popcnt() {
 #endif
 }
 
+// For loops that poll: the other thread of the core goes faster meanwhile.
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 // Asks for a cache line that is about to be written, wherever it is now: another core may have it. __builtin_prefetch
 // would fetch it for reading on x86's baseline. Does nothing where the instruction is unknown (Intel before 2014).
 inline void prefetch_for_write(const char* at) {

@@ -37,6 +37,7 @@ TEST(Options, DefaultsAreThoseOfTheLayersBelow) {
   ASSERT_TRUE(job.ok()) << job.status().to_string();
   EXPECT_EQ(job->job.transport, net::JobOptions().transport);
   EXPECT_EQ(job->job.posting, net::JobOptions().posting);
+  EXPECT_EQ(job->job.poll, net::JobOptions().poll);
   EXPECT_EQ(job->job.silence_deadline, net::JobOptions().silence_deadline);
   EXPECT_EQ(job->job.heartbeat_interval, net::JobOptions().heartbeat_interval);
   EXPECT_EQ(job->job.close_deadline, net::JobOptions().close_deadline);

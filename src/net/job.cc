@@ -173,6 +173,10 @@ bool Job::drive(const std::function<bool()>& done, Nanos until) {
   return transport_ != nullptr && transport_->drive(done, until);
 }
 
+void Job::expect_frame() {
+  if (transport_) transport_->expect_frame();
+}
+
 void Job::wake() {
   if (transport_) transport_->wake();
 }

@@ -110,6 +110,7 @@ class Job final : private TransportEvents {
   void wake();  // makes every channel's on_progress run soon
   // As Transport::drive: events of any channel may come on the calling thread. False in a job of one rank.
   bool drive(const std::function<bool()>& done, Nanos until);
+  void expect_frame();  // as Transport::expect_frame
 
   // Collective, and only when what was posted has arrived (epoch ends see to that): a rank that has never
   // heard from another does not wait for it. Says goodbye to the peers met, waits for theirs, closes the

@@ -1,6 +1,7 @@
 #include "net/job_meeting.h"
 
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,11 +27,17 @@ Result<Posting> choose_posting(const JobOptions& options, const NodeCounts& node
   return direct ? Posting::kDirect : Posting::kQueue;
 }
 
+// A rank that polls where another one needs the processor would keep that one from answering.
+Nanos choose_poll(const JobOptions& options, const NodeCounts& nodes) {
+  return nodes.here <= ::sysconf(_SC_NPROCESSORS_ONLN) ? options.poll : 0;
+}
+
 Result<std::unique_ptr<Transport>> make_own_end(Bootstrap& bootstrap, const JobOptions& options,
-                                                Posting posting) {
+                                                const JobMeeting& meeting) {
   if (options.transport == "auto" || options.transport == "ucx") {
     SWALE_ASSIGN_OR_RETURN(const FabricModule* ucx, load_fabric("ucx"));
-    return ucx->make(bootstrap.rank(), bootstrap.size(), {posting, {}});
+    return ucx->make(bootstrap.rank(), bootstrap.size(),
+                     {.posting = meeting.posting, .poll = meeting.poll, .settings = {}});
   }
   if (options.transport != "loopback") {
     return invalid_argument("net.transport is \"{}\", expected auto, ucx or loopback", options.transport);
@@ -42,7 +49,7 @@ Result<std::unique_ptr<Transport>> make_own_end(Bootstrap& bootstrap, const JobO
   if (!fabric) fabric = LoopbackFabric::find(std::strtoull(all[0].c_str(), nullptr, 10));
   if (!fabric)
     return invalid_argument("transport \"loopback\" joins threads of one process, rank 0 is in another");
-  return fabric->transport(bootstrap.rank(), posting);
+  return fabric->transport(bootstrap.rank(), meeting.posting);
 }
 
 }  // namespace
@@ -81,12 +88,13 @@ Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
   }
   meeting.nodes = count_nodes(machines, bootstrap.rank());
   SWALE_ASSIGN_OR_RETURN(meeting.posting, choose_posting(options, meeting.nodes));
+  meeting.poll = choose_poll(options, meeting.nodes);
   return meeting;
 }
 
 Result<JoinedTransport> make_transport(Bootstrap& bootstrap, const JobOptions& options,
                                        const JobMeeting& meeting) {
-  Result<std::unique_ptr<Transport>> made = make_own_end(bootstrap, options, meeting.posting);
+  Result<std::unique_ptr<Transport>> made = make_own_end(bootstrap, options, meeting);
   // The failure of one rank is told to all: a first byte, then the address or the message.
   const std::string mine =
       made.ok() ? fmt::format("A{}", (*made)->address()) : fmt::format("F{}", made.status().message());

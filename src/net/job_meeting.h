@@ -21,6 +21,7 @@ struct JobMeeting {
   std::vector<std::string> hosts;  // of every rank, for messages
   NodeCounts nodes;
   Posting posting = Posting::kQueue;
+  Nanos poll = 0;  // TransportOptions::poll
 };
 
 // All ranks tell version, host, machine and a random number; rank 0's number becomes the secret.

@@ -13,6 +13,9 @@ namespace swale::net {
 struct JobOptions {
   std::string transport = "auto";  // "ucx", "loopback" (threads of one process, tests), "auto"
   std::string posting = "auto";    // "queue", "direct", "auto": by what the ranks of this node are joined
+  // How long a thread that expects an answer, or the next request, polls before it sleeps; 0: never. Never either where the
+  // node has more ranks of the job than processors.
+  Nanos poll = 100'000;
   Nanos silence_deadline = 30'000'000'000;
   Nanos heartbeat_interval = 1'000'000'000;
   Nanos close_deadline = 30'000'000'000;

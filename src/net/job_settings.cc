@@ -56,6 +56,15 @@ constexpr std::array kRows = {
               .help =
                   "which thread sends a full frame: direct, the thread that filled it; queue, the network "
                   "thread; auto is direct where several ranks share a node"},
+    OptionRow{
+        .name = "net.poll_s",
+        .type = OptionType::kSeconds,
+        .default_value = "100us",
+        .min = 0,
+        .max = 0.01,
+        .help =
+            "how long a thread that expects an answer or the next request looks for it before it sleeps, "
+            "as long as that pays; 0: it sleeps at once; also 0 on nodes with more ranks than processors"},
     OptionRow{.name = "net.silence_deadline_s",
               .type = OptionType::kSeconds,
               .default_value = "30",
@@ -98,6 +107,7 @@ Result<JobSettings> job_settings(const Config& config) {
   JobSettings settings;
   settings.job.transport = config.get_string("job.transport");
   settings.job.posting = config.get_string("net.posting");
+  settings.job.poll = config.get_nanos("net.poll_s");
   settings.job.silence_deadline = config.get_nanos("net.silence_deadline_s");
   settings.job.heartbeat_interval = config.get_nanos("net.heartbeat_interval_s");
   settings.job.close_deadline = config.get_nanos("net.close_deadline_s");

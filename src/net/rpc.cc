@@ -132,6 +132,7 @@ void Rpc::on_frame_taken(Lock& lock) {
   event_thread_ = std::this_thread::get_id();
   dispatch(lock);
   event_thread_ = {};
+  job_.expect_frame();  // who has its answer asks again
 }
 
 void Rpc::tick() {
@@ -152,12 +153,21 @@ void Rpc::hand_out() {
   for (RpcCompletion& each : completions_) {
     RpcClient* client = clients_[each.owner];
     client->done_.push_back(std::move(each));
-    client->ready_.store(true);
-    if (client->waiting_) client->wake_.notify_one();
-    // It sleeps in the transport, and no frame may come: another thread has completed its call.
-    if (client == driver_ && driver_thread_ != std::this_thread::get_id()) job_.wake();
+    wake(client);
   }
   completions_.clear();
+}
+
+void Rpc::wake(RpcClient* client) {
+  client->ready_.store(true);
+  if (client->waiting_) client->wake_.notify_one();
+  // It sleeps in the transport, and no frame may come.
+  if (client == driver_ && driver_thread_ != std::this_thread::get_id()) job_.wake();
+}
+
+// After a call: another thread may wait for this client, and must not sleep longer than the call may take.
+void Rpc::keep_deadline(RpcClient* client) {
+  if (core_->next_deadline() < client->wake_at_) wake(client);
 }
 
 // Gives the service what has come. Unlocks meanwhile.
@@ -239,6 +249,7 @@ Result<CallId> Rpc::call(RpcClient* client, RpcCall call, RpcClient::Leave leave
       return;
     }
     id = *made;
+    keep_deadline(client);
     changed(lock, leave);
   });
   if (!status.ok()) fail_now(lock, status);
@@ -259,6 +270,7 @@ Result<std::vector<CallId>> Rpc::call_many(RpcClient* client, std::span<const Ra
       return;
     }
     ids = *std::move(made);
+    keep_deadline(client);
     changed(lock);
   });
   if (!status.ok()) fail_now(lock, status);
@@ -283,6 +295,8 @@ size_t Rpc::wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until
   const Status status = contain([&] {
     if (job_.posts_directly()) changed(lock);
     for (;;) {
+      client->wake_at_ = 0;
+      client->ready_.store(!client->done_.empty());
       if (!client->done_.empty()) break;
       const Nanos now = system_clock().now();
       if (now >= core_->next_deadline()) {
@@ -292,9 +306,10 @@ size_t Rpc::wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until
       }
       if (now >= until) break;
       const Nanos wake_at = std::min(until, core_->next_deadline());
+      client->wake_at_ = wake_at;
       if (!driving_ && drive(lock, client, wake_at)) continue;
       if (!job_.posts_directly()) changed(lock);
-      if (!client->done_.empty()) break;
+      if (client->ready_.load()) continue;
       client->waiting_ = true;
       if (wake_at == kForever) {
         client->wake_.wait(lock);
@@ -306,6 +321,7 @@ size_t Rpc::wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until
   });
   if (!lock.owns_lock()) lock.lock();
   client->waiting_ = false;
+  client->wake_at_ = 0;
   if (!status.ok()) fail_now(lock, status);
   const size_t count = client->done_.size();
   if (out->empty()) {

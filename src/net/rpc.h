@@ -5,10 +5,15 @@
 // what may leave.
 //
 // A service gets requests in RpcService::on_requests, on whichever thread made the event: the job's progress thread, a
-// thread that waits, or, for requests of this rank to itself, the one that calls. It answers there if that takes no time,
-// or puts them where threads of its own find them; a reply may come from any thread.
+// thread that waits, or, for requests of this rank to itself, the one that calls. It may answer there what takes no longer
+// than a change of threads (some 10 us) and waits for nobody but short locks: no storage, no other rank. Everything else it
+// puts where threads of its own find it. A reply may come from any thread.
 //
-// Threads: Rpc's own calls by any thread, open and close collectively. An RpcClient by one thread at a time.
+// A thread that waits, and a progress thread that has brought a request, poll for at most JobOptions::poll before they sleep
+// (polling.h), so that an answer from memory costs no wake-up on either side.
+//
+// Threads: Rpc's own calls by any thread, open and close collectively. An RpcClient's wait, ask and ask_many by one thread at
+//   a time; its call, call_many and cancel by any thread, also while another one waits, which then gets their completions.
 // Errors: calls fail by completion (rpc_types.h). A peer that goes down fails the calls to it and nothing else; a peer that
 //   breaks the protocol, and want of memory in an event, fail the conversation on all ranks.
 // Limits: RpcOptions; those of RpcCore.
@@ -43,7 +48,7 @@ struct RpcOptions {
 class RpcService {
  public:
   virtual ~RpcService() = default;
-  // Answer each by Rpc::reply, now or later. Several threads may be here at a time. Must not wait.
+  // Answer each by Rpc::reply, later, or now if that is bounded work (above). Several threads may be here at a time.
   virtual void on_requests(std::span<RpcRequest> requests) = 0;
 };
 
@@ -76,8 +81,10 @@ class RpcClient {
   Rpc* const rpc_;
   uint64_t owner_ = 0;               // index in Rpc::clients_
   std::vector<RpcCompletion> done_;  // guarded by Rpc::mutex_
-  std::atomic<bool> ready_{false};   // done_ is not empty
-  bool waiting_ = false;             // for wake_; guarded by Rpc::mutex_
+  std::atomic<bool> ready_{false};   // done_ is not empty, or its thread is to look at the deadlines again
+  // Guarded by Rpc::mutex_.
+  bool waiting_ = false;  // for wake_
+  Nanos wake_at_ = 0;     // its thread sleeps until then at most; 0: it does not wait
   std::condition_variable wake_;
 };
 
@@ -123,6 +130,8 @@ class Rpc final : private ConversationDriver, private Participant {
   size_t wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until);
   bool drive(Lock& lock, RpcClient* client, Nanos until);
   void hand_out();
+  void wake(RpcClient* client);
+  void keep_deadline(RpcClient* client);
   void dispatch(Lock& lock);
   void changed(Lock& lock, RpcClient::Leave leave = RpcClient::Leave::kNow);
   void add(RpcClient* client);

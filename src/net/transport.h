@@ -8,7 +8,7 @@
 //     gone;
 //   - on_down(peer) comes at most once per peer, after the last on_frame from it;
 //   - with nothing to do the progress thread sleeps in the kernel: idle CPU is about zero; wake() ends the
-//   sleep.
+//   sleep. A thread that expects a frame (drive, expect_frame) may poll for TransportOptions::poll first.
 // What it does not promise: memory at the receiver. Frames arrive whether or not anybody is ready, so senders
 // must hold credits: that is Router's work. Nor does it find silent peers: that is Liveness' work.
 //
@@ -53,6 +53,8 @@ enum class Posting { kQueue, kDirect };
 
 struct TransportOptions {
   Posting posting = Posting::kDirect;
+  // How long a thread that expects a frame polls before it sleeps (polling.h); 0: never.
+  Nanos poll = 0;
   // Settings of the fabric's own, stronger than the environment; of UCX without the prefix "UCX_": tests.
   std::vector<std::pair<std::string, std::string>> settings;
 };
@@ -82,6 +84,10 @@ class Transport {
   // another thread does so already, or the transport cannot: wait in another way. Not from an event, nor under a lock that
   // one takes.
   virtual bool drive(const std::function<bool()>& /*done*/, Nanos /*until*/) { return false; }
+
+  // A frame is likely to come soon, because a peer has just been answered: the progress thread polls for a while before it
+  // sleeps. Any thread, also in events.
+  virtual void expect_frame() {}
 
   // Gives a peer up, say because it has been silent: posts to it come back by on_sent, nothing more is heard
   // from it, and on_down(peer, why) follows on the progress thread, unless it was down already. Any thread.

@@ -92,9 +92,10 @@ inline std::vector<std::unique_ptr<Transport>> make_loopback(int32_t size, Posti
 }
 
 inline std::vector<std::unique_ptr<Transport>> make_ucx(int32_t size, const std::string& tls,
-                                                        Posting posting = Posting::kDirect) {
+                                                        Posting posting = Posting::kDirect, Nanos poll = 0) {
   TransportOptions options;
   options.posting = posting;
+  options.poll = poll;
   options.settings = {{"TLS", tls}};
   std::vector<std::unique_ptr<Transport>> all;
   for (Rank rank = 0; rank < size; ++rank) {

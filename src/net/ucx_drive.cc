@@ -5,6 +5,10 @@
 // stands by. It takes the seat again only when nobody has driven for kHandover: a thread that makes one call after another
 // drives for each, and if the progress thread came in between, it would cost two changes of threads a call. So what comes
 // after the last drive may wait for kHandover, once.
+//
+// Before they sleep they poll, as long as that pays (polling.h): a thread in drive for what it waits for, the progress thread
+// for the next request after it has brought one (expect_frame). The latter takes the seat anew for each look, and leaves it
+// to a thread that comes to drive.
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -14,6 +18,7 @@
 #include <cerrno>
 
 #include "base/contain.h"
+#include "base/cpu.h"
 #include "net/ucx_internal.h"
 
 namespace swale::net::ucx_internal {
@@ -21,6 +26,7 @@ namespace {
 
 constexpr Nanos kHandover = 250'000;
 constexpr Nanos kStandByMax = 100'000'000;
+constexpr int kSeatTries = 100;
 
 }  // namespace
 
@@ -48,8 +54,22 @@ void Bed::ring() {
   [[maybe_unused]] const ssize_t written = ::write(event_fd, &one, sizeof(one));
 }
 
+// Of the progress thread, which has found nothing to do: whether it looks again at once.
+bool Ucx::polls() {
+  Polling& polling = bed_.polling;
+  if (expecting_.exchange(false)) {
+    polling.met();
+    polling.begin(system_clock().now());
+  }
+  const bool again = polling.go_on(system_clock().now());
+  polling_.store(again);
+  if (again) cpu_relax();
+  return again;
+}
+
 // Of the progress thread. True: seat_mutex_ is locked.
 bool Ucx::take_seat() {
+  if (seat_wanted_.load()) return false;
   const Nanos driven_at = driven_at_.load();
   if (driven_at != 0 && system_clock().now() - driven_at < kHandover) return false;
   if (!seat_mutex_.try_lock()) return false;
@@ -76,24 +96,47 @@ void Ucx::stand_by() {
   }
 }
 
+// Of a thread that comes to drive. True: seat_mutex_ is locked. A look of the progress thread takes less than a microsecond
+// if it finds nothing.
+bool Ucx::take_seat_to_drive() {
+  if (seat_mutex_.try_lock()) return true;
+  if (!polling_.load()) return false;
+  seat_wanted_.store(true);
+  bool taken = false;
+  for (int tries = 0; tries < kSeatTries && !taken; ++tries) {
+    cpu_relax();
+    taken = seat_mutex_.try_lock();
+  }
+  seat_wanted_.store(false);
+  return taken;
+}
+
 bool Ucx::drive(const std::function<bool()>& done, Nanos until) {
-  const std::unique_lock seat(seat_mutex_, std::try_to_lock);
-  if (!seat.owns_lock() || closing_.load()) return false;
+  if (!take_seat_to_drive()) return false;
+  const std::unique_lock seat(seat_mutex_, std::adopt_lock);
+  if (closing_.load()) return false;
   driven_.store(true);
   progress_thread_.store(std::this_thread::get_id());
   driver_bed_.busy = 0;
+  driver_bed_.polling.begin(system_clock().now());
   while (!closing_.load() && !done()) {
     bool did = false;
     const Status status = contain([&] { did = work_once(); });
     if (!status.ok()) events_->on_failure(status);
     if (did) {
       driver_bed_.busy = 0;
-    } else if (done() || system_clock().now() >= until) {
-      break;
+      continue;
+    }
+    if (done()) break;
+    const Nanos now = system_clock().now();
+    if (now >= until) break;
+    if (driver_bed_.polling.go_on(now)) {
+      cpu_relax();
     } else {
       sleep(&driver_bed_, std::min(next_, until));
     }
   }
+  done() ? driver_bed_.polling.met() : driver_bed_.polling.give_up();
   progress_thread_.store({});  // this thread's posts are an application's again
   driven_at_.store(system_clock().now());
   driven_.store(false);

@@ -16,7 +16,10 @@ class Echo final : public Recorder {
     Recorder::on_frame(from, header, payload);
     heard_by = std::this_thread::get_id();
     ++heard;
-    if (answers) post(transport, this, from, header, {}, 7);
+    if (answers) {
+      post(transport, this, from, header, {}, 7);
+      transport->expect_frame();
+    }
   }
   Transport* transport = nullptr;
   bool answers = false;
@@ -24,10 +27,19 @@ class Echo final : public Recorder {
   std::atomic<size_t> heard{0};
 };
 
-class Drive : public testing::TestWithParam<std::pair<const char*, Posting>> {
+struct Way {
+  const char* fabrics;
+  Posting posting;
+  Nanos poll;
+};
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.fabrics << (way.posting == Posting::kDirect ? "/direct" : "/queue") << "/poll " << way.poll;
+}
+
+class Drive : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
-    all_ = make_ucx(2, GetParam().first, GetParam().second);
+    all_ = make_ucx(2, GetParam().fabrics, GetParam().posting, GetParam().poll);
     ASSERT_EQ(all_.size(), 2u);
     const std::vector<std::string> addresses{all_[0]->address(), all_[1]->address()};
     for (size_t i = 0; i < 2; ++i) {
@@ -114,10 +126,78 @@ TEST_P(Drive, OneThreadAtATimeAndCloseEndsIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, Drive,
-                         testing::Values(std::pair{"sm,self", Posting::kDirect},
-                                         std::pair{"sm,self", Posting::kQueue},
-                                         std::pair{"tcp,self", Posting::kDirect},
-                                         std::pair{"tcp,self", Posting::kQueue}));
+                         testing::Values(Way{"sm,self", Posting::kDirect, 0},
+                                         Way{"sm,self", Posting::kQueue, 0},
+                                         Way{"tcp,self", Posting::kDirect, 0},
+                                         Way{"tcp,self", Posting::kQueue, 0},
+                                         Way{"sm,self", Posting::kDirect, milliseconds(5)},
+                                         Way{"sm,self", Posting::kQueue, milliseconds(5)},
+                                         Way{"tcp,self", Posting::kDirect, milliseconds(5)}));
+
+// Of a thread that drives, and of the answering end's progress thread, which expects the next request.
+UcxTransport::Sleeps sleeps_of_exchange(Nanos poll) {
+  auto all = make_ucx(2, "sm,self", Posting::kDirect, poll);
+  const std::vector<std::string> addresses{all[0]->address(), all[1]->address()};
+  Echo ends[2];
+  for (size_t i = 0; i < 2; ++i) {
+    ends[i].transport = all[i].get();
+    EXPECT_TRUE(all[i]->start(addresses, &ends[i]).ok());
+  }
+  ends[1].answers = true;
+  const auto ask = [&](size_t call) {
+    post(all[0].get(), &ends[0], 1, "ask", {}, 1);
+    while (ends[0].heard < call) {
+      all[0]->drive([&] { return ends[0].heard >= call; }, system_clock().now() + kPatience);
+    }
+  };
+  for (size_t call = 1; call <= 20; ++call) ask(call);  // they meet
+  const auto sleeps = [&] {
+    return UcxTransport::Sleeps{static_cast<UcxTransport*>(all[0].get())->sleeps().of_drivers,
+                                static_cast<UcxTransport*>(all[1].get())->sleeps().of_progress_thread};
+  };
+  const UcxTransport::Sleeps before = sleeps();
+  for (size_t call = 21; call <= 220; ++call) ask(call);
+  const UcxTransport::Sleeps after = sleeps();
+  std::thread other([&] { EXPECT_TRUE(all[1]->close(Deadline::in(system_clock(), kPatience)).ok()); });
+  EXPECT_TRUE(all[0]->close(Deadline::in(system_clock(), kPatience)).ok());  // also ends the polling
+  other.join();
+  return {after.of_drivers - before.of_drivers, after.of_progress_thread - before.of_progress_thread};
+}
+
+TEST(DrivePolls, WhoExpectsAFrameDoesNotSleep) {
+  const UcxTransport::Sleeps sleeps = sleeps_of_exchange(seconds(3600));
+  EXPECT_EQ(sleeps.of_drivers, 0u);
+  EXPECT_EQ(sleeps.of_progress_thread, 0u);
+}
+
+// The canary of the test above.
+TEST(DrivePolls, WithoutABudgetItSleeps) {
+  const UcxTransport::Sleeps sleeps = sleeps_of_exchange(0);
+  EXPECT_GT(sleeps.of_drivers + sleeps.of_progress_thread, 0u);
+}
+
+// The progress thread polls for an hour, and a thread that comes to drive gets the seat from it all the same.
+TEST(DrivePolls, AThreadThatDrivesGetsTheSeat) {
+  auto all = make_ucx(2, "sm,self", Posting::kDirect, seconds(3600));
+  Echo ends[2];
+  for (size_t i = 0; i < 2; ++i) {
+    ends[i].transport = all[i].get();
+    ASSERT_TRUE(all[i]->start({all[0]->address(), all[1]->address()}, &ends[i]).ok());
+  }
+  all[0]->expect_frame();
+  post(all[0].get(), &ends[0], 1, "hello", {}, 1);
+  ASSERT_TRUE(ends[1].wait_for([&] { return ends[1].heard == 1; }));
+  for (int i = 0; i < 100; ++i) {
+    all[0]->expect_frame();
+    std::atomic<bool> seen{false};
+    while (!all[0]->drive([&] { return seen.exchange(true); }, system_clock().now() + kPatience)) {
+    }
+    EXPECT_TRUE(seen);
+  }
+  std::thread other([&] { EXPECT_TRUE(all[1]->close(Deadline::in(system_clock(), kPatience)).ok()); });
+  EXPECT_TRUE(all[0]->close(Deadline::in(system_clock(), kPatience)).ok());
+  other.join();
+}
 
 TEST(DriveLoopback, IsNotForEveryTransport) {
   const auto all = make_loopback(2, Posting::kDirect);

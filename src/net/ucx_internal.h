@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/patience.h"
+#include "net/polling.h"
 #include "net/ucx_transport.h"
 
 namespace swale::net::ucx_internal {
@@ -45,7 +46,10 @@ struct Bed {
   int epoll_fd = -1;
   int event_fd = -1;
   std::atomic<bool> asleep{false};
-  unsigned busy = 0;  // tries of ucp_worker_arm in a row that were refused; its thread only
+  std::atomic<uint64_t> sleeps{0};
+  // Of its thread only.
+  unsigned busy = 0;  // tries of ucp_worker_arm in a row that were refused
+  Polling polling;    // before it sleeps
 };
 
 // One frame on its way. The AM header must stay in place until UCX is done with it.
@@ -121,8 +125,10 @@ class Ucx final : public UcxTransport {
   void wake() override;
   void drop(Rank peer, const Status& why) override;
   bool drive(const std::function<bool()>& done, Nanos until) override;
+  void expect_frame() override { expecting_.store(true); }
   Status close(Deadline deadline) override;
   uint64_t rejected_messages() const override { return rejected_.load(std::memory_order_relaxed); }
+  Sleeps sleeps() const override { return {driver_bed_.sleeps.load(), bed_.sleeps.load()}; }
 
  private:
   static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data,
@@ -149,7 +155,9 @@ class Ucx final : public UcxTransport {
   bool work_once();
   bool arm();
   void sleep(Bed* bed, Nanos next);
+  bool polls();
   bool take_seat();
+  bool take_seat_to_drive();
   void stand_by();
   void send(Slot* slot);
   void* start_send(Slot* slot);
@@ -194,6 +202,7 @@ class Ucx final : public UcxTransport {
   bool any_dropped_ = false;
   std::atomic<bool> queued_{false};  // queue_ is not empty; frames posted now go behind it
   std::atomic<bool> woken_{false};
+  std::atomic<bool> expecting_{false};  // expect_frame was called
   std::atomic<bool> closing_{false};
   std::optional<Patience> close_patience_;  // set before closing_, then the progress thread's
   Status close_status_;                     // set before the thread ends
@@ -209,6 +218,8 @@ class Ucx final : public UcxTransport {
   std::atomic<bool> driven_{false};                 // a thread is in drive
   std::atomic<Nanos> driven_at_{0};                 // the last one left
   std::atomic<bool> standing_by_long_{false};       // the progress thread is to be told when it leaves
+  std::atomic<bool> polling_{false};      // the progress thread polls, and leaves the seat when it is wanted
+  std::atomic<bool> seat_wanted_{false};  // by a thread that comes to drive
 
   // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before mutex_.
   std::mutex fabric_mutex_;

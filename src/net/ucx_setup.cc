@@ -88,6 +88,8 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
 
 Status Ucx::init(const TransportOptions& options) {
   direct_ = options.posting == Posting::kDirect;
+  bed_.polling = Polling(options.poll);
+  driver_bed_.polling = Polling(options.poll);
   ucp_config_t* config = nullptr;
   SWALE_UCX(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
   Status configured = configure(options, config);

@@ -145,7 +145,7 @@ void Ucx::run() {
     seat_mutex_.unlock();
     if (did) {
       bed_.busy = 0;
-    } else {
+    } else if (!polls()) {
       sleep(&bed_, next);
     }
   }
@@ -237,6 +237,7 @@ void Ucx::sleep(Bed* bed, Nanos next) {
       bed->busy = 0;
       const Nanos wait_ms = std::clamp<Nanos>(wait / 1'000'000 + 1, 0, 60'000);
       epoll_event events[2];
+      bed->sleeps.fetch_add(1, std::memory_order_relaxed);
       if (wait > 0) ::epoll_wait(bed->epoll_fd, events, 2, static_cast<int>(wait_ms));
     }
   }

@@ -21,7 +21,14 @@ namespace swale::net {
 
 class UcxTransport : public Transport {
  public:
-  virtual uint64_t rejected_messages() const = 0;  // any thread
+  // Counters. Any thread.
+  virtual uint64_t rejected_messages() const = 0;
+  // How often a thread has slept for want of anything to do.
+  struct Sleeps {
+    uint64_t of_drivers = 0;
+    uint64_t of_progress_thread = 0;
+  };
+  virtual Sleeps sleeps() const = 0;
 
   static constexpr unsigned kActiveMessageId = 7;
 };
