@@ -3,7 +3,7 @@
 //
 // Records are binned as they arrive, by the top 8 bits of their hash; each bin is a chain of chunks of the arena. So
 // the run builder reads consecutive memory that fits the cache, one bin at a time; in arrival order each record would
-// cost two cache misses (docs/design/run-format.md, "Where the time goes").
+// cost two cache misses (docs/design/pipeline.md, "Memtables are bins").
 //
 // Threads: none; the owner serialises calls. No call but create allocates.
 // Format of a row: u64 head (top 40 bits of the record's rest | 8 bits key_bytes | 16 bits value_bytes, in the code of
