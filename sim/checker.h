@@ -1,4 +1,4 @@
-// Checker: does a directory hold what the model says, all of it and nothing else? Reads with the product's Reader.
+// Checker: checks that a directory has exactly the content of the model. Reads with the product's Reader.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace swale::sim {
 
-// Epochs that some rank was told to be committed must be there; later attempted ones may be. Every epoch that is
-// there must equal the model exactly: by scan, by index (a sample of `probes` keys and as many absent ones), by
-// verify. Returns what is wrong, in words.
+// Epochs that some rank was told are committed must exist; later attempted ones may exist. Every epoch that exists must
+// equal the model exactly: by scan, by index (a sample of `probes` keys and as many absent ones) and by verify. Returns
+// a description of each problem.
 std::vector<std::string> check_directory(io::Device& device, const std::string& directory, const Model& model,
                                          uint32_t epochs_promised, size_t probes);
 

@@ -91,7 +91,7 @@ TEST(Cluster, MemtablesThatFillUpStopTheSendersAndNothingElse) {
   expect_whole(device, outcome, params.seed);
 }
 
-// Lost, doubled, altered and swapped frames: the epoch fails on every rank with a reason, or is committed right.
+// Lost, duplicated, altered and swapped frames: the epoch fails on every rank with a reason, or is committed correctly.
 TEST(Cluster, DamagedTrafficIsNeverCommitted) {
   uint64_t hits = 0, failed = 0;
   for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
@@ -113,7 +113,7 @@ TEST(Cluster, DamagedTrafficIsNeverCommitted) {
     expect_whole(device, outcome, seed);
   }
   EXPECT_GT(hits, 50u);
-  // Every lost, doubled, altered or swapped frame is noticed, save a swap with nothing behind it.
+  // Every lost, duplicated, altered or swapped frame is noticed, except a swap of a link's last frame.
   EXPECT_GE(failed * 10, hits * 7);
   std::printf("%llu runs met their fault, %llu of them failed an epoch\n",
               static_cast<unsigned long long>(hits), static_cast<unsigned long long>(failed));
@@ -164,7 +164,7 @@ TEST(Cluster, AKilledRankIsReportedByTheOthersAndNobodyHangs) {
   EXPECT_GT(reported, 50u);
 }
 
-// The lock of the dead job is taken over, and what it committed goes on.
+// The next job takes over the lock of the dead one and continues its committed epochs.
 TEST(Cluster, ARankThatDiesWhileTheDirectoryIsOpenedIsNamedAndTheNextJobGoesOn) {
   uint64_t failed = 0;
   for (uint64_t seed = 1; seed <= seeds(60); ++seed) {
@@ -209,8 +209,8 @@ TEST(Cluster, ALaterJobDropsEpochsAndGoesOnAfterThem) {
     ADD_FAILURE() << problem;
 }
 
-// Lost, doubled, altered and swapped control frames, several a run: no epoch that is not right is committed, and nobody waits for
-// ever. A rank that had all it needed before the damage may have closed well.
+// Lost, duplicated, altered and swapped control frames, several per run: no wrong epoch is committed, and no
+// rank waits for ever. A rank that had all it needed before the damage may close successfully.
 TEST(Cluster, DamagedControlMessagesAreNoticed) {
   uint64_t hits = 0, failed = 0;
   for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
@@ -248,8 +248,8 @@ bool says_damaged(const Status& status) {
   return text.find("from rank ") != std::string_view::npos && text.find("damaged") != std::string_view::npos;
 }
 
-// One bit of a control frame, or of one of the job's own, is wrong when it comes: the receiver names its sender, all ranks
-// fail for that reason, and no epoch that is not right is committed. A rank that had all it needed may have closed well.
+// One bit of a control frame, or of one of the job's own, is wrong on arrival: the receiver names the sender, all
+// ranks fail for that reason, and no wrong epoch is committed. A rank that had all it needed may close successfully.
 TEST(Cluster, AFlippedBitInAControlFrameIsNamed) {
   uint64_t hits = 0, named = 0;
   for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
@@ -302,7 +302,7 @@ TEST(Cluster, APowerCutKeepsEveryCommittedEpochWhole) {
               static_cast<unsigned long long>(cuts), static_cast<unsigned long long>(epochs_kept));
 }
 
-// Canaries: the checker must see what these do.
+// Canaries: the checker must notice what these do.
 TEST(ClusterCanary, ARecordThatTheModelHasNotIsSeen) {
   io::MemoryDevice device;
   ClusterOutcome outcome = *run_cluster(params_of(3), device, kDirectory);
@@ -317,7 +317,7 @@ TEST(ClusterCanary, ABestRecordThatIsNotFoundIsSeen) {
   io::MemoryDevice device;
   ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
   ASSERT_TRUE(check_directory(device, kDirectory, outcome.model, promised(outcome), kProbes).empty());
-  // The model knows of a greater number than any that was written; every other check is satisfied with the rest.
+  // The model has a greater number than any that was written; every other check passes.
   std::string value(40, '\xff');
   put_u32(value.data() + 4, 0);
   outcome.model.begin()->second.begin()->second[0].push_back(value);
@@ -329,7 +329,7 @@ TEST(ClusterCanary, ABestRecordThatIsNotFoundIsSeen) {
   EXPECT_TRUE(seen);
 }
 
-// Ranks are found dead by their silence alone: where no heartbeat travels, a living rank is given up while others wait.
+// Only silence shows that a rank is dead: without heartbeats, the others give up a living rank while they wait.
 TEST(ClusterCanary, WithoutHeartbeatsALivingRankIsGivenUp) {
   io::MemoryDevice device;
   ClusterParams params = params_of(3);
@@ -344,7 +344,7 @@ TEST(ClusterCanary, WithoutHeartbeatsALivingRankIsGivenUp) {
   }
 }
 
-// It is the checksum that sees flipped bits: where it is made right again, jobs succeed with them.
+// The checksum is what detects flipped bits: if it is corrected after the flip, jobs succeed in spite of it.
 TEST(ClusterCanary, AFlippedBitWithAGoodChecksumPasses) {
   uint64_t passed = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {

@@ -1,5 +1,5 @@
-// Crashes of the whole machine at a chosen storage call: what was not synced is dropped, torn or reordered, and the
-// directory is compared with the model; then a later job of another size appends, and may crash as well.
+// Crashes of the whole machine at a chosen storage call: unsynced changes are dropped, torn or reordered, and
+// the directory is compared with the model; then a later job of another size appends, and may crash as well.
 // SWALE_SIM_SEEDS multiplies the number of seeds (make test-long).
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ ClusterParams small_job(uint64_t seed) {
   return params;
 }
 
-// The library warns of every tail that it cuts off, which is thousands of times here.
+// The library warns of every tail that it cuts off, here thousands of times.
 struct Crash : testing::Test {
   Crash() { set_log_level(LogLevel::kOff); }
   ~Crash() override { set_log_level(LogLevel::kWarn); }
@@ -49,8 +49,8 @@ struct Crash : testing::Test {
 // A machine: its disk survives its crashes.
 class Machine {
  public:
-  // Runs the job until it ends, or the machine loses power at storage call `stop_at` (from 1; 0: never). Adds to the
-  // model and to what was promised. Answers whether the call was reached.
+  // Runs the job until it ends, or until the machine loses power at storage call `stop_at` (from 1; 0:
+  // never). Adds to the model and to the promised epochs. Returns whether that call was reached.
   bool run(const ClusterParams& params, uint64_t stop_at, io::CrashMode mode) {
     io::FaultDevice device(disk_);
     Rng rng(params.seed ^ stop_at);
@@ -70,7 +70,7 @@ class Machine {
       return off;
     }
     for (const RankOutcome& rank : outcome->ranks) EXPECT_TRUE(rank.finished) << "a rank waits for ever";
-    // Of epochs that were attempted and are gone, the model has forgotten.
+    // The model forgets attempted epochs that do not exist.
     model_.erase(model_.lower_bound(outcome->first_epoch), model_.end());
     model_.insert(outcome->model.begin(), outcome->model.end());
     promised_ = std::max(promised_, promised(*outcome));
@@ -91,7 +91,7 @@ class Machine {
   uint64_t changes_ = 0;
 };
 
-// One small job, stopped at every storage call there is, in every mode; after each crash a later job appends.
+// One small job, stopped at each of its storage calls, in every mode; after each crash a later job appends.
 TEST_F(Crash, AtEveryCallOfASmallJob) {
   uint64_t points = 0, epochs = 0;
   for (const uint64_t seed : {1, 2, 6}) {
@@ -120,7 +120,7 @@ TEST_F(Crash, AtEveryCallOfASmallJob) {
               static_cast<unsigned long long>(epochs));
 }
 
-// Many small jobs; each loses power at a random call, a later one does, too, and a third writes to the end.
+// Many small jobs: each loses power at a random call, so does a second one, and a third writes to the end.
 TEST_F(Crash, AtARandomCallOfEverySeed) {
   uint64_t crashes = 0, epochs = 0, changes = 0;
   for (uint64_t seed = 1; seed <= seeds(1000); ++seed) {
@@ -143,7 +143,7 @@ TEST_F(Crash, AtARandomCallOfEverySeed) {
               static_cast<unsigned long long>(changes), static_cast<unsigned long long>(epochs));
 }
 
-// Canary: a disk that answers OK to a sync of this kind of file and does nothing is found out, in every mode.
+// Canary: the checker detects, in every mode, a disk that returns OK for a sync of this kind of file and does nothing.
 TEST(CrashCanary, ASyncThatIsLeftOutIsSeen) {
   for (const char* part : {".data", ".index", ".values", "/epochs"}) {
     for (const io::CrashMode mode : kModes) {

@@ -1,5 +1,5 @@
-// EventQueue: what is going to happen in a simulation, in the order of its clock. Every delay is drawn from the seed, and
-// ties keep the order in which they were made, so that a seed is one schedule.
+// EventQueue: the future events of a simulation, in the order of its clock. Every delay is drawn from the seed,
+// and events of the same time run in the order in which they were added, so that a seed is one schedule.
 //
 // Threads: the simulation's one; a Fiber's body counts as that.
 #pragma once
@@ -24,11 +24,11 @@ class EventQueue {
   Rng& rng() { return rng_; }
 
   void at(Nanos time, std::function<void()> act) { events_.push({time, number_++, std::move(act)}); }
-  // After a time of 1 to `limit`.
+  // Adds an event after a random time of 1 to `limit`.
   void after(Nanos limit, std::function<void()> act) { at(now() + delay(limit), std::move(act)); }
   Nanos delay(Nanos limit) { return 1 + static_cast<Nanos>(rng_.below(static_cast<uint64_t>(limit))); }
 
-  // The next event happens. False: there is none.
+  // Runs the next event. False: there is none.
   bool step() {
     if (events_.empty()) return false;
     const Event event = events_.top();

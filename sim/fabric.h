@@ -1,5 +1,5 @@
-// Fabric: the simulated network between the ranks of one job. A link delivers in order; frames that are chosen by their
-// number are lost, doubled, altered or swapped with the next one.
+// Fabric: the simulated network between the ranks of one job. A link delivers in order; faults lose,
+// duplicate or alter the frames with chosen numbers, or swap them with the next one.
 //
 // Threads: the simulation's one.
 #pragma once
@@ -17,10 +17,10 @@
 
 namespace swale::sim {
 
-// kAlter flips one bit. kForge flips one and makes the checksum right: no rank can see it (canaries).
+// kAlter flips one bit. kForge flips one and corrects the checksum, so that no rank can notice it (for canaries).
 enum class FrameFault { kNone, kLose, kDouble, kAlter, kSwapWithNext, kForge };
 
-// What a frame is: data, control of the conversation (messages, credits, the news of a failure), or the job's own
+// The class of a frame: data, control of the conversation (messages, credits, failure reports), or the job's own
 // (heartbeats and exchanges).
 enum class FrameClass { kData, kControl, kOwn };
 
@@ -33,7 +33,7 @@ struct FrameFaultPlan {
 
 class Fabric {
  public:
-  // `arrive` is called for every frame that comes to a rank.
+  // Calls `arrive` for every frame that reaches a rank.
   using Arrive = std::function<void(net::Rank from, net::Rank to, Bytes header, Bytes payload)>;
   Fabric(EventQueue& events, uint64_t secret, std::vector<FrameFaultPlan> faults, Arrive arrive)
       : events_(events), secret_(secret), faults_(std::move(faults)), arrive_(std::move(arrive)) {}

@@ -1,8 +1,8 @@
-// Fiber: code that blocks, as a sequence of steps of a simulation. It has a thread of its own, which never runs at the same
-// time as the simulation: resume gives it the turn and returns when it waits or has ended. So blocking code of the product
-// (opening a directory, taking a lock, repair) runs in a simulation as it is, and a seed stays a schedule.
+// Fiber: runs blocking code as steps of a simulation. It has its own thread, which never runs at the same time as the
+// simulation: resume lets it run and returns when it waits or has ended. So blocking code of the product (opening a
+// directory, taking a lock, repair) runs unchanged in a simulation, and a seed stays one schedule.
 //
-// Threads: resume and destruction by the simulation's thread; wait by the body.
+// Threads: the simulation's thread resumes and destroys it; the body calls wait.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,7 @@ namespace swale::sim {
 
 class Fiber {
  public:
-  // Starts with the first resume.
+  // The body starts with the first resume.
   explicit Fiber(std::function<void(Fiber&)> body) : body_(std::move(body)) {}
   // Makes the body's waits fail until it ends.
   ~Fiber() {
@@ -46,7 +46,7 @@ class Fiber {
     await_turn(false);
   }
 
-  // By the body: the simulation goes on. False: cancelled; the body is to end without waiting again.
+  // The body calls it to let the simulation continue. False: cancelled; the body must end without waiting again.
   bool wait() {
     if (cancelled_) return false;
     pass_turn(false);
@@ -66,7 +66,7 @@ class Fiber {
   }
 
   const std::function<void(Fiber&)> body_;
-  bool done_ = false;  // these two belong to whoever has the turn
+  bool done_ = false;  // these two belong to the running thread
   bool cancelled_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -189,10 +189,10 @@ void Node::step() {
   if (!core_->failure().ok()) return finish(core_->failure());
   for (int burst = 0; script_ == Script::kAppend && burst < 32; ++burst) {
     if (written_ == records_to_write_) {
-      if (core_->epochs_committed() < epoch_) break;  // the end of the epoch before is still under way
+      if (core_->epochs_committed() < epoch_) break;  // the previous epoch has not ended yet
       end_epoch();
     } else if (!append_one()) {
-      break;  // pump() comes back when something has changed
+      break;  // pump() calls again when something has changed
     }
   }
   pump();
@@ -234,7 +234,7 @@ void Node::finish(const Status& failure) {
   outcome_.finished = true;
   script_ = Script::kDone;
   after(kStorageNanosMax, [this] { shut_down(); });
-  // Then the application closes the job, which waits for the other ranks only so long.
+  // Then the application closes the job, which waits for the other ranks only for a limited time.
   at(world_.events.now() + world_.params.silence_deadline, [this] { left_ = true; });
 }
 
@@ -263,7 +263,7 @@ void Node::advance_script() {
   if (script_ == Script::kAppend && !blocked && !waiting) step_later();
 }
 
-// ---- what the core has to do
+// ---- the core's work
 
 void Node::pump() {
   while (const std::optional<net::Post> post = core_->conversation().next_post()) {

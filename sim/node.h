@@ -1,8 +1,8 @@
 // Node: one rank of a simulated cluster: a process with the product's state machines, the product's opening, and a scripted
-// application. It is a client of the events of its Simulation.
+// application. The events of its Simulation drive it.
 //
-// The opening runs as it does in a real process (imd::open_directory: lock, takeover, claims, agreement), on a Fiber. A
-// process that is killed does nothing any more, and its storage refuses what its unwinding code would still write.
+// The opening runs as in a real process (imd::open_directory: lock, takeover, claims, agreement), on a Fiber. A killed
+// process does nothing more, and its storage refuses the writes of its unwinding code.
 //
 // Threads: the simulation's one.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace swale::sim {
 
-// What all nodes of a cluster share.
+// The state that all nodes of a cluster share.
 struct World {
   const ClusterParams& params;
   io::Device& disk;
@@ -32,7 +32,7 @@ struct World {
   EventQueue& events;
   Fabric& fabric;
   ClusterOutcome& outcome;  // counters, model, first epoch
-  bool made = false;        // the directory was there when the cluster started
+  bool made = false;        // the directory existed when the cluster started
   std::function<bool()> all_over;
 };
 
@@ -44,7 +44,7 @@ class Node {
   ~Node() { die(); }
 
   void start();
-  // None while the opening is under way.
+  // None until the opening has ended.
   const std::optional<Status>& opened() const { return opening_; }
   void arrive(net::Rank from, Bytes header, Bytes payload);
   void die();
@@ -54,11 +54,11 @@ class Node {
  private:
   enum class Script { kOpen, kAppend, kWaitEpoch, kWaitClose, kDone };
 
-  // Schedules what a process does: nothing if it is dead by then.
+  // Schedules an action of the process, which does nothing if the process is dead by then.
   void after(Nanos limit, std::function<void()> act);
   void at(Nanos time, std::function<void()> act);
 
-  // Opening: the body of the fiber, and what it is made of.
+  // Opening: the body of the fiber, and its parts.
   Status open(Fiber& fiber);
   Status start_machines();
   imd::OpenEnvironment environment(Fiber& fiber);
@@ -77,7 +77,7 @@ class Node {
   void shut_down();
   void advance_script();
 
-  // Starts whatever the core has to do now, and lets the application go on.
+  // Starts all work that the core has now, and lets the application continue.
   void pump();
   void pump_tasks();
   void pump_storage();
@@ -99,10 +99,10 @@ class Node {
   uint64_t written_ = 0;
   uint32_t epoch_ = 0;
   std::optional<run::RecordView> large_;  // whose value is written
-  imd::Appender::Need need_;              // of the append that could not go on
+  imd::Appender::Need need_;              // of the append that is blocked
   bool step_planned_ = false;
   RankOutcome outcome_;
-  Fiber fiber_;  // destroyed first: what its body unwinds is still there
+  Fiber fiber_;  // destroyed first: its body uses the members above while it unwinds
 };
 
 }  // namespace swale::sim

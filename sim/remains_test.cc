@@ -1,6 +1,6 @@
-// Later jobs beside living remains of earlier ones: a job is stopped at any event, or some of its ranks are killed and
-// the others go on; another job takes the directory over, also while the first one commits; then the first one wakes.
-// No epoch that either was told is committed may be lost or changed, and the directory is whole.
+// Later jobs while parts of earlier ones still live: a job is stopped at any event, or some of its ranks are killed
+// and the others continue. Another job takes the directory over, also while the first one commits; then the first
+// one wakes. No epoch that either was told is committed may be lost or changed, and the directory must be intact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,13 +38,13 @@ ClusterParams job_of(uint64_t seed, uint64_t number) {
 
 struct Counts {
   uint64_t takeovers = 0;
-  uint64_t refused = 0;  // the first job was told that it may not commit any more
+  uint64_t refused = 0;  // times the first job was told that it must not commit
   uint64_t kept = 0;     // epochs of the first job that the second found
   uint64_t epochs = 0;   // read back whole in the end
 };
 
-// The first job runs `stop_at` events; the second opens and runs beside it, in turns of random length. Returns what is
-// wrong.
+// The first job runs `stop_at` events; then the second one opens, and both run in turns of random length. Returns what
+// is wrong.
 std::vector<std::string> take_over(uint64_t seed, uint64_t stop_at, bool kill_one, Counts* counts) {
   io::MemoryDevice disk;
   Rng rng(seed ^ stop_at);
@@ -110,7 +110,7 @@ TEST_F(Remains, AJobThatWakesAfterAnotherTookOverHarmsNothing) {
       static_cast<unsigned long long>(counts.kept), static_cast<unsigned long long>(counts.epochs));
 }
 
-// The same schedule, stopped at each of its events: among them all moments of a commit.
+// The same schedule, stopped at each of its events, which include all moments of a commit.
 TEST_F(Remains, AJobMayBeStoppedAtAnyMomentOfItsCommits) {
   Counts counts;
   for (uint64_t stop_at = 0; stop_at < 600; ++stop_at) {
@@ -123,7 +123,7 @@ TEST_F(Remains, AJobMayBeStoppedAtAnyMomentOfItsCommits) {
               static_cast<unsigned long long>(counts.kept));
 }
 
-// Canary: a successor that continues what it read before its claim can lose an epoch, and the checker sees it.
+// Canary: a successor that continues from what it read before its claim can lose an epoch; the checker notices it.
 TEST(RemainsCanary, ALogThatWasReadBeforeTheClaimLosesEpochs) {
   uint64_t seen = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {

@@ -1,6 +1,6 @@
-// RepairRun: `swale repair` as a process of a simulation, on a machine with a clock of its own. Each of its storage calls
-// takes a random time, so that whoever shares the disk may act in between; a process that is killed does nothing any more, and
-// its storage refuses what its unwinding code would still write.
+// RepairRun: `swale repair` as a process of a simulation, on a machine with its own clock. Each storage call takes a
+// random time, so that other users of the disk may act in between. A killed process does nothing more, and its storage
+// refuses the writes of its unwinding code.
 //
 // Threads: the simulation's one.
 #pragma once
@@ -18,15 +18,15 @@ namespace swale::sim {
 
 class RepairRun {
  public:
-  // `lock_wait`: how long it watches whether a lock that is there is renewed.
+  // `lock_wait`: how long it watches whether an existing lock is renewed.
   RepairRun(uint64_t seed, io::Device& disk, std::string directory,
             Nanos lock_wait = io::LeaseOptions().wait);
   ~RepairRun() { kill(); }
 
-  // Lets at most so many further events happen. False: none is left.
+  // Runs at most so many further events. False: none is left.
   bool run(uint64_t events);
   void kill();
-  // None while it runs, and if it was killed.
+  // None while it runs, or if it was killed.
   const std::optional<Result<imd::RepairReport>>& outcome() const { return outcome_; }
 
  private:
@@ -40,7 +40,7 @@ class RepairRun {
   EventQueue events_;
   io::FaultDevice device_;
   std::optional<Result<imd::RepairReport>> outcome_;
-  Fiber fiber_;  // destroyed first: what its body unwinds is still there
+  Fiber fiber_;  // destroyed first: its body uses the members above while it unwinds
 };
 
 }  // namespace swale::sim

@@ -1,5 +1,6 @@
-// Repair beside the remains of jobs, and beside living ones: a job is stopped or killed at any event, repair runs and may be
-// killed as well, the job wakes. What was committed stays whole, what repair recovers was appended, and the next job goes on.
+// Repair after dead jobs and concurrently with living ones: a job is stopped or killed at any event, repair
+// runs and may be killed as well, the job wakes. Committed epochs stay intact, every recovered record was
+// appended, and the next job can continue.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,8 +38,8 @@ ClusterParams job_of(uint64_t seed, uint64_t number) {
   return params;
 }
 
-// Of an epoch that repair has recovered in part: takes from the model what is not there. Whether all that is there was
-// appended, as often as it is there.
+// For an epoch that repair has recovered in part: removes the missing records from the model. Returns whether every
+// recovered record was appended at least as often.
 bool keep_what_is_there(imd::Reader& reader, uint32_t epoch, Model* model) {
   Model::mapped_type found;
   bool known = true;
@@ -67,7 +68,7 @@ struct Counts {
   uint64_t whole = 0;      // epochs that were committed
 };
 
-// Checks what the job has left and repair has made of it; the model becomes what is there.
+// Checks the directory after the job and repair; sets the model to its content.
 std::vector<std::string> check_repaired(io::Device& disk, Model* model, uint32_t epochs_promised,
                                         Counts* counts) {
   std::vector<std::string> problems;
@@ -94,7 +95,7 @@ std::vector<std::string> check_repaired(io::Device& disk, Model* model, uint32_t
   return problems;
 }
 
-// The job stops at an event: it is dead, or sleeps and wakes when repair is over. Repair may be killed once.
+// The job stops at an event: it is dead, or it sleeps and wakes after repair. Repair may be killed once.
 std::vector<std::string> stop_and_repair(uint64_t seed, bool wakes, bool kill_repair, Counts* counts) {
   io::MemoryDevice disk;
   Rng rng(seed * 3 + (wakes ? 1 : 0) + (kill_repair ? 7 : 0));
@@ -159,7 +160,7 @@ TEST_F(Repair, AJobThatWakesAfterARepairHarmsNothing) {
   }
 }
 
-// A job that holds its lock is left alone: repair that does not wait is refused, and changes nothing.
+// Repair without waiting is refused while a job holds the lock, and changes nothing.
 TEST_F(Repair, BesideALivingJobChangesNothing) {
   Counts counts;
   for (uint64_t seed = 1; seed <= seeds(12); ++seed) {
@@ -186,7 +187,7 @@ TEST_F(Repair, BesideALivingJobChangesNothing) {
   EXPECT_GT(counts.busy, 1u);
 }
 
-// Canary: a record that nobody appended, in an epoch that was recovered, is seen.
+// Canary: the checker notices a record in a recovered epoch that was never appended.
 TEST(RepairCanary, ARecoveredRecordThatNobodyAppendedIsSeen) {
   set_log_level(LogLevel::kOff);
   uint64_t seen = 0, recovered = 0;

@@ -68,7 +68,7 @@ void SimJob::give_up(const Status& why) {
   told_.on_failure(why);
 }
 
-// As net::Job does: what does not carry the job's secret is dropped, and damage ends the job on this rank.
+// As net::Job does: drops frames without the job's secret; damage ends the job on this rank.
 void SimJob::arrive(net::Rank from, Bytes bytes, Bytes payload) {
   const Result<net::FrameHeader> header = net::FrameHeader::decode(bytes, payload, params_.secret);
   if (!header.ok()) {
@@ -95,7 +95,7 @@ Result<std::vector<std::string>> SimJob::allgather(Fiber& fiber, Bytes mine) {
   if (params_.size == 1) return std::vector<std::string>{std::string(mine)};
   tree_.begin(mine);
   post_exchange();
-  // Children that have not spoken yet may be dead already: from here on they are watched.
+  // Children that have not sent anything yet may be dead already: watch them from here on.
   for (const net::Rank each : tree_.awaited()) post_own(each, net::FrameKind::kHeartbeat, {});
   for (;;) {
     if (std::optional<Result<std::vector<std::string>>> answer = tree_.take()) return *std::move(answer);

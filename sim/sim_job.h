@@ -1,5 +1,5 @@
 // SimJob: one rank's membership in a simulated job: the product's passive machines of net::Job (Liveness, ExchangeTree) over
-// the Fabric, for one directory, whose channel is 1. Peers that are silent are found by missing heartbeats.
+// the Fabric, for one directory, whose channel is 1. Missing heartbeats reveal silent peers.
 //
 // Threads: the simulation's one; allgather by a Fiber's body.
 #pragma once
@@ -32,14 +32,14 @@ class SimJob {
     std::function<void(net::Rank from, const net::FrameHeader& header, Bytes payload)>
         on_frame;  // of the channel
     std::function<void(net::Rank peer, const Status& why)> on_down;
-    std::function<void()> on_exchange;                  // an allgather may have an answer
-    std::function<void(const Status& why)> on_failure;  // the job cannot go on on this rank
-    std::function<bool()> over;                         // nobody needs heartbeats any more
+    std::function<void()> on_exchange;                  // an allgather may have its result
+    std::function<void(const Status& why)> on_failure;  // the job cannot continue on this rank
+    std::function<bool()> over;                         // whether heartbeats are no longer needed
   };
 
   SimJob(const Params& params, EventQueue& events, Fabric& fabric, Events told);
 
-  // Heartbeats and the watch begin; they end when all is over.
+  // Starts heartbeats and the watch over peers; they end when over() is true.
   void start() { poll(); }
 
   void post(const net::Post& post);

@@ -1,4 +1,4 @@
-// How many seeds a test of the simulation runs through: SWALE_SIM_SEEDS multiplies them (make test-long).
+// The number of seeds of a simulation test; SWALE_SIM_SEEDS multiplies it (make test-long).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Workload: what the simulated application appends, and the model of what must be read back.
+// Workload: the records that the simulated application appends, and the model of what must be read back.
 //
-// Values carry (epoch, writer, number), so a checker knows from the value alone whose it is and in which order one
-// writer appended. Keys are drawn from a small space so that several writers hit the same key in one epoch.
+// A value contains (epoch, writer, number), so a checker knows from the value alone its writer and its place in the
+// writer's order. Keys are drawn from a small space, so that several writers hit the same key in one epoch.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ Record make_record(const WorkloadParams& params, uint64_t seed, uint32_t epoch, 
 // epoch → key → writer → values in append order.
 using Model = std::map<uint32_t, std::map<std::string, std::map<int32_t, std::vector<std::string>>>>;
 
-// What make_record's values consist of, as options imd.schema and imd.extrema. Of the shorter ones some fields are absent.
+// The schema of make_record's values, as options imd.schema and imd.extrema. Short values lack some fields.
 inline constexpr char kSchema[] = "epoch:u4;writer:u4;number:u8;x:u8;y:f8;z:f4";
 inline constexpr char kIndexed[] = "number;x;y;z";
 

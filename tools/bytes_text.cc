@@ -51,7 +51,7 @@ bool is_number(std::optional<run::KeyType> type) {
   return type == run::KeyType::kU64 || type == run::KeyType::kI64;
 }
 
-// Bytes of the character that begins at `at`; 0 if it is no UTF-8, or a control character.
+// The length of the character that begins at `at`; 0 if it is not UTF-8, or a control character.
 size_t character_bytes(Bytes text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(i < text.size() ? text[i] : 0); };
   const uint8_t first = byte(at);
@@ -125,7 +125,7 @@ std::string show_key(Bytes key, Notation notation, std::optional<run::KeyType> t
                                       : fmt::format("{}", static_cast<int64_t>(number));
   }
   const bool as_bytes = notation == Notation::kHex || notation == Notation::kRaw;
-  if (is_number(type) && !as_bytes) return hex(key);  // text could be taken for a number
+  if (is_number(type) && !as_bytes) return hex(key);  // text could look like a number
   if (notation == Notation::kAuto && type == run::KeyType::kText && is_text(key)) return std::string(key);
   return show(key, notation);
 }

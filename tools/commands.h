@@ -1,4 +1,4 @@
-// All subcommands of `swale`, for the command itself and for what is made of their descriptions.
+// All subcommands of `swale`, for the command itself and for the manuals and completions made from their descriptions.
 #pragma once
 
 #include "tools/options.h"
@@ -9,7 +9,7 @@ class App;
 
 namespace swale::tools {
 
-// Describes the application and gives it every subcommand; `*run` is set to what the chosen one does.
+// Describes the application and adds every subcommand; sets `*run` to the action of the chosen one.
 void add_commands(CLI::App& app, Run* run);
 
 }  // namespace swale::tools

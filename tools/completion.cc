@@ -11,7 +11,7 @@ namespace {
 
 using Completes = OptionText::Completes;
 
-// For use between single quotes: '\'' in bash and zsh; fish knows \'.
+// Escapes text for single quotes: '\'' in bash and zsh, \' in fish.
 std::string in_quotes(std::string_view text, bool fish = false) {
   std::string safe = "'";
   for (const char c : text) {
@@ -95,7 +95,7 @@ std::string bash(const CLI::App& app) {
       fmt::join(names, " "), branches);
 }
 
-// What zsh's _arguments reads: ':' and brackets have a meaning in it.
+// Escapes text for zsh's _arguments, where ':' and brackets have a meaning.
 std::string zsh_text(std::string_view text) {
   std::string safe;
   for (const char c : text) {

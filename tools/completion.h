@@ -1,4 +1,4 @@
-// Completion for shells, made from the commands: their names, their options, and what these take.
+// Completion for shells, made from the commands: their names, their options, and the options' values.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace swale::tools {
 
 enum class Shell { kBash, kZsh, kFish };
 
-// A script to be sourced (bash, fish) or to stand as _swale in $fpath (zsh; sourced, it works, too).
+// A script to source (bash, fish), or to install as _swale in $fpath (zsh; sourcing it works, too).
 std::string completion(const CLI::App& app, Shell shell);
 
 }  // namespace swale::tools

@@ -13,8 +13,8 @@ void add_completion(CLI::App& app, Run* run) {
   CLI::App* const sub = add_command(
       app, "completion", "prints the completion script of a shell",
       {.description =
-           "Where swale is installed for all users, its scripts are, too, and nothing is to be done. "
-           "Else source what this prints.",
+           "If swale is installed for all users, its completion scripts are installed, too, and you need do "
+           "nothing. Otherwise source the output of this command.",
        .examples = {{"source <(swale completion bash)", "in ~/.bashrc"},
                     {"swale completion zsh > _swale", "into a folder of $fpath"},
                     {"swale completion fish > swale.fish", "into ~/.config/fish/completions"}}});

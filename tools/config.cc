@@ -49,7 +49,7 @@ struct ConfigCommand {
   bool wanted(const TableRow& row) const;
 };
 
-// Of a string for several calls, what `call` takes: each call refuses the others' options.
+// The part of an option string that `call` takes: each call refuses the others' options.
 std::string part_for(capi::Call call, std::string_view text, const std::vector<TableRow>& table) {
   constexpr std::string_view kSeparators = ", \t\r\n";
   std::string part;
@@ -66,7 +66,7 @@ std::string part_for(capi::Call call, std::string_view text, const std::vector<T
   }
 }
 
-// As the call itself would: also what one row alone does not tell, as limits between options.
+// Checks as the call itself does, including limits between options, which no single row has.
 Status check_for(capi::Call call, const std::string& text) {
   if (call == capi::Call::kJob) return capi::job_settings(text, capi::process_environment).status();
   if (call == capi::Call::kWrite) return capi::writer_options(text, capi::process_environment).status();
@@ -74,7 +74,7 @@ Status check_for(capi::Call call, const std::string& text) {
   return capi::config_of(call, text, capi::process_environment).status();
 }
 
-// One of the words that --for takes.
+// Parses a word of --for.
 capi::Call call_named(std::string_view word) {
   for (const capi::Call call : capi::kCalls) {
     if (short_name(call) == word) return call;
@@ -144,7 +144,7 @@ int ConfigCommand::run() const {
     print(fmt::format("    [{}; {}; {}]\n", Config::expectation(row), variable, calls_text(each)));
   }
   if (shown == 0) {
-    return fail(invalid_argument("no option or group of options of this name; `swale config` lists all"));
+    return fail(invalid_argument("no option or group of options has this name; `swale config` lists all"));
   }
   return finish_output(kExitOk);
 }
@@ -154,22 +154,23 @@ int ConfigCommand::run() const {
 void add_config(CLI::App& app, Run* run) {
   auto command = std::make_shared<ConfigCommand>();
   CLI::App* const sub = add_command(
-      app, "config", "prints the options of the library and what is in force, or checks a string of them",
+      app, "config", "prints the options of the library with their values, or checks an option string",
       {.description =
-           "Each option with its value, what it is, what it takes, its environment variable and the calls "
-           "that take it. The value is the environment's, or the default: strings that programs give are not "
-           "known here. An option in the environment that is not valid is an error, as it would be for a "
+           "Prints each option with its value, help, allowed values, environment variable and the calls that "
+           "take it. The value is the environment's, or the default: the option strings of programs are not "
+           "known here. An invalid option in the environment is an error, as it would be for a "
            "program.",
-       .examples = {{"swale config", "all options"},
-                    {"SWALE_IMD_WAYS=2 swale config imd", "those of a group, with what the environment says"},
-                    {"swale config --json | jq -r 'select(.origin == \"environment\").name'", "what is set"},
-                    {"swale config --check 'imd.memory=32M,imd.schema=id:u8;energy:f8,imd.extrema=energy'",
-                     "whether a program may use this string"}}});
+       .examples = {
+           {"swale config", "all options"},
+           {"SWALE_IMD_WAYS=2 swale config imd", "the options of a group, one set by the environment"},
+           {"swale config --json | jq -r 'select(.origin == \"environment\").name'", "what is set"},
+           {"swale config --check 'imd.memory=32M,imd.schema=id:u8;energy:f8,imd.extrema=energy'",
+            "whether a program may use this string"}}});
   sub->add_option("NAME", command->names, "options, or groups of them: imd.ways, io")->type_name("NAME");
   command->checks =
       sub->add_option("--check", command->check, "check this string of options instead")->type_name("TEXT");
   sub->add_option("--for", command->call,
-                  "only what this kind of call takes: job, write (a directory), read, or meta (a store)")
+                  "only the options of this kind of call: job, write (a directory), read, or meta (a store)")
       ->check(CLI::IsMember({"job", "write", "read", "meta"}))
       ->type_name("CALL");
   command->common.add_json(*sub);

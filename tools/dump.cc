@@ -83,12 +83,12 @@ void DumpOutput::damage(uint64_t offset, const Status& cause) {
 void add_dump(CLI::App& app, Run* run) {
   auto command = std::make_shared<DumpCommand>();
   CLI::App* const sub = add_command(
-      app, "dump", "shows what stands in a file, place by place, for people",
+      app, "dump", "shows the content of a file, place by place, for people",
       {
           .description =
-              "Each line: the offset in the file, what is there, and its fields, as docs/formats of the "
-              "sources has them. What belongs to no committed epoch is shown, too. Damage is shown at its "
-              "place, with its cause, and does not end the walk.",
+              "Each line has the offset in the file, the thing that is there, and its fields, as in "
+              "docs/formats of the sources. The output includes things that belong to no committed epoch. "
+              "Damage is shown at its place, with its cause, and does not end the walk.",
           .examples = {{"swale dump out/particles --limit 20", "the first things of every file"},
                        {"swale dump out/particles/p000/part-000000.j0001.data -v", "every record of a log"},
                        {"swale dump out/particles --json | jq 'select(.what == \"run\")'", "all runs"}},
@@ -99,8 +99,8 @@ void add_dump(CLI::App& app, Run* run) {
                   "epochs, extrema and stats.jsonl, part-N.jN.data, .index or .values")
       ->required()
       ->type_name("FILE");
-  sub->add_flag("-v,--records", command->options.records, "of data logs, the records, too");
-  sub->add_option("-n,--limit", command->options.lines_max, "at most so many lines of each file")
+  sub->add_flag("-v,--records", command->options.records, "also show the records of data logs");
+  sub->add_option("-n,--limit", command->options.lines_max, "at most N lines for each file")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
   command->common.add_json(*sub);

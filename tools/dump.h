@@ -1,5 +1,5 @@
-// `swale dump`: what stands in a file of a massive directory, place by place. Damage is shown where it lies and does not
-// end the walk. One line a thing: for people, or JSON.
+// `swale dump`: shows the content of a file of a massive directory, place by place. Damage is shown at its
+// place and does not end the walk. One line per thing: for people, or JSON.
 //
 // Threads: one at a time. Memory: one segment of an index log, one chunk of a data log.
 #pragma once
@@ -18,7 +18,7 @@ namespace swale::tools {
 struct DumpOptions {
   bool json = false;
   bool records = false;
-  uint64_t lines_max = ~uint64_t{0};  // of a file
+  uint64_t lines_max = ~uint64_t{0};  // per file
   Notation notation = Notation::kAuto;
 };
 
@@ -28,10 +28,10 @@ class DumpOutput {
 
   const DumpOptions& options() const { return options_; }
   void begin_file(const std::string& path);
-  void end_file();  // says what the limit left out
-  // How far the walk over a file is, for who waits at a terminal.
+  void end_file();  // reports what the limit left out
+  // Shows the progress of the walk over a file on a terminal.
   void progress(uint64_t offset, uint64_t file_bytes);
-  // `thing` has "what" and, mostly, "offset" first.
+  // `thing` has "what" and usually "offset" first.
   void line(const Json& thing);
   void damage(uint64_t offset, const Status& cause);
   bool damaged() const { return damaged_; }
@@ -45,11 +45,11 @@ class DumpOutput {
   std::optional<ProgressBar> bar_;  // of this file
 };
 
-// Failures are those of opening and reading the file.
+// Each fails only if the file cannot be opened or read.
 Status dump_data_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
 Status dump_value_log(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out);
 Status dump_index_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
-// Of a job's folder.
+// The files of a job's folder.
 Status dump_epoch_log(io::Device& device, const std::string& path, DumpOutput* out);
 Status dump_summaries(io::Device& device, const std::string& path, DumpOutput* out);
 Status dump_stats(io::Device& device, const std::string& path, DumpOutput* out);

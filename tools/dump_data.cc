@@ -42,7 +42,7 @@ class DataLogDump {
     gap_zeros_ = zeros;
   }
 
-  // Whether a run has begun and not ended: then every block is taken.
+  // Whether a run has begun and not ended: it takes every block.
   bool in_run() const { return cursor_.has_value(); }
   void skip_hole(uint64_t number, uint64_t blocks) {
     if (gap_blocks_ > 0 && !gap_zeros_) end_gap(number);
@@ -77,7 +77,7 @@ class DataLogDump {
                {"crc32c", fmt::format("{:08x}", header.crc32c)}});
   }
 
-  // False: the block is no good continuation of its run.
+  // False: the block does not continue its run.
   bool feed(uint64_t number, Bytes block) {
     std::vector<Json> records;
     const Status fed = cursor_->feed(block, [&](const run::ScannedRecord& record) {

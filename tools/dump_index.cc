@@ -55,7 +55,7 @@ class IndexLogDump {
   }
 
  private:
-  // All footers, also of epochs that nothing names, and the segments that they list.
+  // Shows all footers, including those of uncommitted epochs, and the segments that they list.
   Status find_footers() {
     return run::each_footer(file_, partition_, [this](uint64_t offset, const Result<run::FooterPart>& part) {
       if (!part.ok()) {
@@ -70,7 +70,7 @@ class IndexLogDump {
     });
   }
 
-  // Those before `to` that have not been shown.
+  // Shows those before `to` that were not shown yet.
   void show_footers(uint64_t to) {
     for (auto it = footers_.begin(); it != footers_.end() && it->first < to; it = footers_.erase(it)) {
       const run::FooterTrailer& trailer = it->second.trailer;
@@ -94,7 +94,7 @@ class IndexLogDump {
     }
   }
 
-  // Of the value log; each once, with the first footer that has it.
+  // Shows ranges of the value log, each once, with the first footer that has it.
   void show_values(const run::SegmentRecord& segment) {
     if (!run::is_values_segment(segment) || !values_shown_.insert(segment.epoch_id).second) return;
     const run::ValueRange range = run::range_of(segment);
@@ -150,7 +150,7 @@ class IndexLogDump {
     const size_t piece_bytes = uniform ? sizeof(run::UniformPieceHeader) : sizeof(run::MixedPieceHeader);
     for (uint32_t piece = 0; piece < slice->piece_count(); ++piece) {
       const size_t at = sizeof(run::SliceHeader) + piece * piece_bytes;
-      if (at + piece_bytes > bytes.size()) return;  // in the overflow
+      if (at + piece_bytes > bytes.size()) return;  // it is in the overflow
       if (filtered) {
         show_filter_piece(bytes.data() + at, place.offset + at, piece);
         continue;

@@ -37,13 +37,13 @@ Json record_json(const imd::EpochSlot& slot, uint64_t offset) {
   return json;
 }
 
-// A file from its front to its end, a chunk at a time.
+// Reads a file from front to end, a chunk at a time.
 class Window {
  public:
   // `need`: the longest thing in the file.
   Window(io::File& file, size_t need) : file_(file), need_(need) {}
 
-  // The bytes from `offset` on: `need` of them or more, or all that there are. Offsets never go back.
+  // The bytes from `offset` on: at least `need`, or all up to the end. Offsets never decrease.
   Result<Bytes> from(uint64_t offset) {
     if (!at_end_ && offset + need_ > begin_ + bytes_.size()) {
       bytes_.resize(need_ + kMiB);
@@ -94,7 +94,7 @@ class EpochLogDump {
   void finish() { end_gap(/*at_end=*/true); }
 
  private:
-  // Slots without a whole copy: at the log's end one that was not written to its end, elsewhere damage.
+  // Slots without a whole copy: at the log's end an incomplete write, elsewhere damage.
   void end_gap(bool at_end) {
     if (unknown_slots_ == 0) return;
     const bool torn = at_end && unknown_slots_ == 1 && unknown_offset_ != 0;
@@ -133,7 +133,7 @@ void show_summary(const imd::ExtremaSummary& summary, uint64_t offset, uint64_t 
   }
 }
 
-// The length of the summary that begins here, which says itself how long it is; 0: none begins here.
+// The length of the summary that begins here, from its own head; 0: none begins here.
 size_t summary_length(Bytes bytes, uint64_t* epoch_id) {
   Decoder in(bytes);
   if (in.u64() != imd::kSummaryMagic) return 0;
@@ -144,13 +144,13 @@ size_t summary_length(Bytes bytes, uint64_t* epoch_id) {
   return in.ok() ? in.offset() : 0;
 }
 
-// Where the next summary may begin, behind the first byte.
+// The next place after the first byte where a summary may begin.
 size_t next_summary(Bytes bytes) {
   std::string magic;
   append_u64(&magic, imd::kSummaryMagic);
   const size_t found = bytes.find(magic, 1);
   if (found != Bytes::npos) return found;
-  // The first bytes of it may be the last ones here.
+  // Its first bytes may be the last ones of this chunk.
   return bytes.size() <= magic.size() ? bytes.size() : bytes.size() - magic.size() + 1;
 }
 
@@ -175,11 +175,11 @@ Status dump_epoch_log(io::Device& device, const std::string& path, DumpOutput* o
   return {};
 }
 
-// One after the other. After a damaged one the next is found by its first bytes.
+// Shows the summaries in order. After a damaged one it finds the next by its first bytes.
 Status dump_summaries(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   Window window(*file, imd::kSummaryBytesMax);
-  bool damaged = false;  // said already
+  bool damaged = false;  // reported already
   for (uint64_t at = 0;;) {
     SWALE_ASSIGN_OR_RETURN(const Bytes bytes, window.from(at));
     if (bytes.empty()) return {};
@@ -195,7 +195,7 @@ Status dump_summaries(io::Device& device, const std::string& path, DumpOutput* o
   }
 }
 
-// Line by line, as they are. The last one may have been torn.
+// Shows the lines unchanged. The last one may be torn.
 Status dump_stats(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   Window window(*file, imd::kStatsLineBytesMax);

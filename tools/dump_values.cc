@@ -6,7 +6,7 @@
 namespace swale::tools {
 namespace {
 
-// As between two epochs.
+// Whether the bytes are zeros, as between two epochs.
 Result<bool> zeros(io::File& file, uint64_t begin, uint64_t end) {
   std::string bytes(end - begin, '\1');
   SWALE_RETURN_IF_ERROR(io::read_exactly(file, begin, bytes));
@@ -15,7 +15,7 @@ Result<bool> zeros(io::File& file, uint64_t begin, uint64_t end) {
 
 }  // namespace
 
-// Entry after entry. Behind one whose head is damaged only the next epoch's place could be guessed: the walk ends there.
+// Shows entry after entry. The walk ends at a damaged head, as the place of the next entry is unknown.
 Status dump_value_log(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kManifestName = "swale.json";
 constexpr int kFolderDepthMax = 3;  // DIR/jobs/0007/epochs
 
-// What the manifest of a folder says; "" if there is none, or if it is damaged.
+// The format that a folder's manifest names; "" if the manifest is missing or damaged.
 std::string format_in(io::Device& device, const std::string& folder) {
   const Result<std::string> text =
       io::read_file(device, fmt::format("{}/{}", folder, kManifestName), imd::kManifestBytesMax);

@@ -1,6 +1,6 @@
-// Engine: what answers `swale info`, `verify`, `stats`, `dump` and `repair` for directories of one format. One table has
-// a row for each engine; the commands find the row by the member "format" of the directory's manifest (swale.json), and
-// share options, output and exit codes.
+// Engine: the functions of `swale info`, `verify`, `stats`, `dump` and `repair` for directories of one
+// format. One table has a row for each engine. The commands find the row by the member "format" of the
+// directory's manifest (swale.json), and share options, output and exit codes.
 //
 // Every engine's manifest is a sealed JSON object (base/sealed_document.h) with the member "format".
 // Threads: free functions.
@@ -23,7 +23,7 @@ namespace swale::tools {
 
 using ProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// Something that a report counts: its name in JSON, and what it is called after its number.
+// A count of a report: its name in JSON, and the words after its number.
 struct Count {
   std::string_view name;   // "bytes_checked"
   std::string_view words;  // "bytes checked"
@@ -37,7 +37,7 @@ struct InfoReport {
 
 struct VerifyRequest {
   size_t problems_max = 100;
-  ProgressFn progress;  // none: nobody waits
+  ProgressFn progress;  // empty: no progress is shown
 };
 struct VerifyReport {
   std::vector<Status> problems;
@@ -50,8 +50,8 @@ struct StatsRequest {
   Show show = Show::kTable;
 };
 struct StatsReport {
-  std::vector<Json> lines;  // kJson
-  std::string text;         // others
+  std::vector<Json> lines;  // for kJson
+  std::string text;         // for the other formats
 };
 
 struct RepairRequest {
@@ -69,11 +69,11 @@ struct RepairReport {
 
 struct Engine {
   std::string_view format;     // as in the manifest: "swale-imd"
-  std::string_view directory;  // what people call a directory of it: "massive directory"
+  std::string_view directory;  // the words for such a directory: "massive directory"
   Result<InfoReport> (*info)(const std::string& path);
   Result<VerifyReport> (*verify)(const std::string& path, const VerifyRequest& request);
   Result<StatsReport> (*stats)(const std::string& path, const StatsRequest& request);
-  // A directory, or a file of one.
+  // Dumps a directory, or a file of one.
   Status (*dump)(io::Device& device, const std::string& path, DumpOutput* out);
   Result<RepairReport> (*repair)(io::Device& device, const std::string& path, const RepairRequest& request);
 };
@@ -81,13 +81,13 @@ struct Engine {
 std::span<const Engine> engines();
 extern const Engine kImdEngine;
 
-// The engine of the directory at `path`, or of the directory that has the file `path`. kUnsupported names a format that
-// is not in the table. If no manifest tells (it is missing or damaged), the first engine of the table: it finds what is
-// left, or says what is wrong.
+// The engine of the directory at `path`, or of the directory that has the file `path`. kUnsupported names a
+// format that is not in the table. If the manifest is missing or damaged, returns the first engine of the
+// table, which finds what is left or says what is wrong.
 Result<const Engine*> engine_of(io::Device& device, const std::string& path,
                                 std::span<const Engine> table = engines());
 
-// For commands that one engine alone has: kUnsupported if the directory is another engine's.
+// For commands of one engine only: kUnsupported if the directory is another engine's.
 Status expect_engine(io::Device& device, const std::string& path, const Engine& wanted,
                      std::span<const Engine> table = engines());
 

@@ -15,7 +15,7 @@ struct Range {
   T last = std::numeric_limits<T>::max();
   bool single = false;
 
-  bool has(T value) const { return value >= first && value <= last; }  // never of NaN
+  bool has(T value) const { return value >= first && value <= last; }  // false for NaN
 };
 
 template <class T>
@@ -48,7 +48,7 @@ Result<Range<T>> parse_range(std::string_view option, std::string_view text) {
   return range;
 }
 
-// The epochs of which `value_of` is in the range.
+// The epochs whose `value_of` is in the range.
 template <class T, class ValueOf>
 Result<std::vector<uint32_t>> choose_by(std::string_view option, const std::string& text,
                                         const imd::Manifest& manifest, ValueOf value_of) {
@@ -67,15 +67,15 @@ std::string plural(const char* word, const std::string& text) {
 }  // namespace
 
 void EpochChoice::add(CLI::App& command, const std::string& by_default) {
-  auto* group =
-      command.add_option_group("epochs", "Which epochs; a range A:B has both ends, and may lack them");
+  auto* group = command.add_option_group(
+      "epochs", "Which epochs; a range A:B includes both ends; either may be left out");
   group
       ->add_option("-e,--epoch,--epochs", epochs,
                    "this epoch, N, numbered from 0, or a range N:M; by default " + by_default)
       ->type_name("RANGE");
-  group->add_option("--step", steps, "the epochs of this step of the simulation, or of a range of steps")
+  group->add_option("--step", steps, "the epochs with this step of the simulation, or with steps in a range")
       ->type_name("RANGE");
-  group->add_option("--time", times, "the epochs of this time of the simulation, or of a range of times")
+  group->add_option("--time", times, "the epochs with this time of the simulation, or with times in a range")
       ->type_name("RANGE");
   group->require_option(0, 1);
 }

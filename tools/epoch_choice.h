@@ -1,8 +1,8 @@
-// EpochChoice: which epochs a command is about, said by their numbers, steps or times: one, or a range.
+// EpochChoice: selects the epochs of a command by number, step or time: one, or a range.
 //
-//   range = A | A ":" B | A ":" | ":" B | ":"        both ends belong to it
+//   range = A | A ":" B | A ":" | ":" B | ":"        both ends are included
 //
-// Threads: one. Errors: kInvalidArgument for what is no range, and for one that no epoch is in.
+// Threads: one. Errors: kInvalidArgument for a malformed range, and for a range without an epoch.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct EpochChoice {
   std::string steps;
   std::string times;
 
-  // --epoch, --step and --time, of which one may be given. `by_default`: which epochs these are if none is.
+  // Adds --epoch, --step and --time, of which one may be given. `by_default` names the epochs if none is given.
   void add(CLI::App& command, const std::string& by_default);
   bool given() const { return !epochs.empty() || !steps.empty() || !times.empty(); }
 
   // The numbers of the chosen epochs, ascending; of all epochs if nothing is given.
   Result<std::vector<uint32_t>> choose(const imd::Manifest& manifest, const std::string& directory) const;
-  // What was asked for, as messages name it: "epoch 3", "steps 10:20", "any epoch".
+  // The choice in words, for messages: "epoch 3", "steps 10:20", "any epoch".
   std::string text() const;
 };
 

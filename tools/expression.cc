@@ -62,7 +62,7 @@ double as_double(const Datum& datum) {
   return datum.kind == Kind::kInteger ? static_cast<double>(datum.integer) : datum.real;
 }
 
-// Exact, though neither a double nor an integer holds all of the other's numbers.
+// Compares exactly, although neither double nor integer can represent all numbers of the other type.
 std::partial_ordering compare_mixed(Int128 whole, double number) {
   constexpr double kTwoTo127 = 170141183460469231731687303715884105728.0;
   if (std::isnan(number)) return std::partial_ordering::unordered;
@@ -93,7 +93,7 @@ std::partial_ordering compare(const Datum& a, const Datum& b) {
   return a.real <=> b.real;
 }
 
-// None: it does not fit.
+// None: the result does not fit.
 std::optional<Int128> sum_of(Int128 a, Int128 b) {
   Int128 result;
   return __builtin_add_overflow(a, b, &result) ? std::nullopt : std::optional(result);
@@ -196,7 +196,7 @@ Datum Expression::evaluate(uint32_t index, const RecordView& record) const {
   }
 }
 
-// Of numbers, and comparisons. Unary ones have their operand twice.
+// Operations on numbers, and comparisons. Unary ones get their operand twice.
 Datum Expression::binary(const Node& node, const RecordView& record) const {
   const Datum a = evaluate(node.left, record);
   const Datum b = node.right == node.left ? a : evaluate(node.right, record);

@@ -1,19 +1,20 @@
-// Expression: what `swale scan --where` asks of a record and `--fields` computes from it.
+// Expression: a condition on a record (`swale scan --where`) or a value computed from it (`--fields`).
 //
 //   or      = and { ("||" | "or") and }              and   = not { ("&&" | "and") not }
 //   not     = ("!" | "not") not | compare            compare = sum [ ("==" "!=" "<" "<=" ">" ">=" "~") sum ]
 //   sum     = product { ("+" | "-") product }        product = sign { ("*" | "/" | "%") sign }
 //   sign    = "-" sign | number | string | name [ "[" index "]" ] | "[" field "]" | function "(" or ")" | "(" or ")"
 //
-// Names are fields of the schema, or else epoch, step, time, key, value and bytes (the value's length); [any-name] is a
-// field always. Strings stand in ' or " and are keys as `swale get` takes them ("u64:17"); key ~ "atom-*" compares with
-// a pattern of the shell. Where the directory says that keys are numbers (imd.key=u64 or i64), key is one: key == 13; a
-// key of another length is a number that is not there. Functions: u64 u32 i64 i32 (of a key of that length), abs, sqrt, has (is the field there?).
+// Names are fields of the schema, or else epoch, step, time, key, value and bytes (the value's length); [any-name] is
+// always a field. Strings in ' or " are keys as `swale get` takes them ("u64:17"); key ~ "atom-*" compares with a shell
+// pattern. If the directory's keys are numbers (imd.key=u64 or i64), key is a number: key == 13; a key of another
+// length is a missing number. Functions: u64 u32 i64 i32 (of a key of that length), abs, sqrt, has (whether the field
+// exists).
 //
-// Integers are exact, as 128-bit ones, in comparisons with floats, too; +, - and * leave them for double only where
-// they overflow, / always does. A field that is not there (the value is too short) makes a comparison false, as NaN does.
+// Integers are exact (128 bits), also in comparisons with floats. +, - and * change to double only on
+// overflow, / always does. A missing field (the value is too short) makes a comparison false, as NaN does.
 //
-// No library of Debian's fits: muParser, the one of its kind there, has doubles alone, and ids of 64 bits are not.
+// No library in Debian fits: muParser, the only one of its kind there, has only doubles, which cannot hold 64-bit ids.
 // Threads: immutable once parsed. Errors: kInvalidArgument that names the column.
 // Limits: kNodesMax parts; nesting kDepthMax.
 #pragma once
@@ -56,18 +57,17 @@ class Expression {
   static constexpr int kDepthMax = 64;
 
   static Result<Expression> parse(std::string_view text, const run::Schema& schema);
-  // As parse; kInvalidArgument unless it is true or false.
+  // As parse, but kInvalidArgument unless the result is true or false.
   static Result<Expression> parse_condition(std::string_view text, const run::Schema& schema);
 
   Datum evaluate(const RecordView& record) const { return evaluate(root_, record); }
   bool holds(const RecordView& record) const { return evaluate(record).truth; }
 
   const std::string& text() const { return text_; }
-  // The field, if the expression is nothing else: it can be shown as it is stored.
   const run::FieldPlace* field() const;
-  // "epoch", "step" or "time", if it is nothing else.
+  // "epoch", "step" or "time", if the expression is only that.
   std::string_view epoch_name() const;
-  // "key" or "value", if it is nothing else.
+  // "key" or "value", if the expression is only that.
   std::string_view bytes_name() const;
 
  private:
@@ -112,7 +112,7 @@ class Expression {
     uint32_t right = 0;
     Datum literal;
     std::string bytes;      // kLiteral of bytes, kMatches
-    run::FieldPlace place;  // kField, kHas; kKeyNumber, and kKey of keys that are numbers: the type alone
+    run::FieldPlace place;  // kField, kHas; kKeyNumber, and kKey if keys are numbers: only the type
   };
 
   Datum evaluate(uint32_t index, const RecordView& record) const;

@@ -1,4 +1,4 @@
-// ExpressionParser: from text to an Expression's nodes, by recursive descent. The grammar stands in expression.h.
+// ExpressionParser: parses text to an Expression's nodes, by recursive descent. expression.h has the grammar.
 // Threads: one. Errors: the first one, with its column.
 #pragma once
 
@@ -47,7 +47,7 @@ class ExpressionParser {
   bool take_word(std::string_view word);
   std::optional<Op> take_operator(std::initializer_list<Operator> operators);
   std::string_view take_name();
-  // "[3]" behind a name; "" if there is none.
+  // "[3]" after a name; "" if there is none.
   std::string_view take_subscript();
 
   Index add(Node node);

@@ -30,7 +30,7 @@ struct GetCommand {
   void print_missing(imd::Reader& reader, const std::vector<uint32_t>& epochs, size_t key, Bytes bytes) const;
 };
 
-// Adds a key of each line that is not empty.
+// Adds a key for each nonempty line.
 Status GetCommand::read_keys_file() {
   std::ifstream file;
   if (keys_file != "-") file.open(keys_file);
@@ -46,7 +46,7 @@ Status GetCommand::read_keys_file() {
                std::strerror(errno));
 }
 
-// Most often the key has been given in another notation than the writer's.
+// The usual cause is a key in another notation than the writer's.
 std::string hint_for(imd::Reader& reader, int64_t epoch, const std::string& text, Bytes bytes) {
   constexpr size_t kSample = 16;
   constexpr uint64_t kSeed = 1;
@@ -79,7 +79,7 @@ void GetCommand::print_missing(imd::Reader& reader, const std::vector<uint32_t>&
 // The key's values in the epochs; kNotFound if there is none.
 Result<std::vector<imd::Value>> values_in(imd::Reader& reader, const std::vector<uint32_t>& epochs,
                                           Bytes key) {
-  // One query of all epochs reads them in parallel: it is left for few of them alone.
+  // One query over all epochs reads them in parallel: single queries pay only for few epochs.
   const size_t all = reader.manifest().epochs.size();
   if (epochs.size() * 2 >= all && all > 1) {
     SWALE_ASSIGN_OR_RETURN(std::vector<imd::Value> values, reader.get(key, imd::Reader::kAllEpochs));
@@ -140,7 +140,7 @@ int GetCommand::run() {
     if (!values.ok()) return fail(values.status());
     for (const imd::Value& value : *values) {
       if (values_alone) {
-        print(value.bytes);  // as it is, without a copy: it may be large
+        print(value.bytes);  // without a copy, as it may be large
         continue;
       }
       const imd::EpochEntry& epoch = manifest.epochs[value.epoch];
@@ -162,15 +162,15 @@ void add_get(CLI::App& app, Run* run) {
   CLI::App* const sub = add_command(
       app, "get", "prints the values of keys, at one epoch or at all (their trajectories)",
       {
-          .description = "Prints key, epoch and value, separated by tabs; with --json one object a line. "
+          .description = "Prints key, epoch and value, separated by tabs; with --json one object per line. "
                          "Keys are text, 0x and hex digits, or u64: or u32: and a number (8 or 4 bytes, "
                          "little-endian). If the directory says what its keys are (imd.key), numbers are "
-                         "written as such, 4711, and text stands for itself. A key that starts with a dash "
-                         "follows a lone --. --step and --time choose by what the simulation said of an "
-                         "epoch.\n\nRaw output (--raw) is the bytes of the values; with --fields also those "
+                         "written plainly, 4711, and text stands for itself. A key that starts with a dash "
+                         "follows a lone --. --step and --time choose epochs by the simulation's step and "
+                         "time.\n\nRaw output (--raw) is the bytes of the values; with --fields also those "
                          "of key, epoch (4 bytes), step (8 bytes) and time (a double), little-endian, "
                          "nothing between them.",
-          .examples = {{"swale get out/particles atom-17", "a trajectory: one line an epoch"},
+          .examples = {{"swale get out/particles atom-17", "a trajectory: one line per epoch"},
                        {"swale get out/particles u64:17 u64:18 --epoch 3 --hex",
                         "two particles at one epoch"},
                        {"swale get out/particles u64:17 --step 100:300", "a part of a trajectory"},
@@ -183,13 +183,13 @@ void add_get(CLI::App& app, Run* run) {
                        {"swale keys out/particles --sample 5 | swale get out/particles --keys - --epoch 0",
                         "the keys of a file, or of another command"},
                        {"swale get out/particles -- -odd-key-with-a-dash", ""}},
-          .exit_1 = "a key is not there; the others are printed",
+          .exit_1 = "a key is missing; the others are printed",
       });
   command->common.add_path(*sub);
   sub->add_option("KEY", command->keys, "text, 0x (hex), u64: or u32: (little-endian numbers)")
       ->type_name("KEY");
   sub->add_option("--keys", command->keys_file,
-                  "keys from this file, too, one a line; -: from the standard input")
+                  "also the keys of this file, one per line; -: the standard input")
       ->type_name("FILE");
   command->choice.add(*sub, "all");
   command->common.add_output(*sub);

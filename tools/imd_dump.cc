@@ -13,7 +13,7 @@ constexpr size_t kSmallFileBytesMax = 256 * kMiB;
 
 std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
-// What is in a file, as its name says.
+// The kind of a file, from its name.
 enum class FileKind {
   kUnknown,
   kDocument,
@@ -32,7 +32,7 @@ FileKind kind_of(std::string_view name) {
     if (name.ends_with(".data")) return FileKind::kDataLog;
     return name.ends_with(".index") ? FileKind::kIndexLog : FileKind::kValueLog;
   }
-  // Also swale.json.damaged, and what a writer that was killed has left beside it.
+  // Includes swale.json.damaged, and temporary files of killed writers.
   if (name.starts_with(imd::kManifestName) || name.starts_with("manifest.json")) return FileKind::kDocument;
   if (name.starts_with(imd::kLockName)) return FileKind::kLock;
   if (name == "epochs") return FileKind::kEpochLog;
@@ -41,7 +41,7 @@ FileKind kind_of(std::string_view name) {
   return name == "job" ? FileKind::kJobId : FileKind::kUnknown;
 }
 
-// Only a folder of logs: p and three digits or more.
+// Whether it is a folder of logs: p and at least three digits.
 bool is_part_folder(std::string_view name) {
   return name.size() >= 4 && name.front() == 'p' &&
          name.find_first_not_of("0123456789", 1) == std::string_view::npos;
@@ -51,7 +51,7 @@ Status dump_manifest(io::Device& device, const std::string& path, DumpOutput* ou
   SWALE_ASSIGN_OR_RETURN(const std::string text, io::read_file(device, path, kSmallFileBytesMax));
   const auto manifest = imd::Manifest::decode(text, path);
   if (!manifest.ok()) out->damage(0, manifest.status());
-  // Only what our parser takes reaches the other one: it prints and destroys recursively.
+  // Our parser limits the nesting first: the other library prints and destroys recursively.
   const Json json = JsonTree::parse(text).ok() ? Json::parse(text, nullptr, /*allow_exceptions=*/false)
                                                : Json(Json::value_t::discarded);
   if (json.is_discarded()) {
@@ -122,7 +122,7 @@ Status dump_file(io::Device& device, const std::string& path, DumpOutput* out) {
   return status;
 }
 
-// The files of a folder, of those that are Swale's.
+// Swale's files in a folder.
 Status dump_folder(io::Device& device, const std::string& folder, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> files, device.list(folder));
   Status first;

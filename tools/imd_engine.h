@@ -1,4 +1,4 @@
-// The row of massive directories in the table of engines (engine.h).
+// The row for massive directories in the engine table (engine.h).
 //
 // Threads: free functions.
 #pragma once

@@ -12,24 +12,24 @@ namespace swale::tools {
 namespace {
 
 struct Sizes {
-  // What committed epochs hold.
+  // The content of committed epochs.
   uint64_t data_bytes = 0;
   uint64_t index_bytes = 0;
   uint64_t values_bytes = 0;  // in value logs
-  // All other bytes of the logs: room made ahead of writing, and epochs that were never committed or were dropped.
+  // All other bytes of the logs: space reserved ahead of writing, and epochs that were dropped or never committed.
   uint64_t uncommitted_bytes = 0;
   uint32_t files = 0;
-  uint32_t unreadable_logs = 0;  // their index is damaged or missing: all their bytes are uncommitted_bytes
+  uint32_t unreadable_logs = 0;  // index damaged or missing; all their bytes are in uncommitted_bytes
 
   uint64_t committed() const { return data_bytes + index_bytes + values_bytes; }
 };
 
-// Adds what committed epochs hold in one job's part of a partition.
+// Adds the committed content of one job's part of a partition.
 Status add_committed(io::Device& device, const std::string& path, imd::LogId log,
                      const imd::Manifest& manifest, Sizes* sizes) {
   SWALE_ASSIGN_OR_RETURN(const auto index, device.open(imd::index_log_path(path, log), io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const run::Footer footer, run::read_footer(*index, log.partition));
-  std::map<uint32_t, uint32_t> blocks;  // of each epoch; its segments tell them one after the other
+  std::map<uint32_t, uint32_t> blocks;  // per epoch; each of its segments may raise the number
   uint64_t dropped_bytes = 0;
   for (const run::SegmentRecord& segment : footer.segments) {
     const bool values = run::is_values_segment(segment);
@@ -47,13 +47,13 @@ Status add_committed(io::Device& device, const std::string& path, imd::LogId log
   return {};
 }
 
-// The bytes and the number of all logs, those included of jobs that committed nothing.
+// The bytes and the number of all logs, including those of jobs that committed nothing.
 Status add_files(io::Device& device, const std::string& path, uint64_t* bytes, uint32_t* files) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> folders, device.list(path));
   for (const std::string& folder : folders) {
     if (folder.front() != 'p') continue;
     const Result<std::vector<std::string>> names = device.list(fmt::format("{}/{}", path, folder));
-    if (!names.ok()) continue;  // a file of somebody else's
+    if (!names.ok()) continue;  // not Swale's file
     for (const std::string& name : *names) {
       if (!imd::parse_log_name(name)) continue;
       const auto file = device.open(fmt::format("{}/{}/{}", path, folder, name), io::OpenMode::kRead);
@@ -75,7 +75,7 @@ Result<Sizes> measure(OpenDirectory& directory, const std::string& path) {
   }
   uint64_t bytes = 0;
   SWALE_RETURN_IF_ERROR(add_files(directory.device, path, &bytes, &sizes.files));
-  // A job that writes meanwhile may have committed since.
+  // A job that is writing may have committed since.
   sizes.uncommitted_bytes = bytes - std::min(bytes, sizes.committed());
   return sizes;
 }

@@ -17,10 +17,10 @@ constexpr size_t kPlotColumns = 64;
 
 struct EpochCost {
   const imd::EpochEntry* entry = nullptr;
-  imd::EpochStats stats;  // empty: none are kept
+  imd::EpochStats stats;  // empty: none were kept
 };
 
-// What the bars of the plot are made of: of the rank that took longest, in the order of the pipeline.
+// The parts of a bar in the plot, in the order of the pipeline; each is the time of the slowest rank.
 struct Stage {
   Stat stat;
   char letter;
@@ -83,7 +83,7 @@ Json as_json(const EpochCost& cost) {
   return out;
 }
 
-// One line an epoch: sums of bytes and counts, and the longest time of any rank.
+// One line per epoch: sums of bytes and counts, and the longest time of any rank.
 std::string table(const std::vector<EpochCost>& costs) {
   std::string text =
       fmt::format("{:>6} {:>10} {:>6} {:>12} {:>14} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
@@ -113,10 +113,10 @@ std::string table(const std::vector<EpochCost>& costs) {
                     longest(Stat::kSyncNanos), longest(Stat::kCommitNanos));
   }
   text +=
-      "Times are seconds of the rank that took longest; bytes are of keys and values. open: since the epoch "
-      "before; waited:\nappends in it; drain, flush, commit: its end. Sorting and writing go on beside all "
+      "Times are seconds of the slowest rank; bytes are those of keys and values. open: since the previous "
+      "epoch; waited:\nappends in it; drain, flush, commit: its end. Sorting and writing overlap with all "
       "of these.\n";
-  if (without != 0) text += fmt::format("Of {} epochs no statistics are kept.\n", without);
+  if (without != 0) text += fmt::format("No statistics were kept of {} epochs.\n", without);
   return text;
 }
 
@@ -145,7 +145,7 @@ std::string chart(const std::vector<EpochCost>& costs) {
   };
   for (const EpochCost& cost : costs) longest = std::max(longest, total(cost));
   std::string text =
-      "time by stage, each of the rank that took longest; stages overlap, so that an epoch may take less\n ";
+      "time by stage, each of its slowest rank; stages overlap, so an epoch may take less time\n ";
   for (const Stage& stage : kStages) text += fmt::format(" {} {} ", stage.letter, stage.name);
   text += "\n\n";
   for (const EpochCost& cost : costs) {
@@ -153,7 +153,7 @@ std::string chart(const std::vector<EpochCost>& costs) {
     uint64_t sum = 0;
     for (const Stage& stage : kStages) {
       sum += cost.stats.at(stage.stat).max;
-      // Rounded where it ends, so that the bar's length is right whatever its parts are.
+      // Round the end of each part, not its length, so that the bar's length is right.
       const auto end =
           static_cast<size_t>(static_cast<double>(sum) / static_cast<double>(longest) * kPlotColumns + 0.5);
       if (end > bar.size()) bar.append(end - bar.size(), stage.letter);

@@ -31,7 +31,7 @@ int InfoCommand::run() const {
 void add_info(CLI::App& app, Run* run) {
   auto command = std::make_shared<InfoCommand>();
   CLI::App* const sub = add_command(
-      app, "info", "shows what is in a massive directory: jobs, epochs, sizes",
+      app, "info", "shows the content of a massive directory: jobs, epochs, sizes",
       {
           .description =
               "The schema of the values, the jobs that wrote, every committed epoch with its step, time, "

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kBatchKeys = 4096;
 
-// Of one key, in the epochs that are listed.
+// The sizes of one key, in the listed epochs.
 struct KeySizes {
   uint64_t values = 0;
   uint64_t bytes = 0;
@@ -25,7 +25,7 @@ struct KeySizes {
   uint32_t last_epoch = 0;
 };
 
-// Keys as they are met, in batches, so that output starts at once and ends with the limit.
+// Prints keys in batches as they are found, so that output starts at once and ends with the limit.
 class Listing {
  public:
   struct Options {
@@ -35,7 +35,7 @@ class Listing {
     std::optional<run::KeyType> key;
     std::string pattern;
     uint64_t limit = 0;
-    int64_t epoch = 0;  // of the sizes; kAllEpochs
+    int64_t epoch = 0;  // of the sizes; may be kAllEpochs
   };
 
   Listing(imd::Reader& reader, Options options) : reader_(reader), options_(std::move(options)) {}
@@ -118,7 +118,7 @@ struct LsCommand {
                      Listing* listing);
 };
 
-// The keys of one epoch, without those that `seen` has; it may be null.
+// The keys of one epoch that are not in `seen`, which may be null.
 Status LsCommand::list(imd::Reader& reader, int64_t epoch, std::unordered_set<std::string>* seen,
                        Listing* listing) {
   Status status;
@@ -146,7 +146,7 @@ int LsCommand::run() const {
                            .pattern = pattern,
                            .limit = limit,
                            .epoch = all ? imd::Reader::kAllEpochs : epoch});
-  // With sizes, every key is asked for as well, and how much that reads is not known.
+  // With sizes, every key is also queried; the bytes that this reads are not known.
   const uint64_t expected_bytes =
       sizes ? 0 : bytes_of_epochs(reader.manifest(), all ? imd::Reader::kAllEpochs : epoch);
   const ReadingBar bar(reader, expected_bytes, ProgressBar::wanted_beside_output());
@@ -166,20 +166,21 @@ void add_ls(CLI::App& app, Run* run) {
   auto command = std::make_shared<LsCommand>();
   CLI::App* const sub = add_command(
       app, "ls", "lists the keys, as ls lists files",
-      {.description = "One key a line, in storage order, as soon as it is met. With -l: how many values it "
-                      "has, their bytes, the first and last epoch that has one, and the key. The pattern is "
-                      "one of the shell, compared with keys as they are printed; put it in quotes. Needs "
-                      "memory for the keys of one partition, with --all for all keys.",
+      {.description =
+           "Prints one key per line, in storage order, as soon as it is found. With -l: the number "
+           "of its values, their bytes, the first and last epoch that has one, and the key. The "
+           "pattern is a shell pattern; it is compared with printed keys; put it in quotes. Needs "
+           "memory for the keys of one partition, with --all for all keys.",
        .examples = {{"swale ls out/particles --limit 5 --u64", "some names"},
                     {"swale ls -l out/particles 'atom-*'", "how much the last epoch has of these"},
                     {"swale ls -l --all out/particles 'u64:1?' --u64", "and how much all epochs have"}},
-       .exit_1 = "a pattern was given and no key is like it"});
+       .exit_1 = "a pattern was given and no key matches it"});
   command->common.add_path(*sub);
-  sub->add_option("PATTERN", command->pattern, "only keys like this: * ? [a-z]")->type_name("PATTERN");
-  sub->add_flag("-l,--long", command->sizes, "numbers of values, their bytes, epochs");
+  sub->add_option("PATTERN", command->pattern, "only keys that match this: * ? [a-z]")->type_name("PATTERN");
+  sub->add_flag("-l,--long", command->sizes, "also show the number of values, their bytes and epochs");
   command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
   sub->add_flag("-a,--all", command->all, "the keys of all epochs")->excludes("--epoch");
-  sub->add_option("-n,--limit", command->limit, "stop after so many keys (0: all)")
+  sub->add_option("-n,--limit", command->limit, "stop after N keys (0: all)")
       ->check(at_least(0))
       ->type_name("N");
   command->common.add_json(*sub);

@@ -1,4 +1,4 @@
-// swale: looks into massive directories. One command, one subcommand for each question.
+// swale: inspects massive directories. One command with one subcommand for each question.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ std::vector<std::string> without_engine_word(std::vector<std::string> words) {
   return words;
 }
 
-// What stands in the place of a command and is none; "" if there is nothing wrong.
+// The message for an unknown command; "" if the command is known.
 std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
   if (words.empty() || words.front().starts_with('-')) return {};
   const std::string& word = words.front();
@@ -62,7 +62,7 @@ int run_command(int argc, char** argv) {
   return run();
 }
 
-// Says what went wrong, without memory.
+// Prints the failure without allocating memory.
 int fail_with(const std::exception_ptr& exception) {
   try {
     if (exception) std::rethrow_exception(exception);
@@ -78,7 +78,7 @@ int fail_with(const std::exception_ptr& exception) {
   return kExitFailure;
 }
 
-// Destructors that need memory (nlohmann::json's do) end a process that has none: as a failure, not as a crash.
+// A destructor that allocates (nlohmann::json's does) ends a process without memory: make that a failure, not a crash.
 [[noreturn]] void terminate() { ::_exit(fail_with(std::current_exception())); }
 
 }  // namespace

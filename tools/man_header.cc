@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kRule = "----";
 
-// A comment and what it belongs to.
+// A comment and the declarations that it belongs to.
 struct Block {
   std::string section;  // the title of its part of the header
   std::string comment;  // without its marks
@@ -79,7 +79,7 @@ std::vector<Block> blocks_of(std::string_view header) {
   return blocks;
 }
 
-// What a block declares, in order, once each.
+// The names that a block declares, in order, once each.
 std::vector<std::string> names_of(const std::string& code) {
   static const std::regex kNames(
       R"(^typedef struct (swale_\w+)|^typedef \w+ \(\*(swale_\w+)\)|^enum (swale_\w+)|^(?!typedef)[\w *]*\b(swale_\w+)\()");
@@ -95,12 +95,12 @@ std::vector<std::string> names_of(const std::string& code) {
   return names;
 }
 
-// The first sentence, as the line NAME has it: without its end, at most so long.
+// The first sentence, as the NAME line shows it: without its end, at most so long.
 std::string summary_of(std::string text) {
   constexpr size_t kBytesMax = 90;
   if (text.starts_with("[collective] ")) text.erase(0, std::string_view("[collective] ").size());
   std::replace(text.begin(), text.end(), '\n', ' ');
-  constexpr size_t kBytesMin = 20;  // what stands in parentheses before that is needed
+  constexpr size_t kBytesMin = 20;  // a parenthesis before this place is needed
   for (const std::string_view end : {". ", "; ", ": "}) text = text.substr(0, text.find(end));
   text = text.substr(0, text.find(" (", kBytesMin));
   while (text.ends_with('.') || text.ends_with(',')) text.pop_back();

@@ -1,9 +1,9 @@
-// The manual pages of section 3, made from swale.h: its comments are the one source. A page for every declaration that has
-// a comment (functions, structs, enums), named after the first name in it; other names of the same declaration lead to
-// that page. swale(3) has the conventions and a list of all.
+// The manual pages of section 3, made from swale.h: its comments are the only source. Every declaration with a comment
+// (functions, structs, enums) has a page, named after its first name; the declaration's other names lead to that page.
+// swale(3) has the conventions and a list of all pages.
 //
-// Format of the header: a comment at the start of a line belongs to the declarations behind it, up to an empty line or
-// the next such comment; "---- Title ----" in a comment begins a section. Threads: free functions.
+// Format of the header: a comment at the start of a line belongs to the declarations after it, up to an empty
+// line or the next such comment; "---- Title ----" in a comment begins a section. Threads: free functions.
 #pragma once
 
 #include <string>

@@ -12,9 +12,9 @@ namespace swale::tools {
 namespace {
 
 constexpr std::string_view kDirectoryText =
-    "A massive directory is an ordinary directory. Each job that writes to it has a number and files of its "
-    "own. The epoch log of the newest job says which epochs exist; one record is appended to it when an "
-    "epoch is committed. Copy, move or archive the directory as a whole, while no job writes to it. The "
+    "A massive directory is an ordinary directory. Each job that writes to it has a number and its own "
+    "files. The epoch log of the newest job says which epochs exist; a commit appends one record to it. "
+    "Copy, move or archive the directory as a whole, while no job writes to it. The "
     "formats are specified byte by byte in docs/formats of the sources.";
 
 struct DirectoryEntry {
@@ -23,18 +23,17 @@ struct DirectoryEntry {
 };
 constexpr DirectoryEntry kDirectoryEntries[] = {
     {"swale.json", "the manifest: schema, layout and jobs; a copy of the newest jobs/NNNN/manifest.json"},
-    {"swale.lock", "who writes, while a job does, which renews it; swale-unlock(1) shows it"},
-    {"swale.json.damaged", "what swale-repair(1) found in the place of swale.json, and replaced"},
-    {"jobs/0001/manifest.json", "the manifest as job 1 wrote it"},
+    {"swale.lock", "names the job that is writing, which renews it; swale-unlock(1) shows it"},
+    {"swale.json.damaged", "the damaged swale.json that swale-repair(1) replaced"},
+    {"jobs/0001/manifest.json", "the manifest of job 1"},
     {"jobs/0001/epochs", "its epoch log: all committed epochs with their steps, times and counts"},
     {"jobs/0001/extrema", "which partitions have the largest and smallest numbers of each of its epochs"},
-    {"jobs/0001/stats.jsonl", "what each of its epochs cost"},
+    {"jobs/0001/stats.jsonl", "statistics of each of its epochs"},
     {"p000/part-000000.j0001.data",
      "the records of job 1 in partition 0, in blocks of 4 KiB with a checksum each"},
     {"p000/part-000000.j0001.index", "its index: sketches by slices of hash space, extrema, a footer"},
     {"p000/part-000000.j0001.values", "its values of more than 16,384 bytes, if there are any"},
-    {"p001/part-001024.j0001.data",
-     "1,024 partitions a folder; partition p was written by rank p of its job"},
+    {"p001/part-001024.j0001.data", "1,024 partitions per folder; rank p of a job wrote its partition p"},
 };
 
 using roff::header;
@@ -110,7 +109,7 @@ std::string main_page(const CLI::App& app, const std::string& date) {
   }
   page += ".SH ENVIRONMENT\n" +
           plain(wrap("Each option of swale-options(7) has a variable: imd.map is SWALE_IMD_MAP. The command "
-                     "heeds the variables of options that swale_reader_open takes.",
+                     "obeys the variables of the options of swale_reader_open.",
                      78));
   page += ".SH EXIT STATUS\n" + plain(wrap(kExitStatusText, 78));
   page += ".SH EXAMPLES\n";
@@ -133,8 +132,8 @@ std::string options_page(const std::string& date) {
   page += ".SH NAME\nswale\\-options \\- options of the Swale library\n.SH DESCRIPTION\n";
   page += paragraphs(
       "Calls that open something take a string of options: \"imd.ways=2,io.direct=never\". An option that "
-      "the string leaves out is taken from the environment; if it is not there either, it has its default. "
-      "An unknown name, and a value beyond its limits, is an error that says what is possible.\n\nBytes take "
+      "is not in the string has the value of its environment variable, or else its default. An unknown name "
+      "or a value beyond its limits is an error, whose message says what is possible.\n\nBytes take "
       "K, M, G and T, all powers of 1024; seconds take ms, us, min and h. swale-config(1) shows what is in "
       "force, and checks a string.");
   page += ".SH OPTIONS\n";
@@ -180,19 +179,13 @@ std::vector<ManPage> man_pages(const CLI::App& app, const std::string& date) {
 std::string options_markdown() {
   std::string text =
       "# Options\n\n"
-      "Made by `build/checked/tools/swale_manual --options > docs/options.md` from the tables that stand "
-      "beside the\n"
-      "code (`src/capi/options.h` names them); a test compares. Calls that open something take a string of "
-      "options,\n"
-      "\"imd.ways=2,io.direct=never\". An option that the string leaves out is taken from the environment; "
-      "if it is not\n"
-      "there either, it has its default. An unknown name, and a value beyond its limits, is an error that "
-      "says what is\n"
-      "possible. `job.`, `net.` and `io.` belong to the whole process, `imd.` to indexed massive "
-      "directories. `swale\n"
-      "config` shows what is in force and checks a string. Column *calls*: job is `swale_job_open`, write "
-      "is\n"
-      "`swale_dir_open`, read is `swale_reader_open`.\n\n"
+      "`build/checked/tools/swale_manual --options > docs/options.md` makes this page from the option tables, which are next to\n"
+      "the code that they configure (`src/capi/options.h` names them); a test compares. Calls that open something take a string\n"
+      "of options, \"imd.ways=2,io.direct=never\". An option that is not in the string has the value of its environment variable,\n"
+      "or else its default. An unknown name or a value beyond its limits is an error, whose message says what is possible.\n"
+      "`job.`, `net.` and `io.` belong to the whole process, `imd.` to indexed massive directories. `swale config` shows the\n"
+      "values in force and checks a string. Column *calls*: job is `swale_job_open`, write is `swale_dir_open`, read is\n"
+      "`swale_reader_open`.\n\n"
       "| option | default | takes | environment | calls | what it is |\n|---|---|---|---|---|---|\n";
   const auto cell = [](std::string_view raw) {
     std::string safe;

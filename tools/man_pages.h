@@ -1,4 +1,4 @@
-// Man pages, made from the commands and from the table of options; and docs/options.md from the latter.
+// Makes man pages from the commands and the option table, and docs/options.md from the option table.
 //
 // Format: man(7) macros, ASCII alone, read by groff and mandoc without a warning.
 // Threads: free functions.
@@ -20,7 +20,7 @@ struct ManPage {
   std::string text;
 };
 
-// swale.1, one page a command, swale-options.7 and swale-directory.5. `date` as in 2026-11-21.
+// swale.1, one page per command, swale-options.7 and swale-directory.5. `date` as in 2026-11-21.
 std::vector<ManPage> man_pages(const CLI::App& app, const std::string& date);
 
 std::string swale_version_text();  // "0.1.0"

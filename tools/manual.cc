@@ -64,7 +64,7 @@ OptionText text_of(const CLI::Option& option) {
 void collect(const CLI::App& app, bool positional, std::vector<OptionText>* texts) {
   const bool group_of_options = app.get_name().empty() && app.get_parent() != nullptr;
   for (const CLI::Option* option : app.get_options()) {
-    if (group_of_options && option == app.get_help_ptr()) continue;  // its command has it, too
+    if (group_of_options && option == app.get_help_ptr()) continue;  // its command has --help, too
     if (option->get_positional() == positional && !option->get_group().empty())
       texts->push_back(text_of(*option));
   }

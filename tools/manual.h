@@ -1,6 +1,6 @@
-// Command: a subcommand of `swale` and what its manual says. This is the one source: `--help`, the man pages
-// (man_pages.h) and the completions of shells (completion.h) are made from the options that a Command was given and
-// from its Manual, and the tests run its examples.
+// Command: a subcommand of `swale` and its manual. A Command's options and Manual are the only source of
+// `--help`, the man pages (man_pages.h) and the shells' completions (completion.h). The tests run its
+// examples.
 //
 // Threads: one.
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace swale::tools {
 
-// A line for the shell that works, with out/particles as the tests make it (tests/api/make_particles.c).
+// A shell line that works with the out/particles of the tests (tests/api/make_particles.c).
 struct Example {
   std::string_view command;
-  std::string_view what;  // it answers or does
+  std::string_view what;  // what it prints or does
 };
 
 struct Manual {
@@ -36,7 +36,7 @@ class Command : public CLI::App {
 
 Command* add_command(CLI::App& app, const std::string& name, const std::string& summary, Manual manual);
 
-// The commands that are no secrets, in the order in which they were added.
+// The commands that are not hidden, in the order in which they were added.
 std::vector<const Command*> commands_of(const CLI::App& app);
 
 // One option, flag or positional argument, as manuals and shells see it.
@@ -54,10 +54,10 @@ struct OptionText {
   bool repeated = false;  // takes several values
 };
 
-// Positional arguments first, then the others, --help included, those of option groups, too.
+// Positional arguments first, then all others, including --help and those of option groups.
 std::vector<OptionText> options_of(const CLI::App& command);
 
-// Lines of at most `width` characters; paragraphs stay apart.
+// Wraps the text to lines of at most `width` characters; keeps paragraphs apart.
 std::string wrap(std::string_view text, size_t width, std::string_view indent = {});
 
 inline constexpr std::string_view kExitStatusText =

@@ -1,5 +1,5 @@
-// All options of the library in one list, as `swale config`, swale-options(7) and docs/options.md show them. The rows come
-// from src/capi/options.h, which collects them from the code that they configure.
+// All options of the library in one list, as in `swale config`, swale-options(7) and docs/options.md. The
+// rows come from src/capi/options.h, which collects them from the code that they configure.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace swale::tools {
 
 struct TableRow {
   OptionRow row;
-  std::vector<capi::Call> calls;  // that take it
+  std::vector<capi::Call> calls;  // the calls that take it
 };
 
 // A call as the command line and the tables name it: "job", "write" or "read".
 std::string_view short_name(capi::Call call);
 
-// Each option once, in the order of the tables.
+// Every option once, in the order of the tables.
 std::vector<TableRow> option_table();
 std::vector<OptionRow> option_rows(const std::vector<TableRow>& table);
 

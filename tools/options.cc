@@ -12,7 +12,7 @@
 namespace swale::tools {
 namespace {
 
-int output_errno = 0;  // why writing to stdout failed first
+int output_errno = 0;  // the errno of the first failed write to stdout
 
 void note_output_failure() {
   if (output_errno == 0) output_errno = errno;
@@ -36,7 +36,7 @@ CLI::Validator at_least(int64_t least) {
         int64_t number = 0;
         const char* const end = text.data() + text.size();
         const auto [stop, failure] = std::from_chars(text.data(), end, number);
-        // What is no number, or too large a one, is for the conversion to tell.
+        // The conversion reports text that is not a number, or too large a number.
         const bool tells = failure == std::errc() && stop == end;
         return tells && number < least ? fmt::format("expected at least {}, found {}", least, text)
                                        : std::string();
@@ -59,7 +59,7 @@ int finish_output(int exit_code) {
 }
 
 void Common::add_path(CLI::App& command) {
-  command.add_option("PATH", path, "the massive directory (the one with swale.json in it)")
+  command.add_option("PATH", path, "the massive directory (the one that contains swale.json)")
       ->required()
       ->type_name("DIR");
 }
@@ -78,12 +78,12 @@ void Common::add_notation(CLI::App& command, bool with_raw) {
                                          "printable, else in hex");
   group->add_flag("--hex", hex, "in hex");
   group->add_flag("--u64", u64, "keys of 8 bytes as little-endian numbers; values as by default");
-  if (with_raw) group->add_flag("--raw", raw, "values only, their bytes as they are, nothing between them");
+  if (with_raw) group->add_flag("--raw", raw, "only values, as unchanged bytes without separators");
   group->require_option(0, 1);
 }
 
 void Common::add_typed(CLI::App& command) {
-  command.add_flag("-t,--typed", typed, "show values as the numbers that the schema says they are");
+  command.add_flag("-t,--typed", typed, "show values as the numbers of the schema");
 }
 
 void Common::add_output(CLI::App& command) {

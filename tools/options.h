@@ -1,4 +1,4 @@
-// What the subcommands of `swale` have in common: exit codes, the directory, the ways of printing.
+// The common parts of the subcommands of `swale`: exit codes, the directory, the ways of printing.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,24 @@ using Json = nlohmann::ordered_json;
 
 enum ExitCode {
   kExitOk = 0,
-  kExitNotFound = 1,  // a key is not there; verify found problems; something is lost; a lock looks alive
+  kExitNotFound = 1,  // a key is missing; verify found problems; something is lost; a lock looks alive
   kExitUsage = 2,
   kExitFailure = 3,  // input/output error or damage
 };
 
-// Prints the failure to stderr and answers the exit code for it.
+// Prints the failure to stderr and returns the exit code for it.
 int fail(const Status& status);
 
-// A check of CLI11's for numbers that have a lower limit only.
+// A CLI11 check for numbers that have only a lower limit.
 CLI::Validator at_least(int64_t least);
 
 // A key in JSON: a number if it is shown as one.
 Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type);
 
-// Writes to stdout. The first failure is remembered, with its reason, for finish_output.
+// Writes to stdout. Keeps the first failure and its reason for finish_output.
 void print(std::string_view text);
 void print_json(const Json& json);  // one line
-// The command's exit code, or kExitFailure if stdout could not take everything.
+// Returns the command's exit code, or kExitFailure if a write to stdout has failed.
 int finish_output(int exit_code);
 
 struct OpenDirectory {
@@ -74,7 +74,7 @@ struct Common {
   void add_epoch(CLI::App& command, const std::string& help);
   void add_notation(CLI::App& command, bool with_raw);
   void add_typed(CLI::App& command);
-  // --json, --raw and the other ways in which records are printed.
+  // The layout of printed records, from --json, --raw and --format.
   void add_output(CLI::App& command);
 
   Notation notation() const;
@@ -82,11 +82,11 @@ struct Common {
   Result<std::unique_ptr<OpenDirectory>> open() const { return open_imd(path); }
   // The engine that made the directory (engine.h).
   Result<const Engine*> engine() const;
-  // What SWALE_IO_* says, for commands that open no reader.
+  // The storage options of the environment (SWALE_IO_*), for commands that open no reader.
   static Result<io::PosixOptions> storage();
 };
 
-// Each adds itself to the application; `*run` is set to what the chosen one does.
+// Each adds a subcommand to the application; the chosen one sets `*run` to its action.
 using Run = std::function<int()>;
 void add_info(CLI::App& app, Run* run);
 void add_ls(CLI::App& app, Run* run);

@@ -1,8 +1,8 @@
-// OverlayDevice: a view of another device that can be written to without changing it: what is written stays in memory. So a
-// tool opens a store as a later job would, recovery and all, and leaves no trace.
+// OverlayDevice: a writable view of another device: writes stay in memory and do not change the device. So a
+// tool can open a store as a later job would, including recovery, and leaves no trace.
 //
-// Threads: one at a time. Limits: files that are changed are copied into memory whole; those of kFileBytesMax of
-// MemoryDevice and more cannot be. Not anchored.
+// Threads: one at a time. Limits: a changed file is copied into memory whole, so files of MemoryDevice's
+// kFileBytesMax or more cannot be changed. Not anchored.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ class OverlayDevice final : public io::Device {
 
   io::Device& below_;
   io::MemoryDevice memory_;
-  std::set<std::string> hidden_;  // of the device below: removed, renamed or replaced
+  std::set<std::string> hidden_;  // files of the device below that were removed, renamed or replaced
 };
 
 }  // namespace swale::tools

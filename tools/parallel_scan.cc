@@ -22,7 +22,7 @@ using Piece = imd::Reader::ScanPiece;
 
 constexpr size_t kChunkBytes = 256 * kKiB;
 
-// Text of whole records.
+// The text of whole records.
 struct Chunk {
   std::string text;
   std::vector<size_t> ends;  // of each record
@@ -39,7 +39,8 @@ class PieceQueue {
   PieceQueue(imd::Reader& reader, const ScanJob& job)
       : reader_(reader), epochs_(job.epochs), blocks_min_(job.blocks_min), damaged_(job.damaged) {}
 
-  // None: there are no more. After a failure: those of the next partition. Call with the scan's mutex held.
+  // None: there are no more pieces. After a failure it continues with the next partition. Call with the scan's mutex
+  // held.
   Result<std::optional<Numbered>> next() {
     while (pieces_.empty()) {
       if (epoch_ == epochs_.size()) return std::optional<Numbered>();
@@ -81,10 +82,10 @@ class Scan {
  private:
   struct Damage {
     Status cause;
-    uint64_t records;  // that were not read because of it
+    uint64_t records;  // not read because of it
   };
 
-  // What is known of a piece that is not the first unfinished one, or has just become it.
+  // The state of a piece that is not the first unfinished one, or has just become it.
   struct Pending {
     std::deque<Chunk> chunks;
     size_t bytes = 0;
@@ -96,11 +97,11 @@ class Scan {
 
   void work();
   void take_pieces();
-  // `damage`: what was passed.
+  // `damage`: the skipped places.
   Status scan_piece(const PieceQueue::Numbered& given, std::vector<Damage>* damage);
   void put(uint64_t number, Chunk* chunk);
   void finish(const PieceQueue::Numbered& given, std::vector<Damage> damage, Status status);
-  // Whether the scan goes on after this failure.
+  // Whether the scan continues after this failure.
   bool passes(const Status& status) const { return job_.damaged && imd::can_be_passed(status); }
   void write(const Chunk& chunk);    // with the mutex held
   void write_ready(Pending& ready);  // with the mutex held
@@ -182,7 +183,7 @@ Status Scan::scan_piece(const PieceQueue::Numbered& given, std::vector<Damage>* 
   RecordView record{epoch.epoch, epoch.step, epoch.time, {}, {}};
   Chunk chunk;
   uint64_t taken = 0;
-  uint64_t accounted = 0;  // records of the piece that were read or told to be passed
+  uint64_t accounted = 0;  // records of the piece that were read or reported as skipped
   const auto each = [&](uint32_t, Bytes key, Bytes value) {
     ++accounted;
     record.key = key;
@@ -229,7 +230,7 @@ void Scan::take_pieces() {
         continue;
       }
       if (!next.ok()) {
-        // It stands behind all pieces that were given out: they are written first.
+        // The place comes after all pieces taken so far, which must be written first.
         changed_.wait(lock, [&] { return stopped_ || head_ == pieces_.given(); });
         stop(next.status());
         return;
@@ -247,7 +248,7 @@ Result<uint64_t> Scan::run() {
   std::vector<std::thread> others;
   try {
     for (unsigned i = 1; i < job_.threads; ++i) others.emplace_back([this] { work(); });
-  } catch (const std::bad_alloc&) {  // fewer threads do it, too
+  } catch (const std::bad_alloc&) {  // fewer threads suffice
   } catch (const std::system_error&) {
   }
   work();

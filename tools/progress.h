@@ -1,4 +1,4 @@
-// ProgressBar: a line on the terminal behind stderr, rewritten whenever another per mille is done, gone at the end.
+// ProgressBar: a line on the terminal of stderr, rewritten after each per mille of progress, removed at the end.
 // Threads: one at a time.
 #pragma once
 
@@ -18,13 +18,13 @@ class ProgressBar {
     if (shown_ >= 0) fmt::print(stderr, "\r{:{}}\r", "", kColumns + 40);
   }
 
-  // Only people look, and only if the output does not run through the same terminal.
+  // stderr is a terminal; beside_output: and the output does not go to a terminal.
   static bool wanted() { return ::isatty(STDERR_FILENO) == 1; }
   static bool wanted_beside_output() { return wanted() && ::isatty(STDOUT_FILENO) == 0; }
 
   // `total` is shown as a multiple of `unit_size`.
   void update(uint64_t done, uint64_t total, std::string_view unit, uint64_t unit_size = 1) {
-    if (total < unit_size) return;  // done before anybody looks
+    if (total < unit_size) return;  // too quick to show
     const double share = static_cast<double>(done) / static_cast<double>(total);
     const int permille = static_cast<int>(share * 1000);
     if (permille == shown_) return;
@@ -35,7 +35,7 @@ class ProgressBar {
     std::fflush(stderr);
   }
 
-  // Of what nobody knows the total.
+  // Shows progress without a known total.
   void count(uint64_t done, std::string_view unit, uint64_t unit_size = 1) {
     const auto units = static_cast<int>(done / unit_size);
     if (units == shown_) return;

@@ -6,7 +6,7 @@
 namespace swale::tools {
 namespace {
 
-constexpr std::chrono::milliseconds kLookEvery{200};  // as often as people see a difference
+constexpr std::chrono::milliseconds kLookEvery{200};  // quick enough for people
 
 }  // namespace
 

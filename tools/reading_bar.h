@@ -1,6 +1,6 @@
-// ReadingBar: a ProgressBar for calls of a Reader that tell nothing until they are done. It looks at the reader's own count
-// of bytes from time to time, and shows nothing of what is done at once.
-// Threads: one of its own, which ends with the bar; none where no bar is wanted.
+// ReadingBar: a ProgressBar for calls of a Reader that report nothing until they return. It polls the reader's count of
+// bytes; a quick call shows no bar.
+// Threads: one of its own, which ends with the bar; none if no bar is wanted.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,7 @@ namespace swale::tools {
 
 class ReadingBar {
  public:
-  // `expected_bytes` are those of one walk over what is read; 0: not known, and the bytes are shown without a share.
+  // `expected_bytes`: the bytes of one walk over the data; 0: unknown, and the bar shows bytes without a percentage.
   // `wanted`: ProgressBar::wanted() or wanted_beside_output(). `reader` must outlive the bar.
   ReadingBar(const imd::Reader& reader, uint64_t expected_bytes, bool wanted);
   ~ReadingBar();
@@ -35,7 +35,7 @@ class ReadingBar {
   std::thread thread_;
 };
 
-// Of the keys and values of one epoch or (kAllEpochs) of all: about what a walk over them reads.
+// About the bytes that a walk over one epoch, or (kAllEpochs) over all, reads: those of keys and values.
 uint64_t bytes_of_epochs(const imd::Manifest& manifest, int64_t epoch);
 
 }  // namespace swale::tools

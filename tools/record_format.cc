@@ -20,7 +20,7 @@ std::vector<run::FieldPlace> places_of(const run::Field& field) {
   return places;
 }
 
-// "" if the number is not there.
+// "" if the number is missing.
 std::string number_text(const run::FieldPlace& place, Bytes value) {
   const run::FieldValue found = run::read_field(place, value);
   if (found.kind == run::FieldValue::Kind::kAbsent) return {};
@@ -33,7 +33,7 @@ std::string json_number(const std::string& text) {
   return text.empty() || !finite ? "null" : text;
 }
 
-// Of text without control characters, which is what show() and show_key() make.
+// Requires text without control characters, as show() and show_key() return it.
 std::string json_string(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -70,14 +70,14 @@ std::string datum_text(const Expression& expression, const RecordView& record, N
   return {};
 }
 
-// As numpy reads it: epoch <u4, step <i8, time <f8.
+// In numpy's terms: epoch <u4, step <i8, time <f8.
 void append_epoch_number(std::string_view name, const RecordView& record, std::string* out) {
   if (name == "epoch") return append_u32(out, record.epoch);
   if (name == "step") return append_i64(out, record.step);
   append_double(out, record.time);
 }
 
-// Commas that separate columns are outside of quotes and parentheses.
+// Commas separate columns only outside of quotes and parentheses.
 std::vector<std::string_view> split_columns(std::string_view list) {
   std::vector<std::string_view> parts;
   size_t start = 0;
@@ -148,7 +148,7 @@ Result<RecordFormat> RecordFormat::make(const FormatOptions& options, const run:
       format.columns_.push_back({name.substr(0, equals), std::move(field)});
       continue;
     }
-    // The schema may have a field of that name: it is not what is meant.
+    // Even if the schema has a field of that name, the built-in column is meant.
     run::Schema keys;
     keys.key = schema.key;
     SWALE_ASSIGN_OR_RETURN(Expression builtin, Expression::parse(name, keys));
@@ -167,7 +167,7 @@ Status RecordFormat::add_columns(std::string_view list) {
   return {};
 }
 
-// A field of several elements is as many columns.
+// A field with n elements becomes n columns.
 Status RecordFormat::add_column(std::string_view text) {
   std::string_view name = text;
   if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);

@@ -1,8 +1,8 @@
-// RecordFormat: a record as a line of text, of CSV or of JSON, or as raw bytes: its columns, typed by the schema where
-// they are fields.
+// RecordFormat: prints a record's columns as a line of text, CSV or JSON, or as raw bytes. Fields have the types of the
+// schema.
 //
-// Threads: immutable once made. Errors: kInvalidArgument for columns that there are not.
-// A number that is not there is nothing in text and CSV and null in JSON, which also has null for NaN and infinity.
+// Threads: immutable once made. Errors: kInvalidArgument for unknown columns.
+// A missing number is empty in text and CSV and null in JSON; NaN and infinity are null in JSON, too.
 // Raw output has numbers as they are stored; epoch is a u4, step an i8 and time an f8, little-endian.
 #pragma once
 
@@ -21,11 +21,11 @@ enum class Layout { kText, kCsv, kJson, kRaw };
 
 struct FormatOptions {
   Layout layout = Layout::kText;
-  Notation notation = Notation::kAuto;  // of bytes
+  Notation notation = Notation::kAuto;  // for bytes
   bool typed = false;                   // values are shown as their fields
   std::string fields;                   // separated by ','; "": the default
-  // Text and JSON, if no fields are given; CSV begins with those that are no values. A field of the schema stands there
-  // as NAME=[field], and its column is called NAME.
+  // The columns of text and JSON if no fields are given; CSV begins with the columns that are not values. A
+  // field of the schema is given as NAME=[field]; its column is called NAME.
   std::vector<std::string> default_text;
   std::vector<std::string> default_json;
 };
@@ -34,9 +34,9 @@ class RecordFormat {
  public:
   static Result<RecordFormat> make(const FormatOptions& options, const run::Schema& schema);
 
-  // CSV's first line; nothing else has one.
+  // The first line of CSV; other layouts have none.
   std::string header() const;
-  // False, and nothing is appended: the layout is kRaw and a field is not there.
+  // False, and nothing is appended: the layout is kRaw and a field is missing.
   bool append(const RecordView& record, std::string* out) const;
 
  private:

@@ -60,22 +60,23 @@ int RepairCommand::run() const {
 void add_repair(CLI::App& app, Run* run) {
   auto command = std::make_shared<RepairCommand>();
   CLI::App* const sub = add_command(
-      app, "repair", "makes the best of what a crash or damage has left",
+      app, "repair", "recovers what can be recovered after a crash or damage",
       {
-          .description = "Committed epochs need no repair after a crash. This recovers what an epoch that "
-                         "was never ended left as whole runs, makes damaged index logs anew from the data "
-                         "logs, and the manifest if copies of it are lost (a damaged swale.json is kept as "
-                         "swale.json.damaged). What is lost is recorded in the directory: queries that need "
-                         "it end with an error that names epoch and partition, and info and verify list it; "
-                         "with the files put back from a copy, another repair takes it off the list. Files "
-                         "of other jobs are never written; an index log is replaced as a whole. No job may "
-                         "be writing.",
+          .description =
+              "Committed epochs need no repair after a crash. This command recovers the whole runs "
+              "of an epoch that was never ended, rebuilds damaged index logs from the data "
+              "logs, and restores the manifest if copies of it are lost (a damaged swale.json is "
+              "kept as swale.json.damaged). It records losses in the directory: queries that need "
+              "lost data end with an error that names epoch and partition, and info and verify "
+              "list the losses; after you restore the files from a copy, run repair again. Files "
+              "of other jobs are never written; an index log is replaced as a whole. No job may "
+              "be writing.",
           .examples = {{"swale repair out/particles --dry-run", "what would be done"},
-                       {"swale repair out/particles --json | jq .lost", "repair, and say what is lost"}},
+                       {"swale repair out/particles --json | jq .lost", "repair, and print what is lost"}},
           .exit_1 = "something is lost, now or before",
       });
   command->common.add_path(*sub);
-  sub->add_flag("-n,--dry-run", command->dry_run, "say what would be done, and do nothing");
+  sub->add_flag("-n,--dry-run", command->dry_run, "print what would be done, and do nothing");
   command->common.add_json(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }

@@ -1,4 +1,4 @@
-// Pieces of manual pages: text that troff takes for text, with the macros of man(7).
+// Pieces of manual pages: escaped text and the macros of man(7).
 //
 // Threads: free functions.
 #pragma once
@@ -8,13 +8,13 @@
 
 namespace swale::tools::roff {
 
-// Nothing in it is a request or an escape.
+// Escapes the text, so that troff sees no request and no escape in it.
 std::string plain(std::string_view text);
 
-// Sentences start on their own lines, as troff wants them; empty lines become paragraphs.
+// Puts each sentence on its own line, as troff wants it; empty lines become paragraphs.
 std::string paragraphs(std::string_view text);
 
-// As it stands, line by line.
+// The text unchanged, line by line.
 std::string listing(std::string_view text);
 
 // The first line of a page. `date` as in 2026-11-21.

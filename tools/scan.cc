@@ -32,7 +32,7 @@ struct ScanCommand {
   int run() const;
 };
 
-// Processors that this process may use, as batch systems and containers allot them.
+// The processors that this process may use, as assigned by batch systems and containers.
 unsigned usable_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -80,7 +80,7 @@ int ScanCommand::run() const {
     return std::ferror(stdout) == 0;
   };
   if (keep_going) {
-    job.blocks_min = 1;  // single runs: whose header is lost is known before it is read
+    job.blocks_min = 1;  // single runs: a lost header is known before the run is read
     job.damaged = [&](const Status& cause, uint64_t records) {
       ++damaged_places;
       unread += records;
@@ -97,7 +97,7 @@ int ScanCommand::run() const {
                left_out.load());
   }
   if (damaged_places != 0) {
-    fmt::print(stderr, "swale: {} damaged places were passed, and {} records or more were not read\n",
+    fmt::print(stderr, "swale: {} damaged places were skipped, and at least {} records were not read\n",
                damaged_places, unread);
     return finish_output(kExitFailure);
   }
@@ -144,7 +144,7 @@ void add_scan(CLI::App& app, Run* run) {
   CLI::App* const sub = add_command(
       app, "scan", "prints every record, or those that meet a condition, in storage order",
       {.description =
-           "Prints epoch, key and value, separated by tabs; with --json one object a line; with --format csv "
+           "Prints epoch, key and value, separated by tabs; with --json one object per line; with --format csv "
            "the "
            "numbers of the schema under their names; with --raw bytes as they are. Several threads read and "
            "compute; the order of the output does not depend on them.\n\n"
@@ -158,20 +158,20 @@ void add_scan(CLI::App& app, Run* run) {
            "that "
            "keys of 8 or 4 bytes are; where the directory says that keys are numbers (imd.key), key is one: "
            "key == "
-           "13. There are abs(), sqrt() and has(field). A field with an unusual name "
+           "13. Functions are abs(), sqrt() and has(field). A field with an unusual name "
            "stands "
            "in brackets: [x-y].\n\n"
-           "Integers are compared exactly. A comparison with a number that is not there, because the value "
-           "is too short, is false; so is one with NaN. Records that lack a field that --raw prints are left "
-           "out. --raw has fields, key and value as they are stored, epoch as 4, step as 8 bytes, time as a "
+           "Integers are compared exactly. A comparison with a missing number (the value is too short) is "
+           "false; so is one with NaN. --raw leaves out records that lack one of its fields. --raw prints "
+           "fields, key and value as they are stored, epoch as 4 bytes, step as 8 bytes and time as a "
            "double, little-endian.\n\nWithout --keep-going damage ends the scan with an error. With it, the "
-           "records that a damaged block of 4 KiB holds or cuts are left out; where the header of a run (some "
-           "MiB) is lost, the records of the run are.",
+           "scan leaves out the records in or across a damaged block of 4 KiB; if the header of a run (some "
+           "MiB) is lost, it leaves out the records of the run.",
        .examples = {
            {"swale scan out/particles --epoch 3 --limit 10 --u64", "ten records of an epoch"},
            {"swale scan out/particles --where 'energy > 998.5 && id < 1000' --fields "
             "'step,u64(key),energy,position' --format csv",
-            "a table of what is sought"},
+            "matching records as a table"},
            {"swale scan out/particles -e 3 --where 'velocity[0]*velocity[0] + velocity[1]*velocity[1] < 9' "
             "--json",
             "conditions may compute"},
@@ -182,16 +182,16 @@ void add_scan(CLI::App& app, Run* run) {
   command->choice.add(*sub, "all");
   sub->add_option("-w,--where", command->where, "only records for which this is true")
       ->type_name("CONDITION");
-  sub->add_option("-n,--limit", command->limit, "stop after so many records (0: all)")
+  sub->add_option("-n,--limit", command->limit, "stop after N records (0: all)")
       ->check(at_least(0))
       ->type_name("N");
   sub->add_option("-j,--jobs", command->threads,
-                  "so many threads (default: one for each processor that the process may use)")
+                  "number of threads (default: one for each processor that the process may use)")
       ->check(CLI::Range(1U, kThreadsMax))
       ->type_name("N");
   sub->add_flag(
       "--keep-going", command->keep_going,
-      "pass what is damaged: print the records that can be read, say at the end what could not, exit with 3");
+      "skip damage: print the records that can be read, report at the end what could not, exit with 3");
   command->common.add_output(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
@@ -201,18 +201,17 @@ void add_keys(CLI::App& app, Run* run) {
   CLI::App* const sub = add_command(
       app, "keys", "lists the distinct keys of one epoch",
       {
-          .description = "Prints one key a line, as swale-get(1) takes it, in storage order. Needs memory "
+          .description = "Prints one key per line, as swale-get(1) takes it, in storage order. Needs memory "
                          "for the keys of one partition.",
           .examples =
               {{"swale keys out/particles --epoch 0 --u64 | head", "some keys"},
-               {"swale keys out/particles --epoch 0 --sample 100 --seed 7", "a hundred of them by chance"},
+               {"swale keys out/particles --epoch 0 --sample 100 --seed 7", "a hundred random keys"},
                {"swale keys out/particles | head -n 5 | xargs -d '\\n' swale get out/particles --epoch 0 --",
                 "and their values"}},
       });
   command->common.add_path(*sub);
   command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
-  sub->add_option("--sample", command->sample,
-                  "only so many of them, drawn at random, each as likely as any other")
+  sub->add_option("--sample", command->sample, "only N random keys; all keys are equally likely")
       ->check(CLI::Range(size_t{0}, imd::Reader::kSampleMax));
   sub->add_option("--seed", command->seed, "the same seed draws the same keys (default 1)");
   command->common.add_json(*sub);

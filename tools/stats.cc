@@ -31,11 +31,11 @@ int StatsCommand::run() const {
 void add_stats(CLI::App& app, Run* run) {
   auto command = std::make_shared<StatsCommand>();
   CLI::App* const sub = add_command(
-      app, "stats", "tells what writing each epoch cost: bytes, times and waits of every stage",
+      app, "stats", "shows what writing each epoch cost: bytes, times and waits of every stage",
       {
           .description = "Counted by the writers on all ranks and kept in jobs/NNNN/stats.jsonl. With --json "
-                         "one object an epoch, times in nanoseconds.",
-          .examples = {{"swale stats out/particles", "a table, a line an epoch"},
+                         "one object per epoch, times in nanoseconds.",
+          .examples = {{"swale stats out/particles", "a table, one line per epoch"},
                        {"swale stats out/particles --epoch 0", "every counter of an epoch"},
                        {"swale stats out/particles --plot", "bars for the terminal"},
                        {"swale stats out/particles --json", "for scripts, and for swale-stats-plot"}},
@@ -45,7 +45,7 @@ void add_stats(CLI::App& app, Run* run) {
                             "every counter of this epoch, with the ranks that had the least and the most");
   command->common.add_json(*sub);
   sub->add_flag("--plot", command->plot,
-                "bars for the terminal; swale-stats-plot draws a picture of what --json says");
+                "bars for the terminal; swale-stats-plot draws a picture from the output of --json");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

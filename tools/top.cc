@@ -27,13 +27,13 @@ struct TopCommand {
   static void print_remarks(const imd::TopResult& top);
 };
 
-// A record that is among the best of its epoch.
+// One of the best records of its epoch.
 struct Best {
   uint32_t epoch = 0;
   imd::TopResult::Record record;
 };
 
-// Number, key and value; the number is the field that was asked for.
+// The columns: number, key and value; the number is the requested field.
 Result<RecordFormat> TopCommand::format(const run::Schema& schema) const {
   const size_t bracket = field.find('[');  // an element: [velocity][0]
   const std::string number =
@@ -49,19 +49,19 @@ Result<RecordFormat> TopCommand::format(const run::Schema& schema) const {
                             schema);
 }
 
-// To stderr: what the answer does not show.
+// Prints to stderr what the result does not show.
 void TopCommand::print_remarks(const imd::TopResult& top) {
   if (top.partitions_scanned != 0) {
     fmt::print(stderr, "swale: {} has no extrema: {} partitions were scanned, {} bytes read\n",
                top.field.name, top.partitions_scanned, top.bytes_read);
   }
   if (top.nans != 0 || top.absent != 0) {
-    fmt::print(stderr, "swale: not among them: {} records with NaN, {} whose value is too short\n", top.nans,
+    fmt::print(stderr, "swale: left out: {} records with NaN, {} whose value is too short\n", top.nans,
                top.absent);
   }
 }
 
-// The best k of all, if several epochs are asked; among equal numbers the earlier epoch's comes first.
+// Merges the results of several epochs to the best k; equal numbers are in the order of epochs.
 void keep_best(size_t k, run::Extreme which, std::vector<Best>* best) {
   std::stable_sort(best->begin(), best->end(), [&](const Best& a, const Best& b) {
     return which == run::Extreme::kLargest ? a.record.number > b.record.number
@@ -84,7 +84,7 @@ int TopCommand::run() const {
   std::vector<Best> best;
   for (const uint32_t epoch : *epochs) {
     auto top = [&] {
-      const ReadingBar bar(reader, 0, ProgressBar::wanted());  // of fields without extrema: a scan
+      const ReadingBar bar(reader, 0, ProgressBar::wanted());  // fields without extrema need a scan
       return reader.top(epoch, field, k, which);
     }();
     if (!top.ok()) return fail(top.status());
@@ -118,8 +118,8 @@ void add_top(CLI::App& app, Run* run) {
       app, "top", "finds the records with the largest or smallest numbers in a field",
       {
           .description = "Prints number, key and value, separated by tabs, the best first; with --json one "
-                         "object a line. Of the last epoch, or of those that --epoch, --step or --time name: "
-                         "then the best of all of them. Columns and formats are those of swale-scan(1). "
+                         "object per line. Searches the last epoch, or all epochs that --epoch, --step or "
+                         "--time select. Columns and formats are those of swale-scan(1). "
                          "Reads about one block for each record if the directory was made with extrema of "
                          "the field (imd.extrema), else whole epochs.",
           .examples =

@@ -63,13 +63,13 @@ Result<UnlockCommand::Finding> UnlockCommand::look(io::Device& device, const std
   return watch(device, path, std::move(finding));
 }
 
-// Of another machine: whether it renews its lock.
+// For a process of another machine: watches whether it renews its lock.
 Result<UnlockCommand::Finding> UnlockCommand::watch(io::Device& device, const std::string& path,
                                                     Finding finding) const {
   const io::LockContent& before = *finding.lock.content;
   const Nanos time = watch_s < 0 ? before.lease / 2 : seconds(watch_s);
   if (!common.json) {
-    print(fmt::format("looking for {:g} s whether it is renewed...\n", to_seconds(time)));
+    print(fmt::format("watching for {:g} s whether the holder renews it...\n", to_seconds(time)));
     std::fflush(stdout);
   }
   Patience patience(time, system_clock().now());
@@ -88,7 +88,7 @@ Result<UnlockCommand::Finding> UnlockCommand::watch(io::Device& device, const st
   return finding;
 }
 
-// As the next writer would: takes the lock over, unless somebody else does so at the same time, and gives it back.
+// As the next writer would: takes the lock over, unless another process does so at the same time, and releases it.
 Status UnlockCommand::remove(io::Device& device, const std::string& path, const Finding& finding) const {
   io::LockRequest request;
   request.job = "swale unlock";
@@ -125,7 +125,7 @@ void UnlockCommand::report(const Finding& finding, bool removed) const {
   if (removed) {
     print("removed\n");
   } else if (finding.state == Finding::State::kAlive && !force) {
-    print("not removed: end the job that writes here, or give --force if nobody does\n");
+    print("not removed: end the job that writes here, or give --force if no job does\n");
   } else {
     print("would be removed\n");
   }
@@ -159,20 +159,20 @@ void add_unlock(CLI::App& app, Run* run) {
       app, "unlock", "shows who writes to a directory, and removes the lock of a dead writer",
       {
           .description =
-              "A job that writes holds DIR/swale.lock and renews it as long as it lives. The next job takes "
-              "over the lock of a dead one by itself, after a minute at most: this command is for people who "
-              "want to see who holds it, or not to wait. A process of this machine is looked for; one of "
-              "another machine is alive if it renews the lock while the command watches. A lock that looks "
-              "alive is left, unless --force is given. If its writer lives all the same, it notices before "
-              "its next commit that the lock is gone, and fails.",
-          .examples = {{"swale unlock out/particles --dry-run", "who writes there, if anybody"},
+              "A job that writes holds DIR/swale.lock and renews it while it lives. The next job takes over "
+              "the lock of a dead one by itself, after a minute at most: use this command to see the holder, "
+              "or if you do not want to wait. The command looks for a process of this machine; a process of "
+              "another machine is alive if it renews the lock while the command watches. The command leaves a "
+              "lock that looks alive, unless you give --force. If its writer is alive after all, the writer "
+              "notices before its next commit that the lock is gone, and fails.",
+          .examples = {{"swale unlock out/particles --dry-run", "the job that writes there, if any"},
                        {"swale unlock out/particles", "removes the lock of a dead writer"},
                        {"swale unlock out/particles --json | jq .state", "none, dead, silent or alive"}},
           .exit_1 = "the lock looks alive and was left",
       });
   command->common.add_path(*sub);
   sub->add_flag("-f,--force", command->force, "remove the lock although it looks alive");
-  sub->add_flag("-n,--dry-run", command->dry_run, "say what would be done, and do nothing");
+  sub->add_flag("-n,--dry-run", command->dry_run, "print what would be done, and do nothing");
   sub->add_option("-w,--watch", command->watch_s,
                   "seconds to watch a lock of another machine; by default half of its lease")
       ->check(CLI::Range(0.0, 3600.0))

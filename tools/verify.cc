@@ -19,7 +19,7 @@ struct VerifyCommand {
   void print_text(const VerifyReport& report) const;
 };
 
-// The message, without the advice to do what has just been done.
+// The message without the advice to run `swale verify`.
 std::string without_advice(std::string_view message) {
   constexpr std::string_view kAdvice = "; run `swale verify`";
   std::string text(message);
@@ -79,20 +79,20 @@ int VerifyCommand::run() const {
 void add_verify(CLI::App& app, Run* run) {
   auto command = std::make_shared<VerifyCommand>();
   CLI::App* const sub = add_command(
-      app, "verify", "reads everything and checks everything that can be checked",
+      app, "verify", "reads and checks all data",
       {
           .description =
-              "Checksums of all blocks and slices, that the index names every record at its place, and "
-              "counts and digests of every epoch against the epoch log. Not, whether a partitioner of the "
-              "user's own would put a record where it is. Problems go to the standard error output. If "
-              "neither swale.json nor its copy can be read the exit status is 3.",
+              "Checks the checksums of all blocks and slices, that the index names every record at its place, "
+              "and the counts and digests of every epoch against the epoch log. Does not check that a "
+              "user-defined partitioner would place each record in its partition. Problems go to the standard "
+              "error output. If neither swale.json nor its copy can be read, the exit status is 3.",
           .examples = {{"swale verify out/particles", ""},
                        {"swale verify out/particles --json | jq -r '.problems[].message'",
                         "what is wrong, for scripts"}},
           .exit_1 = "there are problems",
       });
   command->common.add_path(*sub);
-  sub->add_option("--problems", command->problems_max, "stop after so many problems (default 100)")
+  sub->add_option("--problems", command->problems_max, "stop after N problems (default 100)")
       ->check(at_least(1))
       ->type_name("N");
   command->common.add_json(*sub);

@@ -1,22 +1,22 @@
-! Swale for Fortran: the C interface of swale.h as a module. Compile it with your own compiler, before what uses it:
+! Swale for Fortran: the C interface of swale.h as a module. Compile it with your own compiler, before your program:
 !
 !   gfortran -c $(pkg-config --variable=fortrandir swale)/swale.f90
 !   gfortran program.f90 swale.o $(pkg-config --libs swale)
 !
 ! Names, arguments and their order are those of swale.h, which documents them; so are indices, which start at 0. What
 ! differs:
-!   Text        Paths, options, names and fields are ordinary characters; blanks at their end do not count. Left out,
-!               `options` are none. Functions that give text give an allocatable character.
+!   Text        Paths, options, names and fields are ordinary characters; blanks at their end do not count. `options` may
+!               be left out. Functions that return text return an allocatable character.
 !   Bytes       Keys, values and data are anything: a number, an array, a derived type (make it bind(C) or sequence),
 !               with its length in bytes, c_sizeof(x). A section of an array that is not contiguous is copied.
 !   Left out    Output arguments for which swale.h allows NULL, and `comm` of swale_job_open, are optional; name the
-!               arguments behind them: swale_job_open(job=job).
-!   Found bytes Come as type(c_ptr): call c_f_pointer(value, x). They live as long as swale.h says.
+!               arguments after them: swale_job_open(job=job).
+!   Found bytes Are type(c_ptr): call c_f_pointer(value, x). They live as long as swale.h says.
 !   Callbacks   Are bind(C) functions with the arguments of swale.h, given as c_funloc(fn), and a context, c_loc(x).
 !   Structs     struct_bytes has the right value from the start; programs never set it.
 !
-! swale_mpi.f90 (for `use mpi`) and swale_mpi_f08.f90 (for `use mpi_f08`) make a swale_comm from an MPI communicator. A handle is a derived type with one pointer in it, which
-! every ABI that we know hands over as it does the pointer alone.
+! swale_mpi.f90 (for `use mpi`) and swale_mpi_f08.f90 (for `use mpi_f08`) make a swale_comm from an MPI communicator. A
+! handle is a derived type with one pointer in it; every ABI that we know passes it as it passes the pointer alone.
 module swale
   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_funptr, c_int, c_int32_t, c_int64_t, c_loc, &
     c_null_char, c_null_funptr, c_null_ptr, c_ptr, c_size_t, c_associated
@@ -336,7 +336,7 @@ module swale
     swale_stats_at, swale_stats_ranks, swale_stats_free, swale_top_count, swale_top_at, swale_top_get_stats, &
     swale_top_free, swale_subfile_close
 
-  ! ---- Calls with text or any bytes: below are the C functions, behind `contains` what Fortran calls ------------------
+  ! ---- Calls with text or any bytes: below are the C functions; after `contains` follows what Fortran calls -----------
 
   interface
     type(c_ptr) function c_version() bind(C, name="swale_version")
@@ -473,7 +473,7 @@ module swale
 
 contains
 
-  ! What C calls a string.
+  ! A C string.
   function as_c(text) result(string)
     character(len=*), intent(in), optional :: text
     character(len=:, kind=c_char), allocatable :: string

@@ -43,9 +43,9 @@ extern "C" {
 /* Values are fixed for ever. */
 enum swale_code {
   SWALE_OK = 0,
-  SWALE_INVALID_ARGUMENT = 1,   /* the caller's mistake; nothing was done, but where a call says otherwise */
+  SWALE_INVALID_ARGUMENT = 1,   /* the caller's mistake; nothing was done unless the call says otherwise */
   SWALE_NOT_FOUND = 2,          /* no such directory, key or epoch */
-  SWALE_ALREADY_EXISTS = 3,     /* exclusive creation of something that is there */
+  SWALE_ALREADY_EXISTS = 3,     /* exclusive creation of something that exists */
   SWALE_CORRUPTION = 4,         /* damaged bytes on disk or on the wire; never wrong data instead */
   SWALE_IO_ERROR = 5,           /* the operating system refused or failed */
   SWALE_NO_SPACE = 6,           /* disk or quota full */
@@ -54,13 +54,13 @@ enum swale_code {
   SWALE_DEADLINE_EXCEEDED = 9,  /* waited as long as promised; the message says for what */
   SWALE_BUSY = 10,              /* another writer holds the directory */
   SWALE_UNSUPPORTED = 11,       /* a newer format, or something this build lacks */
-  SWALE_ABORTED = 12,           /* given up because of an earlier failure, here or on another rank */
+  SWALE_ABORTED = 12,           /* abandoned because of an earlier failure, here or on another rank */
   SWALE_INTERNAL = 13           /* a mistake of ours: please report it */
 };
 
 #define SWALE_KEY_BYTES_MAX 255          /* of one key */
 #define SWALE_VALUE_BYTES_MAX 1073741824 /* of one value: 1 GiB */
-/* In place of an epoch's number: all of them. */
+/* In place of an epoch's number: all epochs. */
 #define SWALE_ALL_EPOCHS (-1)
 
 /* The library's version, "0.1.0". Never fails; static storage. */
@@ -69,7 +69,7 @@ const char* swale_version(void);
 /* The name of a code, "corruption". Never fails; static storage. */
 const char* swale_code_name(int code);
 
-/* What the last failing call of this thread said; "" if none failed. Valid until the thread's next Swale call. */
+/* The message of this thread's last failed call; "" if none failed. Valid until the thread's next Swale call. */
 const char* swale_last_error(void);
 
 /* ---- Job: the processes that write together ------------------------------------------------------------------ */
@@ -90,7 +90,7 @@ typedef struct swale_comm {
 
 /* [collective] Joins the job. `comm` may be NULL: then rank, size and peers come from the launcher's environment
  * (Open MPI, MPICH, Slurm) and a rendezvous directory (option job.rendezvous); without a launcher this is a job of
- * one rank, which needs no network. `options` may be NULL. *job is to be closed with swale_job_close. */
+ * one rank, which needs no network. `options` may be NULL. Close *job with swale_job_close. */
 int swale_job_open(const swale_comm* comm, const char* options, swale_job** job);
 
 /* This process's rank. */
@@ -99,7 +99,7 @@ int swale_job_rank(const swale_job* job);
 int swale_job_size(const swale_job* job);
 
 /* [collective] Leaves the job: waits for the peers within the deadline, then frees the handle in any case.
- * Directories opened with this job are to be closed first. */
+ * Close the directories opened with this job first. */
 int swale_job_close(swale_job* job);
 
 /* ---- Indexed massive directory: writing ---------------------------------------------------------------------- */
@@ -109,20 +109,20 @@ typedef struct swale_dir swale_dir;
 
 /* How swale_dir_open opens; added together. */
 enum swale_dir_flags {
-  SWALE_DIR_CREATE = 1,   /* make the directory if it is not there */
-  SWALE_DIR_EXCLUSIVE = 2 /* with CREATE: fail with SWALE_ALREADY_EXISTS if it is */
+  SWALE_DIR_CREATE = 1,   /* make the directory if it does not exist */
+  SWALE_DIR_EXCLUSIVE = 2 /* with CREATE: fail with SWALE_ALREADY_EXISTS if it exists */
 };
 
 /* [collective] Opens the massive directory at `path` (on storage that all ranks see) for appending epochs. With
  * SWALE_DIR_CREATE it also makes the directories above `path` that do not exist. An existing directory keeps its epochs;
  * the job may have another number of ranks than the jobs that wrote them. One job writes at a time: SWALE_BUSY names the
- * other. All ranks return the same status. SWALE_INVALID_ARGUMENT names flags or options in which ranks differ and must
- * not.
+ * other. All ranks return the same status. SWALE_INVALID_ARGUMENT names flags or options that differ between ranks but must
+ * be equal.
  *
- * Some options are told when the directory is made and stay as they are; given again, they must be the same. "imd.schema"
+ * Some options are fixed when the directory is made; a later call that gives them must give the same value. "imd.schema"
  * says what a value consists of, and "imd.extrema" which of its numbers are indexed for swale_reader_top:
- * "imd.schema=id:u8;velocity:f4x3:m/s;energy:f8,imd.extrema=energy". "imd.key=u64", "i64", "text" or "bytes" says what keys
- * are, so that tools show and take them as such. "imd.compression=lz4" or "zstd" compresses blocks that shrink.
+ * "imd.schema=id:u8;velocity:f4x3:m/s;energy:f8,imd.extrema=energy". "imd.key=u64", "i64", "text" or "bytes" is the type of
+ * keys: tools show and accept keys in this form. "imd.compression=lz4" or "zstd" compresses blocks that shrink.
  * "imd.index" is for comparisons only.
  *
  * "imd.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all epochs after it are
@@ -130,14 +130,14 @@ enum swale_dir_flags {
  * SWALE_INVALID_ARGUMENT if an epoch that would stay has no known step (`swale repair` recovered it). */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
 
-/* Which of `partitions` partitions (one for each rank) a key belongs to: 0 <= answer < partitions. Must depend on its
- * arguments alone, and is called by any thread that appends or asks, also by several at once. */
+/* Returns which of `partitions` partitions (one for each rank) a key belongs to: 0 <= result < partitions. The result must
+ * depend only on the arguments. Threads that append or query call it, also several at once. */
 typedef uint32_t (*swale_partition_fn)(void* context, const void* key, size_t key_bytes, uint32_t partitions);
 
 /* [collective] As swale_dir_open, but records go to the rank that `fn` names instead of the hash of the key.
  * "imd.partitioner=NAME" in the options names the function (1 to 64 letters, digits, _ . - :); the name is kept with
- * the job's epochs. Change the name when you change what the function does. All ranks give the same function and name;
- * `fn` and `context` live until the directory is closed. If `fn` answers `partitions` or more, the append fails with
+ * the job's epochs. Change the name when you change what the function does. All ranks must give the same function and name;
+ * `fn` and `context` must live until the directory is closed. If `fn` returns `partitions` or more, the append fails with
  * SWALE_INVALID_ARGUMENT and changes nothing. Later jobs may use another function, or none. */
 int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, const char* options,
                                swale_partition_fn fn, void* context, swale_dir** dir);
@@ -155,12 +155,12 @@ int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const vo
 /* [collective] Ends the open epoch and commits it: either all ranks return SWALE_OK, the epoch is durable and
  * readers see it whole, or all ranks return a failure and readers see none of it. There is one exception: if rank 0
  * dies, or its storage fails, after it has made the epoch visible and before it has told the others, they return a
- * failure although the epoch exists, whole; a reader opened afterwards sees it. `step` and `time` are the simulation's
- * own and are kept with the epoch. All ranks must give the same step and the same bits of `time` (NaN is the same as
+ * failure although the whole epoch exists; a reader opened afterwards sees it. `step` and `time` are the simulation's
+ * and are kept with the epoch. All ranks must give the same step and the same bits of `time` (NaN is the same as
  * the same NaN, 0.0 is not the same as -0.0); otherwise all get SWALE_INVALID_ARGUMENT, the epoch is dropped, and the
  * directory can only be closed. A step that is not greater than the last epoch's is
- * SWALE_INVALID_ARGUMENT: most often a restart has forgotten imd.resume_after. The epoch then stays open, and may be
- * ended with another step. Option imd.steps=any allows steps to repeat. */
+ * SWALE_INVALID_ARGUMENT: most often a restart has forgotten imd.resume_after. The epoch then stays open, and you may
+ * end it with another step. Option imd.steps=any allows steps to repeat. */
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time);
 
 /* [collective] The same in two calls, so that sorting, writing and the commit continue while the application computes.
@@ -185,14 +185,14 @@ typedef struct swale_stat {
   const char* name; /* "append.wait"; keeps its meaning in all versions; lives as long as the swale_stats */
   const char* unit; /* "ns", "bytes" or "" for a count */
   const char* help; /* what it counts, for people; "" if this version does not know */
-  uint64_t sum;     /* over all ranks; of a high-water mark ("..._max") it means nothing */
+  uint64_t sum;     /* over all ranks; without meaning for a high-water mark ("..._max") */
   uint64_t min;     /* the least of a rank */
   uint64_t max;     /* the greatest of a rank */
   int min_rank;     /* the lowest rank that had the least */
   int max_rank;     /* the lowest rank that had the greatest */
 } swale_stat;
 
-/* What this rank has counted since the directory was opened, the open epoch included. The names are those of
+/* This rank's counters since the directory was opened, the open epoch included. The names are those of
  * swale_reader_epoch_stats and some more ("memory: ..." says how the memory is divided). Any thread may call this. It takes
  * the lock of the pipeline for a moment, so do not call it for every record. */
 int swale_dir_stats(swale_dir* dir, swale_stats** stats);
@@ -221,12 +221,12 @@ typedef struct swale_values swale_values;
 
 /* Opens the directory at `path` as of its last committed epoch. `options` may be NULL. A job may be writing to it. */
 int swale_reader_open(const char* path, const char* options, swale_reader** reader);
-/* Closes the reader. The swale_values it gave out stay valid until they are freed. */
+/* Closes the reader. Its swale_values stay valid until they are freed. */
 void swale_reader_close(swale_reader* reader);
 
-/* Tells the reader the function of the partitioner `name`: queries then ask one partition of epochs that were written
- * with it, instead of all partitions. Answers are the same without it, only slower. The reader tries `fn` with some keys of
- * the directory: SWALE_INVALID_ARGUMENT if it is certainly not the writer's function. `fn` lives until the reader is
+/* Tells the reader the function of the partitioner `name`: in epochs that were written with it, queries then ask one
+ * partition instead of all. Results are the same without it, only slower. The reader tries `fn` with some keys of the
+ * directory: SWALE_INVALID_ARGUMENT if it is certainly not the writer's function. `fn` must live until the reader is
  * closed. In such epochs swale_reader_get_many saves less. */
 int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_partition_fn fn,
                                  void* context);
@@ -234,13 +234,13 @@ int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_p
 /* What swale_reader_refresh found; added together. */
 enum swale_refresh {
   SWALE_REFRESH_ADDED = 1, /* epochs were committed since */
-  /* epochs that were known are gone (imd.resume_after); others may have their numbers now */
+  /* known epochs were dropped (imd.resume_after); other epochs may have their numbers now */
   SWALE_REFRESH_DROPPED = 2
 };
-/* Sees what was committed since the reader was opened or refreshed. Cheap: reads the newest manifest and the epoch log
- * (256 bytes an epoch); later queries read the new index entries of the partitions that they ask. Other threads may run
- * queries at the same time: a query finishes with the epochs that it began with. *changed (may be NULL) is 0 or a sum of
- * swale_refresh. After a failure the reader answers as before. */
+/* Makes epochs visible that were committed since the reader was opened or refreshed. Cheap: reads the newest manifest and
+ * the epoch log (256 bytes per epoch); later queries read the new index entries of the partitions that they ask. Other
+ * threads may run queries at the same time: a query finishes with the epochs that it began with. *changed (may be NULL) is
+ * 0 or a sum of swale_refresh. After a failure the reader works as before. */
 int swale_reader_refresh(swale_reader* reader, int* changed);
 
 /* Epochs are numbered from 0 in the order in which they were committed. */
@@ -253,16 +253,16 @@ typedef struct swale_epoch_info {
 } swale_epoch_info;
 /* The number of committed epochs when the reader was opened or refreshed. */
 int64_t swale_reader_epoch_count(const swale_reader* reader);
-/* What is known of one epoch; SWALE_NOT_FOUND beyond the last. */
+/* Information about one epoch; SWALE_NOT_FOUND beyond the last. */
 int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epoch_info* info);
 
 /* What the epoch cost its writers, over all ranks: records, bytes, time and waits of each stage, high-water marks.
  * SWALE_NOT_FOUND if nothing was kept: an older Swale wrote the epoch, or the machine went down soon after it. */
 int swale_reader_epoch_stats(swale_reader* reader, int64_t epoch, swale_stats** stats);
 
-/* The values of a key, in one epoch or (SWALE_ALL_EPOCHS) in all: its trajectory, ordered by epoch. A key that is
- * nowhere in the asked range is SWALE_NOT_FOUND; a key with an empty value is one value of length 0. Checksums of
- * everything read are verified. */
+/* The values of a key, in one epoch or (SWALE_ALL_EPOCHS) in all: its trajectory, ordered by epoch. SWALE_NOT_FOUND if
+ * the key has no value in this range; an empty value is a value of length 0. Verifies the checksums of everything that
+ * it reads. */
 int swale_reader_get(swale_reader* reader, const void* key, size_t key_bytes, int64_t epoch,
                      swale_values** values);
 
@@ -280,21 +280,21 @@ typedef int (*swale_record_fn)(void* context, int64_t epoch, const void* key, si
                                const void* value, size_t value_bytes);
 
 /* Many keys at once: cheaper than asking one by one, because index slices and blocks are read once. `keys` and
- * `key_bytes` have `count` entries. `fn` is called for every value found, in no particular order. Keys that are not
- * there are not an error; *found (may be NULL) is the number of keys that had at least one value. */
+ * `key_bytes` have `count` entries. `fn` is called for every value found, in no particular order. A missing key is no
+ * error; *found (may be NULL) is the number of keys that had at least one value. */
 int swale_reader_get_many(swale_reader* reader, const void* const* keys, const size_t* key_bytes,
                           size_t count, int64_t epoch, swale_record_fn fn, void* context, size_t* found);
 
 /* Every record of one epoch or of all, in storage order. */
 int swale_reader_scan(swale_reader* reader, int64_t epoch, swale_record_fn fn, void* context);
 
-/* Part `part` (0 <= part < parts) of the same scan, for threads or processes that divide it: every record is in exactly
- * one of the `parts` (1 to 2^20) parts, and in which one depends on its epoch and on `parts` alone. Each part has about
- * as much as the others, of every epoch; what is divided are runs of some 10 MiB, so parts of little data may be empty.
- * With as many parts as the epoch's job had ranks, part p is what rank p stored.
+/* Part `part` (0 <= part < parts) of the same scan, for threads or processes that divide it. Every record is in exactly
+ * one of the `parts` (1 to 2^20) parts; which one depends only on its epoch and on `parts`. All parts have about the same
+ * size in every epoch. The unit of division is a run of about 10 MiB, so with little data some parts may be empty.
+ * If there are as many parts as the epoch's job had ranks, part p is what rank p stored.
  * Partitions of very different size (swale_dir_open_partitioned) make unequal parts: ask for more parts than threads, and
- * let each thread take the next. Call it from as many threads as you like, with one reader, or from processes that
- * opened one each. SWALE_INVALID_ARGUMENT for a part that does not exist. */
+ * let each thread take the next. Any number of threads may share one reader, or processes may open one each.
+ * SWALE_INVALID_ARGUMENT for a part that does not exist. */
 int swale_reader_scan_part(swale_reader* reader, int64_t epoch, uint32_t part, uint32_t parts,
                            swale_record_fn fn, void* context);
 
@@ -305,9 +305,9 @@ typedef int (*swale_key_fn)(void* context, const void* key, size_t key_bytes);
  * and needs memory for the keys of one partition. */
 int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void* context);
 
-/* min(n, distinct keys) distinct keys of one epoch (not SWALE_ALL_EPOCHS), drawn at random: each is as likely as any
- * other, however many records it has. The same `seed` gives the same keys. n is at most 2^20. Reads about 10 KB a key,
- * or the epoch if that is less. Meant for tests of queries. */
+/* min(n, distinct keys) distinct keys of one epoch (not SWALE_ALL_EPOCHS), drawn at random: all keys are equally likely,
+ * however many records they have. The same `seed` gives the same keys. n is at most 2^20. Reads about 10 KB per key, or
+ * the epoch if that is less. Meant for tests of queries. */
 int swale_reader_sample(swale_reader* reader, int64_t epoch, size_t n, uint64_t seed, swale_key_fn fn,
                         void* context);
 
@@ -317,7 +317,7 @@ int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);
 /* The schema that the directory was made with (option imd.schema), "" if none. Valid while the reader is open. */
 const char* swale_reader_schema(const swale_reader* reader);
 
-/* What keys are, as the directory was made (option imd.key): "u64", "i64", "text" or "bytes"; "" if it was not told. Valid
+/* The type of keys that the directory was made with (option imd.key): "u64", "i64", "text" or "bytes"; "" if none. Valid
  * for ever. */
 const char* swale_reader_key_type(const swale_reader* reader);
 
@@ -336,14 +336,14 @@ enum swale_top_end { SWALE_TOP_LARGEST = 0, SWALE_TOP_SMALLEST = 1 };
 int swale_reader_top(swale_reader* reader, const char* field, int64_t epoch, size_t k, int end,
                      swale_top** top);
 
-/* One of them. The pointers live as long as the swale_top. */
+/* One of these records. The pointers live as long as the swale_top. */
 typedef struct swale_top_record {
   size_t struct_bytes; /* sizeof(swale_top_record), set by the caller */
   const void* key;     /* of the record */
   size_t key_bytes;    /* its length */
-  const void* value;   /* all of it */
+  const void* value;   /* the whole value */
   size_t value_bytes;  /* its length */
-  const void* field;   /* the number as it stands in the value, little-endian */
+  const void* field;   /* the number as stored in the value, little-endian */
   size_t field_bytes;  /* 1, 2, 4 or 8 */
   double number;       /* the same; rounded if it is an integer above 2^53 */
 } swale_top_record;
@@ -352,7 +352,7 @@ size_t swale_top_count(const swale_top* top);
 /* Record `index` (0 <= index < count). */
 int swale_top_at(const swale_top* top, size_t index, swale_top_record* record);
 
-/* What the answer took, and what it left out. */
+/* What the query cost, and which records it left out. */
 typedef struct swale_top_stats {
   size_t struct_bytes;         /* sizeof(swale_top_stats), set by the caller */
   uint64_t nans;               /* records of the epoch whose field is NaN */
@@ -360,21 +360,21 @@ typedef struct swale_top_stats {
   uint64_t bytes_read;         /* in all read requests together */
   uint64_t reads;              /* read requests issued */
   uint64_t blocks_read;        /* blocks of records that extrema named */
-  uint64_t partitions_scanned; /* read whole, for want of extrema; 0 for an indexed field */
+  uint64_t partitions_scanned; /* read whole, as they have no extrema; 0 for an indexed field */
 } swale_top_stats;
-/* Of this answer. */
+/* The statistics of this result. */
 int swale_top_get_stats(const swale_top* top, swale_top_stats* stats);
 /* Frees the records; NULL is allowed. */
 void swale_top_free(swale_top* top);
 
-/* What the reader has asked of storage since it was opened. */
+/* The reader's requests to storage since it was opened. */
 typedef struct swale_read_stats {
   size_t struct_bytes;       /* sizeof(swale_read_stats), set by the caller */
   uint64_t bytes_read;       /* in all read requests together */
   uint64_t reads;            /* read requests issued */
   uint64_t depth_max;        /* longest chain of reads that waited for one another in one query */
   uint64_t queries;          /* calls of get and get_many */
-  uint64_t false_candidates; /* blocks read for a key that was not in them */
+  uint64_t false_candidates; /* blocks read for a key that they did not contain */
 } swale_read_stats;
 /* The counts so far. */
 int swale_reader_stats(const swale_reader* reader, swale_read_stats* stats);

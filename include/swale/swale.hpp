@@ -9,8 +9,8 @@
 //   swale::Reader reader("out/particles");
 //   for (const swale::Value& value : reader.get("atom-17")) use(value.epoch, value.bytes);
 //
-// Errors: every call that fails throws swale::Error, with the code and the text of the C interface. Destructors throw
-//   nothing and tell nothing: call close() where its status matters, that is for every Directory and Job.
+// Errors: every call that fails throws swale::Error, with the code and the message of the C interface. Destructors report
+//   nothing: call close() where its status matters, that is for every Directory and Job.
 // Threads and collective calls: as the functions of swale.h that they wrap.
 // Bytes are std::string_view: any bytes, not text.
 #ifndef SWALE_SWALE_HPP_
@@ -29,7 +29,7 @@
 
 namespace swale {
 
-// A failed call: its swale_code, and what swale_last_error said.
+// A failed call: its swale_code, and the text of swale_last_error.
 class Error : public std::runtime_error {
  public:
   // `code`: a swale_code; `message`: what went wrong, where, and what to do.
@@ -52,7 +52,7 @@ inline std::string_view bytes_of(const void* data, std::size_t bytes) {
   return {static_cast<const char*>(data), bytes};
 }
 
-// Carries what a function object throws around the C library.
+// Carries an exception of a function object past the C library.
 template <class Fn>
 struct Carrier {
   Fn& fn;
@@ -134,8 +134,8 @@ struct Stat {
   std::uint64_t sum = 0;  // over all ranks
   std::uint64_t min = 0;  // of a rank
   std::uint64_t max = 0;  // of a rank
-  int min_rank = 0;       // where the least was
-  int max_rank = 0;       // where the greatest was
+  int min_rank = 0;       // the rank with the least
+  int max_rank = 0;       // the rank with the greatest
 };
 
 namespace detail {
@@ -186,15 +186,15 @@ class Directory {
   }
   // [collective] Commits the open epoch: durable and visible when it returns.
   void epoch_end(std::int64_t step, double time) { detail::check(swale_dir_epoch_end(handle_, step, time)); }
-  // [collective] The same in two calls: what is appended in between belongs to the next epoch.
+  // [collective] The same in two calls: records appended in between belong to the next epoch.
   void epoch_end_begin(std::int64_t step, double time) {
     detail::check(swale_dir_epoch_end_begin(handle_, step, time));
   }
   void epoch_end_wait() { detail::check(swale_dir_epoch_end_wait(handle_)); }
-  // No sorting and writing on this rank in between, unless something needs room.
+  // No sorting and writing on this rank in between, unless a buffer is full.
   void pause() { detail::check(swale_dir_pause(handle_)); }
   void resume() { detail::check(swale_dir_resume(handle_)); }
-  // What this rank has counted since the directory was opened.
+  // This rank's counters since the directory was opened.
   std::vector<Stat> stats() const {
     swale_stats* found = nullptr;
     detail::check(swale_dir_stats(handle_, &found));
@@ -218,14 +218,14 @@ struct Value {
 // One of the best records of an epoch.
 struct TopRecord {
   std::string key;      // of the record
-  std::string value;    // all of it
-  std::string field;    // the number as it stands in the value, little-endian
+  std::string value;    // the whole value
+  std::string field;    // the number as stored in the value, little-endian
   double number = 0.0;  // the same; rounded if it is an integer above 2^53
 };
-// The answer of Reader::top.
+// The result of Reader::top.
 struct Top {
   std::vector<TopRecord> records;  // the best first
-  swale_top_stats stats = {};      // what it took, and what it left out
+  swale_top_stats stats = {};      // what the query cost, and what it left out
 };
 
 // A massive directory open for reading, as of its last committed epoch.
@@ -248,13 +248,13 @@ class Reader {
   void set_partitioner(const std::string& name, swale_partition_fn fn, void* context = nullptr) {
     detail::check(swale_reader_set_partitioner(handle_, name.c_str(), fn, context));
   }
-  // Sees what was committed since; 0 or a sum of swale_refresh.
+  // Makes newly committed epochs visible; returns 0 or a sum of swale_refresh.
   int refresh() {
     int changed = 0;
     detail::check(swale_reader_refresh(handle_, &changed));
     return changed;
   }
-  // Epochs are numbered from 0 to this less 1.
+  // Epochs are numbered from 0 to epoch_count() - 1.
   std::int64_t epoch_count() const { return swale_reader_epoch_count(handle_); }
   // Step, time and number of records of an epoch.
   swale_epoch_info epoch_info(std::int64_t epoch) const {
@@ -271,8 +271,8 @@ class Reader {
     return detail::take_stats(found);
   }
 
-  // The key's values in one epoch or in all, ordered by epoch. Empty: there is no such key; a key with an empty value
-  // has one value of no bytes.
+  // The key's values in one epoch or in all, ordered by epoch. Empty: there is no such key. (An empty value is one value
+  // without bytes.)
   std::vector<Value> get(std::string_view key, std::int64_t epoch = SWALE_ALL_EPOCHS) const {
     swale_values* found = nullptr;
     const int code = swale_reader_get(handle_, key.data(), key.size(), epoch, &found);
@@ -290,7 +290,7 @@ class Reader {
   }
 
   // bool fn(int64_t epoch, string_view key, string_view value) for every value of every key, in no particular order;
-  // false stops. Returns how many of the keys have a value. What fn throws comes out.
+  // false stops. Returns the number of keys that have a value. An exception of fn is passed on.
   template <class Fn>
   std::size_t get_many(const std::vector<std::string>& keys, std::int64_t epoch, Fn&& fn) const {
     std::vector<const void*> data;
@@ -306,7 +306,7 @@ class Reader {
     return found;
   }
 
-  // bool fn(int64_t epoch, string_view key, string_view value) for every record; false stops. What fn throws comes out.
+  // bool fn(int64_t epoch, string_view key, string_view value) for every record; false stops. Passes on fn's exceptions.
   template <class Fn>
   void scan(std::int64_t epoch, Fn&& fn) const {
     detail::Callback<Fn> callback{{fn}};
@@ -321,14 +321,14 @@ class Reader {
     callback.finish(swale_reader_scan_part(handle_, epoch, part, parts, callback.call, &callback));
   }
 
-  // bool fn(string_view key) for every distinct key of one epoch; false stops. What fn throws comes out.
+  // bool fn(string_view key) for every distinct key of one epoch; false stops. Passes on fn's exceptions.
   template <class Fn>
   void keys(std::int64_t epoch, Fn&& fn) const {
     detail::KeyCallback<Fn> callback{{fn}};
     callback.finish(swale_reader_keys(handle_, epoch, callback.call, &callback));
   }
 
-  // bool fn(string_view key) for n distinct keys of one epoch, drawn at random; false stops. What fn throws comes out.
+  // bool fn(string_view key) for n distinct keys of one epoch, drawn at random; false stops. Passes on fn's exceptions.
   template <class Fn>
   void sample(std::int64_t epoch, std::size_t n, std::uint64_t seed, Fn&& fn) const {
     detail::KeyCallback<Fn> callback{{fn}};
@@ -337,7 +337,7 @@ class Reader {
 
   // The schema that the directory was made with; empty if none.
   std::string schema() const { return swale_reader_schema(handle_); }
-  // What keys are, as the directory was made: "u64", "i64", "text" or "bytes"; empty if it was not told.
+  // The type of keys that the directory was made with: "u64", "i64", "text" or "bytes"; empty if none.
   std::string key_type() const { return swale_reader_key_type(handle_); }
   // The k records of one epoch with the largest or smallest (SWALE_TOP_...) numbers in a field, the best first.
   Top top(const std::string& field, std::int64_t epoch, std::size_t k, int end = SWALE_TOP_LARGEST) const {
@@ -364,7 +364,7 @@ class Reader {
     detail::check(swale_reader_count(handle_, epoch, &records));
     return records;
   }
-  // What was asked of storage since the reader was opened.
+  // The requests to storage since the reader was opened.
   swale_read_stats stats() const {
     swale_read_stats stats;
     stats.struct_bytes = sizeof stats;

@@ -1,13 +1,13 @@
 /* Swale: the metadata store, where every byte of a shared file lives. The C interface.
  *
- * Processes of a job that write one shared file keep its bytes in logs of their own. The store knows which bytes of the
- * file stand where in which log: a put tells it, a get asks it, for any range of the file. It also keeps the attributes of
+ * Processes of a job that write one shared file keep its bytes in logs of their own. The store knows the log and address of
+ * every byte of the file: a put tells it, and a get asks it for any range of the file. It also keeps the attributes of
  * files. Its servers are threads in the job's processes; there is no daemon.
  *
  * Conventions are those of swale.h. A put that has returned SWALE_OK is durable, and every get that begins later finds it.
- * Of overlapping puts the later one counts; of concurrent ones either, byte by byte. An operation that fails with
- * SWALE_UNAVAILABLE or SWALE_DEADLINE_EXCEEDED names the rank that did not answer; it may have been done, and doing it
- * again is safe.
+ * If puts overlap, the later one counts; if they are concurrent, either one, byte by byte. The message of
+ * SWALE_UNAVAILABLE or SWALE_DEADLINE_EXCEEDED names the rank that did not answer. The operation may have been done; you
+ * can safely repeat it.
  *
  * Threads: any number may use one store at once. A file handle is used by one thread at a time; open one for each thread.
  */
@@ -24,10 +24,10 @@ extern "C" {
 typedef struct swale_meta swale_meta;
 /* A file of the store, as one caller has it open. */
 typedef struct swale_meta_file swale_meta_file;
-/* What a get has found. */
+/* The result of a get. */
 typedef struct swale_meta_found swale_meta_found;
 
-/* Bytes [offset, offset + length) of the file stand in log `log` at `address`. An element of arrays: it never changes. */
+/* Bytes [offset, offset + length) of the file are in log `log` at `address`. An array element: the struct never changes. */
 typedef struct swale_meta_segment {
   uint64_t offset;   /* in the file */
   uint64_t length;   /* 1 or more; offset + length is at most 2^63 */
@@ -36,58 +36,58 @@ typedef struct swale_meta_segment {
   uint32_t reserved; /* 0 */
 } swale_meta_segment;
 
-/* A range of a file. An element of arrays: it never changes. */
+/* A range of a file. An array element: the struct never changes. */
 typedef struct swale_meta_range {
   uint64_t offset; /* of its first byte */
   uint64_t length; /* 1 or more */
 } swale_meta_range;
 
-/* What is known of a file. */
+/* The attributes of a file. */
 typedef struct swale_meta_attributes {
   size_t struct_bytes; /* sizeof(swale_meta_attributes), set by the caller */
   uint64_t size;       /* in bytes; from truncates, and from closes after puts */
   uint64_t generation; /* grows with each truncate */
   uint32_t mode;       /* as it was created */
-  uint32_t sealed;     /* 1: it cannot change any more */
+  uint32_t sealed;     /* 1: it is immutable */
   int64_t created_ns;  /* since 1970 */
   int64_t modified_ns; /* of the last truncate, or of the last close after puts */
 } swale_meta_attributes;
 
 /* [collective] Opens the store in the directory `path`, or makes it. Options "meta...." and "io....". A new store has
- * meta.servers_per_node servers on each node; a store that exists keeps its number of servers. Each server's data is
- * written by the rank that hosts it: `path` is on storage that all ranks see, or is on each node the same local path. */
+ * meta.servers_per_node servers on each node; an existing store keeps its number of servers. The rank that hosts a server
+ * writes its data: `path` must be on storage that all ranks see, or the same local path on each node. */
 int swale_meta_open(swale_job* job, const char* path, const char* options, swale_meta** meta);
-/* [collective] Closes the store and frees the handle in any case. Files are to be closed first. */
+/* [collective] Closes the store and frees the handle in any case. Close its files first. */
 int swale_meta_close(swale_meta* meta);
 
 /* How swale_meta_file_open opens; added together. */
 enum swale_meta_flags {
-  SWALE_META_CREATE = 1, /* make the file if it is not there */
+  SWALE_META_CREATE = 1, /* make the file if it does not exist */
   SWALE_META_EXCLUSIVE =
-      2 /* with CREATE: of all ranks that make it, one wins; others get SWALE_ALREADY_EXISTS */
+      2 /* with CREATE: one of the ranks that try succeeds; the others get SWALE_ALREADY_EXISTS */
 };
 
-/* Opens a file by its name (1 to 4,096 bytes). `mode` is kept for a file that is made. */
+/* Opens a file by its name (1 to 4,096 bytes). A new file gets `mode`. */
 int swale_meta_file_open(swale_meta* meta, const char* name, int flags, uint32_t mode,
                          swale_meta_file** file);
 /* Makes a file that must not exist: file_open with CREATE and EXCLUSIVE. */
 int swale_meta_create(swale_meta* meta, const char* name, uint32_t mode, swale_meta_file** file);
-/* Tells the store how far this handle has written, so that the file's size is the largest of all, and frees the handle in
- * any case. */
+/* Tells the store the end of this handle's puts, and frees the handle in any case. The file's size becomes the largest
+ * such end. */
 int swale_meta_file_close(swale_meta_file* file);
 
 /* Puts `count` segments, in their order. Regular patterns among them cost as much as one segment. SWALE_INVALID_ARGUMENT
  * (nothing is done) for lengths of 0, ends beyond 2^63, and sealed files. */
 int swale_meta_put(swale_meta_file* file, const swale_meta_segment* segments, size_t count);
 
-/* Finds the segments of `count` ranges. Files that are sealed and regular are answered without asking a server. */
+/* Finds the segments of `count` ranges. For sealed, regular files no server is asked. */
 int swale_meta_get(swale_meta_file* file, const swale_meta_range* ranges, size_t count,
                    swale_meta_found** found);
 /* The segments of range `index` (below `count`), ascending, cut to the range; holes are left out. They live as long as
  * `found`. */
 int swale_meta_found_at(const swale_meta_found* found, size_t index, const swale_meta_segment** segments,
                         size_t* count);
-/* Frees what was found; NULL is allowed. */
+/* Frees the result; NULL is allowed. */
 void swale_meta_found_free(swale_meta_found* found);
 
 /* Called for each segment of a scan; it lives only during the call. Returning anything but 0 stops the scan. */
@@ -97,18 +97,18 @@ int swale_meta_scan(swale_meta_file* file, uint64_t offset, swale_meta_segment_f
 
 /* The attributes of a file. */
 int swale_meta_stat(swale_meta* meta, const char* name, swale_meta_attributes* attributes);
-/* Cuts the file, or makes it longer by a hole. Returns when all servers have forgotten what was cut off. */
+/* Cuts the file, or extends it by a hole. Returns when all servers have forgotten the bytes that were cut off. */
 int swale_meta_truncate(swale_meta_file* file, uint64_t size);
 /* Makes the file immutable. Call it after all writers have closed the file; several ranks may call it. */
 int swale_meta_seal(swale_meta_file* file);
-/* Removes the file and all that was put into it. */
+/* Removes the file and everything put into it. */
 int swale_meta_remove(swale_meta* meta, const char* name);
-/* Bytes [begin, end) of log `from` stand in log `to` at `address` from now on: a log that moved, for all files. */
+/* For a log that was moved, in all files: bytes [begin, end) of log `from` are in log `to` at `address` from now on. */
 int swale_meta_relocate(swale_meta* meta, uint32_t from, uint64_t begin, uint64_t end, uint32_t to,
                         uint64_t address);
 
-/* Counters of all servers, as one JSON object a line; at most `bytes` bytes with the final NUL are written, and *needed is
- * what all would need. */
+/* Counters of all servers, one JSON object per line. Writes at most `bytes` bytes, final NUL included; *needed is the
+ * number of bytes that the whole text needs. */
 int swale_meta_stats(swale_meta* meta, char* text, size_t bytes, size_t* needed);
 
 #ifdef __cplusplus

@@ -47,7 +47,7 @@ bool BiasedMutex::lock_slowly() {
   revoked_.store(true, std::memory_order_relaxed);
   if (owner == nullptr) return false;
   fence_other_threads();
-  // From here on the owner sees that the bias is gone whenever it comes; it may still be inside.
+  // From here on the owner sees at its next lock that the bias is revoked; it may still be inside.
   while (inside_.load(std::memory_order_acquire)) std::this_thread::sleep_for(kRevocationPoll);
   return false;
 }

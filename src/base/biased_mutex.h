@@ -1,10 +1,10 @@
 // BiasedMutex: a mutex whose first user locks and unlocks it without an atomic read-modify-write: two plain stores and
 // a load, 1 ns, where std::mutex takes 12. For objects that any thread may use and one thread nearly always does.
 //
-// The thread that locks first gets the bias. The first other thread takes it away, once and for all: from then on this
-// is a std::mutex. Taking it away needs the owner's store of "I am inside" to be visible before its load of "is the
-// bias gone"; the owner executes no fence, the revoker makes the kernel execute one on its behalf
-// (membarrier(2), PRIVATE_EXPEDITED). Where the kernel has no such call there is never a bias.
+// The thread that locks first gets the bias. The first other thread revokes the bias for good: from then on this is a
+// std::mutex. Revoking is safe only if the owner's store of "I am inside" is visible before its load of "is the bias
+// revoked". The owner executes no fence; the revoker makes the kernel execute one in the owner's thread
+// (membarrier(2), PRIVATE_EXPEDITED). A kernel without this call never gives a bias.
 //
 //   const BiasedMutex::Guard guard(mutex);
 //
@@ -36,11 +36,11 @@ class BiasedMutex {
     const bool by_bias_;
   };
 
-  // The short way alone, for code that must not contain calls. False: not locked.
+  // Tries the biased path only, for code that must not contain calls. False: not locked.
   bool try_lock_by_bias() {
     if (owner_.load(std::memory_order_relaxed) != this_thread()) return false;
     inside_.store(true, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // the order of the two, for the compiler
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler's order
     if (!revoked_.load(std::memory_order_relaxed)) [[likely]]
       return true;
     inside_.store(false, std::memory_order_release);
@@ -48,21 +48,21 @@ class BiasedMutex {
   }
   void unlock_by_bias() { inside_.store(false, std::memory_order_release); }
 
-  // Whether this thread's lock calls take the short way. For tests.
+  // Whether this thread's lock calls take the biased path. For tests.
   bool biased_to_this_thread() const {
     return owner_.load(std::memory_order_relaxed) == this_thread() &&
            !revoked_.load(std::memory_order_relaxed);
   }
 
  private:
-  // Any address that no other living thread has. One byte, so that a library which is loaded late finds room for it
-  // in the block that needs no function call to get at.
+  // An address that no other living thread has. It is one byte, so that it fits into the static TLS block also when
+  // the library is loaded late; access to that block needs no function call.
   static const void* this_thread() {
     [[gnu::tls_model("initial-exec")]] static thread_local char place;
     return &place;
   }
 
-  // Whether the short way was taken, for unlock.
+  // Returns whether the biased path was taken; unlock needs to know.
   bool lock() { return try_lock_by_bias() || lock_slowly(); }
   void unlock(bool by_bias) {
     if (by_bias) [[likely]] {
@@ -74,7 +74,7 @@ class BiasedMutex {
   bool lock_slowly();
 
   std::atomic<const void*> owner_{nullptr};  // set once
-  std::atomic<bool> inside_{false};          // the owner is, by the short way
+  std::atomic<bool> inside_{false};          // the owner holds the mutex by the biased path
   std::atomic<bool> revoked_{false};         // written under mutex_
   std::mutex mutex_;
 };

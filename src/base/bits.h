@@ -1,8 +1,8 @@
 // Bit arrays with ranks, as sketches and auxiliary tables use them: bit i is bit i % 8 of byte i / 8.
 //
-// Counting and selecting within a word is done in parallel on its bytes: the baseline of x86-64 has no instruction
-// for either, and the library call that stands in for one costs more than a dozen operations in line.
-// Threads: a view. Bounds: no call looks past size(); searching past the end answers size() or 0.
+// Counting and selecting within a word work on its bytes in parallel: baseline x86-64 has no instruction for either,
+// and a library call costs more than a dozen inline operations.
+// Threads: a view. Bounds: no call reads past size(); a search past the end returns size() or 0.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace swale {
 inline constexpr uint64_t kByteOnes = 0x0101010101010101;   // the lowest bit of each byte
 inline constexpr uint64_t kByteHighs = 0x8080808080808080;  // the highest
 
-// Byte i of the result: the ones in bytes 0..i of the word. So the last byte has the ones of the whole word.
+// Byte i of the result counts the ones in bytes 0..i of the word; the last byte counts those of the whole word.
 constexpr uint64_t byte_prefix_ones(uint64_t word) {
   word -= word >> 1 & 0x5555555555555555;
   word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
@@ -31,7 +31,7 @@ constexpr uint32_t bytes_at_most(uint64_t prefixes, uint64_t n) {
   return static_cast<uint32_t>((high_stays >> 7) * kByteOnes >> 56);
 }
 
-// The position of the n-th one, counted from 0. Requires n < count_ones(word). No branch: where it lies is chance.
+// The position of the n-th one, counted from 0. Requires n < count_ones(word). Branch-free: branches would be random.
 constexpr uint32_t select_one(uint64_t word, uint32_t n) {
   const uint64_t prefix = byte_prefix_ones(word);
   const uint32_t shift = bytes_at_most(prefix, n) * 8;
@@ -66,7 +66,7 @@ class BitSpan {
     return left >= 64 ? word : word & ((uint64_t{1} << left) - 1);
   }
 
-  // The position behind the n-th zero (one) at or after `from`; `from` for n = 0; size() if there are fewer.
+  // The position after the n-th zero (one) at or after `from`; `from` for n = 0; size() if there are fewer.
   uint64_t after_zeros(uint64_t from, uint64_t n) const { return after<true>(from, n); }
   uint64_t after_ones(uint64_t from, uint64_t n) const { return after<false>(from, n); }
 

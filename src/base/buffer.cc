@@ -21,8 +21,8 @@ Result<Buffer> Buffer::allocate(size_t bytes, HugePages huge_pages) {
         bytes);
   }
 #ifdef MADV_HUGEPAGE
-  // Only advice: kernels without huge pages refuse it, and the buffer is as good. The tail that is less than
-  // a huge page may share it with other allocations, so it is left out.
+  // Only advice: kernels without huge pages refuse it, and the buffer works all the same. A tail smaller than
+  // a huge page is left out, as other allocations may share its page.
   if (huge) madvise(data, bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);
 #endif
   return Buffer(static_cast<char*>(data), bytes);
@@ -32,7 +32,7 @@ Buffer::~Buffer() { std::free(data_); }
 
 void Buffer::touch() {
 #ifdef MADV_POPULATE_WRITE
-  // One call, and a page is not first mapped to the page of zeros and then replaced.
+  // One system call; and no page is first mapped to the zero page and then replaced.
   const size_t whole = size_ / kPageBytes * kPageBytes;
   if (whole != 0 && madvise(data_, whole, MADV_POPULATE_WRITE) == 0) return;
 #endif

@@ -4,7 +4,7 @@
 //
 // Threads: none of its own; the bytes are the owner's business.
 // Invariants: size() == 0 exactly if data() == nullptr.
-// Limits: kBytesMax; a larger wish is a mistake in somebody's arithmetic, refused without asking the system.
+// Limits: kBytesMax; a larger request is an arithmetic mistake and is refused without asking the system.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace swale {
 
 // Whether to ask the kernel for huge pages (for blocks of at least one): fewer TLB misses for random access,
-// but a page's worth of memory is taken at the first touch of any of its bytes.
+// but the first touch of any byte of a huge page takes the memory of the whole page.
 enum class HugePages { kNo, kAdvise };
 
 class Buffer {
@@ -26,7 +26,7 @@ class Buffer {
   static constexpr size_t kBytesMax = 512 * kGiB;
 
   Buffer() = default;
-  // kResourceExhausted if the operating system has no such block. Charge a MemoryBudget first.
+  // kResourceExhausted if the operating system cannot provide it. Reserve in a MemoryBudget first.
   static Result<Buffer> allocate(size_t bytes, HugePages huge_pages = HugePages::kNo);
   ~Buffer();
 
@@ -44,7 +44,7 @@ class Buffer {
   MutableBytes span() { return {data_, size_}; }
   Bytes bytes() const { return {data_, size_}; }
 
-  // Makes the kernel back every page now, so that no page fault comes later in a hot path. Keeps the content.
+  // Makes the kernel back every page now, so that no page fault occurs later in a hot path. Keeps the content.
   void touch();
 
  private:

@@ -1,4 +1,4 @@
-// Bytes: views of memory that somebody else owns, and the one conversion that C++ makes awkward.
+// Bytes: views of memory that they do not own, and the one conversion that C++ makes awkward.
 // A `Bytes` is any byte string (keys, values, blocks), not text. Copy the view freely; the memory must
 // outlive it.
 #pragma once

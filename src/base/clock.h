@@ -50,7 +50,7 @@ class ManualClock : public Clock {
   std::atomic<Nanos> now_;
 };
 
-// The time at which a wait gives up, on the clock that it was made from.
+// The time at which a wait times out, on the clock that the deadline was made from.
 struct Deadline {
   Nanos at = kForever;
 

@@ -60,7 +60,7 @@ Result<Compressor> Compressor::create(Codec codec) {
       return error(Code::kResourceExhausted, Scope::kOperation, "no memory for a zstd context");
     }
     ZSTD_CCtx_setParameter(context->zstd.get(), ZSTD_c_compressionLevel, kZstdLevel);
-    ZSTD_CCtx_setParameter(context->zstd.get(), ZSTD_c_contentSizeFlag, 0);  // our own headers say it
+    ZSTD_CCtx_setParameter(context->zstd.get(), ZSTD_c_contentSizeFlag, 0);  // our headers state it
     ZSTD_CCtx_setParameter(context->zstd.get(), ZSTD_c_checksumFlag, 0);     // blocks have one
   }
   return Compressor(codec, std::move(context));

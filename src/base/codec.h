@@ -1,10 +1,10 @@
-// Codec: bytes made smaller and back. LZ4 (lz4.org, block format) and Zstandard (RFC 8878) are named here only.
+// Codec: compression and decompression. Only here are LZ4 (lz4.org, block format) and Zstandard (RFC 8878) named.
 //
-// Threads: free functions of any; a Compressor belongs to one thread at a time.
-// Errors: bytes that do not decompress to exactly the promised size are refused; nothing outside of the buffers is
+// Threads: any thread may call the free functions; a Compressor belongs to one thread at a time.
+// Errors: bytes that do not decompress to exactly the expected size are refused; nothing outside the buffers is
 //   ever read or written, whatever the bytes are.
-// Memory: a Compressor has up to Compressor::kMemoryBytes; decompressing with zstd keeps a context of about 160 KB for
-//   each thread that does.
+// Memory: a Compressor uses up to Compressor::kMemoryBytes; each thread that decompresses with zstd keeps a context
+//   of about 160 KB.
 #pragma once
 
 #include <cstddef>
@@ -47,12 +47,12 @@ class Compressor {
   std::unique_ptr<Context> context_;
 };
 
-// Whether `from` decompresses to exactly out.size() bytes. If not, `out` has anything.
+// Whether `from` decompresses to exactly out.size() bytes. If not, the content of `out` is undefined.
 bool decompress(Codec codec, Bytes from, MutableBytes out);
 
-// Rows of row_bytes as columns: the first bytes of all rows, then the second ones, and so on; what is no whole row
-// stays behind them. Bytes at equal places of rows are alike (exponents, high bytes of counts), and codecs find what
-// lies side by side. Requires out.size() == from.size(), no overlap, row_bytes >= 1.
+// Writes rows of row_bytes as columns: byte 0 of every row, then byte 1 of every row, and so on; an incomplete last row
+// follows unchanged. Bytes at the same place of each row are similar (exponents, high bytes of counts), and codecs
+// compress neighbours well. Requires out.size() == from.size(), no overlap, row_bytes >= 1.
 void transpose_rows(Bytes from, size_t row_bytes, MutableBytes out);
 void restore_rows(Bytes from, size_t row_bytes, MutableBytes out);
 

@@ -1,7 +1,7 @@
 // Coding: integers as bytes and back. Every format of ours, on disk and on the wire, is little-endian.
 //
 // put_*/get_* work on memory that the caller knows to be large enough (hot paths); append_* grow a
-// std::string; Decoder reads bytes that nobody vouches for and never looks past their end.
+// std::string; Decoder reads untrusted bytes and never reads past their end.
 //
 // Threads: free functions; a Decoder belongs to one thread.
 // Format: varint = LEB128: seven bits a byte, lowest first, the top bit set on all bytes but the last.
@@ -103,8 +103,8 @@ inline void append_sized(std::string* out, Bytes bytes) {
   out->append(bytes);
 }
 
-// A cursor over bytes of unknown quality. The first read that does not fit makes it fail for good: that read
-// and all later ones answer zero or empty, so that a whole structure can be read first and judged once, with
+// A cursor over untrusted bytes. The first read that does not fit makes the decoder fail for good: that read
+// and all later ones return zero or empty. So a caller reads a whole structure and then checks once, with
 // status().
 class Decoder {
  public:
@@ -139,7 +139,7 @@ class Decoder {
     if (ok_) return {};
     return corruption("{}: cut off or malformed at byte {} of {}", what, offset(), end_ - begin_);
   }
-  // The same, also if bytes are left over.
+  // The same, and kCorruption also if bytes are left over.
   Status finish(std::string_view what) const {
     if (!ok_ || at_ == end_) return status(what);
     return corruption("{}: expected {} bytes, found {}", what, offset(), end_ - begin_);
@@ -164,7 +164,7 @@ class Decoder {
   void fail() { ok_ = false; }
 
   const char* begin_;
-  const char* at_;  // stays where the first failure was
+  const char* at_;  // stays at the place of the first failure
   const char* end_;
   bool ok_ = true;
 };

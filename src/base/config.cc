@@ -99,7 +99,7 @@ std::optional<double> parse_value(const OptionRow& row, std::string_view text) {
 
 constexpr std::string_view kSeparators = ", \t\r\n";
 
-// As error messages start.
+// The start of error messages.
 std::string origin_text(Config::Origin origin, std::string_view option) {
   if (origin == Config::Origin::kDefault) return "its default";
   if (origin == Config::Origin::kText) return "option string";

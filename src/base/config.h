@@ -1,6 +1,6 @@
 // Config: the options of one handle, from a table of rows, the environment and a string; the string wins.
 //
-// A row is the only place where an option exists: name, type, default, limits, help. `describe` prints them.
+// A row is the only place that defines an option: name, type, default, limits, help.
 // The string is "imd.ways=2,imd.memory=64MiB" (commas or white space between; the last of two wins).
 // The variable of "imd.ways" is SWALE_IMD_WAYS; the environment is read once, at construction.
 //
@@ -29,7 +29,7 @@ enum class OptionType { kInt, kBytes, kSeconds, kBool, kString, kEnum };
 struct OptionRow {
   std::string_view name;  // "imd.ways"
   OptionType type = OptionType::kString;
-  std::string_view default_value = {};  // written as a user would write it
+  std::string_view default_value = {};  // as a user would write it
   double min = 0;                       // kInt, kBytes, kSeconds: inclusive limits; exact up to 2^53
   double max = 0;
   std::string_view choices = {};  // kEnum: "direct|three_hop"
@@ -42,27 +42,27 @@ class Config {
 
   using GetEnvironment = std::function<const char*(const char* name)>;  // as getenv
 
-  // Copies the rows; what their string_views show must live as long as the Config (literals do).
-  // kInvalidArgument names the key, the value, the limits and, for an unknown key, the nearest one there is.
+  // Copies the rows; the text of their string_views must outlive the Config (literals do).
+  // kInvalidArgument names the key, the value, the limits and, for an unknown key, the nearest known one.
   static Result<Config> make(std::span<const OptionRow> rows, std::string_view text,
                              const GetEnvironment& environment);
   static Result<Config> make(std::span<const OptionRow> rows,
                              std::string_view text);  // the process's environment
 
-  // The name and type must be those of a row: anything else is a mistake of ours and ends the process in
-  // debug.
+  // The name and type must be those of a row: anything else is a mistake of ours and fails an
+  // assertion.
   int64_t get_int(std::string_view name) const;
   uint64_t get_bytes(std::string_view name) const;
   Nanos get_nanos(std::string_view name) const;  // kSeconds
   bool get_bool(std::string_view name) const;
   const std::string& get_string(std::string_view name) const;  // kString and kEnum
 
-  // As it was written, of any type; and where.
+  // The value as it was written, of any type, and its origin.
   enum class Origin { kDefault, kEnvironment, kText };
   const std::string& text(std::string_view name) const;
   Origin origin(std::string_view name) const;
 
-  // What a value of the row has to be: "an integer from 1 to 16".
+  // Describes the values that the row allows: "an integer from 1 to 16".
   static std::string expectation(const OptionRow& row);
 
   static std::string environment_name(std::string_view name);  // "imd.ways" -> "SWALE_IMD_WAYS"
@@ -70,7 +70,7 @@ class Config {
  private:
   struct Entry {
     OptionRow row;
-    double number = 0;  // all but kString and kEnum
+    double number = 0;  // all types except kString and kEnum
     std::string text;
     Origin origin = Origin::kDefault;
   };

@@ -1,9 +1,9 @@
-// contain: the boundary at which an exception becomes a Status. What runs on a thread of the library's own, or is called
-// by code that knows no exceptions, runs inside it: an exception that left there would end the application.
+// contain: the boundary at which an exception becomes a Status. Code that runs on one of the library's threads,
+// or that C code calls, runs inside contain: an exception that escaped from it would end the application.
 //
-// Swale reports failures by Status. What can still throw is an allocation, a lock, the start of a thread, and the
-// application's own functions.
-// Threads: any. Errors: kResourceExhausted for memory that is not to be had, else kInternal. Never throws itself.
+// Swale reports failures by Status. Exceptions still come from allocations, locks, thread starts and functions of the
+// application.
+// Threads: any. Errors: kResourceExhausted if memory is exhausted, else kInternal. Never throws.
 #pragma once
 
 #include <type_traits>
@@ -14,11 +14,11 @@
 
 namespace swale {
 
-// What the exception that is being handled means. For the catch (...) block.
+// The Status for the exception that is being handled. Call it in a catch (...) block.
 Status status_of_exception() noexcept;
 
-// Runs `body`, which returns a Status or nothing. What it throws comes back as a Status. (The lock that a body requires is its
-// caller's, which the analysis of base/mutex.h cannot see in here.)
+// Runs `body`, which returns a Status or nothing. An exception of the body is returned as a Status. (The
+// caller holds the locks that a body requires; the analysis of base/mutex.h cannot see them in here.)
 template <class Body>
 Status contain(Body&& body) noexcept NO_THREAD_SAFETY_ANALYSIS {
   try {

@@ -1,5 +1,5 @@
-// Copying of records: a few words whose number is not known when the code is compiled. A call of memcpy would cost
-// more than the copy itself.
+// Copying of records: a few words, whose number is not known at compile time. A call of memcpy would cost more than
+// the copy itself.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ inline void copy_word(char* to, const char* from) {
 
 // Both copy as memcpy does, and never touch a byte outside the two ranges.
 
-// For as many pairs of words as are known when the code is compiled: kPairs is bytes / 16, at least 1; kRest says whether
-// bytes % 16 != 0. What is left then is copied with the end of the last pair.
+// For a size known at compile time: kPairs is bytes / 16, at least 1; kRest says whether bytes % 16 != 0. The remaining
+// bytes are then copied by one more pair that overlaps the last one.
 template <size_t kPairs, bool kRest>
 inline void copy_pairs(char* to, const char* from, size_t bytes) {
 #pragma GCC unroll 8
@@ -27,7 +27,7 @@ inline void copy_pairs(char* to, const char* from, size_t bytes) {
   if constexpr (kRest) internal::copy_word<16>(to + bytes - 16, from + bytes - 16);
 }
 
-// For any number.
+// For any size.
 inline void copy_bytes(char* to, const char* from, size_t bytes) {
   using internal::copy_word;
   if (bytes == 8) {  // most keys

@@ -7,12 +7,12 @@
 namespace swale {
 
 uint32_t crc32c_extend(uint32_t crc, Bytes bytes) {
-  // crc32_iscsi takes the length as int, and neither inverts the seed nor the result.
+  // crc32_iscsi takes the length as int, and inverts neither the seed nor the result.
   constexpr size_t kPieceBytes = kGiB;
   uint32_t state = ~crc;
   while (!bytes.empty()) {
     const size_t piece_bytes = std::min(bytes.size(), kPieceBytes);
-    // The cast takes away a const that ISA-L forgot.
+    // The cast removes the const, which ISA-L's signature lacks.
     auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
     state = crc32_iscsi(data, static_cast<int>(piece_bytes), state);
     bytes.remove_prefix(piece_bytes);

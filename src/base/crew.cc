@@ -16,7 +16,7 @@ std::shared_ptr<Crew> Crew::of_this_process() {
   static pid_t process = 0;
   const MutexLock lock(mutex);
   std::shared_ptr<Crew> crew =
-      process == ::getpid() ? shared.lock() : nullptr;  // a child has its parent's object only
+      process == ::getpid() ? shared.lock() : nullptr;  // a forked child inherits an object without threads
   if (crew) return crew;
   crew = std::make_shared<Crew>();
   shared = crew;

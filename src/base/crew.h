@@ -1,15 +1,15 @@
 // Crew: worker threads that many owners of work share, so that ten directories need no more threads than one.
 //
-// An owner joins with a Member, which does one piece of work a turn. Members that have work wait in one queue and get
-// their turns in that order, one piece each: a member with much to do delays the others by one piece of each member
-// before them. A member's turns never overlap. There are as many threads as the most demanding member asks for, not their
+// An owner joins with a Member, which does one piece of work per turn. Members with work wait in one FIFO queue and do
+// one piece each time they reach its front: a busy member delays another one by at most one piece per member in the
+// queue. A member's turns never overlap. The number of threads is the largest that any member asks for, not the
 // sum.
 //
-// A turn computes; it must not wait for another member's turn, which may never come. Storage has a thread of its own
+// A turn computes; it must not wait for another member's turn, which may never come. Storage has its own thread
 // (io/storage_thread.h).
 //
-// Threads: all calls by any thread, leave not inside a turn. The crew's threads sleep in the kernel while no member has
-// work, and end with the members. After fork a child must not use its parent's crew.
+// Threads: any thread may make all calls, but leave not inside a turn. The crew's threads sleep in the kernel while no
+// member has work, and end with the members. After fork a child must not use its parent's crew.
 // Limits: Crew::kThreadsMax threads.
 #pragma once
 
@@ -30,16 +30,16 @@ class Crew {
   class Member {
    public:
     virtual ~Member() = default;
-    // Does one piece of work. True: there may be more; false: nothing to do until the next wake. What it throws ends the
-    // process: an owner has its own boundary (base/contain.h).
+    // Does one piece of work. True: there may be more; false: nothing to do until the next wake. An exception ends the
+    // process: the owner must contain it (base/contain.h).
     virtual bool turn() noexcept = 0;
 
    private:
     friend class Crew;
     enum class State { kIdle, kReady, kRunning, kRunningAndWoken };
     State state_ = State::kIdle;
-    Member* next_ = nullptr;  // in the queue, which so needs no memory
-    size_t threads_ = 0;      // that it asked for; 0: it has not joined
+    Member* next_ = nullptr;  // in the queue; an intrusive list needs no allocation
+    size_t threads_ = 0;      // the number it asked for; 0: it has not joined
   };
 
   Crew() = default;
@@ -53,9 +53,9 @@ class Crew {
   // From now on the member gets turns, and there are at least `threads` threads. kResourceExhausted if they cannot be
   // started: the member has not joined.
   Status join(Member* member, size_t threads);
-  // Returns when the member is in no turn and will get none. Threads that nobody else asked for end.
+  // Returns when the member is in no turn and will get none. Ends the threads that no other member asked for.
   void leave(Member* member);
-  // The member has work: it will get a turn that begins after this call.
+  // Call when the member has work: it will get a turn that begins after this call.
   void wake(Member* member);
 
   size_t thread_count() const;
@@ -68,7 +68,7 @@ class Crew {
   void take_out(Member* member) REQUIRES(mutex_);
   void end_surplus_threads() REQUIRES(lifecycle_mutex_);
 
-  Mutex lifecycle_mutex_;  // taken first
+  Mutex lifecycle_mutex_;  // taken before mutex_
   std::vector<std::thread> threads_ GUARDED_BY(lifecycle_mutex_);
 
   mutable Mutex mutex_;  // guards also the state of all members

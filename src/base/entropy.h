@@ -1,4 +1,4 @@
-// Random numbers that no seed repeats: ids that must differ between processes, jobs and hosts.
+// Random numbers that no seed reproduces: for ids that must differ between processes, jobs and hosts.
 //
 // Threads: any.
 #pragma once

@@ -1,10 +1,10 @@
 // Key hashing, and how successive parts of one 64-bit hash choose destination, way, slice, bucket and
 // remainder.
 //
-// Hash "xxh3-64" (XXH3_64bits, seed 0) is part of the on-disk format: its name stands in swale.json.
-// A choice among n takes the *top* of the hash and leaves the rest: with h as a fraction in [0, 1), h * n has
-// the choice as its integer part and a fresh uniform fraction as its rest. Using the same bits twice would
-// make all records of a partition share their leading bits and collapse the sketch
+// Hash "xxh3-64" (XXH3_64bits, seed 0) is part of the on-disk format: swale.json names it.
+// A choice among n uses the *top* of the hash and leaves the rest: with h as a fraction in [0, 1), the integer
+// part of h * n is the choice, and its fraction is the rest, again uniform. If a later choice used the same
+// bits, all records of a partition would share their leading bits, which would ruin the sketch
 // (docs/design/run-format.md).
 #pragma once
 
@@ -24,7 +24,7 @@ inline constexpr char kHashName[] = "xxh3-64";
 
 using Hash = uint64_t;
 
-// Calls, but for the length that most keys have: many cases by length would crowd the registers of the loops around.
+// Inline for the length of most keys only: inline code for every length would crowd the caller's registers.
 Hash hash_bytes_of_any_length(Bytes bytes);
 inline Hash hash_eight_bytes(const char* bytes) { return XXH3_64bits(bytes, 8); }
 inline Hash hash_bytes(Bytes bytes) {
@@ -45,10 +45,10 @@ inline HashChoice choose(Hash hash, uint32_t n) {
 
 namespace internal {
 
-// Both halves of the product.
+// The upper half of the product xor the lower half.
 inline uint64_t folded_product(uint64_t a, uint64_t b) {
 #if defined(__x86_64__)
-  uint64_t upper = b;  // as below, but without a way through memory, which gcc takes here
+  uint64_t upper = b;  // as below, where gcc would go through memory
   asm("mulq %1" : "+a"(a), "+d"(upper) : : "cc");
   return a ^ upper;
 #else
@@ -57,7 +57,7 @@ inline uint64_t folded_product(uint64_t a, uint64_t b) {
 #endif
 }
 
-// The i-th pair of words of a row, of which `at` is the first.
+// The digest of the i-th pair of words of a row; `at` is the pair's first byte.
 inline uint64_t pair_digest(const char* at, size_t i) {
   constexpr uint64_t kFirst = 0x9e3779b97f4a7c15;
   constexpr uint64_t kStep = 0x8bb84b93962eacc8;
@@ -77,20 +77,20 @@ inline uint64_t finish_digest(uint64_t sum) {
 
 }  // namespace internal
 
-// The contribution of one record to an epoch's order-independent checksum ("mum-row-sum"): a sum modulo 2^64 of these
-// over all records is equal at the appenders and at the indexers if no record was lost, doubled, altered or paired with
-// another record's key, and otherwise by a chance of about 2^-64. `row` is the key with the value right behind it, as
-// records lie in frames, memtables and blocks.
+// The contribution of one record to an epoch's order-independent checksum ("mum-row-sum"). The checksum is the sum of
+// these digests modulo 2^64 over all records. Appenders and indexers get equal sums if no record was lost, duplicated,
+// altered or paired with another record's key; otherwise they differ, except with a chance of about 2^-64. `row` is the
+// key followed directly by the value, as records lie in frames, memtables and blocks.
 //
-// Products of neighbouring words, as in wyhash and XXH3, but with nothing to prepare: every record passes here twice,
-// and this takes half the instructions of XXH3 for a row of 48 bytes. Not for hash tables.
+// Multiplies neighbouring words, as wyhash and XXH3 do, but needs no preparation: every record is digested twice, and
+// this takes half the instructions of XXH3 for a row of 48 bytes. Not for hash tables.
 inline uint64_t record_digest(Bytes row, size_t key_bytes) {
   using internal::pair_digest;
   uint64_t sum = internal::begin_digest(row.size(), key_bytes);
   const size_t pairs = row.size() / 16;
   if (pairs != 0) [[likely]] {
     const char* const at = row.data();
-    switch (pairs) {  // jumps to where the rest is straight: half the instructions of a loop
+    switch (pairs) {  // jumps into straight-line code: half the instructions of a loop
       default:
         for (size_t i = 8; i < pairs; ++i) sum += pair_digest(at + 16 * i, i);
         [[fallthrough]];
@@ -128,7 +128,7 @@ inline uint64_t record_digest(Bytes row, size_t key_bytes) {
   return internal::finish_digest(sum);
 }
 
-// The same where the number of pairs is known when the code is compiled: kPairs is row_bytes / 16, kRest whether
+// The same for a size known at compile time: kPairs is row_bytes / 16, kRest says whether
 // row_bytes % 16 != 0.
 template <size_t kPairs, bool kRest>
 inline uint64_t record_digest_of(const char* row, size_t row_bytes, size_t key_bytes) {

@@ -12,8 +12,8 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// The bytes of the character in UTF-8 at the front of the text; 0 if it is none (RFC 3629: no surrogates, nothing above
-// U+10FFFF, nothing longer than necessary).
+// The length of the UTF-8 character at the front of the text; 0 if it is not valid (RFC 3629: no surrogates, nothing
+// above U+10FFFF, no overlong form).
 size_t utf8_bytes(Bytes text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const auto tails = [&](size_t from, size_t to) {
@@ -61,7 +61,7 @@ bool is_high_surrogate(uint32_t unit) { return unit >= 0xD800 && unit <= 0xDBFF;
 bool is_low_surrogate(uint32_t unit) { return unit >= 0xDC00 && unit <= 0xDFFF; }
 
 struct Escape {
-  size_t bytes = 0;  // with the backslash; 0: it is none
+  size_t bytes = 0;  // with the backslash; 0: not a valid escape
   uint32_t point = 0;
 };
 
@@ -83,7 +83,7 @@ Escape escape_of(Bytes text) {
   return {12, 0x10000 + ((*unit - 0xD800) << 10) + (*low - 0xDC00)};
 }
 
-// Of a checked string literal, with its quotation marks.
+// The three below take a checked string literal with its quotation marks.
 bool has_escapes(Bytes literal) { return literal.find('\\') != Bytes::npos; }
 Bytes plain(Bytes literal) { return literal.substr(1, literal.size() - 2); }
 std::string unescaped(Bytes literal) {
@@ -122,7 +122,7 @@ std::optional<Number> parse_number(Bytes text) {
 
 }  // namespace
 
-// Recursive descent. Each method leaves at_ past what it has taken, or where the text stops being JSON.
+// Recursive descent. Each method leaves at_ after the text it has parsed, or where the text stops being JSON.
 class JsonParser {
  public:
   explicit JsonParser(JsonTree* json) : text_(json->text_), nodes_(json->nodes_) {}

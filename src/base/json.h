@@ -7,9 +7,9 @@
 //   const std::optional<uint64_t> ranks = json->root().find("ranks").unsigned_number();
 //
 // Format: UTF-8 (checked), at most kJsonBytesMax bytes, nested at most kJsonDepthMax deep. If an object has two members
-// of one name, the last one counts.
-// Threads: immutable. Ownership: the text is the caller's and outlives JsonTree; handles are valid as long as their JsonTree stays
-// where it is.
+// with the same name, the last one counts.
+// Threads: immutable. Ownership: the text is the caller's and outlives JsonTree; handles are valid until
+// their JsonTree is moved or destroyed.
 // Errors: kCorruption that begins with the place where the text stops being JSON; std::bad_alloc.
 #pragma once
 
@@ -26,14 +26,14 @@
 
 namespace swale {
 
-// What this library writes is 5 deep. The parser recurses once a level.
+// This library's own documents are 5 deep. The parser recurses once per level.
 inline constexpr size_t kJsonDepthMax = 32;
 inline constexpr size_t kJsonBytesMax = kGiB;
 
 // "line 7, offset 412"; the line is counted from 1.
 std::string json_place(Bytes text, uint64_t offset);
 
-// A double as JSON writes it: the shortest text that reads back as the same number, with ".0" if it is whole.
+// A double as JSON text: the shortest that reads back as the same number, with ".0" if it is whole.
 std::string json_number(double number);
 
 // Appends the text as a JSON string. Bytes that are not UTF-8 become U+FFFD.
@@ -45,7 +45,7 @@ class JsonValue {
  public:
   class Iterator;
 
-  // A value that is not there: find() of an absent member, for example. Every question is answered "no".
+  // An absent value, for example from find() of an absent member. Every query returns "no" or nothing.
   JsonValue() = default;
 
   bool exists() const { return json_ != nullptr; }
@@ -89,7 +89,7 @@ class JsonTree {
   friend class JsonValue;
   friend class JsonParser;
   enum class Kind : uint8_t { kNull, kFalse, kTrue, kNumber, kString, kArray, kObject };
-  // The children of a container follow it; `next` leads from one to the next, past that one's own children.
+  // The children of a container follow it; `next` is a child's next sibling, past the child's own children.
   struct Node {
     Kind kind = Kind::kNull;
     uint32_t name = 0;  // offset of the name's quotation mark; 0: no member

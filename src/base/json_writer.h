@@ -1,4 +1,4 @@
-// JsonWriter: a JSON text, written item by item; it puts the commas, quotation marks and brackets.
+// JsonWriter: writes a JSON text item by item; it adds the commas, quotation marks and brackets.
 //
 //   JsonWriter json;
 //   json.object().member("ranks", 4).name("jobs").array().line().value("a").line().end().end();
@@ -40,14 +40,14 @@ class JsonWriter {
     return name(member_name).value(member_value);
   }
 
-  // What comes next, an item or the closing bracket, begins on a new line.
+  // The next item or closing bracket begins on a new line.
   JsonWriter& line() {
     line_ = true;
     return *this;
   }
 
   const std::string& text() const { return out_; }
-  // Gives the text away, with the comma and line feed that another item would need. For a seal, which covers them.
+  // Moves the text out, with the comma and line feed that another item would need: a seal covers them, too.
   std::string take_separated();
 
  private:
@@ -56,7 +56,7 @@ class JsonWriter {
   void separate();
 
   std::string out_;
-  std::string open_;    // the brackets that will close what is open, innermost last
+  std::string open_;    // the closing brackets still to write, innermost last
   bool first_ = true;   // no item precedes the next one in its array or object
   bool named_ = false;  // the next item is the value of a member
   bool line_ = false;

@@ -34,7 +34,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
 
 class Log {
  public:
-  // Made at the first message. Never destroyed, so that threads which outlive main may still log. Not in
+  // Created at the first message. Never destroyed, so that threads which outlive main may still log. Not in
   // spdlog's registry, which belongs to the host application.
   static Log& instance() {
     static Log* const log = new Log();
@@ -62,7 +62,7 @@ class Log {
 
  private:
   Log() : logger_("swale", std::make_shared<spdlog::sinks::stderr_sink_st>()) {
-    logger_.set_level(spdlog::level::trace);  // the decision is ours
+    logger_.set_level(spdlog::level::trace);  // this file filters by level itself
     const char* wanted = std::getenv("SWALE_LOG");
     if (wanted == nullptr) return;
     for (size_t i = 0; i < kLevelNames.size(); ++i) {
@@ -92,7 +92,7 @@ void log_message(LogLevel level, std::string_view message) {
 void log_formatted(LogLevel level, fmt::string_view format, fmt::format_args args) noexcept {
   try {
     if (log_enabled(level)) log_message(level, fmt::vformat(format, args));
-  } catch (...) {  // the message is dropped: there is nowhere to tell it
+  } catch (...) {  // the message is dropped: nothing can report it
   }
 }
 

@@ -1,4 +1,4 @@
-// Log: messages for people. Log once, at the origin of a failure, with the exact cause; whoever passes the
+// Log: messages for people. Log once, at the origin of a failure, with the exact cause; code that passes the
 // Status on does not log it again.
 //
 // Logging never throws: a message for which there is no memory, or whose sink throws, is dropped.

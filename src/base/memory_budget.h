@@ -1,7 +1,7 @@
-// MemoryBudget: the bytes that one part of the program may hold, and who holds them.
+// MemoryBudget: the bytes that one part of the program may hold, and their holders.
 //
-// Stages reserve fixed amounts at setup, downstream first, so that no stage can starve the one after it;
-// running out is an error at setup that names every holder, not a surprise in the middle of a run.
+// Stages reserve fixed amounts at setup, downstream first, so that no stage can starve the one after it.
+// Running out is an error at setup that names every holder, not a surprise in the middle of a run.
 //
 // Threads: thread-safe. A Reservation is used by one thread at a time.
 // Invariants: used() <= limit() at all times; used() is the sum of the living reservations.
@@ -28,7 +28,7 @@ class MemoryBudget {
     uint64_t bytes = 0;
   };
 
-  // Gives its bytes back when it dies; may outlive the budget.
+  // Returns its bytes when it is destroyed; may outlive the budget.
   class Reservation {
    public:
     Reservation() = default;
@@ -47,7 +47,7 @@ class MemoryBudget {
 
   explicit MemoryBudget(uint64_t limit_bytes);
 
-  // kResourceExhausted: who wanted how much, what was free, who holds the rest.
+  // kResourceExhausted names the requester, the amount, what was free and the holders of the rest.
   Result<Reservation> reserve(std::string_view name, uint64_t bytes);
 
   uint64_t limit() const;

@@ -36,7 +36,7 @@ Result<uint64_t> MemoryShares::offer(uint64_t least, uint64_t wish, const Memory
 
 Result<MemoryBudget::Reservation> MemoryShares::take(std::string_view name, uint64_t bytes,
                                                      const MemoryLimit& limit) {
-  const MutexLock lock(taking_);  // two that take at a time may not both see the same bytes free
+  const MutexLock lock(taking_);  // two concurrent takes must not both see the same bytes free
   SWALE_RETURN_IF_ERROR(check(bytes, limit));
   return held_.reserve(name, bytes);
 }

@@ -1,11 +1,11 @@
 // MemoryShares: the memory of one process, divided among the directories and engines that are open in it.
 //
-// Whoever opens something asks for an offer: half of what is free, but at least what it needs to work at all and at most
-// what it wishes. With a limit of twice the wish W the first gets W, the second W/2, the third W/4, and all later ones the
-// least; what is closed is free again at once, for whoever opens next. What is open keeps its share.
+// Opening something asks for an offer: half of the free memory, but at least what it needs to work and at most what
+// it wishes. With a limit of twice the wish W the first gets W, the second W/2, the third W/4, and all later ones the
+// least. A share is free for the next opening as soon as its holder closes; an open holder's share never changes.
 // Ranks that must have equal shares agree on the smallest offer, and then take it (docs/design/shared-resources.md).
 //
-// Threads: thread-safe. Between offer and take others may take something: take checks again.
+// Threads: thread-safe. Another thread may take memory between offer and take: take checks again.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@
 
 namespace swale {
 
-// How much this process may hold in all.
+// How much memory this process may hold in total.
 struct MemoryLimit {
-  // kAdvice, of a default: who opens one thing more gets the least that it needs, also beyond it. kHard, of an option that
-  // a user has set: kResourceExhausted beyond it.
+  // kAdvice (a default): beyond the limit, a new opening still gets the least that it needs. kHard (an option
+  // that the user has set): kResourceExhausted beyond the limit.
   enum class Kind : uint8_t { kAdvice, kHard };
   uint64_t bytes = 0;
   Kind kind = Kind::kAdvice;
@@ -31,9 +31,9 @@ class MemoryShares {
  public:
   static MemoryShares& of_this_process();
 
-  // The share that is to be had now. kResourceExhausted, with everybody who holds some, if that is less than `least`.
+  // The share available now. kResourceExhausted, with a list of the holders, if it is less than `least`.
   Result<uint64_t> offer(uint64_t least, uint64_t wish, const MemoryLimit& limit) const;
-  // `name` tells a user who holds it: "DIR".
+  // `name` tells users what holds the share: "DIR".
   Result<MemoryBudget::Reservation> take(std::string_view name, uint64_t bytes, const MemoryLimit& limit);
 
   uint64_t used() const { return held_.used(); }
@@ -43,7 +43,7 @@ class MemoryShares {
   Status check(uint64_t bytes, const MemoryLimit& limit) const;
 
   Mutex taking_;
-  MemoryBudget held_{UINT64_MAX};  // counts; the limits come with the questions
+  MemoryBudget held_{UINT64_MAX};  // only counts: offer and take pass the limit
 };
 
 }  // namespace swale

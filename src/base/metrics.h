@@ -1,6 +1,6 @@
-// Metrics: the numbers that a stage keeps about itself, cheap enough for hot paths.
+// Metrics: numbers that a stage keeps about itself, cheap enough for hot paths.
 //
-// Threads: all thread-safe; relaxed, so that a snapshot of several counters is not one moment.
+// Threads: all thread-safe, with relaxed order: a snapshot of several counters is not one consistent moment.
 #pragma once
 
 #include <atomic>

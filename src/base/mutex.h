@@ -1,6 +1,6 @@
-// Mutex, MutexLock, CondVar: std::mutex, std::unique_lock and std::condition_variable with the annotations from which clang
-// proves, at compile time, that what is GUARDED_BY a mutex is only touched with it locked (-Wthread-safety; libstdc++'s own
-// have no annotations). They cost nothing: every call is inline and the std one.
+// Mutex, MutexLock, CondVar: std::mutex, std::unique_lock and std::condition_variable with annotations. With them,
+// clang proves at compile time that code locks a mutex before it touches what is GUARDED_BY it (-Wthread-safety;
+// libstdc++'s types have no annotations). They cost nothing: every call is inline and calls the std one.
 //
 //   Mutex mutex_;
 //   int count_ GUARDED_BY(mutex_) = 0;
@@ -67,7 +67,7 @@ class SCOPED_CAPABILITY MutexLock {
   mutable std::unique_lock<std::mutex> lock_;
 };
 
-// The lock given to a wait is held when the wait begins and when it ends; the analysis need not know of the time between.
+// The lock given to a wait is held when the wait begins and when it ends; the analysis ignores the time between.
 class CondVar {
  public:
   void notify_one() noexcept { changed_.notify_one(); }

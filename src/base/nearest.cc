@@ -27,7 +27,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> known) {
-  // A word is bounded before it is compared, so that the work is, too.
+  // Cut the word before comparing, so that the work is bounded.
   word = word.substr(0, 100);
   std::string_view best;
   size_t least = SIZE_MAX;

@@ -7,7 +7,7 @@
 
 namespace swale {
 
-// The word with the fewest letters to insert, delete or replace; of several the first. "" if none are known.
+// The known word with the fewest letters to insert, delete or replace; the first of equals. "" if `known` is empty.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace swale

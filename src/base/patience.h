@@ -1,9 +1,9 @@
 // Patience: a deadline that counts only the time in which its own process ran.
 //
-// Whoever waits asks over() at least every step(). What lies between two questions counts two steps at most: a process that
-// was stopped (SIGSTOP, a machine that slept) or got no CPU does not blame those who may have come meanwhile, but looks
-// again first. So a wait lasts `total` and at most twice that long in time that is seen to pass, and longer by every pause.
-// (Liveness counts silence in the same way.)
+// A waiting thread calls over() at least every step(). The time between two calls counts as two steps at
+// most: a process that was stopped (SIGSTOP, a suspended machine) or got no CPU looks again first, before it
+// reports that others are late. So a wait lasts between `total` and twice `total` of observed time, and
+// longer by every pause. (Liveness counts silence in the same way.)
 //
 // Threads: used by one thread at a time.
 #pragma once
@@ -27,7 +27,7 @@ class Patience {
 
   Nanos step() const { return step_; }
 
-  // Once over, always over.
+  // True forever once it has returned true.
   bool over(Nanos now) {
     if (left_ == kForever) return false;
     left_ = std::max<Nanos>(0, left_ - std::min(std::max<Nanos>(0, now - asked_), 2 * step_));
@@ -41,7 +41,7 @@ class Patience {
   Nanos asked_;
 };
 
-// As changed.wait_for(lock, total, done), with patience.
+// As changed.wait_for(lock, total, done), but with Patience in place of a deadline.
 template <typename Done>
 bool wait_patiently(CondVar& changed, const MutexLock& lock, Nanos total, Done done) {
   Patience patience(total, system_clock().now());

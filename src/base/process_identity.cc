@@ -30,9 +30,9 @@ std::string own_pid_namespace() {
   return count < 0 ? "" : std::string(name.data(), static_cast<size_t>(count));
 }
 
-// A field of a line of /proc/PID/stat, at least the third; "" if the line does not have it.
+// One field of a line of /proc/PID/stat (the third or a later one); "" if the line does not have it.
 std::string field_of(const std::string& line, int number) {
-  size_t at = line.rfind(')');  // of the command, which may hold blanks
+  size_t at = line.rfind(')');  // the end of the command, which may contain blanks
   for (int field = 2; field < number && at != std::string::npos; ++field) at = line.find(' ', at + 1);
   if (at == std::string::npos) return "";
   return line.substr(at + 1, line.find(' ', at + 1) - at - 1);
@@ -80,7 +80,7 @@ ProcessReport look_for(const ProcessIdentity& other) {
   if (start_time != other.start_time)
     return {ProcessState::kGone, "the process is gone, another has its number"};
   const std::string state = field_of(line, kStateField);
-  // Ended, and its parent has not asked for its status yet. While it has other threads left, those may still run.
+  // A zombie: its parent has not reaped it yet. Its other threads, if any are left, may still run.
   if (state == "Z" && field_of(line, kThreadsField) == "1")
     return {ProcessState::kGone, "the process has ended"};
   if (state == "T" || state == "t") return {ProcessState::kStopped, {}};

@@ -1,7 +1,7 @@
 // ProcessIdentity: names one process of one machine, so that another process can later ask whether it still exists.
 //
-// A process id alone is not a name: numbers are given again, containers number on their own, and machines share host
-// names. The boot id tells a machine (and a boot of it), the start time tells a process from a later one of its number.
+// A process id alone is not enough: the kernel reuses numbers, each container counts its own, and machines share host
+// names. The boot id identifies a machine and its boot; the start time tells a process from a later namesake.
 //
 // Threads: free functions; they read /proc and the environment.
 #pragma once
@@ -27,7 +27,7 @@ std::string boot_id();
 ProcessIdentity this_process();
 
 enum class ProcessState {
-  kUnknown,  // of another machine or another pid namespace: it cannot be asked
+  kUnknown,  // on another machine or in another pid namespace: this process cannot find out
   kRunning,
   kStopped,  // exists, but is stopped by a signal or a debugger
   kGone,     // cannot run again
@@ -35,7 +35,7 @@ enum class ProcessState {
 
 struct ProcessReport {
   ProcessState state = ProcessState::kUnknown;
-  std::string why;  // of kGone: "the process is gone"
+  std::string why;  // for kGone: "the process is gone"
 };
 
 // What this process can find out about another one.
@@ -44,6 +44,6 @@ ProcessReport look_for(const ProcessIdentity& other);
 // The batch scheduler's allocation that this process runs in, "slurm-70123"; "" if there is none.
 using GetVariable = std::function<const char*(const char* name)>;
 std::string scheduler_allocation(const GetVariable& get);
-std::string scheduler_allocation();  // by this process's environment
+std::string scheduler_allocation();  // from this process's environment
 
 }  // namespace swale

@@ -6,7 +6,7 @@
 // reader that does not know one of them refuses the document). Numbers that may exceed 2^53 are strings of 16 hex digits.
 // Threads: immutable.
 // Errors: a message names the file, the object and the member in words, its line and offset, what was expected and what was
-// found. kCorruption for damage; kUnsupported for what a newer Swale has written; std::bad_alloc.
+// found. kCorruption for damage; kUnsupported for a document of a newer Swale; std::bad_alloc.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ inline constexpr std::string_view kSealHead = "\"crc32c\":\"";
 inline constexpr std::string_view kSealTail = "\"}\n";
 inline constexpr size_t kSealBytes = kSealHead.size() + 8 + kSealTail.size();
 
-// What stands after the bytes that it covers.
+// The seal to append to the covered bytes.
 std::string seal_of(Bytes covered);
-// Ends the open object with its seal and gives the whole text away.
+// Ends the open object with its seal and moves the whole text out.
 std::string take_sealed(JsonWriter* json);
 // Whether the text ends with the right seal.
 bool is_sealed(Bytes text);
@@ -36,8 +36,8 @@ std::string hex16(uint64_t value);  // 16 digits
 
 struct DocumentFormat {
   std::string_view name;
-  uint64_t version = 1;  // the newest one that this build reads, and the one that it writes
-  std::span<const std::string_view> features{};  // incompatible ones that this build knows
+  uint64_t version = 1;                          // the newest one that this build reads; it writes this one
+  std::span<const std::string_view> features{};  // incompatible features that this build knows
 };
 
 // Opens the object and writes the header.
@@ -47,11 +47,11 @@ void begin_document(const DocumentFormat& format, std::span<const std::string_vi
 // One object of a document, and the words that name it in messages.
 class DocumentObject {
  public:
-  // `where`: the file, and in words what the object is: "DIR/swale.json: job 3".
+  // `where` names the file and the object in words: "DIR/swale.json: job 3".
   DocumentObject(Bytes text, JsonValue value, std::string where)
       : text_(text), value_(value), where_(std::move(where)) {}
 
-  // Each fails for a member that is absent, of another type or out of its bounds.
+  // Each fails if the member is absent, has another type or is out of bounds.
   Result<uint64_t> number(std::string_view name, uint64_t min, uint64_t max) const;
   Result<bool> flag(std::string_view name) const;
   Result<std::string> text(std::string_view name) const;
@@ -59,13 +59,13 @@ class DocumentObject {
   Result<JsonValue> array(std::string_view name) const;
 
   JsonValue find(std::string_view name) const { return value_.find(name); }
-  // A value inside this object that is an object itself, as far as one knows.
+  // A value inside this object that should be an object itself (its members are checked on access).
   DocumentObject below(JsonValue value, std::string_view words) const {
     return {text_, value, fmt::format("{}: {}", where_, words)};
   }
 
   const std::string& where() const { return where_; }
-  // "line 7, offset 412": the place of a member, or that of this object if it has no such member.
+  // "line 7, offset 412": the place of the member, or of this object if it has no such member.
   std::string place(std::string_view name) const;
   // kCorruption: the member is not what was expected.
   Status problem(std::string_view name, std::string_view expected) const;
@@ -83,7 +83,7 @@ class SealedDocument {
   // Checks the seal. The text must outlive the document.
   static Result<SealedDocument> parse(Bytes text, std::string path);
 
-  // Is this document of the format, of a version that this build reads, and without features that it lacks?
+  // Checks that the document has this format, and a version and features that this build knows.
   Status check_header(const DocumentFormat& format) const;
   // Whether the header names the feature. Call after check_header.
   bool has_feature(std::string_view feature) const;

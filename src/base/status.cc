@@ -23,7 +23,7 @@ constexpr Code code_of_errno(int error_number) {
   }
 }
 
-// What the user can do about it; empty where we do not know.
+// What the user can do about the failure; empty if we do not know.
 std::string_view remedy_of_errno(int error_number) {
   switch (error_number) {
     case ENOSPC:
@@ -48,8 +48,8 @@ std::string_view remedy_of_errno(int error_number) {
   }
 }
 
-// The inverse, for failures that no system call has reported. Damage is EIO: EUCLEAN and EBADMSG, which some file
-// systems return, are unknown to most programs.
+// The inverse, for failures that did not come from a system call. Damage is EIO: some file systems return EUCLEAN or
+// EBADMSG, but most programs do not know these.
 int errno_of_code(Code code) {
   switch (code) {
     case Code::kOk:
@@ -84,14 +84,14 @@ int errno_of_code(Code code) {
 
 }  // namespace
 
-// A failure with a text of its own.
+// A failure with its own text.
 struct Status::OwningRep : Status::Rep {
   OwningRep(const Rep& kind, std::string own_text) : Rep(kind), text(std::move(own_text)) { message = text; }
   std::string text;
 };
 
-// What stands in for a failure whose text cannot be had, made by the compiler: one for each code and scope, and one for
-// each errno.
+// Failures with fixed texts, built at compile time, for use when memory has run out: one for each code and scope, and
+// one for each errno.
 struct Status::FixedReps {
   static constexpr size_t kCodes = static_cast<size_t>(Code::kInternal) + 1;
   static constexpr size_t kScopes = static_cast<size_t>(Scope::kFatal) + 1;
@@ -220,7 +220,7 @@ std::string Status::to_string() const {
 }
 
 Status Status::out_of_memory() noexcept {
-  // So short that the string needs no memory of its own, and never destroyed.
+  // Short enough to fit inside the string object without an allocation; never destroyed.
   alignas(Rep) static char memory[sizeof(Rep)];
   static const Rep* const rep =
       new (memory) Rep{Code::kResourceExhausted, Scope::kOperation, "out of memory"};

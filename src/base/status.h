@@ -1,11 +1,11 @@
-// Status and Result<T>: how every fallible operation answers.
+// Status and Result<T>: what every operation that can fail returns.
 //
 // A Status is a code (what kind of failure), a scope (the largest thing that the failure ruins, so that the
 // caller knows what to rebuild) and a message that names the file or peer, the offset, what was expected,
 // what was found, and what the user can do. OK carries no message and allocates nothing.
 //
-// Making a Status never throws: a failure must still be told when memory has run out. A Status for which there is no
-// memory keeps its code, scope and errno, and its message is a fixed one.
+// Making a Status never throws: a failure must be reported even when memory has run out. Without memory, a Status keeps
+// its code, scope and errno, and has a fixed message.
 //
 // Bytes from a disk or a wire are decoded to a Result, never asserted; assertions are for our own mistakes.
 // Threads: a value; distinct objects are independent.
@@ -50,7 +50,7 @@ class [[nodiscard]] Status {
  public:
   Status() = default;  // OK
   Status(Code code, Scope scope, std::string_view message) noexcept;
-  // With the text of a format, as of fmt::format.
+  // The message is formatted as by fmt::format.
   static Status formatted(Code code, Scope scope, fmt::string_view format, fmt::format_args args) noexcept;
 
   bool ok() const { return rep_ == nullptr; }
@@ -59,15 +59,15 @@ class [[nodiscard]] Status {
   std::string_view message() const { return rep_ ? rep_->message : std::string_view(); }
   std::string to_string() const;  // "corruption (file): ..."; "ok"
 
-  // The errno of the system call that failed; 0 if the failure did not come from one. with_context keeps it.
+  // The errno of the system call that failed; 0 if no system call failed. with_context keeps it.
   int error_number() const { return rep_ ? rep_->error_number : 0; }
   // For callers that must answer as POSIX does: error_number, or else the errno that fits the code best. 0 if ok.
   int posix_error() const;
 
-  // The same failure with an errno: one that another process told.
+  // The same failure with an errno, for example one that another process reported.
   Status with_error_number(int error_number) const noexcept;
 
-  // kResourceExhausted, in answer to std::bad_alloc: allocates nothing.
+  // kResourceExhausted, for std::bad_alloc. Allocates nothing.
   static Status out_of_memory() noexcept;
 
   // The same failure with what the caller was doing put in front.

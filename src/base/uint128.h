@@ -1,4 +1,4 @@
-// Uint128: the compiler's 128-bit integer, which strict ISO mode only lets through when marked as an
+// Uint128: the compiler's 128-bit integer, which strict ISO mode accepts only when it is marked as an
 // extension.
 #pragma once
 

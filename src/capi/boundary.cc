@@ -9,7 +9,7 @@ constexpr char kNoMemoryForTheText[] = "no memory left, not even for this error'
 
 struct LastError {
   std::string text;
-  const char* fixed = nullptr;  // instead of the text
+  const char* fixed = nullptr;  // replaces the text if not null
 };
 thread_local LastError last;
 

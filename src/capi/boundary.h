@@ -1,5 +1,5 @@
-// Boundary: what every entry point of the C interface does around its work: no exception leaves it, its failure is
-// kept for swale_last_error, its arguments are checked by name.
+// Boundary: the common frame of all entry points of the C interface: it lets no exception out, keeps the failure for
+// swale_last_error, and checks arguments by name.
 //
 // Threads: the last error is the thread's own.
 #pragma once
@@ -12,7 +12,7 @@
 #include "base/contain.h"
 #include "base/status.h"
 
-// The library is compiled with hidden visibility; what swale.h declares is the exception.
+// The library is compiled with hidden visibility; only the functions of swale.h are exported.
 #pragma GCC visibility push(default)
 #include "swale/swale.h"
 #include "swale/swale_meta.h"
@@ -20,11 +20,11 @@
 
 namespace swale::capi {
 
-// Keeps the failure for this thread, and answers its code.
+// Keeps the failure for this thread, and returns its code.
 int report(const Status& status) noexcept;
 const char* last_error();
 
-// Runs `body`, which returns a Status, as the inside of an entry point.
+// Runs `body`, which returns a Status, as the body of an entry point.
 template <class Body>
 int guarded(Body&& body) {
   const Status status = contain(std::forward<Body>(body));
@@ -35,7 +35,7 @@ inline Status null_argument(const char* call, const char* argument) {
   return invalid_argument("{}: argument \"{}\" is NULL", call, argument);
 }
 
-// Bytes given as pointer and length; NULL is fine for no bytes.
+// Bytes given as pointer and length; NULL is allowed if the length is 0.
 inline Result<Bytes> bytes_argument(const char* call, const char* argument, const void* data, size_t bytes) {
   if (data == nullptr && bytes != 0) return null_argument(call, argument);
   return Bytes(static_cast<const char*>(data), bytes);

@@ -39,7 +39,7 @@ Result<OpenRequest> open_request(const char* path, int flags, const char* option
   return request;
 }
 
-// A rank that throws while the others wait for it gives the job up: they are told.
+// A rank that throws while other ranks wait for it abandons the job, which tells them.
 Status begin_call(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine) {
   bool threw = true;
   const Status status = contain([&] {
@@ -56,7 +56,7 @@ Status open_dir(swale_job* job, const char* path, int flags, const char* options
   const std::shared_ptr<JobState> state = job->state;
   OpenRequest request;
   auto handle = std::make_unique<swale_dir>();
-  // What throws here is told to the other ranks as any other mistake.
+  // An exception here is reported to the other ranks like any other failure.
   const Status mine = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(request, open_request(path, flags, options));
     request.options.partitioner.function = partition_fn;
@@ -85,12 +85,12 @@ Status make_dir(net::Job& job, const char* path, const char* options) {
   io::PosixDevice device(request.storage);
   Status status =
       contain([&] { return imd::make_massive_directory(job, device, request.path, request.options); });
-  // Made by rank 0 alone: the others wait for its word, and a rank that has thrown can no longer give or hear it.
+  // Only rank 0 makes it; the others wait for its result. A rank that has thrown could neither send nor receive it.
   if (status.code() == Code::kResourceExhausted || status.code() == Code::kInternal) job.give_up(status);
   return status;
 }
 
-// Whatever swale_dir_append does not take at once.
+// The slow path of swale_dir_append: everything that it cannot take at once.
 [[gnu::noinline]] int append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
                              size_t value_bytes) {
   return guarded([&]() -> Status {
@@ -145,7 +145,7 @@ int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, cons
   return guarded([&]() -> Status {
     if (job == nullptr) return swale::capi::null_argument("swale_dir_open_partitioned", "job");
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_open_partitioned", "dir");
-    // A rank without a function fails with the others, not before them.
+    // A rank without a function fails together with the others, not before them.
     return swale::capi::open_dir(job, path, flags, options, dir, fn, context);
   });
 }

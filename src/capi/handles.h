@@ -1,5 +1,5 @@
-// What the opaque handles of swale.h point to. Handles share ownership of what lies under them, so that closing them
-// in the wrong order is an error and not a crash.
+// The objects behind the opaque handles of swale.h. Handles share ownership of the objects that they use, so that closing
+// handles in the wrong order is an error and not a crash.
 #pragma once
 
 #include <atomic>
@@ -21,9 +21,10 @@ struct JobState {
 };
 
 struct DirectoryState {
-  std::shared_ptr<JobState> job;            // outlives the writer, as does
-  std::shared_ptr<io::PosixDevice> device;  // of all open directories with the same options
-  std::unique_ptr<imd::Writer> writer;      // none once closed
+  std::shared_ptr<JobState> job;  // outlives the writer
+  std::shared_ptr<io::PosixDevice>
+      device;                           // outlives the writer; shared by directories with the same options
+  std::unique_ptr<imd::Writer> writer;  // null after close
 };
 
 struct ReaderState {
@@ -66,7 +67,7 @@ struct swale_top {
 
 namespace swale::capi {
 
-// imd says kInvalidArgument for every epoch that does not exist; the C interface tells nonsense from "not yet".
+// For every epoch that does not exist imd returns kInvalidArgument; the C interface returns SWALE_NOT_FOUND beyond the last.
 Status check_epoch(const swale_reader* reader, const char* call, int64_t epoch);
 
 }  // namespace swale::capi
@@ -80,6 +81,6 @@ struct swale_subfile {
   std::shared_ptr<swale::capi::DirectoryState> directory;  // writing
   std::shared_ptr<swale::imd::Reader> reader;              // reading
   std::vector<swale::imd::FoundValue> values;              // not yet read to the end
-  size_t value = 0;                                        // the next one, and
-  uint64_t offset = 0;                                     // how much of it has been read
+  size_t value = 0;                                        // the next one to read
+  uint64_t offset = 0;                                     // the number of its bytes that were read
 };

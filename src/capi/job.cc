@@ -79,7 +79,7 @@ const char* swale_code_name(int code) {
                 SWALE_CORRUPTION == static_cast<int>(swale::Code::kCorruption) &&
                 SWALE_INTERNAL == static_cast<int>(swale::Code::kInternal));
   if (code < SWALE_OK || code > SWALE_INTERNAL) return "unknown code";
-  return swale::code_name(static_cast<swale::Code>(code)).data();  // of a literal, so it ends with a NUL
+  return swale::code_name(static_cast<swale::Code>(code)).data();  // from a literal, so it ends with a NUL
 }
 
 const char* swale_last_error(void) { return swale::capi::last_error(); }
@@ -114,7 +114,7 @@ int swale_job_close(swale_job* job) {
       const Status refused = swale::invalid_argument(
           "swale_job_close: {} directories of this job are still open; close them first. The handle is freed",
           open);
-      // The others may wait for this rank at any call: the job cannot go on.
+      // Other ranks may be waiting for this one in any call: the job cannot continue.
       if (job->state->job->size() > 1) {
         job->state->job->give_up(
             swale::error(swale::Code::kInvalidArgument, swale::Scope::kFatal,

@@ -17,7 +17,7 @@ namespace {
 
 static_assert(sizeof(swale_meta_segment) == 32 && sizeof(swale_meta_range) == 16, "elements of arrays");
 
-// Clients, one a thread that calls; those that nobody uses wait here.
+// Clients, one for each thread in a call. This holds the idle ones.
 class Clients {
  public:
   explicit Clients(meta::Store* store) : store_(*store) {}
@@ -52,13 +52,13 @@ struct MetaState {
   explicit MetaState(io::PosixOptions storage) : device(storage) {}
   std::shared_ptr<JobState> job;  // outlives the store
   io::PosixDevice device;
-  std::unique_ptr<meta::Store> store;  // none once closed
+  std::unique_ptr<meta::Store> store;  // null after close
   std::unique_ptr<Clients> clients;
 };
 
 namespace {
 
-// A client for the length of a call.
+// A client for the duration of a call.
 class Using {
  public:
   explicit Using(MetaState& state) : clients_(*state.clients), client_(clients_.take()) {}

@@ -28,7 +28,7 @@ const OptionRow* row_named(Call call, std::string_view name) {
   return found == rows.end() ? nullptr : &*found;
 }
 
-// kInvalidArgument for an option of another call, which `call` does not take.
+// kInvalidArgument for an option that `call` does not take but another call does.
 Status check_calls(Call call, std::string_view text) {
   constexpr std::string_view kSeparators = ", \t\r\n";
   for (;;) {
@@ -73,7 +73,7 @@ std::span<const OptionRow> rows_of(Call call) {
 }
 
 Status check_variables(const char* const* variables) {
-  // These stand for a launcher (net/topology.cc).
+  // These variables replace a launcher (net/topology.cc).
   std::vector<std::string> names = {"SWALE_JOB_RANK", "SWALE_JOB_SIZE"};
   std::vector<std::string> sections;
   for (const Call call : kCalls) {

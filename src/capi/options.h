@@ -1,7 +1,7 @@
-// The options of the C interface: what each call takes. The rows stand beside what they configure (net/job_settings.h,
+// The options of each call of the C interface. Their rows are next to the code that they configure (net/job_settings.h,
 // io/posix_settings.h, imd/write/writer_settings.h, imd/read/reader_settings.h).
 //
-// A name that a call does not know is an error, also if another call knows it; the message then names that call.
+// A name that a call does not know is an error, even if another call knows it; the message then names that call.
 // Threads: free functions.
 #pragma once
 
@@ -30,8 +30,8 @@ std::span<const OptionRow> rows_of(Call call);
 using Environment = Config::GetEnvironment;
 const char* process_environment(const char* name);  // getenv
 
-// kInvalidArgument for a variable in a section that options have (SWALE_JOB_..., SWALE_IMD_...) if no option has it: the
-// library would ignore a mistyped one. `variables` is like environ.
+// kInvalidArgument for a variable of an option section (SWALE_JOB_..., SWALE_IMD_...) that belongs to no option: otherwise
+// the library would silently ignore a mistyped variable. `variables` is like environ.
 Status check_variables(const char* const* variables);
 Status check_process_variables();
 
@@ -41,7 +41,7 @@ Result<Config> config_of(Call call, std::string_view text, const Environment& en
 Result<net::JobSettings> job_settings(std::string_view text, const Environment& environment);
 Result<imd::WriterOptions> writer_options(std::string_view text, const Environment& environment);
 Result<imd::ReaderOptions> reader_options(std::string_view text, const Environment& environment);
-// What the options of a call that opens a directory say about storage.
+// The storage options of a call that opens a directory.
 Result<io::PosixOptions> storage_options(Call call, std::string_view text, const Environment& environment);
 
 }  // namespace swale::capi

@@ -47,7 +47,7 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
     const swale::run::Schema& schema = handle->reader->manifest().schema;
     handle->schema = schema.fields_text();
     if (schema.key)
-      handle->key_type = swale::run::key_text(schema.key).data();  // of a literal, so it ends with a NUL
+      handle->key_type = swale::run::key_text(schema.key).data();  // from a literal, so it ends with a NUL
     *reader = handle.release();
     return {};
   });

@@ -1,5 +1,5 @@
-// Structs that cross the C interface: the caller says how many bytes its version of the struct has (struct_bytes, the
-// first member), so that later versions can add members at the end.
+// Structs that cross the C interface: the caller gives the size of its version of the struct (struct_bytes, the first
+// member), so that later versions can add members at the end.
 //
 // Threads: free functions.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace swale::capi {
 
-// DO NOT CHANGE THESE NUMBERS: they are the sizes in version 0.1, of which programs exist.
+// DO NOT CHANGE THESE NUMBERS: they are the sizes in version 0.1, which programs use.
 template <class T>
 inline constexpr size_t kFirstBytes = 0;
 template <>
@@ -39,14 +39,14 @@ Status check_struct(const char* call, const char* argument, const T* given) {
                           call, argument, given->struct_bytes);
 }
 
-// Gives the caller the members that its version has. Requires check_struct.
+// Copies the members that the caller's version has to the caller. Requires check_struct.
 template <class T>
 void fill_struct(T* out, T value) {
   value.struct_bytes = std::min(out->struct_bytes, sizeof(T));
   std::memcpy(out, &value, value.struct_bytes);
 }
 
-// What the caller gave; members that its version has not are zero. Requires check_struct.
+// The caller's struct; members that its version lacks are zero. Requires check_struct.
 template <class T>
 T take_struct(const T& given) {
   T taken = {};

@@ -1,11 +1,11 @@
-// AdvisedQueue: an IoQueue for reads through the page cache of a local file system. submit takes what is in memory
+// AdvisedQueue: an IoQueue for reads through the page cache of a local file system. submit reads what is in memory
 // (File::read_resident), one system call each, and announces the other ranges (POSIX_FADV_WILLNEED), which starts their
-// transfer; wait then takes the oldest of those by the files' own blocking reads, which find their pages on the way or
-// there.
+// transfer. wait then reads the oldest announced range by the file's own blocking read, whose pages are in memory or
+// in transfer.
 //
-// For few small reads it was measured to be quicker than a ring (docs/design/reader.md), and it needs no set-up.
-// A file system that takes no such advice reads one range after the other.
-// Threads, errors, ownership: as IoQueue says. Writes and syncs are carried out by submit itself.
+// Measurements show it quicker than a ring for few small reads (docs/design/reader.md), and it needs no set-up.
+// On a file system that ignores the advice, the ranges are read one after the other.
+// Threads, errors, ownership: as IoQueue says. submit itself carries out writes and syncs.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class AdvisedQueue final : public IoQueue {
 
  private:
   std::vector<Operation> announced_;
-  size_t taken_ = 0;  // of them
+  size_t taken_ = 0;  // of these
   std::vector<Completion> done_;
 };
 

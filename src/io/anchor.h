@@ -1,7 +1,7 @@
-// Anchor: a directory that a device holds on to (Device::anchored), with the path under which callers name it.
+// Anchor: a directory that a device keeps open (Device::anchored), with the path by which callers name it.
 //
-// Anchors form a chain: a device that is anchored twice looks at the newest anchor first. A path that is below
-// none of them is resolved from the root of the device.
+// Anchors form a chain: a device that is anchored twice tries the newest anchor first. A path below no anchor is
+// resolved from the root of the device.
 //
 // Threads: immutable.
 #pragma once
@@ -14,7 +14,7 @@ namespace swale::io {
 
 template <class Directory>
 struct Anchor {
-  std::string path;     // as the caller gave it, less trailing slashes
+  std::string path;     // as the caller gave it, without trailing slashes
   Directory directory;  // what it was at that time
   std::shared_ptr<const Anchor> outer;
 };

@@ -28,7 +28,7 @@ class Descriptor {
     std::swap(fd_, other.fd_);
     return *this;
   }
-  // Errors of close are not looked at: whoever wants the bytes to last has called sync.
+  // Ignores errors of close: callers that need durable bytes have called sync.
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }

@@ -33,7 +33,7 @@ Status read_exactly(File& file, uint64_t offset, MutableBytes out) {
 uint64_t data_end(File& file, uint64_t end) {
   uint64_t least = 0;
   for (uint64_t most = end; least < most;) {
-    // The upper half first: that a file has no hole before `end` is known after one call.
+    // The upper half first: if the file has no hole before `end`, one call shows it.
     const uint64_t middle = most == end ? end - 1 : least + (most - least) / 2;
     if (file.next_data(middle) >= end) {
       most = middle;
@@ -62,7 +62,7 @@ Status replace_file(Device& device, const std::string& path, Bytes content) {
   Status status = write_and_sync(device, temporary, content);
   if (status.ok()) status = device.rename(temporary, path);
   if (!status.ok()) {
-    // Only tidiness: the next call would overwrite it, and the first failure is the one to report.
+    // Only tidying: the next call would overwrite the file. Report the first failure, not this one.
     static_cast<void>(device.remove(temporary));
     return status.with_context("replacing " + path);
   }
@@ -75,7 +75,7 @@ Status make_directories(Device& device, const std::string& path) {
   const std::string parent = parent_directory(path);
   if (parent != path) SWALE_RETURN_IF_ERROR(make_directories(device, parent));
   const Status made = device.make_directory(path);
-  if (made.code() == Code::kAlreadyExists) return {};  // another process was faster
+  if (made.code() == Code::kAlreadyExists) return {};  // another process made it
   SWALE_RETURN_IF_ERROR(made);
   return device.sync_directory(parent);
 }

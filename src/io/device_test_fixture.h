@@ -1,5 +1,5 @@
-// What the contract tests run over: every Device, and PosixDevice with every engine and way past the page
-// cache.
+// The devices that the contract tests run on: every Device, and PosixDevice with every engine and page-cache
+// mode.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@
 
 namespace swale::io {
 
-// A directory of the operating system that goes away with the test.
+// A directory of the operating system that is removed at the end of the test.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() : path_(testing::TempDir() + "swale-device-XXXXXX") {
@@ -43,7 +43,7 @@ class Fixture {
   virtual Device& device() = 0;
   virtual std::string root() const = 0;
 
-  // Why this machine cannot run it; empty: it can.
+  // Why this machine cannot run this fixture; empty: it can.
   std::string unavailable() {
     const auto file = device().open(root() + "/probe", OpenMode::kCreate);
     if (!file.ok()) return file.status().to_string();
@@ -83,7 +83,7 @@ class FaultFixture : public Fixture {
   FaultDevice faults_{memory_};
 };
 
-// Behind a limit that no test reaches.
+// With a limit that no test reaches.
 class LimitedFixture : public Fixture {
  public:
   explicit LimitedFixture(const std::function<std::unique_ptr<Fixture>()>& make) : below_(make()) {}

@@ -10,7 +10,7 @@ namespace {
 constexpr double kMB = 1e6;
 constexpr Nanos micros(int64_t count) { return count * 1'000; }
 
-// A disk that a user-space elevator drives: a write is acknowledged as soon as the elevator has a slot for it.
+// A disk driven by a user-space elevator, which acknowledges a write as soon as it has a slot for it.
 constexpr DiskModel rotating(std::string_view name, std::string_view source, double mb_per_s, Nanos rotation,
                              Nanos fixed, uint64_t merge_bytes, uint32_t slots) {
   return {.name = name,

@@ -7,8 +7,9 @@
 //                    = fixed + min(gap / rate, settle + stroke * sqrt(gap / capacity) + rotation)  ahead
 //                    = fixed + settle + stroke * sqrt(|gap| / capacity) + rotation                 backwards
 //
-// which is the seek curve of a rotating disk, except that a short gap ahead costs no more than letting it pass under the
-// head. Of a device with several channels (flash), as many requests overlap their latencies; their transfers do not overlap.
+// This is the seek curve of a rotating disk, except that a short gap ahead costs no more than waiting until it has
+// passed under the head. On a device with n channels (flash) the latencies of n requests overlap; their transfers do
+// not.
 //
 // docs/design/virtual-device.md has the arithmetic and says what the model leaves out.
 // Threads: values.
@@ -28,11 +29,11 @@ struct DiskModel {
   enum class Order : uint8_t {
     kArrival,
     kElevator
-  };  // kElevator: C-SCAN, upwards from the head, then from the lowest
+  };  // kElevator: C-SCAN, upwards from the head, then again from the lowest offset
   enum class WriteDone : uint8_t {
     kServed,
     kAdmitted
-  };  // kAdmitted: a cache or a queue in memory acknowledges
+  };  // kAdmitted: acknowledged by a cache or a queue in memory
 
   std::string_view name = {};
   std::string_view source = {};  // of the numbers
@@ -53,11 +54,11 @@ struct DiskModel {
 
   Order order = Order::kArrival;
   WriteDone write_done = WriteDone::kServed;
-  uint32_t slots = 128;          // requests that wait, after merging
-  uint64_t merge_bytes_max = 0;  // neighbours become one request of at most so much; 0: they do not
-  Nanos wait_max = 0;  // a request that has waited for so long goes next, whatever its priority; 0: never
+  uint32_t slots = 128;          // waiting requests at most, after merging
+  uint64_t merge_bytes_max = 0;  // adjacent requests are merged up to this size; 0: they are not merged
+  Nanos wait_max = 0;  // a request that has waited this long is next, whatever its priority; 0: no such rule
 
-  // Time of moving the head from the end of one request to the begin of the next.
+  // The time to move the head from the end of one request to the start of the next.
   Nanos positioning(uint64_t from, uint64_t to) const;
   Nanos transfer(uint64_t bytes, bool write) const;
 };
@@ -69,9 +70,9 @@ struct Testbed {
   double network_bytes_per_s = 0;
 };
 
-// "paper-physical", "paper-fitted", "modern": presets A, B and C of docs/design/virtual-device.md.
+// "paper-physical", "paper-fitted", "modern": presets A, B and C in docs/design/virtual-device.md.
 std::span<const Testbed> testbeds();
-// All models, of testbeds and others: "cloud-ssd". Null for an unknown name.
+// Any model by name, those of testbeds and others ("cloud-ssd"). Null for an unknown name.
 const DiskModel* disk_model(std::string_view name);
 std::span<const DiskModel* const> disk_models();
 

@@ -15,13 +15,13 @@ std::string_view call_kind_name(CallKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-// The faults to come and the calls so far; shared with the open files and the anchored devices.
+// The pending faults and the calls so far; shared with the open files and the anchored devices.
 class FaultDevice::Plan {
  public:
-  // Counts the call, asks the hook and the plan: a failure to answer at once, or a kTear, kFlip or kDrop that
-  // the caller has to carry out, or none.
+  // Counts the call, runs the hook and looks for a fault. Returns a failure for the caller to return at once, or a
+  // kTear, kFlip or kDrop for the caller to carry out, or none.
   Result<std::optional<Fault>> next(const Call& call);
-  // The whole of a call that can only fail, be dropped, or be done.
+  // Carries out a call that can only fail, be dropped or succeed.
   Status run(const Call& call, const std::function<Status()>& done);
 
   struct Armed {
@@ -94,7 +94,7 @@ bool can_be_dropped(CallKind kind) {
   return kind != CallKind::kOpen && kind != CallKind::kRead && kind != CallKind::kQuery;
 }
 
-// What the fault does to this kind of call; none: nothing.
+// The fault's action for this kind of call; none: the fault does not apply.
 std::optional<FaultAction> effect(FaultAction action, CallKind kind) {
   switch (action) {
     case FaultAction::kFail:

@@ -1,8 +1,8 @@
-// FaultDevice: another Device whose n-th call goes wrong. It counts every call that passes, so that a test
-// can loop over all of them: "fail the i-th call, for every i, until the code passes".
+// FaultDevice: wraps a Device and makes its n-th call go wrong. It counts every call, so that a test can loop
+// over all of them: "fail the i-th call, for every i, until the code passes".
 //
-// Threads: thread-safe. The hook is called with no lock held, by whichever thread makes the call: it may wait
-// (a slow disk), look, or crash the device below. Files must not be used after the device below is destroyed.
+// Threads: thread-safe. The thread that makes the call runs the hook, with no lock held: it may wait (a slow
+// disk), look, or crash the device below. Do not use files after the device below is destroyed.
 #pragma once
 
 #include <array>
@@ -42,10 +42,10 @@ struct Call {
 };
 
 enum class FaultAction {
-  kFail,  // answers `status` and does nothing
-  kTear,  // a write: the first `position` bytes arrive, then as kFail. Other calls: as kFail
-  kFlip,  // a read: succeeds with bit `position` (modulo what was read) turned over. Other calls: nothing
-  kDrop,  // answers OK and does nothing: the liar that a checker must catch. Opens, reads, queries: nothing
+  kFail,  // returns `status` and does nothing
+  kTear,  // a write: writes the first `position` bytes, then as kFail. Other calls: as kFail
+  kFlip,  // a read: succeeds with bit `position` (modulo the bits read) flipped. Other calls: no fault
+  kDrop,  // returns OK and does nothing: a lie that a checker must catch. Opens, reads, queries: no fault
 };
 
 struct Fault {
@@ -64,15 +64,15 @@ class FaultDevice : public Device {
 
   explicit FaultDevice(Device& device);
 
-  void inject(Fault fault);  // several may wait at once; of those due together, the first injected acts
+  void inject(Fault fault);  // several may be pending; if two match one call, the one injected first acts
   void clear();              // forgets faults and hook, and sets the counters to zero
-  void set_hook(Hook hook);  // called before every call; a failure is the call's answer
+  void set_hook(Hook hook);  // runs before every call; if it fails, the call returns its failure
 
   uint64_t calls(CallKind kind) const;
   uint64_t calls() const;   // of all kinds
-  uint64_t faults() const;  // how many calls went wrong by plan
+  uint64_t faults() const;  // calls that a fault changed
 
-  // Counts and fails together with this one. To anchor is not a call that is counted.
+  // Shares counters and faults with this device. anchored() itself is not counted.
   Result<std::unique_ptr<Device>> anchored(const std::string& directory) override;
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
   Status make_directory(const std::string& path) override;

@@ -54,7 +54,7 @@ HeldLock::HeldLock(Device& device, std::string path, LockContent content, std::u
 
 Status HeldLock::check_locked() {
   if (lost_) return why_lost_;
-  if (device_ == nullptr) return error(Code::kAborted, Scope::kFile, "{}: was given back", path_);
+  if (device_ == nullptr) return error(Code::kAborted, Scope::kFile, "{}: was released", path_);
   const Result<FoundLock> found = read_lock(*device_, path_);
   if (!found.ok() && found.status().code() != Code::kNotFound) return found.status();
   if (found.ok() && found->content.ok() && found->content->nonce == content_.nonce) return {};
@@ -81,7 +81,7 @@ Status HeldLock::check() {
   return check_locked();
 }
 
-// Synced, or other hosts would see it only when this one gets round to writing its page cache back.
+// With a sync: otherwise other hosts would see the write only after this host writes its page cache back.
 Status HeldLock::write_counter() {
   SWALE_RETURN_IF_ERROR(file_->pwrite(kCounterOffset, LockContent::counter_text(counter_ + 1)));
   ++counter_;

@@ -1,4 +1,4 @@
-// HeldLock: a lock that this process holds: renewed, checked and in the end removed (the inside of a LockFile).
+// HeldLock: a lock that this process holds: renews it, checks it and finally removes it. Internal to LockFile.
 //
 // Threads: all calls are thread-safe, under one mutex.
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace swale::io {
 
-// Puts a nonce on the list of the locks that this process holds or is about to make, until the answer is destroyed. A
-// lock file that names this process and is not on the list is a leftover.
+// Lists a nonce among the locks that this process holds or is about to make, until the result is destroyed. A lock
+// file that names this process but is not listed is a leftover.
 std::shared_ptr<void> list_nonce(const std::string& nonce);
 bool is_listed(const std::string& nonce);
 
@@ -40,7 +40,7 @@ class HeldLock final : public Lease {
   Status write_counter() REQUIRES(mutex_);
 
   const std::string path_;
-  const LockContent content_;  // the counter is that of the beginning
+  const LockContent content_;  // with the counter's initial value
 
   Mutex mutex_;
   Device* device_ GUARDED_BY(mutex_);  // null: released

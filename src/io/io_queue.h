@@ -1,21 +1,21 @@
-// IoQueue: storage operations in flight, many at a time, driven by one thread.
+// IoQueue: many storage operations in flight at a time, driven by one thread.
 //
 //   submit(operations) ─► [device] ─► wait() ─► completions, in any order
 //
-// Operations on one file that are in flight together must not depend on one another: whoever needs "synced
-// after written" submits the sync once the writes have completed.
+// Operations on one file that are in flight together must not depend on one another: to sync after writes,
+// submit the sync when the writes have completed.
 //
-// Implementations: InlineQueue (any Device: each operation is carried out by submit itself, in order, so that
-// fault injection stays deterministic), and what Device::make_queue of PosixDevice chooses: UringQueue or
-// ThreadQueue.
+// Implementations: InlineQueue (for any Device: submit carries out each operation itself, in order, so that
+// fault injection stays deterministic), and the queue that Device::make_queue of PosixDevice chooses: UringQueue
+// or ThreadQueue.
 //
-// Threads: one thread calls submit, wait and the destructor; wake may be called by any thread. Another thread
-// may take over (the caller sees to the order); one that has submitted does not end before its operations
-// have completed.
-// Fork: in the child a queue of the parent holds nothing, and whatever is submitted to it fails.
-// Errors: an operation's failure is its completion's status, worded as File words it. submit and wait fail by
-// std::bad_alloc alone: then in_flight still counts what was started and not handed out. Completing an operation
-// allocates nothing, so the destructor waits for what is in flight whatever the state of the memory.
+// Threads: one thread calls submit, wait and the destructor; any thread may call wake. Another thread may take
+// over (the caller synchronises the two). A thread that has submitted operations must not end before they have
+// completed.
+// Fork: in the child, a queue of the parent is empty, and every operation submitted to it fails.
+// Errors: an operation's failure is its completion's status, with File's message. submit and wait throw only
+// std::bad_alloc; in_flight then still counts the operations that were started and not returned by wait. Completing an
+// operation allocates nothing, so the destructor can always wait for the operations in flight.
 // Ownership: files and memory named by an operation belong to the caller and must outlive its completion.
 #pragma once
 
@@ -50,20 +50,20 @@ struct Completion {
 
 class IoQueue {
  public:
-  virtual ~IoQueue() = default;  // waits for what is in flight
+  virtual ~IoQueue() = default;  // waits for the operations in flight
 
-  // Starts all of them. May block until earlier ones have made room.
+  // Starts all of them. May block until earlier ones have completed.
   virtual void submit(std::span<const Operation> operations) = 0;
 
-  // Appends completions to `out`, waiting until there are at least `at_least` of them, or nothing is in
-  // flight, or wake was called. Returns how many were appended.
+  // Waits until there are at least `at_least` completions, or nothing is in flight, or wake was called.
+  // Appends the completions to `out` and returns their number.
   virtual size_t wait(size_t at_least, std::vector<Completion>* out) = 0;
 
-  // Makes the current wait, or else the next one, return at once. A wait for several completions may finish
-  // first: it is one system call.
+  // Makes the current wait, or else the next one, return at once. A wait for several completions may still
+  // complete first: it is one system call.
   virtual void wake() = 0;
 
-  // Submitted and not yet handed out by wait.
+  // Operations submitted and not yet returned by wait.
   virtual size_t in_flight() const = 0;
 };
 
@@ -79,14 +79,14 @@ class InlineQueue final : public IoQueue {
   std::vector<Completion> done_;
 };
 
-// Room for `more` further items, so that push_back does not throw.
+// Reserves space for `more` further items, so that push_back does not throw.
 template <class T>
 void reserve_more(std::vector<T>* items, size_t more) {
   const size_t wanted = items->size() + more;
   if (items->capacity() < wanted) items->reserve(std::max(wanted, 2 * items->capacity()));
 }
 
-// The failure that `make` words, or that there is no memory for its words.
+// The failure that `make` returns, or out_of_memory if `make` runs out of memory.
 template <class Make>
 Status failure_without_throw(Make&& make) noexcept {
   try {
@@ -99,10 +99,10 @@ Status failure_without_throw(Make&& make) noexcept {
 // Appends all of `done` to `out` and empties it; returns how many there were.
 size_t hand_out(std::vector<Completion>* done, std::vector<Completion>* out);
 
-// What a queue answers in a child of fork.
+// The completion of an operation that is submitted in a forked child.
 Completion refused_after_fork(const Operation& operation);
 
-// One operation by the file's own blocking calls.
+// Carries out one operation by the file's own blocking calls.
 Completion execute(const Operation& operation) noexcept;
 
 }  // namespace swale::io

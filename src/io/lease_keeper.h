@@ -1,9 +1,9 @@
-// LeaseKeeper: the one thread of a process that renews its leases, also while the application computes for hours.
+// LeaseKeeper: the one thread of a process that renews all its leases, also while the application computes for hours.
 //
 // The thread starts with the first lease and ends with the last one; between renewals it sleeps in the kernel.
-// Renewals run one after the other: storage that hangs delays the leases of other directories of this process, too.
+// Renewals run one after the other: storage that hangs also delays the leases of this process's other directories.
 //
-// Threads: add and remove by any thread.
+// Threads: any thread may call add and remove.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ namespace swale::io {
 class Lease {
  public:
   virtual ~Lease() = default;
-  // Called by the keeper's thread. Returns the time of the next renewal; kForever: no more.
+  // The keeper's thread calls it. Returns the time of the next renewal; kForever: no more.
   virtual Nanos renew(Nanos now) = 0;
 };
 
@@ -34,7 +34,7 @@ class LeaseKeeper {
 
   // Renews the lease for the first time at `first`. kResourceExhausted if no thread can be started.
   Status add(std::shared_ptr<Lease> lease, Nanos first);
-  // A renewal of this lease that is running may still finish afterwards, unless it was the last lease.
+  // A renewal of this lease that is running may still complete after remove, unless it was the last lease.
   void remove(const Lease* lease);
 
   bool running();  // whether there is a thread

@@ -17,7 +17,7 @@ class LimitedDevice::Limit {
   Limit(uint64_t write_bytes_per_second, const Clock& clock)
       : clock_(clock), nanos_per_byte_(1e9 / static_cast<double>(write_bytes_per_second)) {}
 
-  Nanos take_place(uint64_t bytes);  // when it has passed; of 0 bytes: when all earlier ones have
+  Nanos take_place(uint64_t bytes);  // returns its due time; for 0 bytes: that of the last one
   void wait_until(Nanos due);
   Nanos now() const { return clock_.now(); }
 
@@ -65,7 +65,7 @@ class LimitedFile final : public File {
   const std::unique_ptr<File> file_;
 };
 
-// Passes operations to a queue of the device below at once, and holds their completions until they are due.
+// Passes operations to a queue of the device below at once, and holds back their completions until they are due.
 class LimitedQueue final : public IoQueue {
  public:
   LimitedQueue(std::shared_ptr<LimitedDevice::Limit> limit, std::unique_ptr<IoQueue> below)
@@ -131,7 +131,7 @@ class LimitedQueue final : public IoQueue {
     return index;
   }
 
-  // Returns when the first of the rest is due; kForever: the rest is all below.
+  // Returns when the next held completion is due; kForever: all the others are still in the device below.
   Nanos hand_out_what_is_due(std::vector<Completion>* out) {
     for (Completion& completion : arrived_) {
       Slot& slot = slots_[completion.tag];
@@ -180,7 +180,7 @@ class LimitedQueue final : public IoQueue {
   CondVar changed_;
   Mutex mutex_;
   bool woken_ GUARDED_BY(mutex_) = false;
-  const std::unique_ptr<IoQueue> below_;  // goes first, as it waits for what is in flight
+  const std::unique_ptr<IoQueue> below_;  // destroyed first: it waits for operations in flight
 };
 
 LimitedDevice::LimitedDevice(Device& device, uint64_t write_bytes_per_second, const Clock& clock)
@@ -214,7 +214,7 @@ Nanos LimitedDevice::Limit::take_place(uint64_t bytes) {
 }
 
 void LimitedDevice::Limit::wait_until(Nanos due) {
-  // By the clock, which need not be the system's: it says how long to sleep, and then whether that was
+  // The clock need not be the system's: it tells how long to sleep, and afterwards whether that was
   // enough.
   for (Nanos now = clock_.now(); now < due; now = clock_.now())
     std::this_thread::sleep_for(std::chrono::nanoseconds(due - now));

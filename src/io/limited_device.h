@@ -1,17 +1,17 @@
-// LimitedDevice: another Device whose writes are as slow as a store of a given bandwidth. For benchmarks:
-// what a rank's share of a parallel file system does to a writer, on any machine.
+// LimitedDevice: wraps a Device and makes its writes as slow as a store of a given bandwidth. Benchmarks use it to
+// show, on any machine, how a rank's share of a parallel file system slows a writer.
 //
-// Each write takes its place in a virtual queue, whose end moves on by bytes / rate, and starts no earlier
-// than now: time in which nothing was written earns nothing. A write completes when the device below has
-// carried it out and its place has passed, so that the limit adds to no latency of the device, but hides it;
-// a sync waits for the places of all writes before it. Reads and everything else pass.
+// Each write gets a due time at the end of a virtual queue: the end advances by bytes / rate and is never earlier
+// than now, so idle time gives no credit. A write completes when the device below has carried it out and its due
+// time has passed: the limit hides the device's latency instead of adding to it. A sync waits for the due times of
+// all earlier writes. Reads and all other calls are not slowed.
 //
 //   due = max(due, now) + bytes / rate;   completed at max(device, due)
 //
-// Threads: as Device says; the places of all files and queues are one virtual queue. Files and queues must
-// not be used after the device below or the clock is destroyed.
-// Limits: a queue's completion is never early, and late by at most what one operation of the device below
-// lasts.
+// Threads: as Device says; all files and queues share one virtual queue. Files and queues must not be used
+// after the device below or the clock is destroyed.
+// Limits: a queue's completion is never early, and late by at most the duration of one operation of the device
+// below.
 #pragma once
 
 #include <cstdint>

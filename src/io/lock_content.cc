@@ -14,7 +14,7 @@ namespace swale::io {
 namespace {
 
 constexpr size_t kCounterDigits = 20;
-constexpr size_t kTextBytesMax = 256;  // of each text: eight of them, escaped, stay below kLockBytesMax
+constexpr size_t kTextBytesMax = 256;  // per text: eight escaped texts stay below kLockBytesMax
 constexpr std::string_view kHead = "{\"counter\":\"";
 static_assert(kHead.size() == kCounterOffset, "DO NOT CHANGE: the offset is part of the format");
 

@@ -1,7 +1,7 @@
-// LockContent: what a lock file says: who holds it, for whom, since when, for how long without a renewal.
+// LockContent: the content of a lock file: its holder, the job it is for, its start time, and the lease's duration.
 //
 // Format: docs/formats/manifest.md, "swale.lock". One JSON object and a line feed. Its first member is the counter,
-// always 20 digits at kCounterOffset, so that a renewal overwrites these bytes and nothing else.
+// always 20 digits at kCounterOffset, so that a renewal overwrites only these bytes.
 // Limits: kLockBytesMax, in every version; a longer file is no lock.
 // Threads: values.
 #pragma once
@@ -19,39 +19,39 @@
 namespace swale::io {
 
 inline constexpr size_t kLockBytesMax = 4096;
-inline constexpr uint64_t kCounterOffset = 12;  // behind {"counter":"
+inline constexpr uint64_t kCounterOffset = 12;  // after {"counter":"
 inline constexpr Nanos kLeaseMin = milliseconds(50);
 inline constexpr Nanos kLeaseMax = seconds(3600);
 
 struct LockContent {
   uint64_t counter = 0;    // how often the holder has renewed the lease
   ProcessIdentity holder;  // the process
-  std::string allocation;  // of the batch scheduler, "slurm-70123"; "" without one
-  std::string job;         // what the lock is for; 16 hex digits of a writer's job
+  std::string allocation;  // the batch scheduler's, "slurm-70123"; "" without one
+  std::string job;         // what the lock is for; for a writer's job, 16 hex digits
   std::string nonce;       // 16 hex digits that no other lock has
   std::string since;       // UTC
   Nanos lease = seconds(60);
 
-  // The counter as it stands in the file.
+  // The counter as written in the file.
   static std::string counter_text(uint64_t counter);
   // At most kLockBytesMax bytes.
   std::string encode() const;
-  // kCorruption if it is no JSON object, so that no version of Swale has left it whole: nobody holds it.
-  // kUnsupported for an object that lacks members of ours or has them with other types.
+  // kCorruption if it is not a JSON object: no version of Swale wrote all of it, so no process holds it.
+  // kUnsupported if the object lacks some of our members or has them with other types.
   static Result<LockContent> decode(std::string_view bytes);
 
   // "process 17 on host n3 (slurm-70123)"
   std::string who() const;
 };
 
-// A lock file as it was found.
+// A lock file as it was read.
 struct FoundLock {
-  std::string bytes;  // at most kLockBytesMax + 1: one more than that says that there are more
+  std::string bytes;  // at most kLockBytesMax + 1, which means that the file is too long
   Result<LockContent> content = Status(Code::kCorruption, Scope::kFile, "not read");
 
-  // Names this lock among all that ever stand at its path: the nonce, or a hash where there is none.
+  // Identifies this lock among all that ever exist at its path: the nonce, or a hash if it has none.
   std::string token() const;
-  // The same holder's, though perhaps renewed.
+  // Whether it is the same lock, perhaps renewed.
   bool same_lock(const FoundLock& other) const { return token() == other.token(); }
 };
 

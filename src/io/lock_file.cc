@@ -30,7 +30,7 @@ LockVerdict judge_lock(const FoundLock& found) {
             fmt::format("the lock of {}, which held it since {}: {}", lock.who(), lock.since, why)};
   };
   if (is_listed(lock.nonce)) return {Kind::kAlive, "is this process"};
-  if (lock.holder == this_process()) return dead("this process has given it up");
+  if (lock.holder == this_process()) return dead("this process has released it");
   const ProcessReport report = look_for(lock.holder);
   if (report.state == ProcessState::kGone) return dead(report.why);
   if (report.state == ProcessState::kRunning) return {Kind::kAlive, "is alive"};

@@ -11,7 +11,7 @@
 namespace swale::io {
 namespace {
 
-constexpr int kTriesPerLook = 16;  // the lock may go, or be taken, between two calls; then again after step()
+constexpr int kTriesPerLook = 16;  // the lock may vanish or be taken between two calls; retry after step()
 constexpr Nanos kTellAfter = seconds(1);
 constexpr std::string_view kDraftTail = ".tmp";
 constexpr std::string_view kClaimTail = ".claim";
@@ -74,13 +74,13 @@ Result<std::optional<LockTaker::Next>> LockTaker::try_once(Nanos now) {
     const Status made = place(path_);
     if (made.ok()) return std::optional<Next>();
     if (made.code() == Code::kAlreadyExists) return std::optional(Next::kAgain);
-    // A winner took our draft for a leftover; or there is no such directory.
+    // The winner removed our draft as a leftover; or the directory does not exist.
     const Result<bool> directory = device_.exists(parent_directory(path_));
     if (made.code() == Code::kNotFound && directory.ok() && *directory) return std::optional(Next::kAgain);
     return made;
   }
   SWALE_RETURN_IF_ERROR(found.status());
-  if (is_ours(*found)) {  // another taker, too late for its own claim, has moved ours into place
+  if (is_ours(*found)) {  // another taker, late with its own claim, has moved our lock into place
     if (!file_) {
       SWALE_ASSIGN_OR_RETURN(file_, device_.open(path_, OpenMode::kReadWrite));
     }
@@ -99,7 +99,7 @@ Result<std::optional<LockTaker::Next>> LockTaker::try_once(Nanos now) {
   return std::optional(Next::kWait);
 }
 
-// Dead or alive for certain, or by whether it is renewed while it is watched.
+// Decides whether the holder is certainly dead or alive, or else whether it renews the lock while we watch.
 LockVerdict LockTaker::judge(const FoundLock& found, std::optional<Watch>* watch, Nanos now) const {
   using Kind = LockVerdict::Kind;
   const std::string who =
@@ -121,8 +121,8 @@ LockVerdict LockTaker::judge(const FoundLock& found, std::optional<Watch>* watch
           fmt::format("{}: it has not renewed it for {:g} s", who, to_seconds(found.content->lease))};
 }
 
-// Step by step: our lock appears under the name of the claim, which one taker gets; the old lock is looked at once
-// more; and the claim replaces it.
+// Steps: create our lock under the name of the claim, which only one taker gets; read the old lock once more; rename
+// the claim over it.
 Result<std::optional<LockTaker::Next>> LockTaker::take(const FoundLock& found, const std::string& why,
                                                        Nanos now) {
   const std::string claim = fmt::format("{}.{}{}", path_, found.token(), kClaimTail);
@@ -149,7 +149,7 @@ Result<std::optional<LockTaker::Next>> LockTaker::take(const FoundLock& found, c
   return std::optional(Next::kAgain);
 }
 
-// Of another taker of the same lock, who needs milliseconds; or has died in them. None: there is no claim.
+// Handles the claim of another taker, which needs it for milliseconds unless it died. None: there is no claim.
 Result<std::optional<LockTaker::Next>> LockTaker::judge_claim(const std::string& claim, Nanos now) {
   const Result<FoundLock> found = read_lock(device_, claim);
   if (found.status().code() == Code::kNotFound) return std::optional<Next>();
@@ -160,8 +160,8 @@ Result<std::optional<LockTaker::Next>> LockTaker::judge_claim(const std::string&
   return std::optional<Next>();
 }
 
-// The lock appears at `path` whole, or not at all. kAlreadyExists if somebody's is there, kNotFound if whoever has got
-// the lock took our draft for a leftover.
+// Creates the whole lock at `path`, or nothing. kAlreadyExists if a lock is there; kNotFound if the process that got
+// the lock removed our draft as a leftover.
 Status LockTaker::place(const std::string& path) {
   const auto make = [&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(file_, device_.open(draft_, OpenMode::kOpenOrCreate));
@@ -180,13 +180,13 @@ bool LockTaker::is_ours(const FoundLock& found) const {
   return found.content.ok() && found.content->nonce == content_.nonce;
 }
 
-// After a failure the lock may stand at its path all the same: as long as this process lives, nobody could take it.
+// After a failure the lock may still be at its path: no other process could take it while this one lives.
 void LockTaker::leave_nothing() {
   const Result<FoundLock> there = read_lock(device_, path_);
   if (there.ok() && is_ours(*there)) static_cast<void>(device_.remove(path_));
 }
 
-// Drafts and claims of takers that were killed, or came too late. What cannot be removed does no harm.
+// Removes drafts and claims of takers that were killed or came too late. A file that cannot be removed does no harm.
 void LockTaker::remove_leftovers() {
   const std::string directory = parent_directory(path_);
   const Result<std::vector<std::string>> names = device_.list(directory);

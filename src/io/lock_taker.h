@@ -1,4 +1,4 @@
-// LockTaker: one attempt to get a lock, as a passive machine: look, wait step(), look again (lock_file.h has the rules).
+// LockTaker: one attempt to get a lock, as a passive state machine: look, wait step(), look again (rules: lock_file.h).
 //
 // Threads: one.
 #pragma once
@@ -18,7 +18,7 @@ class LockTaker {
   LockTaker(Device& device, std::string path, const LockRequest& request, Nanos now);
   ~LockTaker();
 
-  // None: the lock is somebody's who may be alive or dead; look again after step().
+  // None: the lock's holder may be alive or dead; look again after step().
   Result<std::optional<LockFile>> look(Nanos now);
   Nanos step() const;
 
@@ -47,7 +47,7 @@ class LockTaker {
   const LockRequest request_;
   LockContent content_;
   std::string draft_;
-  std::shared_ptr<void> listed_;  // in the list of this process's locks, from before the file appears
+  std::shared_ptr<void> listed_;  // lists the nonce before the file appears
   std::unique_ptr<File> file_;
   std::optional<FoundLock> holder_;
   std::optional<Watch> watch_;

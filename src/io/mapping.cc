@@ -14,12 +14,12 @@
 namespace swale::io {
 namespace {
 
-// Not in every <linux/magic.h>.
+// Missing from some versions of <linux/magic.h>.
 constexpr uint64_t kXfsMagic = 0x58465342;
 constexpr uint64_t kZfsMagic = 0x2fc12fc1;
 constexpr uint64_t kBcachefsMagic = 0xca451a4e;
 
-// To everybody else mincore says that all is resident.
+// To all other processes mincore reports every page as resident.
 bool sees_residency(int fd, const std::string& path) {
   struct stat attributes;
   if (::fstat(fd, &attributes) != 0) return false;
@@ -81,7 +81,7 @@ uint32_t Mapping::look(uint64_t region, Nanos now) const {
   if (residency_) {
     residency_(begin, present);
   } else {
-    // A failure leaves zeros: then it is read.
+    // A failure leaves zeros (not resident): then the caller reads.
     static_cast<void>(::mincore(const_cast<char*>(data_) + begin,
                                 std::min<uint64_t>(kRegionBytes, bytes_ - begin), present));
   }

@@ -1,19 +1,19 @@
-// Mapping: a file's pages as memory, for reading what is in the page cache without a system call.
+// Mapping: a file's pages as memory, to read what is in the page cache without a system call.
 //
 //   resident(offset, bytes) ─► the bytes, if all their pages are in memory; else nullptr: then read them
 //
-// A read of a page that is not in memory would stop the thread until the device has delivered it, one page after the
-// other. So residency is asked for (mincore), by regions of kRegionBytes, and an answer counts for kFreshNanos: a busy
-// reader makes a system call per region and second. Whoever evicts pages mostly evicts many: so the region that is just
-// asked for is looked at again if nothing was for kCheckNanos, and if pages are gone, all answers count no longer. A
-// page that goes unnoticed is faulted in; nothing worse.
+// Touching a page that is not in memory would stop the thread until the device has delivered it, one page at a
+// time. So Mapping queries residency (mincore) by regions of kRegionBytes and trusts the result for kFreshNanos:
+// a busy reader makes one system call per region and second. The kernel mostly evicts many pages together. So if
+// no region was queried for kCheckNanos, the requested region is queried again, and if pages are gone, all
+// earlier results become invalid. An eviction that goes unnoticed costs a page fault, nothing worse.
 //
-// Only files of local file systems are mapped, and only if the kernel tells this process what is resident (it does for
-// owners and those who may write). A page that the device cannot
-// deliver, or that somebody else's truncation took away after resident() has found it, is no error that a call could
-// return: it raises SIGBUS. Swale never truncates what it has committed. Who must survive failing devices does not map.
+// Only files of local file systems are mapped, and only if the kernel tells this process what is resident (it does
+// for owners and for processes that may write the file). If the device cannot deliver a page, or another program
+// truncates it away after resident() has found it, the access raises SIGBUS: no call can return such an error. Swale
+// never truncates what it has committed. Programs that must survive failing devices should switch mapping off.
 //
-// Threads: all calls are thread-safe. The file may be closed, grown or renamed meanwhile.
+// Threads: all calls are thread-safe. The file may be closed, grown or renamed while it is mapped.
 // Limits: the range given to map; 8 bytes of memory per region.
 #pragma once
 
@@ -29,7 +29,7 @@
 
 namespace swale::io {
 
-// ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, or an overlay; false also if it cannot be told.
+// True for ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs and overlays; false also if the file system is unknown.
 bool on_local_file_system(const File& file);
 
 class Mapping {
@@ -38,14 +38,14 @@ class Mapping {
   static constexpr Nanos kFreshNanos = 1'000'000'000;
   static constexpr Nanos kCheckNanos = 1'000'000;
 
-  // The first `bytes` bytes of the file. None if it cannot or should not be mapped: then everything is read.
+  // Maps the first `bytes` bytes of the file. Null if it cannot or should not be mapped: then read instead.
   static std::unique_ptr<Mapping> map(const File& file, uint64_t bytes);
 
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  // `now`: of any clock that does not go back, the same in all calls.
+  // `now`: the time of a monotonic clock, the same clock in all calls.
   const char* resident(uint64_t offset, size_t bytes, Nanos now) const {
     if (bytes == 0 || offset > bytes_ || bytes > bytes_ - offset) return nullptr;
     const uint64_t last = offset + bytes - 1;
@@ -67,8 +67,8 @@ class Mapping {
   static constexpr size_t kRegionPages = kRegionBytes / kPageBytes;
   static_assert(kRegionPages == 32, "one bit per page");
 
-  // From the top: 8 bits of the generation of answers; 24 bits, when it was looked at, in units of 2^kStampShift ns and
-  // so many later that never (0) is not fresh; a bit per page.
+  // From the top: 8 bits, the generation of results; 24 bits, the time of the query in units of 2^kStampShift
+  // ns, shifted so that 0 (never queried) is not fresh; a bit per page.
   using Region = std::atomic<uint64_t>;
   static constexpr int kStampShift = 26;  // 67 ms
   static constexpr Nanos kFreshUnits = kFreshNanos >> kStampShift;
@@ -100,7 +100,7 @@ class Mapping {
   const uint64_t bytes_;
   Region* const regions_;  // zero pages until they are used
   const size_t region_count_;
-  const File::Residency residency_;  // of tests; empty: the kernel is asked
+  const File::Residency residency_;  // set by tests; empty: ask the kernel
   mutable std::atomic<uint32_t> generation_{0};
   mutable std::atomic<Nanos> looked_at_{0};
   mutable std::atomic<uint64_t> looks_{0};

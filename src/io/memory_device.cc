@@ -23,9 +23,9 @@ struct MemoryDevice::Held {
 };
 
 struct MemoryDevice::Lookup {
-  MemoryNodePtr directory;  // that the last component is in; null for the root and the directory of an anchor
+  MemoryNodePtr directory;  // the last component's parent; null for the root and the directory of an anchor
   std::string name;
-  MemoryNodePtr node;  // null: not there
+  MemoryNodePtr node;  // null: does not exist
   int error = 0;       // ENOENT or ENOTDIR on the way; EIO for an anchor from before a crash
 };
 
@@ -50,7 +50,7 @@ bool is_below(const MemoryNodePtr& node, const MemoryNodePtr& ancestor) {
   return false;
 }
 
-// 0, or why the entry may not be replaced by what stands at `from`.
+// 0, or the errno that says why `from` must not replace the entry.
 template <class Lookup>
 int rename_error(const Lookup& from, const Lookup& to) {
   if (from.error != 0 || !from.node) return ENOENT;
@@ -109,7 +109,7 @@ class MemoryFile : public File {
     return {};
   }
 
-  // Zeros, so that whoever still needs the bytes is found out.
+  // Zeros, so that tests find code that still needs the bytes.
   void discard(uint64_t offset, uint64_t bytes) override {
     const MutexLock lock(state_->mutex);
     const uint64_t size = node_->content.size();
@@ -145,7 +145,7 @@ MemoryDevice::MemoryDevice(std::shared_ptr<State> state, std::shared_ptr<const A
     : state_(std::move(state)), anchor_(std::move(anchor)) {}
 MemoryDevice::~MemoryDevice() = default;
 
-// Its callers hold the mutex; the header does not know State, and so cannot say so.
+// Callers hold the mutex. The header cannot annotate that, as it does not know State.
 MemoryDevice::Lookup MemoryDevice::look_up(const std::string& path) const NO_THREAD_SAFETY_ANALYSIS {
   const AnchoredPath<Held> place = resolve(anchor_, path);
   Lookup at{nullptr, "", state_->root, 0};
@@ -187,7 +187,7 @@ void MemoryDevice::crash(Rng& rng, CrashMode mode) {
       node->content.crash(rng, mode);
       continue;
     }
-    node->removed = false;  // its removal may have been undone; anchors from before fail in any case
+    node->removed = false;  // its removal may have been undone; earlier anchors fail in any case
     node->names.crash(rng, mode);
     for (const auto& [name, child] : node->names.entries()) queue.push_back(child);
   }

@@ -1,27 +1,27 @@
-// MemoryDevice: a file system in memory that knows what a real disk would still hold after a loss of power.
+// MemoryDevice: a file system in memory that knows what a real disk would still have after a power loss.
 //
-// Fault model. A crash keeps what was made durable, and may do this to the rest:
+// Fault model. A crash keeps everything durable, and may do this to the rest:
 //
-// (1) File content: only sync() makes it durable. Each 4 KiB page written since is dropped (it has its
-// content of the last sync; zeros where there was none) or kept; one page per file may be torn between two
+// (1) File content: only sync() makes it durable. Each 4 KiB page written since the last sync is kept or dropped
+// (it gets back its content of that sync; zeros if it had none); one page per file may be torn between two
 // 512-byte sectors. The size is the synced one, the current one, or, for a file that grew, a page boundary
-// between. Where an unsynced truncate had cut bytes off, they may come back, also as zeros.
+// between them. Bytes that an unsynced truncate cut off may come back, also as zeros.
 //
 // (2) Names: only sync_directory() makes creations, renames and removals durable; syncing a file does not
-// sync its name. Of the operations on one directory since its last sync, the first few are kept and the later
-// ones dropped, each whole; directories differ, so that a file renamed between two may be in both, or in
-// neither. A file whose name is gone is gone.
+// sync its name. A crash keeps a prefix of the operations on one directory since its last sync, each of them
+// whole. The prefixes of two directories are independent, so a file renamed between them may be in both or in
+// neither. A file whose name is gone is lost.
 //
-// (3) kReorder instead: any subset of the writes and truncations of a file since its sync, and any subset of the
-// operations on a directory, each whole and in their order: a later one may survive an earlier one.
+// (3) kReorder keeps instead any subset of the writes and truncations of a file since its sync, and any subset of the
+// operations on a directory, each whole and in order: a later one may survive when an earlier one does not.
 //
-// Not modelled: in the first two modes, pages written twice since a sync hold their old or their newest content, never
-// one between; no bit rot and no failing calls (that is FaultDevice).
+// Not modelled: bit rot and failing calls (see FaultDevice). In the first two modes, a page written twice since a sync
+// has its old or its newest content, never the one between.
 //
 // Paths: "/a/b" and "a/b" are the same file; there is no "..". Removed and renamed files stay open.
-// Devices that are anchored to a directory share everything with the first one; after a crash they fail as files do.
+// Anchored devices share everything with the first one; after a crash they fail as open files do.
 // Threads: as Device says, under one mutex.
-// Limits: kFileBytesMax per file (kIoError beyond): a wild offset is an error, not a lack of memory.
+// Limits: kFileBytesMax per file (kIoError beyond it): a wrong offset is an error and does not exhaust memory.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ namespace swale::io {
 
 enum class CrashMode {
   kDropAll,    // everything that is not durable is lost
-  kTearPages,  // each unsynced page and operation is lost or kept, as the fault model says, by lot
-  kReorder,    // each unsynced write and operation is lost or kept, by lot, whatever came before it
+  kTearPages,  // each unsynced page and operation is lost or kept at random, as the fault model says
+  kReorder,    // each unsynced write and operation is lost or kept at random, whatever came before it
 };
 
 class MemoryDevice : public Device {
@@ -50,7 +50,7 @@ class MemoryDevice : public Device {
   MemoryDevice();
   ~MemoryDevice() override;
 
-  // Loses power and comes back. Files opened before fail with kIoError from now on; what survived is durable.
+  // Loses power and restarts. Files opened before fail with kIoError from now on; what survived is durable.
   void crash(Rng& rng, CrashMode mode);
 
   Result<std::unique_ptr<Device>> anchored(const std::string& directory) override;

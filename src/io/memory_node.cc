@@ -30,7 +30,7 @@ size_t MemoryFileContent::read(uint64_t offset, MutableBytes out) const {
 
 void MemoryFileContent::write(uint64_t offset, Bytes data) {
   if (data.empty()) return;
-  // A gap becomes zeros, which are written, too.
+  // A gap is filled with zeros, which count as written.
   save_pages(std::min<uint64_t>(offset, bytes_.size()), offset + data.size());
   changes_.push_back({offset, std::string(data)});
   put(offset, data);
@@ -54,7 +54,7 @@ void MemoryFileContent::sync() {
   synced_size_ = bytes_.size();
 }
 
-// Keeps the content of the pages of [begin, end) that is about to be changed for the first time since the
+// Saves the content of the pages of [begin, end) that are about to change for the first time since the
 // sync.
 void MemoryFileContent::save_pages(uint64_t begin, uint64_t end) {
   for (uint64_t page = begin / kPageBytes; page * kPageBytes < end; ++page) {
@@ -96,7 +96,7 @@ void MemoryFileContent::crash(Rng& rng, CrashMode mode) {
   const uint64_t size = drop_all ? synced_size_ : size_after_tear(rng);
   uint64_t torn =
       drop_all || unsynced_.empty() ? 0 : rng.below(2 * unsynced_.size());  // beyond the last: none
-  // Room for all pages, old and new; what lies beyond the new size is cut off at the end.
+  // Space for all pages, old and new; the resize at the end cuts off what lies beyond the new size.
   bytes_.resize(round_up(std::max<uint64_t>(bytes_.size(), synced_size_), kPageBytes));
   for (auto& [page, old] : unsynced_) {
     uint64_t kept_bytes = !drop_all && rng.chance(1, 2) ? kPageBytes : 0;

@@ -1,7 +1,7 @@
-// MemoryNode: one file or directory of a MemoryDevice, with its durable state beside the current one.
+// MemoryNode: one file or directory of a MemoryDevice, with its durable and its current state.
 //
 // Threads: guarded by the device's mutex.
-// Invariants: (1) a page of a file that is not in `unsynced` is as it was at the last sync; (2) a directory's
+// Invariants: (1) a page of a file that is not in `unsynced` has its content of the last sync; (2) a directory's
 // entries are synced_entries with the journal applied.
 #pragma once
 
@@ -50,8 +50,8 @@ using MemoryNodePtr = std::shared_ptr<MemoryNode>;
 class MemoryDirectory {
  public:
   using Entries = std::map<std::string, MemoryNodePtr>;
-  // What one operation does to this directory, whole or not at all: names and their new nodes (null: no
-  // longer there).
+  // The changes of one operation to this directory, applied all or none: names and their new nodes (null:
+  // removed).
   using Operation = std::vector<std::pair<std::string, MemoryNodePtr>>;
 
   const Entries& entries() const { return entries_; }
@@ -71,7 +71,7 @@ struct MemoryNode {
   const bool directory;
   MemoryFileContent content;  // of a file
   MemoryDirectory names;      // of a directory
-  bool removed = false;       // its name is gone: nothing can be made in such a directory
+  bool removed = false;       // its name is gone: nothing can be created in such a directory
 };
 
 }  // namespace swale::io

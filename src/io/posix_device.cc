@@ -23,13 +23,13 @@
 namespace swale::io {
 namespace {
 
-// Did link do its work although it says that the name is taken? NFS repeats a call whose answer was lost.
+// Whether link has succeeded although it reports that the name is taken: NFS repeats a call whose answer was lost.
 bool has_two_names(const PosixPath& at) {
   struct stat attributes;
   return ::fstatat(directory_of(at), at.rest.c_str(), &attributes, 0) == 0 && attributes.st_nlink == 2;
 }
 
-// The system still finds the directory of an anchor, as ".", after its removal.
+// After its removal, the system still finds the directory of an anchor as ".".
 bool is_removed_anchor(const PosixPath& at) {
   struct stat attributes;
   return at.anchor && at.rest == "." && ::fstat(directory_of(at), &attributes) == 0 &&
@@ -42,7 +42,7 @@ std::string_view kind_of_file(mode_t mode) {
   return "a device";
 }
 
-// Whatever stands in the place of a file is opened without waiting for it, and only a regular file is kept.
+// Opens without blocking, whatever kind of file is there, and then accepts only a regular file.
 Result<Descriptor> open_regular(const PosixPath& at, const std::string& path, OpenMode mode) {
   Descriptor fd(continued(
       [&] { return ::openat(directory_of(at), at.rest.c_str(), open_flags(mode) | O_NONBLOCK, 0666); }));
@@ -59,7 +59,7 @@ Result<Descriptor> open_regular(const PosixPath& at, const std::string& path, Op
   if (failed != 0) return errno_status(failed, path + ": opening");
   if (looked != 0) return errno_status(errno, path + ": opening");
   if (S_ISDIR(attributes.st_mode)) return errno_status(EISDIR, path + ": opening");
-  // From now on transfers wait as usual: a ring would answer EAGAIN.
+  // Blocking again from now on: with O_NONBLOCK a ring would return EAGAIN.
   if (::fcntl(fd.get(), F_SETFL, open_flags(mode)) != 0) return errno_status(errno, path + ": opening");
   return fd;
 }
@@ -104,7 +104,7 @@ Result<std::unique_ptr<IoQueue>> PosixDevice::make_queue(size_t depth) {
   if (options_.engine == PosixOptions::Engine::kThreads) return ThreadQueue::make(depth);
   Result<std::unique_ptr<IoQueue>> ring = UringQueue::make(depth);
   if (ring.ok() || options_.engine == PosixOptions::Engine::kUring) return ring;
-  log_debug("{}; going on with threads", ring.status().message());
+  log_debug("{}; using threads instead", ring.status().message());
   return ThreadQueue::make(depth);
 }
 
@@ -132,7 +132,7 @@ Status PosixDevice::rename(const std::string& from, const std::string& to) {
   return errno_status(errno, from + ": renaming to " + to);
 }
 
-// By link and unlink, which every shared file system has; where there are no links, by a rename that replaces nothing.
+// By link and unlink, which every shared file system has; without hard links, by a rename that never replaces a file.
 Status PosixDevice::rename_new(const std::string& from, const std::string& to) {
   const PosixPath source = at(from);
   const PosixPath target = at(to);
@@ -164,7 +164,7 @@ Status PosixDevice::sync_directory(const std::string& path) {
   const int failed = !fd.valid() ? errno : is_removed_anchor(place) ? ENOENT : 0;
   if (failed != 0) return errno_status(failed, path + ": opening the directory");
   if (continued([&] { return ::fsync(fd.get()); }) == 0) return {};
-  // EINVAL: this file system does not sync directories, and nobody can make it.
+  // EINVAL: this file system cannot sync directories.
   return errno == EINVAL ? Status() : errno_status(errno, path + ": syncing the directory");
 }
 

@@ -1,16 +1,16 @@
 // PosixDevice: the operating system's file systems.
 //
-// Interrupted and short transfers are continued. Files are made with mode 0666 and directories with 0777,
+// Interrupted and short transfers are continued. Files are created with mode 0666 and directories with 0777,
 // both less the user's umask; descriptors close on exec. read_many announces all its ranges first
 // (POSIX_FADV_WILLNEED), so that the kernel reads them in parallel while the first is being copied. Transfers
-// go through the page cache or past it as posix_file.h says; queues are rings of the kernel or threads
+// use or bypass the page cache as posix_file.h says; queues are io_uring rings or threads
 // (uring_queue.h, thread_queue.h; docs/design/storage-io.md has the figures).
 //
 // Anchored devices (Device::anchored) hold a descriptor of the directory (O_PATH) and make the same calls relative to
-// it; a plain device makes them relative to the working directory. The descriptor is closed after the last device
-// and file that need it.
+// it; a plain device makes them relative to the working directory. The descriptor is closed with the last device or
+// file that needs it.
 //
-// Threads: as Device says; it has no state but its options and anchors.
+// Threads: as Device says; its only state are its options and anchors.
 #pragma once
 
 #include <memory>
@@ -27,20 +27,20 @@
 namespace swale::io {
 
 using PosixAnchor = Anchor<Descriptor>;
-using PosixPath = AnchoredPath<Descriptor>;  // what the ...at system calls take
+using PosixPath = AnchoredPath<Descriptor>;  // the arguments of the ...at system calls
 
 int directory_of(const PosixPath& path);  // AT_FDCWD without an anchor
 
 struct PosixOptions {
   enum class Engine {
-    kAuto,     // a ring where the kernel lets us have one, else threads
-    kUring,    // make_queue fails where there is no ring
-    kThreads,  // also where there is one
+    kAuto,     // a ring if the kernel allows one, else threads
+    kUring,    // make_queue fails if the kernel allows no ring
+    kThreads,  // threads even if a ring is possible
   };
   enum class Direct {
-    kAuto,    // File::prefer_direct does what it can
+    kAuto,    // File::prefer_direct has its effect where it can
     kNever,   // File::prefer_direct does nothing
-    kAlways,  // every file from its opening, which fails if the file system cannot do so
+    kAlways,  // every file is direct; open fails if the file system cannot do so
   };
   Engine engine = Engine::kAuto;
   Direct direct = Direct::kAuto;
@@ -52,12 +52,12 @@ class PosixDevice : public Device {
  public:
   explicit PosixDevice(PosixOptions options = {}) : options_(options) {}
 
-  // The one that all users of this process with these options share, so that they share its StorageThread and give each
-  // other's unused space back when the disk is full. It ends with its last user.
+  // The device that all users with these options share in this process. They share its StorageThread, and when the disk
+  // is full, each frees the unused space of all. It is destroyed with its last user.
   static std::shared_ptr<PosixDevice> of_this_process(const PosixOptions& options);
 
   Result<std::unique_ptr<IoQueue>> make_queue(size_t depth) override;
-  // Engine::kAuto: an AdvisedQueue for local file systems, which docs/design/reader.md found quickest.
+  // Engine::kAuto: an AdvisedQueue for local file systems, the quickest there (docs/design/reader.md).
   Result<std::unique_ptr<IoQueue>> make_read_queue(size_t depth, const File& file) override;
   Result<std::unique_ptr<Device>> anchored(const std::string& directory) override;
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-// What offset, length and memory of a direct transfer must be multiples of; 0: the kernel says that there are
-// none.
+// The alignment that direct transfers need in offset, length and memory; 0: the kernel allows none for this
+// file.
 size_t kernel_alignment([[maybe_unused]] int fd) {
 #ifdef STATX_DIOALIGN
   struct statx attributes;
@@ -77,7 +77,7 @@ bool PosixFile::read_resident(uint64_t offset, MutableBytes out) {
 
 void PosixFile::read_many(std::span<ReadRequest> requests) {
   if (requests.size() > 1) {
-    // Advice: a file system that cannot take it reads one range after the other, as it would have anyway.
+    // Advice: a file system that ignores it reads one range after the other, as without it.
     for (const ReadRequest& request : requests) {
       if (route(Access::kRead, request.offset, request.out.data(), request.out.size()).direct) continue;
       static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(request.offset),
@@ -107,7 +107,7 @@ Status PosixFile::pwrite(uint64_t offset, Bytes data) {
 }
 
 Status PosixFile::sync() {
-  // One of the two descriptors is enough: it is the file that is made durable.
+  // One of the two descriptors is enough: fdatasync makes the file durable.
   if (continued([&] { return ::fdatasync(fd_.get()); }) == 0) return {};
   return sync_failure(errno);
 }
@@ -125,7 +125,7 @@ Status PosixFile::truncate(uint64_t size) {
   return {};
 }
 
-// A file system that cannot make holes keeps the bytes, which is as good: the call is advice.
+// A file system that cannot make holes keeps the bytes, which is allowed: the call is advice.
 void PosixFile::discard(uint64_t offset, uint64_t bytes) {
   if (bytes == 0 || offset > static_cast<uint64_t>(INT64_MAX) ||
       bytes > static_cast<uint64_t>(INT64_MAX) - offset)
@@ -156,7 +156,7 @@ Status PosixFile::open_direct() {
   Descriptor direct(continued(
       [&] { return ::openat(directory_of(place_), place_.rest.c_str(), flags | O_DIRECT | O_NONBLOCK); }));
   if (!direct.valid()) return errno_status(errno, path_ + ": opening it past the page cache (O_DIRECT)");
-  // By name, as there need not be a /proc: somebody may have replaced the file.
+  // By name, as /proc may be missing. So check that the name still leads to this file.
   if (!same_file(fd_.get(), direct.get())) {
     return errno_status(ESTALE, path_ + ": opening it a second time, past the page cache");
   }
@@ -186,7 +186,7 @@ PosixFile::Route PosixFile::route(Access access, uint64_t offset, const char* me
 bool PosixFile::gives_up_direct(int error_number) {
   if (error_number != EINVAL || policy_ == PosixOptions::Direct::kAlways) return false;
   if (direct_usable_.exchange(false)) {
-    log_info("{}: its file system refuses aligned transfers past the page cache; going on through it", path_);
+    log_info("{}: its file system refuses aligned direct transfers; using the page cache", path_);
   }
   return true;
 }

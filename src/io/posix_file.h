@@ -1,17 +1,16 @@
-// PosixFile: one file of a PosixDevice, with up to two descriptors: one through the page cache, and, once
-// prefer_direct was called and the file system agreed, one that bypasses it (O_DIRECT).
+// PosixFile: one file of a PosixDevice, with up to two descriptors: one through the page cache, and, after
+// prefer_direct if the file system supports it, one that bypasses the cache (O_DIRECT).
 //
-// Each transfer takes the direct descriptor if its offset, length and memory are multiples of the alignment,
-// and the other one if not: writes of 4,096 or what the kernel asks for, if that is more; reads of
-// direct_alignment(), which is what the kernel asks for (statx; 512 on most disks), and 4,096 where it does
-// not tell. Linux keeps the two coherent for transfers that follow one another: a direct write drops the
-// pages that it covers, a direct read has dirty pages written first. Transfers in flight together must not
-// overlap, as File says.
+// A transfer uses the direct descriptor if its offset, length and memory are multiples of the alignment, and else
+// the other one. The alignment of reads is direct_alignment(): what the kernel requires (statx; 512 on most
+// disks), or 4,096 if the kernel does not tell. Writes need at least 4,096. Linux keeps the two descriptors
+// coherent for transfers that follow one another: a direct write drops the pages that it covers, and the kernel
+// writes dirty pages before a direct read. Transfers in flight together must not overlap, as File says.
 //
-// A file system that opens a direct descriptor and then refuses transfers by EINVAL is believed the second
-// time: the transfer, and all that follow, go through the page cache.
+// A file system may open a direct descriptor and then refuse transfers with EINVAL: then this transfer and all
+// later ones go through the page cache.
 //
-// Threads: as File says; prefer_direct comes before the file is shared between threads.
+// Threads: as File says; call prefer_direct before the file is shared between threads.
 #pragma once
 
 #include <atomic>
@@ -60,10 +59,10 @@ class PosixFile final : public File {
   bool give_back() override { return rooms_->give_back(); }
   const std::string& path() const override { return path_; }
 
-  // Opens the direct descriptor, or says why there is none.
+  // Opens the direct descriptor; a failure says why it cannot.
   Status open_direct();
 
-  // What follows is for whoever makes the system calls itself (UringQueue).
+  // The calls below are for UringQueue, which makes the system calls itself.
 
   struct Route {
     int fd;
@@ -72,12 +71,12 @@ class PosixFile final : public File {
   int descriptor() const override { return fd_.get(); }  // through the page cache
   Route route(Access access, uint64_t offset, const char* memory, size_t bytes) const;
 
-  // After a write failed: whether it shall be tried once more, as there is room again.
+  // Call after a write failed. True: space was freed, retry once.
   bool makes_space(int error_number) {
     return (error_number == ENOSPC || error_number == EDQUOT) && give_back();
   }
 
-  // After a transfer of the direct descriptor failed: whether it shall be tried again through the page cache.
+  // Call after a transfer of the direct descriptor failed. True: retry through the page cache.
   bool gives_up_direct(int error_number);
 
   Status failure(Access access, int error_number, uint64_t offset, size_t bytes) const;

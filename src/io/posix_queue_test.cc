@@ -111,7 +111,7 @@ TEST(PosixQueue, WithoutARingThreadsServeAndARequiredRingIsAClearError) {
               });
               const auto queue = PosixDevice().make_queue(4);
               if (!queue.ok() || dynamic_cast<ThreadQueue*>(queue->get()) == nullptr) return 1;
-              if (logged.find("going on with threads") == std::string::npos) return 2;
+              if (logged.find("using threads instead") == std::string::npos) return 2;
               const Status required = PosixDevice({.engine = Engine::kUring}).make_queue(4).status();
               if (required.message().find("io_uring_disabled") == std::string::npos) return 3;
               MemoryDevice memory;

@@ -52,7 +52,7 @@ void PosixRooms::reserve(PosixRoom& room, uint64_t end, const std::string& path)
   if (std::find(rooms_.begin(), rooms_.end(), &room) == rooms_.end()) rooms_.push_back(&room);
   const int result = continued(
       [&] { return ::fallocate(room.fd, 0, static_cast<off_t>(from), static_cast<off_t>(to - from)); });
-  // A full disk is for the write itself to report.
+  // If the disk is full, the write itself reports it.
   if (result != 0 && errno != ENOSPC && errno != EDQUOT) {
     log_debug("{}", errno_status(errno, path + ": reserving room, which is not tried again").message());
     room.never = true;

@@ -1,4 +1,4 @@
-// The options of a PosixDevice, as rows of the table of options (base/config.h).
+// The options of a PosixDevice, as rows of the option table (base/config.h).
 //
 // Threads: free functions.
 #pragma once
@@ -10,10 +10,10 @@
 
 namespace swale::io {
 
-// Every call that opens something on storage takes these rows.
+// Every call that opens files on storage accepts these rows.
 std::span<const OptionRow> posix_option_rows();
 
-// What they say. Requires a Config that has the rows.
+// Reads the options. Requires a Config that has the rows.
 PosixOptions posix_options(const Config& config);
 
 }  // namespace swale::io

@@ -19,7 +19,7 @@ std::shared_ptr<StorageThread> StorageThread::of(Device& device) {
   const MutexLock lock(mutex);
   std::erase_if(threads, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<StorageThread>& shared =
-      threads[{::getpid(), &device}];  // a child has its parent's objects, not threads
+      threads[{::getpid(), &device}];  // a forked child inherits objects, not threads
   std::shared_ptr<StorageThread> thread = shared.lock();
   if (!thread) shared = thread = std::make_shared<StorageThread>(device);
   return thread;
@@ -140,7 +140,7 @@ void StorageThread::submit(StorageClient* client) {
   client->in_flight_ += queue_->in_flight() - before;
 }
 
-// Gives each operation a tag of the queue. Slots of operations that are never started stay taken until their client goes.
+// Gives each operation a tag of the queue. Slots of operations that are never started stay taken until remove(client).
 Status StorageThread::take_slots(StorageClient* client) {
   const auto used = static_cast<size_t>(std::count_if(
       running_.begin(), running_.end(), [](const Running& one) { return one.client != nullptr; }));
@@ -162,13 +162,13 @@ void StorageThread::free_slots(const StorageClient* client) {
     if (one.client == client) one.client = nullptr;
 }
 
-// Waits for a completion unless a client wants to be asked.
+// Waits for a completion unless a woken client is waiting to be asked.
 void StorageThread::reap() {
   const size_t at_least = ready_first_ == nullptr ? 1 : 0;
   in_queue_ = true;
   mutex_.unlock();
   completions_.clear();
-  // There is room for all completions, so that it does not throw; if it did, it would be called again.
+  // The vector has capacity for all completions, so wait does not throw; if it did, it would be called again.
   static_cast<void>(contain([&] { queue_->wait(at_least, &completions_); }));
   mutex_.lock();
   in_queue_ = false;

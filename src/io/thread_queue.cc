@@ -17,7 +17,7 @@ namespace swale::io {
 struct ThreadQueue::Shared {
   explicit Shared(size_t depth_limit) : depth(depth_limit) {}
 
-  // A thread's life: carries out what waits until there is nothing left and the queue is closing.
+  // Run by each thread: carries out waiting operations until none is left and the queue is closing.
   void work() {
     MutexLock lock(mutex);
     while (true) {
@@ -38,7 +38,7 @@ struct ThreadQueue::Shared {
   const size_t depth;
   std::vector<std::thread> threads;
   CondVar more_to_do;  // for the threads
-  CondVar more_done;   // for the caller: a completion, and with it room; or a wake
+  CondVar more_done;   // for the caller: a completion, which frees a slot; or a wake
   Mutex mutex;
   std::deque<Operation> waiting GUARDED_BY(mutex);
   size_t running GUARDED_BY(mutex) = 0;
@@ -61,7 +61,7 @@ Status ThreadQueue::start(size_t threads) {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the application's signals are not for our threads
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // our threads must not run the application's signal handlers
   Status status;
   try {
     for (size_t i = 0; i < threads; ++i) {
@@ -69,7 +69,7 @@ Status ThreadQueue::start(size_t threads) {
       pthread_setname_np(shared_->threads.back().native_handle(), "swale-io");
     }
   } catch (const std::system_error& failed) {
-    // With one thread the queue is slow, and works.
+    // With one thread the queue is slow, but works.
     if (shared_->threads.empty())
       status = errno_status(failed.code().value(), "starting a thread for storage");
   }
@@ -79,7 +79,7 @@ Status ThreadQueue::start(size_t threads) {
 
 ThreadQueue::~ThreadQueue() {
   if (inherited()) {
-    // Its threads are the parent's: there is nobody to join, and nothing that may be taken apart.
+    // The threads exist only in the parent: a child has none to join and must not destroy shared state.
     static_cast<void>(shared_.release());  // NOLINT(bugprone-unused-return-value)
     return;
   }
@@ -99,7 +99,7 @@ void ThreadQueue::submit(std::span<const Operation> operations) {
     return;
   }
   MutexLock lock(shared_->mutex);
-  // The threads have no one to tell that they lack memory.
+  // The threads have no caller to report a lack of memory to.
   reserve_more(&shared_->done, in_flight_ + operations.size() - shared_->done.size());
   for (const Operation& operation : operations) {
     shared_->more_done.wait(lock, [&]() REQUIRES(shared_->mutex) {

@@ -1,9 +1,9 @@
-// ThreadQueue: an IoQueue whose threads make the files' own blocking calls. For systems that do not let us
-// have a ring, and for any File.
+// ThreadQueue: an IoQueue whose threads make the files' own blocking calls. For systems that do not allow
+// io_uring, and for any File.
 //
-// Threads: as IoQueue says, and min(depth, kThreadsMax) of its own, which sleep when there is nothing to do
-// and take no signals.
-// Limits: `depth` operations wait or are carried out; submit blocks for room.
+// Threads: as IoQueue says, and min(depth, kThreadsMax) of its own, which sleep while idle and block all
+// signals.
+// Limits: `depth` operations are waiting or running; submit blocks while there are so many.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,7 @@ namespace swale::io {
 
 class ThreadQueue final : public IoQueue {
  public:
-  // A device is kept busy by 16; each costs a stack.
+  // 16 threads keep a device busy; each costs a stack.
   static constexpr size_t kThreadsMax = 16;
 
   static Result<std::unique_ptr<IoQueue>> make(size_t depth);
@@ -37,9 +37,9 @@ class ThreadQueue final : public IoQueue {
   bool inherited() const;
 
   const pid_t owner_;
-  std::unique_ptr<Shared> shared_;   // not touched by a child of fork: a thread may have held its mutex
-  size_t in_flight_ = 0;             // of the threads; the caller's thread alone counts
-  std::vector<Completion> refused_;  // by a child of fork
+  std::unique_ptr<Shared> shared_;   // a forked child must not touch it: a thread may have held its mutex
+  size_t in_flight_ = 0;             // operations of the threads; only the caller's thread counts them
+  std::vector<Completion> refused_;  // submitted in a forked child
 };
 
 }  // namespace swale::io

@@ -20,17 +20,17 @@ namespace {
 
 constexpr uint64_t kEventTag = UINT64_MAX;
 
-// The kernel's own limit is 2 GiB less a page; the rest follows as that of any short transfer.
+// The kernel's own limit is 2 GiB less a page; the remainder follows as after any short transfer.
 constexpr size_t kTransferBytesMax = kGiB;
 
 unsigned transfer_bytes(size_t missing) {
   return static_cast<unsigned>(std::min(missing, kTransferBytesMax));
 }
 
-// Not null: such operations do not go through the ring.
+// Requires an operation that goes through the ring: its file is a PosixFile.
 PosixFile& posix_file(const Operation& operation) { return static_cast<PosixFile&>(*operation.file); }
 
-// What is left of a transfer.
+// The remaining bytes of a transfer.
 Operation rest_of(const Operation& operation, size_t done) {
   Operation rest = operation;
   rest.offset += done;
@@ -62,7 +62,7 @@ struct UringQueue::Ring {
   io_uring kernel{};
   bool open = false;
 
-  // Completions are made known when this thread enters the kernel, instead of interrupting it (5.19 and
+  // The kernel reports completions when this thread enters it, instead of interrupting the thread (5.19 and
   // later).
   int create(unsigned entries) {
     int result = io_uring_queue_init(entries, &kernel, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
@@ -85,7 +85,7 @@ Result<std::unique_ptr<IoQueue>> UringQueue::make(size_t depth, ChangeAnswer cha
                                     "seccomp, the limit on locked memory)",
                                     depth));
   }
-  // 5.7: by then there are plain reads and writes, and a read of an event descriptor occupies no thread.
+  // 5.7 has plain reads and writes, and a read of an event descriptor occupies no kernel thread.
   if ((ring->kernel.features & IORING_FEAT_FAST_POLL) == 0)
     return error(Code::kUnsupported, Scope::kNode, "io_uring: this kernel's is too old; 5.7 is needed");
   Descriptor event(::eventfd(0, EFD_CLOEXEC));
@@ -105,7 +105,7 @@ UringQueue::UringQueue(size_t depth, std::unique_ptr<Ring> ring, Descriptor even
 }
 
 UringQueue::~UringQueue() {
-  if (inherited()) return;  // what is in flight is the parent's; the ring is only unmapped
+  if (inherited()) return;  // operations in flight belong to the parent; only unmap the ring
   while (busy() > 0) {
     enter(busy());
     reap();
@@ -128,7 +128,7 @@ bool UringQueue::goes_through_ring(const Operation& operation) const {
   if (operation.kind == Operation::Kind::kSync) return true;
   const size_t bytes =
       operation.kind == Operation::Kind::kRead ? operation.into.size() : operation.from.size();
-  // An offset of -1 would mean the descriptor's own position.
+  // The kernel would read an offset of -1 as the descriptor's own position.
   return bytes > 0 && operation.offset <= static_cast<uint64_t>(INT64_MAX);
 }
 
@@ -194,10 +194,10 @@ void UringQueue::start(size_t index) {
 void UringQueue::enter(size_t at_least) {
   if (!broken_.ok() || (at_least == 0 && io_uring_sq_ready(&ring_->kernel) == 0)) return;
   const int result = io_uring_submit_and_wait(&ring_->kernel, static_cast<unsigned>(at_least));
-  // A signal, or a kernel short of memory: callers look again, and whoever must go on enters again.
+  // A signal, or a kernel short of memory: callers check for completions, and call enter again if they must wait on.
   if (result >= 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY) return;
   fail_all(failure_without_throw(
-      [&] { return errno_status(-result, "io_uring: entering the kernel; the queue is given up"); }));
+      [&] { return errno_status(-result, "io_uring: entering the kernel; the queue fails"); }));
 }
 
 void UringQueue::sleep(size_t at_least) {
@@ -282,7 +282,7 @@ void UringQueue::fail_all(const Status& status) {
     if (slots_[index].operation.file != nullptr) finish(index, {slots_[index].operation.tag, 0, status});
   try {
     log_error("{}", status.message());
-  } catch (const std::bad_alloc&) {  // each operation tells it
+  } catch (const std::bad_alloc&) {  // each operation reports it
   }
 }
 

@@ -1,18 +1,18 @@
 // UringQueue: an IoQueue on a ring of the Linux kernel (io_uring, 5.7 and later). Operations on files of a
-// PosixDevice go through the ring; an operation on any other File is carried out by submit itself.
+// PosixDevice go through the ring; submit itself carries out operations on any other File.
 //
 //   submit ─► slots ─► submission ring ─► kernel ─► completion ring ─► wait
 //                 ▲                                        │
 //                 └── the rest of a short transfer ◄───────┘
 //
-// A transfer that the kernel cuts short is continued; one that it interrupts or cannot queue (EINTR, EAGAIN)
-// is finished by a blocking call; a direct one that a file system refuses is repeated through the page cache; a
-// write that finds no space is repeated once if the device has room to give back.
+// A transfer that the kernel cuts short is continued. A blocking call finishes a transfer that the kernel interrupts
+// or cannot queue (EINTR, EAGAIN). A direct transfer that the file system refuses is repeated through the page cache.
+// A write that finds no space is repeated once if the device could free some (File::give_back).
 //
-// Threads: as IoQueue says; it has none of its own. What the kernel cannot do without blocking (fdatasync,
-// some buffered writes) it gives to threads of its own inside this process, which end with the queue.
-// Wake: a read of an event descriptor stands in the ring while wait sleeps for one completion. Waits for
-// several are not interrupted by it.
+// Threads: as IoQueue says; it starts none. For operations that the kernel cannot do without blocking (fdatasync,
+// some buffered writes) the kernel adds worker threads to this process, which end with the queue.
+// Wake: while wait sleeps for one completion, the ring contains a read of an event descriptor. A wake does not
+// interrupt a wait for several completions.
 // Limits: depth 1 to kDepthMax; 96 to 192 bytes of locked memory for each.
 #pragma once
 
@@ -34,8 +34,8 @@ class UringQueue final : public IoQueue {
  public:
   static constexpr size_t kDepthMax = 1024;
 
-  // Fails where the kernel has no ring for us: too old, switched off, forbidden, out of locked memory.
-  // Tests may give a function that changes what the kernel answers (bytes, or -errno) before it is looked at.
+  // Fails if the kernel gives us no ring: too old, switched off, forbidden, out of locked memory.
+  // Tests may pass a function that changes the kernel's result (bytes, or -errno) before the queue sees it.
   using ChangeAnswer = std::function<int(const Operation&, int answer)>;
   static Result<std::unique_ptr<IoQueue>> make(size_t depth, ChangeAnswer change = {});
   ~UringQueue() override;
@@ -50,8 +50,8 @@ class UringQueue final : public IoQueue {
   struct Slot {
     Operation operation;
     size_t done = 0;          // bytes
-    bool direct = false;      // the transfer under way bypasses the page cache
-    bool made_space = false;  // it has been tried again after File::give_back
+    bool direct = false;      // the transfer in flight bypasses the page cache
+    bool made_space = false;  // it was retried after File::give_back
   };
   enum class Wake : int { kNone, kSleeping, kWoken };
 
@@ -61,9 +61,9 @@ class UringQueue final : public IoQueue {
   bool goes_through_ring(const Operation& operation) const;
   void start(size_t index);                          // puts the slot's transfer into the submission ring
   void enter(size_t at_least);                       // submits, and sleeps until that many have completed
-  void sleep(size_t at_least);                       // enter, with an ear for wake
-  void reap();                                       // takes what has completed
-  void complete(size_t index, int result);           // the kernel's answer for a slot
+  void sleep(size_t at_least);                       // enter, but wake ends it
+  void reap();                                       // takes the completed transfers
+  void complete(size_t index, int result);           // the kernel's result for a slot
   void finish(size_t index, Completion completion);  // frees the slot
   void fail_all(const Status& status);
   bool take_wake();
@@ -79,7 +79,7 @@ class UringQueue final : public IoQueue {
   std::vector<Slot> slots_;
   std::vector<size_t> free_;
   std::vector<Completion> done_;
-  std::vector<Completion> refused_;  // by a child of fork
+  std::vector<Completion> refused_;  // submitted in a forked child
   Status broken_;                    // the ring itself has failed
 };
 

@@ -17,19 +17,19 @@ using Kind = DiskRequest::Kind;
 
 }  // namespace
 
-// The disk with its clock, where files lie on it, and who waits for what.
+// The disk with its clock, the places of files on it, and the operations that wait.
 class VirtualDevice::Disk {
  public:
-  // An operation under way: one request for each piece of the file that it touches.
+  // An operation in flight: one request for each piece of the file that it touches.
   struct Pending {
-    size_t requests = 0;  // that have not completed
+    size_t requests = 0;  // not yet completed
     Nanos done = 0;
     bool finished() const { return requests == 0; }
   };
 
   Disk(const DiskModel& model, ManualClock& clock) : disk_(model), clock_(clock) {}
 
-  // Hands the operation in; waits for slots where there are none. `pending` stays where it is until it is finished.
+  // Submits the operation; waits while no slot is free. `pending` must not move until the operation has completed.
   void begin(Kind kind, const std::string& path, uint64_t offset, uint64_t bytes, DiskPriority priority,
              Pending* pending) {
     const MutexLock lock(mutex_);
@@ -51,12 +51,12 @@ class VirtualDevice::Disk {
     begin(kind, path, offset, bytes, priority, &pending);
     finish(pending);
   }
-  // Moves the clock on to the next completion, if anything is under way.
+  // Advances the clock to the next completion, if any request is in flight.
   void step_once() {
     const MutexLock lock(mutex_);
     if (disk_.next_event() != kForever) step();
   }
-  // Takes note of what has completed by now.
+  // Records the requests that have completed by now.
   void look() {
     const MutexLock lock(mutex_);
     complete_until(clock_.now());
@@ -174,7 +174,7 @@ class VirtualFile final : public File {
   uint64_t next_data(uint64_t offset) override { return file_->next_data(offset); }
   const std::string& path() const override { return file_->path(); }
 
-  // In parallel: all are handed in before the first is waited for.
+  // In parallel: submits all before it waits for the first.
   void read_many(std::span<ReadRequest> requests) override {
     std::deque<VirtualDevice::Disk::Pending> pending(requests.size());
     file_->read_many(requests);

@@ -1,16 +1,17 @@
-// VirtualDevice: another Device whose operations take the time of a VirtualDisk, on a clock that only moves when told. For
-// simulations: an engine that runs on it takes exactly the time that the model says, and the same on every machine.
+// VirtualDevice: wraps a Device so that operations take the time of a VirtualDisk, on a ManualClock. For simulations:
+// an engine that runs on it takes exactly the time that the model says, and the same on every machine.
 //
-// The device below carries out each operation at once; the disk then says when it completes. A blocking call moves the
-// clock on to its completion; IoQueue::wait moves it on to the completions that it waits for, and an operation that finds no
-// slot waits for one. Whoever has an event loop asks `next_event`, moves the clock there himself, and then calls wait(0).
+// The device below carries out each operation at once; the disk then computes when it completes. A blocking call
+// advances the clock to its completion. IoQueue::wait advances it to the completions that it waits for. An operation
+// that finds no free slot waits for one. A program with an event loop asks `next_event`, advances the clock itself, and
+// calls wait(0).
 //
-// Place on the disk: a file gets pieces of kPieceBytes in the order in which they are first touched, one after the other,
-// from the begin of the disk again once it is full. A renamed file keeps its pieces.
+// Place on the disk: each piece of kPieceBytes of a file gets the next place when it is first touched; when the disk is
+// full, places start again from its begin. A renamed file keeps its pieces.
 // No time: opening, listing, renaming, truncating, and operations that fail. sync_directory costs a sync.
 //
-// Threads: as Device says. A call that moves the clock holds the disk, so that several threads get an order by chance:
-// deterministic is only what one thread does. Limits: those of the disk and of the device below.
+// Threads: as Device says. A call that advances the clock locks the disk, so the order among several threads is random:
+// only single-threaded use is deterministic. Limits: those of the disk and of the device below.
 #pragma once
 
 #include <memory>
@@ -28,12 +29,12 @@ class VirtualDevice : public Device {
  public:
   static constexpr uint64_t kPieceBytes = 64 * kMiB;
 
-  // The device below and the clock outlive this device, its files and its queues.
+  // The device below and the clock must outlive this device, its files and its queues.
   VirtualDevice(Device& below, const DiskModel& model, ManualClock& clock);
 
   // The same disk, for files and queues of another priority.
   std::unique_ptr<Device> with_priority(DiskPriority priority);
-  // When the disk will next complete something; kForever: nothing is under way.
+  // The time of the disk's next event; kForever: it is idle.
   Nanos next_event() const;
   DiskUse use() const;
 
@@ -56,7 +57,7 @@ class VirtualDevice : public Device {
   VirtualDevice(std::unique_ptr<Device> owned, Device& below, std::shared_ptr<Disk> disk,
                 DiskPriority priority);
 
-  const std::unique_ptr<Device> owned_;  // of an anchored device
+  const std::unique_ptr<Device> owned_;  // set in an anchored device
   Device& device_;
   const std::shared_ptr<Disk>
       disk_;  // shared with files, queues, anchored devices and those of other priorities

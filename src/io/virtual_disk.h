@@ -1,16 +1,16 @@
-// VirtualDisk: a disk in virtual time: a queue with priorities and an elevator, driven by whoever has the clock. Passive
-// and deterministic: the same requests at the same times complete at the same times. It moves no data; VirtualDevice
-// (virtual_device.h) does, for code that wants files.
+// VirtualDisk: a disk in virtual time: a queue with priorities and an elevator; the owner of the clock drives
+// it. Passive and deterministic: the same requests at the same times complete at the same times. It moves no
+// data; code that needs files uses VirtualDevice (virtual_device.h).
 //
 //   disk.submit(request, now);   ...   disk.advance(disk.next_event(), &completions);
 //
-// Order of service: the highest priority that has requests waiting; within it, as the model says (elevator or arrival).
-// Requests that are handed in at one time are ordered together: service begins when time moves on. A sync completes when
-// all writes and discards before it are served; it holds up no other request. Requests that overlap are served in any
-// order: whoever needs one waits for the first to complete.
+// Order of service: the highest priority with waiting requests; within it, the model's order (elevator or
+// arrival). Requests submitted at the same time are ordered together: service begins when time advances. A
+// sync completes when all earlier writes and discards are served; it delays no other request. Requests that
+// overlap are served in any order: a caller that needs an order waits for the first to complete.
 //
-// Threads: one at a time. Limits: model.slots requests wait, and as many syncs; submit refuses more. Time never goes back
-// (asserted). Errors: std::bad_alloc.
+// Threads: one at a time. Limits: model.slots waiting requests, and as many syncs; submit refuses more. Time never goes
+// back (asserted). Errors: std::bad_alloc.
 #pragma once
 
 #include <array>
@@ -42,11 +42,11 @@ struct DiskCompletion {
   Nanos at = 0;
 };
 
-// What a disk has done since it was made.
+// What a disk has done since it was created.
 struct DiskUse {
   Nanos busy = 0;       // time in which at least one request was in service
   uint64_t served = 0;  // requests after merging, without syncs
-  uint64_t seeks = 0;   // of these, those that began elsewhere than the one before them ended
+  uint64_t seeks = 0;   // served requests that did not begin where the previous one ended
   uint64_t merged = 0;  // requests that joined another one
   uint64_t read_bytes = 0;
   uint64_t written_bytes = 0;
@@ -56,14 +56,14 @@ class VirtualDisk {
  public:
   explicit VirtualDisk(const DiskModel& model) : model_(model) {}
 
-  // False: all slots are taken and the request joins none of them; nothing has changed. Hand it in again after the next
-  // event.
+  // False: all slots are taken and the request merges with none of them; nothing has changed. Submit it again after the
+  // next event.
   bool submit(const DiskRequest& request, Nanos now);
 
-  // When something will happen next: at the latest then call advance. kForever: nothing is under way.
+  // The time of the next event: call advance no later. kForever: the disk is idle.
   Nanos next_event();
 
-  // Lets time pass until `now`, and appends what has completed by then, in order of time.
+  // Advances the time to `now`, and appends the requests that have completed by then, in order of time.
   void advance(Nanos now, std::vector<DiskCompletion>* out);
 
   const DiskModel& model() const { return model_; }
@@ -71,14 +71,14 @@ class VirtualDisk {
   uint64_t head() const { return head_; }  // where the request that was started last ends
   size_t waiting() const;                  // slots that are taken
   bool would_merge(const DiskRequest& request) const;
-  // Nothing waits, is in service or has to be handed out.
+  // Nothing is waiting, in service or completed but not yet returned.
   bool idle() const;
 
  private:
   struct Member {
     uint64_t tag = 0;
     uint64_t sequence = 0;
-    bool told = false;  // its completion is handed out already
+    bool told = false;  // its completion was returned already
   };
   struct Slot {
     DiskRequest::Kind kind = DiskRequest::Kind::kRead;
@@ -97,7 +97,7 @@ class VirtualDisk {
   struct Sync {
     uint64_t tag = 0;
     uint64_t sequence = 0;
-    Nanos done = kForever;  // kForever: writes before it are not served yet
+    Nanos done = kForever;  // kForever: earlier writes are not served yet
   };
 
   bool changes_data(DiskRequest::Kind kind) const {

@@ -35,8 +35,8 @@ Result<std::optional<RecordView>> match_row(const Candidate& candidate, const ch
                                   .encoded = {}});
 }
 
-// Walks the records that start in the first of `blocks`, in order; the last one may go on in the others. fn(index in the
-// block, record) says whether to go on. kOk: all that fn wanted; else what the record after these is.
+// Walks the records that start in the first of `blocks`, in order, until fn(index in the block, record) returns false; the
+// last one may continue in the other blocks. Not kOk: why the next record could not be parsed.
 template <class Fn>
 Result<RecordParse> walk_starts(const Candidate& candidate, Bytes blocks, std::vector<char>* scratch,
                                 std::string_view path, Fn&& fn) {
@@ -69,7 +69,7 @@ Result<RecordParse> walk_starts(const Candidate& candidate, Bytes blocks, std::v
   return RecordParse::kOk;
 }
 
-// Not inlined: rows are matched in a few instructions.
+// Not inlined, so that matching a row stays a few instructions.
 [[gnu::noinline]] Result<std::optional<RecordView>> match_stream(const Candidate& candidate, Bytes blocks,
                                                                  Bytes key, std::vector<char>* scratch,
                                                                  std::string_view path) {
@@ -126,7 +126,7 @@ Status verify_block(Bytes block, uint32_t seed, uint64_t block_number, std::stri
 }
 
 Status verify_blocks(Bytes blocks, uint32_t seed, uint64_t first_block_number, std::string_view path) {
-  do {  // so that no bytes at all are refused, too
+  do {  // also refuses an empty piece
     SWALE_RETURN_IF_ERROR(verify_block(blocks.substr(0, kBlockBytes), seed, first_block_number++, path));
     blocks.remove_prefix(kBlockBytes);
   } while (!blocks.empty());
@@ -204,7 +204,7 @@ Status RecordMatch::each_in_verified(const Candidate& candidate, Bytes blocks, B
                                                               [&](uint32_t, const RecordView& record) {
                                                                 return record.key != key || fn(record);
                                                               }));
-  // What goes on behind the candidate's blocks has another hash, or else the fences would have named more of them.
+  // A record that continues after the candidate's blocks has another hash: otherwise the fences would name more blocks.
   if (parse == RecordParse::kMalformed) return disagree(candidate, path, "one of its records is malformed");
   return {};
 }

@@ -1,4 +1,4 @@
-// Data blocks: sealing and verifying them, and finding one record in one.
+// Data blocks: seals and verifies them, and finds a record in one.
 //
 // Threads: free functions. Format: docs/formats/partition.md, "Data log".
 // Errors: kCorruption that names file and offset; no byte of a block that failed verification is ever used.
@@ -22,35 +22,36 @@ inline BlockTrailer block_trailer(const char* block) {
   return get_fixed<BlockTrailer>(block + kPayloadBytes);
 }
 
-// Writes the trailer, with its checksum, behind a finished payload.
+// Writes the trailer, with its checksum, after a finished payload.
 void seal_block(char* block, uint32_t seed, uint64_t block_number, uint32_t first_ordinal, uint32_t count,
                 uint32_t first_start);
 
 // Checks size, checksum and identity of one block. `seed` is epoch_seed(partition, epoch_id) of the epoch
-// that the reader believes the block to be of.
+// that the block should belong to.
 Status verify_block(Bytes block, uint32_t seed, uint64_t block_number, std::string_view path);
 
 // The same for consecutive blocks.
 Status verify_blocks(Bytes blocks, uint32_t seed, uint64_t first_block_number, std::string_view path);
 
-// The run header at the start of a run's first block. Checks magic, checksum and that its numbers are
-// possible. The block itself is verified afterwards, with the seed of the header's epoch.
+// Decodes the run header at the start of a run's first block. Checks magic, checksum and the ranges of its
+// numbers. Verify the block itself afterwards, with the seed of the header's epoch.
 Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t block_number,
                                     std::string_view path);
 
-// In place of a key, which has at least one byte: whatever key the record has.
+// Matches any key. No key is empty.
 inline constexpr Bytes kAnyKey = {};
 
-// Finds candidates' records in blocks that were read.
+// Finds the record of a candidate in blocks that were read.
 struct RecordMatch {
-  // The candidate's record if its key equals (kAnyKey: in any case), none if the candidate was a false one. `blocks` are the
-  // candidate's block_count blocks, *verified*. A record that spans blocks is assembled in `scratch`;
-  // otherwise the views point into `blocks`. kCorruption if the blocks hold no such record: then index and
-  // data disagree.
+  // The candidate's record if it has the key (kAnyKey: always), none if the candidate is a false positive.
+  // `blocks` are the candidate's block_count blocks, *verified*. A record that spans blocks is assembled in
+  // `scratch`; otherwise the views point into `blocks`. kCorruption if the blocks hold no such record: then
+  // index and data disagree.
   static Result<std::optional<RecordView>> in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
                                                        std::vector<char>* scratch, std::string_view path);
 
-  // Of a candidate with any_slot(): fn for each record with the key that starts in its first block, in order; false ends it.
+  // For a candidate with any_slot(): calls fn for each record with the key that starts in its first block, in
+  // order, until fn returns false.
   using MatchFn = std::function<bool(const RecordView&)>;
   static Status each_in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
                                  std::vector<char>* scratch, std::string_view path, const MatchFn& fn);

@@ -1,8 +1,8 @@
 // Bloom filters of records' hashes (Bloom 1970), plain and blocked ("cache-, hash- and space-efficient", Putze,
 // Sanders, Singler 2007: a line of 512 bits takes all bits of a record).
 //
-// Only the top 33 bits of a rest are looked at: so many the memory sketches keep. Records that agree in them are one
-// record to the filter: of 170 records in one of 1,024 slices, 2 in 100,000.
+// Filters use only the top 33 bits of a rest, as the sketches in memory keep no more. Records that agree in these bits
+// are one record to the filter: with 170 records in one of 1,024 slices, 2 in 100,000.
 // Threads: free functions. Format: docs/formats/partition.md, "Filters". Filters have no alignment.
 #pragma once
 
@@ -20,7 +20,7 @@ inline constexpr size_t kBloomLineBytes = 64;
 
 struct BloomShape {
   bool blocked = false;
-  uint32_t bits = 0;  // a record, 0..32; 0: no filter, everything passes
+  uint32_t bits = 0;  // per record, 0..32; 0: no filter, everything passes
 
   size_t bytes(uint64_t records) const {
     const uint64_t all = records * bits;
@@ -52,7 +52,7 @@ class BloomProbe {
     state_ = (state_ ^ state_ >> 29) * kFactor;
     return state_ ^ state_ >> 32;
   }
-  // Calls fn(bit) for each of the record's bits as long as it answers true.
+  // Calls fn(bit) for each of the record's bits until fn returns false.
   template <class Fn>
   bool each(size_t bytes, Fn&& fn) {
     if (bytes == 0) return true;

@@ -1,11 +1,11 @@
-// Writing field extrema: ExtremaGroup takes them from finished blocks of runs, ExtremaSegmentBuilder makes the group's
-// auxiliary segment of the index log. Both passive.
+// Writing field extrema: ExtremaGroup computes them from finished blocks of runs; ExtremaSegmentBuilder makes
+// the group's auxiliary segment of the index log. Both are passive.
 //
 //   begin_run ─► add_blocks (as the run builder produced them) … ─► begin_run … ─► ExtremaSegmentBuilder::fill
 //
 // A record counts for the block in which it starts.
-// Threads: one at a time; the worker of the way.
-// Memory: 16 bytes a block and field, and 32 a block while the segment is made. Limits: kGroupBlocksMax blocks.
+// Threads: one at a time; the way's worker.
+// Memory: 16 bytes per block and field, and 32 per block while the segment is made. Limits: kGroupBlocksMax blocks.
 // Format: extrema_format.h.
 #pragma once
 
@@ -34,7 +34,7 @@ struct Extrema {
   bool operator==(const Extrema&) const = default;
 };
 
-// Of one field over many records.
+// The totals of one field over many records.
 struct FieldTotals {
   Extrema extrema;
   uint64_t nans = 0;
@@ -55,14 +55,14 @@ struct FieldTotals {
 
 class ExtremaGroup {
  public:
-  // A run of more blocks than `blocks_max` has a group to itself, whose memory grows.
+  // A run of more than `blocks_max` blocks gets its own group, whose memory grows.
   ExtremaGroup(std::span<const FieldPlace> fields, uint32_t blocks_max);
   static size_t memory_bytes(size_t blocks, size_t fields) { return blocks * fields * sizeof(Extrema); }
 
   bool empty() const { return runs_.empty(); }
   bool fits(uint32_t run_blocks) const { return empty() || blocks_ + run_blocks <= blocks_max_; }
 
-  // `first_block` in the data log; `blocks` of the run. All blocks of the run before must have come.
+  // `first_block`: in the data log; `blocks`: of the run. Requires that all blocks of the previous run were added.
   void begin_run(uint64_t first_block, uint32_t blocks);
   // The run's next whole blocks.
   void add_blocks(Bytes blocks);
@@ -76,7 +76,7 @@ class ExtremaGroup {
 
   struct Run {
     uint64_t first_block;
-    uint32_t group_block;  // of its first block
+    uint32_t group_block;  // number of its first block
     RunHeader header;
   };
 
@@ -91,7 +91,7 @@ class ExtremaGroup {
   std::vector<std::vector<Extrema>> blocks_of_;  // by field and block
   std::vector<FieldTotals> totals_;
   uint32_t blocks_ = 0;           // of all runs, the one being added included
-  uint32_t next_block_ = 0;       // to come
+  uint32_t next_block_ = 0;       // the next to be added
   std::vector<char> unfinished_;  // variable runs: front of a record that spans blocks
   uint32_t unfinished_block_ = 0;
   std::vector<char> piece_;  // packed runs: of the current block
@@ -105,14 +105,14 @@ class ExtremaSegmentBuilder {
   };
   static size_t memory_bytes(size_t blocks) { return blocks * 2 * sizeof(Entry); }
 
-  // Requires a group that is not empty and whose last run is whole. It must outlive the builder. Of `params`, all runs
-  // lie in the `data_blocks` blocks from `data_block` on. The segment goes behind `index_end`: record() says where.
+  // Requires a nonempty group whose last run is complete. It must outlive the builder. All runs lie in the
+  // params.data_blocks blocks from params.data_block on. The segment goes after `index_end`: record() says where.
   ExtremaSegmentBuilder(const ExtremaGroup& group, const SegmentParams& params, uint64_t index_end);
 
   uint64_t size_bytes() const { return segment_bytes(segment_); }
   const SegmentRecord& record() const { return segment_; }
 
-  // As SegmentBuilder's.
+  // As SegmentBuilder::fill.
   size_t fill(MutableBytes out);
   bool done() const { return produced_bytes_ == size_bytes(); }
 

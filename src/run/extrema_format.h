@@ -1,7 +1,7 @@
 // The auxiliary segment of field extrema: layouts, sizes and checksums. docs/formats/extrema.md is the specification;
 // docs/design/field-extrema.md has the reasons.
 //
-// DO NOT CHANGE what stands here: it is on disk. All integers are little-endian.
+// DO NOT CHANGE these layouts: they are on disk. All integers are little-endian.
 //
 //   segment := head | for each indexed field: list of maxima, list of minima | zeros to 64
 //   head    := ExtremaHead | ExtremaField{fields} | (ExtremaRun | {u64 minimum, u64 maximum}{fields}){runs} | zeros to 64
@@ -9,8 +9,8 @@
 //   piece   := u32 crc32c | u32 reserved | u64 bound{⌈entries / step⌉} | u16 block{entries} | zeros to 8
 //
 // A list names every block of the group that has a value of the field, the block with the greatest maximum (least
-// minimum) first. `block` counts the blocks of the group's runs, one run after the other, from 0. bound[j] is the exact
-// extremum, as an order key, of the list's entry j · step: no later entry of the list exceeds it.
+// minimum) first. `block` counts the blocks of the group's runs, run after run, from 0. bound[j] is the exact extremum,
+// as an order key, of the list's entry j · step: no later entry of the list exceeds it.
 //
 // In the segment's record: flags = kAuxiliarySegment | kExtremaSegment, runs and records as usual, stride = the head's
 // bytes, slice_bits = 0, overflow_units = the lists' bytes / 64, value_bytes = blocks, key_bytes = fields.
@@ -30,7 +30,7 @@ inline constexpr uint32_t kGroupBlocksMax = 65'536;  // a block of the group has
 
 enum class Extreme : uint8_t { kLargest = 0, kSmallest = 1 };
 
-// Greater is better, for both.
+// A greater score is a better entry, for both kinds of extreme.
 constexpr OrderKey score_of(Extreme which, OrderKey key) { return which == Extreme::kLargest ? key : ~key; }
 
 struct ExtremaHead {
@@ -49,7 +49,7 @@ struct ExtremaField {
   FieldType type;
   uint8_t reserved0[3];
   uint32_t offset;   // in the value
-  uint64_t nans;     // records whose number is none
+  uint64_t nans;     // records whose number is a NaN
   uint64_t absent;   // records whose value is too short
   OrderKey minimum;  // over the group; greater than maximum if no record has a value
   OrderKey maximum;
@@ -77,7 +77,7 @@ constexpr uint64_t extrema_head_bytes(uint64_t runs, uint64_t fields) {
       kStrideUnit);
 }
 
-// The first piece of a list is small and exact, the others bound their entries by the first of each 32.
+// The first piece of a list is small and exact; the others have one bound for each 32 entries, their first one's.
 inline constexpr uint32_t kFirstPieceEntries = 128;
 inline constexpr uint32_t kPieceEntries = 1'536;
 inline constexpr uint32_t kPieceStep = 32;
@@ -120,7 +120,7 @@ constexpr uint32_t list_bytes(uint32_t listed) {
   return last.offset + last.bytes();
 }
 
-// What a checksum is of: the head, or one piece of one list.
+// The part that a checksum covers: the head, or one piece of one list.
 inline constexpr uint32_t kHeadPart = 0xffffffff;
 constexpr uint32_t piece_part(uint32_t field, Extreme which, uint32_t piece) {
   return (field << 1 | static_cast<uint32_t>(which)) << 16 | piece;

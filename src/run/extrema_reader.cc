@@ -199,7 +199,7 @@ Result<uint32_t> uniform_records(const GroupRun& run, uint64_t block_number, Byt
   return 0;
 }
 
-// The stream of records from the front of the first block on.
+// The stream of records, starting at the front of the first block.
 Result<std::vector<char>> join(Bytes blocks, bool packed, uint64_t block_number, std::string_view path) {
   std::vector<char> joined;
   for (; !blocks.empty(); blocks.remove_prefix(kBlockBytes), ++block_number) {

@@ -1,12 +1,12 @@
-// Reading field extrema: the head of an auxiliary segment, the pieces of its lists, and the records of one block that a
+// Reading field extrema: the head of an auxiliary segment, the pieces of its lists, and the records of a block that a
 // list names.
 //
 //   [read the segment's first stride bytes] ─► decode_extrema_head ─► piece(...) ─► [read it] ─► decode_extrema_piece
 //   ─► [read a block] ─► BlockRecords
 //
 // Threads: values and free functions.
-// Errors: kCorruption that names file and offset; kUnsupported for a type of field of a newer format. Bytes that pass
-//   their checksum are still never trusted for memory safety.
+// Errors: kCorruption that names file and offset; kUnsupported for a field type of a newer format. Bytes that pass
+//   their checksum are still not trusted for memory safety.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace swale::run {
 
-// Whether the segment holds extrema that this build knows; other auxiliary segments are passed over.
+// Whether the segment holds extrema that this build knows; readers skip other auxiliary segments.
 bool is_extrema_segment(const SegmentRecord& segment);
 
 struct GroupRun {
@@ -74,7 +74,7 @@ Result<std::vector<PieceEntry>> decode_extrema_piece(const GroupHead& head, uint
                                                      Extreme which, uint32_t piece, Bytes bytes,
                                                      std::string_view path);
 
-// All of a group, from the bytes of its segment.
+// The whole content of a group, from the bytes of its segment.
 struct GroupContent {
   GroupHead head;
   std::vector<std::vector<PieceEntry>> lists;  // by field, maxima before minima
@@ -82,12 +82,12 @@ struct GroupContent {
 Result<GroupContent> decode_extrema_group(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
                                           std::string_view path);
 
-// kCorruption if a group is not of these fields, which the manifest names.
+// kCorruption if a group's fields are not those of the manifest (`indexed`).
 Status check_group_fields(const GroupHead& head, std::span<const FieldPlace> indexed, std::string_view path);
 
-// `fn(number in the block, record)` for every record that starts in a block of the run. `blocks`: that block,
-// *verified*, and for variable runs those behind it, as far as they were read. Returns how many more are needed for
-// the last record (then fn has not been called), 0 if none.
+// Calls fn(number in the block, record) for every record that starts in a block of the run. `blocks`: that
+// block, *verified*, and for variable runs the following blocks, as far as they were read. Returns the number
+// of further blocks needed for the last record (fn was not called then), or 0.
 using BlockRecordFn = std::function<void(uint32_t number, const RecordView& record)>;
 Result<uint32_t> records_of_block(const GroupRun& run, uint64_t block_number, Bytes blocks,
                                   const BlockRecordFn& fn, std::string_view path);

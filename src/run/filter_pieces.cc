@@ -14,7 +14,7 @@ uint64_t row_of(const RunSketch& run, uint64_t ordinal) {
   return header_rows(run.key_bytes + run.value_bytes) + ordinal;
 }
 
-// Walks the records of a piece: their hashes, and the blocks that their last bytes lie in.
+// Walks the records of a piece: their hashes, and the blocks of their last bytes.
 class RecordWalk {
  public:
   explicit RecordWalk(const FilterPieceSource& source)
@@ -25,12 +25,12 @@ class RecordWalk {
         bucket_bit_(source.bucket_bit),
         end_bit_(source.end_bit) {}
 
-  // Of the byte before the next record or, at the start of a run, of that record.
+  // The block of the byte before the next record; in a uniform run or at a run's start, the record's block.
   uint32_t block() const {
     return is_stream(run_.kind) ? static_cast<uint32_t>(end_bit_ - ordinal_)
                                 : static_cast<uint32_t>(row_of(run_, ordinal_) / rows_in_block(run_));
   }
-  // The top bits of its rest, as many as the sketch keeps.
+  // The top bits of the next record's rest, as many as the sketch keeps.
   Hash next() {
     bucket_bit_ = buckets_.after_ones(bucket_bit_, 1);
     const uint64_t bucket = bucket_bit_ - 1 - ordinal_;
@@ -40,7 +40,7 @@ class RecordWalk {
     ++ordinal_;
     return bits << (64 - run_.bucket_bits - kRemainderBits - kTailBits);
   }
-  // Of the last byte of the record that next() gave.
+  // The block of the last byte of the record that next() returned.
   uint32_t end_block() const {
     return is_stream(run_.kind) ? block()
                                 : static_cast<uint32_t>(row_of(run_, ordinal_ - 1) / rows_in_block(run_));
@@ -99,7 +99,8 @@ FilterPiece::FilterPiece(const BloomShape& shape, const char* header, const char
       body_(body),
       filter_bytes_(shape.bytes(header_.records)) {}
 
-// How many fences are below the prefix, or equal to it as well. Fences that do not ascend give some number.
+// The number of fences below the prefix, or up to and including it. If the fences do not ascend, the number
+// is undefined but not larger than their count.
 uint32_t FilterPiece::fences_up_to(uint32_t prefix, bool inclusive) const {
   const char* const fences = body_ + filter_bytes_;
   uint32_t low = 0;

@@ -1,9 +1,9 @@
-// Filter pieces: what a segment with filters holds of one run in one slice: header, Bloom filter, fences. The
+// Filter pieces: the part of one run in one slice of a segment with filters: header, Bloom filter, fences. The
 // alternative to sketches (docs/design/comparison-indexes.md).
 //
-// A fence is the hash of the record that the first byte of a block belongs to. Records are in hash order, so the
-// fences say between which blocks all records with a hash lie; which of the records there have the key is seen when the
-// blocks have been read.
+// A fence is the hash of the record that owns the first byte of a block. Records are in hash order, so the fences tell
+// the range of blocks in which all records with a hash lie. Only reading these blocks shows which records have the
+// key.
 // Threads: free functions. Format: docs/formats/partition.md, "Segments with filters".
 #pragma once
 
@@ -21,13 +21,13 @@ namespace swale::run {
 
 // ---- writing ----
 
-// The records ordinal..ordinal+records-1 of a run whose sketch has tails.
+// Stands for the records ordinal..ordinal+records-1 of a run whose sketch has tails.
 struct FilterPieceSource {
   const RunSketch* run = nullptr;
   uint32_t run_block = 0;  // relative to the segment's data_block
   uint64_t ordinal = 0;
   uint32_t records = 0;
-  uint64_t bucket_bit = 0;  // of the first, in run->buckets
+  uint64_t bucket_bit = 0;  // of the first record, in run->buckets
   uint64_t end_bit = 0;     // likewise in run->ends, if it has any
   uint32_t end_bits = 0;
 
@@ -35,7 +35,7 @@ struct FilterPieceSource {
   size_t bytes(const BloomShape& shape) const {  // besides the header
     return shape.bytes(records) + sizeof(uint32_t) * size_t{fences()};
   }
-  // Both return the end of what they wrote.
+  // Both return the end of the written bytes.
   char* put_header(char* out) const;
   char* put(const BloomShape& shape, char* out) const;
 };

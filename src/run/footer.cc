@@ -19,10 +19,10 @@ constexpr size_t kScanChunkBytes = 256 * kKiB;
 constexpr size_t kTrailerBytes = sizeof(FooterTrailer);
 constexpr uint8_t kKnownSegmentFlags =
     kUniformSegment | kBloomSegment | kBlockedBloomSegment | kPackedSegment;
-// What a segment may be one of.
+// The kinds of segment.
 constexpr uint8_t kFormFlags = kUniformSegment | kBloomSegment | kBlockedBloomSegment;
 
-// Where the footer is, for messages.
+// The footer's place, for messages.
 struct FooterContext {
   std::string_view path;
   uint64_t offset;
@@ -62,8 +62,8 @@ Status check_segment(const SegmentRecord& segment, const FooterContext& context)
   return {};
 }
 
-// A record as the record before it (all zeros before the first): u64 mask, bit i: byte i differs; then the bytes
-// that differ.
+// Codes a record as its difference from the record before (all zeros before the first): u64 mask, whose bit i says that
+// byte i differs; then the bytes that differ.
 void put_record(const SegmentRecord& record, const SegmentRecord& before, std::string* out) {
   char now[sizeof(SegmentRecord)];
   char then[sizeof(SegmentRecord)];
@@ -194,7 +194,7 @@ class TailSearch {
       }
       if (position == 0) break;
       position -= kIndexUnit;
-      // Somebody may have made the file long and empty.
+      // The file may have been extended without data.
       position = std::min(position, round_up(io::data_end(file_, start), kIndexUnit));
       start = position + kTrailerBytes > kScanChunkBytes ? position + kTrailerBytes - kScanChunkBytes : 0;
     }
@@ -237,7 +237,7 @@ class TailSearch {
   uint64_t window_start_ = 0;
 };
 
-// All records before those of `last`.
+// Reads all records older than those of `last`.
 Status read_extents(io::File& file, uint32_t partition, const FooterPart& last, Footer* footer) {
   std::vector<std::vector<char>> bytes;
   std::vector<io::ReadRequest> requests;
@@ -369,7 +369,7 @@ Status FooterBuilder::add(const SegmentRecord& segment) {
   return {};
 }
 
-// What the epoch that ends has written, in both logs.
+// The bytes that the ending epoch has written to both logs.
 uint64_t FooterBuilder::epoch_bytes() const {
   uint64_t index_bytes = 0;
   uint64_t blocks = 0;
@@ -381,7 +381,7 @@ uint64_t FooterBuilder::epoch_bytes() const {
   return index_bytes + blocks * kBlockBytes;
 }
 
-// Decides which records the next footer has itself: those from first_ on.
+// Decides which records the next footer contains itself: those from first_ on.
 void FooterBuilder::choose_first() {
   if (!full_) return;
   extents_.push_back(*std::exchange(full_, std::nullopt));

@@ -1,17 +1,17 @@
-// Footer: the list of a partition's segments, oldest first, and how the index log keeps it.
+// Footer: the list of a partition's segments, oldest first, as the index log stores it.
 //
-// Each epoch's segments are followed by one footer: the newest records, and *extents* that name earlier footers,
-// whose records come before. A reader finds the last footer at the file's end and reads all extents in parallel:
-// two reads one after the other, however many epochs there are (three if the last footer is longer than a page).
+// One footer follows the segments of each epoch. It has the newest records, and *extents* that name earlier footers
+// with the older records. A reader finds the last footer at the file's end and reads all extents in parallel: two
+// successive reads for any number of epochs (three if the last footer is longer than a page).
 //
-// What a footer costs must fit the epoch that it ends, so its length follows from the bytes of that epoch:
-//   - Each footer repeats the records of the footers before it until the repeated records are kFooterShare of the
-//     epoch's bytes (within kFooterRecordBytesMin and Max). Then the footer is *full*: the next ones name it as an
-//     extent, and begin a new list.
-//   - When four extents of similar length stand at the end of the list, the next footer takes their records over.
-//     So a record is written again once for each factor of four, and the list has less than kFooterExtentsMax
-//     extents: three for each factor of two, at most 60.
-// Records are coded as what differs from the record before: about 23 bytes instead of 64.
+// A footer must be small compared with its epoch, so its length depends on the epoch's bytes:
+//   - Each footer repeats the records of earlier footers until the repeated records are kFooterShare of the epoch's
+//     bytes (within kFooterRecordBytesMin and Max). Then the footer is *full*: later ones name it as an extent, and
+//     begin a new list.
+//   - When the list ends with four extents of similar length, the next footer takes over their records. So a record
+//     is rewritten once for each factor of four, and the list has fewer than kFooterExtentsMax extents: three for
+//     each factor of two, at most 60.
+// A record is coded as its difference from the record before: about 23 bytes instead of 64.
 //
 // A footer of at most a page lies within one page of the file, so that one read gets it.
 //
@@ -34,20 +34,20 @@
 
 namespace swale::run {
 
-inline constexpr uint32_t kFooterShare = 128;  // a full footer's records take this part of its epoch's bytes
+inline constexpr uint32_t kFooterShare = 128;  // epoch bytes for each byte of a full footer's records
 inline constexpr uint32_t kFooterRecordBytesMin = 160;
-inline constexpr uint32_t kFooterRecordBytesMax = 3'072;  // leaves room for extents in a page
+inline constexpr uint32_t kFooterRecordBytesMax = 3'072;  // leaves space for extents in a page
 inline constexpr size_t kExtentsMerged = 4;
 
 struct Footer {
-  std::vector<SegmentRecord> segments;  // oldest first; which epochs count is said by swale.json (epoch_id)
+  std::vector<SegmentRecord> segments;  // oldest first; swale.json says which epochs are committed (epoch_id)
   std::vector<FooterExtent> extents;
-  uint64_t end_offset = 0;     // of the footer's last byte plus one: where the next epoch's segments go
-  uint64_t skipped_bytes = 0;  // behind it: a torn or damaged tail
-  Status skipped_reason;       // why the file's last bytes are no footer
-  uint64_t reads = 0;          // that it took, and
+  uint64_t end_offset = 0;     // the end of the footer: where the next epoch's segments go
+  uint64_t skipped_bytes = 0;  // after it: a torn or damaged tail
+  Status skipped_reason;       // why the file's last bytes are not a footer
+  uint64_t reads = 0;          // made to get it
   uint64_t bytes_read = 0;
-  uint32_t depth = 0;  // how many of them after one another
+  uint32_t depth = 0;  // successive reads among them
 };
 
 // One footer as it is stored.
@@ -57,20 +57,20 @@ struct FooterPart {
   std::vector<FooterExtent> extents;
 };
 
-// A footer's bytes. Takes the trailer's other fields as they are and fills in magic, lengths and checksums.
+// Encodes a footer: fills in magic, lengths and checksums; keeps the trailer's other fields.
 std::string encode_footer(FooterPart part);
 
-// `bytes`: all of the footer, which lies at `offset`. kCorruption if it is not a footer of this partition at this
-// offset; kUnsupported if it is one of a newer format.
+// `bytes`: the whole footer, which lies at `offset`. kCorruption if it is not a footer of this partition at
+// this offset; kUnsupported if it has a newer format.
 Result<FooterPart> decode_footer(Bytes bytes, uint32_t partition, uint64_t offset, std::string_view path);
 
 // Reads the footer of an index log: the last valid one at or before its end, and the extents it names.
-// kCorruption if there is none. The caller checks that the epochs which it knows to be committed are there:
-// if the last footer is damaged, the one found here is older (skipped_reason says why).
+// kCorruption if there is none. The caller must check that all committed epochs are there: if the last footer
+// is damaged, this one is older (skipped_reason says why).
 Result<Footer> read_footer(io::File& index_log, uint32_t partition);
 
-// For those who look at all that a log holds: calls fn(offset, footer or what is wrong with it) for each place that
-// has the magic of a footer's trailer, by offset. Reads the whole log.
+// For tools that inspect a whole log: calls fn(offset, footer or its failure) for each place that has the magic of a
+// footer's trailer, by offset. Reads the whole log.
 Status each_footer(io::File& index_log, uint32_t partition,
                    const std::function<void(uint64_t offset, const Result<FooterPart>&)>& fn);
 
@@ -81,8 +81,8 @@ class FooterBuilder {
   // kResourceExhausted at the limit of segments.
   Status add(const SegmentRecord& segment);
 
-  // The bytes to write at `index_offset` (a multiple of kIndexUnit) at the end of an epoch: the footer, perhaps
-  // zeros before it.
+  // The bytes to write at `index_offset` (a multiple of kIndexUnit) at the end of an epoch: the footer, perhaps after
+  // zeros.
   std::string encode(uint64_t index_offset);
 
   std::span<const SegmentRecord> segments() const { return segments_; }
@@ -95,8 +95,8 @@ class FooterBuilder {
   std::vector<SegmentRecord> segments_;
   std::vector<FooterExtent> extents_;
   std::optional<FooterExtent> full_;  // the last footer, if the next one is to name it
-  size_t first_ = 0;                  // of the records that no extent has
-  size_t encoded_ = 0;                // records that were there when encode was called last
+  size_t first_ = 0;                  // first of the records that are in no extent
+  size_t encoded_ = 0;                // number of records at the last call of encode
   bool large_values_ = false;
 };
 

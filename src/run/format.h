@@ -1,10 +1,10 @@
 // Constants and fixed layouts of a partition's two files, data log and index log. Format version 1.
 //
-// DO NOT CHANGE what stands here: it is on disk. docs/formats/partition.md is the specification, byte by
+// DO NOT CHANGE these layouts: they are on disk. docs/formats/partition.md is the specification, byte by
 // byte; docs/design/run-format.md has the reasons and the arithmetic. All integers are little-endian.
 //
-// Every checksum is CRC-32C *extended from a seed* that names what the bytes belong to, so that an intact
-// block of another partition, or of another epoch at the same place (a lost write), does not pass:
+// Every checksum is CRC-32C *extended from a seed* that identifies the owner of the bytes. So an intact block of
+// another partition, or of another epoch at the same place (a lost write), does not pass:
 //   partition_seed(partition)            run headers, footers
 //   epoch_seed(partition, epoch_id)      data blocks
 //   segment_seed(partition, segment)     slices and their overflows
@@ -29,9 +29,9 @@ inline constexpr uint16_t kNoRecordStarts = 0xffff;
 
 // The last 16 bytes of a data block.
 struct BlockTrailer {
-  uint32_t first_ordinal;  // in its run, of the first record that starts in this block, or behind it
+  uint32_t first_ordinal;  // in its run, of the first record that starts in this block or after it
   uint16_t count;          // records that start in this block
-  uint16_t first_start;    // payload offset of the first of them; kNoRecordStarts if there is none
+  uint16_t first_start;    // payload offset of the first of these; kNoRecordStarts if there is none
   uint32_t block_number;   // position in the data log, low 32 bits: catches misdirected reads and writes
   uint32_t crc32c;         // epoch_seed, then the first 4,092 bytes
 };
@@ -40,9 +40,9 @@ static_assert(kPayloadBytes + sizeof(BlockTrailer) == kBlockBytes);
 
 // In blocks of packed runs, the last 8 bytes of the payload.
 struct PackedTrailer {
-  uint16_t stored_bytes;  // of the piece as it is stored, from the payload's front (behind a run header) on
-  uint16_t piece_bytes;   // of the piece itself, 1..32,768
-  uint16_t row_bytes;     // above 1: before it was compressed, rows of so many bytes were made columns
+  uint16_t stored_bytes;  // of the stored piece, from the payload's front (or the run header's end) on
+  uint16_t piece_bytes;   // of the piece before compression, 1..32,768
+  uint16_t row_bytes;     // above 1: rows of so many bytes were written as columns before compression
   Codec codec;
   uint8_t reserved;
 };
@@ -93,7 +93,7 @@ inline constexpr uint32_t kRunBlocksMax = 65'535;  // so that a piece's block ad
 inline constexpr uint32_t kRunRecordsMax = 1u << 20;
 
 // Uniform runs: row v ("virtual ordinal", counted from the run's first block as if the header were rows) lies
-// in block v / rows_per_block at row v % rows_per_block; record o of the run is row header_rows + o.
+// in block v / rows_per_block, at row v % rows_per_block; record o of the run is row header_rows + o.
 constexpr uint32_t rows_per_block(uint32_t row_bytes) {
   return static_cast<uint32_t>(kPayloadBytes) / row_bytes;
 }
@@ -111,17 +111,17 @@ inline constexpr uint32_t kSliceRecordsGoal = 4096;  // over all runs
 inline constexpr uint32_t kStrideUnit = 64;          // strides of several slices, overflows
 inline constexpr uint32_t kIndexUnit = 8;  // segments and footers begin and end at multiples of this
 inline constexpr uint32_t kIndexPageBytes = 4096;
-// Segments of so many bytes begin and end at pages, so that writing them can bypass the page cache.
+// Segments of at least so many bytes begin and end at page boundaries, so that writes can bypass the page cache.
 inline constexpr uint32_t kPagedSegmentBytes = 64 * 1024;
 
 enum SegmentFlag : uint8_t {
-  kUniformSegment = 1,        // all runs uniform and of one size: short piece headers
+  kUniformSegment = 1,        // all runs are uniform with one row size: short piece headers
   kExtremaSegment = 2,        // with kAuxiliarySegment: minima and maxima of fields (extrema_format.h)
-  kValuesSegment = 4,         // with kAuxiliarySegment: what an epoch has in the value log (value_format.h)
+  kValuesSegment = 4,         // with kAuxiliarySegment: an epoch's range of the value log (value_format.h)
   kBloomSegment = 8,          // no sketches but filters and fences; FilterPieceHeader
   kBlockedBloomSegment = 16,  // the same, with blocked filters
   kPackedSegment = 32,        // some of the runs are packed
-  kAuxiliarySegment = 0x80,   // not sketches: a reader that does not know its other flags passes over it
+  kAuxiliarySegment = 0x80,   // not sketches: a reader that does not know its other flags skips it
 };
 
 // One segment of the index log: the transposed sketches of n runs of one way and epoch. Kept in footers.
@@ -134,11 +134,11 @@ struct SegmentRecord {
   uint32_t data_blocks = 0;     // blocks of the epoch when the segment was made
   uint32_t runs = 0;            // 0: the epoch (of this way) has no records
   uint32_t stride = 0;          // distance of slices, bytes; 0 if runs is 0
-  uint32_t overflow_units = 0;  // of 64 bytes, behind the slices
+  uint32_t overflow_units = 0;  // of 64 bytes, after the slices
   uint8_t slice_bits = 0;
   uint8_t flags = 0;        // SegmentFlag
   uint8_t key_bytes = 0;    // uniform segments
-  uint8_t filter_bits = 0;  // a record, of segments with filters
+  uint8_t filter_bits = 0;  // per record, in segments with filters
   uint16_t way = 0;
   uint16_t ways = 1;
   uint32_t value_bytes = 0;  // uniform segments
@@ -160,39 +160,39 @@ constexpr uint64_t segment_bytes(const SegmentRecord& segment) {
   return bytes < kPagedSegmentBytes ? bytes : round_up(bytes, kIndexPageBytes);
 }
 
-// Where a segment of `bytes` bytes begins in an index log that ends at `end`. Between the two are zeros.
+// The offset of a segment of `bytes` bytes in an index log that ends at `end`. Zeros fill the gap.
 constexpr uint64_t segment_offset(uint64_t end, uint64_t bytes) {
   return round_up(end, bytes < kPagedSegmentBytes ? kIndexUnit : kIndexPageBytes);
 }
 
 struct SliceHeader {
   uint32_t crc32c;         // segment_seed, then from byte 4 to min(total_bytes, stride)
-  uint32_t total_bytes;    // of the slice; what exceeds the stride lies in the overflow area
-  uint32_t overflow_unit;  // where it lies there, in 64 bytes; 0 if nothing exceeds
+  uint32_t total_bytes;    // of the slice; the bytes beyond the stride lie in the overflow area
+  uint32_t overflow_unit;  // their place there, in units of 64 bytes; 0 if there are none
   uint32_t slice;          // its own number: catches misdirected reads
 };
 static_assert(sizeof(SliceHeader) == 16);
 
-// In a uniform segment.
+// Piece header in a uniform segment.
 struct UniformPieceHeader {
   uint32_t virtual_ordinal;      // of the piece's first record, counted in rows from segment.data_block
   uint32_t records_bucket_bits;  // 24 bits records, 8 bits bucket bits inside the slice
 };
 static_assert(sizeof(UniformPieceHeader) == 8);
 
-// In a mixed segment.
+// Piece header in a mixed segment.
 struct MixedPieceHeader {
-  uint32_t block;    // relative to segment.data_block. Uniform: the run's first. Variable: where the last
-                     // byte before the piece's first record lies
+  uint32_t block;    // relative to segment.data_block. Uniform: the run's first block. Variable: the block of
+                     // the last byte before the piece's first record
   uint32_t ordinal;  // of the piece's first record in its run
   uint32_t records_bucket_bits;
-  uint16_t value_bytes;  // Uniform. Variable: how many blocks further the piece's last byte lies
+  uint16_t value_bytes;  // Uniform: size. Variable: how many blocks after `block` the piece's last byte lies
   uint8_t key_bytes;     // 0: variable or packed
   uint8_t packed;        // 1: packed
 };
 static_assert(sizeof(MixedPieceHeader) == 16);
 
-// In a segment with filters. Behind all headers, for each piece: its filter, then its fences.
+// Piece header in a segment with filters. After all headers, for each piece: its filter, then its fences.
 struct FilterPieceHeader {
   uint32_t
       block;  // relative to segment.data_block: where the byte before the piece's first record lies, or the
@@ -218,7 +218,7 @@ enum FooterFeature : uint32_t {
 };
 inline constexpr uint32_t kIncompatibleFeatures = kLargeValuesFeature;  // bits that this build understands
 
-// An earlier footer, whose records come before the ones of the footer that names it.
+// An earlier footer; its records precede those of the footer that names it.
 struct FooterExtent {
   uint64_t offset = 0;
   uint32_t bytes = 0;
@@ -230,22 +230,22 @@ static_assert(sizeof(FooterExtent) == 16);
 
 // The last 64 bytes of a footer. Before them: the extents; before these: the records, delta-coded (footer.h).
 //
-// A rule for all versions to come: magic, version and both feature words stay in the first 20 bytes, and the
-// checksum of the trailer in its last 4, so that every build can tell "newer" from "damaged".
+// A rule for all future versions: magic, version and both feature words stay in the first 20 bytes, and the
+// trailer's checksum in its last 4, so that every build can tell "newer" from "damaged".
 struct FooterTrailer {
   uint64_t magic;
   uint32_t version;
   uint32_t incompatible_features;  // unknown bits: the file must not be read
   uint32_t compatible_features;    // unknown bits: may be ignored by readers
   uint32_t partition;
-  uint64_t offset;        // of the footer's first byte in the index log
+  uint64_t offset;        // of the footer in the index log
   uint32_t bytes;         // of the footer, this trailer included
   uint32_t record_bytes;  // of the coded records, without the zeros up to a multiple of 8
-  uint32_t first_record;  // how many records of the partition come before this footer's: those of the extents
+  uint32_t first_record;  // number of the partition's records before this footer's: those of the extents
   uint32_t record_count;
   uint32_t extent_count;
   uint32_t reserved0;
-  uint32_t body_crc32c;  // partition_seed, then all before the trailer
+  uint32_t body_crc32c;  // partition_seed, then all bytes of the footer before the trailer
   uint32_t crc32c;       // partition_seed, then the first 60 bytes of the trailer
 };
 static_assert(sizeof(FooterTrailer) == 64 && offsetof(FooterTrailer, partition) == 20 &&

@@ -7,11 +7,11 @@ namespace swale::run {
 namespace {
 
 constexpr size_t kLineBytes = 64;
-// A bin's last chunk is half empty when the memtable is full: 6 % of the arena with so many chunks. Half as large ones
-// would waste 3 %, and cost half a nanosecond a record.
+// When the memtable is full, a bin's last chunk is half empty on average: 6 % of the arena with so many
+// chunks. Chunks of half the size would waste 3 %, but cost half a nanosecond per record.
 constexpr size_t kChunksPerArena = 2048;
 
-// An odd number of cache lines: bins that fill alike do not compete for the same few places in the cache.
+// An odd number of cache lines, so that bins that fill alike do not compete for the same few cache sets.
 size_t chunk_bytes_for(size_t arena_bytes) {
   return (arena_bytes / kChunksPerArena / kLineBytes | 1) * kLineBytes;
 }
@@ -73,7 +73,7 @@ bool Memtable::add_chunk(Bin& bin, size_t row_bytes, uint64_t sizes) {
 size_t Memtable::collect(uint32_t bin_index, uint64_t* out) const {
   const Bin& bin = bins_[bin_index];
   if (bin.end == nullptr) return 0;
-  constexpr size_t kAhead = 512;  // of a chunk's rows, while those before are read
+  constexpr size_t kAhead = 512;  // prefetch distance in bytes of a chunk's rows
   const char* const arena = arena_.data();
   const size_t uniform_row_bytes = uniform() ? kRowHeadBytes + key_bytes() + value_bytes() : 0;
   uint64_t* entry = out;

@@ -1,14 +1,14 @@
 // Memtable: the records of one way that will become the next run. FL-Tree's in-memory write buffer
 // (deltafs-streaming-2020, section 4.1).
 //
-// Records are binned as they arrive: by the top 8 bits of their hash, each bin a chain of chunks of the arena. So
-// whoever makes the run reads memory that is consecutive and fits the cache, a bin at a time, where records in
-// arrival order would be two cache misses each (docs/design/run-format.md, "Where the time goes").
+// Records are binned as they arrive, by the top 8 bits of their hash; each bin is a chain of chunks of the arena. So
+// the run builder reads consecutive memory that fits the cache, one bin at a time; in arrival order each record would
+// cost two cache misses (docs/design/pipeline.md, "Memtables are bins").
 //
 // Threads: none; the owner serialises calls. No call but create allocates.
 // Format of a row: u64 head (top 40 bits of the record's rest | 8 bits key_bytes | 16 bits value_bytes, in the code of
 //   record.h that tells large records from others) | key | value.
-//   Chunks are handed out upwards, so that in a bin a higher offset is a later arrival.
+//   Chunks are allocated in ascending order, so that within a bin a higher offset is a later arrival.
 // Invariants: (1) a bin's rows lie in arrival order along its chain; (2) a refused append changed nothing.
 // Limits: arena <= 16 MiB (24-bit offsets), records <= 2^20.
 #pragma once
@@ -27,7 +27,7 @@
 
 namespace swale::run {
 
-// What is sorted: top 40 bits of the record's rest | 24 bits offset of its row in the arena. The order of these
+// A sort entry: top 40 bits of the record's rest | 24 bits offset of its row in the arena. The order of these
 // integers is hash order, and arrival order among equal hashes.
 inline constexpr uint32_t kEntryOffsetBits = 24;
 inline constexpr uint64_t kEntryOffsetMask = (uint64_t{1} << kEntryOffsetBits) - 1;
@@ -39,7 +39,7 @@ class Memtable {
   static constexpr size_t kRowHeadBytes = 8;
   static constexpr size_t kChunkHeadBytes =
       8;  // u32 offset of the bin's next chunk, u32 end of this one's rows
-  // Holds any one record.
+  // Enough for any one record.
   static constexpr size_t kArenaBytesMin =
       round_up(kChunkHeadBytes + kRowHeadBytes + kKeyBytesMax + kStoredBytesMax, 64);
   static constexpr uint32_t kBinBits = 8;
@@ -49,8 +49,8 @@ class Memtable {
   static Result<Memtable> create(size_t arena_bytes, size_t records_max);
   static size_t memory_bytes(size_t arena_bytes);
 
-  // Takes a record whose sizes are within the limits of record.h. Returns where it now lies, key and value behind each
-  // other; nullptr: full.
+  // Adds a record whose sizes are within the limits of record.h. Returns the place of its key, which its value follows;
+  // nullptr: full.
   const char* append(Hash rest, Bytes key, Bytes value) {
     char* const at = room_for(rest, key.size(), value.size(), value.size());
     if (at == nullptr) return nullptr;
@@ -58,8 +58,8 @@ class Memtable {
     copy_bytes(at + key.size(), value.data(), value.size());
     return at;
   }
-  // The same for the usual sizes, a key of kQuickKeyBytes and a value of at most kQuickValueBytesMax: short code, which
-  // only takes what fits behind the last row of the record's bin. nullptr: append must be asked.
+  // The same for the usual sizes: a key of kQuickKeyBytes and a value of at most kQuickValueBytesMax. Short code that
+  // only takes a record that fits after the last row of its bin. nullptr: call append.
   static constexpr size_t kQuickKeyBytes = 8;
   static constexpr size_t kQuickValueBytesMax = 127;
   const char* append_quickly(Hash rest, const char* key, Bytes value) {
@@ -72,7 +72,7 @@ class Memtable {
     copy_bytes(at + kQuickKeyBytes, value.data(), value.size());
     return at;
   }
-  // As append for a record that parse_record gave, which may be a large one.
+  // As append, for a record from parse_record, which may be a large one.
   const char* append(Hash rest, const RecordView& record) {
     const size_t value_code = record.value.size() + (is_large(record) ? kValueBytesMax : 0);
     char* const at = room_for(rest, record.key.size(), record.value.size(), value_code);
@@ -86,7 +86,7 @@ class Memtable {
   uint64_t encoded_bytes() const { return data_bytes_ + 2 * count() + long_size_bytes_; }  // as in record.h
   bool empty() const { return records_left_ == records_max_; }
 
-  // All records have the same key size and the same value size, and are large or are not (also when empty).
+  // All records have the same key size and value size, and all or none are large (true also when empty).
   bool uniform() const { return other_sizes_ == 0; }
   uint32_t key_bytes() const { return key_bytes_of(sizes_); }  // of the first record
   uint32_t value_bytes() const { return value_bytes_of(sizes_); }
@@ -94,19 +94,19 @@ class Memtable {
 
   // Writes an entry for each record of a bin to `out`, in arrival order. Returns their number.
   size_t collect(uint32_t bin, uint64_t* out) const;
-  // Asks for the rows of later bins while those of this one are worked on: another core wrote them, and its lines take
-  // longer to come than collect takes to read them. In the order of the bins.
+  // Prefetches the rows of later bins, in order, while the caller works on this one: another core wrote them, and its
+  // cache lines take longer to arrive than collect takes to read them.
   class RowFetcher {
    public:
     // The memtable must outlive it, unchanged.
     explicit RowFetcher(const Memtable& memtable) : memtable_(&memtable), arena_(memtable.arena_.data()) {}
-    // Nothing before `bin` is asked for any more.
+    // Fetches no bin before `bin` from now on.
     void skip_to(uint32_t bin) {
       if (bin_ < bin) begin(bin);
     }
-    // Whose rows are being asked for; kBins when there are no more.
+    // The bin whose rows are being fetched; kBins after the last one.
     uint32_t bin() const { return bin_; }
-    // About so many bytes of rows more.
+    // Fetches about so many more bytes of rows.
     void fetch(size_t bytes) {
       const size_t until = at_ + bytes;
       for (; at_ < until; at_ += kFetchBytes) __builtin_prefetch(arena_ + at_, 0, 2);
@@ -123,12 +123,12 @@ class Memtable {
 
     const Memtable* memtable_;
     const char* arena_;
-    size_t at_ = 0;  // offsets in the arena; both 0: there is nothing more
+    size_t at_ = 0;  // offsets in the arena; both 0: the end
     size_t end_ = 0;
     uint32_t bin_ = 0;    // is being fetched, or was the last one
     uint32_t chunk_ = 0;  // offset
   };
-  // The record that an entry of collect names: what parse_record would give, and its sizes as they are encoded.
+  // The record of an entry from collect: as parse_record would return it, and its sizes as encoded.
   struct Row {
     RecordView view;
     uint32_t value_code;
@@ -144,16 +144,16 @@ class Memtable {
   const char* rows() const { return arena_.data() + kRowHeadBytes; }
 
   void clear();
-  // Until it is cleared it takes no more than fits so much of its arena, but any one record. Requires that it is empty.
+  // Limits the arena to so many bytes until clear(); one record of any size always fits. Requires an empty memtable.
   void limit(size_t arena_bytes);
   size_t arena_bytes() const { return arena_.size(); }
   void touch() {
     arena_.touch();
-  }  // back all pages now: a first touch in the hot path costs up to 11 us a page
+  }  // backs all pages now: a first touch in the hot path costs up to 11 us per page
 
  private:
   struct Bin {
-    char* next;      // where its next row goes
+    char* next;      // place of its next row
     char* end;       // of its last chunk; next == end == nullptr: it has none yet
     uint32_t first;  // offset of its first chunk
     uint32_t last;   // of its last one
@@ -171,12 +171,12 @@ class Memtable {
     return code > kValueBytesMax ? code - uint32_t{kValueBytesMax} : code;
   }
 
-  // How far behind a bin's last row memory is fetched: it will be written when the bin's turn comes again.
+  // Fetch distance after a bin's last row: this memory is written when the bin gets its next record.
   static constexpr size_t kFetchAheadBytes = 64;
 
   Memtable(Buffer arena, size_t records_max);
 
-  // Accounts for a record and returns where its key and value go; nullptr, with nothing done: full.
+  // Accounts for a record and returns the place for its key and value; nullptr, with nothing changed: full.
   char* room_for(Hash rest, size_t key_bytes, size_t value_bytes, size_t value_code) {
     Bin& bin = bins_[rest >> (64 - kBinBits)];
     const size_t row_bytes = kRowHeadBytes + key_bytes + value_bytes;
@@ -188,7 +188,7 @@ class Memtable {
     }
     return add_row(bin, rest, key_bytes, value_bytes, value_code);
   }
-  // Requires room for it in the bin's last chunk.
+  // Requires space for the row in the bin's last chunk.
   char* add_row(Bin& bin, Hash rest, size_t key_bytes, size_t value_bytes, size_t value_code) {
     const uint64_t sizes = sizes_of(key_bytes, value_code);
     char* const row = bin.next;
@@ -200,7 +200,7 @@ class Memtable {
     --records_left_;
     return row + kRowHeadBytes;
   }
-  // False: no room for a row more in this bin. Otherwise its last chunk has that room.
+  // True: the bin's last chunk has space for one more row. False: no chunk is left.
   bool add_chunk(Bin& bin, size_t row_bytes, uint64_t sizes);
 
   Buffer arena_;
@@ -208,11 +208,11 @@ class Memtable {
   size_t chunk_bytes_;
   size_t records_left_ = 0;
   size_t arena_used_ = 0;         // by chunks
-  size_t arena_limit_ = 0;        // for them
+  size_t arena_limit_ = 0;        // for chunks
   uint64_t sizes_ = 0;            // of the first record, as in a row's head
-  uint64_t other_sizes_ = 0;      // bits in which others differ
+  uint64_t other_sizes_ = 0;      // bits in which other records differ from sizes_
   uint64_t data_bytes_ = 0;       // keys and values
-  uint64_t long_size_bytes_ = 0;  // what encoded headers take beyond 2 bytes each
+  uint64_t long_size_bytes_ = 0;  // bytes of encoded headers beyond 2 per record
   std::array<Bin, kBins> bins_;
 };
 

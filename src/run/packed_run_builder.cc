@@ -16,8 +16,8 @@ constexpr size_t kSampleBytes = 8 * kKiB;
 constexpr size_t kSamples = 8;
 constexpr uint64_t kWorthPercent = 97;
 constexpr uint32_t kTriesMax = 5;
-// A piece may leave so much of its stream to the next one if it then ends with a record: a query for that record reads
-// one block instead of two.
+// A piece may leave so many bytes to the next one in order to end with a record: a query for that record then reads one
+// block instead of two.
 constexpr size_t kCutShare = 16;
 
 uint32_t row_bytes_of(const Memtable& memtable) {
@@ -34,7 +34,7 @@ void append_record(const Memtable::Row& row, std::vector<char>* out) {
 
 }  // namespace
 
-// Rows of some bins in every thirty-second of the hash space, encoded, in samples of kSampleBytes or so.
+// Encoded rows of some bins from each thirty-second of the hash space, in samples of about kSampleBytes.
 bool worth_packing(const Memtable& memtable, RunScratch& scratch, Compressor& compressor) {
   const uint32_t row_bytes = row_bytes_of(memtable);
   std::vector<char> sample;
@@ -100,7 +100,7 @@ void PackedRunBuilder::pack() {
   sketch_builder_.finish();
 }
 
-// Makes the window hold the longest piece that may be wanted, or all that is left.
+// Fills the window up to the longest possible piece, or with all that is left.
 void PackedRunBuilder::gather() {
   if (window().size() >= kPieceBytesMax || gathered_ == header_.records) return;
   window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(window_front_));
@@ -119,7 +119,7 @@ void PackedRunBuilder::gather() {
   }
 }
 
-// The end of the last record in the piece's last part, or else `bytes`.
+// The end of the last record that ends in the piece's last part; else `bytes`.
 size_t PackedRunBuilder::cut(size_t bytes) const {
   const auto first = ends_.begin() + static_cast<std::ptrdiff_t>(first_end_);
   const auto behind = std::partition_point(first, ends_.end(),
@@ -143,14 +143,14 @@ void PackedRunBuilder::pack_block(char* block) {
   const size_t begin = packed_blocks_ == 0 ? sizeof(RunHeader) : 0;
   const size_t space = kPackedBytesMax - begin;
   const size_t limit = std::min(window().size(), kPieceBytesMax);
-  Piece best{std::min(limit, space), 0};  // as it is
+  Piece best{std::min(limit, space), 0};  // uncompressed
   size_t too_much = limit + 1;            // so many bytes are known not to fit
   size_t wanted = std::min(limit, static_cast<size_t>(static_cast<double>(space) * expected_ratio_));
   for (uint32_t tries = 0; tries < kTriesMax && wanted > best.bytes; ++tries) {
     const Piece piece = try_piece(cut(wanted), space, spare_);
     if (piece.stored == 0) {
       too_much = std::min(too_much, piece.bytes);
-      // At first it is a little less that fits; after that, no guess is better than half way.
+      // If the first try fails, a little less probably fits; after that, no guess is better than half way.
       wanted = tries == 0 ? wanted - wanted / 25 : (best.bytes + too_much) / 2;
       wanted = std::min(wanted, too_much - 1);
       continue;
@@ -180,7 +180,7 @@ void PackedRunBuilder::pack_block(char* block) {
   finish_piece(block, best.bytes);
 }
 
-// The block's trailer but for number and checksum, and what the sketch must know. Takes the piece from the window.
+// Makes the block's trailer except number and checksum, adds to the sketch, and removes the piece from the window.
 void PackedRunBuilder::finish_piece(char* block, size_t bytes) {
   const size_t end = window_front_ + bytes;
   const uint32_t first_ordinal = packed_records_ + (in_record_ ? 1 : 0);

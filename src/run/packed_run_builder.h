@@ -1,12 +1,12 @@
-// PackedRunBuilder: turns a full memtable into the blocks of one packed run: the records in hash order as one stream,
-// cut into pieces that, compressed, fill a block each.
+// PackedRunBuilder: turns a full memtable into the blocks of one packed run: one stream of records in hash order, cut
+// into pieces that fill a block each when compressed.
 //
 //   worth_packing(memtable) ─► pack(): sort ─► gather ─► cut, compress ─► blocks in memory ─► place() ─► fill()
 //
-// How many blocks a run takes is known only when all is compressed, and where it stands in the data log only then. So
-// the blocks wait in memory (`blocks`, packed_bytes_max of the memtable), and fill seals and copies them.
-// How many bytes of the stream fit a block is found by trying: the next piece is expected to compress as the last ones
-// did, and one or two tries land within 3 % (docs/design/run-format.md, "Compression").
+// The number of blocks of a run, and so its place in the data log, is known only when all pieces are
+// compressed. So the blocks wait in memory (`blocks`, packed_bytes_max of the memtable), and fill seals and
+// copies them. The builder finds the length of a piece by trial: it expects the next piece to compress like
+// the last ones; one or two trials come within 3 % of the best (docs/design/run-format.md, "Compression").
 // Threads: one at a time.
 // Format: docs/formats/partition.md, "Packed".
 #pragma once
@@ -31,20 +31,20 @@ constexpr size_t packed_bytes_max(size_t encoded_bytes) {
   return packed_blocks_max(encoded_bytes) * kBlockBytes;
 }
 
-// Whether compressing saves at least 3 % of the blocks that the run would take otherwise, by a sample of 64 KiB from
-// all over the memtable: keys are hashed, so no part of a run is unlike the others.
+// Whether compression saves at least 3 % of the run's blocks, judged by a sample of 64 KiB from all over the memtable.
+// The sample is representative: the order is that of hashes, so all parts of a run are alike.
 bool worth_packing(const Memtable& memtable, RunScratch& scratch, Compressor& compressor);
 
 class PackedRunBuilder final : public RunOutput {
  public:
-  // Of `placement`, only what place() does not say again: with_tails. Requires a memtable that is not empty, scratch for
-  // its records, arena.fits(sketch_bytes(…)) and blocks.size() >= packed_bytes_max(memtable.encoded_bytes()).
+  // Uses only with_tails of `placement`; place() sets the rest. Requires a memtable that is not empty, scratch for its
+  // records, arena.fits(sketch_bytes(…)) and blocks.size() >= packed_bytes_max(memtable.encoded_bytes()).
   PackedRunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena, Compressor& compressor,
                    MutableBytes blocks, const RunPlacement& placement);
 
   static size_t sketch_bytes(const Memtable& memtable, bool with_tails);
 
-  // All the work, into memory. Then place, then fill.
+  // Does all the work, into memory. Then call place, then fill.
   void pack();
   uint32_t packed_blocks() const { return packed_blocks_; }
   void place(const RunPlacement& placement) { RunOutput::place(packed_blocks_, placement); }
@@ -72,12 +72,12 @@ class PackedRunBuilder final : public RunOutput {
   const Memtable& memtable_;
   Compressor& compressor_;
   const MutableBytes blocks_;
-  const uint32_t row_bytes_;  // encoded, if all records have one size
+  const uint32_t row_bytes_;  // of an encoded record, if all records have one size
   SketchBuilder sketch_builder_;
   EntrySorter sorter_;
   std::vector<char> window_;  // the stream from window_front_ on has not been packed
   size_t window_front_ = 0;
-  std::vector<End> ends_;  // in window_, of records that were gathered, from first_end_ on
+  std::vector<End> ends_;  // of the records in window_, valid from first_end_ on
   size_t first_end_ = 0;
   std::vector<char> columns_;
   std::vector<char> spare_;
@@ -85,7 +85,7 @@ class PackedRunBuilder final : public RunOutput {
   uint32_t gathered_ = 0;
   uint32_t packed_records_ = 0;
   uint32_t packed_blocks_ = 0;
-  bool in_record_ = false;  // the window begins within a record
+  bool in_record_ = false;  // the window begins inside a record
 };
 
 }  // namespace swale::run

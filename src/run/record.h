@@ -35,7 +35,7 @@ constexpr size_t encoded_record_bytes(size_t key_bytes, size_t value_bytes) {
   return header + key_bytes + value_bytes;
 }
 
-// Requires sizes within the limits and encoded_record_bytes of room. Returns the end of what was written.
+// Requires sizes within the limits and encoded_record_bytes of space. Returns the end of the written bytes.
 inline char* encode_record(Bytes key, Bytes value, char* out) {
   assert(!key.empty() && key.size() <= kKeyBytesMax && value.size() <= kValueBytesMax);
   if (short_sizes(key.size(), value.size())) {
@@ -50,10 +50,10 @@ inline char* encode_record(Bytes key, Bytes value, char* out) {
   return out + key.size() + value.size();
 }
 
-// A decoded record: views of the encoded bytes; the value lies right behind the key.
+// A decoded record: views of the encoded bytes; the value directly follows the key.
 struct RecordView {
   Bytes key;
-  Bytes value;    // of a large record what stands in its place
+  Bytes value;    // in a large record, the bytes in the value's place
   Bytes encoded;  // the whole record, header included; empty if it was stored without a header
 
   Bytes row() const { return {key.data(), key.size() + value.size()}; }
@@ -74,14 +74,14 @@ inline RecordParse parse_record(Bytes bytes, RecordView* record) {
   const char* at = bytes.data();
   const char* const end = at + bytes.size();
   uint32_t sizes[2];
-  if (end - at >= 2 && ((at[0] | at[1]) & 0x80) == 0) {  // nearly always: both sizes below 128
+  if (end - at >= 2 && ((at[0] | at[1]) & 0x80) == 0) {  // the usual case: both sizes are below 128
     sizes[0] = static_cast<uint8_t>(at[0]);
     sizes[1] = static_cast<uint8_t>(at[1]);
     at += 2;
   } else {
     for (uint32_t& size : sizes) {
       const char* const next = get_varint32(at, end, &size);
-      // A varint of a legal size has at most 3 bytes: with as many at hand, failing is not for want of bytes.
+      // A varint of a legal size has at most 3 bytes: if so many are left and it fails, the bytes are not cut off.
       if (next == nullptr) return end - at < 3 ? RecordParse::kCutOff : RecordParse::kMalformed;
       at = next;
     }
@@ -98,7 +98,7 @@ inline RecordParse parse_record(Bytes bytes, RecordView* record) {
   return RecordParse::kOk;
 }
 
-// Whether a record of a run, as parse_record gave it, is a large one.
+// Whether a record of a run, as parse_record returned it, is a large one.
 inline bool is_large(const RecordView& record) {
   const size_t header_bytes = record.encoded.size() - record.key.size() - record.value.size();
   if (record.encoded.empty() || header_bytes < 4) return false;  // nearly always

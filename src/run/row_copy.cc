@@ -9,7 +9,7 @@
 namespace swale::run {
 namespace {
 
-// Two loops: in one there are more values than registers.
+// Two loops: a single one would need more values than there are registers.
 template <class CopyRow, class DigestRow>
 uint64_t copy_with(const RowCopy& copy, SketchBuilder* sketch_builder, Memtable::RowFetcher* row_fetcher,
                    CopyRow copy_row, DigestRow digest_row) {
@@ -31,7 +31,7 @@ uint64_t copy_with(const RowCopy& copy, SketchBuilder* sketch_builder, Memtable:
 
 using RowCopier = uint64_t (*)(const RowCopy& copy, SketchBuilder* sketch, Memtable::RowFetcher* fetcher);
 
-// Rows of 16 * kPairs bytes, and if kRest of up to 15 more.
+// For rows of 16 * kPairs bytes; if kRest, of up to 15 bytes more.
 template <size_t kPairs, bool kRest>
 uint64_t copy_rows_of(const RowCopy& copy, SketchBuilder* sketch, Memtable::RowFetcher* fetcher) {
   return copy_with(

@@ -1,8 +1,8 @@
-// Copying rows of one size from a memtable into a block, in hash order: the loop in which a run is made. What each row
-// gives to the sketch and to the digest is taken in the same turn.
+// Copying rows of one size from a memtable into a block, in hash order: the inner loop of making a run. The same pass
+// adds each row to the sketch and to the digest.
 //
-// For rows of 16 to 143 bytes there is a loop of its own for each number of 16-byte pairs, so that copy and digest are
-// straight code: 85 instructions for a row of 48 bytes, where loops over its words took 122.
+// For rows of 16 to 143 bytes there is a separate loop for each number of 16-byte pairs, so that copy and digest are
+// straight-line code: 85 instructions for a row of 48 bytes; loops over its words took 122.
 // Threads: pure function of its arguments.
 #pragma once
 
@@ -22,7 +22,7 @@ struct RowCopy {
   char* out;  // count * row_bytes
 };
 
-// Returns the sum of the rows' digests. The fetcher runs ahead by as much as was copied.
+// Returns the sum of the rows' digests. Advances the fetcher by the number of bytes copied.
 uint64_t copy_rows(const RowCopy& copy, SketchBuilder* sketch, Memtable::RowFetcher* fetcher);
 
 }  // namespace swale::run

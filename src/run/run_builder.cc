@@ -89,7 +89,7 @@ void RunBuilder::fill_uniform(char* block) {
   next_record_ += count;
 }
 
-// The next record becomes the unfinished one. Its first byte will lie at `at` of the block's payload.
+// Makes the next record the unfinished one. Its first byte will lie at `at` of the block's payload.
 void RunBuilder::begin_record(size_t at) {
   const uint64_t entry = sorter_->peek(1).front();
   sorter_->pop(1);

@@ -1,13 +1,13 @@
 // RunBuilder: turns a full memtable into the blocks of one run. A passive generator: the owner reserves
-// block_count() blocks of the data log and asks for them buffer by buffer, in order.
+// block_count() blocks of the data log and gets them buffer by buffer, in order.
 //
 //   sort entries (a bin of the memtable at a time) ─► gather records into payloads ─► trailer, crc32c ─► whole blocks
 //
-// Sketch and digest are made from the records as they are gathered, in the same pass.
-// Threads: one at a time; uses only the memtable and the scratch that it was given, which must outlive it.
+// Sketch and digest are computed in the same pass, as records are gathered.
+// Threads: one at a time; uses only its memtable and scratch, which must outlive it.
 // Format: docs/formats/partition.md. A run is uniform if all its records have one size and rows of that size
 //   leave at most kUniformWasteBytesMax of a block empty; otherwise variable.
-// Limits: 1..kRunRecordsMax records, and so at most some 4,250 blocks from a 16 MiB arena.
+// Limits: 1..kRunRecordsMax records, and so at most about 4,250 blocks from a 16 MiB arena.
 #pragma once
 
 #include <array>
@@ -23,9 +23,9 @@
 
 namespace swale::run {
 
-// Above this, headers per record cost less than what whole rows leave empty at the end of each block.
+// Above this waste, a header per record costs less than the space that whole rows leave empty at the end of each block.
 inline constexpr uint32_t kUniformWasteBytesMax = 128;
-// So much of each block but a run's first and last is records.
+// The least bytes of records in each block except a run's first and last.
 inline constexpr uint32_t kRunPayloadBytesMin = static_cast<uint32_t>(kPayloadBytes) - kUniformWasteBytesMax;
 
 class RunBuilder final : public RunOutput {
@@ -35,9 +35,9 @@ class RunBuilder final : public RunOutput {
   RunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena,
              const RunPlacement& placement);
 
-  // The blocks of a memtable's run, before there is a builder for it.
+  // The number of blocks of a memtable's run, needed before its builder exists.
   static uint32_t block_count(const Memtable& memtable);
-  // What its sketch will take of an arena.
+  // The bytes of arena that its sketch will need.
   static size_t sketch_bytes(const Memtable& memtable, bool with_tails = false);
   using RunOutput::block_count;
 
@@ -53,7 +53,7 @@ class RunBuilder final : public RunOutput {
   SketchBuilder sketch_builder_;
   std::optional<EntrySorter> sorter_;  // from the first fill on
   uint32_t next_record_ = 0;
-  // Variable: what is still to be written of the record that was begun last, its sizes and its row.
+  // Variable runs: the unwritten part of the last record begun: its sizes and its row.
   std::array<Bytes, 2> unfinished_;
   char sizes_[kRecordHeaderBytesMax];
 };

@@ -72,7 +72,7 @@ Status RunCursor::feed_block(Bytes block, const RecordFn& fn) {
   SWALE_RETURN_IF_ERROR(verify_block(block, seed_, next_block_, path_));
   const BlockTrailer trailer = block_trailer(block.data());
   const uint32_t expected = ordinal_ + (unfinished_.empty() ? 0 : 1);
-  if (resync_ && trailer.count == 0) {  // the middle of a record that began in the block that was passed
+  if (resync_ && trailer.count == 0) {  // the middle of a record that began in the skipped block
     ++next_block_;
     if (between_runs()) end_torn_run();
     return {};
@@ -176,7 +176,7 @@ Status RunCursor::stream_records(Bytes block, const BlockTrailer& trailer, const
     if (spans) {
       unfinished_.assign(payload.begin(), payload.end());
       unfinished_block_ = next_block_;
-      // The block after it counts from the record behind this one.
+      // The next block's first_ordinal counts from the record after this one.
       return {};
     }
     if (parse != RecordParse::kOk)

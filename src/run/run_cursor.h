@@ -1,11 +1,11 @@
 // RunCursor: walks whole runs of the data log and yields every record, for scan, verify, dump and repair. A
 // passive parser: the owner reads blocks from the first block of a run onwards, in chunks of any number of
-// blocks, and feeds them; nothing is kept but one record that spans a chunk's end.
+// blocks, and feeds them; the cursor keeps only the record that spans a chunk's end.
 //
 // Threads: one at a time.
-// Errors: kCorruption that names file and offset. After one, the cursor is of no use: make a new one, and
-//   feed it from a later run (runs start where decode_run_header succeeds). But if the block next_block() fails
-//   verify_block, nothing of it was yielded, and a right copy of it may be fed, or pass_block() leaves it out.
+// Errors: kCorruption that names file and offset. After a failure, make a new cursor and feed it from a later
+//   run (runs start where decode_run_header succeeds). Exception: if the block next_block() fails verify_block,
+//   none of its records was yielded; feed an intact copy of it, or call pass_block() to skip it.
 // Limits: memory for one record, 16 KiB.
 #pragma once
 
@@ -63,18 +63,18 @@ struct ScannedRecord {
 
 class RunCursor {
  public:
-  // False stops the walk.
+  // Returns false to stop the walk.
   using RecordFn = std::function<bool(const ScannedRecord&)>;
 
-  // `first_block`: where the first fed block lies in the data log. Only runs of `epoch_id` pass, if given.
+  // `first_block`: the first fed block's number in the data log. If `epoch_id` is given, runs of other epochs fail.
   RunCursor(uint32_t partition, uint64_t first_block, std::string path,
             std::optional<uint64_t> epoch_id = {});
 
-  // `blocks`: the next whole blocks. Yields the records that are complete by then.
+  // `blocks`: the next whole blocks. Yields the records that they complete.
   Status feed(Bytes blocks, const RecordFn& fn);
 
-  // Leaves out the damaged block next_block() and the records that reach into it; the next block is fed after it. False: the
-  // block begins a run and its header is lost, so nothing after it can be told.
+  // Skips the damaged block next_block() and the records that reach into it; then feed the block after it.
+  // False: the block begins a run; its header is lost, so the following blocks cannot be parsed.
   bool pass_block();
 
   // No more blocks: kCorruption if a run is cut off.
@@ -85,7 +85,7 @@ class RunCursor {
   uint64_t next_block() const { return next_block_; }
   uint64_t runs() const { return runs_; }          // finished
   uint64_t records() const { return records_; }    // yielded
-  uint64_t left_out() const { return left_out_; }  // records of finished runs with blocks that were passed
+  uint64_t left_out() const { return left_out_; }  // records of finished runs that skipped blocks had
 
  private:
   Status feed_block(Bytes block, const RecordFn& fn);
@@ -112,9 +112,9 @@ class RunCursor {
   uint64_t runs_ = 0;
   uint64_t records_ = 0;
   bool stopped_ = false;
-  // Of the current run:
+  // State of the current run:
   uint32_t yielded_ = 0;
-  bool torn_ = false;    // a block was passed
+  bool torn_ = false;    // a block was skipped
   bool resync_ = false;  // the next record that starts in a block is the next one known
   uint64_t left_out_ = 0;
 };

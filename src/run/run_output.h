@@ -1,6 +1,6 @@
-// RunOutput: a run on its way into the data log, whichever way it is made: whole blocks, in order, on demand.
+// RunOutput: a run as a source of whole blocks for the data log, in order, on demand; the base of both builders.
 //
-// Threads: one at a time. What it takes from (memtable, scratch, sketch memory, buffers) must outlive it.
+// Threads: one at a time. Its sources (memtable, scratch, sketch memory, buffers) must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace swale::run {
 
-// Where a run stands, and of which job it is. RunHeader says what the fields mean.
+// A run's place and its job. RunHeader explains the fields.
 struct RunPlacement {
   uint32_t partition = 0;
   uint64_t first_block = 0;
@@ -38,15 +38,15 @@ class RunOutput {
   uint32_t block_count() const { return header_.blocks; }
   uint32_t record_count() const { return header_.records; }
   uint64_t data_bytes() const { return header_.data_bytes; }
-  // Once done(): sum of record_digest over all records, modulo 2^64.
+  // After done(): the sum of record_digest over all records, modulo 2^64.
   uint64_t digest() const { return digest_; }
   const RunSketch& sketch() const { return sketch_; }
 
  protected:
-  // Of the memtable's records; `blocks` may be said later, by place.
+  // For the memtable's records; place() may set `blocks` later.
   RunOutput(const Memtable& memtable, RunKind kind, uint32_t blocks, const RunPlacement& placement,
             Codec codec = Codec::kNone);
-  // Where the run will stand, if that was not known when it was begun.
+  // Sets the run's place, if it was not known at construction.
   void place(uint32_t blocks, const RunPlacement& placement);
 
   uint64_t first_block_;

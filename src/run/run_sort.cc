@@ -13,7 +13,7 @@ constexpr uint32_t kLowShift = 64 - kPrefixBits;
 constexpr uint32_t kHighShift = kLowShift + kDigitBits;
 constexpr size_t kDigits = size_t{1} << kDigitBits;
 constexpr size_t kInsertionMax = 24;
-// Bins up to here are sorted through 16 KiB of the stack, which stay in the cache.
+// Bins of up to so many entries are sorted through 16 KiB of the stack, which stay in the cache.
 constexpr size_t kLocalMax = 2048;
 
 using Starts = std::array<uint32_t, kDigits>;
@@ -41,7 +41,7 @@ void insertion_sort(uint64_t* begin, uint64_t* end) {
   }
 }
 
-// The array is sorted by its top 22 bits; sorts each cluster of equal ones that is not in order yet.
+// Requires an array sorted by its top 22 bits; sorts each cluster of equal prefixes that is not in order yet.
 void repair_clusters(uint64_t* const begin, uint64_t* const end) {
   for (uint64_t* at = begin + 1; at < end; ++at) {
     if (at[-1] <= *at) [[likely]]
@@ -77,7 +77,7 @@ void radix_sort(uint64_t* const entries, const size_t size, uint64_t* const othe
 }  // namespace
 
 Result<RunScratch> RunScratch::create(size_t records_max) {
-  // Small pages: hardly more than the first few are used, unless one bin has most of the records.
+  // Small pages: only the first few are used, unless one bin has most of the records.
   SWALE_ASSIGN_OR_RETURN(Buffer entries, Buffer::allocate(records_max * sizeof(uint64_t)));
   return RunScratch(std::move(entries));
 }
@@ -101,7 +101,7 @@ void sort_bin(std::span<uint64_t> entries) {
   }
 }
 
-// What is left moves to the front, and bins come behind it.
+// Moves the remaining entries to the front, and appends bins.
 void EntrySorter::refill(size_t count) {
   std::move(entries_ + begin_, entries_ + end_, entries_);
   end_ -= begin_;

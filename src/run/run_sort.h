@@ -1,10 +1,10 @@
-// Sorting of memtable entries: 64-bit integers whose top 40 bits are uniform (a hash), and equal in the top 8 within a
-// bin of the memtable.
+// Sorting of memtable entries: 64-bit integers whose top 40 bits are a hash, so uniform; within a bin of the
+// memtable the top 8 bits are equal.
 //
-// Each bin, some 600 entries that fit a first-level cache, is sorted when it is needed: two radix passes of 7 bits, and
-// a repair of the few neighbours that share all 22 bits. So the blocks of a run leave evenly while it is being sorted.
-// Large bins and long clusters of equal prefixes (a hot key, or keys made to collide) are left to std::sort, so the
-// worst case stays n log n.
+// Each bin, about 600 entries that fit a first-level cache, is sorted when it is needed: two radix passes of
+// 7 bits, then a repair of the few neighbours that share all 22 bits. So a run produces blocks evenly while
+// it is being sorted. Large bins and long clusters of equal prefixes (a hot key, or keys made to collide) go
+// to std::sort, so the worst case stays n log n.
 // Threads: a scratch belongs to one worker at a time.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace swale::run {
 
-// Working memory of one worker, shared by its runs one after the other: an entry per record.
+// Working memory of one worker, used by one run after the other: an entry per record.
 class RunScratch {
  public:
   static Result<RunScratch> create(size_t records_max);
@@ -34,21 +34,21 @@ class RunScratch {
 // Sorts entries of one bin, ascending.
 void sort_bin(std::span<uint64_t> entries);
 
-// Hands out the entries of a memtable, ascending, sorting a bin at a time.
+// Returns the entries of a memtable in ascending order; sorts one bin at a time.
 class EntrySorter {
  public:
   // Requires memtable.count() <= scratch.records_max(). Both must outlive the sorter, the memtable unchanged.
   EntrySorter(const Memtable& memtable, RunScratch& scratch)
       : memtable_(memtable), entries_(scratch.entries()), fetcher_(memtable) {}
 
-  // The next entries, `count` of them or as many as are left, and maybe more. Valid until the next call.
+  // The next entries: at least `count`, or all that are left. Valid until the next call.
   std::span<const uint64_t> peek(size_t count) {
     if (end_ - begin_ < count) refill(count);
     return {entries_ + begin_, end_ - begin_};
   }
-  // Requires that peek gave as many.
+  // Requires that peek returned as many.
   void pop(size_t count) { begin_ += count; }
-  // For whoever reads the rows: to be told of their bytes as it goes.
+  // For the code that reads the rows: it must call fetch with their bytes as it proceeds.
   Memtable::RowFetcher& fetcher() { return fetcher_; }
 
  private:

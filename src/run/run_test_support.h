@@ -33,7 +33,7 @@ inline std::string random_bytes(Rng& rng, size_t count) {
   return bytes;
 }
 
-// The rest of a partition with 3 ranks and one way, without caring whether the key would come here.
+// The rest for a partition with 3 ranks and one way, whether or not the key belongs to this partition.
 inline Hash rest_of(Bytes key) { return choose(choose(hash_bytes(key), 3).rest, 1).rest; }
 
 inline Records random_records(Rng& rng, size_t count, size_t key_bytes, size_t value_bytes) {
@@ -72,7 +72,7 @@ class PartitionInMemory {
         memtable_(Memtable::create(arena_bytes, Memtable::kRecordsMax).value()),
         scratch_(RunScratch::create(Memtable::kRecordsMax).value()) {}
 
-  // Fills are `fill_blocks` long, to cross their seams.
+  // Each fill is `fill_blocks` long, so that records cross the seams between fills.
   void add_run(const Records& records, size_t fill_blocks = 3) {
     memtable_.clear();
     for (const auto& [key, value] : records) ASSERT_TRUE(append(memtable_, key, value));
@@ -87,7 +87,7 @@ class PartitionInMemory {
     std::vector<char> packed;
     Compressor compressor = Compressor::create(layout.compression).value();
     std::unique_ptr<RunOutput> builder;
-    if (layout.compression != Codec::kNone) {  // whether it is worth it or not
+    if (layout.compression != Codec::kNone) {  // even if it is not worth it
       packed.resize(packed_bytes_max(memtable_.encoded_bytes()));
       auto packer = std::make_unique<PackedRunBuilder>(memtable_, scratch_, sketch_memory, compressor, packed,
                                                        RunPlacement{.with_tails = layout.filtered()});
@@ -192,7 +192,7 @@ class PartitionInMemory {
     return file;
   }
 
-  Layout layout;  // to be set before the first run
+  Layout layout;  // set it before the first run
   std::string data;
   std::string index;
   std::vector<RunSketch> sketches;
@@ -211,7 +211,7 @@ class PartitionInMemory {
   int file_count_ = 0;
 };
 
-// Where the footer begins with which an index log ends.
+// The offset of the footer at the end of an index log.
 inline uint64_t last_footer_offset(Bytes index) {
   return get_fixed<FooterTrailer>(index.data() + index.size() - sizeof(FooterTrailer)).offset;
 }

@@ -41,7 +41,7 @@ bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= 64 && std::all_of(text.begin(), text.end(), letter);
 }
 
-// Units: any printable character but those that separate.
+// Units: any printable characters except the separators.
 bool is_unit(std::string_view text) {
   const auto allowed = [](char c) {
     return c > ' ' && c < 0x7f && c != ';' && c != ',' && c != '"' && c != '\\';
@@ -198,7 +198,7 @@ Result<FieldPlace> Schema::find(std::string_view name) const {
     return invalid_argument("no field \"{}\"; the schema has {}", name,
                             known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
   }
-  // One element has one name, so that "x[0]" of a plain field is the indexed "x".
+  // An element has only one name: "x[0]" of a field with count 1 means "x".
   return FieldPlace{found->count == 1 ? found->name : std::string(name), found->type,
                     found->offset + element.value_or(0) * type_bytes(found->type)};
 }

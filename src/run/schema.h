@@ -1,7 +1,7 @@
-// Schema: which bytes of a value are which number, and which of these numbers are indexed by their extrema.
+// Schema: which numbers a value consists of, and which of these numbers are indexed by their extrema.
 //
 // Fields lie in a value in the order of the schema, little-endian, without padding (a field called "_" is padding).
-// What lies behind them in a value is nobody's business; a value that ends before a field does not have it.
+// Bytes of a value after its last field are ignored; a value that ends before a field lacks that field.
 // Text form, as in the options imd.schema and imd.extrema: fields "name:type[xCOUNT][:unit]" separated by ';', and
 // names of fields or elements ("v[1]") separated by ';'. Types: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8.
 //
@@ -43,7 +43,7 @@ std::optional<FieldType> field_type(std::string_view name);
 uint32_t type_bytes(FieldType type);
 std::string_view type_name(FieldType type);  // "f8"
 
-// What keys are. Nothing compares a record's key with it: it says how people write keys and tools show them.
+// The type of keys. It only tells how people write keys and how tools show them; records are not checked against it.
 enum class KeyType : uint8_t {
   kBytes,
   kText,
@@ -77,11 +77,11 @@ struct FieldPlace {
 struct Schema {
   std::vector<Field> fields;
   std::vector<FieldPlace> indexed;
-  std::optional<KeyType> key = {};  // none: nobody has told
+  std::optional<KeyType> key = {};  // none: not declared
 
   // Both may be empty; `indexed` may not be without `fields`.
   static Result<Schema> parse(std::string_view fields, std::string_view indexed);
-  // Appends a field behind the others.
+  // Appends a field after the others.
   Status add(Field field);
   Status index(std::string_view name);
 
@@ -107,8 +107,8 @@ struct FieldValue {
 };
 FieldValue read_field(const FieldPlace& place, Bytes value);
 
-// Of numbers as they are stored. Integer arithmetic alone: applications switch denormals off for their threads, and
-// threads inherit that. Floats require a number, no NaN.
+// The order key of a stored number. Only integer arithmetic: an application may switch denormals off, and the
+// threads that it starts inherit that. Requires a number that is not a NaN.
 inline OrderKey double_key(uint64_t bits) {
   constexpr uint64_t kSign = uint64_t{1} << 63;
   if (bits == kSign) bits = 0;  // -0 is 0
@@ -124,9 +124,9 @@ inline OrderKey unsigned_key(uint64_t number) { return number; }
 inline bool is_nan_double(uint64_t bits) { return (bits & ~(uint64_t{1} << 63)) > uint64_t{0x7ff} << 52; }
 inline bool is_nan_float(uint32_t bits) { return (bits & ~(uint32_t{1} << 31)) > uint32_t{0xff} << 23; }
 
-// The nearest double to the number behind a key.
+// The double nearest to the number that a key stands for.
 double number_of(FieldType type, OrderKey key);
-// It reads back as the same number.
+// Text that reads back as the same number.
 std::string text_of(FieldType type, OrderKey key);
 
 }  // namespace swale::run

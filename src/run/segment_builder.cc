@@ -14,8 +14,8 @@ namespace swale::run {
 namespace {
 
 // A slice longer than the stride costs its readers one more read, so normally the stride is the longest
-// slice. Where a few are far longer than the rest (hot keys), padding all to the longest would waste more
-// than it saves: slices beyond this times the mean overflow, and the others decide.
+// slice. If a few slices are far longer than the others (hot keys), padding all to the longest would waste more
+// than it saves: slices longer than this factor times the mean overflow, and the others decide the stride.
 constexpr uint64_t kStrideOverMeanNum = 115;
 constexpr uint64_t kStrideOverMeanDen = 100;
 
@@ -27,7 +27,7 @@ uint32_t nearest_power_bits(uint64_t n) {
 
 size_t bytes_for(uint64_t bits) { return static_cast<size_t>((bits + 7) / 8); }
 
-// Copies bits [from, from + count) of `source` to the bits from 0 of `out`, whole bytes, padded by zeros.
+// Copies bits [from, from + count) of `source` to `out`, from bit 0 on, as whole bytes padded by zeros.
 void copy_bits(const BitSpan& source, uint64_t from, uint64_t count, char* out) {
   for (uint64_t done = 0; done < count; done += 64) {
     uint64_t word = source.load(from + done);
@@ -166,7 +166,7 @@ void SegmentBuilder::choose_stride(const std::vector<uint32_t>& lengths) {
   const uint64_t cap = total * kStrideOverMeanNum / kStrideOverMeanDen / lengths.size();
   uint32_t stride = 0;  // the longest slice that the cap lets pass; the shortest slice does in any case
   for (const uint32_t length : lengths) stride = length <= cap ? std::max(stride, length) : stride;
-  // A single slice has no neighbour to be told from by its distance.
+  // A single slice has no successor, so its stride is rounded to the smaller unit.
   segment_.stride = static_cast<uint32_t>(round_up(stride, lengths.size() == 1 ? kIndexUnit : kStrideUnit));
 }
 
@@ -184,7 +184,7 @@ char* SegmentBuilder::put_piece_header(const RunWalk& walk, char* out) const {
     put_fixed(out, header);
     return out + sizeof(header);
   }
-  // Behind the ones of all earlier records, the bit position exceeds their number by the blocks gone through.
+  // After the ones of all earlier records, the bit position is their number plus the number of blocks passed.
   const uint64_t blocks_before = walk.variable() ? walk.piece_end_bit - walk.ordinal : 0;
   const MixedPieceHeader header{
       .block = static_cast<uint32_t>(run_block + blocks_before),
@@ -252,7 +252,7 @@ void SegmentBuilder::put_pieces(uint32_t slice, uint32_t total_bytes) {
   }
 }
 
-// buffer_ becomes the whole slice (from byte 0), padded by zeros to the stride if shorter.
+// Puts the whole slice (from byte 0) into buffer_, padded by zeros to the stride if shorter.
 void SegmentBuilder::build_slice(uint32_t slice) {
   for (RunWalk& walk : walks_) walk.step(segment_.slice_bits);
   const uint32_t total_bytes = slice_bytes();
@@ -295,8 +295,8 @@ bool SegmentBuilder::next_chunk() {
     build_slice(slice);
     const uint32_t total_bytes = get_u32(buffer_.data() + offsetof(SliceHeader, total_bytes));
     if (total_bytes <= segment_.stride) continue;
-    // The overflow: u32 crc32c (segment_seed, slice number, bytes) | bytes | zeros up to 64. Its first four
-    // bytes take the place of the slice's last four inside the stride, which have been written.
+    // The overflow: u32 crc32c (segment_seed, slice number, bytes) | bytes | zeros up to 64. The checksum overwrites
+    // the slice's last four bytes inside the stride, which were written before.
     char* const start = buffer_.data() + segment_.stride - 4;
     const uint32_t rest = total_bytes - segment_.stride;
     char number[4];

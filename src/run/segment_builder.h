@@ -1,10 +1,10 @@
-// SegmentBuilder: transposes the sketches of n runs into one segment of the index log: for each slice of hash
-// space the pieces of all runs side by side, so that a query reads one short range per epoch, whatever the
-// number of runs.
+// SegmentBuilder: transposes the sketches of n runs into one segment of the index log: the pieces of all runs
+// for one slice of hash space lie together, so that a query reads one short range per epoch, whatever the number
+// of runs.
 //
 // A passive generator like RunBuilder. The first walk over the sketches (in the constructor) measures the
-// slices and decides the stride; fill walks again and writes; a third walk writes what exceeds the stride, if
-// anything does.
+// slices and decides the stride; fill walks again and writes; if slices exceed the stride, a third walk writes
+// their overflows.
 // Threads: one at a time; the sketches must outlive it and are not changed.
 // Format: docs/formats/partition.md, "Segment".
 // Memory: 4 bytes per slice, 64 per run, and one slice (the longest: with one hot key nearly all remainders).
@@ -37,14 +37,14 @@ struct SegmentParams {
   Layout layout = {};        // kPapers: one run at a time
 };
 
-// How many of `runs` sketches that wait make the next segment.
+// How many of the `runs` waiting sketches go into the next segment.
 constexpr size_t runs_of_segment(size_t runs, const Layout& layout) {
   return layout.index == IndexKind::kPapers ? std::min<size_t>(runs, 1) : runs;
 }
 
 class SegmentBuilder {
  public:
-  // No sketches: the segment of an epoch without records; it has no bytes but a record.
+  // Without sketches: the segment of an epoch without records; it has no bytes, only a footer record.
   SegmentBuilder(std::span<const RunSketch> sketches, const SegmentParams& params);
 
   uint64_t size_bytes() const { return segment_bytes(segment_); }
@@ -54,14 +54,14 @@ class SegmentBuilder {
   size_t fill(MutableBytes out);
   bool done() const { return produced_bytes_ == size_bytes(); }
 
-  // The segment's entry for the footer, given where it was written (segment_offset).
+  // The segment's record for the footer; `index_offset` is where it was written (segment_offset).
   SegmentRecord record(uint64_t index_offset) const;
 
  private:
   // Walks along one run's sketch, slice by slice.
   struct RunWalk {
     const RunSketch* sketch;
-    uint32_t bucket_bits;  // as written: coarser than the sketch's for short runs
+    uint32_t bucket_bits;  // as written; for short runs fewer than the sketch's
     uint64_t bit = 0;      // in buckets
     uint64_t ordinal = 0;
     uint64_t end_bit = 0;  // in ends
@@ -89,7 +89,7 @@ class SegmentBuilder {
   void put_filter_pieces(char* out) const;
   char* put_piece_header(const RunWalk& walk, char* out) const;
   void put_fingerprints(const RunWalk& walk, uint32_t slice, char* bucket_array, char* remainders) const;
-  bool next_chunk();  // makes chunk_ the next bytes of the segment
+  bool next_chunk();  // sets chunk_ to the next bytes of the segment
 
   SegmentParams params_;
   SegmentRecord segment_;
@@ -101,7 +101,7 @@ class SegmentBuilder {
   uint32_t next_slice_ = 0;
   uint32_t next_overflow_unit_ = 0;
   uint64_t produced_bytes_ = 0;
-  Bytes chunk_;  // produced, not yet handed out; lies in buffer_
+  Bytes chunk_;  // produced, not yet returned; lies in buffer_
 };
 
 }  // namespace swale::run

@@ -1,13 +1,13 @@
-// Slice: the reader's side of a segment: where in the index log the answer for a hash lies, and what it says.
+// Slice: the reader's view of a segment: locates the slice of a hash in the index log, and finds candidates in it.
 //
 //   locate_slice ─► [read] ─► Slice::open ─► [overflow() ─► read ─► attach_overflow] ─► candidates
 //
-// Every candidate names the blocks to read; RecordMatch (block.h) decides whether the record has the key. A
-// candidate is false with probability load / 256, about 0.5 %, per run.
+// Every candidate names the blocks to read; RecordMatch (block.h) decides whether the record has the key. An absent
+// key gets a false candidate with probability load / 256, about 0.5 %, per run.
 // Threads: a Slice is immutable once complete. It is a view of the segment record and, without an overflow, of the
-//   bytes, and allocates nothing then: both must outlive it.
-// Errors: kCorruption that names the file and offset. Bytes that pass the checksum are still never trusted
-//   for memory safety: all lengths and blocks are checked.
+//   bytes; both must outlive it. Without an overflow it allocates nothing.
+// Errors: kCorruption that names the file and offset. Bytes that pass the checksum are still not trusted for
+//   memory safety: all lengths and blocks are checked.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,9 @@ struct SliceLocation {
 
 inline constexpr uint32_t kAnySlot = 0xffffffff;
 
-// Where a record that may have the key is stored, or records.
+// The place of a record, or of several, that may have the key.
 struct Candidate {
-  uint64_t block = 0;        // first to read, in the data log
+  uint64_t block = 0;        // first block to read, in the data log
   uint32_t block_count = 1;  // 1 for uniform runs; at most kCandidateBlocksMax
   uint32_t slot = 0;         // uniform: row in the block; variable: ordinal in the run
   uint32_t value_bytes = 0;  // uniform
@@ -52,11 +52,11 @@ struct Candidate {
   bool packed = false;  // blocks of a packed run
 
   bool variable() const { return key_bytes == 0; }
-  // Of a filter and fences, which do not know the records: any that start in the first block.
+  // The candidate comes from a filter with fences, which do not know the records: any that starts in the first block.
   bool any_slot() const { return slot == kAnySlot; }
 };
 
-// None: the segment has no records (or is no segment of sketches). `rest` is what choose(…, ways) left.
+// None: the segment has no records (or has no sketches). `rest` is the rest after choose(…, ways).
 std::optional<SliceLocation> locate_slice(const SegmentRecord& segment, Hash rest);
 SliceLocation slice_location(const SegmentRecord& segment, uint32_t slice);  // requires slice < 2^slice_bits
 
@@ -65,30 +65,30 @@ class Slice {
   Slice(Slice&&) = default;
   Slice& operator=(Slice&&) = default;
 
-  // `bytes`: what is at the location, all of it. The segment comes from a decoded footer. `path` names the
-  // index log and must outlive the slice.
+  // `bytes`: all bytes of the location. The segment must come from a decoded footer. `path` names the index log
+  // and must outlive the slice.
   static Result<Slice> open(const SegmentRecord& segment, uint32_t partition, const SliceLocation& location,
                             Bytes bytes, std::string_view path) {
     return open_seeded(segment, segment_seed(partition, segment), location, bytes, path);
   }
-  // The same for who keeps segment_seed(partition, segment) at hand.
+  // The same for callers that keep segment_seed(partition, segment).
   static Result<Slice> open_seeded(const SegmentRecord& segment, uint32_t seed, const SliceLocation& location,
                                    Bytes bytes, std::string_view path);
 
-  // Where the rest of the slice lies, if it is longer than the stride; candidates needs it attached first.
+  // The location of the slice's overflow, if it is longer than the stride. Attach it before calling candidates.
   std::optional<SliceLocation> overflow() const;
   Status attach_overflow(Bytes bytes);
   bool complete() const { return total_bytes_ == bytes_.size(); }
 
   uint64_t records() const { return pieces_.records; }  // of all pieces
   uint32_t piece_count() const { return pieces_.count; }
-  // How many leading bits of a rest a match agrees in, in the piece where these are most. Requires complete().
+  // The number of leading bits of a rest that a match compares, in the piece that compares most. Requires complete().
   uint32_t fingerprint_bits() const;
 
-  // Calls fn(index of the rest, const Candidate&) for every record whose fingerprint agrees with one of `rests`, run
-  // by run in the order they were written. If the rests ascend, by ordinal within a run, and so each run's blocks
-  // ascend; a single rest's candidates always do. Requires complete() and rests of this slice. kCorruption for blocks
-  // outside the epoch.
+  // Calls fn(index of the rest, const Candidate&) for every record whose fingerprint agrees with one of `rests`, run by
+  // run in the order they were written. If the rests ascend, candidates within a run ascend by ordinal and so by block;
+  // those of a single rest always do. Requires complete() and rests of this slice. kCorruption for blocks outside the
+  // epoch.
   template <class Fn>
   Status candidates_of(std::span<const Hash> rests, Fn&& fn) const {
     if (filtered()) [[unlikely]]
@@ -107,7 +107,7 @@ class Slice {
     return {};
   }
 
-  // The same for one: fn(const Candidate&).
+  // The same for a single rest: fn(const Candidate&).
   template <class Fn>
   Status candidates(Hash rest, Fn&& fn) const {
     return candidates_of({&rest, 1}, [&](size_t, const Candidate& candidate) { fn(candidate); });
@@ -116,7 +116,7 @@ class Slice {
  private:
   static constexpr size_t kMatchesAtOnce = 32;
 
-  // How far the search through a piece's `ends` has come: most matches ask in ascending order.
+  // The position of the search in a piece's `ends`: most matches come in ascending order.
   struct EndWalk {
     const char* ends = nullptr;
     uint32_t index = 0;
@@ -132,7 +132,7 @@ class Slice {
   BloomShape filters() const;
   Status filter_candidates(std::span<const Hash> rests,
                            const std::function<void(size_t, const Candidate&)>& fn) const;
-  // Out of candidates_of, whose registers it would take.
+  // Separate from candidates_of, so that it does not take registers there.
   template <class Fn>
   [[gnu::noinline]] Status candidates_by_filters(std::span<const Hash> rests, Fn&& fn) const {
     return filter_candidates(rests, std::ref(fn));
@@ -150,14 +150,14 @@ class Slice {
   uint32_t total_bytes_ = 0;
   uint32_t overflow_unit_ = 0;
   uint32_t rows_per_block_ = 0;  // of a uniform segment
-  Bytes bytes_;                  // of the slice, from its header on
+  Bytes bytes_;                  // the slice, header included
   std::vector<char> whole_;      // owns bytes_ once an overflow is attached
   std::string_view path_;
   SlicePieces pieces_;
 };
 
-// All slices of a segment, overflows attached, from the segment's bytes, which must outlive them. kCorruption also if they
-// have other records than the footer says. Requires segment.runs > 0.
+// All slices of a segment, with overflows attached, from the segment's bytes, which must outlive them.
+// kCorruption also if their number of records differs from the footer's. Requires segment.runs > 0.
 Result<std::vector<Slice>> open_slices(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
                                        std::string_view path);
 

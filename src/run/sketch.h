@@ -1,14 +1,14 @@
-// RunSketch: what a run's index is made of, kept in memory until its epoch ends: a quotiented fingerprint per
-// record, in hash order (quotient filter without shifting: Bender et al., "Don't Thrash", VLDB 2012, frozen
-// and bit-packed).
+// RunSketch: a run's index, kept in memory until its epoch ends: a quotiented fingerprint per record, in hash
+// order (quotient filter without shifting: Bender et al., "Don't Thrash", VLDB 2012, frozen and
+// bit-packed).
 //
 // The top bits of a record's rest are, in this order, bucket (bucket_bits) and remainder (8). Records are in
-// hash order, so buckets ascend: an array with a 0 for each bucket's end and a 1 for each record holds them
-// in 1 + 1/load bits a record, and a record's position in it is its ordinal: filter and exact index in one.
+// hash order, so buckets ascend: a bit array with a 1 for each record and a 0 for each bucket's end holds them
+// in 1 + 1/load bits per record. A record's rank among the ones is its ordinal: filter and exact index in one.
 // For variable runs a second array of the same kind says where each record ends: a 0 for each block, a 1 per
 // record.
 //
-// Threads: a value; its arrays are the SketchArena's, until `memory` is given back to it, and immutable after finish.
+// Threads: a value; its arrays belong to the SketchArena until `memory` is released to it; immutable after finish.
 // Invariants: (1) ordinal i has its 1 at bit bucket(i) + i of `buckets`; (2) likewise end_block(i) + i of
 // `ends`.
 // Limits: runs of 1..2^20 records.
@@ -38,34 +38,33 @@ struct RunSketch {
   std::span<uint64_t> buckets;
   std::span<uint8_t> remainders;
   std::span<uint64_t> ends;  // variable and packed runs
-  std::span<uint8_t> tails;  // for filters: per record the 8 hash bits behind the remainder
-  MutableBytes memory;       // of the arena, where these arrays lie
+  std::span<uint8_t> tails;  // for filters: per record the 8 hash bits after the remainder
+  MutableBytes memory;       // the arena's memory for these arrays
 };
 
-// Bytes of an arena that the sketch of a run takes, a multiple of 64. Variable and packed runs have `ends`.
+// The bytes of an arena that the sketch of a run takes, a multiple of 64. Variable and packed runs have `ends`.
 size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind, bool with_tails = false);
 
-// SketchArena: where the arrays of sketches lie from the moment a run is made until its segment is written. Room that is
-// given back is used again before any that was never used: its pages are backed when it is used for the first time, which
-// costs more than all else that a sketch does (docs/design/pipeline.md), so two epochs that overlap a little take little
-// more of it than one.
+// SketchArena: memory for the arrays of sketches, from the making of a run until its segment is written. Released
+// memory is reused before memory that was never used: the first use backs its pages, which costs more than all other
+// work on a sketch (docs/design/pipeline.md). So two epochs that overlap a little need little more memory than one.
 //
-// Threads: none; the owner serialises the calls. What was allocated may be filled by anybody.
+// Threads: none; the owner serialises the calls. Any thread may fill allocated memory.
 class SketchArena {
  public:
   // kResourceExhausted without memory.
   static Result<SketchArena> create(size_t bytes);
 
   bool fits(size_t bytes) const { return room_for(bytes) != free_.end(); }
-  // The lowest room there is. Requires fits(bytes), and a multiple of 64, which the result is aligned to.
+  // The lowest free range. Requires fits(bytes) and a multiple of 64, to which the result is aligned.
   MutableBytes allocate(size_t bytes);
-  // What allocate gave.
+  // Frees memory that came from allocate.
   void release(MutableBytes memory);
   size_t used() const { return used_; }
   void clear();
 
  private:
-  using Room = std::map<size_t, size_t>;  // bytes by offset; neighbours are one
+  using Room = std::map<size_t, size_t>;  // free bytes by offset; adjacent ranges are merged
 
   explicit SketchArena(Buffer memory) : memory_(std::move(memory)) { clear(); }
   Room::const_iterator room_for(size_t bytes) const;
@@ -75,8 +74,8 @@ class SketchArena {
   size_t used_ = 0;
 };
 
-// Bucket bits whose load (records / buckets) lies between 0.8 and 1.6: 9.6 to 10.3 bits a record, and 0.3 to 0.6 %
-// false candidates a run.
+// Bucket bits whose load (records / buckets) lies between 0.8 and 1.6: 9.6 to 10.3 bits per record, and 0.3 to 0.6 %
+// false candidates per run.
 uint32_t natural_bucket_bits(uint64_t records);
 
 // Makes the arrays of a RunSketch whose scalar fields are set.
@@ -85,7 +84,7 @@ class SketchBuilder {
   // Requires arena.fits(sketch_memory_bytes(…)).
   SketchBuilder(RunSketch* sketch, SketchArena& arena, bool with_tails = false);
 
-  // In hash order. `hash_prefix` has the top 40 bits of the record's rest, lower bits are ignored.
+  // Call in hash order. `hash_prefix` has the top 40 bits of the record's rest; lower bits are ignored.
   void add(Hash hash_prefix) {
     const uint64_t fingerprint = hash_prefix >> shift_;
     const uint64_t bit = (fingerprint >> kRemainderBits) + added_;
@@ -97,15 +96,15 @@ class SketchBuilder {
     word_ |= uint64_t{1} << bit % 64;
     remainders_[added_++] = static_cast<uint8_t>(fingerprint);
   }
-  // After the last add.
+  // Call after the last add.
   void finish() { buckets_[word_index_] = word_; }
-  // Of sketches with tails, any time: the records from `ordinal` on.
+  // For sketches with tails, at any time: sets the tails of the records from `ordinal` on.
   void add_tails(const Hash* hash_prefixes, uint32_t ordinal, uint32_t count) {
     for (uint32_t i = 0; i < count; ++i)
       tails_[ordinal + i] = static_cast<uint8_t>(hash_prefixes[i] >> (shift_ - kTailBits));
   }
   bool with_tails() const { return tails_ != nullptr; }
-  // In a variable or packed run, after add: the run's block in which the record's last byte lies.
+  // In a variable or packed run, call after add, with the run's block in which the record's last byte lies.
   void add_end(uint32_t end_block) {
     const uint64_t bit = uint64_t{end_block} + added_ - 1;
     ends_[bit / 64] |= uint64_t{1} << bit % 64;

@@ -13,7 +13,7 @@ namespace {
 struct CountPortable {
   static uint32_t ones(uint64_t word) { return count_ones(word); }
 };
-struct CountByInstruction {  // becomes one where the calling function's target has it
+struct CountByInstruction {  // one instruction if the calling function's target has it
   [[gnu::always_inline]] static uint32_t ones(uint64_t word) {
     return static_cast<uint32_t>(__builtin_popcountll(word));
   }
@@ -30,7 +30,7 @@ struct CountByInstruction {  // becomes one where the calling function's target 
   return word;
 }
 
-// How many ones stand in a row from `bit` on, at most `limit`.
+// The number of consecutive ones from `bit` on, at most `limit`.
 uint32_t long_row_of_ones(const char* buckets, uint64_t bit, uint32_t limit, const char* end) {
   uint64_t ones = 0;
   while (ones < limit) {
@@ -42,7 +42,7 @@ uint32_t long_row_of_ones(const char* buckets, uint64_t bit, uint32_t limit, con
   return static_cast<uint32_t>(std::min<uint64_t>(ones, limit));
 }
 
-// Whether one of the `count` remainders is `wanted`; true also if it would take a closer look to say.
+// Whether one of the `count` remainders is `wanted`; may return true when a closer look is needed to decide.
 [[gnu::always_inline]] inline bool may_agree(const char* remainders, uint32_t count, uint8_t wanted,
                                              const char* end) {
   if (count >= 8 || end - remainders < 8) [[unlikely]]
@@ -54,13 +54,13 @@ uint32_t long_row_of_ones(const char* buckets, uint64_t bit, uint32_t limit, con
   return (zeros & ((uint64_t{1} << 8 * count) - 1)) != 0;
 }
 
-// How far the walk through a piece's buckets has come.
+// The position of the walk through a piece's buckets.
 struct BucketWalk {
   uint64_t bit = 0;    // a multiple of 64
   uint64_t zeros = 0;  // in the words before it
 };
 
-// Where the bucket begins: behind as many zeros as there are buckets before it. At most array_bits.
+// The bucket's begin: after as many zeros as there are buckets before it. At most array_bits.
 template <class CountOnes, bool kNearEnd>
 [[gnu::always_inline]] inline uint64_t begin_of_bucket(const char* buckets, const char* end,
                                                        uint64_t array_bits, uint64_t bucket,
@@ -92,7 +92,7 @@ SliceSearch::SliceSearch(const SlicePieces& pieces, std::span<const Hash> rests)
 
 void SliceSearch::use_portable() { next_ = search_portable; }
 
-// All hashes from hash_ on in the first of pieces_. If `out` is full before, hash_ stays below their number.
+// Searches the first of pieces_ for all hashes from hash_ on. If `out` fills up first, hash_ stays below their number.
 template <class CountOnes>
 [[gnu::always_inline]] inline size_t SliceSearch::search_piece(const PieceShape& shape,
                                                                std::span<SliceMatch> out, size_t filled) {

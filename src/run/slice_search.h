@@ -1,10 +1,10 @@
-// SliceSearch: the records in a slice whose fingerprints agree with those of given hashes.
+// SliceSearch: finds the records in a slice whose fingerprints agree with those of given hashes.
 //
-// Piece by piece and, within a piece, hash by hash: if the hashes ascend, a piece's buckets are walked once for all of
-// them, and its matches come in the order of the data log.
+// It searches piece by piece and, within a piece, hash by hash. If the hashes ascend, it walks a piece's buckets once
+// for all of them, and the matches come in the order of the data log.
 //
 // Threads: one at a time. Allocates nothing.
-// Bounds: nothing outside the slice's bytes is read, and every match names a record of its piece, whatever the
+// Bounds: reads nothing outside the slice's bytes, and every match names a record of its piece, whatever the
 //   arrays hold; the lengths must have been checked (Slice::open).
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace swale::run {
 
-// Where the parts of a whole slice lie.
+// The places of the parts of a whole slice.
 struct SlicePieces {
   const char* headers = nullptr;     // one per piece
   const char* arrays = nullptr;      // per piece: buckets, and ends if it is variable
@@ -37,7 +37,7 @@ struct SliceMatch {
   uint32_t hash;       // index of the hash
 };
 
-// What the headers of pieces say about the arrays behind them.
+// The sizes of a piece's arrays, from its header.
 struct PieceShape {
   uint32_t records;
   uint32_t end_bits;  // variable
@@ -61,13 +61,13 @@ inline PieceShape mixed_piece_shape(const char* bytes) {
 
 class SliceSearch {
  public:
-  // What each rest's leading slice_bits say is not looked at: they are this slice's. `rests` must outlive it.
+  // Ignores the leading slice_bits of each rest, which must be those of this slice. `rests` must outlive it.
   SliceSearch(const SlicePieces& pieces, std::span<const Hash> rests);
 
-  // Fills `out` with the next matches and returns their number; fewer than fit: there are no more.
+  // Fills `out` with the next matches and returns their number; if it is less than out.size(), these are the last.
   size_t next(std::span<SliceMatch> out) { return next_(*this, out); }
 
-  // For tests: the version for every processor instead of the best for this one.
+  // For tests: uses the version for every processor instead of the best for this one.
   void use_portable();
 
  private:
@@ -82,7 +82,7 @@ class SliceSearch {
   SlicePieces pieces_;  // from the current piece on
   std::span<const Hash> rests_;
   uint32_t hash_ = 0;   // the next one
-  uint32_t index_ = 0;  // within its bucket, if the search stopped there: index_ < bucket_end_
+  uint32_t index_ = 0;  // in its bucket, if the search stopped inside one: then index_ < bucket_end_
   uint32_t bucket_end_ = 0;
 };
 

@@ -97,7 +97,7 @@ Result<LargeValue> decode_large_value(Bytes stored, std::string_view what) {
     value.prefix = stored.substr(0, stored.size() - kPointerBytes);
     const char* const at = stored.data() + value.prefix.size();
     value.pointer = {get_u64(at), get_u32(at + 8), get_u32(at + 12), get_u32(at + 16)};
-    // So that no place in the log overflows.
+    // So that no offset in the log overflows.
     const bool place = value.pointer.offset <= uint64_t{1} << 62;
     if (place && possible(value.pointer.value_bytes) && value.prefix.size() <= value.pointer.value_bytes)
       return value;

@@ -1,17 +1,18 @@
-// The value log: values of more than 16,384 bytes, in one file per writing rank; and the pointers that records have to them.
+// The value log: values of more than 16,384 bytes, in one file per writing rank; and the records' pointers to them.
 //
-//   file:   entry, entry, …; the first one of an epoch begins at a multiple of 4,096, the others right behind each other
+//   file:   entry, entry, …; the first one of an epoch begins at a multiple of 4,096, the others follow without gaps
 //   entry:  head | value
 //   head:   magic: u32 | crc32c: u32 | offset: u64 | epoch_id: u64 | key_hash: u64 | epoch: u32 | writer: u32 |
 //           value_bytes: u32 | reserved: u32 | crc32c of each 65,536 bytes of the value: u32 …
-//   pointer (the last 24 bytes of what stands in the value's place): offset: u64 | value_bytes: u32 | writer: u32 |
+//   pointer (the last 24 bytes in the value's place): offset: u64 | value_bytes: u32 | writer: u32 |
 //           checksum: u32, the head's | reserved: u32
 //
-// The head's checksum is extended from epoch_seed(writer, epoch_id) over its bytes from 8 on; that of a piece from the
-// same, then u64 offset of the piece in the file. So each byte is told from the same byte of another log, epoch or place.
+// The head's checksum starts from epoch_seed(writer, epoch_id) and covers the head from byte 8 on. A piece's checksum
+// starts from the same seed, then covers its u64 offset in the file and the piece. So bytes of another log, epoch or
+// place fail.
 //
-// DO NOT CHANGE what stands here: it is on disk. docs/formats/values.md is the specification, docs/design/large-values.md
-// has the reasons.
+// DO NOT CHANGE these layouts: they are on disk. docs/formats/values.md is the specification;
+// docs/design/large-values.md has the reasons.
 // Threads: free functions. Errors: kCorruption that names file and offset.
 #pragma once
 
@@ -61,7 +62,7 @@ uint32_t value_piece_checksum(uint32_t epoch_seed, uint64_t offset, Bytes piece)
 // Sets head->checksum.
 std::string encode_value_head(ValueHead* head);
 
-// How many bytes the head has that begins like this (kValueHeadBytes bytes); no checksum is looked at.
+// The length of the head that begins with these kValueHeadBytes bytes. Checks no checksum.
 Result<size_t> peek_value_head(Bytes front, uint64_t offset, std::string_view path);
 // `bytes`: the whole head, found at `offset` of the writer's log.
 Result<ValueHead> decode_value_head(Bytes bytes, uint32_t writer, uint64_t offset, std::string_view path);
@@ -75,17 +76,17 @@ struct ValuePointer {
   bool operator==(const ValuePointer&) const = default;
 };
 
-// What stands in the place of a large value.
+// The bytes in the place of a large value, decoded.
 struct LargeValue {
   Bytes prefix;  // the value's first bytes
   ValuePointer pointer;
 };
 std::string encode_large_value(const LargeValue& value);
-// kCorruption, naming `what`, for bytes that are none.
+// kCorruption, which names `what`, for other bytes.
 Result<LargeValue> decode_large_value(Bytes stored, std::string_view what);
 
-// Where a writer's values of one epoch lie: in the footer of its index log an auxiliary segment record with index_offset =
-// offset, stride and overflow_units = lower and upper half of `bytes`, records = values.
+// The range of a writer's values of one epoch. The footer of its index log stores it as an auxiliary segment record:
+// index_offset = offset, stride and overflow_units = lower and upper half of `bytes`, records = values.
 struct ValueRange {
   uint64_t offset = 0;
   uint64_t bytes = 0;   // heads included

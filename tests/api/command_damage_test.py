@@ -14,7 +14,7 @@ class CommandOnDamage(CommandCase):
     def test_stats_that_are_missing_or_damaged(self):
         path = self.copy()
         os.remove(os.path.join(path, STATS))
-        self.assertIn("Of 3 epochs no statistics are kept.", self.run_swale("stats", path=path)[0])
+        self.assertIn("No statistics were kept of 3 epochs.", self.run_swale("stats", path=path)[0])
         self.assertEqual([epoch["stats"] for epoch in self.objects("stats", path=path)], [{}, {}, {}])
         path = self.damage(STATS, 60)
         self.assertIn("stats.jsonl: offset 0", self.run_swale("stats", expect=3, path=path)[1])
