@@ -6,6 +6,7 @@ the calibration of its round. A figure is the median of its samples, and keeps t
 import statistics
 
 import calibration
+from judge import judged
 from keys import KEYS
 
 
@@ -144,21 +145,10 @@ def judge(lines, epochs):
     not_cold = cold_problem(lines, epochs)
     results = {}
     for key in KEYS:
-        dated = found.get(key.name) or []
-        if dated:
-            entry = figure([key.normalised(value, lines.factors(number) if key.by else None) for number, value in dated], key.unit)
-        else:
-            entry = {"value": None, "unit": key.unit, "note": "not available"}
-        if dated and key.by:
-            entry["raw"] = statistics.median(value for _, value in dated)
-            entry["raw_min"], entry["raw_max"] = (pick(value for _, value in dated) for pick in (min, max))
-            entry["factor"] = statistics.median(lines.factors(number)[key.by] for number, _ in dated)
-        met, aim_met = (key.meets(entry["value"], bound) if dated else (False if bound is not None else None)
-                        for bound in (key.must, key.aim))
+        entry = judged(key, found.get(key.name) or [], lines.factors)
         if not_cold and key.name.startswith(COLD):
-            entry["note"], met, aim_met = not_cold, False, False
-        results[key.name] = {**entry, "what": key.what, "must": key.must, "aim": key.aim, "normalised_by": key.by,
-                             "less_is_better": key.less_is_better, "met": met, "aim_met": aim_met}
+            entry.update(note=not_cold, met=False, aim_met=False)
+        results[key.name] = entry
     return results
 
 

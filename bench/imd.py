@@ -6,9 +6,7 @@ the raw device and the rivals meet the same moods of the machine; writes OUT/imd
 beside what must be. Exit status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program
 failed. Progress goes to stderr. docs/design/benchmarks.md tells what is measured and how.
 """
-import argparse
 import datetime
-import json
 import os
 import pathlib
 import platform
@@ -21,6 +19,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import figures  # noqa: E402
+import judge  # noqa: E402
 import report  # noqa: E402
 
 PROFILES = {
@@ -38,64 +37,19 @@ PROFILES = {
                  quick_calibration=1, drop_all=0),  # the caches of the machine are not a test's to drop
 }
 RANKS = 4
-TIMEOUT_S = 600
 
 
-class Failed(Exception):
-    pass
-
-
-class Progress:
-    """Says on stderr which measurement runs and how long all of them take: on a terminal in one line, elsewhere in a line every
-    few seconds."""
-
-    INTERVAL_S = 5
-
-    def __init__(self, expected_s, stream=None):
-        self.stream = stream or sys.stderr
-        self.expected_s, self.began, self.said = expected_s, time.monotonic(), float("-inf")
-
-    @staticmethod
-    def clock(seconds):
-        return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
-
-    def say(self, what):
-        now = time.monotonic()
-        line = f"  {self.clock(now - self.began)} of about {self.clock(self.expected_s)}: {what}"
-        if self.stream.isatty():
-            print(f"\r\033[K{line}", end="", file=self.stream, flush=True)
-        elif now - self.said >= self.INTERVAL_S:
-            self.said = now
-            print(line, file=self.stream, flush=True)
-
-    def end(self):
-        if self.stream.isatty():
-            print("\r\033[K", end="", file=self.stream, flush=True)
-
-
-class Bench:
+class Bench(judge.Runner):
     def __init__(self, programs, scratch, shared_memory, profile):
+        super().__init__(PROFILES[profile])
         self.programs, self.scratch, self.shared_memory = programs, scratch, shared_memory
-        self.p = PROFILES[profile]
-        self.lines, self.round, self.progress = [], 0, Progress(self.p["expected_s"])
 
     def has(self, program):
         return (self.programs / f"bench_{program}").exists()
 
     def run(self, name, program, **options):
         """Runs bench_PROGRAM and keeps the line that it reports under `name`."""
-        command = [str(self.programs / f"bench_{program}")]
-        return self.keep(name, command + [word for key, value in options.items() for word in (f"--{key}", str(value))])
-
-    def keep(self, name, command):
-        self.progress.say(f"round {self.round + 1} of {self.p['rounds']}: {name}")
-        began = time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-        if done.returncode != 0:
-            raise Failed(f"{' '.join(command)}\n{done.stderr.strip()}")
-        line = json.loads(done.stdout)
-        self.lines.append({"round": self.round, "name": name, "took_s": round(time.monotonic() - began, 2), "line": line})
-        return line
+        return self.keep(name, [str(self.programs / f"bench_{program}"), *judge.words(options)])
 
     def work(self, **more):
         return dict(keys=self.p["keys"], epochs=self.p["epochs"], **more)
@@ -238,17 +192,15 @@ def machine(scratch):
     }
 
 
-def measure(arguments):
+def measure(arguments, scratch):
     """Returns what is written to imd.json."""
-    arguments.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     shared = pathlib.Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else arguments.out
-    with tempfile.TemporaryDirectory(prefix="scratch-", dir=arguments.scratch or arguments.out) as scratch, \
-            tempfile.TemporaryDirectory(prefix="swale-bench-", dir=shared) as shared_memory:
+    with tempfile.TemporaryDirectory(prefix="swale-bench-", dir=shared) as shared_memory:
         needs = 16 * PROFILES[arguments.profile]["keys"] * 5 * 48 if arguments.profile != "tiny" else 0
         if shutil.disk_usage(scratch).free < needs:
-            raise Failed(f"{scratch}: needs {needs >> 30} GiB of free space")
-        bench = Bench(arguments.programs, pathlib.Path(scratch), pathlib.Path(shared_memory), arguments.profile)
+            raise judge.Failed(f"{scratch}: needs {needs >> 30} GiB of free space")
+        bench = Bench(arguments.programs, scratch, pathlib.Path(shared_memory), arguments.profile)
         about = machine(scratch)
         bench.run_all()
     lines = figures.Lines(bench.lines)
@@ -264,24 +216,7 @@ def measure(arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("programs", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--profile", choices=PROFILES, default="full")
-    parser.add_argument("--scratch", type=pathlib.Path, help="a folder on the storage that is to be measured")
-    arguments = parser.parse_args()
-    try:
-        result = measure(arguments)
-    except (Failed, subprocess.TimeoutExpired) as failure:
-        print(f"\nimd.py: {failure}", file=sys.stderr)
-        return 2
-    target = arguments.out / "imd.json"
-    target.with_suffix(".tmp").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    target.with_suffix(".tmp").rename(target)
-    print(report.text(result))
-    missed = [name for name, entry in result["results"].items() if entry["met"] is False]
-    print(f"{target}; {len(missed)} of {len(result['results'])} missed{': ' + ', '.join(missed) if missed else ''}")
-    return 1 if missed else 0
+    return judge.main(__doc__, "imd", PROFILES, measure, report.text)
 
 
 if __name__ == "__main__":

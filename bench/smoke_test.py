@@ -16,6 +16,7 @@ sys.path.insert(0, str(HERE))
 import calibration  # noqa: E402
 import figures  # noqa: E402
 import imd  # noqa: E402
+import judge  # noqa: E402
 import report  # noqa: E402
 from keys import KEYS  # noqa: E402
 
@@ -177,7 +178,7 @@ class FiguresAreJudged(unittest.TestCase):
 
     def test_progress_is_told_where_there_is_no_terminal(self):
         said = io.StringIO()
-        progress = imd.Progress(830, said)
+        progress = judge.Progress(830, said)
         progress.say("round 1 of 5: raw")
         progress.say("round 1 of 5: swale")  # within the interval
         self.assertEqual(said.getvalue(), "  0:00 of about 13:50: round 1 of 5: raw\n")

@@ -6,6 +6,7 @@
 #include "base/contain.h"
 #include "base/crc32c.h"
 #include "base/entropy.h"
+#include "meta/log_window.h"
 
 namespace swale::meta {
 namespace {
@@ -16,7 +17,7 @@ constexpr size_t kHeadBytes = 32;
 constexpr uint32_t kGroupMagic = 0x47415753;  // "SWAG"
 constexpr size_t kGroupHeadBytes = 24;
 constexpr uint64_t kGroupBytesMax = 64 * kMiB;
-constexpr size_t kLogBytesMax = 4 * kGiB;
+constexpr uint64_t kCompactFactor = 4;  // a log so many times as long as its snapshot is compacted
 constexpr size_t kSnapshotGroupBytes = kMiB;
 
 std::string name_of(uint32_t server, uint32_t job) {
@@ -85,45 +86,50 @@ std::string group(uint64_t sequence, Bytes records) {
   return out;
 }
 
-// The bytes of the whole group at the start of `bytes`; 0: there is none, or a damaged one.
-size_t group_bytes(Bytes bytes, uint64_t* sequence) {
-  if (bytes.size() < kGroupHeadBytes || get_u32(bytes.data()) != kGroupMagic) return 0;
-  const uint64_t length = get_u32(bytes.data() + 8);
-  if (length > kGroupBytesMax || length > bytes.size() - kGroupHeadBytes) return 0;
-  const size_t total = kGroupHeadBytes + length;
-  if (get_u32(bytes.data() + 4) != crc32c(bytes.substr(8, total - 8))) return 0;
-  *sequence = get_u64(bytes.data() + 16);
-  return total;
+struct GroupHead {
+  uint64_t bytes = 0;  // of the whole group; 0: there is none, or a damaged one
+  uint64_t sequence = 0;
+};
+
+Result<GroupHead> whole_group(LogWindow* log, uint64_t at) {
+  if (log->size() - at < kGroupHeadBytes) return GroupHead();
+  SWALE_ASSIGN_OR_RETURN(const Bytes head, log->at(at, kGroupHeadBytes));
+  const uint32_t crc = get_u32(head.data() + 4);
+  const uint64_t length = get_u32(head.data() + 8);
+  const GroupHead group{kGroupHeadBytes + length, get_u64(head.data() + 16)};
+  if (get_u32(head.data()) != kGroupMagic || length > kGroupBytesMax ||
+      length > log->size() - at - kGroupHeadBytes)
+    return GroupHead();
+  SWALE_ASSIGN_OR_RETURN(const uint32_t found, log->checksum(crc32c({}), at + 8, group.bytes - 8));
+  return found == crc ? group : GroupHead();
 }
 
 // Groups are written one after the other, each synced before the next: a whole group after a damaged one says that the
 // damage came later, and that acknowledged changes are lost.
-Status check_torn(Bytes log, size_t at, uint64_t sequence, const std::string& path) {
-  for (size_t next = at + 1; next + kGroupHeadBytes <= log.size(); ++next) {
-    if (get_u32(log.data() + next) != kGroupMagic) continue;
-    uint64_t later = 0;
-    if (group_bytes(log.substr(next), &later) == 0 || later <= sequence) continue;
+Status check_torn(LogWindow* log, uint64_t at, uint64_t sequence, const std::string& path) {
+  for (uint64_t next = at + 1;; ++next) {
+    SWALE_ASSIGN_OR_RETURN(next, log->find(kGroupMagic, next));
+    if (next == log->size()) return {};
+    SWALE_ASSIGN_OR_RETURN(const GroupHead later, whole_group(log, next));
+    if (later.bytes == 0 || later.sequence <= sequence) continue;
     return corruption(
-        "{}: offset {}: expected group {}, found damage, and group {} after it at offset {}: changes that "
-        "were "
-        "acknowledged are lost; restore the file from a copy",
-        path, at, sequence + 1, later, next);
+        "{}: offset {}: expected group {}, found damage, and group {} after it at offset {}: acknowledged "
+        "changes are lost; restore the file from a copy, or see what `swale repair` can keep",
+        path, at, sequence + 1, later.sequence, next);
   }
-  return {};
 }
 
-Status replay(Bytes log, const std::string& path, AttributeTable* table, AttributeRecovery* report,
-              uint64_t* sequence) {
-  size_t at = kHeadBytes;
-  while (at < log.size()) {
-    uint64_t number = 0;
-    const size_t bytes = group_bytes(log.substr(at), &number);
-    if (bytes == 0 || number != *sequence + 1) {
-      SWALE_RETURN_IF_ERROR(check_torn(log, at, *sequence, path));
-      report->torn_bytes = log.size() - at;
+Status replay(LogWindow* log, const std::string& path, AttributeTable* table, AttributeRecovery* report) {
+  uint64_t sequence = 0;
+  for (uint64_t at = kHeadBytes; at < log->size();) {
+    SWALE_ASSIGN_OR_RETURN(const GroupHead group, whole_group(log, at));
+    if (group.bytes == 0 || group.sequence != sequence + 1) {
+      SWALE_RETURN_IF_ERROR(check_torn(log, at, sequence, path));
+      report->torn_bytes = log->size() - at;
       return {};
     }
-    Decoder in(log.substr(at + kGroupHeadBytes, bytes - kGroupHeadBytes));
+    SWALE_ASSIGN_OR_RETURN(const Bytes records, log->at(at + kGroupHeadBytes, group.bytes - kGroupHeadBytes));
+    Decoder in(records);
     while (in.ok() && in.remaining() > 0) {
       const Bytes record = in.sized();
       if (!in.ok()) break;
@@ -132,8 +138,8 @@ Status replay(Bytes log, const std::string& path, AttributeTable* table, Attribu
       ++report->records;
     }
     SWALE_RETURN_IF_ERROR(in.status(fmt::format("{}: group at offset {}", path, at)));
-    *sequence = number;
-    at += bytes;
+    sequence = group.sequence;
+    at += group.bytes;
   }
   return {};
 }
@@ -157,11 +163,13 @@ Result<Logs> find_logs(io::Device& device, const std::string& directory, uint32_
 
 Status read_log(io::Device& device, const std::string& path, uint32_t server, uint32_t job,
                 AttributeTable* table, AttributeRecovery* report) {
-  SWALE_ASSIGN_OR_RETURN(const std::string log, io::read_file(device, path, kLogBytesMax));
-  SWALE_RETURN_IF_ERROR(check_head(log, path, server, job));
-  uint64_t sequence = 0;
+  SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+  LogWindow log(*file, size);
+  SWALE_ASSIGN_OR_RETURN(const Bytes head, log.at(0, std::min<uint64_t>(size, kHeadBytes)));
+  SWALE_RETURN_IF_ERROR(check_head(head, path, server, job));
   report->job = job;
-  return replay(log, path, table, report, &sequence);
+  return replay(&log, path, table, report);
 }
 
 // The newest log gets another name before it is read: what its writer commits after that, it does not acknowledge.
@@ -195,23 +203,105 @@ std::string snapshot(const AttributeTable& table, uint32_t server, uint32_t job,
 
 class AttributeStore::Commit final : public Work {
  public:
-  Commit(const AttributeStore* store, uint64_t offset, std::string bytes)
-      : Work(WorkKind::kCommit), store_(*store), offset_(offset), bytes_(std::move(bytes)) {}
+  Commit(const AttributeStore* store, std::string bytes)
+      : Work(WorkKind::kCommit), store_(*store), offset_(store->end_), bytes_(std::move(bytes)) {}
   void run() noexcept override {
+    bool synced = false;
     status_ = contain([&]() -> Status {
       SWALE_RETURN_IF_ERROR(store_.file_->pwrite(offset_, bytes_));
+      synced = true;
       SWALE_RETURN_IF_ERROR(store_.file_->sync());
       return store_.fence();
     });
+    if (synced || (status_.code() != Code::kNoSpace && status_.code() != Code::kResourceExhausted)) return;
+    taken_back_ = contain([&]() -> Status {
+                    SWALE_RETURN_IF_ERROR(store_.file_->truncate(offset_));
+                    return store_.file_->sync();
+                  }).ok();
   }
   const Status& status() const { return status_; }
+  bool taken_back() const { return taken_back_; }
+  uint64_t bytes() const { return bytes_.size(); }
 
  private:
   const AttributeStore& store_;
   const uint64_t offset_;
   const std::string bytes_;
   Status status_;
+  bool taken_back_ = false;
 };
+
+// As a later job begins its log, so does this one: the old log has its name until the new one has.
+class AttributeStore::Compaction final : public Work {
+ public:
+  Compaction(AttributeStore* store, uint32_t job, std::string content)
+      : Work(WorkKind::kCommit), store_(*store), job_(job), content_(std::move(content)) {}
+  void run() noexcept override {
+    status_ = contain([&]() -> Status {
+      std::string old = store_.path();
+      SWALE_RETURN_IF_ERROR(write_log(*store_.device_, store_.options_, job_, content_, &log));
+      // Whoever has opened the store since has taken the old name away.
+      SWALE_RETURN_IF_ERROR(store_.fence());
+      std::string name = log.path;
+      {
+        const MutexLock lock(store_.path_mutex_);
+        store_.path_.swap(name);
+      }
+      static_cast<void>(store_.device_->remove(old));  // else the next job does it
+      return {};
+    });
+    const bool may_pass = status_.code() == Code::kNoSpace || status_.code() == Code::kResourceExhausted;
+    if (!may_pass) return;
+    // A log with a higher number is the truth for the next job, whoever writes on in the old one.
+    nothing_done_ = contain([&]() -> Status {
+                      if (log.path.empty()) return {};
+                      SWALE_ASSIGN_OR_RETURN(const bool there, store_.device_->exists(log.path));
+                      return there ? status_ : ok_status();
+                    }).ok();
+  }
+  const Status& status() const { return status_; }
+  bool nothing_done() const { return nothing_done_; }
+
+  Log log;
+
+ private:
+  bool nothing_done_ = false;
+  AttributeStore& store_;
+  const uint32_t job_;
+  const std::string content_;
+  Status status_;
+};
+
+// A draft gets its name when it is durable. kBusy: another process has the name.
+Status AttributeStore::write_log(io::Device& device, const AttributeStoreOptions& options, uint32_t job,
+                                 Bytes content, Log* log) {
+  log->job = job;
+  log->bytes = content.size();
+  log->path = options.directory + "/" + name_of(options.server, job);
+  const std::string draft = fmt::format("{}.{:016x}.new", log->path, random_number());
+  const auto write = [&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(log->file, device.open(draft, io::OpenMode::kCreate));
+    SWALE_RETURN_IF_ERROR(log->file->pwrite(0, content));
+    SWALE_RETURN_IF_ERROR(log->file->sync());
+    return device.rename_new(draft, log->path);
+  };
+  if (const Status written = write(); !written.ok()) {
+    static_cast<void>(device.remove(draft));
+    if (written.code() != Code::kAlreadyExists) return written;
+    return error(Code::kBusy, Scope::kFile, "{}: another process has just opened this store for writing",
+                 log->path);
+  }
+  return device.sync_directory(options.directory);
+}
+
+// Everything in it is durable.
+void AttributeStore::use(Log log) {
+  file_ = std::move(log.file);
+  log_job_ = log.job;
+  end_ = snapshot_bytes_ = log.bytes;
+  log_sequence_ = log.sequence;
+  compact_after_ = 0;
+}
 
 Result<std::unique_ptr<AttributeStore>> AttributeStore::open(io::Device& device,
                                                              const AttributeStoreOptions& options,
@@ -219,7 +309,7 @@ Result<std::unique_ptr<AttributeStore>> AttributeStore::open(io::Device& device,
   AttributeRecovery own;
   if (report == nullptr) report = &own;
   *report = {};
-  std::unique_ptr<AttributeStore> store(new AttributeStore(options.files_max, options.tables_bytes_max));
+  std::unique_ptr<AttributeStore> store(new AttributeStore(options));
   SWALE_ASSIGN_OR_RETURN(const Logs logs, find_logs(device, options.directory, options.server));
   std::vector<std::string> older = logs.paths;
   if (logs.newest > 0) {
@@ -229,23 +319,17 @@ Result<std::unique_ptr<AttributeStore>> AttributeStore::open(io::Device& device,
         read_log(device, older.back(), options.server, logs.newest, &store->table_, report));
   }
   store->job_ = logs.newest + 1;
-  const std::string path = options.directory + "/" + name_of(options.server, store->job_);
-  const std::string draft = fmt::format("{}.{:016x}.new", path, random_number());
-  SWALE_ASSIGN_OR_RETURN(store->file_, device.open(draft, io::OpenMode::kCreate));
-  const std::string bytes = snapshot(store->table_, options.server, store->job_, &store->sequence_);
-  SWALE_RETURN_IF_ERROR(store->file_->pwrite(0, bytes));
-  SWALE_RETURN_IF_ERROR(store->file_->sync());
-  if (const Status claimed = device.rename_new(draft, path); !claimed.ok()) {
-    static_cast<void>(device.remove(draft));
-    if (claimed.code() != Code::kAlreadyExists) return claimed;
-    return error(Code::kBusy, Scope::kFile, "{}: another process has just opened this store for writing",
-                 path);
-  }
-  SWALE_RETURN_IF_ERROR(device.sync_directory(options.directory));
   store->device_ = &device;
-  store->path_ = path;
-  store->end_ = bytes.size();
-  store->durable_ = store->sequence_;
+  uint64_t sequence = 0;
+  const std::string content = snapshot(store->table_, options.server, store->job_, &sequence);
+  Log log;
+  SWALE_RETURN_IF_ERROR(write_log(device, options, store->job_, content, &log));
+  log.sequence = sequence;
+  {
+    const MutexLock lock(store->path_mutex_);
+    store->path_ = log.path;
+  }
+  store->use(std::move(log));
   for (const std::string& old : older) static_cast<void>(device.remove(old));  // else the next job does it
   return store;
 }
@@ -264,10 +348,20 @@ Result<std::unique_ptr<AttributeTable>> AttributeStore::read(io::Device& device,
 }
 
 Status AttributeStore::fence() const {
-  SWALE_ASSIGN_OR_RETURN(const bool there, device_->exists(path_));
-  if (there) return {};
-  return error(Code::kAborted, Scope::kNode,
-               "{}: another job has opened this metadata store; this one may write to it no more", path_);
+  for (;;) {
+    const std::string log = path();
+    SWALE_ASSIGN_OR_RETURN(const bool there, device_->exists(log));
+    if (there) return {};
+    // A compaction takes the name away too, but only after the log has another one.
+    if (path() != log) continue;
+    return error(Code::kAborted, Scope::kNode,
+                 "{}: another job has opened this metadata store; this one may write to it no more", log);
+  }
+}
+
+std::string AttributeStore::path() const {
+  const MutexLock lock(path_mutex_);
+  return path_;
 }
 
 AttributeStore::~AttributeStore() = default;
@@ -279,31 +373,94 @@ void AttributeStore::add(Bytes record) {
 
 uint64_t AttributeStore::covering_group() const { return sequence_ + (open_.empty() ? 0 : 1); }
 
+bool AttributeStore::wants_compaction() const {
+  return end_ > std::max({options_.compact_bytes_min, kCompactFactor * snapshot_bytes_, compact_after_});
+}
+
 std::unique_ptr<Work> AttributeStore::next_commit() {
-  if (committing_ || open_.empty() || !health_.ok()) return nullptr;
-  auto work = std::make_unique<Commit>(this, end_, group(sequence_ + 1, open_));
-  end_ += kGroupHeadBytes + open_.size();
+  if (committing_ || !health_.ok()) return nullptr;
+  std::unique_ptr<Work> work;
+  if (wants_compaction()) work = compaction();
+  if (work == nullptr) {
+    if (open_.empty()) return nullptr;
+    work = std::make_unique<Commit>(this, group(log_sequence_ + 1, open_));
+    open_.clear();
+  }
   ++sequence_;
-  open_.clear();
   committing_ = true;
   changes_committing_ = table_.changes();
   return work;
 }
 
+// What is open is in the table: it becomes durable with it, or with the commit after an attempt that failed. Null: there is
+// no memory for it now.
+std::unique_ptr<Work> AttributeStore::compaction() {
+  try {
+    uint64_t sequence = 0;
+    std::string content = snapshot(table_, options_.server, log_job_ + 1, &sequence);
+    auto work = std::make_unique<Compaction>(this, log_job_ + 1, std::move(content));
+    work->log.sequence = sequence;
+    open_committing_.swap(open_);
+    compacting_ = true;
+    return work;
+  } catch (const std::bad_alloc&) {
+    compact_after_ = 2 * end_;
+    return nullptr;
+  }
+}
+
 Status AttributeStore::finish(std::unique_ptr<Work> work) {
   committing_ = false;
-  const Status status = static_cast<Commit&>(*work).status();
-  if (status.ok()) {
+  if (compacting_) return finish_compaction(static_cast<Compaction*>(work.get()));
+  const auto& commit = static_cast<const Commit&>(*work);
+  if (!commit.status().ok()) {
+    give_up(commit.status(), !commit.taken_back());
+    return health_.ok() ? commit.status() : health_;
+  }
+  durable_ = sequence_;
+  ++log_sequence_;
+  end_ += commit.bytes();
+  table_.keep(changes_committing_);
+  return {};
+}
+
+Status AttributeStore::finish_compaction(Compaction* work) {
+  compacting_ = false;
+  if (work->status().ok()) {
+    use(std::move(work->log));
+    ++compactions_;
+    open_committing_.clear();
     durable_ = sequence_;
     table_.keep(changes_committing_);
     return {};
   }
-  health_ = error(status.code(), Scope::kNode,
-                  "attributes of this server can no longer be changed, because their log failed: {}",
-                  status.message());
+  if (!work->nothing_done()) {
+    give_up(work->status(), true);
+    return health_;
+  }
+  compact_after_ = 2 * end_;  // the old log goes on, and takes what is open
+  const Status kept = contain([this] { open_committing_.append(open_); });
+  if (!kept.ok()) {
+    give_up(kept, false);
+    return kept;
+  }
+  open_.swap(open_committing_);
+  open_committing_.clear();
+  if (open_.empty()) durable_ = sequence_;  // nothing waits for a commit
+  return {};
+}
+
+// No group after the durable one exists any more.
+void AttributeStore::give_up(const Status& why, bool for_good) {
+  if (for_good) {
+    health_ = error(why.code(), Scope::kNode,
+                    "attributes of this server can no longer be changed, because their log failed: {}",
+                    why.message());
+  }
   open_.clear();
+  open_committing_.clear();
+  sequence_ = durable_;
   table_.undo();
-  return health_;
 }
 
 }  // namespace swale::meta

@@ -203,8 +203,10 @@ TEST(AttributeTable, TheRecordsMakeTheSameTable) {
   EXPECT_EQ(dump(copy), dump(table));
 }
 
-Result<std::unique_ptr<AttributeStore>> open(io::Device& device, AttributeRecovery* report = nullptr) {
-  return AttributeStore::open(device, {.directory = "store", .server = 3}, report);
+Result<std::unique_ptr<AttributeStore>> open(io::Device& device, AttributeRecovery* report = nullptr,
+                                             uint64_t compact_bytes_min = 16 * kMiB) {
+  return AttributeStore::open(
+      device, {.directory = "store", .server = 3, .compact_bytes_min = compact_bytes_min}, report);
 }
 
 Status commit(AttributeStore* store) {
@@ -216,8 +218,9 @@ Status commit(AttributeStore* store) {
 }
 
 // Changes a store until the n-th call of storage, at which the power goes. What is wrong with what is found afterwards; "":
-// nothing. `calls`: how many calls there were before the end.
-std::string crash_at(uint64_t nth, uint64_t seed, bool drop_syncs, uint64_t* calls) {
+// nothing. `calls`: how many calls there were before the end. Every other seed compacts its log again and again.
+std::string crash_at(uint64_t nth, uint64_t seed, bool drop_syncs, uint64_t* calls,
+                     uint64_t* compactions = nullptr) {
   io::MemoryDevice memory;
   if (!memory.make_directory("store").ok() || !memory.sync_directory(".").ok()) return "no directory";
   io::FaultDevice device(memory);
@@ -235,7 +238,7 @@ std::string crash_at(uint64_t nth, uint64_t seed, bool drop_syncs, uint64_t* cal
   states = {empty};
   uint64_t number = 0;
   for (int job = 0; job < 3 && !down; ++job) {
-    auto store = open(device);
+    auto store = open(device, nullptr, seed % 2 == 0 ? 16 * kMiB : 200);
     if (!store.ok()) {
       if (!down) return store.status().to_string();
       break;
@@ -248,6 +251,7 @@ std::string crash_at(uint64_t nth, uint64_t seed, bool drop_syncs, uint64_t* cal
       if (done.ok() && !down) states = {states[1]};
       if (!done.ok() && !down) return done.to_string();
     }
+    if (compactions != nullptr) *compactions += (*store)->compactions();
   }
   *calls = call;
   memory.crash(rng, rng.chance(1, 2) ? io::CrashMode::kTearPages : io::CrashMode::kDropAll);
@@ -261,19 +265,21 @@ std::string crash_at(uint64_t nth, uint64_t seed, bool drop_syncs, uint64_t* cal
 }
 
 TEST(AttributeStore, KeepsWhatItAcknowledgedWhenThePowerGoesAtAnyCall) {
-  uint64_t points = 0;
+  uint64_t points = 0, compactions = 0;
   const char* text = std::getenv("SWALE_META_CRASHES");
   const uint64_t seeds = text == nullptr ? 6 : static_cast<uint64_t>(std::atoi(text));
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     uint64_t calls = UINT64_MAX;
     for (uint64_t nth = 0; nth < calls; ++nth, ++points) {
       uint64_t made = 0;
-      ASSERT_EQ(crash_at(nth, seed, false, &made), "") << "call " << nth << ", seed " << seed;
+      ASSERT_EQ(crash_at(nth, seed, false, &made, &compactions), "") << "call " << nth << ", seed " << seed;
       if (made <= nth) calls = made;
     }
   }
-  std::printf("%lu points of failure\n", static_cast<unsigned long>(points));
+  std::printf("%lu points of failure, %lu compactions\n", static_cast<unsigned long>(points),
+              static_cast<unsigned long>(compactions));
   EXPECT_GT(points, 100u);
+  EXPECT_GT(compactions, points / 4);
 }
 
 TEST(AttributeStore, CanaryADeviceThatDoesNotSyncIsSeen) {
@@ -306,6 +312,98 @@ TEST(AttributeStore, AFailedSyncMakesItReadOnlyAndTakesBackWhatWasNotDurable) {
   EXPECT_NE((*store)->table().find(file_id("kept")), nullptr);
   EXPECT_EQ((*store)->table().find(file_id("lost")), nullptr);
   EXPECT_EQ((*store)->next_commit(), nullptr);
+}
+
+Status close_file(AttributeStore* store, uint64_t size) {
+  std::string record;
+  AttributeRequest what = request(AttributeOp::kClose, "f", 1, size);
+  what.size = size;
+  what.generation = 100;
+  const auto applied = store->table().apply(what, &record);
+  store->add(record);
+  return applied.status();
+}
+
+TEST(AttributeStore, CompactsItsLogWhileItRuns) {
+  io::MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("store").ok());
+  auto store = open(memory, nullptr, 2000);
+  ASSERT_TRUE(store.ok());
+  std::string record;
+  ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, "f"), &record).ok());
+  (*store)->add(record);
+  for (uint64_t size = 1; size <= 1000; ++size) {
+    ASSERT_TRUE(close_file(store->get(), size).ok());
+    const uint64_t group = (*store)->covering_group();
+    ASSERT_TRUE(commit(store->get()).ok());
+    ASSERT_LE(group, (*store)->durable_group());
+    ASSERT_LT((*store)->log_bytes(), 2500u);
+    ASSERT_TRUE((*store)->fence().ok());
+  }
+  EXPECT_GT((*store)->compactions(), 20u);
+  EXPECT_EQ(memory.list("store")->size(), 1u);  // the older logs are gone
+  // A change that comes while a compaction is under way is not lost, and a later job fences this one.
+  std::unique_ptr<Work> work;
+  const uint64_t enough = (*store)->compactions() + 5;
+  for (uint64_t size = 1001; (*store)->compactions() < enough; size += 2) {
+    ASSERT_TRUE(close_file(store->get(), size).ok());
+    work = (*store)->next_commit();
+    ASSERT_TRUE(close_file(store->get(), size + 1).ok());
+    work->run();
+    ASSERT_TRUE((*store)->finish(std::move(work)).ok());
+    ASSERT_TRUE(commit(store->get()).ok());
+    ASSERT_EQ((*store)->covering_group(), (*store)->durable_group());
+  }
+  const std::string before = dump((*store)->table());
+  auto second = open(memory);
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  EXPECT_EQ(dump((*second)->table()), before);
+  ASSERT_TRUE(close_file(store->get(), 1 << 20).ok());
+  EXPECT_THAT(std::string(commit(store->get()).message()), HasSubstr("another job has opened"));
+}
+
+TEST(AttributeStore, GoesOnWhenAFullDiskHasSpaceAgain) {
+  for (const uint64_t compact_bytes_min : {uint64_t{200}, uint64_t{16 * kMiB}}) {
+    io::MemoryDevice memory;
+    ASSERT_TRUE(memory.make_directory("store").ok());
+    io::FaultDevice device(memory);
+    auto store = open(device, nullptr, compact_bytes_min);
+    ASSERT_TRUE(store.ok());
+    std::string record;
+    ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, "f"), &record).ok());
+    (*store)->add(record);
+    ASSERT_TRUE(commit(store->get()).ok());
+    uint64_t kept = 0, refused = 0;
+    for (uint64_t size = 1; size <= 300; ++size) {
+      if (size * 7 % 10 < 3) {
+        device.inject({.action = io::FaultAction::kTear,
+                       .kind = io::CallKind::kWrite,
+                       .from_then_on = true,
+                       .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device"),
+                       .position = size});
+      }
+      ASSERT_TRUE(close_file(store->get(), size).ok());
+      Status done = commit(store->get());
+      if (done.ok() && (*store)->covering_group() != (*store)->durable_group())
+        done = commit(store->get());  // after a compaction that found no space
+      device.clear();
+      ASSERT_EQ((*store)->covering_group(), (*store)->durable_group());
+      if (!done.ok()) {
+        EXPECT_EQ(done.code(), Code::kNoSpace);
+        ++refused;
+      } else {
+        kept = size;
+      }
+      ASSERT_TRUE((*store)->health().ok());
+      ASSERT_EQ((*store)->table().find(file_id("f"))->size, kept);
+      const auto found =
+          AttributeStore::read(memory, "store", 3, std::make_unique<AttributeRecovery>().get());
+      ASSERT_TRUE(found.ok()) << found.status().to_string();
+      ASSERT_EQ((*found)->find(file_id("f"))->size, kept);
+    }
+    EXPECT_EQ(refused, 90u);
+    EXPECT_EQ((*store)->compactions() > 0, compact_bytes_min == 200);
+  }
 }
 
 TEST(AttributeStore, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {

@@ -1,9 +1,9 @@
 #include "meta/log.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/crc32c.h"
+#include "meta/log_window.h"
 
 namespace swale::meta {
 namespace {
@@ -28,23 +28,36 @@ Status check_header(Bytes bytes, const std::string& path, uint32_t shard, uint64
   return {};
 }
 
-// The length of a whole record at the front of `bytes`, or 0.
-size_t record_length(Bytes bytes, uint64_t owner) {
-  if (bytes.size() < kRecordHeadBytes || get_u32(bytes.data()) != kRecordMagic) return 0;
-  const uint64_t payload = get_u64(bytes.data() + 8);
-  if (payload > bytes.size() - kRecordHeadBytes) return 0;
-  const Bytes record = bytes.substr(0, kRecordHeadBytes + payload);
-  return get_u32(bytes.data() + 4) == record_crc(owner, record) ? record.size() : 0;
+struct RecordHead {
+  uint64_t bytes = 0;  // of the whole record; 0: there is none
+  uint64_t group = 0;
+  Sequence sequence_end = 0;
+};
+
+// The record at `at`, if it is whole.
+Result<RecordHead> whole_record(LogWindow* log, uint64_t at, uint64_t owner) {
+  if (log->size() - at < kRecordHeadBytes) return RecordHead();
+  SWALE_ASSIGN_OR_RETURN(const Bytes head, log->at(at, kRecordHeadBytes));
+  const uint32_t crc = get_u32(head.data() + 4);
+  const uint64_t payload = get_u64(head.data() + 8);
+  const RecordHead record{kRecordHeadBytes + payload, get_u64(head.data() + 16), get_u64(head.data() + 24)};
+  if (get_u32(head.data()) != kRecordMagic || payload > log->size() - at - kRecordHeadBytes)
+    return RecordHead();
+  char id[8];
+  put_u64(id, owner);
+  SWALE_ASSIGN_OR_RETURN(const uint32_t found,
+                         log->checksum(crc32c(Bytes(id, sizeof(id))), at + 8, record.bytes - 8));
+  return found == crc ? record : RecordHead();
 }
 
-// The offset of a whole record somewhere in `bytes`; bytes.size() if there is none.
-size_t find_record(Bytes bytes, uint64_t owner) {
-  char magic[4];
-  put_u32(magic, kRecordMagic);
-  for (size_t at = bytes.find(Bytes(magic, 4)); at != Bytes::npos; at = bytes.find(Bytes(magic, 4), at + 1)) {
-    if (record_length(bytes.substr(at), owner) != 0) return at;
+// The offset of a whole record at or after `from`; the end of the log if there is none.
+Result<uint64_t> find_record(LogWindow* log, uint64_t from, uint64_t owner) {
+  for (uint64_t at = from;; ++at) {
+    SWALE_ASSIGN_OR_RETURN(at, log->find(kRecordMagic, at));
+    if (at == log->size()) return at;
+    SWALE_ASSIGN_OR_RETURN(const RecordHead record, whole_record(log, at, owner));
+    if (record.bytes != 0) return at;
   }
-  return bytes.size();
 }
 
 Status visit_extents(Decoder* decoder, Bytes payload, const std::string& where, LogVisitor* visitor) {
@@ -196,40 +209,36 @@ Result<LogScan> replay_log(io::Device& device, const std::string& path, uint32_t
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(uint64_t size, file->size());
   size = std::min(size, end);
+  LogWindow log(*file, size);
   LogScan scan;
-  std::string content(size + kColumnSlackBytes, '\0');
-  SWALE_RETURN_IF_ERROR(io::read_exactly(*file, 0, MutableBytes(content.data(), size)));
-  const Bytes bytes = Bytes(content).substr(0, size);
-  uint64_t at = 0;
-  Status header = size < kLogHeaderBytes ? corruption("{}: {} bytes are no log", path, size)
-                                         : check_header(bytes.substr(0, kLogHeaderBytes), path, shard, owner);
-  if (header.ok()) {
-    at = kLogHeaderBytes;
-  } else if (!may_be_torn || header.code() == Code::kUnsupported) {
-    return header;
-  }
+  SWALE_ASSIGN_OR_RETURN(const Bytes front, log.at(0, std::min<uint64_t>(size, kLogHeaderBytes)));
+  const Status header = size < kLogHeaderBytes ? corruption("{}: {} bytes are no log", path, size)
+                                               : check_header(front, path, shard, owner);
+  if (!header.ok() && (!may_be_torn || header.code() == Code::kUnsupported)) return header;
+  uint64_t at = header.ok() ? kLogHeaderBytes : 0;
   while (header.ok() && at < size) {
-    const size_t length = record_length(bytes.substr(at), owner);
-    if (length == 0) break;
-    const char* const head = bytes.data() + at;
-    const uint64_t number = get_u64(head + 16);
-    if (number != *group + 1)
-      return corruption("{}: record at offset {}: expected group {}, found {}", path, at, *group + 1, number);
-    SWALE_RETURN_IF_ERROR(visit_payload(bytes.substr(at + kRecordHeadBytes, length - kRecordHeadBytes),
-                                        fmt::format("{}: group {} at offset {}", path, number, at), visitor));
-    SWALE_RETURN_IF_ERROR(visitor->end_group(number, get_u64(head + 24)));
-    *group = number;
+    SWALE_ASSIGN_OR_RETURN(const RecordHead record, whole_record(&log, at, owner));
+    if (record.bytes == 0) break;
+    if (record.group != *group + 1)
+      return corruption("{}: record at offset {}: expected group {}, found {}", path, at, *group + 1,
+                        record.group);
+    SWALE_ASSIGN_OR_RETURN(const Bytes payload,
+                           log.at(at + kRecordHeadBytes, record.bytes - kRecordHeadBytes));
+    SWALE_RETURN_IF_ERROR(
+        visit_payload(payload, fmt::format("{}: group {} at offset {}", path, record.group, at), visitor));
+    SWALE_RETURN_IF_ERROR(visitor->end_group(record.group, record.sequence_end));
+    *group = record.group;
     ++scan.groups;
-    at += length;
+    at += record.bytes;
   }
   scan.bytes = at;
   scan.torn_bytes = size - at;
   if (scan.torn_bytes == 0) return scan;
-  const size_t later = find_record(bytes.substr(at), owner);
-  if (later != size - at)
+  SWALE_ASSIGN_OR_RETURN(const uint64_t later, find_record(&log, at, owner));
+  if (later != size)
     return corruption(
         "{}: the record at offset {} (after group {}) is damaged: a whole one follows at offset {}", path, at,
-        *group, at + later);
+        *group, later);
   if (!may_be_torn)
     return corruption("{}: the record at offset {} (after group {}) is damaged, and a later log exists", path,
                       at, *group);

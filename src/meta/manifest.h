@@ -13,6 +13,7 @@
 namespace swale::meta {
 
 inline constexpr char kManifestName[] = "swale.json";
+inline constexpr char kLockName[] = "swale.lock";
 inline constexpr char kFormatName[] = "swale-meta";
 
 struct Manifest {

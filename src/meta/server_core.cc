@@ -63,6 +63,7 @@ void ServerCore::on_request(Method method, Bytes payload, uint64_t token) {
   }
   const Status status = handle(method, payload, token);
   if (status.ok() || held(method, payload, token, status)) return;
+  waits_added_ |= joins_shard;  // a shard without space makes another attempt
   ++counters_.refused;
   reply(token, status.with_context(fmt::format("metadata server {}", server_)));
 }
@@ -391,15 +392,15 @@ void ServerCore::when_attributes_durable(std::function<void(const Status&)> act)
 }
 
 // A duplicate may wait for a group before the last one, so all are looked at.
-void ServerCore::release(std::deque<Waiting>* waits, uint64_t durable, const Status& health) {
+void ServerCore::release(std::deque<Waiting>* waits, uint64_t durable, const Status& failure) {
   std::deque<Waiting> all;
   all.swap(*waits);
   std::deque<Waiting> rest;
   for (Waiting& each : all) {
     if (each.group <= durable) {
       each.act({});
-    } else if (!health.ok()) {
-      each.act(health);
+    } else if (!failure.ok()) {
+      each.act(failure);
     } else {
       rest.push_back(std::move(each));
     }
@@ -419,15 +420,16 @@ std::unique_ptr<Work> ServerCore::next_work() {
 }
 
 void ServerCore::finish(std::unique_ptr<Work> work) {
-  // The failure, if there is one, is the store's health from now on.
+  // A commit that failed has made every group void that is not durable, for good (health) or until there is space again.
   if (work.get() == attribute_work_) {
     attribute_work_ = nullptr;
-    static_cast<void>(attributes_->finish(std::move(work)));
-    release(&attribute_waits_, attributes_->durable_group(), attributes_->health());
+    const Status done = attributes_->finish(std::move(work));
+    release(&attribute_waits_, attributes_->durable_group(), done);
     return;
   }
-  static_cast<void>(shard_->finish(std::move(work)));
-  release(&shard_waits_, shard_->durable_group(), shard_->health());
+  const bool commit = work->kind() == WorkKind::kCommit;
+  const Status done = shard_->finish(std::move(work));
+  release(&shard_waits_, shard_->durable_group(), commit ? done : shard_->health());
   retry_held();
 }
 

@@ -9,7 +9,8 @@
 // same file wait for that; equal ones are combined. A restart finishes what it finds half done (resume()).
 //
 // Invariants: (1) each request gets exactly one reply; (2) puts that the shard cannot take yet wait in the order in which
-//   they came, and so do later ones; (3) after a failed sync of a log every change is refused with the first failure.
+//   they came, and so do later ones; (3) after a failed sync of a log every change is refused with the first failure;
+//   (4) a group that finds no space is void: its requests are answered with that, and later ones may succeed.
 // Threads: all calls by one thread at a time, but for Work::run. Errors: replies carry them; messages name the server.
 // Limits: what waits is bounded by what callers may have under way (net::RpcParams).
 #pragma once

@@ -44,6 +44,21 @@ constexpr std::array kRows = {
               .min = 1,
               .max = 4e9,
               .help = "files whose attributes one server keeps in memory, about 300 bytes each"},
+    OptionRow{
+        .name = "meta.lock_lease_s",
+        .type = OptionType::kSeconds,
+        .default_value = "60",
+        .min = 1,
+        .max = 3'600,
+        .help =
+            "the next job may take the store's swale.lock over when its holder has not renewed it for this "
+            "long; the holder renews it six times as often"},
+    OptionRow{.name = "meta.lock_wait_s",
+              .type = OptionType::kSeconds,
+              .default_value = "90",
+              .min = 0,
+              .max = 7'200,
+              .help = "how long opening a store looks whether another job's lock is renewed; 0: one look"},
     OptionRow{.name = "meta.cache",
               .type = OptionType::kBytes,
               .default_value = "64M",
@@ -70,6 +85,8 @@ StoreOptions store_options(const Config& config) {
   options.deadline = config.get_nanos("meta.deadline_s");
   options.detect_runs = config.get_bool("meta.detect_runs");
   options.files_max = static_cast<size_t>(config.get_int("meta.files_max"));
+  options.lease.lease = config.get_nanos("meta.lock_lease_s");
+  options.lease.wait = config.get_nanos("meta.lock_wait_s");
   options.shard.cache_bytes = config.get_bytes("meta.cache");
   options.shard.sync_log = config.get_bool("meta.sync");
   return options;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/config.h"
+#include "io/lock_file.h"
 #include "meta/delegate.h"
 #include "meta/shard.h"
 
@@ -18,7 +19,8 @@ struct StoreOptions {
   Nanos deadline = seconds(30);  // of an operation
   bool detect_runs = true;
   size_t files_max = 16 << 20;
-  ShardOptions shard;  // directory, shard and job are set by the store
+  io::LeaseOptions lease;  // of swale.lock
+  ShardOptions shard;      // directory, shard and job are set by the store
 };
 
 std::span<const OptionRow> store_option_rows();

@@ -11,11 +11,15 @@
 //
 // Threads: all calls by one thread at a time, but for Work::run, which touches nothing that the shard changes.
 // Invariants: (1) lookups see durable groups only, all of each; (2) of overlapping puts the one with the higher sequence
-//   wins, byte by byte; (3) after a failed sync or write of the log the shard is read-only for good: no later group can
-//   become durable, and every put answers the first failure.
-// Errors: kInvalidArgument (nothing was done), kBusy (accepts() is false: finish background work first),
+//   wins, byte by byte; (3) after a failed sync of the log, or a write that failed for another reason than a full disk, the
+//   shard is read-only for good: no later group can become durable, and every put answers the first failure.
+// A full disk: the record of a group that finds no space is taken back. finish() answers kNoSpace, health() stays OK, and
+//   every group after durable_group() is void: answer its clients with that failure. Their retries count as new requests. A
+//   checkpoint that finds no space is tried again later; while the buffers are full, each put answers kNoSpace and causes
+//   one more attempt. So the shard goes on when space returns.
+// Errors: kInvalidArgument (nothing was done), kBusy (accepts() is false: finish background work first), kNoSpace,
 //   kCorruption (a block or log is damaged; never a wrong extent), kResourceExhausted, or the failure that made the shard
-//   read-only.
+//   read-only. A call that runs out of memory has done nothing.
 // Limits: memory as ShardOptions says; ends of puts at or below kOffsetEnd.
 #pragma once
 
@@ -134,6 +138,7 @@ struct ShardCounters {
   uint64_t groups = 0, log_bytes = 0, log_syncs = 0;
   uint64_t flushes = 0, flushed_bytes = 0, merges = 0, merged_bytes = 0, blocks_merged = 0, blocks_copied = 0;
   uint64_t checkpoints = 0, checkpoint_bytes = 0;
+  uint64_t groups_void = 0, background_failures = 0;  // for lack of space or memory
   uint64_t lookups = 0, lookup_pieces = 0, run_answers = 0;
   uint64_t reads = 0, read_bytes = 0, blocks_wanted = 0, blocks_read = 0, cache_hits = 0;
 };
@@ -194,9 +199,10 @@ class Shard {
   virtual bool accepts() const = 0;            // false: finish background work before the next put
   virtual Status health() const = 0;           // OK, or why the shard is read-only
 
-  // Null: nothing to do, or one is under way.
+  // Null: nothing to do, one is under way, or there is no memory for it now.
   virtual std::unique_ptr<Work> next_commit() = 0;
   virtual std::unique_ptr<Work> next_background() = 0;
+  // The outcome of the work. After a failed commit with health() OK every group after durable_group() is void.
   virtual Status finish(std::unique_ptr<Work> work) = 0;
 
   // On the caller's thread: commits the open group; the same, then flushes and merges everything into sorted files and

@@ -63,7 +63,7 @@ bool ShardCore::accepts() const {
   return tree_bytes < 2 * options_.compression_buffer_bytes;
 }
 
-Status ShardCore::ready(const RequestKey& key, bool* duplicate) const {
+Status ShardCore::ready(const RequestKey& key, bool* duplicate) {
   *duplicate = false;
   if (!health_.ok()) return health_;
   if (key.client != 0) {
@@ -72,11 +72,14 @@ Status ShardCore::ready(const RequestKey& key, bool* duplicate) const {
                  staged_requests_.contains({key.client, key.number});
     if (*duplicate) return {};
   }
-  if (!accepts())
-    return error(Code::kBusy, Scope::kOperation,
-                 "shard {}: both write buffers are full: finish background work before the next put",
-                 options_.shard);
-  return {};
+  if (accepts()) return {};
+  if (!blocked_.ok() && !background_) {  // nobody could say when there will be space: the caller tries again
+    retry_background_ = true;
+    return blocked_;
+  }
+  return error(Code::kBusy, Scope::kOperation,
+               "shard {}: both write buffers are full: finish background work before the next put",
+               options_.shard);
 }
 
 uint64_t ShardCore::duplicate_group() const {
@@ -85,9 +88,8 @@ uint64_t ShardCore::duplicate_group() const {
 
 void ShardCore::begin_request(const RequestKey& key) {
   if (key.client == 0) return;
-  open_.requests.reserve(open_.requests.size() + 1);
-  staged_requests_.emplace(key.client, key.number);
   open_.requests.push_back(key);
+  staged_requests_.emplace(key.client, key.number);  // last: it throws, or all is done
 }
 
 uint32_t ShardCore::state_of(const FileId& file) {
@@ -96,34 +98,64 @@ uint32_t ShardCore::state_of(const FileId& file) {
   return index;
 }
 
-void ShardCore::note_file(uint32_t file, uint64_t end, Sequence first, Sequence last) {
+ShardCore::Staged ShardCore::staged() const {
+  return {active_->size(), open_.operations.size(), open_.files.size(), open_.requests.size(),
+          next_sequence_};
+}
+
+// Vectors that become shorter allocate nothing.
+void ShardCore::take_back(const Staged& before) {
+  active_->shrink(before.entries);
+  open_.operations.resize(before.operations);
+  open_.files.resize(before.files);
+  open_.requests.resize(before.requests);
+  next_sequence_ = before.sequence;
+}
+
+// Space for `count` calls of note_file.
+void ShardCore::reserve_marks(size_t count) {
+  const size_t wanted = open_.files.size() + count;
+  if (wanted > open_.files.capacity()) open_.files.reserve(std::max(wanted, 2 * open_.files.capacity()));
+}
+
+void ShardCore::note_file(const StagedFile& mark) {
   const size_t known = open_.files.size();
   for (size_t i = known; i-- > open_.files_begin && known - i <= kFilesOfAGroup;) {
     StagedFile& noted = open_.files[i];
-    if (noted.file != file) continue;
-    noted.end = std::max(noted.end, end);
-    noted.last = last;
+    if (noted.file != mark.file) continue;
+    noted.end = std::max(noted.end, mark.end);
+    noted.last = mark.last;
     return;
   }
-  open_.files.push_back({file, end, first, last});
+  open_.files.push_back(mark);
 }
 
-void ShardCore::stage_extents(uint32_t file, uint32_t local, std::span<const Extent> extents) {
+namespace {
+
+void extend(StagedFile* mark, uint64_t end, Sequence first, Sequence last) {
+  mark->end = std::max(mark->end, end);
+  if (mark->last == 0) mark->first = first;
+  mark->last = last;
+}
+
+}  // namespace
+
+void ShardCore::stage_extents(uint32_t local, std::span<const Extent> extents, StagedFile* mark) {
   if (extents.empty()) return;
   active_->append(extents, local, next_sequence_);
-  note_file(file, extents_end(extents), next_sequence_, next_sequence_ + extents.size() - 1);
+  extend(mark, extents_end(extents), next_sequence_, next_sequence_ + extents.size() - 1);
   next_sequence_ += extents.size();
   counters_.extents += extents.size();
 }
 
-void ShardCore::stage_expanded(uint32_t file, uint32_t local, const Run& run) {
+void ShardCore::stage_expanded(uint32_t local, const Run& run, StagedFile* mark) {
   const uint64_t blocks = blocks_of(run);
   for (uint64_t i = 0; i < blocks; ++i) {
     const Extent block = block_at(run, i);
     active_->append(
         {block.offset, block.length, block.place.address, next_sequence_, block.place.log, local});
   }
-  note_file(file, end_of(run), next_sequence_, next_sequence_);
+  extend(mark, end_of(run), next_sequence_, next_sequence_);
   ++next_sequence_;
   counters_.runs_expanded += 1;
 }
@@ -139,14 +171,14 @@ bool ShardCore::keep_as_run(uint32_t file, const Run& run) const {
   return runs == nullptr || runs->fits(run, options_.layers_max);
 }
 
-void ShardCore::stage_run(uint32_t file, uint32_t local, const Run& run) {
-  if (!keep_as_run(file, run)) {
-    stage_expanded(file, local, run);
+void ShardCore::stage_run(uint32_t local, const Run& run, StagedFile* mark) {
+  if (!keep_as_run(mark->file, run)) {
+    stage_expanded(local, run, mark);
     return;
   }
   StagedOperation operation;
   operation.kind = LogOperation::kRun;
-  operation.file = file;
+  operation.file = mark->file;
   operation.sequence = next_sequence_;
   operation.run = run;
   open_.operations.push_back(operation);
@@ -169,31 +201,31 @@ Result<uint64_t> ShardCore::put(RequestKey key, std::span<const Put> puts) {
       return error(Code::kResourceExhausted, Scope::kOperation,
                    "shard {}: {} files are the limit: use more servers", options_.shard, options_.files_max);
   }
-  // What a failed allocation must not leave half done.
-  const size_t entries = active_->size(), operations = open_.operations.size(), files = open_.files.size(),
-               requests = open_.requests.size();
-  const Sequence sequence = next_sequence_;
+  const Staged before = staged();
   try {
+    marks_.clear();
+    marks_.reserve(puts.size());
+    reserve_marks(puts.size());
     for (const Put& put : puts) {
-      const uint32_t file = state_of(put.file);
+      StagedFile& mark = marks_.emplace_back();
+      mark.file = state_of(put.file);
       const uint32_t local = active_->files().index_of(put.file);
       size_t done = 0;
       for (size_t i = 0; i < put.runs.size(); ++i) {
         const size_t until = put.run_at.empty() ? put.extents.size() : put.run_at[i];
-        stage_extents(file, local, put.extents.subspan(done, until - done));
+        stage_extents(local, put.extents.subspan(done, until - done), &mark);
         done = until;
-        stage_run(file, local, put.runs[i]);
+        stage_run(local, put.runs[i], &mark);
       }
-      stage_extents(file, local, put.extents.subspan(done));
+      stage_extents(local, put.extents.subspan(done), &mark);
     }
     begin_request(key);
-  } catch (...) {
-    active_->shrink(entries);
-    open_.operations.resize(operations);
-    open_.files.resize(files);  // an end that was raised stays: it is a bound until the group is retried
-    open_.requests.resize(requests);
-    next_sequence_ = sequence;
+  } catch (const std::bad_alloc&) {
+    take_back(before);
     return Status::out_of_memory();
+  }
+  for (const StagedFile& mark : marks_) {
+    if (mark.last != 0) note_file(mark);
   }
   ++counters_.puts;
   open_.entries_end = active_->size();
@@ -210,6 +242,7 @@ Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, co
     return duplicate_group();
   }
   if (size > kOffsetEnd) return invalid_argument("truncate to {} bytes: files end at 2^63", size);
+  const Staged before = staged();
   try {
     const uint32_t file = state_of(id);
     uint64_t newest = states_[file].generation;
@@ -220,13 +253,11 @@ Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, co
           newest = std::max(newest, staged.generation);
       }
     }
-    open_.requests.reserve(open_.requests.size() + 1);
-    open_.operations.reserve(open_.operations.size() + 1);
+    reserve_marks(1);
     if (generation > newest) {
       if (size < kOffsetEnd) {
         active_->append(
             {size, kOffsetEnd - size, 0, next_sequence_, kHoleLog, active_->files().index_of(id)});
-        note_file(file, 0, next_sequence_, next_sequence_);
       }
       StagedOperation operation;
       operation.kind = kind;
@@ -235,12 +266,15 @@ Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, co
       operation.size = size;
       operation.generation = generation;
       open_.operations.push_back(operation);
-      open_.files_begin = open_.files.size();
     }
     begin_request(key);
+    if (generation > newest) {  // nothing below throws
+      if (size < kOffsetEnd) note_file({file, 0, before.sequence, before.sequence});
+      open_.files_begin = open_.files.size();
+    }
   } catch (const std::bad_alloc&) {
-    fail(error(Code::kResourceExhausted, Scope::kFile, "shard {}: no memory for a truncate", options_.shard));
-    return health_;
+    take_back(before);
+    return Status::out_of_memory();
   }
   open_.entries_end = active_->size();
   open_.sequence_end = next_sequence_;
@@ -273,12 +307,12 @@ Result<uint64_t> ShardCore::relocate(RequestKey key, const Relocation& relocatio
   operation.kind = LogOperation::kRelocate;
   operation.sequence = next_sequence_;
   operation.relocation = relocation;
-  const size_t operations = open_.operations.size();
+  const Staged before = staged();
   try {
     open_.operations.push_back(operation);
     begin_request(key);
   } catch (const std::bad_alloc&) {
-    open_.operations.resize(operations);
+    take_back(before);
     return Status::out_of_memory();
   }
   ++next_sequence_;
@@ -286,14 +320,28 @@ Result<uint64_t> ShardCore::relocate(RequestKey key, const Relocation& relocatio
   return open_.number;
 }
 
+// Allocates nothing that it cannot do without, as all that makes a Status.
 void ShardCore::fail(const Status& why) {
-  if (health_.ok()) health_ = why.with_context(fmt::format("shard {} is read-only", options_.shard));
+  if (health_.ok()) health_ = why.with_context("the shard is read-only");
 }
 
 void ShardCore::open_next_group() {
   const uint64_t next = open_.number + 1;
   open_ = Group();
   open_.number = next;
+  open_.entries_begin = open_.entries_end = active_->size();
+  open_.sequence_end = next_sequence_;
+}
+
+// No group after the durable one exists any more. Allocates nothing.
+void ShardCore::give_up_groups() {
+  counters_.groups_void += 1 + (open_.empty() ? 0 : 1);
+  active_->shrink(active_->visible());
+  staged_requests_.clear();
+  next_sequence_ = visible_sequence_;
+  in_flight_ = Group();
+  open_ = Group();
+  open_.number = durable_group_ + 1;
   open_.entries_begin = open_.entries_end = active_->size();
   open_.sequence_end = next_sequence_;
 }

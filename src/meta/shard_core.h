@@ -28,6 +28,9 @@
 
 namespace swale::meta {
 
+class CheckpointWork;
+class CommitWork;
+class FlushWork;
 class Lookup;
 class Replay;
 
@@ -135,17 +138,26 @@ class ShardCore final : public Shard {
 
   // Puts.
   Status check_put(std::span<const Put> puts) const;
-  Status ready(const RequestKey& key, bool* duplicate) const;
+  Status ready(const RequestKey& key, bool* duplicate);
   uint64_t duplicate_group() const;
   void begin_request(const RequestKey& key);
   uint32_t state_of(const FileId& file);
-  void stage_extents(uint32_t file, uint32_t local, std::span<const Extent> extents);
-  void stage_run(uint32_t file, uint32_t local, const Run& run);
-  void stage_expanded(uint32_t file, uint32_t local, const Run& run);
+  void stage_extents(uint32_t local, std::span<const Extent> extents, StagedFile* mark);
+  void stage_run(uint32_t local, const Run& run, StagedFile* mark);
+  void stage_expanded(uint32_t local, const Run& run, StagedFile* mark);
   bool keep_as_run(uint32_t file, const Run& run) const;
   Result<uint64_t> stage_truncate(RequestKey key, LogOperation kind, const FileId& file, uint64_t size,
                                   uint64_t generation);
-  void note_file(uint32_t file, uint64_t end, Sequence first, Sequence last);
+  void reserve_marks(size_t count);
+  void note_file(const StagedFile& mark);
+
+  // What a request that fails half way takes back.
+  struct Staged {
+    size_t entries, operations, files, requests;
+    Sequence sequence;
+  };
+  Staged staged() const;
+  void take_back(const Staged& before);
 
   // Groups.
   std::string encode_group(const Group& group);
@@ -153,8 +165,13 @@ class ShardCore final : public Shard {
   void apply_operation(const StagedOperation& operation);
   void fail(const Status& why);
   void open_next_group();
+  void give_up_groups();
   bool freeze();
-  void begin_log();
+  std::shared_ptr<LogFile> next_log() const;
+  Status finish_commit(CommitWork* work);
+  Status finish_flush(FlushWork* work);
+  Status finish_checkpoint(CheckpointWork* work);
+  Status background_failed(const Status& why);
 
   std::unique_ptr<Work> start_flush();
   std::unique_ptr<Work> start_checkpoint(bool all);
@@ -171,6 +188,7 @@ class ShardCore final : public Shard {
   };
   std::vector<LayerRef> layers();
   Status open_tables(const ShardManifest& manifest);
+  void remove_unnamed(const ShardManifest& manifest);
   Status replay_logs(const ShardManifest& manifest, const std::set<uint32_t>& numbers, Replay* replay,
                      RecoveryReport* report);
   Result<bool> answer_query(Lookup* lookup, const FileId& file, const FileState& state, const Run& query,
@@ -181,6 +199,7 @@ class ShardCore final : public Shard {
   io::Device& device_;
   const ShardOptions options_;
   Status health_;
+  Status unreadable_;  // a durable group could not be applied: memory has no whole state any more
 
   FileTable files_;
   std::vector<FileState> states_;
@@ -204,6 +223,8 @@ class ShardCore final : public Shard {
   bool background_ = false;
   bool freeze_wanted_ = false;
   bool checkpoint_wanted_ = false;
+  Status blocked_;                 // why the last background work failed, if another attempt may succeed
+  bool retry_background_ = false;  // one attempt may be made although it is blocked
 
   std::shared_ptr<LogFile> log_;
   uint64_t frozen_group_ = 0;  // the first group of the current log is the next one
@@ -214,10 +235,12 @@ class ShardCore final : public Shard {
   uint32_t next_file_ = 1;  // for sorted files and snapshots
   uint32_t first_log_ = 1;  // of this job that a manifest names
   std::vector<ManifestLog> earlier_logs_;
+  std::vector<ManifestLog> replaced_logs_;  // earlier ones that the next checkpoint makes obsolete
 
   mutable ShardCounters counters_;
   std::unique_ptr<BlockEncoder> log_encoder_;
   std::vector<StoredRun> cut_;
+  std::vector<StagedFile> marks_;  // of the put that is being staged
 };
 
 }  // namespace swale::meta

@@ -91,6 +91,7 @@ class Test {
   void open() {
     calls_ += faulty_.calls();
     faulty_.clear();
+    full_ = false;
     if (faults_.lying_sync)
       faulty_.inject({.action = io::FaultAction::kDrop, .kind = io::CallKind::kSync, .from_then_on = true});
     RecoveryReport recovery;
@@ -156,7 +157,9 @@ class Test {
   void finish(std::unique_ptr<Work>* work) {
     if (rng_.below(500) < faults_.crash_percent) return cut(work);
     (*work)->run();
+    const bool commits = (*work)->kind() == WorkKind::kCommit;
     const Status status = shard_->finish(std::move(*work));
+    if (!status.ok() && faults_.full_disk && status.code() == Code::kNoSpace) return no_space(commits);
     if (!status.ok()) {
       if (faults_.failing_call == 0) return problem("finish: " + status.to_string());
       if (shard_->health().ok()) return problem("a failure left the shard writable: " + status.to_string());
@@ -169,7 +172,33 @@ class Test {
     durable_ = shard_->durable_group();
   }
 
+  // Groups that are not durable are void; the shard goes on.
+  void no_space(bool commits) {
+    if (!shard_->health().ok()) return problem("a full disk made the shard read-only");
+    if (!commits) return;
+    ++report_.voided;
+    if (faults_.forgets_void) {
+      for (const auto& [group, operation] : pending_) apply(operation);
+    }
+    pending_.clear();
+  }
+
+  void fill_or_empty_disk() {
+    full_ = !full_;
+    if (!full_) return faulty_.clear();
+    const Status none = error(Code::kNoSpace, Scope::kFile, "no space left on the device");
+    faulty_.inject({.action = io::FaultAction::kTear,
+                    .kind = io::CallKind::kWrite,
+                    .nth = 1 + rng_.below(3),
+                    .from_then_on = true,
+                    .status = none,
+                    .position = rng_.below(300)});
+    if (rng_.chance(1, 2))
+      faulty_.inject({.kind = io::CallKind::kOpen, .from_then_on = true, .status = none});
+  }
+
   void settle() {
+    if (full_) fill_or_empty_disk();
     if (commit_) finish(&commit_);
     if (report_.problem.empty() && background_) finish(&background_);
     if (!report_.problem.empty() || !shard_) return;
@@ -186,6 +215,7 @@ class Test {
 
   void step() {
     if (rng_.below(10000) < faults_.crash_percent) return crash();
+    if (faults_.full_disk && rng_.chance(1, full_ ? 15 : 40)) fill_or_empty_disk();
     const uint64_t dice = rng_.below(100);
     if (dice < 40) return put();
     if (dice < 42) return truncate();
@@ -227,8 +257,11 @@ class Test {
     };
     const auto group = send();
     if (!group.ok()) {
-      if (group.status().code() != Code::kBusy && faults_.failing_call == 0)
+      if (group.status().code() == Code::kNoSpace && faults_.full_disk) {
+        ++report_.refused;
+      } else if (group.status().code() != Code::kBusy && faults_.failing_call == 0) {
         problem("put: " + group.status().to_string());
+      }
       return;
     }
     if (*group < durable_) return problem("a put joined a group that is over");
@@ -446,6 +479,7 @@ class Test {
   std::deque<std::pair<uint64_t, Operation>> pending_;
   uint64_t durable_ = 0, number_ = 0, generation_ = 1, relocations_ = 0, calls_ = 0;
   bool failed_ = false;
+  bool full_ = false;
   Report report_;
 };
 

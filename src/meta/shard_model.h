@@ -55,12 +55,15 @@ struct Faults {
   bool lying_sync = false;     // canary: syncs do nothing
   bool wrong_oracle = false;   // canary: the oracle loses a byte
   uint64_t failing_call = 0;   // the n-th call of the device fails, and all after it until the next opening
+  bool full_disk = false;      // now and then writes and new files find no space for a while
+  bool forgets_void = false;   // canary: takes groups that found no space for acknowledged
 };
 
 struct Report {
   std::string problem;  // empty: all answers were right
   uint64_t steps = 0, crashes = 0, torn = 0, checks = 0, calls = 0;
-  ShardCounters counters;  // summed over openings, as far as the test looks at them
+  uint64_t voided = 0, refused = 0;  // commits and puts that found no space
+  ShardCounters counters;            // summed over openings, as far as the test looks at them
 };
 
 ShardOptions small_options(Rng* rng);

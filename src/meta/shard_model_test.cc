@@ -50,6 +50,29 @@ TEST(ShardModel, SurvivesAFailureOfEachCall) {
               static_cast<unsigned long long>(calls));
 }
 
+// The disk is full for a while, again and again: nothing acknowledged is lost, what was refused is not there, and the shard
+// goes on.
+TEST(ShardModel, GoesOnWhenAFullDiskHasSpaceAgain) {
+  uint64_t voided = 0, refused = 0, crashes = 0;
+  for (uint64_t seed = 1; seed <= seeds(40); ++seed) {
+    const model::Report report =
+        model::run(2000 + seed, 2000, {.crash_percent = seed % 2 == 0 ? 60u : 0u, .full_disk = true});
+    ASSERT_EQ(report.problem, "") << "seed " << seed;
+    voided += report.voided;
+    refused += report.refused;
+    crashes += report.crashes;
+  }
+  std::printf("%llu commits and %llu puts found no space, %llu crashes\n",
+              static_cast<unsigned long long>(voided), static_cast<unsigned long long>(refused),
+              static_cast<unsigned long long>(crashes));
+  EXPECT_GT(voided, 100u);
+  EXPECT_GT(refused, 10u);
+}
+
+TEST(ShardModel, CanaryALostGroupIsFoundOut) {
+  EXPECT_NE(model::run(2001, 2000, {.full_disk = true, .forgets_void = true}).problem, "");
+}
+
 TEST(ShardModel, CanaryALyingDiskIsFoundOut) {
   uint64_t found = 0;
   for (uint64_t seed = 1; seed <= 10; ++seed)

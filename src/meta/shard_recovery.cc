@@ -212,14 +212,41 @@ Status ShardCore::recover(RecoveryReport* report) {
   open_.number = durable_group_ + 1;
   open_.entries_begin = open_.entries_end = active_->size();
   open_.sequence_end = next_sequence_;
-  begin_log();
+  log_ = next_log();
 
   manifest.job = options_.job;
   manifest.sequence = visible_sequence_;
   manifest.earlier_logs = earlier_logs_;
   manifest.first_log = 1;
   if (options_.fence) SWALE_RETURN_IF_ERROR(options_.fence());
-  return io::replace_file(device_, path_of(ShardFileKind::kManifest, 0), manifest.encode());
+  SWALE_RETURN_IF_ERROR(io::replace_file(device_, path_of(ShardFileKind::kManifest, 0), manifest.encode()));
+  remove_unnamed(manifest);
+  return {};
+}
+
+// What earlier jobs left and the manifest of this one does not name: nobody will read it again. A survivor of such a job
+// reads on in the files that it has open, and the fence stops its commits. What cannot be removed, the next job removes.
+void ShardCore::remove_unnamed(const ShardManifest& manifest) {
+  std::set<std::string> named;
+  const auto name = [&](uint32_t job, ShardFileKind kind, uint32_t number) {
+    named.insert(shard_file_name(options_.shard, job, kind, number));
+  };
+  for (const ManifestTable& table : manifest.tables) {
+    for (const ManifestFile& file : table.files) name(file.job, ShardFileKind::kSorted, file.number);
+  }
+  name(manifest.snapshot.job, ShardFileKind::kSnapshot, manifest.snapshot.number);
+  for (const ManifestLog& log : manifest.earlier_logs) name(log.job, ShardFileKind::kLog, log.number);
+  const Result<std::vector<std::string>> found = device_.list(options_.directory);
+  if (!found.ok()) return;
+  for (const std::string& each : *found) {
+    uint32_t job = 0, number = 0;
+    ShardFileKind kind{};
+    const std::string_view stem =
+        std::string_view(each).substr(0, each.size() - (each.ends_with(".tmp") ? 4 : 0));
+    if (!parse_shard_file_name(std::string(stem), options_.shard, &job, &kind, &number)) continue;
+    if (job < options_.job && !named.contains(each))
+      static_cast<void>(device_.remove(options_.directory + "/" + each));
+  }
 }
 
 Status ShardCore::open_tables(const ShardManifest& manifest) {

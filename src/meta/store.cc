@@ -17,6 +17,7 @@ struct Greeting {
   std::string node;
   std::string options;  // that ranks must have in common
   std::string manifest;
+  std::string job;  // rank 0's name for this job, in its lock
 };
 
 std::string shared_options(const StoreOptions& options) {
@@ -29,7 +30,6 @@ std::string shared_options(const StoreOptions& options) {
 
 // Rank 0 reads the manifest. A new store has none yet: it is written when all servers stand.
 Status read_or_begin(io::Device& device, const std::string& directory, Greeting* greeting) {
-  SWALE_RETURN_IF_ERROR(io::make_directories(device, directory));
   const Result<Manifest> found = read_manifest(device, directory);
   if (found.ok()) {
     greeting->manifest = encode_manifest(*found);
@@ -49,17 +49,43 @@ Result<std::unique_ptr<Store>> Store::open(net::Job& job, io::Device& device, co
   return store;
 }
 
+// One look tells whether a rank of this job has the lock: rank 0 takes its own before the others look.
+Status Store::lock(io::Device& device, const std::string& directory, const std::string& job) {
+  SWALE_RETURN_IF_ERROR(io::make_directories(device, directory));
+  const std::string path = directory + "/" + kLockName;
+  const auto is_ours = [&] {
+    const Result<io::FoundLock> found = io::read_lock(device, path);
+    return found.ok() && found->content.ok() && found->content->job == job;
+  };
+  if (is_ours()) return {};
+  io::LockRequest request;
+  request.job = job;
+  request.lease = options_.lease;
+  Result<io::LockFile> taken = io::LockFile::acquire(device, path, request);
+  if (taken.ok()) {
+    lock_.emplace(*std::move(taken));
+  } else if (!is_ours()) {  // another rank of this job may have been faster
+    return taken.status();
+  }
+  return {};
+}
+
 Status Store::begin(io::Device& device, const std::string& directory) {
-  Greeting mine{{}, host_name(), shared_options(options_), {}};
-  if (job_.rank() == 0) mine.status = read_or_begin(device, directory, &mine);
+  Greeting mine{{}, host_name(), shared_options(options_), {}, {}};
+  if (job_.rank() == 0) {
+    mine.job = fmt::format("{:016x}", random_number());
+    mine.status = lock(device, directory, mine.job);
+    if (mine.status.ok()) mine.status = read_or_begin(device, directory, &mine);
+  }
   std::string text;
   append_sized(&text, mine.node);
   append_sized(&text, mine.options);
   append_sized(&text, mine.manifest);
+  append_sized(&text, mine.job);
   SWALE_RETURN_IF_ERROR(net::agree(job_, mine.status));
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_.allgather(text));
   std::vector<std::string> nodes;
-  std::string manifest_text;
+  std::string manifest_text, job;
   Status differs;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     Decoder in(all[rank]);
@@ -69,9 +95,16 @@ Status Store::begin(io::Device& device, const std::string& directory) {
           invalid_argument("rank {} has other options meta.servers_per_node, meta.range or meta.ring", rank);
     }
     const Bytes manifest = in.sized();
-    if (rank == 0) manifest_text = std::string(manifest);
+    if (rank == 0) {
+      manifest_text = std::string(manifest);
+      job = std::string(in.sized());
+    }
   }
   SWALE_RETURN_IF_ERROR(net::agree(job_, differs));
+  const auto me = nodes.begin() + static_cast<ptrdiff_t>(job_.rank());
+  const bool first_of_node = std::find(nodes.begin(), me, *me) == me;
+  SWALE_RETURN_IF_ERROR(
+      net::agree(job_, first_of_node && job_.rank() != 0 ? lock(device, directory, job) : ok_status()));
   Manifest manifest{0, options_.range_bytes};
   if (!manifest_text.empty()) {
     SWALE_ASSIGN_OR_RETURN(manifest, decode_manifest(manifest_text, directory + "/" + kManifestName));
@@ -164,6 +197,7 @@ Status Store::close() {
   const Status left = rpc_->close();
   service_.reset();
   rpc_.reset();
+  lock_.reset();
   if (status.ok()) status = stopped;
   return status.ok() ? left : status;
 }

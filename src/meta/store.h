@@ -10,16 +10,21 @@
 // servers; they are then divided among the ranks that host. Where the directory is on storage of the node, a server's data
 // must be where its rank is: the same nodes must come in the same order.
 //
+// One job has a store open at a time: the first rank of each node holds DIR/swale.lock (io/lock_file.h), rank 0 before the
+// others. A rank that finds a lock of its own job shares the directory with its holder. The lock keeps two jobs apart; what
+// protects the data from a job that lost its lock is the fence of its commits (attribute_store.h).
+//
 // Threads: open and close collectively, by one thread at a time; client() by any. A Client by one thread at a time.
-// Errors: all ranks return the same status from open and close.
+// Errors: all ranks return the same status from open and close. kBusy from open names the job that has the store open.
 #pragma once
 
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/device.h"
+#include "io/lock_file.h"
 #include "meta/client.h"
 #include "meta/manifest.h"
 #include "meta/service.h"
@@ -50,6 +55,7 @@ class Store {
  private:
   explicit Store(net::Job& job, const StoreOptions& options) : job_(job), options_(options) {}
   Status begin(io::Device& device, const std::string& directory);
+  Status lock(io::Device& device, const std::string& directory, const std::string& job);
   Status meet(const std::vector<std::string>& nodes, uint32_t hosts_per_node, uint32_t servers);
   Result<std::vector<std::unique_ptr<ServerCore>>> open_servers(io::Device& device,
                                                                 const std::string& directory);
@@ -57,8 +63,9 @@ class Store {
   net::Job& job_;
   const StoreOptions options_;
   std::unique_ptr<Partition> partition_;
-  std::vector<net::Rank> hosts_;  // of each server
-  Server home_ = 0;               // whose delegate serves this rank
+  std::vector<net::Rank> hosts_;      // of each server
+  Server home_ = 0;                   // whose delegate serves this rank
+  std::optional<io::LockFile> lock_;  // released after the servers have stopped
   std::unique_ptr<Service> service_;
   std::unique_ptr<net::Rpc> rpc_;
   bool closed_ = false;

@@ -244,7 +244,8 @@ TEST(Store, ALaterJobWithFewerRanksFindsEverything) {
     ASSERT_TRUE(rank.client->put(&*file, strided(static_cast<uint64_t>(rank.job.rank()), 4, 100)).ok());
     ASSERT_TRUE(rank.client->close(&*file, 0).ok());
   });
-  for (const int32_t size : {1, 3}) {
+  std::vector<size_t> files;
+  for (const int32_t size : {1, 3, 1}) {
     run_ranks(size, device, small_ranges(), [](RankOf& rank) {
       EXPECT_EQ(rank.store.partition().servers(), 4u);
       auto file = rank.client->open("f", 0, 0, 0);
@@ -255,7 +256,9 @@ TEST(Store, ALaterJobWithFewerRanksFindsEverything) {
       ASSERT_TRUE(rank.client->get(*file, std::span(&range, 1), &found).ok());
       expect_strided(found, 0, 4, 400);
     });
+    files.push_back(device.list("store")->size());
   }
+  EXPECT_LE(files.back(), files.front());  // what earlier jobs left and nobody needs is removed
 }
 
 TEST(Store, AFailedSyncMakesOneServerReadOnlyAndSaysSo) {
@@ -281,6 +284,90 @@ TEST(Store, AFailedSyncMakesOneServerReadOnlyAndSaysSo) {
   }
   EXPECT_FALSE((*store)->close().ok());
   EXPECT_TRUE((*job)->close().ok());
+}
+
+// Storage is full for a while: what fails is told as that, what was acknowledged stays, and the next try succeeds.
+TEST(Store, GoesOnWhenAFullDiskHasSpaceAgain) {
+  io::MemoryDevice memory;
+  io::FaultDevice device(memory);
+  run_ranks(2, device, small_ranges(), [&](RankOf& rank) {
+    auto file = rank.client->open("f", Client::kCreate, 0, 0);
+    ASSERT_TRUE(file.ok());
+    if (rank.job.rank() == 0) {
+      ASSERT_TRUE(rank.client->put(&*file, strided(0, 2, 100)).ok());
+    }
+    barrier(rank);
+    if (rank.job.rank() == 0) {
+      device.inject({.action = io::FaultAction::kTear,
+                     .kind = io::CallKind::kWrite,
+                     .from_then_on = true,
+                     .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device"),
+                     .position = 100});
+      EXPECT_EQ(rank.client->put(&*file, strided(1, 2, 100)).code(), Code::kNoSpace);
+      EXPECT_EQ(rank.client->open("g", Client::kCreate, 0, 0).status().code(), Code::kNoSpace);
+      EXPECT_EQ(rank.client->truncate(&*file, 512, 0).code(), Code::kNoSpace);
+      device.clear();
+    }
+    barrier(rank);
+    Found found;
+    const Range all{{}, 0, 200 * 512};
+    ASSERT_TRUE(rank.client->get(*file, std::span(&all, 1), &found).ok());
+    EXPECT_EQ(found.extents.size(), 100u);
+    EXPECT_EQ(rank.client->stat("g").status().code(), Code::kNotFound);
+    barrier(rank);
+    if (rank.job.rank() == 0) {
+      ASSERT_TRUE(rank.client->put(&*file, strided(1, 2, 100)).ok());
+      EXPECT_TRUE(rank.client->open("g", Client::kCreate, 0, 0).ok());
+    }
+    barrier(rank);
+    ASSERT_TRUE(rank.client->get(*file, std::span(&all, 1), &found).ok());
+    expect_strided(found, 0, 2, 200);
+    barrier(rank);
+    if (rank.job.rank() == 1) {
+      ASSERT_TRUE(rank.client->truncate(&*file, 100 * 512, 0).ok());
+    }
+    barrier(rank);
+    ASSERT_TRUE(rank.client->get(*file, std::span(&all, 1), &found).ok());
+    expect_strided(found, 0, 2, 100);
+  });
+}
+
+// Two jobs in one process, as two would be on one host.
+TEST(Store, OneJobHasAStoreOpenAtATime) {
+  io::MemoryDevice device;
+  StoreOptions options = small_ranges();
+  options.lease.wait = 0;
+  const auto open_job = [] { return *net::Job::open(net::solo_bootstrap(), net::JobOptions()); };
+  const auto first_job = open_job(), second_job = open_job();
+  auto first = Store::open(*first_job, device, "store", options);
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  const auto refused = Store::open(*second_job, device, "store", options);
+  EXPECT_EQ(refused.status().code(), Code::kBusy) << refused.status().to_string();
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("swale.lock"));
+  {
+    auto client = (*first)->client();  // and nothing happened to the first one
+    auto file = client->open("f", Client::kCreate, 0, 0);
+    ASSERT_TRUE(file.ok());
+    EXPECT_TRUE(client->put(&*file, strided(0, 1, 10)).ok());
+  }
+  EXPECT_TRUE((*first)->close().ok());
+  auto second = Store::open(*second_job, device, "store", options);
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  EXPECT_TRUE((*second)->close().ok());
+  // Canary: without the lock's file the second one would get in, and fence the first.
+  first = Store::open(*first_job, device, "store", options);
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE(device.remove("store/swale.lock").ok());
+  second = Store::open(*second_job, device, "store", options);
+  ASSERT_TRUE(second.ok());
+  {
+    auto client = (*first)->client();
+    EXPECT_FALSE(client->open("g", Client::kCreate, 0, 0).ok());
+  }
+  EXPECT_TRUE((*second)->close().ok());
+  EXPECT_FALSE((*first)->close().ok());
+  EXPECT_TRUE(first_job->close().ok());
+  EXPECT_TRUE(second_job->close().ok());
 }
 
 TEST(Store, GarbageIsRefusedAndChangesNothing) {
