@@ -1,4 +1,4 @@
-// What the logs of all jobs say about epochs, and whether what was committed is still there.
+// The content of all jobs' logs by epoch, and whether everything committed still exists.
 //
 // Threads: values. Memory: an inventory per log (repair_log.h).
 #pragma once
@@ -18,16 +18,16 @@
 
 namespace swale::imd {
 
-// What one log has of one epoch, committed or not.
+// The content of one log for one epoch, committed or not.
 struct LogEpoch {
   uint32_t epoch = 0;
   std::vector<FoundRun> runs;                // whole ones, by place
-  std::vector<run::SegmentRecord> segments;  // that the footer names, of all kinds
+  std::vector<run::SegmentRecord> segments;  // all segments of the footer, of any kind
   run::ValueRange values;                    // found in the value log
 
-  // The segments of records, if every way of the job has one and they agree; else none.
+  // The segments of records, if every way of the job has one and they agree; otherwise none.
   std::vector<run::SegmentRecord> agreed_segments(const JobEntry& job, uint32_t number) const;
-  // What the footer says of the value log.
+  // The footer's range of the value log.
   std::optional<run::ValueRange> committed_values() const;
 };
 
@@ -48,20 +48,20 @@ const LogFacts& facts_of(const Logs& logs, LogId id);
 // Records, bytes and digest of all whole runs.
 void add_runs(const std::vector<FoundRun>& runs, EpochEntry* epoch);
 
-// What one epoch has in one partition.
+// One epoch in one partition.
 struct PartFacts {
-  std::optional<uint64_t> committed;  // records, as its segments say; none: they do not say
+  std::optional<uint64_t> committed;  // records, according to its segments; none: unknown
   EpochEntry found;                   // the tally of its whole runs
-  bool side_by_side = true;           // they are
+  bool side_by_side = true;           // whether the runs are adjacent
   bool whole() const { return committed == found.records && side_by_side; }
 };
 PartFacts look_at_part(const Logs& logs, const JobEntry& job, const EpochEntry& epoch, uint32_t partition);
 
-// What of the committed epochs is no longer there. The index log of a partition says how many records it had; where it
-// does not, the epoch's tally tells whether all partitions together have everything.
+// The lost parts of committed epochs. The index log of a partition tells how many records it had; without that, the
+// epoch's tally tells whether all partitions together have everything.
 struct Losses {
-  std::vector<LostPart> parts;  // what the manifest knew already stays as it was said
-  // Epoch id and partition: whole runs are missing. Of the other parts it is large values.
+  std::vector<LostPart> parts;  // keeps the reasons that the manifest gave already
+  // Epoch id and partition of parts that miss whole runs; the other parts miss large values.
   std::set<std::pair<uint64_t, uint32_t>> data;
 
   bool in_data(const EpochEntry& epoch, uint32_t partition) const {

@@ -1,4 +1,4 @@
-// Index logs made anew from whole runs of the data log, for repair; and the check whether one needs it.
+// Rebuilds index logs from whole runs of the data log, for repair, and checks whether a log needs that.
 //
 // Threads: one at a time. Memory: the sketches of one segment (kSketchBytes), the extrema of one group of runs.
 #pragma once
@@ -17,8 +17,8 @@
 
 namespace swale::imd {
 
-// kCorruption if something of one epoch in an index log, whose footer ends at `index_end`, does not open: all segments
-// are read.
+// Reads all segments of one epoch in an index log whose footer ends at `index_end`; kCorruption if one does not
+// open.
 Status check_segments(io::File& index, uint32_t partition, uint64_t index_end, const LogEpoch& epoch);
 
 class IndexWriter {
@@ -27,16 +27,16 @@ class IndexWriter {
   static Result<IndexWriter> create(io::File& data, io::File& index, uint64_t offset,
                                     run::FooterBuilder footer, const run::Layout& layout);
 
-  // The segments of one epoch: `runs` are those of this partition, by place; `end_block` is where an epoch without runs
-  // is said to begin. `totals`: of the indexed fields, added to.
+  // Adds the segments of one epoch: `runs` are those of this partition, by place; `end_block` is the begin to
+  // record for an epoch without runs. Adds to `totals` of the indexed fields.
   Status add_epoch(uint32_t partition, const JobEntry& job, const EpochEntry& epoch,
                    std::span<const FoundRun> runs, uint64_t end_block,
                    std::span<const run::FieldPlace> indexed, std::vector<run::FieldTotals>* totals);
-  // Segments that are in the index log already.
+  // Adds segments that are in the index log already.
   Status keep(const std::vector<run::SegmentRecord>& segments);
-  // What the epoch has in the value log; nothing is also fine.
+  // Adds the epoch's range of the value log, which may be empty.
   Status add_values(const EpochEntry& epoch, const run::ValueRange& range);
-  // Footer and sync.
+  // Writes the footer and syncs.
   Status finish();
 
  private:

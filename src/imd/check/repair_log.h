@@ -1,8 +1,8 @@
-// What repair finds in a data log: its whole runs, each block verified, and how much else there is.
+// The inventory of a data log for repair: its whole runs, each block verified, and the amount of other bytes.
 //
 // Threads: free functions. Memory: 150 bytes a run, and one chunk.
 // Errors: only those of the device; damage is counted and described.
-// Holes of files are passed over.
+// Skips holes of files.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct FoundRun {
   run::RunHeader header{};
   uint64_t first_block = 0;
   uint64_t digest = 0;
-  LargeTally large = {};  // of its records those that point into value logs
+  LargeTally large = {};  // its records that point into value logs
 
   uint64_t end_block() const { return first_block + header.blocks; }
 };
@@ -32,8 +32,8 @@ struct FoundRun {
 struct DataInventory {
   std::vector<FoundRun> runs;  // whole ones, by place
   uint64_t blocks = 0;         // of the file
-  uint64_t end_block = 0;      // behind the last block that is not all zeros
-  uint64_t torn_runs = 0;      // that have a header and are not whole
+  uint64_t end_block = 0;      // after the last block that is not all zeros
+  uint64_t torn_runs = 0;      // runs with a header that are not whole
   Status first_damage;         // of a run that is not whole
 };
 

@@ -1,9 +1,9 @@
-// How repair finds the manifest: in whatever is whole of swale.json, the generations in jobs/NNNN and their epoch logs;
-// and what all of these lack, in the logs.
+// How repair finds the manifest: from the intact ones of swale.json, the generations in jobs/NNNN and their epoch logs;
+// what they lack, it finds in the partitions' logs.
 //
-// The newest generation that can be shown to have existed is the truth (generation.h). Its document has two copies. What
-// its epoch log lacks is in the log of the generation that it continues, or is put together from index logs: such epochs
-// are Recovered::kWhole, their steps and times are unknown.
+// The newest generation that provably existed is the truth (generation.h). Its document has two copies.
+// Epochs that its epoch log lacks come from the log of the generation that it continues, or are rebuilt from
+// index logs: such epochs are Recovered::kWhole, and their steps and times are unknown.
 // Threads: one. Errors: kUnsupported for anything of a newer format; kNotFound if nothing of a massive directory is
 // there; those of the device.
 #pragma once
@@ -19,12 +19,12 @@
 namespace swale::imd {
 
 struct FoundManifest {
-  // The newest generation, with its epochs. `lost`: also parts of epochs that no log accounts for.
+  // The newest generation, with its epochs. Its `lost` includes parts of epochs that no log accounts for.
   Manifest manifest;
   std::vector<std::string> found;  // what is damaged or missing
   std::vector<std::string> lost;
-  bool keep_damaged = false;  // swale.json is there and damaged
-  bool rebuilt = false;       // something was put together from the logs
+  bool keep_damaged = false;  // swale.json exists and is damaged
+  bool rebuilt = false;       // some of it was rebuilt from the logs
 };
 
 Result<FoundManifest> find_manifest(io::Device& device, const std::string& directory, const Logs& logs);

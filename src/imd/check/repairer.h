@@ -1,5 +1,5 @@
-// Repairer: one repair of a directory (repair.h says what it does). repair.cc looks at the directory and publishes what
-// was found out; repair_rebuild.cc makes index logs anew; repair_epoch.cc recovers epochs that were open.
+// Repairer: one repair of a directory (repair.h says what it does). repair.cc examines the directory and publishes the
+// results; repair_rebuild.cc rebuilds index logs; repair_epoch.cc recovers epochs that were open.
 //
 // Threads: one.
 #pragma once
@@ -37,7 +37,7 @@ class Repairer {
   Result<RepairReport> run();
 
  private:
-  // An index log that is to be made anew.
+  // An index log to rebuild.
   struct Rebuild {
     LogId id;
     std::set<uint32_t> whole;  // epochs whose segments are kept
@@ -78,7 +78,7 @@ class Repairer {
   Status write_summaries(const std::vector<ExtremaSummary>& summaries);
 
   io::Device* device_;
-  std::unique_ptr<io::Device> anchored_;  // holds on to the directory
+  std::unique_ptr<io::Device> anchored_;  // keeps the directory open
   const std::string directory_;
   const bool dry_run_;
   const std::function<void(uint64_t, uint64_t)> progress_;
@@ -89,7 +89,7 @@ class Repairer {
   FoundManifest found_;
   Losses losses_;
   std::vector<Rebuild> rebuilds_;
-  JobEntry dead_job_;  // whose open epochs these are
+  JobEntry dead_job_;  // the job of these open epochs
   std::vector<OpenEpoch> open_;
   uint32_t number_ = 0;      // of this job, once it is claimed
   uint64_t data_bytes_ = 0;  // of all data logs, if progress is wanted

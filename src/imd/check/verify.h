@@ -1,12 +1,12 @@
-// verify_directory: reads every byte that the manifest promises and checks everything that can be checked: checksums,
-// block and slice identities, that every record is found through the index at its own place, counts and digests per
-// epoch against the manifest.
+// verify_directory: reads every byte that the manifest promises and checks all of it: checksums, block and slice
+// identities, that the index leads to every record at its own place, and counts and digests per epoch against the
+// manifest.
 //
-// Partition by partition and epoch by epoch: all slices of the segments are opened and kept, then the runs are walked,
-// and every record must be named by exactly one candidate of the index, at its own place. Counts, bytes and digests
-// are summed over all partitions and compared with the epoch log.
-// Threads: any; the reader may be refreshed meanwhile. Memory: the index of one epoch in one partition, about 1.4 bytes a
-// record, and one chunk.
+// It works partition by partition and epoch by epoch: it opens and keeps all slices of the segments, then
+// walks the runs; exactly one candidate of the index must name each record, at its own place. It sums counts,
+// bytes and digests over all partitions and compares them with the epoch log.
+// Threads: any; another thread may refresh the reader meanwhile. Memory: the index of one epoch in one partition, about
+// 1.4 bytes per record, and one chunk.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ struct VerifyReport {
 };
 using VerifyProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// Of the epochs that `reader` answers on now. If there are problems because a job has dropped some of these epochs meanwhile
-// (imd.resume_after), the epochs that are there instead are verified. Returns all problems, at most `problems_max`.
-// `progress` may be empty.
+// Verifies the epochs that `reader` sees now. If problems arise because a job has dropped some of these
+// epochs meanwhile (imd.resume_after), verifies the epochs that exist then. Returns all problems, at most
+// `problems_max`. `progress` may be empty.
 VerifyReport verify_directory(const Reader& reader, size_t problems_max,
                               const VerifyProgressFn& progress = {});
 

@@ -1,9 +1,9 @@
-// ExtremaVerifier: the part of verification that concerns field extrema: they must be those of the records.
+// ExtremaVerifier: the part of verification for field extrema, which must be those of the records.
 //
 //   begin(partition, epoch) ─► record … ─► finish(partition) … ─► check_summaries
 //
 // A bound that excludes a record, a block that a list does not name, counts that differ: each is a problem.
-// Threads: one at a time. Memory: of one partition and epoch, 16 bytes a block and field, and its lists.
+// Threads: one at a time. Memory: for one partition and epoch, 16 bytes per block and field, and its lists.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@ class ExtremaVerifier {
   // Reads the extrema of one epoch in one partition; returns the bytes read.
   uint64_t begin(const PartitionLogs& logs, const EpochEntry& epoch, const ProblemFn& problem);
   void record(const run::ScannedRecord& record);
-  // `whole`: every record has come; otherwise there is nothing to compare with.
+  // `whole`: every record was added; otherwise it compares nothing.
   void finish(const PartitionLogs& logs, const EpochEntry& epoch, bool whole, const ProblemFn& problem);
 
-  // After all partitions.
+  // Call after all partitions.
   void check_summaries(const ProblemFn& problem);
 
  private:
   struct EpochState {
     ExtremaSummary summary;
-    uint32_t partitions = 0;  // that were found whole and with extrema
+    uint32_t partitions = 0;  // those that were whole and had extrema
   };
 
   Result<run::GroupContent> read_group(const PartitionLogs& logs, const run::SegmentRecord& segment,
@@ -58,7 +58,7 @@ class ExtremaVerifier {
   const Manifest& manifest_;
   const ReaderFiles& files_;
   std::vector<EpochState> epochs_;
-  // Of the partition and epoch being checked:
+  // State of the partition and epoch being checked:
   bool active_ = false;
   std::vector<run::GroupContent> groups_;
   uint64_t first_block_ = 0;

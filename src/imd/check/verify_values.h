@@ -29,8 +29,8 @@ class ValuesVerifier {
   // A large record of the epoch, found in the data log at `path`.
   Status record(const EpochEntry& epoch, const run::ScannedRecord& record, const std::string& path);
   void add_ranges(const PartitionLogs& logs);
-  // After all partitions. Whether records of the epoch are missing, because other damage was found, is said by
-  // `whole(epoch)`; then values are read and not counted. `progress(bytes)`.
+  // Call after all partitions. `whole(epoch)` returns false if other damage made records of the epoch unreadable; then
+  // its values are read but not counted. Calls `progress(bytes)`.
   void finish(const std::function<bool(uint32_t)>& whole, const ProblemFn& problem,
               const std::function<void(uint64_t)>& progress);
 

@@ -1,21 +1,22 @@
-// Reader: answers queries on a massive directory; needs nothing but its path. One process, any number of them, also
+// Reader: answers queries on a massive directory; needs only its path. Any number of processes may read, also
 // while a job is still writing: a Reader sees the epochs that were committed when it was opened or refreshed.
 //
-// A query reads the index footers of the partitions it has not met before, then one slice per epoch, then one block
-// (or few) per candidate, as soon as its slice is there. Depth, the number of reads on part-* files that wait for one
-// another, is 3 cold, 2 once the footer is resident, one more where a slice overflows. A value of more than 16,384 bytes
-// takes one more, one of more than 256 KiB two.
-// Bytes are read, those in the page cache by one system call each (io/advised_queue.h). ReaderOptions::map allows a
-// mapping of the logs instead, without a system call for what is in the page cache; but a page that the device fails to
-// deliver, or that somebody cuts off, after it was seen there then raises SIGBUS (io/mapping.h): so it is not the
-// default. Checksums are verified either way, every time. Bytes that are wrong are read once more: if they are right
-// then, a warning says so and the answer is made of them; if not it is kCorruption with file and offset, never wrong data.
-// kAborted: an epoch of this view was dropped, or the directory was made anew; refresh.
+// A query reads the index footers of the partitions that are new to it, then one slice per epoch, then one
+// block (or a few) per candidate, as soon as its slice has arrived. Depth, the number of reads on part-*
+// files that wait for one another, is 3 cold, 2 once the footer is resident, one more if a slice overflows. A
+// value of more than 16,384 bytes takes one more, a value of more than 256 KiB two. Bytes in the page cache
+// are read by one system call each (io/advised_queue.h). ReaderOptions::map allows a mapping of the logs
+// instead, without system calls for these bytes. But if the device then fails to deliver a page that was
+// resident, or another program cuts it off, the access raises SIGBUS (io/mapping.h): so a mapping is not the
+// default. Every read verifies checksums. Wrong bytes are read once more: if they are right then, the query
+// uses them and a warning says so; if not, the result is kCorruption with file and offset, never wrong data.
+// kAborted: an epoch of this view was dropped, or the directory was replaced by a new one; refresh.
 //
-// Threads: every call may be made by several threads at once (footers are cached under a mutex).
-// Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its answer: at most 4 MiB of slices
+// Threads: several threads may make any call at once (footers are cached under a mutex).
+// Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its result: at most 4 MiB of slices
 // and 4 MiB of blocks (more only if one slice is longer), 12 bytes per key and epoch (at most 384 KiB at a time) and 96
-// per record that the index names in one chunk; one large value at a time (scan, get_many). Up to 16 queries' memory is kept for the next ones, 1 MiB each at most.
+// per record that the index names in one chunk; one large value at a time (scan, get_many). Keeps the memory of 16
+// queries, at most 1 MiB each.
 #pragma once
 
 #include <cstdint>
@@ -57,16 +58,16 @@ struct Value {
   std::string bytes;
 };
 
-// Of one value where it is, or where its bytes are to be had.
+// One found value: its bytes, or the place of its bytes.
 struct FoundValue {
   uint32_t epoch = 0;
   bool large = false;  // it lies in a value log
   uint64_t bytes = 0;  // its length
-  std::string stored;  // what the record has: the value, or (large) first bytes and pointer
+  std::string stored;  // the record's bytes: the value, or (large) its first bytes and a pointer
 };
 
-// `bytes_read` and `reads` count what queries and scans asked of the part files, whether the device, the page cache or
-// a mapping had it.
+// `bytes_read` and `reads` count the requests of queries and scans to the part files, wherever the bytes were: device,
+// page cache or mapping.
 struct ReadStats {
   uint64_t bytes_read = 0;
   uint64_t reads = 0;
@@ -75,7 +76,7 @@ struct ReadStats {
   uint64_t false_candidates = 0;
 };
 
-// The answer of Reader::top.
+// The result of Reader::top.
 struct TopResult {
   struct Record {
     std::string key;
@@ -84,9 +85,9 @@ struct TopResult {
   };
   run::FieldPlace field;
   std::vector<Record> records;  // the best first
-  uint64_t nans = 0;            // records of the epoch that have no number there, and
-  uint64_t absent = 0;          // those whose value is too short: neither is ever among the best
-  uint64_t blocks_read = 0;     // that were named by extrema
+  uint64_t nans = 0;            // records of the epoch whose field is NaN; never among the best
+  uint64_t absent = 0;          // records whose value is too short; never among the best
+  uint64_t blocks_read = 0;     // blocks that extrema named
   uint64_t partitions_scanned = 0;
   uint64_t bytes_read = 0;
   uint64_t reads = 0;
@@ -102,11 +103,11 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // Sees the epochs that were committed since, and no longer those that were dropped. Queries that are going on keep the
-  // view that they began with. After a failure the Reader answers as before.
+  // Makes newly committed epochs visible, and hides dropped ones. A running query keeps the view that it
+  // began with. After a failure the Reader works as before.
   struct Refreshed {
     bool added = false;
-    bool dropped = false;  // numbers of epochs that were known may now be those of others
+    bool dropped = false;  // known epochs were dropped; other epochs may have their numbers now
   };
   Result<Refreshed> refresh();
 
@@ -115,7 +116,7 @@ class Reader {
   // Use when another thread may call refresh concurrently.
   std::shared_ptr<const Manifest> manifest_now() const;
   const std::string& directory() const { return directory_; }
-  // What parts of the reader, and swale verify, need to read the directory's files. Valid as long as the reader.
+  // For parts of the reader and swale verify: how to read the directory's files. Valid as long as the reader.
   ReaderFiles files() const;
 
   // The key's values in one epoch or in all, ordered by epoch and within it by writer and append order. kNotFound if
@@ -124,11 +125,11 @@ class Reader {
 
   // The same without reading values that lie in value logs.
   Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch);
-  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument if it has not so many.
+  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument beyond its end.
   Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out);
 
   // `fn(key index, epoch, value)` for every value of every key, in no particular order; false stops the walk.
-  // Returns how many keys had a value.
+  // Returns the number of keys that had a value.
   using BatchFn = std::function<bool(size_t key_index, uint32_t epoch, Bytes value)>;
   Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn);
 
@@ -136,9 +137,9 @@ class Reader {
   using RecordFn = std::function<bool(uint32_t epoch, Bytes key, Bytes value)>;
   Status scan(int64_t epoch, const RecordFn& fn);
 
-  // Parts of a scan for threads that take the next piece when they have done one: whole runs of one epoch in one
-  // partition, `blocks_min` blocks or more each (the last one may be shorter). Walked one after the other, partition
-  // after partition, they are the scan, record by record. Reads the header of every run.
+  // Pieces of a scan for threads that take one after the other: whole runs of one epoch in one partition, at least
+  // `blocks_min` blocks each (the last one may be shorter). Walked in order, partition after partition, they give the
+  // same records as the scan. Reads the header of every run.
   struct ScanPiece {
     uint32_t epoch = 0;
     uint32_t partition = 0;
@@ -146,19 +147,19 @@ class Reader {
     uint64_t blocks = 0;
     uint64_t records = 0;
   };
-  // With `damaged`, neither damage nor a failure of storage ends the walk as long as something after it can be told:
-  // `damaged` is called for each place that is passed, with how many records are known to be left out by then (so the sum
-  // of all calls is what is missing).
+  // With `damaged`, damage and failures of storage do not end the walk as long as a later part can be read.
+  // `damaged` is called for each skipped place, with the number of records found missing since the last call
+  // (the sum over all calls is the number of missing records).
   using DamageFn = std::function<void(const Status& cause, uint64_t records)>;
   Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition, uint64_t blocks_min,
                                              const DamageFn& damaged = {});
   Status scan_piece(const ScanPiece& piece, const RecordFn& fn, const DamageFn& damaged = {});
 
-  // Part `part` of `parts` (1 to kScanPartsMax) of one epoch or of all: whole runs. Every record is in exactly one part,
-  // and which one depends on the epoch and `parts` alone, so parts may be walked by several processes. Each epoch is
-  // divided for itself, by partitions and within them by blocks; parts are about equal if partitions are, and there are
-  // several runs for each. Some may be empty. With as many parts as partitions, part p is partition p. Opens the part's
-  // partitions only; reads the run headers of two at most.
+  // Part `part` of `parts` (1 to kScanPartsMax) of one epoch or of all: whole runs. Every record is in
+  // exactly one part; which one depends only on the epoch and `parts`, so several processes may share a scan.
+  // Each epoch is divided separately, by partitions and within them by blocks. Parts are about equal if
+  // partitions are equal and have several runs per part; some may be empty. With as many parts as partitions,
+  // part p is partition p. Opens only the part's partitions; reads the run headers of two at most.
   static constexpr uint32_t kScanPartsMax = uint32_t{1} << 20;
   Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn);
 
@@ -167,9 +168,9 @@ class Reader {
   using KeyFn = std::function<bool(Bytes key)>;
   Status keys(int64_t epoch, const KeyFn& fn);
 
-  // min(n, distinct keys) distinct keys of one epoch, drawn at random, the same for the same seed; in random order; false
-  // stops the walk. Each key is as likely as any other, however many records it has. Reads about 10 KB a key, or the epoch
-  // if that is less. docs/design/reader.md says exactly what is drawn.
+  // min(n, distinct keys) distinct keys of one epoch, drawn at random, the same for the same seed; in random
+  // order; false stops the walk. All keys are equally likely, however many records they have. Reads about 10
+  // KB per key, or the epoch if that is less. docs/design/reader.md says exactly what is drawn.
   static constexpr size_t kSampleMax = size_t{1} << 20;
   Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn);
 

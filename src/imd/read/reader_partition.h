@@ -1,15 +1,17 @@
-// PartitionLogs: the two logs of one partition of one job, open for reading, with the segments of committed epochs; and the
-// cache of those that a Reader has met.
+// PartitionLogs: the two logs of one partition of one job, open for reading, with the segments of committed
+// epochs; and a Reader's cache of them.
 //
-// Which segments count is said by the manifest alone: a segment whose epoch_id is not the one that swale.json gives
-// for its epoch belongs to an epoch that was never committed. A log that lacks a segment of an epoch which swale.json
-// promises is kCorruption, unless the manifest says that repair has given this part up: then only questions about that
-// epoch are.
+// Only the manifest decides which segments count: if a segment's epoch_id differs from the one that
+// swale.json has for its epoch, the segment's epoch was never committed. A log that lacks a segment of a
+// committed epoch is kCorruption. If the manifest says that repair has recorded this part as lost, only
+// queries for that epoch are kCorruption.
 //
-// What the footer promises of both logs is mapped, where the reader's options and the file system let it (mapping.h).
+// The parts of both logs that the footer promises are mapped if the reader's options and the file system allow it
+// (mapping.h).
 //
 // Threads: PartitionLogs are immutable; the cache is thread-safe.
-// Limits: kOpenMax logs (two descriptors each) and kSegmentsMax segments stay cached; what is in use lives on.
+// Limits: kOpenMax logs (two descriptors each) and kSegmentsMax segments stay cached; logs in use stay open beyond
+// that.
 #pragma once
 
 #include <cstdint>
@@ -45,11 +47,11 @@ struct PartitionLogs {
   std::vector<run::SegmentRecord> values;  // likewise, of the value log of the rank that wrote this partition
   std::vector<Seeds> seeds;                // of each segment
   std::vector<uint32_t> first_segments;    // of each epoch; one more at the end
-  std::vector<uint32_t> lost;  // epochs that the index log does not have, and repair has recorded as lost
+  std::vector<uint32_t> lost;  // epochs that the index log lacks and that repair has recorded as lost
   std::unique_ptr<io::Mapping> data_map;  // none: it is read
   std::unique_ptr<io::Mapping> index_map;
   uint64_t index_end = 0;     // end of the footer that was used
-  uint32_t footer_depth = 0;  // reads that followed one another to find it
+  uint32_t footer_depth = 0;  // successive reads that were needed to find it
   uint64_t footer_reads = 0;
   uint64_t footer_bytes = 0;
 
@@ -64,7 +66,7 @@ struct PartitionLogs {
   BlockRange blocks_of(uint32_t epoch) const;
 };
 
-// Opens the logs (or takes the files of `before`) and reads the footer. kCorruption, naming the file, for one that is
+// Opens the logs (or takes the files of `before`) and reads the footer. kCorruption, which names the file, if one is
 // missing or incomplete.
 Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& files, LogId id,
                                                             const Manifest& manifest,
@@ -78,24 +80,24 @@ class PartitionCache {
   // Both must outlive the cache.
   PartitionCache(const ReaderFiles& files, const Manifest& manifest) : files_(files), manifest_(manifest) {}
 
-  // The logs of the epoch's partition, if they have all of it. `*depth`: raised to the reads that had to follow one
-  // another; 0 if they were cached.
+  // The logs of the epoch's partition, if they have all of it. Raises `*depth` to the number of successive
+  // reads; 0 if the logs were cached.
   Result<std::shared_ptr<const PartitionLogs>> get(const EpochEntry& epoch, uint32_t partition,
                                                    uint32_t* depth);
   Result<std::shared_ptr<const PartitionLogs>> get(LogId id, uint32_t* depth);
 
-  // kCorruption, saying what was lost, if the log cannot tell all that it had of the epoch. Damage within what it tells is
-  // met where it is.
+  // kCorruption, with a description of the loss, if the log lacks a part of the epoch. Damage inside the
+  // parts that it has is found when they are read.
   Status check(const PartitionLogs& logs, const EpochEntry& epoch) const;
 
-  // Takes the logs of a cache whose manifest has the first `common` epochs of this one's: those whose jobs have no other
-  // epochs as they are, of the rest the files. Called before the first get.
+  // Takes over from a cache whose manifest has the first `common` epochs of this one's: the logs of jobs that
+  // have no other epochs, and the files of the others. Call before the first get.
   void take_over(PartitionCache& before, size_t common);
 
  private:
   struct Entry {
-    std::shared_ptr<const PartitionLogs> logs;    // none: to be opened with the files of
-    std::shared_ptr<const PartitionLogs> before;  // an earlier view
+    std::shared_ptr<const PartitionLogs> logs;    // null: open them with the files of `before`
+    std::shared_ptr<const PartitionLogs> before;  // of an earlier view
     std::list<LogId>::iterator age;
   };
 

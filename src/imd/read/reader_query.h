@@ -2,15 +2,15 @@
 //
 //   run(keys, epochs) ─► visits: segments with keys ─► groups: rests that share a slice ─► slices ─► candidates, by place ─► blocks ─► records
 //
-// Keys come in the order of their hashes, which is also the order of partitions, ways and slices, whatever the number
-// of ranks: so the rests of one slice stand side by side, each slice is verified once, and each block of a run is
-// visited once and in order. What a mapping has is looked at where it is, with prefetches ahead; the rest is read
-// through one ReadQueue. The blocks of few slices are asked for as soon as their slice has come; those of many
-// slices are sorted first, and neighbours are read together.
+// Keys come in the order of their hashes, which is also the order of partitions, ways and slices for any
+// number of ranks. So the rests of one slice are adjacent, each slice is verified once, and each block of a
+// run is visited once and in order. Mapped bytes are examined in place, with prefetches ahead; all others are
+// read through one ReadQueue. If there are few slices, the blocks of each are requested as soon as it has
+// arrived; if there are many, blocks are sorted first, and neighbours are read together.
 //
-// A Query keeps its memory for the next run; it allocates nothing once it has met queries of a size. A run that did not
-// end regularly (an error, an exception from within or from the sink, a sink that stops) leaves reads and half of a plan
-// behind: such a Query is not reusable() and runs no more. Its destructor waits for the reads.
+// A Query keeps its memory for the next run; after a few queries of a size it allocates nothing. A run that did not end
+// regularly (an error, an exception from inside or from the sink, a sink that stops) leaves reads and half of a plan:
+// such a Query is not reusable() and must not run again. Its destructor waits for the reads.
 // Threads: one at a time. The keys must outlive run.
 // Memory: kRestsMax rests, kVisitsMax visits (and those of one partition and epoch), two arenas of kChunkBytes, and 96 bytes per candidate of the slices of one chunk.
 #pragma once
@@ -62,7 +62,7 @@ class Arena {
   static constexpr size_t kPieceBytes = 64 * kKiB;
 
   std::vector<Piece> pieces_;
-  size_t piece_ = 0;  // which is being filled
+  size_t piece_ = 0;  // the one being filled
   size_t used_ = 0;   // of it
   size_t taken_ = 0;  // of all
 };
@@ -72,7 +72,7 @@ class Query {
   struct Hit {
     size_t key_index = 0;
     uint32_t epoch = 0;
-    // Of two hits of one key, the one of the earlier epoch, then appended first, has the smaller; equal ones come in
+    // Orders the hits of one key by epoch, then by append; hits with equal sequences come in
     // order.
     uint64_t sequence = 0;
     Bytes value;  // valid during the call; of a large record what stands in the value's place
@@ -96,14 +96,14 @@ class Query {
  private:
   static constexpr size_t kRestsMax = 32 * kKiB;
   static constexpr size_t kVisitsMax = 32 * kKiB;
-  static constexpr size_t kPartitionsMax = 64;  // whose files are held open at once
+  static constexpr size_t kPartitionsMax = 64;  // partitions whose files are kept open at once
   static constexpr size_t kChunkBytes = 4 * kMiB;
   static constexpr size_t kKeptBytes = kMiB;
   static constexpr size_t kEagerGroupsMax = 64;
   static constexpr size_t kSlicesAhead = 2;       // prefetched
   static constexpr size_t kCandidatesAhead = 16;  // whose blocks are prefetched
 
-  // A segment in which keys first_key..end_key-1 are to be looked for.
+  // A segment in which to search for keys first_key..end_key-1.
   struct Visit {
     size_t first_key;
     size_t end_key;
@@ -121,7 +121,7 @@ class Query {
     uint32_t rest_count;
     run::SliceLocation location;
     const char* bytes;
-    bool asked = false;  // for its bytes: they come by a read
+    bool asked = false;  // its bytes were requested and come by a read
     uint32_t depth = 1;  // of the reads that brought the slice
 
     const run::SegmentRecord& record() const { return logs->segments[segment]; }
@@ -143,13 +143,13 @@ class Query {
 
     size_t size_bytes() const { return (end_block - first_block) * run::kBlockBytes; }
   };
-  // A slice that waits for the rest of its bytes.
+  // A slice that waits for its overflow.
   struct Overflow {
     size_t group;
     run::Slice slice;
     MutableBytes bytes;
   };
-  // Which blocks have been verified, of those that were looked at last.
+  // The verified ones of the blocks that were used last.
   struct Verified {
     const PartitionLogs* logs = nullptr;
     uint64_t first_block = 0;
@@ -235,7 +235,7 @@ class Query {
   uint64_t bytes_count_ = 0;
   uint64_t false_count_ = 0;
   bool reusable_ = true;
-  ReadQueue reads_;  // the last: it waits for reads into the memory above before that goes away
+  ReadQueue reads_;  // destroyed first: it waits for reads into the memory above
 };
 
 }  // namespace swale::imd

@@ -1,8 +1,8 @@
-// QueryPool: the Queries of a Reader, each with its memory and its IoQueue: one per call that is being made.
+// QueryPool: the Queries of a Reader, each with its memory and its IoQueue: one per running call.
 //
-// However a call ends, only a Query whose run ended regularly (Query::reusable) is used again; any other is destroyed with
-// what its run left behind.
-// Threads: take and the end of a Lease, by any number of threads. Limits: kIdleMax idle Queries are kept.
+// Only a Query whose run ended regularly (Query::reusable) is used again; any other is destroyed with
+// everything that its run left.
+// Threads: any number of threads may call take and end a Lease. Limits: kIdleMax idle Queries are kept.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class QueryPool {
  public:
   QueryPool() { idle_.reserve(kIdleMax); }
 
-  // A Query for the time of one call.
+  // A Query for the duration of one call.
   class Lease {
    public:
     Lease(QueryPool& pool, std::unique_ptr<Query> query) : pool_(pool), query_(std::move(query)) {}

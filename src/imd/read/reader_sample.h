@@ -1,7 +1,7 @@
-// KeySample: n distinct keys of one epoch, each as likely as any other; reads one slice and about one block for each.
-// docs/design/reader.md, "A sample of the keys", has the reasons and what exactly is promised.
+// KeySample: n distinct keys of one epoch, all equally likely; reads one slice and about one block for each.
+// docs/design/reader.md, "A sample of the keys", has the reasons and the exact promise.
 //
-// Threads: one at a time. Memory: the keys; of a scan, those of one partition besides.
+// Threads: one at a time. Memory: the keys; in a scan also those of one partition.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class KeySample {
   KeySample(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
             PartitionCache& partitions, uint64_t seed);
 
-  // min(n, distinct keys of the epoch) of them.
+  // Returns min(n, distinct keys of the epoch) keys.
   Result<std::vector<std::string>> draw(size_t n);
 
   bool scanned() const { return scanned_; }
@@ -38,7 +38,7 @@ class KeySample {
  private:
   static constexpr uint32_t kNoPartition = ~uint32_t{0};
 
-  // Some of one segment's slices, as they were read.
+  // Some slices of one segment, as read.
   struct OpenSlices {
     const run::SegmentRecord* record;
     uint32_t seed;
@@ -67,12 +67,12 @@ class KeySample {
   uint64_t visited_ = 0;  // in this round
   uint64_t bytes_read_ = 0;
   bool scanned_ = false;
-  std::unordered_map<uint64_t, uint64_t> order_;  // of the windows: what a shuffle has moved so far
+  std::unordered_map<uint64_t, uint64_t> order_;  // of the windows: the moves of the shuffle so far
   std::vector<std::string> keys_;
   std::unordered_set<std::string> found_;  // by throws
-  std::vector<char> blocks_;               // verified; of
-  uint32_t blocks_of_ = kNoPartition;      // this partition,
-  uint64_t first_block_ = 0;               // from this block on
+  std::vector<char> blocks_;               // verified
+  uint32_t blocks_of_ = kNoPartition;      // the partition of blocks_
+  uint64_t first_block_ = 0;               // the number of their first one
   std::vector<char> record_scratch_;
 };
 

@@ -1,5 +1,5 @@
-// Walks all records of one epoch in one partition, in storage order, chunk by chunk. Values that lie in value logs are left
-// to the caller.
+// Walks all records of one epoch in one partition, in storage order, chunk by chunk. The caller reads values
+// that lie in value logs.
 // Threads: a free function. Memory: one chunk.
 #pragma once
 
@@ -19,12 +19,12 @@ namespace swale::imd {
 // False stops the walk.
 using ScanFn = std::function<bool(const run::ScannedRecord&)>;
 
-// `*stopped`: set if `fn` said so. kCorruption also if the number of records is not the one that the index has.
+// Sets `*stopped` if `fn` returned false. kCorruption also if the number of records differs from the index's.
 Status scan_epoch(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
                   const ScanFn& fn, bool* stopped);
 
-// The same of a piece, of which pieces_of made all. With `damaged`, blocks that are damaged or cannot be read are passed;
-// and pieces_of looks for the next run where the header of one is lost.
+// The same for a piece from pieces_of. With `damaged`, both skip blocks that are damaged or cannot be read;
+// if the header of a run is lost, pieces_of searches for the next run.
 Status scan_blocks(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
                    const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped,
                    const Reader::DamageFn& damaged = {});
@@ -32,11 +32,11 @@ Result<std::vector<Reader::ScanPiece>> pieces_of(const ReaderFiles& files, const
                                                  const EpochEntry& epoch, uint64_t blocks_min,
                                                  const Reader::DamageFn& damaged = {});
 
-// Whether a walk that is to go on after damage goes on after this.
+// Whether a walk that skips damage may continue after this failure.
 bool can_be_passed(const Status& status);
 
-// What one part of a divided scan has of a partition: the runs that begin at `from` / `parts` of its blocks or behind,
-// and before `to` / `parts`. from = to: nothing.
+// The share of one part of a divided scan in a partition: the runs that begin at or after `from` / `parts` of
+// its blocks and before `to` / `parts`. from = to: nothing.
 struct PartitionShare {
   uint32_t from = 0;
   uint32_t to = 0;
@@ -44,8 +44,8 @@ struct PartitionShare {
 };
 PartitionShare share_of(uint32_t partition, uint32_t partitions, uint32_t part, uint32_t parts);
 
-// These runs, which lie side by side. None: none begins there. Reads the header of every run, but none if the share is
-// the whole partition.
+// These runs, which are adjacent. None: no run begins there. Reads the header of every run, but none if the
+// share is the whole partition.
 Result<std::optional<Reader::ScanPiece>> piece_of(const ReaderFiles& files, const PartitionLogs& logs,
                                                   const EpochEntry& epoch, const PartitionShare& share);
 

@@ -1,4 +1,4 @@
-// The options of a massive directory that is opened for reading, as rows of the table of options (base/config.h).
+// The options for opening a massive directory for reading, as rows of the option table (base/config.h).
 //
 // Threads: free functions.
 #pragma once
@@ -12,7 +12,7 @@ namespace swale::imd {
 
 std::span<const OptionRow> reader_option_rows();
 
-// What the rows say. Requires a Config that has them.
+// Reads the options. Requires a Config that has the rows.
 ReaderOptions reader_options(const Config& config);
 
 }  // namespace swale::imd

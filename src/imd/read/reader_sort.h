@@ -1,7 +1,7 @@
-// radix_sort: sorts by 64-bit numbers of which few bits differ: hashes of many keys, blocks of one epoch.
+// radix_sort: sorts by 64-bit numbers that differ in few bits: hashes of many keys, blocks of one epoch.
 //
-// Least significant digit first, 11 bits at a time, only digits in which the numbers differ; stable. Short or sorted
-// ranges take no pass at all. Threads: a free function. Memory: `scratch` grows to the size of `items`.
+// Least significant digit first, 11 bits at a time, skipping digits that are equal in all numbers; stable. Short
+// or sorted ranges need no pass. Threads: a free function. Memory: `scratch` grows to the size of `items`.
 #pragma once
 
 #include <algorithm>

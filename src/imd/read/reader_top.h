@@ -2,9 +2,9 @@
 //
 //   summary of the epoch ─► partitions ─► heads of their groups ─► lists of blocks ─► blocks ─► records
 //
-// Everything on the way has a bound that nothing in it exceeds. What has the best bound is opened next, in waves of reads
-// that do not wait for one another, until the k-th best record is at least as good as the best bound that is left.
-// A partition without extrema of the epoch, or a field that is not indexed, is scanned.
+// Each item on this way has a bound that none of its records exceeds. The query opens the items with the best
+// bounds next, in waves of independent reads, until the k-th best record is at least as good as the best
+// remaining bound. A partition without extrema of the epoch, or a field that is not indexed, is scanned.
 // Threads: one at a time. Errors: kCorruption that names file and offset; a summary that is missing or damaged only
 //   costs reads. Memory: k records, and 24 bytes for each block that a list has named.
 #pragma once
@@ -36,14 +36,14 @@ class TopQuery {
   TopQuery(const TopQuery&) = delete;
   TopQuery& operator=(const TopQuery&) = delete;
 
-  // kInvalidArgument for a field that the schema has not, or a k beyond the limits.
+  // kInvalidArgument for a field that is not in the schema, or a k beyond the limits.
   Result<TopResult> run(std::string_view field, size_t k, run::Extreme which);
 
  private:
-  // What lies nearer to the records comes first among equal bounds.
+  // Among equal bounds, the item nearer to the records comes first.
   enum class Level : uint8_t { kBlock, kPiece, kPartition, kUnlisted };
   struct Source {
-    run::OrderKey score;  // nothing in it has a better one
+    run::OrderKey score;  // no record in the item has a better one
     Level level;
     uint32_t owner;   // kPartition: its number; kPiece, kBlock: index in groups_
     uint32_t number;  // of the piece, of the block in its group
@@ -56,7 +56,7 @@ class TopQuery {
   struct Found {
     run::OrderKey score;
     uint32_t partition;
-    uint64_t sequence;  // of two records with one key, the one appended first has the smaller
+    uint64_t sequence;  // orders the records of one key by append
     std::string key;
     std::string value;  // of a large one what the record has
     bool large;
@@ -89,8 +89,8 @@ class TopQuery {
   Result<TopResult> take_result();
 
   ReadCounters& all_counters_;
-  ReadCounters counters_;    // of this query alone
-  ReadStats footers_;        // of these, what the cache has counted already
+  ReadCounters counters_;    // of this query only
+  ReadStats footers_;        // the part of counters_ that the cache has counted already
   const ReaderFiles files_;  // with counters_
   const Manifest& manifest_;
   PartitionCache& partitions_;

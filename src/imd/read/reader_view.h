@@ -1,7 +1,7 @@
-// ReaderView: answers a Reader's queries on the epochs of one manifest. A refresh puts another view in its place.
+// ReaderView: answers a Reader's queries on the epochs of one manifest. A refresh replaces it by another view.
 //
-// The calls are those of Reader (reader.h has what they promise).
-// Threads: every call may be made by several threads at once. A view lives as long as somebody uses it.
+// The calls are those of Reader (reader.h has their promises).
+// Threads: several threads may make any call at once. A view lives as long as a query or the Reader uses it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace swale::imd {
 
 class ReaderView {
  public:
-  // What `files` and `partitioners` refer to must outlive the view.
+  // The objects that `files` and `partitioners` refer to must outlive the view.
   ReaderView(const ReaderFiles& files, Manifest manifest, const Partitioners& partitioners)
       : files_(files),
         manifest_(std::move(manifest)),
@@ -37,8 +37,8 @@ class ReaderView {
   ReaderView(const ReaderView&) = delete;
   ReaderView& operator=(const ReaderView&) = delete;
 
-  // Takes over what is still right of the files, mappings and footers of a view of the same directory that has the
-  // first `common` epochs of this one's, at least one. It may be in use. Called before the first query.
+  // Takes over the files, mappings and footers that are still right from a view of the same directory that has
+  // the first `common` epochs of this one's, at least one. That view may be in use. Call before the first query.
   void take_over(ReaderView& before, size_t common) { partitions_.take_over(before.partitions_, common); }
 
   const Manifest& manifest() const { return manifest_; }
@@ -56,7 +56,7 @@ class ReaderView {
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which);
   Result<uint64_t> count(int64_t epoch) const;
 
-  // `status`, unless it says that a file is damaged and the directory has changed since the view was made: kAborted.
+  // Returns `status`; but kAborted if it reports a damaged file and the directory has changed since the view was made.
   Status blame(Status status) const;
   template <class T>
   Result<T> blame(Result<T> result) const {
