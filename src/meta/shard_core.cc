@@ -166,6 +166,9 @@ bool ShardCore::keep_as_run(uint32_t file, const Run& run) const {
   if (run.levels == 0) return false;
   const uint64_t blocks = blocks_of(run);
   if (blocks > options_.expand_blocks_max) return true;
+  // Lattices upon lattices: what a group may become in memory is bounded, whatever the bound on layers says.
+  const uint64_t entries = active_->size() - open_.entries_begin;
+  if ((entries + blocks) * sizeof(Entry) > options_.group_bytes_max) return true;
   if (!options_.keep_runs || blocks < options_.run_blocks_min || runs_ >= options_.runs_max) return false;
   const RunLayers* const runs = states_[file].runs.get();
   return runs == nullptr || runs->fits(run, options_.layers_max);
