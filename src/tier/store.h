@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "io/device.h"
 #include "tier/engine_stats.h"
@@ -38,6 +39,7 @@ struct StoreOptions {
   Options engine;                 // log_id is ignored; segments only of a new log
   uint32_t queue_slots = 64;      // writes under way
   uint32_t slot_bytes = 256 * 1024;
+  Nanos lock_wait_ns = 0;         // for a store that has one of the directories still
   size_t open_files_max = 65536;  // files with a handle or with bytes in the log: one descriptor each
   bool canary_unsealed_queue =
       false;  // for tests: acknowledged writes that a kill catches in the queue are lost

@@ -306,12 +306,14 @@ Status StoreCore::sync(FileIndex file) {
   MutexLock lock(mutex_);
   if (!poisoned_.ok()) return poisoned_;
   if (!known(file)) return unknown(file);
-  modify(file);
   Waiter waiter;
   const Ticket ticket = next_ticket_++;
   waiters_[ticket] = &waiter;
   engine_call([&]() REQUIRES(mutex_) { engine_->sync(ticket, file, now()); });
-  return wait_for(ticket, &waiter, file, "a write that was acknowledged before, or its sync,", &lock);
+  const Status status =
+      wait_for(ticket, &waiter, file, "a write that was acknowledged before, or its sync,", &lock);
+  save_times(file);
+  return status;
 }
 
 Status StoreCore::drain() {

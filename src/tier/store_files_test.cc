@@ -137,6 +137,19 @@ TEST_F(StoreFilesTest, ADrainLeavesTheTimeOfTheLastWriteAlone) {
   }
 }
 
+TEST_F(StoreFilesTest, ASyncLeavesTheTimeAloneAndSavesIt) {
+  open(Policy::kBacking);
+  const auto one = file("data");
+  ASSERT_TRUE(store_->write(one, 0, "abc").ok());
+  struct stat found;
+  ASSERT_EQ(::stat(backing("data").c_str(), &found), 0);
+  const FileKey key{found.st_dev, found.st_ino};
+  store_->set_modified(key, kLongAgoNs);
+  ASSERT_TRUE(store_->sync(one).ok());
+  EXPECT_EQ(store_->view(key)->modified_ns, kLongAgoNs);
+  EXPECT_EQ(modified("data"), kLongAgoNs);
+}
+
 TEST_F(StoreFilesTest, AWriteSetsTheTimeBeforeItsBytesReachTheBackingFile) {
   open();
   const auto one = file("data");
@@ -146,6 +159,17 @@ TEST_F(StoreFilesTest, AWriteSetsTheTimeBeforeItsBytesReachTheBackingFile) {
   store_->close_file(one);
   EXPECT_GT(modified("data"), kLongAgoNs);
   EXPECT_EQ(on_backing("data"), "") << "it is still in the log";
+}
+
+TEST_F(StoreFilesTest, ATruncateThatTheLogHasDoneIsRecoveredWithItsSize) {
+  open();
+  const auto one = file("data");
+  ASSERT_TRUE(store_->write(one, 0, std::string(50'000, 'x')).ok());
+  ASSERT_TRUE(store_->truncate(one, 20'000).ok());
+  close(Store::AtClose::kKeep);
+  open();
+  EXPECT_EQ(*store_->size(file("data")), 20'000u);
+  close(Store::AtClose::kKeep);
 }
 
 // Files that were closed and drained cost nothing any more.

@@ -115,7 +115,6 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
   SlotWrite& write = slot_writes_[action.id] = {};
   io::File* const file = use(slot.file);
   files_[slot.file].unsynced = true;
-  files_[slot.file].times_unsaved = true;
   for (const Piece& piece : slot.pieces) {
     const char* const from = piece.source == Piece::Source::kRequest
                                  ? opened_.queue->payload(static_cast<uint32_t>(piece.ticket))
@@ -231,6 +230,7 @@ void StoreCore::completed(const io::Completion& completion) {
     if (--write.operations > 0) return;
     const FileIndex file = engine_->slot(id).file;
     unuse(file);
+    files_[file].times_unsaved = true;  // the write has changed the backing file's
     finish(kind, id, write.status);
     return settle(file);
   }
