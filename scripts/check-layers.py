@@ -33,7 +33,7 @@ BESIDE = {"tools": False, "examples": False, "python": False, "sim": True, "test
 THIRD_PARTY = [
     (r"(ucp|ucs|uct|ucm)/", ["src/net/", "bench/net/"]),
     (r"liburing(\.h|/)", ["src/io/", "tests/faults/failing_calls.c"]),
-    (r"(fuse3/|fuse(_\w+)?\.h)", ["src/fuse/"]),
+    (r"(fuse3/|fuse(_\w+)?\.h)", ["src/fuse/", "bench/tier/"]),
     (r"mpi\.h", ["include/swale/swale_mpi.h", "examples/", "tests/"]),
     (r"(isa-l|xxhash|xxh3|spdlog/|lz4|zstd)", ["src/base/"]),
     (r"CLI/", ["tools/", "examples/"]),

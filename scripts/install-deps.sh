@@ -22,6 +22,7 @@ build,test,demo  nlohmann-json3-dev  json-devel          nlohmann-json  nlohmann
 build,test,demo  libcli11-dev        cli11-devel         cli11          cli11
 build,test,demo  libisal-dev         isa-l-devel         isa-l          isa-l
 build,test,demo  liburing-dev        liburing-devel      liburing       liburing
+build,test,demo  libfuse3-dev        fuse3-devel         fuse3          libfuse
 build,test,demo  libxxhash-dev       xxhash-devel        xxhash         xxhash
 build,test,demo  liblz4-dev          lz4-devel           lz4            lz4
 build,test,demo  libzstd-dev         libzstd-devel       zstd           zstd
@@ -36,6 +37,10 @@ test             mpich               mpich               aur:mpich      mpich
 test             libmpich-dev        mpich-devel         -              -
 test,demo        liblammps-dev       lammps-devel        aur:lammps     lammps+lib
 test             groff-base          groff-base          groff          groff
+test             fuse3               fuse3               -              -
+test             fio                 fio                 fio            fio
+test             sqlite3             sqlite              sqlite         sqlite
+test             git                 git                 git            git
 test             e2fsprogs           e2fsprogs           e2fsprogs      -
 test             xfsprogs            xfsprogs            xfsprogs       -
 test             mandoc              mandoc              mandoc         -

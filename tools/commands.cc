@@ -24,6 +24,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_repair(app, run);
   add_unlock(app, run);
   add_tier(app, run);
+  add_tier_mount(app, run);
   add_dump(app, run);
   add_config(app, run);
   add_completion(app, run);

@@ -32,6 +32,16 @@ std::vector<std::string> without_engine_word(std::vector<std::string> words) {
   return words;
 }
 
+// `swale tier mount` is the command tier-mount, which has options of its own.
+std::vector<std::string> with_mount_word(std::vector<std::string> words) {
+  const auto tier = std::find(words.begin(), words.end(), "tier");
+  if (tier - words.begin() > 1 || tier == words.end() || tier + 1 == words.end() || tier[1] != "mount")
+    return words;
+  *tier = "tier-mount";
+  words.erase(tier + 1);
+  return words;
+}
+
 // The message for an unknown command; "" if the command is known.
 std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
   if (words.empty() || words.front().starts_with('-')) return {};
@@ -48,7 +58,8 @@ int run_command(int argc, char** argv) {
   CLI::App app;
   Run run;
   add_commands(app, &run);
-  std::vector<std::string> words = without_engine_word(without_help_word({argv + 1, argv + argc}));
+  std::vector<std::string> words =
+      without_engine_word(without_help_word(with_mount_word({argv + 1, argv + argc})));
   if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
     fmt::print(stderr, "swale: {}\n", unknown);
     return kExitUsage;

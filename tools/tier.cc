@@ -129,7 +129,7 @@ void add_tier(CLI::App& app, Run* run) {
                          "program that was killed. drain "
                          "also writes everything to the backing directory, whose files are then complete. "
                          "Two programs never use one "
-                         "directory at a time.",
+                         "directory at a time. swale-tier-mount(1) mounts them.",
           .examples = {{"mkdir -p slow && swale tier make ssd slow --size 16M",
                         "a log in ssd for the files in slow"},
                        {"swale tier verify ssd", "checks the log"},

@@ -28,11 +28,28 @@ Engine::Engine(const Options& options)
 }
 
 FileIndex Engine::open_file(uint64_t id, uint64_t base, uint64_t size) {
-  File& file = files_.emplace_back();
+  if (free_files_.empty()) {
+    free_files_.push_back(static_cast<FileIndex>(files_.size()));
+    files_.emplace_back();
+  }
+  const FileIndex index = free_files_.back();
+  free_files_.pop_back();
+  File& file = files_[index];
   file.id = id;
   file.base = base;
   file.size = size;
-  return static_cast<FileIndex>(files_.size() - 1);
+  return index;
+}
+
+bool Engine::close_file(FileIndex index) {
+  File& file = files_[index];
+  const bool busy = file.map.size() > 0 || file.held.size() > 0 || file.flushing.size() > 0 ||
+                    file.blocked > 0 || file.barrier != kNoOp || !file.epochs.idle();
+  const auto waits = [index](const PendingSync& pending) { return pending.file == index; };
+  if (busy || std::any_of(pending_syncs_.begin(), pending_syncs_.end(), waits)) return false;
+  file = File{};
+  free_files_.push_back(index);
+  return true;
 }
 
 void Engine::set_now(Nanos now) {

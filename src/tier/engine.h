@@ -19,6 +19,7 @@
 // Limits: Options. Offsets below 2^48; one write at most kWriteBytesMax.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -44,9 +45,14 @@ class Engine {
   // A file by its persistent id, of `size` bytes on the backing device. `base`: where it lies there, as far as known; it
   // orders the queue.
   FileIndex open_file(uint64_t id, uint64_t base, uint64_t size);
+  // Ends the use of a file that has nothing in the log and nothing under way; false: it has, and nothing happens. open_file
+  // may give the index to another file afterwards.
+  bool close_file(FileIndex file);
   uint64_t file_size(FileIndex file) const { return files_[file].size; }
   uint64_t file_id(FileIndex file) const { return files_[file].id; }
   bool file_unlinked(FileIndex file) const { return files_[file].unlinked; }
+  // The failure that the file's next sync will tell: an acknowledged write was lost. kOk: none was.
+  Code deferred_failure(FileIndex file) const { return files_[file].deferred; }
 
   // Once, before the first request, with all files open that the log may name: what scan_segment found in each segment,
   // and the records of the queue that a killed process has left. Records of other files are dropped and counted.
@@ -122,6 +128,9 @@ class Engine {
       return epoch;
     }
     bool finished(uint32_t epoch) const { return static_cast<int32_t>(epoch - first_) < 0; }
+    bool idle() const {
+      return std::all_of(counts_.begin(), counts_.end(), [](uint32_t count) { return count == 0; });
+    }
 
    private:
     std::deque<uint32_t> counts_;
@@ -304,6 +313,7 @@ class Engine {
   const Options options_;
   Nanos now_ = 0;
   std::deque<File> files_;
+  std::vector<FileIndex> free_files_;
   std::deque<Op> ops_;
   std::vector<OpIndex> free_ops_;
   Elevator elevator_;

@@ -314,6 +314,7 @@ void Engine::replay(const std::vector<const RecordHeader*>& records, Recovered* 
   for (FileIndex i = 0; i < files_.size(); ++i) ids.emplace_back(files_[i].id, i);
   std::sort(ids.begin(), ids.end());
   std::vector<std::pair<const RecordHeader*, FileIndex>> open;  // truncates
+  std::vector<uint64_t> logged(files_.size());                  // sizes that the log alone would give
   for (const RecordHeader* record : records) {
     sequence_ = std::max(sequence_, record->sequence);
     ++recovered->records;
@@ -333,7 +334,7 @@ void Engine::replay(const std::vector<const RecordHeader*>& records, Recovered* 
         file.map.insert(
             {record->offset, record->address + kRecordHeaderBytes, record->length, ExtentState::kDirty});
         log_.add_dirty(segment, record->length);
-        file.size = std::max(file.size, record->offset + record->length);
+        logged[index] = std::max(logged[index], record->offset + record->length);
         break;
       case RecordType::kPunch:
         carve_map(index, record->offset, record->offset + record->length, segment);
@@ -341,6 +342,7 @@ void Engine::replay(const std::vector<const RecordHeader*>& records, Recovered* 
       case RecordType::kTruncate:
         if (record->offset >= kFileBytesMax) break;
         carve_map(index, record->offset, kFileBytesMax, segment);
+        logged[index] = std::min(logged[index], record->offset);
         open.emplace_back(record, index);
         break;
       case RecordType::kTruncateDone:
@@ -351,6 +353,7 @@ void Engine::replay(const std::vector<const RecordHeader*>& records, Recovered* 
         break;
     }
   }
+  for (FileIndex i = 0; i < files_.size(); ++i) files_[i].size = std::max(files_[i].size, logged[i]);
   for (const auto& [record, index] : open) {
     ++recovered->truncates;
     const OpIndex op_index = new_op(Op::Kind::kTruncate, kRecoveryTicket, index, now_);

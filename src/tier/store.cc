@@ -1,5 +1,7 @@
 #include "tier/store.h"
 
+#include <cstring>
+
 #include "base/contain.h"
 #include "tier/store_core.h"
 
@@ -20,13 +22,32 @@ Status Store::close(AtClose how) { return core_->close(how == AtClose::kDrain); 
 Result<Store::Handle> Store::open_file(const std::string& path, io::OpenMode mode) {
   return core_->open_file(path, mode);
 }
-Status Store::write(Handle file, uint64_t offset, Bytes data) { return core_->write(file, offset, data); }
+Result<Store::Handle> Store::adopt_file(const std::string& path) { return core_->adopt_file(path); }
+std::optional<Store::Handle> Store::handle_of(const FileKey& key) { return core_->handle_of(key); }
+void Store::close_file(Handle file) { core_->close_file(file); }
+Status Store::write(Handle file, uint64_t offset, Bytes data) {
+  return core_->write(file, offset, data.size(), [&data](MutableBytes out) -> Status {
+    std::memcpy(out.data(), data.data(), out.size());
+    data.remove_prefix(out.size());
+    return {};
+  });
+}
+Status Store::write(Handle file, uint64_t offset, uint64_t length, const Fill& fill) {
+  return core_->write(file, offset, length, fill);
+}
 Result<size_t> Store::read(Handle file, uint64_t offset, MutableBytes out) {
   return core_->read(file, offset, out);
+}
+Result<uint64_t> Store::seek(Handle file, uint64_t offset, Seek what) {
+  return core_->seek(file, offset, what);
 }
 Result<uint64_t> Store::size(Handle file) { return core_->size(file); }
 Status Store::truncate(Handle file, uint64_t size) { return core_->truncate(file, size); }
 Status Store::sync(Handle file) { return core_->sync(file); }
+Status Store::deferred_failure(Handle file) { return core_->deferred_failure(file); }
+std::optional<FileView> Store::view(const FileKey& key) { return core_->view(key); }
+void Store::set_modified(const FileKey& key, int64_t modified_ns) { core_->set_modified(key, modified_ns); }
+void Store::removed(const FileKey& key) { core_->removed(key); }
 Status Store::remove(const std::string& path) { return core_->remove(path); }
 Status Store::rename(const std::string& from, const std::string& to) { return core_->rename(from, to); }
 Status Store::drain() { return core_->drain(); }

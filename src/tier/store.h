@@ -3,8 +3,12 @@
 //   SSD directory:      log, queue.N (writes under way), lock
 //   backing directory:  the files, as anybody can read them once they are drained; .swale-tier/ (which log, lock)
 //
-// A file's name in the log is an id in the extended attribute user.swale.tier of its backing file. Writes are copied into the
-// shared queue and acknowledged as Options::durability promises.
+// A file is what it is on the backing device: device and inode, whatever its names are, and also when it has none any more. Its
+// name in the log is an id in an extended attribute. Writes are copied into the shared queue and acknowledged
+// as Options::durability promises.
+//
+// Times: the backing file's mtime becomes that of the last write or truncate when its last handle is closed, at a sync and at
+// close; a later flush leaves it alone. A kill between a flush and this correction leaves the time of the flush.
 //
 // Threads: all calls are thread-safe. Two threads of its own: the device's StorageThread, and a timer.
 // Errors: kBusy if another process has one of the directories; kCorruption names what a damaged log has lost; a write that was
@@ -14,9 +18,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "io/device.h"
 #include "tier/engine_stats.h"
@@ -24,13 +30,17 @@
 
 namespace swale::tier {
 
+inline constexpr const char* kIdAttribute = "user.swale.tier";
+inline constexpr const char* kPrivateDirectory = ".swale-tier";  // in the backing directory
+
 struct StoreOptions {
   std::string ssd_directory;      // made if it is not there
   std::string backing_directory;  // must be there
   Options engine;                 // log_id is ignored; segments only of a new log
   uint32_t queue_slots = 64;      // writes under way
   uint32_t slot_bytes = 256 * 1024;
-  size_t open_files_max = 256;  // descriptors of backing files
+  Nanos lock_wait_ns = 0;         // for a store that has one of the directories still
+  size_t open_files_max = 65536;  // files with a handle or with bytes in the log: one descriptor each
   bool canary_unsealed_queue =
       false;  // for tests: acknowledged writes that a kill catches in the queue are lost
 };
@@ -59,11 +69,28 @@ struct RecoveryReport {
   std::vector<Status> damaged;
 };
 
+// What a file is on the backing device.
+struct FileKey {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  bool operator==(const FileKey&) const = default;
+};
+
+// What the store knows better than the backing file. Times in ns since 1970.
+struct FileView {
+  uint64_t size = 0;
+  int64_t modified_ns = 0;
+  int64_t changed_ns = 0;
+};
+
 class StoreCore;
 
 class Store {
  public:
   using Handle = uint32_t;
+  // Puts the bytes of a write where they are wanted.
+  using Fill = std::function<Status(MutableBytes)>;
+  enum class Seek { kData, kHole };
 
   static Result<std::unique_ptr<Store>> open(io::Device& device, const StoreOptions& options);
   ~Store();  // as close(kKeep)
@@ -72,17 +99,36 @@ class Store {
   enum class AtClose { kDrain, kKeep };
   Status close(AtClose how);
 
-  // Paths are relative to the backing directory, without "..". A handle stays valid while the store is open.
+  // Paths are relative to the backing directory, without "..". Each handle is closed once; those that are left end with the
+  // store. kResourceExhausted: StoreOptions::open_files_max, or the process's limit of descriptors.
   Result<Handle> open_file(const std::string& path, io::OpenMode mode);
+  // The same for callers that look after names themselves: by any path that leads to the file, /proc/self/fd/N, too.
+  Result<Handle> adopt_file(const std::string& path);
+  // Another handle of a file that the store has. None: it has no handle and nothing in the log, so the backing file says all.
+  std::optional<Handle> handle_of(const FileKey& key);
+  void close_file(Handle file);
+
   Status write(Handle file, uint64_t offset, Bytes data);
+  // `fill` is called once for each part, in order, with the part's place in the queue.
+  Status write(Handle file, uint64_t offset, uint64_t length, const Fill& fill);
   Result<size_t> read(Handle file, uint64_t offset,
                       MutableBytes out);  // fewer bytes only at the end of the file
+  // The next byte at or after `offset` that may differ from zero, or the next hole (the end of the file counts as one). kNotFound: there is
+  // none, or `offset` is not before the end of the file.
+  Result<uint64_t> seek(Handle file, uint64_t offset, Seek what);
   Result<uint64_t> size(Handle file);
   Status truncate(Handle file, uint64_t size);
   Status sync(Handle file);
-  Status remove(const std::string& path);
-  Status rename(const std::string& from,
-                const std::string& to);  // replaces `to`; handles of `from` stay valid
+  // What the next sync will fail with, because an acknowledged write was lost. The next sync still does.
+  Status deferred_failure(Handle file);
+
+  // None: as handle_of.
+  std::optional<FileView> view(const FileKey& key);
+  void set_modified(const FileKey& key, int64_t modified_ns);
+  // The caller has removed the file's last name: what is in the log goes with the last handle.
+  void removed(const FileKey& key);
+  Status remove(const std::string& path);                         // the bytes stay for handles that are open
+  Status rename(const std::string& from, const std::string& to);  // replaces `to`
   Status drain();
   void pause_flush(bool paused);
 

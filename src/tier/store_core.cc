@@ -25,9 +25,15 @@ StoreCore::~StoreCore() { static_cast<void>(close(false)); }
 
 Status StoreCore::start() {
   SWALE_RETURN_IF_ERROR(storage_->add(this));
+  for (const auto& [path, id] : opened_.files) {
+    SWALE_ASSIGN_OR_RETURN(auto file, open_backing(device_, full_path(path)));
+    SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*file));
+    const MutexLock lock(mutex_);
+    unreferenced_.push_back(add_file(std::move(file), state, id));
+    files_[unreferenced_.back()].waits = true;
+  }
   {
     const MutexLock lock(mutex_);
-    for (const auto& [path, id] : opened_.files) add_file(path, nullptr, id);
     engine_call([&]() REQUIRES(mutex_) {
       const auto recovered = engine_->recover(opened_.segments, opened_.queued, now());
       opened_.report.records = recovered.records;
@@ -64,6 +70,8 @@ Status StoreCore::close(bool drain_first) {
   storage_->remove(this);
   const bool clean = [this] {
     const MutexLock lock(mutex_);
+    for (FileIndex file = 0; file < files_.size() && poisoned_.ok(); ++file)
+      if (files_[file].file && !files_[file].unlinked) save_times(file);
     return poisoned_.ok();
   }();
   if (clean && opened_.queue) static_cast<void>(device_.remove(opened_.queue->path()));
@@ -92,6 +100,10 @@ void StoreCore::collect() {
   while (engine_->take_action(&action)) {
     if (action.kind <= Action::Kind::kRelease) {
       answer(action);
+      continue;
+    }
+    if (action.kind == Action::Kind::kAppend && action.ticket == own_ticket_) {
+      own_append_ = action;
       continue;
     }
     pending_.push_back(action);
@@ -136,96 +148,20 @@ void StoreCore::free_slot(uint32_t index) {
   slot_free_.notify_all();
 }
 
-FileIndex StoreCore::add_file(const std::string& path, std::unique_ptr<io::File> file, uint64_t id) {
-  uint64_t size = 0;
-  if (!file)
-    if (auto opened = device_.open(full_path(path), io::OpenMode::kReadWrite); opened.ok())
-      file = std::move(*opened);
-  if (file)
-    if (const auto known = file->size(); known.ok()) size = *known;
-  const auto base = static_cast<uint64_t>(files_.size()) << 40;  // nobody tells where a file lies
-  const FileIndex index = engine_->open_file(id, base, size);
-  open_files_ += file != nullptr;
-  files_.push_back({path, std::move(file), 0, false, false});
-  by_path_[path] = index;
-  limit_open_files();
-  return index;
-}
-
-// The descriptor of a backing file, for an operation that unuse() ends.
-Result<io::File*> StoreCore::use(FileIndex index) {
-  FileEntry& entry = files_[index];
-  if (entry.gone) return error(Code::kNotFound, Scope::kFile, "{}: was removed", full_path(entry.path));
-  if (!entry.file) {
-    SWALE_ASSIGN_OR_RETURN(entry.file, device_.open(full_path(entry.path), io::OpenMode::kReadWrite));
-    ++open_files_;
-  }
-  ++entry.in_use;
-  limit_open_files();
-  return entry.file.get();
-}
-
-void StoreCore::limit_open_files() {
-  for (size_t tried = 0; open_files_ > opened_.options.open_files_max && tried < files_.size(); ++tried) {
-    FileEntry& entry = files_[evict_next_++ % files_.size()];
-    if (!entry.file || entry.in_use > 0 || entry.unsynced) continue;
-    entry.file.reset();
-    --open_files_;
-  }
-}
-
-Result<FileIndex> StoreCore::find(const std::string& path) {
-  const auto known = by_path_.find(path);
-  if (known != by_path_.end()) return known->second;
-  SWALE_ASSIGN_OR_RETURN(auto file, device_.open(full_path(path), io::OpenMode::kReadWrite));
-  auto id = file_id_of(*file);
-  if (!id.ok() && id.status().code() != Code::kNotFound) return id.status();
-  uint64_t name = id.ok() ? *id : random_id();
-  if (!id.ok()) SWALE_RETURN_IF_ERROR(set_file_id(*file, name));
-  return add_file(path, std::move(file), name);
-}
-
-Result<FileIndex> StoreCore::open_file(const std::string& path, io::OpenMode mode) {
-  if (path.empty() || path.front() == '/' || path.find("..") != std::string::npos ||
-      path.starts_with(".swale-tier"))
-    return invalid_argument("'{}': expected a path below the backing directory, without ..", path);
-  const MutexLock lock(mutex_);
-  if (!poisoned_.ok()) return poisoned_;
-  auto found = find(path);
-  if (found.ok()) {
-    if (mode == io::OpenMode::kCreate)
-      return error(Code::kAlreadyExists, Scope::kFile, "{}: is there already", full_path(path));
-    return found;
-  }
-  if (found.status().code() != Code::kNotFound || mode == io::OpenMode::kRead ||
-      mode == io::OpenMode::kReadWrite)
-    return found.status();
-  SWALE_ASSIGN_OR_RETURN(auto file, device_.open(full_path(path), io::OpenMode::kCreate));
-  const uint64_t id = random_id();
-  SWALE_RETURN_IF_ERROR(set_file_id(*file, id));
-  if (opened_.options.engine.durability != Durability::kPageCache) {
-    SWALE_RETURN_IF_ERROR(file->sync());
-    SWALE_RETURN_IF_ERROR(device_.sync_directory(io::parent_directory(full_path(path))));
-  }
-  return add_file(path, std::move(file), id);
-}
-
 Status StoreCore::failure(Code code, FileIndex file, std::string_view what) {
   if (code == Code::kOk) return {};
-  const std::string where =
-      file < files_.size() ? full_path(files_[file].path) : opened_.options.backing_directory;
-  return error(code, Scope::kFile, "{}: {} failed: {}", where, what,
+  return error(code, Scope::kFile, "{}: {} failed: {}", name_of(file), what,
                last_error_.ok() ? "refused by the engine" : last_error_.message());
 }
 
-Status StoreCore::write(FileIndex file, uint64_t offset, Bytes data) {
+Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill) {
   const uint32_t part_max = opened_.queue->slot_bytes();
-  if (offset > kFileBytesMax || data.size() > kFileBytesMax - offset)
-    return invalid_argument("a write of {} bytes at {}: files have at most {} bytes", data.size(), offset,
+  if (offset > kFileBytesMax || length > kFileBytesMax - offset)
+    return invalid_argument("a write of {} bytes at {}: files have at most {} bytes", length, offset,
                             kFileBytesMax);
   std::vector<uint32_t> mine;
   MutexLock lock(mutex_);
-  if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+  if (!known(file)) return unknown(file);
   Status status;
   const auto harvest = [&]() REQUIRES(mutex_) {  // the oldest of our parts
     Slot& slot = slots_[mine.front()];
@@ -238,7 +174,7 @@ Status StoreCore::write(FileIndex file, uint64_t offset, Bytes data) {
     if (slot.released) free_slot(mine.front());
     mine.erase(mine.begin());
   };
-  while (!data.empty() && status.ok()) {
+  while (length > 0 && status.ok()) {
     if (free_slots_.empty() && !mine.empty()) {
       harvest();
       continue;
@@ -251,21 +187,39 @@ Status StoreCore::write(FileIndex file, uint64_t offset, Bytes data) {
     const uint32_t index = free_slots_.back();
     free_slots_.pop_back();
     slots_[index].state = Slot::State::kUsed;
-    const Bytes part = data.substr(0, part_max);
+    const auto part = static_cast<uint32_t>(std::min<uint64_t>(length, part_max));
+    const MutableBytes place(opened_.queue->payload(index), part);
     lock.unlock();
-    std::memcpy(opened_.queue->payload(index), part.data(), part.size());
-    const uint32_t crc = crc32c(part);
+    status = contain([&] { return fill(place); });
+    const uint32_t crc = status.ok() ? crc32c(Bytes(place.data(), part)) : 0;
     lock.lock();
+    if (!status.ok()) {
+      free_slot(index);
+      break;
+    }
     slots_[index].crc = crc;
     mine.push_back(index);
-    engine_call([&]() REQUIRES(mutex_) {
-      engine_->write(index, file, offset, static_cast<uint32_t>(part.size()), now());
-    });
-    offset += part.size();
-    data.remove_prefix(part.size());
+    modify(file);
+    hand_in(index, file, offset, part);
+    offset += part;
+    length -= part;
   }
   while (!mine.empty()) harvest();
   return status;
+}
+
+// Gives the engine a write whose bytes are in slot `index`. If it goes to the log at once, this thread appends it.
+void StoreCore::hand_in(uint32_t index, FileIndex file, uint64_t offset, uint32_t length) {
+  own_ticket_ = index;
+  engine_call([&]() REQUIRES(mutex_) { engine_->write(index, file, offset, length, now()); });
+  own_ticket_ = kRecoveryTicket;
+  const auto append = std::exchange(own_append_, std::nullopt);
+  if (!append) return;
+  const auto [at, bytes] = record_bytes(*append);
+  mutex_.unlock();
+  const Status appended = contain([&] { return opened_.log->pwrite(at, bytes); });
+  mutex_.lock();
+  finish(Action::Kind::kAppend, append->id, appended);
 }
 
 std::pair<io::File*, uint64_t> StoreCore::log_place(uint64_t address) const {
@@ -304,11 +258,11 @@ Result<size_t> StoreCore::read(FileIndex file, uint64_t offset, MutableBytes out
   {
     const MutexLock lock(mutex_);
     if (!poisoned_.ok()) return poisoned_;
-    if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+    if (!known(file)) return unknown(file);
     const uint64_t size = engine_->file_size(file);
     if (offset >= size || out.empty()) return size_t{0};
     out = out.first(std::min<uint64_t>(out.size(), size - offset));
-    SWALE_ASSIGN_OR_RETURN(backing, use(file));
+    backing = use(file);
     engine_->plan_read(file, offset, out.size(), &plan);
   }
   Status status;
@@ -323,7 +277,7 @@ Result<size_t> StoreCore::read(FileIndex file, uint64_t offset, MutableBytes out
 
 Result<uint64_t> StoreCore::size(FileIndex file) {
   const MutexLock lock(mutex_);
-  if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+  if (!known(file)) return unknown(file);
   return engine_->file_size(file);
 }
 
@@ -339,7 +293,8 @@ Status StoreCore::wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::s
 Status StoreCore::truncate(FileIndex file, uint64_t size) {
   MutexLock lock(mutex_);
   if (!poisoned_.ok()) return poisoned_;
-  if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+  if (!known(file)) return unknown(file);
+  modify(file);
   Waiter waiter;
   const Ticket ticket = next_ticket_++;
   waiters_[ticket] = &waiter;
@@ -350,12 +305,15 @@ Status StoreCore::truncate(FileIndex file, uint64_t size) {
 Status StoreCore::sync(FileIndex file) {
   MutexLock lock(mutex_);
   if (!poisoned_.ok()) return poisoned_;
-  if (file >= files_.size()) return invalid_argument("file handle {} is unknown", file);
+  if (!known(file)) return unknown(file);
   Waiter waiter;
   const Ticket ticket = next_ticket_++;
   waiters_[ticket] = &waiter;
   engine_call([&]() REQUIRES(mutex_) { engine_->sync(ticket, file, now()); });
-  return wait_for(ticket, &waiter, file, "a write that was acknowledged before, or its sync,", &lock);
+  const Status status =
+      wait_for(ticket, &waiter, file, "a write that was acknowledged before, or its sync,", &lock);
+  save_times(file);
+  return status;
 }
 
 Status StoreCore::drain() {
@@ -368,41 +326,6 @@ Status StoreCore::drain() {
   return wait_for(ticket, &waiter, ~FileIndex{0}, "drain", &lock);
 }
 
-Status StoreCore::remove(const std::string& path) {
-  MutexLock lock(mutex_);
-  if (!poisoned_.ok()) return poisoned_;
-  SWALE_ASSIGN_OR_RETURN(const FileIndex file, find(path));
-  Waiter waiter;
-  const Ticket ticket = next_ticket_++;
-  waiters_[ticket] = &waiter;
-  engine_call([&]() REQUIRES(mutex_) { engine_->unlink(ticket, file, now()); });
-  return wait_for(ticket, &waiter, file, "remove", &lock);
-}
-
-Status StoreCore::rename(const std::string& from, const std::string& to) {
-  MutexLock lock(mutex_);
-  if (!poisoned_.ok()) return poisoned_;
-  if (from == to) return {};
-  SWALE_ASSIGN_OR_RETURN(const FileIndex file, find(from));
-  const auto target = find(to);
-  if (!target.ok() && target.status().code() != Code::kNotFound) return target.status();
-  if (!target.ok()) {
-    SWALE_RETURN_IF_ERROR(device_.rename(full_path(from), full_path(to)));
-    by_path_.erase(from);
-    by_path_[to] = file;
-    files_[file].path = to;
-    return {};
-  }
-  // The replaced file ends as if it were removed: its bytes in the log must not outlive it.
-  Waiter waiter;
-  waiter.rename_from = from;
-  waiter.rename_to = to;
-  const Ticket ticket = next_ticket_++;
-  waiters_[ticket] = &waiter;
-  engine_call([&]() REQUIRES(mutex_) { engine_->unlink(ticket, *target, now()); });
-  return wait_for(ticket, &waiter, file, "rename", &lock);
-}
-
 void StoreCore::pause_flush(bool paused) {
   const MutexLock lock(mutex_);
   engine_call([&]() REQUIRES(mutex_) { engine_->pause_flush(paused, now()); });
@@ -411,13 +334,6 @@ void StoreCore::pause_flush(bool paused) {
 Stats StoreCore::stats() {
   const MutexLock lock(mutex_);
   return engine_->stats();
-}
-
-std::vector<std::pair<std::string, uint64_t>> StoreCore::dirty_files() {
-  const MutexLock lock(mutex_);
-  std::vector<std::pair<std::string, uint64_t>> named;
-  for (const auto& [file, bytes] : engine_->dirty_files()) named.emplace_back(files_[file].path, bytes);
-  return named;
 }
 
 void StoreCore::run_timer() {

@@ -11,6 +11,7 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
@@ -40,7 +41,7 @@ struct OpenedStore {
   std::vector<OldQueue> old_queues;
   std::vector<SegmentScan> segments;
   std::vector<RecordHeader> queued;
-  std::vector<std::pair<std::string, uint64_t>> files;  // of the backing directory that have an id, and it
+  std::vector<std::pair<std::string, uint64_t>> files;  // paths of the files that records name, and their ids
   RecoveryReport report;
 };
 Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options);
@@ -53,6 +54,15 @@ std::string marker_path(
 Result<uint64_t> file_id_of(io::File& file);  // kNotFound: it has none
 Status set_file_id(io::File& file, uint64_t id);
 uint64_t random_id();
+// Opens a backing file to read and write, also one of this user's that is read-only by its mode.
+Result<std::unique_ptr<io::File>> open_backing(io::Device& device, const std::string& path);
+// What the file is, and what it says of itself; it may have no name any more.
+struct BackingState {
+  FileKey key;
+  FileView view;
+  bool unlinked = false;
+};
+Result<BackingState> state_of(io::File& file);
 
 class StoreCore final : public io::StorageClient {
  public:
@@ -63,11 +73,19 @@ class StoreCore final : public io::StorageClient {
   Status close(bool drain);
 
   Result<FileIndex> open_file(const std::string& path, io::OpenMode mode);
-  Status write(FileIndex file, uint64_t offset, Bytes data);
+  Result<FileIndex> adopt_file(const std::string& path);
+  std::optional<FileIndex> handle_of(const FileKey& key);
+  void close_file(FileIndex file);
+  Status write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill);
   Result<size_t> read(FileIndex file, uint64_t offset, MutableBytes out);
+  Result<uint64_t> seek(FileIndex file, uint64_t offset, Store::Seek what);
   Result<uint64_t> size(FileIndex file);
   Status truncate(FileIndex file, uint64_t size);
   Status sync(FileIndex file);
+  Status deferred_failure(FileIndex file);
+  std::optional<FileView> view(const FileKey& key);
+  void set_modified(const FileKey& key, int64_t modified_ns);
+  void removed(const FileKey& key);
   Status remove(const std::string& path);
   Status rename(const std::string& from, const std::string& to);
   Status drain();
@@ -87,15 +105,22 @@ class StoreCore final : public io::StorageClient {
   struct Waiter {
     bool answered = false;
     Code code = Code::kOk;
-    std::string rename_from;  // an unlink that is a rename over the file
-    std::string rename_to;
   };
   struct FileEntry {
-    std::string path;
-    std::unique_ptr<io::File> file;
-    uint32_t in_use = 0;  // operations under way
-    bool unsynced = false;
-    bool gone = false;
+    std::unique_ptr<io::File> file;  // null: the index is free
+    FileKey key;
+    uint64_t id = 0;
+    uint32_t references = 0;     // handles
+    uint32_t in_use = 0;         // operations under way
+    bool unsynced = true;        // also of a new one: whoever wrote it before may not have synced
+    bool unlinked = false;       // has no name
+    bool discarded = false;      // and the engine was told to forget its bytes
+    bool waits = false;          // in unreferenced_
+    bool times_unsaved = false;  // the backing file's mtime is not view's
+    FileView view;               // but for the size, which the engine knows
+  };
+  struct KeyHash {
+    size_t operator()(const FileKey& key) const { return key.inode * 0x9e3779b97f4a7c15 ^ key.device; }
   };
   struct SlotWrite {
     uint32_t operations = 0;
@@ -125,14 +150,30 @@ class StoreCore final : public io::StorageClient {
   void free_slot(uint32_t slot) REQUIRES(mutex_);
   void finish(Action::Kind kind, uint32_t id, const Status& status) REQUIRES(mutex_);
   Status failure(Code code, FileIndex file, std::string_view what) REQUIRES(mutex_);
-  FileIndex add_file(const std::string& path, std::unique_ptr<io::File> file, uint64_t id) REQUIRES(mutex_);
-  Result<io::File*> use(FileIndex file) REQUIRES(mutex_);
+
+  // store_files.cc. Those that say so give the mutex up meanwhile.
+  Result<FileIndex> take_in(std::unique_ptr<io::File> file);
+  FileIndex add_file(std::unique_ptr<io::File> file, const BackingState& state, uint64_t id) REQUIRES(mutex_);
+  bool known(FileIndex file) const REQUIRES(mutex_) {
+    return file < files_.size() && files_[file].references > 0;
+  }
+  Status unknown(FileIndex file) const { return invalid_argument("file handle {} is not open", file); }
+  io::File* use(FileIndex file) REQUIRES(mutex_);
   void unuse(FileIndex file) REQUIRES(mutex_) { --files_[file].in_use; }
-  void limit_open_files() REQUIRES(mutex_);
-  Result<FileIndex> find(const std::string& path) REQUIRES(mutex_);
+  void modify(FileIndex file) REQUIRES(mutex_);      // its times are those of now
+  void save_times(FileIndex file) REQUIRES(mutex_);  // gives the mutex up
+  void settle(FileIndex file) REQUIRES(mutex_);      // gives the mutex up
+  void settle_all() REQUIRES(mutex_);                // gives the mutex up
+  void look_after_files(Action::Kind kind) REQUIRES(mutex_);
+  void discard(FileIndex file) REQUIRES(mutex_);
+  std::string name_of(FileIndex file) const REQUIRES(mutex_);
+
+  void hand_in(uint32_t slot, FileIndex file, uint64_t offset, uint32_t length)
+      REQUIRES(mutex_);  // gives the mutex up
   Status wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::string_view what, MutexLock* lock)
       REQUIRES(mutex_);
   void begin_action(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  std::pair<uint64_t, Bytes> record_bytes(const Action& action) REQUIRES(mutex_);
   void begin_append(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_slot(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_read_log(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
@@ -168,10 +209,16 @@ class StoreCore final : public io::StorageClient {
   std::vector<uint32_t> free_slots_ GUARDED_BY(mutex_);
   std::map<Ticket, Waiter*> waiters_ GUARDED_BY(mutex_);
   Ticket next_ticket_ GUARDED_BY(mutex_) = uint64_t{1} << 32;
+  // What the engine wants of the writer that has asked (write): it appends to the log itself, which saves two changes of threads.
+  Ticket own_ticket_ GUARDED_BY(mutex_) = kRecoveryTicket;
+  std::optional<Action> own_append_ GUARDED_BY(mutex_);
+  Mutex adoption_;  // taken before mutex_: a file gets one id
   std::vector<FileEntry> files_ GUARDED_BY(mutex_);
-  std::unordered_map<std::string, FileIndex> by_path_ GUARDED_BY(mutex_);
-  size_t open_files_ GUARDED_BY(mutex_) = 0;
-  size_t evict_next_ GUARDED_BY(mutex_) = 0;
+  std::unordered_map<FileKey, FileIndex, KeyHash> by_key_ GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, FileIndex> by_id_ GUARDED_BY(mutex_);
+  std::vector<FileIndex> unreferenced_ GUARDED_BY(mutex_);  // still in the log, or under way
+  uint64_t next_base_ GUARDED_BY(mutex_) = 0;
+  uint64_t erasures_ GUARDED_BY(mutex_) = 0;               // when unreferenced_ was looked at
   std::vector<SlotWrite> slot_writes_ GUARDED_BY(mutex_);  // by slot of the elevator
   std::vector<std::string> buffers_ GUARDED_BY(mutex_);    // of flush pieces
   std::map<uint32_t, std::array<char, kRecordHeaderBytes>> control_

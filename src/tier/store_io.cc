@@ -72,7 +72,7 @@ void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* o
 }
 
 void StoreCore::begin_append(const Action& action, std::vector<io::Operation>* operations) {
-  RecordHeader record = action.record;
+  const RecordHeader& record = action.record;
   const uint64_t tag = tag_of(action.kind, action.id);
   if (!record.has_payload()) {
     auto& bytes = control_[action.id];
@@ -81,12 +81,18 @@ void StoreCore::begin_append(const Action& action, std::vector<io::Operation>* o
         write_of(opened_.log.get(), record.address, Bytes(bytes.data(), bytes.size()), tag));
     return;
   }
+  const auto [offset, bytes] = record_bytes(action);
+  operations->push_back(write_of(opened_.log.get(), offset, bytes, tag));
+}
+
+// A record with payload, as it is written to the log, and where.
+std::pair<uint64_t, Bytes> StoreCore::record_bytes(const Action& action) {
   const auto index = static_cast<uint32_t>(action.ticket);
+  RecordHeader record = action.record;
   record.payload_crc = slots_[index].crc;
   char* const begin = opened_.queue->log_record(index);
   encode_record_header(record, opened_.options.engine.log_id, MutableBytes(begin, kRecordHeaderBytes));
-  operations->push_back(
-      write_of(opened_.log.get(), record.address, Bytes(begin, kRecordHeaderBytes + record.length), tag));
+  return {record.address, Bytes(begin, kRecordHeaderBytes + record.length)};
 }
 
 void StoreCore::begin_read_log(const Action& action, std::vector<io::Operation>* operations) {
@@ -107,18 +113,14 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
   const tier::Slot& slot = engine_->slot(action.id);
   if (slot_writes_.size() <= action.id) slot_writes_.resize(action.id + 1);
   SlotWrite& write = slot_writes_[action.id] = {};
-  const auto file = use(slot.file);
-  if (!file.ok()) {
-    finish(action.kind, action.id, file.status());
-    return;
-  }
+  io::File* const file = use(slot.file);
   files_[slot.file].unsynced = true;
   for (const Piece& piece : slot.pieces) {
     const char* const from = piece.source == Piece::Source::kRequest
                                  ? opened_.queue->payload(static_cast<uint32_t>(piece.ticket))
                                  : buffers_[piece.op].data();
     operations->push_back(
-        write_of(*file, piece.offset, Bytes(from, piece.length), tag_of(action.kind, action.id)));
+        write_of(file, piece.offset, Bytes(from, piece.length), tag_of(action.kind, action.id)));
     ++write.operations;
   }
 }
@@ -128,7 +130,7 @@ void StoreCore::begin_backing_sync(std::vector<io::Operation>* operations) {
   syncs_left_ = 0;
   to_sync_.clear();
   for (FileIndex index = 0; index < files_.size(); ++index) {
-    if (!files_[index].unsynced || files_[index].gone) continue;
+    if (!files_[index].file || !files_[index].unsynced) continue;
     files_[index].unsynced = false;
     to_sync_.push_back(index);
   }
@@ -142,13 +144,7 @@ void StoreCore::sync_files(std::vector<io::Operation>* operations) {
   while (!to_sync_.empty() && operations->size() < io::StorageThread::kBatchMax / 2) {
     const FileIndex index = to_sync_.back();
     to_sync_.pop_back();
-    const auto file = use(index);
-    if (file.ok()) {
-      operations->push_back(sync_of(*file, tag_of(Action::Kind::kSyncBacking, index)));
-      continue;
-    }
-    if (!files_[index].gone) sync_status_ = file.status();
-    if (--syncs_left_ == 0) finish(Action::Kind::kSyncBacking, 0, sync_status_);
+    operations->push_back(sync_of(use(index), tag_of(Action::Kind::kSyncBacking, index)));
   }
 }
 
@@ -179,52 +175,35 @@ void StoreCore::call_blocking(const Action& action) {
     mutex_.lock();
     return finish(action.kind, action.id, status);
   }
-  const auto file = use(action.file);
-  Status status = file.status();
-  const auto waiter = waiters_.find(action.ticket);
-  const bool renames =
-      action.kind == Action::Kind::kUnlink && waiter != waiters_.end() && !waiter->second->rename_to.empty();
-  const std::string path = full_path(files_[action.file].path);
-  const std::string from = renames ? full_path(waiter->second->rename_from) : std::string();
-  const bool durable = opened_.options.engine.durability != Durability::kPageCache;
-  if (status.ok()) {
-    mutex_.unlock();
-    status = contain([&]() -> Status {
-      if (action.kind == Action::Kind::kTruncate) return (*file)->truncate(action.size);
-      SWALE_RETURN_IF_ERROR(renames ? device_.rename(from, path) : device_.remove(path));
-      return durable ? device_.sync_directory(io::parent_directory(path)) : Status();
-    });
-    mutex_.lock();
-    unuse(action.file);
+  if (action.kind == Action::Kind::kUnlink) {  // the name is gone already
+    finish(action.kind, action.id, {});
+    return settle(action.file);
   }
-  if (status.ok() && action.kind == Action::Kind::kTruncate) files_[action.file].unsynced = true;
-  if (status.ok() && action.kind == Action::Kind::kUnlink) {
-    files_[action.file].gone = true;
-    files_[action.file].unsynced = false;
-    const std::string name = files_[action.file].path;
-    by_path_.erase(name);
-    if (renames) {
-      const FileIndex moved = by_path_.at(waiter->second->rename_from);
-      by_path_.erase(waiter->second->rename_from);
-      by_path_[name] = moved;
-      files_[moved].path = name;
-    }
-  }
+  io::File* const file = use(action.file);
+  mutex_.unlock();
+  const Status status = contain([&] { return file->truncate(action.size); });
+  mutex_.lock();
+  unuse(action.file);
+  files_[action.file].unsynced = true;
+  files_[action.file].times_unsaved = true;
   finish(action.kind, action.id, status);
 }
 
 // Records of this log do not count any more: says so on the backing device, durably, after all that was flushed.
 Status StoreCore::abandon_log() {
-  std::vector<std::string> paths;
+  std::vector<std::pair<FileIndex, io::File*>> unsynced;
   {
     const MutexLock lock(mutex_);
-    for (FileEntry& entry : files_)
-      if (entry.unsynced && !entry.gone) paths.push_back(full_path(entry.path));
+    for (FileIndex index = 0; index < files_.size(); ++index)
+      if (files_[index].file && files_[index].unsynced) unsynced.emplace_back(index, use(index));
   }
-  for (const std::string& path : paths) {
-    SWALE_ASSIGN_OR_RETURN(const auto file, device_.open(path, io::OpenMode::kReadWrite));
-    SWALE_RETURN_IF_ERROR(file->sync());
+  Status status;
+  for (const auto& [index, file] : unsynced) {
+    if (status.ok()) status = file->sync();
+    const MutexLock lock(mutex_);
+    unuse(index);
   }
+  SWALE_RETURN_IF_ERROR(status);
   return io::replace_file(device_, marker_path(opened_.options.backing_directory),
                           fmt::format("abandoned {:016x}\n", opened_.options.engine.log_id));
 }
@@ -249,8 +228,11 @@ void StoreCore::completed(const io::Completion& completion) {
     SlotWrite& write = slot_writes_[id];
     if (!status.ok()) write.status = status;
     if (--write.operations > 0) return;
-    unuse(engine_->slot(id).file);
-    status = write.status;
+    const FileIndex file = engine_->slot(id).file;
+    unuse(file);
+    files_[file].times_unsaved = true;  // the write has changed the backing file's
+    finish(kind, id, write.status);
+    return settle(file);
   }
   if (kind == Action::Kind::kSyncBacking) {
     unuse(id);
@@ -259,6 +241,17 @@ void StoreCore::completed(const io::Completion& completion) {
     status = sync_status_;
   }
   finish(kind, id, status);
+  look_after_files(kind);
+}
+
+// After what may have been the last thing that kept files without handles.
+void StoreCore::look_after_files(Action::Kind kind) {
+  if (unreferenced_.empty() || !poisoned_.ok()) return;
+  const bool synced =
+      kind == Action::Kind::kSyncBacking && opened_.options.engine.durability != Durability::kPageCache;
+  if (kind != Action::Kind::kSyncLog && !synced) return;
+  const uint64_t erasures = engine_->stats().erasures;
+  if (std::exchange(erasures_, erasures) != erasures || synced) settle_all();
 }
 
 void StoreCore::failed(const Status& why) noexcept {

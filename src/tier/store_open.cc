@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <map>
+#include <unordered_set>
 
 #include "base/coding.h"
 #include "tier/store_core.h"
@@ -14,15 +16,12 @@
 namespace swale::tier {
 namespace {
 
-constexpr const char* kIdAttribute = "user.swale.tier";
-constexpr const char* kPrivateDirectory = ".swale-tier";
-
 std::string log_path(const std::string& ssd_directory) { return ssd_directory + "/log"; }
 
-Result<std::unique_ptr<io::LockFile>> take_lock(io::Device& device, const std::string& path) {
+Result<std::unique_ptr<io::LockFile>> take_lock(io::Device& device, const std::string& path, Nanos wait) {
   io::LockRequest request;
   request.job = "tier";
-  request.lease.wait = 0;
+  request.lease.wait = wait;
   auto lock = io::LockFile::acquire(device, path, request);
   if (!lock.ok()) return lock.status();
   return std::make_unique<io::LockFile>(std::move(*lock));
@@ -158,12 +157,31 @@ Status use_queues(io::Device& device, OpenedStore* opened) {
   return device.sync_directory(directory);
 }
 
-// The files that records may name.
+// The ids that records name.
+std::unordered_set<uint64_t> named_files(const OpenedStore& opened) {
+  std::unordered_set<uint64_t> ids;
+  for (const RecordHeader& record : opened.queued) ids.insert(record.file);
+  for (const SegmentScan& scan : opened.segments)
+    for (const RecordHeader& record : scan.records) ids.insert(record.file);
+  return ids;
+}
+
+// Two files with one id: a copy was made with its attributes, and the log does not say which of them it means.
+Status two_of_one_id(const OpenedStore& opened, const std::string& path, uint64_t id) {
+  const auto first = std::find_if(opened.files.begin(), opened.files.end(),
+                                  [id](const auto& file) { return file.second == id; });
+  return error(
+      Code::kCorruption, Scope::kFatal,
+      "{}: {} and {} have the id {:016x}, so the log cannot tell them apart; remove the attribute {} of "
+      "the one that is a copy (setfattr -x)",
+      opened.options.backing_directory, first->first, path, id, kIdAttribute);
+}
+
+// The files that records name.
 Status find_files(OpenedStore* opened) {
-  const bool needed =
-      !opened->queued.empty() || std::any_of(opened->segments.begin(), opened->segments.end(),
-                                             [](const SegmentScan& scan) { return !scan.records.empty(); });
-  if (!needed) return {};
+  const auto named = named_files(*opened);
+  if (named.empty()) return {};
+  std::map<uint64_t, std::pair<dev_t, ino_t>> found;
   const std::filesystem::path root = opened->options.backing_directory;
   std::error_code failed;
   std::filesystem::recursive_directory_iterator walk(root, failed), end;
@@ -175,7 +193,15 @@ Status find_files(OpenedStore* opened) {
     if (!walk->is_regular_file(failed) || walk->is_symlink(failed)) continue;
     char id[8];
     if (::getxattr(walk->path().c_str(), kIdAttribute, id, sizeof(id)) != sizeof(id)) continue;
-    opened->files.emplace_back(walk->path().lexically_relative(root).string(), get_u64(id));
+    const uint64_t name = get_u64(id);
+    struct stat attributes;
+    if (!named.contains(name) || ::stat(walk->path().c_str(), &attributes) != 0) continue;
+    const std::string path = walk->path().lexically_relative(root).string();
+    const auto [known, made] = found.try_emplace(name, attributes.st_dev, attributes.st_ino);
+    if (made)
+      opened->files.emplace_back(path, name);
+    else if (known->second != std::make_pair(attributes.st_dev, attributes.st_ino))
+      return two_of_one_id(*opened, path, name);
   }
   if (failed)
     return error(Code::kIoError, Scope::kFatal, "{}: cannot be searched for the files of the log: {}",
@@ -264,14 +290,16 @@ Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options) 
     return invalid_argument("segment_bytes is {}: a write of {} bytes has no space in it",
                             options.engine.segment_bytes, options.slot_bytes);
   SWALE_RETURN_IF_ERROR(io::make_directories(device, options.ssd_directory));
-  SWALE_ASSIGN_OR_RETURN(opened.ssd_lock, take_lock(device, options.ssd_directory + "/lock"));
+  SWALE_ASSIGN_OR_RETURN(opened.ssd_lock,
+                         take_lock(device, options.ssd_directory + "/lock", options.lock_wait_ns));
   SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(options.backing_directory));
   if (!there)
     return error(Code::kNotFound, Scope::kFile, "{}: the backing directory is not there",
                  options.backing_directory);
   SWALE_RETURN_IF_ERROR(io::make_directories(device, options.backing_directory + "/" + kPrivateDirectory));
-  SWALE_ASSIGN_OR_RETURN(opened.backing_lock,
-                         take_lock(device, options.backing_directory + "/" + kPrivateDirectory + "/lock"));
+  SWALE_ASSIGN_OR_RETURN(
+      opened.backing_lock,
+      take_lock(device, options.backing_directory + "/" + kPrivateDirectory + "/lock", options.lock_wait_ns));
   SWALE_RETURN_IF_ERROR(use_log(device, &opened));
   SWALE_RETURN_IF_ERROR(use_queues(device, &opened));
   SWALE_RETURN_IF_ERROR(find_files(&opened));

@@ -1,0 +1,225 @@
+// TierFs: bytes of regular files.
+#include "fs/tier_fs.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/buffer.h"
+#include "base/log.h"
+#include "fs/descriptor_path.h"
+#include "tier/extent_map.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr uint64_t kCopyBytes = kMiB;
+
+}  // namespace
+
+Result<std::unique_ptr<TierFs>> TierFs::open(tier::Store& store, const std::string& backing_directory) {
+  io::Descriptor path(::open(backing_directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat attributes;
+  if (!path.valid() || ::fstat(path.get(), &attributes) != 0)
+    return errno_status(errno, backing_directory + ": opening the backing directory");
+  std::unique_ptr<TierFs> fs(new TierFs(store));
+  fs->root_ = fs->nodes_.enter(std::move(path), attributes);
+  fs->privileged_ = ::geteuid() == 0;
+  return fs;
+}
+
+TierFs::~TierFs() = default;
+
+// The log of the program is told what a number cannot say.
+int TierFs::answer(const Status& status) const {
+  if (status.ok()) return 0;
+  const int number = status.posix_error();
+  if (status.code() != Code::kInvalidArgument && status.code() != Code::kNotFound)
+    log_error("{}", status.message());
+  return number;
+}
+
+// Counts an open of the node. With the first one that needs it, the node gets a handle of the store.
+int TierFs::hold(Node& node, bool wanted) {
+  const MutexLock lock(node.mutex);
+  if (!node.handle) {
+    node.handle = store_.handle_of(node.key);
+    if (!node.handle && wanted) {
+      const auto adopted = store_.adopt_file(descriptor_path(node.path));
+      if (!adopted.ok()) return answer(adopted.status());
+      node.handle = *adopted;
+    }
+  }
+  ++node.opens;
+  return 0;
+}
+
+void TierFs::let_go(Node& node) {
+  std::optional<tier::Store::Handle> last;
+  {
+    const MutexLock lock(node.mutex);
+    if (--node.opens > 0) return;
+    last = std::exchange(node.handle, std::nullopt);
+  }
+  if (last) store_.close_file(*last);
+}
+
+std::optional<tier::Store::Handle> TierFs::handle(Node& node) const {
+  const MutexLock lock(node.mutex);
+  return node.handle;
+}
+
+int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const Caller& caller, Entry* entry,
+                   std::unique_ptr<OpenFile>* file) {
+  if (is_private(parent, name)) return EPERM;
+  // Writable by its owner until the store has opened it; then as the caller wants it.
+  const mode_t first = mode | S_IRUSR | S_IWUSR;
+  const io::Descriptor fd(::openat(parent.path.get(), name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, first));
+  if (!fd.valid()) {
+    if (errno != EEXIST || (flags & O_EXCL) != 0) return errno;
+    if (const int failed = lookup(parent, name, entry); failed != 0) return failed;
+    const int failed = open_file(*entry->node, flags, file);
+    if (failed != 0) forget(entry->node, 1);
+    return failed;
+  }
+  Entry there;
+  if (const int failed = made(parent, name, first, caller, &there); failed != 0) return failed;
+  int failed = open_file(*there.node, flags, file);
+  if (failed == 0 && first != mode && ::fchmod(fd.get(), mode & 07777) != 0) failed = errno;
+  if (failed == 0) failed = attributes(*there.node, &there.attributes);
+  if (failed != 0) {
+    if (*file) release(std::move(*file));
+    forget(there.node, 1);
+    return failed;
+  }
+  *entry = there;
+  return 0;
+}
+
+int TierFs::open_file(Node& node, int flags, std::unique_ptr<OpenFile>* file) {
+  if (S_ISDIR(node.type)) return EISDIR;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+  std::unique_ptr<OpenFile> opened(new OpenFile(node));
+  if (const int failed = hold(node, writes); failed != 0) return failed;
+  if (!handle(node)) {
+    opened->own_ = io::Descriptor(::open(descriptor_path(node.path).c_str(), O_RDONLY | O_CLOEXEC));
+    if (!opened->own_.valid()) {
+      const int failed = errno;
+      let_go(node);
+      return failed;
+    }
+  }
+  if ((flags & O_TRUNC) != 0)
+    if (const int failed = truncate(node, 0); failed != 0) {
+      let_go(node);
+      return failed;
+    }
+  *file = std::move(opened);
+  return 0;
+}
+
+void TierFs::release(std::unique_ptr<OpenFile> file) { let_go(file->node()); }
+
+int TierFs::read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) {
+  if (const auto handle_there = handle(file.node())) {
+    const auto count = store_.read(*handle_there, offset, out);
+    if (!count.ok()) return answer(count.status());
+    *got = *count;
+    return 0;
+  }
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t count = io::continued([&] {
+      return ::pread(file.own_.get(), out.data() + done, out.size() - done,
+                     static_cast<off_t>(offset + done));
+    });
+    if (count < 0) return errno;
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+  }
+  *got = done;
+  return 0;
+}
+
+int TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill) {
+  const auto there = handle(file.node());
+  if (!there) return EBADF;
+  if (offset > tier::kFileBytesMax || length > tier::kFileBytesMax - offset) return EFBIG;
+  return answer(store_.write(*there, offset, length, fill));
+}
+
+int TierFs::flush(OpenFile& file) {
+  const auto there = handle(file.node());
+  return there ? answer(store_.deferred_failure(*there)) : 0;
+}
+
+int TierFs::sync(OpenFile& file) {
+  if (const auto there = handle(file.node())) return answer(store_.sync(*there));
+  return ::fsync(file.own_.get()) == 0 ? 0 : errno;
+}
+
+int TierFs::truncate(Node& node, uint64_t size) {
+  if (size >= tier::kFileBytesMax) return EFBIG;
+  if (const int failed = hold(node, true); failed != 0) return failed;
+  const int answered = answer(store_.truncate(*handle(node), size));
+  let_go(node);
+  return answered;
+}
+
+// Holes cannot be punched: the log has no record for them that the backing file could follow.
+int TierFs::allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length) {
+  if ((mode & ~FALLOC_FL_KEEP_SIZE) != 0) return EOPNOTSUPP;
+  const auto there = handle(file.node());
+  if (!there) return EBADF;
+  if (length > tier::kFileBytesMax || offset > tier::kFileBytesMax - length) return EFBIG;
+  const io::Descriptor fd(::open(descriptor_path(file.node().path).c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.valid()) return errno;
+  if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0)
+    return errno;
+  const auto size = store_.size(*there);
+  if (!size.ok()) return answer(size.status());
+  if (mode == FALLOC_FL_KEEP_SIZE || offset + length <= *size) return 0;
+  return answer(store_.truncate(*there, offset + length));
+}
+
+int TierFs::seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) {
+  if (whence != SEEK_DATA && whence != SEEK_HOLE) return EINVAL;
+  if (const auto there = handle(file.node())) {
+    const auto place = store_.seek(*there, offset,
+                                   whence == SEEK_DATA ? tier::Store::Seek::kData : tier::Store::Seek::kHole);
+    if (!place.ok()) return place.status().code() == Code::kNotFound ? ENXIO : answer(place.status());
+    *found = *place;
+    return 0;
+  }
+  const off_t place = ::lseek(file.own_.get(), static_cast<off_t>(offset), whence);
+  if (place < 0) return errno;
+  *found = static_cast<uint64_t>(place);
+  return 0;
+}
+
+int TierFs::copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
+                 uint64_t* copied) {
+  auto buffer = Buffer::allocate(std::min(length, kCopyBytes));
+  if (!buffer.ok()) return answer(buffer.status());
+  uint64_t done = 0;
+  while (done < length) {
+    size_t got = 0;
+    const auto part = buffer->span().first(std::min<uint64_t>(length - done, buffer->size()));
+    int failed = read(from, from_offset + done, part, &got);
+    if (failed == 0 && got > 0)
+      failed = write(to, to_offset + done, got, [&, at = part.data()](MutableBytes out) mutable -> Status {
+        std::copy_n(at, out.size(), out.data());
+        at += out.size();
+        return {};
+      });
+    if (failed != 0 && done == 0) return failed;
+    if (failed != 0 || got == 0) break;
+    done += got;
+  }
+  *copied = done;
+  return 0;
+}
+
+}  // namespace swale::fs

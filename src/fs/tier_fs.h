@@ -1,0 +1,164 @@
+// TierFs: a POSIX file system over a tier::Store: names, attributes and directories are those of the backing directory, the
+// bytes of regular files go through the store. docs/design/mount.md tells why it is so.
+//
+// It knows no kernel: src/fuse hands on the kernel's requests, tests call it directly. Calls answer 0 or an errno; output
+// parameters are set only on success. Each Entry holds one lookup of its node until forget; each OpenFile lasts until release.
+//
+// Threads: all calls are thread-safe, but calls that change a file's size (truncate, allocate) must not run concurrently with
+// its writes: the kernel's inode lock sees to that.
+// Invariants: (1) A file that was opened to be written, or that the log has bytes of, is read through the store; any other is read
+// from the backing file. (2) The store's private directory and its attribute are neither seen nor changed.
+// Errors: those of the backing file system; EIO where the store has lost something, with the cause in the log of the program.
+// Limits: one descriptor for each node that the kernel knows, one more for each file that is open or in the log.
+#pragma once
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fs/node_table.h"
+#include "tier/store.h"
+
+namespace swale::fs {
+
+struct Entry {
+  Node* node = nullptr;
+  struct stat attributes = {};
+};
+
+// Whose the new file shall be, if this process may say so.
+struct Caller {
+  uid_t user = 0;
+  gid_t group = 0;
+};
+
+// What setattr changes.
+struct Change {
+  static constexpr timespec kNow = {0, UTIME_NOW};
+  std::optional<mode_t> mode = {};
+  std::optional<uid_t> user = {};
+  std::optional<gid_t> group = {};
+  std::optional<uint64_t> size = {};
+  std::optional<timespec> accessed = {};
+  std::optional<timespec> modified = {};
+};
+
+class OpenFile;
+
+// A directory's names, as they are read one after the other.
+struct DirectoryEntry {
+  std::string name;
+  uint64_t inode = 0;
+  mode_t type = 0;  // S_IFMT
+  off_t next = 0;   // where the reading goes on behind it
+};
+
+// One open of a directory. Its place is shared by those that read it at a time.
+class OpenDirectory {
+ public:
+  OpenDirectory(const Node& node, DIR* stream) : node_(node), stream_(stream) {}
+  ~OpenDirectory() { ::closedir(stream_); }
+  OpenDirectory(const OpenDirectory&) = delete;
+  OpenDirectory& operator=(const OpenDirectory&) = delete;
+
+ private:
+  friend class TierFs;
+  const Node& node_;
+  Mutex mutex_;
+  DIR* const stream_ PT_GUARDED_BY(mutex_);
+  off_t at_ GUARDED_BY(mutex_) = 0;
+};
+
+class TierFs {
+ public:
+  // The store must outlive it and have the same backing directory.
+  static Result<std::unique_ptr<TierFs>> open(tier::Store& store, const std::string& backing_directory);
+  ~TierFs();
+
+  Node* root() const { return root_; }
+
+  // Names (tier_fs_names.cc).
+  int lookup(Node& parent, const char* name, Entry* entry);
+  void forget(Node* node, uint64_t count) { nodes_.forget(node, count); }
+  int make_node(Node& parent, const char* name, mode_t mode, dev_t device, const Caller& caller,
+                Entry* entry);
+  int make_directory(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry);
+  int make_symlink(Node& parent, const char* name, const char* target, const Caller& caller, Entry* entry);
+  int read_symlink(Node& node, std::string* target);
+  int link(Node& node, Node& parent, const char* name, Entry* entry);
+  int unlink(Node& parent, const char* name);
+  int remove_directory(Node& parent, const char* name);
+  // flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE
+  int rename(Node& parent, const char* name, Node& new_parent, const char* new_name, unsigned flags);
+
+  int open_directory(Node& node, std::unique_ptr<OpenDirectory>* directory);
+  // Names from `from` on (0, or some entry's `next`) until `add` answers false: that one was not taken.
+  int read_directory(OpenDirectory& directory, off_t from,
+                     const std::function<bool(const DirectoryEntry&)>& add);
+  int sync_directory(OpenDirectory& directory);
+
+  // Attributes (tier_fs_attributes.cc).
+  int attributes(Node& node, struct stat* attributes);
+  int change(Node& node, const Change& change, struct stat* attributes);
+  int statistics(struct statvfs* statistics);
+  int get_attribute(Node& node, const char* name, std::string* value);
+  int list_attributes(Node& node, std::string* names);  // each ends with a 0
+  int set_attribute(Node& node, const char* name, Bytes value, int flags);
+  int remove_attribute(Node& node, const char* name);
+
+  // Bytes (tier_fs.cc).
+  int create(Node& parent, const char* name, mode_t mode, int flags, const Caller& caller, Entry* entry,
+             std::unique_ptr<OpenFile>* file);
+  int open_file(Node& node, int flags, std::unique_ptr<OpenFile>* file);
+  void release(std::unique_ptr<OpenFile> file);
+  int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got);
+  int write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill);
+  int flush(OpenFile& file);  // at each close of a descriptor: tells of what was lost
+  int sync(OpenFile& file);
+  int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length);
+  int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found);  // SEEK_DATA, SEEK_HOLE
+  int copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
+           uint64_t* copied);
+
+ private:
+  explicit TierFs(tier::Store& store) : store_(store) {}
+
+  bool is_private(const Node& parent, std::string_view name) const;
+  int enter(int parent, const char* name, Entry* entry);
+  int attributes_of(int path, struct stat* attributes);
+  int made(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry);
+  void removed(const io::Descriptor& path);
+  int truncate(Node& node, uint64_t size);
+  int answer(const Status& status) const;
+
+  // Opens of a node. hold: with a handle of the store if `wanted`, or if the store has the file.
+  int hold(Node& node, bool wanted);
+  void let_go(Node& node);
+  std::optional<tier::Store::Handle> handle(Node& node) const;
+
+  tier::Store& store_;
+  NodeTable nodes_;
+  Node* root_ = nullptr;
+  bool privileged_ = false;  // may give files to others
+};
+
+// One open of a regular file.
+class OpenFile {
+ public:
+  Node& node() const { return node_; }
+
+ private:
+  friend class TierFs;
+  explicit OpenFile(Node& node) : node_(node) {}
+  Node& node_;
+  io::Descriptor own_;  // of an open to read only, for while the store does not have the file
+};
+
+}  // namespace swale::fs

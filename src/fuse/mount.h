@@ -1,0 +1,31 @@
+// run_mount: a tiered write buffer as a mounted file system, from the opening of its store to the end of the mount.
+//
+// Threads: those of the store, and up to MountOptions::threads that serve requests; returns when the mount has ended: by umount,
+// or by SIGTERM, SIGINT or SIGHUP, which it handles while it runs (one mount a process at a time).
+// Errors: what hinders the mount, with a remedy; afterwards, a failed drain.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tier/store.h"
+
+namespace swale::fuse {
+
+struct MountOptions {
+  std::string mountpoint;  // a directory that is there
+  tier::StoreOptions store;
+  tier::Store::AtClose at_unmount = tier::Store::AtClose::kKeep;
+  bool allow_other = false;  // users other than the one that mounts
+  unsigned threads = 10;
+  // Called once the mount is there, with what opening the store has found.
+  std::function<void(const tier::RecoveryReport&)> ready;
+};
+
+// Sizes that suit a mount: writes of up to 1 MiB, and back-pressure by the elevator before the queue of writes is full.
+tier::StoreOptions mount_store_options(const std::string& ssd_directory, const std::string& backing_directory,
+                                       uint64_t log_bytes);
+
+Status run_mount(const MountOptions& options);
+
+}  // namespace swale::fuse

@@ -1,0 +1,267 @@
+// A mount as programs see it: through the kernel. The mount runs in a child process, which some tests kill.
+#include "fuse/mount.h"
+
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "fs/random_calls.h"
+#include "io/posix_device.h"
+
+namespace swale::fuse {
+namespace {
+
+uint64_t lives() {
+  const char* factor = std::getenv("SWALE_MOUNT_LIVES");
+  return factor ? std::strtoull(factor, nullptr, 10) : 8;
+}
+constexpr uint64_t kCallsOfALife = 1'300;
+
+class MountTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::access("/dev/fuse", R_OK | W_OK) != 0)
+      GTEST_SKIP() << "needs /dev/fuse: " << ::strerror(errno)
+                   << "; in a container, add --device /dev/fuse --cap-add SYS_ADMIN";
+    // Beside the program: /tmp may be without extended attributes.
+    root_ = (std::filesystem::current_path() / "mount-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
+    for (const char* name : {"backing", "plain", "mnt"})
+      std::filesystem::create_directory(root_ + "/" + name);
+    old_mask_ = ::umask(022);
+  }
+  void TearDown() override {
+    if (root_.empty()) return;
+    ::umask(old_mask_);
+    if (child_ > 0) kill_mount();
+    std::filesystem::remove_all(root_);
+  }
+
+  std::string backing() const { return root_ + "/backing"; }
+  std::string plain() const { return root_ + "/plain"; }
+  std::string mountpoint() const { return root_ + "/mnt"; }
+  MountOptions options() const {
+    MountOptions options;
+    options.mountpoint = mountpoint();
+    options.store = mount_store_options(root_ + "/ssd", backing(), 16 * kMiB);
+    options.store.engine.policy = tier::Policy::kSsdBlocking;
+    options.threads = 4;
+    return options;
+  }
+
+  // Returns when the mount is there; what hindered it otherwise.
+  std::string mount(MountOptions options) {
+    int ends[2];
+    if (::pipe(ends) != 0) return "no pipe";
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::close(ends[0]);
+      options.ready = [&](const tier::RecoveryReport&) { static_cast<void>(::write(ends[1], "+", 1)); };
+      const Status ended = run_mount(options);
+      const std::string text = ended.to_string();
+      if (!ended.ok()) static_cast<void>(::write(ends[1], text.data(), text.size()));
+      ::_exit(ended.ok() ? 0 : 1);
+    }
+    ::close(ends[1]);
+    char text[1024];
+    const ssize_t got = ::read(ends[0], text, sizeof(text));
+    ::close(ends[0]);
+    if (got == 1 && text[0] == '+') return "";
+    wait_for_mount();
+    return std::string(text, got > 0 ? static_cast<size_t>(got) : 0);
+  }
+  int wait_for_mount() {
+    int state = 0;
+    ::waitpid(child_, &state, 0);
+    child_ = 0;
+    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+  }
+  int unmount() {
+    EXPECT_EQ(std::system(("fusermount3 -u " + mountpoint()).c_str()), 0);
+    return wait_for_mount();
+  }
+  void kill_mount() {
+    ::kill(child_, SIGKILL);
+    wait_for_mount();
+    static_cast<void>(std::system(("fusermount3 -uz " + mountpoint()).c_str()));
+  }
+  bool mounted() const {
+    struct stat inside, outside;
+    return ::stat(mountpoint().c_str(), &inside) != 0 || ::stat(root_.c_str(), &outside) != 0 ||
+           inside.st_dev != outside.st_dev;
+  }
+  static std::string content(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::string root_;
+  pid_t child_ = 0;
+  mode_t old_mask_ = 0;
+};
+
+// Lives of a mount that end by a clean unmount, a drain or SIGKILL. After each, what the programs had been told is there.
+std::string random_lives(uint64_t count, const std::function<std::string(uint64_t life)>& mount,
+                         const std::function<bool(uint64_t life)>& kills,
+                         const std::function<void(uint64_t life)>& end, const std::string& mountpoint,
+                         const std::string& plain) {
+  fs::PosixCalls tested(mountpoint), model(plain);
+  uint64_t calls = 0;
+  for (uint64_t life = 0; life < count; ++life) {
+    if (const std::string failed = mount(life); !failed.empty()) return failed;
+    fs::RandomCalls random(tested, model, 7000 + life);
+    if (life > 0 && kills(life - 1)) random.even_times();
+    std::string wrong = random.compare_trees();
+    if (wrong.empty()) wrong = random.run(kCallsOfALife);
+    if (wrong.empty()) wrong = random.compare_trees();
+    end(life);
+    random.close_all();
+    calls += random.calls();
+    if (!wrong.empty()) return fmt::format("life {}: {}", life, wrong);
+    if (life + 1 == count) std::printf("%s\n%lu calls\n", random.summary().c_str(), calls);
+  }
+  return "";
+}
+
+TEST_F(MountTest, RandomCallsGiveWhatAPlainDirectoryGivesAlsoAfterKills) {
+  constexpr tier::Policy kPolicies[] = {tier::Policy::kSsdBlocking, tier::Policy::kSwale,
+                                        tier::Policy::kBacking};
+  const auto begin = [&](uint64_t life) {
+    MountOptions wanted = options();
+    wanted.store.engine.policy = kPolicies[life % 3];
+    wanted.store.engine.queue_slots = 4;
+    wanted.store.engine.swale.byte_budget_random = 0;
+    wanted.at_unmount = life % 4 == 1 ? tier::Store::AtClose::kDrain : tier::Store::AtClose::kKeep;
+    return mount(wanted);
+  };
+  const auto kills = [](uint64_t life) { return life % 2 == 0; };
+  const auto end = [&](uint64_t life) {
+    if (kills(life)) return kill_mount();
+    // Handles may be open: the kernel goes on when they are closed, so the mount is detached.
+    ::kill(child_, SIGTERM);
+    EXPECT_EQ(wait_for_mount(), 0);
+    EXPECT_FALSE(mounted());
+  };
+  EXPECT_EQ(random_lives(lives(), begin, kills, end, mountpoint(), plain()), "");
+}
+
+TEST_F(MountTest, CanaryAKillLosesWhatTheQueueHadIfItWasNotSealed) {
+  const auto begin = [&](uint64_t) {
+    MountOptions wanted = options();
+    wanted.store.engine.policy = tier::Policy::kBacking;
+    wanted.store.canary_unsealed_queue = true;
+    return mount(wanted);
+  };
+  const auto end = [&](uint64_t) {
+    // The last write is in the queue when the mount is killed.
+    const std::string bytes(4'000'000, 'x');
+    for (const std::string& root : {mountpoint(), plain()}) std::ofstream(root + "/last") << bytes;
+    kill_mount();
+  };
+  const std::string found = random_lives(
+      20, begin, [](uint64_t) { return true; }, end, mountpoint(), plain());
+  EXPECT_NE(found, "");
+  std::printf("found: %s\n", found.c_str());
+}
+
+TEST_F(MountTest, AnUnmountThatDrainsLeavesEverythingInTheBackingDirectory) {
+  MountOptions wanted = options();
+  wanted.at_unmount = tier::Store::AtClose::kDrain;
+  ASSERT_EQ(mount(wanted), "");
+  std::filesystem::create_directory(mountpoint() + "/d");
+  std::ofstream(mountpoint() + "/d/f") << "some text";
+  EXPECT_EQ(content(mountpoint() + "/d/f"), "some text");
+  EXPECT_EQ(unmount(), 0);
+  EXPECT_FALSE(mounted());
+  EXPECT_EQ(content(backing() + "/d/f"), "some text");
+}
+
+TEST_F(MountTest, AnUnmountThatKeepsLeavesTheBytesToTheNextMount) {
+  ASSERT_EQ(mount(options()), "");
+  std::ofstream(mountpoint() + "/f") << "some text";
+  EXPECT_EQ(unmount(), 0);
+  EXPECT_EQ(content(backing() + "/f"), "");
+  ASSERT_EQ(mount(options()), "");
+  EXPECT_EQ(content(mountpoint() + "/f"), "some text");
+  EXPECT_EQ(unmount(), 0);
+}
+
+TEST_F(MountTest, TwoMountsOnOneSsdDirectoryAreRefused) {
+  ASSERT_EQ(mount(options()), "");
+  MountOptions second = options();
+  second.mountpoint = plain();
+  const Status refused = run_mount(second);
+  EXPECT_EQ(refused.code(), Code::kBusy) << refused.to_string();
+  second.store.ssd_directory = root_ + "/ssd2";
+  EXPECT_EQ(run_mount(second).code(), Code::kBusy) << "of one backing directory";
+  EXPECT_EQ(unmount(), 0);
+}
+
+TEST_F(MountTest, AMountpointThatAKilledMountHasLeftIsToldWithTheRemedy) {
+  ASSERT_EQ(mount(options()), "");
+  ::kill(child_, SIGKILL);
+  wait_for_mount();
+  const Status refused = run_mount(options());
+  EXPECT_EQ(refused.code(), Code::kBusy);
+  EXPECT_NE(refused.message().find("fusermount3 -u"), std::string::npos) << refused.to_string();
+  EXPECT_EQ(std::system(("fusermount3 -u " + mountpoint()).c_str()), 0);
+  ASSERT_EQ(mount(options()), "");
+  EXPECT_EQ(unmount(), 0);
+}
+
+TEST_F(MountTest, MountpointsThatCannotBeAreRefused) {
+  MountOptions wanted = options();
+  wanted.mountpoint = backing() + "/inside";
+  std::filesystem::create_directory(wanted.mountpoint);
+  EXPECT_EQ(run_mount(wanted).code(), Code::kInvalidArgument);
+  wanted.mountpoint = root_;
+  EXPECT_EQ(run_mount(wanted).code(), Code::kInvalidArgument) << "it would hide both";
+  wanted.mountpoint = root_ + "/nowhere";
+  EXPECT_EQ(run_mount(wanted).code(), Code::kNotFound);
+  std::ofstream(root_ + "/file") << "x";
+  wanted.mountpoint = root_ + "/file";
+  EXPECT_EQ(run_mount(wanted).code(), Code::kInvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/ssd")) << "nothing was made";
+}
+
+TEST_F(MountTest, LocksHoldBetweenOpensOfOneFile) {
+  ASSERT_EQ(mount(options()), "");
+  const std::string path = mountpoint() + "/f";
+  const int one = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  const int two = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  EXPECT_EQ(::flock(one, LOCK_EX), 0);
+  EXPECT_NE(::flock(two, LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(::flock(one, LOCK_UN), 0);
+  EXPECT_EQ(::flock(two, LOCK_EX | LOCK_NB), 0);
+  ::close(one);
+  ::close(two);
+  EXPECT_EQ(unmount(), 0);
+}
+
+// Each write reaches the store by itself and at once: the detector sees the program's own order.
+TEST_F(MountTest, TheKernelKeepsNoWritesBack) {
+  ASSERT_EQ(mount(options()), "");
+  const int file = ::open((mountpoint() + "/f").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  for (const off_t at : {8192, 0, 4096})
+    ASSERT_EQ(::pwrite(file, std::string(4096, 'x').data(), 4096, at), 4096);
+  ::kill(child_, SIGKILL);  // nothing is left in the kernel
+  wait_for_mount();
+  ::close(file);
+  std::system(("fusermount3 -uz " + mountpoint()).c_str());
+  std::vector<std::string> lines;
+  io::PosixDevice device;
+  const auto report =
+      tier::Store::inspect(device, root_ + "/ssd", [&](const std::string& line) { lines.push_back(line); });
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->records, 3u) << testing::PrintToString(lines);
+}
+
+}  // namespace
+}  // namespace swale::fuse

@@ -1,0 +1,497 @@
+#include "fuse/tier_session.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/buffer.h"
+#include "base/contain.h"
+
+namespace swale::fuse {
+namespace {
+
+using fs::Change;
+using fs::Entry;
+using fs::Node;
+using fs::OpenDirectory;
+using fs::OpenFile;
+using fs::TierFs;
+
+TierFs& fs_of(fuse_req_t request) { return *static_cast<TierFs*>(fuse_req_userdata(request)); }
+Node& node_of(fuse_req_t request, fuse_ino_t number) {
+  return number == FUSE_ROOT_ID ? *fs_of(request).root() : *reinterpret_cast<Node*>(number);
+}
+fuse_ino_t number_of(fuse_req_t request, Node* node) {
+  return node == fs_of(request).root() ? FUSE_ROOT_ID : reinterpret_cast<fuse_ino_t>(node);
+}
+fs::Caller caller_of(fuse_req_t request) {
+  const fuse_ctx* const context = fuse_req_ctx(request);
+  return {context->uid, context->gid};
+}
+OpenFile& file_of(const fuse_file_info* info) { return *reinterpret_cast<OpenFile*>(info->fh); }
+OpenDirectory& directory_of(const fuse_file_info* info) {
+  return *reinterpret_cast<OpenDirectory*>(info->fh);
+}
+
+// No exception may leave for libfuse, which is C: it becomes the errno of the request.
+template <class Body>
+void guarded(fuse_req_t request, Body&& body) {
+  int failed = 0;
+  const Status status = contain([&] { failed = body(); });
+  if (!status.ok()) failed = status.posix_error();
+  // 0: the body has answered.
+  if (failed != 0) fuse_reply_err(request, failed);
+}
+
+constexpr int kAnswered = 0;
+
+// For requests whose success is an answer without content.
+template <class Body>
+void done_or_failed(fuse_req_t request, Body&& body) {
+  int failed = 0;
+  const Status status = contain([&] { failed = body(); });
+  fuse_reply_err(request, status.ok() ? failed : status.posix_error());
+}
+
+fuse_entry_param entry_param(fuse_req_t request, const Entry& entry) {
+  fuse_entry_param param = {};
+  param.ino = number_of(request, entry.node);
+  param.attr = entry.attributes;
+  param.attr_timeout = param.entry_timeout = kKeepSeconds;
+  return param;
+}
+
+// An answer that does not reach the kernel leaves it without the lookup that it would forget.
+int answer_entry(fuse_req_t request, const Entry& entry) {
+  const fuse_entry_param param = entry_param(request, entry);
+  TierFs& fs = fs_of(request);
+  if (fuse_reply_entry(request, &param) != 0) fs.forget(entry.node, 1);
+  return kAnswered;
+}
+
+void init(void*, fuse_conn_info* connection) {
+  connection->want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV);
+  connection->max_write = std::min(connection->max_write, kRequestBytesMax);
+  connection->max_background = 64;
+  connection->congestion_threshold = 48;
+  connection->time_gran = 1;
+}
+
+void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
+  guarded(request, [&] {
+    Entry entry;
+    const int failed = fs_of(request).lookup(node_of(request, parent), name, &entry);
+    if (failed != ENOENT) return failed != 0 ? failed : answer_entry(request, entry);
+    fuse_entry_param absent = {};
+    absent.entry_timeout = kKeepSeconds;
+    fuse_reply_entry(request, &absent);
+    return kAnswered;
+  });
+}
+
+void forget(fuse_req_t request, fuse_ino_t number, uint64_t count) {
+  fs_of(request).forget(&node_of(request, number), count);
+  fuse_reply_none(request);
+}
+
+void forget_multi(fuse_req_t request, size_t count, fuse_forget_data* forgets) {
+  for (size_t i = 0; i < count; ++i)
+    fs_of(request).forget(&node_of(request, forgets[i].ino), forgets[i].nlookup);
+  fuse_reply_none(request);
+}
+
+void getattr(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
+  guarded(request, [&] {
+    struct stat attributes;
+    const int failed = fs_of(request).attributes(node_of(request, number), &attributes);
+    if (failed != 0) return failed;
+    fuse_reply_attr(request, &attributes, kKeepSeconds);
+    return kAnswered;
+  });
+}
+
+void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_set, fuse_file_info*) {
+  guarded(request, [&] {
+    Change change;
+    if ((to_set & FUSE_SET_ATTR_MODE) != 0) change.mode = wanted->st_mode;
+    if ((to_set & FUSE_SET_ATTR_UID) != 0) change.user = wanted->st_uid;
+    if ((to_set & FUSE_SET_ATTR_GID) != 0) change.group = wanted->st_gid;
+    if ((to_set & FUSE_SET_ATTR_SIZE) != 0) change.size = static_cast<uint64_t>(wanted->st_size);
+    if ((to_set & FUSE_SET_ATTR_ATIME) != 0) change.accessed = wanted->st_atim;
+    if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) change.accessed = Change::kNow;
+    if ((to_set & FUSE_SET_ATTR_MTIME) != 0) change.modified = wanted->st_mtim;
+    if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) change.modified = Change::kNow;
+    struct stat attributes;
+    const int failed = fs_of(request).change(node_of(request, number), change, &attributes);
+    if (failed != 0) return failed;
+    fuse_reply_attr(request, &attributes, kKeepSeconds);
+    return kAnswered;
+  });
+}
+
+void readlink(fuse_req_t request, fuse_ino_t number) {
+  guarded(request, [&] {
+    std::string target;
+    const int failed = fs_of(request).read_symlink(node_of(request, number), &target);
+    if (failed != 0) return failed;
+    fuse_reply_readlink(request, target.c_str());
+    return kAnswered;
+  });
+}
+
+template <class Make>
+void make(fuse_req_t request, Make&& make_it) {
+  guarded(request, [&] {
+    Entry entry;
+    const int failed = make_it(&entry);
+    return failed != 0 ? failed : answer_entry(request, entry);
+  });
+}
+
+void mknod(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
+  make(request, [&](Entry* entry) {
+    return fs_of(request).make_node(node_of(request, parent), name, mode, device, caller_of(request), entry);
+  });
+}
+
+void mkdir(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) {
+  make(request, [&](Entry* entry) {
+    return fs_of(request).make_directory(node_of(request, parent), name, mode, caller_of(request), entry);
+  });
+}
+
+void symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {
+  make(request, [&](Entry* entry) {
+    return fs_of(request).make_symlink(node_of(request, parent), name, target, caller_of(request), entry);
+  });
+}
+
+void link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char* name) {
+  make(request, [&](Entry* entry) {
+    return fs_of(request).link(node_of(request, number), node_of(request, parent), name, entry);
+  });
+}
+
+void unlink(fuse_req_t request, fuse_ino_t parent, const char* name) {
+  done_or_failed(request, [&] { return fs_of(request).unlink(node_of(request, parent), name); });
+}
+
+void rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) {
+  done_or_failed(request, [&] { return fs_of(request).remove_directory(node_of(request, parent), name); });
+}
+
+void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
+            const char* new_name, unsigned flags) {
+  done_or_failed(request, [&] {
+    return fs_of(request).rename(node_of(request, parent), name, node_of(request, new_parent), new_name,
+                                 flags);
+  });
+}
+
+// The kernel's pages of the file stay good, because nobody else writes it.
+void describe(std::unique_ptr<OpenFile> file, fuse_file_info* info) {
+  info->keep_cache = 1;
+  info->noflush = (info->flags & O_ACCMODE) == O_RDONLY;  // nothing can have been lost
+  info->fh = reinterpret_cast<uint64_t>(file.release());
+}
+
+void release_file(fuse_req_t request, const fuse_file_info* info) {
+  fs_of(request).release(std::unique_ptr<OpenFile>(&file_of(info)));
+}
+
+void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
+  guarded(request, [&] {
+    std::unique_ptr<OpenFile> file;
+    const int failed = fs_of(request).open_file(node_of(request, number), info->flags, &file);
+    if (failed != 0) return failed;
+    describe(std::move(file), info);
+    TierFs& fs = fs_of(request);
+    if (fuse_reply_open(request, info) != 0) fs.release(std::unique_ptr<OpenFile>(&file_of(info)));
+    return kAnswered;
+  });
+}
+
+void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
+  guarded(request, [&] {
+    std::unique_ptr<OpenFile> file;
+    Entry entry;
+    const int failed = fs_of(request).create(node_of(request, parent), name, mode, info->flags,
+                                             caller_of(request), &entry, &file);
+    if (failed != 0) return failed;
+    describe(std::move(file), info);
+    const fuse_entry_param param = entry_param(request, entry);
+    TierFs& fs = fs_of(request);
+    if (fuse_reply_create(request, &param, info) != 0) {
+      fs.release(std::unique_ptr<OpenFile>(&file_of(info)));
+      fs.forget(entry.node, 1);
+    }
+    return kAnswered;
+  });
+}
+
+void release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  done_or_failed(request, [&] {
+    release_file(request, info);
+    return 0;
+  });
+}
+
+// One buffer a thread, as large as the largest read so far.
+MutableBytes read_buffer(size_t bytes) {
+  thread_local Buffer buffer;
+  if (buffer.size() < bytes) {
+    auto larger = Buffer::allocate(bytes);
+    if (!larger.ok()) return {};
+    buffer = std::move(*larger);
+  }
+  return buffer.span().first(bytes);
+}
+
+void read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info* info) {
+  guarded(request, [&] {
+    const MutableBytes out = read_buffer(size);
+    if (out.size() < size) return ENOMEM;
+    size_t got = 0;
+    const int failed = fs_of(request).read(file_of(info), static_cast<uint64_t>(offset), out, &got);
+    if (failed != 0) return failed;
+    fuse_reply_buf(request, out.data(), got);
+    return kAnswered;
+  });
+}
+
+// The bytes go from the kernel's pipe, or from libfuse's buffer, to their place in the store's queue.
+Status take(fuse_bufvec* from, MutableBytes out) {
+  while (!out.empty()) {
+    fuse_bufvec to = {};
+    to.count = 1;
+    to.buf[0].size = out.size();
+    to.buf[0].mem = out.data();
+    to.buf[0].fd = -1;
+    const ssize_t got = fuse_buf_copy(&to, from, static_cast<fuse_buf_copy_flags>(0));
+    if (got <= 0)
+      return errno_status(got < 0 ? static_cast<int>(-got) : EIO, "a write request of the kernel");
+    out = out.subspan(static_cast<size_t>(got));
+  }
+  return {};
+}
+
+void write_buf(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, fuse_file_info* info) {
+  guarded(request, [&] {
+    const size_t length = fuse_buf_size(from);
+    const int failed = fs_of(request).write(file_of(info), static_cast<uint64_t>(offset), length,
+                                            [from](MutableBytes out) { return take(from, out); });
+    if (failed != 0) return failed;
+    fuse_reply_write(request, length);
+    return kAnswered;
+  });
+}
+
+void flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  done_or_failed(request, [&] { return fs_of(request).flush(file_of(info)); });
+}
+
+void fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info* info) {
+  done_or_failed(request, [&] { return fs_of(request).sync(file_of(info)); });
+}
+
+void fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t length, fuse_file_info* info) {
+  done_or_failed(request, [&] {
+    return fs_of(request).allocate(file_of(info), mode, static_cast<uint64_t>(offset),
+                                   static_cast<uint64_t>(length));
+  });
+}
+
+void lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence, fuse_file_info* info) {
+  guarded(request, [&] {
+    uint64_t found = 0;
+    const int failed = fs_of(request).seek(file_of(info), static_cast<uint64_t>(offset), whence, &found);
+    if (failed != 0) return failed;
+    fuse_reply_lseek(request, static_cast<off_t>(found));
+    return kAnswered;
+  });
+}
+
+void copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset, fuse_file_info* from, fuse_ino_t,
+                     off_t to_offset, fuse_file_info* to, size_t length, int) {
+  guarded(request, [&] {
+    uint64_t copied = 0;
+    const int failed = fs_of(request).copy(file_of(from), static_cast<uint64_t>(from_offset), file_of(to),
+                                           static_cast<uint64_t>(to_offset), length, &copied);
+    if (failed != 0) return failed;
+    fuse_reply_write(request, copied);
+    return kAnswered;
+  });
+}
+
+void opendir(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
+  guarded(request, [&] {
+    std::unique_ptr<OpenDirectory> directory;
+    const int failed = fs_of(request).open_directory(node_of(request, number), &directory);
+    if (failed != 0) return failed;
+    OpenDirectory* const opened = directory.release();
+    info->fh = reinterpret_cast<uint64_t>(opened);
+    if (fuse_reply_open(request, info) != 0) delete opened;
+    return kAnswered;
+  });
+}
+
+void releasedir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  delete &directory_of(info);
+  fuse_reply_err(request, 0);
+}
+
+void readdir(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info* info) {
+  guarded(request, [&] {
+    std::string out(size, '\0');
+    size_t used = 0;
+    const int failed = fs_of(request).read_directory(directory_of(info), offset, [&](const auto& found) {
+      struct stat attributes = {};
+      attributes.st_ino = found.inode;
+      attributes.st_mode = found.type;
+      const size_t bytes = fuse_add_direntry(request, out.data() + used, size - used, found.name.c_str(),
+                                             &attributes, found.next);
+      if (bytes > size - used) return false;
+      used += bytes;
+      return true;
+    });
+    if (failed != 0 && used == 0) return failed;
+    fuse_reply_buf(request, out.data(), used);
+    return kAnswered;
+  });
+}
+
+// "." and ".." count as no lookups.
+bool has_lookup(const std::string& name) { return name != "." && name != ".."; }
+
+void readdirplus(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset, fuse_file_info* info) {
+  guarded(request, [&] {
+    TierFs& fs = fs_of(request);
+    std::string out(size, '\0');
+    size_t used = 0;
+    std::vector<Node*> entered;
+    const int failed = fs.read_directory(directory_of(info), offset, [&](const auto& found) {
+      Entry entry;
+      fuse_entry_param param = {};
+      param.attr.st_ino = found.inode;
+      param.attr.st_mode = found.type;
+      if (has_lookup(found.name)) {
+        const int missing = fs.lookup(node_of(request, number), found.name.c_str(), &entry);
+        if (missing == ENOENT) return true;  // removed since
+        if (missing == 0) param = entry_param(request, entry);
+      }
+      const size_t bytes = fuse_add_direntry_plus(request, out.data() + used, size - used, found.name.c_str(),
+                                                  &param, found.next);
+      if (bytes > size - used) {
+        if (entry.node != nullptr) fs.forget(entry.node, 1);
+        return false;
+      }
+      if (entry.node != nullptr) entered.push_back(entry.node);
+      used += bytes;
+      return true;
+    });
+    if (failed != 0 && used == 0) return failed;
+    if (fuse_reply_buf(request, out.data(), used) != 0)
+      for (Node* const node : entered) fs.forget(node, 1);
+    return kAnswered;
+  });
+}
+
+void fsyncdir(fuse_req_t request, fuse_ino_t, int, fuse_file_info* info) {
+  done_or_failed(request, [&] { return fs_of(request).sync_directory(directory_of(info)); });
+}
+
+void statfs(fuse_req_t request, fuse_ino_t) {
+  guarded(request, [&] {
+    struct statvfs statistics;
+    const int failed = fs_of(request).statistics(&statistics);
+    if (failed != 0) return failed;
+    fuse_reply_statfs(request, &statistics);
+    return kAnswered;
+  });
+}
+
+// size 0 asks how long the answer is.
+int answer_text(fuse_req_t request, const std::string& text, size_t size) {
+  if (size == 0) {
+    fuse_reply_xattr(request, text.size());
+    return kAnswered;
+  }
+  if (text.size() > size) return ERANGE;
+  fuse_reply_buf(request, text.data(), text.size());
+  return kAnswered;
+}
+
+void setxattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value, size_t size,
+              int flags) {
+  done_or_failed(request, [&] {
+    return fs_of(request).set_attribute(node_of(request, number), name, Bytes(value, size), flags);
+  });
+}
+
+void getxattr(fuse_req_t request, fuse_ino_t number, const char* name, size_t size) {
+  guarded(request, [&] {
+    std::string value;
+    const int failed = fs_of(request).get_attribute(node_of(request, number), name, &value);
+    return failed != 0 ? failed : answer_text(request, value, size);
+  });
+}
+
+void listxattr(fuse_req_t request, fuse_ino_t number, size_t size) {
+  guarded(request, [&] {
+    std::string names;
+    const int failed = fs_of(request).list_attributes(node_of(request, number), &names);
+    return failed != 0 ? failed : answer_text(request, names, size);
+  });
+}
+
+void removexattr(fuse_req_t request, fuse_ino_t number, const char* name) {
+  done_or_failed(request, [&] { return fs_of(request).remove_attribute(node_of(request, number), name); });
+}
+
+}  // namespace
+
+const fuse_lowlevel_ops& tier_operations() {
+  static const fuse_lowlevel_ops operations = [] {
+    fuse_lowlevel_ops table = {};
+    table.init = init;
+    table.lookup = lookup;
+    table.forget = forget;
+    table.forget_multi = forget_multi;
+    table.getattr = getattr;
+    table.setattr = setattr;
+    table.readlink = readlink;
+    table.mknod = mknod;
+    table.mkdir = mkdir;
+    table.symlink = symlink;
+    table.link = link;
+    table.unlink = unlink;
+    table.rmdir = rmdir;
+    table.rename = rename;
+    table.open = open;
+    table.create = create;
+    table.release = release;
+    table.read = read;
+    table.write_buf = write_buf;
+    table.flush = flush;
+    table.fsync = fsync;
+    table.fallocate = fallocate;
+    table.lseek = lseek;
+    table.copy_file_range = copy_file_range;
+    table.opendir = opendir;
+    table.releasedir = releasedir;
+    table.readdir = readdir;
+    table.readdirplus = readdirplus;
+    table.fsyncdir = fsyncdir;
+    table.statfs = statfs;
+    table.setxattr = setxattr;
+    table.getxattr = getxattr;
+    table.listxattr = listxattr;
+    table.removexattr = removexattr;
+    return table;
+  }();
+  return operations;
+}
+
+}  // namespace swale::fuse

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""programs_test.py SWALE [--long]: programs that know nothing of Swale, on a mount of the tiered write buffer.
+
+What they leave must be what they leave in a plain directory, byte for byte, seen through the mount and, after an unmount that
+drains, in the backing directory: tar, git, SQLite with both journals, fio with four engines. --long: 10,000 files, more of all.
+"""
+import filecmp
+import hashlib
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SWALE = os.path.abspath(sys.argv[1])
+LONG = "--long" in sys.argv
+FILES = 10_000 if LONG else 300
+COMMITS = 60 if LONG else 8
+ROWS = 20_000 if LONG else 1_000
+FIO_MIB = 64 if LONG else 4
+GIT = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
+       "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
+       "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+
+
+def run(*words, **options):
+    done = subprocess.run(words, capture_output=True, text=True, timeout=1800, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(words)}: exit status {done.returncode}: {done.stderr}{done.stdout}")
+    return done.stdout
+
+
+def listing(root):
+    """Each name below root with what it is: a directory, the target of a symlink, or the mode and hash of a file."""
+    found = {}
+    for folder, folders, names in os.walk(root):
+        if ".swale-tier" in folders:
+            folders.remove(".swale-tier")
+        for name in folders + names:
+            path = os.path.join(folder, name)
+            key = os.path.relpath(path, root)
+            if os.path.islink(path):
+                found[key] = ("link", os.readlink(path))
+            elif os.path.isdir(path):
+                found[key] = ("directory",)
+            else:
+                with open(path, "rb") as file:
+                    found[key] = (os.stat(path).st_mode, hashlib.sha256(file.read()).hexdigest())
+    return found
+
+
+def make_tree(root, files):
+    """Small files in folders, of sizes around those of blocks, with links and one large file."""
+    chance = random.Random(1)
+    for i in range(files):
+        folder = os.path.join(root, f"d{i % 37}", f"e{i % 5}")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, f"f{i}"), "wb") as file:
+            file.write(chance.randbytes(chance.choice((0, 1, 100, 4095, 4096, 4097, 20_000))))
+        if i % 50 == 0:
+            os.link(os.path.join(folder, f"f{i}"), os.path.join(folder, f"hard{i}"))
+            os.symlink(f"f{i}", os.path.join(folder, f"soft{i}"))
+    with open(os.path.join(root, "large"), "wb") as file:
+        file.write(chance.randbytes(5_000_000))
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+            self.skipTest("needs /dev/fuse; in a container, add --device /dev/fuse --cap-add SYS_ADMIN")
+        self.scratch = tempfile.mkdtemp(prefix="swale-mount-", dir=os.getcwd())  # /tmp may be without extended attributes
+        for name in ("plain", "mnt", "backing"):
+            os.mkdir(os.path.join(self.scratch, name))
+        self.plain = os.path.join(self.scratch, "plain")
+        self.mounted = os.path.join(self.scratch, "mnt")
+        self.backing = os.path.join(self.scratch, "backing")
+        self.process = None
+        self.mount()
+
+    def tearDown(self):
+        if self.process:
+            self.unmount()
+        if hasattr(self, "scratch"):
+            shutil.rmtree(self.scratch)
+
+    def mount(self):
+        # A log that is smaller than what is written, so that it is flushed and erased on the way.
+        self.process = subprocess.Popen(
+            [SWALE, "tier", "mount", "--foreground", "--ssd", os.path.join(self.scratch, "ssd"), "--backing", self.backing,
+             "--size", "16M", "--policy", "ssd-overflow", "--on-unmount", "drain", self.mounted],
+            stdout=subprocess.PIPE, text=True)
+        self.assertIn("in front", self.process.stdout.readline())
+
+    def unmount(self):
+        run("fusermount3", "-u", self.mounted)
+        self.process.stdout.close()
+        self.assertEqual(self.process.wait(timeout=600), 0)
+        self.process = None
+
+    def needs(self, program):
+        if not shutil.which(program):
+            self.skipTest(f"{program} is not installed")
+
+    def same(self, expected):
+        """`expected` is what listing() gave for the plain directory."""
+        self.assertEqual(listing(self.mounted), expected)
+        self.unmount()
+        self.assertEqual(listing(self.backing), expected)
+        self.mount()
+        self.assertEqual(listing(self.mounted), expected)
+
+    def test_tar(self):
+        make_tree(self.plain, FILES)
+        archive = os.path.join(self.scratch, "tree.tar")
+        run("tar", "-C", self.plain, "--sort=name", "-cf", archive, ".")
+        run("tar", "-C", self.mounted, "-xf", archive)
+        again = os.path.join(self.scratch, "again.tar")
+        run("tar", "-C", self.mounted, "--sort=name", "-cf", again, ".")
+        # Times of directories, too: tar sets them last.
+        self.assertTrue(filecmp.cmp(archive, again, shallow=False))
+        self.same(listing(self.plain))
+        run("tar", "-C", self.backing, "--sort=name", "--exclude=./.swale-tier", "-cf", again, ".")
+        names = run("tar", "-tvf", archive).splitlines()[1:]  # without ".", which the store's own folder has changed
+        self.assertEqual(run("tar", "-tvf", again).splitlines()[1:], names)
+
+    def test_git(self):
+        self.needs("git")
+        source = os.path.join(self.scratch, "source")
+        make_tree(source, FILES // 10)
+        environment = dict(os.environ, **GIT)
+
+        def git(folder, *words):
+            return run("git", "-C", folder, *words, env=environment)
+
+        git(self.scratch, "init", "-q", "source")
+        git(source, "add", "-A")
+        git(source, "commit", "-qm", "first")
+        logs = []
+        for root in (self.plain, self.mounted):
+            folder = os.path.join(root, "clone")
+            git(root, "clone", "-q", "--no-local", source, "clone")
+            for i in range(COMMITS):
+                with open(os.path.join(folder, f"new{i % 5}"), "a", encoding="ascii") as file:
+                    file.write(f"line {i}\n" * (i + 1))
+                git(folder, "add", "-A")
+                git(folder, "commit", "-qm", f"commit {i}")
+            git(folder, "gc", "-q")
+            git(folder, "fsck", "--strict")
+            self.assertEqual(git(folder, "status", "--porcelain"), "")
+            logs.append(git(folder, "log", "--format=%H %T"))
+        self.assertEqual(logs[0], logs[1])
+        self.unmount()
+        folder = os.path.join(self.backing, "clone")
+        git(folder, "fsck", "--strict")
+        self.assertEqual(git(folder, "log", "--format=%H %T"), logs[0])
+        self.assertEqual(git(folder, "status", "--porcelain"), "")
+
+    def test_sqlite_with_both_journals(self):
+        expected = {}
+        for journal in ("delete", "wal"):
+            for root in (self.plain, self.mounted):
+                database = sqlite3.connect(os.path.join(root, f"{journal}.db"))
+                self.assertEqual(database.execute(f"pragma journal_mode={journal}").fetchone()[0], journal)
+                database.execute("create table t (a integer primary key, b text)")
+                chance = random.Random(2)
+                for i in range(ROWS):
+                    database.execute("insert or replace into t values (?, ?)", (chance.randrange(ROWS), "x" * chance.randrange(200)))
+                    if i % 100 == 0:
+                        database.commit()
+                    if i % 333 == 0:
+                        database.execute("delete from t where a % 7 = ?", (i % 7,))
+                        database.rollback() if i % 2 else database.commit()
+                database.commit()
+                self.assertEqual(database.execute("pragma integrity_check").fetchone()[0], "ok")
+                text = "\n".join(database.iterdump())
+                database.close()
+                self.assertEqual(expected.setdefault(journal, text), text)
+        self.same(listing(self.plain))
+
+    def fio(self, engine, *more):
+        self.needs("fio")
+        for name in ("seq", "random"):
+            rw = "write" if name == "seq" else "randrw"
+            run("fio", f"--name={name}", f"--directory={self.mounted}", f"--ioengine={engine}", f"--rw={rw}", "--bs=4k-128k",
+                f"--size={FIO_MIB}M", "--verify=crc32c", "--do_verify=1", "--iodepth=8", "--fallocate=none", "--end_fsync=1",
+                "--output-format=terse", *more)
+        seen = listing(self.mounted)
+        self.assertEqual(len(seen), 2)
+        self.unmount()
+        self.assertEqual(listing(self.backing), seen)
+
+    def test_fio_psync(self):
+        self.fio("psync")
+
+    def test_fio_pvsync2(self):
+        self.fio("pvsync2")
+
+    def test_fio_libaio(self):
+        self.fio("libaio", "--direct=1")
+
+    def test_fio_io_uring(self):
+        self.fio("io_uring")
+
+    def test_canary_a_wrong_byte_is_noticed(self):
+        make_tree(self.plain, 20)
+        shutil.copytree(self.plain, self.mounted, symlinks=True, dirs_exist_ok=True)
+        with open(os.path.join(self.mounted, "large"), "r+b") as file:
+            file.seek(4_000_000)
+            byte = file.read(1)
+            file.seek(4_000_000)
+            file.write(bytes([byte[0] ^ 1]))
+        with self.assertRaises(AssertionError):
+            self.same(listing(self.plain))
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,184 @@
+// `swale tier mount`: the files of a backing directory, with a tiered write buffer in front of them.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "fuse/mount.h"
+#include "tools/manual.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr double kSizeMin = 16.0 * kMiB;
+constexpr double kSizeMax = 16.0 * 1024 * kGiB;
+
+struct TierMountCommand {
+  std::string ssd;
+  std::string backing;
+  std::string mountpoint;
+  std::string policy = "swale";
+  std::string durability = "page-cache";
+  std::string at_unmount = "keep";
+  std::string log_file;
+  uint64_t size = kGiB;
+  unsigned threads = 10;
+  double wait_s = 10;
+  bool foreground = false;
+  bool allow_other = false;
+
+  int run() const;
+
+ private:
+  Result<fuse::MountOptions> options() const;
+  std::string said(const tier::RecoveryReport& found) const;
+  int in_background(fuse::MountOptions options) const;
+};
+
+std::string absolute(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+Result<fuse::MountOptions> TierMountCommand::options() const {
+  fuse::MountOptions options;
+  options.mountpoint = absolute(mountpoint);
+  options.store = fuse::mount_store_options(absolute(ssd), absolute(backing), size);
+  SWALE_ASSIGN_OR_RETURN(options.store.engine.policy, tier::parse_policy(policy));
+  options.store.engine.durability = durability == "sync"    ? tier::Durability::kSync
+                                    : durability == "group" ? tier::Durability::kGroupCommit
+                                                            : tier::Durability::kPageCache;
+  options.store.lock_wait_ns = static_cast<Nanos>(wait_s * 1e9);
+  options.at_unmount = at_unmount == "drain" ? tier::Store::AtClose::kDrain : tier::Store::AtClose::kKeep;
+  options.allow_other = allow_other;
+  options.threads = threads;
+  return options;
+}
+
+std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
+  std::string text = fmt::format("{}: {} with {} in front", mountpoint, backing, ssd);
+  if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", size);
+  text += fmt::format("; {} bytes were not on {} yet", found.dirty_bytes, backing);
+  if (found.dropped > 0) text += fmt::format(", {} records are of files that are gone", found.dropped);
+  if (!found.damaged.empty())
+    text += fmt::format("; {} RECORDS ARE DAMAGED: see swale tier verify", found.damaged.size());
+  return text + "\n";
+}
+
+// The parent ends when the mount is there, or with the child that could not make it, which has said why.
+int TierMountCommand::in_background(fuse::MountOptions options) const {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return fail(errno_status(errno, "a pipe"));
+  const pid_t child = ::fork();
+  if (child < 0) return fail(errno_status(errno, "starting a process for the mount"));
+  if (child > 0) {
+    ::close(ends[1]);
+    std::string text;
+    char part[512];
+    for (ssize_t got; (got = ::read(ends[0], part, sizeof(part))) > 0;)
+      text.append(part, static_cast<size_t>(got));
+    if (!text.empty()) {
+      print(text);
+      return finish_output(kExitOk);
+    }
+    int state = 0;
+    ::waitpid(child, &state, 0);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : kExitFailure;
+  }
+  ::close(ends[0]);
+  ::setsid();
+  options.ready = [&](const tier::RecoveryReport& found) {
+    const std::string text = said(found);
+    const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    ::dup2(nowhere, STDIN_FILENO);
+    ::dup2(nowhere, STDOUT_FILENO);
+    if (log_file.empty()) ::dup2(nowhere, STDERR_FILENO);
+    ::close(nowhere);
+    static_cast<void>(::chdir("/") + ::write(ends[1], text.data(), text.size()));
+    ::close(ends[1]);
+  };
+  const Status ended = fuse::run_mount(options);
+  ::_exit(ended.ok() ? kExitOk : fail(ended));
+}
+
+int TierMountCommand::run() const {
+  auto wanted = options();
+  if (!wanted.ok()) return fail(wanted.status());
+  if (!log_file.empty()) {
+    const int log = ::open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log < 0) return fail(errno_status(errno, log_file + ": opening the file for messages"));
+    ::dup2(log, STDERR_FILENO);
+    ::close(log);
+  }
+  if (!foreground) return in_background(std::move(*wanted));
+  wanted->ready = [this](const tier::RecoveryReport& found) {
+    print(said(found));
+    static_cast<void>(finish_output(kExitOk));
+  };
+  const Status ended = fuse::run_mount(*wanted);
+  return ended.ok() ? kExitOk : fail(ended);
+}
+
+}  // namespace
+
+void add_tier_mount(CLI::App& app, Run* run) {
+  auto command = std::make_shared<TierMountCommand>();
+  CLI::App* const sub = add_command(
+      app, "tier-mount", "mounts a backing directory with the SSD log of a tiered write buffer in front",
+      {
+          .description =
+              "Shows the files of the backing directory at MOUNTPOINT (by FUSE 3). What programs write there goes "
+              "to a log on the SSD or to the backing directory, whichever is quicker, and from the log to the "
+              "backing directory later. `swale tier mount` is the same as `swale tier-mount`.\n\n"
+              "The log is made if it is not there. Unmount by fusermount3 -u or umount, or end the process by "
+              "SIGTERM: what is in the log stays there for the next mount, or is drained first. A process that was "
+              "killed loses nothing that was acknowledged, as --durability promises: mount again. "
+              "While it is mounted, no other program may change the files of the backing directory.",
+          .examples =
+              {{"mkdir -p slow mnt && swale tier mount --ssd ssd --backing slow --size 16M mnt && date > "
+                "mnt/now && fusermount3 -u mnt",
+                "mounts, writes, and unmounts; the log keeps what was written"},
+               {"swale tier mount --ssd ssd --backing slow --on-unmount drain mnt && fusermount3 -u mnt",
+                "mounts again; when the process has ended, everything is in slow"}},
+      });
+  sub->add_option("MOUNTPOINT", command->mountpoint, "a directory outside of the other two")
+      ->required()
+      ->type_name("DIR");
+  sub->add_option("--ssd", command->ssd, "the directory of the log")->required()->type_name("DIR");
+  sub->add_option("--backing", command->backing, "the directory of the files")->required()->type_name("DIR");
+  sub->add_option("--size", command->size,
+                  "of a log that is made, in bytes, or with K, M, G (1,024); by default 1G")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(kSizeMin, kSizeMax))
+      ->type_name("BYTES");
+  sub->add_option("--policy", command->policy, "which writes go to the SSD; by default swale")
+      ->check(CLI::IsMember({"swale", "ssdup+", "ssdup", "ssd", "ssd-overflow", "backing"}));
+  sub->add_option(
+         "--durability", command->durability,
+         "when a write is answered: page-cache (survives SIGKILL), group or sync (survive power loss); "
+         "by default page-cache")
+      ->check(CLI::IsMember({"page-cache", "group", "sync"}));
+  sub->add_option(
+         "--on-unmount", command->at_unmount,
+         "keep: the log stays as it is; drain: everything is written to the backing directory; by default "
+         "keep")
+      ->check(CLI::IsMember({"keep", "drain"}));
+  sub->add_option("--threads", command->threads, "that serve requests; by default 10")
+      ->check(CLI::Range(1, 256))
+      ->type_name("N");
+  sub->add_option("--wait", command->wait_s,
+                  "for an earlier mount of the directories that is still ending, in seconds; by default 10")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->type_name("SECONDS");
+  sub->add_option("--log", command->log_file,
+                  "appends messages to this file; by default they go to stderr, and "
+                  "nowhere once it runs in the background")
+      ->type_name("FILE");
+  sub->add_flag("--foreground", command->foreground, "stays until the mount has ended");
+  sub->add_flag("--allow-other", command->allow_other, "users other than the one that mounts may use it");
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools
