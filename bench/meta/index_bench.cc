@@ -5,6 +5,7 @@
 //   --mode load        puts, a sync every 64 k, then drain; what is on disk and in memory afterwards
 //          crash       puts without a drain; the process ends at once
 //          recover     opens what crash left
+//          buffer      one full write buffer, in blocks and as a whole (whole_buffer.h); no store, no path
 //          get         --gets N, warm (asked twice, the second time counts), or --cold 1: nothing resident
 //   --canary 1         expects one wrong place, so that whoever checks answers can be seen to do so
 // Times are the process's CPU (all threads) without what generates the entries, and wall time without it.
@@ -17,6 +18,7 @@
 #include "bench/arguments.h"
 #include "bench/measure.h"
 #include "bench/meta/index_store.h"
+#include "bench/meta/whole_buffer.h"
 #include "bench/meta/workload.h"
 
 namespace swale::bench {
@@ -174,6 +176,7 @@ nlohmann::json run(const Work& work, const Workload& workload) {
   if (work.mode == "crash") return load(work, workload, false);
   if (work.mode == "recover") return recover(work, workload);
   if (work.mode == "get") return get(work, workload);
+  if (work.mode == "buffer") return whole_buffer(workload, work.canary);
   die("--mode: " + work.mode);
 }
 

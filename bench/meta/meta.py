@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
-"""meta.py PROGRAMS OUT [--profile full|quick|tiny] [--scratch DIR]: `make bench-meta`: one server's index beside rivals, then ranks.
+"""meta.py PROGRAMS OUT [--profile full|quick|tiny] [--scratch DIR] [--results DIR]: `make bench-meta`: one server's index beside
+rivals, then ranks, then the figures of the metakv paper (paper.py; --results takes their page and plots).
 
 PROGRAMS is build/*/bench. Each round runs the calibration, then for each pattern every store: load, get warm, get cold, in an
 order that changes from round to round; a ratio divides figures of one round. Writes OUT/meta.json and prints the keys with
 their verdicts. Exit status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program failed.
 docs/design/meta-shard.md tells what is measured.
 """
-import argparse
-import json
 import os
 import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import calibration  # noqa: E402
+import judge  # noqa: E402
+import paper  # noqa: E402
+import report  # noqa: E402
 from keys import Key  # noqa: E402
 
 PATTERNS = {  # name in keys: pattern, clients
@@ -27,9 +26,12 @@ PATTERNS = {  # name in keys: pattern, clients
 }
 LEVELDB = ("leveldb-4m", "leveldb-64m")  # the better one of the round is the rival
 PROFILES = {
-    "full": dict(rounds=3, entries=4 << 20, btio=20_808_000, gets=1 << 20, cold=1 << 16, others=True, expected_s=1500),
-    "quick": dict(rounds=1, entries=4 << 20, btio=20_808_000, gets=1 << 18, cold=1 << 16, others=False, expected_s=400),
-    "tiny": dict(rounds=1, entries=1 << 17, btio=200_000, gets=1 << 16, cold=1 << 13, others=True, expected_s=20),
+    "full": dict(rounds=3, entries=4 << 20, btio=20_808_000, gets=1 << 20, cold=1 << 16, others=True, expected_s=1700,
+                 curve=[1 << n for n in range(16, 21)], fig8=1 << 20, data_bytes=1 << 30, storm_ranks=32),
+    "quick": dict(rounds=1, entries=4 << 20, btio=20_808_000, gets=1 << 18, cold=1 << 16, others=False, expected_s=500,
+                  curve=[1 << 16, 1 << 18, 1 << 20], fig8=1 << 18, data_bytes=256 << 20, storm_ranks=32),
+    "tiny": dict(rounds=1, entries=1 << 17, btio=200_000, gets=1 << 16, cold=1 << 13, others=True, expected_s=40,
+                 curve=[1 << 14, 1 << 15], fig8=1 << 15, data_bytes=8 << 20, storm_ranks=4),
 }
 # What else is shown: rivals that are not judged, and our techniques one by one (on `random`, and on patterns without runs).
 OTHERS = ("append", "memory-map", "leveldb-mdhim", "rocksdb", "sqlite", "swale-no-runs", "swale-no-clusters",
@@ -37,7 +39,6 @@ OTHERS = ("append", "memory-map", "leveldb-mdhim", "rocksdb", "sqlite", "swale-n
 NO_GETS = ("append", "memory-map")
 SERVICE = {"point": ("point_get_us_p50", "point_get_us_p99"), "sealed": ("sealed_get_ns",),
            "model": ("ring_speedup_vs_plain_1024_clients",)}  # parts of bench_meta_service and the keys they give
-TIMEOUT_S = 900
 
 
 def more(name, what, must, aim):
@@ -74,26 +75,13 @@ KEYS = (
 )
 
 
-class Failed(Exception):
-    pass
-
-
-class Bench:
+class Bench(judge.Runner):
     def __init__(self, programs, scratch, profile):
-        self.programs, self.scratch, self.p = programs, scratch, PROFILES[profile]
-        self.lines, self.round, self.began = [], 0, time.monotonic()
+        super().__init__(PROFILES[profile])
+        self.programs, self.scratch = programs, scratch
 
     def run(self, name, program, **options):
-        command = [str(self.programs / program), *(w for k, v in options.items() for w in (f"--{k}", str(v)))]
-        spent = time.monotonic() - self.began
-        print(f"  {spent:.0f} s of about {self.p['expected_s']}: round {self.round + 1}: {name}", file=sys.stderr,
-              flush=True)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-        if done.returncode != 0:
-            raise Failed(f"{' '.join(command)}\n{done.stderr.strip()}")
-        line = json.loads(done.stdout)
-        self.lines.append({"round": self.round, "name": name, "line": line})
-        return line
+        return self.keep(name, [str(self.programs / program), *judge.words(options)])
 
     def calibrate(self):
         self.run("calibrate", "bench_calibrate", path=self.scratch / "calibrate",
@@ -114,6 +102,14 @@ class Bench:
             self.index("cold", store, key, "get", gets=self.p["cold"], cold=1)
         shutil.rmtree(self.scratch / store, ignore_errors=True)
 
+    def curve(self, name, store, pattern, clients, entries):
+        """Load and warm gets of one point of a curve: lines load.STORE.NAME and warm.STORE.NAME."""
+        for what, mode in (("load", "load"), ("warm", "get")):
+            options = {"gets": min(entries, self.p["gets"])} if mode == "get" else {}
+            self.run(f"{what}.{store}.{name}", "meta/bench_meta_index", store=store, path=self.scratch / store, pattern=pattern,
+                     clients=clients, entries=entries, mode=mode, **options)
+        shutil.rmtree(self.scratch / store)
+
     def run_all(self):
         for self.round in range(self.p["rounds"]):
             self.calibrate()
@@ -125,13 +121,15 @@ class Bench:
             self.index("recover", "swale", "random", "recover")
             shutil.rmtree(self.scratch / "swale", ignore_errors=True)
             for part in SERVICE:
-                self.run(part, "bench_meta_service", part=part, dir=self.scratch / "service")
+                storage = {} if part == "model" else {"dir": self.scratch / "service"}
+                self.run(part, "bench_meta_service", part=part, **storage)
             shutil.rmtree(self.scratch / "service", ignore_errors=True)
             if self.p["others"] and self.round == 0:
                 for store in OTHERS:
                     for key in ("random", "strided") if store.startswith("swale") else ("random",):
                         self.measure(store, key, gets=store not in NO_GETS)
             self.calibrate()
+        paper.measure(self)
 
 
 def samples_of(lines, rounds):
@@ -169,24 +167,11 @@ def samples_of(lines, rounds):
     return found
 
 
-def judge(lines, rounds):
-    factors = {}
-    for number in range(rounds):
-        factors[number] = calibration.factors([e["line"] for e in lines
-                                               if e["round"] == number and e["name"] == "calibrate"])
+def judge_all(lines, rounds):
+    factors = [calibration.factors([e["line"] for e in lines if e["round"] == number and e["name"] == "calibrate"])
+               for number in range(rounds)]
     samples = samples_of(lines, rounds)
-    results = {}
-    for key in KEYS:
-        raw = [value for _, value in samples[key.name]]
-        if not raw:
-            raise Failed(f"{key.name} was not measured")
-        values = [key.normalised(value, factors[number]) for number, value in samples[key.name]]
-        value = statistics.median(values)
-        results[key.name] = {"value": value, "raw": statistics.median(raw), "min": min(values), "max": max(values),
-                             "samples": values, "unit": key.unit, "must": key.must, "aim": key.aim,
-                             "less_is_better": key.less_is_better, "met": key.meets(value, key.must),
-                             "aim_met": key.meets(value, key.aim)}
-    return results
+    return {key.name: judge.judged(key, samples[key.name], factors.__getitem__) for key in KEYS}
 
 
 def table(lines):
@@ -213,46 +198,28 @@ def table(lines):
     return out
 
 
-def text(results, rows):
-    lines = []
-    for name, entry in results.items():
-        verdict = "" if entry["met"] is None else ("met" if entry["met"] else "MISSED")
-        if entry["aim_met"]:
-            verdict = "aim met"
-        lines.append(f"{name:44} {entry['value']:14.5g} {entry['unit']:4} must {entry['must']}  aim {entry['aim']}  "
-                     f"({entry['min']:.4g} to {entry['max']:.4g}, raw {entry['raw']:.5g})  {verdict}")
-    lines.append("")
-    lines.append("CPU / wall ns an operation: pattern, store, put with drain, get warm, get cold; bytes an entry")
-    lines += ["  ".join(f"{cell:>20}" for cell in row) for row in rows]
+def text(result):
+    lines = [report.text(result), "",
+             "CPU / wall ns an operation: pattern, store, put with drain, get warm, get cold; bytes an entry"]
+    lines += ["  ".join(f"{cell:>20}" for cell in row) for row in table(result["lines"])]
     return "\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("programs", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--profile", choices=PROFILES, default="full")
-    parser.add_argument("--scratch", type=pathlib.Path, help="a folder on the storage that is to be measured")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    try:
-        with tempfile.TemporaryDirectory(prefix="scratch-", dir=arguments.scratch or arguments.out) as scratch:
-            bench = Bench(arguments.programs, pathlib.Path(scratch), arguments.profile)
-            bench.run_all()
-        results = judge(bench.lines, bench.p["rounds"])
-    except (Failed, subprocess.TimeoutExpired) as failure:
-        print(f"\nmeta.py: {failure}", file=sys.stderr)
-        return 2
-    result = {"profile": arguments.profile, "parameters": bench.p, "load_average": os.getloadavg(), "results": results,
+def measure(arguments, scratch):
+    bench = Bench(arguments.programs, scratch, arguments.profile)
+    load = os.getloadavg()
+    bench.run_all()
+    result = {"profile": arguments.profile, "parameters": bench.p, "load_average": load,
+              "results": judge_all(bench.lines, bench.p["rounds"]), "figures": paper.figures(bench.lines, bench.p),
               "lines": bench.lines}
-    target = arguments.out / "meta.json"
-    target.with_suffix(".tmp").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    target.with_suffix(".tmp").rename(target)
-    print(text(results, table(bench.lines)))
-    missed = [name for name, entry in results.items() if entry["met"] is False]
-    print(f"{target}; {len(missed)} of {len(results)} missed{': ' + ', '.join(missed) if missed else ''}")
-    return 1 if missed else 0
+    if arguments.results:
+        paper.write(result, arguments.results)
+    return result
+
+
+def options(parser):
+    parser.add_argument("--results", type=pathlib.Path, help="the folder that gets the page and the plots")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(judge.main(__doc__, "meta", PROFILES, measure, text, options))

@@ -2,6 +2,8 @@
 
 Asserts answers and judgements, never times.
 """
+import contextlib
+import io
 import pathlib
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import meta  # noqa: E402
+from meta import judge  # noqa: E402
 
 PROGRAM = pathlib.Path(sys.argv[1]) / "meta" / "bench_meta_index"
 STORES = ("swale", "swale-no-runs", "swale-lz77", "leveldb-4m")
@@ -37,6 +40,13 @@ class Answers(unittest.TestCase):
                     self.assertEqual(wrong.returncode, 1)
                     self.assertIn("WRONG ANSWER", wrong.stderr)
 
+    def test_a_whole_buffer_answers_and_a_wrong_answer_is_seen(self):
+        for pattern in ("strided", "random"):
+            work = dict(mode="buffer", store="-", path="-", pattern=pattern, entries=1 << 16)
+            done = run(**work)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run(canary=1, **work).returncode, 1)
+
     def test_what_a_killed_server_left_is_recovered(self):
         with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
             work = dict(store="swale", pattern="random", entries=20_000, path=scratch + "/store")
@@ -53,24 +63,80 @@ def lines_of(ours, rival):
                 lines.append({"round": 0, "name": f"{what}.{store}.{key}",
                               "line": {"cpu_ns": cpu, "wall_ns": cpu, "bytes_per_entry": cpu / 1000, "operations": 1000,
                                        "about": {"index_memory_bytes": ours, "buffer_memory_bytes": 0}}})
-    lines.append({"round": 0, "name": "recover.swale.random", "line": {"entries_per_second": 1e9 / ours}})
+    lines.append({"round": 0, "name": "recover.swale.random", "line": {"entries_per_second": 1e9 / ours, "cpu_ns": ours, "wall_ns": ours}})
     for part, names in meta.SERVICE.items():
         lines.append({"round": 0, "name": part, "line": {name: 1e4 / ours if "speedup" in name else ours for name in names}})
     return lines
 
 
+class Figures(unittest.TestCase):
+    """The page and the plot's rows from lines that were made up."""
+
+    P = dict(curve=[1 << 14, 1 << 15])
+
+    def lines(self, ours):
+        lines = [{"name": "data", "line": {"bytes": 1 << 20, "write_s": 0.001, "read_s": 0.001}}]
+
+        def add(name, cost):
+            lines.append({"name": name, "line": {"wall_ns": cost, "before_drain": {"wall_ns": cost}}})
+
+        for what in ("load", "warm"):
+            for store in ("swale", *meta.paper.RIVALS, *meta.paper.FIG8):
+                cost = ours if store.startswith("swale") else 1000
+                for name in (*(f"{p}.{n}" for p in ("strided", "tile") for n in self.P["curve"]), "fig8.strided", "fig8.random",
+                             "btio.C", "btio.D"):
+                    add(f"{what}.{store}.{name}", cost)
+                add(f"{what}.{store}.btio_e", cost)
+        model = {"fig12_us": [{"servers_per_node": 1, "servers": 64, "paper_plain": 570, "paper_direct": 1, "paper_ring": 100,
+                               "direct": 1, "ring": ours}],
+                 "storm_scaling_us": [dict.fromkeys(("servers", "clients", "paper_plain", "paper_ring", "ring"), 1)]}
+        model["fig9_strong"] = model["fig10_weak"] = [dict.fromkeys(meta.paper.SCALING, 1)]
+        lines.append({"name": "model", "line": model})
+        for ring in ("plain", "direct", "ring"):
+            lines.append({"name": f"storm.{ring}", "line": {"ranks": 32, "slowest_us": {"p50": 1, "p99": 2}}})
+        for pattern in ("strided", "random"):
+            lines.append({"name": f"buffer.{pattern}", "line": dict.fromkeys(
+                ("entries", "block_bytes_per_entry", "whole_bytes_per_entry", "block_put_ns", "whole_put_ns", "block_get_ns",
+                 "whole_get_ns", "whole_merge_bytes"), 1)})
+        return lines
+
+    def test_the_page_has_each_figure_and_says_who_wins(self):
+        for ours, ratio in ((100, "| 9 | IOR, strided, put, average | 1.83 | 10 | 10 |"),
+                            (10_000, "| 9 | IOR, strided, put, average | 1.83 | 0.1 | 0.1 |")):
+            rows = meta.paper.figures(self.lines(ours), self.P)
+            with tempfile.TemporaryDirectory(prefix="swale-test-") as out:
+                meta.paper.write_csv(rows, pathlib.Path(out) / "x.csv")
+                again = meta.paper.read_csv(pathlib.Path(out) / "x.csv")
+            self.assertEqual({name: len(all_rows) for name, all_rows in again.items()},
+                             {name: len(all_rows) for name, all_rows in rows.items()})
+            page = meta.paper.page({"figures": rows, "profile": "test", "load_average": [0], "results": {}})
+            self.assertIn(ratio, page)
+            for figure in ("Fig. 3", "Fig. 8", "Fig. 9", "Fig. 11", "Fig. 12"):
+                self.assertIn(figure, page)
+
+
 class Verdicts(unittest.TestCase):
     def test_every_verdict_can_be_yes_and_no(self):
-        good, bad = meta.judge(lines_of(1, 1000), 1), meta.judge(lines_of(10_000, 1000), 1)
+        good, bad = meta.judge_all(lines_of(1, 1000), 1), meta.judge_all(lines_of(10_000, 1000), 1)
         for key in meta.KEYS:
             if key.must is not None:
                 self.assertIs(good[key.name]["met"], True, key.name)
                 self.assertIs(bad[key.name]["met"], False, key.name)
 
+    def test_a_missed_bound_is_reported_as_missed(self):
+        for ours, status, said in ((1, 0, "0 of"), (10_000, 1, "MISSED")):
+            lines = lines_of(ours, 1000)
+            result = {"results": meta.judge_all(lines, 1), "lines": lines}
+            printed = io.StringIO()
+            with tempfile.TemporaryDirectory(prefix="swale-test-") as out, contextlib.redirect_stdout(printed):
+                self.assertEqual(judge.finish(result, pathlib.Path(out) / "meta.json", meta.text(result)), status)
+            self.assertIn(said, printed.getvalue())
+            self.assertEqual("put_speedup_vs_leveldb_random" in printed.getvalue().splitlines()[-1], status == 1)
+
     def test_a_missing_measurement_is_no_verdict(self):
         lines = [entry for entry in lines_of(1, 1000) if entry["name"] != "warm.swale.tile"]
         with self.assertRaises(KeyError):
-            meta.judge(lines, 1)
+            meta.judge_all(lines, 1)
 
 
 if __name__ == "__main__":

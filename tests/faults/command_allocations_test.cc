@@ -12,6 +12,9 @@
 #include <sstream>
 
 #include "base/rng.h"
+#include "io/posix_device.h"
+#include "meta/store.h"
+#include "net/bootstrap.h"
 #include "tests/faults/failing_new.h"
 #include "tests/faults/reader_calls.h"
 
@@ -42,10 +45,43 @@ std::string content_of(const std::string& path) {
   return text.str();
 }
 
+// A metadata store with runs, extents, a truncated and a sealed file; in logs and in sorted files.
+void make_store(const std::string& path) {
+  const auto job = net::Job::open(net::solo_bootstrap(), net::JobOptions());
+  ASSERT_TRUE(job.ok());
+  io::PosixDevice device;
+  meta::StoreOptions options;
+  options.range_bytes = 4096;
+  options.shard.write_buffer_entries = 50;
+  options.shard.compression_buffer_bytes = 200;
+  const auto store = meta::Store::open(**job, device, path, options);
+  ASSERT_TRUE(store.ok()) << store.status().to_string();
+  auto client = (*store)->client();
+  Rng rng(5);
+  for (const char* const name : {"scattered", "regular"}) {
+    auto file = client->open(name, meta::Client::kCreate, 0644, 1);
+    ASSERT_TRUE(file.ok());
+    for (int batch = 0; batch < 4; ++batch) {
+      std::vector<meta::Extent> segments;
+      for (uint64_t i = 0; i < 60; ++i) {
+        const uint64_t offset = name[0] == 's' ? rng.below(1 << 20) : (batch * 60 + i) * 1024;
+        segments.push_back({offset, 512, {3, i * 512}});
+      }
+      ASSERT_TRUE(client->put(&*file, segments).ok());
+    }
+    ASSERT_TRUE(client->close(&*file, 2).ok());
+    ASSERT_TRUE((name[0] == 's' ? client->truncate(&*file, 1 << 19, 3) : client->seal(&*file)).ok());
+  }
+  client.reset();
+  ASSERT_TRUE((*store)->close().ok());
+  ASSERT_TRUE((*job)->close().ok());
+}
+
 class CommandAllocations : public testing::Test {
  protected:
   CommandAllocations() : sample_(60), scratch_(sample_.path() + "-scratch") {
     std::filesystem::create_directory(scratch_);
+    make_store(scratch_ + "/meta");
     shared_ = static_cast<uint64_t*>(
         ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   }
@@ -118,10 +154,13 @@ class CommandAllocations : public testing::Test {
         {"swale", "config"},
         {"swale", "dump", path + "/swale.json"},
     };
+    for (const char* const what : {"info", "stats", "verify", "dump"})
+      all.push_back({"swale", what, scratch_ + "/meta"});
+    const size_t enough = all.size() + 3;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
       const std::string name = entry.path().string();
       if (name.ends_with(".data") || name.ends_with(".index")) all.push_back({"swale", "dump", name});
-      if (all.size() > 15) break;
+      if (all.size() >= enough) break;
     }
     return all;
   }

@@ -1,0 +1,259 @@
+"""The experiments of the metakv paper (Figs. 3, 8 to 12) on our programs: what is run, and the page and plots in docs/results.
+
+One server of the paper's 16 is one process here: its share of 1 M to 16 M segments is 64 K to 1 M. What many servers do is
+modelled (sim/meta_model.h); 32 real processes are beside the model.
+"""
+import csv
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+RIVALS = ("leveldb-4m", "leveldb-mdhim")  # the paper's MD-LevelDB is behind MDHIM, which gets before it puts
+NAMES = {"swale": "Swale", "leveldb-4m": "LevelDB", "leveldb-mdhim": "LevelDB behind MDHIM's get-before-put",
+         "rocksdb": "RocksDB", "sqlite": "SQLite", "memory-map": "map in memory (no log)", "swale-no-runs": "Swale, runs off"}
+FIG8 = ("swale", "swale-no-runs", "leveldb-4m", "leveldb-mdhim", "rocksdb", "sqlite")
+BTIO_CLASSES = {"C": 200_000, "D": 2_000_000}  # E, 20.8 M, is among the judged figures
+SERVERS = 16  # of the paper's Fig. 3 and 9
+SCALING = ["servers", "clients", "entries", "mdhim_put_ms", "swale_put_ms", "mdhim_get_ms", "swale_get_ms"]
+PRINTED = {  # what the paper prints: figure, measure, average and best over MDHIM
+    "fig9": {"put": 1.83, "get": 3.17}, "fig10": {"put": 2.66, "get": 5.22},
+    "fig11": {"C": (1.1, 1.7), "D": (1.9, 3.75), "E": (2.5, 6.29)}, "fig12": 5.7,
+}
+
+
+def data_times(path, total_bytes):
+    """Seconds for writing (with one fdatasync) and reading so many bytes in 8 MiB calls, by a process with its own log."""
+    piece = bytes(8 << 20)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        began = time.monotonic()
+        for at in range(0, total_bytes, len(piece)):
+            os.pwrite(file, piece, at)
+        os.fdatasync(file)
+        write_s = time.monotonic() - began
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        began = time.monotonic()
+        for at in range(0, total_bytes, len(piece)):
+            os.pread(file, len(piece), at)
+        return {"bytes": total_bytes, "write_s": write_s, "read_s": time.monotonic() - began}
+    finally:
+        os.close(file)
+        os.unlink(path)
+
+
+def measure(bench):
+    """Runs what the judged figures do not need; answers what figures() reads beside them."""
+    p = bench.p
+    for entries in p["curve"]:
+        for store in ("swale", *RIVALS):
+            for pattern in ("strided", "tile"):
+                bench.curve(f"{pattern}.{entries}", store, pattern, 16, entries)
+    for store in FIG8:
+        for pattern in ("strided", "random"):
+            bench.curve("fig8." + pattern, store, pattern, 16, p["fig8"])
+    for name, entries in BTIO_CLASSES.items():
+        for store in ("swale", *RIVALS):
+            bench.curve("btio." + name, store, "btio", 400 if entries >= 1_000_000 else 100, min(entries, p["btio"]))
+    for pattern in ("strided", "random"):
+        bench.run(f"buffer.{pattern}", "meta/bench_meta_index", mode="buffer", store="-", path="-", pattern=pattern,
+                  entries=1 << 18)
+    bench.run("detect", "bench_meta_service", part="detect")
+    for ring in ("plain", "direct", "ring"):
+        bench.run(f"storm.{ring}", "bench_meta_service", part="storm", ranks=p["storm_ranks"], ring=ring,
+                  dir=bench.scratch / "storm")
+    size = p["data_bytes"]
+    times = data_times(bench.scratch / "data", size)
+    bench.lines.append({"round": bench.round, "name": "data", "took_s": 0, "line": times})
+
+
+class Found:
+    def __init__(self, lines):
+        self.by_name = {}
+        for entry in lines:
+            self.by_name.setdefault(entry["name"], []).append(entry["line"])
+
+    def line(self, name):
+        return self.by_name[name][-1]
+
+    def cost(self, name):
+        """Wall nanoseconds an operation, the median over the rounds; None if it was not measured. Of puts until the last one is
+        acknowledged, as the paper's clients wait: what is compacted afterwards counts where it makes them wait."""
+        if name not in self.by_name:
+            return None
+        return statistics.median(line.get("before_drain", line)["wall_ns"] for line in self.by_name[name])
+
+
+def figures(lines, parameters):
+    """{figure: rows}, one dictionary a row."""
+    found = Found(lines)
+    data, rows = found.line("data"), {}
+    write_ns = data["write_s"] / data["bytes"] * 1e9  # a byte
+    read_ns = data["read_s"] / data["bytes"] * 1e9
+    rows["fig3"], rows["fig9"], rows["fig10"] = [], [], []
+    largest = max(parameters["curve"])
+    for entries in parameters["curve"]:
+        segment = (1 << 10) * largest // entries  # the file's size stays: 1 KiB at the largest count, as the paper
+        for store in ("swale", *RIVALS):
+            put, get = (found.cost(f"{what}.{store}.strided.{entries}") for what in ("load", "warm"))
+            rows["fig3"].append({
+                "segments": entries * SERVERS, "store": store, "segment_bytes": segment,
+                "put_share_of_write": put / (put + segment * write_ns), "get_share_of_read": get / (get + segment * read_ns)})
+            for figure, pattern in (("fig9", "strided"), ("fig10", "tile")):
+                rows[figure].append({"segments": entries * SERVERS, "store": store, **{
+                    f"{name}_ms": found.cost(f"{what}.{store}.{pattern}.{entries}") * entries / 1e6
+                    for what, name in (("load", "put"), ("warm", "get"))}})
+    rows["fig8"] = [{"store": store, "pattern": pattern, **{
+        f"{name}_per_s": 1e9 / found.cost(f"{what}.{store}.fig8.{pattern}") for what, name in (("load", "put"), ("warm", "get"))}}
+        for store in FIG8 for pattern in ("strided", "random")]
+    rows["fig11"] = []
+    for name in (*BTIO_CLASSES, "E"):
+        for store in ("swale", *RIVALS):
+            costs = {what: found.cost(f"{what}.{store}." + (f"btio.{name}" if name != "E" else "btio_e"))
+                     for what in ("load", "warm")}
+            if None not in costs.values():
+                rows["fig11"].append({"class": name, "store": store, "put_ns": costs["load"], "get_ns": costs["warm"]})
+    model = found.line("model")
+    rows["fig12"] = model["fig12_us"]
+    rows["scaling_strong"], rows["scaling_weak"] = model["fig9_strong"], model["fig10_weak"]
+    rows["storms"] = model["storm_scaling_us"]
+    rows["storm_processes"] = [{"method": ring, **found.line(f"storm.{ring}")["slowest_us"],
+                                "ranks": found.line(f"storm.{ring}")["ranks"]} for ring in ("plain", "direct", "ring")]
+    rows["whole_buffer"] = [{"pattern": pattern, **{key: value for key, value in found.line(f"buffer.{pattern}").items()
+                                                    if isinstance(value, (int, float))}} for pattern in ("strided", "random")]
+    return rows
+
+
+def over(rows, rival, columns, by):
+    """[(x, {column: rival's time over ours})]"""
+    ours = {row[by]: row for row in rows if row["store"] == "swale"}
+    return [(row[by], {column: row[column] / ours[row[by]][column] for column in columns})
+            for row in rows if row["store"] == rival and row[by] in ours]
+
+
+def mean(values):
+    return statistics.fmean(values)
+
+
+def show(value):
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def table(rows, columns=None):
+    columns = columns or list(rows[0])
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    for row in rows:
+        lines.append("| " + " | ".join(show(NAMES.get(row[c], row[c]) if isinstance(row[c], str) else row[c])
+                                       for c in columns) + " |")
+    return "\n".join(lines)
+
+
+def comparison(rows):
+    """The paper's numbers beside ours over the same rival."""
+    lines = ["| figure | what | the paper over MDHIM | Swale over LevelDB behind MDHIM | Swale over LevelDB |", "|---|---|---|---|---|"]
+    for figure, what in (("fig9", "IOR, strided"), ("fig10", "MPI-Tile-IO")):
+        for name in ("put", "get"):
+            ratios = [mean([r[f"{name}_ms"] for _, r in over(rows[figure], rival, (f"{name}_ms",), "segments")])
+                      for rival in RIVALS[::-1]]
+            lines.append(f"| {figure[3:]} | {what}, {name}, average | {PRINTED[figure][name]} | {show(ratios[0])} | "
+                         f"{show(ratios[1])} |")
+    for name, printed in PRINTED["fig11"].items():
+        for i, column in enumerate(("put_ns", "get_ns")):
+            cells = []
+            for rival in RIVALS[::-1]:
+                here = dict(over(rows["fig11"], rival, (column,), "class")).get(name)
+                cells.append("–" if here is None else show(here[column]))
+            lines.append(f"| 11 | BTIO {name}, {column[:3]} | {printed[i]} | {cells[0]} | {cells[1]} |")
+    one = rows["fig12"][0]
+    lines.append(f"| 12 | 1,024 clients, 64 servers: ring over plain (model) | {PRINTED['fig12']} | "
+                 f"{show(one['paper_plain'] / one['ring'])} (the paper's ring {show(one['paper_plain'] / one['paper_ring'])}) | |")
+    return "\n".join(lines)
+
+
+REHEARSAL = {"tiny": ("**A rehearsal**: the profile `tiny` shows that everything runs. Its figures are no results, and a verdict on"
+                      " so few entries says nothing.", "")}
+
+
+def page(result):
+    rows, profile = result["figures"], result["profile"]
+    whole = rows["whole_buffer"]
+    return "\n".join([
+        "# The metadata store", "",
+        f"Made by `make bench-meta` (profile {profile}, load average {result['load_average'][0]:.1f} at the start; `BENCH=quick`"
+        " for the quick one). [Design](../design/meta-shard.md), [benchmarks](../design/benchmarks.md). One process stands for one"
+        " of the paper's 16 servers, and has a sixteenth of its segments. Times of figures 3 and 8 to 11 are wall times as the paper"
+        " takes them: of puts until the last one is acknowledged, one fdatasync per 64 K puts on both sides; compactions after that"
+        " count in the judged figures below, which are CPU of all threads.", "",
+        *REHEARSAL.get(profile, ()),
+        "## The paper's figures", "", comparison(rows), "",
+        "![the paper's figures](metadata-store.png)", "",
+        "Fig. 3: the share of the index in the time of writing and reading, the bytes of the segments included. The file's size"
+        " stays, so that segments become smaller as they become more, as in the paper.", "",
+        table(rows["fig3"]), "", "Fig. 8: operations a second of one server.", "", table(rows["fig8"]), "",
+        "Fig. 9 (IOR) and 10 (MPI-Tile-IO): a server's time for its share.", "", table(rows["fig9"]), "", table(rows["fig10"]), "",
+        "Fig. 11: BTIO, nanoseconds an operation.", "", table(rows["fig11"]), "",
+        "Fig. 12, on the model: microseconds until the last of 1,024 clients on 64 nodes has its answer.", "",
+        table(rows["fig12"], ["servers_per_node", "servers", "paper_plain", "paper_direct", "paper_ring", "direct", "ring"]), "",
+        f"{rows['storm_processes'][0]['ranks']} real processes on this machine, slowest of each round, microseconds. Each hop waits"
+        " for the scheduler of two cores, so these figures do not validate the model.", "",
+        table(rows["storm_processes"], ["method", "ranks", "p50", "p99"]), "",
+        "## Scaling, on the model", "", "Strong: 64 M segments. Weak: 32,768 segments a client. 16 clients a server.", "",
+        table(rows["scaling_strong"], SCALING), "", table(rows["scaling_weak"], SCALING), "",
+        "Storms, 16 clients a server, microseconds:", "",
+        table(rows["storms"], ["servers", "clients", "paper_plain", "paper_ring", "ring"]), "",
+        "## A write buffer compressed as a whole", "",
+        "The paper rejects this (III-A), and so do we: a get decodes the whole buffer, and a merge of 16 buffers holds"
+        f" {16 * whole[0]['whole_merge_bytes'] / 2**20:.0f} MiB of decoded entries.", "",
+        table(whole, ["pattern", "entries", "block_bytes_per_entry", "whole_bytes_per_entry", "block_put_ns", "whole_put_ns",
+                      "block_get_ns", "whole_get_ns"]), "", "## The judged figures", "", *judged(result["results"]), ""])
+
+
+def judged(results):
+    yield "| key | value | unit | must | aim | met |"
+    yield "|---|---|---|---|---|---|"
+    for name, entry in results.items():
+        verdict = {True: "yes", False: "**no**", None: "–"}[entry["met"]] + (", aim too" if entry["aim_met"] else "")
+        cells = ["–" if entry[key] is None else show(entry[key]) for key in ("must", "aim")]
+        yield f"| `{name}` | {show(entry['value'])} | {entry['unit']} | {cells[0]} | {cells[1]} | {verdict} |"
+
+
+def write_csv(rows, path):
+    """All figures in one file: figure, then the row's fields as name=value."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["figure", "row", "field", "value"])
+        for figure, all_rows in rows.items():
+            for number, row in enumerate(all_rows):
+                for field, value in row.items():
+                    writer.writerow([figure, number, field, value if isinstance(value, str) else f"{value:.6g}"])
+
+
+def read_csv(path):
+    rows = {}
+    with open(path, encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            all_rows = rows.setdefault(line["figure"], [])
+            while len(all_rows) <= int(line["row"]):
+                all_rows.append({})
+            try:
+                value = float(line["value"])
+            except ValueError:
+                value = line["value"]
+            all_rows[int(line["row"])][line["field"]] = value
+    return rows
+
+
+def write(result, folder):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metadata-store.md").write_text(page(result), encoding="utf-8")
+    write_csv(result["figures"], folder / "metadata-store.csv")
+    try:
+        import paper_plot
+    except ImportError:
+        print("no matplotlib: no plot (Debian: python3-matplotlib)", file=sys.stderr)
+        return
+    paper_plot.draw(read_csv(folder / "metadata-store.csv"), folder / "metadata-store.png")
