@@ -4,7 +4,6 @@
 What they leave must be what they leave in a plain directory, byte for byte, seen through the mount and, after an unmount that
 drains, in the backing directory: tar, git, SQLite with both journals, fio with four engines. --long: 10,000 files, more of all.
 """
-import ctypes
 import filecmp
 import hashlib
 import os
@@ -15,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+import probe
 
 SWALE = os.path.abspath(sys.argv[1])
 LONG = "--long" in sys.argv
@@ -68,25 +69,7 @@ def make_tree(root, files):
         file.write(chance.randbytes(5_000_000))
 
 
-def no_mounts():
-    """Why this machine allows no FUSE mount; "" if it does. As root it is tried: a container may have /dev/fuse alone."""
-    try:
-        device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
-    except OSError as error:
-        return str(error)
-    libc = ctypes.CDLL(None, use_errno=True)
-    with tempfile.TemporaryDirectory() as folder:
-        options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
-        tried = os.geteuid() == 0
-        failed = tried and libc.mount(b"swale-probe", folder.encode(), b"fuse", 0, options) != 0
-        why = os.strerror(ctypes.get_errno()) if failed else ""
-        if tried and not failed:
-            libc.umount2(folder.encode(), 2)  # MNT_DETACH: nobody serves it
-        os.close(device)
-    return f"mount: {why}" if failed else ""
-
-
-NO_MOUNTS = no_mounts()
+NO_MOUNTS = probe.no_mounts()
 
 
 class Programs(unittest.TestCase):
