@@ -2,13 +2,14 @@
 //
 // The seat (seat_mutex_) is held by whoever makes events. The progress thread takes it for each round of work and leaves it
 // when it sleeps. A thread in drive keeps it until it leaves, also asleep. When the progress thread finds the seat taken it
-// stands by. It takes the seat again only when nobody has driven for kHandover: a thread that makes one call after another
-// drives for each, and if the progress thread came in between, it would cost two changes of threads a call. So what comes
-// after the last drive may wait for kHandover, once.
+// stands by. It takes the seat again only when nobody has driven for handover_: a thread that makes one call after another
+// drives for each, and if the progress thread came in between, it would cost two changes of threads a call, and the two would
+// meet at every mutex. handover_ is twice the time that the thread has been away before, from kHandoverMin to kHandoverMax.
+// So what comes after the last drive may wait for so long, once.
 //
 // Before they sleep they poll, as long as that pays (polling.h): a thread in drive for what it waits for, the progress thread
-// for the next request after it has brought one (expect_frame). The latter takes the seat anew for each look, and leaves it
-// to a thread that comes to drive.
+// for the next request after it has brought one (expect_frame). The progress thread takes the seat anew for each round, and
+// leaves it to a thread that comes to drive.
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -24,9 +25,10 @@
 namespace swale::net::ucx_internal {
 namespace {
 
-constexpr Nanos kHandover = 250'000;
+constexpr Nanos kHandoverMin = 250'000;
+constexpr Nanos kHandoverMax = 2'000'000;
 constexpr Nanos kStandByMax = 100'000'000;
-constexpr int kSeatTries = 100;
+constexpr int kSeatTries = 1000;  // some 50 us
 
 }  // namespace
 
@@ -61,17 +63,16 @@ bool Ucx::polls() {
     polling.met();
     polling.begin(system_clock().now());
   }
-  const bool again = polling.go_on(system_clock().now());
-  polling_.store(again);
-  if (again) cpu_relax();
-  return again;
+  if (!polling.go_on(system_clock().now())) return false;
+  cpu_relax();
+  return true;
 }
 
 // Of the progress thread. True: seat_mutex_ is locked.
 bool Ucx::take_seat() {
   if (seat_wanted_.load()) return false;
   const Nanos driven_at = driven_at_.load();
-  if (driven_at != 0 && system_clock().now() - driven_at < kHandover) return false;
+  if (driven_at != 0 && system_clock().now() - driven_at < handover_.load()) return false;
   if (!seat_mutex_.try_lock()) return false;
   progress_thread_.store(std::this_thread::get_id());
   return true;
@@ -80,11 +81,12 @@ bool Ucx::take_seat() {
 // The longer one thread keeps the seat, the longer the progress thread leaves it alone; then that thread rings when it
 // leaves.
 void Ucx::stand_by() {
-  Nanos wait = kHandover;
+  const Nanos handover = handover_.load();
+  Nanos wait = handover;
   for (Nanos left = driven_at_.load(); !closing_.load(); wait = std::min(2 * wait, kStandByMax)) {
-    standing_by_long_.store(wait > kHandover);
+    standing_by_long_.store(wait > handover);
     const bool driven = driven_.load();
-    if (!driven && wait > kHandover) break;
+    if (!driven && wait > handover) break;
     pollfd event{bed_.event_fd, POLLIN, 0};
     const timespec pause{0, wait};
     ::ppoll(&event, 1, &pause, nullptr);
@@ -96,11 +98,11 @@ void Ucx::stand_by() {
   }
 }
 
-// Of a thread that comes to drive. True: seat_mutex_ is locked. A look of the progress thread takes less than a microsecond
+// Of a thread that comes to drive. True: seat_mutex_ is locked. A round of the progress thread takes less than a microsecond
 // if it finds nothing.
 bool Ucx::take_seat_to_drive() {
   if (seat_mutex_.try_lock()) return true;
-  if (!polling_.load()) return false;
+  if (driven_.load()) return false;
   seat_wanted_.store(true);
   bool taken = false;
   for (int tries = 0; tries < kSeatTries && !taken; ++tries) {
@@ -116,9 +118,12 @@ bool Ucx::drive(const std::function<bool()>& done, Nanos until) {
   const std::unique_lock seat(seat_mutex_, std::adopt_lock);
   if (closing_.load()) return false;
   driven_.store(true);
+  const Nanos begin = system_clock().now();
+  const Nanos away = begin - driven_at_.load();
+  handover_.store(2 * away < kHandoverMax ? std::max(2 * away, kHandoverMin) : kHandoverMin);
   progress_thread_.store(std::this_thread::get_id());
   driver_bed_.busy = 0;
-  driver_bed_.polling.begin(system_clock().now());
+  driver_bed_.polling.begin(begin);
   while (!closing_.load() && !done()) {
     bool did = false;
     const Status status = contain([&] { did = work_once(); });

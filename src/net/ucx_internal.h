@@ -217,9 +217,9 @@ class Ucx final : public UcxTransport {
   bool call_ = true;                                // something has happened since
   std::atomic<bool> driven_{false};                 // a thread is in drive
   std::atomic<Nanos> driven_at_{0};                 // the last one left
+  std::atomic<Nanos> handover_{250'000};            // how long the progress thread stands by after that
   std::atomic<bool> standing_by_long_{false};       // the progress thread is to be told when it leaves
-  std::atomic<bool> polling_{false};      // the progress thread polls, and leaves the seat when it is wanted
-  std::atomic<bool> seat_wanted_{false};  // by a thread that comes to drive
+  std::atomic<bool> seat_wanted_{false};            // by a thread that comes to drive
 
   // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before mutex_.
   std::mutex fabric_mutex_;
