@@ -133,8 +133,9 @@ TEST(ThreeHopCluster, AFailedStorageRequestFailsTheEpochOnEveryRank) {
     for (const RankOutcome& rank : outcome.ranks) {
       ASSERT_TRUE(rank.finished) << "seed " << seed;
       ASSERT_EQ(!rank.failure.ok(), hit) << "seed " << seed;
-      if (hit)
+      if (hit) {
         EXPECT_NE(rank.failure.message().find("injected"), std::string::npos) << rank.failure.to_string();
+      }
     }
     failed += hit ? 1 : 0;
     expect_whole(device, outcome, seed);

@@ -301,7 +301,9 @@ TEST(Conversation, ByThreeHopsTheNewsOfAFailureReachesAllRanksAndNamesItsOrigin)
         EXPECT_FALSE(room[rank].owes_news());
       }
       const uint64_t most = *std::max_element(room.frames.begin(), room.frames.end());
-      if (size == 32) EXPECT_LE(most, 3 + 2u) << "four ranks share the links to seven nodes";
+      if (size == 32) {
+        EXPECT_LE(most, 3 + 2u) << "four ranks share the links to seven nodes";
+      }
     }
   }
 }

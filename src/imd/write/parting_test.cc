@@ -83,7 +83,9 @@ TEST(Parting, IsOverEverywhereWhenTheLastRankHasComeAndNotBefore) {
           EXPECT_NE(job[rank].waiting_for().find(fmt::format("rank {} to close", last)), std::string::npos)
               << job[rank].waiting_for();
         }
-        if (size > 1) EXPECT_GE(awaiting, 1) << "nobody knows that rank " << last << " is missing";
+        if (size > 1) {
+          EXPECT_GE(awaiting, 1) << "nobody knows that rank " << last << " is missing";
+        }
         job.begin(last);
         while (job.deliver()) {
         }
