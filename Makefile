@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-source bench-threehop bench-tier test test-long test-asan test-tsan deb test-deb check format docs clean
+.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-shuffle bench-source bench-threehop bench-tier test test-long test-asan test-tsan deb test-deb check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -21,7 +21,7 @@ install: ## into PREFIX (default /usr/local), under DESTDIR if that is set: libr
 	@cmake --install "$${SWALE_BUILD:-build/release}" --prefix "$(PREFIX)" > /dev/null
 	@echo "== Swale is in $(DESTDIR)$(PREFIX)"
 
-demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo
+demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo (ROUTE=three-hop: as if on 2 nodes)
 	@echo "== The demo: about 6 minutes on 2 quiet cores if packages are missing and nothing is compiled, then 1 minute"
 	@scripts/install-deps.sh demo
 	@scripts/venv.sh
@@ -38,6 +38,11 @@ bench-rpc: ## requests between ranks beside UCX alone; results in build/bench/rp
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_rpc
 	@$${PYTHON:-/usr/bin/python3} bench/net/rpc.py build/release/bench/net/bench_rpc build/bench --profile "$${BENCH:-full}"
+
+bench-shuffle: ## records to their home ranks, directly and by three hops; results in build/bench/shuffle.json (BENCH=quick: 2 min)
+	@scripts/install-deps.sh build bench
+	@scripts/build.sh release bench_route bench_large_job bench_calibrate
+	@$${PYTHON:-/usr/bin/python3} bench/net/shuffle.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
 bench-source: ## auxiliary tables beside the 2020 paper's; build/bench/source.json, plot in docs/results (BENCH=quick: 2 min)
 	@scripts/install-deps.sh build bench

@@ -12,7 +12,7 @@ namespace swale::bench {
 
 void register_network() { net::register_fabric(net::ucx_fabric()); }
 
-std::unique_ptr<net::Job> open_job(int ranks) {
+std::unique_ptr<net::Job> open_job(int ranks, const net::JobOptions& job) {
   net::RendezvousOptions options;
   const net::LaunchEnvironment launch =
       take(net::detect_launch([](const char* name) { return std::getenv(name); }));
@@ -25,7 +25,7 @@ std::unique_ptr<net::Job> open_job(int ranks) {
     options.size = launch.size;
     bootstrap = take(net::rendezvous_bootstrap(options));
   }
-  return take(net::Job::open(std::move(bootstrap), {}));
+  return take(net::Job::open(std::move(bootstrap), job));
 }
 
 }  // namespace swale::bench

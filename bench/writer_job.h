@@ -27,7 +27,7 @@ T take(Result<T> result) {
 // Call it before the ranks are forked.
 void register_network();
 // In a rank of run_ranks.
-std::unique_ptr<net::Job> open_job(int ranks);
+std::unique_ptr<net::Job> open_job(int ranks, const net::JobOptions& job = {});
 
 // The storage of one rank: this machine's, but no faster than `limit` bytes/s (0: no limit).
 class RankStorage {

@@ -50,6 +50,9 @@ struct ClusterParams {
   size_t memory_bytes = 4 * kMiB;
   size_t frame_bytes = 32 * kKiB;
   uint16_t window = 2;
+  std::vector<int32_t> ranks_per_node = {};  // not empty: records go by three hops; `ranks` is their sum
+  bool tiny_hops = false;                    // the least frames that there can be
+  net::Rank slow = -1;                       // its storage takes a thousand times as long
   uint32_t epochs = 3;
   bool overlap = false;               // the application fills the next epoch while the last one ends
   uint64_t records_per_epoch = 2000;  // over all ranks
@@ -72,6 +75,7 @@ struct RankOutcome {
   uint32_t epochs_ok = 0;  // epoch ends that returned OK
   Status failure;
   bool finished = false;  // has ended and closed all epochs, or has failed: waits for nothing
+  Nanos finish_time = 0;
 };
 
 struct ClusterOutcome {

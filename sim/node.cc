@@ -12,6 +12,7 @@ namespace {
 
 constexpr Nanos kActionNanosMax = 20'000;    // an application step, a CPU task
 constexpr Nanos kStorageNanosMax = 400'000;  // a storage request
+constexpr Nanos kSlowness = 1000;            // of ClusterParams::slow
 constexpr Nanos kTick = seconds(1);
 
 }  // namespace
@@ -143,11 +144,22 @@ Status Node::start_machines() {
   const imd::Manifest& manifest = opened_->manifest;
   const size_t budget =
       manifest.layout.standard() ? params.memory_bytes : std::max(params.memory_bytes, 8 * kMiB);
-  SWALE_ASSIGN_OR_RETURN(
-      const imd::MemoryPlan memory,
-      imd::plan_memory({budget, params.ranks, params.ways, params.frame_bytes, params.window,
-                        static_cast<uint32_t>(manifest.schema.indexed.size()), manifest.layout}));
+  imd::MemoryWish wish{budget,         params.ranks,
+                       params.ways,    params.frame_bytes,
+                       params.window,  static_cast<uint32_t>(manifest.schema.indexed.size()),
+                       manifest.layout};
   net::Conversation::Params talk;
+  if (!params.ranks_per_node.empty()) {
+    SWALE_ASSIGN_OR_RETURN(net::NodeMap nodes, net::NodeMap::in_blocks(params.ranks_per_node));
+    talk.nodes = wish.nodes = std::make_shared<const net::NodeMap>(std::move(nodes));
+    wish.route = net::RouteChoice::kThreeHop;
+    wish.schema_bytes = manifest.schema.value_bytes();
+  }
+  SWALE_ASSIGN_OR_RETURN(imd::MemoryPlan memory, imd::plan_memory(wish));
+  if (params.tiny_hops) {
+    memory.hops->fill({.frame_bytes = net::kHopFrameBytesMin, .shared_frames = 0, .window = 1});
+    memory.record_bytes_max = net::ThreeHopRouter::message_bytes_max(*memory.hops);
+  }
   talk.rank = rank_;
   talk.size = params.ranks;
   talk.channel = SimJob::kChannel;
@@ -155,7 +167,7 @@ Status Node::start_machines() {
   imd::WriterCoreParams core = opened_->core_params(talk, memory, params.ways);
   core.clock = &world_.events.clock();
   SWALE_ASSIGN_OR_RETURN(core_, imd::WriterCore::create(core));
-  appender_.emplace(opened_->appender_params(params.ranks, {}));
+  appender_.emplace(opened_->appender_params(params.ranks, {}, memory));
   return {};
 }
 
@@ -202,7 +214,7 @@ bool Node::append_one() {
   const ClusterParams& params = world_.params;
   const uint32_t epoch = world_.outcome.first_epoch + epoch_;
   const Record record = make_record(params.workload, params.seed, epoch, rank_, written_);
-  if (!large_ && imd::Appender::is_large(record.key, record.value)) {
+  if (!large_ && appender_->is_large(record.key, record.value)) {
     const Result<run::RecordView> pointer = appender_->write_large(record.key, record.value);
     if (!pointer.ok()) {
       core_->fail(pointer.status());
@@ -232,6 +244,7 @@ void Node::end_epoch() {
 void Node::finish(const Status& failure) {
   outcome_.failure = failure;
   outcome_.finished = true;
+  outcome_.finish_time = world_.events.now();
   script_ = Script::kDone;
   after(kStorageNanosMax, [this] { shut_down(); });
   // Then the application closes the job, which waits for the other ranks only for a limited time.
@@ -292,13 +305,14 @@ void Node::pump_tasks() {
 
 void Node::pump_storage() {
   while (const std::optional<imd::IoRequest> request = core_->next_io()) {
-    after(kStorageNanosMax, [this, request = *request] {
-      const auto number = static_cast<int64_t>(world_.outcome.io_requests++);
-      const Faults& faults = world_.params.faults;
-      core_->finish_io(request,
-                       number == faults.io_number ? faults.io_status : opened_->files->execute(request));
-      pump();
-    });
+    after(rank_ == world_.params.slow ? kSlowness * kStorageNanosMax : kStorageNanosMax,
+          [this, request = *request] {
+            const auto number = static_cast<int64_t>(world_.outcome.io_requests++);
+            const Faults& faults = world_.params.faults;
+            core_->finish_io(
+                request, number == faults.io_number ? faults.io_status : opened_->files->execute(request));
+            pump();
+          });
   }
   if (const std::optional<imd::EpochProtocol::Commit> commit = core_->take_commit()) {
     after(kStorageNanosMax, [this, commit = *commit] {

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "net/conversation.h"
+
 namespace swale::sim {
 namespace {
 
@@ -79,7 +81,8 @@ void SimJob::arrive(net::Rank from, Bytes bytes, Bytes payload) {
   liveness_.note_heard(from);
   if (header->kind == net::FrameKind::kHeartbeat) return;
   if (header->kind != net::FrameKind::kExchange) {
-    if (header->channel == kChannel) told_.on_frame(from, *header, payload);
+    if (header->channel - kChannel < net::Conversation::kRoutedChannels)
+      told_.on_frame(from, *header, payload);
     return;
   }
   tree_.on_message(from, payload);

@@ -169,6 +169,6 @@ int main(int argc, char** argv) {
   const auto large = router_of(map_of(4096, 32), 70'000, options.budget, &sink);
   line["threehop_buffer_bytes_per_rank"] = large->buffer_bytes();
   line["threehop_state_bytes_per_rank"] = large->state_bytes();
-  line["threehop_peers_per_rank"] = large->peers();
+  line["threehop_peers_per_rank"] = large->peers().size();
   report(line);
 }

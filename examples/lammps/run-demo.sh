@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # run-demo.sh BUILD_DIR OUT_DIR: the demo, from the simulation to the picture; README.md beside this tells the story.
 # Environment: DEMO=ci a third of the atoms; DEMO_DRIFT=1 the whole system drifts, so that atoms change ranks;
-# DEMO_RANKS (4); SWALE_PYTHON an interpreter with numpy, matplotlib and duckdb (build/venv, made by scripts/venv.sh).
+# DEMO_RANKS (4); ROUTE=three-hop or direct: how records travel (net.route), by three hops as if each two ranks were a node;
+# SWALE_PYTHON an interpreter with numpy, matplotlib and duckdb (build/venv, made by scripts/venv.sh).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/mpi-env.sh"
 
 if [ $# -ne 2 ]; then
-  sed -n '2,4s/^# //p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
 programs=$1/examples/lammps
@@ -39,7 +40,14 @@ same_answer() {
 }
 
 heading "LAMMPS simulates a hypervelocity impact; each rank writes every atom, every frame, under the atom's id"
-mpirun.openmpi -n "${DEMO_RANKS:-4}" "$programs/impact" --input "$here/in.impact" --out "$out" --drift "$drift" \
+place=()
+if [ -n "${ROUTE:-}" ]; then
+  export SWALE_NET_ROUTE=$ROUTE
+  # shellcheck disable=SC2016 # of each rank's own shell
+  place=(sh -c 'export SWALE_JOB_NODE="node-$((OMPI_COMM_WORLD_RANK / 2))"; exec "$@"' sh)
+  echo "  net.route=$ROUTE, and each two ranks are told that they are a node"
+fi
+mpirun.openmpi -n "${DEMO_RANKS:-4}" "${place[@]}" "$programs/impact" --input "$here/in.impact" --out "$out" --drift "$drift" \
   "${size[@]}" || {
   status=$?
   grep -h '^ERROR' "$out/lammps.log" >&2 || true

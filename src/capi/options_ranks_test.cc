@@ -419,6 +419,21 @@ void check_job(const std::vector<net::JobOptions>& options, const std::string& w
   EXPECT_TRUE(compared.ok()) << what << ": " << compared.to_string();
 }
 
+// A job whose ranks must not differ in this option: all are told.
+void expect_refused(const std::vector<net::JobOptions>& options, const std::string& name) {
+  const auto ranks = static_cast<int32_t>(options.size());
+  const auto group = std::make_shared<net::LocalGroup>(ranks);
+  std::vector<std::thread> threads;
+  for (net::Rank rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto job = net::Job::open(net::local_bootstrap(group, rank), options[static_cast<size_t>(rank)]);
+      ASSERT_FALSE(job.ok()) << name;
+      EXPECT_THAT(std::string(job.status().message()), HasSubstr(name));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(OptionsOfRanks, OfTheJobThatDiffer) {
   const Quiet quiet;
   // How a launched job meets: there is nothing of it among threads.
@@ -441,6 +456,10 @@ TEST(OptionsOfRanks, OfTheJobThatDiffer) {
       }
       std::vector<net::JobOptions> options(2 + points % 2, usual->job);
       options[points % options.size()] = differs->job;
+      if (row.name == "net.route") {
+        if (value != row.default_value) expect_refused(options, "net.route");
+        options.assign(options.size(), differs->job);
+      }
       check_job(options, other.text);
     }
   }

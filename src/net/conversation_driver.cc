@@ -15,8 +15,8 @@ constexpr Nanos kRetry = milliseconds(50);  // of what memory did not suffice fo
 
 }  // namespace
 
-Status ConversationDriver::join() {
-  SWALE_ASSIGN_OR_RETURN(channel_, job_.open_channel(&events_));
+Status ConversationDriver::join(uint32_t numbers) {
+  SWALE_ASSIGN_OR_RETURN(channel_, job_.open_channel(&events_, numbers));
   joined_ = true;
   return {};
 }
@@ -27,6 +27,7 @@ Conversation::Params ConversationDriver::conversation_params() const {
   params.size = job_.size();
   params.channel = channel_;
   params.secret = job_.secret();
+  params.nodes = job_.nodes();
   return params;
 }
 
@@ -74,7 +75,7 @@ void ConversationDriver::Events::on_sent(uint64_t cookie) {
   Lock lock(driver_.mutex_);
   driver_.handle(lock, [&] {
     driver_.participant_->conversation().on_sent(cookie);
-    driver_.wake_waiters();
+    driver_.announce();  // on the three-hop route messages that waited for a frame go on
   });
 }
 
@@ -208,7 +209,7 @@ bool ConversationDriver::post_some() {
   if (status.ok() && posts_end_ == 0) return false;
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < free_count; ++i) participant_->conversation().on_sent(free[i]);
-  wake_waiters();
+  announce();
   if (!status.ok()) fail_locked(status);
   return status.ok() && posts_end_ == posts_.size();
 }

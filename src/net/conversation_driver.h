@@ -35,7 +35,7 @@ class ConversationDriver {
   virtual ~ConversationDriver() = default;  // after leave
 
   // Opens the channel. Collective, as Job::open_channel.
-  Status join();
+  Status join(uint32_t numbers = 1);
   bool joined() const { return joined_; }  // locked, while other threads may leave
   uint32_t channel() const { return channel_; }
   // What the participant's Conversation is made with; frames and window are the caller's.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
@@ -21,8 +22,13 @@ constexpr uint64_t kSecret = 0xfeed;
 // All ranks' conversations; posts travel when the test says so.
 class Room {
  public:
-  explicit Room(int32_t size, uint16_t window = 2) : heard(static_cast<size_t>(size)) {
+  explicit Room(int32_t size, uint16_t window = 2, const std::vector<int32_t>& nodes = {})
+      : heard(static_cast<size_t>(size)), frames(static_cast<size_t>(size)) {
     Conversation::Params params;
+    if (!nodes.empty()) {
+      params.nodes = std::make_shared<const NodeMap>(*NodeMap::in_blocks(nodes));
+      params.hops = ThreeHopRouter::hops_within(*params.nodes, kMiB);
+    }
     params.size = size;
     params.secret = kSecret;
     params.window = window;
@@ -39,6 +45,7 @@ class Room {
     const std::optional<Post> post = (*this)[from].next_post();
     if (!post) return false;
     const auto to = static_cast<size_t>(post->to);
+    ++frames[static_cast<size_t>(from)];
     const FrameHeader header =
         *FrameHeader::decode({post->header.data(), post->header.size()}, post->payload, kSecret);
     switch ((*this)[post->to].on_frame(from, header, post->payload)) {
@@ -68,6 +75,7 @@ class Room {
   }
 
   std::vector<std::vector<std::string>> heard;  // control messages, by receiver
+  std::vector<uint64_t> frames;                 // by sender
   Inbox& data(Rank rank) { return (*this)[rank].inbox(); }
 
  private:
@@ -274,6 +282,30 @@ TEST(LentMessages, PlacesAreUsedAgainAndMessagesStayWhereTheyAre) {
     }
   }
   EXPECT_LT(highest, 20u);
+}
+
+// By three hops nobody tells all ranks of a failure: each tells those that it has links with.
+TEST(Conversation, ByThreeHopsTheNewsOfAFailureReachesAllRanksAndNamesItsOrigin) {
+  for (const std::vector<int32_t>& nodes :
+       {std::vector<int32_t>{2, 2}, {4, 4, 4, 4, 4, 4, 4, 4}, {1, 5, 2}, {1, 1, 1}, {3}}) {
+    int32_t size = 0;
+    for (const int32_t ranks : nodes) size += ranks;
+    for (Rank origin = 0; origin < size; ++origin) {
+      Room room(size, 2, nodes);
+      room[origin].fail(error(Code::kIoError, Scope::kFile, "part-000002.data: EIO"));
+      room.run();
+      for (Rank rank = 0; rank < size; ++rank) {
+        if (rank == origin) continue;
+        EXPECT_THAT(std::string(room[rank].failure().message()),
+                    testing::StartsWith(fmt::format("rank {} failed: part-000002.data", origin)));
+        EXPECT_FALSE(room[rank].owes_news());
+      }
+      const uint64_t most = *std::max_element(room.frames.begin(), room.frames.end());
+      if (size == 32) {
+        EXPECT_LE(most, 3 + 2u) << "four ranks share the links to seven nodes";
+      }
+    }
+  }
 }
 
 }  // namespace

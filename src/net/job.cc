@@ -133,17 +133,25 @@ void Job::hear_call_of(Rank from, const FrameHeader& header) {
 
 // ---- channels
 
-Result<uint32_t> Job::open_channel(ChannelEvents* events) {
+Result<uint32_t> Job::open_channel(ChannelEvents* events, uint32_t numbers) {
   const MutexLock lock(events_mutex_);
-  if (next_channel_ > kChannelMax) {
+  if (next_channel_ > kChannelMax - numbers + 1) {
     return error(Code::kResourceExhausted, Scope::kFatal,
                  "rank {}: this job has opened {} directories, and can open no more; start another job",
                  rank(), kChannelMax);
   }
-  const uint32_t number = next_channel_++;
+  const uint32_t number = std::exchange(next_channel_, next_channel_ + numbers);
   calls_.add_channel(number);
   Channel& channel = channels_[number];  // may be there already, with early frames
   channel.events = events;               // if what follows throws, no frame of it is lost
+  channel.numbers = numbers;
+  // What came early for its other numbers: their order among each other does not matter.
+  for (uint32_t other = number + 1; other < number + numbers; ++other) {
+    const auto early = channels_.find(other);
+    if (early == channels_.end()) continue;
+    for (EarlyFrame& frame : early->second.early) channel.early.push_back(std::move(frame));
+    channels_.erase(early);
+  }
   {
     const MutexLock states_lock(states_mutex_);
     for (Rank peer = 0; peer < size(); ++peer) {
@@ -220,10 +228,18 @@ void Job::take_frame(Rank from, const FrameHeader& header, Bytes payload) {
 void Job::dispatch(Rank from, const FrameHeader& header, Bytes payload) {
   const MutexLock lock(events_mutex_);
   if (header.channel >= next_channel_) return keep_early(from, header, payload);
-  const auto found = channels_.find(header.channel);
-  if (found == channels_.end()) return;
-  deliver_early(&found->second);
-  found->second.events->on_frame(from, header, payload);
+  Channel* const channel = find_channel(header.channel);
+  if (channel == nullptr) return;
+  deliver_early(channel);
+  channel->events->on_frame(from, header, payload);
+}
+
+// Of those that are open.
+Job::Channel* Job::find_channel(uint32_t number) {
+  auto found = channels_.upper_bound(number);
+  if (found == channels_.begin()) return nullptr;
+  --found;
+  return number - found->first < found->second.numbers ? &found->second : nullptr;
 }
 
 // Credits bound this to a window per peer and channel; the limit stands for peers that break them.

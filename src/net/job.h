@@ -1,7 +1,7 @@
 // Job: one process's membership in a parallel job. Owns the Transport, its liveness watch and the channels.
 //
-// A channel is one conversation (one open massive directory): its frames carry its number, and its owner gets
-// their events. Channels are opened in the same order on all ranks, so numbers agree without talking. What a closed channel
+// A channel is one conversation (one open massive directory): its frames carry its number, or one of its numbers, and its
+// owner gets their events. Channels are opened in the same order on all ranks, so numbers agree without talking. What a closed channel
 // took is free for the next one; its number is not used again, so that a late frame of an old conversation is never taken
 // for one of a new conversation. There are 2^32 - 2 numbers in the life of a job, which is checked.
 //
@@ -72,6 +72,9 @@ class Job final : private TransportEvents {
   uint64_t secret() const { return meeting_.secret; }
   // The ranks on that machine which has most of them; the same number on all ranks.
   int32_t ranks_on_fullest_node() const { return meeting_.nodes.on_fullest; }
+  // Which ranks share which nodes, and how records are to travel.
+  const std::shared_ptr<const NodeMap>& nodes() const { return meeting_.node_map; }
+  RouteChoice route() const { return options_.route; }
   uint64_t memory_bytes() const { return options_.memory_bytes; }
 
   // Collective. Over the transport (exchange.h), so that a rank which dies, stops or is cut off meanwhile fails it within
@@ -93,8 +96,8 @@ class Job final : private TransportEvents {
   void give_up(const Status& why) noexcept;
 
   // Collective (the order decides the number). `events` outlives close_channel. kResourceExhausted when the numbers are
-  // used up: on all ranks alike.
-  Result<uint32_t> open_channel(ChannelEvents* events);
+  // used up: on all ranks alike. A channel may have several `numbers`, one after the other: it is named by the first.
+  Result<uint32_t> open_channel(ChannelEvents* events, uint32_t numbers = 1);
   // After it returns no event of the channel is running or will come; wait for the on_sent of what was posted
   // before, or its memory is still lent out. Not to be called from an event.
   void close_channel(uint32_t channel);
@@ -125,7 +128,8 @@ class Job final : private TransportEvents {
     std::string payload;
   };
   struct Channel {
-    ChannelEvents* events = nullptr;             // nullptr: not opened here yet
+    ChannelEvents* events = nullptr;  // nullptr: not opened here yet
+    uint32_t numbers = 1;
     std::deque<EarlyFrame> early;                // came before it was opened
     std::vector<std::pair<Rank, Status>> downs;  // happened before it was opened
     bool failure_told = false;
@@ -156,6 +160,7 @@ class Job final : private TransportEvents {
   Status failure();
   void hear_call_of(Rank from, const FrameHeader& header);
   void dispatch(Rank from, const FrameHeader& header, Bytes payload);
+  Channel* find_channel(uint32_t number) REQUIRES(events_mutex_);
   void keep_early(Rank from, const FrameHeader& header, Bytes payload) REQUIRES(events_mutex_);
   void deliver_early(Channel* channel) REQUIRES(events_mutex_);
   void on_goodbye(Rank from);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "base/coding.h"
@@ -16,7 +18,29 @@
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kHandshakeVersion = 6;
+constexpr uint32_t kHandshakeVersion = 7;
+
+const char* text_of(RouteChoice route) {
+  switch (route) {
+    case RouteChoice::kAuto:
+      return "auto";
+    case RouteChoice::kDirect:
+      return "direct";
+    case RouteChoice::kThreeHop:
+      return "three-hop";
+  }
+  return "one that this version does not know";
+}
+
+// Nodes are numbered in the order of their first ranks.
+Result<NodeMap> node_map_of(const std::vector<std::string>& machines) {
+  std::unordered_map<std::string_view, int32_t> numbers;
+  std::vector<int32_t> node_of;
+  node_of.reserve(machines.size());
+  for (const std::string& machine : machines)
+    node_of.push_back(numbers.try_emplace(machine, static_cast<int32_t>(numbers.size())).first->second);
+  return NodeMap::of_ranks(node_of);
+}
 
 Result<Posting> choose_posting(const JobOptions& options, const NodeCounts& nodes) {
   const std::string& wanted = options.posting;
@@ -63,6 +87,7 @@ Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
   append_sized(&mine, host_name());
   append_sized(&mine, options.node.empty() ? this_machine() : options.node);
   append_sized(&mine, options.transport);
+  append_u8(&mine, static_cast<uint8_t>(options.route));
   SWALE_ASSIGN_OR_RETURN(std::vector<std::string> all, bootstrap.allgather(mine));
   JobMeeting meeting;
   std::vector<std::string> machines;
@@ -73,6 +98,7 @@ Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
     meeting.hosts.emplace_back(in.sized());
     machines.emplace_back(in.sized());
     const Bytes transport = in.sized();
+    const auto route = static_cast<RouteChoice>(in.u8());
     if (version != kHandshakeVersion) {
       return error(
           Code::kUnsupported, Scope::kFatal,
@@ -84,9 +110,16 @@ Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
       return invalid_argument("rank {} was opened with transport \"{}\", rank {} with \"{}\"", i, transport,
                               bootstrap.rank(), options.transport);
     }
+    if (route != options.route) {
+      return invalid_argument(
+          "rank {} was opened with net.route={}, rank {} with {}: all ranks must give the same", i,
+          text_of(route), bootstrap.rank(), text_of(options.route));
+    }
     if (i == 0) meeting.secret = number;
   }
   meeting.nodes = count_nodes(machines, bootstrap.rank());
+  SWALE_ASSIGN_OR_RETURN(NodeMap map, node_map_of(machines));
+  meeting.node_map = std::make_shared<const NodeMap>(std::move(map));
   SWALE_ASSIGN_OR_RETURN(meeting.posting, choose_posting(options, meeting.nodes));
   meeting.poll = choose_poll(options, meeting.nodes);
   return meeting;

@@ -11,6 +11,7 @@
 
 #include "net/bootstrap.h"
 #include "net/job_options.h"
+#include "net/node_map.h"
 #include "net/topology.h"
 #include "net/transport.h"
 
@@ -20,6 +21,7 @@ struct JobMeeting {
   uint64_t secret = 0;             // drawn by rank 0
   std::vector<std::string> hosts;  // of every rank, for messages
   NodeCounts nodes;
+  std::shared_ptr<const NodeMap> node_map;
   Posting posting = Posting::kQueue;
   Nanos poll = 0;  // TransportOptions::poll
 };

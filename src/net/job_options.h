@@ -10,6 +10,10 @@
 
 namespace swale::net {
 
+// How the records of a massive directory go to their home ranks: each rank to each, or by three hops (threehop_router.h).
+// kAuto: directly where the frames for that fit into a quarter of the directory's memory.
+enum class RouteChoice : uint8_t { kAuto, kDirect, kThreeHop };
+
 struct JobOptions {
   std::string transport = "auto";  // "ucx", "loopback" (threads of one process, tests), "auto"
   std::string posting = "auto";    // "queue", "direct", "auto": by what the ranks of this node are joined
@@ -20,6 +24,7 @@ struct JobOptions {
   Nanos heartbeat_interval = 1'000'000'000;
   Nanos close_deadline = 30'000'000'000;
   Nanos collective_deadline = 600'000'000'000;
+  RouteChoice route = RouteChoice::kAuto;  // all ranks give the same
   std::string node;  // what ranks of one machine have in common; "": this_machine (topology.h)
   // What all open directories of this process may take together, as far as this job opens them; 0: as Swale chooses.
   uint64_t memory_bytes = 0;

@@ -49,6 +49,19 @@ constexpr std::array kRows = {
                   "it, each further one half of what is left, and one that cannot get the least that it "
                   "needs is not opened; 0: twice what one directory gets by default, and more if there are "
                   "many"},
+    OptionRow{
+        .name = "job.node",
+        .help = "a word that is the same on all ranks of one node and on no others; by default the machine; "
+                "for tests and demonstrations of several nodes on one machine"},
+    OptionRow{
+        .name = "net.route",
+        .type = OptionType::kEnum,
+        .default_value = "auto",
+        .choices = "auto|direct|three-hop",
+        .help =
+            "how records go to the rank that indexes them: direct, each rank to each; three-hop, by way of "
+            "one rank of either node, with buffers for few peers; auto is direct where the buffers for it "
+            "fit into a quarter of a directory's memory; all ranks give the same"},
     OptionRow{.name = "net.posting",
               .type = OptionType::kEnum,
               .default_value = "auto",
@@ -108,6 +121,11 @@ Result<JobSettings> job_settings(const Config& config) {
   settings.job.transport = config.get_string("job.transport");
   settings.job.posting = config.get_string("net.posting");
   settings.job.poll = config.get_nanos("net.poll_s");
+  settings.job.node = config.get_string("job.node");
+  const std::string route = config.get_string("net.route");
+  settings.job.route = route == "direct"      ? RouteChoice::kDirect
+                       : route == "three-hop" ? RouteChoice::kThreeHop
+                                              : RouteChoice::kAuto;
   settings.job.silence_deadline = config.get_nanos("net.silence_deadline_s");
   settings.job.heartbeat_interval = config.get_nanos("net.heartbeat_interval_s");
   settings.job.close_deadline = config.get_nanos("net.close_deadline_s");

@@ -22,7 +22,7 @@ class Participant {
   }
   virtual void on_control(Rank from, Bytes message) = 0;
   virtual void on_down(Rank peer, const Status& why) {
-    conversation().on_down(peer);
+    conversation().on_down(peer, why);
     fail(why);
   }
   virtual void fail(const Status& why) { conversation().fail(why); }

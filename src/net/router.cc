@@ -73,15 +73,35 @@ Result<FrameHeader> FrameHeader::decode(Bytes bytes, Bytes payload, uint64_t exp
   return header;
 }
 
-Router::Router(const Params& params)
-    : params_(params), peers_(params.size), ready_(static_cast<size_t>(params.size)) {
+Router::Router(const Params& params) : params_(params) {
   assert(params.window >= 1 && params.window <= 1024);
-  for (Peer& each : peers_) each.credits = params.window;
 }
 
 Router::Peer& Router::peer(Rank rank) {
   assert(rank >= 0 && rank < params_.size && rank != params_.rank);
-  return peers_[rank];
+  if (Peer* const known = peers_.find(rank)) return *known;
+  // A place in the ring first: if one of the two throws, nothing has changed.
+  if (ready_.size() == peers_.met().size()) {
+    std::vector<Rank> larger(2 * ready_.size() + 8);
+    for (size_t i = 0; i < ready_count_; ++i) larger[i] = ready_[(ready_first_ + i) % ready_.size()];
+    ready_ = std::move(larger);
+    ready_first_ = 0;
+  }
+  Peer& made = peers_.meet(rank);
+  made.credits = params_.window;
+  return made;
+}
+
+Router::Peer& Router::known_peer(Rank rank) {
+  Peer* const known = peers_.find(rank);
+  assert(known != nullptr);
+  return *known;
+}
+
+uint64_t Router::memory_bytes() const {
+  constexpr uint64_t kDequeBytes = 576;  // libstdc++'s: a block and its map
+  return sizeof(*this) + peers_.memory_bytes() + peers_.met().size() * kDequeBytes +
+         ready_.capacity() * sizeof(Rank);
 }
 
 bool Router::head_may_leave(const Peer& peer) const {
@@ -109,6 +129,7 @@ void Router::make_ready(Rank rank) {
 void Router::submit(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
   peer(to).queue.push_back({kind, payload, cookie});
   ++queued_;
+  if (kind == FrameKind::kData && !peer(to).down) ++unconsumed_;
   make_ready(to);
 }
 
@@ -194,6 +215,7 @@ Status Router::take_credits(Rank from, const FrameHeader& header) {
                  kControlWindow);
   }
   p.credits = static_cast<uint16_t>(p.credits + header.credits);
+  unconsumed_ -= header.credits;
   p.control_credits = static_cast<uint8_t>(p.control_credits + header.control_credits);
   return ok_status();
 }
@@ -208,7 +230,7 @@ Status Router::without_credit(Rank from, const FrameHeader& header, int window) 
 }
 
 void Router::consumed(Rank from) {
-  Peer& p = peer(from);
+  Peer& p = known_peer(from);
   assert(p.held > 0 && "consumed more data frames than arrived");
   --p.held;
   ++p.owed;
@@ -216,17 +238,20 @@ void Router::consumed(Rank from) {
 }
 
 void Router::flush_credits() {
-  for (Rank rank = 0; rank < params_.size; ++rank) {
-    if (rank == params_.rank || peer(rank).owed == 0) continue;
-    peer(rank).flush = true;
-    make_ready(rank);
-  }
+  for (const Rank rank : peers_.met()) flush_credits(rank);
+}
+
+void Router::flush_credits(Rank to) {
+  Peer& p = known_peer(to);
+  if (p.owed == 0) return;
+  p.flush = true;
+  make_ready(to);
 }
 
 void Router::probe() {
-  for (Rank rank = 0; rank < params_.size; ++rank) {
-    if (rank == params_.rank || peer(rank).sequence_out == 0) continue;
-    peer(rank).probe = true;
+  for (const Rank rank : peers_.met()) {
+    if (known_peer(rank).sequence_out == 0) continue;
+    known_peer(rank).probe = true;
     make_ready(rank);
   }
 }
@@ -237,7 +262,9 @@ void Router::on_down(Rank rank, std::vector<uint64_t>* dropped) {
   dropped->reserve(dropped->size() + p.queue.size());
   p.down = true;
   queued_ -= p.queue.size();
+  unconsumed_ -= params_.window - p.credits;
   for (const Outgoing& frame : p.queue) {
+    unconsumed_ -= frame.kind == FrameKind::kData ? 1 : 0;
     if (frame.cookie != kNoCookie) dropped->push_back(frame.cookie);
   }
   p.queue.clear();
@@ -245,15 +272,15 @@ void Router::on_down(Rank rank, std::vector<uint64_t>* dropped) {
 
 void Router::abandon_data(std::vector<uint64_t>* dropped) {
   dropped->reserve(dropped->size() + queued_);
-  for (Rank rank = 0; rank < params_.size; ++rank) {
-    if (rank == params_.rank) continue;
-    std::deque<Outgoing>& queue = peer(rank).queue;
+  for (const Rank rank : peers_.met()) {
+    std::deque<Outgoing>& queue = known_peer(rank).queue;
     const auto first = std::stable_partition(
         queue.begin(), queue.end(), [](const Outgoing& frame) { return frame.kind != FrameKind::kData; });
     for (auto frame = first; frame != queue.end(); ++frame) {
       if (frame->cookie != kNoCookie) dropped->push_back(frame->cookie);
     }
     queued_ -= static_cast<size_t>(queue.end() - first);
+    if (!known_peer(rank).down) unconsumed_ -= static_cast<uint64_t>(queue.end() - first);
     queue.erase(first, queue.end());
     make_ready(rank);
   }

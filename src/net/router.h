@@ -13,6 +13,7 @@
 //
 // Invariants, per peer: credits we hold + frames of ours it has not consumed + credits it owes = window;
 //   `held` (its frames not consumed here) + `owed` <= window. The same for control frames, of which none is held.
+// Memory grows with the peers that have exchanged a frame with this rank, not with the ranks of the job.
 // Threads: none of its own; the owner serialises calls. The posts taken by next_post for one peer must reach
 // Transport::post in the order taken.
 // Format of a frame header (28 bytes, little-endian):
@@ -30,7 +31,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "net/per_rank.h"
+#include "net/sparse_per_rank.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -105,8 +106,9 @@ class Router {
   // The data frame from `from` has been consumed: its credit is owed back.
   void consumed(Rank from);
 
-  // Owes go out now, however few (before a long wait).
+  // Owes go out now, however few (before a long wait): to all peers, or to one.
   void flush_credits();
+  void flush_credits(Rank to);
 
   // Sends an empty frame to every peer that has had frames from here. A lost frame shows by the sequence number of
   // the next one; where nothing follows (the window is used up, or all has been said) this is the next one.
@@ -119,6 +121,10 @@ class Router {
   // The conversation has failed: data frames that wait for credit will never leave, so that control frames behind them
   // (the news of the failure) do. `dropped` gets their cookies.
   void abandon_data(std::vector<uint64_t>* dropped);
+
+  // Data frames that were submitted and that their receivers have not given credit for. 0: all have been consumed.
+  uint64_t unconsumed() const { return unconsumed_; }
+  uint64_t memory_bytes() const;
 
   bool idle() const { return queued_ == 0; }  // nothing waits to be posted (owed credits do not count)
   uint64_t waits_for_credit() const {
@@ -135,7 +141,7 @@ class Router {
     std::deque<Outgoing> queue;
     uint32_t sequence_out = 0;
     uint32_t sequence_in = 0;
-    uint16_t credits = 0;  // data frames we may still send
+    uint16_t credits = 0;  // data frames we may still send; set when the peer is met
     uint16_t owed = 0;     // data frames consumed here and not yet credited
     uint16_t held = 0;     // data frames arrived here and not yet consumed
     uint8_t control_credits = kControlWindow;
@@ -146,7 +152,8 @@ class Router {
     bool down = false;
   };
 
-  Peer& peer(Rank rank);
+  Peer& peer(Rank rank);        // made if there is none
+  Peer& known_peer(Rank rank);  // requires that there is one
   bool head_may_leave(const Peer& peer) const;
   bool credit_frame_due(const Peer& peer) const;
   Status take_credits(Rank from, const FrameHeader& header);
@@ -155,12 +162,13 @@ class Router {
   Post stamp(Rank to, FrameKind kind, Bytes payload, uint64_t cookie);
 
   Params params_;
-  PerRank<Peer> peers_;
-  // Peers with something that may leave, each at most once: a ring that never grows.
+  SparsePerRank<Peer> peers_;
+  // Peers with something that may leave, each at most once: a ring with a place for each peer that was met.
   std::vector<Rank> ready_;
   size_t ready_first_ = 0;
   size_t ready_count_ = 0;
   size_t queued_ = 0;  // frames in all queues
+  uint64_t unconsumed_ = 0;
   uint64_t waits_for_credit_ = 0;
 };
 

@@ -36,21 +36,31 @@ HopLinks::HopLinks(const Params& params, Rank self, std::vector<Rank> peers, Buf
 
 uint64_t HopLinks::state_bytes() const {
   constexpr uint64_t kDequeBytes = 576;  // libstdc++'s: a block and its map
-  return peers_.size() * (sizeof(Rank) + sizeof(Out) + 2 * kDequeBytes + 128) +
+  return peers_.size() * (sizeof(Rank) + sizeof(Out) + kDequeBytes) + router_->memory_bytes() +
          (owner_.size() * 2 + free_slots_.capacity()) * sizeof(uint32_t);
+}
+
+// A link that has none yet takes the one that is kept for it.
+bool HopLinks::frame_available(const Out& out) const {
+  return out.frames == 0 || free_frames_.size() > links_without_frame_;
+}
+
+bool HopLinks::has_space(size_t link, size_t bytes) const {
+  const Out& out = out_[link];
+  return (out.frame != kNoFrame && out.used + bytes <= params_.frame_bytes) || frame_available(out);
 }
 
 bool HopLinks::take_frame(size_t link) {
   Out& out = out_[link];
-  // A link that has none yet takes the one that is kept for it.
-  if (out.frames > 0 && free_frames_.size() <= links_without_frame_) return false;
+  if (!frame_available(out)) return false;
   assert(!free_frames_.empty());
   if (out.frames == 0) --links_without_frame_;
   ++out.frames;
   out.frame = free_frames_.back();
-  out.used = 0;
+  out.used = kHopTagBytes;
   free_frames_.pop_back();
   owner_[out.frame] = static_cast<uint32_t>(link);
+  send_memory_.data()[out.frame * params_.frame_bytes] = static_cast<char>(tag_);
   return true;
 }
 
@@ -63,7 +73,7 @@ void HopLinks::release(uint32_t frame) {
 bool HopLinks::append(size_t link, Bytes head, Bytes body) {
   Out& out = out_[link];
   const size_t bytes = head.size() + body.size();
-  assert(bytes <= params_.frame_bytes);
+  assert(bytes < params_.frame_bytes);
   if (out.frame != kNoFrame && out.used + bytes > params_.frame_bytes) submit(link);
   if (out.frame == kNoFrame && !take_frame(link)) return false;
   char* const at = send_memory_.data() + out.frame * params_.frame_bytes + out.used;
@@ -78,6 +88,8 @@ void HopLinks::submit(size_t link) {
   if (out.frame == kNoFrame) return;
   const Bytes payload(send_memory_.data() + out.frame * params_.frame_bytes, out.used);
   router_->submit(static_cast<Rank>(link), FrameKind::kData, payload, out.frame);
+  ++data_frames_;
+  data_bytes_ += out.used;
   out.frame = kNoFrame;
 }
 
@@ -110,10 +122,10 @@ void HopLinks::on_down(size_t link) {
   for (const uint64_t cookie : dropped) on_sent(cookie);
 }
 
-void HopLinks::hold(size_t link, Bytes rest) {
+void HopLinks::hold(size_t link, uint8_t tag, Bytes rest) {
   assert(!free_slots_.empty() && rest.size() <= params_.frame_bytes && "credits bound what comes");
   const uint32_t slot = free_slots_.back();
-  in_[link].push_back({slot, static_cast<uint32_t>(rest.size()), 0});
+  in_[link].push_back({slot, static_cast<uint32_t>(rest.size()), 0, tag});
   free_slots_.pop_back();
   std::memcpy(receive_memory_.data() + slot * params_.frame_bytes, rest.data(), rest.size());
 }

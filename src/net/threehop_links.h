@@ -4,6 +4,7 @@
 // for one link fill its frame; a full one leaves when the peer has given credit.
 // Receiving: at most Params::window frames of each peer are unread here; they lie in a pool that all links share.
 // Both pools are taken when the links are made: buffer_bytes().
+// The first byte of a frame is its tag: the low byte of the number of its epoch. All messages of a frame are of one epoch.
 //
 // Threads: none; the owner serialises calls. Errors: create: kResourceExhausted. on_frame: kCorruption (scope peer).
 //   submit and on_frame may throw std::bad_alloc and have done nothing then.
@@ -24,6 +25,7 @@
 namespace swale::net {
 
 inline constexpr size_t kHopFrameBytesMin = 1 * kKiB;
+inline constexpr size_t kHopTagBytes = 1;
 
 class HopLinks {
  public:
@@ -45,12 +47,21 @@ class HopLinks {
   uint64_t state_bytes() const;  // all the rest, about
 
   // -- Sending
+  // Of the frames that are begun from now on. Requires that none is being filled.
+  void set_tag(uint8_t tag) { tag_ = tag; }
   // Appends both to the link's frame. False: no frame is free; try again after on_sent.
   bool append(size_t link, Bytes head, Bytes body);
+  bool has_space(size_t link, size_t bytes) const;
   // The frame that is being filled leaves, however little is in it.
   void submit(size_t link);
   void submit_all();
   bool idle() const;  // all frames are free and nothing waits
+  // Every frame that was submitted has been read by its receiver.
+  bool all_consumed() const { return router_->unconsumed() == 0; }
+  uint64_t waits_for_credit() const { return router_->waits_for_credit(); }
+  // Since the links were made.
+  uint64_t data_frames() const { return data_frames_; }
+  uint64_t data_bytes() const { return data_bytes_; }
 
   // -- The wire
   std::optional<Post> next_post();  // its `to` is a rank, its cookie a frame of these links
@@ -59,13 +70,16 @@ class HopLinks {
   Status on_frame(size_t link, const FrameHeader& header);
   void consumed(size_t link) { router_->consumed(static_cast<Rank>(link)); }
   void flush_credits() { router_->flush_credits(); }
+  void flush_credits(size_t link) { router_->flush_credits(static_cast<Rank>(link)); }
   void probe() { router_->probe(); }
   void on_down(size_t link);
 
   // -- Frames that wait to be read
-  void hold(size_t link, Bytes rest);
+  // `rest` of a frame with this tag.
+  void hold(size_t link, uint8_t tag, Bytes rest);
   bool holds(size_t link) const { return !in_[link].empty(); }
   Bytes front(size_t link) const;
+  uint8_t front_tag(size_t link) const { return in_[link].front().tag; }
   void advance(size_t link, size_t bytes) { in_[link].front().read += static_cast<uint32_t>(bytes); }
   void pop(size_t link);  // and consumed
 
@@ -76,6 +90,7 @@ class HopLinks {
     uint32_t frame;
     uint32_t bytes;
     uint32_t read;
+    uint8_t tag;
   };
   struct Out {
     uint32_t frame = kNoFrame;  // being filled
@@ -87,8 +102,13 @@ class HopLinks {
   bool take_frame(size_t link);
   void release(uint32_t frame);
 
+  bool frame_available(const Out& out) const;
+
   Params params_;
   Rank self_;
+  uint8_t tag_ = 0;
+  uint64_t data_frames_ = 0;
+  uint64_t data_bytes_ = 0;
   std::vector<Rank> peers_;
   Buffer send_memory_;
   Buffer receive_memory_;

@@ -8,9 +8,7 @@
 namespace swale::net {
 namespace {
 
-constexpr size_t kHeadBytesMax = 16;
-constexpr uint32_t kSharedFrames = 8;
-constexpr uint16_t kWindowMax = 8;
+constexpr uint64_t kCookieKinds = ThreeHopRouter::kChannels;  // frames of each hop, messages of the barriers
 
 // What stands before a message on each hop; 0 in the first place is an END. A first place is at least 1.
 class Head {
@@ -28,27 +26,7 @@ class Head {
 
 size_t index_of(int hop) { return static_cast<size_t>(hop) - 1; }
 
-struct Shape {
-  uint64_t local_links = 0;   // of hops 1 and 3
-  uint64_t remote_links = 0;  // of hop 2
-};
-
-// Of the ranks that have most.
-Shape largest_shape(const NodeMap& nodes) {
-  Shape shape;
-  int32_t least = nodes.ranks();
-  for (int32_t node = 0; node < nodes.nodes(); ++node) {
-    least = std::min(least, nodes.ranks_on(node));
-    shape.local_links =
-        std::max<uint64_t>(shape.local_links, static_cast<uint64_t>(nodes.ranks_on(node)) - 1);
-  }
-  shape.remote_links = static_cast<uint64_t>((nodes.nodes() - 1 + least - 1) / least);
-  return shape;
-}
-
-uint64_t buffers_of(uint64_t links, const ThreeHopRouter::HopParams& hop) {
-  return links == 0 ? 0 : (links + hop.shared_frames + links * hop.window) * hop.frame_bytes;
-}
+uint8_t tag_of(uint32_t epoch) { return static_cast<uint8_t>(epoch); }
 
 }  // namespace
 
@@ -76,36 +54,6 @@ Bytes ThreeHopRouter::Reading::message(size_t bytes_max) {
   return rest(bytes);
 }
 
-std::array<ThreeHopRouter::HopParams, ThreeHopRouter::kHops> ThreeHopRouter::hops_within(
-    const NodeMap& nodes, uint64_t budget_bytes) {
-  const Shape shape = largest_shape(nodes);
-  std::array<HopParams, kHops> hops;
-  for (HopParams& hop : hops) hop.shared_frames = kSharedFrames;
-  hops[1].frame_bytes = 32 * kKiB;
-  const auto total = [&] {
-    return buffers_of(shape.local_links, hops[0]) + buffers_of(shape.remote_links, hops[1]) +
-           buffers_of(shape.local_links, hops[2]);
-  };
-  // The largest frames first: the remote hop's, and then all in turn.
-  while (total() > budget_bytes) {
-    size_t largest = 1;
-    for (size_t i = 0; i < hops.size(); ++i) {
-      if (hops[i].frame_bytes > hops[largest].frame_bytes) largest = i;
-    }
-    if (hops[largest].frame_bytes / 2 < kHopFrameBytesMin) break;
-    hops[largest].frame_bytes /= 2;
-  }
-  for (size_t i : {size_t{1}, size_t{2}, size_t{0}}) {
-    while (hops[i].window < kWindowMax) {
-      ++hops[i].window;
-      if (total() <= budget_bytes) continue;
-      --hops[i].window;
-      break;
-    }
-  }
-  return hops;
-}
-
 Result<std::unique_ptr<ThreeHopRouter>> ThreeHopRouter::create(const Params& params, MessageSink* sink) {
   std::unique_ptr<ThreeHopRouter> router(new ThreeHopRouter(params, sink));
   SWALE_RETURN_IF_ERROR(router->make_links());
@@ -113,7 +61,14 @@ Result<std::unique_ptr<ThreeHopRouter>> ThreeHopRouter::create(const Params& par
 }
 
 ThreeHopRouter::ThreeHopRouter(const Params& params, MessageSink* sink)
-    : params_(params), sink_(sink), seat_(params.nodes->seat(params.rank)) {}
+    : params_(params),
+      sink_(sink),
+      seat_(params.nodes->seat(params.rank)),
+      barrier_(params_.nodes.get(), params.rank),
+      barrier_router_({.rank = params.rank,
+                       .size = params.nodes->ranks(),
+                       .channel = params.channel + kHops,
+                       .secret = params.secret}) {}
 
 Status ThreeHopRouter::make_links() {
   const NodeMap& nodes = *params_.nodes;
@@ -127,7 +82,9 @@ Status ThreeHopRouter::make_links() {
     const int32_t node = (seat_.node + distance) % nodes.nodes();
     remote_peers.push_back(nodes.representative(node, seat_.node));
   }
-  message_bytes_max_ = SIZE_MAX;
+  peers_ = local_peers;
+  peers_.insert(peers_.end(), remote_peers.begin(), remote_peers.end());
+  message_bytes_max_ = message_bytes_max(params_.hops);
   for (int hop = 1; hop <= kHops; ++hop) {
     const HopParams& wanted = params_.hops[index_of(hop)];
     const HopLinks::Params hop_params{.hop = hop,
@@ -138,33 +95,28 @@ Status ThreeHopRouter::make_links() {
                                       .window = wanted.window};
     SWALE_ASSIGN_OR_RETURN(HopLinks links,
                            HopLinks::create(hop_params, params_.rank, hop == 2 ? remote_peers : local_peers));
-    in_[index_of(hop)].links.resize(links.size());
-    in_[index_of(hop)].waiting.reserve(links.size());
-    out_[index_of(hop)].links.resize(links.size());
-    hops_.push_back(std::move(links));
-    message_bytes_max_ = std::min(message_bytes_max_, wanted.frame_bytes - kHeadBytesMax);
+    Hop& own = hops_[index_of(hop)];
+    own.in.resize(links.size());
+    own.waiting.reserve(links.size());
+    own.out.resize(links.size());
+    links_.push_back(std::move(links));
   }
-  in_[0].expected = remote_peers.empty() ? 0 : local_peers.size();
-  in_[1].expected = remote_peers.size();
-  in_[2].expected = local_peers.size();
   return ok_status();
 }
 
 uint64_t ThreeHopRouter::buffer_bytes() const {
   uint64_t bytes = 0;
-  for (const HopLinks& links : hops_) bytes += links.buffer_bytes();
+  for (const HopLinks& links : links_) bytes += links.buffer_bytes();
   return bytes;
 }
 
 uint64_t ThreeHopRouter::state_bytes() const {
-  uint64_t bytes = sizeof(*this);
-  for (const HopLinks& links : hops_) {
+  uint64_t bytes = sizeof(*this) + peers_.capacity() * sizeof(Rank) + barrier_router_.memory_bytes();
+  for (const HopLinks& links : links_) {
     bytes += links.state_bytes() + links.size() * (sizeof(InLink) + sizeof(OutLink) + sizeof(uint32_t));
   }
   return bytes;
 }
-
-size_t ThreeHopRouter::peers() const { return hops_[0].size() + hops_[1].size(); }
 
 size_t ThreeHopRouter::node_link(int32_t node) const {
   const int32_t nodes = params_.nodes->nodes();
@@ -199,100 +151,147 @@ Result<size_t> ThreeHopRouter::find_link(int hop, Rank from) const {
 // -- Sending
 
 bool ThreeHopRouter::put(int hop, size_t link, Bytes head, Bytes message) {
-  OutLink& out = out_[index_of(hop)].links[link];
-  if (out.end_due || !hops_[index_of(hop)].append(link, head, message)) return false;
-  ++out.messages;
+  if (!links_[index_of(hop)].append(link, head, message)) return false;
+  ++hops_[index_of(hop)].out[link].messages;
   return true;
 }
 
 bool ThreeHopRouter::send(Rank to, Bytes message) {
   assert(message.size() <= message_bytes_max_);
   if (!failure_.ok()) return false;
-  if (to == params_.rank) return deliver(own_epoch_, to, message) == Step::kTaken;
+  const bool sent = !ending() && try_send(to, message);
+  refused_ = refused_ || !sent;
+  return sent;
+}
+
+bool ThreeHopRouter::try_send(Rank to, Bytes message) {
+  if (to == params_.rank) return deliver(to, message) == Step::kTaken;
   const Seat seat = params_.nodes->seat(to);
   if (seat.node == seat_.node) {
     const Head head(static_cast<uint64_t>(params_.rank) + 1, message.size());
-    return out_[2].epoch == own_epoch_ && put(3, local_link(seat.local), head.bytes(), message);
+    return put(3, local_link(seat.local), head.bytes(), message);
   }
   const auto local = static_cast<uint64_t>(seat.local);
   const int32_t representative = params_.nodes->local_representative(seat_.node, seat.node);
   if (representative == seat_.local) {
     const Head head(local + 1, static_cast<uint64_t>(seat_.local), message.size());
-    return out_[1].epoch == own_epoch_ && put(2, node_link(seat.node), head.bytes(), message);
+    return put(2, node_link(seat.node), head.bytes(), message);
   }
   const Head head(static_cast<uint64_t>(seat.node) + 1, local, message.size());
-  return out_[0].epoch == own_epoch_ && put(1, local_link(representative), head.bytes(), message);
+  return put(1, local_link(representative), head.bytes(), message);
 }
 
 void ThreeHopRouter::flush() {
-  for (HopLinks& links : hops_) links.submit_all();
+  for (HopLinks& links : links_) links.submit_all();
 }
+
+// -- The end of an epoch
 
 void ThreeHopRouter::end_epoch() {
   assert(!ending());
-  ++own_epoch_;
+  begin_end_of(1);
   pump();
 }
 
-void ThreeHopRouter::end_outlet(int hop) {
-  Outlet& out = out_[index_of(hop)];
-  const int32_t nodes = params_.nodes->nodes();
-  for (size_t link = 0; link < out.links.size(); ++link) {
-    // On hop 1, only ranks that represent the node to another one wait for an END.
-    const int32_t local = hop == 1 ? local_of(link) : 0;
-    const int32_t nearest = local == 0 ? params_.nodes->ranks_on(seat_.node) : local;
-    if (hop == 1 && nearest >= nodes) continue;
-    out.links[link].end_due = true;
-    ++out.ends_due;
+// Nothing more is put into the frames of this hop: what feeds it has ended.
+void ThreeHopRouter::begin_end_of(int hop) {
+  Hop& own = hops_[index_of(hop)];
+  ending_hop_ = hop;
+  come_ = false;
+  for (OutLink& to : own.out) {
+    to.end_due = to.messages != 0;
+    own.ends_due += to.end_due ? 1 : 0;
   }
-  ++out.epoch;
+  put_due_ends(hop);
 }
 
 void ThreeHopRouter::put_due_ends(int hop) {
-  Outlet& out = out_[index_of(hop)];
-  for (size_t link = 0; out.ends_due > 0 && link < out.links.size(); ++link) {
-    OutLink& to = out.links[link];
+  Hop& own = hops_[index_of(hop)];
+  for (size_t link = 0; own.ends_due > 0 && link < own.out.size(); ++link) {
+    OutLink& to = own.out[link];
     if (!to.end_due) continue;
-    const Head head(0, uint64_t{out.epoch} - 1, to.messages);
-    if (!hops_[index_of(hop)].append(link, head.bytes(), Bytes())) continue;
-    hops_[index_of(hop)].submit(link);
-    to.end_due = false;
-    to.messages = 0;
-    --out.ends_due;
+    const Head head(0, to.messages);
+    if (!links_[index_of(hop)].append(link, head.bytes(), Bytes())) continue;
+    links_[index_of(hop)].submit(link);
+    to = {};
+    --own.ends_due;
   }
+}
+
+// True: frames that had to wait may be read now.
+bool ThreeHopRouter::advance_end() {
+  if (!ending()) return false;
+  if (!come_) {
+    if (hops_[index_of(ending_hop_)].ends_due != 0 || !links_[index_of(ending_hop_)].all_consumed())
+      return false;
+    come_ = true;
+    barrier_.come(ending_hop_);
+  }
+  if (!barrier_.take_release()) return false;
+  ending_hop_ < kHops ? begin_end_of(ending_hop_ + 1) : complete_epoch();
+  return true;
+}
+
+void ThreeHopRouter::complete_epoch() {
+  ending_hop_ = 0;
+  const uint32_t complete = complete_epochs_++;
+  for (HopLinks& links : links_) links.set_tag(tag_of(complete_epochs_));
+  refused_ = true;  // sends were, or would have been
+  sink_->epoch_complete(complete);
+}
+
+void ThreeHopRouter::post_barrier() {
+  for (std::deque<HopBarrier::Outgoing>& outgoing = barrier_.outgoing(); !outgoing.empty();
+       outgoing.pop_front()) {
+    auto& [to, message] = outgoing.front();
+    const uint32_t place = barrier_messages_.add(std::move(message));
+    try {
+      barrier_router_.submit(to, FrameKind::kControl, barrier_messages_.bytes(place), place);
+    } catch (...) {
+      message = barrier_messages_.release(place);
+      throw;
+    }
+  }
+}
+
+Status ThreeHopRouter::on_barrier_frame(Rank from, const FrameHeader& header, Bytes payload) {
+  SWALE_RETURN_IF_ERROR(barrier_router_.on_frame(from, header));
+  return header.kind == FrameKind::kControl ? barrier_.on_message(from, payload) : ok_status();
+}
+
+std::string ThreeHopRouter::waiting_for() const {
+  if (!ending()) return "nothing";
+  if (!come_) return fmt::format("ranks to read what was sent by hop {}", ending_hop_);
+  const Rank missing = barrier_.missing();
+  return missing < 0 ? fmt::format("all ranks to end hop {}", ending_hop_)
+                     : fmt::format("rank {} to end hop {}", missing, ending_hop_);
 }
 
 // -- Receiving
 
 ThreeHopRouter::Step ThreeHopRouter::malformed(int hop, size_t link, const char* what) {
   fail(error(Code::kCorruption, Scope::kPeer, "rank {}, hop {}: a frame of rank {} {}", params_.rank, hop,
-             hops_[index_of(hop)].peer(link), what));
+             links_[index_of(hop)].peer(link), what));
   return Step::kFailed;
 }
 
-ThreeHopRouter::Step ThreeHopRouter::deliver(uint32_t epoch, Rank source, Bytes message) {
-  // Messages of the next epoch wait until the sink has all of this one.
-  if (epoch != complete_epochs_) return Step::kBlocked;
+ThreeHopRouter::Step ThreeHopRouter::deliver(Rank source, Bytes message) {
   return sink_->deliver(source, message) ? Step::kTaken : Step::kBlocked;
 }
 
 ThreeHopRouter::Step ThreeHopRouter::take_end(int hop, size_t link, Reading* in) {
-  Intake& intake = in_[index_of(hop)];
-  InLink& from = intake.links[link];
-  const uint64_t epoch = in->varint();
+  InLink& from = hops_[index_of(hop)].in[link];
   const uint64_t messages = in->varint();
-  if (!in->ok || epoch != intake.epoch) return malformed(hop, link, "ends another epoch");
+  if (!in->ok) return malformed(hop, link, "is malformed");
   if (messages != from.messages) {
     fail(error(
         Code::kCorruption, Scope::kPeer,
         "rank {}, hop {}: rank {} has sent {} messages in epoch {}, and {} have come: do all ranks run the "
         "same version of Swale?",
-        params_.rank, hop, hops_[index_of(hop)].peer(link), messages, epoch, from.messages));
+        params_.rank, hop, links_[index_of(hop)].peer(link), messages, complete_epochs_, from.messages));
     return Step::kFailed;
   }
-  from.ended = true;
-  from.messages = 0;
-  ++intake.ended;
+  from = {.messages = 0, .credit_due = true};
   return Step::kTaken;
 }
 
@@ -321,7 +320,7 @@ ThreeHopRouter::Step ThreeHopRouter::from_node_to_local(size_t link, uint64_t fi
   }
   const auto local = static_cast<int32_t>(first - 1);
   const Rank source = nodes.rank_at(source_node, static_cast<int32_t>(source_local));
-  if (local == seat_.local) return deliver(in_[1].epoch, source, message);
+  if (local == seat_.local) return deliver(source, message);
   const Head head(static_cast<uint64_t>(source) + 1, message.size());
   return put(3, local_link(local), head.bytes(), message) ? Step::kTaken : Step::kBlocked;
 }
@@ -339,16 +338,15 @@ ThreeHopRouter::Step ThreeHopRouter::read_one(int hop, size_t link, Reading* in)
     const Bytes message = in->message(message_bytes_max_);
     if (!in->ok || first > static_cast<uint64_t>(params_.nodes->ranks()))
       return malformed(3, link, "is malformed");
-    step = deliver(in_[2].epoch, static_cast<Rank>(first - 1), message);
+    step = deliver(static_cast<Rank>(first - 1), message);
   }
-  if (step == Step::kTaken) ++in_[index_of(hop)].links[link].messages;
+  if (step == Step::kTaken) ++hops_[index_of(hop)].in[link].messages;
   return step;
 }
 
 size_t ThreeHopRouter::read(int hop, size_t link, Bytes bytes) {
-  const InLink& from = in_[index_of(hop)].links[link];
   size_t done = 0;
-  while (done < bytes.size() && !from.ended) {
+  while (done < bytes.size()) {
     Reading in{bytes.data() + done, bytes.data() + bytes.size()};
     if (read_one(hop, link, &in) != Step::kTaken) break;
     done = static_cast<size_t>(in.at - bytes.data());
@@ -359,78 +357,66 @@ size_t ThreeHopRouter::read(int hop, size_t link, Bytes bytes) {
 void ThreeHopRouter::on_frame(Rank from, const FrameHeader& header, Bytes payload) {
   if (!failure_.ok()) return;
   const int hop = static_cast<int>(header.channel - params_.channel) + 1;
+  if (hop > kHops) {
+    if (Status status = on_barrier_frame(from, header, payload); !status.ok()) return fail(status);
+    return pump();
+  }
   const auto link = find_link(hop, from);
   if (!link.ok()) return fail(link.status());
-  HopLinks& links = hops_[index_of(hop)];
-  if (Status status = links.on_frame(*link, header); !status.ok()) return fail(status);
-  if (header.kind == FrameKind::kData) {
-    if (payload.size() > links.frame_bytes()) {
-      malformed(hop, *link, "is too long");
-      return;
-    }
-    const bool must_wait = links.holds(*link);
-    const size_t done = must_wait ? 0 : read(hop, *link, payload);
-    if (!failure_.ok()) return;
-    if (done == payload.size()) {
-      links.consumed(*link);
-    } else {
-      links.hold(*link, payload.substr(done));
-      if (!must_wait) in_[index_of(hop)].waiting.push_back(static_cast<uint32_t>(*link));
-    }
-  }
+  if (Status status = links_[index_of(hop)].on_frame(*link, header); !status.ok()) return fail(status);
+  if (header.kind == FrameKind::kData) take_data(hop, *link, payload);
   pump();
 }
 
+// Reads the frame, or as much of it as may be read now.
+void ThreeHopRouter::take_data(int hop, size_t link, Bytes payload) {
+  HopLinks& links = links_[index_of(hop)];
+  if (payload.size() <= kHopTagBytes || payload.size() > links.frame_bytes()) {
+    malformed(hop, link, "has an impossible length");
+    return;
+  }
+  const auto tag = static_cast<uint8_t>(payload.front());
+  const bool ahead = tag == tag_of(complete_epochs_ + 1);
+  if (!ahead && tag != tag_of(complete_epochs_)) {
+    malformed(hop, link, "is of another epoch");
+    return;
+  }
+  const Bytes messages = payload.substr(kHopTagBytes);
+  const bool holds = links.holds(link);
+  const size_t done = holds || ahead ? 0 : read(hop, link, messages);
+  if (!failure_.ok()) return;
+  if (done == messages.size()) {
+    links.consumed(link);
+    return give_credit(hop, link);
+  }
+  links.hold(link, tag, messages.substr(done));
+  if (!holds) hops_[index_of(hop)].waiting.push_back(static_cast<uint32_t>(link));
+}
+
+void ThreeHopRouter::give_credit(int hop, size_t link) {
+  if (std::exchange(hops_[index_of(hop)].in[link].credit_due, false))
+    links_[index_of(hop)].flush_credits(link);
+}
+
 void ThreeHopRouter::read_waiting(int hop) {
-  Intake& intake = in_[index_of(hop)];
-  HopLinks& links = hops_[index_of(hop)];
+  std::vector<uint32_t>& waiting = hops_[index_of(hop)].waiting;
+  HopLinks& links = links_[index_of(hop)];
   size_t kept = 0;
-  for (size_t i = 0; i < intake.waiting.size(); ++i) {
-    const uint32_t link = intake.waiting[i];
-    while (failure_.ok() && links.holds(link)) {
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    const uint32_t link = waiting[i];
+    while (failure_.ok() && links.holds(link) && links.front_tag(link) == tag_of(complete_epochs_)) {
       const Bytes front = links.front(link);
       const size_t done = read(hop, link, front);
       links.advance(link, done);
       if (done < front.size()) break;
       links.pop(link);
+      give_credit(hop, link);
     }
-    if (links.holds(link)) intake.waiting[kept++] = link;
+    if (links.holds(link)) waiting[kept++] = link;
   }
-  intake.waiting.resize(kept);
+  waiting.resize(kept);
   // Another one begins next time, so that none is always last.
-  if (kept > 1) std::rotate(intake.waiting.begin(), intake.waiting.begin() + 1, intake.waiting.end());
-}
-
-bool ThreeHopRouter::intake_ended(int hop, uint32_t epoch) const {
-  const Intake& intake = in_[index_of(hop)];
-  return intake.epoch == epoch && intake.ended == intake.expected;
-}
-
-void ThreeHopRouter::next_epoch_of(Intake* intake) {
-  for (InLink& link : intake->links) link.ended = false;
-  intake->ended = 0;
-  ++intake->epoch;
-}
-
-// An outlet ends when this rank and the hop before have ended; then that hop's next epoch may come in.
-bool ThreeHopRouter::advance_epochs() {
-  bool moved = false;
-  for (int hop = 1; hop <= kHops; ++hop) {
-    Outlet& out = out_[index_of(hop)];
-    if (own_epoch_ == out.epoch || out.ends_due != 0) continue;
-    if (hop > 1 && !intake_ended(hop - 1, out.epoch)) continue;
-    end_outlet(hop);
-    if (hop > 1) next_epoch_of(&in_[index_of(hop - 1)]);
-    put_due_ends(hop);
-    moved = true;
-  }
-  if (own_epoch_ != complete_epochs_ && in_[1].epoch > complete_epochs_ &&
-      intake_ended(3, complete_epochs_)) {
-    next_epoch_of(&in_[2]);
-    sink_->epoch_complete(complete_epochs_++);
-    moved = true;
-  }
-  return moved;
+  if (kept > 1) std::rotate(waiting.begin(), waiting.begin() + 1, waiting.end());
 }
 
 void ThreeHopRouter::pump() {
@@ -439,33 +425,42 @@ void ThreeHopRouter::pump() {
       put_due_ends(hop);
       read_waiting(hop);
     }
-  } while (failure_.ok() && advance_epochs());
+  } while (failure_.ok() && advance_end());
+  if (!failure_.ok()) return;
+  post_barrier();
+  if (!ending() && std::exchange(refused_, false)) sink_->may_send();
 }
 
 // -- The wire
 
 std::optional<Post> ThreeHopRouter::next_post() {
   if (!failure_.ok()) return std::nullopt;
-  for (size_t i = kHops; i-- > 0;) {
-    std::optional<Post> post = hops_[i].next_post();
-    if (!post.has_value()) continue;
-    if (post->cookie != kNoCookie) post->cookie = post->cookie * kHops + i;
-    return post;
-  }
-  return std::nullopt;
+  std::optional<Post> post = barrier_router_.next_post();
+  size_t kind = kHops;
+  while (!post.has_value() && kind-- > 0) post = links_[kind].next_post();
+  if (post.has_value() && post->cookie != kNoCookie) post->cookie = post->cookie * kCookieKinds + kind;
+  return post;
 }
 
 void ThreeHopRouter::on_sent(uint64_t cookie) {
   if (cookie == kNoCookie) return;
-  hops_[cookie % kHops].on_sent(cookie / kHops);
+  const uint64_t kind = cookie % kCookieKinds;
+  if (kind == kHops) {
+    barrier_messages_.release(static_cast<uint32_t>(cookie / kCookieKinds));
+    return;
+  }
+  links_[kind].on_sent(cookie / kCookieKinds);
   if (failure_.ok()) pump();
 }
 
 void ThreeHopRouter::on_down(Rank peer, const Status& why) {
+  std::vector<uint64_t> dropped;
+  barrier_router_.on_down(peer, &dropped);
+  for (const uint64_t place : dropped) barrier_messages_.release(static_cast<uint32_t>(place));
   for (int hop = 1; hop <= kHops; ++hop) {
     const auto link = find_link(hop, peer);
     if (!link.ok()) continue;
-    hops_[index_of(hop)].on_down(*link);
+    links_[index_of(hop)].on_down(*link);
     fail(error(Code::kUnavailable, Scope::kPeer,
                "rank {}: rank {}, which carries messages of hop {} (node {}), is gone: {}", params_.rank,
                peer, hop, params_.nodes->seat(peer).node, why.message()));
@@ -473,11 +468,12 @@ void ThreeHopRouter::on_down(Rank peer, const Status& why) {
 }
 
 void ThreeHopRouter::flush_credits() {
-  for (HopLinks& links : hops_) links.flush_credits();
+  for (HopLinks& links : links_) links.flush_credits();
 }
 
 void ThreeHopRouter::probe() {
-  for (HopLinks& links : hops_) links.probe();
+  for (HopLinks& links : links_) links.probe();
+  barrier_router_.probe();
 }
 
 void ThreeHopRouter::resume() {
@@ -489,8 +485,21 @@ void ThreeHopRouter::fail(const Status& why) {
 }
 
 bool ThreeHopRouter::idle() const {
-  return std::all_of(hops_.begin(), hops_.end(), [](const HopLinks& links) { return links.idle(); }) &&
-         std::all_of(in_.begin(), in_.end(), [](const Intake& intake) { return intake.waiting.empty(); });
+  return barrier_router_.idle() &&
+         std::all_of(links_.begin(), links_.end(), [](const HopLinks& links) { return links.idle(); }) &&
+         std::all_of(hops_.begin(), hops_.end(), [](const Hop& hop) { return hop.waiting.empty(); });
+}
+
+uint64_t ThreeHopRouter::waits_for_credit() const {
+  return links_[0].waits_for_credit() + links_[1].waits_for_credit() + links_[2].waits_for_credit();
+}
+
+uint64_t ThreeHopRouter::data_frames() const {
+  return links_[0].data_frames() + links_[1].data_frames() + links_[2].data_frames();
+}
+
+uint64_t ThreeHopRouter::data_bytes() const {
+  return links_[0].data_bytes() + links_[1].data_bytes() + links_[2].data_bytes();
 }
 
 }  // namespace swale::net

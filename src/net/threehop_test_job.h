@@ -165,6 +165,7 @@ class Job {
       bytes_ += members_.back()->router->buffer_bytes();
     }
     wire_.resize(members_.size());
+    frames_of_.resize(members_.size());
     sent_to_.assign(what.epochs, std::vector<uint64_t>(members_.size()));
     if (what.stuck >= 0) members_[static_cast<size_t>(what.stuck)]->refuses = true;
   }
@@ -199,6 +200,7 @@ class Job {
 
   uint64_t taken() const { return taken_; }
   uint64_t frames() const { return frames_; }
+  uint64_t frames_of(size_t rank) const { return frames_of_[rank]; }
   const Member& member(size_t rank) const { return *members_[rank]; }
   bool unstuck() const { return unstuck_; }
 
@@ -246,6 +248,7 @@ class Job {
     std::deque<InFlight>& link = wire_[static_cast<size_t>(from)][post->to];
     InFlight frame{std::string(post->header.data(), post->header.size()), std::string(post->payload)};
     ++frames_;
+    ++frames_of_[static_cast<size_t>(from)];
     if (post->cookie != kNoCookie) lent_.push_back({from, post->cookie});
     const bool now = !wronged_ && frames_ > 50 && post->cookie != kNoCookie;
     if (now && what_.wrong == Case::Wrong::kDropsAFrame) {
@@ -257,7 +260,12 @@ class Job {
       wronged_ = true;
       link.push_back(frame);
     }
-    if (now && what_.wrong == Case::Wrong::kSwapsFrames && !link.empty()) {
+    // Only frames of one channel have an order.
+    const auto of_channel = [&](const InFlight& other) {
+      return Bytes(other.header).substr(4, 4) == Bytes(frame.header).substr(4, 4);
+    };
+    if (now && what_.wrong == Case::Wrong::kSwapsFrames &&
+        std::any_of(link.begin(), link.end(), of_channel)) {
       wronged_ = true;
       link.push_front(frame);
       return true;
@@ -270,8 +278,8 @@ class Job {
     return true;
   }
 
-  // Of an END alone in its frame: 0, epoch, count.
-  static bool is_end(const std::string& payload) { return payload.size() == 3 && payload[0] == 0; }
+  // Of an END alone in its frame: the frame's tag, 0, count.
+  static bool is_end(const std::string& payload) { return payload.size() == 3 && payload[1] == 0; }
 
   bool deliver_from(Rank from) {
     std::map<Rank, std::deque<InFlight>>& links = wire_[static_cast<size_t>(from)];
@@ -332,6 +340,7 @@ class Job {
   std::vector<std::pair<Rank, uint64_t>> lent_;
   std::vector<std::vector<uint64_t>> sent_to_;  // messages by epoch and destination
   uint64_t frames_ = 0;
+  std::vector<uint64_t> frames_of_;  // by source
   uint64_t taken_ = 0;
   uint64_t bytes_ = 0;
   bool wronged_ = false;

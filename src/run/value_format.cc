@@ -10,9 +10,8 @@ Status damaged(std::string_view path, uint64_t offset, std::string_view problem)
   return corruption("{}: offset {}: {}; run `swale verify`", path, offset, problem);
 }
 
-bool possible(uint32_t value_bytes) {
-  return value_bytes > kValueBytesMax && value_bytes <= kLargeValueBytesMax;
-}
+// Usually more than kValueBytesMax; fewer where frames are small.
+bool possible(uint32_t value_bytes) { return value_bytes != 0 && value_bytes <= kLargeValueBytesMax; }
 
 uint32_t head_checksum(const ValueHead& head, Bytes encoded) {
   return crc32c_extend(epoch_seed(head.writer, head.epoch_id), encoded.substr(8));

@@ -21,8 +21,8 @@ ValueHead sample_head(uint32_t value_bytes) {
 }
 
 TEST(ValueHead, ReadsBackWhatWasWritten) {
-  for (const size_t bytes : {kValueBytesMax + 1, kValuePieceBytes - 1, kValuePieceBytes, kValuePieceBytes + 1,
-                             kMiB + 1, kLargeValueBytesMax}) {
+  for (const size_t bytes : {size_t{1}, kValueBytesMax + 1, kValuePieceBytes - 1, kValuePieceBytes,
+                             kValuePieceBytes + 1, kMiB + 1, kLargeValueBytesMax}) {
     ValueHead head = sample_head(static_cast<uint32_t>(bytes));
     const std::string encoded = encode_value_head(&head);
     EXPECT_EQ(encoded.size(), value_head_bytes(head.value_bytes));

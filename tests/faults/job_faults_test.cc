@@ -47,14 +47,15 @@ struct Case {
   int victim;
   bool tcp;
   uint64_t seed;
+  bool three_hop = false;  // the ranks are on two nodes, by what they are told
 
   // The known case in which a survivor may name another rank than the one that stopped: it stopped within a send through
   // shared memory, and one of its peers is deaf since (docs/reliability.md, "Known limits").
   bool may_make_a_peer_deaf() const { return !tcp && stage.hold == nullptr; }
 
   std::string name() const {
-    return fmt::format("{} of {} ranks, {}, {} (seed {})", victim, size, tcp ? "TCP" : "shared memory",
-                       stage.name, seed);
+    return fmt::format("{} of {} ranks{}, {}, {} (seed {})", victim, size, three_hop ? " by three hops" : "",
+                       tcp ? "TCP" : "shared memory", stage.name, seed);
   }
 };
 
@@ -74,6 +75,8 @@ std::vector<Case> cases() {
         const int victim = static_cast<int>(Rng(seed).below(static_cast<uint64_t>(size)));
         for (const bool tcp : {false, true}) all.push_back({stage, size, victim, tcp, ++seed});
       }
+      ++seed;
+      all.push_back({stage, 4, static_cast<int>(Rng(seed).below(4)), seed % 2 == 0, seed, true});
     }
   }
   return all;
@@ -95,8 +98,16 @@ void for_each_case(const std::vector<Case>& all, const std::function<void(const 
   in_parallel(all.size(), [&](size_t i) { run(all[i]); });
 }
 
+// Records go by three hops, and rank r is told that it is on node nodes[r].
+void route_by_three_hops(const std::string& nodes, LaunchParams* params) {
+  params->environment.push_back("SWALE_NET_ROUTE=three-hop");
+  for (const char node : nodes)
+    params->before.push_back({"/usr/bin/env", fmt::format("SWALE_JOB_NODE={}", node)});
+}
+
 LaunchParams params_of(const Case& of, const JobFiles& files) {
   LaunchParams params = files.job(of.size, kEpochs, kRecords);
+  if (of.three_hop) route_by_three_hops(of.seed % 3 == 0 ? "abbb" : "abab", &params);
   if (of.tcp) params.environment.push_back("UCX_TLS=tcp,self");
   if (of.stage.hold != nullptr) {
     params.held = of.victim;
@@ -188,6 +199,38 @@ TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
       "whole\n",
       tally.cases.load(), tally.victim_was_done.load(), tally.told.load(), tally.at_close_deadline.load(),
       tally.epochs.load());
+}
+
+// Nodes of equal and unequal rank counts, and placements in blocks and in turn; through shared memory and TCP.
+TEST(JobFaults, RecordsThatGoByThreeHopsAreAllThere) {
+  const char* const nodes[] = {"aabb", "abab", "abbbc", "aaa"};
+  in_parallel(8, [&](size_t i) {
+    const std::string placement = nodes[i / 2];
+    const JobFiles files;
+    LaunchParams params = files.job(static_cast<int>(placement.size()), kEpochs, kRecords);
+    route_by_three_hops(placement, &params);
+    if (i % 2 == 1) params.environment.push_back("UCX_TLS=tcp,self");
+    Launcher job(params);
+    ASSERT_TRUE(job.wait_for_ends(kPatience)) << placement << ": somebody hangs\n" << job.describe();
+    for (int rank = 0; rank < job.size(); ++rank)
+      EXPECT_EQ(job.end(rank).status, 0) << placement << "\n" << job.describe();
+    EXPECT_EQ(promised_epochs(job), kEpochs) << placement;
+    for (const std::string& problem : check_job_files(files.path(), kEpochs))
+      ADD_FAILURE() << placement << ": " << problem;
+  });
+}
+
+TEST(JobFaults, RanksThatAreToRouteDifferentlyAreTold) {
+  const JobFiles files;
+  LaunchParams params = files.job(2, 1, 100);
+  params.before = {{"/usr/bin/env", "SWALE_NET_ROUTE=direct"}, {"/usr/bin/env", "SWALE_NET_ROUTE=three-hop"}};
+  Launcher job(params);
+  ASSERT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
+  for (int rank = 0; rank < 2; ++rank) {
+    const Line* failed = job.end(rank).find("failed");
+    ASSERT_NE(failed, nullptr) << job.describe();
+    EXPECT_NE(failed->text.find("net.route"), std::string::npos) << failed->text;
+  }
 }
 
 TEST(JobFaults, AKillOfAllRanksLeavesNothingThatBlocksTheNextJob) {

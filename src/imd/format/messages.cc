@@ -67,6 +67,7 @@ void append_body(std::string* out, const CommittedMessage& message) {
 void append_body(std::string* out, const CloseMessage& message) {
   append_tag(out, Tag::kClose);
   append_stamp(out, message.call);
+  append_u8(out, static_cast<uint8_t>(message.word));
 }
 
 }  // namespace
@@ -117,7 +118,11 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
       return whole(in, from, bytes, committed);
     }
     case Tag::kClose: {
-      const CloseMessage close{read_stamp(&in)};
+      CloseMessage close;
+      close.call = read_stamp(&in);
+      const uint8_t word = in.u8();
+      if (word > static_cast<uint8_t>(CloseWord::kEverybody)) break;
+      close.word = static_cast<CloseWord>(word);
       return whole(in, from, bytes, close);
     }
   }

@@ -18,7 +18,7 @@ const char* Appender::Need::text() const {
 }
 
 Appender::Appender(const AppenderParams& params)
-    : params_(params), batcher_(params.ranks, params.partitioner) {
+    : params_(params), batcher_(params.ranks, params.partitioner, params.frames) {
   if (!params.partitioner.by_hash()) intake_.forbid_quickly();
   begin_values();
 }
@@ -86,7 +86,7 @@ bool Appender::provide(WriterCore* core, Need need) {
 
 void Appender::end_epoch(WriterCore* core, int64_t step, double time, const net::CallStamp& call) {
   const WrittenValues values = params_.values->written();
-  for (net::Rank rank = 0; rank < params_.ranks; ++rank) core->submit(rank, batcher_.exchange(rank, {}));
+  for (net::Rank to = 0; to < batcher_.destinations(); ++to) core->submit(to, batcher_.exchange(to, {}));
   ++epochs_ended_;
   batcher_.count(intake_.take_tally());
   core->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values, call);

@@ -29,6 +29,8 @@ namespace swale::imd {
 struct AppenderParams {
   int32_t ranks = 1;
   Partitioner partitioner = {};
+  size_t record_bytes_max = run::kEncodedRecordBytesMax;  // what does not fit goes to the value log
+  Batcher::Frames frames = Batcher::Frames::kOneEach;
   ValueLog* values = nullptr;  // outlives the Appender
   size_t prefix_bytes = 0;     // of a large value that stand in its record, for the schema's fields
   uint64_t job_id = 0;
@@ -51,8 +53,9 @@ class Appender {
   Need append(Bytes key, Bytes value) { return append_as(key, key, value); }
   // The same for a record that is encoded.
   Need append(const run::RecordView& record) { return append_as(record.key, record); }
-  static bool is_large(Bytes key, Bytes value) {
-    return key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax;
+  bool is_large(Bytes key, Bytes value) const {
+    return key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax ||
+           run::encoded_record_bytes(key.size(), value.size()) > params_.record_bytes_max;
   }
   // Writes the value to the value log. The record that points to it, to be appended in the same epoch, is good until the
   // next call. kInvalidArgument, and nothing was done: sizes, or a key without a home.

@@ -3,19 +3,46 @@
 #include <cassert>
 #include <utility>
 
+#include "base/coding.h"
+
 namespace swale::imd {
 
-Batcher::Batcher(int32_t ranks, Partitioner partitioner)
-    : frames_(static_cast<size_t>(ranks)),
-      records_per_rank_(static_cast<size_t>(ranks)),
+Batcher::Batcher(int32_t ranks, Partitioner partitioner, Frames frames)
+    : ranks_(static_cast<uint32_t>(ranks)),
+      frames_(frames == Frames::kOneForAll ? 1 : ranks_),
+      records_per_rank_(frames == Frames::kOneForAll ? 0 : ranks_),
       partitioner_(std::move(partitioner)) {}
 
 net::Rank Batcher::home_of(Hash hash, Bytes key) const {
-  const auto ranks = static_cast<uint32_t>(frames_.size());
   if (partitioner_.by_hash()) [[likely]]
-    return static_cast<net::Rank>(choose(hash, ranks).index);
-  const uint32_t home = partitioner_.ask(key, ranks);
-  return home < ranks ? static_cast<net::Rank>(home) : kNowhere;
+    return static_cast<net::Rank>(choose(hash, ranks_).index);
+  const uint32_t home = partitioner_.ask(key, ranks_);
+  return home < ranks_ ? static_cast<net::Rank>(home) : kNowhere;
+}
+
+inline char* Batcher::place_for(net::Rank home, size_t bytes, net::Rank* destination) {
+  *destination = for_all() ? 0 : home;
+  net::Frame& frame = frames_[static_cast<size_t>(*destination)];
+  const size_t head = for_all() ? kRoutedHeadBytes : 0;
+  if (frame.capacity - frame.bytes < head + bytes) return nullptr;
+  char* const at = frame.data + frame.bytes;
+  frame.bytes += static_cast<uint32_t>(head + bytes);
+  if (!for_all()) {
+    ++records_per_rank_[static_cast<size_t>(home)];
+    return at;
+  }
+  put_u32(at, static_cast<uint32_t>(home));
+  put_u16(at + sizeof(uint32_t), static_cast<uint16_t>(bytes));
+  return at + head;
+}
+
+Batcher::Routed Batcher::take_routed(Bytes* rest) {
+  static_assert(run::kEncodedRecordBytesMax <= UINT16_MAX);
+  const auto home = static_cast<net::Rank>(get_u32(rest->data()));
+  const size_t bytes = get_u16(rest->data() + sizeof(uint32_t));
+  const Bytes record = rest->substr(kRoutedHeadBytes, bytes);
+  rest->remove_prefix(kRoutedHeadBytes + bytes);
+  return {home, record};
 }
 
 net::Rank Batcher::append(Bytes key, Bytes value) {
@@ -23,14 +50,11 @@ net::Rank Batcher::append(Bytes key, Bytes value) {
   const net::Rank home = home_of(hash, key);
   if (home < 0) [[unlikely]]
     return kNowhere;
-  const auto destination = static_cast<size_t>(home);
-  net::Frame& frame = frames_[destination];
-  const size_t encoded_bytes = run::encoded_record_bytes(key.size(), value.size());
-  if (frame.capacity - frame.bytes < encoded_bytes) return static_cast<net::Rank>(destination);
+  net::Rank destination = 0;
+  char* const at = place_for(home, run::encoded_record_bytes(key.size(), value.size()), &destination);
+  if (at == nullptr) return destination;
 
-  const char* const end = run::encode_record(key, value, frame.data + frame.bytes);
-  frame.bytes += static_cast<uint32_t>(encoded_bytes);
-  ++records_per_rank_[destination];
+  const char* const end = run::encode_record(key, value, at);
   ++tally_.records;
   const size_t row_bytes = key.size() + value.size();
   tally_.data_bytes += row_bytes;
@@ -41,12 +65,10 @@ net::Rank Batcher::append(Bytes key, Bytes value) {
 net::Rank Batcher::append(const run::RecordView& record) {
   const net::Rank home = home_of(hash_bytes(record.key), record.key);
   if (home < 0) return kNowhere;
-  const auto destination = static_cast<size_t>(home);
-  net::Frame& frame = frames_[destination];
-  if (frame.capacity - frame.bytes < record.encoded.size()) return static_cast<net::Rank>(destination);
-  record.encoded.copy(frame.data + frame.bytes, record.encoded.size());
-  frame.bytes += static_cast<uint32_t>(record.encoded.size());
-  ++records_per_rank_[destination];
+  net::Rank destination = 0;
+  char* const at = place_for(home, record.encoded.size(), &destination);
+  if (at == nullptr) return destination;
+  record.encoded.copy(at, record.encoded.size());
   tally_.add({1, record.row().size(), run::record_digest(record)});
   return kAccepted;
 }

@@ -1,9 +1,11 @@
-// Batcher: the application's end of the pipeline. Encodes records into one frame per destination rank.
+// Batcher: the application's end of the pipeline. Encodes records into one frame per destination rank or, where they go by
+// three hops, into one frame for all, each with its home before it: then its memory does not grow with the ranks.
 //
 // A passive state machine. The fast path touches nothing but the destination's own frame; frame memory comes from
 // and goes to the owner (WriterCore's pool), so that back-pressure is the owner's wait for a frame.
 // Threads: none of its own; the owner serialises calls.
-// Format of a frame's payload: records one after the other, each encoded as in run/record.h.
+// Format of a frame's payload: records one after the other, each encoded as in run/record.h; Frames::kOneForAll: before each
+//   u32 home | u16 bytes of the record.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,18 @@ namespace swale::imd {
 
 class Batcher {
  public:
-  explicit Batcher(int32_t ranks, Partitioner partitioner = {});
+  enum class Frames : uint8_t { kOneEach, kOneForAll };  // kOneForAll: it is that of destination 0
+  explicit Batcher(int32_t ranks, Partitioner partitioner = {}, Frames frames = Frames::kOneEach);
+
+  // The next record of what is left of a frame for all; nothing is left after the last one.
+  struct Routed {
+    net::Rank home;
+    Bytes record;
+  };
+  static Routed take_routed(Bytes* rest);
+  static constexpr size_t kRoutedHeadBytes = 6;
+  // How many destinations have a frame.
+  net::Rank destinations() const { return static_cast<net::Rank>(frames_.size()); }
 
   // The destination whose frame has to be replaced before the record fits, or kAccepted.
   static constexpr net::Rank kAccepted = -1;
@@ -36,17 +49,22 @@ class Batcher {
 
   // Counts records that needed no frame because this rank is alone.
   void count(const RecordTally& records) {
-    records_per_rank_.front() += records.records;
+    if (!records_per_rank_.empty()) records_per_rank_.front() += records.records;
     tally_.add(records);
   }
 
   const RecordTally& tally() const { return tally_; }
+  // kOneForAll: empty.
   const std::vector<uint64_t>& records_per_rank() const { return records_per_rank_; }
   void begin_epoch();  // resets the counts; all frames must have been taken
 
  private:
   net::Rank home_of(Hash hash, Bytes key) const;
+  // Where a record of `bytes` for `home` goes, behind what it needs; nullptr: the frame of `*destination` has no space.
+  char* place_for(net::Rank home, size_t bytes, net::Rank* destination);
+  bool for_all() const { return records_per_rank_.empty(); }
 
+  const uint32_t ranks_;
   std::vector<net::Frame> frames_;  // by destination
   std::vector<uint64_t> records_per_rank_;
   RecordTally tally_;

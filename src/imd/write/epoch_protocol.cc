@@ -15,14 +15,25 @@ std::string bits_of_nan(double time) {
 
 }  // namespace
 
-EpochProtocol::EpochProtocol(net::Rank rank, int32_t size)
-    : tree_{rank, size}, rank_(rank), size_(size), peers_(size) {}
+EpochProtocol::EpochProtocol(net::Rank rank, int32_t size, Ends ends)
+    : tree_{rank, size, ends == Ends::kByRoute ? kRoutedChildrenMax : net::FanOut::kChildrenMax},
+      rank_(rank),
+      ends_(ends) {
+  if (ends == Ends::kOfEachRank) {
+    for (net::Rank each = 0; each < size; ++each) peers_.meet(each);
+    return;
+  }
+  peers_.meet(rank);
+  for (const net::Rank each : tree_.neighbours()) peers_.meet(each);
+}
 
 void EpochProtocol::open_epoch(uint32_t epoch) {
   epoch_ = epoch;
   state_ = State::kOpen;
   ends_in_ = 0;
-  for (Peer& peer : peers_) {
+  route_complete_ = false;
+  for (const net::Rank from : peers_.met()) {
+    Peer& peer = *peers_.find(from);
     const std::optional<uint64_t> promised = peer.promised_next;
     const uint64_t delivered = peer.delivered_next;
     peer = Peer{};
@@ -42,7 +53,7 @@ void EpochProtocol::open_epoch(uint32_t epoch) {
 void EpochProtocol::send(net::Rank to, const Message& message) { outgoing_.push_back({to, encode(message)}); }
 
 void EpochProtocol::on_delivered(net::Rank from, uint64_t records) {
-  Peer& peer = peers_[from];
+  Peer& peer = *peers_.find(from);
   if (drained()) {
     peer.delivered_next += records;
     return;
@@ -51,13 +62,19 @@ void EpochProtocol::on_delivered(net::Rank from, uint64_t records) {
   advance();
 }
 
+void EpochProtocol::on_route_complete() {
+  route_complete_ = true;
+  advance();
+}
+
 void EpochProtocol::begin(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
                           const RecordTally& appended, const LargeTally& large, const net::CallStamp& call) {
   if (state_ == State::kDone) return;
   state_ = State::kDraining;
   merged_ = {epoch_, rank_, step, time, appended, RecordTally{}, {}, large, {}};
-  for (net::Rank to = 0; to < size_; ++to) {
-    const EndMessage end{epoch_, records_per_rank[static_cast<size_t>(to)], call};
+  for (const net::Rank to : peers_.met()) {
+    const uint64_t records = ends_ == Ends::kByRoute ? 0 : records_per_rank[static_cast<size_t>(to)];
+    const EndMessage end{epoch_, records, call};
     if (to == rank_) {
       on_end(rank_, end);
     } else {
@@ -73,30 +90,34 @@ void EpochProtocol::on_message(net::Rank from, const Message& message) {
 }
 
 void EpochProtocol::on_end(net::Rank from, const EndMessage& message) {
-  Peer& peer = peers_[from];
-  if (message.epoch == epoch_ && !peer.ended) {
-    peer.ended = true;
-    peer.promised = message.records;
+  Peer* const peer = peers_.find(from);
+  if (peer != nullptr && message.epoch == epoch_ && !peer->ended) {
+    peer->ended = true;
+    peer->promised = message.records;
     ++ends_in_;
     advance();
-  } else if (message.epoch == epoch_ + 1 && peer.ended && !peer.promised_next) {
-    peer.promised_next = message.records;
+  } else if (peer != nullptr && message.epoch == epoch_ + 1 && peer->ended && !peer->promised_next) {
+    peer->promised_next = message.records;
   } else {
     fail(error(Code::kCorruption, Scope::kPeer, "rank {} ended epoch {} {}while rank {} is in epoch {}", from,
-               message.epoch, peer.ended ? "again " : "", rank_, epoch_));
+               message.epoch, peer != nullptr && peer->ended ? "again " : "", rank_, epoch_));
   }
 }
 
 bool EpochProtocol::everything_in() const {
-  return ends_in_ == size_ && std::all_of(peers_.begin(), peers_.end(),
-                                          [](const Peer& peer) { return peer.delivered == peer.promised; });
+  if (ends_in_ != ends_expected()) return false;
+  if (ends_ == Ends::kByRoute) return route_complete_;
+  return std::all_of(peers_.met().begin(), peers_.met().end(), [&](net::Rank from) {
+    const Peer& peer = *peers_.find(from);
+    return peer.delivered == peer.promised;
+  });
 }
 
 void EpochProtocol::advance() {
   if (state_ == State::kDone) return;
-  for (net::Rank from = 0; from < size_; ++from) {
-    const Peer& peer = peers_[from];
-    if (peer.ended && peer.delivered > peer.promised) {
+  for (const net::Rank from : peers_.met()) {
+    const Peer& peer = *peers_.find(from);
+    if (ends_ == Ends::kOfEachRank && peer.ended && peer.delivered > peer.promised) {
       return fail(error(Code::kCorruption, Scope::kPeer,
                         "rank {} sent {} records to rank {} in epoch {} but promised {}: frames were doubled",
                         from, peer.delivered, rank_, epoch_, peer.promised));
@@ -206,15 +227,16 @@ std::string EpochProtocol::waiting_for() const {
     case State::kOpen:
       return "the application to end the epoch";
     case State::kDraining:
-      for (net::Rank from = 0; from < size_; ++from) {
-        const Peer& peer = peers_[from];
+      for (const net::Rank from : peers_.met()) {
+        const Peer& peer = *peers_.find(from);
         if (!peer.ended)
-          return fmt::format("rank {} to end epoch {} ({} of {} ranks have)", from, epoch_, ends_in_, size_);
+          return fmt::format("rank {} to end epoch {} ({} of {} ranks have)", from, epoch_, ends_in_,
+                             ends_expected());
         if (peer.delivered != peer.promised) {
           return fmt::format("records of rank {}: {} of {}", from, peer.delivered, peer.promised);
         }
       }
-      return "nothing";
+      return ends_ == Ends::kByRoute ? "the route" : "nothing";
     case State::kFlushing:
       return "this rank's storage";
     case State::kReducing:

@@ -7,6 +7,9 @@
 //
 // DURABLE travels up a tree of fan-out 8 and COMMITTED down the same tree, so rank 0 handles 8 messages, not one per
 // rank. END is one message per pair of ranks, as data was.
+// Ends::kByRoute: the three-hop route says by itself when all records are in (on_route_complete). Then END goes to the
+// neighbours in the tree alone, without a count: so that somebody knows of each rank that has not come. The tree has a
+// fan-out of 3: with the route's own messages, 13 at most, an epoch's end takes a rank 21.
 //
 // Threads: none; the owner serialises calls. Invariants: (1) a rank answers OK only after rank 0 has replaced
 // swale.json; (2) rank 0 replaces it only if every rank's part is durable and the tallies of records appended and
@@ -22,13 +25,15 @@
 #include "base/status.h"
 #include "imd/format/messages.h"
 #include "net/fan_out.h"
-#include "net/per_rank.h"
+#include "net/sparse_per_rank.h"
 #include "net/transport.h"
 
 namespace swale::imd {
 
 class EpochProtocol {
  public:
+  enum class Ends { kOfEachRank, kByRoute };
+  static constexpr int32_t kRoutedChildrenMax = 3;
   enum class State { kOpen, kDraining, kFlushing, kReducing, kCommitting, kDone };
 
   struct Outgoing {
@@ -47,7 +52,7 @@ class EpochProtocol {
     EpochStats stats = {};
   };
 
-  EpochProtocol(net::Rank rank, int32_t size);
+  EpochProtocol(net::Rank rank, int32_t size, Ends ends = Ends::kOfEachRank);
 
   void open_epoch(uint32_t epoch);
 
@@ -55,7 +60,10 @@ class EpochProtocol {
   // the epoch is in (kFlushing and later) it is of the next one.
   void on_delivered(net::Rank from, uint64_t records);
 
-  // The application's call. `records_per_rank[r]` records were sent to r in this epoch; `appended` in all; `large`: of
+  // kByRoute, instead of on_delivered: every record of the epoch that ends has been delivered.
+  void on_route_complete();
+
+  // The application's call. `records_per_rank[r]` (kByRoute: empty) records were sent to r in this epoch; `appended` in all; `large`: of
   // these, those whose values this rank has written to its value log. `call`: for ENDs.
   // All ranks must give the same step and the same bits of time: NaN agrees with the same NaN, 0.0 not with -0.0.
   void begin(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
@@ -67,11 +75,11 @@ class EpochProtocol {
   // Everything of this epoch is in: what is delivered from then on belongs to the next.
   bool drained() const { return state_ > State::kDraining; }
   // Whether the peer's END of this epoch has come: what it sends from then on belongs to the next.
-  bool ended(net::Rank from) const { return peers_[from].ended; }
+  bool ended(net::Rank from) const { return peers_.find(from)->ended; }
   // What comes from this peer is of an epoch that this rank takes nothing of yet: the next one while this one is not
   // drained, or the one after it, if the peer heard of this epoch's commit first and has ended the next.
   bool is_ahead(net::Rank from) const {
-    const Peer& peer = peers_[from];
+    const Peer& peer = *peers_.find(from);
     return drained() ? peer.promised_next.has_value() : peer.ended;
   }
 
@@ -95,7 +103,7 @@ class EpochProtocol {
   std::deque<Outgoing>& outgoing() { return outgoing_; }
 
   // Whether this rank waits for ranks that have not ended the epoch, which may take them any time; and which.
-  bool awaits_ends() const { return state_ == State::kDraining && ends_in_ < size_; }
+  bool awaits_ends() const { return state_ == State::kDraining && ends_in_ < ends_expected(); }
 
   // For people: what the epoch's end is waiting for ("records of rank 3: 120 of 4096").
   std::string waiting_for() const;
@@ -109,6 +117,7 @@ class EpochProtocol {
     uint64_t delivered_next = 0;
   };
 
+  int32_t ends_expected() const { return static_cast<int32_t>(peers_.met().size()); }
   void on_end(net::Rank from, const EndMessage& message);
   void on_durable_message(net::Rank from, const DurableMessage& message);
   void on_committed(net::Rank from, const CommittedMessage& message);
@@ -123,10 +132,11 @@ class EpochProtocol {
 
   const net::FanOut tree_;
   const net::Rank rank_;
-  const int32_t size_;
+  const Ends ends_;
   uint32_t epoch_ = 0;
   State state_ = State::kOpen;
-  net::PerRank<Peer> peers_;
+  net::SparsePerRank<Peer> peers_;  // whose ENDs this rank gets, itself among them
+  bool route_complete_ = false;
   int32_t ends_in_ = 0;
   DurableMessage merged_;
   std::vector<net::Rank> children_in_;

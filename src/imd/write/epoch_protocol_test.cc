@@ -12,9 +12,10 @@ namespace {
 // All ranks' protocols, messages delivered in a fixed order or dropped by the test.
 class Ring {
  public:
-  explicit Ring(int32_t size) {
+  explicit Ring(int32_t size, EpochProtocol::Ends ends = EpochProtocol::Ends::kOfEachRank)
+      : ends_(ends), sent(static_cast<size_t>(size)) {
     for (net::Rank rank = 0; rank < size; ++rank) {
-      ranks_.push_back(std::make_unique<EpochProtocol>(rank, size));
+      ranks_.push_back(std::make_unique<EpochProtocol>(rank, size, ends));
       ranks_.back()->open_epoch(0);
     }
   }
@@ -38,6 +39,7 @@ class Ring {
         }
         for (const EpochProtocol::Outgoing& out : take_outgoing(&protocol)) {
           moved = true;
+          ++sent[static_cast<size_t>(rank)];
           (*this)[out.to].on_message(rank, *decode_message(out.payload, rank));
         }
         spread_failure(rank);
@@ -47,9 +49,12 @@ class Ring {
 
   // Every rank sends one record to every rank (ten to itself less the others) and ends the epoch.
   void begin(net::Rank rank, int64_t step = 7) {
-    (*this)[rank].begin(step, 0.5, std::vector<uint64_t>(static_cast<size_t>(size()), 1), tally(10));
+    const bool each = ends_ == EpochProtocol::Ends::kOfEachRank;
+    (*this)[rank].begin(step, 0.5, std::vector<uint64_t>(each ? static_cast<size_t>(size()) : 0, 1),
+                        tally(10));
   }
   void deliver_all(net::Rank to) {
+    if (ends_ == EpochProtocol::Ends::kByRoute) return (*this)[to].on_route_complete();
     for (net::Rank from = 0; from < size(); ++from) (*this)[to].on_delivered(from, 1);
   }
   static std::deque<EpochProtocol::Outgoing> take_outgoing(EpochProtocol* protocol) {
@@ -58,6 +63,12 @@ class Ring {
   static RecordTally tally(uint64_t records) { return {records, records * 48, records * 1'000'003}; }
 
   std::vector<EpochProtocol::Commit> commits;
+
+ private:
+  const EpochProtocol::Ends ends_;
+
+ public:
+  std::vector<uint64_t> sent;  // messages, by rank
 
  private:
   // As the ranks' conversations do.
@@ -105,6 +116,53 @@ TEST_P(EveryJobSize, WaitsForTheLastRecordOfTheLastRank) {
   ring.deliver_all(0);
   ring.run();
   EXPECT_EQ(ring.commits.size(), 1u);
+}
+
+// By three hops: the route says when everything is in, and no rank tells all others.
+TEST_P(EveryJobSize, CommitsOnceWhenTheRouteIsCompleteAndEverythingDurable) {
+  Ring ring(GetParam(), EpochProtocol::Ends::kByRoute);
+  for (uint32_t epoch = 0; epoch < 3; ++epoch) {
+    for (net::Rank rank = 0; rank < ring.size(); ++rank) {
+      ring[rank].open_epoch(epoch);
+      ring.begin(rank);
+      if (rank != 0) ring.deliver_all(rank);
+    }
+    ring.run();
+    EXPECT_EQ(ring.commits.size(), epoch) << "rank 0 has not everything";
+    EXPECT_FALSE(ring[0].awaits_ends());
+    ring.deliver_all(0);
+    ring.run();
+    ASSERT_EQ(ring.commits.size(), epoch + 1);
+    for (net::Rank rank = 0; rank < ring.size(); ++rank) EXPECT_TRUE(ring[rank].failure().ok());
+  }
+  for (const uint64_t sent : ring.sent) EXPECT_LE(sent, 3 * 8u);
+}
+
+TEST(EpochProtocol, ByRouteANeighbourKnowsOfTheRankThatDoesNotCome) {
+  for (net::Rank missing = 0; missing < 20; ++missing) {
+    Ring ring(20, EpochProtocol::Ends::kByRoute);
+    for (net::Rank rank = 0; rank < 20; ++rank) {
+      if (rank != missing) ring.begin(rank);
+    }
+    ring.run();
+    int named = 0;
+    for (net::Rank rank = 0; rank < 20; ++rank) {
+      if (rank == missing || !ring[rank].awaits_ends()) continue;
+      ++named;
+      EXPECT_NE(ring[rank].waiting_for().find(fmt::format("rank {} to end", missing)), std::string::npos);
+    }
+    EXPECT_GE(named, 1) << missing;
+    EXPECT_LE(named, 4) << missing;
+  }
+}
+
+TEST(EpochProtocol, ByRouteAnEndOfARankThatIsNoNeighbourIsRefused) {
+  EpochProtocol protocol(0, 20, EpochProtocol::Ends::kByRoute);
+  protocol.open_epoch(0);
+  protocol.on_message(3, EndMessage{0, 0});
+  EXPECT_TRUE(protocol.failure().ok());
+  protocol.on_message(4, EndMessage{0, 0});
+  EXPECT_EQ(protocol.failure().code(), Code::kCorruption);
 }
 
 TEST(EpochProtocol, OneRanksFailureReachesAllWithItsReason) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "imd/format/run_packer.h"
+#include "imd/write/batcher.h"
 #include "run/extrema.h"
 #include "run/memtable.h"
 #include "run/run_builder.h"
@@ -26,6 +27,9 @@ constexpr size_t kArenaBytesPerRecord = 32;
 size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
   return static_cast<size_t>(ranks) * frame_bytes * (1 + 2 * size_t{window});
 }
+
+// The frames in which records wait for the hops: one is filled while others are emptied.
+constexpr uint32_t kStagingFrames = 4;
 
 size_t way_bytes(size_t arena_bytes) {
   const auto records = static_cast<uint32_t>(arena_bytes / kArenaBytesPerRecord);
@@ -48,6 +52,54 @@ void plan_extrema(const MemoryWish& wish, MemoryPlan* plan) {
   plan->extrema_bytes = plan->extrema_blocks * block_bytes;
 }
 
+// At most a quarter of the budget: first the window shrinks, then the frame. False: not even the least fits.
+bool plan_direct_frames(const MemoryWish& wish, MemoryPlan* plan) {
+  plan->frame_bytes = wish.frame_bytes;
+  plan->window = wish.window;
+  const size_t limit = wish.budget_bytes / 4;
+  while (plan->window > 1 && network_bytes(wish.ranks, plan->frame_bytes, plan->window) > limit)
+    --plan->window;
+  if (network_bytes(wish.ranks, plan->frame_bytes, plan->window) > limit) {
+    const size_t share = limit / network_bytes(wish.ranks, 1, plan->window) & ~size_t{kKiB - 1};
+    plan->frame_bytes = std::max(share, kFrameBytesMin);
+  }
+  plan->frames_per_rank = 1u + plan->window;
+  return network_bytes(wish.ranks, plan->frame_bytes, plan->window) <= limit;
+}
+
+// A quarter of the budget, or the least that there is: no number of ranks is too large for the frames of the hops.
+void plan_hops(const MemoryWish& wish, MemoryPlan* plan) {
+  plan->frame_bytes = wish.frame_bytes;
+  plan->window = 1;
+  plan->frames_per_rank = kStagingFrames;
+  const size_t staging = plan->frames_per_rank * plan->frame_bytes;
+  const size_t limit = wish.budget_bytes / 4;
+  plan->hops = net::ThreeHopRouter::hops_within(*wish.nodes, limit > staging ? limit - staging : 0);
+  plan->hop_bytes = net::ThreeHopRouter::buffer_bytes(*wish.nodes, *plan->hops);
+  plan->record_bytes_max =
+      std::min({run::kEncodedRecordBytesMax, net::ThreeHopRouter::message_bytes_max(*plan->hops),
+                plan->frame_bytes - Batcher::kRoutedHeadBytes});
+}
+
+// Whether the record that points to a large value fits into a message.
+bool holds_pointers(const MemoryWish& wish, const MemoryPlan& plan) {
+  return run::kRecordHeaderBytesMax + run::kKeyBytesMax + wish.schema_bytes + run::kPointerBytes <=
+         plan.record_bytes_max;
+}
+
+// What the network's frames take; none if they cannot be had.
+std::optional<size_t> plan_network(const MemoryWish& wish, MemoryPlan* plan) {
+  const bool direct_fits = plan_direct_frames(wish, plan);
+  const bool may_route = wish.nodes != nullptr && wish.ranks > 1;
+  const bool routed = may_route && (wish.route == net::RouteChoice::kThreeHop ||
+                                    (wish.route == net::RouteChoice::kAuto && !direct_fits));
+  if (!routed && !direct_fits) return std::nullopt;
+  if (!routed) return network_bytes(wish.ranks, plan->frame_bytes, plan->window);
+  plan_hops(wish, plan);
+  if (!holds_pointers(wish, *plan)) return std::nullopt;
+  return plan->hop_bytes + plan->frames_per_rank * plan->frame_bytes;
+}
+
 std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   MemoryPlan plan;
   // Output: an eighth, in buffers that are large for the device but enough for all ways to overlap.
@@ -64,29 +116,17 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   plan.memtable_bytes = plan.memtable_bytes / whole * whole;
   plan.memtable_records = static_cast<uint32_t>(plan.memtable_bytes / kArenaBytesPerRecord);
 
-  // Network: at most a quarter; first the window shrinks, then the frame.
-  plan.frame_bytes = wish.frame_bytes;
-  plan.window = wish.window;
-  const size_t network_limit = wish.budget_bytes / 4;
-  while (plan.window > 1 && network_bytes(wish.ranks, plan.frame_bytes, plan.window) > network_limit)
-    --plan.window;
-  if (network_bytes(wish.ranks, plan.frame_bytes, plan.window) > network_limit) {
-    const size_t share = network_limit / network_bytes(wish.ranks, 1, plan.window) & ~size_t{kKiB - 1};
-    plan.frame_bytes = std::max(share, kFrameBytesMin);
-  }
-  plan.frames_per_rank = 1u + plan.window;
-
-  const size_t network = network_bytes(wish.ranks, plan.frame_bytes, plan.window);
+  const std::optional<size_t> network = plan_network(wish, &plan);
   plan_extrema(wish, &plan);
   if (packs) plan.packing_bytes = wish.ways * RunPacker::memory_bytes(plan.memtable_bytes);
-  const size_t fixed = network + plan.output_buffers * plan.output_buffer_bytes +
+  const size_t fixed = network.value_or(0) + plan.output_buffers * plan.output_buffer_bytes +
                        wish.ways * way_bytes(plan.memtable_bytes) + plan.extrema_bytes + plan.packing_bytes;
   plan.other_bytes = wish.budget_bytes / 16;
   const size_t run_sketch_bytes = run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax,
                                                            run::RunKind::kVariable, wish.layout.filtered());
   const size_t sketch_bytes_min = std::max<size_t>(
       wish.budget_bytes / 32, 2 * wish.ways * round_up(run_sketch_bytes, Buffer::kPageBytes));
-  if (network > network_limit || plan.memtable_bytes < 4 * run::kEncodedRecordBytesMax ||
+  if (!network || plan.memtable_bytes < 4 * run::kEncodedRecordBytesMax ||
       fixed + plan.other_bytes + sketch_bytes_min >= wish.budget_bytes) {
     return std::nullopt;
   }
@@ -115,18 +155,19 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
   if (wish.budget_bytes >= kBudgetBytesMin) {
     if (const std::optional<MemoryPlan> plan = try_plan(wish)) return *plan;
   }
-  return error(
-      Code::kResourceExhausted, Scope::kOperation,
-      "imd.memory = {} bytes is too small for {} ranks with direct routing and imd.ways = {}; give at "
-      "least {}",
-      wish.budget_bytes, wish.ranks, wish.ways, enough_from(wish, wish.budget_bytes));
+  return error(Code::kResourceExhausted, Scope::kOperation,
+               "imd.memory = {} bytes is too small for {} ranks with {} routing and imd.ways = {}; give at "
+               "least {}",
+               wish.budget_bytes, wish.ranks,
+               wish.nodes == nullptr || wish.route == net::RouteChoice::kDirect ? "direct" : "three-hop",
+               wish.ways, enough_from(wish, wish.budget_bytes));
 }
 
 size_t least_budget_bytes(const MemoryWish& wish) { return enough_from(wish, kBudgetBytesMin); }
 
 Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan,
                                                        int32_t ranks, uint32_t ways) {
-  const size_t frames = static_cast<size_t>(ranks) * plan.frame_bytes;
+  const size_t frames = (plan.hops ? 1 : static_cast<size_t>(ranks)) * plan.frame_bytes;
   const MemoryBudget::Row stages[] = {
       {"stacks, queues, messages", plan.other_bytes},
       {"sketches", plan.sketch_bytes},
@@ -134,7 +175,8 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
       {"compressed runs", plan.packing_bytes},
       {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
       {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
-      {"delivery queue", frames * plan.window},
+      {"delivery queue", plan.hops ? 0 : frames * plan.window},
+      {"frames of three hops", plan.hop_bytes},
       {"frames to send", frames * plan.frames_per_rank},
   };
   std::vector<MemoryBudget::Reservation> reservations;

@@ -3,17 +3,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/memory_budget.h"
 #include "base/status.h"
+#include "net/job_options.h"
+#include "net/threehop_router.h"
 #include "run/layout.h"
 #include "run/record.h"
 
 namespace swale::imd {
 
 struct MemoryPlan {
+  // By three hops: the frames of the hops; those below are then for the records on their way to them, for no peer of their
+  // own. Records of more than record_bytes_max encoded bytes go to the value log.
+  std::optional<net::ThreeHopRouter::Hops> hops = {};
+  size_t hop_bytes = 0;
+  size_t record_bytes_max = run::kEncodedRecordBytesMax;
   // Sending and receiving: per peer one frame being filled, `window` on their way, `window` in the delivery queue.
   size_t frame_bytes = 0;
   uint16_t window = 0;
@@ -43,6 +52,10 @@ struct MemoryWish {
   uint16_t window = 4;
   uint32_t indexed_fields = 0;
   run::Layout layout = {};
+  // kAuto: by three hops if direct frames took more than a quarter of the budget. Without nodes: directly.
+  net::RouteChoice route = net::RouteChoice::kAuto;
+  std::shared_ptr<const net::NodeMap> nodes = {};
+  size_t schema_bytes = 0;  // what of a large value stands in its record
 };
 
 // kResourceExhausted, with the smallest budget that would do, when the wish cannot be met.

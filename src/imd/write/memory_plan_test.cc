@@ -48,6 +48,48 @@ TEST(MemoryPlan, TooManyRanksForTheBudgetSaysWhatWouldDo) {
   EXPECT_TRUE(plan_memory({enough, 5000, 1, 32 * kKiB, 4}).ok()) << text;
 }
 
+std::shared_ptr<const net::NodeMap> nodes_of(size_t nodes, int32_t ranks) {
+  return std::make_shared<const net::NodeMap>(*net::NodeMap::in_blocks(std::vector<int32_t>(nodes, ranks)));
+}
+
+// Directly where the least frames fit into a quarter of the budget, else by three hops: no job is refused for its size.
+TEST(MemoryPlan, JobsThatAreTooLargeForDirectFramesTakeThreeHops) {
+  const auto plan_of = [](size_t budget, size_t nodes, int32_t ranks, net::RouteChoice route) {
+    MemoryWish wish{.budget_bytes = budget, .ranks = static_cast<int32_t>(nodes) * ranks};
+    wish.route = route;
+    wish.nodes = nodes_of(nodes, ranks);
+    return plan_memory(wish);
+  };
+  using net::RouteChoice;
+  EXPECT_FALSE(plan_of(64 * kMiB, 8, 32, RouteChoice::kAuto)->hops.has_value()) << "256 ranks";
+  EXPECT_TRUE(plan_of(64 * kMiB, 12, 32, RouteChoice::kAuto)->hops.has_value()) << "384 ranks";
+  EXPECT_TRUE(plan_of(64 * kMiB, 2, 2, RouteChoice::kThreeHop)->hops.has_value());
+  EXPECT_FALSE(plan_of(64 * kMiB, 12, 32, RouteChoice::kDirect).ok());
+  for (const size_t budget : {4 * kMiB, 16 * kMiB, 64 * kMiB}) {
+    const Result<MemoryPlan> plan = plan_of(budget, 4096, 32, RouteChoice::kAuto);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    ASSERT_TRUE(plan->hops.has_value());
+    EXPECT_LE(plan->hop_bytes, budget / 4);
+    EXPECT_GT(plan->record_bytes_max, run::kKeyBytesMax + 100);
+    EXPECT_LE(plan->record_bytes_max, net::ThreeHopRouter::message_bytes_max(*plan->hops));
+    MemoryBudget charged(budget);
+    const auto reservations = reserve(charged, *plan, 131'072, 1);
+    ASSERT_TRUE(reservations.ok()) << reservations.status().to_string();
+    EXPECT_EQ(charged.used(), budget) << "all of it is given out, and nothing twice";
+  }
+  MemoryWish schema{.budget_bytes = 16 * kMiB, .ranks = 131'072};
+  schema.nodes = nodes_of(4096, 32);
+  schema.schema_bytes = 16'000;
+  const Status refused = plan_memory(schema).status();
+  ASSERT_FALSE(refused.ok()) << "no message holds the fields of a large value";
+  const size_t at = refused.message().find("give at least ");
+  ASSERT_NE(at, std::string::npos) << refused.message();
+  schema.budget_bytes = std::stoull(std::string(refused.message().substr(at + 14)));
+  EXPECT_TRUE(plan_memory(schema).ok());
+  EXPECT_FALSE(plan_of(64 * kMiB, 1, 1, RouteChoice::kThreeHop)->hops.has_value())
+      << "there is nobody to send to";
+}
+
 TEST(MemoryPlan, ExtremaHaveRoomForARunAndStayWithinTheBudget) {
   for (const size_t budget : {4 * kMiB, 16 * kMiB, 64 * kMiB, 4 * kGiB}) {
     for (const uint32_t fields : {1u, 8u}) {

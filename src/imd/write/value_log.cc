@@ -39,7 +39,7 @@ Status ValueLog::write_value(uint32_t seed, Bytes value, run::ValueHead* head) {
 }
 
 Result<run::ValuePointer> ValueLog::append(Hash key_hash, Bytes value) {
-  assert(value.size() > run::kValueBytesMax && value.size() <= run::kLargeValueBytesMax);
+  assert(!value.empty() && value.size() <= run::kLargeValueBytesMax);
   if (!file_) SWALE_RETURN_IF_ERROR(make_file());
   run::ValueRange& range = written_.range;
   if (range.values == 0) range.offset = end_ = round_up(end_, run::kValueAlignment);

@@ -36,7 +36,7 @@ class ValueLog {
         writer_(log.partition) {}
 
   void begin_epoch(uint32_t epoch, uint64_t epoch_id);
-  // Requires more than kValueBytesMax and at most kLargeValueBytesMax bytes.
+  // Requires at least one and at most kLargeValueBytesMax bytes.
   Result<run::ValuePointer> append(Hash key_hash, Bytes value);
   // In the open epoch.
   const WrittenValues& written() const { return written_; }

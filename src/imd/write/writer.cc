@@ -26,7 +26,9 @@ constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 }  // namespace
 
 Status Writer::start(io::Device& device, const MemoryPlan& memory, uint32_t ways) {
-  SWALE_RETURN_IF_ERROR(join());  // first: what fails below must not change the channels' numbers
+  SWALE_RETURN_IF_ERROR(join(memory.hops
+                                 ? net::Conversation::kRoutedChannels
+                                 : 1));  // first: what fails below must not change the channels' numbers
   WriterCoreParams params = opened_.core_params(conversation_params(), memory, ways);
   params.partition.by_hash = by_hash_;
   params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
@@ -76,7 +78,7 @@ Status Writer::append_failed(const Status& why) {
 }
 
 inline Status Writer::append_any(Bytes key, Bytes value) {
-  if (Appender::is_large(key, value)) return append_large(key, value);
+  if (appender_.is_large(key, value)) return append_large(key, value);
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
   return append_record(key, key, value);
@@ -355,7 +357,8 @@ Result<std::unique_ptr<Writer>> Writer::open_collectively(net::Job& job, io::Dev
                                                           const WriterOptions& options) {
   const size_t budget =
       options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.ranks_on_fullest_node());
-  MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window, 0, {}};
+  MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window,
+                  0,      {},         job.route(),  job.nodes()};
   Status possible = plan_memory(wish).status();
   if (possible.ok()) possible = options.partitioner.check();
   SWALE_RETURN_IF_ERROR(begin_collective(job, net::CallKind::kOpenDirectory, directory, possible));
@@ -364,6 +367,7 @@ Result<std::unique_ptr<Writer>> Writer::open_collectively(net::Job& job, io::Dev
                          open_directory(net::ranks_of(job), device, {}, directory, create, options));
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   wish.layout = opened.manifest.layout;
+  wish.schema_bytes = opened.manifest.schema.value_bytes();
   MemoryBudget::Reservation share;
   const Status taken = take_share(job, directory, options.memory_bytes != 0, &wish, &share);
   Result<MemoryPlan> plan = taken.ok() ? plan_memory(wish) : taken;
@@ -374,8 +378,8 @@ Result<std::unique_ptr<Writer>> Writer::open_collectively(net::Job& job, io::Dev
   if (const uint32_t most = options.ablation.output_buffers_max; most != 0) {
     plan->output_buffers = std::min(plan->output_buffers, most);
   }
-  std::unique_ptr<Writer> writer(
-      new Writer(job, std::move(opened), wish.budget_bytes, options.partitioner, options.ablation.delivery));
+  std::unique_ptr<Writer> writer(new Writer(job, std::move(opened), wish.budget_bytes, *plan,
+                                            options.partitioner, options.ablation.delivery));
   writer->share_ = std::move(share);
   writer->collective_deadline_ = options.collective_deadline;
   Status started = agree(job, contain([&] { return writer->start(device, *plan, options.ways); }));

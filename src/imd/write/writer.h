@@ -104,10 +104,10 @@ class Writer final : private net::ConversationDriver {
   static Result<std::unique_ptr<Writer>> open_collectively(net::Job& job, io::Device& device,
                                                            const std::string& directory, Create create,
                                                            const WriterOptions& options);
-  Writer(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const Partitioner& partitioner,
-         Ablation::Delivery delivery)
+  Writer(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const MemoryPlan& memory,
+         const Partitioner& partitioner, Ablation::Delivery delivery)
       : ConversationDriver(job),
-        appender_(opened.appender_params(job.size(), partitioner)),
+        appender_(opened.appender_params(job.size(), partitioner, memory)),
         delivery_(delivery),
         by_hash_(partitioner.by_hash()),
         opened_(std::move(opened)),

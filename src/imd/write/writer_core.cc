@@ -24,10 +24,11 @@ WriterCore::WriterCore(const WriterCoreParams& params, net::Conversation convers
     : params_(params),
       conversation_(std::move(conversation)),
       partition_(std::move(partition)),
-      protocol_(rank(), size()),
-      closed_(size()),
+      protocol_(rank(), size(), routed() ? EpochProtocol::Ends::kByRoute : EpochProtocol::Ends::kOfEachRank),
+      parting_(rank(), size(), routed() ? Parting::Words::kByTree : Parting::Words::kEachToEach),
       appending_epoch_(params.first_epoch),
       opened_(params.clock->now()) {
+  if (routed()) conversation_.route()->set_sink(this);
   protocol_.open_epoch(params.first_epoch);
   partition_->begin_epoch(params.first_epoch, epoch_id(params.job_id, params.first_epoch));
 }
@@ -35,6 +36,7 @@ WriterCore::WriterCore(const WriterCoreParams& params, net::Conversation convers
 void WriterCore::submit(net::Rank destination, const net::Frame& frame) {
   assert(size() > 1 || frame.bytes == 0);
   if (frame.bytes == 0) return conversation_.send(destination, frame);
+  if (routed()) return submit_routed(frame);
   if (destination != rank()) {
     appending().add(Stat::kNetworkFrames);
     appending().add(Stat::kNetworkBytes, frame.bytes);
@@ -64,24 +66,80 @@ void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<ui
   ++appending_epoch_;
   if (size() == 1) protocol_.on_delivered(rank(), appended.records);  // directly
   protocol_.begin(step, time, records_per_rank, appended, values.tally, call);
+  if (routed()) {
+    to_route_.push_back({});
+    send_routed();
+  }
   conversation_.flush_credits();
   after_event();
 }
 
 void WriterCore::begin_close(const net::CallStamp& call) {
-  closing_ = true;
-  ++closes_in_;
-  for (net::Rank to = 0; to < size(); ++to) {
-    if (to != rank()) conversation_.send_control(to, encode(CloseMessage{call}));
-  }
+  parting_.begin(call);
+  after_event();
 }
 
 std::string WriterCore::waiting_for() const {
-  if (!closing_) return protocol_.waiting_for();
-  net::Rank missing = 0;
-  while (missing < size() && (missing == rank() || closed_[missing])) ++missing;
-  return fmt::format("rank {} to close the directory ({} of {} ranks have)", missing, closes_in_, size());
+  if (parting_.begun()) return parting_.waiting_for();
+  const bool drains =
+      routed() && protocol_.state() == EpochProtocol::State::kDraining && !protocol_.awaits_ends();
+  return drains ? conversation_.route()->waiting_for() : protocol_.waiting_for();
 }
+
+// ---- three hops
+
+void WriterCore::submit_routed(const net::Frame& frame) {
+  to_route_.push_back({frame});
+  send_routed();
+  after_event();
+}
+
+// Gives the route what it has space for. The front is taken out before an epoch is ended: that may call this again.
+void WriterCore::send_routed() {
+  net::ThreeHopRouter& route = *conversation_.route();
+  while (!to_route_.empty() && failure().ok()) {
+    ToRoute& next = to_route_.front();
+    for (Bytes rest = next.frame.payload().substr(next.read); !rest.empty();) {
+      const Batcher::Routed record = Batcher::take_routed(&rest);
+      if (!route.send(record.home, record.record)) return;
+      next.read = next.frame.bytes - rest.size();
+    }
+    net::Frame sent = next.frame;
+    const bool ends = sent.data == nullptr;
+    if (ends && route.ending()) return;
+    to_route_.pop_front();
+    if (ends) {
+      route.end_epoch();
+    } else {
+      sent.bytes = 0;
+      conversation_.send(0, sent);  // back to the pool
+    }
+  }
+}
+
+// A message is one record. None is taken between the end of one epoch and the beginning of the next one's intake.
+bool WriterCore::deliver(net::Rank source, Bytes message) {
+  if (params_.first_epoch + conversation_.route()->complete_epochs() != partition_->open_epoch())
+    return false;
+  const Result<Partition::Accepted> accepted = partition_->accept(message);
+  if (!accepted.ok() || (accepted->bytes != 0 && accepted->bytes != message.size())) {
+    const Status why = accepted.ok() ? error(Code::kCorruption, Scope::kPeer,
+                                             "a message of {} bytes is no record", message.size())
+                                     : accepted.status();
+    conversation_.fail(why.with_context(fmt::format("message of rank {}", source)));
+    return false;
+  }
+  if (accepted->bytes == message.size()) {
+    if (std::exchange(route_waits_, false)) receiving().add(Stat::kDeliveryWaitNanos, since(delivery_began_));
+    return true;
+  }
+  if (!std::exchange(route_waits_, true)) delivery_began_ = params_.clock->now();
+  return false;
+}
+
+void WriterCore::epoch_complete(uint32_t /*epoch*/) { protocol_.on_route_complete(); }
+
+// ---- events
 
 void WriterCore::on_frame(net::Rank from, const net::FrameHeader& header, Bytes payload) {
   switch (conversation_.on_frame(from, header, payload)) {
@@ -89,6 +147,13 @@ void WriterCore::on_frame(net::Rank from, const net::FrameHeader& header, Bytes 
       on_control(from, payload);
       break;
     case net::Conversation::Came::kData:
+      if (routed()) {
+        fail(error(
+            Code::kCorruption, Scope::kPeer,
+            "rank {} sends its records directly, and not by three hops: do all ranks run with the same options?",
+            from));
+        break;
+      }
       protocol_.is_ahead(from) ? enqueue(&early_, from, payload) : on_data(from, payload);
       break;
     case net::Conversation::Came::kNothing:
@@ -102,22 +167,18 @@ void WriterCore::on_control(net::Rank from, Bytes bytes) {
   if (!message.ok()) return fail(message.status());
   const auto* close = std::get_if<CloseMessage>(&*message);
   const auto* end = std::get_if<EndMessage>(&*message);
-  if (params_.heard_call && close != nullptr) {
+  if (params_.heard_call && close != nullptr && close->word == CloseWord::kComes) {
     const uint32_t epoch = params_.first_epoch + epochs_committed_;
     params_.heard_call(from, net::CallKind::kCloseDirectory, epoch, close->call);
   }
   if (params_.heard_call && end != nullptr)
     params_.heard_call(from, net::CallKind::kEndEpoch, end->epoch, end->call);
   if (close == nullptr) return protocol_.on_message(from, *message);
-  if (closed_[from]) {
-    return fail(error(Code::kCorruption, Scope::kPeer, "rank {} closed twice", from));
-  }
-  closed_[from] = true;
-  ++closes_in_;
+  if (const Status status = parting_.on_message(from, *close); !status.ok()) fail(status);
 }
 
 void WriterCore::on_data(net::Rank from, Bytes payload) {
-  const Bytes rest = delivery().empty() ? deliver(from, payload) : payload;
+  const Bytes rest = delivery().empty() ? feed(from, payload) : payload;
   if (rest.empty()) {
     conversation_.consumed(from);
   } else {
@@ -132,7 +193,7 @@ void WriterCore::enqueue(net::Inbox* queue, net::Rank from, Bytes payload) {
   receiving().raise(Stat::kDeliveryFramesMax, delivery().size() + early_.size());
 }
 
-Bytes WriterCore::deliver(net::Rank from, Bytes payload) {
+Bytes WriterCore::feed(net::Rank from, Bytes payload) {
   const Result<Partition::Accepted> accepted = partition_->accept(payload);
   if (!accepted.ok()) {
     fail(accepted.status().with_context(fmt::format("frame of rank {}", from)));
@@ -144,9 +205,14 @@ Bytes WriterCore::deliver(net::Rank from, Bytes payload) {
 }
 
 void WriterCore::drain_delivery() {
+  if (routed() && failure().ok()) {
+    conversation_.route()->resume();
+    conversation_.fail(conversation_.route()->failure());
+    return;
+  }
   while (!delivery().empty() && failure().ok()) {
     const Bytes next = delivery().front();
-    const Bytes rest = deliver(delivery().from(), next);
+    const Bytes rest = feed(delivery().from(), next);
     delivery().advance(next.size() - rest.size());
     if (!rest.empty()) return;  // the memtables are full again
     conversation_.finish_front();
@@ -169,6 +235,10 @@ void WriterCore::after_event() {
   for (std::deque<EpochProtocol::Outgoing>& outgoing = protocol_.outgoing(); !outgoing.empty();
        outgoing.pop_front()) {
     conversation_.send_control(outgoing.front().to, outgoing.front().payload);
+  }
+  for (std::deque<Parting::Outgoing>& outgoing = parting_.outgoing(); !outgoing.empty();
+       outgoing.pop_front()) {
+    conversation_.send_control(outgoing.front().first, outgoing.front().second);
   }
   if (protocol_.state() == EpochProtocol::State::kDone && failure().ok()) next_epoch();
 }
@@ -257,7 +327,7 @@ void WriterCore::commit_done(const Status& status) {
 void WriterCore::tick() {
   if (!failure().ok()) return after_event();
   const bool waiting =
-      protocol_.state() != EpochProtocol::State::kOpen || !conversation_.idle() || closes_in_ != 0;
+      protocol_.state() != EpochProtocol::State::kOpen || !conversation_.idle() || parting_.under_way();
   if (waiting) conversation_.probe();
 }
 
@@ -274,6 +344,12 @@ EpochStats WriterCore::close_stats() {
   stats.raise(Stat::kNetworkFramesMax, conversation_.take_frames_lent_max());
   stats.add(Stat::kNetworkCreditWaits, conversation_.waits_for_credit() - credit_waits_reported_);
   credit_waits_reported_ = conversation_.waits_for_credit();
+  if (const net::ThreeHopRouter* const route = conversation_.route()) {
+    stats.add(Stat::kNetworkFrames,
+              route->data_frames() - std::exchange(route_frames_reported_, route->data_frames()));
+    stats.add(Stat::kNetworkBytes,
+              route->data_bytes() - std::exchange(route_bytes_reported_, route->data_bytes()));
+  }
   totals_.merge(stats);
   return EpochStats::of(rank(), std::exchange(stats, {}));
 }

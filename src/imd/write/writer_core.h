@@ -16,10 +16,14 @@
 //
 // A job of one rank has no frames: its records go straight into the memtables (direct_intake.h).
 //
+// Where records go by three hops (Conversation::route), the frames of the Batcher are queued here, and their records are
+// given to the route one by one as it has space; it delivers them one by one, and keeps those for which there is no room.
+//
 // Threads: none; the owner serialises calls, except Task::work and the execution of I/O.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,12 +38,12 @@
 #include "imd/write/batcher.h"
 #include "imd/write/epoch_protocol.h"
 #include "imd/write/memory_plan.h"
+#include "imd/write/parting.h"
 #include "imd/write/partition.h"
 #include "imd/write/value_log.h"
 #include "net/call_order.h"
 #include "net/inbox.h"
 #include "net/participant.h"
-#include "net/per_rank.h"
 
 namespace swale::imd {
 
@@ -56,7 +60,7 @@ struct WriterCoreParams {
 // Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.
 uint64_t epoch_id(uint64_t job_id, uint32_t epoch);
 
-class WriterCore final : public net::Participant {
+class WriterCore final : public net::Participant, private net::MessageSink {
  public:
   // kResourceExhausted if the memory of the plan is not to be had.
   static Result<std::unique_ptr<WriterCore>> create(const WriterCoreParams& params);
@@ -87,10 +91,10 @@ class WriterCore final : public net::Participant {
                        const net::CallStamp& call = {});
   // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
   void begin_close(const net::CallStamp& call = {});
-  bool closed() const { return closes_in_ == size(); }
+  bool closed() const { return parting_.over(); }
   // Whether this rank has come to the end of an epoch, or to the close, and waits for ranks that have not: as long as
   // these live, they may take any time.
-  bool awaits_ranks() const { return protocol_.awaits_ends() || (closing_ && !closed()); }
+  bool awaits_ranks() const { return protocol_.awaits_ends() || parting_.awaits_ranks(); }
   // Epochs that were committed since construction; the open epoch's number is first_epoch + this.
   uint32_t epochs_committed() const { return epochs_committed_; }
   // The first failure, here or reported by a peer: the epoch is lost and nothing goes on.
@@ -106,7 +110,7 @@ class WriterCore final : public net::Participant {
   // While this rank waits for others it makes sure that they would notice a lost frame.
   void tick() override;
   // Records have arrived for which the memtables have no room.
-  bool deliveries_wait() const { return !conversation_.inbox().empty(); }
+  bool deliveries_wait() const { return !conversation_.inbox().empty() || route_waits_; }
 
   // -- CPU work and storage
   bool has_task(uint32_t way) const { return works() && partition_->has_task(way); }
@@ -143,11 +147,25 @@ class WriterCore final : public net::Participant {
   void mark_delivery();
   EpochStats close_stats();
 
+  // net::MessageSink
+  bool deliver(net::Rank source, Bytes message) override;
+  void epoch_complete(uint32_t epoch) override;
+  void may_send() override { send_routed(); }
+
+  // Frames of the Batcher whose records go by three hops, and the ends of epochs between them.
+  struct ToRoute {
+    net::Frame frame;  // of the end of an epoch: without data
+    size_t read = 0;
+  };
+  bool routed() const { return conversation_.route() != nullptr; }
+  void send_routed();
+  void submit_routed(const net::Frame& frame);
+
   void on_data(net::Rank from, Bytes payload);
   void enqueue(net::Inbox* queue, net::Rank from, Bytes payload);
   void begin_next_intake();
   // Feeds the partition; returns what it did not take.
-  Bytes deliver(net::Rank from, Bytes payload);
+  Bytes feed(net::Rank from, Bytes payload);
   void drain_delivery();
   void after_event();
   void next_epoch();
@@ -163,9 +181,9 @@ class WriterCore final : public net::Participant {
   EpochProtocol protocol_;
   net::Inbox early_;  // data of the next epoch; the delivery queue is the conversation's inbox
   uint32_t epochs_committed_ = 0;
-  net::PerRank<bool> closed_;
-  int32_t closes_in_ = 0;
-  bool closing_ = false;  // this rank
+  Parting parting_;
+  std::deque<ToRoute> to_route_;
+  bool route_waits_ = false;  // with records for which the memtables have no room
   bool paused_ = false;
   bool durable_reported_ = false;
   run::ValueRange closing_values_;
@@ -176,6 +194,8 @@ class WriterCore final : public net::Participant {
   RankStats totals_;
   uint32_t appending_epoch_;  // the application's open one
   uint64_t credit_waits_reported_ = 0;
+  uint64_t route_frames_reported_ = 0;
+  uint64_t route_bytes_reported_ = 0;
   uint32_t requests_out_ = 0;
   Nanos opened_;              // when the application's open epoch was
   Nanos stage_began_ = 0;     // the current stage of the closing epoch

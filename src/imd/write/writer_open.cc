@@ -299,6 +299,7 @@ WriterCoreParams OpenedDirectory::core_params(net::Conversation::Params talk, co
   talk.window = memory.window;
   talk.frames_per_rank = memory.frames_per_rank;
   talk.frame_bytes = memory.frame_bytes;
+  talk.hops = memory.hops;
   WriterCoreParams params;
   params.talk = talk;
   params.job_id = job_id;
@@ -312,8 +313,12 @@ WriterCoreParams OpenedDirectory::core_params(net::Conversation::Params talk, co
   return params;
 }
 
-AppenderParams OpenedDirectory::appender_params(int32_t ranks, const Partitioner& partitioner) {
-  return {ranks, partitioner, &files->values(), manifest.schema.value_bytes(), job_id, first_epoch};
+AppenderParams OpenedDirectory::appender_params(int32_t ranks, const Partitioner& partitioner,
+                                                const MemoryPlan& memory) {
+  const Batcher::Frames frames = memory.hops ? Batcher::Frames::kOneForAll : Batcher::Frames::kOneEach;
+  return {ranks,  partitioner,      memory.record_bytes_max,
+          frames, &files->values(), manifest.schema.value_bytes(),
+          job_id, first_epoch};
 }
 
 Committer OpenedDirectory::committer(const Clock& clock) {

@@ -50,7 +50,7 @@ struct OpenedDirectory {
   JobFence fence() const { return {*device, directory, number, lock.get()}; }
   // What this rank's machines are made with. `talk`: rank, size, channel and secret; the rest is the memory plan's.
   WriterCoreParams core_params(net::Conversation::Params talk, const MemoryPlan& memory, uint32_t ways) const;
-  AppenderParams appender_params(int32_t ranks, const Partitioner& partitioner);
+  AppenderParams appender_params(int32_t ranks, const Partitioner& partitioner, const MemoryPlan& memory);
   // On rank 0, once, when the opening is finished.
   Committer committer(const Clock& clock);
   // Takes the names of the files that this rank has made: the opening has failed.
