@@ -59,11 +59,14 @@ struct ClusterParams {
   Faults faults;
 };
 
-// Half of all seeds have another layout than the usual one, each of them some.
+// Half of all seeds have another layout than the usual one, each of them some; a third has another format.
 inline run::Layout layout_of_seed(uint64_t seed) {
-  if (seed % 2 == 0) return {};
-  return {.compression = static_cast<Codec>(seed / 2 % 3),
-          .index = static_cast<run::IndexKind>(seed / 6 % 4)};
+  run::Layout layout;
+  if (seed % 3 == 0) layout.format = run::ShuffleFormat::kIndirect;
+  if (seed % 2 == 0) return layout;
+  layout.compression = static_cast<Codec>(seed / 2 % 3);
+  layout.index = static_cast<run::IndexKind>(seed / 6 % 4);
+  return layout;
 }
 
 struct RankOutcome {

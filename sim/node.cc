@@ -114,6 +114,7 @@ Result<imd::WriterOptions> Node::options() const {
   if (world_.made) return options;
   options.compression = params.layout.compression;
   options.index = params.layout.index;
+  options.format = params.layout.format;
   if (params.extrema) {
     SWALE_ASSIGN_OR_RETURN(options.schema, run::Schema::parse(kSchema, kIndexed));
   }
@@ -202,8 +203,8 @@ bool Node::append_one() {
   const ClusterParams& params = world_.params;
   const uint32_t epoch = world_.outcome.first_epoch + epoch_;
   const Record record = make_record(params.workload, params.seed, epoch, rank_, written_);
-  if (!large_ && imd::Appender::is_large(record.key, record.value)) {
-    const Result<run::RecordView> pointer = appender_->write_large(record.key, record.value);
+  if (!large_ && appender_->goes_elsewhere(record.key, record.value)) {
+    const Result<run::RecordView> pointer = appender_->write_value(record.key, record.value);
     if (!pointer.ok()) {
       core_->fail(pointer.status());
       return false;
@@ -222,6 +223,7 @@ bool Node::append_one() {
 }
 
 void Node::end_epoch() {
+  if (const Status finished = appender_->finish_values(); !finished.ok()) return core_->fail(finished);
   appender_->end_epoch(core_.get(), epoch_ * 10, epoch_ * 0.5);
   written_ = 0;
   ++epoch_;

@@ -124,7 +124,8 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
   }
   Json extrema = Json::array();
   for (const run::FieldPlace& place : manifest.schema.indexed) extrema.push_back(place.name);
-  Json layout = {{"compression", codec_name(manifest.layout.compression)},
+  Json layout = {{"format", run::format_name(manifest.layout.format)},
+                 {"compression", codec_name(manifest.layout.compression)},
                  {"index", run::index_name(manifest.layout.index)}};
   if (manifest.layout.filtered()) layout["bloom_bits"] = manifest.layout.bloom_bits;
   return {{"path", path},
@@ -146,6 +147,12 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
             {"unreadable_logs", sizes.unreadable_logs}}}};
 }
 
+// Keys and values, without pointers in the indirect format.
+uint64_t content_bytes(const imd::Manifest& manifest, const imd::EpochEntry& epoch) {
+  const bool paged = manifest.layout.values() == run::ValueRule::kPaged;
+  return epoch.data_bytes + epoch.large.bytes - (paged ? epoch.large.values * run::kPagePointerBytes : 0);
+}
+
 std::string layout_text(const run::Layout& layout) {
   std::string text = fmt::format("compression: {}, index: {}", codec_name(layout.compression),
                                  run::index_name(layout.index));
@@ -158,14 +165,15 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
   uint64_t bytes = 0;
   for (const imd::EpochEntry& epoch : manifest.epochs) {
     records += epoch.records;
-    bytes += epoch.data_bytes + epoch.large.bytes;
+    bytes += content_bytes(manifest, epoch);
   }
   std::string text =
       fmt::format("massive directory {}\n  {} epochs, {} records, {} bytes of keys and values\n", path,
                   manifest.epochs.size(), records, bytes);
   text += fmt::format("  on disk: {} files, {} bytes of data, {} bytes of index", sizes.files,
                       sizes.data_bytes, sizes.index_bytes);
-  if (sizes.values_bytes > 0) text += fmt::format(", {} bytes of large values", sizes.values_bytes);
+  if (sizes.values_bytes > 0)
+    text += fmt::format(", {} bytes of values beside the records", sizes.values_bytes);
   if (bytes > 0) {
     text += fmt::format(" ({:.3f} of the keys and values)",
                         static_cast<double>(sizes.committed()) / static_cast<double>(bytes));
@@ -182,6 +190,8 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
     text += fmt::format("\n  values: {}\n  extrema: {}", manifest.schema.fields_text(),
                         manifest.schema.indexed.empty() ? "of no field" : manifest.schema.indexed_text());
   }
+  if (manifest.layout.format != run::ShuffleFormat::kBase)
+    text += fmt::format("\n  format: {}", run::format_name(manifest.layout.format));
   if (!manifest.layout.standard()) text += "\n  " + layout_text(manifest.layout);
   text +=
       fmt::format("\n  generation {}{}", manifest.generation,
@@ -197,7 +207,7 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
     const std::string step = epoch.step == imd::kStepUnknown ? "unknown" : fmt::format("{}", epoch.step);
     text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}", epoch.epoch,
                         manifest.job_of(epoch).number, step, epoch.time, epoch.records,
-                        epoch.data_bytes + epoch.large.bytes);
+                        content_bytes(manifest, epoch));
     text += epoch.recovered == imd::Recovered::kNo
                 ? "\n"
                 : fmt::format("  recovered ({})\n", imd::recovered_name(epoch.recovered));

@@ -62,6 +62,12 @@ constexpr bool is_stream(RunKind kind) { return kind != RunKind::kUniform; }
 // Which rank of a job keeps a record: the one that the hash of its key names, or that the job's own partitioner names.
 enum class HomeRule : uint8_t { kHash = 0, kPartitioner = 1 };
 
+// Which values do not stand in their records but in files of the rank that appended them. The same in all runs of a directory.
+enum class ValueRule : uint8_t {
+  kLarge = 0,  // those of more than 16,384 bytes: in value logs (value_format.h)
+  kPaged = 1,  // those of 12 bytes and more: in value pages (value_pages.h)
+};
+
 // The first 64 payload bytes of a run.
 struct RunHeader {
   uint32_t magic;
@@ -79,13 +85,13 @@ struct RunHeader {
   uint32_t ranks;       // of the job that wrote it, and so partitions
   uint16_t ways;        // of each of these
   HomeRule home;        // of the job's records
-  uint8_t reserved0;
+  ValueRule values;
   uint32_t codec;   // Codec of a packed run; 0 in others
   uint32_t crc32c;  // partition_seed, then the first 60 bytes
 };
 static_assert(sizeof(RunHeader) == 64 && offsetof(RunHeader, epoch_id) == 16 &&
               offsetof(RunHeader, ranks) == 48 && offsetof(RunHeader, home) == 54 &&
-              offsetof(RunHeader, crc32c) == 60);
+              offsetof(RunHeader, values) == 55 && offsetof(RunHeader, crc32c) == 60);
 
 inline constexpr uint32_t kRanksMax = 1u << 24;
 inline constexpr uint32_t kRowBytesMax = 1020;     // uniform rows: at least four a block

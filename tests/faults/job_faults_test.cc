@@ -98,6 +98,7 @@ void for_each_case(const std::vector<Case>& all, const std::function<void(const 
 LaunchParams params_of(const Case& of, const JobFiles& files) {
   LaunchParams params = files.job(of.size, kEpochs, kRecords);
   if (of.tcp) params.environment.push_back("UCX_TLS=tcp,self");
+  if (of.seed % 3 == 1) params.environment.push_back("SWALE_IMD_FORMAT=indirect");
   if (of.stage.hold != nullptr) {
     params.held = of.victim;
     params.hold = of.stage.hold;

@@ -93,6 +93,12 @@ Status Repairer::look_at(LogId id, LogFacts* facts) {
   } else if (values.status().code() != Code::kNotFound) {
     return values.status();
   }
+  const auto pages = device_->open(value_pages_path(directory_, id), io::OpenMode::kRead);
+  if (pages.ok()) {
+    SWALE_ASSIGN_OR_RETURN(found_values, take_page_inventory(**pages, id.partition));
+  } else if (pages.status().code() != Code::kNotFound) {
+    return pages.status();
+  }
   report_.partitions = std::max(report_.partitions, uint64_t{id.partition} + 1);
   report_.whole_runs += inventory.runs.size();
   report_.torn_runs += inventory.torn_runs;

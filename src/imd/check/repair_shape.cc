@@ -42,6 +42,7 @@ run::Layout layout_of_logs(const Logs& logs) {
   for (const auto& [id, log] : logs) {
     for (const auto& [epoch_id, epoch] : log.epochs) {
       for (const FoundRun& run : epoch.runs) {
+        if (run.header.values == run::ValueRule::kPaged) layout.format = run::ShuffleFormat::kIndirect;
         if (run.header.kind == run::RunKind::kPacked)
           layout.compression = static_cast<Codec>(run.header.codec);
       }

@@ -282,6 +282,11 @@ Status Verifier::check_record(const PartitionLogs& logs, const JobEntry& job,
                     run.ranks, run.ways, kManifestName, job.ranks, job.ways,
                     says_hash ? "hash" : "a partitioner", job.partitioner));
   }
+  if (run.values != manifest_.layout.values()) {
+    return misplaced(fmt::format("its run has values by rule {}, expected {}: {} says the format is {}",
+                                 static_cast<int>(run.values), static_cast<int>(manifest_.layout.values()),
+                                 kManifestName, run::format_name(manifest_.layout.format)));
+  }
   const HashChoice home = choose(hash_bytes(record.key), job.ranks);
   const HashChoice way = choose(home.rest, job.ways);
   const bool elsewhere = by_hash && home.index != logs.partition;

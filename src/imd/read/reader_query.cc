@@ -51,6 +51,7 @@ void Arena::trim(size_t bytes_max) {
 Query::Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions,
              const Partitioners& partitioners)
     : manifest_(manifest),
+      rule_(manifest.layout.values()),
       partitions_(partitions),
       partitioners_(partitioners),
       counters_(files.counters),
@@ -421,7 +422,7 @@ Status Query::match(const Pending& pending, const char* bytes) {
   if (!record) {
     ++false_count_;
   } else if (!sink_->hit({key.index, group.record().epoch, (sequence_ + pending.group) << 32 | pending.number,
-                          record->value, run::is_large(*record)})) {
+                          record->value, run::points(rule_, *record)})) {
     stopped_ = true;
   }
   return {};
@@ -433,14 +434,14 @@ Status Query::match_all(const Pending& pending, Bytes blocks) {
   const QueryKey& key = keys_[rest_keys_[pending.rest]];
   const uint64_t sequence = (sequence_ + pending.group) << 32 | pending.number;
   bool found = false;
-  SWALE_RETURN_IF_ERROR(run::RecordMatch::each_in_verified(
-      pending.candidate, blocks, key.key, &record_scratch_, group.logs->data->path(),
-      [&](const run::RecordView& record) {
-        found = true;
-        stopped_ =
-            !sink_->hit({key.index, group.record().epoch, sequence, record.value, run::is_large(record)});
-        return !stopped_;
-      }));
+  SWALE_RETURN_IF_ERROR(
+      run::RecordMatch::each_in_verified(pending.candidate, blocks, key.key, &record_scratch_,
+                                         group.logs->data->path(), [&](const run::RecordView& record) {
+                                           found = true;
+                                           stopped_ = !sink_->hit({key.index, group.record().epoch, sequence,
+                                                                   record.value, run::points(rule_, record)});
+                                           return !stopped_;
+                                         }));
   if (!found) ++false_count_;
   return {};
 }

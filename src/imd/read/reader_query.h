@@ -75,8 +75,8 @@ class Query {
     // Of two hits of one key, the one of the earlier epoch, then appended first, has the smaller; equal ones come in
     // order.
     uint64_t sequence = 0;
-    Bytes value;  // valid during the call; of a large record what stands in the value's place
-    bool large = false;
+    Bytes value;         // valid during the call; of one that lies elsewhere what stands in its place
+    bool large = false;  // it lies elsewhere
   };
   class Sink {
    public:
@@ -203,6 +203,7 @@ class Query {
   void settle_counters();
 
   const Manifest& manifest_;
+  const run::ValueRule rule_;
   PartitionCache& partitions_;
   const Partitioners& partitioners_;
   ReadCounters& counters_;

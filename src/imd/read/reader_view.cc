@@ -127,10 +127,7 @@ Result<uint32_t> ReaderView::one_epoch(int64_t epoch, std::string_view what) con
 
 // Of the record that stands for the value. kCorruption for bytes that are no pointer.
 Result<ValueReader::Place> ReaderView::place(Bytes key, uint32_t epoch, Bytes stored) const {
-  const EpochEntry& entry = manifest_.epochs[epoch];
-  SWALE_ASSIGN_OR_RETURN(const run::LargeValue large, run::decode_large_value(stored, files_.directory));
-  return ValueReader::Place{large.pointer, manifest_.job_of(entry).number, entry.epoch, entry.epoch_id,
-                            hash_bytes(key)};
+  return ValueReader::place_of(manifest_, manifest_.epochs[epoch], key, stored, files_.directory);
 }
 
 Result<std::vector<Value>> ReaderView::get(Bytes key, int64_t epoch) {

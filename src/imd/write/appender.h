@@ -1,5 +1,6 @@
 // Appender: the application's end of a Writer on one rank, as a passive machine. A record goes into the frame of its home
-// rank (Batcher) or, in a job of one rank, straight into a memtable (DirectIntake); a large value goes to the value log.
+// rank (Batcher) or, in a job of one rank, straight into a memtable (DirectIntake); a large value goes to the value log, and
+// in a directory of the indirect format any value of 12 bytes or more to this rank's value pages.
 // Threads (writer.cc) and the simulation drive the same object.
 //
 // An append touches only memory of the Appender's own. If it cannot go on, it says what it needs; the driver asks the core
@@ -20,6 +21,7 @@
 #include "imd/format/partitioner.h"
 #include "imd/write/batcher.h"
 #include "imd/write/direct_intake.h"
+#include "imd/write/page_log.h"
 #include "imd/write/value_log.h"
 #include "imd/write/writer_core.h"
 #include "run/record.h"
@@ -29,8 +31,9 @@ namespace swale::imd {
 struct AppenderParams {
   int32_t ranks = 1;
   Partitioner partitioner = {};
-  ValueLog* values = nullptr;  // outlives the Appender
-  size_t prefix_bytes = 0;     // of a large value that stand in its record, for the schema's fields
+  ValueLog* values = nullptr;  // outlives the Appender, as does
+  PageLog* pages = nullptr;    // which takes its place in a directory of the indirect format
+  size_t prefix_bytes = 0;     // of a value in either that stand in its record, for the schema's fields
   uint64_t job_id = 0;
   uint32_t first_epoch = 0;
 };
@@ -47,16 +50,17 @@ class Appender {
 
   explicit Appender(const AppenderParams& params);
 
-  // Requires sizes within the limits of a record.
+  // Requires a key and a value that do not go elsewhere.
   Need append(Bytes key, Bytes value) { return append_as(key, key, value); }
   // The same for a record that is encoded.
   Need append(const run::RecordView& record) { return append_as(record.key, record); }
-  static bool is_large(Bytes key, Bytes value) {
-    return key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax;
+  // Whether write_value must be called first. Also if the sizes are beyond all limits: it says so.
+  bool goes_elsewhere(Bytes key, Bytes value) const {
+    return key.size() - 1 >= run::kKeyBytesMax || value.size() > inline_bytes_max_;
   }
-  // Writes the value to the value log. The record that points to it, to be appended in the same epoch, is good until the
+  // Writes the value to the value log or to pages. The record that points to it, to be appended in the same epoch, is good until the
   // next call. kInvalidArgument, and nothing was done: sizes, or a key without a home.
-  Result<run::RecordView> write_large(Bytes key, Bytes value);
+  Result<run::RecordView> write_value(Bytes key, Bytes value);
   // Why a key has no home: kInvalidArgument.
   Status nowhere(Bytes key) const;
 
@@ -64,6 +68,8 @@ class Appender {
   bool provide(WriterCore* core, Need need);
   bool can_provide(const WriterCore& core, Need need) const;
 
+  // Hands the epoch's values to the file. To be called before end_epoch; no append in between.
+  Status finish_values() { return params_.pages != nullptr ? params_.pages->finish_epoch() : Status(); }
   // What is appended from here on belongs to the next epoch. Requires that the epoch before is committed.
   void end_epoch(WriterCore* core, int64_t step, double time, const net::CallStamp& call = {});
   uint32_t epochs_ended() const { return epochs_ended_; }
@@ -77,10 +83,11 @@ class Appender {
   void begin_values();
 
   const AppenderParams params_;
+  const size_t inline_bytes_max_;  // of a value that stands in its record
   Batcher batcher_;
   DirectIntake intake_;
   uint32_t epochs_ended_ = 0;
-  std::string large_record_;
+  std::string record_;  // of the last write_value
 };
 
 template <class... Record>

@@ -284,6 +284,7 @@ void Partition::place_run(Way& way) {
   placement.ranks = static_cast<uint32_t>(params_.size);
   placement.ways = static_cast<uint16_t>(params_.ways);
   placement.home = params_.by_hash ? run::HomeRule::kHash : run::HomeRule::kPartitioner;
+  placement.values = params_.layout.values();
   placement.with_tails = params_.layout.filtered();
   if (way.packer) way.run = way.packer->take(placement);
   if (!way.run) {

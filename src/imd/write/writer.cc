@@ -76,7 +76,7 @@ Status Writer::append_failed(const Status& why) {
 }
 
 inline Status Writer::append_any(Bytes key, Bytes value) {
-  if (Appender::is_large(key, value)) return append_large(key, value);
+  if (appender_.goes_elsewhere(key, value)) return append_large(key, value);
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
   return append_record(key, key, value);
@@ -87,7 +87,7 @@ inline Status Writer::append_any(Bytes key, Bytes value) {
 Status Writer::append_large(Bytes key, Bytes value) {
   const std::lock_guard values_lock(values_mutex_);
   if (failed()) return failure();
-  SWALE_ASSIGN_OR_RETURN(const run::RecordView record, appender_.write_large(key, value));
+  SWALE_ASSIGN_OR_RETURN(const run::RecordView record, appender_.write_value(key, value));
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
   Status status = append_record(key, record);
@@ -151,6 +151,7 @@ Status Writer::begin_end(int64_t step, double time) {
   const uint32_t epoch = opened_.first_epoch + appender_.epochs_ended();
   SWALE_RETURN_IF_ERROR(
       job_.begin_call(channel(), net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
+  SWALE_RETURN_IF_ERROR(appender_.finish_values());
   epoch_ending_ = true;
   if (opened_.last_step) opened_.last_step = step;
   Lock core_lock(mutex_);
