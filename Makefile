@@ -21,7 +21,7 @@ install: ## into PREFIX (default /usr/local), under DESTDIR if that is set: libr
 	@cmake --install "$${SWALE_BUILD:-build/release}" --prefix "$(PREFIX)" > /dev/null
 	@echo "== Swale is in $(DESTDIR)$(PREFIX)"
 
-demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo [FORMAT=indirect]
+demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo [FORMAT=indirect|lossy]
 	@echo "== The demo: about 6 minutes on 2 quiet cores if packages are missing and nothing is compiled, then 1 minute"
 	@scripts/install-deps.sh demo
 	@scripts/venv.sh

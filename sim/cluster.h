@@ -59,10 +59,10 @@ struct ClusterParams {
   Faults faults;
 };
 
-// Half of all seeds have another layout than the usual one, each of them some; a third has another format.
+// Half of all seeds have another layout than the usual one, each of them some; two thirds have another format.
 inline run::Layout layout_of_seed(uint64_t seed) {
   run::Layout layout;
-  if (seed % 3 == 0) layout.format = run::ShuffleFormat::kIndirect;
+  layout.format = static_cast<run::ShuffleFormat>(seed % 3);
   if (seed % 2 == 0) return layout;
   layout.compression = static_cast<Codec>(seed / 2 % 3);
   layout.index = static_cast<run::IndexKind>(seed / 6 % 4);

@@ -142,8 +142,10 @@ Status Node::open(Fiber& fiber) {
 Status Node::start_machines() {
   const ClusterParams& params = world_.params;
   const imd::Manifest& manifest = opened_->manifest;
-  const size_t budget =
-      manifest.layout.standard() ? params.memory_bytes : std::max(params.memory_bytes, 8 * kMiB);
+  const size_t budget = manifest.layout.format == run::ShuffleFormat::kLossy
+                            ? std::max(params.memory_bytes, 20 * kMiB)
+                        : manifest.layout.standard() ? params.memory_bytes
+                                                     : std::max(params.memory_bytes, 8 * kMiB);
   SWALE_ASSIGN_OR_RETURN(
       const imd::MemoryPlan memory,
       imd::plan_memory({budget, params.ranks, params.ways, params.frame_bytes, params.window,
@@ -153,10 +155,11 @@ Status Node::start_machines() {
   talk.size = params.ranks;
   talk.channel = SimJob::kChannel;
   talk.secret = kSecret;
+  SWALE_RETURN_IF_ERROR(opened_->make_source_home(params.ranks, memory));
   imd::WriterCoreParams core = opened_->core_params(talk, memory, params.ways);
   core.clock = &world_.events.clock();
   SWALE_ASSIGN_OR_RETURN(core_, imd::WriterCore::create(core));
-  appender_.emplace(opened_->appender_params(params.ranks, {}));
+  appender_.emplace(opened_->appender_params(rank_, params.ranks, {}));
   return {};
 }
 

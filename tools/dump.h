@@ -48,6 +48,8 @@ class DumpOutput {
 // Failures are those of opening and reading the file.
 Status dump_data_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
 Status dump_value_log(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out);
+// Of the lossy format.
+Status dump_tables(io::Device& device, const std::string& path, DumpOutput* out);
 Status dump_value_pages(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out);
 Status dump_index_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
 // Of a job's folder.

@@ -5,6 +5,7 @@
 #include "run/block.h"
 #include "run/run_cursor.h"
 #include "run/value_format.h"
+#include "run/value_pages.h"
 #include "tools/dump.h"
 
 namespace swale::tools {
@@ -13,6 +14,18 @@ namespace {
 constexpr uint64_t kChunkBlocks = 256;
 
 std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
+
+const char* home_name(run::HomeRule rule) {
+  switch (rule) {
+    case run::HomeRule::kHash:
+      return "hash";
+    case run::HomeRule::kPartitioner:
+      return "partitioner";
+    case run::HomeRule::kWriter:
+      return "writer";
+  }
+  return "unknown";
+}
 
 const char* kind_name(run::RunKind kind) {
   return kind == run::RunKind::kUniform ? "uniform" : kind == run::RunKind::kVariable ? "variable" : "packed";
@@ -66,7 +79,7 @@ class DataLogDump {
                {"way", header.way},
                {"ranks", header.ranks},
                {"ways", header.ways},
-               {"home", header.home == run::HomeRule::kHash ? "hash" : "partitioner"},
+               {"home", home_name(header.home)},
                {"kind", kind_name(header.kind)},
                {"values", header.values == run::ValueRule::kPaged ? "in pages" : "in records"},
                {"codec", codec_name(static_cast<Codec>(header.codec))},

@@ -15,13 +15,14 @@ struct Sizes {
   // What committed epochs hold.
   uint64_t data_bytes = 0;
   uint64_t index_bytes = 0;
-  uint64_t values_bytes = 0;  // in value logs
+  uint64_t values_bytes = 0;  // in value logs or value pages
+  uint64_t tables_bytes = 0;  // auxiliary tables
   // All other bytes of the logs: room made ahead of writing, and epochs that were never committed or were dropped.
   uint64_t uncommitted_bytes = 0;
   uint32_t files = 0;
   uint32_t unreadable_logs = 0;  // their index is damaged or missing: all their bytes are uncommitted_bytes
 
-  uint64_t committed() const { return data_bytes + index_bytes + values_bytes; }
+  uint64_t committed() const { return data_bytes + index_bytes + values_bytes + tables_bytes; }
 };
 
 // Adds what committed epochs hold in one job's part of a partition.
@@ -32,11 +33,12 @@ Status add_committed(io::Device& device, const std::string& path, imd::LogId log
   std::map<uint32_t, uint32_t> blocks;  // of each epoch; its segments tell them one after the other
   uint64_t dropped_bytes = 0;
   for (const run::SegmentRecord& segment : footer.segments) {
-    const bool values = run::is_values_segment(segment);
+    const bool table = run::is_table_segment(segment);
+    const bool values = table || run::is_values_segment(segment);
     if (manifest.find_epoch(segment.epoch, segment.epoch_id) == nullptr) {
       if (!values) dropped_bytes += run::segment_bytes(segment);
     } else if (values) {
-      sizes->values_bytes += run::range_of(segment).bytes;
+      (table ? sizes->tables_bytes : sizes->values_bytes) += run::range_of(segment).bytes;
     } else if (!run::is_auxiliary(segment)) {
       uint32_t& count = blocks[segment.epoch];
       count = std::max(count, segment.data_blocks);
@@ -143,6 +145,7 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
             {"data_bytes", sizes.data_bytes},
             {"index_bytes", sizes.index_bytes},
             {"values_bytes", sizes.values_bytes},
+            {"tables_bytes", sizes.tables_bytes},
             {"uncommitted_bytes", sizes.uncommitted_bytes},
             {"unreadable_logs", sizes.unreadable_logs}}}};
 }
@@ -174,6 +177,7 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
                       sizes.data_bytes, sizes.index_bytes);
   if (sizes.values_bytes > 0)
     text += fmt::format(", {} bytes of values beside the records", sizes.values_bytes);
+  if (sizes.tables_bytes > 0) text += fmt::format(", {} bytes of tables", sizes.tables_bytes);
   if (bytes > 0) {
     text += fmt::format(" ({:.3f} of the keys and values)",
                         static_cast<double>(sizes.committed()) / static_cast<double>(bytes));

@@ -26,6 +26,7 @@
 namespace swale::imd::test {
 
 inline constexpr char kDir[] = "/dir";
+inline constexpr size_t kMemoryBytes = 20 * kMiB;  // enough for every format
 inline constexpr size_t kLimit = run::kValueBytesMax;
 inline constexpr size_t kPiece = run::kValuePieceBytes;
 using Values = std::vector<std::string>;
@@ -49,7 +50,7 @@ using EpochFn = std::function<void(net::Job&, Writer&, uint32_t epoch)>;
 // Opens, calls `fill` and ends the epoch for each of `epochs`, closes.
 inline void write(io::Device& device, int32_t ranks, uint32_t epochs, const EpochFn& fill,
                   WriterOptions options = {}) {
-  if (options.memory_bytes == 0) options.memory_bytes = 6 * kMiB;
+  if (options.memory_bytes == 0) options.memory_bytes = kMemoryBytes;
   run_ranks(ranks, [&](net::Job& job) {
     auto writer = Writer::open(job, device, kDir, Writer::Create::kIfMissing, options);
     ASSERT_TRUE(writer.ok()) << writer.status().to_string();
@@ -66,7 +67,7 @@ inline void write(io::Device& device, int32_t ranks, uint32_t epochs, const Epoc
 // Of a directory that is made.
 inline WriterOptions options_of(run::ShuffleFormat format) {
   WriterOptions options;
-  options.memory_bytes = 6 * kMiB;
+  options.memory_bytes = kMemoryBytes;
   options.format = format;
   return options;
 }
@@ -84,7 +85,8 @@ class InFormat : public testing::TestWithParam<run::ShuffleFormat> {};
 inline std::string name_of(const testing::TestParamInfo<run::ShuffleFormat>& info) {
   return std::string(run::format_name(info.param));
 }
-inline const auto kFormats = testing::Values(run::ShuffleFormat::kBase, run::ShuffleFormat::kIndirect);
+inline const auto kFormats =
+    testing::Values(run::ShuffleFormat::kBase, run::ShuffleFormat::kIndirect, run::ShuffleFormat::kLossy);
 
 inline void append(Writer& writer, const std::string& key, const std::string& value) {
   const Status status = writer.append(key, value);

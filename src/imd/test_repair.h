@@ -144,7 +144,7 @@ class DirectoryMaker {
  private:
   void write_job(int number) {
     WriterOptions options;
-    options.memory_bytes = 8 * kMiB;
+    options.memory_bytes = plan_.format == run::ShuffleFormat::kLossy ? 20 * kMiB : 8 * kMiB;
     options.ways = 1 + static_cast<uint32_t>(rng_.below(3));
     if (number == 0) {
       if (plan_.schema) options.schema = run::Schema::parse("number:u8", "number").value();

@@ -59,8 +59,9 @@ enum class RunKind : uint8_t {
 // The records of the run are encoded, one behind the other, and may span blocks.
 constexpr bool is_stream(RunKind kind) { return kind != RunKind::kUniform; }
 
-// Which rank of a job keeps a record: the one that the hash of its key names, or that the job's own partitioner names.
-enum class HomeRule : uint8_t { kHash = 0, kPartitioner = 1 };
+// Which rank of a job keeps a record: the one that the hash of its key names, or that the job's own partitioner names, or the
+// one that appended it (the lossy format).
+enum class HomeRule : uint8_t { kHash = 0, kPartitioner = 1, kWriter = 2 };
 
 // Which values do not stand in their records but in files of the rank that appended them. The same in all runs of a directory.
 enum class ValueRule : uint8_t {
@@ -127,7 +128,8 @@ enum SegmentFlag : uint8_t {
   kBloomSegment = 8,          // no sketches but filters and fences; FilterPieceHeader
   kBlockedBloomSegment = 16,  // the same, with blocked filters
   kPackedSegment = 32,        // some of the runs are packed
-  kAuxiliarySegment = 0x80,   // not sketches: a reader that does not know its other flags passes over it
+  kTableSegment = 64,  // with kAuxiliarySegment: an auxiliary table of the epoch (docs/formats/lossy.md)
+  kAuxiliarySegment = 0x80,  // not sketches: a reader that does not know its other flags passes over it
 };
 
 // One segment of the index log: the transposed sketches of n runs of one way and epoch. Kept in footers.

@@ -23,6 +23,7 @@ enum class IndexKind : uint8_t {
 enum class ShuffleFormat : uint8_t {
   kBase,      // records move
   kIndirect,  // keys and pointers move; values of 12 bytes and more stay in the writer's value pages
+  kLossy,  // records stay in the writer's runs; 34 bits of each key's hash and the rank move, into auxiliary tables
 };
 
 inline constexpr uint32_t kBloomBitsDefault = 10;  // a record; 0: no filter, only fences
@@ -56,12 +57,12 @@ constexpr std::optional<IndexKind> index_named(std::string_view name) {
   return std::nullopt;
 }
 
-constexpr std::string_view kShuffleFormatNames[] = {"base", "indirect"};
+constexpr std::string_view kShuffleFormatNames[] = {"base", "indirect", "lossy"};
 constexpr std::string_view format_name(ShuffleFormat format) {
   return kShuffleFormatNames[static_cast<int>(format)];
 }
 constexpr std::optional<ShuffleFormat> format_named(std::string_view name) {
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 3; ++i) {
     if (name == kShuffleFormatNames[i]) return static_cast<ShuffleFormat>(i);
   }
   return std::nullopt;

@@ -98,7 +98,8 @@ void for_each_case(const std::vector<Case>& all, const std::function<void(const 
 LaunchParams params_of(const Case& of, const JobFiles& files) {
   LaunchParams params = files.job(of.size, kEpochs, kRecords);
   if (of.tcp) params.environment.push_back("UCX_TLS=tcp,self");
-  if (of.seed % 3 == 1) params.environment.push_back("SWALE_IMD_FORMAT=indirect");
+  constexpr const char* kFormats[] = {"base", "indirect", "lossy"};
+  params.environment.push_back(fmt::format("SWALE_IMD_FORMAT={}", kFormats[of.seed % 3]));
   if (of.stage.hold != nullptr) {
     params.held = of.victim;
     params.hold = of.stage.hold;

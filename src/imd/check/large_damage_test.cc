@@ -132,7 +132,7 @@ TEST_P(LargeDamage, AFailedWriteOrSyncIsTold) {
       const uint64_t faults = device.faults();
       run_ranks(2, [&](net::Job& job) {
         WriterOptions options;
-        options.memory_bytes = 6 * kMiB;
+        options.memory_bytes = kMemoryBytes;
         auto writer = Writer::open(job, device, kDir, Writer::Create::kNever, options);
         if (!writer.ok()) return;
         Status status;
@@ -209,7 +209,7 @@ TEST_P(LargeDamage, OfAnOpenEpochComeBackIfTheyAreWhole) {
     device.inject(fault);
     run_ranks(2, [&](net::Job& job) {
       WriterOptions options;
-      options.memory_bytes = 6 * kMiB;
+      options.memory_bytes = kMemoryBytes;
       auto writer = Writer::open(job, device, kDir, Writer::Create::kNever, options);
       ASSERT_TRUE(writer.ok());
       for (uint64_t i = 0; i < 10; ++i)

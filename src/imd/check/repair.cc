@@ -139,6 +139,7 @@ Result<RepairReport> Repairer::run() {
   }
   tell_losses();
   SWALE_RETURN_IF_ERROR(plan_rebuilds());
+  SWALE_RETURN_IF_ERROR(plan_tables());
   SWALE_RETURN_IF_ERROR(plan_open_epochs());
   if (anything_to_do() && !dry_run_) SWALE_RETURN_IF_ERROR(publish());
   return std::move(report_);
@@ -148,8 +149,12 @@ Result<RepairReport> Repairer::run() {
 // they leave out is recorded before.
 Status Repairer::publish() {
   SWALE_ASSIGN_OR_RETURN(number_, claim_job(*device_, directory_));
+  SWALE_RETURN_IF_ERROR(write_open_tables());
   SWALE_RETURN_IF_ERROR(write_open_epochs());
-  for (Rebuild& rebuild : rebuilds_) SWALE_RETURN_IF_ERROR(write_index(&rebuild));
+  for (Rebuild& rebuild : rebuilds_) {
+    SWALE_RETURN_IF_ERROR(write_tables(&rebuild));
+    SWALE_RETURN_IF_ERROR(write_index(&rebuild));
+  }
   if (found_.keep_damaged) SWALE_RETURN_IF_ERROR(keep_damaged_manifest());
   SWALE_RETURN_IF_ERROR(commit());
   return replace_indexes();

@@ -136,6 +136,10 @@ Status Repairer::write_open_partition(uint32_t partition,
     if (!runs.empty()) end_block = runs.back().end_block();
     SWALE_RETURN_IF_ERROR(
         writer.add_values(open_[i].epoch, facts_of(logs_, from).of(open_[i].epoch.epoch_id).values));
+    if (!open_[i].tables.empty()) {
+      SWALE_RETURN_IF_ERROR(writer.keep(
+          {run::table_segment(open_[i].tables[partition], open_[i].epoch.epoch, open_[i].epoch.epoch_id)}));
+    }
   }
   return writer.finish();
 }

@@ -157,6 +157,12 @@ std::optional<run::ValueRange> LogEpoch::committed_values() const {
   return run::range_of(*found);
 }
 
+std::optional<run::ValueRange> LogEpoch::table() const {
+  const auto found = std::find_if(segments.begin(), segments.end(), run::is_table_segment);
+  if (found == segments.end()) return std::nullopt;
+  return run::range_of(*found);
+}
+
 const LogEpoch& LogFacts::of(uint64_t epoch_id) const {
   static const LogEpoch kNothing;
   const auto found = epochs.find(epoch_id);

@@ -4,7 +4,8 @@
 // A query reads the index footers of the partitions it has not met before, then one slice per epoch, then one block
 // (or few) per candidate, as soon as its slice is there. Depth, the number of reads on part-* files that wait for one
 // another, is 3 cold, 2 once the footer is resident, one more where a slice overflows. A value of more than 16,384 bytes
-// takes one more, one of more than 256 KiB two.
+// takes one more, one of more than 256 KiB two; so does any value of 12 bytes or more in a directory of the indirect format. In
+// the lossy format the auxiliary table of the key's home is read first, one epoch after the other: two more (reader_tables.h).
 // Bytes are read, those in the page cache by one system call each (io/advised_queue.h). ReaderOptions::map allows a
 // mapping of the logs instead, without a system call for what is in the page cache; but a page that the device fails to
 // deliver, or that somebody cuts off, after it was seen there then raises SIGBUS (io/mapping.h): so it is not the
@@ -163,7 +164,7 @@ class Reader {
   Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn);
 
   // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
-  // and needs memory for the keys of one partition.
+  // and needs memory for the keys of one partition, in the lossy format for those of the epoch.
   using KeyFn = std::function<bool(Bytes key)>;
   Status keys(int64_t epoch, const KeyFn& fn);
 

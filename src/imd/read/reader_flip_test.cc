@@ -62,6 +62,8 @@ class Flips {
       paths_.push_back(index_log_path(kDirectory, {1, part}));
       if (layout.format == run::ShuffleFormat::kIndirect)
         paths_.push_back(value_pages_path(kDirectory, {1, part}));
+      if (layout.format == run::ShuffleFormat::kLossy)
+        paths_.push_back(table_log_path(kDirectory, {1, part}));
     }
     for (const std::string& path : {manifest_path(kDirectory), generation_path(kDirectory, 1),
                                     epoch_log_path(kDirectory, 1), summary_log_path(kDirectory, 1)})
@@ -222,6 +224,11 @@ TEST(ReaderFlip, BytesOfThePapersIndex) {
 
 TEST(ReaderFlip, BytesOfTheIndirectFormat) {
   Flips flips(400, {.format = run::ShuffleFormat::kIndirect});
+  turn_bytes_over(flips, kStep);
+}
+
+TEST(ReaderFlip, BytesOfTheLossyFormat) {
+  Flips flips(400, {.format = run::ShuffleFormat::kLossy});
   turn_bytes_over(flips, kStep);
 }
 

@@ -49,10 +49,11 @@ void Arena::trim(size_t bytes_max) {
 }
 
 Query::Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions,
-             const Partitioners& partitioners)
+             TableCache& tables, const Partitioners& partitioners)
     : manifest_(manifest),
       rule_(manifest.layout.values()),
       partitions_(partitions),
+      tables_(tables),
       partitioners_(partitioners),
       counters_(files.counters),
       reads_(files.device, files.options.reads_in_flight_max) {}
@@ -66,7 +67,7 @@ Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink)
   keys_ = keys;
   stopped_ = false;
   sequence_ = 0;
-  footer_depth_ = depth_ = 0;
+  footer_depth_ = table_depth_ = depth_ = 0;
   const Status status = run_all(epochs);
   settle_counters();
   reusable_ = status.ok() && !stopped_ && is_empty();
@@ -474,7 +475,7 @@ void Query::forget_groups() {
 }
 
 void Query::settle_counters() {
-  counters_.depth_max.update(footer_depth_ + depth_);
+  counters_.depth_max.update(footer_depth_ + table_depth_ + depth_);
   counters_.reads.add(std::exchange(reads_count_, 0));
   counters_.bytes_read.add(std::exchange(bytes_count_, 0));
   counters_.false_candidates.add(std::exchange(false_count_, 0));

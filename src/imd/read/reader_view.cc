@@ -220,8 +220,10 @@ Status ReaderView::scan_records(uint32_t epoch, uint32_t partition, const ScanFn
 Status ReaderView::keys(int64_t epoch, const Reader::KeyFn& fn) {
   SWALE_ASSIGN_OR_RETURN(const uint32_t number, one_epoch(epoch, "keys are listed of one epoch at a time"));
   bool stopped = false;
+  std::unordered_set<std::string> seen;
+  const bool anywhere = TableCache::has_tables(manifest_, manifest_.epochs[number]);
   for (uint32_t partition = 0; partition < partitions_of(number) && !stopped; ++partition) {
-    std::unordered_set<std::string> seen;  // all values of a key are in one partition
+    if (!anywhere) seen.clear();  // all values of a key are in one partition
     const ScanFn distinct = [&](const run::ScannedRecord& record) {
       return !seen.emplace(record.key).second || fn(record.key);
     };

@@ -20,8 +20,11 @@ const char* Appender::Need::text() const {
 Appender::Appender(const AppenderParams& params)
     : params_(params),
       inline_bytes_max_(params.pages != nullptr ? run::kPagePointerBytes - 1 : run::kValueBytesMax),
-      batcher_(params.ranks, params.partitioner) {
-  if (!params.partitioner.by_hash() || params.pages != nullptr) intake_.forbid_quickly();
+      batcher_(params.ranks, params.partitioner),
+      keys_(params.lossy ? params.ranks : 0, static_cast<uint32_t>(params.rank)) {
+  const bool quickly =
+      params.partitioner.by_hash() && params.pages == nullptr && !(params.lossy && params.ranks > 1);
+  if (!quickly) intake_.forbid_quickly();
   begin_values();
 }
 
@@ -60,6 +63,11 @@ Result<run::RecordView> Appender::write_value(Bytes key, Bytes value) {
                record_.size());
 }
 
+net::Frame Appender::exchange(net::Rank rank, net::Frame next) {
+  if (!params_.lossy || params_.ranks == 1) return batcher_.exchange(rank, next);
+  return keys_.exchange(rank, next, params_.first_epoch + epochs_ended_);
+}
+
 bool Appender::can_provide(const WriterCore& core, Need need) const {
   switch (need.what) {
     case Need::What::kFrame:
@@ -78,9 +86,9 @@ bool Appender::can_provide(const WriterCore& core, Need need) const {
 bool Appender::provide(WriterCore* core, Need need) {
   switch (need.what) {
     case Need::What::kFrame:
-      core->submit(need.which, batcher_.exchange(need.which, {}));  // the second time there is none
+      core->submit(need.which, exchange(need.which, {}));  // the second time there is none
       if (!core->frame_available(need.which)) return false;
-      batcher_.exchange(need.which, core->take_frame(need.which));
+      exchange(need.which, core->take_frame(need.which));
       return true;
     case Need::What::kRoom:
       return core->make_room(static_cast<uint32_t>(need.which));
@@ -98,13 +106,16 @@ bool Appender::provide(WriterCore* core, Need need) {
 void Appender::end_epoch(WriterCore* core, int64_t step, double time, const net::CallStamp& call) {
   const WrittenValues values =
       params_.pages != nullptr ? params_.pages->written() : params_.values->written();
-  for (net::Rank rank = 0; rank < params_.ranks; ++rank) core->submit(rank, batcher_.exchange(rank, {}));
+  for (net::Rank rank = 0; rank < params_.ranks; ++rank) core->submit(rank, exchange(rank, {}));
   ++epochs_ended_;
   batcher_.count(intake_.take_tally());
-  core->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values, call);
+  const bool sends_keys = params_.lossy && params_.ranks > 1;
+  core->begin_epoch_end(step, time, sends_keys ? keys_.pairs_per_rank() : batcher_.records_per_rank(),
+                        batcher_.tally(), values, call);
   begin_values();
   if (!core->intake_open()) intake_.close();
   batcher_.begin_epoch();
+  keys_.begin_epoch();
 }
 
 }  // namespace swale::imd

@@ -1,6 +1,7 @@
 // Appender: the application's end of a Writer on one rank, as a passive machine. A record goes into the frame of its home
 // rank (Batcher) or, in a job of one rank, straight into a memtable (DirectIntake); a large value goes to the value log, and
-// in a directory of the indirect format any value of 12 bytes or more to this rank's value pages.
+// in a directory of the indirect format any value of 12 bytes or more to this rank's value pages. In the lossy format records go
+// to this rank's memtables and hashes of their keys to their homes (KeyBatcher).
 // Threads (writer.cc) and the simulation drive the same object.
 //
 // An append touches only memory of the Appender's own. If it cannot go on, it says what it needs; the driver asks the core
@@ -21,6 +22,7 @@
 #include "imd/format/partitioner.h"
 #include "imd/write/batcher.h"
 #include "imd/write/direct_intake.h"
+#include "imd/write/key_batcher.h"
 #include "imd/write/page_log.h"
 #include "imd/write/value_log.h"
 #include "imd/write/writer_core.h"
@@ -30,6 +32,8 @@ namespace swale::imd {
 
 struct AppenderParams {
   int32_t ranks = 1;
+  int32_t rank = 0;
+  bool lossy = false;  // records stay here, and hashes of keys go to their homes
   Partitioner partitioner = {};
   ValueLog* values = nullptr;  // outlives the Appender, as does
   PageLog* pages = nullptr;    // which takes its place in a directory of the indirect format
@@ -75,23 +79,43 @@ class Appender {
   uint32_t epochs_ended() const { return epochs_ended_; }
   uint64_t records_of_open_epoch() const { return batcher_.tally().records + intake_.tally().records; }
 
+  // Whether records go straight into this rank's memtables.
+  bool direct() const { return params_.ranks == 1 || params_.lossy; }
   DirectIntake& intake() { return intake_; }
 
  private:
   template <class... Record>
   Need append_as(Bytes key, const Record&... record);
+  template <class... Record>
+  Need append_lossy(Bytes key, const Record&... record);
+  net::Frame exchange(net::Rank rank, net::Frame next);
   void begin_values();
 
   const AppenderParams params_;
   const size_t inline_bytes_max_;  // of a value that stands in its record
   Batcher batcher_;
+  KeyBatcher keys_;  // in the lossy format, of several ranks
   DirectIntake intake_;
   uint32_t epochs_ended_ = 0;
   std::string record_;  // of the last write_value
 };
 
+// First the place for the key's hash, then the record: nothing is done by halves.
+template <class... Record>
+Appender::Need Appender::append_lossy(Bytes key, const Record&... record) {
+  const HashChoice home = choose(hash_bytes(key), static_cast<uint32_t>(params_.ranks));
+  const auto rank = static_cast<net::Rank>(home.index);
+  if (!keys_.has_room(rank)) return {Need::What::kFrame, rank};
+  if (intake_.closed()) return {Need::What::kIntake, 0};
+  const Partition::Appended appended = intake_.append(home.rest, record...);
+  if (appended.row == nullptr) return {Need::What::kRoom, static_cast<int32_t>(appended.way)};
+  keys_.push(rank, home.rest);
+  return {};
+}
+
 template <class... Record>
 Appender::Need Appender::append_as(Bytes key, const Record&... record) {
+  if (params_.lossy && params_.ranks > 1) return append_lossy(key, record...);
   if (params_.ranks > 1) {
     const net::Rank full = batcher_.append(record...);
     if (full == Batcher::kAccepted) [[likely]]

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "imd/format/run_packer.h"
+#include "imd/write/source_home.h"
 #include "run/extrema.h"
 #include "run/memtable.h"
 #include "run/run_builder.h"
@@ -79,7 +80,10 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   const size_t network = network_bytes(wish.ranks, plan.frame_bytes, plan.window);
   plan_extrema(wish, &plan);
   if (packs) plan.packing_bytes = wish.ways * RunPacker::memory_bytes(plan.memtable_bytes);
-  const size_t fixed = network + plan.output_buffers * plan.output_buffer_bytes +
+  // A quarter: 2.95 bytes a key, and what goes beyond is spilled.
+  if (wish.layout.format == run::ShuffleFormat::kLossy && wish.ranks > 1)
+    plan.source_bytes = std::max(wish.budget_bytes / 4, kSourceHomeBytesMin);
+  const size_t fixed = network + plan.source_bytes + plan.output_buffers * plan.output_buffer_bytes +
                        wish.ways * way_bytes(plan.memtable_bytes) + plan.extrema_bytes + plan.packing_bytes;
   plan.other_bytes = wish.budget_bytes / 16;
   const size_t run_sketch_bytes = run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax,
@@ -132,6 +136,7 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
       {"sketches", plan.sketch_bytes},
       {"extrema of indexed fields", plan.extrema_bytes},
       {"compressed runs", plan.packing_bytes},
+      {"keys at their home", plan.source_bytes},
       {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
       {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
       {"delivery queue", frames * plan.window},

@@ -19,7 +19,7 @@ Result<PartitionFiles> PartitionFiles::create(io::Device& device, const std::str
   }
   data->prefer_direct();
   (*index)->prefer_direct();
-  return PartitionFiles(std::move(data), std::move(*index),
+  return PartitionFiles(log, std::move(data), std::move(*index),
                         std::make_unique<ValueLog>(device, directory, log),
                         std::make_unique<PageLog>(device, directory, log));
 }

@@ -27,6 +27,7 @@ constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 
 Status Writer::start(io::Device& device, const MemoryPlan& memory, uint32_t ways) {
   SWALE_RETURN_IF_ERROR(join());  // first: what fails below must not change the channels' numbers
+  SWALE_RETURN_IF_ERROR(opened_.make_source_home(job_.size(), memory));
   WriterCoreParams params = opened_.core_params(conversation_params(), memory, ways);
   params.partition.by_hash = by_hash_;
   params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
@@ -44,7 +45,7 @@ Status Writer::start(io::Device& device, const MemoryPlan& memory, uint32_t ways
   }
   SWALE_RETURN_IF_ERROR(storage_thread_->add(&storage_));
   serve(core_.get());
-  if (alone_) appender_.intake().open(&core_->partition());
+  if (appender_.direct()) appender_.intake().open(&core_->partition());
   return {};
 }
 
@@ -174,7 +175,7 @@ Status Writer::wait_for_end() {
   const bool committed = over();
   core_lock.unlock();
   if (!committed) return failure();
-  if (alone_) {
+  if (appender_.direct()) {
     const BiasedMutex::Guard guard(appender_.intake().mutex);
     core_lock.lock();
     core_->start_small();

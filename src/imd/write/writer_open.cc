@@ -90,6 +90,16 @@ Manifest empty_manifest(const WriterOptions& options) {
   return manifest;
 }
 
+// In the lossy format the writer is the place of a record.
+Status check_partitioner(const WriterOptions& wanted, const run::Layout& layout,
+                         const std::string& directory) {
+  const bool by_hash = wanted.partitioner.name == kHashPartitioner;
+  if (layout.format != run::ShuffleFormat::kLossy || by_hash) return {};
+  return invalid_argument(
+      "{}: imd.partitioner={}: with imd.format=lossy records stay where they are appended", directory,
+      wanted.partitioner.name);
+}
+
 // The record of a value in pages has the value's front, as far as extrema need it.
 Status check_prefix(const Manifest& manifest) {
   constexpr size_t kLimit = run::kValueBytesMax - run::kPagePointerBytes;
@@ -111,6 +121,7 @@ Status make_if_missing(io::Device& device, const std::string& directory, Create 
   if (made) return {};
   const Manifest manifest = empty_manifest(options);
   SWALE_RETURN_IF_ERROR(check_prefix(manifest));
+  SWALE_RETURN_IF_ERROR(check_partitioner(options, manifest.layout, directory));
   return make_first_generation(device, directory, manifest);
 }
 
@@ -173,6 +184,7 @@ Status prepare(const net::Ranks& ranks, io::Device& device, Create create, const
   const std::string path = manifest_path(directory);
   SWALE_RETURN_IF_ERROR(check_schema(options.schema, opened->manifest, path));
   SWALE_RETURN_IF_ERROR(check_layout(options, opened->manifest, path));
+  SWALE_RETURN_IF_ERROR(check_partitioner(options, opened->manifest.layout, directory));
   if (options.resume_after) {
     const Result<size_t> dropped = opened->manifest.drop_after(*options.resume_after);
     if (!dropped.ok()) return invalid_argument("{}: {}", path, dropped.status().message());
@@ -327,13 +339,27 @@ WriterCoreParams OpenedDirectory::core_params(net::Conversation::Params talk, co
   params.partition.memory = memory;
   params.partition.indexed = manifest.schema.indexed;
   params.partition.layout = manifest.layout;
+  params.partition.sources = source_home.get();
   return params;
 }
 
-AppenderParams OpenedDirectory::appender_params(int32_t ranks, const Partitioner& partitioner) {
+Status OpenedDirectory::make_source_home(int32_t ranks, const MemoryPlan& memory) {
+  if (manifest.layout.format != run::ShuffleFormat::kLossy || ranks == 1) return {};
+  SWALE_ASSIGN_OR_RETURN(source_home, SourceHome::create({.device = device.get(),
+                                                          .directory = directory,
+                                                          .log = files->log(),
+                                                          .ranks = static_cast<uint32_t>(ranks),
+                                                          .memory_bytes = memory.source_bytes,
+                                                          .first_epoch = first_epoch}));
+  return {};
+}
+
+AppenderParams OpenedDirectory::appender_params(int32_t rank, int32_t ranks, const Partitioner& partitioner) {
   const bool paged = manifest.layout.values() == run::ValueRule::kPaged;
   // Records with pages have only what extrema need: nearly every value would stand there twice.
   return {.ranks = ranks,
+          .rank = rank,
+          .lossy = manifest.layout.format == run::ShuffleFormat::kLossy,
           .partitioner = partitioner,
           .values = &files->values(),
           .pages = paged ? &files->pages() : nullptr,
