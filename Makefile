@@ -21,12 +21,12 @@ install: ## into PREFIX (default /usr/local), under DESTDIR if that is set: libr
 	@cmake --install "$${SWALE_BUILD:-build/release}" --prefix "$(PREFIX)" > /dev/null
 	@echo "== Swale is in $(DESTDIR)$(PREFIX)"
 
-demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo (ROUTE=three-hop: as if on 2 nodes)
+demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo (ROUTE=three-hop: as if on 2 nodes; FORMAT=indirect|lossy)
 	@echo "== The demo: about 6 minutes on 2 quiet cores if packages are missing and nothing is compiled, then 1 minute"
 	@scripts/install-deps.sh demo
 	@scripts/venv.sh
 	@scripts/build.sh release swale_demo
-	@examples/lammps/run-demo.sh build/release build/demo
+	@$(if $(FORMAT),SWALE_IMD_FORMAT=$(FORMAT)) examples/lammps/run-demo.sh build/release build/demo
 
 bench-imd: ## Swale, LevelDB, RocksDB, DuckDB and raw appends, the same work; results in build/bench (BENCH=quick: 5 min)
 	@scripts/install-deps.sh build bench

@@ -1,7 +1,8 @@
-// Heads of values and pointers to them: whatever decodes is what encodes to it again.
+// Heads of values, pages of values and pointers to both: whatever decodes is what encodes to it again.
 #include "base/crc32c.h"
 #include "fuzz/run_fuzz_support.h"
 #include "run/value_format.h"
+#include "run/value_pages.h"
 
 namespace swale::run::fuzz {
 namespace {
@@ -40,6 +41,33 @@ void fuzz_pointer(Bytes input) {
           Bytes(again).substr(0, input.size() - 4) == input.substr(0, input.size() - 4));
 }
 
+void fuzz_page(Bytes input) {
+  std::string page(kValuePageBytes, 'v');
+  const ValuePageTrailer trailer{
+      .epoch_id = 77, .epoch = 3, .page = 9, .values = 4, .first_start = 30, .crc32c = 0};
+  seal_value_page(page.data(), kPartition, trailer);
+  apply_edits(input, 0, &page);
+  if (page.size() != kValuePageBytes) return;
+  const uint32_t fitting =
+      crc32c_extend(partition_seed(kPartition), Bytes(page).substr(0, kValuePageBytes - sizeof(uint32_t)));
+  put_u32(page.data() + kValuePageBytes - sizeof(uint32_t), fitting);
+  const auto decoded = verify_value_page(page, kPartition, 9, "fuzz");
+  if (!decoded.ok()) return;
+  require(decoded->page == 9 && (decoded->values > 0) == (decoded->first_start < kValuePagePayloadBytes));
+  std::string again = page;
+  seal_value_page(again.data(), kPartition, *decoded);
+  require(again == page);
+}
+
+void fuzz_page_pointer(Bytes input) {
+  const auto value = decode_paged_value(input, "fuzz");
+  if (!value.ok()) return;
+  require(value->prefix.size() + kPagePointerBytes == input.size());
+  char again[kPagePointerBytes];
+  put_page_pointer(again, value->pointer);
+  require(Bytes(again, sizeof(again)) == input.substr(value->prefix.size()));
+}
+
 }  // namespace
 }  // namespace swale::run::fuzz
 
@@ -47,5 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const swale::Bytes input(reinterpret_cast<const char*>(data), size);
   swale::run::fuzz::fuzz_head(input);
   swale::run::fuzz::fuzz_pointer(input);
+  swale::run::fuzz::fuzz_page(input);
+  swale::run::fuzz::fuzz_page_pointer(input);
   return 0;
 }

@@ -64,11 +64,14 @@ struct ClusterParams {
   Faults faults;
 };
 
-// Half of all seeds have a layout that differs from the default in some choices.
+// Half of all seeds have a layout that differs from the default in some choices; two thirds have another format.
 inline run::Layout layout_of_seed(uint64_t seed) {
-  if (seed % 2 == 0) return {};
-  return {.compression = static_cast<Codec>(seed / 2 % 3),
-          .index = static_cast<run::IndexKind>(seed / 6 % 4)};
+  run::Layout layout;
+  layout.format = static_cast<run::ShuffleFormat>(seed % 3);
+  if (seed % 2 == 0) return layout;
+  layout.compression = static_cast<Codec>(seed / 2 % 3);
+  layout.index = static_cast<run::IndexKind>(seed / 6 % 4);
+  return layout;
 }
 
 struct RankOutcome {

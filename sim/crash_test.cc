@@ -145,7 +145,7 @@ TEST_F(Crash, AtARandomCallOfEverySeed) {
 
 // Canary: the checker detects, in every mode, a disk that returns OK for a sync of this kind of file and does nothing.
 TEST(CrashCanary, ASyncThatIsLeftOutIsSeen) {
-  for (const char* part : {".data", ".index", ".values", "/epochs"}) {
+  for (const char* part : {".data", ".index", ".values", ".pages", ".source", "/epochs"}) {
     for (const io::CrashMode mode : kModes) {
       uint64_t seen = 0;
       for (uint64_t seed = 1; seed <= 30; ++seed) {

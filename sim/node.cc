@@ -115,6 +115,7 @@ Result<imd::WriterOptions> Node::options() const {
   if (world_.made) return options;
   options.compression = params.layout.compression;
   options.index = params.layout.index;
+  options.format = params.layout.format;
   if (params.extrema) {
     SWALE_ASSIGN_OR_RETURN(options.schema, run::Schema::parse(kSchema, kIndexed));
   }
@@ -142,8 +143,10 @@ Status Node::open(Fiber& fiber) {
 Status Node::start_machines() {
   const ClusterParams& params = world_.params;
   const imd::Manifest& manifest = opened_->manifest;
-  const size_t budget =
-      manifest.layout.standard() ? params.memory_bytes : std::max(params.memory_bytes, 8 * kMiB);
+  const size_t budget = manifest.layout.format == run::ShuffleFormat::kLossy
+                            ? std::max(params.memory_bytes, 20 * kMiB)
+                        : manifest.layout.standard() ? params.memory_bytes
+                                                     : std::max(params.memory_bytes, 8 * kMiB);
   imd::MemoryWish wish{budget,         params.ranks,
                        params.ways,    params.frame_bytes,
                        params.window,  static_cast<uint32_t>(manifest.schema.indexed.size()),
@@ -164,10 +167,11 @@ Status Node::start_machines() {
   talk.size = params.ranks;
   talk.channel = SimJob::kChannel;
   talk.secret = kSecret;
+  SWALE_RETURN_IF_ERROR(opened_->make_source_home(params.ranks, memory));
   imd::WriterCoreParams core = opened_->core_params(talk, memory, params.ways);
   core.clock = &world_.events.clock();
   SWALE_ASSIGN_OR_RETURN(core_, imd::WriterCore::create(core));
-  appender_.emplace(opened_->appender_params(params.ranks, {}, memory));
+  appender_.emplace(opened_->appender_params(rank_, params.ranks, {}, memory));
   return {};
 }
 
@@ -214,8 +218,8 @@ bool Node::append_one() {
   const ClusterParams& params = world_.params;
   const uint32_t epoch = world_.outcome.first_epoch + epoch_;
   const Record record = make_record(params.workload, params.seed, epoch, rank_, written_);
-  if (!large_ && appender_->is_large(record.key, record.value)) {
-    const Result<run::RecordView> pointer = appender_->write_large(record.key, record.value);
+  if (!large_ && appender_->goes_elsewhere(record.key, record.value)) {
+    const Result<run::RecordView> pointer = appender_->write_value(record.key, record.value);
     if (!pointer.ok()) {
       core_->fail(pointer.status());
       return false;
@@ -234,6 +238,7 @@ bool Node::append_one() {
 }
 
 void Node::end_epoch() {
+  if (const Status finished = appender_->finish_values(); !finished.ok()) return core_->fail(finished);
   appender_->end_epoch(core_.get(), epoch_ * 10, epoch_ * 0.5);
   written_ = 0;
   ++epoch_;

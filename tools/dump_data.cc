@@ -5,6 +5,7 @@
 #include "run/block.h"
 #include "run/run_cursor.h"
 #include "run/value_format.h"
+#include "run/value_pages.h"
 #include "tools/dump.h"
 
 namespace swale::tools {
@@ -13,6 +14,18 @@ namespace {
 constexpr uint64_t kChunkBlocks = 256;
 
 std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
+
+const char* home_name(run::HomeRule rule) {
+  switch (rule) {
+    case run::HomeRule::kHash:
+      return "hash";
+    case run::HomeRule::kPartitioner:
+      return "partitioner";
+    case run::HomeRule::kWriter:
+      return "writer";
+  }
+  return "unknown";
+}
 
 const char* kind_name(run::RunKind kind) {
   return kind == run::RunKind::kUniform ? "uniform" : kind == run::RunKind::kVariable ? "variable" : "packed";
@@ -66,8 +79,9 @@ class DataLogDump {
                {"way", header.way},
                {"ranks", header.ranks},
                {"ways", header.ways},
-               {"home", header.home == run::HomeRule::kHash ? "hash" : "partitioner"},
+               {"home", home_name(header.home)},
                {"kind", kind_name(header.kind)},
+               {"values", header.values == run::ValueRule::kPaged ? "in pages" : "in records"},
                {"codec", codec_name(static_cast<Codec>(header.codec))},
                {"key_bytes", header.key_bytes},
                {"value_bytes", header.value_bytes},
@@ -108,20 +122,25 @@ class DataLogDump {
   }
 
   bool take_large(const run::ScannedRecord& record, std::vector<Json>* records) {
-    const auto large = run::decode_large_value(record.value, path_);
+    const auto large = run::decode_stored_value(record.run->values, record.value, path_);
     if (!large.ok()) {
       out_.damage(record.block * run::kBlockBytes, large.status());
       return true;
     }
-    records->push_back({{"what", "record"},
-                        {"offset", record.block * run::kBlockBytes},
-                        {"ordinal", record.ordinal},
-                        {"key", show_bytes(record.key)},
-                        {"bytes", large->pointer.value_bytes},
-                        {"first_bytes", show_value(large->prefix, out_.options().notation)},
-                        {"writer", large->pointer.writer},
-                        {"value_offset", large->pointer.offset},
-                        {"checksum", fmt::format("{:08x}", large->pointer.checksum)}});
+    Json line = {{"what", "record"},
+                 {"offset", record.block * run::kBlockBytes},
+                 {"ordinal", record.ordinal},
+                 {"key", show_bytes(record.key)},
+                 {"bytes", large->pointer.value_bytes},
+                 {"first_bytes", show_value(large->prefix, out_.options().notation)},
+                 {"writer", large->pointer.writer}};
+    if (record.run->values == run::ValueRule::kPaged) {
+      line["value_position"] = large->pointer.offset;
+    } else {
+      line["value_offset"] = large->pointer.offset;
+      line["checksum"] = fmt::format("{:08x}", large->pointer.checksum);
+    }
+    records->push_back(std::move(line));
     return true;
   }
 

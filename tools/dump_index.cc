@@ -63,7 +63,7 @@ class IndexLogDump {
         return;
       }
       for (const run::SegmentRecord& segment : part->records) {
-        if (!run::is_values_segment(segment))
+        if (!run::is_values_segment(segment) && !run::is_table_segment(segment))
           segments_[{segment.index_offset, segment.epoch_id, segment.way}] = segment;
       }
       footers_.emplace(offset, *part);
@@ -96,8 +96,16 @@ class IndexLogDump {
 
   // Shows ranges of the value log, each once, with the first footer that has it.
   void show_values(const run::SegmentRecord& segment) {
-    if (!run::is_values_segment(segment) || !values_shown_.insert(segment.epoch_id).second) return;
     const run::ValueRange range = run::range_of(segment);
+    if (run::is_table_segment(segment) && tables_shown_.insert(segment.epoch_id).second) {
+      out_.line({{"what", "table-place"},
+                 {"epoch", segment.epoch},
+                 {"epoch_id", hex16(segment.epoch_id)},
+                 {"pairs", range.values},
+                 {"first_offset", range.offset},
+                 {"bytes", range.bytes}});
+    }
+    if (!run::is_values_segment(segment) || !values_shown_.insert(segment.epoch_id).second) return;
     out_.line({{"what", "values"},
                {"epoch", segment.epoch},
                {"epoch_id", hex16(segment.epoch_id)},
@@ -250,6 +258,7 @@ class IndexLogDump {
   std::map<uint64_t, Status> damaged_footers_;
   std::map<std::tuple<uint64_t, uint64_t, uint16_t>, run::SegmentRecord> segments_;
   std::set<uint64_t> values_shown_;  // epoch ids
+  std::set<uint64_t> tables_shown_;  // epoch ids
   std::vector<char> bytes_;          // of the segment being shown
 };
 

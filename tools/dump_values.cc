@@ -51,4 +51,30 @@ Status dump_value_log(io::Device& device, const std::string& path, uint32_t writ
   return {};
 }
 
+// Page after page; a page that is damaged leaves the next ones where they are.
+Status dump_value_pages(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out) {
+  SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+  std::string page(run::kValuePageBytes, '\0');
+  for (uint64_t at = 0; at < size; at += page.size()) {
+    page.resize(std::min<uint64_t>(page.size(), size - at));
+    SWALE_RETURN_IF_ERROR(io::read_exactly(*file, at, page));
+    out->progress(at, size);
+    const auto trailer = run::verify_value_page(page, writer, at / run::kValuePageBytes, path);
+    if (!trailer.ok()) {
+      out->damage(at, trailer.status());
+      continue;
+    }
+    out->line({{"what", "page"},
+               {"offset", at},
+               {"position", at / run::kValuePageBytes * run::kValuePagePayloadBytes},
+               {"epoch", trailer->epoch},
+               {"epoch_id", fmt::format("{:016x}", trailer->epoch_id)},
+               {"values", trailer->values},
+               {"first_start", trailer->first_start},
+               {"crc32c", fmt::format("{:08x}", trailer->crc32c)}});
+  }
+  return {};
+}
+
 }  // namespace swale::tools

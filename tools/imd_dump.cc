@@ -24,12 +24,16 @@ enum class FileKind {
   kJobId,
   kDataLog,
   kIndexLog,
-  kValueLog
+  kValueLog,
+  kValuePages,
+  kTables
 };
 
 FileKind kind_of(std::string_view name) {
   if (imd::parse_log_name(name)) {
     if (name.ends_with(".data")) return FileKind::kDataLog;
+    if (name.ends_with(".pages")) return FileKind::kValuePages;
+    if (name.ends_with(".source")) return FileKind::kTables;
     return name.ends_with(".index") ? FileKind::kIndexLog : FileKind::kValueLog;
   }
   // Includes swale.json.damaged, and temporary files of killed writers.
@@ -106,12 +110,16 @@ Status dump_content(io::Device& device, const std::string& path, DumpOutput* out
       return dump_index_log(device, path, partition, out);
     case FileKind::kValueLog:
       return dump_value_log(device, path, partition, out);
+    case FileKind::kValuePages:
+      return dump_value_pages(device, path, partition, out);
+    case FileKind::kTables:
+      return dump_tables(device, path, out);
     case FileKind::kUnknown:
       break;
   }
   return invalid_argument(
       "{}: expected a directory, {}, {}, a file of jobs/N (manifest.json, epochs, extrema, stats.jsonl) or a "
-      "log (part-N.jN.data, .index or .values)",
+      "log (part-N.jN.data, .index, .values, .pages or .source)",
       path, imd::kManifestName, imd::kLockName);
 }
 

@@ -15,13 +15,14 @@ struct Sizes {
   // The content of committed epochs.
   uint64_t data_bytes = 0;
   uint64_t index_bytes = 0;
-  uint64_t values_bytes = 0;  // in value logs
+  uint64_t values_bytes = 0;  // in value logs or value pages
+  uint64_t tables_bytes = 0;  // auxiliary tables
   // All other bytes of the logs: space reserved ahead of writing, and epochs that were dropped or never committed.
   uint64_t uncommitted_bytes = 0;
   uint32_t files = 0;
   uint32_t unreadable_logs = 0;  // index damaged or missing; all their bytes are in uncommitted_bytes
 
-  uint64_t committed() const { return data_bytes + index_bytes + values_bytes; }
+  uint64_t committed() const { return data_bytes + index_bytes + values_bytes + tables_bytes; }
 };
 
 // Adds the committed content of one job's part of a partition.
@@ -32,11 +33,12 @@ Status add_committed(io::Device& device, const std::string& path, imd::LogId log
   std::map<uint32_t, uint32_t> blocks;  // per epoch; each of its segments may raise the number
   uint64_t dropped_bytes = 0;
   for (const run::SegmentRecord& segment : footer.segments) {
-    const bool values = run::is_values_segment(segment);
+    const bool table = run::is_table_segment(segment);
+    const bool values = table || run::is_values_segment(segment);
     if (manifest.find_epoch(segment.epoch, segment.epoch_id) == nullptr) {
       if (!values) dropped_bytes += run::segment_bytes(segment);
     } else if (values) {
-      sizes->values_bytes += run::range_of(segment).bytes;
+      (table ? sizes->tables_bytes : sizes->values_bytes) += run::range_of(segment).bytes;
     } else if (!run::is_auxiliary(segment)) {
       uint32_t& count = blocks[segment.epoch];
       count = std::max(count, segment.data_blocks);
@@ -124,7 +126,8 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
   }
   Json extrema = Json::array();
   for (const run::FieldPlace& place : manifest.schema.indexed) extrema.push_back(place.name);
-  Json layout = {{"compression", codec_name(manifest.layout.compression)},
+  Json layout = {{"format", run::format_name(manifest.layout.format)},
+                 {"compression", codec_name(manifest.layout.compression)},
                  {"index", run::index_name(manifest.layout.index)}};
   if (manifest.layout.filtered()) layout["bloom_bits"] = manifest.layout.bloom_bits;
   return {{"path", path},
@@ -142,8 +145,15 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
             {"data_bytes", sizes.data_bytes},
             {"index_bytes", sizes.index_bytes},
             {"values_bytes", sizes.values_bytes},
+            {"tables_bytes", sizes.tables_bytes},
             {"uncommitted_bytes", sizes.uncommitted_bytes},
             {"unreadable_logs", sizes.unreadable_logs}}}};
+}
+
+// Keys and values, without pointers in the indirect format.
+uint64_t content_bytes(const imd::Manifest& manifest, const imd::EpochEntry& epoch) {
+  const bool paged = manifest.layout.values() == run::ValueRule::kPaged;
+  return epoch.data_bytes + epoch.large.bytes - (paged ? epoch.large.values * run::kPagePointerBytes : 0);
 }
 
 std::string layout_text(const run::Layout& layout) {
@@ -158,14 +168,16 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
   uint64_t bytes = 0;
   for (const imd::EpochEntry& epoch : manifest.epochs) {
     records += epoch.records;
-    bytes += epoch.data_bytes + epoch.large.bytes;
+    bytes += content_bytes(manifest, epoch);
   }
   std::string text =
       fmt::format("massive directory {}\n  {} epochs, {} records, {} bytes of keys and values\n", path,
                   manifest.epochs.size(), records, bytes);
   text += fmt::format("  on disk: {} files, {} bytes of data, {} bytes of index", sizes.files,
                       sizes.data_bytes, sizes.index_bytes);
-  if (sizes.values_bytes > 0) text += fmt::format(", {} bytes of large values", sizes.values_bytes);
+  if (sizes.values_bytes > 0)
+    text += fmt::format(", {} bytes of values beside the records", sizes.values_bytes);
+  if (sizes.tables_bytes > 0) text += fmt::format(", {} bytes of tables", sizes.tables_bytes);
   if (bytes > 0) {
     text += fmt::format(" ({:.3f} of the keys and values)",
                         static_cast<double>(sizes.committed()) / static_cast<double>(bytes));
@@ -182,6 +194,8 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
     text += fmt::format("\n  values: {}\n  extrema: {}", manifest.schema.fields_text(),
                         manifest.schema.indexed.empty() ? "of no field" : manifest.schema.indexed_text());
   }
+  if (manifest.layout.format != run::ShuffleFormat::kBase)
+    text += fmt::format("\n  format: {}", run::format_name(manifest.layout.format));
   if (!manifest.layout.standard()) text += "\n  " + layout_text(manifest.layout);
   text +=
       fmt::format("\n  generation {}{}", manifest.generation,
@@ -197,7 +211,7 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
     const std::string step = epoch.step == imd::kStepUnknown ? "unknown" : fmt::format("{}", epoch.step);
     text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}", epoch.epoch,
                         manifest.job_of(epoch).number, step, epoch.time, epoch.records,
-                        epoch.data_bytes + epoch.large.bytes);
+                        content_bytes(manifest, epoch));
     text += epoch.recovered == imd::Recovered::kNo
                 ? "\n"
                 : fmt::format("  recovered ({})\n", imd::recovered_name(epoch.recovered));

@@ -33,6 +33,10 @@ constexpr DirectoryEntry kDirectoryEntries[] = {
      "the records of job 1 in partition 0, in blocks of 4 KiB with a checksum each"},
     {"p000/part-000000.j0001.index", "its index: sketches by slices of hash space, extrema, a footer"},
     {"p000/part-000000.j0001.values", "its values of more than 16,384 bytes, if there are any"},
+    {"p000/part-000000.j0001.source",
+     "in a directory of the lossy format, which ranks have the keys whose home it is"},
+    {"p000/part-000000.j0001.pages",
+     "in a directory of the indirect format, its values of 12 bytes and more"},
     {"p001/part-001024.j0001.data", "1,024 partitions per folder; rank p of a job wrote its partition p"},
 };
 

@@ -34,7 +34,7 @@ using testing::HasSubstr;
 
 constexpr uint32_t kEpochs = 2;
 constexpr uint64_t kRecords = 300;  // of a rank in an epoch
-constexpr char kSmall[] = "imd.memory=12M,";
+constexpr char kSmall[] = "imd.memory=24M,";
 constexpr char kSchema[] = "imd.schema=e:f8;n:u8,";
 constexpr char kPartitioner[] = "by_last_byte";
 

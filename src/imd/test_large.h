@@ -1,4 +1,4 @@
-// What tests of values that are too large for records share: a directory of two ranks with some, and how all ways of reading
+// What tests of values that do not stand in their records share: a directory of two ranks with some, and how all ways of reading
 // are compared with what was written.
 #pragma once
 
@@ -21,10 +21,12 @@
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 #include "run/value_format.h"
+#include "run/value_pages.h"
 
 namespace swale::imd::test {
 
 inline constexpr char kDir[] = "/dir";
+inline constexpr size_t kMemoryBytes = 20 * kMiB;  // enough for every format
 inline constexpr size_t kLimit = run::kValueBytesMax;
 inline constexpr size_t kPiece = run::kValuePieceBytes;
 using Values = std::vector<std::string>;
@@ -48,7 +50,7 @@ using EpochFn = std::function<void(net::Job&, Writer&, uint32_t epoch)>;
 // Opens, calls `fill` and ends the epoch for each of `epochs`, closes.
 inline void write(io::Device& device, int32_t ranks, uint32_t epochs, const EpochFn& fill,
                   WriterOptions options = {}) {
-  if (options.memory_bytes == 0) options.memory_bytes = 6 * kMiB;
+  if (options.memory_bytes == 0) options.memory_bytes = kMemoryBytes;
   run_ranks(ranks, [&](net::Job& job) {
     auto writer = Writer::open(job, device, kDir, Writer::Create::kIfMissing, options);
     ASSERT_TRUE(writer.ok()) << writer.status().to_string();
@@ -61,6 +63,30 @@ inline void write(io::Device& device, int32_t ranks, uint32_t epochs, const Epoc
     EXPECT_TRUE(closed.ok()) << closed.to_string();
   });
 }
+
+// Of a directory that is made.
+inline WriterOptions options_of(run::ShuffleFormat format) {
+  WriterOptions options;
+  options.memory_bytes = kMemoryBytes;
+  options.format = format;
+  return options;
+}
+
+// Where the format keeps values that do not stand in their records; and whether it keeps this one there.
+inline std::string values_path(run::ShuffleFormat format, LogId log) {
+  return format == run::ShuffleFormat::kIndirect ? value_pages_path(kDir, log) : value_log_path(kDir, log);
+}
+inline bool lies_elsewhere(run::ShuffleFormat format, const std::string& value) {
+  return value.size() >= (format == run::ShuffleFormat::kIndirect ? run::kPagePointerBytes : kLimit + 1);
+}
+
+// Runs a test in every format.
+class InFormat : public testing::TestWithParam<run::ShuffleFormat> {};
+inline std::string name_of(const testing::TestParamInfo<run::ShuffleFormat>& info) {
+  return std::string(run::format_name(info.param));
+}
+inline const auto kFormats =
+    testing::Values(run::ShuffleFormat::kBase, run::ShuffleFormat::kIndirect, run::ShuffleFormat::kLossy);
 
 inline void append(Writer& writer, const std::string& key, const std::string& value) {
   const Status status = writer.append(key, value);
@@ -119,9 +145,9 @@ struct Sample {
   io::MemoryDevice device;
   std::vector<Contents> contents = std::vector<Contents>(2);
 
-  Sample() {
+  explicit Sample(run::ShuffleFormat format = run::ShuffleFormat::kBase) {
     std::mutex mutex;
-    write(device, 2, 2, [&](net::Job& job, Writer& writer, uint32_t epoch) {
+    const auto fill = [&](net::Job& job, Writer& writer, uint32_t epoch) {
       for (uint64_t i = 0; i < 6; ++i) {
         const std::string key = fmt::format("{}/{}", key_of(i), job.rank());
         const std::string value = value_of(static_cast<uint64_t>(job.rank()) << 40 | epoch << 20 | i,
@@ -130,7 +156,8 @@ struct Sample {
         const std::lock_guard lock(mutex);
         contents[epoch][key].push_back(value);
       }
-    });
+    };
+    write(device, 2, 2, fill, options_of(format));
   }
 
   // Never a wrong value: what is read is right, or the failure names the file.

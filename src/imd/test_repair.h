@@ -107,6 +107,7 @@ struct Plan {
   int32_t ranks_max = 4;
   std::optional<Codec> compression = {};
   std::optional<run::IndexKind> index = {};
+  std::optional<run::ShuffleFormat> format = {};
   int open_records = 0;  // of a rank: appended by the last job, which is then killed
 };
 
@@ -143,12 +144,13 @@ class DirectoryMaker {
  private:
   void write_job(int number) {
     WriterOptions options;
-    options.memory_bytes = 8 * kMiB;
+    options.memory_bytes = plan_.format == run::ShuffleFormat::kLossy ? 20 * kMiB : 8 * kMiB;
     options.ways = 1 + static_cast<uint32_t>(rng_.below(3));
     if (number == 0) {
       if (plan_.schema) options.schema = run::Schema::parse("number:u8", "number").value();
       options.compression = plan_.compression;
       options.index = plan_.index;
+      options.format = plan_.format;
     }
     const bool dies = plan_.open_records > 0 && number + 1 == plan_.jobs;
     const auto ranks = static_cast<int32_t>(1 + rng_.below(static_cast<uint64_t>(plan_.ranks_max)));

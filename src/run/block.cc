@@ -146,12 +146,14 @@ Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t bl
   if (found != header.crc32c) {
     return problem(fmt::format("the run header has checksum {:08x}, expected {:08x}", found, header.crc32c));
   }
-  if (header.kind > RunKind::kPacked || header.home > HomeRule::kPartitioner) {
+  if (header.kind > RunKind::kPacked || header.home > HomeRule::kWriter ||
+      header.values > ValueRule::kPaged) {
     return error(
         Code::kUnsupported, Scope::kFile,
-        "{}: offset {}: a run of kind {} and home {}; this build knows kinds 0 to 2 and homes 0 and 1; "
-        "read it with a newer swale",
-        path, offset_of(block_number), static_cast<int>(header.kind), static_cast<int>(header.home));
+        "{}: offset {}: a run of kind {}, home {} and values {}; this build knows kinds 0 to 2, homes 0 to 2, "
+        "values 0 and 1; read it with a newer swale",
+        path, offset_of(block_number), static_cast<int>(header.kind), static_cast<int>(header.home),
+        static_cast<int>(header.values));
   }
   const uint64_t row_bytes = header.key_bytes + uint64_t{header.value_bytes};
   const bool row_possible =

@@ -215,17 +215,20 @@ void ExtremaGroup::add_block(Bytes block) {
 void ExtremaGroup::add_rows(const char* row, uint32_t count) {
   const RunHeader& header = runs_.back().header;
   const size_t stride = header.key_bytes + size_t{header.value_bytes};
+  const Bytes first_value{row + header.key_bytes, header.value_bytes};
+  const size_t fields_bytes =
+      stored_fields(header.values, {.key = {}, .value = first_value, .encoded = {}}).size();
   for (size_t f = 0; f < fields_.size(); ++f) {
     const FieldPlace& place = fields_[f];
     Extrema& extrema = blocks_of_[f][next_block_];
-    if (place.end() > header.value_bytes) {
+    if (place.end() > fields_bytes) {
       totals_[f].absent += count;
     } else if (extrema_of(place.type, row + header.key_bytes + place.offset, stride, count, &extrema)) {
       totals_[f].extrema.add(extrema);
     } else {
       FieldTotals totals;
       for (uint32_t i = 0; i < count; ++i) {
-        totals.add(read_field(place, {row + i * stride + header.key_bytes, header.value_bytes}));
+        totals.add(read_field(place, {row + i * stride + header.key_bytes, fields_bytes}));
       }
       extrema = totals.extrema;
       totals_[f].add(totals);
@@ -259,7 +262,7 @@ void ExtremaGroup::add_stream(Bytes block) {
       [[maybe_unused]] const RecordParse parse =
           parse_record({unfinished_.data(), unfinished_.size()}, &record);
       assert(parse == RecordParse::kOk && "the run builder wrote it");
-      add_record(unfinished_block_, stored_fields(record));
+      add_record(unfinished_block_, stored_fields(run.header.values, record));
       unfinished_.clear();
     }
   }
@@ -272,7 +275,7 @@ void ExtremaGroup::add_stream(Bytes block) {
       return;
     }
     payload.remove_prefix(record.encoded.size());
-    add_record(next_block_, stored_fields(record));
+    add_record(next_block_, stored_fields(run.header.values, record));
   }
 }
 

@@ -374,7 +374,7 @@ uint64_t FooterBuilder::epoch_bytes() const {
   uint64_t index_bytes = 0;
   uint64_t blocks = 0;
   for (size_t i = encoded_; i < segments_.size(); ++i) {
-    if (is_values_segment(segments_[i])) continue;
+    if (is_values_segment(segments_[i]) || is_table_segment(segments_[i])) continue;
     index_bytes += segment_bytes(segments_[i]);
     blocks = std::max<uint64_t>(blocks, segments_[i].data_blocks);
   }

@@ -59,8 +59,15 @@ enum class RunKind : uint8_t {
 // The records of the run are encoded, one behind the other, and may span blocks.
 constexpr bool is_stream(RunKind kind) { return kind != RunKind::kUniform; }
 
-// Which rank of a job keeps a record: the one that the hash of its key names, or that the job's own partitioner names.
-enum class HomeRule : uint8_t { kHash = 0, kPartitioner = 1 };
+// Which rank of a job keeps a record: the one that the hash of its key names, or that the job's own partitioner names, or the
+// one that appended it (the lossy format).
+enum class HomeRule : uint8_t { kHash = 0, kPartitioner = 1, kWriter = 2 };
+
+// Which values do not stand in their records but in files of the rank that appended them. The same in all runs of a directory.
+enum class ValueRule : uint8_t {
+  kLarge = 0,  // those of more than 16,384 bytes: in value logs (value_format.h)
+  kPaged = 1,  // those of 12 bytes and more: in value pages (value_pages.h)
+};
 
 // The first 64 payload bytes of a run.
 struct RunHeader {
@@ -79,13 +86,13 @@ struct RunHeader {
   uint32_t ranks;       // of the job that wrote it, and so partitions
   uint16_t ways;        // of each of these
   HomeRule home;        // of the job's records
-  uint8_t reserved0;
+  ValueRule values;
   uint32_t codec;   // Codec of a packed run; 0 in others
   uint32_t crc32c;  // partition_seed, then the first 60 bytes
 };
 static_assert(sizeof(RunHeader) == 64 && offsetof(RunHeader, epoch_id) == 16 &&
               offsetof(RunHeader, ranks) == 48 && offsetof(RunHeader, home) == 54 &&
-              offsetof(RunHeader, crc32c) == 60);
+              offsetof(RunHeader, values) == 55 && offsetof(RunHeader, crc32c) == 60);
 
 inline constexpr uint32_t kRanksMax = 1u << 24;
 inline constexpr uint32_t kRowBytesMax = 1020;     // uniform rows: at least four a block
@@ -121,7 +128,8 @@ enum SegmentFlag : uint8_t {
   kBloomSegment = 8,          // no sketches but filters and fences; FilterPieceHeader
   kBlockedBloomSegment = 16,  // the same, with blocked filters
   kPackedSegment = 32,        // some of the runs are packed
-  kAuxiliarySegment = 0x80,   // not sketches: a reader that does not know its other flags skips it
+  kTableSegment = 64,  // with kAuxiliarySegment: an auxiliary table of the epoch (docs/formats/lossy.md)
+  kAuxiliarySegment = 0x80,  // not sketches: a reader that does not know its other flags skips it
 };
 
 // One segment of the index log: the transposed sketches of n runs of one way and epoch. Kept in footers.

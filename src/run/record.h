@@ -3,6 +3,8 @@
 // Format: key_bytes: varint | value_bytes: varint | key | value
 //   A value of more than 16,384 bytes lies in a value log (value_format.h). Its record is a *large* one: value_bytes is
 //   16,384 + n, and in the value's place stand n bytes: its first n - 24 bytes, then a pointer.
+//   Where a directory keeps values in pages (value_pages.h), those of less than 12 bytes stand in their records; else what
+//   stands in the value's place ends with a pointer of 12 bytes, and no record is large.
 // Limits: keys of 1..255 bytes, values of 0..16,384 bytes, 24..16,408 bytes in the place of a larger one.
 // Threads: free functions.
 #pragma once
@@ -16,12 +18,14 @@
 #include "base/copy.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "run/format.h"
 
 namespace swale::run {
 
 inline constexpr size_t kKeyBytesMax = 255;
 inline constexpr size_t kValueBytesMax = 16 * kKiB;
-inline constexpr size_t kPointerBytes = 24;
+inline constexpr size_t kPointerBytes = 24;      // into a value log
+inline constexpr size_t kPagePointerBytes = 12;  // into value pages
 inline constexpr size_t kStoredBytesMax = kValueBytesMax + kPointerBytes;
 inline constexpr size_t kRecordHeaderBytesMax = 5;  // 2 for a key of 255, 3 for a value of 16,384
 inline constexpr size_t kEncodedRecordBytesMax = kRecordHeaderBytesMax + kKeyBytesMax + kStoredBytesMax;
@@ -108,9 +112,18 @@ inline bool is_large(const RecordView& record) {
   return next != nullptr && get_varint32(next, end, &sizes[1]) != nullptr && sizes[1] > kValueBytesMax;
 }
 
+// Whether the record has a pointer and the value lies elsewhere.
+inline bool points(ValueRule rule, const RecordView& record) {
+  return rule == ValueRule::kPaged ? record.value.size() >= kPagePointerBytes : is_large(record);
+}
+constexpr size_t pointer_bytes(ValueRule rule) {
+  return rule == ValueRule::kPaged ? kPagePointerBytes : kPointerBytes;
+}
+
 // What the record has of its value.
-inline Bytes stored_fields(const RecordView& record) {
-  return is_large(record) ? record.value.substr(0, record.value.size() - kPointerBytes) : record.value;
+inline Bytes stored_fields(ValueRule rule, const RecordView& record) {
+  return points(rule, record) ? record.value.substr(0, record.value.size() - pointer_bytes(rule))
+                              : record.value;
 }
 
 // Requires kPointerBytes..kStoredBytesMax bytes in the value's place.

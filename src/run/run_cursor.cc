@@ -116,7 +116,7 @@ void RunCursor::yield(const RecordView& view, uint64_t block, uint32_t row, uint
                              .block = block,
                              .row = row,
                              .end_block = end_block,
-                             .large = is_large(view)};
+                             .large = points(run_.values, view)};
   ++ordinal_;
   ++records_;
   ++yielded_;

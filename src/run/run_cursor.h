@@ -28,15 +28,15 @@ namespace swale::run {
 struct ScannedRecord {
   const RunHeader* run;
   Bytes key;
-  Bytes value;         // of a large record what stands in its place
+  Bytes value;         // of a value that lies elsewhere what stands in its place
   uint32_t ordinal;    // in its run
   uint64_t block;      // in which it starts
   uint32_t row;        // uniform: row in the block
   uint64_t end_block;  // in which its last byte lies
-  bool large;          // the value lies in a value log
+  bool large;          // the value lies elsewhere: in a value log or in value pages
 
   // What the record has of its value.
-  Bytes fields() const { return large ? value.substr(0, value.size() - kPointerBytes) : value; }
+  Bytes fields() const { return large ? value.substr(0, value.size() - pointer_bytes(run->values)) : value; }
 
   uint64_t digest() const {
     return swale::record_digest({key.data(), key.size() + value.size()}, key.size());
@@ -44,7 +44,7 @@ struct ScannedRecord {
 
   // As one of a variable run.
   size_t encoded_bytes() const {
-    if (!large) return encoded_record_bytes(key.size(), value.size());
+    if (!large || run->values == ValueRule::kPaged) return encoded_record_bytes(key.size(), value.size());
     return varint_bytes(key.size()) + varint_bytes(kValueBytesMax + value.size()) + key.size() + value.size();
   }
 

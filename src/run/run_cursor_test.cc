@@ -115,7 +115,9 @@ Status decode_changed(void (*change)(RunHeader*)) {
 TEST(RunHeader, RefusesWhatIsOfANewerFormat) {
   EXPECT_TRUE(decode_changed([](RunHeader*) {}).ok());
   EXPECT_EQ(decode_changed([](RunHeader* header) { header->kind = RunKind{9}; }).code(), Code::kUnsupported);
-  EXPECT_EQ(decode_changed([](RunHeader* header) { header->home = HomeRule{2}; }).code(), Code::kUnsupported);
+  EXPECT_EQ(decode_changed([](RunHeader* header) { header->home = HomeRule{3}; }).code(), Code::kUnsupported);
+  EXPECT_EQ(decode_changed([](RunHeader* header) { header->values = ValueRule{2}; }).code(),
+            Code::kUnsupported);
   char bytes[sizeof(RunHeader)];
   put_fixed(bytes, RunHeader{});
   EXPECT_EQ(decode_run_header({bytes, sizeof(bytes)}, 7, 0, "data").status().code(), Code::kCorruption);

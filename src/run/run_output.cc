@@ -40,6 +40,7 @@ void RunOutput::place(uint32_t blocks, const RunPlacement& placement) {
   header_.ranks = placement.ranks;
   header_.ways = placement.ways;
   header_.home = placement.home;
+  header_.values = placement.values;
   char bytes[sizeof(header_)];
   std::memcpy(bytes, &header_, sizeof(header_));
   header_.crc32c = crc32c_extend(partition_seed(placement.partition), {bytes, offsetof(RunHeader, crc32c)});

@@ -23,6 +23,7 @@ struct RunPlacement {
   uint32_t ranks = 1;
   uint16_t ways = 1;
   HomeRule home = HomeRule::kHash;
+  ValueRule values = ValueRule::kLarge;
   bool with_tails = false;  // of the sketch, for filters
 };
 

@@ -10,6 +10,7 @@
 // Limits: kSchemaFieldsMax fields, kIndexedFieldsMax indexed ones, values of 16,384 bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -86,7 +87,13 @@ struct Schema {
   Status index(std::string_view name);
 
   bool empty() const { return fields.empty(); }  // of values nothing is told
-  // Of a value's first bytes, those that the fields describe.
+  // So many bytes at the front of a value have all indexed fields.
+  uint32_t indexed_bytes() const {
+    uint32_t bytes = 0;
+    for (const FieldPlace& place : indexed) bytes = std::max(bytes, place.end());
+    return bytes;
+  }
+  // So many have all fields.
   uint32_t value_bytes() const {
     return fields.empty() ? 0 : fields.back().offset + fields.back().count * type_bytes(fields.back().type);
   }

@@ -116,6 +116,12 @@ SegmentRecord values_segment(const ValueRange& range, uint32_t epoch, uint64_t e
   return segment;
 }
 
+SegmentRecord table_segment(const ValueRange& range, uint32_t epoch, uint64_t epoch_id) {
+  SegmentRecord segment = values_segment(range, epoch, epoch_id);
+  segment.flags = kAuxiliarySegment | kTableSegment;
+  return segment;
+}
+
 ValueRange range_of(const SegmentRecord& segment) {
   return {segment.index_offset, uint64_t{segment.overflow_units} << 32 | segment.stride, segment.records};
 }

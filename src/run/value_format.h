@@ -99,6 +99,12 @@ inline bool is_values_segment(const SegmentRecord& segment) {
   return segment.flags == (kAuxiliarySegment | kValuesSegment);
 }
 SegmentRecord values_segment(const ValueRange& range, uint32_t epoch, uint64_t epoch_id);
+// Likewise, where the auxiliary table of an epoch lies in the home's .source file; `values` are its pairs. An epoch without
+// keys has a table, too.
+inline bool is_table_segment(const SegmentRecord& segment) {
+  return segment.flags == (kAuxiliarySegment | kTableSegment);
+}
+SegmentRecord table_segment(const ValueRange& range, uint32_t epoch, uint64_t epoch_id);
 ValueRange range_of(const SegmentRecord& segment);
 
 }  // namespace swale::run

@@ -99,7 +99,7 @@ TEST(LargeValue, ItsRecordIsTold) {
       EXPECT_EQ(record.key, key);
       EXPECT_EQ(record.value, stored);
       EXPECT_TRUE(is_large(record));
-      EXPECT_EQ(stored_fields(record).size(), stored_bytes - kPointerBytes);
+      EXPECT_EQ(stored_fields(ValueRule::kLarge, record).size(), stored_bytes - kPointerBytes);
       ++points;
       if (stored_bytes > kValueBytesMax) continue;
       std::string plain(encoded_record_bytes(key_bytes, stored_bytes), '\0');

@@ -41,6 +41,9 @@ class PairStore {
   // kInvalidArgument if a field is out of range.
   static Result<PairStore> create(const Params& params);
 
+  // From here on; where there was no file before.
+  void spill_to(io::File* file) { params_.spill_file = file; }
+
   // `batch` is one whole batch (encode_batch).
   Status add(Bytes batch);
 

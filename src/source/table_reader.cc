@@ -62,7 +62,7 @@ ShardPlace TableIndex::place_of(uint64_t kept) const {
 }
 
 Result<TableReader> TableReader::open(io::File& file, uint64_t offset, uint64_t bytes) {
-  const std::string where = fmt::format("{}, table at {}", file.path(), offset);
+  const std::string where = fmt::format("{}: offset {}", file.path(), offset);
   if (bytes < kTrailerBytes || bytes > kTableBytesMax) {
     return corruption("{}: an auxiliary table cannot have {} bytes", where, bytes);
   }
@@ -81,7 +81,7 @@ Result<TableReader> TableReader::open(io::File& file, uint64_t offset, uint64_t 
   return TableReader(file, offset, std::move(index), cost);
 }
 
-std::string TableReader::where() const { return fmt::format("{}, table at {}", file_->path(), offset_); }
+std::string TableReader::where() const { return fmt::format("{}: offset {}", file_->path(), offset_); }
 
 Status TableReader::read_shard(uint32_t number, std::string* out) const {
   const ShardPlace place = index_.place(number);

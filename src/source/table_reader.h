@@ -67,7 +67,7 @@ class TableReader {
   // Reads and verifies everything. The first failure.
   Status verify() const;
   Cost open_cost() const { return open_cost_; }
-  std::string where() const;  // "FILE, table at OFFSET"
+  std::string where() const;  // "FILE: offset N"
 
  private:
   TableReader(io::File& file, uint64_t offset, TableIndex index, Cost cost)

@@ -1,7 +1,7 @@
 """golden_test.py SWALE MAKE_DIRECTORY GOLDEN: every released version of a directory is read by this build.
 
 GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one;
-GOLDEN/large-v1 likewise, with the word `large`; GOLDEN/keys-v1 by `make_directory PATH 0 1` as one,
+GOLDEN/large-v1 likewise, with the word `large`, and GOLDEN/indirect-v1 and lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by `make_directory PATH 0 1` as one,
 with SWALE_IMD_KEY=u64; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as
 one, with SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0` SWALE_IMD_BLOOM_BITS=0, too). All of it by
 `tests/golden/make_golden.py build/checked/tests/api/make_directory`. Folders of a released version are never written
@@ -114,6 +114,42 @@ class Golden(unittest.TestCase):
         with copy_of("large-v1") as copy:
             subprocess.run([MAKE_DIRECTORY, copy, "2", "1", "large"], check=True, timeout=60)
             self.check_large(copy, 3)
+
+    def test_values_in_pages_are_read(self):
+        path = os.path.join(GOLDEN, "indirect-v1")
+        self.check_large(path, 2)
+        with open(os.path.join(path, "swale.json")) as file:
+            manifest = json.load(file)
+        self.assertEqual((manifest["shuffle"], manifest["incompatible_features"]), ("indirect", ["format"]))
+        self.assertIn("format: indirect", self.run_swale("info", path))
+        things = [json.loads(line) for line in self.run_swale("dump", path, "--json").splitlines()]
+        self.assertEqual(sum(thing["values"] for thing in things if thing["what"] == "page"), 3)
+        self.assertEqual({thing["values"] for thing in things if thing["what"] == "run"}, {"in pages"})
+        self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
+        with copy_of("indirect-v1") as copy:
+            subprocess.run([MAKE_DIRECTORY, copy, "2", "1", "large"], check=True, timeout=60)
+            self.check_large(copy, 3)
+            damage(copy, "part-000001.j0001.pages", 9000)
+            self.run_swale("verify", copy, expect=1)
+            self.run_swale("get", copy, "large 1", expect=3)
+
+    def test_records_that_stayed_are_read(self):
+        path = os.path.join(GOLDEN, "lossy-v1")
+        self.check_large(path, 2)
+        for key in range(20):
+            self.assertEqual(self.run_swale("get", path, f"u64:{key}", "--u64", "-e", "0"), f"u64:{key}\t0\t{shown(key)}\n")
+        with open(os.path.join(path, "swale.json")) as file:
+            self.assertEqual(json.load(file)["shuffle"], "lossy")
+        things = [json.loads(line) for line in self.run_swale("dump", path, "--json").splitlines()]
+        self.assertEqual({thing["home"] for thing in things if thing["what"] == "run"}, {"writer"})
+        # Of the epoch of two ranks; the other one has a single rank.
+        self.assertEqual([thing["epoch"] for thing in things if thing["what"] == "table"], [0, 0])
+        self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
+        with copy_of("lossy-v1") as copy:
+            damage(copy, "part-000001.j0001.source", 20)
+            self.run_swale("verify", copy, expect=1)
+            self.run_swale("repair", copy)
+            self.check_large(copy, 2)
 
     def test_canary_a_changed_byte_of_a_large_value_is_noticed(self):
         with copy_of("large-v1") as path:

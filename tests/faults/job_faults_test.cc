@@ -109,6 +109,8 @@ LaunchParams params_of(const Case& of, const JobFiles& files) {
   LaunchParams params = files.job(of.size, kEpochs, kRecords);
   if (of.three_hop) route_by_three_hops(of.seed % 3 == 0 ? "abbb" : "abab", &params);
   if (of.tcp) params.environment.push_back("UCX_TLS=tcp,self");
+  constexpr const char* kFormats[] = {"base", "indirect", "lossy"};
+  params.environment.push_back(fmt::format("SWALE_IMD_FORMAT={}", kFormats[of.seed % 3]));
   if (of.stage.hold != nullptr) {
     params.held = of.victim;
     params.hold = of.stage.hold;

@@ -88,18 +88,22 @@ TEST(LargeFaults, AKillAtAnyStageKeepsTheLargeValuesThatWereCommitted) {
   constexpr Stage kStages[] = {{"open", nullptr},   {"append 1", nullptr}, {nullptr, "append 1"},
                                {"end 1", nullptr},  {nullptr, "end 1"},    {"ended 1", nullptr},
                                {nullptr, "closing"}};
-  constexpr size_t kCases = std::size(kStages) * 2;
+  constexpr size_t kShapes = 2;
+  constexpr const char* kFormats[] = {"base", "indirect", "lossy"};
+  constexpr size_t kCases = std::size(kStages) * kShapes * std::size(kFormats);
   std::atomic<int> kills{0}, epochs{0};
   in_parallel(kCases * rounds(), [&](size_t i) {
     const Stage& stage = kStages[i % std::size(kStages)];
     Rng rng(i + 1);
-    const int size = i / std::size(kStages) % 2 == 0 ? 1 : 3;
+    const int size = i / std::size(kStages) % kShapes == 0 ? 1 : 3;
+    const std::string format = kFormats[i / std::size(kStages) / kShapes % std::size(kFormats)];
     const int victim = static_cast<int>(rng.below(static_cast<uint64_t>(size)));
     const char* where = stage.hold != nullptr ? stage.hold : stage.after;
-    const std::string of = fmt::format("{} of {} ranks, {} \"{}\" (case {})", victim, size,
-                                       stage.hold ? "at" : "after", where, i);
+    const std::string of = fmt::format("{} of {} ranks, {} \"{}\"{} (case {})", victim, size,
+                                       stage.hold ? "at" : "after", where, ", " + format, i);
     const JobFiles files;
     LaunchParams params = large_job(files, size, kEpochs, kRecords);
+    params.environment.push_back("SWALE_IMD_FORMAT=" + format);
     if (stage.hold != nullptr) {
       params.held = victim;
       params.hold = stage.hold;

@@ -50,9 +50,12 @@ void run_case(uint64_t seed, Tally* tally) {
   const Stage& stage = kStages[seed % std::size(kStages)];
   const auto loss = static_cast<Loss>(seed / std::size(kStages) % static_cast<uint64_t>(Loss::kCount));
   const int size = 1 + static_cast<int>(seed % 3);
-  const std::string name = fmt::format("{} ranks, \"{}\", seed {}", size, stage.line, seed);
+  constexpr const char* kFormats[] = {"base", "indirect", "lossy"};
+  const std::string format = kFormats[seed / 3 % std::size(kFormats)];
+  const std::string name = fmt::format("{} ranks, {}, \"{}\", seed {}", size, format, stage.line, seed);
   const JobFiles files;
   LaunchParams params = files.job(size, kEpochs, kRecords);
+  params.environment.push_back("SWALE_IMD_FORMAT=" + format);
   if (!stage.random) {
     params.held = 0;
     params.hold = stage.line;

@@ -1,6 +1,6 @@
 """make_golden.py MAKE_DIRECTORY [GOLDEN]: writes the golden directories of the version that is being developed anew.
 
-GOLDEN (by default this folder) gets dir-v1, keys-v1, large-v1 and layout-v1, whose making golden_test.py describes; what is there of
+GOLDEN (by default this folder) gets dir-v1, indirect-v1, keys-v1, large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what is there of
 these is removed. Only until version 1 is released: after that they are read for ever, and never written again.
 MAKE_DIRECTORY is tests/api/make_directory of a build folder.
 """
@@ -37,10 +37,12 @@ def make(ranks, *arguments, **variables):
 
 
 def main():
-    for name, words in (("dir-v1", []), ("large-v1", ["large"])):
+    for name, words, variables in (("dir-v1", [], {}), ("large-v1", ["large"], {}),
+                                   ("indirect-v1", ["large"], {"SWALE_IMD_FORMAT": "indirect"}),
+                                   ("lossy-v1", ["large"], {"SWALE_IMD_FORMAT": "lossy"})):
         path = os.path.join(GOLDEN, name)
         shutil.rmtree(path, ignore_errors=True)
-        make(2, path, "0", "1", *words)
+        make(2, path, "0", "1", *words, **variables)
         make(1, path, "1", "1", *words)
     shutil.rmtree(os.path.join(GOLDEN, "keys-v1"), ignore_errors=True)
     make(1, os.path.join(GOLDEN, "keys-v1"), "0", "1", SWALE_IMD_KEY="u64")

@@ -14,6 +14,9 @@ namespace {
 using namespace test;  // NOLINT(google-build-using-namespace): its names are all that this file is about
 using testing::HasSubstr;
 
+class LargeDamage : public InFormat {};
+INSTANTIATE_TEST_SUITE_P(Formats, LargeDamage, kFormats, name_of);
+
 TEST(LargeValues, EveryDamagedByteIsNoticed) {
   Sample sample;
   uint64_t flips = 0;
@@ -57,8 +60,8 @@ TEST(LargeValues, EveryDamagedByteIsNoticed) {
               static_cast<unsigned long long>(missed));
 }
 
-TEST(LargeValues, EveryDamagedByteOfTheirRecordsIsNoticed) {
-  Sample sample;
+TEST_P(LargeDamage, EveryDamagedByteOfTheirRecordsIsNoticed) {
+  Sample sample(GetParam());
   uint64_t flips = 0;
   for (const uint32_t partition : {0u, 1u}) {
     const std::string path = data_log_path(kDir, {1, partition});
@@ -77,15 +80,15 @@ TEST(LargeValues, EveryDamagedByteOfTheirRecordsIsNoticed) {
   std::printf("%llu flips\n", static_cast<unsigned long long>(flips));
 }
 
-TEST(LargeValues, ACutOffOrMissingLogIsNoticedByReaders) {
+TEST_P(LargeDamage, ACutOffOrMissingLogIsNoticedByReaders) {
   uint64_t points = 0;
   const uint64_t size = [] {
-    Sample sample;
-    return sample.device.open(value_log_path(kDir, {1, 1}), io::OpenMode::kRead).value()->size().value();
+    Sample sample(GetParam());
+    return sample.device.open(values_path(GetParam(), {1, 1}), io::OpenMode::kRead).value()->size().value();
   }();
   for (uint64_t cut = 0; cut <= size; cut += 4'999) {
-    Sample sample;
-    const std::string path = value_log_path(kDir, {1, 1});
+    Sample sample(GetParam());
+    const std::string path = values_path(GetParam(), {1, 1});
     if (cut == 0) {
       ASSERT_TRUE(sample.device.remove(path).ok());
     } else {
@@ -109,18 +112,19 @@ TEST(LargeValues, ACutOffOrMissingLogIsNoticedByReaders) {
 
 // Each write and sync of the value log fails in turn: the call or the epoch's end says so, later calls say that it was
 // before, and the epochs before are whole.
-TEST(LargeValues, AFailedWriteOrSyncIsTold) {
+TEST_P(LargeDamage, AFailedWriteOrSyncIsTold) {
   uint64_t points = 0;
   for (const io::CallKind kind : {io::CallKind::kWrite, io::CallKind::kSync, io::CallKind::kOpen}) {
     for (uint64_t nth = 1;; ++nth) {
       io::MemoryDevice disk;
       io::FaultDevice device(disk);
-      write(device, 2, 1, [](net::Job& job, Writer& writer, uint32_t) {
+      const auto fill = [](net::Job& job, Writer& writer, uint32_t) {
         append(writer, key_of(static_cast<uint64_t>(job.rank())), value_of(1, 70'000));
-      });
+      };
+      write(device, 2, 1, fill, options_of(GetParam()));
       io::Fault fault;
       fault.kind = kind;
-      fault.path_part = "part-000001.j0002.values";
+      fault.path_part = values_path(GetParam(), {2, 1});
       fault.nth = nth;
       fault.from_then_on = true;
       fault.status = error(Code::kNoSpace, Scope::kFile, "part-000001.j0002.values: no space left");
@@ -128,7 +132,7 @@ TEST(LargeValues, AFailedWriteOrSyncIsTold) {
       const uint64_t faults = device.faults();
       run_ranks(2, [&](net::Job& job) {
         WriterOptions options;
-        options.memory_bytes = 6 * kMiB;
+        options.memory_bytes = kMemoryBytes;
         auto writer = Writer::open(job, device, kDir, Writer::Create::kNever, options);
         if (!writer.ok()) return;
         Status status;
@@ -163,9 +167,9 @@ TEST(LargeValues, AFailedWriteOrSyncIsTold) {
   std::printf("%llu failed calls\n", static_cast<unsigned long long>(points));
 }
 
-TEST(LargeValues, AnIndexLogOrManifestThatIsLostIsMadeAnew) {
+TEST_P(LargeDamage, AnIndexLogOrManifestThatIsLostIsMadeAnew) {
   for (const char* what : {"index", "manifest", "both"}) {
-    Sample sample;
+    Sample sample(GetParam());
     if (what[0] != 'm') {
       ASSERT_TRUE(sample.device.remove(index_log_path(kDir, {1, 1})).ok());
     }
@@ -188,13 +192,14 @@ TEST(LargeValues, AnIndexLogOrManifestThatIsLostIsMadeAnew) {
 }
 
 // Of an epoch that was never ended, whole runs come back whose values are whole; what points to torn ones does not.
-TEST(LargeValues, OfAnOpenEpochComeBackIfTheyAreWhole) {
+TEST_P(LargeDamage, OfAnOpenEpochComeBackIfTheyAreWhole) {
   for (const bool torn : {false, true}) {
     io::MemoryDevice disk;
     io::FaultDevice device(disk);
-    write(device, 2, 1, [](net::Job& job, Writer& writer, uint32_t) {
+    const auto fill = [](net::Job& job, Writer& writer, uint32_t) {
       append(writer, key_of(static_cast<uint64_t>(job.rank())), value_of(1, 70'000));
-    });
+    };
+    write(device, 2, 1, fill, options_of(GetParam()));
     // Everything of the second epoch is on disk, but the manifest never comes.
     io::Fault fault;
     fault.kind = io::CallKind::kWrite;
@@ -204,7 +209,7 @@ TEST(LargeValues, OfAnOpenEpochComeBackIfTheyAreWhole) {
     device.inject(fault);
     run_ranks(2, [&](net::Job& job) {
       WriterOptions options;
-      options.memory_bytes = 6 * kMiB;
+      options.memory_bytes = kMemoryBytes;
       auto writer = Writer::open(job, device, kDir, Writer::Create::kNever, options);
       ASSERT_TRUE(writer.ok());
       for (uint64_t i = 0; i < 10; ++i)
@@ -213,7 +218,7 @@ TEST(LargeValues, OfAnOpenEpochComeBackIfTheyAreWhole) {
       EXPECT_FALSE((*writer)->close().ok());
     });
     if (torn) {
-      const auto file = disk.open(value_log_path(kDir, {2, 0}), io::OpenMode::kReadWrite).value();
+      const auto file = disk.open(values_path(GetParam(), {2, 0}), io::OpenMode::kReadWrite).value();
       ASSERT_TRUE(file->pwrite(file->size().value() - 1'000, "torn").ok());
     }
     const auto report = repair_directory(disk, kDir, {});
@@ -223,7 +228,9 @@ TEST(LargeValues, OfAnOpenEpochComeBackIfTheyAreWhole) {
     if (!torn) {
       ASSERT_EQ(reader->manifest().epochs.size(), 2u);
       EXPECT_EQ(reader->count(1).value(), 20u);
-      EXPECT_EQ(reader->manifest().epochs[1].large, (LargeTally{10, 10 * 50'000}));
+      const bool all = GetParam() == run::ShuffleFormat::kIndirect;
+      EXPECT_EQ(reader->manifest().epochs[1].large,
+                (all ? LargeTally{20, 10 * 50'000 + 10 * 20} : LargeTally{10, 10 * 50'000}));
     } else {
       EXPECT_THAT(fmt::format("{}", fmt::join(report->lost, "; ")),
                   HasSubstr("points to a value that is not"));
@@ -258,6 +265,59 @@ TEST(LargeValuesCanary, AValueWithoutARecordIsSeen) {
   const auto problems = verify_directory(*open(sample.device), 9).problems;
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(std::string(problems.front().message()), HasSubstr("large values"));
+}
+
+// Pages have nothing between epochs: every byte counts.
+TEST(ValuePages, EveryDamagedByteIsNoticed) {
+  constexpr auto kFormat = run::ShuffleFormat::kIndirect;
+  Sample sample(kFormat);
+  uint64_t flips = 0;
+  for (const uint32_t writer : {0u, 1u}) {
+    const std::string path = values_path(kFormat, {1, writer});
+    const auto file = sample.device.open(path, io::OpenMode::kReadWrite).value();
+    const uint64_t size = file->size().value();
+    EXPECT_EQ(size % run::kValuePageBytes, 0u);
+    for (uint64_t at = 0; at < size;
+         at += at % run::kValuePageBytes < run::kValuePagePayloadBytes ? 701 : 1) {
+      char byte;
+      ASSERT_TRUE(io::read_exactly(*file, at, {&byte, 1}).ok());
+      const char bad = static_cast<char>(byte ^ (1 << at % 8));
+      ASSERT_TRUE(file->pwrite(at, {&bad, 1}).ok());
+      ++flips;
+      EXPECT_GT(sample.failures(path), 0u) << at;
+      const auto problems = verify_directory(*open(sample.device), 9).problems;
+      ASSERT_EQ(problems.size(), 1u) << at;
+      EXPECT_THAT(std::string(problems.front().message()), HasSubstr(path)) << at;
+      ASSERT_TRUE(file->pwrite(at, {&byte, 1}).ok());
+    }
+  }
+  EXPECT_EQ(sample.failures(""), 0u);
+  std::printf("%llu flips\n", static_cast<unsigned long long>(flips));
+}
+
+// Whole pages of another place, or of the same place in another directory of the same shape, are no values of this one.
+TEST(ValuePages, OfAnotherPlaceOrDirectoryAreNotTaken) {
+  constexpr auto kFormat = run::ShuffleFormat::kIndirect;
+  for (const bool elsewhere : {false, true}) {
+    Sample sample(kFormat);
+    Sample other(kFormat);
+    const std::string path = values_path(kFormat, {1, 0});
+    const auto from = (elsewhere ? other : sample).device.open(path, io::OpenMode::kRead).value();
+    std::string page(run::kValuePageBytes, '\0');
+    ASSERT_TRUE(io::read_exactly(*from, elsewhere ? 0 : run::kValuePageBytes, page).ok());
+    ASSERT_TRUE(sample.device.open(path, io::OpenMode::kReadWrite).value()->pwrite(0, page).ok());
+    EXPECT_GT(sample.failures(path), 0u);
+    EXPECT_FALSE(verify_directory(*open(sample.device), 9).problems.empty());
+  }
+}
+
+// Canary: pointers that overlap are seen although each leads to whole pages.
+TEST(ValuePagesCanary, AValueThatNoRecordPointsToIsSeen) {
+  const auto tile = [](uint64_t begin, uint64_t bytes) { return run::value_tile(begin, begin + bytes); };
+  EXPECT_EQ(tile(0, 40) + tile(40, 60) + tile(100, 12), tile(0, 112));
+  EXPECT_NE(tile(0, 40) + tile(41, 59) + tile(100, 12), tile(0, 112)) << "a gap";
+  EXPECT_NE(tile(0, 40) + tile(39, 61) + tile(100, 12), tile(0, 112)) << "an overlap";
+  EXPECT_NE(tile(0, 40) + tile(0, 40) + tile(100, 12), tile(0, 112)) << "one twice";
 }
 
 }  // namespace

@@ -93,6 +93,12 @@ Status Repairer::look_at(LogId id, LogFacts* facts) {
   } else if (values.status().code() != Code::kNotFound) {
     return values.status();
   }
+  const auto pages = device_->open(value_pages_path(directory_, id), io::OpenMode::kRead);
+  if (pages.ok()) {
+    SWALE_ASSIGN_OR_RETURN(found_values, take_page_inventory(**pages, id.partition));
+  } else if (pages.status().code() != Code::kNotFound) {
+    return pages.status();
+  }
   report_.partitions = std::max(report_.partitions, uint64_t{id.partition} + 1);
   report_.whole_runs += inventory.runs.size();
   report_.torn_runs += inventory.torn_runs;
@@ -133,6 +139,7 @@ Result<RepairReport> Repairer::run() {
   }
   tell_losses();
   SWALE_RETURN_IF_ERROR(plan_rebuilds());
+  SWALE_RETURN_IF_ERROR(plan_tables());
   SWALE_RETURN_IF_ERROR(plan_open_epochs());
   if (anything_to_do() && !dry_run_) SWALE_RETURN_IF_ERROR(publish());
   return std::move(report_);
@@ -142,8 +149,12 @@ Result<RepairReport> Repairer::run() {
 // they leave out is recorded before.
 Status Repairer::publish() {
   SWALE_ASSIGN_OR_RETURN(number_, claim_job(*device_, directory_));
+  SWALE_RETURN_IF_ERROR(write_open_tables());
   SWALE_RETURN_IF_ERROR(write_open_epochs());
-  for (Rebuild& rebuild : rebuilds_) SWALE_RETURN_IF_ERROR(write_index(&rebuild));
+  for (Rebuild& rebuild : rebuilds_) {
+    SWALE_RETURN_IF_ERROR(write_tables(&rebuild));
+    SWALE_RETURN_IF_ERROR(write_index(&rebuild));
+  }
   if (found_.keep_damaged) SWALE_RETURN_IF_ERROR(keep_damaged_manifest());
   SWALE_RETURN_IF_ERROR(commit());
   return replace_indexes();

@@ -79,10 +79,11 @@ Result<bool> Repairer::has_values(const JobEntry& job, const FoundRun& run) {
   Status status;
   const auto check = [&](const run::ScannedRecord& record) {
     if (!record.large || !status.ok()) return;
-    const auto large = run::decode_large_value(record.value, path);
-    status = large.ok() ? values.check({large->pointer, job.number, run.header.epoch, run.header.epoch_id,
-                                        hash_bytes(record.key)})
-                        : large.status();
+    const run::ValueRule rule = record.run->values;
+    const auto value = run::decode_stored_value(rule, record.value, path);
+    status = value.ok() ? values.check({rule, value->pointer, job.number, run.header.epoch,
+                                        run.header.epoch_id, hash_bytes(record.key)})
+                        : value.status();
   };
   SWALE_RETURN_IF_ERROR(walk_run(*data, run, check, {}));
   if (!status.ok() && status.code() != Code::kCorruption) return status;
@@ -135,22 +136,28 @@ Status Repairer::write_open_partition(uint32_t partition,
     if (!runs.empty()) end_block = runs.back().end_block();
     SWALE_RETURN_IF_ERROR(
         writer.add_values(open_[i].epoch, facts_of(logs_, from).of(open_[i].epoch.epoch_id).values));
+    if (!open_[i].tables.empty()) {
+      SWALE_RETURN_IF_ERROR(writer.keep(
+          {run::table_segment(open_[i].tables[partition], open_[i].epoch.epoch, open_[i].epoch.epoch_id)}));
+    }
   }
   return writer.finish();
 }
 
 // To the same places, so that the pointers in records stay right.
 Status Repairer::copy_values(uint32_t writer) {
+  const bool paged = found_.manifest.layout.values() == run::ValueRule::kPaged;
+  const auto path = [&](LogId id) {
+    return paged ? value_pages_path(directory_, id) : value_log_path(directory_, id);
+  };
   const LogId from{dead_job_.number, writer};
   std::unique_ptr<io::File> copy;
   for (const OpenEpoch& open : open_) {
     const run::ValueRange range = facts_of(logs_, from).of(open.epoch.epoch_id).values;
     if (range.values == 0) continue;
-    SWALE_ASSIGN_OR_RETURN(const auto old,
-                           device_->open(value_log_path(directory_, from), io::OpenMode::kRead));
+    SWALE_ASSIGN_OR_RETURN(const auto old, device_->open(path(from), io::OpenMode::kRead));
     if (!copy) {
-      SWALE_ASSIGN_OR_RETURN(
-          copy, device_->open(value_log_path(directory_, {number_, writer}), io::OpenMode::kCreate));
+      SWALE_ASSIGN_OR_RETURN(copy, device_->open(path({number_, writer}), io::OpenMode::kCreate));
     }
     SWALE_RETURN_IF_ERROR(copy_bytes(*old, range.offset, range.bytes, *copy));
   }

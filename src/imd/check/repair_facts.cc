@@ -23,6 +23,11 @@ class LossFinder {
   void find_lost_runs(const EpochEntry& epoch);
   void find_lost_values(const EpochEntry& epoch);
   bool add_up(const EpochEntry& epoch, const std::vector<PartFacts>& parts) const;
+  std::string path_of(const JobEntry& job, uint32_t writer) const {
+    const bool paged = manifest_.layout.values() == run::ValueRule::kPaged;
+    const LogId id{job.number, writer};
+    return paged ? value_pages_path(directory_, id) : value_log_path(directory_, id);
+  }
   std::string why(const EpochEntry& epoch, uint32_t partition, const PartFacts& part) const;
   void add(const EpochEntry& epoch, uint32_t partition, std::string what);
   // Its tally was summed up from what was left.
@@ -94,11 +99,12 @@ void LossFinder::find_lost_runs(const EpochEntry& epoch) {
   }
 }
 
-// Of large values only the heads are counted here; `swale verify` reads them.
+// Of values in value logs only the heads are counted here; `swale verify` reads them.
 void LossFinder::find_lost_values(const EpochEntry& epoch) {
   if (epoch.large.values == 0) return;
   const JobEntry& job = manifest_.job_of(epoch);
   uint64_t all = 0;
+  bool any_cut_off = false;  // within a value: pages of the end are gone in which none begins
   std::vector<std::pair<uint32_t, std::string>> lost;
   std::vector<uint32_t> silent;  // writers of whom nobody knows how many values they had
   for (uint32_t writer = 0; writer < job.ranks; ++writer) {
@@ -107,20 +113,21 @@ void LossFinder::find_lost_values(const EpochEntry& epoch) {
     all += found;
     const std::optional<run::ValueRange> committed = facts.of(epoch.epoch_id).committed_values();
     const bool known = manifest_.lost_part(epoch, writer) != nullptr && !losses_.in_data(epoch, writer);
-    if ((committed && found < committed->values) || known) {
-      lost.emplace_back(writer, fmt::format("{} has {} of {} large values",
-                                            value_log_path(directory_, {job.number, writer}), found,
-                                            committed.value_or(run::ValueRange()).values));
+    const bool cut_off = committed && facts.of(epoch.epoch_id).values.end_offset() < committed->end_offset();
+    any_cut_off = any_cut_off || cut_off;
+    if ((committed && found < committed->values) || cut_off || known) {
+      lost.emplace_back(writer, fmt::format("{} has {} of {} values{}", path_of(job, writer), found,
+                                            committed.value_or(run::ValueRange()).values,
+                                            cut_off ? " and is cut off" : ""));
     } else if (!committed) {
       silent.push_back(writer);
     }
   }
-  if (all >= epoch.large.values) return;
+  if (all >= epoch.large.values && !any_cut_off) return;
   if (lost.empty()) {
     for (const uint32_t writer : silent) {
-      lost.emplace_back(
-          writer, fmt::format("{}: the epoch has {} of {} large values",
-                              value_log_path(directory_, {job.number, writer}), all, epoch.large.values));
+      lost.emplace_back(writer, fmt::format("{}: the epoch has {} of {} values", path_of(job, writer), all,
+                                            epoch.large.values));
     }
   }
   for (auto& [writer, what] : lost) {
@@ -146,6 +153,12 @@ std::vector<run::SegmentRecord> LogEpoch::agreed_segments(const JobEntry& job, u
 
 std::optional<run::ValueRange> LogEpoch::committed_values() const {
   const auto found = std::find_if(segments.begin(), segments.end(), run::is_values_segment);
+  if (found == segments.end()) return std::nullopt;
+  return run::range_of(*found);
+}
+
+std::optional<run::ValueRange> LogEpoch::table() const {
+  const auto found = std::find_if(segments.begin(), segments.end(), run::is_table_segment);
   if (found == segments.end()) return std::nullopt;
   return run::range_of(*found);
 }

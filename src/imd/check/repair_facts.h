@@ -29,6 +29,8 @@ struct LogEpoch {
   std::vector<run::SegmentRecord> agreed_segments(const JobEntry& job, uint32_t number) const;
   // The footer's range of the value log.
   std::optional<run::ValueRange> committed_values() const;
+  // Where the footer says that the auxiliary table lies.
+  std::optional<run::ValueRange> table() const;
 };
 
 struct LogFacts {

@@ -6,6 +6,7 @@
 #include "base/coding.h"
 #include "imd/read/reader_values.h"
 #include "run/block.h"
+#include "run/value_pages.h"
 
 namespace swale::imd {
 namespace {
@@ -50,7 +51,7 @@ class InventoryTaker {
     SWALE_RETURN_IF_ERROR(cursor_->feed(block, [this](const run::ScannedRecord& record) {
       run_.digest += record.digest();
       if (record.large) {
-        const auto large = run::decode_large_value(record.value, path_);
+        const auto large = run::decode_stored_value(record.run->values, record.value, path_);
         run_.large.add({1, large.ok() ? large->pointer.value_bytes : 0});
       }
       return true;
@@ -141,6 +142,33 @@ Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t
     const Status whole = check_value(values, *head, [](uint64_t) {});
     if (!whole.ok() && whole.code() != Code::kCorruption) return whole;
     range.values += whole.ok() ? 1 : 0;
+  }
+  return found;
+}
+
+// A page that is not whole has bytes of one value at least: so much is gone.
+Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, uint32_t writer) {
+  std::vector<FoundValues> found;
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, pages.size());
+  const uint64_t count = size / run::kValuePageBytes;
+  std::vector<char> chunk(kChunkBlocks * run::kValuePageBytes);
+  uint64_t chunk_pages = 0;
+  for (uint64_t first = 0; first < count; first += chunk_pages) {
+    chunk_pages = std::min(kChunkBlocks, count - first);
+    const MutableBytes out(chunk.data(), chunk_pages * run::kValuePageBytes);
+    SWALE_RETURN_IF_ERROR(io::read_exactly(pages, first * run::kValuePageBytes, out));
+    for (uint64_t i = 0; i < chunk_pages; ++i) {
+      const Bytes page = view(out).substr(i * run::kValuePageBytes, run::kValuePageBytes);
+      if (!run::verify_value_page(page, writer, first + i, pages.path()).ok()) continue;
+      const run::ValuePageTrailer trailer = run::value_page_trailer(page);
+      const uint64_t offset = (first + i) * run::kValuePageBytes;
+      if (found.empty() || found.back().epoch_id != trailer.epoch_id)
+        found.push_back({trailer.epoch, trailer.epoch_id, {.offset = offset, .bytes = 0, .values = 0}});
+      run::ValueRange& range = found.back().range;
+      const bool gap = range.end_offset() != offset;
+      range.values = range.values - std::min<uint64_t>(range.values, gap ? 1 : 0) + trailer.values;
+      range.bytes = offset + run::kValuePageBytes - range.offset;
+    }
   }
   return found;
 }

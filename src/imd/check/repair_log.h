@@ -41,7 +41,8 @@ struct DataInventory {
 using InventoryProgressFn = std::function<void(uint64_t bytes)>;
 Result<DataInventory> take_inventory(io::File& data, uint32_t partition, const InventoryProgressFn& progress);
 
-// What a value log has of one epoch: from the first to the last value whose head is whole; how many are whole.
+// What a value log has of one epoch: from the first to the last value whose head is whole; how many are whole. Of value pages:
+// from the first whole page to the last; how many values are whole if at most one ends in each gap.
 struct FoundValues {
   uint32_t epoch = 0;
   uint64_t epoch_id = 0;
@@ -49,6 +50,7 @@ struct FoundValues {
 };
 // In the order of their places; reads everything. Behind a damaged head the next one that is whole is looked for, byte by byte.
 Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t writer);
+Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, uint32_t writer);
 
 // Every record of a whole run, and its blocks, chunk by chunk.
 using RunRecordFn = std::function<void(const run::ScannedRecord&)>;

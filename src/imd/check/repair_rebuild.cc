@@ -52,7 +52,7 @@ Status Repairer::plan_rebuild(LogId id) {
   };
   if (open.ok() && std::none_of(manifest.epochs.begin(), manifest.epochs.end(), wanted)) return {};
   if (!open.ok()) report_.found.push_back(std::string(open.message()));
-  rebuilds_.push_back({id, std::move(whole), {}});
+  rebuilds_.push_back({id, std::move(whole), {}, {}});
   ++report_.indexes_rebuilt;
   report_.done.push_back(fmt::format("made {} anew from the data log", index_log_path(directory_, id)));
   return {};
@@ -90,16 +90,36 @@ Status Repairer::write_epoch_segments(const Rebuild& rebuild, const EpochEntry& 
   const LogEpoch& here = facts_of(logs_, rebuild.id).of(epoch.epoch_id);
   const uint64_t begin = *end_block;
   if (!here.runs.empty()) *end_block = here.runs.back().end_block();
-  if (rebuild.whole.contains(epoch.epoch)) return writer->keep(here.segments);
+  if (rebuild.whole.contains(epoch.epoch)) {
+    std::vector<run::SegmentRecord> kept = here.segments;
+    if (rebuild.tables.contains(epoch.epoch)) std::erase_if(kept, run::is_table_segment);
+    SWALE_RETURN_IF_ERROR(writer->keep(kept));
+    return write_table_segment(rebuild, epoch, writer);
+  }
   if (losses_.in_data(epoch, rebuild.id.partition)) return {};
   std::vector<run::FieldTotals> totals;
   SWALE_RETURN_IF_ERROR(writer->add_epoch(rebuild.id.partition, job, epoch, here.runs, begin,
                                           found_.manifest.schema.indexed, &totals));
-  return writer->add_values(epoch, here.committed_values().value_or(here.values));
+  SWALE_RETURN_IF_ERROR(writer->add_values(epoch, here.committed_values().value_or(here.values)));
+  if (here.table() && !rebuild.tables.contains(epoch.epoch))
+    return writer->keep({run::table_segment(*here.table(), epoch.epoch, epoch.epoch_id)});
+  return write_table_segment(rebuild, epoch, writer);
+}
+
+Status Repairer::write_table_segment(const Rebuild& rebuild, const EpochEntry& epoch, IndexWriter* writer) {
+  const auto made = rebuild.tables.find(epoch.epoch);
+  if (made == rebuild.tables.end()) return {};
+  return writer->keep({run::table_segment(made->second, epoch.epoch, epoch.epoch_id)});
 }
 
 Status Repairer::replace_indexes() {
   for (const Rebuild& rebuild : rebuilds_) {
+    // Tables that the old index log names keep their places in the new file: the order matters.
+    if (!rebuild.tables_temporary.empty()) {
+      SWALE_RETURN_IF_ERROR(
+          device_->rename(rebuild.tables_temporary, table_log_path(directory_, rebuild.id)));
+      SWALE_RETURN_IF_ERROR(device_->sync_directory(part_folder(directory_, rebuild.id.partition)));
+    }
     SWALE_RETURN_IF_ERROR(device_->rename(rebuild.temporary, index_log_path(directory_, rebuild.id)));
     SWALE_RETURN_IF_ERROR(device_->sync_directory(part_folder(directory_, rebuild.id.partition)));
   }

@@ -11,7 +11,7 @@ namespace {
 void take_shape(const run::RunHeader& header, JobEntry* job) {
   job->ranks = header.ranks;
   job->ways = header.ways;
-  job->partitioner = header.home == run::HomeRule::kHash ? kHashPartitioner : kLostPartitioner;
+  job->partitioner = header.home == run::HomeRule::kPartitioner ? kLostPartitioner : kHashPartitioner;
 }
 
 }  // namespace
@@ -42,6 +42,8 @@ run::Layout layout_of_logs(const Logs& logs) {
   for (const auto& [id, log] : logs) {
     for (const auto& [epoch_id, epoch] : log.epochs) {
       for (const FoundRun& run : epoch.runs) {
+        if (run.header.values == run::ValueRule::kPaged) layout.format = run::ShuffleFormat::kIndirect;
+        if (run.header.home == run::HomeRule::kWriter) layout.format = run::ShuffleFormat::kLossy;
         if (run.header.kind == run::RunKind::kPacked)
           layout.compression = static_cast<Codec>(run.header.codec);
       }

@@ -6,15 +6,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "imd/check/repair.h"
 #include "imd/check/repair_facts.h"
 #include "imd/check/repair_manifest.h"
+#include "imd/check/repair_tables.h"
 #include "imd/format/epoch_log.h"
 #include "imd/format/extrema_summary.h"
 #include "imd/format/manifest.h"
@@ -42,11 +45,14 @@ class Repairer {
     LogId id;
     std::set<uint32_t> whole;  // epochs whose segments are kept
     std::string temporary;
+    std::string tables_temporary;                     // none: no table is made anew
+    std::map<uint32_t, run::ValueRange> tables = {};  // that are, by epoch
   };
   // An epoch that its job never ended.
   struct OpenEpoch {
     EpochEntry epoch;
     std::vector<std::vector<FoundRun>> runs;  // by partition
+    std::vector<run::ValueRange> tables;      // in the lossy format, by home
   };
 
   ReaderFiles files() { return {*device_, directory_, {}, counters_}; }
@@ -67,7 +73,14 @@ class Repairer {
   Status write_index(Rebuild* rebuild);
   Status write_epoch_segments(const Rebuild& rebuild, const EpochEntry& epoch, uint64_t* end_block,
                               IndexWriter* writer);
+  Status write_table_segment(const Rebuild& rebuild, const EpochEntry& epoch, IndexWriter* writer);
   Status replace_indexes();
+
+  Status plan_tables();
+  Status plan_table(const EpochEntry& epoch, uint32_t home);
+  std::vector<PartitionRuns> runs_of(const EpochEntry& epoch) const;
+  Status write_tables(Rebuild* rebuild);
+  Status write_open_tables();
 
   Status plan_open_epochs();
   Result<OpenEpoch> open_epoch(uint32_t number);
@@ -89,7 +102,8 @@ class Repairer {
   FoundManifest found_;
   Losses losses_;
   std::vector<Rebuild> rebuilds_;
-  JobEntry dead_job_;  // the job of these open epochs
+  std::set<std::pair<LogId, uint32_t>> bad_tables_;  // by home and epoch: to be made anew
+  JobEntry dead_job_;                                // the job of these open epochs
   std::vector<OpenEpoch> open_;
   uint32_t number_ = 0;      // of this job, once it is claimed
   uint64_t data_bytes_ = 0;  // of all data logs, if progress is wanted

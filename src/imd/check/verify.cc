@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "imd/check/verify_extrema.h"
+#include "imd/check/verify_tables.h"
 #include "imd/check/verify_values.h"
 #include "imd/format/generation.h"
 #include "imd/read/reader_io.h"
@@ -20,6 +21,18 @@
 namespace swale::imd {
 namespace {
 
+const char* home_name(run::HomeRule rule) {
+  switch (rule) {
+    case run::HomeRule::kHash:
+      return "hash";
+    case run::HomeRule::kPartitioner:
+      return "a partitioner";
+    case run::HomeRule::kWriter:
+      return "writer";
+  }
+  return "another rule";
+}
+
 class Verifier {
  public:
   Verifier(ReaderFiles files, const Manifest& manifest)
@@ -28,6 +41,7 @@ class Verifier {
         extrema_(manifest, files_),
         values_(files_),
         large_(manifest, values_),
+        tables_(files_, manifest),
         sums_(manifest.epochs.size()) {}
 
   VerifyReport run(size_t problems_max, const VerifyProgressFn& progress);
@@ -57,10 +71,11 @@ class Verifier {
   Status open_segment(const PartitionLogs& logs, OpenSegment* segment);
   void walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch);
   void walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, Bytes blocks);
-  Status check_record(const PartitionLogs& logs, const JobEntry& job, const run::ScannedRecord& record);
+  Status check_record(const PartitionLogs& logs, const EpochEntry& epoch, const run::ScannedRecord& record);
   void compare_sums();
   void tell_losses();
   void check_values();
+  void check_tables();
 
   static ReaderFiles unmapped(ReaderFiles files) {
     files.options.map = ReaderOptions::Map::kNever;
@@ -72,6 +87,7 @@ class Verifier {
   ExtremaVerifier extrema_;
   ValueReader values_;
   ValuesVerifier large_;
+  TablesVerifier tables_;
   std::vector<Sums> sums_;  // by epoch
   size_t problems_max_ = 0;
   VerifyProgressFn progress_;
@@ -110,6 +126,7 @@ uint64_t Verifier::measure() {
     for (const EpochEntry& epoch : manifest_.epochs)
       bytes += (*logs)->blocks_of(epoch.epoch).count * run::kBlockBytes;
     for (const run::SegmentRecord& segment : (*logs)->values) bytes += run::range_of(segment).bytes;
+    for (const run::SegmentRecord& segment : (*logs)->tables) bytes += run::range_of(segment).bytes;
   }
   return bytes;
 }
@@ -129,6 +146,7 @@ VerifyReport Verifier::run(size_t problems_max, const VerifyProgressFn& progress
   }
   compare_sums();
   if (!full()) check_values();
+  if (!full()) check_tables();
   if (!full()) {
     extrema_.check_summaries([this](const Status& status) {
       if (!full()) report_.problems.push_back(status);
@@ -181,6 +199,8 @@ void Verifier::check_epoch(const PartitionLogs& logs, const EpochEntry& epoch) {
   report_.bytes_checked += extrema_.begin(logs, epoch, tell);
   const uint64_t problems = sums_[epoch.epoch].problems;
   walk_blocks(logs, epoch);
+  tables_.end_partition(epoch, logs.partition,
+                        [this](const Status& status, uint32_t of) { problem(status, of); });
   extrema_.finish(logs, epoch, !full() && sums_[epoch.epoch].problems == problems, tell);
   segments_.clear();
 }
@@ -235,7 +255,6 @@ void Verifier::walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch) {
 // After a damaged block, the remaining blocks are checked one by one until the next run begins.
 void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block,
                           Bytes blocks) {
-  const JobEntry& job = manifest_.jobs[epoch.job];
   const std::string& path = logs.data->path();
   const uint32_t seed = run::epoch_seed(logs.partition, epoch.epoch_id);
   Sums& sums = sums_[epoch.epoch];
@@ -245,7 +264,7 @@ void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, ui
     ++sums.records;
     sums.data_bytes += record.key.size() + record.value.size();
     sums.digest += record.digest();
-    if (const Status status = check_record(logs, job, record); !status.ok()) problem(status, epoch.epoch);
+    if (const Status status = check_record(logs, epoch, record); !status.ok()) problem(status, epoch.epoch);
     if (record.large) {
       if (const Status status = large_.record(epoch, record, path); !status.ok())
         problem(status, epoch.epoch);
@@ -265,8 +284,9 @@ void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, ui
   }
 }
 
-Status Verifier::check_record(const PartitionLogs& logs, const JobEntry& job,
+Status Verifier::check_record(const PartitionLogs& logs, const EpochEntry& epoch,
                               const run::ScannedRecord& record) {
+  const JobEntry& job = manifest_.jobs[epoch.job];
   const auto misplaced = [&](std::string_view what) {
     return corruption("{}: offset {}: record {} of run {}, epoch {}: {}", logs.data->path(),
                       record.block * run::kBlockBytes, record.ordinal, record.run->run, record.run->epoch,
@@ -274,17 +294,28 @@ Status Verifier::check_record(const PartitionLogs& logs, const JobEntry& job,
   };
   const run::RunHeader& run = *record.run;
   const bool by_hash = job.partitioner == kHashPartitioner;
-  const bool says_hash = run.home == run::HomeRule::kHash;
-  if (run.ranks != job.ranks || run.ways != job.ways || says_hash != by_hash) {
+  const bool lossy = manifest_.layout.format == run::ShuffleFormat::kLossy;
+  const run::HomeRule home_rule = lossy     ? run::HomeRule::kWriter
+                                  : by_hash ? run::HomeRule::kHash
+                                            : run::HomeRule::kPartitioner;
+  if (run.ranks != job.ranks || run.ways != job.ways || run.home != home_rule) {
     return misplaced(
         fmt::format("its run is of a job of {} ranks and {} ways; {} says {} and {}; their partitions are "
                     "chosen by {} and {}",
-                    run.ranks, run.ways, kManifestName, job.ranks, job.ways,
-                    says_hash ? "hash" : "a partitioner", job.partitioner));
+                    run.ranks, run.ways, kManifestName, job.ranks, job.ways, home_name(run.home),
+                    lossy ? "writer" : job.partitioner));
   }
-  const HashChoice home = choose(hash_bytes(record.key), job.ranks);
+  if (run.values != manifest_.layout.values()) {
+    return misplaced(fmt::format("its run has values by rule {}, expected {}: {} says the format is {}",
+                                 static_cast<int>(run.values), static_cast<int>(manifest_.layout.values()),
+                                 kManifestName, run::format_name(manifest_.layout.format)));
+  }
+  const Hash hash = hash_bytes(record.key);
+  tables_.record(epoch, logs.partition, hash,
+                 [this](const Status& status, uint32_t of) { problem(status, of); });
+  const HashChoice home = choose(hash, job.ranks);
   const HashChoice way = choose(home.rest, job.ways);
-  const bool elsewhere = by_hash && home.index != logs.partition;
+  const bool elsewhere = home_rule == run::HomeRule::kHash && home.index != logs.partition;
   if (elsewhere || way.index != record.run->way) {
     return misplaced(fmt::format("its key belongs to partition {}, way {}", home.index, way.index));
   }
@@ -309,6 +340,14 @@ void Verifier::check_values() {
                   report_.bytes_checked += bytes;
                   advance(bytes);
                 });
+}
+
+void Verifier::check_tables() {
+  tables_.finish([this](const Status& status, uint32_t epoch) { problem(status, epoch); },
+                 [this](uint64_t bytes) {
+                   report_.bytes_checked += bytes;
+                   advance(bytes);
+                 });
 }
 
 void Verifier::compare_sums() {

@@ -1,10 +1,11 @@
-// ValuesVerifier: the part of verification that concerns value logs.
+// ValuesVerifier: the part of verification that concerns value logs and value pages.
 //
 //   record … (of all partitions) ─► add_ranges … ─► finish: walks what each writer's log has of each epoch
 //
 // Each record that points must lead to a value of its key and epoch whose first bytes it repeats; every byte of an epoch's
 // ranges is read; there must be as many values as pointers, at the same places (count and sum of offsets), and as many as
 // swale.json says. Of an epoch that repair has recovered in part only the values with pointers count: those are read whole.
+// Values in pages have no heads: their pointers must cover what the pages have of an epoch, each byte once.
 // Threads: one at a time. Memory: 64 bytes for each writer and epoch with large values, one megabyte.
 #pragma once
 
@@ -38,12 +39,14 @@ class ValuesVerifier {
   struct Sums {
     run::ValueRange range;
     LargeTally pointed;
-    uint64_t offsets = 0;  // sum over the pointers
+    uint64_t offsets = 0;  // sum over the pointers; in pages of their value_tile
   };
   using Place = std::pair<uint32_t, uint32_t>;  // epoch, writer
 
   void walk(const Place& place, const Sums& sums, bool whole, const ProblemFn& problem,
             const std::function<void(uint64_t)>& progress);
+  void walk_pages(const Place& place, const Sums& sums, bool whole, const ProblemFn& problem,
+                  const std::function<void(uint64_t)>& progress);
 
   const Manifest& manifest_;
   ValueReader& values_;

@@ -73,6 +73,18 @@ std::string value_log_path(const std::string& directory, LogId log) {
   return log_path(directory, log, "values");
 }
 
+std::string value_pages_path(const std::string& directory, LogId log) {
+  return log_path(directory, log, "pages");
+}
+
+std::string table_log_path(const std::string& directory, LogId log) {
+  return log_path(directory, log, "source");
+}
+
+std::string spill_path_stem(const std::string& directory, LogId log) {
+  return log_path(directory, log, "spill");
+}
+
 std::optional<uint32_t> parse_job_folder(std::string_view name) {
   const std::optional<uint32_t> number = parse_number(name, 4);
   return number && *number <= kJobNumberMax ? number : std::nullopt;
@@ -85,7 +97,8 @@ std::optional<LogId> parse_log_name(std::string_view name) {
   if (!name.starts_with(kHead) || job_dot == std::string_view::npos || kind_dot <= job_dot)
     return std::nullopt;
   const std::string_view kind = name.substr(kind_dot + 1);
-  if (kind != "data" && kind != "index" && kind != "values") return std::nullopt;
+  if (kind != "data" && kind != "index" && kind != "values" && kind != "pages" && kind != "source")
+    return std::nullopt;
   const auto partition = parse_number(name.substr(kHead.size(), job_dot - kHead.size()), 6);
   const auto job = parse_number(name.substr(job_dot + 2, kind_dot - job_dot - 2), 4);
   if (!partition || !job || *job > kJobNumberMax) return std::nullopt;

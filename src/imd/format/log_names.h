@@ -7,7 +7,7 @@
 //   DIR/jobs/0007/epochs                 its epoch log (epoch_log.h): which epochs are committed
 //   DIR/jobs/0007/extrema                summaries of field extrema of the epochs that job 7 wrote
 //   DIR/jobs/0007/stats.jsonl            what these epochs cost
-//   DIR/p000/part-000003.j0007.data      data log of partition 3; also .index and .values; 1,024 partitions a folder
+//   DIR/p000/part-000003.j0007.data      data log of partition 3; also .index, .values, .pages and .source; 1,024 partitions a folder
 #pragma once
 
 #include <compare>
@@ -42,6 +42,10 @@ std::string part_folder(const std::string& directory, uint32_t partition);
 std::string data_log_path(const std::string& directory, LogId log);
 std::string index_log_path(const std::string& directory, LogId log);
 std::string value_log_path(const std::string& directory, LogId log);
+std::string value_pages_path(const std::string& directory, LogId log);
+std::string table_log_path(const std::string& directory, LogId log);
+// Of a writer's temporary files, which no reader looks at: a digit follows.
+std::string spill_path_stem(const std::string& directory, LogId log);
 
 // The job of a folder in DIR/jobs; none for any other name.
 std::optional<uint32_t> parse_job_folder(std::string_view name);

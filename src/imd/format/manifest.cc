@@ -16,7 +16,8 @@ namespace {
 
 constexpr char kDigestName[] = "mum-row-sum";
 constexpr std::string_view kLayoutFeature = "layout";
-constexpr std::string_view kFeatures[] = {kLayoutFeature};
+constexpr std::string_view kFormatFeature = "format";
+constexpr std::string_view kFeatures[] = {kLayoutFeature, kFormatFeature};
 constexpr DocumentFormat kFormat{.name = "swale-imd", .version = 1, .features = kFeatures};
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";
@@ -104,6 +105,21 @@ Result<run::Layout> decode_layout(const DocumentObject& object) {
   return layout;
 }
 
+Result<run::ShuffleFormat> decode_format(const DocumentObject& root) {
+  SWALE_ASSIGN_OR_RETURN(const std::string name, root.text("shuffle"));
+  const std::optional<run::ShuffleFormat> format = run::format_named(name);
+  if (!format) return root.unsupported(fmt::format("the format \"{}\" is unknown to this build", name));
+  return *format;
+}
+
+// Builds that do not know them must not read the directory.
+std::vector<std::string_view> features_of(const run::Layout& layout) {
+  std::vector<std::string_view> features;
+  if (!layout.standard()) features.push_back(kLayoutFeature);
+  if (layout.format != run::ShuffleFormat::kBase) features.push_back(kFormatFeature);
+  return features;
+}
+
 void encode_layout(const run::Layout& layout, JsonWriter* json) {
   json->object().member("compression", codec_name(layout.compression));
   json->member("index", run::index_name(layout.index));
@@ -160,11 +176,12 @@ Status decode_losses(const DocumentObject& root, std::vector<LostPart>* lost) {
 
 std::string Manifest::encode() const {
   JsonWriter json;
-  const std::span<const std::string_view> features(kFeatures);
-  begin_document(kFormat, layout.standard() ? features.first(0) : features, &json);
+  begin_document(kFormat, features_of(layout), &json);
   json.member("hash", kHashName).member("digest", kDigestName).line();
   json.member("generation", generation).member("continues", continues).member("closed", closed);
   json.member("epochs", epochs_promised).line();
+  if (layout.format != run::ShuffleFormat::kBase)
+    json.member("shuffle", run::format_name(layout.format)).line();
   if (!layout.standard()) encode_layout(layout, &json.name("layout")), json.line();
   if (schema.key) json.member("key", run::key_text(schema.key)).line();
   if (!schema.empty()) encode_schema(schema, &json.name("schema")), json.line();
@@ -204,6 +221,9 @@ Result<Manifest> Manifest::decode(Bytes text, const std::string& path) {
     const JsonValue layout = root.find("layout");
     if (!layout.exists()) return root.problem("layout", "an object");
     SWALE_ASSIGN_OR_RETURN(manifest.layout, decode_layout(root.below(layout, "layout")));
+  }
+  if (document.has_feature(kFormatFeature)) {
+    SWALE_ASSIGN_OR_RETURN(manifest.layout.format, decode_format(root));
   }
   SWALE_RETURN_IF_ERROR(decode_generation(root, &manifest));
   SWALE_RETURN_IF_ERROR(decode_jobs(root, &manifest.jobs));

@@ -4,8 +4,10 @@
 // A query reads the index footers of the partitions that are new to it, then one slice per epoch, then one
 // block (or a few) per candidate, as soon as its slice has arrived. Depth, the number of reads on part-*
 // files that wait for one another, is 3 cold, 2 once the footer is resident, one more if a slice overflows. A
-// value of more than 16,384 bytes takes one more, a value of more than 256 KiB two. Bytes in the page cache
-// are read by one system call each (io/advised_queue.h). ReaderOptions::map allows a mapping of the logs
+// value of more than 16,384 bytes takes one more, a value of more than 256 KiB two; so does any value of 12 bytes or
+// more in a directory of the indirect format. In the lossy format the query first reads the auxiliary table of the
+// key's home, one epoch after the other: two more (reader_tables.h). Bytes in the page cache are read by one system
+// call each (io/advised_queue.h). ReaderOptions::map allows a mapping of the logs
 // instead, without system calls for these bytes. But if the device then fails to deliver a page that was
 // resident, or another program cuts it off, the access raises SIGBUS (io/mapping.h): so a mapping is not the
 // default. Every read verifies checksums. Wrong bytes are read once more: if they are right then, the query
@@ -164,7 +166,7 @@ class Reader {
   Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn);
 
   // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
-  // and needs memory for the keys of one partition.
+  // and needs memory for the keys of one partition, in the lossy format for those of the epoch.
   using KeyFn = std::function<bool(Bytes key)>;
   Status keys(int64_t epoch, const KeyFn& fn);
 

@@ -42,6 +42,7 @@ class Flips {
       options.compression = layout.compression;
       options.index = layout.index;
       options.bloom_bits = layout.bloom_bits;
+      options.format = layout.format;
       auto writer = Writer::open(job, device_, kDirectory, Writer::Create::kIfMissing, options);
       ASSERT_TRUE(writer.ok()) << writer.status().to_string();
       for (uint32_t epoch = 0; epoch < 2; ++epoch) {
@@ -59,6 +60,10 @@ class Flips {
     for (uint32_t part = 0; part < kRanks; ++part) {
       paths_.push_back(data_log_path(kDirectory, {1, part}));
       paths_.push_back(index_log_path(kDirectory, {1, part}));
+      if (layout.format == run::ShuffleFormat::kIndirect)
+        paths_.push_back(value_pages_path(kDirectory, {1, part}));
+      if (layout.format == run::ShuffleFormat::kLossy)
+        paths_.push_back(table_log_path(kDirectory, {1, part}));
     }
     for (const std::string& path : {manifest_path(kDirectory), generation_path(kDirectory, 1),
                                     epoch_log_path(kDirectory, 1), summary_log_path(kDirectory, 1)})
@@ -214,6 +219,16 @@ TEST(ReaderFlip, BytesOfPackedRunsUnderBlockedFilters) {
 TEST(ReaderFlip, BytesOfThePapersIndex) {
   Flips flips(100, {Codec::kNone, run::IndexKind::kPapers, 10});
   EXPECT_FALSE(flips.packed());
+  turn_bytes_over(flips, kStep);
+}
+
+TEST(ReaderFlip, BytesOfTheIndirectFormat) {
+  Flips flips(400, {.format = run::ShuffleFormat::kIndirect});
+  turn_bytes_over(flips, kStep);
+}
+
+TEST(ReaderFlip, BytesOfTheLossyFormat) {
+  Flips flips(400, {.format = run::ShuffleFormat::kLossy});
   turn_bytes_over(flips, kStep);
 }
 

@@ -41,6 +41,7 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
     if (job.number != logs->id.job) continue;  // repair has copied what this job left of the epoch
     if (run::is_extrema_segment(segment)) logs->extrema.push_back(segment);
     if (run::is_values_segment(segment)) logs->values.push_back(segment);
+    if (run::is_table_segment(segment)) logs->tables.push_back(segment);
     if (run::is_auxiliary(segment)) continue;
     if (segment.ways != job.ways || logs->partition >= job.ranks) {
       return corruption(

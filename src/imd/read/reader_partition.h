@@ -45,6 +45,7 @@ struct PartitionLogs {
   std::vector<run::SegmentRecord> segments;  // of committed epochs, in the order of epochs, then as written
   std::vector<run::SegmentRecord> extrema;   // likewise, of field extrema
   std::vector<run::SegmentRecord> values;  // likewise, of the value log of the rank that wrote this partition
+  std::vector<run::SegmentRecord> tables;  // likewise, of auxiliary tables
   std::vector<Seeds> seeds;                // of each segment
   std::vector<uint32_t> first_segments;    // of each epoch; one more at the end
   std::vector<uint32_t> lost;  // epochs that the index log lacks and that repair has recorded as lost

@@ -49,9 +49,11 @@ void Arena::trim(size_t bytes_max) {
 }
 
 Query::Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions,
-             const Partitioners& partitioners)
+             TableCache& tables, const Partitioners& partitioners)
     : manifest_(manifest),
+      rule_(manifest.layout.values()),
       partitions_(partitions),
+      tables_(tables),
       partitioners_(partitioners),
       counters_(files.counters),
       reads_(files.device, files.options.reads_in_flight_max) {}
@@ -65,7 +67,7 @@ Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink)
   keys_ = keys;
   stopped_ = false;
   sequence_ = 0;
-  footer_depth_ = depth_ = 0;
+  footer_depth_ = table_depth_ = depth_ = 0;
   const Status status = run_all(epochs);
   settle_counters();
   reusable_ = status.ok() && !stopped_ && is_empty();
@@ -421,7 +423,7 @@ Status Query::match(const Pending& pending, const char* bytes) {
   if (!record) {
     ++false_count_;
   } else if (!sink_->hit({key.index, group.record().epoch, (sequence_ + pending.group) << 32 | pending.number,
-                          record->value, run::is_large(*record)})) {
+                          record->value, run::points(rule_, *record)})) {
     stopped_ = true;
   }
   return {};
@@ -433,14 +435,14 @@ Status Query::match_all(const Pending& pending, Bytes blocks) {
   const QueryKey& key = keys_[rest_keys_[pending.rest]];
   const uint64_t sequence = (sequence_ + pending.group) << 32 | pending.number;
   bool found = false;
-  SWALE_RETURN_IF_ERROR(run::RecordMatch::each_in_verified(
-      pending.candidate, blocks, key.key, &record_scratch_, group.logs->data->path(),
-      [&](const run::RecordView& record) {
-        found = true;
-        stopped_ =
-            !sink_->hit({key.index, group.record().epoch, sequence, record.value, run::is_large(record)});
-        return !stopped_;
-      }));
+  SWALE_RETURN_IF_ERROR(
+      run::RecordMatch::each_in_verified(pending.candidate, blocks, key.key, &record_scratch_,
+                                         group.logs->data->path(), [&](const run::RecordView& record) {
+                                           found = true;
+                                           stopped_ = !sink_->hit({key.index, group.record().epoch, sequence,
+                                                                   record.value, run::points(rule_, record)});
+                                           return !stopped_;
+                                         }));
   if (!found) ++false_count_;
   return {};
 }
@@ -473,7 +475,7 @@ void Query::forget_groups() {
 }
 
 void Query::settle_counters() {
-  counters_.depth_max.update(footer_depth_ + depth_);
+  counters_.depth_max.update(footer_depth_ + table_depth_ + depth_);
   counters_.reads.add(std::exchange(reads_count_, 0));
   counters_.bytes_read.add(std::exchange(bytes_count_, 0));
   counters_.false_candidates.add(std::exchange(false_count_, 0));

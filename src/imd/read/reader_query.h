@@ -30,6 +30,7 @@
 #include "imd/read/reader.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
+#include "imd/read/reader_tables.h"
 #include "run/segment_reader.h"
 
 namespace swale::imd {
@@ -75,8 +76,8 @@ class Query {
     // Orders the hits of one key by epoch, then by append; hits with equal sequences come in
     // order.
     uint64_t sequence = 0;
-    Bytes value;  // valid during the call; of a large record what stands in the value's place
-    bool large = false;
+    Bytes value;         // valid during the call; of one that lies elsewhere what stands in its place
+    bool large = false;  // it lies elsewhere
   };
   class Sink {
    public:
@@ -84,7 +85,7 @@ class Query {
     virtual bool hit(const Hit& hit) = 0;  // false stops the query
   };
 
-  Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions,
+  Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions, TableCache& tables,
         const Partitioners& partitioners);
 
   // Requires `keys` in the order of their hashes.
@@ -164,6 +165,7 @@ class Query {
   // From keys to groups.
   size_t keys_at_once(size_t first_key, EpochRange epochs) const;
   Status plan(size_t first_key, size_t end_key, EpochRange epochs);
+  Status plan_by_tables(size_t first_key, size_t end_key, uint32_t epoch);
   Status plan_by_function(size_t first_key, size_t end_key, uint32_t epoch);
   Status plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch);
   Result<uint32_t> hold(const EpochEntry& epoch, uint32_t partition);
@@ -203,7 +205,9 @@ class Query {
   void settle_counters();
 
   const Manifest& manifest_;
+  const run::ValueRule rule_;
   PartitionCache& partitions_;
+  TableCache& tables_;
   const Partitioners& partitioners_;
   ReadCounters& counters_;
   Sink* sink_ = nullptr;
@@ -230,6 +234,7 @@ class Query {
   bool stopped_ = false;
   uint64_t sequence_ = 0;  // of groups_[0]
   uint32_t footer_depth_ = 0;
+  uint32_t table_depth_ = 0;
   uint32_t depth_ = 0;
   uint64_t reads_count_ = 0;
   uint64_t bytes_count_ = 0;

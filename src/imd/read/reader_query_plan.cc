@@ -26,6 +26,10 @@ size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
 Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
   for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
     const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
+    if (TableCache::has_tables(manifest_, manifest_.epochs[epoch])) {
+      SWALE_RETURN_IF_ERROR(plan_by_tables(first_key, end_key, epoch));
+      continue;
+    }
     if (job.partitioner != kHashPartitioner) {
       SWALE_RETURN_IF_ERROR(plan_by_function(first_key, end_key, epoch));
       continue;
@@ -42,6 +46,18 @@ Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
       }
       SWALE_RETURN_IF_ERROR(plan_partition(first, end, partition, epoch));
       first = end;
+    }
+  }
+  return {};
+}
+
+// In the lossy format. Key by key: which partitions have them has nothing to do with their hashes.
+Status Query::plan_by_tables(size_t first_key, size_t end_key, uint32_t epoch) {
+  for (size_t key = first_key; key < end_key && !stopped_; ++key) {
+    SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> partitions,
+                           tables_.candidates(manifest_.epochs[epoch], keys_[key].hash, &table_depth_));
+    for (const uint32_t partition : partitions) {
+      if (!stopped_) SWALE_RETURN_IF_ERROR(plan_partition(key, key + 1, partition, epoch));
     }
   }
   return {};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "imd/read/reader_scan.h"
+#include "imd/read/reader_tables.h"
 #include "run/block.h"
 
 namespace swale::imd {
@@ -25,7 +26,8 @@ KeySample::KeySample(const ReaderFiles& files, const Manifest& manifest, const E
       ways_(manifest.jobs[epoch.job].ways),
       partitions_(partitions),
       files_(files),
-      rng_(seed) {
+      rng_(seed),
+      anywhere_(TableCache::has_tables(manifest, epoch)) {
   // About one slice each; the same number in every partition, so that each is as likely.
   const uint64_t goal = uint64_t{run::kSliceRecordsGoal} * ranks_ * ways_;
   while (window_bits_ < run::kSliceBitsMax && epoch.records >> (window_bits_ + 1) >= goal) ++window_bits_;
@@ -34,7 +36,7 @@ KeySample::KeySample(const ReaderFiles& files, const Manifest& manifest, const E
 
 Result<std::vector<std::string>> KeySample::draw(size_t n) {
   const uint64_t records = epoch_.records;
-  bool by_throws = records != 0 && n <= epoch_.data_bytes / kBytesPerKey;
+  bool by_throws = !anywhere_ && records != 0 && n <= epoch_.data_bytes / kBytesPerKey;
   // As many throws as find one key a window on average, or two n in all if there are fewer windows.
   const double keys_per_record = static_cast<double>(std::max<uint64_t>(windows_, 2 * n)) /
                                  static_cast<double>(std::max<uint64_t>(records, 1));
@@ -198,10 +200,11 @@ Status KeySample::scan(size_t n) {
   keys_.clear();
   uint64_t met = 0;
   bool stopped = false;
+  std::unordered_set<std::string> seen;
   for (uint32_t partition = 0; partition < ranks_; ++partition) {
     uint32_t depth = 0;
+    if (!anywhere_) seen.clear();  // all values of a key are in one partition
     SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, partition, &depth));
-    std::unordered_set<std::string> seen;  // all values of a key are in one partition
     const ScanFn take = [&](const run::ScannedRecord& record) {
       const Bytes key = record.key;
       if (!seen.emplace(key).second) return true;

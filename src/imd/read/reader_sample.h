@@ -62,6 +62,7 @@ class KeySample {
   PartitionCache& partitions_;
   const ReaderFiles& files_;
   Rng rng_;
+  const bool anywhere_;       // records of one key may be in several partitions: keys are scanned for
   uint32_t window_bits_ = 0;  // of the rest
   uint64_t windows_ = 0;
   uint64_t visited_ = 0;  // in this round

@@ -221,14 +221,30 @@ Status TopQuery::scan_partition(uint32_t partition) {
   ++result_.partitions_scanned;
   uint64_t sequence = 0;
   bool stopped = false;
-  return scan_epoch(
-      files_, *logs, epoch_,
-      [&](const run::ScannedRecord& record) {
-        totals_.add(run::read_field(field_, record.fields()));
-        offer(partition, sequence++, record.fields(), {record.key, record.value, {}}, record.large);
-        return true;
-      },
-      &stopped);
+  Status status;
+  std::string front;
+  const auto take = [&](const run::ScannedRecord& record) {
+    Bytes fields = record.fields();
+    if (record.large && fields.size() < field_.end()) {
+      status = read_front(record, &front);
+      if (!status.ok()) return false;
+      fields = front;
+    }
+    totals_.add(run::read_field(field_, fields));
+    offer(partition, sequence++, fields, {record.key, record.value, {}}, record.large);
+    return true;
+  };
+  SWALE_RETURN_IF_ERROR(scan_epoch(files_, *logs, epoch_, take, &stopped));
+  return status;
+}
+
+// The bytes of a value in pages that have the field: records there have only the fields with extrema.
+Status TopQuery::read_front(const run::ScannedRecord& record, std::string* front) {
+  SWALE_ASSIGN_OR_RETURN(
+      const ValueReader::Place place,
+      ValueReader::place_of(manifest_, epoch_, record.key, record.value, files_.directory));
+  front->resize(std::min(place.pointer.value_bytes, field_.end()));
+  return large_.read(place, 0, *front);
 }
 
 Status TopQuery::open_pieces(const std::vector<Source>& wave) {
@@ -299,8 +315,10 @@ Status TopQuery::look_into(std::vector<OpenBlock>& blocks) {
       SWALE_RETURN_IF_ERROR(read_again(*block.logs->data, last * run::kBlockBytes,
                                        {first.data(), first.size()}, added, status, check));
     }
+    const run::ValueRule rule = manifest_.layout.values();
     const auto take = [&](uint32_t number, const run::RecordView& record) {
-      offer(partition, block.block << 16 | number, run::stored_fields(record), record, run::is_large(record));
+      offer(partition, block.block << 16 | number, run::stored_fields(rule, record), record,
+            run::points(rule, record));
     };
     SWALE_ASSIGN_OR_RETURN(const uint32_t more,
                            run::records_of_block(*block.run, block.block, bytes, take, path));
@@ -315,11 +333,10 @@ Result<TopResult> TopQuery::take_result() {
   for (Found& found : found_) {
     const run::OrderKey key = run::score_of(which_, found.score);
     if (found.large) {
-      SWALE_ASSIGN_OR_RETURN(const run::LargeValue large,
-                             run::decode_large_value(found.value, files_.directory));
-      SWALE_ASSIGN_OR_RETURN(found.value,
-                             large_.read({large.pointer, manifest_.job_of(epoch_).number, epoch_.epoch,
-                                          epoch_.epoch_id, hash_bytes(found.key)}));
+      SWALE_ASSIGN_OR_RETURN(
+          const ValueReader::Place place,
+          ValueReader::place_of(manifest_, epoch_, found.key, found.value, files_.directory));
+      SWALE_ASSIGN_OR_RETURN(found.value, large_.read(place));
     }
     result_.records.push_back({std::move(found.key), std::move(found.value), key});
   }

@@ -24,6 +24,7 @@
 #include "imd/read/reader_values.h"
 #include "io/device.h"
 #include "run/extrema_reader.h"
+#include "run/run_cursor.h"
 
 namespace swale::imd {
 
@@ -58,7 +59,7 @@ class TopQuery {
     uint32_t partition;
     uint64_t sequence;  // orders the records of one key by append
     std::string key;
-    std::string value;  // of a large one what the record has
+    std::string value;  // of one that lies elsewhere what the record has
     bool large;
   };
   struct OpenBlock {
@@ -72,7 +73,7 @@ class TopQuery {
   static bool better(const Found& a, const Found& b);
   bool full() const { return found_.size() == k_; }
   bool enough(run::OrderKey score) const { return full() && found_.front().score >= score; }
-  // `fields`: what the record has of its value; all fields, also of a large one.
+  // `fields`: the value's front, with the field if the value has it.
   void offer(uint32_t partition, uint64_t sequence, Bytes fields, const run::RecordView& record, bool large);
 
   Result<std::shared_ptr<const PartitionLogs>> logs_of(uint32_t partition);
@@ -83,6 +84,7 @@ class TopQuery {
   Result<ExtremaSummary> read_summary();
   Status open_partition(uint32_t partition, run::OrderKey score);
   Status scan_partition(uint32_t partition);
+  Status read_front(const run::ScannedRecord& record, std::string* front);
   Status open_pieces(const std::vector<Source>& wave);
   Status open_blocks(const std::vector<Source>& wave);
   Status look_into(std::vector<OpenBlock>& blocks);

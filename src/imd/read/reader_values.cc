@@ -45,6 +45,17 @@ Status check_place(const run::ValueHead& head, const ValueReader::Place& place, 
 
 }  // namespace
 
+Status check_page(Bytes page, uint32_t writer, uint64_t number, uint32_t epoch, uint64_t epoch_id,
+                  const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const run::ValuePageTrailer trailer,
+                         run::verify_value_page(page, writer, number, path));
+  if (trailer.epoch == epoch && trailer.epoch_id == epoch_id) return {};
+  return corruption(
+      "{}: offset {}: expected values of epoch {} ({:016x}), found a page of epoch {} ({:016x}); run `swale "
+      "verify`",
+      path, number * run::kValuePageBytes, epoch, epoch_id, trailer.epoch, trailer.epoch_id);
+}
+
 Result<run::ValueHead> read_value_head(io::File& file, uint32_t writer, uint64_t offset) {
   std::string bytes(run::kValueHeadBytes, '\0');
   SWALE_RETURN_IF_ERROR(io::read_exactly(file, offset, bytes));
@@ -67,10 +78,20 @@ Status check_value(io::File& file, const run::ValueHead& head,
   return {};
 }
 
-Result<std::shared_ptr<io::File>> ValueReader::file(LogId id) {
+Result<ValueReader::Place> ValueReader::place_of(const Manifest& manifest, const EpochEntry& epoch, Bytes key,
+                                                 Bytes stored, std::string_view what) {
+  const run::ValueRule rule = manifest.layout.values();
+  SWALE_ASSIGN_OR_RETURN(const run::LargeValue value, run::decode_stored_value(rule, stored, what));
+  return Place{rule,        value.pointer,  manifest.job_of(epoch).number,
+               epoch.epoch, epoch.epoch_id, hash_bytes(key)};
+}
+
+Result<std::shared_ptr<io::File>> ValueReader::file(run::ValueRule rule, LogId id) {
   const MutexLock lock(mutex_);
   if (const auto found = open_.find(id); found != open_.end()) return found->second;
-  const std::string path = value_log_path(files_.directory, id);
+  const bool paged = rule == run::ValueRule::kPaged;
+  const std::string path =
+      paged ? value_pages_path(files_.directory, id) : value_log_path(files_.directory, id);
   Result<std::unique_ptr<io::File>> opened = files_.device.open(path, io::OpenMode::kRead);
   if (opened.status().code() == Code::kNotFound) {
     return corruption("{}: is missing, though records point to values in it; restore the file", path);
@@ -97,6 +118,11 @@ Result<run::ValueHead> ValueReader::head(const Place& place) {
 }
 
 Result<std::string> ValueReader::read(const Place& place) {
+  if (place.rule == run::ValueRule::kPaged) {
+    std::string value(place.pointer.value_bytes, '\0');
+    SWALE_RETURN_IF_ERROR(read_paged(place, 0, value));
+    return value;
+  }
   const size_t head_bytes = run::value_head_bytes(place.pointer.value_bytes);
   if (head_bytes + place.pointer.value_bytes > kOneReadBytes) {
     SWALE_ASSIGN_OR_RETURN(const run::ValueHead found, head(place));  // before memory is taken for the value
@@ -118,6 +144,7 @@ Result<std::string> ValueReader::read(const Place& place) {
 }
 
 Status ValueReader::read(const Place& place, uint64_t first, MutableBytes out) {
+  if (place.rule == run::ValueRule::kPaged) return read_paged(place, first, out);
   SWALE_ASSIGN_OR_RETURN(const run::ValueHead found, head(place));
   SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file_of(place));
   return read_pieces(*log, found, first, out);
@@ -152,7 +179,32 @@ Status ValueReader::read_pieces(io::File& file, const run::ValueHead& head, uint
   return {};
 }
 
+Status ValueReader::read_paged(const Place& place, uint64_t first, MutableBytes out) {
+  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file_of(place));
+  uint64_t position = place.pointer.offset + first;
+  std::vector<char> pages;
+  while (!out.empty()) {
+    const uint64_t first_page = run::page_of(position);
+    const uint64_t last_page = run::page_of(position + out.size() - 1);
+    const uint64_t count = std::min<uint64_t>(last_page - first_page + 1, kReadBytes / run::kValuePageBytes);
+    pages.resize(count * run::kValuePageBytes);
+    SWALE_RETURN_IF_ERROR(read_counted(*log, first_page * run::kValuePageBytes, pages));
+    for (uint64_t i = 0; i < count; ++i) {
+      const Bytes page(pages.data() + i * run::kValuePageBytes, run::kValuePageBytes);
+      SWALE_RETURN_IF_ERROR(
+          check_page(page, place.pointer.writer, first_page + i, place.epoch, place.epoch_id, log->path()));
+      const Bytes part = page.substr(0, run::kValuePagePayloadBytes)
+                             .substr(position % run::kValuePagePayloadBytes, out.size());
+      part.copy(out.data(), part.size());
+      out = out.subspan(part.size());
+      position += part.size();
+    }
+  }
+  return {};
+}
+
 Status ValueReader::check(const Place& place) {
+  if (place.rule == run::ValueRule::kPaged) return read(place).status();
   SWALE_ASSIGN_OR_RETURN(const run::ValueHead found, head(place));
   SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file_of(place));
   return check_value(*log, found, {});

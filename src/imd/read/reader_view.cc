@@ -127,10 +127,7 @@ Result<uint32_t> ReaderView::one_epoch(int64_t epoch, std::string_view what) con
 
 // Of the record that stands for the value. kCorruption for bytes that are no pointer.
 Result<ValueReader::Place> ReaderView::place(Bytes key, uint32_t epoch, Bytes stored) const {
-  const EpochEntry& entry = manifest_.epochs[epoch];
-  SWALE_ASSIGN_OR_RETURN(const run::LargeValue large, run::decode_large_value(stored, files_.directory));
-  return ValueReader::Place{large.pointer, manifest_.job_of(entry).number, entry.epoch, entry.epoch_id,
-                            hash_bytes(key)};
+  return ValueReader::place_of(manifest_, manifest_.epochs[epoch], key, stored, files_.directory);
 }
 
 Result<std::vector<Value>> ReaderView::get(Bytes key, int64_t epoch) {
@@ -223,8 +220,10 @@ Status ReaderView::scan_records(uint32_t epoch, uint32_t partition, const ScanFn
 Status ReaderView::keys(int64_t epoch, const Reader::KeyFn& fn) {
   SWALE_ASSIGN_OR_RETURN(const uint32_t number, one_epoch(epoch, "keys are listed of one epoch at a time"));
   bool stopped = false;
+  std::unordered_set<std::string> seen;
+  const bool anywhere = TableCache::has_tables(manifest_, manifest_.epochs[number]);
   for (uint32_t partition = 0; partition < partitions_of(number) && !stopped; ++partition) {
-    std::unordered_set<std::string> seen;  // all values of a key are in one partition
+    if (!anywhere) seen.clear();  // all values of a key are in one partition
     const ScanFn distinct = [&](const run::ScannedRecord& record) {
       return !seen.emplace(record.key).second || fn(record.key);
     };

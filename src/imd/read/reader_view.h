@@ -21,6 +21,7 @@
 #include "imd/read/reader_query.h"
 #include "imd/read/reader_query_pool.h"
 #include "imd/read/reader_scan.h"
+#include "imd/read/reader_tables.h"
 #include "imd/read/reader_values.h"
 
 namespace swale::imd {
@@ -33,6 +34,7 @@ class ReaderView {
         manifest_(std::move(manifest)),
         partitioners_(partitioners),
         partitions_(files_, manifest_),
+        tables_(files_, manifest_, partitions_),
         large_(files_) {}
   ReaderView(const ReaderView&) = delete;
   ReaderView& operator=(const ReaderView&) = delete;
@@ -67,7 +69,7 @@ class ReaderView {
  private:
   QueryPool::Lease take_query() {
     return queries_.take(
-        [this] { return std::make_unique<Query>(files_, manifest_, partitions_, partitioners_); });
+        [this] { return std::make_unique<Query>(files_, manifest_, partitions_, tables_, partitioners_); });
   }
   Result<EpochRange> range_of(int64_t epoch) const;
   // `what` is the rest of a sentence: "keys are listed of one epoch at a time".
@@ -85,6 +87,7 @@ class ReaderView {
   const Manifest manifest_;
   const Partitioners& partitioners_;
   PartitionCache partitions_;
+  TableCache tables_;
   ValueReader large_;
   QueryPool queries_;
 };

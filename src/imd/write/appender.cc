@@ -18,14 +18,21 @@ const char* Appender::Need::text() const {
 }
 
 Appender::Appender(const AppenderParams& params)
-    : params_(params), batcher_(params.ranks, params.partitioner, params.frames) {
-  if (!params.partitioner.by_hash()) intake_.forbid_quickly();
+    : params_(params),
+      inline_bytes_max_(params.pages != nullptr ? run::kPagePointerBytes - 1 : run::kValueBytesMax),
+      batcher_(params.ranks, params.partitioner, params.frames),
+      keys_(params.lossy ? params.ranks : 0, static_cast<uint32_t>(params.rank)) {
+  const bool quickly =
+      params.partitioner.by_hash() && params.pages == nullptr && !(params.lossy && params.ranks > 1);
+  if (!quickly) intake_.forbid_quickly();
   begin_values();
 }
 
 void Appender::begin_values() {
   const uint32_t epoch = params_.first_epoch + epochs_ended_;
-  params_.values->begin_epoch(epoch, epoch_id(params_.job_id, epoch));
+  const uint64_t id = epoch_id(params_.job_id, epoch);
+  params_.values->begin_epoch(epoch, id);
+  if (params_.pages != nullptr) params_.pages->begin_epoch(epoch, id);
 }
 
 Status Appender::nowhere(Bytes key) const {
@@ -33,20 +40,32 @@ Status Appender::nowhere(Bytes key) const {
   return params_.partitioner.out_of_range(params_.partitioner.ask(key, ranks), ranks);
 }
 
-Result<run::RecordView> Appender::write_large(Bytes key, Bytes value) {
+Result<run::RecordView> Appender::write_value(Bytes key, Bytes value) {
   if (key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kLargeValueBytesMax) {
     return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
                             key.size(), value.size(), run::kKeyBytesMax, run::kLargeValueBytesMax);
   }
   // Before the value is written: a key without a home changes nothing.
   if (!params_.partitioner.has_home(key, static_cast<uint32_t>(params_.ranks))) return nowhere(key);
-  SWALE_ASSIGN_OR_RETURN(const run::ValuePointer pointer, params_.values->append(hash_bytes(key), value));
-  large_record_ = run::encode_large_record(
-      key, run::encode_large_value({.prefix = value.substr(0, params_.prefix_bytes), .pointer = pointer}));
+  const Bytes prefix = value.substr(0, params_.prefix_bytes);
+  if (params_.pages != nullptr) {
+    SWALE_ASSIGN_OR_RETURN(const run::ValuePointer pointer, params_.pages->append(value));
+    const size_t stored_bytes = prefix.size() + run::kPagePointerBytes;
+    record_.resize(run::encoded_record_bytes(key.size(), stored_bytes));
+    run::encode_paged_record(key, prefix, pointer, record_.data());
+  } else {
+    SWALE_ASSIGN_OR_RETURN(const run::ValuePointer pointer, params_.values->append(hash_bytes(key), value));
+    record_ = run::encode_large_record(key, run::encode_large_value({.prefix = prefix, .pointer = pointer}));
+  }
   run::RecordView record;
-  if (run::parse_record(large_record_, &record) == run::RecordParse::kOk) return record;
+  if (run::parse_record(record_, &record) == run::RecordParse::kOk) return record;
   return error(Code::kInternal, Scope::kOperation, "a record of {} bytes was encoded wrongly",
-               large_record_.size());
+               record_.size());
+}
+
+net::Frame Appender::exchange(net::Rank rank, net::Frame next) {
+  if (!params_.lossy || params_.ranks == 1) return batcher_.exchange(rank, next);
+  return keys_.exchange(rank, next, params_.first_epoch + epochs_ended_);
 }
 
 bool Appender::can_provide(const WriterCore& core, Need need) const {
@@ -67,9 +86,9 @@ bool Appender::can_provide(const WriterCore& core, Need need) const {
 bool Appender::provide(WriterCore* core, Need need) {
   switch (need.what) {
     case Need::What::kFrame:
-      core->submit(need.which, batcher_.exchange(need.which, {}));  // the second time there is none
+      core->submit(need.which, exchange(need.which, {}));  // the second time there is none
       if (!core->frame_available(need.which)) return false;
-      batcher_.exchange(need.which, core->take_frame(need.which));
+      exchange(need.which, core->take_frame(need.which));
       return true;
     case Need::What::kRoom:
       return core->make_room(static_cast<uint32_t>(need.which));
@@ -85,14 +104,18 @@ bool Appender::provide(WriterCore* core, Need need) {
 }
 
 void Appender::end_epoch(WriterCore* core, int64_t step, double time, const net::CallStamp& call) {
-  const WrittenValues values = params_.values->written();
-  for (net::Rank to = 0; to < batcher_.destinations(); ++to) core->submit(to, batcher_.exchange(to, {}));
+  const WrittenValues values =
+      params_.pages != nullptr ? params_.pages->written() : params_.values->written();
+  for (net::Rank to = 0; to < batcher_.destinations(); ++to) core->submit(to, exchange(to, {}));
   ++epochs_ended_;
   batcher_.count(intake_.take_tally());
-  core->begin_epoch_end(step, time, batcher_.records_per_rank(), batcher_.tally(), values, call);
+  const bool sends_keys = params_.lossy && params_.ranks > 1;
+  core->begin_epoch_end(step, time, sends_keys ? keys_.pairs_per_rank() : batcher_.records_per_rank(),
+                        batcher_.tally(), values, call);
   begin_values();
   if (!core->intake_open()) intake_.close();
   batcher_.begin_epoch();
+  keys_.begin_epoch();
 }
 
 }  // namespace swale::imd

@@ -1,5 +1,7 @@
 // Appender: the application's end of a Writer on one rank, as a passive machine. A record goes into the frame of its home
-// rank (Batcher) or, in a job of one rank, straight into a memtable (DirectIntake); a large value goes to the value log.
+// rank (Batcher) or, in a job of one rank, straight into a memtable (DirectIntake); a large value goes to the value log, and
+// in a directory of the indirect format any value of 12 bytes or more to this rank's value pages. In the lossy format records go
+// to this rank's memtables and hashes of their keys to their homes (KeyBatcher).
 // Threads (writer.cc) and the simulation drive the same object.
 //
 // An append touches only memory of the Appender's own. If it cannot go on, it says what it needs; the driver asks the core
@@ -20,6 +22,8 @@
 #include "imd/format/partitioner.h"
 #include "imd/write/batcher.h"
 #include "imd/write/direct_intake.h"
+#include "imd/write/key_batcher.h"
+#include "imd/write/page_log.h"
 #include "imd/write/value_log.h"
 #include "imd/write/writer_core.h"
 #include "run/record.h"
@@ -28,11 +32,15 @@ namespace swale::imd {
 
 struct AppenderParams {
   int32_t ranks = 1;
+  int32_t rank = 0;
+  bool lossy = false;  // records stay here, and hashes of keys go to their homes
   Partitioner partitioner = {};
-  size_t record_bytes_max = run::kEncodedRecordBytesMax;  // what does not fit goes to the value log
+  size_t record_bytes_max =
+      run::kEncodedRecordBytesMax;  // what does not fit goes to the value log, or to pages
   Batcher::Frames frames = Batcher::Frames::kOneEach;
-  ValueLog* values = nullptr;  // outlives the Appender
-  size_t prefix_bytes = 0;     // of a large value that stand in its record, for the schema's fields
+  ValueLog* values = nullptr;  // outlives the Appender, as does
+  PageLog* pages = nullptr;    // which takes its place in a directory of the indirect format
+  size_t prefix_bytes = 0;     // of a value in either that stand in its record, for the schema's fields
   uint64_t job_id = 0;
   uint32_t first_epoch = 0;
 };
@@ -49,17 +57,18 @@ class Appender {
 
   explicit Appender(const AppenderParams& params);
 
-  // Requires sizes within the limits of a record.
+  // Requires a key and a value that do not go elsewhere.
   Need append(Bytes key, Bytes value) { return append_as(key, key, value); }
   // The same for a record that is encoded.
   Need append(const run::RecordView& record) { return append_as(record.key, record); }
-  bool is_large(Bytes key, Bytes value) const {
-    return key.size() - 1 >= run::kKeyBytesMax || value.size() > run::kValueBytesMax ||
+  // Whether write_value must be called first. Also if the sizes are beyond all limits: it says so.
+  bool goes_elsewhere(Bytes key, Bytes value) const {
+    return key.size() - 1 >= run::kKeyBytesMax || value.size() > inline_bytes_max_ ||
            run::encoded_record_bytes(key.size(), value.size()) > params_.record_bytes_max;
   }
-  // Writes the value to the value log. The record that points to it, to be appended in the same epoch, is good until the
+  // Writes the value to the value log or to pages. The record that points to it, to be appended in the same epoch, is good until the
   // next call. kInvalidArgument, and nothing was done: sizes, or a key without a home.
-  Result<run::RecordView> write_large(Bytes key, Bytes value);
+  Result<run::RecordView> write_value(Bytes key, Bytes value);
   // Why a key has no home: kInvalidArgument.
   Status nowhere(Bytes key) const;
 
@@ -67,27 +76,50 @@ class Appender {
   bool provide(WriterCore* core, Need need);
   bool can_provide(const WriterCore& core, Need need) const;
 
+  // Hands the epoch's values to the file. To be called before end_epoch; no append in between.
+  Status finish_values() { return params_.pages != nullptr ? params_.pages->finish_epoch() : Status(); }
   // What is appended from here on belongs to the next epoch. Requires that the epoch before is committed.
   void end_epoch(WriterCore* core, int64_t step, double time, const net::CallStamp& call = {});
   uint32_t epochs_ended() const { return epochs_ended_; }
   uint64_t records_of_open_epoch() const { return batcher_.tally().records + intake_.tally().records; }
 
+  // Whether records go straight into this rank's memtables.
+  bool direct() const { return params_.ranks == 1 || params_.lossy; }
   DirectIntake& intake() { return intake_; }
 
  private:
   template <class... Record>
   Need append_as(Bytes key, const Record&... record);
+  template <class... Record>
+  Need append_lossy(Bytes key, const Record&... record);
+  net::Frame exchange(net::Rank rank, net::Frame next);
   void begin_values();
 
   const AppenderParams params_;
+  const size_t inline_bytes_max_;  // of a value that stands in its record
   Batcher batcher_;
+  KeyBatcher keys_;  // in the lossy format, of several ranks
   DirectIntake intake_;
   uint32_t epochs_ended_ = 0;
-  std::string large_record_;
+  std::string record_;  // of the last write_value
 };
+
+// First the place for the key's hash, then the record: nothing is done by halves.
+template <class... Record>
+Appender::Need Appender::append_lossy(Bytes key, const Record&... record) {
+  const HashChoice home = choose(hash_bytes(key), static_cast<uint32_t>(params_.ranks));
+  const auto rank = static_cast<net::Rank>(home.index);
+  if (!keys_.has_room(rank)) return {Need::What::kFrame, rank};
+  if (intake_.closed()) return {Need::What::kIntake, 0};
+  const Partition::Appended appended = intake_.append(home.rest, record...);
+  if (appended.row == nullptr) return {Need::What::kRoom, static_cast<int32_t>(appended.way)};
+  keys_.push(rank, home.rest);
+  return {};
+}
 
 template <class... Record>
 Appender::Need Appender::append_as(Bytes key, const Record&... record) {
+  if (params_.lossy && params_.ranks > 1) return append_lossy(key, record...);
   if (params_.ranks > 1) {
     const net::Rank full = batcher_.append(record...);
     if (full == Batcher::kAccepted) [[likely]]

@@ -8,6 +8,7 @@
 
 #include "imd/format/run_packer.h"
 #include "imd/write/batcher.h"
+#include "imd/write/source_home.h"
 #include "run/extrema.h"
 #include "run/memtable.h"
 #include "run/run_builder.h"
@@ -87,10 +88,15 @@ bool holds_pointers(const MemoryWish& wish, const MemoryPlan& plan) {
          plan.record_bytes_max;
 }
 
+// Records stay with the rank that appends them, and keys go to their homes, directly: three hops carry records only.
+bool lossy(const MemoryWish& wish) {
+  return wish.layout.format == run::ShuffleFormat::kLossy && wish.ranks > 1;
+}
+
 // What the network's frames take; none if they cannot be had.
 std::optional<size_t> plan_network(const MemoryWish& wish, MemoryPlan* plan) {
   const bool direct_fits = plan_direct_frames(wish, plan);
-  const bool may_route = wish.nodes != nullptr && wish.ranks > 1;
+  const bool may_route = wish.nodes != nullptr && wish.ranks > 1 && !lossy(wish);
   const bool routed = may_route && (wish.route == net::RouteChoice::kThreeHop ||
                                     (wish.route == net::RouteChoice::kAuto && !direct_fits));
   if (!routed && !direct_fits) return std::nullopt;
@@ -119,7 +125,10 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   const std::optional<size_t> network = plan_network(wish, &plan);
   plan_extrema(wish, &plan);
   if (packs) plan.packing_bytes = wish.ways * RunPacker::memory_bytes(plan.memtable_bytes);
-  const size_t fixed = network.value_or(0) + plan.output_buffers * plan.output_buffer_bytes +
+  // A quarter: 2.95 bytes a key, and what goes beyond is spilled.
+  if (lossy(wish)) plan.source_bytes = std::max(wish.budget_bytes / 4, kSourceHomeBytesMin);
+  const size_t fixed = network.value_or(0) + plan.source_bytes +
+                       plan.output_buffers * plan.output_buffer_bytes +
                        wish.ways * way_bytes(plan.memtable_bytes) + plan.extrema_bytes + plan.packing_bytes;
   plan.other_bytes = wish.budget_bytes / 16;
   const size_t run_sketch_bytes = run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax,
@@ -152,6 +161,12 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
         "most {}, and a frame has {} to {} bytes",
         wish.ranks, wish.ways, wish.window, wish.frame_bytes, kWaysMax, kFrameBytesMin, kFrameBytesMax);
   }
+  if (lossy(wish) && wish.route == net::RouteChoice::kThreeHop) {
+    return error(
+        Code::kUnsupported, Scope::kOperation,
+        "net.route = three-hop with imd.format = lossy: the keys of a lossy directory go directly; leave "
+        "net.route at auto");
+  }
   if (wish.budget_bytes >= kBudgetBytesMin) {
     if (const std::optional<MemoryPlan> plan = try_plan(wish)) return *plan;
   }
@@ -159,7 +174,8 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
                "imd.memory = {} bytes is too small for {} ranks with {} routing and imd.ways = {}; give at "
                "least {}",
                wish.budget_bytes, wish.ranks,
-               wish.nodes == nullptr || wish.route == net::RouteChoice::kDirect ? "direct" : "three-hop",
+               wish.nodes == nullptr || wish.route == net::RouteChoice::kDirect || lossy(wish) ? "direct"
+                                                                                               : "three-hop",
                wish.ways, enough_from(wish, wish.budget_bytes));
 }
 
@@ -173,6 +189,7 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
       {"sketches", plan.sketch_bytes},
       {"extrema of indexed fields", plan.extrema_bytes},
       {"compressed runs", plan.packing_bytes},
+      {"keys at their home", plan.source_bytes},
       {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
       {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
       {"delivery queue", plan.hops ? 0 : frames * plan.window},

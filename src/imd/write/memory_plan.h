@@ -36,6 +36,7 @@ struct MemoryPlan {
   uint32_t extrema_blocks = 0;  // of one group of field extrema; 0: no fields are indexed
   size_t extrema_bytes = 0;     // over all ways
   size_t packing_bytes = 0;     // over all ways: compressed runs and the compressors' own
+  size_t source_bytes = 0;      // keys of two epochs at their home, in the lossy format
   // What has no buffer of its own: stacks, queues, messages, the transport's state for each peer.
   size_t other_bytes = 0;
 };

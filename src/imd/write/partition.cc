@@ -134,6 +134,7 @@ void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run
     if (way.filling->empty()) way.filling_of = open_;
   }
   state_ = State::kSealed;
+  table_ = params_.sources != nullptr ? Table::kWaits : Table::kNone;
   advance();
 }
 
@@ -151,6 +152,9 @@ void Partition::Task::work() {
       break;
     case Work::kExtrema:
       produced = extrema_segment->fill(out);
+      break;
+    case Work::kTable:
+      sources->build();
       break;
     case Work::kNone:
       assert(false && "a task has work");
@@ -173,7 +177,7 @@ bool Partition::Task::done() const {
 // Whether next_task would hand out a task for this way.
 bool Partition::way_ready(const Way& way) const {
   if (way.task_out || free_output_.empty() || !failure_.ok()) return false;
-  return way.work != Work::kNone || can_start_run(way) || segment_due(way) != nullptr ||
+  return way.work != Work::kNone || table_due(way) || can_start_run(way) || segment_due(way) != nullptr ||
          extrema_due(way) != nullptr;
 }
 
@@ -231,6 +235,7 @@ std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
   task.packer = way.work == Work::kPack ? way.packer.get() : nullptr;
   task.run = way.run.get();
   task.segment = way.segment.get();
+  task.sources = params_.sources;
   task.extrema_segment = way.extrema_segment.get();
   if (task.run != nullptr) task.extrema = way.work_of->shares[way.number].extrema.get();
   const size_t buffer_bytes = params_.memory.output_buffer_bytes;
@@ -241,6 +246,12 @@ std::optional<Partition::Task> Partition::next_task(uint32_t way_index) {
 }
 
 void Partition::begin_work(Way& way) {
+  if (table_due(way)) {
+    table_ = Table::kRuns;
+    way.work = Work::kTable;
+    way.work_of = closing_;
+    return;
+  }
   if (Epoch* const epoch = segment_due(way)) return start_segment(way, epoch);
   if (Epoch* const epoch = extrema_due(way)) return start_extrema(way, epoch);
   start_run(way);
@@ -284,6 +295,8 @@ void Partition::place_run(Way& way) {
   placement.ranks = static_cast<uint32_t>(params_.size);
   placement.ways = static_cast<uint16_t>(params_.ways);
   placement.home = params_.by_hash ? run::HomeRule::kHash : run::HomeRule::kPartitioner;
+  if (params_.layout.format == run::ShuffleFormat::kLossy) placement.home = run::HomeRule::kWriter;
+  placement.values = params_.layout.values();
   placement.with_tails = params_.layout.filtered();
   if (way.packer) way.run = way.packer->take(placement);
   if (!way.run) {
@@ -360,6 +373,9 @@ void Partition::finish_task(const Task& task) {
       case Work::kExtrema:
         finish_extrema(way);
         break;
+      case Work::kTable:
+        finish_table();
+        break;
       case Work::kNone:
         break;
     }
@@ -408,6 +424,11 @@ void Partition::finish_extrema(Way& way) {
   group.clear();
 }
 
+void Partition::finish_table() {
+  if (failure_.ok()) failure_ = params_.sources->built();
+  if (failure_.ok()) table_ = Table::kDone;
+}
+
 bool Partition::runs_done() const {
   return std::all_of(ways_.begin(), ways_.end(), [this](const Way& way) {
     return way.filling_of == open_ && way.full_of != closing_ && way.work_of != closing_;
@@ -431,7 +452,8 @@ void Partition::advance() {
       request_sync(LogFile::kData);
     }
   }
-  if (state_ == State::kIndexing && segments_done()) write_footer();
+  const bool table_done = table_ == Table::kNone || table_ == Table::kDone;
+  if (state_ == State::kIndexing && segments_done() && table_done) write_footer();
   if (state_ == State::kFooter && closing_->writes_out == 0) {
     state_ = State::kSyncIndex;
     request_sync(LogFile::kIndex);
@@ -450,6 +472,8 @@ void Partition::request_sync(LogFile file) {
 void Partition::write_footer() {
   if (closing_->values.values != 0)
     add_to_footer(run::values_segment(closing_->values, closing_->number, closing_->id));
+  if (params_.sources != nullptr)
+    add_to_footer(run::table_segment(params_.sources->table(), closing_->number, closing_->id));
   if (!failure_.ok()) return;
   const std::string footer = footer_builder_.encode(index_end_);
   Result<Buffer> buffer = Buffer::allocate(footer.size());

@@ -36,6 +36,7 @@
 #include "imd/format/run_packer.h"
 #include "imd/write/batcher.h"
 #include "imd/write/memory_plan.h"
+#include "imd/write/source_home.h"
 #include "run/footer.h"
 #include "run/memtable.h"
 #include "run/run_builder.h"
@@ -53,6 +54,7 @@ struct PartitionParams {
   bool by_hash = true;                        // else any rank is the home of any key
   std::vector<run::FieldPlace> indexed = {};  // fields whose extrema are kept
   run::Layout layout = {};
+  SourceHome* sources = nullptr;  // in the lossy format, of several ranks; must outlive the partition
 };
 
 // In IoRequest::buffer: the data lies in no output buffer.
@@ -86,7 +88,8 @@ class Partition {
   // and the next one a half. Does nothing to a way that has records. As append, where that is called without a lock.
   void start_small();
 
-  // Takes one record that is not encoded, whose home is this partition. Says where it now
+  // Takes one record that is not encoded, whose home is this partition; `hash` is what the choice of the home leaves of it,
+  // with one rank all. Says where it now
   // lies, or (row == nullptr) that the way must make room first. Touches nothing but the memtables being filled: for an owner that has no other source of records and
   // appends without the lock that serialises the rest, except make_room and end_epoch. Requires intake_open().
   struct Appended {
@@ -94,7 +97,6 @@ class Partition {
     uint32_t way;
   };
   Appended append(Hash hash, Bytes key, Bytes value) {
-    assert(params_.size == 1 && "of several ranks each has its part of the hashes");
     const HashChoice way = choose(hash, params_.ways);
     return {ways_[way.index].filling->append(way.rest, key, value), way.index};
   }
@@ -129,6 +131,11 @@ class Partition {
   // value log in the epoch that ends. Requires that all records were accepted and that the epoch closed before, if any,
   // is durable.
   void end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run::ValueRange& values = {});
+  // With sources: all batches of the epoch that was ended last are in, so that its table can be made.
+  void make_table() {
+    assert(table_ == Table::kWaits);
+    table_ = Table::kDue;
+  }
   // Whether the epoch that was ended last is.
   bool durable() const { return state_ == State::kDurable; }
   // What was indexed in the epoch that was ended last.
@@ -142,6 +149,7 @@ class Partition {
     kRun,      // makes its full memtable into a run
     kSegment,  // makes the sketches of its runs into a segment
     kExtrema,  // likewise their extrema
+    kTable,    // makes the epoch's auxiliary table, in its own file
   };
 
   // A piece of CPU work: fills one output buffer from a run or a segment.
@@ -155,6 +163,7 @@ class Partition {
     run::RunOutput* run = nullptr;
     run::SegmentBuilder* segment = nullptr;
     run::ExtremaSegmentBuilder* extrema_segment = nullptr;
+    SourceHome* sources = nullptr;
     run::ExtremaGroup* extrema = nullptr;  // of kRun: takes the run's blocks, if fields are indexed
     MutableBytes out;
     size_t produced = 0;
@@ -186,6 +195,9 @@ class Partition {
     kSyncIndex,  // all is written, the index log is being synced
     kDurable,
   };
+
+  // The closing epoch's auxiliary table. The first way's worker makes it.
+  enum class Table : uint8_t { kNone, kWaits, kDue, kRuns, kDone };
 
   // What one way has of an epoch, until it is in the index log.
   struct Share {
@@ -264,6 +276,8 @@ class Partition {
   void queue_write(const IoRequest& request);
   void request_sync(LogFile file);
   void advance();
+  bool table_due(const Way& way) const { return table_ == Table::kDue && way.number == 0; }
+  void finish_table();
   bool runs_done() const;
   bool segments_done() const;
 
@@ -274,6 +288,7 @@ class Partition {
   std::vector<uint32_t> free_output_;
   std::deque<IoRequest> io_queue_;
   State state_ = State::kNone;
+  Table table_ = Table::kNone;
   // Two epochs at most are alive. They change their roles when one is ended, and stay where they are.
   Epoch epochs_[2];
   Epoch* open_ = &epochs_[0];

@@ -19,8 +19,9 @@ Result<PartitionFiles> PartitionFiles::create(io::Device& device, const std::str
   }
   data->prefer_direct();
   (*index)->prefer_direct();
-  return PartitionFiles(std::move(data), std::move(*index),
-                        std::make_unique<ValueLog>(device, directory, log));
+  return PartitionFiles(log, std::move(data), std::move(*index),
+                        std::make_unique<ValueLog>(device, directory, log),
+                        std::make_unique<PageLog>(device, directory, log));
 }
 
 void PartitionFiles::discard(io::Device& device) {
@@ -33,7 +34,7 @@ io::Operation PartitionFiles::operation(const IoRequest& request, uint64_t tag) 
   io::Operation operation;
   operation.kind =
       request.kind == IoRequest::Kind::kSync ? io::Operation::Kind::kSync : io::Operation::Kind::kWrite;
-  operation.file = data ? data_.get() : values ? values_->file() : index_.get();
+  operation.file = data ? data_.get() : values ? values_file() : index_.get();
   operation.offset = request.offset;
   operation.from = request.data;
   operation.tag = tag;

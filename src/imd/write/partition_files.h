@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "imd/format/log_names.h"
+#include "imd/write/page_log.h"
 #include "imd/write/partition.h"
 #include "imd/write/value_log.h"
 #include "io/io_queue.h"
@@ -30,17 +31,28 @@ class PartitionFiles {
   // Removes the files, of a job that could not open its directory. Failures are ignored: nothing refers to the files.
   void discard(io::Device& device);
 
+  LogId log() const { return log_; }
   // What this rank appends that is too large for records.
   ValueLog& values() { return *values_; }
+  // In a directory of the indirect format: what it appends.
+  PageLog& pages() { return *pages_; }
 
  private:
-  PartitionFiles(std::unique_ptr<io::File> data, std::unique_ptr<io::File> index,
-                 std::unique_ptr<ValueLog> values)
-      : data_(std::move(data)), index_(std::move(index)), values_(std::move(values)) {}
+  PartitionFiles(LogId log, std::unique_ptr<io::File> data, std::unique_ptr<io::File> index,
+                 std::unique_ptr<ValueLog> values, std::unique_ptr<PageLog> pages)
+      : data_(std::move(data)),
+        index_(std::move(index)),
+        values_(std::move(values)),
+        pages_(std::move(pages)),
+        log_(log) {}
+  // A rank uses one of the two at most.
+  io::File* values_file() const { return pages_->file() != nullptr ? pages_->file() : values_->file(); }
 
   std::unique_ptr<io::File> data_;
   std::unique_ptr<io::File> index_;
   std::unique_ptr<ValueLog> values_;
+  std::unique_ptr<PageLog> pages_;
+  LogId log_;
   uint64_t written_end_ = 0;  // of the data log
 };
 

@@ -29,6 +29,7 @@ Status Writer::start(io::Device& device, const MemoryPlan& memory, uint32_t ways
   SWALE_RETURN_IF_ERROR(join(memory.hops
                                  ? net::Conversation::kRoutedChannels
                                  : 1));  // first: what fails below must not change the channels' numbers
+  SWALE_RETURN_IF_ERROR(opened_.make_source_home(job_.size(), memory));
   WriterCoreParams params = opened_.core_params(conversation_params(), memory, ways);
   params.partition.by_hash = by_hash_;
   params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
@@ -46,7 +47,7 @@ Status Writer::start(io::Device& device, const MemoryPlan& memory, uint32_t ways
   }
   SWALE_RETURN_IF_ERROR(storage_thread_->add(&storage_));
   serve(core_.get());
-  if (alone_) appender_.intake().open(&core_->partition());
+  if (appender_.direct()) appender_.intake().open(&core_->partition());
   return {};
 }
 
@@ -78,7 +79,7 @@ Status Writer::append_failed(const Status& why) {
 }
 
 inline Status Writer::append_any(Bytes key, Bytes value) {
-  if (appender_.is_large(key, value)) return append_large(key, value);
+  if (appender_.goes_elsewhere(key, value)) return append_large(key, value);
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
   return append_record(key, key, value);
@@ -89,7 +90,7 @@ inline Status Writer::append_any(Bytes key, Bytes value) {
 Status Writer::append_large(Bytes key, Bytes value) {
   const std::lock_guard values_lock(values_mutex_);
   if (failed()) return failure();
-  SWALE_ASSIGN_OR_RETURN(const run::RecordView record, appender_.write_large(key, value));
+  SWALE_ASSIGN_OR_RETURN(const run::RecordView record, appender_.write_value(key, value));
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
   Status status = append_record(key, record);
@@ -153,6 +154,7 @@ Status Writer::begin_end(int64_t step, double time) {
   const uint32_t epoch = opened_.first_epoch + appender_.epochs_ended();
   SWALE_RETURN_IF_ERROR(
       job_.begin_call(channel(), net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
+  SWALE_RETURN_IF_ERROR(appender_.finish_values());
   epoch_ending_ = true;
   if (opened_.last_step) opened_.last_step = step;
   Lock core_lock(mutex_);
@@ -175,7 +177,7 @@ Status Writer::wait_for_end() {
   const bool committed = over();
   core_lock.unlock();
   if (!committed) return failure();
-  if (alone_) {
+  if (appender_.direct()) {
     const BiasedMutex::Guard guard(appender_.intake().mutex);
     core_lock.lock();
     core_->start_small();

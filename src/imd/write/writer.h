@@ -1,6 +1,7 @@
 // Writer: the writing end of a massive directory on one rank: the threads around WriterCore.
 //
 // append → Batcher → [Router → wire → Router] → delivery queue → Partition (memtables → runs → logs) → epoch end.
+// (In the indirect and the lossy format it is less that travels: docs/design/indirect.md, lossy.md.)
 // The state machines are passive (writer_core.h); this class gives them threads: the application's own, the job's
 // progress thread, and the workers and the storage thread that all open directories of the process share.
 // writer.cc has what the application calls, writer_threads.cc what other threads do.
@@ -107,7 +108,7 @@ class Writer final : private net::ConversationDriver {
   Writer(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const MemoryPlan& memory,
          const Partitioner& partitioner, Ablation::Delivery delivery)
       : ConversationDriver(job),
-        appender_(opened.appender_params(job.size(), partitioner, memory)),
+        appender_(opened.appender_params(job.rank(), job.size(), partitioner, memory)),
         delivery_(delivery),
         by_hash_(partitioner.by_hash()),
         opened_(std::move(opened)),

@@ -65,6 +65,7 @@ void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<ui
   opened_ = stage_began_ = params_.clock->now();
   ++appending_epoch_;
   if (size() == 1) protocol_.on_delivered(rank(), appended.records);  // directly
+  if (sources() != nullptr) seal_partition();
   protocol_.begin(step, time, records_per_rank, appended, values.tally, call);
   if (routed()) {
     to_route_.push_back({});
@@ -194,6 +195,11 @@ void WriterCore::enqueue(net::Inbox* queue, net::Rank from, Bytes payload) {
 }
 
 Bytes WriterCore::feed(net::Rank from, Bytes payload) {
+  if (sources() != nullptr) {
+    const Result<uint32_t> pairs = sources()->add(static_cast<uint32_t>(from), payload);
+    pairs.ok() ? protocol_.on_delivered(from, *pairs) : fail(pairs.status());
+    return {};
+  }
   const Result<Partition::Accepted> accepted = partition_->accept(payload);
   if (!accepted.ok()) {
     fail(accepted.status().with_context(fmt::format("frame of rank {}", from)));
@@ -246,16 +252,29 @@ void WriterCore::after_event() {
 void WriterCore::next_epoch() {
   ++epochs_committed_;
   protocol_.open_epoch(params_.first_epoch + epochs_committed_);
-  if (size() > 1) partition_->start_small();
+  if (!direct()) partition_->start_small();
   after_event();
 }
 
+// No more records of the epoch that this rank ends.
+void WriterCore::seal_partition() {
+  const uint32_t next = params_.first_epoch + epochs_committed_ + 1;
+  durable_reported_ = false;
+  partition_->end_epoch(next, epoch_id(params_.job_id, next), closing_values_);
+}
+
+// Everything of the closing epoch is in.
 void WriterCore::begin_next_intake() {
   const uint32_t next = params_.first_epoch + epochs_committed_ + 1;
   stats_of(next - 1).add(Stat::kEpochDrainNanos, since(stage_began_));
   stage_began_ = params_.clock->now();
-  durable_reported_ = false;
-  partition_->end_epoch(next, epoch_id(params_.job_id, next), closing_values_);
+  if (sources() == nullptr) {
+    seal_partition();
+  } else {
+    const Status closed = sources()->close_epoch(epoch_id(params_.job_id, next - 1), next);
+    if (!closed.ok()) return fail(closed);
+    partition_->make_table();
+  }
   if (!early_.empty()) mark_delivery();
   delivery().append(&early_);
   drain_delivery();

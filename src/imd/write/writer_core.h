@@ -14,7 +14,9 @@
 // The next epoch is open while one is being closed: as soon as everything of the closing epoch is in, records of the
 // next one are taken. What a peer sends after its END, before the others' ENDs are in, waits in the same queue.
 //
-// A job of one rank has no frames: its records go straight into the memtables (direct_intake.h).
+// A job of one rank has no frames: its records go straight into the memtables (direct_intake.h). So do those of a directory of
+// the lossy format; its frames have batches of keys, which go to the SourceHome. There the partition's epoch ends when this
+// rank's application says so, and the home's when all batches are in.
 //
 // Where records go by three hops (Conversation::route), the frames of the Batcher are queued here, and their records are
 // given to the route one by one as it has space; it delivers them one by one, and keeps those for which there is no room.
@@ -144,6 +146,10 @@ class WriterCore final : public net::Participant, private net::MessageSink {
   RankStats& appending() { return stats_of(appending_epoch_); }
   RankStats& receiving() { return stats_of(partition_->open_epoch()); }
   uint64_t since(Nanos start) const { return static_cast<uint64_t>(params_.clock->now() - start); }
+  SourceHome* sources() const { return params_.partition.sources; }
+  // Whether the application's records go into this rank's memtables without frames.
+  bool direct() const { return size() == 1 || sources() != nullptr; }
+  void seal_partition();
   void mark_delivery();
   EpochStats close_stats();
 

@@ -14,18 +14,41 @@ namespace {
 using namespace test;  // NOLINT(google-build-using-namespace): its names are all that this file is about
 using testing::HasSubstr;
 
-// Where anything changes: varints, rows, blocks, records, pieces, single reads, parts of writes.
-constexpr size_t kBorders[] = {
-    0,          1,          127,    128,        1'020,      4'080,      kLimit - 1, kLimit,
-    kLimit + 1, kPiece - 1, kPiece, kPiece + 1, 2 * kPiece, 256 * kKiB, kMiB + 1,   3 * kMiB + 12'345};
+class LargeValuesIn : public InFormat {};
+INSTANTIATE_TEST_SUITE_P(Formats, LargeValuesIn, kFormats, name_of);
 
-TEST(LargeValues, OfAllSizesAtAllBordersFromAllRanks) {
+// Where anything changes: varints, rows, blocks, records, pieces, single reads, parts of writes.
+constexpr size_t kBorders[] = {0,
+                               1,
+                               8,
+                               11,
+                               12,
+                               13,
+                               4'060,
+                               4'072,
+                               4'073,
+                               127,
+                               128,
+                               1'020,
+                               4'080,
+                               kLimit - 1,
+                               kLimit,
+                               kLimit + 1,
+                               kPiece - 1,
+                               kPiece,
+                               kPiece + 1,
+                               2 * kPiece,
+                               256 * kKiB,
+                               kMiB + 1,
+                               3 * kMiB + 12'345};
+
+TEST_P(LargeValuesIn, OfAllSizesAtAllBordersFromAllRanks) {
   uint64_t values = 0;
   for (const int32_t ranks : {1, 2, 5}) {
     io::MemoryDevice device;
     std::vector<Contents> expected(3);
     std::mutex mutex;
-    write(device, ranks, 3, [&](net::Job& job, Writer& writer, uint32_t epoch) {
+    const auto fill = [&](net::Job& job, Writer& writer, uint32_t epoch) {
       const auto rank = static_cast<uint64_t>(job.rank());
       uint64_t number = rank * 1000 + epoch * 100;
       if (epoch == 1 && rank == 0) return;  // has no large ones
@@ -38,7 +61,8 @@ TEST(LargeValues, OfAllSizesAtAllBordersFromAllRanks) {
           ++values;
         }
       }
-    });
+    };
+    write(device, ranks, 3, fill, options_of(GetParam()));
     const auto reader = open(device);
     ASSERT_TRUE(reader);
     ASSERT_EQ(reader->manifest().epochs.size(), 3u);
@@ -47,7 +71,7 @@ TEST(LargeValues, OfAllSizesAtAllBordersFromAllRanks) {
       LargeTally large;
       for (const auto& [key, of] : expected[epoch]) {
         for (const std::string& value : of) {
-          if (value.size() > kLimit) large.add({1, value.size()});
+          if (lies_elsewhere(GetParam(), value)) large.add({1, value.size()});
         }
       }
       EXPECT_EQ(reader->manifest().epochs[epoch].large, large);
@@ -57,11 +81,11 @@ TEST(LargeValues, OfAllSizesAtAllBordersFromAllRanks) {
   std::printf("%llu values\n", static_cast<unsigned long long>(values));
 }
 
-TEST(LargeValues, OfSeveralThreadsKeepEachThreadsOrder) {
+TEST_P(LargeValuesIn, OfSeveralThreadsKeepEachThreadsOrder) {
   constexpr uint64_t kThreads = 3;
   constexpr uint64_t kEach = 40;
   io::MemoryDevice device;
-  write(device, 2, 1, [&](net::Job& job, Writer& writer, uint32_t) {
+  const auto fill = [&](net::Job& job, Writer& writer, uint32_t) {
     std::vector<std::thread> threads;
     for (uint64_t t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, writer_number = static_cast<uint64_t>(job.rank()) * kThreads + t] {
@@ -70,7 +94,8 @@ TEST(LargeValues, OfSeveralThreadsKeepEachThreadsOrder) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-  });
+  };
+  write(device, 2, 1, fill, options_of(GetParam()));
   const auto reader = open(device);
   const auto values = reader->get("one key", 0);
   ASSERT_TRUE(values.ok());
@@ -85,13 +110,11 @@ TEST(LargeValues, OfSeveralThreadsKeepEachThreadsOrder) {
 }
 
 // An epoch's end may begin while another thread appends: a value and its record are of one epoch.
-TEST(LargeValues, BesideTheEndOfAnEpoch) {
+TEST_P(LargeValuesIn, BesideTheEndOfAnEpoch) {
   constexpr uint64_t kValues = 60;
   io::MemoryDevice device;
   run_ranks(2, [&](net::Job& job) {
-    WriterOptions options;
-    options.memory_bytes = 6 * kMiB;
-    auto writer = Writer::open(job, device, kDir, Writer::Create::kIfMissing, options);
+    auto writer = Writer::open(job, device, kDir, Writer::Create::kIfMissing, options_of(GetParam()));
     ASSERT_TRUE(writer.ok());
     const auto rank = static_cast<uint64_t>(job.rank());
     std::thread appender([&] {
@@ -111,13 +134,14 @@ TEST(LargeValues, BesideTheEndOfAnEpoch) {
   }
 }
 
-TEST(LargeValues, AreReadInParts) {
+TEST_P(LargeValuesIn, AreReadInParts) {
   io::MemoryDevice device;
   const std::string value = value_of(1, 5 * kPiece + 777);
-  write(device, 1, 1, [&](net::Job&, Writer& writer, uint32_t) {
+  const auto fill = [&](net::Job&, Writer& writer, uint32_t) {
     append(writer, "k", "small");
     append(writer, "k", value);
-  });
+  };
+  write(device, 1, 1, fill, options_of(GetParam()));
   const auto reader = open(device);
   const auto found = reader->find("k", 0);
   ASSERT_TRUE(found.ok());
@@ -138,12 +162,12 @@ TEST(LargeValues, AreReadInParts) {
   EXPECT_EQ(part, "ll");
 }
 
-TEST(LargeValues, HaveTheirFieldsAmongTheBest) {
+TEST_P(LargeValuesIn, HaveTheirFieldsAmongTheBest) {
   const auto schema = run::Schema::parse("id:u8;x:f8;pad:u1x4096;y:f4", "x;y");
   ASSERT_TRUE(schema.ok());
   for (const int32_t ranks : {1, 3}) {
     io::MemoryDevice device;
-    WriterOptions options;
+    WriterOptions options = options_of(GetParam());
     options.schema = *schema;
     const auto value = [](uint64_t i) {
       std::string bytes = value_of(i, i % 2 == 0 ? 20'000 + i : 5'000);
@@ -202,20 +226,21 @@ TEST(LargeValues, LeaveNoTraceWhereThereAreNone) {
   EXPECT_EQ(features(3), 0u);
 }
 
-TEST(LargeValues, BeyondTheLimitAreRefusedAndNothingIsDone) {
+TEST_P(LargeValuesIn, BeyondTheLimitAreRefusedAndNothingIsDone) {
   io::MemoryDevice device;
-  write(device, 1, 1, [](net::Job&, Writer& writer, uint32_t) {
+  const auto fill = [](net::Job&, Writer& writer, uint32_t) {
     const Bytes huge("", run::kLargeValueBytesMax + 1);  // not looked at
     EXPECT_EQ(writer.append("k", huge).code(), Code::kInvalidArgument);
     EXPECT_EQ(writer.append("", value_of(1, 20'000)).code(), Code::kInvalidArgument);
     EXPECT_EQ(writer.append(std::string(256, 'k'), value_of(1, 20'000)).code(), Code::kInvalidArgument);
     append(writer, "k", "v");
-  });
+  };
+  write(device, 1, 1, fill, options_of(GetParam()));
   expect_whole(*open(device));
 }
 
 // Jobs of 3, 1, 4 and 2 ranks, epochs that are dropped, epochs that are never ended.
-TEST(LargeValues, OfJobsOfOtherSizesAndAfterGoingBack) {
+TEST_P(LargeValuesIn, OfJobsOfOtherSizesAndAfterGoingBack) {
   io::MemoryDevice device;
   std::vector<Contents> expected;
   std::mutex mutex;
@@ -223,8 +248,7 @@ TEST(LargeValues, OfJobsOfOtherSizesAndAfterGoingBack) {
   const auto job_of = [&](int32_t ranks, uint32_t epochs, bool torn, std::optional<int64_t> back) {
     if (back) expected.resize(static_cast<size_t>(*back) + 1);
     const size_t first = expected.size();
-    WriterOptions options;
-    options.memory_bytes = 6 * kMiB;
+    WriterOptions options = options_of(GetParam());
     options.resume_after = back;
     const uint64_t job_seed = ++seed;
     expected.resize(first + epochs);

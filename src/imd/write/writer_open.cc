@@ -39,6 +39,7 @@ std::vector<std::pair<std::string, std::string>> agreed_options(Create create, c
       {"imd.key", std::string(run::key_text(options.schema.key))},
       {"imd.schema", options.schema.fields_text()},
       {"imd.extrema", options.schema.indexed_text()},
+      {"imd.format", std::string(options.format ? run::format_name(*options.format) : "as_made")},
       {"imd.compression", std::string(options.compression ? codec_name(*options.compression) : "as_made")},
       {"imd.index", std::string(options.index ? run::index_name(*options.index) : "as_made")},
       {"imd.bloom_bits", text(options.bloom_bits)},
@@ -82,10 +83,32 @@ Status ensure_folder(io::Device& device, const std::string& directory, Create cr
 Manifest empty_manifest(const WriterOptions& options) {
   Manifest manifest;
   manifest.schema = options.schema;
+  manifest.layout.format = options.format.value_or(run::ShuffleFormat::kBase);
   manifest.layout.compression = options.compression.value_or(Codec::kNone);
   manifest.layout.index = options.index.value_or(run::IndexKind::kSketch);
   manifest.layout.bloom_bits = options.bloom_bits.value_or(run::kBloomBitsDefault);
   return manifest;
+}
+
+// In the lossy format the writer is the place of a record.
+Status check_partitioner(const WriterOptions& wanted, const run::Layout& layout,
+                         const std::string& directory) {
+  const bool by_hash = wanted.partitioner.name == kHashPartitioner;
+  if (layout.format != run::ShuffleFormat::kLossy || by_hash) return {};
+  return invalid_argument(
+      "{}: imd.partitioner={}: with imd.format=lossy records stay where they are appended", directory,
+      wanted.partitioner.name);
+}
+
+// The record of a value in pages has the value's front, as far as extrema need it.
+Status check_prefix(const Manifest& manifest) {
+  constexpr size_t kLimit = run::kValueBytesMax - run::kPagePointerBytes;
+  if (manifest.layout.values() != run::ValueRule::kPaged || manifest.schema.indexed_bytes() <= kLimit)
+    return {};
+  return invalid_argument(
+      "imd.extrema=\"{}\" needs the first {} bytes of each value; with imd.format={} at most {} can be had",
+      manifest.schema.indexed_text(), manifest.schema.indexed_bytes(),
+      run::format_name(manifest.layout.format), kLimit);
 }
 
 // With the lock taken: makes the directory's first generation, if there is none.
@@ -95,7 +118,11 @@ Status make_if_missing(io::Device& device, const std::string& directory, Create 
   // Another job may have made it since ensure_folder looked.
   if (made && create == Create::kExclusive)
     return error(Code::kAlreadyExists, Scope::kFile, "{}: is a massive directory already", directory);
-  return made ? Status() : make_first_generation(device, directory, empty_manifest(options));
+  if (made) return {};
+  const Manifest manifest = empty_manifest(options);
+  SWALE_RETURN_IF_ERROR(check_prefix(manifest));
+  SWALE_RETURN_IF_ERROR(check_partitioner(options, manifest.layout, directory));
+  return make_first_generation(device, directory, manifest);
 }
 
 std::string job_id_path(const std::string& directory, uint32_t number) {
@@ -120,13 +147,15 @@ Status check_schema(const run::Schema& wanted, const Manifest& manifest, const s
       wanted.indexed_text());
 }
 
-// The same of compression and index.
+// The same of format, compression and index.
 Status check_layout(const WriterOptions& wanted, const Manifest& manifest, const std::string& path) {
   const run::Layout& layout = manifest.layout;
   const auto other = [&](std::string_view option, const auto& made, const auto& given) {
     return invalid_argument("{}: the directory was made with {}={}, which cannot be changed; given was {}",
                             path, option, made, given);
   };
+  if (wanted.format && *wanted.format != layout.format)
+    return other("imd.format", run::format_name(layout.format), run::format_name(*wanted.format));
   if (wanted.compression && *wanted.compression != layout.compression)
     return other("imd.compression", codec_name(layout.compression), codec_name(*wanted.compression));
   if (wanted.index && *wanted.index != layout.index)
@@ -155,6 +184,7 @@ Status prepare(const net::Ranks& ranks, io::Device& device, Create create, const
   const std::string path = manifest_path(directory);
   SWALE_RETURN_IF_ERROR(check_schema(options.schema, opened->manifest, path));
   SWALE_RETURN_IF_ERROR(check_layout(options, opened->manifest, path));
+  SWALE_RETURN_IF_ERROR(check_partitioner(options, opened->manifest.layout, directory));
   if (options.resume_after) {
     const Result<size_t> dropped = opened->manifest.drop_after(*options.resume_after);
     if (!dropped.ok()) return invalid_argument("{}: {}", path, dropped.status().message());
@@ -310,15 +340,36 @@ WriterCoreParams OpenedDirectory::core_params(net::Conversation::Params talk, co
   params.partition.memory = memory;
   params.partition.indexed = manifest.schema.indexed;
   params.partition.layout = manifest.layout;
+  params.partition.sources = source_home.get();
   return params;
 }
 
-AppenderParams OpenedDirectory::appender_params(int32_t ranks, const Partitioner& partitioner,
+Status OpenedDirectory::make_source_home(int32_t ranks, const MemoryPlan& memory) {
+  if (manifest.layout.format != run::ShuffleFormat::kLossy || ranks == 1) return {};
+  SWALE_ASSIGN_OR_RETURN(source_home, SourceHome::create({.device = device.get(),
+                                                          .directory = directory,
+                                                          .log = files->log(),
+                                                          .ranks = static_cast<uint32_t>(ranks),
+                                                          .memory_bytes = memory.source_bytes,
+                                                          .first_epoch = first_epoch}));
+  return {};
+}
+
+AppenderParams OpenedDirectory::appender_params(int32_t rank, int32_t ranks, const Partitioner& partitioner,
                                                 const MemoryPlan& memory) {
-  const Batcher::Frames frames = memory.hops ? Batcher::Frames::kOneForAll : Batcher::Frames::kOneEach;
-  return {ranks,  partitioner,      memory.record_bytes_max,
-          frames, &files->values(), manifest.schema.value_bytes(),
-          job_id, first_epoch};
+  const bool paged = manifest.layout.values() == run::ValueRule::kPaged;
+  // Records with pages have only what extrema need: nearly every value would stand there twice.
+  return {.ranks = ranks,
+          .rank = rank,
+          .lossy = manifest.layout.format == run::ShuffleFormat::kLossy,
+          .partitioner = partitioner,
+          .record_bytes_max = memory.record_bytes_max,
+          .frames = memory.hops ? Batcher::Frames::kOneForAll : Batcher::Frames::kOneEach,
+          .values = &files->values(),
+          .pages = paged ? &files->pages() : nullptr,
+          .prefix_bytes = paged ? manifest.schema.indexed_bytes() : manifest.schema.value_bytes(),
+          .job_id = job_id,
+          .first_epoch = first_epoch};
 }
 
 Committer OpenedDirectory::committer(const Clock& clock) {

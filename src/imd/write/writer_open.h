@@ -43,6 +43,7 @@ struct OpenedDirectory {
   uint32_t superseded = 0;  // write_generation's
   size_t dropped = 0;       // epochs that are not in `manifest` any more
   std::optional<PartitionFiles> files;
+  std::unique_ptr<SourceHome> source_home;
   std::unique_ptr<WriterLock> lock;   // on rank 0
   std::optional<EpochLog> epoch_log;  // on rank 0, once the opening is finished
 
@@ -50,7 +51,10 @@ struct OpenedDirectory {
   JobFence fence() const { return {*device, directory, number, lock.get()}; }
   // What this rank's machines are made with. `talk`: rank, size, channel and secret; the rest is the memory plan's.
   WriterCoreParams core_params(net::Conversation::Params talk, const MemoryPlan& memory, uint32_t ways) const;
-  AppenderParams appender_params(int32_t ranks, const Partitioner& partitioner, const MemoryPlan& memory);
+  AppenderParams appender_params(int32_t rank, int32_t ranks, const Partitioner& partitioner,
+                                 const MemoryPlan& memory);
+  // Before core_params: in the lossy format, if there are several ranks.
+  Status make_source_home(int32_t ranks, const MemoryPlan& memory);
   // On rank 0, once, when the opening is finished.
   Committer committer(const Clock& clock);
   // Takes the names of the files that this rank has made: the opening has failed.

@@ -40,7 +40,8 @@ struct WriterOptions {
   Steps steps = Steps::kAny;
   // Epochs behind the last one of at most this step are dropped before the writer goes on. All ranks give the same.
   std::optional<int64_t> resume_after = {};
-  // Of a directory that is made; an existing one must have the same. None: no compression, sketches, 10 bits.
+  // Of a directory that is made; an existing one must have the same. None: records move, no compression, sketches, 10 bits.
+  std::optional<run::ShuffleFormat> format = {};
   std::optional<Codec> compression = {};
   std::optional<run::IndexKind> index = {};
   std::optional<uint32_t> bloom_bits = {};

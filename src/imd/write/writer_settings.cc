@@ -60,6 +60,16 @@ constexpr std::array kRows = {
                   "at most 8 fields of imd.schema, separated by ';', whose largest and smallest numbers are "
                   "found quickly"},
     OptionRow{
+        .name = "imd.format",
+        .type = OptionType::kEnum,
+        .default_value = "as_made",
+        .choices = "as_made|base|indirect|lossy",
+        .help =
+            "what travels to the rank that indexes a key, chosen when the directory is made (as_made: base "
+            "then): records (base), or keys and pointers, so that values of 12 bytes and more stay on the "
+            "storage of the rank that appends them and take one more read (indirect), or 3 bytes of each key, "
+            "so that records stay with the rank that appends them (lossy)"},
+    OptionRow{
         .name = "imd.compression",
         .type = OptionType::kEnum,
         .default_value = "as_made",
@@ -136,6 +146,7 @@ Result<WriterOptions> writer_options(const Config& config) {
   options.ways = static_cast<uint32_t>(config.get_int("imd.ways"));
   options.frame_bytes = config.get_bytes("imd.frame_bytes");
   options.window = static_cast<uint16_t>(config.get_int("imd.window"));
+  options.format = run::format_named(config.get_string("imd.format"));
   options.compression = codec_named(config.get_string("imd.compression"));
   options.index = run::index_named(config.get_string("imd.index"));
   if (const int64_t bits = config.get_int("imd.bloom_bits"); bits >= 0)
