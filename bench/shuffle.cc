@@ -22,16 +22,16 @@ void Shuffle::append(Bytes key, Bytes value) {
   for (;;) {
     const net::Rank full = batcher_.append(key, value);
     if (full == imd::Batcher::kAccepted) return;
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     conversation_->send(full, batcher_.exchange(full, {}));
-    after_change(lock);
-    wait_until(lock, [&] { return conversation_->frame_available(full); });
+    after_change();
+    wait_until([&] { return conversation_->frame_available(full); });
     batcher_.exchange(full, conversation_->take_frame(full));
   }
 }
 
 void Shuffle::end_epoch() {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (net::Rank to = 0; to < job_.size(); ++to) {
     conversation_->send(to, batcher_.exchange(to, {}));
     const uint64_t records = batcher_.records_per_rank()[static_cast<size_t>(to)];
@@ -42,8 +42,8 @@ void Shuffle::end_epoch() {
     }
   }
   conversation_->flush_credits();
-  after_change(lock);
-  wait_until(lock, [this] { return ends_ == job_.size() - 1 && awaited_ == 0; });
+  after_change();
+  wait_until([this] { return ends_ == job_.size() - 1 && awaited_ == 0; });
   ends_ = 0;
   batcher_.begin_epoch();
 }
@@ -54,17 +54,19 @@ void Shuffle::on_control(net::Rank /*from*/, Bytes message) {
 }
 
 void Shuffle::deliver() {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (;;) {
-    wait_until(lock, [this] { return !joined() || !conversation_->inbox().empty(); });
+    wait_until([this]() REQUIRES(mutex_) { return !joined() || !conversation_->inbox().empty(); });
     if (!joined()) return;
     const Bytes records = conversation_->inbox().front();
-    lock.unlock();
-    const uint64_t count = sink_(records);
-    lock.lock();
+    uint64_t count = 0;
+    {
+      const MutexUnlock unlocked(mutex_);
+      count = sink_(records);
+    }
     conversation_->finish_front();
     awaited_ -= count;
-    after_change(lock);
+    after_change();
   }
 }
 

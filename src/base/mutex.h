@@ -33,6 +33,8 @@
 #define EXCLUDES(...) SWALE_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define ACQUIRE(...) SWALE_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) SWALE_ANNOTATION(release_capability(__VA_ARGS__))
+#define TRY_ACQUIRE(...) SWALE_ANNOTATION(try_acquire_capability(__VA_ARGS__))
+#define ASSERT_CAPABILITY(...) SWALE_ANNOTATION(assert_capability(__VA_ARGS__))
 #define NO_THREAD_SAFETY_ANALYSIS SWALE_ANNOTATION(no_thread_safety_analysis)
 
 namespace swale {
@@ -45,9 +47,13 @@ class CAPABILITY("mutex") Mutex {
 
   void lock() ACQUIRE() { mutex_.lock(); }
   void unlock() RELEASE() { mutex_.unlock(); }
+  [[nodiscard]] bool try_lock() TRY_ACQUIRE(true) { return mutex_.try_lock(); }
+  // Tells the analysis what it cannot see: a caller in C holds the mutex. Checks nothing.
+  void assert_held() const ASSERT_CAPABILITY(this) {}
 
  private:
   friend class MutexLock;
+  friend class CondVar;
   std::mutex mutex_;
 };
 
@@ -55,6 +61,8 @@ class CAPABILITY("mutex") Mutex {
 class SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : lock_(mutex.mutex_) {}
+  // One that try_lock has locked.
+  MutexLock(Mutex& mutex, std::adopt_lock_t) REQUIRES(mutex) : lock_(mutex.mutex_, std::adopt_lock) {}
   ~MutexLock() RELEASE() {}  // NOLINT: the analysis wants a body
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
@@ -67,7 +75,20 @@ class SCOPED_CAPABILITY MutexLock {
   mutable std::unique_lock<std::mutex> lock_;
 };
 
+// Gives up, while it lives, a mutex that a caller has locked; also if what happens meanwhile throws.
+class SCOPED_CAPABILITY MutexUnlock {
+ public:
+  explicit MutexUnlock(Mutex& mutex) RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
+  ~MutexUnlock() RELEASE() { mutex_.lock(); }  // what it releases is the giving up
+  MutexUnlock(const MutexUnlock&) = delete;
+  MutexUnlock& operator=(const MutexUnlock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
 // The lock given to a wait is held when the wait begins and when it ends; the analysis ignores the time between.
+// A function that is called with the mutex locked, and has no lock of its own, gives the mutex.
 class CondVar {
  public:
   void notify_one() noexcept { changed_.notify_one(); }
@@ -86,8 +107,21 @@ class CondVar {
   void wait_for(const MutexLock& lock, Nanos nanos) {
     changed_.wait_for(lock.lock_, std::chrono::nanoseconds(nanos));
   }
+  void wait(Mutex& mutex) REQUIRES(mutex) {
+    Lent lent(mutex);
+    changed_.wait(lent.lock);
+  }
+  void wait_for(Mutex& mutex, Nanos nanos) REQUIRES(mutex) {
+    Lent lent(mutex);
+    changed_.wait_for(lent.lock, std::chrono::nanoseconds(nanos));
+  }
 
  private:
+  struct Lent {
+    explicit Lent(Mutex& mutex) : lock(mutex.mutex_, std::adopt_lock) {}
+    ~Lent() { lock.release(); }
+    std::unique_lock<std::mutex> lock;
+  };
   std::condition_variable changed_;
 };
 

@@ -109,6 +109,8 @@ TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
   EXPECT_EQ(job_settings("job.transport=pigeon", environment()).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(job_settings("net.posting=pigeon", environment()).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(job_settings("net.posting=direct", environment())->job.posting, "direct");
+  EXPECT_EQ(job_settings("net.poll_s=0", environment())->job.poll, 0);
+  EXPECT_EQ(job_settings("net.poll_s=50us", environment())->job.poll, 50'000);
   EXPECT_EQ(reader_options("imd.scan_chunk=1", environment()).status().code(), Code::kInvalidArgument);
 }
 

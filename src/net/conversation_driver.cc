@@ -1,7 +1,6 @@
 #include "net/conversation_driver.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -17,6 +16,7 @@ constexpr Nanos kRetry = milliseconds(50);  // of what memory did not suffice fo
 
 Status ConversationDriver::join(uint32_t numbers) {
   SWALE_ASSIGN_OR_RETURN(channel_, job_.open_channel(&events_, numbers));
+  const MutexLock lock(mutex_);
   joined_ = true;
   return {};
 }
@@ -32,20 +32,24 @@ Conversation::Params ConversationDriver::conversation_params() const {
 }
 
 void ConversationDriver::serve(Participant* participant) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   participant_ = participant;
 }
 
 bool ConversationDriver::leave(Nanos patience) noexcept {
+  {
+    const MutexLock lock(mutex_);
+    if (!joined_) return true;
+  }
   static_cast<void>(contain([&] {
     send_ready();
-    Lock lock(mutex_);
-    wait_until(
-        lock, [this] { return participant_ == nullptr || participant_->conversation().all_said(); },
-        patience);
+    const MutexLock lock(mutex_);
+    wait_until([this]() REQUIRES(
+                   mutex_) { return participant_ == nullptr || participant_->conversation().all_said(); },
+               patience);
   }));
   job_.close_channel(channel_);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   joined_ = false;
   wake_waiters();
   return participant_ == nullptr || participant_->conversation().frames_lent() == 0;
@@ -55,40 +59,36 @@ bool ConversationDriver::leave(Nanos patience) noexcept {
 
 // Runs an event, locked.
 template <class Event>
-void ConversationDriver::handle(Lock& lock, const Event& event) noexcept {
+void ConversationDriver::handle(const Event& event) noexcept {
+  const MutexLock lock(mutex_);
   if (participant_ == nullptr) return;
-  const Status status = contain(event);
-  if (!lock.owns_lock()) lock.lock();
-  if (!status.ok()) fail_locked(status);
+  if (const Status status = contain(event); !status.ok()) fail_locked(status);
 }
 
 void ConversationDriver::Events::on_frame(Rank from, const FrameHeader& header, Bytes payload) {
-  Lock lock(driver_.mutex_);
-  driver_.handle(lock, [&] {
+  driver_.handle([&]() REQUIRES(driver_.mutex_) {
     driver_.participant_->on_frame(from, header, payload);
     driver_.announce();
-    driver_.on_frame_taken(lock);
+    driver_.on_frame_taken();
   });
 }
 
 void ConversationDriver::Events::on_sent(uint64_t cookie) {
-  Lock lock(driver_.mutex_);
-  driver_.handle(lock, [&] {
+  driver_.handle([&]() REQUIRES(driver_.mutex_) {
     driver_.participant_->conversation().on_sent(cookie);
     driver_.announce();  // on the three-hop route messages that waited for a frame go on
   });
 }
 
 void ConversationDriver::Events::on_down(Rank peer, const Status& why) {
-  Lock lock(driver_.mutex_);
-  driver_.handle(lock, [&] {
+  driver_.handle([&]() REQUIRES(driver_.mutex_) {
     driver_.participant_->on_down(peer, why);
     driver_.announce();
   });
 }
 
 void ConversationDriver::Events::on_failure(const Status& why) {
-  const std::lock_guard lock(driver_.mutex_);
+  const MutexLock lock(driver_.mutex_);
   driver_.fail_locked(why);
 }
 
@@ -96,12 +96,11 @@ Nanos ConversationDriver::Events::on_progress(Nanos now) { return driver_.progre
 
 Nanos ConversationDriver::progress(Nanos now) {
   if (now >= next_tick_) {
-    Lock lock(mutex_);
     next_tick_ = now + kTick;
-    handle(lock, [&] { participant_->tick(); });
+    handle([&]() REQUIRES(mutex_) { participant_->tick(); });
   }
   const Status posted = contain([&] { post_ready(); });
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!posted.ok()) fail_locked(posted);
   const bool owes_news = participant_ != nullptr && participant_->conversation().owes_news();
   return owes_news || posts_wait_.load() ? std::min(next_tick_, now + kRetry) : next_tick_;
@@ -121,36 +120,41 @@ void ConversationDriver::announce() {
 
 void ConversationDriver::fail_locked(const Status& why) noexcept {
   if (participant_ == nullptr) return;
-  static_cast<void>(contain([&] { participant_->fail(why); }));
-  static_cast<void>(contain([&] { announce(); }));
+  static_cast<void>(contain([&]() REQUIRES(mutex_) { participant_->fail(why); }));
+  static_cast<void>(contain([&]() REQUIRES(mutex_) { announce(); }));
 }
 
-void ConversationDriver::fail_now(Lock& lock, const Status& why) noexcept {
-  if (!lock.owns_lock()) lock.lock();
+void ConversationDriver::fail_now(const Status& why) noexcept {
   if (participant_ == nullptr) return;
-  static_cast<void>(contain([&] { participant_->fail(why); }));
-  static_cast<void>(contain([&] { after_change(lock); }));
-  if (!lock.owns_lock()) lock.lock();
+  static_cast<void>(contain([&]() REQUIRES(mutex_) { participant_->fail(why); }));
+  static_cast<void>(contain([&]() REQUIRES(mutex_) { after_change(); }));
 }
 
 // ---- waiting
 
-bool ConversationDriver::wait_until(Lock& lock, const std::function<bool()>& done, Nanos patience) {
+bool ConversationDriver::wait_until(const std::function<bool()>& done, Nanos patience) {
   if (done()) return true;
   Waiter waiter{done, {}, waiters_};
   waiters_ = &waiter;
-  const Status status = contain([&] {
-    if (patience == kForever) {
-      waiter.wake.wait(lock, done);
-    } else {
-      waiter.wake.wait_for(lock, std::chrono::nanoseconds(patience), done);
-    }
-  });
+  const Status status = contain([&]() REQUIRES(mutex_) { sleep(&waiter, patience); });
   Waiter** place = &waiters_;
   while (*place != &waiter) place = &(*place)->next;
   *place = waiter.next;
   if (!status.ok()) fail_locked(status);
   return done();
+}
+
+void ConversationDriver::sleep(Waiter* waiter, Nanos patience) {
+  const Nanos begin = patience == kForever ? 0 : system_clock().now();
+  while (!waiter->done()) {
+    if (patience == kForever) {
+      waiter->wake.wait(mutex_);
+      continue;
+    }
+    const Nanos left = begin + patience - system_clock().now();
+    if (left <= 0) return;
+    waiter->wake.wait_for(mutex_, left);
+  }
 }
 
 void ConversationDriver::wake_waiters() {
@@ -170,12 +174,11 @@ void ConversationDriver::send_ready() {
   }
 }
 
-void ConversationDriver::after_change(Lock& lock) {
+void ConversationDriver::after_change() {
   announce();
   if (alone_) return;
-  lock.unlock();
+  const MutexUnlock unlocked(mutex_);
   send_ready();
-  lock.lock();
 }
 
 void ConversationDriver::post_ready() {
@@ -184,7 +187,7 @@ void ConversationDriver::post_ready() {
 
 void ConversationDriver::take_posts() {
   posts_begin_ = posts_end_ = 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (participant_ == nullptr) return;
   participant_->before_posts();
   for (std::optional<Post> post;
@@ -207,7 +210,7 @@ bool ConversationDriver::post_some() {
   });
   posts_wait_.store(posts_begin_ != posts_end_);
   if (status.ok() && posts_end_ == 0) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (size_t i = 0; i < free_count; ++i) participant_->conversation().on_sent(free[i]);
   announce();
   if (!status.ok()) fail_locked(status);

@@ -6,17 +6,17 @@
 // having posted them. A thread that has changed something calls after_change, which posts what may leave now or has the
 // progress thread post it. After events of the transport the progress thread posts by itself.
 //
-// Threads: everything by any thread; "locked" says that the caller holds mutex_, of which `lock` is its lock.
+// Threads: everything by any thread; "locked" says that the caller holds mutex_. A function that gives it up meanwhile says so;
+// it holds the mutex again when it returns, or throws.
 // Order: the mutex is the last one that a thread takes; hooks are called locked and must not wait.
 // Errors: what an event throws becomes a failure of the participant. The first failure calls on_failed, once.
 #pragma once
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "net/job.h"
 #include "net/participant.h"
 #include "net/post_turns.h"
@@ -29,57 +29,56 @@ class ConversationDriver {
   ConversationDriver& operator=(const ConversationDriver&) = delete;
 
  protected:
-  using Lock = std::unique_lock<std::mutex>;
-
   explicit ConversationDriver(Job& job) : job_(job), alone_(job.size() == 1), events_(*this) {}
   virtual ~ConversationDriver() = default;  // after leave
 
   // Opens the channel. Collective, as Job::open_channel.
-  Status join(uint32_t numbers = 1);
-  bool joined() const { return joined_; }  // locked, while other threads may leave
+  Status join(uint32_t numbers = 1) EXCLUDES(mutex_);
+  bool joined() const REQUIRES(mutex_) { return joined_; }
   uint32_t channel() const { return channel_; }
   // What the participant's Conversation is made with; frames and window are the caller's.
   Conversation::Params conversation_params() const;
   // Events go to the participant from now on; those before are lost: the caller sees to it (a collective call) that no
   // peer sends before all ranks have come here.
-  void serve(Participant* participant);
+  void serve(Participant* participant) EXCLUDES(mutex_);
   // Waits at most `patience` until everything is said and sent, and closes the channel. No event comes after it. False:
-  // the transport still has memory of the conversation, which must live for ever. Call once; joined() is false then.
-  bool leave(Nanos patience) noexcept;
+  // the transport still has memory of the conversation, which must live for ever. joined() is false then, and who has not
+  // joined has nothing to leave.
+  bool leave(Nanos patience) noexcept EXCLUDES(mutex_);
 
   // -- Hooks, called locked
   // There is a first failure. Threads that wait will be woken after it.
-  virtual void on_failed(const Status& why) = 0;
+  virtual void on_failed(const Status& why) REQUIRES(mutex_) = 0;
   // After every event: wake threads of your own that the participant now has something for.
-  virtual void on_event() {}
-  // After every frame: may unlock and wait, and so keep the progress thread from taking more.
-  virtual void on_frame_taken(Lock& /*lock*/) {}
+  virtual void on_event() REQUIRES(mutex_) {}
+  // After every frame: may give the mutex up and wait, and so keep the progress thread from taking more.
+  virtual void on_frame_taken() REQUIRES(mutex_) {}
 
   // -- After changing something. Locked.
-  void announce();
-  // The same, and what may leave now is posted, or the progress thread is made to. Unlocks meanwhile.
-  void after_change(Lock& lock);
+  void announce() REQUIRES(mutex_);
+  // The same, and what may leave now is posted, or the progress thread is made to. Gives the mutex up meanwhile.
+  void after_change() REQUIRES(mutex_);
 
   // -- Failing
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
-  void fail_locked(const Status& why) noexcept;
-  // The same, and the news leaves at once. Locks if the lock is not held; it is held at the end.
-  void fail_now(Lock& lock, const Status& why) noexcept;
+  void fail_locked(const Status& why) noexcept REQUIRES(mutex_);
+  // The same, and the news leaves at once. Gives the mutex up meanwhile.
+  void fail_now(const Status& why) noexcept REQUIRES(mutex_);
 
   // -- Waiting. Locked. `done` is evaluated locked, by the threads whose events may make it true: a thread is woken when
   // its own condition holds and not by every event.
   // False: not done after `patience`.
-  bool wait_until(Lock& lock, const std::function<bool()>& done, Nanos patience = kForever);
+  bool wait_until(const std::function<bool()>& done, Nanos patience = kForever) REQUIRES(mutex_);
 
   Job& job_;
   const bool alone_;  // in the job: there is nobody to send to
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
 
  private:
   static constexpr size_t kPostsPerTurn = 16;
   struct Waiter {
     const std::function<bool()>& done;
-    std::condition_variable wake;
+    CondVar wake;
     Waiter* next = nullptr;
   };
 
@@ -98,19 +97,20 @@ class ConversationDriver {
   };
 
   template <class Event>
-  void handle(Lock& lock, const Event& event) noexcept;
-  Nanos progress(Nanos now);
-  void send_ready();
-  void wake_waiters();
-  void post_ready();
-  bool post_some();
-  void take_posts();
+  void handle(const Event& event) noexcept EXCLUDES(mutex_);
+  Nanos progress(Nanos now) EXCLUDES(mutex_);
+  void send_ready() EXCLUDES(mutex_);
+  void wake_waiters() REQUIRES(mutex_);
+  void sleep(Waiter* waiter, Nanos patience) REQUIRES(mutex_);
+  void post_ready() EXCLUDES(mutex_);
+  bool post_some() EXCLUDES(mutex_);
+  void take_posts() EXCLUDES(mutex_);
 
   Events events_;
   uint32_t channel_ = 0;
-  bool joined_ = false;
-  Participant* participant_ = nullptr;  // guarded by mutex_
-  Waiter* waiters_ = nullptr;           // guarded by mutex_
+  bool joined_ GUARDED_BY(mutex_) = false;
+  Participant* participant_ GUARDED_BY(mutex_) = nullptr;
+  Waiter* waiters_ GUARDED_BY(mutex_) = nullptr;
   std::atomic<bool> failed_{false};
 
   PostTurns post_turns_;

@@ -28,36 +28,36 @@ class Talker final : public ConversationDriver, private Participant {
   }
   ~Talker() override { EXPECT_TRUE(leave(seconds(60))); }
   void say(Rank to, Bytes text) {
-    Lock lock(mutex_);
-    wait_until(lock, [&] { return failed() || conversation_->frame_available(to); });
+    const MutexLock lock(mutex_);
+    wait_until([&] { return failed() || conversation_->frame_available(to); });
     if (failed()) return;
     Frame frame = conversation_->take_frame(to);
     text.copy(frame.data, text.size());
     frame.bytes = static_cast<uint32_t>(text.size());
     conversation_->send(to, frame);
-    after_change(lock);
+    after_change();
   }
   void signal(Rank to, std::string message) {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     conversation_->send_control(to, std::move(message));
-    after_change(lock);
+    after_change();
   }
   std::string read() {
-    Lock lock(mutex_);
-    wait_until(lock, [this] { return failed() || !conversation_->inbox().empty(); });
+    const MutexLock lock(mutex_);
+    wait_until([this] { return failed() || !conversation_->inbox().empty(); });
     if (conversation_->inbox().empty()) return "failed";
     std::string text(conversation_->inbox().front());
     conversation_->finish_front();
-    after_change(lock);
+    after_change();
     return text;
   }
   bool wait(const std::function<bool()>& done) {
-    Lock lock(mutex_);
-    return wait_until(lock, done, seconds(60));
+    const MutexLock lock(mutex_);
+    return wait_until(done, seconds(60));
   }
   void give_up(const Status& status) {
-    Lock lock(mutex_);
-    fail_now(lock, status);
+    const MutexLock lock(mutex_);
+    fail_now(status);
   }
   size_t signals = 0;
   size_t failures = 0;

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <functional>
@@ -452,6 +453,23 @@ TEST_P(JobOfEitherPosting, GoesOverUcxInOneProcess) {
     const Status status = job->close();
     EXPECT_TRUE(status.ok()) << status.to_string();
   });
+}
+
+TEST(JobMeeting, RanksPollUnlessTheirNodeHasFewerProcessors) {
+  const auto processors = static_cast<int32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
+  for (const int32_t size : {processors, processors + 1}) {
+    const auto group = std::make_shared<LocalGroup>(size);
+    std::vector<std::thread> threads;
+    for (Rank rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto bootstrap = local_bootstrap(group, rank);
+        const auto met = meet(*bootstrap, JobOptions());
+        ASSERT_TRUE(met.ok()) << met.status().to_string();
+        EXPECT_EQ(met->poll, size > processors ? 0 : JobOptions().poll);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace swale::net {
 
@@ -17,8 +18,8 @@ class PostTurns {
   void take(const PostSome& post_some) {
     wanted_.store(true);
     while (wanted_.load()) {
-      const std::unique_lock turn(mutex_, std::try_to_lock);
-      if (!turn.owns_lock()) return;
+      if (!mutex_.try_lock()) return;
+      const MutexLock turn(mutex_, std::adopt_lock);
       wanted_.store(false);
       while (post_some()) {
       }
@@ -26,7 +27,7 @@ class PostTurns {
   }
 
  private:
-  std::mutex mutex_;  // only tried
+  Mutex mutex_;  // only tried
   std::atomic<bool> wanted_{false};
 };
 

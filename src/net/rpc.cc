@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <map>
 #include <thread>
 #include <utility>
@@ -64,13 +63,16 @@ Status Rpc::start() {
   }
   SWALE_RETURN_IF_ERROR(RpcCore::check(params));
   SWALE_RETURN_IF_ERROR(join());
-  core_ = std::make_unique<RpcCore>(std::move(params));
   Conversation::Params talk = conversation_params();
   talk.window = options_.window_frames;
   talk.frames_per_rank = options_.window_frames;
   talk.frame_bytes = options_.frame_bytes;
   SWALE_ASSIGN_OR_RETURN(Conversation made, Conversation::create(talk));
-  conversation_ = std::make_unique<Conversation>(std::move(made));
+  {
+    const MutexLock lock(mutex_);
+    core_ = std::make_unique<RpcCore>(std::move(params));
+    conversation_ = std::make_unique<Conversation>(std::move(made));
+  }
   serve(this);
   return {};
 }
@@ -79,23 +81,30 @@ Status Rpc::close() {
   if (std::exchange(closed_, true)) return {};
   Status mine;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     mine = conversation_->failure();
     if (const size_t open = core_->open_calls(); mine.ok() && open > 0) {
       mine = invalid_argument("rank {} closes requests between ranks with {} calls open", rank(), open);
     }
   }
   const Status all = agree(job_, mine);
-  if (!leave(kLeavePatience)) static_cast<void>(conversation_.release());  // its memory is still lent
+  part();
   return all;
 }
 
 Rpc::~Rpc() {
-  if (closed_ || !joined()) return;
-  Lock lock(mutex_, std::defer_lock);
-  fail_now(lock, error(Code::kAborted, Scope::kFatal, "rank {} has given up requests between ranks", rank()));
-  lock.unlock();
-  if (!leave(kLeavePatience)) static_cast<void>(conversation_.release());
+  {
+    const MutexLock lock(mutex_);
+    if (closed_ || !joined()) return;
+    fail_now(error(Code::kAborted, Scope::kFatal, "rank {} has given up requests between ranks", rank()));
+  }
+  part();
+}
+
+void Rpc::part() {
+  if (leave(kLeavePatience)) return;
+  const MutexLock lock(mutex_);
+  static_cast<void>(conversation_.release());  // its memory is still lent
 }
 
 // ---- events. Locked.
@@ -127,10 +136,10 @@ void Rpc::on_down(Rank peer, const Status& why) {
 void Rpc::fail(const Status& why) { conversation_->fail(why); }
 
 // What the service replies at once leaves after the event, with what else has come in it.
-void Rpc::on_frame_taken(Lock& lock) {
+void Rpc::on_frame_taken() {
   if (!core_->any_request()) return;
   event_thread_ = std::this_thread::get_id();
-  dispatch(lock);
+  dispatch();
   event_thread_ = {};
   job_.expect_frame();  // who has its answer asks again
 }
@@ -170,8 +179,8 @@ void Rpc::keep_deadline(RpcClient* client) {
   if (core_->next_deadline() < client->wake_at_) wake(client);
 }
 
-// Gives the service what has come. Unlocks meanwhile.
-void Rpc::dispatch(Lock& lock) {
+// Gives the service what has come.
+void Rpc::dispatch() {
   std::vector<RpcRequest> requests;
   while (core_->any_request()) {
     requests.clear();
@@ -184,65 +193,64 @@ void Rpc::dispatch(Lock& lock) {
       }
       continue;
     }
-    lock.unlock();
+    const MutexUnlock unlocked(mutex_);
     service_->on_requests(requests);
-    lock.lock();
   }
 }
 
 // ---- any thread
 
-void Rpc::changed(Lock& lock, RpcClient::Leave leave) {
+void Rpc::changed(RpcClient::Leave leave) {
   hand_out();
   if (core_->any_request()) {
-    dispatch(lock);
+    dispatch();
     hand_out();
   }
-  if (leave == RpcClient::Leave::kNow && core_->ready_count() > 0) after_change(lock);
+  if (leave == RpcClient::Leave::kNow && core_->ready_count() > 0) after_change();
 }
 
 bool Rpc::reply(ReplyToken token, Result<RpcPayload> response) {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   bool heard = false;
-  const Status status = contain([&] {
+  const Status status = contain([&]() REQUIRES(mutex_) {
     heard = core_->reply(token, std::move(response), system_clock().now());
     hand_out();
-    if (core_->ready_count() > 0 && event_thread_ != std::this_thread::get_id()) after_change(lock);
+    if (core_->ready_count() > 0 && event_thread_ != std::this_thread::get_id()) after_change();
   });
-  if (!status.ok()) fail_now(lock, status);
+  if (!status.ok()) fail_now(status);
   return heard;
 }
 
 bool Rpc::wanted(ReplyToken token) {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return core_->wanted(token);
 }
 
 // ---- clients
 
 void Rpc::add(RpcClient* client) {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto free = std::find(clients_.begin(), clients_.end(), nullptr);
   client->owner_ = static_cast<uint64_t>(free - clients_.begin());
   free == clients_.end() ? clients_.push_back(client) : static_cast<void>(*free = client);
 }
 
 void Rpc::remove(RpcClient* client) {
-  Lock lock(mutex_);
-  const Status status = contain([&] {
+  const MutexLock lock(mutex_);
+  const Status status = contain([&]() REQUIRES(mutex_) {
     core_->cancel_all(client->owner_, system_clock().now());
-    changed(lock);
+    changed();
   });
-  if (!status.ok()) fail_now(lock, status);
+  if (!status.ok()) fail_now(status);
   clients_[client->owner_] = nullptr;
 }
 
 Result<CallId> Rpc::call(RpcClient* client, RpcCall call, RpcClient::Leave leave) {
   call.owner = client->owner_;
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   CallId id{};
   Status refused;
-  const Status status = contain([&] {
+  const Status status = contain([&]() REQUIRES(mutex_) {
     const Result<CallId> made = core_->call(std::move(call), system_clock().now());
     if (!made.ok()) {
       refused = made.status();
@@ -250,9 +258,9 @@ Result<CallId> Rpc::call(RpcClient* client, RpcCall call, RpcClient::Leave leave
     }
     id = *made;
     keep_deadline(client);
-    changed(lock, leave);
+    changed(leave);
   });
-  if (!status.ok()) fail_now(lock, status);
+  if (!status.ok()) fail_now(status);
   if (!status.ok()) return status;
   if (!refused.ok()) return refused;
   return id;
@@ -260,10 +268,10 @@ Result<CallId> Rpc::call(RpcClient* client, RpcCall call, RpcClient::Leave leave
 
 Result<std::vector<CallId>> Rpc::call_many(RpcClient* client, std::span<const Rank> ranks, RpcCall call) {
   call.owner = client->owner_;
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<CallId> ids;
   Status refused;
-  const Status status = contain([&] {
+  const Status status = contain([&]() REQUIRES(mutex_) {
     Result<std::vector<CallId>> made = core_->call_many(ranks, call, system_clock().now());
     if (!made.ok()) {
       refused = made.status();
@@ -271,58 +279,31 @@ Result<std::vector<CallId>> Rpc::call_many(RpcClient* client, std::span<const Ra
     }
     ids = *std::move(made);
     keep_deadline(client);
-    changed(lock);
+    changed();
   });
-  if (!status.ok()) fail_now(lock, status);
+  if (!status.ok()) fail_now(status);
   if (!status.ok()) return status;
   if (!refused.ok()) return refused;
   return ids;
 }
 
 bool Rpc::cancel(CallId id) {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   bool cancelled = false;
-  const Status status = contain([&] {
+  const Status status = contain([&]() REQUIRES(mutex_) {
     cancelled = core_->cancel(id, system_clock().now());
-    changed(lock);
+    changed();
   });
-  if (!status.ok()) fail_now(lock, status);
+  if (!status.ok()) fail_now(status);
   return cancelled;
 }
 
 size_t Rpc::wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until) {
-  Lock lock(mutex_);
-  const Status status = contain([&] {
-    if (job_.posts_directly()) changed(lock);
-    for (;;) {
-      client->wake_at_ = 0;
-      client->ready_.store(!client->done_.empty());
-      if (!client->done_.empty()) break;
-      const Nanos now = system_clock().now();
-      if (now >= core_->next_deadline()) {
-        core_->tick(now);
-        changed(lock);
-        continue;
-      }
-      if (now >= until) break;
-      const Nanos wake_at = std::min(until, core_->next_deadline());
-      client->wake_at_ = wake_at;
-      if (!driving_ && drive(lock, client, wake_at)) continue;
-      if (!job_.posts_directly()) changed(lock);
-      if (client->ready_.load()) continue;
-      client->waiting_ = true;
-      if (wake_at == kForever) {
-        client->wake_.wait(lock);
-      } else {
-        client->wake_.wait_for(lock, std::chrono::nanoseconds(wake_at - now));
-      }
-      client->waiting_ = false;
-    }
-  });
-  if (!lock.owns_lock()) lock.lock();
+  const MutexLock lock(mutex_);
+  const Status status = contain([&]() REQUIRES(mutex_) { wait_for_one(client, until); });
   client->waiting_ = false;
   client->wake_at_ = 0;
-  if (!status.ok()) fail_now(lock, status);
+  if (!status.ok()) fail_now(status);
   const size_t count = client->done_.size();
   if (out->empty()) {
     out->swap(client->done_);
@@ -334,25 +315,57 @@ size_t Rpc::wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until
   return count;
 }
 
+// Until the client has a completion.
+void Rpc::wait_for_one(RpcClient* client, Nanos until) {
+  if (job_.posts_directly()) changed();
+  for (;;) {
+    client->ready_.store(!client->done_.empty());
+    if (!client->done_.empty()) return;
+    const Nanos now = system_clock().now();
+    if (now >= core_->next_deadline()) {
+      core_->tick(now);
+      changed();
+      continue;
+    }
+    if (now >= until) return;
+    client->wake_at_ = std::min(until, core_->next_deadline());
+    if (driver_ == nullptr && drive(client)) continue;
+    if (!job_.posts_directly()) changed();
+    if (!client->ready_.load()) sleep(client);
+  }
+}
+
+// Until another thread wakes it, or until it is to look at the deadlines.
+void Rpc::sleep(RpcClient* client) {
+  client->waiting_ = true;
+  if (client->wake_at_ == kForever) {
+    client->wake_.wait(mutex_);
+  } else {
+    client->wake_.wait_for(mutex_, client->wake_at_ - system_clock().now());
+  }
+  client->waiting_ = false;
+}
+
 // Does the job's progress until the client has something. False: another thread does.
-bool Rpc::drive(Lock& lock, RpcClient* client, Nanos until) {
-  driving_ = true;
+bool Rpc::drive(RpcClient* client) {
   driver_ = client;
   driver_thread_ = std::this_thread::get_id();
   // Where the progress thread would post, this thread does so in its place.
   bool posts_wait = core_->ready_count() > 0 && !job_.posts_directly();
-  lock.unlock();
+  const Nanos until = client->wake_at_;
   bool drove = false;
-  const Status status = contain([&] {
-    drove = job_.drive(
-        [&] {
-          if (std::exchange(posts_wait, false)) job_.wake();
-          return client->ready_.load();
-        },
-        until);
-  });
-  lock.lock();
-  driving_ = false;
+  {
+    const MutexUnlock unlocked(mutex_);
+    const Status status = contain([&] {
+      drove = job_.drive(
+          [&] {
+            if (std::exchange(posts_wait, false)) job_.wake();
+            return client->ready_.load();
+          },
+          until);
+    });
+    drove = drove && status.ok();
+  }
   driver_ = nullptr;
   // Another thread that waits takes the seat now.
   for (RpcClient* each : clients_) {
@@ -361,7 +374,7 @@ bool Rpc::drive(Lock& lock, RpcClient* client, Nanos until) {
       break;
     }
   }
-  return drove && status.ok();
+  return drove;
 }
 
 RpcClient::RpcClient(Rpc* rpc) : rpc_(rpc) { rpc_->add(this); }

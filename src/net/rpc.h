@@ -20,7 +20,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <span>
 #include <string>
@@ -85,7 +84,7 @@ class RpcClient {
   // Guarded by Rpc::mutex_.
   bool waiting_ = false;  // for wake_
   Nanos wake_at_ = 0;     // its thread sleeps until then at most; 0: it does not wait
-  std::condition_variable wake_;
+  CondVar wake_;
 };
 
 class Rpc final : private ConversationDriver, private Participant {
@@ -112,44 +111,46 @@ class Rpc final : private ConversationDriver, private Participant {
   Rpc(Job& job, const RpcOptions& options, RpcService* service)
       : ConversationDriver(job), options_(options), service_(service) {}
   Status start();
+  void part();
 
-  Conversation& conversation() override { return *conversation_; }
-  void before_posts() override;
-  void on_frame(Rank from, const FrameHeader& header, Bytes payload) override;
+  Conversation& conversation() override REQUIRES(mutex_) { return *conversation_; }
+  void before_posts() override REQUIRES(mutex_);
+  void on_frame(Rank from, const FrameHeader& header, Bytes payload) override REQUIRES(mutex_);
   void on_control(Rank, Bytes) override {}
-  void on_down(Rank peer, const Status& why) override;
-  void fail(const Status& why) override;
-  void tick() override;
-  void on_failed(const Status& why) override;
-  void on_event() override { hand_out(); }
-  void on_frame_taken(Lock& lock) override;
+  void on_down(Rank peer, const Status& why) override REQUIRES(mutex_);
+  void fail(const Status& why) override REQUIRES(mutex_);
+  void tick() override REQUIRES(mutex_);
+  void on_failed(const Status& why) override REQUIRES(mutex_);
+  void on_event() override REQUIRES(mutex_) { hand_out(); }
+  void on_frame_taken() override REQUIRES(mutex_);
 
   Result<CallId> call(RpcClient* client, RpcCall call, RpcClient::Leave leave);
   Result<std::vector<CallId>> call_many(RpcClient* client, std::span<const Rank> ranks, RpcCall call);
   bool cancel(CallId id);
   size_t wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until);
-  bool drive(Lock& lock, RpcClient* client, Nanos until);
-  void hand_out();
-  void wake(RpcClient* client);
-  void keep_deadline(RpcClient* client);
-  void dispatch(Lock& lock);
-  void changed(Lock& lock, RpcClient::Leave leave = RpcClient::Leave::kNow);
+  // What gives the mutex up meanwhile: wait_for_one, sleep, drive, dispatch, changed.
+  void wait_for_one(RpcClient* client, Nanos until) REQUIRES(mutex_);
+  void sleep(RpcClient* client) REQUIRES(mutex_);
+  bool drive(RpcClient* client) REQUIRES(mutex_);
+  void dispatch() REQUIRES(mutex_);
+  void changed(RpcClient::Leave leave = RpcClient::Leave::kNow) REQUIRES(mutex_);
+  void hand_out() REQUIRES(mutex_);
+  void wake(RpcClient* client) REQUIRES(mutex_);
+  void keep_deadline(RpcClient* client) REQUIRES(mutex_);
   void add(RpcClient* client);
   void remove(RpcClient* client);
 
   const RpcOptions options_;
   RpcService* const service_;
   bool closed_ = false;
-  // All guarded by mutex_.
-  std::unique_ptr<Conversation> conversation_;
-  std::unique_ptr<RpcCore> core_;
-  std::vector<RpcClient*> clients_;  // by owner; nullptr: free
-  std::vector<RpcCompletion> completions_;
-  bool driving_ = false;         // a client does the job's progress
-  RpcClient* driver_ = nullptr;  // that client, while it does, and its thread
-  std::thread::id driver_thread_;
-  std::thread::id
-      event_thread_;  // in on_requests, called by an event: what it replies leaves after the event
+  std::unique_ptr<Conversation> conversation_ GUARDED_BY(mutex_);
+  std::unique_ptr<RpcCore> core_ GUARDED_BY(mutex_);
+  std::vector<RpcClient*> clients_ GUARDED_BY(mutex_);  // by owner; nullptr: free
+  std::vector<RpcCompletion> completions_ GUARDED_BY(mutex_);
+  RpcClient* driver_ GUARDED_BY(mutex_) = nullptr;  // does the job's progress, if any
+  std::thread::id driver_thread_ GUARDED_BY(mutex_);
+  // In on_requests, called by an event: what it replies leaves after the event.
+  std::thread::id event_thread_ GUARDED_BY(mutex_);
 };
 
 }  // namespace swale::net

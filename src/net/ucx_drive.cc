@@ -115,7 +115,7 @@ bool Ucx::take_seat_to_drive() {
 
 bool Ucx::drive(const std::function<bool()>& done, Nanos until) {
   if (!take_seat_to_drive()) return false;
-  const std::unique_lock seat(seat_mutex_, std::adopt_lock);
+  const MutexLock seat(seat_mutex_, std::adopt_lock);
   if (closing_.load()) return false;
   driven_.store(true);
   const Nanos begin = system_clock().now();
@@ -126,7 +126,7 @@ bool Ucx::drive(const std::function<bool()>& done, Nanos until) {
   driver_bed_.polling.begin(begin);
   while (!closing_.load() && !done()) {
     bool did = false;
-    const Status status = contain([&] { did = work_once(); });
+    const Status status = contain([&]() REQUIRES(seat_mutex_) { did = work_once(); });
     if (!status.ok()) events_->on_failure(status);
     if (did) {
       driver_bed_.busy = 0;

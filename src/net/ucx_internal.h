@@ -9,12 +9,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/patience.h"
 #include "net/polling.h"
 #include "net/ucx_transport.h"
@@ -140,48 +140,50 @@ class Ucx final : public UcxTransport {
   Status parse_addresses(std::vector<std::string> addresses);
   Peer& peer(Rank rank) { return peers_[static_cast<size_t>(rank)]; }
 
-  Slot* take_slot();
+  Slot* take_slot() REQUIRES(mutex_);
+  Slot* slot_at(size_t index) EXCLUDES(mutex_);
   void put_prefix(char* out, MessageKind kind) const;
   void fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
-  void enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
+  void enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) EXCLUDES(mutex_);
   bool may_send_here() const;
-  bool send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie);
+  bool send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) REQUIRES(fabric_mutex_);
   void kick();
 
   void run();
-  bool send_queued();
-  bool progress_fabric();
-  bool turn(bool tell);
-  bool work_once();
+  bool send_queued() REQUIRES(fabric_mutex_);
+  bool progress_fabric() REQUIRES(fabric_mutex_);
+  bool turn(bool tell) REQUIRES(seat_mutex_);
+  bool work_once() REQUIRES(seat_mutex_);
   bool arm();
   void sleep(Bed* bed, Nanos next);
   bool polls();
-  bool take_seat();
-  bool take_seat_to_drive();
+  bool take_seat() TRY_ACQUIRE(true, seat_mutex_);
+  bool take_seat_to_drive() TRY_ACQUIRE(true, seat_mutex_);
   void stand_by();
-  void send(Slot* slot);
-  void* start_send(Slot* slot);
-  bool meet();
-  void begin_meeting(Peer* with);
-  bool advance(Peer* with);
-  bool connect(Peer* to);
-  bool say_hello(Peer* to);
-  bool knock(Peer* at);
-  void open(Peer* to);
+  void send(Slot* slot) REQUIRES(fabric_mutex_);
+  void* start_send(Slot* slot) REQUIRES(fabric_mutex_);
+  bool meet() REQUIRES(fabric_mutex_);
+  void begin_meeting(Peer* with) REQUIRES(fabric_mutex_);
+  bool advance(Peer* with) REQUIRES(fabric_mutex_);
+  bool connect(Peer* to) REQUIRES(fabric_mutex_);
+  bool say_hello(Peer* to) REQUIRES(fabric_mutex_);
+  bool knock(Peer* at) REQUIRES(fabric_mutex_);
+  void open(Peer* to) REQUIRES(fabric_mutex_);
   void say_end(Peer* to);
-  void finish(Slot* slot);
-  void fail(Peer* peer, const Status& why);
-  void fail(Peer* peer, ucs_status_t status, std::string_view what);
-  void take_failures(bool tell);
-  void finish_closes();
-  void close_endpoint(Peer* peer, unsigned flags);
+  void finish(Slot* slot) REQUIRES(fabric_mutex_);
+  void fail(Peer* peer, const Status& why) REQUIRES(fabric_mutex_);
+  void fail(Peer* peer, ucs_status_t status, std::string_view what) REQUIRES(fabric_mutex_);
+  void take_failures(bool tell) REQUIRES(fabric_mutex_);
+  void finish_closes() REQUIRES(fabric_mutex_);
+  void close_endpoint(Peer* peer, unsigned flags) REQUIRES(fabric_mutex_);
 
-  void receive(Rank sender, const char* header, size_t header_bytes, Bytes payload, bool by_rendezvous);
-  void wind_up();
-  void part();
-  bool all_ended() const;
-  bool progress_until(const std::function<bool()>& done);
-  void destroy();
+  void receive(Rank sender, const char* header, size_t header_bytes, Bytes payload, bool by_rendezvous)
+      REQUIRES(fabric_mutex_);
+  void wind_up() REQUIRES(seat_mutex_);
+  void part() REQUIRES(seat_mutex_);
+  bool all_ended() EXCLUDES(fabric_mutex_);
+  bool progress_until(const std::function<bool()>& done) REQUIRES(seat_mutex_);
+  void destroy() EXCLUDES(fabric_mutex_);
 
   const Rank rank_;
   bool direct_ = false;
@@ -195,11 +197,11 @@ class Ucx final : public UcxTransport {
   Bed driver_bed_;  // of the thread in drive
   std::thread thread_;
 
-  std::mutex mutex_;  // the four that follow
-  std::deque<Slot> slots_;
-  SlotList free_;
-  SlotList queue_;
-  bool any_dropped_ = false;
+  Mutex mutex_;
+  std::deque<Slot> slots_ GUARDED_BY(mutex_);
+  SlotList free_ GUARDED_BY(mutex_);
+  SlotList queue_ GUARDED_BY(mutex_);
+  bool any_dropped_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> queued_{false};  // queue_ is not empty; frames posted now go behind it
   std::atomic<bool> woken_{false};
   std::atomic<bool> expecting_{false};  // expect_frame was called
@@ -209,12 +211,12 @@ class Ucx final : public UcxTransport {
 
   // Who makes events holds it, and for what follows (ucx_drive.cc): the progress thread, or one that drives. Before
   // fabric_mutex_.
-  std::mutex seat_mutex_;
+  Mutex seat_mutex_;
   std::atomic<std::thread::id> progress_thread_{};  // who had the seat last
   bool in_event_ = false;                           // only that thread looks: holds fabric_mutex_
-  Nanos next_ = 0;                                  // when on_progress wants to be called
-  Nanos last_call_ = 0;                             // of on_progress
-  bool call_ = true;                                // something has happened since
+  Nanos next_ GUARDED_BY(seat_mutex_) = 0;          // when on_progress wants to be called
+  Nanos last_call_ GUARDED_BY(seat_mutex_) = 0;     // of on_progress
+  bool call_ GUARDED_BY(seat_mutex_) = true;        // something has happened since
   std::atomic<bool> driven_{false};                 // a thread is in drive
   std::atomic<Nanos> driven_at_{0};                 // the last one left
   std::atomic<Nanos> handover_{250'000};            // how long the progress thread stands by after that
@@ -222,18 +224,18 @@ class Ucx final : public UcxTransport {
   std::atomic<bool> seat_wanted_{false};            // by a thread that comes to drive
 
   // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before mutex_.
-  std::mutex fabric_mutex_;
-  Slot* spare_ = nullptr;      // for send_here
-  bool sending_here_ = false;  // inside send_here: events have to wait
-  SlotList late_;              // came home meanwhile: their cookies are still to be told
-  SlotList sending_;
-  SlotList done_;
-  bool any_failing_ = false;
-  size_t closes_ = 0;          // endpoints' close requests
-  std::vector<Rank> meeting_;  // peers between kNone and kOpen
-  size_t in_flight_ = 0;
-  bool winding_up_ = false;
-  bool parting_ = false;  // endpoints are being closed: nobody is met any more
+  Mutex fabric_mutex_;
+  Slot* spare_ GUARDED_BY(fabric_mutex_) = nullptr;      // for send_here
+  bool sending_here_ GUARDED_BY(fabric_mutex_) = false;  // inside send_here: events have to wait
+  SlotList late_ GUARDED_BY(fabric_mutex_);  // came home meanwhile: their cookies are still to be told
+  SlotList sending_ GUARDED_BY(fabric_mutex_);
+  SlotList done_ GUARDED_BY(fabric_mutex_);
+  bool any_failing_ GUARDED_BY(fabric_mutex_) = false;
+  size_t closes_ GUARDED_BY(fabric_mutex_) = 0;          // endpoints' close requests
+  std::vector<Rank> meeting_ GUARDED_BY(fabric_mutex_);  // peers between kNone and kOpen
+  size_t in_flight_ GUARDED_BY(fabric_mutex_) = 0;
+  std::atomic<bool> winding_up_{false};             // set under it
+  bool parting_ GUARDED_BY(fabric_mutex_) = false;  // endpoints are being closed: nobody is met any more
 };
 
 }  // namespace swale::net::ucx_internal

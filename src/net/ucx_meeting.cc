@@ -36,10 +36,10 @@ void Ucx::begin_meeting(Peer* with) {
 bool Ucx::meet() {
   if (parting_) return false;
   bool did = false;
-  std::erase_if(meeting_, [&](Rank rank) {
+  std::erase_if(meeting_, [&](Rank rank) REQUIRES(fabric_mutex_) {
     Peer& with = peer(rank);
     // One that lacks memory stays in the list, to be tried again.
-    const Status status = contain([&] {
+    const Status status = contain([&]() REQUIRES(fabric_mutex_) {
       while (!with.down && !with.failing && advance(&with)) did = true;
     });
     if (!status.ok()) events_->on_failure(status);
@@ -110,7 +110,7 @@ bool Ucx::say_hello(Peer* to) {
 bool Ucx::knock(Peer* at) {
   Slot* slot = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     slot = take_slot();
   }
   fill(slot, at->rank, MessageKind::kKnock, Bytes(), Bytes(), 0);

@@ -63,7 +63,7 @@ void Ucx::fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payloa
 
 void Ucx::enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Slot* slot = take_slot();
     fill(slot, to, kind, header, payload, cookie);
     queue_.push_back(slot);
@@ -81,12 +81,11 @@ bool Ucx::may_send_here() const {
 bool Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
   assert(to >= 0 && to != rank_ && static_cast<size_t>(to) < peers_.size() &&
          header.size() <= kHeaderBytesMax);
-  if (may_send_here()) {
-    // Only tried: who holds it may be in an event that waits for a lock of our caller's.
-    const std::unique_lock fabric(fabric_mutex_, std::try_to_lock);
+  // Only tried: who holds it may be in an event that waits for a lock of our caller's.
+  if (may_send_here() && fabric_mutex_.try_lock()) {
+    const MutexLock fabric(fabric_mutex_, std::adopt_lock);
     const Peer& receiver = peer(to);
-    if (fabric.owns_lock() && !queued_.load() && !winding_up_ && receiver.meeting == Meeting::kOpen &&
-        !receiver.failing) {
+    if (!queued_.load() && !winding_up_ && receiver.meeting == Meeting::kOpen && !receiver.failing) {
       return send_here(to, header, payload, cookie);
     }
   }
@@ -97,7 +96,7 @@ bool Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
 // Under fabric_mutex_, by any thread.
 bool Ucx::send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
   if (spare_ == nullptr) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     spare_ = take_slot();
   }
   fill(spare_, to, MessageKind::kFrame, header, payload, cookie);
@@ -122,7 +121,7 @@ void Ucx::wake() {
 
 void Ucx::drop(Rank rank, const Status& why) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!std::exchange(peer(rank).dropped, true)) peer(rank).dropped_why = why;
     any_dropped_ = true;
   }
@@ -139,7 +138,7 @@ void Ucx::run() {
       stand_by();
       continue;
     }
-    const Status status = contain([&] { did = work_once(); });
+    const Status status = contain([&]() REQUIRES(seat_mutex_) { did = work_once(); });
     if (!status.ok()) events_->on_failure(status);
     const Nanos next = next_;
     seat_mutex_.unlock();
@@ -149,9 +148,10 @@ void Ucx::run() {
       sleep(&bed_, next);
     }
   }
-  const std::lock_guard seat(seat_mutex_);  // the last thread that drove leaves
+  const MutexLock seat(seat_mutex_);  // the last thread that drove leaves
   progress_thread_.store(std::this_thread::get_id());
-  if (const Status status = contain([&] { wind_up(); }); close_status_.ok()) close_status_ = status;
+  if (const Status status = contain([&]() REQUIRES(seat_mutex_) { wind_up(); }); close_status_.ok())
+    close_status_ = status;
   part();
 }
 
@@ -171,10 +171,10 @@ bool Ucx::work_once() {
 
 // Sends, receives, tells of peers that are gone. True if there may be more to do.
 bool Ucx::turn(bool tell) {
-  const std::lock_guard fabric(fabric_mutex_);
+  const MutexLock fabric(fabric_mutex_);
   in_event_ = true;
   bool did = false;
-  const Status status = contain([&] {
+  const Status status = contain([&]() REQUIRES(fabric_mutex_) {
     did |= send_queued();
     did |= progress_fabric();
     did |= meet();
@@ -187,7 +187,7 @@ bool Ucx::turn(bool tell) {
 
 bool Ucx::send_queued() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     free_.append(&done_);
     sending_.append(&queue_);
     queued_.store(false);
@@ -218,7 +218,7 @@ void Ucx::sleep(Bed* bed, Nanos next) {
   bed->asleep.store(true);
   bool pending = woken_.load() || (closing_.load() && !winding_up_);
   if (!pending) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pending = !queue_.empty() || any_dropped_;
   }
   if (!pending) {
@@ -249,7 +249,7 @@ void Ucx::sleep(Bed* bed, Nanos next) {
 
 // False: something is pending, try again soon.
 bool Ucx::arm() {
-  const std::lock_guard fabric(fabric_mutex_);
+  const MutexLock fabric(fabric_mutex_);
   if (any_failing_ || !late_.empty()) return false;  // by a send_here since the last turn
   return ucp_worker_arm(worker_) != UCS_ERR_BUSY;
 }
@@ -285,6 +285,7 @@ void Ucx::on_send_done(void* request, ucs_status_t status, void* user_data) {
   ucp_request_free(request);
   auto* slot = static_cast<Slot*>(user_data);
   Ucx* self = slot->owner;
+  self->fabric_mutex_.assert_held();
   Peer& to = self->peer(slot->to);
   if (status != UCS_OK) self->fail(&to, status, "sending");
   if (status == UCS_OK && slot->kind == MessageKind::kKnock && !to.down) to.meeting = Meeting::kKnocked;
@@ -316,7 +317,8 @@ ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes,
     return UCS_OK;
   }
   // UCX knows no exceptions.
-  const Status status = contain([&] {
+  self->fabric_mutex_.assert_held();
+  const Status status = contain([&]() REQUIRES(self->fabric_mutex_) {
     self->receive(static_cast<Rank>(sender), in, header_bytes,
                   bytes == 0 ? Bytes() : Bytes(static_cast<const char*>(data), bytes),
                   (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
@@ -352,6 +354,7 @@ void Ucx::receive(Rank sender, const char* header, size_t header_bytes, Bytes pa
 
 void Ucx::on_endpoint_error(void* arg, ucp_ep_h, ucs_status_t status) {
   auto* peer = static_cast<Peer*>(arg);
+  peer->owner->fabric_mutex_.assert_held();
   peer->owner->fail(peer, status, peer->ended ? "it has left" : "its process or the network to it has ended");
 }
 
@@ -417,7 +420,8 @@ Status Ucx::close(Deadline deadline) {
   return close_status_;
 }
 
-bool Ucx::all_ended() const {
+bool Ucx::all_ended() {
+  const MutexLock fabric(fabric_mutex_);
   return in_flight_ == 0 && std::all_of(peers_.begin(), peers_.end(),
                                         [](const Peer& p) { return !p.heard || p.ended || p.down; });
 }
@@ -444,7 +448,7 @@ void Ucx::say_end(Peer* to) {
 // then does nobody need our progress any more: closing earlier gives the others time-outs.
 void Ucx::wind_up() {
   {
-    const std::lock_guard fabric(fabric_mutex_);
+    const MutexLock fabric(fabric_mutex_);
     winding_up_ = true;  // nobody but this thread sends from here on
   }
   turn(false);
@@ -453,6 +457,7 @@ void Ucx::wind_up() {
   }
   if (!progress_until([this] { return all_ended(); })) {
     std::string late;
+    const MutexLock fabric(fabric_mutex_);
     for (const Peer& each : peers_) {
       if (each.heard && !each.ended && !each.down) late += fmt::format(" {} (host {})", each.rank, each.host);
     }
@@ -466,18 +471,33 @@ void Ucx::wind_up() {
 // The last thing that the thread does, whatever has failed before.
 void Ucx::part() {
   const bool clean = close_status_.ok();
-  parting_ = true;
-  for (Peer& each : peers_) close_endpoint(&each, clean && !each.failing ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+  {
+    const MutexLock fabric(fabric_mutex_);
+    parting_ = true;
+    for (Peer& each : peers_) close_endpoint(&each, clean && !each.failing ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+  }
   if (!clean) close_patience_.emplace(milliseconds(100), system_clock().now());  // forced closes end at once
-  static_cast<void>(contain([&] { progress_until([this] { return closes_ == 0; }); }));
+  const auto all_closed = [this] {
+    const MutexLock fabric(fabric_mutex_);
+    return closes_ == 0;
+  };
+  static_cast<void>(contain([&]() REQUIRES(seat_mutex_) { progress_until(all_closed); }));
   destroy();
   // What UCX still held of ours it holds no more.
-  for (Slot& each : slots_) {
-    if (each.in_flight) finish(&each);
+  const MutexLock fabric(fabric_mutex_);
+  for (size_t i = 0; Slot* slot = slot_at(i); ++i) {
+    if (slot->in_flight) finish(slot);
   }
 }
 
+// nullptr: there are no more.
+Slot* Ucx::slot_at(size_t index) {
+  const MutexLock lock(mutex_);
+  return index < slots_.size() ? &slots_[index] : nullptr;
+}
+
 void Ucx::destroy() {
+  const MutexLock fabric(fabric_mutex_);
   // Closes that did not end in time: UCX aborts the process if it finds requests that we have not let go of.
   for (Peer& each : peers_) {
     if (each.close_request != nullptr) ucp_request_free(std::exchange(each.close_request, nullptr));

@@ -72,8 +72,8 @@ Status Writer::append(Bytes key, Bytes value) {
 // A record that the application was told is not there must not be committed in part, nor its epoch without it.
 Status Writer::append_failed(const Status& why) {
   if (failed()) return why;
-  Lock core_lock(mutex_);
-  fail_now(core_lock, why);
+  MutexLock core_lock(mutex_);
+  fail_now(why);
   core_lock.unlock();
   return failure();
 }
@@ -88,7 +88,7 @@ inline Status Writer::append_any(Bytes key, Bytes value) {
 // The lock is held until the value and its record are appended: they are of one epoch. What is waited for in it does not
 // depend on this rank's application.
 Status Writer::append_large(Bytes key, Bytes value) {
-  const std::lock_guard values_lock(values_mutex_);
+  const MutexLock values_lock(values_mutex_);
   if (failed()) return failure();
   SWALE_ASSIGN_OR_RETURN(const run::RecordView record, appender_.write_value(key, value));
   const BiasedMutex::Guard guard(appender_.intake().mutex);
@@ -111,12 +111,12 @@ Status Writer::append_record(Bytes key, const Record&... record) {
 }
 
 Status Writer::provide(Appender::Need need) {
-  Lock core_lock(mutex_);
+  MutexLock core_lock(mutex_);
   bool provided = appender_.provide(core_.get(), need);
   const bool leaves = need.what == Appender::Need::What::kFrame && need.which != job_.rank();
-  leaves ? after_change(core_lock) : announce();
+  leaves ? after_change() : announce();
   if (!provided) {
-    wait_in_append(core_lock, need.text(), [&] { return appender_.can_provide(*core_, need); });
+    wait_in_append(need.text(), [&] { return appender_.can_provide(*core_, need); });
     provided = !failed() && appender_.provide(core_.get(), need);
     announce();
   }
@@ -147,7 +147,7 @@ Status Writer::begin_end(int64_t step, double time) {
         "to write steps again beside the old ones, with imd.steps=any",
         opened_.directory, step, *opened_.last_step);
   }
-  const std::lock_guard values_lock(values_mutex_);
+  const MutexLock values_lock(values_mutex_);
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
   net::CallStamp call;
@@ -157,9 +157,9 @@ Status Writer::begin_end(int64_t step, double time) {
   SWALE_RETURN_IF_ERROR(appender_.finish_values());
   epoch_ending_ = true;
   if (opened_.last_step) opened_.last_step = step;
-  Lock core_lock(mutex_);
+  MutexLock core_lock(mutex_);
   appender_.end_epoch(core_.get(), step, time, call);
-  after_change(core_lock);
+  after_change();
   return {};
 }
 
@@ -170,10 +170,10 @@ Status Writer::epoch_end_wait() {
 }
 
 Status Writer::wait_for_end() {
-  Lock core_lock(mutex_);
+  MutexLock core_lock(mutex_);
   go_on();
   const auto over = [&] { return core_->epochs_committed() == appender_.epochs_ended(); };
-  wait_for(core_lock, "the end of the epoch", over);
+  wait_for("the end of the epoch", over);
   const bool committed = over();
   core_lock.unlock();
   if (!committed) return failure();
@@ -186,12 +186,12 @@ Status Writer::wait_for_end() {
 }
 
 void Writer::pause() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   core_->pause();
 }
 
 void Writer::resume() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   go_on();
 }
 
@@ -203,8 +203,8 @@ void Writer::go_on() {
 Status Writer::close() {
   Status result = contain([&] { return part(); });
   if (!result.ok() && !failed() && result.code() != Code::kAborted) {
-    Lock core_lock(mutex_);
-    fail_now(core_lock, result);
+    MutexLock core_lock(mutex_);
+    fail_now(result);
   }
   closed_ = true;
   shut_down();
@@ -226,10 +226,10 @@ Status Writer::part() {
     net::CallStamp call;
     SWALE_RETURN_IF_ERROR(
         job_.begin_call(channel(), net::CallKind::kCloseDirectory, 0, opened_.directory, &call));
-    Lock core_lock(mutex_);
+    MutexLock core_lock(mutex_);
     core_->begin_close(call);
-    after_change(core_lock);
-    wait_for(core_lock, "all ranks to close", [&] { return core_->closed(); });
+    after_change();
+    wait_for("all ranks to close", [&] { return core_->closed(); });
     // A rank that died instead of closing takes nothing away from what is committed; the job's close tells of it.
     const Code code = core_->failure().code();
     const bool excused = core_->closed() || code == Code::kUnavailable || code == Code::kAborted;
@@ -240,21 +240,21 @@ Status Writer::part() {
 }
 
 Status Writer::failure() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Status& cause = core_->failure();
   if (!std::exchange(failure_told_, true)) return cause;
   return error(Code::kAborted, cause.scope(), "{}: writing has failed before: {}", opened_.directory,
                cause.message());
 }
 
-void Writer::wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done) {
+void Writer::wait_for(const char* what, const std::function<bool()>& done) {
   const std::function<bool()> over = [&] { return failed() || done(); };
   const Clock& clock = system_clock();
   Patience patience(collective_deadline_, clock.now());
   const bool limited = collective_deadline_ != kForever;
   const Nanos step = limited ? std::min(patience.step(), kPatience) : kPatience;
   Nanos told = clock.now();
-  while (!wait_until(core_lock, over, step)) {
+  while (!wait_until(over, step)) {
     const Nanos now = clock.now();
     if (limited && !core_->awaits_ranks()) {
       patience = Patience(collective_deadline_, now);
@@ -272,27 +272,29 @@ void Writer::wait_for(Lock& core_lock, const char* what, const std::function<boo
   }
 }
 
-void Writer::wait_in_append(Lock& core_lock, const char* what, const std::function<bool()>& done) {
+void Writer::wait_in_append(const char* what, const std::function<bool()>& done) {
   go_on();
   const Nanos start = system_clock().now();
-  wait_for(core_lock, what, done);
+  wait_for(what, done);
   core_->count_append_wait(system_clock().now() - start);
 }
 
 Writer::~Writer() {
-  if (!closed_ && joined() && !alone_) {
-    const std::lock_guard lock(mutex_);
-    quiet_ = true;
-    fail_locked(error(Code::kAborted, Scope::kFatal,
-                      "{}: rank {} gave up writing without closing the directory", opened_.directory,
-                      job_.rank()));
+  {
+    const MutexLock lock(mutex_);
+    if (!closed_ && joined() && !alone_) {
+      quiet_ = true;
+      fail_locked(error(Code::kAborted, Scope::kFatal,
+                        "{}: rank {} gave up writing without closing the directory", opened_.directory,
+                        job_.rank()));
+    }
   }
   shut_down();
 }
 
 void Writer::shut_down() noexcept {
   // The transport gives back every frame, also those of dead peers, unless it is stuck itself.
-  const bool core_is_lent = joined() && !leave(kPatience);
+  const bool core_is_lent = !leave(kPatience);
   if (core_is_lent) {
     log_error("{}: the transport still holds {} frames; their memory is left to it", opened_.directory,
               core_->conversation().frames_lent());
@@ -314,7 +316,7 @@ void Writer::shut_down() noexcept {
 }
 
 MetricsSnapshot Writer::metrics() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   MetricsSnapshot snapshot = core_ ? core_->metrics() : MetricsSnapshot();
   snapshot.push_back({"progress_waited", "ns", static_cast<uint64_t>(delivery_waited_)});
   for (const MemoryBudget::Row& row : budget_.report())

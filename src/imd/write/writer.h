@@ -21,7 +21,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -119,9 +118,9 @@ class Writer final : private net::ConversationDriver {
   Status finish_opening();  // collective, once all have started
 
   // ConversationDriver
-  void on_failed(const Status& why) override;
-  void on_event() override;
-  void on_frame_taken(Lock& core_lock) override;
+  void on_failed(const Status& why) override REQUIRES(mutex_);
+  void on_event() override REQUIRES(mutex_);
+  void on_frame_taken() override REQUIRES(mutex_);
 
   Status append_any(Bytes key, Bytes value);
   Status append_failed(const Status& why);
@@ -136,17 +135,17 @@ class Writer final : private net::ConversationDriver {
   bool work(uint32_t way) noexcept;
   bool store(std::vector<io::Operation>* operations);
   void stored(const io::Completion& completion);
-  void commit(Lock& core_lock, const EpochProtocol::Commit& commit);
+  void commit(const EpochProtocol::Commit& commit) REQUIRES(mutex_);
   // Whether the call that answered this has changed nothing: all else fails the writer.
   static bool harmless(const Status& status) {
     return status.ok() || (status.code() == Code::kInvalidArgument && status.scope() == Scope::kOperation);
   }
-  void go_on();  // no longer paused. Call with the core locked.
+  void go_on() REQUIRES(mutex_);  // no longer paused
   // Waits until `done` or a failure; tells the log from time to time. Ranks that live and do not come are a failure after
   // collective_deadline_.
-  void wait_for(Lock& core_lock, const char* what, const std::function<bool()>& done);
+  void wait_for(const char* what, const std::function<bool()>& done) REQUIRES(mutex_);
   // As wait_for, for an append, whose waits are counted. The pipeline goes on if it was paused.
-  void wait_in_append(Lock& core_lock, const char* what, const std::function<bool()>& done);
+  void wait_in_append(const char* what, const std::function<bool()>& done) REQUIRES(mutex_);
   // The first failure as it was, later ones as kAborted with that cause.
   Status failure();
   void shut_down() noexcept;
@@ -162,7 +161,7 @@ class Writer final : private net::ConversationDriver {
   bool closed_ = false;  // by close
   Nanos collective_deadline_ = kForever;
 
-  std::mutex values_mutex_;    // a large value and its record, or the end of an epoch
+  Mutex values_mutex_;         // a large value and its record, or the end of an epoch
   bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
 
   std::unique_ptr<WriterCore> core_;

@@ -10,27 +10,28 @@
 namespace swale::imd {
 // A worker's turn: one task.
 bool Writer::work(uint32_t way) noexcept {
-  Lock core_lock(mutex_);
+  const MutexLock core_lock(mutex_);
   bool worked = false;
-  const Status status = contain([&] {
+  const Status status = contain([&]() REQUIRES(mutex_) {
     std::optional<Partition::Task> task = core_->next_task(way);
     if (!task) return;
     worked = true;
-    core_lock.unlock();
-    task->work();
-    core_lock.lock();
+    {
+      const MutexUnlock unlocked(mutex_);
+      task->work();
+    }
     core_->finish_task(*task);
-    after_change(core_lock);
+    after_change();
   });
-  if (!status.ok()) fail_now(core_lock, status);
+  if (!status.ok()) fail_now(status);
   return worked;
 }
 
 // The storage thread asks: a commit, or everything that the core has to write.
 bool Writer::store(std::vector<io::Operation>* operations) {
-  Lock core_lock(mutex_);
+  MutexLock core_lock(mutex_);
   if (const std::optional<EpochProtocol::Commit> next = core_->take_commit()) {
-    commit(core_lock, *next);
+    commit(*next);
     return true;
   }
   io_started_.clear();
@@ -48,30 +49,31 @@ bool Writer::store(std::vector<io::Operation>* operations) {
 }
 
 void Writer::stored(const io::Completion& completion) {
-  Lock core_lock(mutex_);
+  const MutexLock core_lock(mutex_);
   core_->finish_io(*std::exchange(io_running_[completion.tag], std::nullopt), completion.status);
-  after_change(core_lock);
+  after_change();
 }
 
 void Writer::Storage::failed(const Status& why) noexcept {
-  Lock core_lock(writer_.mutex_);
-  writer_.fail_now(core_lock, why);
+  const MutexLock core_lock(writer_.mutex_);
+  writer_.fail_now(why);
 }
 
-void Writer::commit(Lock& core_lock, const EpochProtocol::Commit& commit) {
-  core_lock.unlock();
-  const Status status =
-      contain([&] { return committer_->commit(commit, epoch_id(opened_.job_id, commit.epoch)); });
-  core_lock.lock();
+void Writer::commit(const EpochProtocol::Commit& commit) {
+  Status status;
+  {
+    const MutexUnlock unlocked(mutex_);
+    status = contain([&] { return committer_->commit(commit, epoch_id(opened_.job_id, commit.epoch)); });
+  }
   core_->commit_done(status);
-  after_change(core_lock);
+  after_change();
 }
 
 // Ends: workers and storage make room without anything from the network.
-void Writer::on_frame_taken(Lock& core_lock) {
+void Writer::on_frame_taken() {
   if (delivery_ != Ablation::Delivery::kWait || !core_->deliveries_wait()) return;
   const Nanos begin = system_clock().now();
-  wait_for(core_lock, "room for what has arrived", [&] { return !core_->deliveries_wait(); });
+  wait_for("room for what has arrived", [&] { return !core_->deliveries_wait(); });
   delivery_waited_ += system_clock().now() - begin;
 }
 
