@@ -4,8 +4,8 @@
 // It knows no kernel: src/fuse hands on the kernel's requests, tests call it directly. Calls answer 0 or an errno; output
 // parameters are set only on success. Each Entry holds one lookup of its node until forget; each OpenFile lasts until release.
 //
-// Threads: all calls are thread-safe, but calls that change a file's size (truncate, allocate) must not run concurrently with
-// its writes: the kernel's inode lock sees to that.
+// Threads: all calls are thread-safe, but two things must not run concurrently, which the kernel's inode locks see to: calls that
+// change a file's size (truncate, allocate) with its writes, and calls that make or remove the same name.
 // Invariants: (1) A file that was opened to be written, or that the log has bytes of, is read through the store; any other is read
 // from the backing file. (2) The store's private directory and its attribute are neither seen nor changed.
 // Errors: those of the backing file system; EIO where the store has lost something, with the cause in the log of the program.
