@@ -29,6 +29,7 @@ struct TierMountCommand {
   double wait_s = 10;
   bool foreground = false;
   bool allow_other = false;
+  bool json = false;
 
   int run() const;
 
@@ -50,7 +51,7 @@ Result<fuse::MountOptions> TierMountCommand::options() const {
   options.store.engine.durability = durability == "sync"    ? tier::Durability::kSync
                                     : durability == "group" ? tier::Durability::kGroupCommit
                                                             : tier::Durability::kPageCache;
-  options.store.lock_wait_ns = static_cast<Nanos>(wait_s * 1e9);
+  options.wait = static_cast<Nanos>(wait_s * 1e9);
   options.at_unmount = at_unmount == "drain" ? tier::Store::AtClose::kDrain : tier::Store::AtClose::kKeep;
   options.allow_other = allow_other;
   options.threads = threads;
@@ -58,6 +59,16 @@ Result<fuse::MountOptions> TierMountCommand::options() const {
 }
 
 std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
+  if (json)
+    return Json{{"mountpoint", mountpoint},
+                {"backing", backing},
+                {"ssd", ssd},
+                {"new_log", found.made_anew},
+                {"dirty_bytes", found.dirty_bytes},
+                {"dropped", found.dropped},
+                {"damaged", found.damaged.size()}}
+               .dump() +
+           "\n";
   std::string text = fmt::format("{}: {} with {} in front", mountpoint, backing, ssd);
   if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", size);
   text += fmt::format("; {} bytes were not on {} yet", found.dirty_bytes, backing);
@@ -178,6 +189,7 @@ void add_tier_mount(CLI::App& app, Run* run) {
       ->type_name("FILE");
   sub->add_flag("--foreground", command->foreground, "stays until the mount has ended");
   sub->add_flag("--allow-other", command->allow_other, "users other than the one that mounts may use it");
+  sub->add_flag("--json", command->json, "print JSON when the mount is there");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

@@ -134,14 +134,25 @@ def of_this_machine(bench, out):
     return {"engine_cpu_ns_per_request": cpu, "recovery_seconds_per_gib": recovery}, factors
 
 
+def of_the_mount(bench, out):
+    """Each round's rate through the mount over that of the better pass-through; plain writes beside them."""
+    rates = bench.call("--path", out / "tier-mount", "--rounds", 2 * bench.p["rounds"] + 1, program="bench_mount")
+    print(f"tier.py: mount: {rates}", file=sys.stderr, flush=True)
+    ratios = {}
+    for key, what in (("mount_over_passthrough_seq", "sequential_mb_s"), ("mount_over_passthrough_random", "random_per_s")):
+        through = map(max, rates["passthrough"][what], rates["passthrough-spliced"][what])
+        ratios[key] = [mine / other for mine, other in zip(rates["mount"][what], through)]
+    return ratios, rates
+
+
 def judge(found, timed, factors):
     rows = {}
     for key in KEYS:
         if key.name in timed:
             samples = timed[key.name]
-            normalised = [key.normalised(value, factor) for value, factor in zip(samples, factors)]
+            normalised = samples if key.by is None else [key.normalised(value, factor) for value, factor in zip(samples, factors)]
             rows[key.name] = {"raw": statistics.median(samples), "value": statistics.median(normalised), "samples": samples,
-                              "factor": statistics.median(factor[key.by] for factor in factors)}
+                              "factor": statistics.median(factor[key.by] for factor in factors) if key.by else 1}
         else:
             value, samples = found[key.name]  # a figure that is missing fails the run
             rows[key.name] = {"value": value, "samples": samples}
@@ -188,11 +199,13 @@ def main():
         found = figures(bench)
         comparison = paper.compare(bench)
         timed, factors = of_this_machine(bench, arguments.out)
+        ratios, mount = of_the_mount(bench, arguments.out)
+        timed.update(ratios)
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"tier.py: {failure}", file=sys.stderr)
         return 2
     rows = judge(found, timed, factors)
-    result = {"profile": arguments.profile, "results": rows, "paper": comparison, "runs": list(bench.runs.values()),
+    result = {"profile": arguments.profile, "results": rows, "paper": comparison, "mount": mount, "runs": list(bench.runs.values()),
               "took_s": round(time.monotonic() - bench.began, 1)}
     (arguments.out / "tier.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     plots = paper.plot(bench, arguments.out)

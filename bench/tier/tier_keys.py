@@ -31,4 +31,7 @@ KEYS = (
     Key("map_bytes_per_extent", "the extent map at its largest, all runs", "B", 40, 24),
     Key("recovery_seconds_per_gib", "CPU time of opening a store with a full log of a GiB in the page cache, payload checksums verified", "s",
         1, 0.5, by="cpu"),
+    Key("mount_over_passthrough_seq", "1 MiB writes in order through the mount over a FUSE pass-through (spliced or not, the better), "
+        "page cache, interleaved: median", "", 0.9, 1.0, less_is_better=False),
+    Key("mount_over_passthrough_random", "the same: 4 KiB at random offsets", "", 0.9, 1.2, less_is_better=False),
 )

@@ -11,6 +11,7 @@ Node* NodeTable::enter(io::Descriptor path, const struct stat& attributes) {
     node->path = std::move(path);
     node->key = key;
     node->type = attributes.st_mode & S_IFMT;
+    node->changed_ns = attributes.st_ctim.tv_sec * 1'000'000'000 + attributes.st_ctim.tv_nsec;
   }
   ++node->lookups;
   return node.get();

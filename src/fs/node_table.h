@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <memory>
 #include <unordered_map>
 
@@ -23,6 +24,8 @@ struct Node {
   tier::FileKey key;
   mode_t type = 0;       // S_IFMT
   uint64_t lookups = 0;  // the table's
+  // Its ctime: nobody but this mount changes files, and a flush, which moves the backing file's, is no change.
+  std::atomic<int64_t> changed_ns = 0;
 
   // Of a regular file: handles of the store last from the first open that needs one to the last release.
   Mutex mutex;

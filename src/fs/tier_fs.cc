@@ -143,11 +143,26 @@ int TierFs::read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got)
   return 0;
 }
 
-int TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill) {
+int TierFs::writable(OpenFile& file, uint64_t offset, uint64_t length, tier::Store::Handle* found) const {
   const auto there = handle(file.node());
   if (!there) return EBADF;
   if (offset > tier::kFileBytesMax || length > tier::kFileBytesMax - offset) return EFBIG;
-  return answer(store_.write(*there, offset, length, fill));
+  *found = *there;
+  changed(file.node());
+  return 0;
+}
+
+int TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill) {
+  tier::Store::Handle there = 0;
+  if (const int failed = writable(file, offset, length, &there); failed != 0) return failed;
+  return answer(store_.write(there, offset, length, fill));
+}
+
+void TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill,
+                   const std::function<void(int)>& answered) {
+  tier::Store::Handle there = 0;
+  if (const int failed = writable(file, offset, length, &there); failed != 0) return answered(failed);
+  store_.write(there, offset, length, fill, [&](const Status& status) { answered(answer(status)); });
 }
 
 int TierFs::flush(OpenFile& file) {
@@ -163,6 +178,7 @@ int TierFs::sync(OpenFile& file) {
 int TierFs::truncate(Node& node, uint64_t size) {
   if (size >= tier::kFileBytesMax) return EFBIG;
   if (const int failed = hold(node, true); failed != 0) return failed;
+  changed(node);
   const int answered = answer(store_.truncate(*handle(node), size));
   let_go(node);
   return answered;

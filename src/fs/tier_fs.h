@@ -4,8 +4,8 @@
 // It knows no kernel: src/fuse hands on the kernel's requests, tests call it directly. Calls answer 0 or an errno; output
 // parameters are set only on success. Each Entry holds one lookup of its node until forget; each OpenFile lasts until release.
 //
-// Threads: all calls are thread-safe, but calls that change a file's size (truncate, allocate) must not run concurrently with
-// its writes: the kernel's inode lock sees to that.
+// Threads: all calls are thread-safe, but two things must not run concurrently, which the kernel's inode locks see to: calls that
+// change a file's size (truncate, allocate) with its writes, and calls that make or remove the same name.
 // Invariants: (1) A file that was opened to be written, or that the log has bytes of, is read through the store; any other is read
 // from the backing file. (2) The store's private directory and its attribute are neither seen nor changed.
 // Errors: those of the backing file system; EIO where the store has lost something, with the cause in the log of the program.
@@ -120,6 +120,9 @@ class TierFs {
   void release(std::unique_ptr<OpenFile> file);
   int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got);
   int write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill);
+  // The same; `answered` gets the errno, and afterwards this thread helps the store.
+  void write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill,
+             const std::function<void(int)>& answered);
   int flush(OpenFile& file);  // at each close of a descriptor: tells of what was lost
   int sync(OpenFile& file);
   int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length);
@@ -133,9 +136,12 @@ class TierFs {
   bool is_private(const Node& parent, std::string_view name) const;
   int enter(int parent, const char* name, Entry* entry);
   int attributes_of(int path, struct stat* attributes);
+  static void changed(Node& node);  // just now
+  static void set_change_time(Node& node, struct stat* attributes);
   int made(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry);
   void removed(const io::Descriptor& path);
   int truncate(Node& node, uint64_t size);
+  int writable(OpenFile& file, uint64_t offset, uint64_t length, tier::Store::Handle* handle) const;
   int answer(const Status& status) const;
 
   // Opens of a node. hold: with a handle of the store if `wanted`, or if the store has the file.

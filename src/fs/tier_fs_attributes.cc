@@ -43,8 +43,7 @@ int TierFs::attributes_of(int path, struct stat* attributes) {
     if (view) {
       found.st_size = static_cast<off_t>(view->size);
       found.st_mtim = timespec_of(view->modified_ns);
-      // A flush changes the backing file's ctime; a chmod, too. The later one is never wrong by less.
-      if (nanos_of(found.st_ctim) < view->changed_ns) found.st_ctim = timespec_of(view->changed_ns);
+      found.st_ctim = timespec_of(view->changed_ns);
       // Programs take a file with few blocks for one with holes.
       const auto blocks = static_cast<blkcnt_t>((view->size + kBlockBytes - 1) / kBlockBytes);
       found.st_blocks = std::max(found.st_blocks, blocks);
@@ -54,12 +53,25 @@ int TierFs::attributes_of(int path, struct stat* attributes) {
   return 0;
 }
 
+void TierFs::changed(Node& node) {
+  timespec time = {};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &time);
+  node.changed_ns = nanos_of(time);
+}
+
+void TierFs::set_change_time(Node& node, struct stat* attributes) {
+  if (S_ISREG(node.type)) attributes->st_ctim = timespec_of(node.changed_ns);
+}
+
 int TierFs::attributes(Node& node, struct stat* attributes) {
-  return attributes_of(node.path.get(), attributes);
+  if (const int failed = attributes_of(node.path.get(), attributes); failed != 0) return failed;
+  set_change_time(node, attributes);
+  return 0;
 }
 
 int TierFs::change(Node& node, const Change& change, struct stat* attributes) {
   const std::string path = descriptor_path(node.path);
+  changed(node);
   if (change.mode && ::chmod(path.c_str(), *change.mode & 07777) != 0) return errno;
   if ((change.user || change.group) &&
       ::fchownat(node.path.get(), "", change.user.value_or(static_cast<uid_t>(-1)),
@@ -115,12 +127,14 @@ int TierFs::list_attributes(Node& node, std::string* names) {
 
 int TierFs::set_attribute(Node& node, const char* name, Bytes value, int flags) {
   if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return EPERM;
+  changed(node);
   return ::setxattr(descriptor_path(node.path).c_str(), name, value.data(), value.size(), flags) == 0 ? 0
                                                                                                       : errno;
 }
 
 int TierFs::remove_attribute(Node& node, const char* name) {
   if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return ENODATA;
+  changed(node);
   return ::removexattr(descriptor_path(node.path).c_str(), name) == 0 ? 0 : errno;
 }
 

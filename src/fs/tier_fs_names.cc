@@ -23,8 +23,9 @@ int TierFs::enter(int parent, const char* name, Entry* entry) {
   if (!path.valid()) return errno;
   struct stat attributes;
   if (const int failed = attributes_of(path.get(), &attributes); failed != 0) return failed;
-  entry->attributes = attributes;
   entry->node = nodes_.enter(std::move(path), attributes);
+  set_change_time(*entry->node, &attributes);
+  entry->attributes = attributes;
   return 0;
 }
 
@@ -87,6 +88,7 @@ int TierFs::link(Node& node, Node& parent, const char* name, Entry* entry) {
   if (is_private(parent, name)) return EPERM;
   if (::linkat(AT_FDCWD, descriptor_path(node.path).c_str(), parent.path.get(), name, AT_SYMLINK_FOLLOW) != 0)
     return errno;
+  changed(node);
   return enter(parent.path.get(), name, entry);
 }
 

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -167,6 +168,18 @@ Status start(const MountOptions& options, fs::TierFs* fs, Session* session) {
   return {};
 }
 
+// Nobody tells when another process gives its lock up: looks again until then.
+Result<std::unique_ptr<tier::Store>> open_store(io::Device& device, const MountOptions& options) {
+  constexpr useconds_t kLookEveryUs = 20'000;
+  const SignalsBlocked blocked;
+  const Nanos end = system_clock().now() + options.wait;
+  for (;;) {
+    auto store = tier::Store::open(device, options.store);
+    if (store.status().code() != Code::kBusy || system_clock().now() >= end) return store;
+    ::usleep(kLookEveryUs);
+  }
+}
+
 Status serve(const MountOptions& options, tier::Store* store) {
   SWALE_ASSIGN_OR_RETURN(const auto fs, fs::TierFs::open(*store, options.store.backing_directory));
   Session session;
@@ -198,11 +211,7 @@ Status run_mount(const MountOptions& options) {
   raise_descriptor_limit();
   const FuseWords words;
   io::PosixDevice device;
-  std::unique_ptr<tier::Store> store;
-  {
-    const SignalsBlocked blocked;
-    SWALE_ASSIGN_OR_RETURN(store, tier::Store::open(device, options.store));
-  }
+  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, options));
   for (const Status& damaged : store->recovery().damaged) log_error("{}", damaged.message());
   const Status served = serve(options, store.get());
   const Status closed = store->close(served.ok() ? options.at_unmount : tier::Store::AtClose::kKeep);

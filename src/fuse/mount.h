@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "base/clock.h"
 #include "tier/store.h"
 
 namespace swale::fuse {
@@ -18,6 +19,7 @@ struct MountOptions {
   tier::Store::AtClose at_unmount = tier::Store::AtClose::kKeep;
   bool allow_other = false;  // users other than the one that mounts
   unsigned threads = 10;
+  Nanos wait = 0;  // for an earlier mount of the directories that is still ending
   // Called once the mount is there, with what opening the store has found.
   std::function<void(const tier::RecoveryReport&)> ready;
 };

@@ -278,14 +278,18 @@ Status take(fuse_bufvec* from, MutableBytes out) {
 }
 
 void write_buf(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, fuse_file_info* info) {
-  guarded(request, [&] {
-    const size_t length = fuse_buf_size(from);
-    const int failed = fs_of(request).write(file_of(info), static_cast<uint64_t>(offset), length,
-                                            [from](MutableBytes out) { return take(from, out); });
-    if (failed != 0) return failed;
-    fuse_reply_write(request, length);
-    return kAnswered;
+  const size_t length = fuse_buf_size(from);
+  bool answered = false;
+  const auto answer = [&](int failed) {
+    answered = true;
+    failed != 0 ? fuse_reply_err(request, failed) : fuse_reply_write(request, length);
+  };
+  const Status status = contain([&] {
+    fs_of(request).write(
+        file_of(info), static_cast<uint64_t>(offset), length,
+        [from](MutableBytes out) { return take(from, out); }, answer);
   });
+  if (!answered) answer(status.posix_error());
 }
 
 void flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {

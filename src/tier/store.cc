@@ -35,6 +35,10 @@ Status Store::write(Handle file, uint64_t offset, Bytes data) {
 Status Store::write(Handle file, uint64_t offset, uint64_t length, const Fill& fill) {
   return core_->write(file, offset, length, fill);
 }
+void Store::write(Handle file, uint64_t offset, uint64_t length, const Fill& fill, const Answered& answered) {
+  answered(core_->write(file, offset, length, fill, StoreCore::Helps::kYes));
+  core_->help();
+}
 Result<size_t> Store::read(Handle file, uint64_t offset, MutableBytes out) {
   return core_->read(file, offset, out);
 }

@@ -22,7 +22,6 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "io/device.h"
 #include "tier/engine_stats.h"
@@ -39,7 +38,6 @@ struct StoreOptions {
   Options engine;                 // log_id is ignored; segments only of a new log
   uint32_t queue_slots = 64;      // writes under way
   uint32_t slot_bytes = 256 * 1024;
-  Nanos lock_wait_ns = 0;         // for a store that has one of the directories still
   size_t open_files_max = 65536;  // files with a handle or with bytes in the log: one descriptor each
   bool canary_unsealed_queue =
       false;  // for tests: acknowledged writes that a kill catches in the queue are lost
@@ -90,6 +88,7 @@ class Store {
   using Handle = uint32_t;
   // Puts the bytes of a write where they are wanted.
   using Fill = std::function<Status(MutableBytes)>;
+  using Answered = std::function<void(const Status&)>;
   enum class Seek { kData, kHole };
 
   static Result<std::unique_ptr<Store>> open(io::Device& device, const StoreOptions& options);
@@ -111,6 +110,9 @@ class Store {
   Status write(Handle file, uint64_t offset, Bytes data);
   // `fill` is called once for each part, in order, with the part's place in the queue.
   Status write(Handle file, uint64_t offset, uint64_t length, const Fill& fill);
+  // The same for a server of requests, with threads to spare: calls `answered` once the write is acknowledged, or has failed, and
+  // then carries out some writes to the backing device in this thread, which spares a change of threads for each.
+  void write(Handle file, uint64_t offset, uint64_t length, const Fill& fill, const Answered& answered);
   Result<size_t> read(Handle file, uint64_t offset,
                       MutableBytes out);  // fewer bytes only at the end of the file
   // The next byte at or after `offset` that may differ from zero, or the next hole (the end of the file counts as one). kNotFound: there is

@@ -107,7 +107,7 @@ void StoreCore::collect() {
       continue;
     }
     pending_.push_back(action);
-    work = true;
+    work |= action.kind != Action::Kind::kWriteBacking || !helps_;
   }
   if (work) storage_->wake(this);
   if (engine_->next_event() < timer_due_) timer_changed_.notify_one();
@@ -154,7 +154,8 @@ Status StoreCore::failure(Code code, FileIndex file, std::string_view what) {
                last_error_.ok() ? "refused by the engine" : last_error_.message());
 }
 
-Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill) {
+Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill,
+                        Helps helps) {
   const uint32_t part_max = opened_.queue->slot_bytes();
   if (offset > kFileBytesMax || length > kFileBytesMax - offset)
     return invalid_argument("a write of {} bytes at {}: files have at most {} bytes", length, offset,
@@ -165,6 +166,7 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
   Status status;
   const auto harvest = [&]() REQUIRES(mutex_) {  // the oldest of our parts
     Slot& slot = slots_[mine.front()];
+    if (slot.state != Slot::State::kAnswered) wake_for_pending();
     answered_.wait(
         lock, [&]() REQUIRES(mutex_) { return slot.state == Slot::State::kAnswered || !poisoned_.ok(); });
     const Code code = poisoned_.ok() ? slot.code : poisoned_.code();
@@ -179,6 +181,7 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
       harvest();
       continue;
     }
+    if (free_slots_.empty()) wake_for_pending();
     slot_free_.wait(lock,
                     [&]() REQUIRES(mutex_) { return !free_slots_.empty() || stopping_ || !poisoned_.ok(); });
     if (!poisoned_.ok()) status = poisoned_;
@@ -200,7 +203,7 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
     slots_[index].crc = crc;
     mine.push_back(index);
     modify(file);
-    hand_in(index, file, offset, part);
+    hand_in(index, file, offset, part, helps);
     offset += part;
     length -= part;
   }
@@ -209,10 +212,12 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
 }
 
 // Gives the engine a write whose bytes are in slot `index`. If it goes to the log at once, this thread appends it.
-void StoreCore::hand_in(uint32_t index, FileIndex file, uint64_t offset, uint32_t length) {
+void StoreCore::hand_in(uint32_t index, FileIndex file, uint64_t offset, uint32_t length, Helps helps) {
   own_ticket_ = index;
+  helps_ = helps == Helps::kYes;
   engine_call([&]() REQUIRES(mutex_) { engine_->write(index, file, offset, length, now()); });
   own_ticket_ = kRecoveryTicket;
+  helps_ = false;
   const auto append = std::exchange(own_append_, std::nullopt);
   if (!append) return;
   const auto [at, bytes] = record_bytes(*append);

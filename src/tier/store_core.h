@@ -76,7 +76,11 @@ class StoreCore final : public io::StorageClient {
   Result<FileIndex> adopt_file(const std::string& path);
   std::optional<FileIndex> handle_of(const FileKey& key);
   void close_file(FileIndex file);
-  Status write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill);
+  // Whether the caller calls help() as soon as it has told the answer.
+  enum class Helps { kNo, kYes };
+  Status write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill,
+               Helps helps = Helps::kNo);
+  void help();
   Result<size_t> read(FileIndex file, uint64_t offset, MutableBytes out);
   Result<uint64_t> seek(FileIndex file, uint64_t offset, Store::Seek what);
   Result<uint64_t> size(FileIndex file);
@@ -168,7 +172,7 @@ class StoreCore final : public io::StorageClient {
   void discard(FileIndex file) REQUIRES(mutex_);
   std::string name_of(FileIndex file) const REQUIRES(mutex_);
 
-  void hand_in(uint32_t slot, FileIndex file, uint64_t offset, uint32_t length)
+  void hand_in(uint32_t slot, FileIndex file, uint64_t offset, uint32_t length, Helps helps)
       REQUIRES(mutex_);  // gives the mutex up
   Status wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::string_view what, MutexLock* lock)
       REQUIRES(mutex_);
@@ -176,6 +180,8 @@ class StoreCore final : public io::StorageClient {
   std::pair<uint64_t, Bytes> record_bytes(const Action& action) REQUIRES(mutex_);
   void begin_append(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_slot(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  void wake_for_pending() REQUIRES(mutex_);
+  void slot_done(uint32_t slot, const Status& status, Helps helps) REQUIRES(mutex_);  // gives the mutex up
   void begin_read_log(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_backing_sync(std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void sync_files(std::vector<io::Operation>* operations) REQUIRES(mutex_);
@@ -209,6 +215,10 @@ class StoreCore final : public io::StorageClient {
   std::vector<uint32_t> free_slots_ GUARDED_BY(mutex_);
   std::map<Ticket, Waiter*> waiters_ GUARDED_BY(mutex_);
   Ticket next_ticket_ GUARDED_BY(mutex_) = uint64_t{1} << 32;
+  // Writes to the backing device that the engine asks for now need no storage thread: this thread calls help() before it waits
+  // for anything.
+  bool helps_ GUARDED_BY(mutex_) = false;
+  bool helping_ GUARDED_BY(mutex_) = false;
   // What the engine wants of the writer that has asked (write): it appends to the log itself, which saves two changes of threads.
   Ticket own_ticket_ GUARDED_BY(mutex_) = kRecoveryTicket;
   std::optional<Action> own_append_ GUARDED_BY(mutex_);

@@ -10,6 +10,7 @@
 namespace swale::tier {
 namespace {
 
+constexpr size_t kHelpMax = 64;     // slots that one call of help() writes
 constexpr size_t kActionsMax = 32;  // of one batch; a slot may be several operations
 
 uint64_t tag_of(Action::Kind kind, uint32_t id) { return static_cast<uint64_t>(kind) << 32 | id; }
@@ -125,6 +126,45 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
   }
 }
 
+// Writes to the backing device by a thread that has just brought a write. One at a time, and not for ever: the storage thread takes
+// over what is left.
+void StoreCore::help() {
+  const MutexLock lock(mutex_);
+  for (size_t i = 0; i < kHelpMax && !helping_ && poisoned_.ok() && !pending_.empty() &&
+                     pending_.front().kind == Action::Kind::kWriteBacking;
+       ++i) {
+    const uint32_t id = pending_.front().id;
+    pending_.pop_front();
+    helping_ = true;
+    std::vector<io::Operation> writes;
+    begin_slot({.kind = Action::Kind::kWriteBacking, .id = id}, &writes);
+    mutex_.unlock();
+    Status status;
+    for (const io::Operation& write : writes)
+      if (status.ok()) status = contain([&] { return write.file->pwrite(write.offset, write.from); });
+    mutex_.lock();
+    helping_ = false;
+    slot_done(id, status, Helps::kYes);
+  }
+  wake_for_pending();
+}
+
+// Before a thread that might have helped waits, or ends.
+void StoreCore::wake_for_pending() {
+  if (!pending_.empty()) storage_->wake(this);
+}
+
+// All writes of a slot have ended.
+void StoreCore::slot_done(uint32_t slot, const Status& status, Helps helps) {
+  const FileIndex file = engine_->slot(slot).file;
+  unuse(file);
+  files_[file].times_unsaved = true;  // the write has changed the backing file's
+  helps_ = helps == Helps::kYes;
+  finish(Action::Kind::kWriteBacking, slot, status);
+  helps_ = false;
+  settle(file);
+}
+
 void StoreCore::begin_backing_sync(std::vector<io::Operation>* operations) {
   sync_status_ = {};
   syncs_left_ = 0;
@@ -228,11 +268,7 @@ void StoreCore::completed(const io::Completion& completion) {
     SlotWrite& write = slot_writes_[id];
     if (!status.ok()) write.status = status;
     if (--write.operations > 0) return;
-    const FileIndex file = engine_->slot(id).file;
-    unuse(file);
-    files_[file].times_unsaved = true;  // the write has changed the backing file's
-    finish(kind, id, write.status);
-    return settle(file);
+    return slot_done(id, write.status, Helps::kNo);
   }
   if (kind == Action::Kind::kSyncBacking) {
     unuse(id);

@@ -18,10 +18,10 @@ namespace {
 
 std::string log_path(const std::string& ssd_directory) { return ssd_directory + "/log"; }
 
-Result<std::unique_ptr<io::LockFile>> take_lock(io::Device& device, const std::string& path, Nanos wait) {
+Result<std::unique_ptr<io::LockFile>> take_lock(io::Device& device, const std::string& path) {
   io::LockRequest request;
   request.job = "tier";
-  request.lease.wait = wait;
+  request.lease.wait = 0;
   auto lock = io::LockFile::acquire(device, path, request);
   if (!lock.ok()) return lock.status();
   return std::make_unique<io::LockFile>(std::move(*lock));
@@ -290,16 +290,14 @@ Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options) 
     return invalid_argument("segment_bytes is {}: a write of {} bytes has no space in it",
                             options.engine.segment_bytes, options.slot_bytes);
   SWALE_RETURN_IF_ERROR(io::make_directories(device, options.ssd_directory));
-  SWALE_ASSIGN_OR_RETURN(opened.ssd_lock,
-                         take_lock(device, options.ssd_directory + "/lock", options.lock_wait_ns));
+  SWALE_ASSIGN_OR_RETURN(opened.ssd_lock, take_lock(device, options.ssd_directory + "/lock"));
   SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(options.backing_directory));
   if (!there)
     return error(Code::kNotFound, Scope::kFile, "{}: the backing directory is not there",
                  options.backing_directory);
   SWALE_RETURN_IF_ERROR(io::make_directories(device, options.backing_directory + "/" + kPrivateDirectory));
-  SWALE_ASSIGN_OR_RETURN(
-      opened.backing_lock,
-      take_lock(device, options.backing_directory + "/" + kPrivateDirectory + "/lock", options.lock_wait_ns));
+  SWALE_ASSIGN_OR_RETURN(opened.backing_lock,
+                         take_lock(device, options.backing_directory + "/" + kPrivateDirectory + "/lock"));
   SWALE_RETURN_IF_ERROR(use_log(device, &opened));
   SWALE_RETURN_IF_ERROR(use_queues(device, &opened));
   SWALE_RETURN_IF_ERROR(find_files(&opened));

@@ -191,7 +191,7 @@ class Programs(unittest.TestCase):
             rw = "write" if name == "seq" else "randrw"
             run("fio", f"--name={name}", f"--directory={self.mounted}", f"--ioengine={engine}", f"--rw={rw}", "--bs=4k-128k",
                 f"--size={FIO_MIB}M", "--verify=crc32c", "--do_verify=1", "--iodepth=8", "--fallocate=none", "--end_fsync=1",
-                "--output-format=terse", *more)
+                "--output-format=terse", *more, cwd=self.scratch)
         seen = listing(self.mounted)
         self.assertEqual(len(seen), 2)
         self.unmount()

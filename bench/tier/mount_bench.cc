@@ -1,0 +1,167 @@
+// bench_mount --path DIR --policy P --mib N --requests N --rounds N: writes through `swale tier mount`, through a pass-through that does nothing
+// (without splice and with it: the better one counts), and to plain files, all on one file system, in turns.
+//
+// Per round and place: N MiB in writes of 1 MiB to a new file, and requests of 4 KiB at random offsets of a file of a quarter
+// of N MiB. Durability is the page cache's everywhere: neither is synced while the clock runs, and all is synced before it runs
+// again. Prints one line of JSON: MB/s and requests a second, each round's.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "bench/arguments.h"
+#include "bench/measure.h"
+#include "bench/tier/passthrough.h"
+#include "fuse/mount.h"
+
+namespace swale::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr unsigned kThreads = 10;
+constexpr size_t kSmall = 4096;
+constexpr uint64_t kLogMib = 1024;
+
+struct Place {
+  std::string name;
+  std::string directory;  // where the benchmark writes
+  pid_t server = 0;
+  std::vector<double> sequential;  // MB/s
+  std::vector<double> random;      // requests a second
+};
+
+// A child that serves the mount until it is unmounted; `serve` calls what it is given once the mount is there.
+pid_t start(const std::function<void(const std::function<void()>&)>& serve) {
+  int ends[2];
+  if (::pipe(ends) != 0) die("no pipe");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    serve([&] {
+      if (::write(ends[1], "+", 1) != 1) die("nobody waits for the mount");
+    });
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  char ready = 0;
+  if (::read(ends[0], &ready, 1) != 1) die("the mount did not come");
+  ::close(ends[0]);
+  return child;
+}
+
+void write_all(int file, const std::string& bytes, uint64_t offset) {
+  if (::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset)) !=
+      static_cast<ssize_t>(bytes.size()))
+    die(fmt::format("a write failed: {}", ::strerror(errno)));
+}
+
+int make_file(const Place& place, const char* name) {
+  const int file =
+      ::open((place.directory + "/" + name).c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0644);
+  if (file < 0) die(fmt::format("{}/{}: {}", place.directory, name, ::strerror(errno)));
+  return file;
+}
+
+void settle(int file, const Place& place, const char* name) {
+  ::fsync(file);
+  ::close(file);
+  if (name != nullptr) ::unlink((place.directory + "/" + name).c_str());
+  ::sync();
+}
+
+double sequential(const Place& place, uint64_t mib, const std::string& bytes) {
+  const int file = make_file(place, "seq");
+  const Stopwatch clock;
+  for (uint64_t i = 0; i < mib; ++i) write_all(file, bytes, i << 20);
+  const double seconds = clock.wall_s();
+  settle(file, place, "seq");
+  return static_cast<double>(mib << 20) / 1e6 / seconds;
+}
+
+double random(const Place& place, uint64_t mib, uint64_t requests, const std::string& bytes, uint64_t seed) {
+  const int file = make_file(place, "random");
+  for (uint64_t i = 0; i < mib; ++i) write_all(file, bytes, i << 20);
+  ::fsync(file);
+  ::sync();
+  const std::string small = bytes.substr(0, kSmall);
+  Rng rng(seed);
+  const Stopwatch clock;
+  for (uint64_t i = 0; i < requests; ++i) write_all(file, small, rng.below((mib << 20) / kSmall) * kSmall);
+  const double seconds = clock.wall_s();
+  settle(file, place, "random");
+  return static_cast<double>(requests) / seconds;
+}
+
+std::vector<Place> make_places(const std::string& root, const std::string& policy) {
+  std::vector<Place> places;
+  for (const char* name : {"plain", "passthrough", "passthrough-spliced", "mount"}) {
+    const std::string directory = root + "/" + name;
+    std::filesystem::create_directories(directory + "-files");
+    std::filesystem::create_directories(directory);
+    places.push_back({name, directory, 0, {}, {}});
+  }
+  for (const size_t i : {1, 2}) {
+    const Place& place = places[i];
+    places[i].server = start([&](const auto& ready) {
+      run_passthrough(place.directory + "-files", place.directory, kThreads, i == 2, ready);
+    });
+  }
+  fuse::MountOptions options;
+  options.mountpoint = places[3].directory;
+  options.store = fuse::mount_store_options(root + "/ssd", places[3].directory + "-files", kLogMib * kMiB);
+  const auto chosen = tier::parse_policy(policy);
+  if (!chosen.ok()) die(std::string(chosen.status().message()));
+  options.store.engine.policy = *chosen;
+  options.threads = kThreads;
+  places[3].server = start([&](const auto& ready) {
+    options.ready = [&](const tier::RecoveryReport&) { ready(); };
+    if (const Status ended = fuse::run_mount(options); !ended.ok()) die(std::string(ended.message()));
+  });
+  return places;
+}
+
+void unmount_all(const std::vector<Place>& places) {
+  for (const Place& place : places) {
+    if (place.server == 0) continue;
+    if (std::system(("fusermount3 -u " + place.directory).c_str()) != 0) ::kill(place.server, SIGTERM);
+    ::waitpid(place.server, nullptr, 0);
+  }
+}
+
+}  // namespace
+}  // namespace swale::bench
+
+int main(int argc, char** argv) {
+  using namespace swale::bench;
+  Arguments arguments(argc, argv);
+  std::string root = arguments.text("path");
+  const std::string policy = arguments.text("policy", "swale");
+  const uint64_t mib = arguments.number("mib", 128);
+  const uint64_t requests = arguments.number("requests", 20'000);
+  const uint64_t rounds = arguments.number("rounds", 3);
+  arguments.expect_no_more();
+  std::filesystem::create_directories(root);
+  root = std::filesystem::canonical(root).string();
+  std::vector<Place> places = make_places(root, policy);
+  const std::string bytes(1 << 20, 'x');
+  for (uint64_t round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < places.size(); ++i) {
+      Place& place = places[(i + round) % places.size()];
+      place.sequential.push_back(sequential(place, mib, bytes));
+      place.random.push_back(random(place, std::max<uint64_t>(1, mib / 4), requests, bytes, round));
+    }
+  }
+  unmount_all(places);
+  std::filesystem::remove_all(root);
+  Json out = {{"policy", policy}, {"mib", mib}, {"requests", requests}};
+  for (const Place& place : places)
+    out[place.name] = Json{{"sequential_mb_s", place.sequential}, {"random_per_s", place.random}};
+  fmt::print("{}\n", out.dump());
+  return 0;
+}
