@@ -353,7 +353,8 @@ Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end
       while (row.length > 0) {
         if (out->size() >= pieces_max && out->size() > first) return row.offset;
         uint64_t whole = 0;
-        const Place place = shard_.relocated({row.log, row.address}, row.length, row.sequence, &whole);
+        const Place place =
+            relocated(shard_.relocations_, {row.log, row.address}, row.length, row.sequence, &whole);
         append_extent({row.offset, whole, place}, first, out);
         row.drop_front(whole);
       }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "meta/relocation.h"
+
 namespace swale::meta {
 namespace {
 
@@ -127,6 +129,7 @@ class Merger {
   Status copy_block(bool* copied) {
     *copied = false;
     Input* const next = least();
+    if (!request_.rules.empty()) return {};
     if (next == nullptr || next->next_block().size() < kCopiedBytesMin || !next->next_end()) return {};
     for (const Input& input : inputs_) {
       if (input.buffered() > 0) return {};
@@ -180,6 +183,7 @@ class Merger {
       parts.swap(merged);
     }
     std::vector<Entry>& rows = parts[0];
+    if (!request_.rules.empty()) relocate_rows(request_.rules, &rows);
     if (request_.drop_holes) std::erase_if(rows, [](const Entry& row) { return row.log == kHoleLog; });
     raise_sequences(rows, request_.barriers, sequence_max_);
     coalesce(&rows);

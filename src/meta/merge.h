@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "meta/log.h"
 #include "meta/tree.h"
 
 namespace swale::meta {
@@ -50,7 +51,8 @@ struct MergeRequest {
   std::vector<std::shared_ptr<const Table>> tables;  // newest first
   std::vector<Sequence> barriers;
   BlockCodec codec = BlockCodec::kAuto;
-  bool drop_holes = false;  // nothing older exists
+  bool drop_holes = false;                 // nothing older exists
+  std::vector<SequencedRelocation> rules;  // places are rewritten by them
 };
 
 Status merge_tables(const MergeRequest& request, const BlockSink& sink, MergeCounters* counters);

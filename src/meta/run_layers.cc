@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "meta/relocation.h"
+
 namespace swale::meta {
 namespace {
 
@@ -274,6 +276,15 @@ void RunLayers::insert(const Run& run, Sequence sequence, Sequence quiet_since) 
   chosen->drop_covered(at.phase, box);
   if (layers_.size() == 1 && chosen->join(at.phase, box, quiet_since)) return;
   chosen->add(at.phase, box);
+}
+
+void RunLayers::relocate(std::span<const SequencedRelocation> rules) {
+  for (Layer& layer : layers_) {
+    for (Phase& phase : layer.phases) {
+      for (Box& box : phase.boxes)
+        rules_for_whole(rules, layer.run_of(phase.phase, box), box.sequence, &box.place);
+    }
+  }
 }
 
 void RunLayers::truncate(uint64_t size) {

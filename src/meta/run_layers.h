@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "meta/lattice.h"
+#include "meta/log.h"
 
 namespace swale::meta {
 
@@ -39,6 +40,9 @@ class RunLayers {
 
   // Drops bytes at and after `size`.
   void truncate(uint64_t size);
+
+  // Puts rules into effect that move each run whole or not at all (rules_for_whole). Allocates nothing.
+  void relocate(std::span<const SequencedRelocation> rules);
 
   // Appends all runs that have a byte in [begin, end).
   void find(uint64_t begin, uint64_t end, std::vector<StoredRun>* out) const;

@@ -70,6 +70,8 @@ struct ShardOptions {
   uint64_t expand_blocks_max = 1 << 20;  // a longer run is never stored as extents
   bool keep_runs = true;                 // false: every run is stored as extents (for comparison)
   BlockCodec codec = BlockCodec::kAuto;
+  // When so many relocations have come, a checkpoint rewrites all places and retires their rules. 0: never.
+  size_t relocations_retire = 1024;
   unsigned locality_percent = 80;  // the paper's alpha: blocks of a cluster that must be wanted
   bool cluster_reads = true;       // false: one read a block (for comparison)
   // Whether the shard is still this job's: called by commits after the sync and by checkpoints before the manifest. None: yes.
@@ -148,7 +150,8 @@ struct ShardState {
   uint64_t sequence = 0;  // the next one
   uint64_t files = 0, runs = 0, run_layers_max = 0;
   uint64_t buffered_entries = 0, compressed_entries = 0, filed_entries = 0;
-  uint64_t layers = 0;  // of irregular extents: buffers, trees and tables
+  uint64_t relocations = 0;  // rules that lookups still apply
+  uint64_t layers = 0;       // of irregular extents: buffers, trees and tables
   uint64_t log_bytes = 0, file_bytes = 0, snapshot_bytes = 0;
   uint64_t index_memory_bytes = 0;  // runs, files, indexes of blocks; without buffers and cache
   uint64_t buffer_memory_bytes = 0, cache_memory_bytes = 0;

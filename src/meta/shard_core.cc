@@ -353,6 +353,8 @@ void ShardCore::apply_operation(const StagedOperation& operation) {
   if (operation.kind == LogOperation::kRelocate) {
     relocations_.push_back({operation.relocation, operation.sequence});
     barriers_.push_back(operation.sequence);
+    if (options_.relocations_retire != 0 && relocations_.size() % options_.relocations_retire == 0)
+      freeze_wanted_ = checkpoint_wanted_ = true;
     return;
   }
   FileState& state = states_[operation.file];
@@ -438,6 +440,7 @@ ShardState ShardCore::state() const {
   ShardState state;
   state.sequence = next_sequence_;
   state.files = files_.size();
+  state.relocations = relocations_.size();
   for (const FileState& file : states_) {
     if (!file.runs) continue;
     state.runs += file.runs->runs();

@@ -20,6 +20,7 @@
 #include "meta/log.h"
 #include "meta/memtable.h"
 #include "meta/merge.h"
+#include "meta/relocation.h"
 #include "meta/run_layers.h"
 #include "meta/shard.h"
 #include "meta/snapshot.h"
@@ -175,7 +176,8 @@ class ShardCore final : public Shard {
 
   std::unique_ptr<Work> start_flush();
   std::unique_ptr<Work> start_checkpoint(bool all);
-  std::string encode_snapshot(uint64_t owner) const;
+  size_t rules_to_retire() const;
+  std::string encode_snapshot(uint64_t owner, size_t retired) const;
   std::vector<Sequence> barriers_between(Sequence first, Sequence last) const;
   void prune_barriers();
   uint64_t earlier_bytes() const;
@@ -194,7 +196,6 @@ class ShardCore final : public Shard {
   Result<bool> answer_query(Lookup* lookup, const FileId& file, const FileState& state, const Run& query,
                             std::vector<Run>* out);
   uint64_t end_of_file(const FileId& file) const;
-  Place relocated(Place place, uint64_t length, Sequence sequence, uint64_t* whole) const;
 
   io::Device& device_;
   const ShardOptions options_;

@@ -6,23 +6,6 @@
 
 namespace swale::meta {
 
-// Where bytes at `place` stand now. *whole: how many of the `length` bytes moved (or stayed) together.
-Place ShardCore::relocated(Place place, uint64_t length, Sequence sequence, uint64_t* whole) const {
-  *whole = length;
-  for (const SequencedRelocation& relocation : relocations_) {
-    const Relocation& rule = relocation.rule;
-    if (relocation.sequence < sequence || rule.from != place.log) continue;
-    if (place.address >= rule.end) continue;
-    if (place.address < rule.begin) {
-      *whole = std::min(*whole, rule.begin - place.address);
-      continue;
-    }
-    *whole = std::min(*whole, rule.end - place.address);
-    place = {rule.to.log, rule.to.address + (place.address - rule.begin)};
-  }
-  return place;
-}
-
 std::vector<ShardCore::LayerRef> ShardCore::layers() {
   std::vector<LayerRef> found;
   for (Memtable* const memtable : {active_.get(), frozen_.get()}) {

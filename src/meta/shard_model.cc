@@ -53,6 +53,7 @@ ShardOptions small_options(Rng* rng) {
   options.compression_buffer_bytes = 500 + rng->below(8000);
   options.cache_bytes = 1;
   options.log_bytes_max = 1000 + rng->below(20000);
+  options.relocations_retire = 1 + rng->below(8);
   options.layers_max = static_cast<unsigned>(1 + rng->below(4));
   options.run_blocks_min = static_cast<unsigned>(2 + rng->below(6));
   options.keep_runs = !rng->chance(1, 8);
@@ -158,7 +159,9 @@ class Test {
     if (rng_.below(500) < faults_.crash_percent) return cut(work);
     (*work)->run();
     const bool commits = (*work)->kind() == WorkKind::kCommit;
+    const uint64_t rules = shard_->state().relocations;
     const Status status = shard_->finish(std::move(*work));
+    if (shard_->state().relocations < rules) ++report_.retired;
     if (!status.ok() && faults_.full_disk && status.code() == Code::kNoSpace) return no_space(commits);
     if (!status.ok()) {
       if (faults_.failing_call == 0) return problem("finish: " + status.to_string());

@@ -62,6 +62,7 @@ struct Faults {
 struct Report {
   std::string problem;  // empty: all answers were right
   uint64_t steps = 0, crashes = 0, torn = 0, checks = 0, calls = 0;
+  uint64_t retired = 0;              // how often rules of relocation were
   uint64_t voided = 0, refused = 0;  // commits and puts that found no space
   ShardCounters counters;            // summed over openings, as far as the test looks at them
 };

@@ -14,13 +14,16 @@ uint64_t seeds(uint64_t few) {
 }
 
 TEST(ShardModel, AnswersAsABytePerByteMap) {
-  uint64_t checks = 0;
+  uint64_t checks = 0, retired = 0;
   for (uint64_t seed = 1; seed <= seeds(40); ++seed) {
     const model::Report report = model::run(seed, 2000, {});
     ASSERT_EQ(report.problem, "") << "seed " << seed;
     checks += report.checks;
+    retired += report.retired;
   }
-  std::printf("%llu answers were checked\n", static_cast<unsigned long long>(checks));
+  std::printf("%llu answers were checked, relocations were retired %llu times\n",
+              static_cast<unsigned long long>(checks), static_cast<unsigned long long>(retired));
+  EXPECT_GT(retired, 10u);
 }
 
 TEST(ShardModel, KeepsEveryAcknowledgedPutWhenPowerFails) {

@@ -121,19 +121,41 @@ std::unique_ptr<Work> ShardCore::start_flush() {
       frozen_, barriers_between(frozen_->sequence_min(), frozen_->sequence_max()), options_.codec);
 }
 
-std::string ShardCore::encode_snapshot(uint64_t owner) const {
+// How many of the oldest relocations a checkpoint that merges all trees and tables may put into effect: those before
+// everything that stays in the write buffer, until one that moves a run in part.
+size_t ShardCore::rules_to_retire() const {
+  const Sequence unmerged = active_->size() > 0 ? active_->sequence_min() : visible_sequence_;
+  const auto newer = std::find_if(relocations_.begin(), relocations_.end(),
+                                  [&](const SequencedRelocation& each) { return each.sequence >= unmerged; });
+  auto count = static_cast<size_t>(newer - relocations_.begin());
+  for (const FileState& state : states_) {
+    if (count == 0) break;
+    if (!state.runs) continue;
+    state.runs->for_each([&](const Run& run, Sequence sequence) {
+      Place unused;
+      count = rules_for_whole(std::span(relocations_).first(count), run, sequence, &unused);
+    });
+  }
+  return count;
+}
+
+std::string ShardCore::encode_snapshot(uint64_t owner, size_t retired) const {
   SnapshotBuilder builder(options_.shard, owner, visible_sequence_);
   for (uint32_t i = 0; i < states_.size(); ++i) {
     const FileState& state = states_[i];
     SnapshotFile file{files_.id(i), state.known, state.generation, state.size, state.irregular_max, {}};
     if (state.runs) {
-      state.runs->for_each([&](const Run& run, Sequence sequence) { file.runs.push_back({run, sequence}); });
+      state.runs->for_each([&](const Run& run, Sequence sequence) {
+        StoredRun& stored = file.runs.emplace_back(run, sequence);
+        rules_for_whole(std::span(relocations_).first(retired), run, sequence, &stored.run.place);
+      });
       std::stable_sort(file.runs.begin(), file.runs.end(),
                        [](const StoredRun& a, const StoredRun& b) { return a.sequence < b.sequence; });
     }
     builder.add(file);
   }
-  for (const SequencedRelocation& relocation : relocations_) builder.add(relocation);
+  for (const SequencedRelocation& relocation : std::span(relocations_).subspan(retired))
+    builder.add(relocation);
   for (const auto& [client, window] : clients_) builder.add(SnapshotClient{client, window});
   return builder.finish();
 }
@@ -150,6 +172,11 @@ std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
   constexpr size_t kTablesMax = 4;
   prune_barriers();
   auto work = std::make_unique<CheckpointWork>(*this);
+  if (options_.relocations_retire != 0 && (all || relocations_.size() >= options_.relocations_retire))
+    work->retired = rules_to_retire();
+  all |= work->retired > 0;
+  work->request.rules.assign(relocations_.begin(),
+                             relocations_.begin() + static_cast<ptrdiff_t>(work->retired));
   work->trees = trees_.size();
   work->request.tables = trees_;
   uint64_t bytes = 0;
@@ -160,7 +187,7 @@ std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
     bytes += tables_[merged]->stored_bytes();
     work->request.tables.push_back(tables_[merged++]);
   }
-  if (all && trees_.empty() && merged == 1)
+  if (all && trees_.empty() && merged == 1 && work->retired == 0)
     merged = 0, work->request.tables.clear();  // one table stays as it is
   work->kept.assign(tables_.begin() + static_cast<ptrdiff_t>(merged), tables_.end());
   work->taken.assign(tables_.begin(), tables_.begin() + static_cast<ptrdiff_t>(merged));
@@ -178,7 +205,7 @@ std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
   work->freed_log_bytes = logs_bytes_ - std::min(logs_bytes_, current_log_bytes_ + earlier_bytes());
   manifest.snapshot = {options_.job, next_file_++};
   work->next_file = next_file_;
-  work->snapshot = encode_snapshot(owner_of(options_.job, manifest.snapshot.number));
+  work->snapshot = encode_snapshot(owner_of(options_.job, manifest.snapshot.number), work->retired);
 
   for (uint32_t number = first_log_; number < log_->number; ++number)
     work->obsolete.push_back(path_of(ShardFileKind::kLog, number));
@@ -305,6 +332,11 @@ Status ShardCore::finish_checkpoint(CheckpointWork* work) {
   blocked_ = {};
   trees_.erase(trees_.end() - static_cast<ptrdiff_t>(work->trees), trees_.end());
   tables_ = std::move(work->kept);
+  const auto retired = relocations_.begin() + static_cast<ptrdiff_t>(work->retired);
+  for (const FileState& state : states_) {
+    if (state.runs && work->retired > 0) state.runs->relocate({relocations_.begin(), retired});
+  }
+  relocations_.erase(relocations_.begin(), retired);
   replaced_logs_.clear();
   first_log_ = work->manifest.first_log;
   snapshot_number_ = work->manifest.snapshot.number;

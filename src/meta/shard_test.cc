@@ -274,6 +274,49 @@ TEST(Shard, QueriesOfRunsAreAnsweredInRuns) {
   EXPECT_EQ(store.shard->run_table(kFile, 100, nullptr, &table).code(), Code::kResourceExhausted);
 }
 
+TEST(Shard, RetiresRelocationsThatItHasPutIntoEffect) {
+  Store store;
+  store.options.relocations_retire = 10;
+  store.options.job = 2;
+  ASSERT_TRUE(store.open().ok());
+  const meta::Run regular = strided(0, 10, 100, 64, 4);
+  ASSERT_TRUE(store.put({{1 << 20, 100, {5, 0}}, {2 << 20, 100, {5, 100}}}, {regular}).ok());
+  for (uint64_t i = 0; i < 30; ++i) {  // log 5 to 30, half of it on to 40; log 4 whole
+    const Relocation rule = i == 7  ? Relocation{4, 0, 10'000, {44, 500}}
+                            : i % 2 ? Relocation{30, 50, 150, {40, i * 1000}}
+                                    : Relocation{5, 0, 1000, {30, 0}};
+    ASSERT_TRUE(store.shard->relocate({}, rule).ok());
+    ASSERT_TRUE(store.shard->commit().ok());
+    while (std::unique_ptr<Work> work = store.shard->next_background()) {
+      work->run();
+      ASSERT_TRUE(store.shard->finish(std::move(work)).ok());
+    }
+  }
+  EXPECT_LT(store.shard->state().relocations, 10u);
+  ASSERT_TRUE(store.shard->drain().ok());
+  EXPECT_EQ(store.shard->state().relocations, 0u);
+  for (int restart = 0; restart < 2; ++restart) {
+    Status status;
+    const std::vector<Extent> all = content(*store.shard, &status);
+    ASSERT_EQ(all.size(), 104u);
+    EXPECT_EQ(all[99], (Extent{99 * 64, 10, {44, 500 + 990}}));
+    EXPECT_EQ(all[100], (Extent{1 << 20, 50, {30, 0}}));
+    EXPECT_EQ(all[101], (Extent{(1 << 20) + 50, 50, {40, 1000}}));
+    EXPECT_EQ(all[102], (Extent{2 << 20, 50, {40, 1050}}));
+    EXPECT_EQ(all[103], (Extent{(2 << 20) + 50, 50, {30, 150}}));
+    std::vector<meta::Run> found;  // a query of runs is answered in runs again
+    ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&regular, 1), 10, &found).ok());
+    EXPECT_EQ(found.size(), 1u);
+    ++store.options.job;
+    ASSERT_TRUE(store.open().ok());
+  }
+  // A rule that moves a run in part stays, and so do those after it.
+  ASSERT_TRUE(store.shard->relocate({}, {44, 505, 600, {45, 0}}).ok());
+  ASSERT_TRUE(store.shard->relocate({}, {30, 0, 10, {46, 0}}).ok());
+  ASSERT_TRUE(store.shard->drain().ok());
+  EXPECT_EQ(store.shard->state().relocations, 2u);
+}
+
 class EverySecondStripe final : public Ownership {
  public:
   std::pair<uint64_t, uint64_t> next_owned(const FileId&, uint64_t from) const override {

@@ -82,7 +82,8 @@ class CheckpointWork final : public Work {
   ShardManifest manifest;
   std::vector<std::string> obsolete;  // paths
   uint64_t freed_log_bytes = 0;
-  size_t trees = 0;  // how many of the shard's trees are in it
+  size_t trees = 0;    // how many of the shard's trees are in it
+  size_t retired = 0;  // how many of the oldest relocations nothing needs after it
 
   // Read by the shard after it.
   std::shared_ptr<Table> merged;
