@@ -17,6 +17,7 @@ using FileIndex = uint32_t;
 // The driver's name for one of its requests; the engine hands it back.
 using Ticket = uint64_t;
 inline constexpr Ticket kRecoveryTicket = ~Ticket{0};  // of what recovery itself does; answered as any other
+inline constexpr Ticket kMarkTicket = ~Ticket{0} - 2;  // of the engine's own marks in the log
 inline constexpr uint32_t kWriteBytesMax = 1u << 20;   // of one write; the driver divides longer ones
 
 enum class Policy : uint8_t {
@@ -71,6 +72,10 @@ struct Canaries {
   bool overlap_in_queue = false;    // overlapping writes do not wait for each other
   bool skip_truncate_end = false;   // a truncate has no end in the log
   bool erase_unsynced = false;      // segments are erased before the backing device is synced
+  bool forget_losses = false;       // what is lost reads as the backing device has it
+  bool erase_unsaved = false;       // segments are erased before the list of losses is durable
+  bool poison_torn =
+      false;  // records that were torn when the process ended count as lost (the driver's part)
 };
 
 struct Options {
@@ -88,6 +93,8 @@ struct Options {
   uint64_t ssd_bytes_per_day = 0;       // wear; 0: unlimited
   int64_t group_commit_ns = 2'000'000;
   int64_t retry_ns = 1'000'000'000;  // after a flush failed
+  int64_t settle_ns =
+      100'000'000;  // the log was idle for so long: a mark says that what is in it was acknowledged
   int64_t idle_flush_ns =
       10'000'000'000;  // a part-filled segment that received nothing for so long is sealed
   int64_t age_flush_ns = 600'000'000'000;  // data that is dirty for so long is flushed whatever the traffic
