@@ -416,6 +416,7 @@ class Engine {
   std::vector<Nanos> slot_started_;  // by slot
   std::vector<Nanos> direct_times_;  // ring: when the last direct writes were admitted
   size_t direct_next_ = 0;
+  bool bursting_ = false;   // the byte budget is being spent
   double direct_cost_ = 0;  // ns a byte, smoothed
   double flush_cost_ = 0;
   double arrival_cost_ = 0;  // ns a byte at which writes arrive when nothing holds them up

@@ -37,16 +37,23 @@ bool Engine::wants_log(const Op& op) {
   // Back-pressure: only what would wait for the backing device.
   if (elevator_.would_merge(op.file, position(op.file, op.offset), op.offset, op.length)) return false;
   if (elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
-  return static_cast<double>(stats_.ssd_bytes + op.length) <= byte_budget();
+  const double left = byte_budget() - static_cast<double>(stats_.ssd_bytes);
+  if (left < op.length)
+    bursting_ = false;
+  else if (left >= static_cast<double>(options_.swale.burst_bytes) * (1 - traffic_.percentage_mean()))
+    bursting_ = true;
+  return bursting_;
 }
 
 // The shadow: what SSDUP+ would have sent to the SSD by now, less what ordered traffic does not need.
 double Engine::byte_budget() const {
   const SwaleOptions& own = options_.swale;
   if (own.byte_budget_random <= 0) return 1e300;
+  const double used = static_cast<double>(log_.used_bytes()) / static_cast<double>(log_.capacity_bytes());
+  const double free = std::max(0.0, 1 - used / own.byte_budget_full_share);
+  const double ordered = own.byte_budget_ordered + (own.byte_budget_empty - own.byte_budget_ordered) * free;
   const double random = traffic_.percentage_mean();
-  return (own.byte_budget_ordered + (own.byte_budget_random - own.byte_budget_ordered) * random) *
-         static_cast<double>(traffic_.ssd_bytes());
+  return (ordered + (own.byte_budget_random - ordered) * random) * static_cast<double>(traffic_.ssd_bytes());
 }
 
 bool Engine::waits_when_full() const {

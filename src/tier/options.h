@@ -58,8 +58,14 @@ struct SwaleOptions {
   int64_t gap_fill_slack_ns = 150'000;  // what a detour may cost
   // At most this share of the bytes that SSDUP+ would have sent to the SSD, for traffic that is not random and for traffic that
   // is; between them by the random percentage. 0: no limit.
-  double byte_budget_ordered = 0.4;
+  double byte_budget_ordered = 0.3;
   double byte_budget_random = 1;
+  // The first of them while the log is empty: free SSD space costs nothing yet. It falls in proportion to what is used of the
+  // log, and would be the value above at this share of it; beyond 1, a full log is between the two.
+  double byte_budget_empty = 1;
+  double byte_budget_full_share = 1.5;
+  // The budget is spent in bursts of so many bytes: single requests leave holes in what the backing device could merge.
+  uint64_t burst_bytes = 16 * kMiB;
   // A backing device that needs so many times longer for a byte than the writers is overloaded: segments are then flushed at once,
   // half of the log in one sweep, because every seek that is saved is time that is gained.
   double overload_ratio = 3;
