@@ -16,9 +16,10 @@ using fuzz::require;
 constexpr uint64_t kLogId = 42;
 
 std::string make_log(SegmentHeader* header) {
-  *header = {1, 3, kLogId, 4096, 2, 64, 10};
+  *header = {1, 3, kLogId, 65536, 2, 64, 10, 0};
   std::string bytes(header->segment_size, '\0');
   encode_segment_header(*header, bytes);
+  encode_segment_header(*header, std::span(bytes).last(kSegmentHeaderBytes));
   uint64_t at = 64;
   for (uint64_t i = 0; i < 8; ++i) {
     RecordHeader record;
@@ -28,12 +29,14 @@ std::string make_log(SegmentHeader* header) {
     record.sequence = 11 + i;
     record.file = 1;
     record.offset = i * 512;
-    record.length = 300;
+    record.length = i % 2 ? 300 : 9000;  // one block, and three
     record.address = header->segment_size + at;
-    const std::string payload(record.has_payload() ? 300 : 0, static_cast<char>('a' + i));
-    record.payload_crc = crc32c(payload);
-    encode_record_header(record, kLogId, std::span(bytes).subspan(at));
-    bytes.replace(at + kRecordHeaderBytes, payload.size(), payload);
+    const std::string payload(record.payload_bytes(), static_cast<char>('a' + i));
+    const auto place = std::span(bytes).subspan(at);
+    record.check = make_checks(payload, place.subspan(kRecordHeaderBytes));
+    encode_record_header(record, kLogId, place);
+    encode_record_end(record, kLogId, place.subspan(record.space(64) - kRecordHeaderBytes));
+    bytes.replace(at + record.head_bytes(), payload.size(), payload);
     at += record.space(64);
   }
   return bytes;
@@ -47,10 +50,16 @@ void check_scan(Bytes segment, const SegmentHeader& expected) {
     const uint64_t at = record.address - expected.index * expected.segment_size;
     require(at >= end && record.generation == scan->header.generation);
     end = at + record.space(64);
-    require(at + kRecordHeaderBytes + (record.has_payload() ? record.length : 0) <= segment.size());
-    if (record.has_payload())
-      require(crc32c(segment.substr(at + kRecordHeaderBytes, record.length)) == record.payload_crc);
+    require(end <= segment.size());
+    if (!record.has_payload()) continue;
+    const Bytes checks = segment.substr(at + kRecordHeaderBytes, record.checks_bytes());
+    require(checks_are_whole(record, checks));
+    require(
+        damaged_ranges(record, checks, 0, segment.substr(at + record.head_bytes(), record.length)).empty());
   }
+  for (const DamagedRecord& record : scan->damaged)
+    for (const PayloadRange& range : record.ranges)
+      require(range.begin < range.end && range.end <= record.header.length);
 }
 
 void run(Bytes input) {

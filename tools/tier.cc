@@ -18,6 +18,7 @@ struct TierCommand {
   std::string backing;
   uint64_t size = kGiB;
   bool json = false;
+  bool accept_loss = false;
 
   int run() const;
 
@@ -30,6 +31,20 @@ Json texts(const std::vector<Status>& problems) {
   Json list = Json::array();
   for (const Status& problem : problems) list.push_back(std::string(problem.message()));
   return list;
+}
+
+Json lost_ranges(const std::vector<tier::LostBytes>& lost) {
+  Json list = Json::array();
+  for (const tier::LostBytes& range : lost)
+    list.push_back(
+        {{"path", range.path}, {"offset", range.offset}, {"length", range.length}, {"what", range.what}});
+  return list;
+}
+
+std::string line_of(const tier::LostBytes& range) {
+  return range.length == 0 ? fmt::format("{}: {}\n", range.path, range.what)
+                           : fmt::format("{}: bytes {} to {} are lost: {}\n", range.path, range.offset,
+                                         range.offset + range.length, range.what);
 }
 
 // verify, dump: of a log that nobody has open.
@@ -73,11 +88,16 @@ int TierCommand::use(io::PosixDevice& device) const {
   options.backing_directory = backing;
   options.engine.segment_count = kSegments;
   options.engine.segment_bytes = size / kSegments / 4096 * 4096;
+  options.accept_loss = accept_loss;
+  if (accept_loss && action != "recover") {
+    fmt::print(stderr, "swale: tier {}: --accept-loss belongs to recover\n", action);
+    return kExitUsage;
+  }
   // A mistyped path makes no log, and make leaves alone what is there.
   const bool makes = action == "make";
   const auto there = device.exists(ssd + "/log");
   if (!there.ok()) return fail(there.status());
-  if (*there == makes)
+  if (*there == makes && !accept_loss)
     return fail(makes ? error(Code::kAlreadyExists, Scope::kFile, "{}: has a log already", ssd)
                       : error(Code::kNotFound, Scope::kFile, "{}: has no tier's log", ssd));
   auto store = tier::Store::open(device, options);
@@ -97,16 +117,24 @@ int TierCommand::use(io::PosixDevice& device) const {
                     {"dirty_bytes", found.dirty_bytes},
                     {"truncates", found.truncates},
                     {"damaged", texts(found.damaged)},
+                    {"torn", found.torn},
+                    {"mended", found.mended},
+                    {"lost", lost_ranges(found.lost)},
+                    {"accepted", accept_loss},
                     {"left_bytes", stats.dirty_bytes}});
   } else {
     for (const Status& damaged : found.damaged) print(fmt::format("{}\n", damaged.message()));
+    for (const tier::LostBytes& range : found.lost) print(line_of(range));
+    if (accept_loss && !found.lost.empty())
+      print("these losses are accepted: reads give older bytes there\n");
     print(
         fmt::format("{}: {} records and {} queued writes, {} of files that are gone; {} bytes were not on "
                     "{}, {} are left\n",
                     ssd, found.records - found.queued, found.queued, found.dropped, found.dirty_bytes,
                     backing, stats.dirty_bytes));
   }
-  return finish_output(found.damaged.empty() ? kExitOk : kExitNotFound);
+  const bool told = found.damaged.empty() && found.lost.empty();
+  return finish_output(told || accept_loss ? kExitOk : kExitNotFound);
 }
 
 int TierCommand::run() const {
@@ -121,19 +149,20 @@ void add_tier(CLI::App& app, Run* run) {
   CLI::App* const sub = add_command(
       app, "tier", "makes, verifies, shows, recovers or drains the SSD log of a tiered write buffer",
       {
-          .description = "A tiered write buffer keeps writes in a log on an SSD until they are on slower "
-                         "storage, the backing directory. "
-                         "make makes an empty log. verify reads the log and checks every checksum; dump "
-                         "shows its records; both change nothing. recover does what "
-                         "the next program that uses the directories would do: it takes over the log of a "
-                         "program that was killed. drain "
-                         "also writes everything to the backing directory, whose files are then complete. "
-                         "Two programs never use one "
-                         "directory at a time. swale-tier-mount(1) mounts them.",
+          .description =
+              "A tiered write buffer keeps writes in a log on an SSD until they are on slower storage, the backing "
+              "directory. make makes an empty log. verify reads the log and checks every checksum; dump shows its "
+              "records; both change nothing. recover does what the next program that uses the directories would do: it "
+              "takes over the log of a program that was killed. Bytes that a damaged record has lost are named, and "
+              "reads of them fail until they are overwritten; with --accept-loss reads give the older bytes of the "
+              "backing directory from then on, also if the whole log is gone. drain also writes everything to the "
+              "backing directory, whose files are then complete. Two programs never use one directory at a time. "
+              "swale-tier-mount(1) mounts them.",
           .examples = {{"mkdir -p slow && swale tier make ssd slow --size 16M",
                         "a log in ssd for the files in slow"},
                        {"swale tier verify ssd", "checks the log"},
                        {"swale tier dump ssd --json", "its records, a line of JSON each"},
+                       {"swale tier recover ssd slow --accept-loss", "goes on without what is lost"},
                        {"swale tier drain ssd slow", "writes all that is left to the backing directory"}},
           .exit_1 = "the log is damaged; what is lost is named",
       });
@@ -147,6 +176,7 @@ void add_tier(CLI::App& app, Run* run) {
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(kSizeMin, kSizeMax))
       ->type_name("BYTES");
+  sub->add_flag("--accept-loss", command->accept_loss, "recover: give up what is lost, and go on");
   sub->add_flag("--json", command->json, "print JSON");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });
 }

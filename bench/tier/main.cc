@@ -6,7 +6,8 @@
 //   bench_tier recovery DIRECTORY                              opening a store whose log of a GiB is full; makes DIRECTORY
 //   bench_tier order KIB                                       Table 1: 2 GiB of random writes of so many KiB
 //
-// Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_ordered, budget_random, overload, slack_us.
+// Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_ordered, budget_random, budget_empty,
+// budget_full, burst_kib, overload, slack_us.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -61,6 +62,10 @@ tier::Options make_options(const std::string& policy, const io::Testbed& bed, co
   own.flush_always_share = value(values, "always_share", own.flush_always_share);
   own.byte_budget_ordered = value(values, "budget_ordered", own.byte_budget_ordered);
   own.byte_budget_random = value(values, "budget_random", own.byte_budget_random);
+  own.byte_budget_empty = value(values, "budget_empty", own.byte_budget_empty);
+  own.byte_budget_full_share = value(values, "budget_full", own.byte_budget_full_share);
+  own.burst_bytes =
+      static_cast<uint64_t>(1024 * value(values, "burst_kib", static_cast<double>(own.burst_bytes) / 1024));
   own.overload_ratio = value(values, "overload", own.overload_ratio);
   own.gap_fill_slack_ns = static_cast<int64_t>(
       1e3 * value(values, "slack_us", 1e-3 * static_cast<double>(own.gap_fill_slack_ns)));

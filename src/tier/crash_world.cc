@@ -28,6 +28,8 @@ const char* kind_name(Action::Kind kind) {
       return "unlink";
     case Action::Kind::kAbandonLog:
       return "abandonment";
+    case Action::Kind::kSaveLosses:
+      return "list of losses";
     default:
       return "other";
   }
@@ -35,65 +37,32 @@ const char* kind_name(Action::Kind kind) {
 
 }  // namespace
 
-void Image::apply(std::string* to, const Change& change) {
-  if (change.resize) {
-    to->resize(change.offset);
-    return;
-  }
-  if (to->size() < change.offset + change.bytes.size()) to->resize(change.offset + change.bytes.size());
-  to->replace(change.offset, change.bytes.size(), change.bytes);
-}
-
-void Image::write(uint64_t offset, Bytes bytes) {
-  if (bytes.empty()) return;
-  changes_.push_back({offset, std::string(bytes), false});
-  apply(&now_, changes_.back());
-}
-
-void Image::resize(uint64_t size) {
-  changes_.push_back({size, {}, true});
-  apply(&now_, changes_.back());
-}
-
-void Image::sync() {
-  durable_ = now_;
-  changes_.clear();
-}
-
-void Image::lose_power(Rng* rng) {
-  for (Change& change : changes_) {
-    if (rng->chance(1, 3)) continue;
-    if (!change.resize && rng->chance(1, 3)) change.bytes.resize(rng->below(change.bytes.size() + 1));
-    if (!change.resize && change.bytes.empty()) continue;
-    apply(&durable_, change);
-  }
-  now_ = durable_;
-  changes_.clear();
-}
-
-std::string Image::read(uint64_t offset, uint64_t length) const {
-  std::string out(length, '\0');
-  if (offset < now_.size()) {
-    const uint64_t got = std::min<uint64_t>(length, now_.size() - offset);
-    out.replace(0, got, now_, offset, got);
-  }
-  return out;
-}
-
 CrashWorld::CrashWorld(const Options& options, uint64_t seed)
     : options_(options), rng_(seed), names_(kNames) {
   options_.log_id = seed | 1;
-  for (uint32_t i = 0; i < options_.segment_count; ++i) {
-    std::string header(kSegmentHeaderBytes, '\0');
-    encode_segment_header(
-        {i, 1, options_.log_id, options_.segment_bytes, options_.segment_count, options_.log_alignment, 0},
-        header);
-    log_.write(i * options_.segment_bytes, header);
-  }
   log_.resize(options_.segment_count * options_.segment_bytes);
+  for (uint32_t i = 0; i < options_.segment_count; ++i) write_segment_headers(segment_header(i), 1);
   log_.sync();
   for (int name = 0; name < kNames; ++name) names_[name].id = next_id_++;
   start();
+}
+
+SegmentHeader CrashWorld::segment_header(uint32_t index) const {
+  return {.index = index,
+          .generation = 1,
+          .log_id = options_.log_id,
+          .segment_size = options_.segment_bytes,
+          .segment_count = options_.segment_count,
+          .alignment = options_.log_alignment};
+}
+
+void CrashWorld::write_segment_headers(const SegmentHeader& header, double part) {
+  std::string bytes(kSegmentHeaderBytes, '\0');
+  encode_segment_header(header, bytes);
+  const uint64_t begin = header.index * options_.segment_bytes;
+  if (part > 0) log_.write(begin, bytes);
+  if (part == 1)
+    log_.write(begin + options_.segment_bytes - segment_tail_bytes(options_.log_alignment), bytes);
 }
 
 void CrashWorld::open_name(int name) {
@@ -113,23 +82,49 @@ void CrashWorld::start() {
   queue_.clear();
   old_queue_at_.clear();
   uint64_t address = options_.segment_count * options_.segment_bytes;
-  std::vector<RecordHeader> queued;
+  Engine::Found found;
   for (size_t i = 0; i < old_queue_.size(); ++i) {
     old_queue_[i].record.address = address;
     old_queue_at_[address] = i;
-    queued.push_back(old_queue_[i].record);
-    address += kRecordHeaderBytes + old_queue_[i].payload.size();
+    found.queued.push_back(old_queue_[i].record);
+    address += round_up(old_queue_[i].record.head_bytes() + old_queue_[i].payload.size(), kRecordUnit);
   }
-  std::vector<SegmentScan> scans;
-  for (uint32_t i = 0; i < options_.segment_count && !abandoned_; ++i) {
-    const SegmentHeader expected{
-        i, 0, options_.log_id, options_.segment_bytes, options_.segment_count, options_.log_alignment, 0};
-    auto scan = scan_segment(Bytes(log_.bytes()).substr(i * options_.segment_bytes, options_.segment_bytes),
-                             expected);
-    if (scan.ok()) scans.push_back(std::move(*scan));
-  }
-  if (!abandoned_) engine_->recover(scans, queued, now_);
+  found.segments = scan(log_.bytes());
+  if (!options_.canaries.poison_torn) mend_log(&found.segments);
+  found.losses = saved_losses_;
+  if (!abandoned_) engine_->recover(found, now_);
   collect();
+}
+
+std::vector<SegmentScan> CrashWorld::scan(Bytes log) const {
+  std::vector<SegmentScan> scans;
+  for (uint32_t i = 0; i < options_.segment_count; ++i) {
+    auto scanned =
+        scan_segment(log.substr(i * options_.segment_bytes, options_.segment_bytes), segment_header(i));
+    if (scanned.ok()) scans.push_back(std::move(*scanned));
+  }
+  return scans;
+}
+
+void CrashWorld::mend_log(std::vector<SegmentScan>* scans) {
+  const std::string zeros(kRecordHeaderBytes, '\0');
+  std::string copy = zeros;
+  for (const DamagedRecord& torn : take_torn(scans)) {
+    const RecordHeader& record = torn.header;
+    log_.write(record.address, zeros);
+    log_.write(record.address + record.space(options_.log_alignment) - kRecordHeaderBytes, zeros);
+    log_.sync();
+    ++visited_["torn record voided"];
+  }
+  for (const SegmentScan& scan : *scans) {
+    for (const RecordHeader& record : scan.mended) {
+      encode_record_header(record, options_.log_id, copy);
+      log_.write(record.address, copy);
+      encode_record_end(record, options_.log_id, copy);
+      log_.write(record.address + record.space(options_.log_alignment) - kRecordHeaderBytes, copy);
+      log_.sync();
+    }
+  }
 }
 
 std::string CrashWorld::payload(uint64_t length) {
@@ -147,8 +142,9 @@ std::string CrashWorld::request() {
   if (dice < 80) {
     // Half of the writes go to few places, so that they overlap.
     const uint64_t offset = rng_.chance(1, 2) ? rng_.below(8) * 150 : rng_.below(kFileBytes - 500);
-    Request& request =
-        requests_[ticket] = {Request::Kind::kWrite, name, offset, payload(1 + rng_.below(400))};
+    const bool long_one = options_.segment_bytes > 8192 && rng_.chance(1, 4);  // of several checked blocks
+    const uint64_t length = 1 + rng_.below(long_one ? kFileBytes - offset : 400);
+    Request& request = requests_[ticket] = {Request::Kind::kWrite, name, offset, payload(length)};
     engine_->write(ticket, file.index, offset, static_cast<uint32_t>(request.payload.size()), now_);
   } else if (dice < 86) {
     const uint64_t size = rng_.below(kFileBytes);
@@ -195,6 +191,8 @@ void CrashWorld::take_write(Ticket ticket, const Request& request, bool ok) {
     if (file.written_by[i] > ticket) continue;
     file.written_by[i] = ticket;
     file.uncertain[i] = !ok;
+    if (ok && i < file.lost.size()) file.lost[i] = false;
+    if (ok && i < file.damaged.size()) file.damaged[i] = false;
     if (ok) file.content[i] = request.payload[i - request.offset];
   }
 }
@@ -228,6 +226,7 @@ std::string CrashWorld::answer(const Action& action) {
         break;
       }
       file.content.resize(request.offset);
+      if (file.lost.size() > request.offset) file.lost.resize(request.offset);
       file.uncertain.resize(request.offset);
       file.written_by.resize(request.offset);
       file.cuts.emplace_back(action.ticket, request.offset);
@@ -242,6 +241,7 @@ std::string CrashWorld::answer(const Action& action) {
       }
       file.id = next_id_++;
       file.content.clear();
+      file.lost.clear();
       file.uncertain.clear();
       file.written_by.clear();
       file.cuts.emplace_back(action.ticket, 0);
@@ -253,10 +253,49 @@ std::string CrashWorld::answer(const Action& action) {
   return {};
 }
 
-std::string CrashWorld::read_address(uint64_t address, uint64_t length) const {
-  if (address < options_.segment_count * options_.segment_bytes) return log_.read(address, length);
+// Of an old queue.
+std::string CrashWorld::read_queue(uint64_t address, uint64_t length) const {
   const auto [start, index] = *std::prev(old_queue_at_.upper_bound(address));
-  return old_queue_[index].payload.substr(address - start - kRecordHeaderBytes, length);
+  const Queued& queued = old_queue_[index];
+  return queued.payload.substr(address - queued.record.payload_address(), length);
+}
+
+void CrashWorld::write_record(const Action& action, double part) {
+  RecordHeader record = action.record;
+  std::string bytes(record.space(options_.log_alignment), '\0');
+  if (record.has_payload()) {
+    const std::string& data = requests_.at(action.ticket).payload;
+    const std::span all(bytes);
+    record.check = make_checks(data, all.subspan(kRecordHeaderBytes, record.checks_bytes()));
+    bytes.replace(record.head_bytes(), data.size(), data);
+  }
+  encode_record_header(record, options_.log_id, bytes);
+  encode_record_end(record, options_.log_id, std::span(bytes).subspan(bytes.size() - kRecordHeaderBytes));
+  bytes.resize(static_cast<size_t>(static_cast<double>(bytes.size()) * part));
+  log_.write(record.address, bytes);
+}
+
+Result<LogDamage> CrashWorld::verified(const RecordPlace& place, uint64_t address, MutableBytes out) const {
+  return read_payload(
+      [this](uint64_t at, MutableBytes bytes) {
+        log_.read(at, bytes.size()).copy(bytes.data(), bytes.size());
+        return Status();
+      },
+      options_.log_id, place, address, out);
+}
+
+// What a flush reads. Damage is kept for the completion.
+void CrashWorld::read_log(uint32_t id) {
+  const FlushPiece& piece = engine_->flush_piece(id);
+  std::string& buffer = buffers_[id];
+  if (piece.address >= options_.segment_count * options_.segment_bytes) {
+    buffer = read_queue(piece.address, piece.length);
+    return;
+  }
+  buffer.resize(piece.length);
+  const auto damage = verified(piece.record, piece.address, buffer);
+  for (const PayloadRange& range : damage->ranges)
+    damaged_reads_[id].push_back({piece.offset + range.begin, piece.offset + range.end});
 }
 
 // Carries out `part` of an action (1: all of it).
@@ -266,23 +305,15 @@ void CrashWorld::apply(const Action& action, double part) {
     return bytes;
   };
   switch (action.kind) {
-    case Action::Kind::kAppend: {
-      RecordHeader record = action.record;
-      std::string bytes(kRecordHeaderBytes, '\0');
-      if (record.has_payload()) {
-        const std::string& data = requests_.at(action.ticket).payload;
-        record.payload_crc = crc32c(data);
-        bytes += data;
-      }
-      encode_record_header(record, options_.log_id, bytes);
-      log_.write(record.address, cut(bytes));
+    case Action::Kind::kAppend:
+      write_record(action, part);
       break;
-    }
-    case Action::Kind::kReadLog: {
-      const FlushPiece& piece = engine_->flush_piece(action.id);
-      buffers_[action.id] = read_address(piece.address, piece.length);
+    case Action::Kind::kReadLog:
+      read_log(action.id);
       break;
-    }
+    case Action::Kind::kSaveLosses:  // one file is replaced by another
+      if (part == 1) saved_losses_ = *decode_loss_list(encode_loss_list(engine_->losses_to_save()), "losses");
+      break;
     case Action::Kind::kWriteBacking: {
       const Slot& slot = engine_->slot(action.id);
       std::string bytes;
@@ -304,11 +335,11 @@ void CrashWorld::apply(const Action& action, double part) {
         if (part == 1) old_queue_.clear(), old_queue_at_.clear();
         break;
       }
-      std::string header(kSegmentHeaderBytes, '\0');
-      encode_segment_header({action.id, action.generation, options_.log_id, options_.segment_bytes,
-                             options_.segment_count, options_.log_alignment, action.size},
-                            header);
-      if (part == 1) log_.write(action.id * options_.segment_bytes, header);
+      SegmentHeader header = segment_header(action.id);
+      header.generation = action.generation;
+      header.sequence = action.size;
+      header.settled = action.settled;
+      write_segment_headers(header, part);
       break;
     }
     case Action::Kind::kTruncate:
@@ -334,7 +365,12 @@ std::string CrashWorld::perform(size_t position) {
   last_ = kind_name(action.kind);
   const bool fails = failing_.contains(action.kind);
   apply(action, fails ? (rng_.chance(1, 2) ? 0.5 : 0) : 1);
-  engine_->completed(action.kind, action.id, fails ? Code::kIoError : Code::kOk, now_);
+  const auto damage =
+      damaged_reads_.extract(action.kind == Action::Kind::kReadLog ? action.id : ~uint32_t{0});
+  if (!fails && !damage.empty())
+    engine_->read_damaged(action.id, damage.mapped(), now_);
+  else
+    engine_->completed(action.kind, action.id, fails ? Code::kIoError : Code::kOk, now_);
   collect();
   return {};
 }
@@ -366,59 +402,7 @@ std::string CrashWorld::step() {
   return {};
 }
 
-std::string CrashWorld::read_file(const NamedFile& file, uint64_t offset, uint64_t length) {
-  ReadPlan plan;
-  engine_->plan_read(file.index, offset, length, &plan);
-  std::string out;
-  for (const ReadPiece& piece : plan.pieces) {
-    if (piece.offset != offset + out.size()) return "hole";
-    if (piece.from == ReadPiece::From::kBacking)
-      out += backing_[file.id].read(piece.offset, piece.length);
-    else if (piece.from == ReadPiece::From::kLog)
-      out += read_address(piece.address, piece.length);
-    else if (piece.from == ReadPiece::From::kZeros)
-      out.append(piece.length, '\0');
-    else
-      out += requests_.at(piece.ticket).payload.substr(piece.skip, piece.length);
-  }
-  engine_->read_done(plan, now_);
-  collect();
-  return out;
-}
-
-std::string CrashWorld::check_bytes(int name, uint64_t offset, Bytes found) const {
-  const NamedFile& file = names_[name];
-  if (engine_->stats().lost_bytes > 0)
-    return {};  // told, by the next sync of the file; the model does not know which
-  for (size_t i = 0; i < found.size(); ++i) {
-    const uint64_t at = offset + i;
-    if (at < file.uncertain.size() && file.uncertain[at]) continue;
-    const char promised = at < file.content.size() ? file.content[at] : '\0';
-    bool right = found[i] == promised;
-    for (const auto& [ticket, request] : requests_) {
-      if (right || request.answered || request.name != name) continue;
-      if (request.kind == Request::Kind::kWrite)
-        right = at >= request.offset && at < request.offset + request.payload.size() &&
-                found[i] == request.payload[at - request.offset];
-      else if (request.kind == Request::Kind::kTruncate)
-        right = at >= request.offset && found[i] == '\0';
-      else if (request.kind == Request::Kind::kUnlink)
-        right = found[i] == '\0';
-    }
-    if (!right)
-      return fmt::format("file {} byte {}: found {:02x}, promised {:02x}, after {}", name, at,
-                         static_cast<unsigned char>(found[i]), static_cast<unsigned char>(promised), last_);
-  }
-  return {};
-}
-
-std::string CrashWorld::check_range(int name, uint64_t offset, uint64_t length) {
-  const std::string found = read_file(names_[name], offset, length);
-  if (found.size() != length) return fmt::format("read {} of {} bytes", found.size(), length);
-  return check_bytes(name, offset, found);
-}
-
-std::string CrashWorld::crash() {
+std::string CrashWorld::crash(uint32_t damages) {
   // What was answered is answered; the order of answers and seals is the engine's.
   for (size_t i = 0; i < actions_.size();) {
     if (actions_[i].kind > Action::Kind::kRelease) {
@@ -443,21 +427,35 @@ std::string CrashWorld::crash() {
     for (auto& [id, image] : backing_) image.lose_power(&rng_);
     queue_.clear();
   }
+  damage(damages);
+  log_.sync();
   const auto before = requests_;
   start();
   requests_ = before;  // for what may have happened
   last_ = "recovery";
   for (int name = 0; name < kNames; ++name) {
-    NamedFile& file = names_[name];
-    const std::string found = read_file(file, 0, kFileBytes);
+    const ReadBytes found = read_file(names_[name], 0, kFileBytes);
     if (std::string wrong = check_bytes(name, 0, found); !wrong.empty()) return wrong;
-    // What was found is the truth from now on.
-    file.content = found;
-    file.uncertain.assign(found.size(), false);
-    file.written_by.assign(found.size(), 0);
-    file.cuts.clear();
+    take_found(&names_[name], found);
   }
   requests_.clear();
+  return {};
+}
+
+std::string CrashWorld::accept() {
+  const Ticket ticket = next_ticket_++;
+  requests_[ticket] = {Request::Kind::kDrain, 0, 0, {}};
+  engine_->accept_losses(ticket, now_);
+  if (std::string wrong = settle(Drain::kNobodyLooks); !wrong.empty()) return wrong;
+  if (requests_.contains(ticket)) return "the acceptance was never answered";
+  for (int name = 0; name < kNames; ++name) {
+    const ReadBytes found = read_file(names_[name], 0, kFileBytes);
+    for (const bool refused : found.refused)
+      if (refused) return "a read is refused after its loss was accepted";
+    NamedFile& file = names_[name];
+    file.lost.clear();  // the backing device's bytes are the truth from now on
+    take_found(&file, found);
+  }
   return {};
 }
 
@@ -496,8 +494,7 @@ std::string CrashWorld::settle(Drain drain) {
   last_ = "drain";
   for (int name = 0; name < kNames; ++name) {
     if (std::string wrong = check_range(name, 0, kFileBytes); !wrong.empty()) return wrong;
-    const std::string found = backing_[names_[name].id].read(0, kFileBytes);
-    if (std::string wrong = check_bytes(name, 0, found); !wrong.empty()) return "backing device: " + wrong;
+    if (std::string wrong = check_backing(name); !wrong.empty()) return "backing device: " + wrong;
   }
   return {};
 }

@@ -3,6 +3,8 @@
 // Random requests go in, actions are carried out one at a time in random order, and at any point the process is killed or the
 // power fails: actions under way happen, happen in part, or do not happen; without power, what was not synced too. Then the
 // log is scanned and recovered, and each byte must be what was acknowledged, or what a request that was under way wrote.
+// Records may be damaged while nobody runs, or under a running process: a byte of one may then be refused, and must never
+// be older than what was acknowledged.
 //
 // Threads: one at a time. Deterministic by its seed.
 #pragma once
@@ -13,32 +15,11 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "tier/crash_image.h"
 #include "tier/engine.h"
+#include "tier/log_read.h"
 
 namespace swale::tier {
-
-// Bytes on a device: what a running process reads, and what is left when the power fails.
-class Image {
- public:
-  void write(uint64_t offset, Bytes bytes);
-  void resize(uint64_t size);
-  void sync();
-  void lose_power(Rng* rng);  // what was not synced happens, happens in part, or does not
-  std::string read(uint64_t offset, uint64_t length) const;  // zeros behind the end
-  uint64_t size() const { return now_.size(); }
-  const std::string& bytes() const { return now_; }
-
- private:
-  struct Change {
-    uint64_t offset;
-    std::string bytes;
-    bool resize;
-  };
-  static void apply(std::string* to, const Change& change);
-  std::string now_;
-  std::string durable_;
-  std::vector<Change> changes_;
-};
 
 class CrashWorld {
  public:
@@ -47,12 +28,24 @@ class CrashWorld {
   // One random step: a request, an action carried out, or time. "" or what is wrong.
   std::string step();
   // Kill (page cache) or power failure (other modes), recovery, and a check of all bytes.
-  std::string crash();
+  // `damages`: so many records are damaged in between.
+  std::string crash(uint32_t damages = 0);
   // Carries everything out, drains, and compares the backing device with the model.
   enum class Drain { kMustWork, kMayFail, kNobodyLooks };  // kNobodyLooks: bytes are not compared
   std::string settle(Drain drain = Drain::kMustWork);
 
-  void fail_next(Action::Kind kind) { failing_.insert(kind); }  // from now on
+  // Damages records of the log that were acknowledged, under the feet of the engine: a bit of a header, of an end, of the
+  // checks or of the payload, or a sector of it.
+  void damage(uint32_t records);
+  uint64_t damaged() const { return damaged_; }
+  uint64_t refused_bytes() const { return refused_bytes_; }  // found in checks
+  // The user accepts what is lost.
+  std::string accept();
+
+  void fail_next(Action::Kind kind) {  // from now on
+    failing_.insert(kind);
+    may_refuse_ = true;
+  }
   void heal() { failing_.clear(); }
   const Engine& engine() const { return *engine_; }
   const std::map<std::string, uint64_t>& visited() const { return visited_; }
@@ -75,12 +68,21 @@ class CrashWorld {
     std::vector<Ticket>
         written_by;  // answers may come in another order than effects: the younger request wins
     std::vector<std::pair<Ticket, uint64_t>> cuts;  // truncates and unlinks, and the size that they left
+    std::vector<bool> lost;                         // a read was refused: it stays so
+    std::vector<bool> damaged;                      // a record of this byte was: a read may be refused
     bool busy = false;                              // a truncate or unlink is under way
   };
   struct Queued {
     RecordHeader record;
     std::string payload;
   };
+  // What a read gave: bytes, and which of them it refused.
+  struct ReadBytes {
+    std::string bytes;
+    std::vector<bool> refused;
+    std::string wrong;
+  };
+  enum class Part { kHeader, kEnd, kChecks, kPayload, kSector };
 
   void open_name(int name);
   void start();
@@ -91,10 +93,21 @@ class CrashWorld {
   void take_write(Ticket ticket, const Request& request, bool ok);
   std::string perform(size_t position);
   void apply(const Action& action, double part);
-  std::string read_address(uint64_t address, uint64_t length) const;
-  std::string read_file(const NamedFile& file, uint64_t offset, uint64_t length);
+  std::string read_queue(uint64_t address, uint64_t length) const;
+  Result<LogDamage> verified(const RecordPlace& place, uint64_t address, MutableBytes out) const;
+  void read_log(uint32_t id);
+  SegmentHeader segment_header(uint32_t index) const;
+  void write_segment_headers(const SegmentHeader& header, double part);
+  void write_record(const Action& action, double part);
+  std::vector<SegmentScan> scan(Bytes log) const;
+  void mend_log(std::vector<SegmentScan>* scans);
+  void damage_record(const RecordHeader& record);
+  void read_piece(const ReadPiece& piece, const NamedFile& file, ReadBytes* out);
+  ReadBytes read_file(const NamedFile& file, uint64_t offset, uint64_t length);
   std::string check_range(int name, uint64_t offset, uint64_t length);
-  std::string check_bytes(int name, uint64_t offset, Bytes found) const;
+  std::string check_bytes(int name, uint64_t offset, const ReadBytes& found);
+  std::string check_backing(int name);
+  void take_found(NamedFile* file, const ReadBytes& found);
   std::string payload(uint64_t length);
 
   static constexpr int kNames = 3;
@@ -113,6 +126,8 @@ class CrashWorld {
   std::map<Ticket, Request> requests_;
   std::vector<Action> actions_;
   std::vector<std::string> buffers_;
+  std::map<uint32_t, std::vector<Engine::FileRange>> damaged_reads_;  // by piece
+  LossList saved_losses_;
   Ticket next_ticket_ = 1;
   uint64_t next_id_ = 1;
   std::set<Action::Kind> failing_;
@@ -121,6 +136,10 @@ class CrashWorld {
   uint64_t refused_ = 0;
   std::string last_ = "start";
   bool abandoned_ = false;
+  bool may_refuse_ = false;                                  // a device fails
+  std::set<std::pair<uint64_t, uint64_t>> damaged_records_;  // address and sequence: each one once
+  uint64_t damaged_ = 0;
+  uint64_t refused_bytes_ = 0;
   int drain_again_ = 0;
 };
 

@@ -15,7 +15,8 @@
 //
 // Threads: one at a time. Time that goes back counts as standing still.
 // Errors: completions carry codes. A failed append makes the log read-only: it is flushed, abandoned, and the engine goes on
-// with the backing device alone. std::bad_alloc leaves the engine unusable: what was acknowledged is recovered from the log.
+// with the backing device alone. A range whose newest acknowledged bytes are lost is an extent of state kLost until it is
+// overwritten or the loss is accepted; the driver keeps the list of these durably (kSaveLosses). std::bad_alloc leaves the engine unusable: what was acknowledged is recovered from the log.
 // Limits: Options. Offsets below 2^48; one write at most kWriteBytesMax.
 #pragma once
 
@@ -23,6 +24,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +35,9 @@
 #include "tier/extent_map.h"
 #include "tier/log_format.h"
 #include "tier/log_space.h"
+#include "tier/loss_list.h"
 #include "tier/options.h"
+#include "tier/settled.h"
 #include "tier/traffic.h"
 
 namespace swale::tier {
@@ -54,16 +58,23 @@ class Engine {
   // The failure that the file's next sync will tell: an acknowledged write was lost. kOk: none was.
   Code deferred_failure(FileIndex file) const { return files_[file].deferred; }
 
-  // Once, before the first request, with all files open that the log may name: what scan_segment found in each segment,
-  // and the records of the queue that a killed process has left. Records of other files are dropped and counted.
+  // What opening has found: what scan_segment found in each segment, the records of the queue that a killed process has
+  // left, and the list of losses.
+  struct Found {
+    std::vector<SegmentScan> segments;  // after take_torn: what is damaged had been acknowledged
+    std::vector<RecordHeader> queued;
+    std::vector<DamagedRecord> queued_damaged;
+    LossList losses;
+  };
   struct Recovered {
     uint64_t records = 0;
     uint64_t dropped = 0;  // of files that are gone
     uint64_t dirty_bytes = 0;
-    uint64_t truncates = 0;  // carried out again
+    uint64_t truncates = 0;       // carried out again
+    std::vector<LostRange> lost;  // that reads refuse, now
   };
-  Recovered recover(const std::vector<SegmentScan>& segments, const std::vector<RecordHeader>& queued,
-                    Nanos now);
+  // Once, before the first request, with all files open that the log may name.
+  Recovered recover(const Found& found, Nanos now);
 
   // Requests. Each is answered by one kAcknowledge; the buffer of a write is the engine's until its kRelease.
   void write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t length, Nanos now);
@@ -76,6 +87,11 @@ class Engine {
   // Answered when everything that came before is on the backing device, synced; seals the active segment.
   void drain(Ticket ticket, Nanos now);
 
+  // Appends a mark that everything acknowledged is settled, if the log does not say so yet. Before a clean end.
+  void settle(Ticket ticket, Nanos now);
+  // The user knows what is lost: reads give what the backing device has there. Answered when that is durable.
+  void accept_losses(Ticket ticket, Nanos now);
+
   // Where the bytes of [offset, offset + length) are. What the plan names stays readable until read_done.
   void plan_read(FileIndex file, uint64_t offset, uint64_t length, ReadPlan* plan);
   void read_done(const ReadPlan& plan, Nanos now);
@@ -85,6 +101,12 @@ class Engine {
 
   // The driver has carried out an action (by its kind and id).
   void completed(Action::Kind kind, uint32_t id, Code code, Nanos now);
+  // Completes kReadLog of a piece: these ranges of the file, all inside the piece, fail their checksums.
+  struct FileRange {
+    uint64_t begin;
+    uint64_t end;
+  };
+  void read_damaged(uint32_t piece, const std::vector<FileRange>& ranges, Nanos now);
   void advance(Nanos now);
   // When advance should be called at the latest; kForever: only after the next request or completion.
   Nanos next_event() const;
@@ -97,6 +119,9 @@ class Engine {
   Stats stats() const;
   // What would be lost if the SSD were lost now: dirty bytes by file.
   std::vector<std::pair<FileIndex, uint64_t>> dirty_files() const;
+  // What is lost, and what was accepted and may still stand in the log. kSaveLosses: what is to be written.
+  LossList losses() const;
+  const LossList& losses_to_save() const { return *loss_snapshot_; }
   bool idle() const;  // nothing is under way or waits
   size_t map_bytes() const;
   size_t map_extents() const;
@@ -166,6 +191,7 @@ class Engine {
       kQueued,       // in the elevator, or being written
       kSyncWait,     // for the sync that makes it durable
       kAbandonWait,  // for the failed log to be abandoned
+      kLossWait,     // for the list of losses without its range to be durable
       kBarrier,      // truncate, unlink: see Step
       kPinned,       // finished; a read still uses its buffer
     };
@@ -188,14 +214,15 @@ class Engine {
     bool acknowledged = false;
     bool needs_record = false;             // truncate: something of the log lies behind the new end
     bool repeated = false;                 // truncate: by recovery
+    bool over_loss = false;                // without a log, over a range that is lost
     uint32_t held_segment = ~uint32_t{0};  // truncate: has the intent, and is not erased before the end
     FileIndex file = 0;
     uint32_t length = 0;
     uint64_t offset = 0;  // truncate: the new size
     Ticket ticket = 0;
     uint64_t address = 0;
-    uint64_t sequence = 0;
-    uint64_t sync_number = 0;
+    uint64_t sequence = 0;       // of its record; of a truncate: of the intent
+    uint64_t last_sequence = 0;  // truncate: of its last record
     uint32_t file_epoch = 0;
     uint32_t epoch = 0;
     uint32_t pins = 0;
@@ -218,6 +245,8 @@ class Engine {
     uint64_t errors;  // drain: flush errors when it began
   };
   static constexpr FileIndex kNoFile = ~FileIndex{0};
+  static constexpr uint64_t kLossBase = uint64_t{1} << 45;  // beyond all logs
+  static constexpr uint64_t kLossStride = kWriteBytesMax;
 
   // engine.cc: writes
   OpIndex new_op(Op::Kind kind, Ticket ticket, FileIndex file, Nanos now);
@@ -266,6 +295,8 @@ class Engine {
   bool dispatch();  // whether anything was
   void slot_written(uint32_t slot, Code code);
   void piece_read(uint32_t piece, Code code);
+  void unpin_piece(const FlushPiece& piece);
+  void free_piece(uint32_t piece);
   void piece_done(uint32_t piece, Code code);
   void lose(uint32_t piece);
   void carve_map(FileIndex file, uint64_t from, uint64_t to, uint32_t by_segment);
@@ -299,8 +330,39 @@ class Engine {
   void end_barrier(OpIndex index, Code code);
   bool advance_syncs();  // whether one is over
   bool advance_sync(PendingSync* pending, Code* result);
-  void replay(const std::vector<const RecordHeader*>& records, Recovered* recovered);
-  uint64_t control_bytes() const { return round_up(kRecordHeaderBytes, options_.log_alignment); }
+  uint64_t control_bytes() const { return record_space(0, options_.log_alignment); }
+  void fill_header(RecordHeader* record, FileIndex file, uint64_t address);
+
+  // engine_losses.cc: what was acknowledged and is gone
+  void lose_range(FileIndex file, uint64_t from, uint64_t to, const LostRange& as);
+  void lose_logged(FileIndex file, uint64_t from, uint64_t to, uint64_t address, LossReason reason);
+  void drop_losses(FileIndex file, uint64_t from, uint64_t to);
+  bool has_losses(FileIndex file, uint64_t from, uint64_t to) const;
+  bool losses_saved() const { return loss_version_ == loss_saved_; }
+  void save_losses();
+  void losses_written(Code code);
+  void wait_for_losses(OpIndex index);
+  void losses_told(OpIndex index, Code code);
+  struct Acceptance {
+    Ticket ticket;
+    uint64_t version;
+    size_t losses;  // how many there were: later ones are not accepted
+  };
+  void end_acceptance(const Acceptance& done);
+
+  // engine_recovery.cc
+  struct Replayed;
+  void restore_segments(const Found& found);
+  std::vector<Replayed> order_replay(const Found& found);
+  void replay(const std::vector<Replayed>& items, Recovered* recovered);
+  void replay_record(const RecordHeader& record, FileIndex file, const DamagedRecord* damaged);
+  void replay_write(const RecordHeader& record, FileIndex file, const DamagedRecord* damaged);
+  void repeat_truncate(const RecordHeader& record, FileIndex file);
+
+  // engine_settle.cc
+  void append_mark();
+  void mark_appended(Code code);
+  void advance_settle();
 
   uint64_t position(FileIndex file, uint64_t offset) const { return files_[file].base + offset; }
   bool page_cache() const { return options_.durability == Durability::kPageCache; }
@@ -345,13 +407,16 @@ class Engine {
   uint64_t flush_offset_ = 0;
   bool flush_paused_ = false;
   bool segments_changed_ = false;
-  Nanos flush_retry_ = 0;       // no flush before
+  Nanos flush_retry_ = 0;        // no flush before
+  uint32_t flush_failures_ = 0;  // one after the other
+  Code flush_failure_ = Code::kIoError;
   uint32_t read_failures_ = 0;  // of the log, one after the other
 
   uint32_t slots_in_flight_ = 0;
   std::vector<Nanos> slot_started_;  // by slot
   std::vector<Nanos> direct_times_;  // ring: when the last direct writes were admitted
   size_t direct_next_ = 0;
+  bool bursting_ = false;   // the byte budget is being spent
   double direct_cost_ = 0;  // ns a byte, smoothed
   double flush_cost_ = 0;
   double arrival_cost_ = 0;  // ns a byte at which writes arrive when nothing holds them up
@@ -366,6 +431,33 @@ class Engine {
   std::vector<PendingSync> pending_syncs_;
   uint32_t drains_ = 0;
   uint32_t queue_segment_ = ~uint32_t{0};  // of the recovered queue
+
+  // What the address of an extent of state kLost means: kLossBase + number * kLossStride + bytes from its begin.
+  struct Loss {
+    LostRange
+        range;  // as it was when it was found: file, offset and length of the extent tell what is left of it
+    uint32_t segment;  // that the record stands in; log_.count(): none
+  };
+  std::vector<Loss> losses_;
+  std::vector<LostRange> accepted_;
+  uint64_t loss_version_ = 0;
+  uint64_t loss_saved_ = 0;
+  uint64_t loss_saving_ = 0;  // the version that is being written
+  uint64_t loss_sync_ = 0;    // of the log, before it
+  std::optional<LossList> loss_snapshot_;
+  bool loss_in_flight_ = false;
+  Nanos loss_retry_ = 0;
+  std::deque<std::pair<uint64_t, OpIndex>> loss_waiters_;
+  std::vector<Acceptance> acceptances_;
+
+  Settled settled_;
+  uint64_t last_logged_ = 0;  // the newest record of the log that is settled or waits for a sync
+  uint64_t marked_ = 0;       // what the newest header says is settled
+  bool mark_in_flight_ = false;
+  Nanos settle_due_ = kForever;
+  uint64_t mark_address_ = 0;
+  uint64_t mark_sequence_ = 0;
+  std::vector<Ticket> settle_waiters_;
 
   int64_t wear_day_ = 0;
   uint64_t wear_bytes_ = 0;

@@ -28,7 +28,8 @@ void Engine::begin_barrier(OpIndex index) {
   File& file = files_[op.file];
   file.barrier = index;
   op.stage = Op::Stage::kBarrier;
-  op.needs_record = op.kind == Op::Kind::kTruncate && file.map.overlaps(op.offset, kFileBytesMax);
+  op.needs_record = op.kind == Op::Kind::kTruncate && log_state_ != LogState::kGone &&
+                    file.map.overlaps(op.offset, kFileBytesMax);
   op.step = op.needs_record ? Op::Step::kSpace : Op::Step::kQuiesce;
   barriers_.push_back(index);
   if (op.needs_record && !log_usable()) return end_barrier(index, Code::kIoError);
@@ -76,14 +77,13 @@ void Engine::advance_barrier(OpIndex index) {
 
 void Engine::append_control(OpIndex index, RecordType type) {
   Op& op = ops_[index];
-  const uint32_t segment = log_.segment_of(op.address);
+  const bool intent = type == RecordType::kTruncate;
   Action action{.kind = Action::Kind::kAppend, .id = index, .file = op.file, .ticket = op.ticket};
-  const uint64_t value = type == RecordType::kTruncate ? op.offset : op.sequence;
-  const uint64_t sequence = ++sequence_;
-  if (type == RecordType::kTruncate) op.sequence = sequence;
-  const uint64_t address = op.address + (type == RecordType::kTruncate ? 0 : control_bytes());
-  action.record = {type, segment, log_.at(segment).generation, 0, sequence, files_[op.file].id, value,
-                   0,    address};
+  action.record.type = type;
+  action.record.offset = intent ? op.offset : op.sequence;
+  fill_header(&action.record, op.file, op.address + (intent ? 0 : control_bytes()));
+  op.last_sequence = action.record.sequence;
+  if (intent) op.sequence = action.record.sequence;
   emit(action);
 }
 
@@ -94,6 +94,7 @@ void Engine::control_appended(OpIndex index, Code code) {
     log_failed(code);
     return end_barrier(index, code);
   }
+  last_logged_ = std::max(last_logged_, op.last_sequence);
   if (op.step == Op::Step::kIntent) {
     carve_map(op.file, op.offset, kFileBytesMax, segment);
     files_[op.file].size = op.offset;  // what the backing file has behind it is older
@@ -108,6 +109,7 @@ void Engine::control_appended(OpIndex index, Code code) {
 // The record of the barrier counts from now on.
 void Engine::control_durable(OpIndex index) {
   Op& op = ops_[index];
+  settled_.end(op.last_sequence);
   if (op.step == Op::Step::kEndSync) return end_barrier(index, Code::kOk);
   op.step = Op::Step::kBacking;
   emit({.kind = Action::Kind::kTruncate,
@@ -170,6 +172,9 @@ void Engine::release_held_segment(Op* op) {
 void Engine::end_barrier(OpIndex index, Code code) {
   Op& op = ops_[index];
   File& file = files_[op.file];
+  settled_.end(op.last_sequence);
+  if (code == Code::kOk && op.kind == Op::Kind::kTruncate && has_losses(op.file, op.offset, kFileBytesMax))
+    return wait_for_losses(index);  // without a log, no record says that they are cut off
   release_held_segment(&op);
   file.barrier = kNoOp;
   if (file.no_flush) {
@@ -263,119 +268,14 @@ Nanos Engine::next_event() const {
     at(active.first_write + options_.age_flush_ns);
   }
   if (flush_retry_ > now_) at(flush_retry_);
+  if (loss_retry_ > now_) at(loss_retry_);
+  at(settle_due_);
   if (paused_ && flush_retry_ <= now_) {
     at(log_.at(flush_segment_).first_write + options_.age_flush_ns);
     if (options_.policy == Policy::kSsdupPlus && !flush_paused_)
       at(direct_times_[direct_next_] + 1'000'000'001);
   }
   return std::max(next, now_);
-}
-
-Engine::Recovered Engine::recover(const std::vector<SegmentScan>& segments,
-                                  const std::vector<RecordHeader>& queued, Nanos now) {
-  set_now(now);
-  Recovered recovered;
-  std::vector<const RecordHeader*> records;
-  std::vector<std::pair<uint64_t, uint32_t>> order;  // first sequence, segment
-  for (const SegmentScan& scan : segments) {
-    uint64_t used = round_up(kSegmentHeaderBytes, options_.log_alignment);
-    uint64_t first = ~0ull;
-    for (const RecordHeader& record : scan.records) {
-      records.push_back(&record);
-      first = std::min(first, record.sequence);
-      used = record.address - log_.begin_of(scan.header.index) + record.space(options_.log_alignment);
-    }
-    // A segment without a whole header is erased before it is used, even if nothing is in it.
-    const bool live = !scan.records.empty() || !scan.damaged.empty() || scan.header_damaged;
-    log_.restore(scan.header.index, scan.header.generation, used, live);
-    if (live) order.emplace_back(first, scan.header.index);
-    sequence_ = std::max(sequence_, scan.header.sequence);
-  }
-  if (!queued.empty()) {
-    queue_segment_ = log_.add_recovered_queue();
-    for (const RecordHeader& record : queued) records.push_back(&record);
-    log_.order(queue_segment_);
-  }
-  std::sort(order.begin(), order.end());
-  for (const auto& [first, segment] : order) log_.order(segment);
-  for (uint32_t i = 0; i < log_.count(); ++i) log_.at(i).first_write = log_.at(i).last_write = now_;
-  std::sort(records.begin(), records.end(),
-            [](const RecordHeader* a, const RecordHeader* b) { return a->sequence < b->sequence; });
-  replay(records, &recovered);
-  recovered.dirty_bytes = log_.dirty_bytes();
-  segments_changed_ = true;
-  pump();
-  return recovered;
-}
-
-// Applies the records in their order; truncates that have no end begin again.
-void Engine::replay(const std::vector<const RecordHeader*>& records, Recovered* recovered) {
-  std::vector<std::pair<uint64_t, FileIndex>> ids;
-  for (FileIndex i = 0; i < files_.size(); ++i) ids.emplace_back(files_[i].id, i);
-  std::sort(ids.begin(), ids.end());
-  std::vector<std::pair<const RecordHeader*, FileIndex>> open;  // truncates
-  std::vector<uint64_t> logged(files_.size());                  // sizes that the log alone would give
-  for (const RecordHeader* record : records) {
-    sequence_ = std::max(sequence_, record->sequence);
-    ++recovered->records;
-    const auto id = std::lower_bound(ids.begin(), ids.end(), std::make_pair(record->file, FileIndex{0}));
-    if (id == ids.end() || id->first != record->file) {
-      ++recovered->dropped;
-      continue;
-    }
-    const FileIndex index = id->second;
-    File& file = files_[index];
-    const uint32_t segment = log_.segment_of(record->address);
-    switch (record->type) {
-      case RecordType::kWrite:
-      case RecordType::kQueued:
-        if (record->offset >= kFileBytesMax - record->length) break;
-        carve_map(index, record->offset, record->offset + record->length, segment);
-        file.map.insert(
-            {record->offset, record->address + kRecordHeaderBytes, record->length, ExtentState::kDirty});
-        log_.add_dirty(segment, record->length);
-        logged[index] = std::max(logged[index], record->offset + record->length);
-        break;
-      case RecordType::kPunch:
-        carve_map(index, record->offset, record->offset + record->length, segment);
-        break;
-      case RecordType::kTruncate:
-        if (record->offset >= kFileBytesMax) break;
-        carve_map(index, record->offset, kFileBytesMax, segment);
-        logged[index] = std::min(logged[index], record->offset);
-        open.emplace_back(record, index);
-        break;
-      case RecordType::kTruncateDone:
-        std::erase_if(open, [&](const auto& each) { return each.first->sequence == record->offset; });
-        break;
-      case RecordType::kUnlink:
-        carve_map(index, 0, kFileBytesMax, segment);
-        break;
-    }
-  }
-  for (FileIndex i = 0; i < files_.size(); ++i) files_[i].size = std::max(files_[i].size, logged[i]);
-  for (const auto& [record, index] : open) {
-    ++recovered->truncates;
-    const OpIndex op_index = new_op(Op::Kind::kTruncate, kRecoveryTicket, index, now_);
-    Op& op = ops_[op_index];
-    op.stage = Op::Stage::kBarrier;
-    op.step = Op::Step::kBacking;
-    op.offset = record->offset;
-    op.sequence = record->sequence;
-    op.needs_record = true;
-    op.repeated = true;
-    op.held_segment = log_.segment_of(record->address);
-    ++log_.at(op.held_segment).appending;
-    files_[index].size = record->offset;  // nothing of the file is younger
-    files_[index].barrier = op_index;
-    files_[index].no_flush = true;
-    barriers_.push_back(op_index);
-    emit({.kind = Action::Kind::kTruncate,
-          .id = op_index,
-          .file = index,
-          .ticket = kRecoveryTicket,
-          .size = op.offset});
-  }
 }
 
 }  // namespace swale::tier

@@ -94,9 +94,10 @@ bool Engine::next_dirty(FileIndex* found_file, ExtentMap::Position* found) {
       flush_skipped_ = true;
       continue;
     }
-    for (auto at = file.map.locate(flush_offset_); file.map.valid(at); at = file.map.next(at)) {
+    const auto in_batch = [this](uint64_t address) { return in_batch_[log_.segment_of(address)] != 0; };
+    for (auto at = file.map.find_dirty(file.map.locate(flush_offset_), in_batch); file.map.valid(at);
+         at = file.map.find_dirty(file.map.next(at), in_batch)) {
       const Extent extent = file.map.get(at);
-      if (extent.state != ExtentState::kDirty || !in_batch_[log_.segment_of(extent.address)]) continue;
       if (file.flush_overwritten &&
           file.flushing.overlaps(extent.offset, extent.end())) {  // of older bytes of the same range
         flush_skipped_ = true;
@@ -129,17 +130,29 @@ void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) 
   const uint32_t piece = free_pieces_.back();
   free_pieces_.pop_back();
   pieces_[piece] = {
-      FlushPiece::State::kReading, passing, index, extent.length, extent.offset, extent.address};
+      FlushPiece::State::kReading,   passing, index, extent.length, extent.offset, extent.address,
+      log_.record_of(extent.address)};
   file.flushing.insert({extent.offset, piece, extent.length, ExtentState::kDirty});
   ++log_.at(log_.segment_of(extent.address)).pins;
   flush_pieces_ += !passing;
   emit({.kind = Action::Kind::kReadLog, .id = piece, .file = index});
 }
 
-void Engine::piece_read(uint32_t index, Code code) {
-  FlushPiece& piece = pieces_[index];
+void Engine::unpin_piece(const FlushPiece& piece) {
   const uint32_t segment = log_.segment_of(piece.address);
   if (--log_.at(segment).pins == 0 && segment != log_.active()) segments_changed_ = true;
+}
+
+void Engine::free_piece(uint32_t index) {
+  FlushPiece& piece = pieces_[index];
+  flush_pieces_ -= !piece.passing;
+  piece.state = FlushPiece::State::kFree;
+  free_pieces_.push_back(index);
+}
+
+void Engine::piece_read(uint32_t index, Code code) {
+  FlushPiece& piece = pieces_[index];
+  unpin_piece(piece);
   if (code != Code::kOk) {
     if (log_usable() && ++read_failures_ >= kReadFailuresMax) log_failed(code);
     if (!log_usable()) return lose(index);
@@ -270,18 +283,19 @@ void Engine::piece_done(uint32_t index, Code code) {
     // What was overwritten meanwhile has another address, and stays dirty.
     log_.remove_dirty(segment, file.map.mark(piece.offset, end, piece.address, ExtentState::kClean));
     stats_.flushed_bytes += piece.length;
+    flush_failures_ = 0;
     if (piece.passing) stats_.gap_filled_bytes += piece.length;
   } else {
     file.map.mark(piece.offset, end, piece.address, ExtentState::kDirty);
     ++stats_.flush_errors;
+    ++flush_failures_;
+    flush_failure_ = code;
     flush_retry_ = now_ + options_.retry_ns;
     restart_pass();
   }
   if (segment != log_.active() && log_.at(segment).dirty_bytes == 0) segments_changed_ = true;
   if (flush_skipped_) restart_pass();
-  flush_pieces_ -= !piece.passing;
-  pieces_[index].state = FlushPiece::State::kFree;
-  free_pieces_.push_back(index);
+  free_piece(index);
 }
 
 void Engine::end_flushing(File* file, uint64_t from, uint64_t to) {
@@ -293,22 +307,47 @@ void Engine::end_flushing(File* file, uint64_t from, uint64_t to) {
 void Engine::lose(uint32_t index) {
   const FlushPiece piece = pieces_[index];
   File& file = files_[piece.file];
-  const uint32_t segment = log_.segment_of(piece.address);
-  const uint64_t bytes =
-      file.map.mark(piece.offset, piece.offset + piece.length, piece.address, ExtentState::kClean);
-  log_.remove_dirty(segment, bytes);
-  stats_.lost_bytes += bytes;
-  if (bytes > 0) file.deferred = Code::kIoError;
-  end_flushing(&file, piece.offset, piece.offset + piece.length);
-  flush_pieces_ -= !piece.passing;
-  pieces_[index].state = FlushPiece::State::kFree;
-  free_pieces_.push_back(index);
+  const uint64_t end = piece.offset + piece.length;
+  lose_logged(piece.file, piece.offset, end, piece.address, LossReason::kUnreadable);
+  end_flushing(&file, piece.offset, end);
+  free_piece(index);
   segments_changed_ = true;
   if (flush_skipped_) restart_pass();
 }
 
+void Engine::read_damaged(uint32_t index, const std::vector<FileRange>& ranges, Nanos now) {
+  set_now(now);
+  const FlushPiece piece = pieces_[index];
+  File& file = files_[piece.file];
+  const uint64_t end = piece.offset + piece.length;
+  unpin_piece(piece);
+  for (const FileRange& range : ranges)
+    lose_logged(piece.file, range.begin, range.end, piece.address + (range.begin - piece.offset),
+                LossReason::kDamaged);
+  // The rest of the piece is read and flushed again, as extents of their own.
+  for (uint64_t at = piece.offset; at < end;) {
+    const auto next =
+        std::find_if(ranges.begin(), ranges.end(), [at](const FileRange& range) { return range.end > at; });
+    const uint64_t whole_to = next == ranges.end() ? end : std::max(at, next->begin);
+    if (whole_to > at) file.map.mark(at, whole_to, piece.address + (at - piece.offset), ExtentState::kDirty);
+    at = next == ranges.end() ? end : std::max(whole_to, next->end);
+  }
+  end_flushing(&file, piece.offset, end);
+  free_piece(index);
+  segments_changed_ = true;
+  ++stats_.flush_errors;
+  restart_pass();
+  pump();
+}
+
 // Bytes of the log that a newer record, or a truncate, makes void.
 void Engine::made_void(File* file, const Extent& extent, uint32_t by_segment) {
+  if (extent.state == ExtentState::kLost) {
+    ++loss_version_;
+    const uint32_t lost_segment = losses_[(extent.address - kLossBase) / kLossStride].segment;
+    if (by_segment < log_.count() && lost_segment < log_.count()) log_.shield(by_segment, lost_segment);
+    return;
+  }
   if (extent.state == ExtentState::kFlushing) file->flush_overwritten = true;
   const uint32_t segment = log_.segment_of(extent.address);
   if (extent.state != ExtentState::kClean) log_.remove_dirty(segment, extent.length);

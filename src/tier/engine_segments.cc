@@ -38,9 +38,15 @@ void Engine::advance_segments() {
         break;
       case Segment::State::kLogSync:
         if (log_lane_.done < segment.sync_number || segment.pins > 0) break;
+        // A loss, or its end, that only this segment's records tell.
+        if (!losses_saved() && !options_.canaries.erase_unsaved) break;
         segment.state = Segment::State::kErasing;
         ++segment.generation;
-        emit({.kind = Action::Kind::kErase, .id = i, .size = sequence_, .generation = segment.generation});
+        emit({.kind = Action::Kind::kErase,
+              .id = i,
+              .size = sequence_,
+              .settled = settled_.through(sequence_),
+              .generation = segment.generation});
         break;
       case Segment::State::kErasureSync:
         if (log_lane_.done < segment.sync_number) break;
@@ -58,10 +64,11 @@ void Engine::advance_segments() {
 }
 
 void Engine::remove_clean(uint32_t segment) {
-  for (File& file : files_) {
-    if (file.map.size() == 0) continue;
-    file.map.remove_if([&](const Extent& extent) { return log_.segment_of(extent.address) == segment; });
-  }
+  // The recovered queue has all addresses from its begin to the end of logs; losses lie beyond.
+  const uint64_t begin = log_.begin_of(segment);
+  const uint64_t end = segment == queue_segment_ ? kLossBase : begin + log_.segment_bytes();
+  for (File& file : files_)
+    if (file.map.size() > 0) file.map.remove_addresses(begin, end);
 }
 
 // The number of the next sync of this device that begins: it covers all that is completed now.
@@ -88,6 +95,11 @@ void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters,
     const OpIndex index = waiters->front().second;
     waiters->pop_front();
     if (ops_[index].kind == Op::Kind::kWrite) {
+      settled_.end(ops_[index].sequence);
+      if (ops_[index].over_loss && code == Code::kOk) {
+        wait_for_losses(index);
+        continue;
+      }
       acknowledge(&ops_[index], code);
       finish(index);
     } else if (code != Code::kOk) {
@@ -156,6 +168,7 @@ void Engine::log_failed(Code code) {
       end_barrier(index, code);
       continue;
     }
+    settled_.end(ops_[index].sequence);
     acknowledge(&ops_[index], code);
     finish(index);
   }
@@ -167,7 +180,8 @@ void Engine::log_failed(Code code) {
 }
 
 void Engine::advance_abandon() {
-  if (log_state_ != LogState::kReadOnly || log_.dirty_bytes() > 0 || flush_retry_ > now_) return;
+  if (log_state_ != LogState::kReadOnly || log_.dirty_bytes() > 0 || flush_retry_ > now_ || !losses_saved())
+    return;
   for (uint32_t i = 0; i < log_.count(); ++i)
     if (log_.at(i).appending > 0) return;
   if (free_pieces_.size() < pieces_.size()) return;
@@ -182,10 +196,11 @@ void Engine::abandoned(Code code) {
     return;
   }
   log_state_ = LogState::kGone;
-  for (File& file : files_) file.map = ExtentMap();
+  for (File& file : files_)
+    file.map.remove_if([](const Extent& extent) { return extent.state != ExtentState::kLost; });
   for (uint32_t i = 0; i < log_.count() && !barriers_.empty(); ++i) end_repeated(i);
   flush_segment_ = log_.count();
-  for (const OpIndex index : std::exchange(abandon_waiters_, {})) to_backing(index);
+  for (const OpIndex index : std::exchange(abandon_waiters_, {})) route(index);
 }
 
 }  // namespace swale::tier

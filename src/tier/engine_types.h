@@ -7,6 +7,8 @@
 
 #include "base/status.h"
 #include "tier/log_format.h"
+#include "tier/log_space.h"
+#include "tier/loss_list.h"
 #include "tier/options.h"
 
 namespace swale::tier {
@@ -22,10 +24,11 @@ struct Action {
     kWriteBacking,  // slot(id): write its pieces, from tickets and from buffers (Piece::op), to file and offset
     kSyncLog,
     kSyncBacking,
-    kErase,  // write the header of segment `id` with `generation`; beyond the log's segments: remove the old queue
+    kErase,  // write both headers of segment `id` with `generation`; beyond the log's segments: remove the old queue
     kTruncate,    // of the backing file to `size`
     kUnlink,      // remove the backing file
     kAbandonLog,  // make durable, on the backing device, that records of this log do not count any more
+    kSaveLosses,  // make losses_to_save() durable on the backing device
   };
   Kind kind = Kind::kAcknowledge;
   Code code = Code::kOk;
@@ -33,7 +36,8 @@ struct Action {
   uint32_t id = 0;
   FileIndex file = 0;
   Ticket ticket = 0;
-  uint64_t size = 0;
+  uint64_t size = 0;     // kTruncate; kErase: the header's sequence
+  uint64_t settled = 0;  // kErase: the header's
   uint32_t generation = 0;
   RecordHeader record = {};
 };
@@ -47,17 +51,22 @@ struct FlushPiece {
   uint32_t length = 0;
   uint64_t offset = 0;
   uint64_t address = 0;
+  RecordPlace record;  // that it is of
 };
 
 struct ReadPiece {
-  enum class From : uint8_t { kBacking, kLog, kQueue, kZeros };  // kZeros: behind the end of the file
+  // kZeros: behind the end of the file. kLost: was acknowledged, and is lost: the read fails.
+  enum class From : uint8_t { kBacking, kLog, kQueue, kZeros, kLost };
   From from = From::kBacking;
   uint64_t offset = 0;  // in the file
   uint64_t length = 0;
-  uint64_t address = 0;  // kLog
-  Ticket ticket = 0;     // kQueue: of the write
-  uint64_t skip = 0;     // kQueue: bytes of its payload before this piece
-  uint32_t pinned = 0;   // the engine's: segment, or op
+  uint64_t address = 0;                      // kLog; kLost: of the record
+  RecordPlace record = {};                   // kLog
+  bool on_backing = false;                   // kLog: the backing device has these bytes, too
+  LossReason reason = LossReason::kDamaged;  // kLost
+  Ticket ticket = 0;                         // kQueue: of the write
+  uint64_t skip = 0;                         // kQueue: bytes of its payload before this piece
+  uint32_t pinned = 0;                       // the engine's: segment, or op
 };
 
 // What one read found. Pieces in order, without gaps; where the backing file is too short, its bytes are zeros.

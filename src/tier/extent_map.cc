@@ -156,6 +156,27 @@ uint64_t ExtentMap::mark(uint64_t offset, uint64_t end, uint64_t address, Extent
   return bytes;
 }
 
+void ExtentMap::remove_addresses(uint64_t begin, uint64_t end) {
+  size_t kept_leaves = 0;
+  size_ = 0;
+  for (size_t i = 0; i < leaves_.size(); ++i) {
+    Leaf& leaf = leaves_[i];
+    Packed* const data = leaf.data.get();
+    uint32_t kept = 0;
+    for (uint32_t slot = 0; slot < leaf.count; ++slot) {
+      data[kept] = data[slot];  // no branch: which ones go is hard to guess
+      kept += (data[slot].content & (kAddressMax - 1)) - begin >= end - begin;
+    }
+    leaf.count = kept;
+    if (kept == 0) continue;
+    size_ += kept;
+    leaf.first = data[0].offset();
+    if (kept_leaves != i) leaves_[kept_leaves] = std::move(leaf);
+    ++kept_leaves;
+  }
+  leaves_.erase(leaves_.begin() + static_cast<ptrdiff_t>(kept_leaves), leaves_.end());
+}
+
 uint64_t ExtentMap::end() const {
   return leaves_.empty() ? 0 : leaves_.back().data[leaves_.back().count - 1].end();
 }

@@ -22,6 +22,7 @@ enum class ExtentState : uint8_t {
   kDirty = 0,     // only the log has it
   kFlushing = 1,  // on its way to the backing device
   kClean = 2,     // the backing device has it too; the record is still in the log
+  kLost = 3,      // was acknowledged, and nobody has it; the address is the number of the loss
 };
 
 struct Extent {
@@ -91,6 +92,22 @@ class ExtentMap {
   // Sets the state of all extents in [offset, end) that are of the log bytes beginning at `address`, and returns how
   // many bytes they have. Extents that reach beyond the range must not exist: flushes take whole extents.
   uint64_t mark(uint64_t offset, uint64_t end, uint64_t address, ExtentState state);
+
+  // Removes all extents whose address is in [begin, end): 1 ns an extent of the map.
+  void remove_addresses(uint64_t begin, uint64_t end);
+
+  // The first extent at or after `at` that is dirty and for which wanted(address) is true.
+  template <class Wanted>
+  Position find_dirty(Position at, const Wanted& wanted) const {
+    for (; at.leaf < leaves_.size(); at = {at.leaf + 1, 0}) {
+      const Leaf& leaf = leaves_[at.leaf];
+      for (; at.slot < leaf.count; ++at.slot) {
+        const uint64_t content = leaf.data[at.slot].content;
+        if ((content >> 46 & 3) == 0 && wanted(content & (kAddressMax - 1))) return at;
+      }
+    }
+    return at;
+  }
 
   // Removes each extent for which drop(Extent) is true.
   template <class Drop>

@@ -21,7 +21,50 @@ uint32_t header_crc(Bytes header, uint64_t log_id) {
 
 bool known_type(uint8_t type) {
   return type >= static_cast<uint8_t>(RecordType::kWrite) &&
-         type <= static_cast<uint8_t>(RecordType::kQueued);
+         type <= static_cast<uint8_t>(RecordType::kSettled);
+}
+
+void encode_record(const RecordHeader& header, uint32_t magic, uint64_t log_id, MutableBytes out) {
+  assert(out.size() >= kRecordHeaderBytes);
+  char* const at = out.data();
+  put_u32(at, magic);
+  put_u32(at + 8, static_cast<uint8_t>(header.type));
+  put_u32(at + 12, header.segment);
+  put_u32(at + 16, header.generation);
+  put_u32(at + 20, header.check);
+  put_u64(at + 24, header.sequence);
+  put_u64(at + 32, header.file);
+  put_u64(at + 40, header.offset);
+  put_u32(at + 48, header.length);
+  put_u32(at + 52, header.unsettled);
+  put_u64(at + 56, header.address);
+  put_u32(at + 4, header_crc(Bytes(at, kRecordHeaderBytes), log_id));
+}
+
+Result<RecordHeader> decode_record(Bytes bytes, uint32_t magic, uint64_t log_id) {
+  if (bytes.size() < kRecordHeaderBytes)
+    return corruption("tier log: record header: expected {} bytes, found {}", kRecordHeaderBytes,
+                      bytes.size());
+  const char* const at = bytes.data();
+  if (get_u32(at) != magic) return corruption("tier log: no record: magic {:08x}", get_u32(at));
+  if (get_u32(at + 4) != header_crc(bytes, log_id))
+    return corruption("tier log: record header fails its checksum");
+  const uint32_t type = get_u32(at + 8);
+  if (type > 255 || !known_type(static_cast<uint8_t>(type)))
+    return error(Code::kUnsupported, Scope::kFile, "tier log: record type {} is unknown", type);
+  RecordHeader header;
+  header.type = static_cast<RecordType>(type);
+  header.segment = get_u32(at + 12);
+  header.generation = get_u32(at + 16);
+  header.check = get_u32(at + 20);
+  header.sequence = get_u64(at + 24);
+  header.file = get_u64(at + 32);
+  header.offset = get_u64(at + 40);
+  header.length = get_u32(at + 48);
+  header.unsettled = get_u32(at + 52);
+  header.address = get_u64(at + 56);
+  if (header.has_payload() && header.length == 0) return corruption("tier log: record of 0 bytes");
+  return header;
 }
 
 }  // namespace
@@ -39,6 +82,7 @@ void encode_segment_header(const SegmentHeader& header, MutableBytes out) {
   put_u32(at + 32, header.generation);
   put_u32(at + 36, header.segment_count);
   put_u64(at + 40, header.sequence);
+  put_u64(at + 48, header.settled);
   put_u32(at + 4, header_crc(Bytes(at, kSegmentHeaderBytes), 0));
 }
 
@@ -62,6 +106,7 @@ Result<SegmentHeader> decode_segment_header(Bytes bytes) {
   header.generation = get_u32(at + 32);
   header.segment_count = get_u32(at + 36);
   header.sequence = get_u64(at + 40);
+  header.settled = get_u64(at + 48);
   if (shift < 6 || shift > 12 || header.index >= header.segment_count)
     return corruption("tier log: segment {} of {}, alignment 2^{}", header.index, header.segment_count,
                       shift);
@@ -70,81 +115,171 @@ Result<SegmentHeader> decode_segment_header(Bytes bytes) {
 }
 
 void encode_record_header(const RecordHeader& header, uint64_t log_id, MutableBytes out) {
-  assert(out.size() >= kRecordHeaderBytes);
-  char* const at = out.data();
-  put_u32(at, kRecordMagic);
-  put_u32(at + 8, static_cast<uint8_t>(header.type));
-  put_u32(at + 12, header.segment);
-  put_u32(at + 16, header.generation);
-  put_u32(at + 20, header.payload_crc);
-  put_u64(at + 24, header.sequence);
-  put_u64(at + 32, header.file);
-  put_u64(at + 40, header.offset);
-  put_u64(at + 48, header.length);
-  put_u64(at + 56, header.address);
-  put_u32(at + 4, header_crc(Bytes(at, kRecordHeaderBytes), log_id));
+  encode_record(header, kRecordMagic, log_id, out);
+}
+
+void encode_record_end(const RecordHeader& header, uint64_t log_id, MutableBytes out) {
+  encode_record(header, kRecordEndMagic, log_id, out);
 }
 
 Result<RecordHeader> decode_record_header(Bytes bytes, uint64_t log_id) {
-  if (bytes.size() < kRecordHeaderBytes)
-    return corruption("tier log: record header: expected {} bytes, found {}", kRecordHeaderBytes,
-                      bytes.size());
-  const char* const at = bytes.data();
-  if (get_u32(at) != kRecordMagic) return corruption("tier log: no record: magic {:08x}", get_u32(at));
-  if (get_u32(at + 4) != header_crc(bytes, log_id))
-    return corruption("tier log: record header fails its checksum");
-  const uint32_t type = get_u32(at + 8);
-  const uint64_t length = get_u64(at + 48);
-  if (type > 255 || !known_type(static_cast<uint8_t>(type)))
-    return error(Code::kUnsupported, Scope::kFile, "tier log: record type {} is unknown", type);
-  RecordHeader header;
-  header.type = static_cast<RecordType>(type);
-  header.segment = get_u32(at + 12);
-  header.generation = get_u32(at + 16);
-  header.payload_crc = get_u32(at + 20);
-  header.sequence = get_u64(at + 24);
-  header.file = get_u64(at + 32);
-  header.offset = get_u64(at + 40);
-  header.length = static_cast<uint32_t>(length);
-  header.address = get_u64(at + 56);
-  if (length > UINT32_MAX || (header.has_payload() && length == 0))
-    return corruption("tier log: record of {} bytes", length);
-  return header;
+  return decode_record(bytes, kRecordMagic, log_id);
+}
+
+Result<RecordHeader> decode_record_end(Bytes bytes, uint64_t log_id) {
+  return decode_record(bytes, kRecordEndMagic, log_id);
+}
+
+uint32_t make_checks(Bytes payload, MutableBytes checks) {
+  if (payload.size() <= kCheckedBlockBytes) return crc32c(payload);
+  char* at = checks.data();
+  for (size_t from = 0; from < payload.size(); from += kCheckedBlockBytes, at += 4)
+    put_u32(at, crc32c(payload.substr(from, kCheckedBlockBytes)));
+  return crc32c(Bytes(checks.data(), static_cast<size_t>(at - checks.data())));
+}
+
+bool checks_are_whole(const RecordHeader& header, Bytes checks) {
+  const uint32_t bytes = header.checks_bytes();
+  return bytes == 0 || (checks.size() >= bytes && crc32c(checks.substr(0, bytes)) == header.check);
+}
+
+std::vector<PayloadRange> damaged_ranges(const RecordHeader& header, Bytes checks, uint32_t from,
+                                         Bytes payload) {
+  assert(from % kCheckedBlockBytes == 0);
+  std::vector<PayloadRange> ranges;
+  const bool one = header.checks_bytes() == 0;
+  for (size_t at = 0; at < payload.size(); at += kCheckedBlockBytes) {
+    const Bytes block = payload.substr(at, kCheckedBlockBytes);
+    const auto begin = static_cast<uint32_t>(from + at);
+    if (crc32c(block) == (one ? header.check : get_u32(checks.data() + begin / kCheckedBlockBytes * 4)))
+      continue;
+    const auto end = static_cast<uint32_t>(begin + block.size());
+    if (!ranges.empty() && ranges.back().end == begin)
+      ranges.back().end = end;
+    else
+      ranges.push_back({begin, end});
+  }
+  return ranges;
 }
 
 namespace {
 
-// Whether a record may stand at `at` of this segment, and what it is.
-bool read_record(Bytes segment, uint64_t at, const SegmentHeader& expected, RecordHeader* out) {
-  if (get_u32(segment.data() + at) != kRecordMagic) return false;
-  const auto header = decode_record_header(segment.substr(at, kRecordHeaderBytes), expected.log_id);
-  if (!header.ok() || header->segment != expected.index) return false;
-  if (header->address != expected.index * expected.segment_size + at) return false;
-  *out = *header;
-  return true;
-}
-
-// Remains of earlier generations are older; with a damaged segment header the newest generation found counts.
-void keep_generation(SegmentScan* scan) {
-  uint32_t generation = scan->header.generation;
-  if (scan->header_damaged) {
-    generation = 0;
-    for (const auto& record : scan->records) generation = std::max(generation, record.generation);
-    for (const auto& record : scan->damaged) generation = std::max(generation, record.header.generation);
-    scan->header.generation = generation;
+// A segment, record by record.
+class Scanner {
+ public:
+  Scanner(Bytes segment, const SegmentHeader& expected, SegmentScan* scan)
+      : segment_(segment), expected_(expected), begin_(expected.index * expected.segment_size), scan_(scan) {
+    const uint64_t tail = segment_tail_bytes(expected.alignment);
+    end_ =
+        std::min<uint64_t>(segment.size(), expected.segment_size > tail ? expected.segment_size - tail : 0);
   }
-  std::erase_if(scan->records,
-                [generation](const RecordHeader& record) { return record.generation != generation; });
-  std::erase_if(scan->damaged,
-                [generation](const DamagedRecord& record) { return record.header.generation != generation; });
+
+  void run() {
+    const uint64_t step = expected_.alignment;
+    uint64_t at = round_up(kSegmentHeaderBytes, step);
+    free_from_ = at;
+    while (at + step <= end_) {
+      RecordHeader record;
+      if (!record_at(at, &record) && !record_that_ends_at(at + step, &record)) {
+        at += step;
+        continue;
+      }
+      if (!both_copies(record)) scan_->mended.push_back(record);
+      const bool whole = take(record);
+      if (!whole && scan_->generation_guessed) {  // it may be a remain that newer records lie over
+        at += step;
+        continue;
+      }
+      const uint64_t begin = record.address - begin_;
+      scan_->skipped_bytes += begin - free_from_;
+      at = free_from_ = begin + record.space(expected_.alignment);
+    }
+    if (end_ > free_from_) scan_->skipped_bytes += end_ - free_from_;
+  }
+
+ private:
+  // Whether what was decoded may stand where it says. `*out` is set if so.
+  bool fits(const Result<RecordHeader>& found, RecordHeader* out) const {
+    if (!found.ok() || found->segment != expected_.index || found->address < begin_ + free_from_)
+      return false;
+    if (!scan_->generation_guessed && found->generation != scan_->header.generation) return false;
+    if (found->address - begin_ + found->space(expected_.alignment) > end_) return false;
+    *out = *found;
+    return true;
+  }
+
+  bool record_at(uint64_t at, RecordHeader* out) const {
+    if (get_u32(segment_.data() + at) != kRecordMagic) return false;
+    return fits(decode_record_header(segment_.substr(at, kRecordHeaderBytes), expected_.log_id), out) &&
+           out->address == begin_ + at;
+  }
+
+  // Its header is damaged: the search has come past it.
+  bool record_that_ends_at(uint64_t end, RecordHeader* out) const {
+    const uint64_t at = end - kRecordHeaderBytes;
+    if (get_u32(segment_.data() + at) != kRecordEndMagic) return false;
+    if (!fits(decode_record_end(segment_.substr(at, kRecordHeaderBytes), expected_.log_id), out) ||
+        out->address - begin_ + out->space(expected_.alignment) != end)
+      return false;
+    return true;
+  }
+
+  bool both_copies(const RecordHeader& record) const {
+    const uint64_t at = record.address - begin_;
+    const uint64_t end = at + record.space(expected_.alignment) - kRecordHeaderBytes;
+    return decode_record_header(segment_.substr(at, kRecordHeaderBytes), expected_.log_id).ok() &&
+           decode_record_end(segment_.substr(end, kRecordHeaderBytes), expected_.log_id).ok();
+  }
+
+  // Whether it is whole.
+  bool take(const RecordHeader& record) {
+    if (!record.has_payload()) {
+      scan_->records.push_back(record);
+      return true;
+    }
+    const uint64_t at = record.address - begin_;
+    const Bytes checks = segment_.substr(at + kRecordHeaderBytes, record.checks_bytes());
+    if (!checks_are_whole(record, checks)) {
+      scan_->damaged.push_back({record, "its checksums are damaged", {{0, record.length}}});
+      return false;
+    }
+    auto ranges = damaged_ranges(record, checks, 0, segment_.substr(at + record.head_bytes(), record.length));
+    if (!ranges.empty()) {
+      scan_->damaged.push_back({record, "its payload fails its checksums", std::move(ranges)});
+      return false;
+    }
+    scan_->records.push_back(record);
+    return true;
+  }
+
+  const Bytes segment_;
+  const SegmentHeader& expected_;
+  const uint64_t begin_;
+  uint64_t end_;
+  uint64_t free_from_ = 0;  // end of the last record
+  SegmentScan* const scan_;
+};
+
+// Remains of earlier generations are older; if both copies of the header are damaged, the newest generation found counts.
+void keep_generation(SegmentScan* scan) {
+  uint32_t generation = 0;
+  for (const auto& record : scan->records) generation = std::max(generation, record.generation);
+  for (const auto& record : scan->damaged) generation = std::max(generation, record.header.generation);
+  scan->header.generation = generation;
+  const auto old = [generation](const RecordHeader& record) { return record.generation != generation; };
+  std::erase_if(scan->records, old);
+  std::erase_if(scan->mended, old);
+  std::erase_if(scan->damaged, [&](const DamagedRecord& record) { return old(record.header); });
 }
 
-}  // namespace
-
-Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected) {
-  SegmentScan scan;
-  scan.header = expected;
-  if (auto header = decode_segment_header(segment); header.ok()) {
+// Reads both copies of the header: the newer one counts, because an erasure writes them one after the other.
+Status read_headers(Bytes segment, const SegmentHeader& expected, SegmentScan* scan) {
+  int whole = 0;
+  for (const uint64_t at : {uint64_t{0}, expected.segment_size - segment_tail_bytes(expected.alignment)}) {
+    if (at + kSegmentHeaderBytes > segment.size()) continue;
+    const auto header = decode_segment_header(segment.substr(at, kSegmentHeaderBytes));
+    if (header.status().code() == Code::kUnsupported) return header.status();
+    if (!header.ok()) continue;
     if (header->log_id != expected.log_id || header->index != expected.index ||
         header->segment_size != expected.segment_size || header->alignment != expected.alignment)
       return corruption(
@@ -152,38 +287,43 @@ Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected) {
           "{:016x}, segment {}, {} bytes, {}",
           expected.index, expected.log_id, expected.segment_size, expected.alignment, header->log_id,
           header->index, header->segment_size, header->alignment);
-    scan.header = *header;
-  } else if (header.status().code() == Code::kUnsupported) {
-    return header.status();
-  } else {
-    scan.header_damaged = true;
+    if (whole == 0 || header->generation > scan->header.generation) scan->header = *header;
+    ++whole;
   }
-  const uint64_t step = expected.alignment;
-  uint64_t at = round_up(kSegmentHeaderBytes, step);
-  while (at + kRecordHeaderBytes <= segment.size()) {
-    RecordHeader record;
-    if (!read_record(segment, at, expected, &record) ||
-        (!scan.header_damaged && record.generation != scan.header.generation)) {
-      scan.skipped_bytes += step;
-      at += step;
-      continue;
-    }
-    if (!record.has_payload()) {
-      scan.records.push_back(record);
-      at += record.space(expected.alignment);
-    } else if (at + kRecordHeaderBytes + record.length > segment.size()) {
-      scan.damaged.push_back({record, "reaches beyond its segment"});
-      at += step;
-    } else if (crc32c(segment.substr(at + kRecordHeaderBytes, record.length)) != record.payload_crc) {
-      scan.damaged.push_back({record, "payload fails its checksum"});
-      at += step;  // a torn payload may be what follows: look in it too
-    } else {
-      scan.records.push_back(record);
-      at += record.space(expected.alignment);
-    }
-  }
-  keep_generation(&scan);
+  scan->header_damaged = whole < 2;
+  scan->generation_guessed = whole == 0;
+  return {};
+}
+
+}  // namespace
+
+Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected) {
+  SegmentScan scan;
+  scan.header = expected;
+  SWALE_RETURN_IF_ERROR(read_headers(segment, expected, &scan));
+  Scanner(segment, expected, &scan).run();
+  if (scan.generation_guessed) keep_generation(&scan);
   return scan;
+}
+
+std::vector<DamagedRecord> take_torn(std::vector<SegmentScan>* segments) {
+  uint64_t settled = 0;
+  for (const SegmentScan& scan : *segments) {
+    settled = std::max(settled, scan.header.settled);
+    for (const RecordHeader& record : scan.records) settled = std::max(settled, record.settled());
+    for (const DamagedRecord& record : scan.damaged) settled = std::max(settled, record.header.settled());
+  }
+  std::vector<DamagedRecord> torn;
+  for (SegmentScan& scan : *segments) {
+    std::erase_if(scan.damaged, [&](DamagedRecord& record) {
+      if (record.header.sequence <= settled) return false;
+      const uint64_t address = record.header.address;
+      std::erase_if(scan.mended, [&](const RecordHeader& each) { return each.address == address; });
+      torn.push_back(std::move(record));
+      return true;
+    });
+  }
+  return torn;
 }
 
 }  // namespace swale::tier

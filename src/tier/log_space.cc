@@ -9,6 +9,8 @@ namespace swale::tier {
 
 LogSpace::LogSpace(const Options& options)
     : segment_bytes_(options.segment_bytes),
+      per_segment_(1 / static_cast<double>(options.segment_bytes)),
+      usable_bytes_(options.segment_bytes - segment_tail_bytes(options.log_alignment)),
       alignment_(options.log_alignment),
       capacity_bytes_(options.segment_count * options.segment_bytes),
       segments_(options.segment_count),
@@ -30,13 +32,37 @@ std::optional<uint64_t> LogSpace::reserve(uint64_t bytes, Nanos now) {
     used_bytes_ += found->used_bytes;
   }
   Segment& segment = segments_[active_];
-  if (segment.used_bytes + bytes > segment_bytes_) return std::nullopt;  // larger than any segment
+  if (segment.used_bytes + bytes > usable_bytes_) return std::nullopt;  // larger than any segment
   const uint64_t address = begin_of(active_) + segment.used_bytes;
   segment.used_bytes += bytes;
   used_bytes_ += bytes;
   ++segment.appending;
   segment.last_write = now;
+  index_record(active_, address);
   return address;
+}
+
+void LogSpace::index_record(uint32_t index, uint64_t address) {
+  auto& records = segments_[index].records;
+  if (records.size() == records.capacity()) records.reserve(records.size() + records.size() / 4 + 64);
+  records.push_back(static_cast<uint32_t>((address - begin_of(index)) / kRecordUnit));
+}
+
+RecordPlace LogSpace::record_of(uint64_t address) const {
+  const uint32_t index = segment_of(address);
+  const Segment& segment = segments_[index];
+  const auto unit = static_cast<uint32_t>((address - begin_of(index)) / kRecordUnit);
+  const auto next = std::upper_bound(segment.records.begin(), segment.records.end(), unit);
+  assert(next != segment.records.begin());
+  const uint64_t begin = *(next - 1) * kRecordUnit;
+  const uint64_t end = next == segment.records.end() ? segment.used_bytes : *next * kRecordUnit;
+  return {begin_of(index) + begin, end - begin};
+}
+
+size_t LogSpace::index_bytes() const {
+  size_t bytes = 0;
+  for (const Segment& segment : segments_) bytes += segment.records.capacity() * sizeof(uint32_t);
+  return bytes;
 }
 
 void LogSpace::seal_active() {
@@ -48,7 +74,7 @@ void LogSpace::seal_active() {
 
 void LogSpace::seal_if_full(uint64_t bytes) {
   if (active_ >= real_count_) return;
-  if (segments_[active_].used_bytes + bytes > segment_bytes_) seal_active();
+  if (segments_[active_].used_bytes + bytes > usable_bytes_) seal_active();
 }
 
 void LogSpace::shield(uint32_t segment, uint32_t older) {
@@ -81,6 +107,8 @@ void LogSpace::restore(uint32_t index, uint32_t generation, uint64_t used_bytes,
   segment.used_bytes = used_bytes;
   used_bytes_ += used_bytes;
 }
+
+void LogSpace::restore_record(uint32_t segment, uint64_t address) { index_record(segment, address); }
 
 uint32_t LogSpace::add_recovered_queue() {
   segments_.emplace_back();

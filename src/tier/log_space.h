@@ -34,7 +34,19 @@ struct Segment {
   Nanos first_write = 0;
   Nanos last_write = 0;
 
+  // Where its records begin, in units of kRecordUnit from the begin of the segment: rising. 4 bytes a record, so that a
+  // part of one finds its checksums.
+  std::vector<uint32_t> records;
+
   bool live() const { return state != State::kFree; }
+};
+
+inline constexpr uint64_t kRecordUnit = 64;  // the least alignment
+
+// Where a record stands.
+struct RecordPlace {
+  uint64_t address = 0;
+  uint64_t bytes = 0;  // up to the next one
 };
 
 class LogSpace {
@@ -47,12 +59,22 @@ class LogSpace {
   // Seals the active segment, if it holds anything. Also when less than `bytes` are left in it.
   void seal_active();
   void seal_if_full(uint64_t bytes);
+  // Whether the active segment has space for so many bytes.
+  bool fits(uint64_t bytes) const {
+    return active_ < real_count_ && segments_[active_].used_bytes + bytes <= usable_bytes_;
+  }
 
   // The recovered queue may be longer than a segment; it is the last one.
   uint32_t segment_of(uint64_t address) const {
-    const uint64_t segment = address / segment_bytes_;
+    // A division costs more than a multiplication and a look at the remainder; addresses are exact as doubles.
+    auto segment = static_cast<uint64_t>(static_cast<double>(address) * per_segment_);
+    if (segment * segment_bytes_ > address) --segment;
+    if (address - segment * segment_bytes_ >= segment_bytes_) ++segment;
     return segment < segments_.size() ? static_cast<uint32_t>(segment) : count() - 1;
   }
+  // The record that has the byte at `address`.
+  RecordPlace record_of(uint64_t address) const;
+  size_t index_bytes() const;  // memory
   // Whether a segment was sealed since the last call.
   bool take_sealed() { return std::exchange(sealed_, false); }
   uint64_t begin_of(uint32_t segment) const { return segment * segment_bytes_; }
@@ -79,13 +101,19 @@ class LogSpace {
   bool may_go_before_others(uint32_t segment) const;
   void freed(uint32_t segment);
 
-  // Recovery: a segment that holds records, and the one that stands for the recovered queue.
+  // Recovery: a segment that holds records, and the one that stands for the recovered queue. Then their records, in the order
+  // of their addresses.
   void restore(uint32_t segment, uint32_t generation, uint64_t used_bytes, bool live);
   uint32_t add_recovered_queue();
+  void restore_record(uint32_t segment, uint64_t address);
   void order(uint32_t segment) { segments_[segment].ordinal = ++ordinal_; }
 
  private:
+  void index_record(uint32_t segment, uint64_t address);
+
   const uint64_t segment_bytes_;
+  const double per_segment_;
+  const uint64_t usable_bytes_;  // without the second copy of the header
   const uint32_t alignment_;
   const uint64_t capacity_bytes_;
   std::vector<Segment> segments_;

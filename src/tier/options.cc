@@ -37,6 +37,9 @@ Status Options::validate() const {
     return invalid_argument("segment_count is {}; expected {} to 65535", segment_count, all_to_ssd ? 1 : 2);
   if (!std::has_single_bit(log_alignment) || log_alignment < 64 || log_alignment > 4096)
     return invalid_argument("log_alignment is {}; expected a power of two from 64 to 4096", log_alignment);
+  if (segment_bytes < 4 * uint64_t{log_alignment})
+    return invalid_argument("segment_bytes is {}; expected at least 4 times the alignment, {}", segment_bytes,
+                            log_alignment);
   if (segment_bytes < 4096 || segment_bytes > (uint64_t{1} << 40))
     return invalid_argument("segment_bytes is {}; expected 4 KiB to 1 TiB", segment_bytes);
   if (segment_count * segment_bytes > (uint64_t{1} << 45))

@@ -17,6 +17,7 @@ using FileIndex = uint32_t;
 // The driver's name for one of its requests; the engine hands it back.
 using Ticket = uint64_t;
 inline constexpr Ticket kRecoveryTicket = ~Ticket{0};  // of what recovery itself does; answered as any other
+inline constexpr Ticket kMarkTicket = ~Ticket{0} - 2;  // of the engine's own marks in the log
 inline constexpr uint32_t kWriteBytesMax = 1u << 20;   // of one write; the driver divides longer ones
 
 enum class Policy : uint8_t {
@@ -57,8 +58,14 @@ struct SwaleOptions {
   int64_t gap_fill_slack_ns = 150'000;  // what a detour may cost
   // At most this share of the bytes that SSDUP+ would have sent to the SSD, for traffic that is not random and for traffic that
   // is; between them by the random percentage. 0: no limit.
-  double byte_budget_ordered = 0.4;
+  double byte_budget_ordered = 0.3;
   double byte_budget_random = 1;
+  // The first of them while the log is empty: free SSD space costs nothing yet. It falls in proportion to what is used of the
+  // log, and would be the value above at this share of it; beyond 1, a full log is between the two.
+  double byte_budget_empty = 1;
+  double byte_budget_full_share = 1.5;
+  // The budget is spent in bursts of so many bytes: single requests leave holes in what the backing device could merge.
+  uint64_t burst_bytes = 16 * kMiB;
   // A backing device that needs so many times longer for a byte than the writers is overloaded: segments are then flushed at once,
   // half of the log in one sweep, because every seek that is saved is time that is gained.
   double overload_ratio = 3;
@@ -71,6 +78,10 @@ struct Canaries {
   bool overlap_in_queue = false;    // overlapping writes do not wait for each other
   bool skip_truncate_end = false;   // a truncate has no end in the log
   bool erase_unsynced = false;      // segments are erased before the backing device is synced
+  bool forget_losses = false;       // what is lost reads as the backing device has it
+  bool erase_unsaved = false;       // segments are erased before the list of losses is durable
+  bool poison_torn =
+      false;  // records that were torn when the process ended count as lost (the driver's part)
 };
 
 struct Options {
@@ -88,6 +99,8 @@ struct Options {
   uint64_t ssd_bytes_per_day = 0;       // wear; 0: unlimited
   int64_t group_commit_ns = 2'000'000;
   int64_t retry_ns = 1'000'000'000;  // after a flush failed
+  int64_t settle_ns =
+      100'000'000;  // the log was idle for so long: a mark says that what is in it was acknowledged
   int64_t idle_flush_ns =
       10'000'000'000;  // a part-filled segment that received nothing for so long is sealed
   int64_t age_flush_ns = 600'000'000'000;  // data that is dirty for so long is flushed whatever the traffic

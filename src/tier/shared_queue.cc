@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/crc32c.h"
-
 namespace swale::tier {
 namespace {
 
@@ -25,7 +23,7 @@ Result<std::unique_ptr<SharedQueue>> SharedQueue::create(io::Device& device, con
   queue->slots_ = slots;
   queue->slot_bytes_ = slot_bytes;
   queue->log_id_ = log_id;
-  queue->stride_ = round_up(2 * kRecordHeaderBytes + slot_bytes, kStep);
+  queue->stride_ = round_up(kHeadBytes + slot_bytes + kRecordHeaderBytes + kAlignmentMax, kStep);
   queue->bytes_ = queue->stride_ * slots;
   const int descriptor = queue->file_->descriptor();
   if (descriptor < 0)
@@ -45,6 +43,17 @@ SharedQueue::~SharedQueue() {
   if (memory_ != nullptr) ::munmap(memory_, bytes_);
 }
 
+Bytes SharedQueue::log_record(uint32_t slot, const RecordHeader& record, uint32_t alignment) {
+  char* const at = payload(slot) - record.head_bytes();
+  const uint64_t space = record.space(alignment);
+  char* const end = at + space - kRecordHeaderBytes;
+  encode_record_header(record, log_id_, MutableBytes(at, kRecordHeaderBytes));
+  char* const padding = at + record.head_bytes() + record.length;
+  std::memset(padding, 0, static_cast<size_t>(end - padding));
+  encode_record_end(record, log_id_, MutableBytes(end, kRecordHeaderBytes));
+  return {at, space};
+}
+
 void SharedQueue::seal(uint32_t slot, RecordHeader record) {
   char* const at = begin(slot);
   record.address = static_cast<uint64_t>(at - memory_);
@@ -62,28 +71,31 @@ void SharedQueue::clear(uint32_t slot) {
 Status SharedQueue::sync() { return file_->sync(); }
 
 Result<std::vector<RecordHeader>> SharedQueue::left_in(io::File& file, uint64_t log_id,
-                                                       std::vector<Status>* damaged) {
+                                                       std::vector<DamagedRecord>* damaged) {
   std::vector<RecordHeader> left;
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, file.size());
   std::string header(kRecordHeaderBytes, '\0');
   std::string payload;
-  for (uint64_t at = 0; at + 2 * kRecordHeaderBytes <= size; at += kStep) {
+  for (uint64_t at = 0; at + kHeadBytes <= size; at += kStep) {
     SWALE_RETURN_IF_ERROR(io::read_exactly(file, at, header));
     auto record = decode_record_header(header, log_id);
     if (!record.ok() || record->type != RecordType::kQueued || record->address != at) continue;
-    const uint64_t begin = at + 2 * kRecordHeaderBytes;
-    if (record->length > size - begin) continue;
-    payload.resize(record->length);
-    SWALE_RETURN_IF_ERROR(io::read_exactly(file, begin, payload));
-    if (crc32c(payload) != record->payload_crc) {
-      damaged->push_back(
-          corruption("{}: offset {}: a queued write of {} bytes to offset {} of file {:016x} fails its "
-                     "checksum; it is lost",
-                     file.path(), at, record->length, record->offset, record->file));
+    const uint64_t begin = at + kHeadBytes;
+    if (record->length > size - begin || record->length > kWriteBytesMax) continue;
+    const uint32_t checks = record->checks_bytes();
+    payload.resize(checks + record->length);
+    SWALE_RETURN_IF_ERROR(io::read_exactly(file, begin - checks, payload));
+    record->address = begin - record->head_bytes();
+    const Bytes all(payload);
+    if (!checks_are_whole(*record, all)) {
+      damaged->push_back({*record, "its checksums are damaged", {{0, record->length}}});
       continue;
     }
-    record->address = at + kRecordHeaderBytes;
-    left.push_back(*record);
+    auto ranges = damaged_ranges(*record, all, 0, all.substr(checks));
+    if (ranges.empty())
+      left.push_back(*record);
+    else
+      damaged->push_back({*record, "its payload fails its checksums", std::move(ranges)});
   }
   return left;
 }

@@ -1,11 +1,12 @@
 // SharedQueue: the buffers of writes, in a file on the SSD that is mapped shared: what is in them outlives the process.
 //
-//   queue := slot*                      at index * stride; stride = 128 + slot bytes, rounded up to 4,096
-//   slot  := queued_record log_record payload
+//   queue := slot*                      at index * stride, a multiple of 4,096
+//   slot  := queued_record head payload tail
 //
 // queued_record (64 bytes, log_format.h, type kQueued) is whole exactly while the write is acknowledged and its bytes stand
-// nowhere else; its address is its place in this file. log_record is space for the header of a record in the log, so that
-// header and payload go there in one write; it means nothing here.
+// nowhere else; its address is its place in this file. The payload begins kHeadBytes behind it; its checks end where it
+// begins. The rest of head and tail is space for the header and the end of a record in the log, so that all of that
+// goes there in one write; it means nothing here.
 //
 // Threads: distinct slots are independent. Errors: kNoSpace before anything is mapped: the file has all its blocks.
 #pragma once
@@ -17,6 +18,7 @@
 #include "base/status.h"
 #include "io/device.h"
 #include "tier/log_format.h"
+#include "tier/options.h"
 
 namespace swale::tier {
 
@@ -28,9 +30,17 @@ class SharedQueue {
   SharedQueue(const SharedQueue&) = delete;
   SharedQueue& operator=(const SharedQueue&) = delete;
 
-  char* payload(uint32_t slot) { return begin(slot) + 2 * kRecordHeaderBytes; }
-  char* log_record(uint32_t slot) { return begin(slot) + kRecordHeaderBytes; }
-  // From now on a killed process leaves this write behind. `record` has the payload's checksum.
+  // From a slot's begin to its payload.
+  static constexpr uint64_t kHeadBytes = 2 * kRecordHeaderBytes + checks_bytes_of(kWriteBytesMax);
+  static constexpr uint32_t kAlignmentMax = 4096;  // of a log
+
+  char* payload(uint32_t slot) { return begin(slot) + kHeadBytes; }
+  MutableBytes checks(uint32_t slot, uint32_t length) {
+    return {payload(slot) - checks_bytes_of(length), checks_bytes_of(length)};
+  }
+  // The record of the log as it goes there: header, checks, payload, end. `record` has the payload's check.
+  Bytes log_record(uint32_t slot, const RecordHeader& record, uint32_t alignment);
+  // From now on a killed process leaves this write behind. `record` has the payload's check.
   void seal(uint32_t slot, RecordHeader record);
   void clear(uint32_t slot);
   Status sync();  // after a change of the file's size: the payloads need none
@@ -39,11 +49,11 @@ class SharedQueue {
   uint32_t slot_bytes() const { return slot_bytes_; }
   const std::string& path() const { return path_; }
 
-  // The writes that a killed process has left in the file. Their addresses are the places of their log records, so that
-  // the payload begins kRecordHeaderBytes behind. Slots that were never sealed, or are torn, hold nothing.
-  // `damaged`: sealed slots whose payload fails its checksum, as after a loss of power.
+  // The writes that a killed process has left in the file, as records whose payload_address is its place in the file. Slots
+  // that were never sealed, or whose seal is torn, hold nothing. `damaged`: sealed slots whose payload fails its checks,
+  // as after a loss of power: they had been acknowledged.
   static Result<std::vector<RecordHeader>> left_in(io::File& file, uint64_t log_id,
-                                                   std::vector<Status>* damaged);
+                                                   std::vector<DamagedRecord>* damaged);
 
  private:
   SharedQueue() = default;

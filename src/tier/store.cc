@@ -54,6 +54,8 @@ void Store::set_modified(const FileKey& key, int64_t modified_ns) { core_->set_m
 void Store::removed(const FileKey& key) { core_->removed(key); }
 Status Store::remove(const std::string& path) { return core_->remove(path); }
 Status Store::rename(const std::string& from, const std::string& to) { return core_->rename(from, to); }
+std::vector<LostBytes> Store::losses() const { return core_->losses(); }
+Status Store::accept_losses() { return core_->accept_losses(); }
 Status Store::drain() { return core_->drain(); }
 void Store::pause_flush(bool paused) { core_->pause_flush(paused); }
 Stats Store::stats() const { return core_->stats(); }

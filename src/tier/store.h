@@ -11,7 +11,8 @@
 // close; a later flush leaves it alone. A kill between a flush and this correction leaves the time of the flush.
 //
 // Threads: all calls are thread-safe. Two threads of its own: the device's StorageThread, and a timer.
-// Errors: kBusy if another process has one of the directories; kCorruption names what a damaged log has lost; a write that was
+// Errors: kBusy if another process has one of the directories; a read of bytes that are lost is kCorruption and names file,
+// range and record: it never gives older bytes, until the range is overwritten or the loss is accepted; a write that was
 // acknowledged and could not be stored later fails the next sync of its file.
 // Limits: StoreOptions. A write may need space in the log for as long as the backing device needs to take a segment.
 #pragma once
@@ -39,6 +40,9 @@ struct StoreOptions {
   uint32_t queue_slots = 64;      // writes under way
   uint32_t slot_bytes = 256 * 1024;
   size_t open_files_max = 65536;  // files with a handle or with bytes in the log: one descriptor each
+  // The user knows what is lost and wants to go on: reads give what the backing directory has. Also opens without a log that
+  // the backing directory was used with.
+  bool accept_loss = false;
   bool canary_unsealed_queue =
       false;  // for tests: acknowledged writes that a kill catches in the queue are lost
 };
@@ -52,7 +56,16 @@ struct LogReport {
   uint64_t records = 0;
   uint64_t payload_bytes = 0;
   uint64_t queued = 0;
+  uint64_t torn = 0;             // records that were being written when the process stopped
   std::vector<Status> problems;  // damaged records, by file, offset and length
+};
+
+// A range of a file whose newest acknowledged bytes are lost. Reads of it fail until it is overwritten.
+struct LostBytes {
+  std::string path;
+  uint64_t offset = 0;
+  uint64_t length = 0;  // 0: unknown; any write of the file that had not been flushed
+  std::string what;     // which record, and why
 };
 
 // What opening found and did.
@@ -64,7 +77,10 @@ struct RecoveryReport {
   uint64_t queued = 0;   // of records: writes of a killed process that were under way
   uint64_t dirty_bytes = 0;
   uint64_t truncates = 0;  // carried out again
-  std::vector<Status> damaged;
+  uint64_t torn = 0;       // records that were being written when the process stopped: never acknowledged
+  uint64_t mended = 0;     // records with a damaged copy of their header, which was written anew
+  std::vector<Status> damaged;  // records, by file and offset of the log
+  std::vector<LostBytes> lost;  // by file and offset: with accept_loss, accepted
 };
 
 // What a file is on the backing device.
@@ -136,6 +152,9 @@ class Store {
 
   Stats stats() const;
   const RecoveryReport& recovery() const;
+  // What reads refuse now; also in .swale-tier/lost of the backing directory.
+  std::vector<LostBytes> losses() const;
+  Status accept_losses();
   std::vector<std::pair<std::string, uint64_t>> dirty_files()
       const;  // what the loss of the SSD would cost now
 

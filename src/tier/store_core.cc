@@ -4,8 +4,6 @@
 #include <cassert>
 #include <cstring>
 
-#include "base/crc32c.h"
-
 namespace swale::tier {
 
 StoreCore::StoreCore(io::Device& device, OpenedStore opened)
@@ -18,7 +16,7 @@ StoreCore::StoreCore(io::Device& device, OpenedStore opened)
   slots_.resize(opened_.options.queue_slots);
   for (uint32_t i = opened_.options.queue_slots; i-- > 0;) free_slots_.push_back(i);
   buffers_.resize(engine_->flush_buffers());
-  headers_.resize(opened_.options.engine.segment_count);
+  erasures_under_way_.resize(opened_.options.engine.segment_count);
 }
 
 StoreCore::~StoreCore() { static_cast<void>(close(false)); }
@@ -35,19 +33,19 @@ Status StoreCore::start() {
   {
     const MutexLock lock(mutex_);
     engine_call([&]() REQUIRES(mutex_) {
-      const auto recovered = engine_->recover(opened_.segments, opened_.queued, now());
+      const auto recovered = engine_->recover(opened_.found, now());
       opened_.report.records = recovered.records;
       opened_.report.dropped = recovered.dropped;
       opened_.report.dirty_bytes = recovered.dirty_bytes;
       opened_.report.truncates = recovered.truncates;
     });
-    opened_.segments.clear();
-    opened_.queued.clear();
+    opened_.found = {};
     if (!poisoned_.ok()) return poisoned_;
+    for (LostBytes& lost : lost_bytes()) opened_.report.lost.push_back(std::move(lost));
   }
   timer_ = std::thread([this] { run_timer(); });
   storage_->wake(this);
-  return {};
+  return opened_.options.accept_loss ? accept_losses() : Status();
 }
 
 Status StoreCore::close(bool drain_first) {
@@ -58,10 +56,11 @@ Status StoreCore::close(bool drain_first) {
   Status status = drain_first ? drain() : Status();
   {
     // Page cache: what is under way has a place in the queue. Other modes: whoever waits for an answer is not done yet.
-    const MutexLock lock(mutex_);
+    MutexLock lock(mutex_);
     answered_.wait(lock, [this]() REQUIRES(mutex_) { return waiters_.empty() || !poisoned_.ok(); });
     slot_free_.wait(
         lock, [this]() REQUIRES(mutex_) { return free_slots_.size() == slots_.size() || !poisoned_.ok(); });
+    settle_log(&lock);
     closed_ = stopping_ = true;
     timer_changed_.notify_all();
     slot_free_.notify_all();
@@ -126,7 +125,7 @@ void StoreCore::answer(const Action& action) {
     }
     if (action.queued && !opened_.options.canary_unsealed_queue) {
       RecordHeader record = action.record;
-      record.payload_crc = slot.crc;
+      record.check = slot.check;
       opened_.queue->seal(index, record);
     }
     slot.state = Slot::State::kAnswered;
@@ -194,13 +193,14 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
     const MutableBytes place(opened_.queue->payload(index), part);
     lock.unlock();
     status = contain([&] { return fill(place); });
-    const uint32_t crc = status.ok() ? crc32c(Bytes(place.data(), part)) : 0;
+    const uint32_t check =
+        status.ok() ? make_checks(Bytes(place.data(), part), opened_.queue->checks(index, part)) : 0;
     lock.lock();
     if (!status.ok()) {
       free_slot(index);
       break;
     }
-    slots_[index].crc = crc;
+    slots_[index].check = check;
     mine.push_back(index);
     modify(file);
     hand_in(index, file, offset, part, helps);
@@ -237,15 +237,12 @@ std::pair<io::File*, uint64_t> StoreCore::log_place(uint64_t address) const {
 
 Status StoreCore::read_piece(const ReadPiece& piece, io::File* backing, MutableBytes out) {
   switch (piece.from) {
-    case ReadPiece::From::kBacking: {
-      SWALE_ASSIGN_OR_RETURN(const size_t got, backing->pread(piece.offset, out));
-      std::memset(out.data() + got, 0, out.size() - got);
-      return {};
-    }
-    case ReadPiece::From::kLog: {
-      const auto [file, offset] = log_place(piece.address);
-      return io::read_exactly(*file, offset, out);
-    }
+    case ReadPiece::From::kBacking:
+      return read_backing(piece, backing, out);
+    case ReadPiece::From::kLog:
+      return read_log_piece(piece, backing, out);
+    case ReadPiece::From::kLost:
+      return lost(backing->path(), piece);
     case ReadPiece::From::kQueue:
       std::memcpy(out.data(), opened_.queue->payload(static_cast<uint32_t>(piece.ticket)) + piece.skip,
                   out.size());

@@ -21,6 +21,7 @@
 #include "io/lock_file.h"
 #include "io/storage_thread.h"
 #include "tier/engine.h"
+#include "tier/log_read.h"
 #include "tier/shared_queue.h"
 #include "tier/store.h"
 
@@ -39,8 +40,7 @@ struct OpenedStore {
     uint64_t base = 0;  // address of its first byte
   };
   std::vector<OldQueue> old_queues;
-  std::vector<SegmentScan> segments;
-  std::vector<RecordHeader> queued;
+  Engine::Found found;
   std::vector<std::pair<std::string, uint64_t>> files;  // paths of the files that records name, and their ids
   RecoveryReport report;
 };
@@ -50,8 +50,10 @@ Result<SegmentHeader> log_geometry(io::File& log, const Options& otherwise);
 Result<std::vector<SegmentScan>> scan_log(io::File& log, const SegmentHeader& geometry,
                                           RecoveryReport* report);
 std::string marker_path(
-    const std::string& backing_directory);    // says which log the backing directory belongs to
-Result<uint64_t> file_id_of(io::File& file);  // kNotFound: it has none
+    const std::string& backing_directory);  // says which log the backing directory belongs to
+Status words_of(const std::string& path, const DamagedRecord& damaged);
+std::string losses_path(const std::string& backing_directory);  // the list of what is lost
+Result<uint64_t> file_id_of(io::File& file);                    // kNotFound: it has none
 Status set_file_id(io::File& file, uint64_t id);
 uint64_t random_id();
 // Opens a backing file to read and write, also one of this user's that is read-only by its mode.
@@ -95,6 +97,8 @@ class StoreCore final : public io::StorageClient {
   Status drain();
   void pause_flush(bool paused);
   Stats stats();
+  std::vector<LostBytes> losses();
+  Status accept_losses();
   const RecoveryReport& recovery() const { return opened_.report; }
   std::vector<std::pair<std::string, uint64_t>> dirty_files();
 
@@ -104,7 +108,7 @@ class StoreCore final : public io::StorageClient {
     Code code = Code::kOk;
     bool released = false;
     bool collected = false;  // the writer has its answer
-    uint32_t crc = 0;
+    uint32_t check = 0;      // of its payload
   };
   struct Waiter {
     bool answered = false;
@@ -182,6 +186,8 @@ class StoreCore final : public io::StorageClient {
   void begin_slot(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void wake_for_pending() REQUIRES(mutex_);
   void slot_done(uint32_t slot, const Status& status, Helps helps) REQUIRES(mutex_);  // gives the mutex up
+  const char* flushed_bytes(uint32_t buffer) REQUIRES(mutex_);
+  void log_was_read(uint32_t id, size_t bytes);
   void begin_read_log(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_backing_sync(std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void sync_files(std::vector<io::Operation>* operations) REQUIRES(mutex_);
@@ -189,6 +195,19 @@ class StoreCore final : public io::StorageClient {
   // Gives the mutex up meanwhile and has it again when it returns.
   void call_blocking(const Action& action) REQUIRES(mutex_);
   Status read_piece(const ReadPiece& piece, io::File* backing, MutableBytes out);
+  // store_losses.cc
+  Status read_backing(const ReadPiece& piece, io::File* backing, MutableBytes out);
+  Status read_log_piece(const ReadPiece& piece, io::File* backing, MutableBytes out);
+  Status read_log_bytes(uint64_t address, MutableBytes out);
+  Status lost(const std::string& path, const ReadPiece& piece) const;
+  std::string loss_words(LossReason reason, uint64_t address) const;
+  Status save_loss_list(const LossList& list);
+  std::vector<LostBytes> lost_bytes() REQUIRES(mutex_);
+  // Says in the log that all of it was acknowledged.
+  void settle_log(MutexLock* lock) REQUIRES(mutex_);
+  // What a flush has read, if it fails its checks.
+  std::vector<Engine::FileRange> damage_of(const FlushPiece& piece, Bytes record);
+  bool is_old_queue(uint64_t address) const { return address >= log_bytes_; }
   std::pair<io::File*, uint64_t> log_place(uint64_t address) const;
   Status abandon_log();
   std::string full_path(const std::string& path) const;
@@ -228,12 +247,16 @@ class StoreCore final : public io::StorageClient {
   std::unordered_map<uint64_t, FileIndex> by_id_ GUARDED_BY(mutex_);
   std::vector<FileIndex> unreferenced_ GUARDED_BY(mutex_);  // still in the log, or under way
   uint64_t next_base_ GUARDED_BY(mutex_) = 0;
-  uint64_t erasures_ GUARDED_BY(mutex_) = 0;               // when unreferenced_ was looked at
-  std::vector<SlotWrite> slot_writes_ GUARDED_BY(mutex_);  // by slot of the elevator
-  std::vector<std::string> buffers_ GUARDED_BY(mutex_);    // of flush pieces
-  std::map<uint32_t, std::array<char, kRecordHeaderBytes>> control_
-      GUARDED_BY(mutex_);  // records without payload, by op
-  std::vector<std::array<char, kSegmentHeaderBytes>> headers_ GUARDED_BY(mutex_);  // of erasures, by segment
+  uint64_t erasures_ GUARDED_BY(mutex_) = 0;                    // when unreferenced_ was looked at
+  std::vector<SlotWrite> slot_writes_ GUARDED_BY(mutex_);       // by slot of the elevator
+  std::vector<std::string> buffers_ GUARDED_BY(mutex_);         // of flush pieces
+  std::map<uint32_t, std::string> control_ GUARDED_BY(mutex_);  // records without payload, by op
+  struct Erasure {
+    std::array<char, kSegmentHeaderBytes> header;
+    uint32_t left = 0;  // writes of its two copies
+    Status status;
+  };
+  std::vector<Erasure> erasures_under_way_ GUARDED_BY(mutex_);  // by segment
   uint32_t syncs_left_ GUARDED_BY(mutex_) = 0;
   Status sync_status_ GUARDED_BY(mutex_);
   std::vector<FileIndex> to_sync_ GUARDED_BY(mutex_);

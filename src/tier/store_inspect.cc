@@ -20,6 +20,8 @@ std::string_view type_name(RecordType type) {
       return "unlink";
     case RecordType::kQueued:
       return "queued";
+    case RecordType::kSettled:
+      return "settled";
   }
   return "?";
 }
@@ -41,13 +43,20 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
   report.segment_bytes = geometry.segment_size;
   report.segments = geometry.segment_count;
   RecoveryReport read;
-  SWALE_ASSIGN_OR_RETURN(const auto scans, scan_log(*log, geometry, &read));
-  report.problems = read.damaged;
+  SWALE_ASSIGN_OR_RETURN(auto scans, scan_log(*log, geometry, &read));
+  report.torn = take_torn(&scans).size();
   for (const SegmentScan& scan : scans) {
     if (scan.header_damaged)
-      report.problems.push_back(corruption("{}: offset {}: the header of segment {} fails its checksum",
-                                           log->path(), scan.header.index * geometry.segment_size,
-                                           scan.header.index));
+      report.problems.push_back(corruption(
+          "{}: offset {}: {} of segment {} fails its checksum", log->path(),
+          scan.header.index * geometry.segment_size,
+          scan.generation_guessed ? "both copies of the header" : "a copy of the header", scan.header.index));
+    for (const DamagedRecord& damaged : scan.damaged)
+      report.problems.push_back(words_of(log->path(), damaged));
+    for (const RecordHeader& record : scan.mended)
+      report.problems.push_back(corruption(
+          "{}: offset {}: one of the two copies of a record's header is damaged or missing; the other one tells all, and nothing is lost",
+          log->path(), record.address));
     report.live_segments += !scan.records.empty();
     for (const RecordHeader& record : scan.records) {
       ++report.records;
@@ -59,7 +68,9 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
   for (const std::string& name : names) {
     if (!name.starts_with("queue.")) continue;
     SWALE_ASSIGN_OR_RETURN(const auto file, device.open(ssd_directory + "/" + name, io::OpenMode::kRead));
-    SWALE_ASSIGN_OR_RETURN(const auto left, SharedQueue::left_in(*file, geometry.log_id, &report.problems));
+    std::vector<DamagedRecord> damaged;
+    SWALE_ASSIGN_OR_RETURN(const auto left, SharedQueue::left_in(*file, geometry.log_id, &damaged));
+    for (const DamagedRecord& record : damaged) report.problems.push_back(words_of(file->path(), record));
     for (const RecordHeader& record : left) {
       ++report.queued;
       if (visit) visit(name + " " + line_of(record));

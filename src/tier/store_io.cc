@@ -65,6 +65,7 @@ void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* o
     case Action::Kind::kTruncate:
     case Action::Kind::kUnlink:
     case Action::Kind::kAbandonLog:
+    case Action::Kind::kSaveLosses:
       return call_blocking(action);
     case Action::Kind::kAcknowledge:
     case Action::Kind::kRelease:
@@ -76,10 +77,12 @@ void StoreCore::begin_append(const Action& action, std::vector<io::Operation>* o
   const RecordHeader& record = action.record;
   const uint64_t tag = tag_of(action.kind, action.id);
   if (!record.has_payload()) {
-    auto& bytes = control_[action.id];
-    encode_record_header(record, opened_.options.engine.log_id, bytes);
-    operations->push_back(
-        write_of(opened_.log.get(), record.address, Bytes(bytes.data(), bytes.size()), tag));
+    std::string& bytes = control_[action.id];
+    const Options& engine = opened_.options.engine;
+    bytes.assign(record.space(engine.log_alignment), '\0');
+    encode_record_header(record, engine.log_id, bytes);
+    encode_record_end(record, engine.log_id, MutableBytes(bytes).last(kRecordHeaderBytes));
+    operations->push_back(write_of(opened_.log.get(), record.address, bytes, tag));
     return;
   }
   const auto [offset, bytes] = record_bytes(action);
@@ -90,24 +93,33 @@ void StoreCore::begin_append(const Action& action, std::vector<io::Operation>* o
 std::pair<uint64_t, Bytes> StoreCore::record_bytes(const Action& action) {
   const auto index = static_cast<uint32_t>(action.ticket);
   RecordHeader record = action.record;
-  record.payload_crc = slots_[index].crc;
-  char* const begin = opened_.queue->log_record(index);
-  encode_record_header(record, opened_.options.engine.log_id, MutableBytes(begin, kRecordHeaderBytes));
-  return {record.address, Bytes(begin, kRecordHeaderBytes + record.length)};
+  record.check = slots_[index].check;
+  return {record.address, opened_.queue->log_record(index, record, opened_.options.engine.log_alignment)};
 }
 
 void StoreCore::begin_read_log(const Action& action, std::vector<io::Operation>* operations) {
   const FlushPiece& piece = engine_->flush_piece(action.id);
+  // The record from its begin, so that its checks are there; what an old queue has was checked when it was opened.
+  const bool checked = !is_old_queue(piece.address);
+  const uint64_t begin = checked ? piece.record.address : piece.address;
+  const uint64_t bytes = checked ? verify_bytes(piece.record, piece.address, piece.length) : piece.length;
   std::string& buffer = buffers_[action.id];
-  if (buffer.size() < piece.length) buffer.resize(piece.length);
-  const auto [file, offset] = log_place(piece.address);
+  if (buffer.size() < bytes) buffer.resize(bytes);
+  const auto [file, offset] = log_place(begin);
   io::Operation operation;
   operation.kind = io::Operation::Kind::kRead;
   operation.file = file;
   operation.offset = offset;
-  operation.into = MutableBytes(buffer.data(), piece.length);
+  operation.into = MutableBytes(buffer.data(), bytes);
   operation.tag = tag_of(action.kind, action.id);
   operations->push_back(operation);
+}
+
+// Where the bytes of a piece are in its buffer.
+const char* StoreCore::flushed_bytes(uint32_t buffer) {
+  const FlushPiece& piece = engine_->flush_piece(buffer);
+  const uint64_t begin = is_old_queue(piece.address) ? piece.address : piece.record.address;
+  return buffers_[buffer].data() + (piece.address - begin);
 }
 
 void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* operations) {
@@ -119,7 +131,7 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
   for (const Piece& piece : slot.pieces) {
     const char* const from = piece.source == Piece::Source::kRequest
                                  ? opened_.queue->payload(static_cast<uint32_t>(piece.ticket))
-                                 : buffers_[piece.op].data();
+                                 : flushed_bytes(piece.op);
     operations->push_back(
         write_of(file, piece.offset, Bytes(from, piece.length), tag_of(action.kind, action.id)));
     ++write.operations;
@@ -199,12 +211,23 @@ void StoreCore::begin_erase(const Action& action, std::vector<io::Operation>* op
     finish(action.kind, action.id, status);
     return;
   }
-  auto& bytes = headers_[action.id];
-  encode_segment_header({action.id, action.generation, options.log_id, options.segment_bytes,
-                         options.segment_count, options.log_alignment, action.size},
-                        bytes);
-  operations->push_back(write_of(opened_.log.get(), action.id * options.segment_bytes,
-                                 Bytes(bytes.data(), bytes.size()), tag_of(action.kind, action.id)));
+  Erasure& erasure = erasures_under_way_[action.id];
+  encode_segment_header({.index = action.id,
+                         .generation = action.generation,
+                         .log_id = options.log_id,
+                         .segment_size = options.segment_bytes,
+                         .segment_count = options.segment_count,
+                         .alignment = options.log_alignment,
+                         .sequence = action.size,
+                         .settled = action.settled},
+                        erasure.header);
+  const uint64_t begin = action.id * options.segment_bytes;
+  const uint64_t copy = begin + options.segment_bytes - segment_tail_bytes(options.log_alignment);
+  erasure.left = 2;
+  erasure.status = {};
+  const Bytes header(erasure.header.data(), erasure.header.size());
+  for (const uint64_t at : {begin, copy})
+    operations->push_back(write_of(opened_.log.get(), at, header, tag_of(action.kind, action.id)));
 }
 
 // What has no operation of its own: done by this thread, without the mutex.
@@ -212,6 +235,13 @@ void StoreCore::call_blocking(const Action& action) {
   if (action.kind == Action::Kind::kAbandonLog) {
     mutex_.unlock();
     const Status status = contain([this] { return abandon_log(); });
+    mutex_.lock();
+    return finish(action.kind, action.id, status);
+  }
+  if (action.kind == Action::Kind::kSaveLosses) {
+    const LossList list = engine_->losses_to_save();
+    mutex_.unlock();
+    const Status status = contain([&] { return save_loss_list(list); });
     mutex_.lock();
     return finish(action.kind, action.id, status);
   }
@@ -257,12 +287,16 @@ void StoreCore::finish(Action::Kind kind, uint32_t id, const Status& status) {
 void StoreCore::completed(const io::Completion& completion) {
   const auto kind = static_cast<Action::Kind>(completion.tag >> 32);
   const auto id = static_cast<uint32_t>(completion.tag);
+  if (kind == Action::Kind::kReadLog && completion.status.ok()) return log_was_read(id, completion.bytes);
   const MutexLock lock(mutex_);
   if (!poisoned_.ok()) return;
   Status status = completion.status;
-  if (kind == Action::Kind::kReadLog && status.ok() && completion.bytes < engine_->flush_piece(id).length)
-    status = corruption("{}: the log ends {} bytes too early", opened_.log->path(),
-                        engine_->flush_piece(id).length - completion.bytes);
+  if (kind == Action::Kind::kErase && id < erasures_under_way_.size()) {
+    Erasure& erasure = erasures_under_way_[id];
+    if (!status.ok()) erasure.status = status;
+    if (--erasure.left > 0) return;
+    status = erasure.status;
+  }
   if (kind == Action::Kind::kAppend) control_.erase(id);
   if (kind == Action::Kind::kWriteBacking) {
     SlotWrite& write = slot_writes_[id];
@@ -288,6 +322,22 @@ void StoreCore::look_after_files(Action::Kind kind) {
   if (kind != Action::Kind::kSyncLog && !synced) return;
   const uint64_t erasures = engine_->stats().erasures;
   if (std::exchange(erasures_, erasures) != erasures || synced) settle_all();
+}
+
+// The checksums are computed without the mutex: nobody else has the buffer.
+void StoreCore::log_was_read(uint32_t id, size_t bytes) {
+  FlushPiece piece;
+  Bytes record;
+  {
+    const MutexLock lock(mutex_);
+    if (!poisoned_.ok()) return;
+    piece = engine_->flush_piece(id);
+    record = buffers_[id];
+  }
+  const auto damaged = damage_of(piece, record.substr(0, bytes));
+  const MutexLock lock(mutex_);
+  if (damaged.empty()) return finish(Action::Kind::kReadLog, id, {});
+  engine_call([&]() REQUIRES(mutex_) { engine_->read_damaged(id, damaged, now()); });
 }
 
 void StoreCore::failed(const Status& why) noexcept {

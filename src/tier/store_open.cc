@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "base/coding.h"
+#include "base/json.h"
 #include "tier/store_core.h"
 
 namespace swale::tier {
@@ -42,11 +43,19 @@ Status make_log(io::Device& device, OpenedStore* opened) {
   }
   std::string header(kSegmentHeaderBytes, '\0');
   for (uint32_t i = 0; i < engine.segment_count; ++i) {
-    encode_segment_header(
-        {i, 1, engine.log_id, engine.segment_bytes, engine.segment_count, engine.log_alignment, 0}, header);
-    SWALE_RETURN_IF_ERROR(opened->log->pwrite(i * engine.segment_bytes, header));
-    opened->segments.push_back({});
-    SWALE_ASSIGN_OR_RETURN(opened->segments.back().header, decode_segment_header(header));
+    const SegmentHeader segment = {.index = i,
+                                   .generation = 1,
+                                   .log_id = engine.log_id,
+                                   .segment_size = engine.segment_bytes,
+                                   .segment_count = engine.segment_count,
+                                   .alignment = engine.log_alignment};
+    encode_segment_header(segment, header);
+    const uint64_t begin = i * engine.segment_bytes;
+    const uint64_t copy = begin + engine.segment_bytes - segment_tail_bytes(engine.log_alignment);
+    SWALE_RETURN_IF_ERROR(opened->log->pwrite(begin, header));
+    SWALE_RETURN_IF_ERROR(opened->log->pwrite(copy, header));
+    opened->found.segments.push_back({});
+    opened->found.segments.back().header = segment;
   }
   SWALE_RETURN_IF_ERROR(opened->log->sync());
   SWALE_RETURN_IF_ERROR(device.sync_directory(opened->options.ssd_directory));
@@ -88,6 +97,53 @@ bool is_untouched(io::File& log, const SegmentHeader& geometry) {
   return true;
 }
 
+// The log is gone, and the user knows: any file that the tier has written to may lack writes.
+Status go_on_without_log(io::Device& device, uint64_t log_id, OpenedStore* opened) {
+  const std::filesystem::path root = opened->options.backing_directory;
+  std::error_code failed;
+  std::filesystem::recursive_directory_iterator walk(root, failed), end;
+  for (; !failed && walk != end; walk.increment(failed)) {
+    char id[8];
+    if (!walk->is_regular_file(failed) || walk->is_symlink(failed)) continue;
+    if (::getxattr(walk->path().c_str(), kIdAttribute, id, sizeof(id)) != sizeof(id)) continue;
+    opened->report.lost.push_back(
+        {walk->path().lexically_relative(root).string(), 0, 0,
+         fmt::format("log {:016x} is gone; it may have had writes of this file", log_id)});
+  }
+  if (failed)
+    return error(Code::kIoError, Scope::kFatal, "{}: cannot be searched for files that may lack writes: {}",
+                 root.string(), failed.message());
+  return make_log(device, opened);
+}
+
+// Writes the missing copies of headers. Records that were torn when the process stopped must not look like damaged ones later, when newer records say that
+// everything before them was settled.
+Status mend_log(io::File& log, uint32_t alignment, OpenedStore* opened) {
+  const std::string zeros(kRecordHeaderBytes, '\0');
+  const auto torn = take_torn(&opened->found.segments);
+  opened->report.torn = torn.size();
+  std::string header(kRecordHeaderBytes, '\0');
+  for (const SegmentScan& scan : opened->found.segments) {
+    opened->report.mended += scan.mended.size();
+    for (const RecordHeader& record : scan.mended) {
+      encode_record_header(record, scan.header.log_id, header);
+      SWALE_RETURN_IF_ERROR(log.pwrite(record.address, header));
+      encode_record_end(record, scan.header.log_id, header);
+      SWALE_RETURN_IF_ERROR(
+          log.pwrite(record.address + record.space(alignment) - kRecordHeaderBytes, header));
+    }
+  }
+  for (const DamagedRecord& each : torn) {
+    const RecordHeader& record = each.header;
+    SWALE_RETURN_IF_ERROR(log.pwrite(record.address, zeros));
+    SWALE_RETURN_IF_ERROR(log.pwrite(record.address + record.space(alignment) - kRecordHeaderBytes, zeros));
+  }
+  for (const SegmentScan& scan : opened->found.segments)
+    for (const DamagedRecord& damaged : scan.damaged)
+      opened->report.damaged.push_back(words_of(log.path(), damaged));
+  return torn.empty() && opened->report.mended == 0 ? Status() : log.sync();
+}
+
 Status use_log(io::Device& device, OpenedStore* opened) {
   Options& engine = opened->options.engine;
   SWALE_ASSIGN_OR_RETURN(const Marker marker, read_marker(device, opened->options.backing_directory));
@@ -96,12 +152,13 @@ Status use_log(io::Device& device, OpenedStore* opened) {
   if (marker.abandoned) return make_log(device, opened);
   if (!log.ok()) {
     if (!marker.there) return make_log(device, opened);
+    if (opened->options.accept_loss) return go_on_without_log(device, marker.log_id, opened);
     return error(
         Code::kNotFound, Scope::kFatal,
         "{}: there is no log, but {} was used with log {:016x}, which may hold writes that are nowhere else; "
-        "bring it back, or remove {} to go on without",
+        "bring it back, or accept the loss with: swale tier recover --accept-loss {} {}",
         opened->options.ssd_directory, opened->options.backing_directory, marker.log_id,
-        marker_path(opened->options.backing_directory));
+        opened->options.ssd_directory, opened->options.backing_directory);
   }
   auto geometry = log_geometry(**log, engine);
   // A process was killed while it made the log.
@@ -120,7 +177,15 @@ Status use_log(io::Device& device, OpenedStore* opened) {
   engine.segment_count = geometry->segment_count;
   engine.log_alignment = geometry->alignment;
   SWALE_RETURN_IF_ERROR(engine.validate());
-  SWALE_ASSIGN_OR_RETURN(opened->segments, scan_log(*opened->log, *geometry, &opened->report));
+  SWALE_ASSIGN_OR_RETURN(opened->found.segments, scan_log(*opened->log, *geometry, &opened->report));
+  return mend_log(*opened->log, engine.log_alignment, opened);
+}
+
+Status read_losses(io::Device& device, OpenedStore* opened) {
+  const std::string path = losses_path(opened->options.backing_directory);
+  const auto text = io::read_file(device, path, kJsonBytesMax);
+  if (!text.ok()) return text.status().code() == Code::kNotFound ? Status() : text.status();
+  SWALE_ASSIGN_OR_RETURN(opened->found.losses, decode_loss_list(*text, path));
   return {};
 }
 
@@ -134,22 +199,27 @@ Status use_queues(io::Device& device, OpenedStore* opened) {
     if (!name.starts_with("queue.")) continue;
     next = std::max<uint64_t>(next, std::strtoull(name.c_str() + 6, nullptr, 10) + 1);
     const std::string path = directory + "/" + name;
+    std::vector<DamagedRecord> damaged;
     SWALE_ASSIGN_OR_RETURN(auto file, device.open(path, io::OpenMode::kReadWrite));
-    SWALE_ASSIGN_OR_RETURN(
-        auto left, SharedQueue::left_in(*file, opened->options.engine.log_id, &opened->report.damaged));
-    if (left.empty()) {
+    SWALE_ASSIGN_OR_RETURN(auto left, SharedQueue::left_in(*file, opened->options.engine.log_id, &damaged));
+    if (left.empty() && damaged.empty()) {
       SWALE_RETURN_IF_ERROR(device.remove(path));
       continue;
     }
     SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
     for (RecordHeader& record : left) {
       record.address += base;
-      opened->queued.push_back(record);
+      opened->found.queued.push_back(record);
+    }
+    for (DamagedRecord& record : damaged) {
+      opened->report.damaged.push_back(words_of(path, record));
+      record.header.address += base;
+      opened->found.queued_damaged.push_back(std::move(record));
     }
     opened->old_queues.push_back({path, std::move(file), base});
     base += round_up(size, 4096);
   }
-  opened->report.queued = opened->queued.size();
+  opened->report.queued = opened->found.queued.size();
   SWALE_ASSIGN_OR_RETURN(
       opened->queue,
       SharedQueue::create(device, fmt::format("{}/queue.{}", directory, next), opened->options.queue_slots,
@@ -160,9 +230,14 @@ Status use_queues(io::Device& device, OpenedStore* opened) {
 // The ids that records name.
 std::unordered_set<uint64_t> named_files(const OpenedStore& opened) {
   std::unordered_set<uint64_t> ids;
-  for (const RecordHeader& record : opened.queued) ids.insert(record.file);
-  for (const SegmentScan& scan : opened.segments)
-    for (const RecordHeader& record : scan.records) ids.insert(record.file);
+  for (const RecordHeader& record : opened.found.queued) ids.insert(record.file);
+  for (const DamagedRecord& record : opened.found.queued_damaged) ids.insert(record.header.file);
+  for (const SegmentScan& scan : opened.found.segments) {
+    for (const RecordHeader& record : scan.records)
+      if (record.type != RecordType::kSettled) ids.insert(record.file);
+    for (const DamagedRecord& record : scan.damaged) ids.insert(record.header.file);
+  }
+  for (const LostRange& range : opened.found.losses.ranges) ids.insert(range.file);
   return ids;
 }
 
@@ -215,7 +290,8 @@ Status find_files(OpenedStore* opened) {
 Result<SegmentHeader> log_geometry(io::File& log, const Options& otherwise) {
   std::string header(kSegmentHeaderBytes, '\0');
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, log.size());
-  for (const uint64_t at : {uint64_t{0}, otherwise.segment_bytes}) {
+  const uint64_t last = segment_tail_bytes(otherwise.log_alignment);
+  for (const uint64_t at : {uint64_t{0}, size - std::min(size, last), otherwise.segment_bytes}) {
     if (at + kSegmentHeaderBytes > size) continue;
     SWALE_RETURN_IF_ERROR(io::read_exactly(log, at, header));
     auto found = decode_segment_header(header);
@@ -225,8 +301,8 @@ Result<SegmentHeader> log_geometry(io::File& log, const Options& otherwise) {
   return corruption(
       "{}: no segment header says what the log of {} bytes is; give the segment size that it was made with, "
       "or "
-      "remove it to lose what is in it",
-      log.path(), size);
+      "accept the loss with: rm {}; swale tier recover --accept-loss",
+      log.path(), size, log.path());
 }
 
 Result<std::vector<SegmentScan>> scan_log(io::File& log, const SegmentHeader& geometry,
@@ -241,13 +317,21 @@ Result<std::vector<SegmentScan>> scan_log(io::File& log, const SegmentHeader& ge
     expected.index = i;
     auto scan = scan_segment(bytes, expected);
     if (!scan.ok()) return scan.status().with_context(log.path());
-    for (const DamagedRecord& damaged : scan->damaged)
-      report->damaged.push_back(corruption("{}: offset {}: {} bytes for offset {} of file {:016x}: {}",
-                                           log.path(), damaged.header.address, damaged.header.length,
-                                           damaged.header.offset, damaged.header.file, damaged.reason));
     scans.push_back(std::move(*scan));
   }
   return scans;
+}
+
+Status words_of(const std::string& path, const DamagedRecord& damaged) {
+  const PayloadRange& first = damaged.ranges.front();
+  return corruption("{}: offset {}: record of {} bytes for offset {} of file {:016x}: {}: bytes {} to {}{}",
+                    path, damaged.header.address, damaged.header.length, damaged.header.offset,
+                    damaged.header.file, damaged.reason, damaged.header.offset + first.begin,
+                    damaged.header.offset + first.end, damaged.ranges.size() == 1 ? "" : " and others");
+}
+
+std::string losses_path(const std::string& backing_directory) {
+  return backing_directory + "/" + kPrivateDirectory + "/lost";
 }
 
 std::string marker_path(const std::string& backing_directory) {
@@ -300,6 +384,7 @@ Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options) 
                          take_lock(device, options.backing_directory + "/" + kPrivateDirectory + "/lock"));
   SWALE_RETURN_IF_ERROR(use_log(device, &opened));
   SWALE_RETURN_IF_ERROR(use_queues(device, &opened));
+  SWALE_RETURN_IF_ERROR(read_losses(device, &opened));
   SWALE_RETURN_IF_ERROR(find_files(&opened));
   return opened;
 }

@@ -117,25 +117,6 @@ TEST_F(StoreTest, AMissingLogIsToldAndNeverReplacedSilently) {
   EXPECT_EQ(read_all(*store, *store->open_file("data", io::OpenMode::kRead)), "abc");
 }
 
-TEST_F(StoreTest, ADamagedRecordIsReportedWithItsFileAndOffset) {
-  {
-    auto store = open(options());
-    const auto file = *store->open_file("data", io::OpenMode::kOpenOrCreate);
-    ASSERT_TRUE(store->write(file, 5000, std::string(1000, 'x')).ok());
-    ASSERT_TRUE(store->close(Store::AtClose::kKeep).ok());
-  }
-  std::fstream log(ssd() + "/log", std::ios::in | std::ios::out | std::ios::binary);
-  log.seekp(64 + 64 + 500);
-  log.put('y');
-  log.close();
-  const auto report = Store::inspect(device_, ssd(), {});
-  ASSERT_TRUE(report.ok()) << report.status().to_string();
-  ASSERT_EQ(report->problems.size(), 1u);
-  auto store = open(options());
-  ASSERT_EQ(store->recovery().damaged.size(), 1u);
-  EXPECT_NE(store->recovery().damaged[0].message().find("offset 5000"), std::string::npos);
-}
-
 // A model of files as strings, and random calls, in all policies and modes, with closings and openings between.
 TEST_F(StoreTest, RandomCallsGiveWhatAPlainDirectoryWould) {
   constexpr Policy kPolicies[] = {Policy::kBacking, Policy::kSsdBlocking, Policy::kSsdOverflowing,

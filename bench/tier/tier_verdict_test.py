@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""The verdicts of tier.py: a bound that is missed is reported as missed, whatever the others are; one that is met is not."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import tier  # noqa: E402
+from tier_keys import KEYS  # noqa: E402
+
+TIMED = {key.name: [key.must] for key in KEYS if key.by}
+FOUND = {key.name: (key.must, {}) for key in KEYS if not key.by}
+FACTORS = [{"cpu": 1.0}]
+
+
+def worse(key):
+    return key.must * (1.01 if key.less_is_better else 0.99)
+
+
+def missed(found, timed, factors=None):
+    return [name for name, row in tier.judge(found, timed, factors or FACTORS).items() if row["met"] is False]
+
+
+def main():
+    assert not missed(FOUND, TIMED), "a bound itself is met"
+    for key in KEYS:
+        found, timed = dict(FOUND), dict(TIMED)
+        if key.by:
+            timed[key.name] = [worse(key)]
+        else:
+            found[key.name] = (worse(key), {})
+        assert missed(found, timed) == [key.name], key.name
+        rows = tier.judge(found, timed, FACTORS)
+        line = next(line for line in tier.table(rows).splitlines() if f"`{key.name}`" in line)
+        assert "**NO**" in line, line
+    # A slow hour is no excuse beyond its factor, and none for what is no time.
+    slow = dict(TIMED, engine_cpu_ns_per_request=[790.0])
+    assert not missed(FOUND, slow, [{"cpu": 2.0}])
+    assert missed(FOUND, slow) == ["engine_cpu_ns_per_request"]
+    try:
+        tier.judge({name: value for name, value in FOUND.items() if name != "heldout_throughput_min"}, TIMED, FACTORS)
+    except KeyError:
+        pass
+    else:
+        raise AssertionError("a figure that is missing must fail the run")
+    bench = Fake({"swale": (100.0, 10), "ssdup+": (111.0, 9), "ssdup": (150.0, 11)})
+    assert tier.best_rival(bench, "W", "A") == (1.11, "ssdup+"), "faster with more bytes is no rival"
+    assert tier.ssd_bytes_over(Fake({"swale": (1.0, 1), "ssdup+": (1.0, 0)}), "W", "A") == float("inf")
+    print(f"{len(KEYS)} bounds, each missed once")
+
+
+class Fake:
+    """Runs whose figures are given: policy -> (MB/s, bytes to the SSD)."""
+
+    def __init__(self, policies):
+        self.policies = policies
+
+    def run(self, _workload, _preset, policy):
+        speed, ssd = self.policies.get(policy, (1.0, 10**6))
+        return {"mb_per_s": speed, "ssd_bytes": ssd}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+// Engine: the redirector (ssdup-plus, section 2.3; docs/design/tier.md, "Our policy").
+#include <algorithm>
+#include <cassert>
+
+#include "tier/engine.h"
+
+namespace swale::tier {
+namespace {
+
+constexpr int64_t kDayNs = 86'400'000'000'000;
+constexpr uint32_t kMapCheckEvery = 1024;
+
+}  // namespace
+
+// The redirector: whether the policy sends this write to the SSD.
+bool Engine::wants_log(const Op& op) {
+  if (options_.policy == Policy::kBacking) return false;
+  if (map_full_ || ++map_check_ >= kMapCheckEvery) {
+    map_check_ = 0;
+    map_full_ = map_bytes() > options_.map_bytes_max;
+    if (map_full_) return false;
+  }
+  if (options_.ssd_bytes_per_day > 0) {
+    if (wear_day_ != now_ / kDayNs) wear_day_ = now_ / kDayNs, wear_bytes_ = 0;
+    if (wear_bytes_ + op.length > options_.ssd_bytes_per_day) return false;
+  }
+  switch (options_.policy) {
+    case Policy::kSsdBlocking:
+    case Policy::kSsdOverflowing:
+      return true;
+    case Policy::kSsdup:
+    case Policy::kSsdupPlus:
+      return op.stream_to_ssd;
+    default:
+      break;
+  }
+  // Back-pressure: only what would wait for the backing device.
+  if (elevator_.would_merge(op.file, position(op.file, op.offset), op.offset, op.length)) return false;
+  if (elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
+  const double left = byte_budget() - static_cast<double>(stats_.ssd_bytes);
+  if (left < op.length)
+    bursting_ = false;
+  else if (left >= static_cast<double>(options_.swale.burst_bytes) * (1 - traffic_.percentage_mean()))
+    bursting_ = true;
+  return bursting_;
+}
+
+// The shadow: what SSDUP+ would have sent to the SSD by now, less what ordered traffic does not need.
+double Engine::byte_budget() const {
+  const SwaleOptions& own = options_.swale;
+  if (own.byte_budget_random <= 0) return 1e300;
+  const double used = static_cast<double>(log_.used_bytes()) / static_cast<double>(log_.capacity_bytes());
+  const double free = std::max(0.0, 1 - used / own.byte_budget_full_share);
+  const double ordered = own.byte_budget_ordered + (own.byte_budget_empty - own.byte_budget_ordered) * free;
+  const double random = traffic_.percentage_mean();
+  return (ordered + (own.byte_budget_random - ordered) * random) * static_cast<double>(traffic_.ssd_bytes());
+}
+
+bool Engine::waits_when_full() const {
+  if (options_.policy == Policy::kSsdOverflowing) return false;
+  return flush_retry_ <= now_;  // while the backing device fails, nothing would make space
+}
+
+// How fast writes come when nothing holds them up: the quickest of recent windows.
+void Engine::watch_arrivals(uint32_t length) {
+  constexpr uint32_t kWindow = 64;
+  constexpr double kForget = 1.02;  // a window
+  window_bytes_ += length;
+  if (++window_writes_ < kWindow) return;
+  const double cost = static_cast<double>(now_ - window_start_) / static_cast<double>(window_bytes_);
+  arrival_cost_ = arrival_cost_ == 0 ? cost : std::min(arrival_cost_ * kForget, cost);
+  window_start_ = now_;
+  window_bytes_ = window_writes_ = 0;
+}
+
+}  // namespace swale::tier
