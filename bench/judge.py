@@ -64,6 +64,27 @@ class Runner:
         return line
 
 
+def run(program, *arguments):
+    """What a program reports: its last line, as JSON."""
+    done = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"{program.name} {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def rows_of(keys, found):
+    """A row with its verdicts for each key; found: key's name -> [(value, its round's factors)]."""
+    rows = []
+    for key in keys:
+        values = found[key.name]
+        normalised = statistics.median(key.normalised(value, factors) for value, factors in values)
+        raw = [value for value, _ in values]
+        rows.append({"key": key.name, "what": key.what, "unit": key.unit, "raw": statistics.median(raw), "values": raw,
+                     "normalised": normalised, "must": key.must, "aim": key.aim, "met": key.meets(normalised, key.must),
+                     "aim_met": key.meets(normalised, key.aim)})
+    return rows
+
+
 def words(options):
     """{"keys": 5} -> ["--keys", "5"]"""
     return [word for key, value in options.items() for word in (f"--{key}", str(value))]

@@ -11,12 +11,12 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import calibration  # noqa: E402
+from judge import Failed, rows_of, run  # noqa: E402
 from keys import Key  # noqa: E402
 
 PROFILES = {"full": dict(keys=4_000_000, epochs=2, rounds=5), "quick": dict(keys=1_000_000, epochs=2, rounds=3),
@@ -33,17 +33,6 @@ KEYS = (
     Key("threehop_buffer_bytes_per_rank", "frames of the hops, 4,096 nodes of 32 ranks", "B", 16 << 20, 8 << 20),
     Key("epoch_end_messages_per_rank_131072", "messages that end an epoch on quiet links, of the rank that sends most", "", 64, 24),
 )
-
-
-class Failed(Exception):
-    pass
-
-
-def run(program, *arguments):
-    done = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Failed(f"{program.name} {' '.join(map(str, arguments))}: {done.stderr.strip()}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def measure(programs, profile, scratch, say):
@@ -83,15 +72,7 @@ def figures(found):
 
 
 def judge(found):
-    rows = []
-    for key in KEYS:
-        values = figures(found)[key.name]
-        normalised = statistics.median(key.normalised(value, factors) for value, factors in values)
-        raw = [value for value, _ in values]
-        rows.append({"key": key.name, "what": key.what, "unit": key.unit, "raw": statistics.median(raw), "values": raw,
-                     "normalised": normalised, "must": key.must, "aim": key.aim, "met": key.meets(normalised, key.must),
-                     "aim_met": key.meets(normalised, key.aim)})
-    return rows
+    return rows_of(KEYS, figures(found))
 
 
 def show(number):

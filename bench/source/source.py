@@ -12,12 +12,12 @@ import csv
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import calibration  # noqa: E402
+from judge import Failed, rows_of, run, words  # noqa: E402
 from keys import Key  # noqa: E402
 
 PROFILES = {"full": dict(keys=7_812_500, rounds=3), "quick": dict(keys=1_000_000, rounds=2), "tiny": dict(keys=30_000, rounds=1)}
@@ -60,31 +60,19 @@ KEYS = (
 )
 
 
-class Failed(Exception):
-    pass
-
-
-def run(program, arguments):
-    done = subprocess.run([str(program), *arguments], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Failed(f"{program.name} {' '.join(arguments)}: {done.stderr.strip()}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
 def measure(programs, profile, scratch, say):
     settings = PROFILES[profile]
     rounds = []
     for number in range(settings["rounds"]):
-        calibrated = [run(programs / "bench_calibrate", ["--path", str(scratch / "calibrate"),
-                                                         *(["--quick", "1"] if profile == "tiny" else [])])]
+        calibrated = [run(programs / "bench_calibrate", "--path", scratch / "calibrate",
+                          *(["--quick", 1] if profile == "tiny" else []))]
         factors = calibration.factors(calibrated)
         names = list(CASES) if number == 0 else TIMED[:: -1 if number % 2 else 1]
         lines = {}
         for i, name in enumerate(names):
             say(f"round {number + 1} of {settings['rounds']}, {i + 1} of {len(names)}: {name}")
-            words = [word for option, value in CASES[name].items() for word in (f"--{option}", str(value))]
             lines[name] = run(programs / "source" / "bench_source",
-                              ["--file", str(scratch / "table"), "--keys", str(settings["keys"]), *words])
+                              "--file", scratch / "table", "--keys", settings["keys"], *words(CASES[name]))
         rounds.append({"factors": factors, "lines": lines})
     return rounds
 
@@ -116,16 +104,7 @@ def figures(rounds):
 
 
 def judge(rounds):
-    found = figures(rounds)
-    rows = []
-    for key in KEYS:
-        values = found[key.name]
-        normalised = statistics.median(key.normalised(value, factors) for value, factors in values)
-        raw = [value for value, _ in values]
-        rows.append({"key": key.name, "what": key.what, "unit": key.unit, "raw": statistics.median(raw), "values": raw,
-                     "normalised": normalised, "must": key.must, "aim": key.aim, "met": key.meets(normalised, key.must),
-                     "aim_met": key.meets(normalised, key.aim)})
-    return rows
+    return rows_of(KEYS, figures(rounds))
 
 
 FIELDS = ("bits_per_key", "probes_per_existing_key", "false_probes_per_absent_key", "build_keys_per_cpu_second", "cold_bytes",
