@@ -145,11 +145,6 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
 
 nlohmann::json json_of(const Work& work, const RanksReport& report) {
   const double records = work.data.records();
-  const auto sum = [&](Figure figure) {
-    double total = 0;
-    for (const RankReport& rank : report.ranks) total += rank.frame_s[figure];
-    return total;
-  };
   const auto most = [&](Figure figure) {
     double found = 0;
     for (const RankReport& rank : report.ranks) found = std::max(found, rank.frame_s[figure]);
@@ -161,15 +156,15 @@ nlohmann::json json_of(const Work& work, const RanksReport& report) {
   line.update({{"bytes", records * kRecordBytes},
                {"disk_bytes", bytes_on_disk(work.path)},
                {"files", files_below(work.path)},
-               {"log_bytes_written", sum(kLogBytes)},
+               {"log_bytes_written", report.sum(kLogBytes)},
                {"bytes_per_s", records * kRecordBytes / wall_s},
-               {"append_s", sum(kAppendS) / ranks},
-               {"end_s", sum(kEndS) / ranks},
-               {"compute_wall_s", sum(kComputeWallS) / ranks},
-               {"compute_cpu_s", sum(kComputeCpuS) / ranks},
-               {"progress_waited_share", sum(kWaitedS) / ranks / wall_s},
+               {"append_s", report.sum(kAppendS) / ranks},
+               {"end_s", report.sum(kEndS) / ranks},
+               {"compute_wall_s", report.sum(kComputeWallS) / ranks},
+               {"compute_cpu_s", report.sum(kComputeCpuS) / ranks},
+               {"progress_waited_share", report.sum(kWaitedS) / ranks / wall_s},
                {"delivery_queue_frames_max", most(kQueueFrames)},
-               {"credit_waits", sum(kCreditWaits)}});
+               {"credit_waits", report.sum(kCreditWaits)}});
   return line;
 }
 

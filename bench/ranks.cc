@@ -82,6 +82,12 @@ uint64_t RanksReport::memory_bytes_max() const {
   return most;
 }
 
+double RanksReport::sum(size_t figure) const {
+  double total = 0;
+  for (const RankReport& rank : ranks) total += rank.frame_s[figure];
+  return total;
+}
+
 RanksReport run_ranks(int ranks, const RankFn& fn) {
   if (ranks < 1 || ranks > kRanksMax) die(fmt::format("{} ranks: expected 1 to {}", ranks, kRanksMax));
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -50,6 +50,7 @@ struct RanksReport {
   double wall_s() const;  // from the first begin to the last end
   Cpu cpu_between() const;
   uint64_t memory_bytes_max() const;
+  double sum(size_t figure) const;  // over the ranks, of an element of RankReport::frame_s
 };
 
 // Forks the ranks, waits for them. To be called before the program starts any thread.

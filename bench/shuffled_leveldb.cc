@@ -136,11 +136,6 @@ uint64_t tables_below(const std::string& path) {
 
 nlohmann::json json_of(const Work& work, const RanksReport& report) {
   const double records = work.data.records();
-  const auto sum = [&](Figure figure) {
-    double total = 0;
-    for (const RankReport& rank : report.ranks) total += rank.frame_s[figure];
-    return total;
-  };
   double written_s = 0;
   for (const RankReport& rank : report.ranks) {
     written_s = std::max(written_s, rank.last_epoch_end_s - report.ranks.front().first_append_s);
@@ -152,9 +147,9 @@ nlohmann::json json_of(const Work& work, const RanksReport& report) {
                          {"wall_s", report.wall_s()},
                          {"until_last_epoch_s", written_s},
                          {"cpu_ns_per_record", report.cpu_between().total_s() / records * 1e9},
-                         {"table_bytes_written", sum(kTableBytes)},
-                         {"bytes_read", sum(kReadBytes)},
-                         {"tables_written", sum(kTables)},
+                         {"table_bytes_written", report.sum(kTableBytes)},
+                         {"bytes_read", report.sum(kReadBytes)},
+                         {"tables_written", report.sum(kTables)},
                          {"tables", tables_below(work.path)}};
   line["queries"] = nlohmann::json::array();
   for (uint32_t epochs = 1; work.samples != 0 && epochs <= work.data.epochs; ++epochs) {

@@ -87,18 +87,13 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
 
 nlohmann::json json_of(const Work& work, const RanksReport& report) {
   const double records = work.data.records();
-  const auto sum = [&](Figure figure) {
-    double total = 0;
-    for (const RankReport& rank : report.ranks) total += rank.frame_s[figure];
-    return total;
-  };
   nlohmann::json line = costs_of(records, report.wall_s(), report.cpu_between());
-  const double generating = sum(kGenerateCpuS) / records * 1e9;
+  const double generating = report.sum(kGenerateCpuS) / records * 1e9;
   line["generating_cpu_ns_per_record"] = generating;
   line["shuffle_cpu_ns_per_record"] = line["cpu_ns_per_record"].get<double>() - generating;
-  line["wire_bytes_per_record"] = sum(kWireBytes) / records;
-  line["frames"] = sum(kFrames);
-  line["hop_buffer_bytes_per_rank"] = sum(kHopBytes) / work.size();
+  line["wire_bytes_per_record"] = report.sum(kWireBytes) / records;
+  line["frames"] = report.sum(kFrames);
+  line["hop_buffer_bytes_per_rank"] = report.sum(kHopBytes) / work.size();
   return line;
 }
 
