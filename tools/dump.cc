@@ -27,6 +27,7 @@ int DumpCommand::run() const {
   DumpOutput out(with);
   const Status status = (*engine)->dump(device, common.path, &out);
   if (!status.ok()) return fail(status);
+  if (!out.failure().ok()) return fail(out.failure());
   return finish_output(out.damaged() ? kExitNotFound : kExitOk);
 }
 
@@ -76,6 +77,10 @@ void DumpOutput::line(const Json& thing) {
 }
 
 void DumpOutput::damage(uint64_t offset, const Status& cause) {
+  if (is_own_limit(cause)) {
+    if (failure_.ok()) failure_ = cause;
+    return;
+  }
   damaged_ = true;
   line({{"what", "DAMAGE"}, {"offset", offset}, {"cause", std::string(cause.message())}});
 }

@@ -35,12 +35,15 @@ class DumpOutput {
   void line(const Json& thing);
   void damage(uint64_t offset, const Status& cause);
   bool damaged() const { return damaged_; }
+  // The first cause that was a limit of this process: what was shown is then incomplete, and nothing is known of damage.
+  const Status& failure() const { return failure_; }
 
  private:
   const DumpOptions options_;
   std::string path_;
   uint64_t lines_ = 0;
   bool damaged_ = false;
+  Status failure_;
   const bool wants_progress_ = ProgressBar::wanted_beside_output();
   std::optional<ProgressBar> bar_;  // of this file
 };

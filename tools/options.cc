@@ -26,6 +26,8 @@ int fail(const Status& status) {
   return status.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
 }
 
+bool is_own_limit(const Status& status) { return status.code() == Code::kResourceExhausted; }
+
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) note_output_failure();
 }

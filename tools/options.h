@@ -33,6 +33,9 @@ enum ExitCode {
 // Prints the failure to stderr and returns the exit code for it.
 int fail(const Status& status);
 
+// Whether it says that this process came to an end of its own (memory, a limit): nothing of the data it was reading.
+bool is_own_limit(const Status& status);
+
 // A CLI11 check for numbers that have only a lower limit.
 CLI::Validator at_least(int64_t least);
 

@@ -1,4 +1,5 @@
 // `swale tier`: makes the SSD directory of a tiered write buffer, looks into it, recovers it, and drains it.
+#include <algorithm>
 #include <memory>
 
 #include "tier/store.h"
@@ -56,6 +57,8 @@ int TierCommand::look(io::PosixDevice& device) const {
   const auto report =
       tier::Store::inspect(device, ssd, dumps ? show : std::function<void(const std::string&)>());
   if (!report.ok()) return fail(report.status());
+  const auto unread = std::find_if(report->problems.begin(), report->problems.end(), is_own_limit);
+  if (unread != report->problems.end()) return fail(*unread);
   if (json) {
     print_json(Json{{"log", fmt::format("{:016x}", report->log_id)},
                     {"segments", report->segments},

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -66,6 +67,8 @@ int VerifyCommand::run() const {
     return (*engine)->verify(common.path, request);
   }();
   if (!report.ok()) return fail(report.status());
+  const auto unread = std::find_if(report->problems.begin(), report->problems.end(), is_own_limit);
+  if (unread != report->problems.end()) return fail(*unread);
   if (common.json) {
     print_json(as_json(common.path, *report));
   } else {
