@@ -20,6 +20,12 @@ if(SWALE_SANITIZE)
     target_compile_options(swale_build_flags INTERFACE -fno-sanitize-recover=undefined)
   endif()
 endif()
+# Whether a test may define operator new itself: the run-time of ThreadSanitizer defines it, too, and wins.
+if(SWALE_SANITIZE MATCHES "thread")
+  set(SWALE_CAN_REPLACE_NEW OFF)
+else()
+  set(SWALE_CAN_REPLACE_NEW ON)
+endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

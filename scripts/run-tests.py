@@ -74,12 +74,13 @@ def test_files():
                     yield os.path.relpath(os.path.join(folder, name), ROOT)
 
 
-def builds_tests(test_preset):
-    """Whether the preset's build has the test programs at all: that of the fuzz targets has not."""
+def builds_all_tests(test_preset):
+    """Not so: the build of the fuzz targets has no test programs, and sanitizers cannot run some of them."""
     with open(os.path.join(ROOT, "CMakePresets.json"), encoding="utf-8") as file:
         configured = {preset["name"]: preset for preset in json.load(file)["configurePresets"]}
     name = os.path.basename(build_folder(test_preset))
-    return configured[name].get("cacheVariables", {}).get("SWALE_TESTS") != "OFF"
+    variables = configured[name].get("cacheVariables", {})
+    return variables.get("SWALE_TESTS") != "OFF" and "SWALE_SANITIZE" not in variables
 
 
 def unbuilt_test_files(build):
@@ -163,7 +164,7 @@ def main():
     if not closing:
         return status or 1
     with open(log_path, encoding="utf-8", errors="replace") as file:
-        unbuilt = unbuilt_test_files(build) if builds_tests(sys.argv[1]) else []
+        unbuilt = unbuilt_test_files(build) if builds_all_tests(sys.argv[1]) else []
         remarks, problems = judge(file.read(), lines, unbuilt, in_ci=bool(os.environ.get("CI")))
     print("", *remarks, closing, sep="\n", flush=True)
     for problem in problems:

@@ -50,7 +50,8 @@ size_t read_document(Bytes text) {
   if (!document.ok() || !document->check_header({.name = "swale-test"}).ok()) return 0;
   const DocumentObject root = document->root();
   size_t read = 0;
-  for (const JsonValue part : *root.array("parts"))
+  const auto parts = root.array("parts");
+  for (const JsonValue part : *parts)
     read += root.below(part, "part").text("what").ok() ? 1 : 0;
   return read;
 }
