@@ -29,6 +29,7 @@ class Clients {
     return client;
   }
   void give(std::unique_ptr<meta::Client> client) noexcept {
+    if (!client->at_rest()) return;  // freed: what comes late for it is no answer to a later call
     const std::lock_guard lock(mutex_);
     if (idle_.size() < idle_.capacity()) idle_.push_back(std::move(client));  // else it is freed
   }

@@ -34,7 +34,12 @@ Result<Finished> Client::run(OperationId id) {
   Finished finished;
   for (;;) {
     send();
-    if (core_.take_finished(&finished)) break;
+    // One that was given up (its deadline, want of memory) may finish after it: its result is nobody's.
+    while (core_.take_finished(&finished)) {
+      if (finished.id != id) continue;
+      SWALE_RETURN_IF_ERROR(finished.status);
+      return finished;
+    }
     done_.clear();
     // Others of this rank may have all calls that there may be: then this thread looks again, at most until its deadline.
     const Nanos now = system_clock().now();
@@ -45,9 +50,6 @@ Result<Finished> Client::run(OperationId id) {
     }
     for (net::RpcCompletion& each : done_) core_.on_completion(each.tag, std::move(each.response));
   }
-  static_cast<void>(id);
-  SWALE_RETURN_IF_ERROR(finished.status);
-  return finished;
 }
 
 Result<AttributeAnswer> Client::ask(AttributeOp op, const std::string& name, uint64_t size,

@@ -52,6 +52,9 @@ class Client {
   Status relocate(const Relocation& relocation);
   Result<std::vector<std::string>> stats();  // of each server, JSON
 
+  // False: an operation was given up before it finished, by its deadline or for want of memory.
+  bool at_rest() const { return core_.at_rest() && calls_.empty(); }
+
  private:
   Result<Finished> run(OperationId id);
   Result<AttributeAnswer> ask(AttributeOp op, const std::string& name, uint64_t size, uint64_t generation,

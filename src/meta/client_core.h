@@ -62,6 +62,7 @@ class ClientCore {
   void take_calls(std::vector<Call>* out);
   void on_completion(uint64_t tag, Result<std::string> response);
   bool take_finished(Finished* out);
+  bool at_rest() const { return operations_.empty() && finished_.empty(); }
 
   const Partition& partition() const { return partition_; }
   uint64_t client() const { return options_.client; }

@@ -10,6 +10,7 @@ namespace {
 constexpr size_t kInlineBytes = 4 * kKiB;  // a larger request goes to the storage thread
 constexpr uint64_t kCoreShift = 40;        // a tag says which core has called
 constexpr uint64_t kTagMask = (uint64_t{1} << kCoreShift) - 1;
+constexpr uint64_t kMade = ~uint64_t{0};  // in place of a call's tag: it was made
 
 }  // namespace
 
@@ -66,7 +67,9 @@ void Service::on_requests(std::span<net::RpcRequest> requests) {
       handle(each);
     } else {
       const Status kept = contain([&] { queue_.push_back(std::move(each)); });
-      if (!kept.ok()) fail(kept);
+      if (kept.ok()) continue;
+      fail(kept);
+      if (rpc_ != nullptr) rpc_->reply(each.token, failure_);
     }
   }
   if (rpc_ != nullptr) flush(lock);
@@ -116,7 +119,7 @@ void Service::flush(Lock& lock) {
     each.response.ok() ? rpc_->reply(token, net::RpcPayload(*std::move(each.response)))
                        : rpc_->reply(token, each.response.status());
   }
-  std::vector<std::pair<uint64_t, Status>> failed;
+  Status why;  // of the first call that could not be made
   for (Call& each : calls) {
     net::RpcCall call{.to = hosts_[each.to],
                       .method = static_cast<net::RpcMethod>(each.method),
@@ -129,14 +132,16 @@ void Service::flush(Lock& lock) {
         upstream != nullptr
             ? upstream->call(std::move(call))
             : Result<net::CallId>(error(Code::kAborted, Scope::kOperation, "the server is closing"));
-    if (!id.ok()) failed.emplace_back(each.tag, id.status());
+    if (id.ok()) each.tag = kMade;
+    if (!id.ok() && why.ok()) why = id.status();
   }
   lock.lock();
-  if (failed.empty()) return;
+  if (why.ok()) return;
+  for (const Call& each : calls) open_calls_ -= each.tag == kMade ? 0 : 1;
   const Status told = contain([&] {
-    for (const auto& [tag, why] : failed) {
-      --open_calls_;
-      cores_[tag >> kCoreShift]->on_completion(tag & kTagMask, why);
+    for (const Call& each : calls) {
+      if (each.tag == kMade) continue;
+      cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, why);
     }
   });
   if (!told.ok()) fail(told);
@@ -192,9 +197,9 @@ void Service::await() {
     done.clear();
     upstream->wait(&done, system_clock().now() + patience_);
     lock.lock();
+    open_calls_ -= done.size();
     const Status told = contain([&] {
       for (net::RpcCompletion& each : done) {
-        --open_calls_;
         cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, std::move(each.response));
       }
     });

@@ -1,12 +1,9 @@
 #include "meta/store.h"
 
-#include <algorithm>
-#include <map>
-
 #include "base/contain.h"
 #include "base/entropy.h"
-#include "base/process_identity.h"
 #include "net/agree.h"
+#include "net/node_map.h"
 
 namespace swale::meta {
 namespace {
@@ -14,7 +11,6 @@ namespace {
 // What each rank says before the store opens; rank 0's manifest counts.
 struct Greeting {
   Status status;
-  std::string node;
   std::string options;  // that ranks must have in common
   std::string manifest;
   std::string job;  // rank 0's name for this job, in its lock
@@ -71,25 +67,22 @@ Status Store::lock(io::Device& device, const std::string& directory, const std::
 }
 
 Status Store::begin(io::Device& device, const std::string& directory) {
-  Greeting mine{{}, host_name(), shared_options(options_), {}, {}};
+  Greeting mine{{}, shared_options(options_), {}, {}};
   if (job_.rank() == 0) {
     mine.job = fmt::format("{:016x}", random_number());
     mine.status = lock(device, directory, mine.job);
     if (mine.status.ok()) mine.status = read_or_begin(device, directory, &mine);
   }
   std::string text;
-  append_sized(&text, mine.node);
   append_sized(&text, mine.options);
   append_sized(&text, mine.manifest);
   append_sized(&text, mine.job);
   SWALE_RETURN_IF_ERROR(net::agree(job_, mine.status));
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_.allgather(text));
-  std::vector<std::string> nodes;
   std::string manifest_text, job;
   Status differs;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     Decoder in(all[rank]);
-    nodes.emplace_back(in.sized());
     if (in.sized() != mine.options && differs.ok()) {
       differs =
           invalid_argument("rank {} has other options meta.servers_per_node, meta.range or meta.ring", rank);
@@ -101,15 +94,14 @@ Status Store::begin(io::Device& device, const std::string& directory) {
     }
   }
   SWALE_RETURN_IF_ERROR(net::agree(job_, differs));
-  const auto me = nodes.begin() + static_cast<ptrdiff_t>(job_.rank());
-  const bool first_of_node = std::find(nodes.begin(), me, *me) == me;
+  const bool first_of_node = job_.nodes()->seat(job_.rank()).local == 0;
   SWALE_RETURN_IF_ERROR(
       net::agree(job_, first_of_node && job_.rank() != 0 ? lock(device, directory, job) : ok_status()));
   Manifest manifest{0, options_.range_bytes};
   if (!manifest_text.empty()) {
     SWALE_ASSIGN_OR_RETURN(manifest, decode_manifest(manifest_text, directory + "/" + kManifestName));
   }
-  SWALE_RETURN_IF_ERROR(meet(nodes, options_.servers_per_node, manifest.servers));
+  meet(manifest.servers);
   manifest.servers = static_cast<uint32_t>(hosts_.size());
   SWALE_RETURN_IF_ERROR(Partition::check(manifest.servers, manifest.range_bytes));
   partition_ = std::make_unique<Partition>(manifest.servers, manifest.range_bytes);
@@ -133,26 +125,23 @@ Status Store::begin(io::Device& device, const std::string& directory) {
 }
 
 // Which rank hosts which server, and whose delegate serves this rank.
-Status Store::meet(const std::vector<std::string>& nodes, uint32_t hosts_per_node, uint32_t servers) {
+void Store::meet(uint32_t servers) {
+  const net::NodeMap& nodes = *job_.nodes();
   std::vector<net::Rank> hosting;
-  std::map<std::string, uint32_t> met;  // ranks so far, by node
-  for (size_t rank = 0; rank < nodes.size(); ++rank) {
-    if (met[nodes[rank]]++ < hosts_per_node) hosting.push_back(static_cast<net::Rank>(rank));
+  for (net::Rank rank = 0; rank < job_.size(); ++rank) {
+    if (static_cast<uint32_t>(nodes.seat(rank).local) < options_.servers_per_node) hosting.push_back(rank);
   }
   if (servers == 0) servers = static_cast<uint32_t>(hosting.size());
   hosts_.clear();
   for (uint32_t server = 0; server < servers; ++server) hosts_.push_back(hosting[server % hosting.size()]);
   // Ranks of a node share its servers evenly.
-  const std::string& node = nodes[static_cast<size_t>(job_.rank())];
+  const net::Seat mine = nodes.seat(job_.rank());
   std::vector<Server> near;
   for (uint32_t server = 0; server < servers; ++server) {
-    if (nodes[static_cast<size_t>(hosts_[server])] == node) near.push_back(server);
+    if (nodes.seat(hosts_[server]).node == mine.node) near.push_back(server);
   }
-  const auto before = static_cast<size_t>(
-      std::count(nodes.begin(), nodes.begin() + static_cast<ptrdiff_t>(job_.rank()), node));
-  home_ = near.empty() ? static_cast<Server>(static_cast<uint32_t>(job_.rank()) % servers)
-                       : near[before % near.size()];
-  return {};
+  home_ = near.empty() ? static_cast<uint32_t>(job_.rank()) % servers
+                       : near[static_cast<size_t>(mine.local) % near.size()];
 }
 
 Result<std::vector<std::unique_ptr<ServerCore>>> Store::open_servers(io::Device& device,

@@ -56,7 +56,7 @@ class Store {
   explicit Store(net::Job& job, const StoreOptions& options) : job_(job), options_(options) {}
   Status begin(io::Device& device, const std::string& directory);
   Status lock(io::Device& device, const std::string& directory, const std::string& job);
-  Status meet(const std::vector<std::string>& nodes, uint32_t hosts_per_node, uint32_t servers);
+  void meet(uint32_t servers);
   Result<std::vector<std::unique_ptr<ServerCore>>> open_servers(io::Device& device,
                                                                 const std::string& directory);
 

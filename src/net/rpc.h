@@ -124,7 +124,7 @@ class Rpc final : private ConversationDriver, private Participant {
   void on_event() override REQUIRES(mutex_) { hand_out(); }
   void on_frame_taken() override REQUIRES(mutex_);
 
-  Result<CallId> call(RpcClient* client, RpcCall call, RpcClient::Leave leave);
+  Result<CallId> call(RpcClient* client, RpcCall&& call, RpcClient::Leave leave);
   Result<std::vector<CallId>> call_many(RpcClient* client, std::span<const Rank> ranks, RpcCall call);
   bool cancel(CallId id);
   size_t wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until);
@@ -146,8 +146,7 @@ class Rpc final : private ConversationDriver, private Participant {
   std::unique_ptr<Conversation> conversation_ GUARDED_BY(mutex_);
   std::unique_ptr<RpcCore> core_ GUARDED_BY(mutex_);
   std::vector<RpcClient*> clients_ GUARDED_BY(mutex_);  // by owner; nullptr: free
-  std::vector<RpcCompletion> completions_ GUARDED_BY(mutex_);
-  RpcClient* driver_ GUARDED_BY(mutex_) = nullptr;  // does the job's progress, if any
+  RpcClient* driver_ GUARDED_BY(mutex_) = nullptr;      // does the job's progress, if any
   std::thread::id driver_thread_ GUARDED_BY(mutex_);
   // In on_requests, called by an event: what it replies leaves after the event.
   std::thread::id event_thread_ GUARDED_BY(mutex_);

@@ -40,7 +40,7 @@ Status RpcCalls::has_capacity(size_t calls, size_t bytes) const {
                params_.calls_bytes_max);
 }
 
-Result<CallId> RpcCalls::start(RpcCall call, Nanos now) {
+Result<CallId> RpcCalls::start(RpcCall&& call, Nanos now) {
   const size_t cost = rpc_cost(call.payload.size(), call.response_bytes_max);
   SWALE_RETURN_IF_ERROR(has_capacity(1, cost));
   if (done_.capacity() <= open_calls_) done_.reserve(2 * open_calls_ + 8);
@@ -122,19 +122,15 @@ void RpcCalls::tick(Nanos now) {
   });
 }
 
-void RpcCalls::take_completions(std::vector<RpcCompletion>* out) {
-  out->reserve(out->size() + done_.size());
-  for (Done& each : done_) {
-    out->push_back(std::move(each.completion));
-    open_bytes_ -= each.cost;
-  }
-  open_calls_ -= done_.size();
-  done_.clear();
+void RpcCalls::drop_taken(size_t count) {
+  for (size_t i = 0; i < count; ++i) open_bytes_ -= done_[i].cost;
+  open_calls_ -= count;
+  done_.erase(done_.begin(), done_.begin() + static_cast<ptrdiff_t>(count));
 }
 
 // ---- completion
 
-void RpcCalls::tell(Call* call, Result<std::string> response) {
+void RpcCalls::tell(Call* call, Result<std::string>&& response) {
   assert(!call->told && done_.size() < done_.capacity());
   call->told = true;
   call->payload.clear();
@@ -214,6 +210,11 @@ Status RpcCalls::on_response(Rank from, const Piece& piece) {
   if (call->receiving) return broken(piece, "a second response");
   if (piece.header.message_bytes > call->response_bytes_max) {
     return broken(piece, "the response is longer than the caller allows");
+  }
+  if (piece.body.size() == piece.header.message_bytes) {  // nearly always
+    if (!call->told) tell(call, std::string(piece.body));
+    finish(call);
+    return {};
   }
   if (!call->told) call->response.reserve(piece.header.message_bytes);
   call->receiving = true;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/per_rank.h"
@@ -29,12 +30,14 @@ class RpcCalls {
 
   // kResourceExhausted if this rank may not have so many more calls.
   Status has_capacity(size_t calls, size_t bytes) const;
-  Result<CallId> start(RpcCall call, Nanos now);
+  Result<CallId> start(RpcCall&& call, Nanos now);
   bool cancel(CallId id, Nanos now);
   void cancel_all(uint64_t owner, Nanos now);
   void tick(Nanos now);
   Nanos next_deadline() const { return earliest_; }
-  void take_completions(std::vector<RpcCompletion>* out);
+  // As RpcCore's.
+  template <class Take>
+  void take_completions(const Take& take);
   bool any_complete() const { return !done_.empty(); }
   size_t open_calls() const { return open_calls_; }
   size_t open_bytes() const { return open_bytes_; }
@@ -63,7 +66,7 @@ class RpcCalls {
     kSent,      // waits for the response
   };
   struct Call : RpcOutgoing {
-    Call() { is_call = true; }
+    Call() noexcept { is_call = true; }
     uint64_t handle = 0;
     State state = State::kWaiting;
     bool told = false;        // complete for the caller
@@ -108,7 +111,8 @@ class RpcCalls {
   Result<Call*> answered(Rank from, const Piece& piece);
   void admit(Rank rank);
   void receive(Call* call, Bytes body);
-  void tell(Call* call, Result<std::string> response);
+  void tell(Call* call, Result<std::string>&& response);
+  void drop_taken(size_t count);
   void abandon(Call* call, const Status& why);
   Status cancelled(const Call& call, Nanos now) const;
   void finish(Call* call);
@@ -125,5 +129,17 @@ class RpcCalls {
   Nanos earliest_ = kForever;  // no deadline is earlier
   Status failure_;
 };
+
+template <class Take>
+void RpcCalls::take_completions(const Take& take) {
+  size_t taken = 0;
+  try {
+    for (; taken < done_.size(); ++taken) take(std::move(done_[taken].completion));
+  } catch (...) {
+    drop_taken(taken);
+    throw;
+  }
+  drop_taken(taken);
+}
 
 }  // namespace swale::net

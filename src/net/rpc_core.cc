@@ -50,7 +50,7 @@ Status RpcCore::check(const RpcCall& call) const {
   return {};
 }
 
-Result<CallId> RpcCore::call(RpcCall call, Nanos now) {
+Result<CallId> RpcCore::call(RpcCall&& call, Nanos now) {
   SWALE_RETURN_IF_ERROR(check(call));
   SWALE_ASSIGN_OR_RETURN(const CallId id, calls_.start(std::move(call), now));
   send_to_self(now);
@@ -70,7 +70,7 @@ Result<std::vector<CallId>> RpcCore::call_many(std::span<const Rank> ranks, cons
       ranks.size(), ranks.size() * rpc_cost(each.payload.size(), each.response_bytes_max)));
   for (const Rank rank : ranks) {
     each.to = rank;
-    SWALE_ASSIGN_OR_RETURN(const CallId id, calls_.start(each, now));
+    SWALE_ASSIGN_OR_RETURN(const CallId id, calls_.start(RpcCall(each), now));
     ids.push_back(id);
   }
   send_to_self(now);
@@ -88,6 +88,10 @@ void RpcCore::cancel_all(uint64_t owner, Nanos now) {
   send_to_self(now);
 }
 
+void RpcCore::take_completions(std::vector<RpcCompletion>* out) {
+  take_completions([out](RpcCompletion&& each) { out->push_back(std::move(each)); });
+}
+
 // ---- serving
 
 void RpcCore::take_requests(size_t max, std::vector<RpcRequest>* out, Nanos now) {
@@ -95,7 +99,7 @@ void RpcCore::take_requests(size_t max, std::vector<RpcRequest>* out, Nanos now)
   send_to_self(now);  // refusals
 }
 
-bool RpcCore::reply(ReplyToken token, Result<RpcPayload> response, Nanos now) {
+bool RpcCore::reply(ReplyToken token, Result<RpcPayload>&& response, Nanos now) {
   const bool heard = served_.reply(token, std::move(response));
   send_to_self(now);
   return heard;
@@ -117,7 +121,7 @@ void RpcCore::send_to_self(Nanos now) {
 size_t RpcCore::fill_frame(Rank peer, MutableBytes frame) {
   assert(frame.size() == params_.frame_bytes);
   RpcFrameWriter writer(frame);
-  for (;;) {
+  for (size_t pieces = 0; pieces < kRpcFramePiecesMax; ++pieces) {
     RpcOutgoing* next = outbox_.front(peer);
     if (next == nullptr) break;
     if (!(next->is_call ? calls_.write(next, &writer) : served_.write(next, &writer))) break;

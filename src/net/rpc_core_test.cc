@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <new>
+
 #include "net/test_rpc_core.h"
 
 namespace swale::net {
@@ -45,6 +47,34 @@ TEST(RpcCore, PacksManySmallMessagesIntoOneFrame) {
   EXPECT_EQ(ranks.echo(1), 40u);
   EXPECT_EQ(ranks.move(1, 0), 1u);
   EXPECT_THAT(ranks.completions(0), SizeIs(40));
+}
+
+TEST(RpcCore, ClosesAFrameOfVerySmallMessagesBeforeItIsFull) {
+  Ranks ranks(2);
+  for (size_t i = 0; i < kRpcFramePiecesMax + 1; ++i) ranks.call(0, 1, "", 0);
+  EXPECT_EQ(ranks.move(0, 1), 2u);
+  EXPECT_EQ(ranks.echo(1), kRpcFramePiecesMax + 1);
+  EXPECT_EQ(ranks.move(1, 0), 2u);
+  EXPECT_THAT(ranks.completions(0), SizeIs(kRpcFramePiecesMax + 1));
+  ranks.expect_at_rest();
+}
+
+TEST(RpcCore, KeepsCompletionsThatTheirTakerHadNoMemoryFor) {
+  Ranks ranks(1);
+  for (uint64_t tag = 0; tag < 3; ++tag) ranks.call(0, 0, "x", kKiB, kForever, tag);
+  ranks.echo(0);
+  size_t taken = 0;
+  const auto take = [&](RpcCompletion&& each) {
+    if (taken == 1) throw std::bad_alloc();
+    EXPECT_EQ(each.tag, taken++);
+  };
+  EXPECT_THROW(ranks[0].take_completions(take), std::bad_alloc);
+  EXPECT_EQ(ranks[0].open_calls(), 2u);
+  const auto rest = ranks.completions(0);
+  ASSERT_THAT(rest, SizeIs(2));
+  EXPECT_EQ(rest[0].tag, 1u);
+  EXPECT_EQ(*rest[1].response, "x");
+  ranks.expect_at_rest();
 }
 
 TEST(RpcCore, CutsLargeMessagesAndLetsSmallOnesOvertake) {

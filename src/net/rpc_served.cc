@@ -58,6 +58,12 @@ Status RpcServed::on_request(Rank from, const Piece& piece) {
     caller.held += cost;
     held_ += cost;
   }
+  if (piece.body.size() == piece.header.message_bytes) {  // nearly always
+    entry->request.assign(piece.body);
+    entry->state = State::kReady;
+    ready_.push_back(entry);
+    return {};
+  }
   entry->request.reserve(piece.header.message_bytes);
   entry->state = State::kReceiving;
   caller.receiving.push_back(entry);
@@ -151,8 +157,12 @@ void RpcServed::take_requests(size_t max, std::vector<RpcRequest>* out) {
                           entry->method, params_.methods.size()));
       continue;
     }
-    out->push_back({ReplyToken{entry->handle}, entry->peer, entry->method, std::move(entry->request),
-                    entry->response_bytes_max});
+    RpcRequest& request = out->emplace_back();
+    request.token = ReplyToken{entry->handle};
+    request.from = entry->peer;
+    request.method = entry->method;
+    request.payload = std::move(entry->request);
+    request.response_bytes_max = entry->response_bytes_max;
     leave_queue(entry);
     entry->state = State::kTaken;
     ++taken;
@@ -164,7 +174,7 @@ bool RpcServed::wanted(ReplyToken token) {
   return entry != nullptr && entry->state == State::kTaken && !entry->unwanted;
 }
 
-bool RpcServed::reply(ReplyToken token, Result<RpcPayload> response) {
+bool RpcServed::reply(ReplyToken token, Result<RpcPayload>&& response) {
   Entry* entry = entries_.find(static_cast<uint64_t>(token));
   if (entry == nullptr || entry->state != State::kTaken) return false;
   if (entry->forsaken) {
@@ -184,7 +194,7 @@ bool RpcServed::reply(ReplyToken token, Result<RpcPayload> response) {
   return true;
 }
 
-void RpcServed::answer(Entry* entry, Result<RpcPayload> response) {
+void RpcServed::answer(Entry* entry, Result<RpcPayload>&& response) {
   entry->request = {};
   entry->failing = !response.ok();
   if (response.ok()) {

@@ -24,7 +24,7 @@ class RpcServed {
 
   void take_requests(size_t max, std::vector<RpcRequest>* out);
   bool any_request() const { return !ready_.empty(); }
-  bool reply(ReplyToken token, Result<RpcPayload> response);
+  bool reply(ReplyToken token, Result<RpcPayload>&& response);
   bool wanted(ReplyToken token);
   size_t open_requests() const { return entries_.size(); }
   size_t held_bytes() const { return held_ + granted_; }
@@ -85,7 +85,7 @@ class RpcServed {
   Entry& add(Rank from, uint64_t id, RpcMethod method, size_t request_bytes, uint32_t response_bytes_max);
   Status granted_entry(Rank from, const Piece& piece, Entry** entry);
   void receive(Entry* entry, Bytes body);
-  void answer(Entry* entry, Result<RpcPayload> response);
+  void answer(Entry* entry, Result<RpcPayload>&& response);
   void grant_offers();
   void leave_queue(Entry* entry);
   void forget(Entry* entry);

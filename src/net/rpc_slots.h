@@ -6,6 +6,8 @@
 #include <cassert>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 namespace swale::net {
@@ -35,7 +37,9 @@ class SlotTable {
     const auto index = static_cast<uint32_t>(entry->handle);
     Slot& slot = slots_[index];
     assert(&slot.entry == entry && slot.used);
-    slot.entry = T{};
+    static_assert(std::is_nothrow_default_constructible_v<T>);
+    std::destroy_at(entry);
+    std::construct_at(entry);
     slot.used = false;
     ++slot.generation;
     --used_;

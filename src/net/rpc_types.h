@@ -32,7 +32,11 @@ class RpcPayload {
   size_t size() const { return bytes().size(); }
   // The bytes, copied only if others share them.
   std::string take() { return shared_ ? std::string(*shared_) : std::move(own_); }
-  void clear() { *this = RpcPayload(); }
+  void clear() {
+    if (shared_) shared_.reset();
+    if (own_.capacity() > std::string().capacity()) std::string().swap(own_);
+    own_.clear();
+  }
 
  private:
   std::string own_;

@@ -143,6 +143,7 @@ bool Ucx::drive(const std::function<bool()>& done, Nanos until) {
   }
   done() ? driver_bed_.polling.met() : driver_bed_.polling.give_up();
   progress_thread_.store({});  // this thread's posts are an application's again
+  if (woken_.load()) kick();   // by this thread's last events: wake has left it to this thread
   driven_at_.store(system_clock().now());
   driven_.store(false);
   if (standing_by_long_.exchange(false)) bed_.ring();

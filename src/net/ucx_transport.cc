@@ -116,7 +116,9 @@ bool Ucx::send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
 }
 
 void Ucx::wake() {
-  if (!woken_.exchange(true)) kick();
+  if (woken_.exchange(true)) return;
+  // The thread that has the seat is awake.
+  if (progress_thread_.load(std::memory_order_relaxed) != std::this_thread::get_id()) kick();
 }
 
 void Ucx::drop(Rank rank, const Status& why) {
@@ -209,7 +211,10 @@ bool Ucx::send_queued() {
 
 bool Ucx::progress_fabric() {
   bool did = false;
-  for (int i = 0; i < kProgressBatch && ucp_worker_progress(worker_) != 0; ++i) did = true;
+  for (int i = 0; i < kProgressBatch && ucp_worker_progress(worker_) != 0; ++i) {
+    did = true;
+    if (woken_.load()) break;  // what the event has to send leaves before the next one
+  }
   return did;
 }
 

@@ -20,6 +20,7 @@ const char* Appender::Need::text() const {
 Appender::Appender(const AppenderParams& params)
     : params_(params),
       inline_bytes_max_(params.pages != nullptr ? run::kPagePointerBytes - 1 : run::kValueBytesMax),
+      row_bytes_max_(params.record_bytes_max - run::kRecordHeaderBytesMax),
       batcher_(params.ranks, params.partitioner, params.frames),
       keys_(params.lossy ? params.ranks : 0, static_cast<uint32_t>(params.rank)) {
   const bool quickly =

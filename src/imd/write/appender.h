@@ -64,7 +64,7 @@ class Appender {
   // Whether write_value must be called first. Also if the sizes are beyond all limits: it says so.
   bool goes_elsewhere(Bytes key, Bytes value) const {
     return key.size() - 1 >= run::kKeyBytesMax || value.size() > inline_bytes_max_ ||
-           run::encoded_record_bytes(key.size(), value.size()) > params_.record_bytes_max;
+           key.size() + value.size() > row_bytes_max_;
   }
   // Writes the value to the value log or to pages. The record that points to it, to be appended in the same epoch, is good until the
   // next call. kInvalidArgument, and nothing was done: sizes, or a key without a home.
@@ -97,6 +97,7 @@ class Appender {
 
   const AppenderParams params_;
   const size_t inline_bytes_max_;  // of a value that stands in its record
+  const size_t row_bytes_max_;     // of key and value: with the longest header within record_bytes_max
   Batcher batcher_;
   KeyBatcher keys_;  // in the lossy format, of several ranks
   DirectIntake intake_;

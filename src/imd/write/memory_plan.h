@@ -19,7 +19,7 @@ namespace swale::imd {
 
 struct MemoryPlan {
   // By three hops: the frames of the hops; those below are then for the records on their way to them, for no peer of their
-  // own. Records of more than record_bytes_max encoded bytes go to the value log.
+  // own. Records of more than record_bytes_max bytes, with the longest header, go to the value log.
   std::optional<net::ThreeHopRouter::Hops> hops = {};
   size_t hop_bytes = 0;
   size_t record_bytes_max = run::kEncodedRecordBytesMax;
