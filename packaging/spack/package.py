@@ -30,7 +30,7 @@ class Swale(CMakePackage):
     depends_on("spdlog@1.10: +shared +fmt_external")
     depends_on("isa-l@2.30:")
     depends_on("liburing@2.3:")
-    depends_on("libfuse@3.12:")
+    depends_on("libfuse@3.14:")
     depends_on("lz4@1.9:")
     depends_on("xxhash@0.8:")
     depends_on("zstd@1.5:")

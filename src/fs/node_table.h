@@ -27,7 +27,10 @@ struct Node {
   // Its ctime: nobody but this mount changes files, and a flush, which moves the backing file's, is no change.
   std::atomic<int64_t> changed_ns = 0;
 
-  // Of a regular file: handles of the store last from the first open that needs one to the last release.
+  // It may have S_ISUID or S_ISGID, which the next change of its content takes away. Set with the mutex.
+  std::atomic<bool> may_be_set_id = true;
+
+  // Of a regular file: the mode is changed with it. Handles of the store last from the first open that needs one to the last release.
   Mutex mutex;
   uint32_t opens GUARDED_BY(mutex) = 0;
   std::optional<tier::Store::Handle> handle GUARDED_BY(mutex);

@@ -148,8 +148,7 @@ int TierFs::writable(OpenFile& file, uint64_t offset, uint64_t length, tier::Sto
   if (!there) return EBADF;
   if (offset > tier::kFileBytesMax || length > tier::kFileBytesMax - offset) return EFBIG;
   *found = *there;
-  changed(file.node());
-  return 0;
+  return content_changes(file.node());
 }
 
 int TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill) {
@@ -178,8 +177,8 @@ int TierFs::sync(OpenFile& file) {
 int TierFs::truncate(Node& node, uint64_t size) {
   if (size >= tier::kFileBytesMax) return EFBIG;
   if (const int failed = hold(node, true); failed != 0) return failed;
-  changed(node);
-  const int answered = answer(store_.truncate(*handle(node), size));
+  int answered = content_changes(node);
+  if (answered == 0) answered = answer(store_.truncate(*handle(node), size));
   let_go(node);
   return answered;
 }
@@ -192,6 +191,7 @@ int TierFs::allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length)
   if (length > tier::kFileBytesMax || offset > tier::kFileBytesMax - length) return EFBIG;
   const io::Descriptor fd(::open(descriptor_path(file.node().path).c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) return errno;
+  if (const int failed = content_changes(file.node()); failed != 0) return failed;
   if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0)
     return errno;
   const auto size = store_.size(*there);

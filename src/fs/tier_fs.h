@@ -137,6 +137,7 @@ class TierFs {
   int enter(int parent, const char* name, Entry* entry);
   int attributes_of(int path, struct stat* attributes);
   static void changed(Node& node);  // just now
+  int content_changes(Node& node) const;
   static void set_change_time(Node& node, struct stat* attributes);
   int made(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry);
   void removed(const io::Descriptor& path);

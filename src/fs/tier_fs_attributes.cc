@@ -59,6 +59,22 @@ void TierFs::changed(Node& node) {
   node.changed_ns = nanos_of(time);
 }
 
+// A program that runs as its owner must not do so with another content. The kernel leaves this to us (src/fuse/wire.h).
+int TierFs::content_changes(Node& node) const {
+  changed(node);
+  if (!node.may_be_set_id.load(std::memory_order_acquire)) return 0;
+  const MutexLock lock(node.mutex);
+  struct stat found;
+  if (::fstatat(node.path.get(), "", &found, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return errno;
+  // S_ISGID without the group's right to execute once meant mandatory locks.
+  const mode_t taken = S_ISUID | ((found.st_mode & S_IXGRP) != 0 ? S_ISGID : 0);
+  if ((found.st_mode & taken) != 0 &&
+      ::chmod(descriptor_path(node.path).c_str(), found.st_mode & 07777 & ~taken) != 0)
+    return errno;
+  node.may_be_set_id.store(false, std::memory_order_release);
+  return 0;
+}
+
 void TierFs::set_change_time(Node& node, struct stat* attributes) {
   if (S_ISREG(node.type)) attributes->st_ctim = timespec_of(node.changed_ns);
 }
@@ -72,7 +88,11 @@ int TierFs::attributes(Node& node, struct stat* attributes) {
 int TierFs::change(Node& node, const Change& change, struct stat* attributes) {
   const std::string path = descriptor_path(node.path);
   changed(node);
-  if (change.mode && ::chmod(path.c_str(), *change.mode & 07777) != 0) return errno;
+  if (change.mode) {
+    const MutexLock lock(node.mutex);
+    node.may_be_set_id.store(true, std::memory_order_release);
+    if (::chmod(path.c_str(), *change.mode & 07777) != 0) return errno;
+  }
   if ((change.user || change.group) &&
       ::fchownat(node.path.get(), "", change.user.value_or(static_cast<uid_t>(-1)),
                  change.group.value_or(static_cast<gid_t>(-1)), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0)

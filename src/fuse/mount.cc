@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "fs/tier_fs.h"
 #include "fuse/tier_session.h"
+#include "fuse/wire.h"
 #include "io/posix_device.h"
 
 namespace swale::fuse {
@@ -161,6 +162,7 @@ Status start(const MountOptions& options, fs::TierFs* fs, Session* session) {
   if (fuse_session_mount(session->session, options.mountpoint.c_str()) != 0)
     return failed_mount(options, "mounting");
   session->mounted = true;
+  SWALE_RETURN_IF_ERROR(use_wire(session->session));
   session->config = fuse_loop_cfg_create();
   if (session->config == nullptr) return Status::out_of_memory();
   fuse_loop_cfg_set_max_threads(session->config, options.threads);
@@ -210,8 +212,8 @@ Status run_mount(const MountOptions& options) {
   SWALE_RETURN_IF_ERROR(check_mountpoint(options));
   raise_descriptor_limit();
   const FuseWords words;
-  io::PosixDevice device;
-  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, options));
+  io::PosixDevice files;
+  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(options.device ? *options.device : files, options));
   for (const Status& damaged : store->recovery().damaged) log_error("{}", damaged.message());
   const Status served = serve(options, store.get());
   const Status closed = store->close(served.ok() ? options.at_unmount : tier::Store::AtClose::kKeep);

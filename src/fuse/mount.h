@@ -20,6 +20,8 @@ struct MountOptions {
   bool allow_other = false;  // users other than the one that mounts
   unsigned threads = 10;
   Nanos wait = 0;  // for an earlier mount of the directories that is still ending
+  io::Device* device =
+      nullptr;  // for tests: another one than the operating system's files; outlives the mount
   // Called once the mount is there, with what opening the store has found.
   std::function<void(const tier::RecoveryReport&)> ready;
 };

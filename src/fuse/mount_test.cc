@@ -17,6 +17,7 @@
 
 #include "fs/random_calls.h"
 #include "io/posix_device.h"
+#include "tier/described_fault_device.h"
 
 namespace swale::fuse {
 namespace {
@@ -86,7 +87,10 @@ class MountTest : public ::testing::Test {
     child_ = ::fork();
     if (child_ == 0) {
       ::close(ends[0]);
-      options.ready = [&](const tier::RecoveryReport&) { static_cast<void>(::write(ends[1], "+", 1)); };
+      options.ready = [&, own = options.ready](const tier::RecoveryReport& report) {
+        if (own) own(report);
+        static_cast<void>(::write(ends[1], "+", 1));
+      };
       const Status ended = run_mount(options);
       const std::string text = ended.to_string();
       if (!ended.ok()) static_cast<void>(::write(ends[1], text.data(), text.size()));
@@ -266,6 +270,75 @@ TEST_F(MountTest, LocksHoldBetweenOpensOfOneFile) {
   ::close(one);
   ::close(two);
   EXPECT_EQ(unmount(), 0);
+}
+
+// A program that runs as its owner does not do so with another content, whoever has written it: the kernel leaves that to the mount.
+TEST_F(MountTest, AChangeOfTheContentTakesTheRightToRunAsTheOwner) {
+  ASSERT_EQ(mount(options()), "");
+  const std::string path = mountpoint() + "/f";
+  const auto mode = [](const std::string& of) {
+    struct stat state = {};
+    EXPECT_EQ(::stat(of.c_str(), &state), 0);
+    return state.st_mode & 07777;
+  };
+  const int file = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0755);
+  for (const bool cut : {false, true, false}) {
+    ASSERT_EQ(::chmod(path.c_str(), 06755), 0);
+    ASSERT_EQ(mode(path), 06755u);
+    ASSERT_EQ(cut ? ::ftruncate(file, 1) : static_cast<int>(::pwrite(file, "x", 1, 5)) - 1, 0);
+    EXPECT_EQ(mode(path), 0755u) << cut;
+    EXPECT_EQ(mode(backing() + "/f"), 0755u) << cut;
+  }
+  ASSERT_EQ(::chmod(path.c_str(), 02745), 0);  // not a right to run, but an old mark for locks
+  ASSERT_EQ(::pwrite(file, "y", 1, 0), 1);
+  EXPECT_EQ(mode(path), 02745u);
+  ::close(file);
+  EXPECT_EQ(unmount(), 0);
+}
+
+// What the backing device refuses reaches the program by its own name: at the write if that waits, at fsync and close otherwise.
+TEST_F(MountTest, AFullOrFailingBackingDirectoryIsToldByItsErrno) {
+  for (const auto& [code, number] : {std::pair{Code::kNoSpace, ENOSPC}, std::pair{Code::kIoError, EIO}}) {
+    for (const tier::Policy policy : {tier::Policy::kBacking, tier::Policy::kSsdBlocking}) {
+      tier::DescribedFaultDevice device;
+      io::Fault fault;
+      fault.kind = io::CallKind::kWrite;
+      fault.path_part = "/proc/self/fd/";  // by which the mount opens files of the backing directory
+      fault.from_then_on = true;
+      fault.status = error(code, Scope::kFile, "refused by the test");
+      MountOptions with_fault = options();
+      with_fault.device = &device;
+      with_fault.store.engine.policy = policy;
+      with_fault.store.engine.retry_ns = 1'000'000;
+      with_fault.ready = [&](const tier::RecoveryReport&) { device.faults.inject(fault); };
+      ASSERT_EQ(mount(with_fault), "");
+      const int file = ::open((mountpoint() + "/f").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+      const std::string bytes(kMiB, 'x');
+      int refused = 0, writes = 0;
+      while (refused == 0 && writes < 40)  // more than the log has space for
+        if (::pwrite(file, bytes.data(), bytes.size(), writes++ * static_cast<off_t>(kMiB)) < 0)
+          refused = errno;
+      if (policy == tier::Policy::kSsdBlocking) {
+        EXPECT_EQ(refused, number) << writes;
+        ::close(file);
+      } else {
+        EXPECT_TRUE(refused == 0 || refused == number) << refused;
+        for (int closes = 0; closes < 2; ++closes) {
+          EXPECT_EQ(::close(::dup(file)), -1);
+          EXPECT_EQ(errno, number);
+        }
+        EXPECT_EQ(::fsync(file), -1);
+        EXPECT_EQ(errno, number);
+        ::close(file);  // the fsync has told
+      }
+      std::printf("%s, %s: told after %d writes\n", std::string(tier::policy_name(policy)).c_str(),
+                  ::strerror(number), writes);
+      kill_mount();
+      std::filesystem::remove_all(root_ + "/ssd");
+      std::filesystem::remove_all(backing());
+      std::filesystem::create_directory(backing());
+    }
+  }
 }
 
 // Each write reaches the store by itself and at once: the detector sees the program's own order.

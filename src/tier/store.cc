@@ -36,7 +36,9 @@ Status Store::write(Handle file, uint64_t offset, uint64_t length, const Fill& f
   return core_->write(file, offset, length, fill);
 }
 void Store::write(Handle file, uint64_t offset, uint64_t length, const Fill& fill, const Answered& answered) {
-  answered(core_->write(file, offset, length, fill, StoreCore::Helps::kYes));
+  const Status status = core_->write(file, offset, length, fill, StoreCore::Helps::kYes);
+  core_->help_before_answer();
+  answered(status);
   core_->help();
 }
 Result<size_t> Store::read(Handle file, uint64_t offset, MutableBytes out) {

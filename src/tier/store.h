@@ -127,7 +127,7 @@ class Store {
   // `fill` is called once for each part, in order, with the part's place in the queue.
   Status write(Handle file, uint64_t offset, uint64_t length, const Fill& fill);
   // The same for a server of requests, with threads to spare: calls `answered` once the write is acknowledged, or has failed, and
-  // then carries out some writes to the backing device in this thread, which spares a change of threads for each.
+  // carries out some writes to the backing device in this thread, which spares a change of threads for each.
   void write(Handle file, uint64_t offset, uint64_t length, const Fill& fill, const Answered& answered);
   Result<size_t> read(Handle file, uint64_t offset,
                       MutableBytes out);  // fewer bytes only at the end of the file

@@ -82,6 +82,7 @@ class StoreCore final : public io::StorageClient {
   enum class Helps { kNo, kYes };
   Status write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill,
                Helps helps = Helps::kNo);
+  void help_before_answer();
   void help();
   Result<size_t> read(FileIndex file, uint64_t offset, MutableBytes out);
   Result<uint64_t> seek(FileIndex file, uint64_t offset, Store::Seek what);
@@ -184,6 +185,7 @@ class StoreCore final : public io::StorageClient {
   std::pair<uint64_t, Bytes> record_bytes(const Action& action) REQUIRES(mutex_);
   void begin_append(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_slot(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  void help_with(size_t slots_max) REQUIRES(mutex_);  // gives the mutex up meanwhile
   void wake_for_pending() REQUIRES(mutex_);
   void slot_done(uint32_t slot, const Status& status, Helps helps) REQUIRES(mutex_);  // gives the mutex up
   const char* flushed_bytes(uint32_t buffer) REQUIRES(mutex_);
@@ -238,6 +240,7 @@ class StoreCore final : public io::StorageClient {
   // for anything.
   bool helps_ GUARDED_BY(mutex_) = false;
   bool helping_ GUARDED_BY(mutex_) = false;
+  uint32_t slow_writes_ GUARDED_BY(mutex_) = 0;  // by helpers: counts down with each quick one
   // What the engine wants of the writer that has asked (write): it appends to the log itself, which saves two changes of threads.
   Ticket own_ticket_ GUARDED_BY(mutex_) = kRecoveryTicket;
   std::optional<Action> own_append_ GUARDED_BY(mutex_);

@@ -10,8 +10,10 @@
 namespace swale::tier {
 namespace {
 
-constexpr size_t kHelpMax = 64;     // slots that one call of help() writes
-constexpr size_t kActionsMax = 32;  // of one batch; a slot may be several operations
+constexpr size_t kHelpMax = 64;      // slots that one call of help() writes
+constexpr Nanos kQuickNs = 200'000;  // a write to the backing device that does not wait for the device itself
+constexpr uint32_t kQuickAgain = 64;  // so many quick ones must follow a slow one
+constexpr size_t kActionsMax = 32;    // of one batch; a slot may be several operations
 
 uint64_t tag_of(Action::Kind kind, uint32_t id) { return static_cast<uint64_t>(kind) << 32 | id; }
 
@@ -140,9 +142,23 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
 
 // Writes to the backing device by a thread that has just brought a write. One at a time, and not for ever: the storage thread takes
 // over what is left.
+//
+// While the backing device's page cache takes writes at once, the thread's own write is done before the answer: whoever is woken by
+// the answer then finds a processor free, which is worth more than the write costs. A device that lets writes wait must not hold
+// up answers: only that lets the queue fill, which tells the redirector.
+void StoreCore::help_before_answer() {
+  const MutexLock lock(mutex_);
+  if (slow_writes_ == 0) help_with(1);
+}
+
 void StoreCore::help() {
   const MutexLock lock(mutex_);
-  for (size_t i = 0; i < kHelpMax && !helping_ && poisoned_.ok() && !pending_.empty() &&
+  help_with(kHelpMax);
+  wake_for_pending();
+}
+
+void StoreCore::help_with(size_t slots_max) {
+  for (size_t i = 0; i < slots_max && !helping_ && poisoned_.ok() && !pending_.empty() &&
                      pending_.front().kind == Action::Kind::kWriteBacking;
        ++i) {
     const uint32_t id = pending_.front().id;
@@ -152,13 +168,16 @@ void StoreCore::help() {
     begin_slot({.kind = Action::Kind::kWriteBacking, .id = id}, &writes);
     mutex_.unlock();
     Status status;
+    const Nanos begin = now();
     for (const io::Operation& write : writes)
       if (status.ok()) status = contain([&] { return write.file->pwrite(write.offset, write.from); });
+    const bool slow = now() - begin > kQuickNs * static_cast<Nanos>(writes.size());
     mutex_.lock();
     helping_ = false;
+    if (slow) slow_writes_ = kQuickAgain;
+    if (!slow && slow_writes_ > 0) --slow_writes_;
     slot_done(id, status, Helps::kYes);
   }
-  wake_for_pending();
 }
 
 // Before a thread that might have helped waits, or ends.
