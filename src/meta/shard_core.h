@@ -167,6 +167,7 @@ class ShardCore final : public Shard {
   void fail(const Status& why);
   void open_next_group();
   void give_up_groups();
+  void drop_spare() { std::vector<Entry>().swap(spare_); }  // an assignment of {} would keep its memory
   bool freeze();
   std::shared_ptr<LogFile> next_log() const;
   Status finish_commit(CommitWork* work);

@@ -372,10 +372,11 @@ Status ShardCore::drain() {
   };
   return contain([&]() -> Status {
     for (int buffers = 0; buffers < 2; ++buffers) {
+      drop_spare();  // else the next buffer would keep the memory of an older one
       freeze();
       if (frozen_ != nullptr) SWALE_RETURN_IF_ERROR(run(start_flush()));
     }
-    spare_ = {};
+    drop_spare();
     return run(start_checkpoint(true));
   });
 }

@@ -115,6 +115,29 @@ TEST(Shard, FlippedBitsGiveErrorsNeverOtherExtents) {
   EXPECT_GT(refused, visited / 2);
 }
 
+// Two full write buffers: the second one takes the memory of the first.
+TEST(Shard, HoldsNoBuffersAfterADrain) {
+  Store store;
+  store.options.write_buffer_entries = 1000;
+  ++store.options.job;
+  ASSERT_TRUE(store.open().ok());
+  Rng rng(3);
+  for (int batch = 0; batch < 5; ++batch) {
+    std::vector<Extent> extents;
+    for (uint64_t i = 0; i < 600; ++i)
+      extents.push_back({rng.below(1 << 30), 1 + rng.below(500), {3, i * 500}});
+    ASSERT_TRUE(store.put(extents).ok());
+    while (auto work = store.shard->next_background()) {
+      work->run();
+      ASSERT_TRUE(store.shard->finish(std::move(work)).ok());
+    }
+  }
+  EXPECT_GT(store.shard->state().buffer_memory_bytes, 40'000u);
+  ASSERT_TRUE(store.shard->drain().ok());
+  EXPECT_LT(store.shard->state().buffer_memory_bytes, 1000u);
+  EXPECT_LT(store.shard->state().index_memory_bytes, 3000u);
+}
+
 TEST(Shard, SkipsATornEndOfTheLogAndReportsIt) {
   Store store;
   for (uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(store.put({{i * 10, 10, {1, i * 1000}}}).ok());

@@ -142,7 +142,7 @@ void RpcCalls::tell(Call* call, Result<std::string>&& response) {
 // The caller hears of the call now; the server, if it knows of the call, hears that nobody waits.
 void RpcCalls::abandon(Call* call, const Status& why) {
   tell(call, why);
-  call->response = {};
+  std::string().swap(call->response);  // an assignment of {} would keep its memory
   const bool unknown_there = call->state == State::kWaiting || call->state == State::kOfferDue ||
                              (call->state == State::kSending && !call->begun && !large(*call));
   if (unknown_there) return finish(call);

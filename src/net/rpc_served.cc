@@ -195,7 +195,7 @@ bool RpcServed::reply(ReplyToken token, Result<RpcPayload>&& response) {
 }
 
 void RpcServed::answer(Entry* entry, Result<RpcPayload>&& response) {
-  entry->request = {};
+  std::string().swap(entry->request);
   entry->failing = !response.ok();
   if (response.ok()) {
     entry->response = *std::move(response);

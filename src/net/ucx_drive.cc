@@ -5,7 +5,9 @@
 // stands by. It takes the seat again only when nobody has driven for handover_: a thread that makes one call after another
 // drives for each, and if the progress thread came in between, it would cost two changes of threads a call, and the two would
 // meet at every mutex. handover_ is twice the time that the thread has been away before, from kHandoverMin to kHandoverMax.
-// So what comes after the last drive may wait for so long, once.
+// While drives follow one another it also looks less and less often (stand_by_): each look takes a core from somebody, and
+// on a busy machine the answer that somebody waits for comes 100 us later. So what comes after the last drive may wait for
+// kHandoverMax, once.
 //
 // Before they sleep they poll, as long as that pays (polling.h): a thread in drive for what it waits for, the progress thread
 // for the next request after it has brought one (expect_frame). The progress thread takes the seat anew for each round, and
@@ -75,13 +77,14 @@ bool Ucx::take_seat() {
   if (driven_at != 0 && system_clock().now() - driven_at < handover_.load()) return false;
   if (!seat_mutex_.try_lock()) return false;
   progress_thread_.store(std::this_thread::get_id());
+  stand_by_ = 0;
   return true;
 }
 
 // The longer one thread keeps the seat, the longer the progress thread leaves it alone; then that thread rings when it
 // leaves.
 void Ucx::stand_by() {
-  const Nanos handover = handover_.load();
+  const Nanos handover = std::max(handover_.load(), stand_by_);
   Nanos wait = handover;
   for (Nanos left = driven_at_.load(); !closing_.load(); wait = std::min(2 * wait, kStandByMax)) {
     standing_by_long_.store(wait > handover);
@@ -90,6 +93,7 @@ void Ucx::stand_by() {
     pollfd event{bed_.event_fd, POLLIN, 0};
     const timespec pause{0, wait};
     ::ppoll(&event, 1, &pause, nullptr);
+    if (driven_at_.load() != left) stand_by_ = std::min(2 * handover, kHandoverMax);
     if (!driven_.load() || driven_at_.load() != left) break;
   }
   standing_by_long_.store(false);

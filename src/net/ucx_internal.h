@@ -220,6 +220,7 @@ class Ucx final : public UcxTransport {
   std::atomic<bool> driven_{false};                 // a thread is in drive
   std::atomic<Nanos> driven_at_{0};                 // the last one left
   std::atomic<Nanos> handover_{250'000};            // how long the progress thread stands by after that
+  Nanos stand_by_ = 0;                              // the progress thread's: how long it stands by at least
   std::atomic<bool> standing_by_long_{false};       // the progress thread is to be told when it leaves
   std::atomic<bool> seat_wanted_{false};            // by a thread that comes to drive
 
