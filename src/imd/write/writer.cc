@@ -342,13 +342,7 @@ Status take_share(net::Job& job, const std::string& directory, bool exact, Memor
   const Result<uint64_t> mine_alone = shares.offer(least, wish->budget_bytes, limit);
   SWALE_RETURN_IF_ERROR(
       agree(job, mine_alone.status().with_context(fmt::format("{}: job.memory", directory))));
-  uint64_t offer = *mine_alone;
-  if (job.size() > 1) {
-    std::string mine;
-    append_u64(&mine, offer);
-    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job.allgather(mine));
-    for (const std::string& theirs : all) offer = std::min(offer, Decoder(theirs).u64());
-  }
+  SWALE_ASSIGN_OR_RETURN(const uint64_t offer, net::least_number(net::ranks_of(job), *mine_alone));
   wish->budget_bytes = offer;
   SWALE_ASSIGN_OR_RETURN(*share, shares.take(directory, offer, limit));
   return {};
