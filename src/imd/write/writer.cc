@@ -113,7 +113,8 @@ Status Writer::append_record(Bytes key, const Record&... record) {
 Status Writer::provide(Appender::Need need) {
   MutexLock core_lock(mutex_);
   bool provided = appender_.provide(core_.get(), need);
-  const bool leaves = need.what == Appender::Need::What::kFrame && need.which != job_.rank();
+  const bool to_itself = need.which == job_.rank() && core_->conversation().route() == nullptr;
+  const bool leaves = need.what == Appender::Need::What::kFrame && !to_itself;
   leaves ? after_change() : announce();
   if (!provided) {
     wait_in_append(need.text(), [&] { return appender_.can_provide(*core_, need); });
@@ -123,6 +124,14 @@ Status Writer::provide(Appender::Need need) {
   if (provided && !failed()) return {};
   core_lock.unlock();
   return failure();
+}
+
+Status Writer::finish_keys() {
+  for (;;) {
+    const Appender::Need need = appender_.finish_keys();
+    if (need.what == Appender::Need::What::kNothing) return {};
+    SWALE_RETURN_IF_ERROR(provide(need));
+  }
 }
 
 Status Writer::epoch_end(int64_t step, double time) {
@@ -150,6 +159,7 @@ Status Writer::begin_end(int64_t step, double time) {
   const MutexLock values_lock(values_mutex_);
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
+  SWALE_RETURN_IF_ERROR(finish_keys());
   net::CallStamp call;
   const uint32_t epoch = opened_.first_epoch + appender_.epochs_ended();
   SWALE_RETURN_IF_ERROR(

@@ -364,6 +364,8 @@ AppenderParams OpenedDirectory::appender_params(int32_t rank, int32_t ranks, con
           .partitioner = partitioner,
           .record_bytes_max = memory.record_bytes_max,
           .frames = memory.hops ? Batcher::Frames::kOneForAll : Batcher::Frames::kOneEach,
+          .key_stage_bytes = memory.key_stage_bytes,
+          .key_message_bytes_max = memory.key_message_bytes_max(),
           .values = &files->values(),
           .pages = paged ? &files->pages() : nullptr,
           .prefix_bytes = paged ? manifest.schema.indexed_bytes() : manifest.schema.value_bytes(),
