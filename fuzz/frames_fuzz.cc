@@ -1,5 +1,5 @@
 // What comes from other ranks, below the protocols: frame headers, and their order and credits (Router); messages of the
-// job's allgathers (ExchangeTree). Input: records of 1 byte that says what happens, 1 byte a length, and so many bytes.
+// job's exchanges (ExchangeTree). Input: records of 1 byte that says what happens, 1 byte a length, and so many bytes.
 #include "fuzz/fuzz_input.h"
 #include "net/exchange.h"
 #include "net/router.h"
@@ -76,7 +76,7 @@ void step(Machine* machine, uint8_t what, Bytes bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Machine machine;
-  machine.tree.begin("mine");
+  machine.tree.begin("mine", size % 2 == 0 ? ExchangeTree::Answer::kAll : ExchangeTree::Answer::kLeast);
   Bytes input = fuzz::as_bytes(data, size);
   while (input.size() >= 2) {
     const auto what = static_cast<uint8_t>(input[0]);

@@ -144,7 +144,7 @@ Status Node::start_machines() {
   const ClusterParams& params = world_.params;
   const imd::Manifest& manifest = opened_->manifest;
   const size_t budget = manifest.layout.format == run::ShuffleFormat::kLossy
-                            ? std::max(params.memory_bytes, 20 * kMiB)
+                            ? std::max(params.memory_bytes, 32 * kMiB)
                         : manifest.layout.standard() ? params.memory_bytes
                                                      : std::max(params.memory_bytes, 8 * kMiB);
   imd::MemoryWish wish{budget,         params.ranks,
@@ -206,7 +206,7 @@ void Node::step() {
   for (int burst = 0; script_ == Script::kAppend && burst < 32; ++burst) {
     if (written_ == records_to_write_) {
       if (core_->epochs_committed() < epoch_) break;  // the previous epoch has not ended yet
-      end_epoch();
+      if (!end_epoch()) break;
     } else if (!append_one()) {
       break;  // pump() calls again when something has changed
     }
@@ -237,13 +237,22 @@ bool Node::append_one() {
   return true;
 }
 
-void Node::end_epoch() {
-  if (const Status finished = appender_->finish_values(); !finished.ok()) return core_->fail(finished);
+bool Node::end_epoch() {
+  for (;;) {
+    need_ = appender_->finish_keys();
+    if (need_.what == imd::Appender::Need::What::kNothing) break;
+    if (!appender_->provide(core_.get(), need_)) return false;
+  }
+  if (const Status finished = appender_->finish_values(); !finished.ok()) {
+    core_->fail(finished);
+    return false;
+  }
   appender_->end_epoch(core_.get(), epoch_ * 10, epoch_ * 0.5);
   written_ = 0;
   ++epoch_;
   const bool last = epoch_ == world_.params.epochs;
   script_ = last || !world_.params.overlap ? Script::kWaitEpoch : Script::kAppend;
+  return true;
 }
 
 void Node::finish(const Status& failure) {

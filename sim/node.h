@@ -72,7 +72,7 @@ class Node {
   void renew_lock();
   void step();
   bool append_one();
-  void end_epoch();
+  bool end_epoch();  // false: it has to wait
   void finish(const Status& failure);
   void shut_down();
   void advance_script();

@@ -91,17 +91,20 @@ void SimJob::arrive(net::Rank from, Bytes bytes, Bytes payload) {
 }
 
 net::Ranks SimJob::ranks(Fiber& fiber) {
-  return {params_.rank, params_.size, [this, &fiber](Bytes mine) { return allgather(fiber, mine); }};
+  return {params_.rank, params_.size, [this, &fiber](Bytes mine) { return least(fiber, mine); }};
 }
 
-Result<std::vector<std::string>> SimJob::allgather(Fiber& fiber, Bytes mine) {
-  if (params_.size == 1) return std::vector<std::string>{std::string(mine)};
-  tree_.begin(mine);
+Result<std::string> SimJob::least(Fiber& fiber, Bytes mine) {
+  if (params_.size == 1) return std::string(mine);
+  tree_.begin(mine, net::ExchangeTree::Answer::kLeast);
   post_exchange();
   // Children that have not sent anything yet may be dead already: watch them from here on.
   for (const net::Rank each : tree_.awaited()) post_own(each, net::FrameKind::kHeartbeat, {});
   for (;;) {
-    if (std::optional<Result<std::vector<std::string>>> answer = tree_.take()) return *std::move(answer);
+    if (std::optional<Result<std::vector<std::string>>> answer = tree_.take()) {
+      if (!answer->ok()) return answer->status();
+      return (*answer)->empty() ? std::string() : std::move((*answer)->front());
+    }
     if (!fiber.wait()) return error(Code::kAborted, Scope::kFatal, "this process is dead");
   }
 }

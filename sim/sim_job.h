@@ -1,7 +1,7 @@
 // SimJob: one rank's membership in a simulated job: the product's passive machines of net::Job (Liveness, ExchangeTree) over
 // the Fabric, for one directory, whose channel is 1. Missing heartbeats reveal silent peers.
 //
-// Threads: the simulation's one; allgather by a Fiber's body.
+// Threads: the simulation's one; what Ranks calls by a Fiber's body.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class SimJob {
     std::function<void(net::Rank from, const net::FrameHeader& header, Bytes payload)>
         on_frame;  // of the channel
     std::function<void(net::Rank peer, const Status& why)> on_down;
-    std::function<void()> on_exchange;                  // an allgather may have its result
+    std::function<void()> on_exchange;                  // an exchange may have its result
     std::function<void(const Status& why)> on_failure;  // the job cannot continue on this rank
     std::function<bool()> over;                         // whether heartbeats are no longer needed
   };
@@ -54,7 +54,7 @@ class SimJob {
   void post_exchange();
   void lose(net::Rank peer, const Status& why);
   void give_up(const Status& why);
-  Result<std::vector<std::string>> allgather(Fiber& fiber, Bytes mine);
+  Result<std::string> least(Fiber& fiber, Bytes mine);
 
   const Params params_;
   EventQueue& events_;

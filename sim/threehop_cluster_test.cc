@@ -35,7 +35,6 @@ ClusterParams params_of(uint64_t seed) {
   params.workload.large_values = rng.chance(1, 8);
   params.extrema = rng.chance(1, 4);
   params.layout = layout_of_seed(seed);
-  if (params.layout.format == run::ShuffleFormat::kLossy) params.layout.format = run::ShuffleFormat::kBase;
   return params;
 }
 

@@ -3,7 +3,8 @@
 //   --budget BYTES         of the frames of the three hops
 // Reported: bytes of the hops' frames and state on a rank; messages that a rank sends to end an epoch on quiet links, the
 // most and the mean of all ranks: those of the barriers between the hops and those of the epoch protocol, by running the
-// machines of all ranks.
+// machines of all ranks. What opening a directory takes: rank 0 opens one on a memory device as in a job of that size, and the
+// trees of all ranks repeat its rounds.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -14,6 +15,10 @@
 #include "bench/measure.h"
 #include "imd/write/epoch_protocol.h"
 #include "imd/write/parting.h"
+#include "imd/write/writer_open.h"
+#include "io/memory_device.h"
+#include "net/agree.h"
+#include "net/exchange.h"
 #include "net/hop_barrier.h"
 #include "net/threehop_router.h"
 
@@ -131,6 +136,63 @@ std::vector<uint64_t> end_of_directory(int32_t size) {
   return wire.sent();
 }
 
+// What rank 0 gives in each round of opening a directory. The others give nothing but what all give.
+std::vector<std::string> rounds_of_opening(int32_t size) {
+  std::vector<std::string> rounds;
+  const net::Ranks ranks{0, size, [&](Bytes mine) -> Result<std::string> {
+                           rounds.emplace_back(mine);
+                           return rounds.back();
+                         }};
+  io::MemoryDevice device;
+  const imd::WriterOptions options;
+  // As Writer::open does, between its own agreements.
+  check(net::agree(ranks, {}));
+  check(imd::agree_on_options(ranks, imd::Create::kIfMissing, options));
+  auto opened = imd::open_directory(ranks, device, {}, "/job/particles", imd::Create::kIfMissing, options);
+  check(opened.status());
+  for (int its_own = 0; its_own < 3; ++its_own) check(net::agree(ranks, {}));
+  check(net::least_number(ranks, 64 * kMiB).status());
+  check(imd::finish_opening(ranks, &*opened));
+  return rounds;
+}
+
+struct Opening {
+  std::vector<uint64_t> messages;  // sent
+  std::vector<uint64_t> bytes;     // sent and got
+};
+
+Opening open_directory(int32_t size) {
+  const auto count = static_cast<size_t>(size);
+  std::deque<net::ExchangeTree> ranks;
+  for (Rank rank = 0; rank < size; ++rank) ranks.emplace_back(rank, size);
+  Wire wire(size);
+  Opening opening{{}, std::vector<uint64_t>(count)};
+  const auto settle = [&](Rank rank) {
+    std::deque<net::ExchangeTree::Outgoing>& outgoing = ranks[static_cast<size_t>(rank)].outgoing();
+    for (const auto& [to, message] : outgoing) {
+      opening.bytes[static_cast<size_t>(rank)] += message.size();
+      opening.bytes[static_cast<size_t>(to)] += message.size();
+    }
+    wire.take(rank, &outgoing);
+  };
+  for (const std::string& gift : rounds_of_opening(size)) {
+    for (Rank rank = 0; rank < size; ++rank) {
+      ranks[static_cast<size_t>(rank)].begin(gift, net::ExchangeTree::Answer::kLeast);
+      settle(rank);
+    }
+    wire.run([&](Rank from, Rank to, const std::string& message) {
+      ranks[static_cast<size_t>(to)].on_message(from, message);
+      settle(to);
+    });
+    for (net::ExchangeTree& each : ranks) {
+      const auto answer = each.take();
+      if (!answer || !answer->ok()) die("an exchange has no answer");
+    }
+  }
+  opening.messages = wire.sent();
+  return opening;
+}
+
 void add(nlohmann::json* line, const std::string& name, const std::vector<uint64_t>& of_ranks) {
   uint64_t sum = 0;
   for (const uint64_t each : of_ranks) sum += each;
@@ -183,5 +245,8 @@ int main(int argc, char** argv) {
   for (size_t rank = 0; rank < end.size(); ++rank) end[rank] += protocol[rank];
   add(&line, "epoch_end_messages", end);
   add(&line, "close_messages", end_of_directory(map->ranks()));
+  const Opening opening = open_directory(map->ranks());
+  add(&line, "directory_open_messages", opening.messages);
+  add(&line, "directory_open_bytes", opening.bytes);
   report(line);
 }

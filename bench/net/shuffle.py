@@ -82,7 +82,9 @@ def show(number):
 LARGE_ROWS = (("frames of the hops, bytes", "hop_buffer_bytes"), ("their queues and tables, bytes", "hop_state_bytes"),
               ("which rank is where, bytes", "node_map_bytes"), ("ranks with which it has links", "hop_peers"),
               ("messages to end a quiet epoch, most", "epoch_end_messages_most"), ("the same, mean", "epoch_end_messages_mean"),
-              ("messages to close, most", "close_messages_most"), ("the same, mean", "close_messages_mean"))
+              ("messages to close, most", "close_messages_most"), ("the same, mean", "close_messages_mean"),
+              ("messages to open a directory, most", "directory_open_messages_most"), ("the same, mean", "directory_open_messages_mean"),
+              ("bytes of them, sent and got, most", "directory_open_bytes_most"), ("the same, mean", "directory_open_bytes_mean"))
 
 
 def text_of(rows, found):

@@ -47,21 +47,24 @@ inline std::string key_of(uint64_t number) { return fmt::format("key-{}", number
 
 using EpochFn = std::function<void(net::Job&, Writer&, uint32_t epoch)>;
 
-// Opens, calls `fill` and ends the epoch for each of `epochs`, closes.
+// Opens, calls `fill` and ends the epoch for each of `epochs`, closes. `ranks_per_node`: as run_ranks takes it.
 inline void write(io::Device& device, int32_t ranks, uint32_t epochs, const EpochFn& fill,
-                  WriterOptions options = {}) {
+                  WriterOptions options = {}, int32_t ranks_per_node = 0) {
   if (options.memory_bytes == 0) options.memory_bytes = kMemoryBytes;
-  run_ranks(ranks, [&](net::Job& job) {
-    auto writer = Writer::open(job, device, kDir, Writer::Create::kIfMissing, options);
-    ASSERT_TRUE(writer.ok()) << writer.status().to_string();
-    for (uint32_t epoch = 0; epoch < epochs; ++epoch) {
-      fill(job, **writer, epoch);
-      const Status ended = (*writer)->epoch_end(epoch, epoch);
-      ASSERT_TRUE(ended.ok()) << ended.to_string();
-    }
-    const Status closed = (*writer)->close();
-    EXPECT_TRUE(closed.ok()) << closed.to_string();
-  });
+  run_ranks(
+      ranks,
+      [&](net::Job& job) {
+        auto writer = Writer::open(job, device, kDir, Writer::Create::kIfMissing, options);
+        ASSERT_TRUE(writer.ok()) << writer.status().to_string();
+        for (uint32_t epoch = 0; epoch < epochs; ++epoch) {
+          fill(job, **writer, epoch);
+          const Status ended = (*writer)->epoch_end(epoch, epoch);
+          ASSERT_TRUE(ended.ok()) << ended.to_string();
+        }
+        const Status closed = (*writer)->close();
+        EXPECT_TRUE(closed.ok()) << closed.to_string();
+      },
+      "auto", ranks_per_node);
 }
 
 // Of a directory that is made.

@@ -16,6 +16,8 @@ namespace {
 constexpr uint8_t kUp = 1;
 constexpr uint8_t kDown = 2;
 constexpr uint8_t kFailed = 3;
+constexpr uint8_t kLeastUp = 4;
+constexpr uint8_t kLeastDown = 5;
 
 Status malformed(Rank from, Bytes message) {
   return error(
@@ -69,12 +71,14 @@ std::string ExchangeTree::encode_failure() const {
   return out;
 }
 
-void ExchangeTree::begin(Bytes mine) {
+void ExchangeTree::begin(Bytes mine, Answer wanted) {
   assert(!under_way_);
   under_way_ = true;
   sent_up_ = false;
   ++round_;
-  mine_ = {{rank_, std::string(mine)}};
+  wanted_ = wanted;
+  mine_.clear();
+  if (wanted == Answer::kAll || !mine.empty()) mine_.emplace(rank_, mine);
   if (!failure_.ok()) return fail(failure_);
   advance();
 }
@@ -89,24 +93,40 @@ std::vector<Rank> ExchangeTree::awaited() const {
   return missing;
 }
 
+// The lowest rank's, of those that gave the same.
+void ExchangeTree::keep_least(Parts* parts) const {
+  const auto least = std::min_element(parts->begin(), parts->end(),
+                                      [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (least != parts->end()) *parts = {{least->first, std::move(least->second)}};
+}
+
 void ExchangeTree::advance() {
   if (!under_way_ || sent_up_ || !failure_.ok()) return;
-  std::map<Rank, Parts>& given = up_[round_];
+  std::map<Rank, Given>& given = up_[round_];
   if (given.size() < static_cast<size_t>(tree_.child_count())) return;
   Parts all = std::exchange(mine_, {});
-  for (auto& [child, parts] : given) all.merge(parts);
+  for (auto& [child, from_child] : given) {
+    if (from_child.wanted != wanted_) {
+      return fail(error(Code::kCorruption, Scope::kPeer,
+                        "rank {}: rank {} came to round {} of an exchange for another kind of answer: do all "
+                        "ranks make the same collective calls?",
+                        rank_, child, round_));
+    }
+    all.merge(from_child.parts);
+  }
   up_.erase(round_);
   sent_up_ = true;
+  if (wanted_ == Answer::kLeast) keep_least(&all);
   if (!tree_.is_root()) {
-    outgoing_.emplace_back(tree_.parent(), encode(kUp, all));
+    outgoing_.emplace_back(tree_.parent(), encode(wanted_ == Answer::kAll ? kUp : kLeastUp, all));
   } else {
-    receive_down(round_, std::move(all));
+    receive_down(round_, {wanted_, std::move(all)});
   }
 }
 
-void ExchangeTree::receive_up(Rank from, uint32_t round, Parts parts) {
+void ExchangeTree::receive_up(Rank from, uint32_t round, Given given) {
   const bool next = round == round_ + 1 || (round == round_ && under_way_ && !sent_up_);
-  if (!next || !tree_.is_child(from) || !up_[round].emplace(from, std::move(parts)).second) {
+  if (!next || !tree_.is_child(from) || !up_[round].emplace(from, std::move(given)).second) {
     return fail(error(
         Code::kCorruption, Scope::kPeer,
         "rank {}: rank {} gave to round {} of an exchange, expected {} and from each child once: do all "
@@ -116,14 +136,16 @@ void ExchangeTree::receive_up(Rank from, uint32_t round, Parts parts) {
   advance();
 }
 
-void ExchangeTree::receive_down(uint32_t round, Parts parts) {
-  if (!under_way_ || round != round_ || !sent_up_ || down_ || parts.size() != static_cast<size_t>(size_)) {
+void ExchangeTree::receive_down(uint32_t round, Given given) {
+  Parts& parts = given.parts;
+  const bool whole = given.wanted == Answer::kLeast || parts.size() == static_cast<size_t>(size_);
+  if (!under_way_ || round != round_ || !sent_up_ || down_ || given.wanted != wanted_ || !whole) {
     return fail(
         error(Code::kCorruption, Scope::kPeer,
               "rank {}: an answer of {} ranks to round {} of an exchange, expected {} ranks and round {}",
-              rank_, parts.size(), round, size_, round_));
+              rank_, parts.size(), round, wanted_ == Answer::kLeast ? 1 : size_, round_));
   }
-  const std::string message = encode(kDown, parts);
+  const std::string message = encode(wanted_ == Answer::kAll ? kDown : kLeastDown, parts);
   for (const Rank child : tree_.children()) outgoing_.emplace_back(child, message);
   down_ = std::move(parts);
 }
@@ -142,13 +164,16 @@ void ExchangeTree::on_message(Rank from, Bytes message) {
     failure_due_ = true;
     return tell_failure();
   }
-  Parts parts;
-  if ((kind != kUp && kind != kDown) || !read_parts(&in, size_, &parts) || !tree_.is_neighbour(from))
+  const bool up = kind == kUp || kind == kLeastUp;
+  const bool down = kind == kDown || kind == kLeastDown;
+  Given given{kind == kLeastUp || kind == kLeastDown ? Answer::kLeast : Answer::kAll, {}};
+  const bool read = (up || down) && read_parts(&in, size_, &given.parts);
+  if (!read || !tree_.is_neighbour(from) || (given.wanted == Answer::kLeast && given.parts.size() > 1))
     return fail(malformed(from, message));
   if (!failure_.ok()) return;
-  if (kind == kUp) return receive_up(from, round, std::move(parts));
+  if (up) return receive_up(from, round, std::move(given));
   if (from > rank_) return fail(malformed(from, message));  // answers come from the parent
-  receive_down(round, std::move(parts));
+  receive_down(round, std::move(given));
 }
 
 void ExchangeTree::on_gone(Rank peer, const Status& why) {
@@ -214,10 +239,15 @@ void Exchange::post_all() {
   }
 }
 
-Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
+Result<std::string> Exchange::least(Bytes mine) {
+  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> one, exchange(mine, ExchangeTree::Answer::kLeast));
+  return one.empty() ? std::string() : std::move(one.front());
+}
+
+Result<std::vector<std::string>> Exchange::exchange(Bytes mine, ExchangeTree::Answer wanted) {
   MutexLock lock(mutex_);
   std::optional<Result<std::vector<std::string>>> answer;
-  const Status status = contain([&]() REQUIRES(mutex_) { answer = wait_for_all(lock, mine); });
+  const Status status = contain([&]() REQUIRES(mutex_) { answer = wait_for_all(lock, mine, wanted); });
   if (status.ok()) return *std::move(answer);
   tree_.leave();
   lock.unlock();
@@ -225,12 +255,13 @@ Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
   return status;
 }
 
-std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(const MutexLock& lock, Bytes mine) {
+std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(const MutexLock& lock, Bytes mine,
+                                                                       ExchangeTree::Answer wanted) {
   if (const Status status = check_gathered_bytes(mine.size()); !status.ok()) {
     tree_.fail(status.with_context(fmt::format("rank {}", rank_)));
     mine = {};
   }
-  tree_.begin(mine);
+  tree_.begin(mine, wanted);
   post_all();
   // Children that have not spoken yet may be dead already: from here on they are watched.
   for (const Rank each : tree_.awaited()) fabric_.watch(each);

@@ -1,7 +1,10 @@
-// Exchange: allgathers among the ranks of a job over its own transport, so that a rank that dies, stops or is cut off
-// while others wait for it is found as anywhere else: by the fabric or by the liveness watch, within seconds, by name.
+// Exchange: what the ranks of a job tell each other together, over its own transport, so that a rank that dies, stops or is cut
+// off while others wait for it is found as anywhere else: by the fabric or by the liveness watch, within seconds, by name.
 //
-// What the ranks give travels up a tree of fan-out 8, everything together down the same tree: a rank talks to at most
+//   allgather   every rank gets what each has given: bytes and memory grow with the ranks
+//   least       every rank gets the least of what was given, as bytes compare; they do not
+//
+// What the ranks give travels up a tree of fan-out 8, the answer down the same tree: a rank talks to at most
 // nine others, and only these are met, and so watched, by it. Whoever learns that a neighbour in the tree is gone tells
 // its other neighbours: removing a rank cuts the tree into pieces, and each piece has a neighbour of that rank. A
 // failure is final for the life of the job.
@@ -11,6 +14,7 @@
 // Format of a message (little-endian): u32 round, from 1 | u8 kind, then
 //   1 up, 2 down   varint count | count x (u32 rank | sized bytes): what a rank's subtree gave, or all did
 //   3 failed       a Status (status_codec.h)
+//   4 up, 5 down   as 1 and 2, with the least of them alone, or none
 // Limits: Bootstrap::kBytesMax a rank, as for any allgather.
 #pragma once
 
@@ -36,12 +40,13 @@ namespace swale::net {
 class ExchangeTree {
  public:
   using Outgoing = std::pair<Rank, std::string>;
+  enum class Answer : uint8_t { kAll, kLeast };
 
   ExchangeTree(Rank rank, int32_t size) : tree_{rank, size}, rank_(rank), size_(size) {}
 
-  // This rank comes to its next round. Requires that the last one is done.
-  void begin(Bytes mine);
-  // The round's answer, in rank order, or the failure; nothing while it is under way.
+  // This rank comes to its next round. Requires that the last one is done. kLeast: nothing is given if `mine` is empty.
+  void begin(Bytes mine, Answer wanted = Answer::kAll);
+  // The round's answer, in rank order (kLeast: one string or none), or the failure; nothing while it is under way.
   std::optional<Result<std::vector<std::string>>> take();
 
   // What cannot be decoded is a failure (kCorruption) that names the sender.
@@ -67,9 +72,14 @@ class ExchangeTree {
   using Parts = std::map<Rank, std::string>;
 
   void tell_neighbours(const std::string& message, Rank but = -1);
-  void receive_up(Rank from, uint32_t round, Parts parts);
-  void receive_down(uint32_t round, Parts parts);
+  struct Given {
+    Answer wanted;
+    Parts parts;
+  };
+  void receive_up(Rank from, uint32_t round, Given given);
+  void receive_down(uint32_t round, Given given);
   void advance();  // sends up, or down, what is complete
+  void keep_least(Parts* parts) const;
   std::string encode(uint8_t kind, const Parts& parts) const;
   std::string encode_failure() const;
 
@@ -79,8 +89,9 @@ class ExchangeTree {
   uint32_t round_ = 0;
   bool under_way_ = false;
   bool sent_up_ = false;
+  Answer wanted_ = Answer::kAll;
   Parts mine_;
-  std::map<uint32_t, std::map<Rank, Parts>> up_;  // round and child; a child is at most one round ahead
+  std::map<uint32_t, std::map<Rank, Given>> up_;  // round and child; a child is at most one round ahead
   std::optional<Parts> down_;
   Status failure_;
   bool failure_due_ = false;  // to the neighbours
@@ -101,7 +112,11 @@ class Exchange {
   Exchange(Rank rank, int32_t size, Nanos deadline, Fabric fabric)
       : deadline_(deadline), fabric_(std::move(fabric)), tree_(rank, size), rank_(rank), size_(size) {}
 
-  Result<std::vector<std::string>> allgather(Bytes mine);
+  Result<std::vector<std::string>> allgather(Bytes mine) {
+    return exchange(mine, ExchangeTree::Answer::kAll);
+  }
+  // Empty if every rank gave nothing, which is an empty string.
+  Result<std::string> least(Bytes mine);
 
   // None of these throws: what fails here fails the exchange.
   void on_message(Rank from, Bytes message) noexcept;
@@ -114,8 +129,9 @@ class Exchange {
   Status failure();
 
  private:
-  std::optional<Result<std::vector<std::string>>> wait_for_all(const MutexLock& lock, Bytes mine)
-      REQUIRES(mutex_);
+  Result<std::vector<std::string>> exchange(Bytes mine, ExchangeTree::Answer wanted);
+  std::optional<Result<std::vector<std::string>>> wait_for_all(const MutexLock& lock, Bytes mine,
+                                                               ExchangeTree::Answer wanted) REQUIRES(mutex_);
   void post_all() REQUIRES(mutex_);  // what it has not posted when it throws, it posts the next time
   template <class Event>
   void handle(const Event& event) noexcept;

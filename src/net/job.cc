@@ -76,6 +76,12 @@ Result<std::vector<std::string>> Job::allgather(Bytes mine) {
   return exchange_->allgather(mine);
 }
 
+Result<std::string> Job::least(Bytes mine) {
+  if (size() == 1) return std::string(mine);
+  if (closed_) return error(Code::kAborted, Scope::kFatal, "rank {} has closed this job", rank());
+  return exchange_->least(mine);
+}
+
 // ---- the order of calls, and the end of all conversations
 
 Status Job::begin_call(CallKind kind, std::string_view path) {

@@ -80,6 +80,9 @@ class Job final : private TransportEvents {
   // Collective. Over the transport (exchange.h), so that a rank which dies, stops or is cut off meanwhile fails it within
   // the silence deadline, by name; one that lives and does not come, after collective_deadline and 10 ms a rank.
   Result<std::vector<std::string>> allgather(Bytes mine);
+  // The same, of which each rank gets only the least that was given; an empty string gives nothing. Bytes, messages and
+  // memory do not grow with the ranks.
+  Result<std::string> least(Bytes mine);
 
   // This rank makes its next collective call: before any message of the call is sent. If a peer has made another call in
   // its place, the job is given up, and the failure names both (call_order.h). `path`: for messages.

@@ -18,7 +18,7 @@
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kHandshakeVersion = 7;
+constexpr uint32_t kHandshakeVersion = 8;
 
 const char* text_of(RouteChoice route) {
   switch (route) {

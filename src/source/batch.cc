@@ -35,6 +35,48 @@ void encode_batch(uint32_t epoch, uint32_t source, std::span<Pair> pairs, std::s
   put_u32(header, crc32c(Bytes(header + 4, bytes - 4)));
 }
 
+BatchHeader encode_mixed_batch(uint32_t source_bits, std::span<Pair> pairs, std::span<Pair> scratch,
+                               std::string* out) {
+  assert(!pairs.empty() && pairs.size() <= kMixedBatchKeysMax && source_bits >= 1);
+  sort_pairs(pairs, scratch, 0);
+  const auto end = std::unique(pairs.begin(), pairs.end());
+  BatchHeader header;
+  header.count = static_cast<uint16_t>(end - pairs.begin());
+  header.rice = static_cast<uint8_t>(rice_parameter(kHashEnd / header.count));
+  header.source_bits = static_cast<uint8_t>(source_bits);
+  const size_t begin = out->size();
+  out->append(kBatchHeaderBytes, '\0');
+  BitWriter writer(out);
+  uint64_t before = 0;
+  for (auto pair = pairs.begin(); pair != end; ++pair) {
+    assert(pair_source(*pair) <= low_bits(source_bits));
+    writer.put_rice(pair_hash(*pair) - before, header.rice);
+    writer.put(pair_source(*pair), source_bits);
+    before = pair_hash(*pair);
+  }
+  writer.finish();
+  header.bytes = static_cast<uint32_t>(out->size() - begin);
+  char* const at = out->data() + begin;
+  put_u32(at + 4, header.bytes);
+  put_u32(at + 12, source_bits);
+  put_u16(at + 16, header.count);
+  at[18] = static_cast<char>(kMixedBatchVersion);
+  at[19] = static_cast<char>(header.rice);
+  return header;
+}
+
+BatchHeader read_batch_header(const char* batch) {
+  BatchHeader header;
+  header.bytes = get_u32(batch + 4);
+  header.epoch = get_u32(batch + 8);
+  header.count = get_u16(batch + 16);
+  header.rice = static_cast<uint8_t>(batch[19]);
+  const uint32_t source = get_u32(batch + 12);
+  const bool mixed = static_cast<uint8_t>(batch[18]) == kMixedBatchVersion;
+  mixed ? header.source_bits = static_cast<uint8_t>(source) : header.source = source;
+  return header;
+}
+
 Result<BatchHeader> decode_batch_header(Bytes bytes) {
   if (bytes.size() < kBatchHeaderBytes) {
     return error(Code::kCorruption, Scope::kPeer, "batch of keys: expected at least {} bytes, found {}",

@@ -1,6 +1,7 @@
 #include "source/pair_store.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 
@@ -51,6 +52,18 @@ Status PairStore::add(Bytes batch) {
         "batch of keys of source {}, epoch {}, {} bytes: expected a source below {}, epoch {}, {} bytes",
         header.source, header.epoch, header.bytes, params_.sources, params_.epoch, batch.size());
   }
+  return add_verified(header, batch);
+}
+
+Status PairStore::add_pairs(std::span<Pair> pairs, std::span<Pair> scratch) {
+  if (pairs.empty()) return ok_status();
+  mixed_.clear();
+  const auto source_bits = static_cast<uint32_t>(std::bit_width(params_.sources));
+  const BatchHeader header = encode_mixed_batch(source_bits, pairs, scratch, &mixed_);
+  return add_verified(header, mixed_);
+}
+
+Status PairStore::add_verified(const BatchHeader& header, Bytes batch) {
   if (pairs_ + header.count > UINT32_MAX) {
     return error(Code::kResourceExhausted, Scope::kOperation,
                  "epoch {}: more than {} keys at one rank; use more ranks or shorter epochs", params_.epoch,
@@ -125,11 +138,7 @@ void PairStore::open_batches(std::vector<BatchCursor>* cursors) const {
     size_t at = 0;
     while (at < chunk.used) {
       const char* const batch = chunk.bytes.get() + at;
-      BatchHeader header;  // verified when the batch came
-      header.bytes = get_u32(batch + 4);
-      header.source = get_u32(batch + 12);
-      header.count = get_u16(batch + 16);
-      header.rice = static_cast<uint8_t>(batch[19]);
+      const BatchHeader header = read_batch_header(batch);
       cursors->emplace_back(header, batch);
       at += header.bytes;
     }

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -46,6 +47,8 @@ class PairStore {
 
   // `batch` is one whole batch (encode_batch).
   Status add(Bytes batch);
+  // The same for up to kMixedBatchKeysMax pairs that came without one. Sorts them; `scratch` has as many words.
+  Status add_pairs(std::span<Pair> pairs, std::span<Pair> scratch);
 
   uint64_t pairs() const { return pairs_; }  // doubles included
   uint64_t spilled_bytes() const;
@@ -70,6 +73,7 @@ class PairStore {
 
   explicit PairStore(const Params& params);
 
+  Status add_verified(const BatchHeader& header, Bytes batch);
   Status make_room(size_t batch_bytes);
   Status add_chunk();
   Status count(const BatchHeader& header, const char* batch);
@@ -89,6 +93,7 @@ class PairStore {
   std::vector<uint32_t> buckets_in_memory_;  // of those in chunks_
   std::vector<SpillRun> runs_;
   uint64_t spill_end_ = 0;
+  std::string mixed_;  // the batch of add_pairs
 };
 
 }  // namespace swale::source

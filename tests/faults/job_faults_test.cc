@@ -105,11 +105,12 @@ void route_by_three_hops(const std::string& nodes, LaunchParams* params) {
     params->before.push_back({"/usr/bin/env", fmt::format("SWALE_JOB_NODE={}", node)});
 }
 
+constexpr const char* kFormats[] = {"base", "indirect", "lossy"};
+
 LaunchParams params_of(const Case& of, const JobFiles& files) {
   LaunchParams params = files.job(of.size, kEpochs, kRecords);
   if (of.three_hop) route_by_three_hops(of.seed % 3 == 0 ? "abbb" : "abab", &params);
   if (of.tcp) params.environment.push_back("UCX_TLS=tcp,self");
-  constexpr const char* kFormats[] = {"base", "indirect", "lossy"};
   params.environment.push_back(fmt::format("SWALE_IMD_FORMAT={}", kFormats[of.seed % 3]));
   if (of.stage.hold != nullptr) {
     params.held = of.victim;
@@ -211,6 +212,7 @@ TEST(JobFaults, RecordsThatGoByThreeHopsAreAllThere) {
     const JobFiles files;
     LaunchParams params = files.job(static_cast<int>(placement.size()), kEpochs, kRecords);
     route_by_three_hops(placement, &params);
+    params.environment.push_back(fmt::format("SWALE_IMD_FORMAT={}", kFormats[i % 3]));
     if (i % 2 == 1) params.environment.push_back("UCX_TLS=tcp,self");
     Launcher job(params);
     ASSERT_TRUE(job.wait_for_ends(kPatience)) << placement << ": somebody hangs\n" << job.describe();

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 namespace swale::faults {
 namespace {
@@ -15,17 +18,33 @@ namespace {
 std::string namespace_of(pid_t holder) { return fmt::format("--net=/proc/{}/ns/net", holder); }
 std::string address_of(int rank) { return fmt::format("10.77.0.{}", rank + 1); }
 
+// As fork, with namespaces for the child.
+pid_t clone_process(uint64_t spaces) {
+  return static_cast<pid_t>(::syscall(SYS_clone, spaces | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+}
+
+// Mounts of its own, so that /proc shows the host's processes; a name of its own.
+bool furnish_host(int number) {
+  const std::string name = fmt::format("host-{}", number);
+  return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0 &&
+         ::sethostname(name.data(), name.size()) == 0;
+}
+
 }  // namespace
 
-// A child that does nothing in a network namespace of its own; -1 if it may not have one.
-pid_t Network::hold_namespace() {
+// A child that does nothing in namespaces of its own; -1 if it may not have them. A host's is the first process of its host:
+// when it ends, so do all of them.
+pid_t Network::hold_namespace(Places kind, int number) {
   int ready[2];
   if (::pipe(ready) != 0) return -1;
   const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
+  const bool host = kind == Places::kHosts;
+  const uint64_t spaces = host ? CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS | CLONE_NEWPID : 0;
+  const pid_t child = host ? clone_process(spaces) : ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const bool made = ::getppid() == parent && ::unshare(CLONE_NEWNET) == 0;
+    const bool made = host ? furnish_host(number) : ::getppid() == parent && ::unshare(CLONE_NEWNET) == 0;
     if (!made || ::write(ready[1], "r", 1) != 1) ::_exit(1);
     // The test's own pipes must end when the test closes them.
     for (int fd = 0; fd < 1024; ++fd) ::close(fd);
@@ -46,8 +65,9 @@ bool Network::run(pid_t holder, const std::string& command) const {
   return std::system(line.c_str()) == 0;
 }
 
-std::unique_ptr<Network> Network::make(int ranks, std::string* why) {
+std::unique_ptr<Network> Network::make(int places, std::string* why, Places kind) {
   std::unique_ptr<Network> network(new Network());
+  network->kind_ = kind;
   network->switch_ = hold_namespace();
   if (network->switch_ < 0) {
     *why = "no network namespaces here: needs root";
@@ -55,8 +75,8 @@ std::unique_ptr<Network> Network::make(int ranks, std::string* why) {
   }
   bool made = network->run(network->switch_, "ip link add name hub type bridge") &&
               network->run(network->switch_, "ip link set hub up");
-  for (int rank = 0; rank < ranks && made; ++rank) {
-    const pid_t holder = hold_namespace();
+  for (int rank = 0; rank < places && made; ++rank) {
+    const pid_t holder = hold_namespace(kind, rank);
     if (holder > 0) network->ranks_.push_back(holder);
     made = holder > 0 &&
            network->run(
@@ -80,8 +100,27 @@ Network::~Network() {
   }
 }
 
-std::vector<std::string> Network::enter(int rank) const {
-  return {"/usr/bin/nsenter", namespace_of(ranks_[static_cast<size_t>(rank)])};
+std::vector<std::string> Network::enter(int place) const {
+  const pid_t holder = ranks_[static_cast<size_t>(place)];
+  std::vector<std::string> words = {"/usr/bin/nsenter", namespace_of(holder)};
+  if (kind_ == Places::kNetworks) return words;
+  for (const char* const space : {"ipc", "uts", "pid"})
+    words.push_back(fmt::format("--{}=/proc/{}/ns/{}", space, holder, space));
+  words.push_back(fmt::format("--mount=/proc/{}/ns/mnt", holder));
+  return words;
+}
+
+Network::Traffic Network::traffic(int place) const {
+  std::ifstream devices(fmt::format("/proc/{}/net/dev", ranks_[static_cast<size_t>(place)]));
+  Traffic traffic;
+  for (std::string line; std::getline(devices, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const uint64_t received = std::strtoull(line.c_str() + colon + 1, nullptr, 10);
+    if (line.find("eth0:") != std::string::npos) traffic.across = received;
+    if (line.find("lo:") != std::string::npos) traffic.inside = received;
+  }
+  return traffic;
 }
 
 bool Network::cut(int rank, Cut how) {

@@ -57,6 +57,7 @@ void append_body(std::string* out, const DurableMessage& message) {
   append_u64(out, message.large.values);
   append_u64(out, message.large.bytes);
   message.stats.append_to(out);
+  append_u64(out, message.keys);
 }
 
 void append_body(std::string* out, const CommittedMessage& message) {
@@ -111,6 +112,7 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
       durable.large.values = in.u64();
       durable.large.bytes = in.u64();
       durable.stats = EpochStats::read(&in);
+      durable.keys = in.u64();
       return whole(in, from, bytes, std::move(durable));
     }
     case Tag::kCommitted: {

@@ -40,6 +40,7 @@ struct DurableMessage {
   ExtremaSummary extrema = {};
   LargeTally large = {};  // of `appended`
   EpochStats stats = {};
+  uint64_t keys = 0;  // digests of keys sent less those of keys got: 0 over all ranks
 };
 
 struct CommittedMessage {

@@ -22,7 +22,14 @@ Appender::Appender(const AppenderParams& params)
       inline_bytes_max_(params.pages != nullptr ? run::kPagePointerBytes - 1 : run::kValueBytesMax),
       row_bytes_max_(params.record_bytes_max - run::kRecordHeaderBytesMax),
       batcher_(params.ranks, params.partitioner, params.frames),
-      keys_(params.lossy ? params.ranks : 0, static_cast<uint32_t>(params.rank)) {
+      keys_(params.lossy && params.key_stage_bytes == 0 ? params.ranks : 0,
+            static_cast<uint32_t>(params.rank)) {
+  if (params.key_stage_bytes != 0) {
+    stage_.emplace(KeyStage::Params{.ranks = static_cast<uint32_t>(params.ranks),
+                                    .rank = static_cast<uint32_t>(params.rank),
+                                    .bytes = params.key_stage_bytes,
+                                    .message_bytes_max = params.key_message_bytes_max});
+  }
   const bool quickly =
       params.partitioner.by_hash() && params.pages == nullptr && !(params.lossy && params.ranks > 1);
   if (!quickly) intake_.forbid_quickly();
@@ -65,6 +72,7 @@ Result<run::RecordView> Appender::write_value(Bytes key, Bytes value) {
 }
 
 net::Frame Appender::exchange(net::Rank rank, net::Frame next) {
+  if (stage_) return stage_->exchange(next);
   if (!params_.lossy || params_.ranks == 1) return batcher_.exchange(rank, next);
   return keys_.exchange(rank, next, params_.first_epoch + epochs_ended_);
 }
@@ -112,7 +120,7 @@ void Appender::end_epoch(WriterCore* core, int64_t step, double time, const net:
   batcher_.count(intake_.take_tally());
   const bool sends_keys = params_.lossy && params_.ranks > 1;
   core->begin_epoch_end(step, time, sends_keys ? keys_.pairs_per_rank() : batcher_.records_per_rank(),
-                        batcher_.tally(), values, call);
+                        batcher_.tally(), values, call, stage_ ? stage_->take_digest() : 0);
   begin_values();
   if (!core->intake_open()) intake_.close();
   batcher_.begin_epoch();

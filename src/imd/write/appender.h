@@ -1,7 +1,7 @@
 // Appender: the application's end of a Writer on one rank, as a passive machine. A record goes into the frame of its home
 // rank (Batcher) or, in a job of one rank, straight into a memtable (DirectIntake); a large value goes to the value log, and
 // in a directory of the indirect format any value of 12 bytes or more to this rank's value pages. In the lossy format records go
-// to this rank's memtables and hashes of their keys to their homes (KeyBatcher).
+// to this rank's memtables and hashes of their keys to their homes (KeyBatcher; KeyStage where they go by three hops).
 // Threads (writer.cc) and the simulation drive the same object.
 //
 // An append touches only memory of the Appender's own. If it cannot go on, it says what it needs; the driver asks the core
@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
@@ -23,6 +24,7 @@
 #include "imd/write/batcher.h"
 #include "imd/write/direct_intake.h"
 #include "imd/write/key_batcher.h"
+#include "imd/write/key_stage.h"
 #include "imd/write/page_log.h"
 #include "imd/write/value_log.h"
 #include "imd/write/writer_core.h"
@@ -38,6 +40,9 @@ struct AppenderParams {
   size_t record_bytes_max =
       run::kEncodedRecordBytesMax;  // what does not fit goes to the value log, or to pages
   Batcher::Frames frames = Batcher::Frames::kOneEach;
+  // In the lossy format with frames for all: the stage of keys, and what the route's messages hold.
+  size_t key_stage_bytes = 0;
+  size_t key_message_bytes_max = 0;
   ValueLog* values = nullptr;  // outlives the Appender, as does
   PageLog* pages = nullptr;    // which takes its place in a directory of the indirect format
   size_t prefix_bytes = 0;     // of a value in either that stand in its record, for the schema's fields
@@ -76,6 +81,8 @@ class Appender {
   bool provide(WriterCore* core, Need need);
   bool can_provide(const WriterCore& core, Need need) const;
 
+  // Gives the epoch's keys to frames. Call before end_epoch until nothing is needed; no append in between.
+  Need finish_keys() { return !stage_ || stage_->finish() ? Need{} : Need{Need::What::kFrame, 0}; }
   // Hands the epoch's values to the file. To be called before end_epoch; no append in between.
   Status finish_values() { return params_.pages != nullptr ? params_.pages->finish_epoch() : Status(); }
   // What is appended from here on belongs to the next epoch. Requires that the epoch before is committed.
@@ -99,7 +106,8 @@ class Appender {
   const size_t inline_bytes_max_;  // of a value that stands in its record
   const size_t row_bytes_max_;     // of key and value: with the longest header within record_bytes_max
   Batcher batcher_;
-  KeyBatcher keys_;  // in the lossy format, of several ranks
+  KeyBatcher keys_;  // in the lossy format, of several ranks, or
+  std::optional<KeyStage> stage_;
   DirectIntake intake_;
   uint32_t epochs_ended_ = 0;
   std::string record_;  // of the last write_value
@@ -108,13 +116,18 @@ class Appender {
 // First the place for the key's hash, then the record: nothing is done by halves.
 template <class... Record>
 Appender::Need Appender::append_lossy(Bytes key, const Record&... record) {
-  const HashChoice home = choose(hash_bytes(key), static_cast<uint32_t>(params_.ranks));
+  const Hash hash = hash_bytes(key);
+  const HashChoice home = choose(hash, static_cast<uint32_t>(params_.ranks));
   const auto rank = static_cast<net::Rank>(home.index);
-  if (!keys_.has_room(rank)) return {Need::What::kFrame, rank};
+  if (stage_) {
+    if (!stage_->has_room() && !stage_->make_room()) return {Need::What::kFrame, 0};
+  } else if (!keys_.has_room(rank)) {
+    return {Need::What::kFrame, rank};
+  }
   if (intake_.closed()) return {Need::What::kIntake, 0};
   const Partition::Appended appended = intake_.append(home.rest, record...);
   if (appended.row == nullptr) return {Need::What::kRoom, static_cast<int32_t>(appended.way)};
-  keys_.push(rank, home.rest);
+  stage_ ? stage_->push(hash) : keys_.push(rank, home.rest);
   return {};
 }
 

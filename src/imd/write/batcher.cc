@@ -20,20 +20,24 @@ net::Rank Batcher::home_of(Hash hash, Bytes key) const {
   return home < ranks_ ? static_cast<net::Rank>(home) : kNowhere;
 }
 
+char* Batcher::place_routed(net::Frame* frame, net::Rank home, size_t bytes) {
+  if (frame->capacity - frame->bytes < kRoutedHeadBytes + bytes) return nullptr;
+  char* const at = frame->data + frame->bytes;
+  frame->bytes += static_cast<uint32_t>(kRoutedHeadBytes + bytes);
+  put_u32(at, static_cast<uint32_t>(home));
+  put_u16(at + sizeof(uint32_t), static_cast<uint16_t>(bytes));
+  return at + kRoutedHeadBytes;
+}
+
 inline char* Batcher::place_for(net::Rank home, size_t bytes, net::Rank* destination) {
   *destination = for_all() ? 0 : home;
   net::Frame& frame = frames_[static_cast<size_t>(*destination)];
-  const size_t head = for_all() ? kRoutedHeadBytes : 0;
-  if (frame.capacity - frame.bytes < head + bytes) return nullptr;
+  if (for_all()) return place_routed(&frame, home, bytes);
+  if (frame.capacity - frame.bytes < bytes) return nullptr;
   char* const at = frame.data + frame.bytes;
-  frame.bytes += static_cast<uint32_t>(head + bytes);
-  if (!for_all()) {
-    ++records_per_rank_[static_cast<size_t>(home)];
-    return at;
-  }
-  put_u32(at, static_cast<uint32_t>(home));
-  put_u16(at + sizeof(uint32_t), static_cast<uint16_t>(bytes));
-  return at + head;
+  frame.bytes += static_cast<uint32_t>(bytes);
+  ++records_per_rank_[static_cast<size_t>(home)];
+  return at;
 }
 
 Batcher::Routed Batcher::take_routed(Bytes* rest) {

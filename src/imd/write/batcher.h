@@ -31,6 +31,8 @@ class Batcher {
     Bytes record;
   };
   static Routed take_routed(Bytes* rest);
+  // Where `bytes` for `home` go at the end of a frame for all; nullptr: it has no space, and nothing was done.
+  static char* place_routed(net::Frame* frame, net::Rank home, size_t bytes);
   static constexpr size_t kRoutedHeadBytes = 6;
   // How many destinations have a frame.
   net::Rank destinations() const { return static_cast<net::Rank>(frames_.size()); }

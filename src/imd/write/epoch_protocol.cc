@@ -71,7 +71,7 @@ void EpochProtocol::begin(int64_t step, double time, const std::vector<uint64_t>
                           const RecordTally& appended, const LargeTally& large, const net::CallStamp& call) {
   if (state_ == State::kDone) return;
   state_ = State::kDraining;
-  merged_ = {epoch_, rank_, step, time, appended, RecordTally{}, {}, large, {}};
+  merged_ = {epoch_, rank_, step, time, appended, RecordTally{}, {}, large, {}, 0};
   for (const net::Rank to : peers_.met()) {
     const uint64_t records = ends_ == Ends::kByRoute ? 0 : records_per_rank[static_cast<size_t>(to)];
     const EndMessage end{epoch_, records, call};
@@ -168,6 +168,7 @@ void EpochProtocol::merge(const DurableMessage& message) {
   merged_.indexed.add(message.indexed);
   merged_.extrema.merge(message.extrema);
   merged_.stats.merge(message.stats);
+  merged_.keys += message.keys;
 }
 
 void EpochProtocol::reduce() {
@@ -183,6 +184,12 @@ void EpochProtocol::reduce() {
               "were lost, doubled or altered on the way; the epoch is not committed",
               epoch_, merged_.appended.records, merged_.appended.digest, merged_.indexed.records,
               merged_.indexed.digest));
+  }
+  if (merged_.keys != 0) {
+    return fail(error(Code::kCorruption, Scope::kFatal,
+                      "epoch {}: the keys that came to their homes are not those that were sent: some were "
+                      "lost, doubled or altered on the way; the epoch is not committed",
+                      epoch_));
   }
   state_ = State::kCommitting;
   commit_ = Commit{epoch_,          merged_.step,  merged_.time, merged_.indexed,

@@ -69,6 +69,10 @@ class EpochProtocol {
   void begin(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
              const RecordTally& appended, const LargeTally& large = {}, const net::CallStamp& call = {});
 
+  // Where keys go by three hops: digests of what this rank has sent in the epoch, and less those of what it has got. Call
+  // both after begin and before on_durable. The sum over all ranks must be 0.
+  void add_keys(uint64_t digests) { merged_.keys += digests; }
+
   // A control message. Impossible ones are failures. A peer that knows of the commit sooner may end the next epoch
   // before this rank has heard of it: its END is kept for open_epoch.
   void on_message(net::Rank from, const Message& message);

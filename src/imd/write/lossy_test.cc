@@ -11,8 +11,11 @@
 #include "imd/check/repair.h"
 #include "imd/read/reader_tables.h"
 #include "imd/test_large.h"
+#include "imd/write/batcher.h"
+#include "imd/write/key_stage.h"
 #include "imd/write/source_home.h"
 #include "source/batch.h"
+#include "source/key_message.h"
 #include "source/table_reader.h"
 
 namespace swale::imd {
@@ -70,8 +73,9 @@ class Appended {
   std::vector<Contents> epochs_ = std::vector<Contents>(1);
 };
 
-TEST(Lossy, NoAppendIsMissedWhateverTheRanksAndKeys) {
-  uint64_t seed = 0;
+// `ranks_per_node`: 0 directly, else by three hops.
+void expect_that_nothing_is_missed(int32_t ranks_per_node) {
+  uint64_t seed = static_cast<uint64_t>(ranks_per_node) * 100;
   for (const int32_t ranks : {1, 2, 3, 5, 7}) {
     for (const uint64_t keys : {uint64_t{0}, uint64_t{1}, uint64_t{97}, keys_wanted()}) {
       io::MemoryDevice device;
@@ -86,10 +90,54 @@ TEST(Lossy, NoAppendIsMissedWhateverTheRanksAndKeys) {
           appended.add(writer, epoch, key_of(i % 50 == 0 ? 7 : number), value_of(rng.next(), rng.below(60)));
         }
       };
-      write(device, ranks, 2, fill, options_of(kLossy));
+      write(device, ranks, 2, fill, options_of(kLossy), ranks_per_node);
       appended.expect_in(device);
-      ASSERT_FALSE(HasFailure()) << ranks << " ranks, " << keys << " keys";
+      ASSERT_FALSE(testing::Test::HasFailure()) << ranks << " ranks, " << keys << " keys";
     }
+  }
+}
+
+TEST(Lossy, NoAppendIsMissedWhateverTheRanksAndKeys) { expect_that_nothing_is_missed(0); }
+TEST(Lossy, NoAppendIsMissedByThreeHops) { expect_that_nothing_is_missed(2); }
+
+// A stage that is full many times within an epoch, and frames that are too small for what a home gets.
+TEST(Lossy, KeysOfAFullStageGoInAsManyMessagesAsTheyNeed) {
+  for (const size_t message_bytes : {size_t{64}, size_t{1'000}, size_t{32'000}}) {
+    constexpr uint32_t kRanks = 3;
+    KeyStage stage(
+        {.ranks = kRanks, .rank = 1, .bytes = KeyStage::kBytesMin, .message_bytes_max = message_bytes});
+    std::string memory(32 * kKiB, '\0');
+    std::vector<std::set<uint64_t>> sent(kRanks), came(kRanks);
+    uint64_t digest = 0;
+    const auto take_frame = [&] {
+      const net::Frame full =
+          stage.exchange({.data = memory.data(), .capacity = static_cast<uint32_t>(memory.size())});
+      for (Bytes rest = full.payload(); !rest.empty();) {
+        const Batcher::Routed next = Batcher::take_routed(&rest);
+        ASSERT_LE(next.record.size(), message_bytes);
+        std::string message(next.record);
+        message.append(source::kSlackBytes, '\xff');
+        std::vector<source::Pair> pairs;
+        ASSERT_TRUE(source::decode_key_message(message.data(), next.record.size(), 1, &pairs).ok());
+        const auto home = static_cast<uint32_t>(next.home);
+        for (const source::Pair pair : pairs) {
+          came[home].insert(source::pair_hash(pair));
+          digest += key_digest(home, 1, source::pair_hash(pair));
+        }
+      }
+    };
+    Rng rng(message_bytes);
+    for (int i = 0; i < 20'000; ++i) {
+      const Hash hash = i % 5 == 0 ? hash_bytes("hot") : rng.next();
+      while (!stage.has_room() && !stage.make_room()) take_frame();
+      stage.push(hash);
+      const HashChoice home = choose(hash, kRanks);
+      sent[home.index].insert(source::kept_hash(home.rest));
+    }
+    while (!stage.finish()) take_frame();
+    take_frame();
+    EXPECT_EQ(sent, came);
+    EXPECT_EQ(stage.take_digest(), digest);
   }
 }
 

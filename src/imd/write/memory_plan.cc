@@ -8,6 +8,7 @@
 
 #include "imd/format/run_packer.h"
 #include "imd/write/batcher.h"
+#include "imd/write/key_stage.h"
 #include "imd/write/source_home.h"
 #include "run/extrema.h"
 #include "run/memtable.h"
@@ -27,6 +28,11 @@ constexpr size_t kArenaBytesPerRecord = 32;
 
 size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
   return static_cast<size_t>(ranks) * frame_bytes * (1 + 2 * size_t{window});
+}
+
+// Records stay with the rank that appends them, and keys go to their homes.
+bool lossy(const MemoryWish& wish) {
+  return wish.layout.format == run::ShuffleFormat::kLossy && wish.ranks > 1;
 }
 
 // The frames in which records wait for the hops: one is filled while others are emptied.
@@ -73,10 +79,13 @@ void plan_hops(const MemoryWish& wish, MemoryPlan* plan) {
   plan->frame_bytes = wish.frame_bytes;
   plan->window = 1;
   plan->frames_per_rank = kStagingFrames;
-  const size_t staging = plan->frames_per_rank * plan->frame_bytes;
   const size_t limit = wish.budget_bytes / 4;
+  if (lossy(wish))
+    plan->key_stage_bytes = std::clamp<size_t>(limit / 4, KeyStage::kBytesMin, KeyStage::kBytesMax);
+  const size_t staging = plan->key_stage_bytes + plan->frames_per_rank * plan->frame_bytes;
   plan->hops = net::ThreeHopRouter::hops_within(*wish.nodes, limit > staging ? limit - staging : 0);
   plan->hop_bytes = net::ThreeHopRouter::buffer_bytes(*wish.nodes, *plan->hops);
+  if (lossy(wish)) return;
   plan->record_bytes_max =
       std::min({run::kEncodedRecordBytesMax, net::ThreeHopRouter::message_bytes_max(*plan->hops),
                 plan->frame_bytes - Batcher::kRoutedHeadBytes});
@@ -88,22 +97,17 @@ bool holds_pointers(const MemoryWish& wish, const MemoryPlan& plan) {
          plan.record_bytes_max;
 }
 
-// Records stay with the rank that appends them, and keys go to their homes, directly: three hops carry records only.
-bool lossy(const MemoryWish& wish) {
-  return wish.layout.format == run::ShuffleFormat::kLossy && wish.ranks > 1;
-}
-
 // What the network's frames take; none if they cannot be had.
 std::optional<size_t> plan_network(const MemoryWish& wish, MemoryPlan* plan) {
   const bool direct_fits = plan_direct_frames(wish, plan);
-  const bool may_route = wish.nodes != nullptr && wish.ranks > 1 && !lossy(wish);
+  const bool may_route = wish.nodes != nullptr && wish.ranks > 1;
   const bool routed = may_route && (wish.route == net::RouteChoice::kThreeHop ||
                                     (wish.route == net::RouteChoice::kAuto && !direct_fits));
   if (!routed && !direct_fits) return std::nullopt;
   if (!routed) return network_bytes(wish.ranks, plan->frame_bytes, plan->window);
   plan_hops(wish, plan);
   if (!holds_pointers(wish, *plan)) return std::nullopt;
-  return plan->hop_bytes + plan->frames_per_rank * plan->frame_bytes;
+  return plan->hop_bytes + plan->key_stage_bytes + plan->frames_per_rank * plan->frame_bytes;
 }
 
 std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
@@ -161,12 +165,6 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
         "most {}, and a frame has {} to {} bytes",
         wish.ranks, wish.ways, wish.window, wish.frame_bytes, kWaysMax, kFrameBytesMin, kFrameBytesMax);
   }
-  if (lossy(wish) && wish.route == net::RouteChoice::kThreeHop) {
-    return error(
-        Code::kUnsupported, Scope::kOperation,
-        "net.route = three-hop with imd.format = lossy: the keys of a lossy directory go directly; leave "
-        "net.route at auto");
-  }
   if (wish.budget_bytes >= kBudgetBytesMin) {
     if (const std::optional<MemoryPlan> plan = try_plan(wish)) return *plan;
   }
@@ -174,9 +172,13 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish) {
                "imd.memory = {} bytes is too small for {} ranks with {} routing and imd.ways = {}; give at "
                "least {}",
                wish.budget_bytes, wish.ranks,
-               wish.nodes == nullptr || wish.route == net::RouteChoice::kDirect || lossy(wish) ? "direct"
-                                                                                               : "three-hop",
+               wish.nodes == nullptr || wish.route == net::RouteChoice::kDirect ? "direct" : "three-hop",
                wish.ways, enough_from(wish, wish.budget_bytes));
+}
+
+size_t MemoryPlan::key_message_bytes_max() const {
+  if (!hops) return 0;
+  return std::min(net::ThreeHopRouter::message_bytes_max(*hops), frame_bytes - Batcher::kRoutedHeadBytes);
 }
 
 size_t least_budget_bytes(const MemoryWish& wish) { return enough_from(wish, kBudgetBytesMin); }
@@ -194,6 +196,7 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
       {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
       {"delivery queue", plan.hops ? 0 : frames * plan.window},
       {"frames of three hops", plan.hop_bytes},
+      {"keys for their homes", plan.key_stage_bytes},
       {"frames to send", frames * plan.frames_per_rank},
   };
   std::vector<MemoryBudget::Reservation> reservations;

@@ -23,6 +23,7 @@ struct MemoryPlan {
   std::optional<net::ThreeHopRouter::Hops> hops = {};
   size_t hop_bytes = 0;
   size_t record_bytes_max = run::kEncodedRecordBytesMax;
+  size_t key_stage_bytes = 0;  // keys on their way to the hops, in the lossy format
   // Sending and receiving: per peer one frame being filled, `window` on their way, `window` in the delivery queue.
   size_t frame_bytes = 0;
   uint16_t window = 0;
@@ -39,6 +40,9 @@ struct MemoryPlan {
   size_t source_bytes = 0;      // keys of two epochs at their home, in the lossy format
   // What has no buffer of its own: stacks, queues, messages, the transport's state for each peer.
   size_t other_bytes = 0;
+
+  // What of a list of keys fits into a message of the hops, and into the frame before them.
+  size_t key_message_bytes_max() const;
 };
 
 // A frame holds the largest record.

@@ -5,7 +5,9 @@
 
 #include "base/contain.h"
 #include "imd/format/table_params.h"
+#include "imd/write/key_stage.h"
 #include "source/batch.h"
+#include "source/key_message.h"
 #include "source/table_builder.h"
 
 namespace swale::imd {
@@ -29,7 +31,7 @@ Status SourceHome::open_store(Store* store, uint32_t epoch) {
   SWALE_ASSIGN_OR_RETURN(source::PairStore pairs,
                          source::PairStore::create({.epoch = epoch,
                                                     .sources = params_.ranks,
-                                                    .memory_limit = params_.memory_bytes / 2,
+                                                    .memory_limit = (params_.memory_bytes - kGatherBytes) / 2,
                                                     .spill_file = nullptr}));
   store->pairs = std::move(pairs);
   store->epoch = epoch;
@@ -66,7 +68,33 @@ Result<uint32_t> SourceHome::add(uint32_t rank, Bytes batch) {
   return uint32_t{header.count};
 }
 
+Status SourceHome::add_message(uint32_t rank, Bytes message) {
+  if (gathered_.size() + source::kKeyMessageKeysMax > kGatheredPairsMax)
+    SWALE_RETURN_IF_ERROR(add_gathered());
+  gathered_.reserve(kGatheredPairsMax);
+  message_.assign(message);
+  message_.append(source::kSlackBytes, '\0');
+  const size_t before = gathered_.size();
+  SWALE_RETURN_IF_ERROR(source::decode_key_message(message_.data(), message.size(), rank, &gathered_));
+  for (size_t i = before; i < gathered_.size(); ++i)
+    digest_ += key_digest(params_.log.partition, rank, source::pair_hash(gathered_[i]));
+  return {};
+}
+
+Status SourceHome::add_gathered() {
+  if (gathered_.empty()) return {};
+  scratch_.resize(kGatheredPairsMax);
+  Status added = open_->pairs->add_pairs(gathered_, scratch_);
+  if (added.code() == Code::kResourceExhausted && !open_->spill) {
+    SWALE_RETURN_IF_ERROR(spill(open_));
+    added = open_->pairs->add_pairs(gathered_, scratch_);
+  }
+  gathered_.clear();
+  return added;
+}
+
 Status SourceHome::close_epoch(uint64_t epoch_id, uint32_t next_epoch) {
+  SWALE_RETURN_IF_ERROR(add_gathered());
   closing_ = std::exchange(open_, &stores_[next_epoch % 2]);
   assert(closing_ != open_ && !open_->pairs && "the table before was made");
   closing_id_ = epoch_id;

@@ -3,6 +3,9 @@
 //
 //   add(batch) ─► PairStore of the open epoch ─ close_epoch ─► of the closing one ─ build ─► table in part-….source, synced
 //
+// By three hops keys come in small messages of many ranks (add_message): they are gathered and given to the store in mixed
+// batches. What came is summed up, so that the ranks can compare it with what was sent: these messages have no checksum.
+//
 // Two epochs at most are alive, as in Partition. Over its share of the memory a store goes on in a temporary file
 // part-….spill0 or .spill1, which is removed when the table is made; what a job that was killed leaves of them means nothing.
 // Threads: add and close_epoch by one thread at a time, build by any, also during add. Invariants: (1) build runs once after
@@ -15,6 +18,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -25,7 +30,9 @@
 
 namespace swale::imd {
 
-inline constexpr size_t kSourceHomeBytesMin = 2 * source::PairStore::kMemoryMin;
+inline constexpr size_t kGatheredPairsMax = 8'192;
+inline constexpr size_t kGatherBytes = 2 * kGatheredPairsMax * sizeof(source::Pair) + 64 * kKiB;
+inline constexpr size_t kSourceHomeBytesMin = 2 * source::PairStore::kMemoryMin + kGatherBytes;
 
 class SourceHome {
  public:
@@ -44,6 +51,11 @@ class SourceHome {
 
   // One whole batch of the open epoch, sent by `rank`. Returns how many pairs it has.
   Result<uint32_t> add(uint32_t rank, Bytes batch);
+  // One message (source/key_message.h) of the open epoch, sent by `rank`.
+  Status add_message(uint32_t rank, Bytes message);
+  uint32_t open_epoch() const { return open_->epoch; }
+  // Sum of key_digest over the pairs of messages that came since the last call.
+  uint64_t take_digest() { return std::exchange(digest_, 0); }
   // No more batches of the open epoch; the next one is open from now on.
   Status close_epoch(uint64_t epoch_id, uint32_t next_epoch);
   // Makes the closing epoch's table.
@@ -64,6 +76,7 @@ class SourceHome {
   explicit SourceHome(Params params) : params_(std::move(params)) {}
   Status open_store(Store* store, uint32_t epoch);
   Status spill(Store* store);
+  Status add_gathered();
   void drop(Store* store);
   Status make_file();
   Status write_table();
@@ -73,6 +86,10 @@ class SourceHome {
   Store* open_ = nullptr;
   Store* closing_ = nullptr;
   uint64_t closing_id_ = 0;
+  std::vector<source::Pair> gathered_;  // of messages, not in the open store yet
+  std::vector<source::Pair> scratch_;
+  std::string message_;  // with slack behind it
+  uint64_t digest_ = 0;
   std::unique_ptr<io::File> file_;  // made by the first table
   uint64_t end_ = 0;
   Status built_;

@@ -113,7 +113,8 @@ Status Writer::append_record(Bytes key, const Record&... record) {
 Status Writer::provide(Appender::Need need) {
   MutexLock core_lock(mutex_);
   bool provided = appender_.provide(core_.get(), need);
-  const bool leaves = need.what == Appender::Need::What::kFrame && need.which != job_.rank();
+  const bool to_itself = need.which == job_.rank() && core_->conversation().route() == nullptr;
+  const bool leaves = need.what == Appender::Need::What::kFrame && !to_itself;
   leaves ? after_change() : announce();
   if (!provided) {
     wait_in_append(need.text(), [&] { return appender_.can_provide(*core_, need); });
@@ -123,6 +124,14 @@ Status Writer::provide(Appender::Need need) {
   if (provided && !failed()) return {};
   core_lock.unlock();
   return failure();
+}
+
+Status Writer::finish_keys() {
+  for (;;) {
+    const Appender::Need need = appender_.finish_keys();
+    if (need.what == Appender::Need::What::kNothing) return {};
+    SWALE_RETURN_IF_ERROR(provide(need));
+  }
 }
 
 Status Writer::epoch_end(int64_t step, double time) {
@@ -150,6 +159,7 @@ Status Writer::begin_end(int64_t step, double time) {
   const MutexLock values_lock(values_mutex_);
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (failed()) return failure();
+  SWALE_RETURN_IF_ERROR(finish_keys());
   net::CallStamp call;
   const uint32_t epoch = opened_.first_epoch + appender_.epochs_ended();
   SWALE_RETURN_IF_ERROR(
@@ -342,13 +352,7 @@ Status take_share(net::Job& job, const std::string& directory, bool exact, Memor
   const Result<uint64_t> mine_alone = shares.offer(least, wish->budget_bytes, limit);
   SWALE_RETURN_IF_ERROR(
       agree(job, mine_alone.status().with_context(fmt::format("{}: job.memory", directory))));
-  uint64_t offer = *mine_alone;
-  if (job.size() > 1) {
-    std::string mine;
-    append_u64(&mine, offer);
-    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job.allgather(mine));
-    for (const std::string& theirs : all) offer = std::min(offer, Decoder(theirs).u64());
-  }
+  SWALE_ASSIGN_OR_RETURN(const uint64_t offer, net::least_number(net::ranks_of(job), *mine_alone));
   wish->budget_bytes = offer;
   SWALE_ASSIGN_OR_RETURN(*share, shares.take(directory, offer, limit));
   return {};

@@ -129,6 +129,7 @@ class Writer final : private net::ConversationDriver {
   template <class... Record>
   Status append_record(Bytes key, const Record&... record);
   Status provide(Appender::Need need);
+  Status finish_keys();
   Status begin_end(int64_t step, double time);
   Status wait_for_end();
   Status part();

@@ -55,7 +55,7 @@ void WriterCore::submit(net::Rank destination, const net::Frame& frame) {
 
 void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
                                  const RecordTally& appended, const WrittenValues& values,
-                                 const net::CallStamp& call) {
+                                 const net::CallStamp& call, uint64_t keys_sent) {
   closing_values_ = values.range;
   if (values.range.values != 0) values_sync_ = ValuesSync::kWanted;
   RankStats& stats = appending();
@@ -67,6 +67,7 @@ void WriterCore::begin_epoch_end(int64_t step, double time, const std::vector<ui
   if (size() == 1) protocol_.on_delivered(rank(), appended.records);  // directly
   if (sources() != nullptr) seal_partition();
   protocol_.begin(step, time, records_per_rank, appended, values.tally, call);
+  protocol_.add_keys(keys_sent);
   if (routed()) {
     to_route_.push_back({});
     send_routed();
@@ -120,6 +121,7 @@ void WriterCore::send_routed() {
 
 // A message is one record. None is taken between the end of one epoch and the beginning of the next one's intake.
 bool WriterCore::deliver(net::Rank source, Bytes message) {
+  if (sources() != nullptr) return deliver_keys(source, message);
   if (params_.first_epoch + conversation_.route()->complete_epochs() != partition_->open_epoch())
     return false;
   const Result<Partition::Accepted> accepted = partition_->accept(message);
@@ -136,6 +138,13 @@ bool WriterCore::deliver(net::Rank source, Bytes message) {
   }
   if (!std::exchange(route_waits_, true)) delivery_began_ = params_.clock->now();
   return false;
+}
+
+bool WriterCore::deliver_keys(net::Rank source, Bytes message) {
+  if (params_.first_epoch + conversation_.route()->complete_epochs() != sources()->open_epoch()) return false;
+  const Status added = sources()->add_message(static_cast<uint32_t>(source), message);
+  if (!added.ok()) conversation_.fail(added);
+  return added.ok();
 }
 
 void WriterCore::epoch_complete(uint32_t /*epoch*/) { protocol_.on_route_complete(); }
@@ -273,6 +282,7 @@ void WriterCore::begin_next_intake() {
   } else {
     const Status closed = sources()->close_epoch(epoch_id(params_.job_id, next - 1), next);
     if (!closed.ok()) return fail(closed);
+    protocol_.add_keys(0 - sources()->take_digest());
     partition_->make_table();
   }
   if (!early_.empty()) mark_delivery();

@@ -20,6 +20,7 @@
 //
 // Where records go by three hops (Conversation::route), the frames of the Batcher are queued here, and their records are
 // given to the route one by one as it has space; it delivers them one by one, and keeps those for which there is no room.
+// In the lossy format the frames have messages of keys (KeyStage), which go to the SourceHome likewise.
 //
 // Threads: none; the owner serialises calls, except Task::work and the execution of I/O.
 #pragma once
@@ -88,9 +89,10 @@ class WriterCore final : public net::Participant, private net::MessageSink {
   bool intake_open() const { return partition_->intake_open(); }
   // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from
   // here on belongs to the next epoch. `values`: what the epoch has in this rank's value log, to be synced by next_io.
+  // `keys_sent`: their digests (key_digest), where keys go by three hops.
   void begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
                        const RecordTally& appended, const WrittenValues& values = {},
-                       const net::CallStamp& call = {});
+                       const net::CallStamp& call = {}, uint64_t keys_sent = 0);
   // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
   void begin_close(const net::CallStamp& call = {});
   bool closed() const { return parting_.over(); }
@@ -155,6 +157,7 @@ class WriterCore final : public net::Participant, private net::MessageSink {
 
   // net::MessageSink
   bool deliver(net::Rank source, Bytes message) override;
+  bool deliver_keys(net::Rank source, Bytes message);
   void epoch_complete(uint32_t epoch) override;
   void may_send() override { send_routed(); }
 

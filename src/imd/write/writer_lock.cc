@@ -1,7 +1,6 @@
 #include "imd/write/writer_lock.h"
 
 #include <utility>
-#include <vector>
 
 namespace swale::imd {
 
@@ -32,21 +31,17 @@ Result<LockWitness> ask_ranks_about_lock(const net::Ranks& ranks, io::Device& de
     const Result<io::FoundLock> found = io::read_lock(device, lock_path(directory));
     if (found.ok() && found->content.ok()) mine = found->bytes;
   }
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> told, ranks.allgather(mine));
-  if (told.front().empty()) return LockWitness();
-  const Result<io::LockContent> lock = io::LockContent::decode(told.front());
+  SWALE_ASSIGN_OR_RETURN(const net::Word told, net::first_word(ranks, mine));
+  if (told.rank < 0) return LockWitness();
+  const Result<io::LockContent> lock = io::LockContent::decode(told.text);
   const ProcessReport report = lock.ok() ? look_for(lock->holder) : ProcessReport();
-  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> reasons,
-                         ranks.allgather(report.state == ProcessState::kGone ? report.why : ""));
-  if (!lock.ok() || ranks.rank != 0) return LockWitness();
-  for (size_t rank = 0; rank < reasons.size(); ++rank) {
-    if (reasons[rank].empty()) continue;
-    std::string why = fmt::format("rank {}, on that host, says that {}", rank, reasons[rank]);
-    return LockWitness([nonce = lock->nonce, why = std::move(why)](const io::LockContent& content) {
-      return content.nonce == nonce ? why : std::string();
-    });
-  }
-  return LockWitness();
+  SWALE_ASSIGN_OR_RETURN(const net::Word reason,
+                         net::first_word(ranks, report.state == ProcessState::kGone ? report.why : ""));
+  if (!lock.ok() || ranks.rank != 0 || reason.rank < 0) return LockWitness();
+  std::string why = fmt::format("rank {}, on that host, says that {}", reason.rank, reason.text);
+  return LockWitness([nonce = lock->nonce, why = std::move(why)](const io::LockContent& content) {
+    return content.nonce == nonce ? why : std::string();
+  });
 }
 
 }  // namespace swale::imd

@@ -212,9 +212,10 @@ std::string encode_word(const OpenedDirectory& opened) {
 }
 
 Status take_word(const net::Ranks& ranks, OpenedDirectory* opened) {
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                         ranks.allgather(ranks.rank == 0 ? encode_word(*opened) : std::string()));
-  Decoder word(all.front());
+  const std::string mine = ranks.rank == 0 ? encode_word(*opened) : std::string();
+  const Result<net::Word> told = net::first_word(ranks, mine);
+  SWALE_RETURN_IF_ERROR(told.status());
+  Decoder word(told->text);
   opened->job_id = word.u64();
   opened->number = word.u32();
   opened->first_epoch = word.u32();
@@ -279,22 +280,20 @@ Status agree_on_options(const net::Ranks& ranks, Create create, const WriterOpti
   for (const auto& [name, value] : mine) {
     append_sized(&text, value);
   }
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.allgather(text));
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    Decoder first(all[0]);
-    Decoder other(all[rank]);
-    for (const auto& [name, value] : mine) {
-      const Bytes a = first.sized();
-      const Bytes b = other.sized();
-      if (a == b) continue;
-      return invalid_argument(
-          "rank 0 opened with {}=\"{}\", rank {} with {}=\"{}\": all ranks must give the same", name, a, rank,
-          name, b);
-    }
-    return invalid_argument("rank {} opened with other options than rank 0", rank);
+  SWALE_ASSIGN_OR_RETURN(const net::Word of_first, net::first_word(ranks, ranks.rank == 0 ? text : ""));
+  SWALE_ASSIGN_OR_RETURN(const net::Word other, net::first_word(ranks, of_first.text == text ? "" : text));
+  if (other.rank < 0) return {};
+  Decoder first(of_first.text);
+  Decoder second(other.text);
+  for (const auto& [name, value] : mine) {
+    const Bytes a = first.sized();
+    const Bytes b = second.sized();
+    if (a == b) continue;
+    return invalid_argument(
+        "rank 0 opened with {}=\"{}\", rank {} with {}=\"{}\": all ranks must give the same", name, a,
+        other.rank, name, b);
   }
-  return {};
+  return invalid_argument("rank {} opened with other options than rank 0", other.rank);
 }
 
 Status finish_opening(const net::Ranks& ranks, OpenedDirectory* opened) {
@@ -365,6 +364,8 @@ AppenderParams OpenedDirectory::appender_params(int32_t rank, int32_t ranks, con
           .partitioner = partitioner,
           .record_bytes_max = memory.record_bytes_max,
           .frames = memory.hops ? Batcher::Frames::kOneForAll : Batcher::Frames::kOneEach,
+          .key_stage_bytes = memory.key_stage_bytes,
+          .key_message_bytes_max = memory.key_message_bytes_max(),
           .values = &files->values(),
           .pages = paged ? &files->pages() : nullptr,
           .prefix_bytes = paged ? manifest.schema.indexed_bytes() : manifest.schema.value_bytes(),
