@@ -58,7 +58,7 @@ class RpcCore {
   void take_completions(std::vector<RpcCompletion>* out);
   // Calls take(RpcCompletion&&) for each. If `take` throws, that completion and those after it are kept.
   template <class Take>
-  void take_completions(const Take& take) {
+  void take_completions(const Take& take) NO_THREAD_SAFETY_ANALYSIS {
     calls_.take_completions(take);
   }
   bool any_complete() const { return calls_.any_complete(); }
