@@ -46,7 +46,7 @@ bench-shuffle: ## records to their home ranks, directly and by three hops; resul
 
 bench-source: ## auxiliary tables beside the 2020 paper's; build/bench/source.json, plot in docs/results (BENCH=quick: 2 min)
 	@scripts/install-deps.sh build bench
-	@scripts/build.sh release bench_source bench_calibrate
+	@scripts/build.sh release bench_source bench_lossy_directory bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/source/source.py build/release/bench build/bench --profile "$${BENCH:-full}" --results docs/results
 
 bench-threehop: ## what the three-hop router itself takes; one line of JSON for each of three shapes, in build/bench/threehop.json
