@@ -169,9 +169,10 @@ void add_config(CLI::App& app, Run* run) {
   sub->add_option("NAME", command->names, "options, or groups of them: imd.ways, io")->type_name("NAME");
   command->checks =
       sub->add_option("--check", command->check, "check this string of options instead")->type_name("TEXT");
-  sub->add_option("--for", command->call,
-                  "only the options of this kind of call: job, write (a directory), read, or meta (a store)")
-      ->check(CLI::IsMember({"job", "write", "read", "meta"}))
+  sub->add_option(
+         "--for", command->call,
+         "only the options of this kind of call: job, write (a directory), read, meta (a store), or iond (I/O servers)")
+      ->check(CLI::IsMember({"job", "write", "read", "meta", "iond"}))
       ->type_name("CALL");
   command->common.add_json(*sub);
   sub->callback([command, run] { *run = [command] { return command->run(); }; });

@@ -8,7 +8,8 @@ std::string_view short_name(capi::Call call) {
   return call == capi::Call::kJob     ? "job"
          : call == capi::Call::kWrite ? "write"
          : call == capi::Call::kRead  ? "read"
-                                      : "meta";
+         : call == capi::Call::kMeta  ? "meta"
+                                      : "iond";
 }
 
 std::vector<TableRow> option_table() {

@@ -15,6 +15,7 @@
 // The library is compiled with hidden visibility; only the functions of swale.h are exported.
 #pragma GCC visibility push(default)
 #include "swale/swale.h"
+#include "swale/swale_iond.h"
 #include "swale/swale_meta.h"
 #pragma GCC visibility pop
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "fs/iond_settings.h"
 #include "imd/read/reader_settings.h"
 #include "imd/write/writer_settings.h"
 #include "io/posix_settings.h"
@@ -52,7 +53,8 @@ std::string_view call_name(Call call) {
   return call == Call::kJob     ? "swale_job_open"
          : call == Call::kWrite ? "swale_dir_open"
          : call == Call::kRead  ? "swale_reader_open"
-                                : "swale_meta_open";
+         : call == Call::kMeta  ? "swale_meta_open"
+                                : "swale_iond_open";
 }
 
 std::span<const OptionRow> rows_of(Call call) {
@@ -67,9 +69,11 @@ std::span<const OptionRow> rows_of(Call call) {
     case Call::kRead:
       return read;
     case Call::kMeta:
+      return meta;
+    case Call::kIond:
       break;
   }
-  return meta;
+  return fs::iond_option_rows();
 }
 
 Status check_variables(const char* const* variables) {

@@ -21,8 +21,8 @@
 namespace swale::capi {
 
 // The calls that take options.
-enum class Call { kJob, kWrite, kRead, kMeta };
-inline constexpr std::array kCalls = {Call::kJob, Call::kWrite, Call::kRead, Call::kMeta};
+enum class Call { kJob, kWrite, kRead, kMeta, kIond };
+inline constexpr std::array kCalls = {Call::kJob, Call::kWrite, Call::kRead, Call::kMeta, Call::kIond};
 std::string_view call_name(Call call);  // "swale_job_open"
 
 std::span<const OptionRow> rows_of(Call call);

@@ -147,7 +147,7 @@ class Manual(unittest.TestCase):
         self.assertEqual(self.bash_completes("ver"), ["verify"])
         self.assertEqual(self.bash_completes("get", "--ep"), ["--epoch", "--epochs"])
         self.assertEqual(self.bash_completes("completion", ""), ["bash", "fish", "zsh"])
-        self.assertEqual(self.bash_completes("config", "--for", ""), ["job", "meta", "read", "write"])
+        self.assertEqual(self.bash_completes("config", "--for", ""), ["iond", "job", "meta", "read", "write"])
         self.assertEqual(self.bash_completes("get", "comp"), ["completion"], "a folder of the current one")
         self.assertEqual(self.bash_completes("get", "--epoch", ""), [])
         for name in commands():
@@ -169,7 +169,7 @@ class Manual(unittest.TestCase):
             return sorted(offer.split("\t")[0] for offer in done.stdout.splitlines())
         self.assertEqual(fish_completes("swale "), sorted(commands()))
         self.assertEqual(fish_completes("swale get --ep"), ["--epoch", "--epochs"])
-        self.assertEqual(fish_completes("swale config --for "), ["job", "meta", "read", "write"])
+        self.assertEqual(fish_completes("swale config --for "), ["iond", "job", "meta", "read", "write"])
         self.assertEqual(fish_completes("swale completion "), ["bash", "fish", "zsh"])
         self.assertIn("completion/", fish_completes("swale get c"))
 

@@ -1,0 +1,56 @@
+// Requests to an I/O server and its answers, and names. Input: 1 byte that says what, then its bytes. What decodes keeps its
+// promises and encodes to something that decodes to the same.
+#include "fs/iond_messages.h"
+#include "fuzz/fuzz_input.h"
+
+namespace {
+
+using namespace swale;
+using namespace swale::fs;
+using fuzz::require;
+
+void request(Bytes bytes) {
+  const auto message = decode_iond_request(bytes);
+  if (!message.ok()) return;
+  require(message->striping.check().ok());
+  require(message->name.size() <= kIondNameBytesMax && message->other.size() <= kIondNameBytesMax);
+  require(message->offset + message->length >= message->offset);
+  const std::string again = encode_iond_request(*message, message->data.size()) + std::string(message->data);
+  const auto same = decode_iond_request(again);
+  require(same.ok() && same->file == message->file && same->offset == message->offset &&
+          same->length == message->length && same->flags == message->flags &&
+          same->striping == message->striping && same->name == message->name &&
+          same->other == message->other && same->data == message->data);
+}
+
+void answer(Bytes bytes) {
+  const auto message = decode_iond_answer(bytes);
+  if (!message.ok()) return;
+  const auto same = decode_iond_answer(encode_iond_answer(*message));
+  require(same.ok() && same->file == message->file && same->id == message->id &&
+          same->size == message->size && same->first == message->first && same->data == message->data);
+}
+
+void name(Bytes bytes) {
+  if (!check_iond_name(bytes).ok()) return;
+  require(!bytes.empty() && bytes.front() != '/' && bytes != "..");
+  require(bytes.find("/../") == Bytes::npos && !bytes.starts_with("../") && !bytes.ends_with("/.."));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const Bytes bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0] % 3) {
+    case 0:
+      request(bytes);
+      break;
+    case 1:
+      answer(bytes);
+      break;
+    default:
+      name(bytes);
+  }
+  return 0;
+}

@@ -1,0 +1,68 @@
+/* Swale: files behind I/O servers with a tiered write buffer. The C interface of the clients.
+ *
+ * Some ranks of the job are I/O servers: processes `swale iond`, started beside the program (mpirun -n 2 swale iond ... :
+ * -n 16 program). Each keeps its part of every file in a directory on slow storage, with an SSD log in front. A file is
+ * striped over all servers.
+ *
+ * Conventions are those of swale.h. What a write has returned SWALE_OK for survives the death of this process, and of a
+ * server as its --durability promises. The message of SWALE_UNAVAILABLE or SWALE_DEADLINE_EXCEEDED names the rank that did
+ * not answer; what was asked may have been done, in part or in full, and can be repeated.
+ *
+ * Threads: any number may use one handle at once, but for open and close.
+ */
+#ifndef SWALE_SWALE_IOND_H_
+#define SWALE_SWALE_IOND_H_
+
+#include "swale/swale.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The I/O servers of a job, as this rank uses them. */
+typedef struct swale_iond swale_iond;
+/* An open file. */
+typedef struct swale_iond_file swale_iond_file;
+
+/* [collective, with the servers] Options "iond....". SWALE_INVALID_ARGUMENT names a rank that has another stripe. The job
+ * must have been opened without a communicator of the program's own, because the servers are no part of that. */
+int swale_iond_open(swale_job* job, const char* options, swale_iond** iond);
+/* [collective, with the servers, which then end] Frees the handle in any case. Close its files first. */
+int swale_iond_close(swale_iond* iond);
+
+/* How swale_iond_file_open opens; added together. */
+enum swale_iond_flags {
+  SWALE_IOND_CREATE = 1,   /* make the file if it does not exist */
+  SWALE_IOND_EXCLUSIVE = 2 /* with CREATE: SWALE_ALREADY_EXISTS if it does */
+};
+
+/* Opens a file by its path on the servers: relative, without "..", 1 to 4,096 bytes. SWALE_INVALID_ARGUMENT: it is striped
+ * in another way. Any number of ranks may have one file open. */
+int swale_iond_file_open(swale_iond* iond, const char* name, int flags, swale_iond_file** file);
+/* Frees the handle in any case. A failure tells of a write that had succeeded and was lost later. */
+int swale_iond_file_close(swale_iond_file* file);
+
+/* Writes `bytes` bytes at `offset`; files have at most 2^48 bytes. Writes of several ranks to one place: either one, byte by
+ * byte. */
+int swale_iond_write(swale_iond_file* file, uint64_t offset, const void* data, size_t bytes);
+/* Reads up to `bytes` bytes at `offset`; *got is less only at the end of the file. */
+int swale_iond_read(swale_iond_file* file, uint64_t offset, void* data, size_t bytes, size_t* got);
+/* Cuts the file, or extends it by a hole. Not while others write it. */
+int swale_iond_truncate(swale_iond_file* file, uint64_t size);
+/* The file's size in bytes. */
+int swale_iond_size(swale_iond_file* file, uint64_t* size);
+/* Returns when all that was written of the file survives a loss of power on every server. */
+int swale_iond_sync(swale_iond_file* file);
+
+/* Removes a file. Who has it open can go on. */
+int swale_iond_remove(swale_iond* iond, const char* name);
+/* Renames a file, and replaces what had the new name. */
+int swale_iond_rename(swale_iond* iond, const char* from, const char* to);
+/* Returns when every server has written everything from its SSD to its slow storage. */
+int swale_iond_drain(swale_iond* iond);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SWALE_SWALE_IOND_H_ */

@@ -1,0 +1,181 @@
+#include "fs/iond.h"
+
+#include <memory>
+#include <utility>
+
+#include "capi/handles.h"
+#include "capi/options.h"
+#include "net/agree.h"
+
+namespace swale::capi {
+
+struct IondState {
+  std::shared_ptr<JobState> job;   // outlives the rest
+  std::unique_ptr<fs::Iond> iond;  // null after close
+};
+
+namespace {
+
+Status open_iond(swale_job* job, std::string_view text, std::shared_ptr<IondState>* out) {
+  const auto read_options = [&]() -> Result<fs::IondOptions> {
+    SWALE_RETURN_IF_ERROR(check_process_variables());
+    SWALE_ASSIGN_OR_RETURN(const Config config, config_of(Call::kIond, text, process_environment));
+    return fs::iond_options(config);
+  };
+  const auto options = read_options();
+  auto state = std::make_shared<IondState>();
+  state->job = job->state;
+  SWALE_ASSIGN_OR_RETURN(
+      state->iond, fs::Iond::open(*job->state->job, options.ok() ? *options : fs::IondOptions(), std::nullopt,
+                                  options.status()));
+  ++job->state->open_directories;
+  *out = std::move(state);
+  return {};
+}
+
+}  // namespace
+}  // namespace swale::capi
+
+struct swale_iond {
+  std::shared_ptr<swale::capi::IondState> state;
+};
+struct swale_iond_file {
+  std::shared_ptr<swale::capi::IondState> state;
+  swale::fs::IondFile file;
+};
+
+namespace {
+
+using swale::Status;
+using swale::capi::guarded;
+using swale::capi::null_argument;
+namespace fs = swale::fs;
+
+// The open servers of a handle.
+template <class Handle>
+swale::Result<fs::Iond*> servers_of(const char* call, const char* argument, const Handle* handle) {
+  if (handle == nullptr) return null_argument(call, argument);
+  if (!handle->state->iond) return swale::invalid_argument("{}: the I/O servers are closed", call);
+  return handle->state->iond.get();
+}
+
+}  // namespace
+
+extern "C" {
+
+int swale_iond_open(swale_job* job, const char* options, swale_iond** iond) {
+  return guarded([&]() -> Status {
+    if (job == nullptr) return null_argument("swale_iond_open", "job");
+    if (iond == nullptr) return null_argument("swale_iond_open", "iond");
+    auto handle = std::make_unique<swale_iond>();
+    SWALE_RETURN_IF_ERROR(swale::capi::open_iond(job, swale::capi::text_or_empty(options), &handle->state));
+    *iond = handle.release();
+    return {};
+  });
+}
+
+int swale_iond_close(swale_iond* iond) {
+  return guarded([&]() -> Status {
+    const std::unique_ptr<swale_iond> handle(iond);
+    if (iond == nullptr) return {};
+    swale::capi::IondState& state = *iond->state;
+    --state.job->open_directories;
+    const Status closed = state.iond->close();
+    state.iond.reset();
+    return closed;
+  });
+}
+
+int swale_iond_file_open(swale_iond* iond, const char* name, int flags, swale_iond_file** file) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_file_open", "iond", iond));
+    if (name == nullptr) return null_argument("swale_iond_file_open", "name");
+    if (file == nullptr) return null_argument("swale_iond_file_open", "file");
+    if ((flags & ~(SWALE_IOND_CREATE | SWALE_IOND_EXCLUSIVE)) != 0 || flags == SWALE_IOND_EXCLUSIVE)
+      return swale::invalid_argument(
+          "swale_iond_file_open: flags {}: expected SWALE_IOND_CREATE, or that with SWALE_IOND_EXCLUSIVE",
+          flags);
+    auto handle = std::make_unique<swale_iond_file>();
+    handle->state = iond->state;
+    SWALE_ASSIGN_OR_RETURN(handle->file, servers->open_file(name, static_cast<uint32_t>(flags)));
+    *file = handle.release();
+    return {};
+  });
+}
+
+int swale_iond_file_close(swale_iond_file* file) {
+  return guarded([&]() -> Status {
+    const std::unique_ptr<swale_iond_file> handle(file);
+    if (file == nullptr) return {};
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_file_close", "file", file));
+    return servers->close_file(&file->file);
+  });
+}
+
+int swale_iond_write(swale_iond_file* file, uint64_t offset, const void* data, size_t bytes) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_write", "file", file));
+    SWALE_ASSIGN_OR_RETURN(const swale::Bytes all,
+                           swale::capi::bytes_argument("swale_iond_write", "data", data, bytes));
+    return servers->write(file->file, offset, all);
+  });
+}
+
+int swale_iond_read(swale_iond_file* file, uint64_t offset, void* data, size_t bytes, size_t* got) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_read", "file", file));
+    if (data == nullptr && bytes != 0) return null_argument("swale_iond_read", "data");
+    if (got == nullptr) return null_argument("swale_iond_read", "got");
+    SWALE_ASSIGN_OR_RETURN(*got, servers->read(file->file, offset, {static_cast<char*>(data), bytes}));
+    return {};
+  });
+}
+
+int swale_iond_truncate(swale_iond_file* file, uint64_t size) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_truncate", "file", file));
+    return servers->truncate(file->file, size);
+  });
+}
+
+int swale_iond_size(swale_iond_file* file, uint64_t* size) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_size", "file", file));
+    if (size == nullptr) return null_argument("swale_iond_size", "size");
+    SWALE_ASSIGN_OR_RETURN(*size, servers->size(file->file));
+    return {};
+  });
+}
+
+int swale_iond_sync(swale_iond_file* file) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_sync", "file", file));
+    return servers->sync(file->file);
+  });
+}
+
+int swale_iond_remove(swale_iond* iond, const char* name) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_remove", "iond", iond));
+    if (name == nullptr) return null_argument("swale_iond_remove", "name");
+    return servers->remove(name);
+  });
+}
+
+int swale_iond_rename(swale_iond* iond, const char* from, const char* to) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_rename", "iond", iond));
+    if (from == nullptr) return null_argument("swale_iond_rename", "from");
+    if (to == nullptr) return null_argument("swale_iond_rename", "to");
+    return servers->rename(from, to);
+  });
+}
+
+int swale_iond_drain(swale_iond* iond) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_drain", "iond", iond));
+    return servers->drain();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""iond_test.py SWALE LIBSWALE [--long]: I/O servers and clients as processes: `swale iond`, and programs that use swale/swale_iond.h.
+
+Clients stripe files over two servers; one is killed in a write; a server is killed and started again: nothing that it had
+acknowledged is missing.
+"""
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SWALE = os.path.abspath(sys.argv[1])
+LIBRARY = os.path.abspath(sys.argv[2])
+LONG = "--long" in sys.argv
+STRIPE = 65536
+BLOCK = 100_000  # of one write; no multiple of a stripe
+UNAVAILABLE, DEADLINE = "unavailable", "deadline exceeded"
+
+
+class Client:
+    """The C interface in a process of its own; `client` below is its main program."""
+
+    def __init__(self):
+        self.lib = ctypes.CDLL(LIBRARY)
+        self.lib.swale_last_error.restype = ctypes.c_char_p
+        self.lib.swale_code_name.restype = ctypes.c_char_p
+        self.job, self.iond = ctypes.c_void_p(), ctypes.c_void_p()
+
+    def call(self, name, *arguments):
+        code = getattr(self.lib, "swale_" + name)(*arguments)
+        if code != 0:
+            raise OSError(self.lib.swale_code_name(code).decode(), self.lib.swale_last_error().decode())
+
+    def open(self):
+        self.call("job_open", None, b"net.close_deadline_s=1", ctypes.byref(self.job))
+        self.call("iond_open", self.job, f"iond.stripe={STRIPE},iond.deadline_s=20".encode(), ctypes.byref(self.iond))
+
+    def file(self, name, flags=1):
+        file = ctypes.c_void_p()
+        self.call("iond_file_open", self.iond, name.encode(), flags, ctypes.byref(file))
+        return file
+
+    def write(self, file, offset, data):
+        self.call("iond_write", file, ctypes.c_uint64(offset), data, ctypes.c_size_t(len(data)))
+
+    def read(self, file, offset, size):
+        data, got = ctypes.create_string_buffer(size), ctypes.c_size_t()
+        self.call("iond_read", file, ctypes.c_uint64(offset), data, ctypes.c_size_t(size), ctypes.byref(got))
+        return data.raw[:got.value]
+
+    def close(self):
+        self.call("iond_close", self.iond)
+        self.call("job_close", self.job)
+
+
+def block(name, number):
+    return (f"{name} {number} ".encode() * BLOCK)[:BLOCK]
+
+
+def tell(**words):
+    print(json.dumps(words), flush=True)
+
+
+def client(what, name, count):
+    """Writes or checks `count` blocks of file `name`; says how many were acknowledged."""
+    done = 0
+    mine = Client()
+    try:
+        mine.open()
+        file = mine.file(name)
+        for i in range(count):
+            if what == "check":
+                assert mine.read(file, i * BLOCK, BLOCK) == block(name, i), f"{name}: block {i} is another one"
+            else:
+                mine.write(file, i * BLOCK, block(name, i))
+            done = i + 1
+            if what == "slow" or done in (1, count):
+                tell(done=done)
+        if what == "names":
+            mine.call("iond_rename", mine.iond, name.encode(), b"other")
+            size = ctypes.c_uint64()
+            mine.call("iond_size", file, ctypes.byref(size))
+            assert size.value == count * BLOCK, size.value
+            mine.call("iond_truncate", file, ctypes.c_uint64(5))
+            assert mine.read(file, 0, 100) == block(name, 0)[:5]
+            mine.call("iond_sync", file)
+            mine.call("iond_drain", mine.iond)
+            mine.call("iond_remove", mine.iond, b"other")
+        mine.call("iond_file_close", file)
+        mine.close()
+        tell(done=done, ended=True)
+    except OSError as failure:
+        tell(done=done, code=failure.args[0], message=failure.args[1])
+        os._exit(3)
+
+
+class IondTest(unittest.TestCase):
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="iond-", dir=os.getcwd())
+        self.processes = []
+        for server in (0, 1):
+            os.mkdir(f"{self.root}/disk{server}")
+        self.jobs = 0
+
+    def tearDown(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        shutil.rmtree(self.root)
+
+    def start(self, *clients, durability="page-cache"):
+        """Two servers and these clients (what, name, count), as one job."""
+        self.jobs += 1
+        os.mkdir(f"{self.root}/meet{self.jobs}")
+        started = []
+        for rank in range(2 + len(clients)):
+            environment = dict(os.environ, SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE=str(2 + len(clients)),
+                               SWALE_JOB_ID=f"iond{os.getpid()}.{self.jobs}", SWALE_JOB_RENDEZVOUS=f"{self.root}/meet{self.jobs}",
+                               SWALE_NET_CLOSE_DEADLINE_S="1", SWALE_NET_SILENCE_DEADLINE_S="30" if LONG else "10",
+                               LD_LIBRARY_PATH=os.path.dirname(LIBRARY))  # of libswale-ucx.so
+            if rank < 2:
+                words = [SWALE, "iond", "--ssd", f"{self.root}/ssd%r", "--backing", f"{self.root}/disk%r", "--size", "16M",
+                         "--durability", durability, "--options", f"iond.stripe={STRIPE},iond.watch_s=0.2"]
+            else:
+                what, name, count = clients[rank - 2]
+                words = [sys.executable, __file__, SWALE, LIBRARY, "--client", what, name, str(count)]
+            started.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        self.processes += started
+        return started
+
+    def said(self, process, timeout=120):
+        """The last line of a client, and its exit status."""
+        out, err = process.communicate(timeout=timeout)
+        lines = out.split("\n")
+        self.assertGreater(len(lines), 1, err)
+        return json.loads(lines[-2]), process.returncode
+
+    def test_clients_write_and_read_files_that_outlive_servers(self):
+        servers_and_clients = self.start(("write", "a", 30), ("write", "b", 30), ("names", "c", 10))
+        for process in servers_and_clients[2:]:
+            words, status = self.said(process)
+            self.assertEqual((words.get("ended"), status), (True, 0), words)
+        for server in servers_and_clients[:2]:
+            _, err = server.communicate(timeout=60)
+            self.assertEqual(server.returncode, 0, err)
+        for process in self.start(("check", "a", 30), ("check", "b", 30))[2:]:
+            words, status = self.said(process)
+            self.assertEqual((words.get("ended"), status), (True, 0), words)
+
+    def test_a_client_that_is_killed_in_a_write_hinders_nobody(self):
+        first, second, writer, victim = self.start(("write", "a", 60), ("slow", "v", 100_000))
+        acknowledged = 0
+        while acknowledged < 40:
+            acknowledged = json.loads(victim.stdout.readline())["done"]
+        victim.send_signal(signal.SIGKILL)
+        words, _ = self.said(writer)
+        self.assertEqual(words["done"], 60, words)
+        for server in (first, second):
+            _, err = server.communicate(timeout=60)
+            self.assertIn("rank 3", err)
+        for process in self.start(("check", "a", 60), ("check", "v", acknowledged))[2:]:
+            words, status = self.said(process)
+            self.assertEqual((words.get("ended"), status), (True, 0), words)
+
+    def test_a_server_that_is_killed_is_named_and_loses_nothing(self):
+        for round_ in range(5) if LONG else (1,):
+            first, second, writer = self.start(("slow", f"s{round_}", 100_000))
+            while json.loads(writer.stdout.readline())["done"] < 15 + 10 * round_:
+                pass
+            (second if round_ % 2 else first).send_signal(signal.SIGKILL)
+            words, status = self.said(writer)
+            self.assertEqual(status, 3, words)
+            self.assertIn(words["code"].lower().replace("_", " "), (UNAVAILABLE, DEADLINE), words)
+            self.assertIn(f"rank {round_ % 2} (host", words["message"])
+            (first if round_ % 2 else second).communicate(timeout=60)
+            checker = self.start(("check", f"s{round_}", words["done"]))[2]
+            words, status = self.said(checker)
+            self.assertEqual((words.get("ended"), status), (True, 0), words)
+
+    def test_canary_a_block_that_is_not_there_is_found(self):
+        self.said(self.start(("write", "a", 3))[2])
+        checker = self.start(("check", "a", 4))[2]
+        out, err = checker.communicate(timeout=60)
+        self.assertNotEqual(checker.returncode, 0)
+        self.assertIn("a: block 3 is another one", err)
+
+
+if __name__ == "__main__":
+    if sys.argv[3:4] == ["--client"]:
+        client(sys.argv[4], sys.argv[5], int(sys.argv[6]))
+    else:
+        unittest.main(argv=sys.argv[:1] + [word for word in sys.argv[3:] if word != "--long"])

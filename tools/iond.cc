@@ -1,0 +1,154 @@
+// `swale iond`: an I/O server of a job: serves the files of a backing directory with a tiered write buffer in front.
+#include <filesystem>
+#include <memory>
+
+#include "capi/handles.h"
+#include "capi/options.h"
+#include "fs/iond.h"
+#include "fuse/mount.h"
+#include "tools/manual.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr double kSizeMin = 16.0 * kMiB;
+constexpr double kSizeMax = 16.0 * 1024 * kGiB;
+
+struct IondCommand {
+  std::string ssd;
+  std::string backing;
+  std::string policy = "swale";
+  std::string durability = "page-cache";
+  std::string at_end = "keep";
+  std::string options;
+  uint64_t size = kGiB;
+  bool json = false;
+
+  int run() const;
+
+ private:
+  Result<std::unique_ptr<tier::Store>> open_store(io::Device& device, net::Rank rank) const;
+  Status serve(net::Job& job) const;
+  void tell(net::Rank rank, const tier::Stats& stats) const;
+};
+
+std::string with_rank(std::string path, net::Rank rank) {
+  const size_t at = path.find("%r");
+  return at == std::string::npos ? path : path.replace(at, 2, std::to_string(rank));
+}
+
+Result<std::unique_ptr<tier::Store>> IondCommand::open_store(io::Device& device, net::Rank rank) const {
+  tier::StoreOptions store = fuse::mount_store_options(with_rank(ssd, rank), with_rank(backing, rank), size);
+  SWALE_ASSIGN_OR_RETURN(store.engine.policy, tier::parse_policy(policy));
+  store.engine.durability = durability == "sync"    ? tier::Durability::kSync
+                            : durability == "group" ? tier::Durability::kGroupCommit
+                                                    : tier::Durability::kPageCache;
+  return tier::Store::open(device, store);
+}
+
+Status IondCommand::serve(net::Job& job) const {
+  const auto read_options = [&]() -> Result<fs::IondOptions> {
+    SWALE_RETURN_IF_ERROR(capi::check_process_variables());
+    SWALE_ASSIGN_OR_RETURN(const Config config,
+                           capi::config_of(capi::Call::kIond, options, capi::process_environment));
+    return fs::iond_options(config);
+  };
+  const auto wanted = read_options();
+  io::PosixDevice device;
+  std::unique_ptr<tier::Store> store;
+  Status mine = wanted.status();
+  if (mine.ok()) {
+    auto opened = open_store(device, job.rank());
+    mine = opened.status();
+    if (opened.ok()) store = std::move(*opened);
+  }
+  // All ranks hear of a server that cannot serve.
+  std::optional<fs::IondServing> serving;
+  if (store) serving = fs::IondServing{store.get(), with_rank(backing, job.rank())};
+  auto iond = fs::Iond::open(job, wanted.ok() ? *wanted : fs::IondOptions(), serving, mine);
+  SWALE_RETURN_IF_ERROR(iond.status());
+  for (const Status& damaged : store->recovery().damaged)
+    fmt::print(stderr, "swale: {}\n", damaged.message());
+  const Status served = (*iond)->close();
+  iond->reset();
+  const Status closed =
+      store->close(at_end == "drain" ? tier::Store::AtClose::kDrain : tier::Store::AtClose::kKeep);
+  tell(job.rank(), store->stats());
+  return served.ok() ? closed : served;
+}
+
+void IondCommand::tell(net::Rank rank, const tier::Stats& stats) const {
+  if (json) {
+    print_json(Json{{"rank", rank},
+                    {"backing", with_rank(backing, rank)},
+                    {"writes", stats.writes},
+                    {"write_bytes", stats.write_bytes},
+                    {"ssd_bytes", stats.ssd_bytes},
+                    {"dirty_bytes", stats.dirty_bytes}});
+  } else {
+    print(fmt::format("{}: took {} writes with {} bytes, {} of them by the SSD; {} are left there\n",
+                      with_rank(backing, rank), stats.writes, stats.write_bytes, stats.ssd_bytes,
+                      stats.dirty_bytes));
+  }
+}
+
+int IondCommand::run() const {
+  swale_job* job = nullptr;
+  if (swale_job_open(nullptr, "", &job) != SWALE_OK) {
+    fmt::print(stderr, "swale: {}\n", swale_last_error());
+    return kExitFailure;
+  }
+  const Status served = serve(*job->state->job);
+  const bool left = swale_job_close(job) == SWALE_OK;
+  if (!served.ok()) return fail(served);
+  if (left) return finish_output(kExitOk);
+  fmt::print(stderr, "swale: {}\n", swale_last_error());
+  return kExitFailure;
+}
+
+}  // namespace
+
+void add_iond(CLI::App& app, Run* run) {
+  auto command = std::make_shared<IondCommand>();
+  CLI::App* const sub = add_command(
+      app, "iond", "serves files to the other ranks of its job, with a tiered write buffer in front",
+      {
+          .description =
+              "An I/O server. Start one or more of them as ranks of the same job as the program, which writes "
+              "and reads files by the functions of swale/swale_iond.h. Files are striped over all servers (iond.stripe). Each "
+              "server has an SSD directory and a backing directory of its own; %r in their names stands for its "
+              "rank, for servers that share a host. The log is made if it is not there.\n\n"
+              "Start the servers in the same order and number each time: what they serve says which server it is. A server "
+              "ends when all ranks have closed, or died; what is in the log then stays there, or is drained first. After a "
+              "crash, start it again with the same directories: nothing that it acknowledged is missing, as "
+              "--durability promises. With a single server, files in the backing directory are plain ones.",
+          .examples =
+              {{"mkdir -p slow && SWALE_JOB_RANK=0 SWALE_JOB_SIZE=1 swale iond --ssd ssd --backing slow --size 16M",
+                "makes the log, finds no other rank, and ends with its counts"}},
+      });
+  sub->add_option("--ssd", command->ssd, "the directory of the log")->required();
+  sub->add_option("--backing", command->backing, "the directory of the files; must be there")->required();
+  sub->add_option("--size", command->size,
+                  "of a log that is made, in bytes, or with K, M, G (1,024); by default 1G")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(kSizeMin, kSizeMax))
+      ->type_name("BYTES");
+  sub->add_option("--policy", command->policy, "which writes go to the SSD; by default swale")
+      ->check(CLI::IsMember({"swale", "ssdup+", "ssdup", "ssd", "ssd-overflow", "backing"}));
+  sub->add_option(
+         "--durability", command->durability,
+         "when a write is answered: page-cache (survives SIGKILL), group or sync (survive power loss); "
+         "by default page-cache")
+      ->check(CLI::IsMember({"page-cache", "group", "sync"}));
+  sub->add_option(
+         "--at-end", command->at_end,
+         "keep: the log stays as it is; drain: everything is written to the backing directory; by default keep")
+      ->check(CLI::IsMember({"keep", "drain"}));
+  sub->add_option("--options", command->options, "options iond.stripe and so on, as for swale_iond_open")
+      ->type_name("TEXT");
+  sub->add_flag("--json", command->json, "print JSON");
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools
