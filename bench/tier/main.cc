@@ -125,7 +125,7 @@ json run(const std::string& name, const std::string& bed_name, const std::string
   if (workload.programs.empty()) usage("workload '" + name + "' is unknown");
   const io::Testbed& bed = preset(bed_name);
   const tier::Options options = make_options(policy, bed, workload, values);
-  const auto seed = static_cast<uint64_t>(value(values, "seed", 11));
+  const auto seed = static_cast<uint64_t>(value(values, "seed", static_cast<double>(workload.arrival_seed)));
   std::vector<Program> programs;
   for (size_t i = 0; i < workload.programs.size(); ++i)
     programs.push_back(make_program(workload.programs[i], static_cast<uint32_t>(i), seed));

@@ -6,6 +6,7 @@ and the recovery depend on this machine. Writes OUT/tier.json and, where matplot
 paper. Exit status: 0 if every "must" is met, 1 if one is not, 2 if a program failed.
 """
 import argparse
+import hashlib
 import json
 import pathlib
 import statistics
@@ -23,7 +24,9 @@ from tier_keys import KEYS  # noqa: E402
 POLICIES = ("backing", "ssd", "ssd-overflow", "ssdup", "ssdup+", "swale")
 PRESETS = "ABC"
 NINE = ("W1", "W2", "W3")
-HELD_OUT = tuple(f"mixed:{seed}" for seed in range(9001, 9011))
+# The second draw; mixed:9001 to mixed:9010 were the first one, have been looked at, and are inputs of tuning now. A hash chose
+# the seeds, nobody did.
+HELD_OUT = tuple(f"drawn:{int.from_bytes(hashlib.sha256(b'swale tier, second draw, %d' % i).digest()[:3], 'big')}" for i in range(10))
 PROFILES = {
     "full": dict(presets=PRESETS, nine=NINE, processes=(8, 16, 32, 64, 128, 256, 512), f8=(8, 16, 32, 64, 128), gaps=(0, 10, 20, 30),
                  hpio=(32, 64, 128, 256), tiles=(16, 32, 64, 128), held_out=HELD_OUT, order=(32, 64, 128, 256, 512), queues=(32, 128, 512),

@@ -57,7 +57,7 @@ Pattern pattern_of(const std::string& name) {
                               : Pattern::kRandom;
 }
 
-Workload held_out(uint64_t seed) {
+Workload draw_mix(uint64_t seed) {
   Rng rng(seed);
   Workload workload;
   const uint64_t programs = 1 + rng.below(3);
@@ -144,7 +144,11 @@ Workload make_workload(const std::string& name) {
     workload.programs = {{Pattern::kContiguous, processes, 16, 64}, {Pattern::kTiles, processes, 16, 64}};
     workload.ssd_gib = 64;
   }
-  if (parts[0] == "mixed" && parts.size() == 2) workload = held_out(static_cast<uint64_t>(number));
+  if (parts[0] == "mixed" && parts.size() == 2) workload = draw_mix(static_cast<uint64_t>(number));
+  if (parts[0] == "drawn" && parts.size() == 2) {
+    workload = draw_mix(static_cast<uint64_t>(number));
+    workload.arrival_seed = static_cast<uint64_t>(number);
+  }
   workload.name = name;
   return workload;
 }
