@@ -50,11 +50,15 @@ bool Engine::close_file(FileIndex index) {
   return true;
 }
 
+// A clock that is set back, or ahead and back again, must stop nothing that waits for a time: only steps ahead count.
 void Engine::set_now(Nanos now) {
-  if (now <= now_) return;
-  if (paused_) stats_.paused_ns += now - now_;
-  if (stalled_) stats_.stalled_ns += now - now_;
-  now_ = now;
+  const Nanos elapsed = now - clock_;
+  if (elapsed == 0 || (elapsed < 0 && options_.canaries.latch_clock)) return;
+  clock_ = now;
+  if (elapsed < 0) return;
+  if (paused_) stats_.paused_ns += elapsed;
+  if (stalled_) stats_.stalled_ns += elapsed;
+  now_ += elapsed;
 }
 
 bool Engine::take_action(Action* action) {

@@ -13,7 +13,7 @@
 // writes to the backing device that overlap are never in flight together. (4) A segment is erased after the backing device
 // was synced, after the log was synced, and after all segments whose records its own make void.
 //
-// Threads: one at a time. Time that goes back counts as standing still.
+// Threads: one at a time. Time that goes back counts as standing still, and goes on from there.
 // Errors: completions carry codes. A failed append makes the log read-only: it is flushed, abandoned, and the engine goes on
 // with the backing device alone. A range whose newest acknowledged bytes are lost is an extent of state kLost until it is
 // overwritten or the loss is accepted; the driver keeps the list of these durably (kSaveLosses). std::bad_alloc leaves the engine unusable: what was acknowledged is recovered from the log.
@@ -108,7 +108,7 @@ class Engine {
   };
   void read_damaged(uint32_t piece, const std::vector<FileRange>& ranges, Nanos now);
   void advance(Nanos now);
-  // When advance should be called at the latest; kForever: only after the next request or completion.
+  // When advance should be called at the latest, by the driver's clock; kForever: only after the next request or completion.
   Nanos next_event() const;
 
   bool take_action(Action* action);
@@ -395,7 +395,8 @@ class Engine {
   enum class LogState : uint8_t { kGood, kReadOnly, kAbandoning, kGone };
 
   const Options options_;
-  Nanos now_ = 0;
+  Nanos now_ = 0;    // the sum of all steps ahead
+  Nanos clock_ = 0;  // what the driver said last
   std::vector<File> files_;
   std::vector<FileIndex> free_files_;
   std::vector<Op> ops_;

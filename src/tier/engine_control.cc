@@ -275,7 +275,7 @@ Nanos Engine::next_event() const {
     if (options_.policy == Policy::kSsdupPlus && !flush_paused_)
       at(direct_times_[direct_next_] + 1'000'000'001);
   }
-  return std::max(next, now_);
+  return next == kForever ? next : clock_ + std::max<Nanos>(0, next - now_);
 }
 
 }  // namespace swale::tier

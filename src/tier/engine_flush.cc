@@ -19,6 +19,7 @@ bool Engine::quiet() const {
 }
 
 bool Engine::flush_is_urgent() const {
+  if (options_.canaries.latch_gate) return false;
   if (!log_waiters_.empty() || !barriers_.empty() || drains_ > 0 || !log_usable()) return true;
   return flush_segment_ < log_.count() && now_ - log_.at(flush_segment_).first_write >= options_.age_flush_ns;
 }
