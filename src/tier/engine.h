@@ -179,6 +179,7 @@ class Engine {
     ExtentMap map;   // of the log
     ExtentMap held;  // of writes that have begun; address: the op
     Epochs epochs;
+    double direct_cost = 0;          // ns a byte of direct writes, smoothed
     uint32_t flushing = 0;           // pieces of flushes
     uint32_t blocked = 0;            // ops in blocked_
     OpIndex barrier = kNoOp;         // a truncate or unlink that has begun
@@ -267,7 +268,8 @@ class Engine {
   void begin_write(OpIndex index);
   void route(OpIndex index);
   bool wants_log(const Op& op);
-  bool waits_when_full() const;
+  bool is_cheap(const File& file) const;
+  bool waits_when_full(const Op& op) const;
   void watch_arrivals(uint32_t length);
   bool overloaded() const {
     return arrival_cost_ > 0 && direct_cost_ > options_.swale.overload_ratio * arrival_cost_;
@@ -445,6 +447,7 @@ class Engine {
   bool bursting_ = false;   // the byte budget is being spent
   double direct_cost_ = 0;  // ns a byte, smoothed
   double flush_cost_ = 0;
+  double costliest_ = 0;     // the largest File::direct_cost among files that are being written
   double arrival_cost_ = 0;  // ns a byte at which writes arrive when nothing holds them up
   uint64_t window_bytes_ = 0;
   uint32_t window_writes_ = 0;

@@ -11,6 +11,8 @@ constexpr uint32_t kReadFailuresMax = 3;  // of the log, one after the other: it
 constexpr int kGapSteps = 16;             // extents that are looked at for one gap
 constexpr double kSmoothing = 1.0 / 64;
 
+void smooth(double* value, double sample) { *value += (sample - *value) * (*value == 0 ? 1 : kSmoothing); }
+
 }  // namespace
 
 // Fewer direct writes in the last second than the option says: nobody would be disturbed.
@@ -290,7 +292,8 @@ void Engine::slot_written(uint32_t index, Code code) {
     double* const smoothed = slot.direct_count == slot.pieces.size() ? &direct_cost_
                              : slot.direct_count == 0                ? &flush_cost_
                                                                      : nullptr;
-    if (smoothed) *smoothed += (cost - *smoothed) * (*smoothed == 0 ? 1 : kSmoothing);
+    if (smoothed) smooth(smoothed, cost);
+    if (smoothed == &direct_cost_) smooth(&files_[slot.file].direct_cost, cost);
   }
   for (const Piece& piece : slot.pieces) {
     if (piece.source == Piece::Source::kRequest)

@@ -95,7 +95,7 @@ void Engine::route(OpIndex index) {
   }
   if (!overlap && !wants_log(op)) return to_backing(index);
   if (log_waiters_.empty() && take_log_space(&op)) return append(index);
-  if (overlap || waits_when_full()) {
+  if (overlap || waits_when_full(op)) {
     ++stats_.log_waits;
     op.stage = Op::Stage::kLogWait;
     log_waiters_.push_back(index);
