@@ -134,7 +134,10 @@ Workload make_workload(const std::string& name) {
     workload.ssd_gib = 32;
   }
   // The second program starts when the first one has ended, and the gap: run() knows when.
-  if (parts[0] == "F14") workload.programs = {{Pattern::kRandom}, {Pattern::kRandom, 16, 8, 128, number}};
+  if (parts[0] == "F14") {
+    workload.programs = {{Pattern::kRandom}, {Pattern::kRandom, 16, 8, 128, number}};
+    workload.ssd_gib = 8.016;  // with the log's headers: the first program fills it exactly
+  }
   if (parts[0] == "HPIO" && processes > 0) {
     const uint32_t kib = processes <= 64 ? processes : processes / 2;  // longer ones are striped
     workload.programs = {{Pattern::kContiguous, 32, 8, kib}, {Pattern::kStrided, 32, 8, kib}};
