@@ -111,7 +111,12 @@ uint64_t mix(uint64_t sum, uint64_t offset, uint64_t address) {
 double engine_ns_per_request(const tier::Options& options, const Program& program, size_t depth) {
   tier::Engine engine(options);
   const auto file = engine.open_file(1, 0, 0);
-  std::vector<Action> under_way(1024);  // a ring
+  struct Operation {
+    Action::Kind kind;
+    uint32_t id;
+  };
+  constexpr size_t kRing = 1024;
+  std::vector<Operation> under_way(kRing);
   size_t first = 0;
   size_t end = 0;
   std::string header(tier::kRecordHeaderBytes, '\0');
@@ -124,12 +129,12 @@ double engine_ns_per_request(const tier::Options& options, const Program& progra
       if (action.kind <= Action::Kind::kRelease) continue;
       if (action.kind == Action::Kind::kAppend)
         tier::encode_record_header(action.record, options.log_id, header);
-      under_way[end++ % under_way.size()] = action;
+      under_way[end++ % kRing] = {action.kind, action.id};
     }
   };
   const auto complete_one = [&] {
-    const Action action = under_way[first++ % under_way.size()];
-    engine.completed(action.kind, action.id, Code::kOk, now);
+    const Operation operation = under_way[first++ % kRing];
+    engine.completed(operation.kind, operation.id, Code::kOk, now);
     collect();
   };
   const double spent = seconds_of([&] {

@@ -2,12 +2,13 @@
 //
 //   bench_tier run WORKLOAD PRESET POLICY [name=value ...]     in virtual time, on the model of the paper's testbed
 //   bench_tier streams WORKLOAD [name=value ...]               the detector's percentages and decisions, stream by stream
+//   bench_tier offsets WORKLOAD                                a stream of requests: where they lie, as they arrive
 //   bench_tier cpu POLICY                                      ns a request, without devices
 //   bench_tier recovery DIRECTORY                              opening a store whose log of a GiB is full; makes DIRECTORY
 //   bench_tier order KIB                                       Table 1: 2 GiB of random writes of so many KiB
 //
 // Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_ordered, budget_random, budget_empty,
-// budget_full, burst_kib, overload, slack_us.
+// budget_full, burst_kib, overload, slack_us, costly, cheap, overflow.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -67,6 +68,9 @@ tier::Options make_options(const std::string& policy, const io::Testbed& bed, co
   own.burst_bytes =
       static_cast<uint64_t>(1024 * value(values, "burst_kib", static_cast<double>(own.burst_bytes) / 1024));
   own.overload_ratio = value(values, "overload", own.overload_ratio);
+  own.costly_share = value(values, "costly", own.costly_share);
+  own.cheap_ratio = value(values, "cheap", own.cheap_ratio);
+  own.overflow_ratio = value(values, "overflow", own.overflow_ratio);
   own.gap_fill_slack_ns = static_cast<int64_t>(
       1e3 * value(values, "slack_us", 1e-3 * static_cast<double>(own.gap_fill_slack_ns)));
   if (const Status status = options.validate(); !status.ok()) usage(std::string(status.message()));
@@ -125,7 +129,7 @@ json run(const std::string& name, const std::string& bed_name, const std::string
   if (workload.programs.empty()) usage("workload '" + name + "' is unknown");
   const io::Testbed& bed = preset(bed_name);
   const tier::Options options = make_options(policy, bed, workload, values);
-  const auto seed = static_cast<uint64_t>(value(values, "seed", 11));
+  const auto seed = static_cast<uint64_t>(value(values, "seed", static_cast<double>(workload.arrival_seed)));
   std::vector<Program> programs;
   for (size_t i = 0; i < workload.programs.size(); ++i)
     programs.push_back(make_program(workload.programs[i], static_cast<uint32_t>(i), seed));
@@ -160,6 +164,28 @@ json streams(const std::string& name, const Values& values) {
     to_ssd.push_back(device);
   }
   return {{"percentages", percentages}, {"thresholds", thresholds}, {"to_ssd", to_ssd}, {"workload", name}};
+}
+
+// The places of 128 requests as they arrive, in GiB of both servers; programs take turns, their files lie behind each other.
+json offsets(const std::string& name) {
+  const Workload workload = make_workload(name);
+  if (workload.programs.empty()) usage("workload '" + name + "' is unknown");
+  constexpr size_t kStream = 128;
+  constexpr size_t kFirst = 8 * kStream;  // all programs are under way
+  std::vector<Program> programs;
+  std::vector<double> begin = {0};
+  for (size_t i = 0; i < workload.programs.size(); ++i) {
+    programs.push_back(make_program(workload.programs[i], static_cast<uint32_t>(i), workload.arrival_seed));
+    begin.push_back(begin.back() + workload.programs[i].gib);
+  }
+  json places = json::array();
+  for (size_t i = kFirst; i < kFirst + kStream; ++i) {
+    const size_t turn = i % programs.size();
+    const Request& request = programs[turn].requests[i / programs.size()];
+    places.push_back(begin[turn] + 2 * static_cast<double>(request.offset) / static_cast<double>(kGiB));
+  }
+  const double request_gib = 2 * programs[0].requests[0].length / static_cast<double>(kGiB);
+  return {{"workload", name}, {"gib", places}, {"request_gib", request_gib}};
 }
 
 json cpu(const std::string& policy) {
@@ -216,6 +242,8 @@ int main_of(const std::vector<std::string>& words) {
     std::printf("%s\n", run(plain[1], plain[2], plain[3], values).dump().c_str());
   else if (plain.size() == 2 && plain[0] == "streams")
     std::printf("%s\n", streams(plain[1], values).dump().c_str());
+  else if (plain.size() == 2 && plain[0] == "offsets")
+    std::printf("%s\n", offsets(plain[1]).dump().c_str());
   else if (plain.size() == 2 && plain[0] == "cpu")
     std::printf("%s\n", cpu(plain[1]).dump().c_str());
   else if (plain.size() == 2 && plain[0] == "order")
@@ -223,7 +251,7 @@ int main_of(const std::vector<std::string>& words) {
   else if (plain.size() == 2 && plain[0] == "recovery")
     std::printf("%s\n", recovery(plain[1]).dump().c_str());
   else
-    usage("expected run, streams, cpu, order or recovery");
+    usage("expected run, streams, offsets, cpu, order or recovery");
   return 0;
 }
 

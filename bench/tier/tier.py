@@ -2,10 +2,11 @@
 """tier.py PROGRAMS OUT [--profile full|quick|tiny]: the tiered write buffer, policy by policy, on the paper's testbed.
 
 Runs bench_tier of the folder PROGRAMS for every workload, preset and policy; virtual time, so that only the engine's own CPU
-and the recovery depend on this machine. Writes OUT/tier.json and, where matplotlib is found, a plot for each figure of the
-paper. Exit status: 0 if every "must" is met, 1 if one is not, 2 if a program failed.
+and the recovery depend on this machine. Writes OUT/tier.json, the results page, and, where matplotlib is found, a plot for
+each figure of the paper. Exit status: 0 if every "must" is met, 1 if one is not, 2 if a program failed.
 """
 import argparse
+import hashlib
 import json
 import pathlib
 import statistics
@@ -17,13 +18,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent))
 import calibration  # noqa: E402
+import page  # noqa: E402
 import paper  # noqa: E402
 from tier_keys import KEYS  # noqa: E402
 
 POLICIES = ("backing", "ssd", "ssd-overflow", "ssdup", "ssdup+", "swale")
 PRESETS = "ABC"
 NINE = ("W1", "W2", "W3")
-HELD_OUT = tuple(f"mixed:{seed}" for seed in range(9001, 9011))
+# The second draw; mixed:9001 to mixed:9010 were the first one, have been looked at, and are inputs of tuning now. A hash chose
+# the seeds, nobody did.
+HELD_OUT = tuple(f"drawn:{int.from_bytes(hashlib.sha256(b'swale tier, second draw, %d' % i).digest()[:3], 'big')}" for i in range(10))
 PROFILES = {
     "full": dict(presets=PRESETS, nine=NINE, processes=(8, 16, 32, 64, 128, 256, 512), f8=(8, 16, 32, 64, 128), gaps=(0, 10, 20, 30),
                  hpio=(32, 64, 128, 256), tiles=(16, 32, 64, 128), held_out=HELD_OUT, order=(32, 64, 128, 256, 512), queues=(32, 128, 512),
@@ -145,9 +149,9 @@ def of_the_mount(bench, out):
     return ratios, rates
 
 
-def judge(found, timed, factors):
+def judge(found, timed, factors, keys=KEYS):
     rows = {}
-    for key in KEYS:
+    for key in keys:
         if key.name in timed:
             samples = timed[key.name]
             normalised = samples if key.by is None else [key.normalised(value, factor) for value, factor in zip(samples, factors)]
@@ -169,6 +173,9 @@ def bound(key, value):
 def table(rows):
     text = ["| figure | value | must | met | aim | met | |", "|---|---|---|---|---|---|---|"]
     for key in KEYS:
+        if key.name not in rows:
+            text.append(f"| `{key.name}` | not measured | {bound(key, key.must)} | – | {bound(key, key.aim)} | – | {key.what} |")
+            continue
         row = rows[key.name]
         yes = {True: "yes", False: "**NO**", None: "–"}
         text.append(f"| `{key.name}` | {row['value']:.3g} {key.unit} | {bound(key, key.must)} | {yes[row['met']]} | "
@@ -187,29 +194,45 @@ def cells(bench):
     return "\n".join(text)
 
 
+def draw(bench, table1, out):
+    """The plots that were written: none without matplotlib."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return []
+    import plots
+    return plots.draw(bench, table1, out)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("programs", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--profile", choices=PROFILES, default="full")
+    parser.add_argument("--model", action="store_true", help="only what is in virtual time, for a machine that is busy")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(arguments.programs, arguments.profile)
     try:
         found = figures(bench)
         comparison = paper.compare(bench)
-        timed, factors = of_this_machine(bench, arguments.out)
-        ratios, mount = of_the_mount(bench, arguments.out)
-        timed.update(ratios)
+        timed, factors, mount = {}, [], {}
+        if not arguments.model:
+            timed, factors = of_this_machine(bench, arguments.out)
+            ratios, mount = of_the_mount(bench, arguments.out)
+            timed.update(ratios)
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"tier.py: {failure}", file=sys.stderr)
         return 2
-    rows = judge(found, timed, factors)
+    keys = [key for key in KEYS if not arguments.model or key.name in found]
+    rows = judge(found, timed, factors, keys)
     result = {"profile": arguments.profile, "results": rows, "paper": comparison, "mount": mount, "runs": list(bench.runs.values()),
               "took_s": round(time.monotonic() - bench.began, 1)}
     (arguments.out / "tier.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    plots = paper.plot(bench, arguments.out)
-    print(table(rows), cells(bench), paper.text(comparison), plots, sep="\n\n")
+    plots = draw(bench, comparison["table1"], arguments.out)
+    tables = (table(rows), cells(bench), paper.text(comparison))
+    page.write(bench, arguments.out, arguments.profile, tables, comparison, plots)
+    print(*tables, f"plots: {', '.join(plots) or 'none: this Python has no matplotlib'}", sep="\n\n")
     missed = [name for name, row in rows.items() if row["met"] is False]
     print(f"\n{arguments.out / 'tier.json'}; {len(missed)} of {len(rows)} missed{': ' + ', '.join(missed) if missed else ''}")
     return 1 if missed else 0

@@ -57,7 +57,7 @@ Pattern pattern_of(const std::string& name) {
                               : Pattern::kRandom;
 }
 
-Workload held_out(uint64_t seed) {
+Workload draw_mix(uint64_t seed) {
   Rng rng(seed);
   Workload workload;
   const uint64_t programs = 1 + rng.below(3);
@@ -134,7 +134,10 @@ Workload make_workload(const std::string& name) {
     workload.ssd_gib = 32;
   }
   // The second program starts when the first one has ended, and the gap: run() knows when.
-  if (parts[0] == "F14") workload.programs = {{Pattern::kRandom}, {Pattern::kRandom, 16, 8, 128, number}};
+  if (parts[0] == "F14") {
+    workload.programs = {{Pattern::kRandom}, {Pattern::kRandom, 16, 8, 128, number}};
+    workload.ssd_gib = 8.016;  // with the log's headers: the first program fills it exactly
+  }
   if (parts[0] == "HPIO" && processes > 0) {
     const uint32_t kib = processes <= 64 ? processes : processes / 2;  // longer ones are striped
     workload.programs = {{Pattern::kContiguous, 32, 8, kib}, {Pattern::kStrided, 32, 8, kib}};
@@ -144,7 +147,11 @@ Workload make_workload(const std::string& name) {
     workload.programs = {{Pattern::kContiguous, processes, 16, 64}, {Pattern::kTiles, processes, 16, 64}};
     workload.ssd_gib = 64;
   }
-  if (parts[0] == "mixed" && parts.size() == 2) workload = held_out(static_cast<uint64_t>(number));
+  if (parts[0] == "mixed" && parts.size() == 2) workload = draw_mix(static_cast<uint64_t>(number));
+  if (parts[0] == "drawn" && parts.size() == 2) {
+    workload = draw_mix(static_cast<uint64_t>(number));
+    workload.arrival_seed = static_cast<uint64_t>(number);
+  }
   workload.name = name;
   return workload;
 }

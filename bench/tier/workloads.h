@@ -45,10 +45,12 @@ struct Workload {
   std::vector<ProgramSpec> programs;
   bool one_after_the_other = false;  // throughput of all bytes over the sum of the times
   double ssd_gib = 8;                // of both servers
+  uint64_t arrival_seed = 11;        // of the order of arrival
 };
 
 // "W1", "W2", "W3", "F11:32" (processes), "F8:64", "F2:random:16", "F14:10" (seconds between), "HPIO:64" (KiB), "TILE:32",
-// "mixed:9001" (held out: drawn from a seed). Without a match: no programs.
+// "mixed:9001" (patterns, processes, sizes and SSD drawn from a seed), "drawn:9001" (the same, and the order of arrival).
+// Without a match: no programs.
 Workload make_workload(const std::string& name);
 
 }  // namespace swale::tierbench

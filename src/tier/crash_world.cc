@@ -92,7 +92,7 @@ void CrashWorld::start() {
   found.segments = scan(log_.bytes());
   if (!options_.canaries.poison_torn) mend_log(&found.segments);
   found.losses = saved_losses_;
-  if (!abandoned_) engine_->recover(found, now_);
+  if (!abandoned_) engine_->recover(found, clock());
   collect();
 }
 
@@ -145,24 +145,24 @@ std::string CrashWorld::request() {
     const bool long_one = options_.segment_bytes > 8192 && rng_.chance(1, 4);  // of several checked blocks
     const uint64_t length = 1 + rng_.below(long_one ? kFileBytes - offset : 400);
     Request& request = requests_[ticket] = {Request::Kind::kWrite, name, offset, payload(length)};
-    engine_->write(ticket, file.index, offset, static_cast<uint32_t>(request.payload.size()), now_);
+    engine_->write(ticket, file.index, offset, static_cast<uint32_t>(request.payload.size()), clock());
   } else if (dice < 86) {
     const uint64_t size = rng_.below(kFileBytes);
     requests_[ticket] = {Request::Kind::kTruncate, name, size, {}};
     file.busy = true;  // so that the model needs no order of writes that wait for it
-    engine_->truncate(ticket, file.index, size, now_);
+    engine_->truncate(ticket, file.index, size, clock());
   } else if (dice < 89) {
     requests_[ticket] = {Request::Kind::kUnlink, name, 0, {}};
     file.busy = true;
-    engine_->unlink(ticket, file.index, now_);
+    engine_->unlink(ticket, file.index, clock());
   } else if (dice < 95) {
     requests_[ticket] = {Request::Kind::kSync, name, 0, {}};
-    engine_->sync(ticket, file.index, now_);
+    engine_->sync(ticket, file.index, clock());
   } else if (dice < 96) {
     requests_[ticket] = {Request::Kind::kDrain, name, 0, {}};
-    engine_->drain(ticket, now_);
+    engine_->drain(ticket, clock());
   } else {
-    engine_->pause_flush(rng_.chance(1, 2), now_);
+    engine_->pause_flush(rng_.chance(1, 2), clock());
   }
   return {};
 }
@@ -368,11 +368,19 @@ std::string CrashWorld::perform(size_t position) {
   const auto damage =
       damaged_reads_.extract(action.kind == Action::Kind::kReadLog ? action.id : ~uint32_t{0});
   if (!fails && !damage.empty())
-    engine_->read_damaged(action.id, damage.mapped(), now_);
+    engine_->read_damaged(action.id, damage.mapped(), clock());
   else
-    engine_->completed(action.kind, action.id, fails ? Code::kIoError : Code::kOk, now_);
+    engine_->completed(action.kind, action.id, fails ? Code::kIoError : Code::kOk, clock());
   collect();
   return {};
+}
+
+// The actions that no hanging device holds up.
+std::vector<size_t> CrashWorld::performable() const {
+  std::vector<size_t> ready;
+  for (size_t i = 0; i < actions_.size(); ++i)
+    if (!hanging_.contains(actions_[i].kind)) ready.push_back(i);
+  return ready;
 }
 
 std::string CrashWorld::step() {
@@ -386,13 +394,13 @@ std::string CrashWorld::step() {
     i = 0;
   }
   const uint64_t dice = rng_.below(100);
-  if (dice < 55 && !actions_.empty()) {
-    if (std::string wrong = perform(rng_.below(actions_.size())); !wrong.empty()) return wrong;
+  if (const auto ready = performable(); dice < 55 && !ready.empty()) {
+    if (std::string wrong = perform(ready[rng_.below(ready.size())]); !wrong.empty()) return wrong;
   } else if (dice < 85 && requests_.size() < 24) {
     if (std::string wrong = request(); !wrong.empty()) return wrong;
   } else if (dice < 90) {
     now_ += static_cast<Nanos>(rng_.below(2'000'000'000));
-    engine_->advance(now_ - static_cast<Nanos>(rng_.below(1'000'000'000)));  // clocks may go back
+    engine_->advance(clock() - static_cast<Nanos>(rng_.below(1'000'000'000)));  // clocks may go back
   } else {
     const int name = static_cast<int>(rng_.below(kNames));
     if (std::string wrong = check_range(name, rng_.below(kFileBytes), 1 + rng_.below(500)); !wrong.empty())
@@ -445,7 +453,7 @@ std::string CrashWorld::crash(uint32_t damages) {
 std::string CrashWorld::accept() {
   const Ticket ticket = next_ticket_++;
   requests_[ticket] = {Request::Kind::kDrain, 0, 0, {}};
-  engine_->accept_losses(ticket, now_);
+  engine_->accept_losses(ticket, clock());
   if (std::string wrong = settle(Drain::kNobodyLooks); !wrong.empty()) return wrong;
   if (requests_.contains(ticket)) return "the acceptance was never answered";
   for (int name = 0; name < kNames; ++name) {
@@ -462,7 +470,8 @@ std::string CrashWorld::accept() {
 std::string CrashWorld::settle(Drain drain) {
   const Ticket ticket = next_ticket_++;
   requests_[ticket] = {Request::Kind::kDrain, 0, 0, {}};
-  engine_->drain(ticket, now_);
+  engine_->drain(ticket, clock());
+  const Nanos began = now_;
   collect();
   for (int i = 0; requests_.size() > 0 || !actions_.empty(); ++i) {
     if (i > 20'000)
@@ -480,8 +489,9 @@ std::string CrashWorld::settle(Drain drain) {
     const Nanos next = engine_->next_event();
     if (next == kForever)
       return fmt::format("{} requests wait for nothing: {}", requests_.size(), engine_->describe());
-    now_ = std::max(now_ + 1, next);
-    engine_->advance(now_);
+    now_ = std::max(now_ + 1, next - clock_offset_);
+    if (now_ - began > kWaitMax) return fmt::format("requests wait for {} s", to_seconds(now_ - began));
+    engine_->advance(clock());
     collect();
   }
   if (drain == Drain::kNobodyLooks) return {};

@@ -47,6 +47,12 @@ class CrashWorld {
     may_refuse_ = true;
   }
   void heal() { failing_.clear(); }
+  // Actions of this kind do not end until resume(): a device that hangs.
+  void hang(Action::Kind kind) { hanging_.insert(kind); }
+  void resume() { hanging_.clear(); }
+  // The clock that the engine is told jumps, ahead or back. The world's own goes on.
+  void jump_clock(Nanos by) { clock_offset_ += by; }
+  void pause_flush() { engine_->pause_flush(true, clock()); }
   const Engine& engine() const { return *engine_; }
   const std::map<std::string, uint64_t>& visited() const { return visited_; }
   uint64_t acknowledged() const { return acknowledged_; }
@@ -92,6 +98,8 @@ class CrashWorld {
   static void make_uncertain(NamedFile* file, uint64_t from);
   void take_write(Ticket ticket, const Request& request, bool ok);
   std::string perform(size_t position);
+  std::vector<size_t> performable() const;
+  Nanos clock() const { return now_ + clock_offset_; }
   void apply(const Action& action, double part);
   std::string read_queue(uint64_t address, uint64_t length) const;
   Result<LogDamage> verified(const RecordPlace& place, uint64_t address, MutableBytes out) const;
@@ -112,10 +120,12 @@ class CrashWorld {
 
   static constexpr int kNames = 3;
   static constexpr uint64_t kFileBytes = 6000;
+  static constexpr Nanos kWaitMax = 3'600'000'000'000;  // of the world's time, until everything is drained
 
   Options options_;
   Rng rng_;
   Nanos now_ = 0;
+  Nanos clock_offset_ = 0;
   std::unique_ptr<Engine> engine_;
   Image log_;
   std::map<uint64_t, Image> backing_;        // by id
@@ -131,6 +141,7 @@ class CrashWorld {
   Ticket next_ticket_ = 1;
   uint64_t next_id_ = 1;
   std::set<Action::Kind> failing_;
+  std::set<Action::Kind> hanging_;
   std::map<std::string, uint64_t> visited_;
   uint64_t acknowledged_ = 0;
   uint64_t refused_ = 0;

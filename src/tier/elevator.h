@@ -9,7 +9,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <vector>
 
 #include "tier/options.h"
@@ -65,7 +65,9 @@ class Elevator {
   void release(SlotIndex slot);
 
   uint64_t head() const { return head_; }
-  const Slot& slot(SlotIndex index) const { return slots_[index]; }
+  // Rises whenever slots change: what was refused is refused again until then.
+  uint64_t changes() const { return changes_; }
+  const Slot& slot(SlotIndex index) const { return *slots_[index]; }
 
  private:
   struct Waiting {
@@ -73,15 +75,19 @@ class Elevator {
     SlotIndex slot;
   };
 
-  std::vector<Waiting>::const_iterator after(uint64_t position) const;
+  size_t after(uint64_t position) const;  // the index of the first slot behind the position
   SlotIndex make_slot(FileIndex file, uint64_t position, const Piece& piece);
 
   uint32_t slots_max_;
   uint64_t merge_bytes_max_;
   uint64_t head_ = 0;
+  uint64_t changes_ = 0;
   size_t passing_ = 0;            // of those that wait
   std::vector<Waiting> waiting_;  // by position
-  std::deque<Slot> slots_;        // references stay valid
+  // What the last searches found: the same place is asked for several times, and the head moves to the next slot.
+  mutable size_t after_ = 0;
+  mutable size_t next_ = 0;
+  std::vector<std::unique_ptr<Slot>> slots_;  // references stay valid
   std::vector<SlotIndex> free_;
 };
 

@@ -41,8 +41,8 @@ FileIndex Engine::open_file(uint64_t id, uint64_t base, uint64_t size) {
 
 bool Engine::close_file(FileIndex index) {
   File& file = files_[index];
-  const bool busy = file.map.size() > 0 || file.held.size() > 0 || file.flushing.size() > 0 ||
-                    file.blocked > 0 || file.barrier != kNoOp || !file.epochs.idle();
+  const bool busy = file.map.size() > 0 || file.held.size() > 0 || file.flushing > 0 || file.blocked > 0 ||
+                    file.barrier != kNoOp || !file.epochs.idle();
   const auto waits = [index](const PendingSync& pending) { return pending.file == index; };
   if (busy || std::any_of(pending_syncs_.begin(), pending_syncs_.end(), waits)) return false;
   file = File{};
@@ -50,14 +50,16 @@ bool Engine::close_file(FileIndex index) {
   return true;
 }
 
+// A clock that is set back, or ahead and back again, must stop nothing that waits for a time: only steps ahead count.
 void Engine::set_now(Nanos now) {
-  if (now <= now_) return;
-  if (paused_) stats_.paused_ns += now - now_;
-  if (stalled_) stats_.stalled_ns += now - now_;
-  now_ = now;
+  const Nanos elapsed = now - clock_;
+  if (elapsed == 0 || (elapsed < 0 && options_.canaries.latch_clock)) return;
+  clock_ = now;
+  if (elapsed < 0) return;
+  if (paused_) stats_.paused_ns += elapsed;
+  if (stalled_) stats_.stalled_ns += elapsed;
+  now_ += elapsed;
 }
-
-void Engine::emit(const Action& action) { actions_.push_back(action); }
 
 bool Engine::take_action(Action* action) {
   if (actions_taken_ == actions_.size()) {
@@ -123,7 +125,10 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
 void Engine::acknowledge(Op* op, Code code) {
   if (op->acknowledged) return;
   op->acknowledged = true;
-  emit({.kind = Action::Kind::kAcknowledge, .code = code, .file = op->file, .ticket = op->ticket});
+  Action& action = emit(Action::Kind::kAcknowledge);
+  action.code = code;
+  action.file = op->file;
+  action.ticket = op->ticket;
 }
 
 void Engine::finish(OpIndex index) {
@@ -139,7 +144,9 @@ void Engine::finish(OpIndex index) {
 
 void Engine::free_op(OpIndex index) {
   Op& op = ops_[index];
-  emit({.kind = Action::Kind::kRelease, .file = op.file, .ticket = op.ticket});
+  Action& action = emit(Action::Kind::kRelease);
+  action.file = op.file;
+  action.ticket = op.ticket;
   op.stage = Op::Stage::kFree;
   free_ops_.push_back(index);
 }
@@ -206,18 +213,19 @@ void Engine::pump() {
     if (!log_waiters_.empty()) serve_log_waiters();
     if (!barriers_.empty())
       for (size_t i = 0; i < barriers_.size(); ++i) advance_barrier(barriers_[i]);
-    advance_segments();
-    start_flush();
+    if (log_.active() < log_.count()) seal_old();
+    if (log_.take_sealed() || segments_changed_) advance_segments();
+    if (may_start_flush()) start_flush();
     if (!slot_waiters_.empty() || !loaded_.empty()) admit();
-    const bool freed = dispatch();  // slots of the elevator
+    const bool freed = may_dispatch() && dispatch();  // slots of the elevator
     again = freed && (!slot_waiters_.empty() || !loaded_.empty());
     if (!pending_syncs_.empty()) again |= advance_syncs();
     if (log_state_ != LogState::kGood) advance_abandon();
     if (!losses_saved()) save_losses();
-    start_syncs();
+    if (log_lane_.wanted || backing_lane_.wanted) start_syncs();
     again |= retry_blocked_ || segments_changed_;
   } while (again);
-  advance_settle();
+  if (last_logged_ > marked_ || settle_due_ != kForever || !settle_waiters_.empty()) advance_settle();
   stalled_ = !log_waiters_.empty();
   paused_ = flush_segment_ < log_.count() && !flush_allowed();
 }

@@ -13,7 +13,7 @@
 // writes to the backing device that overlap are never in flight together. (4) A segment is erased after the backing device
 // was synced, after the log was synced, and after all segments whose records its own make void.
 //
-// Threads: one at a time. Time that goes back counts as standing still.
+// Threads: one at a time. Time that goes back counts as standing still, and goes on from there.
 // Errors: completions carry codes. A failed append makes the log read-only: it is flushed, abandoned, and the engine goes on
 // with the backing device alone. A range whose newest acknowledged bytes are lost is an extent of state kLost until it is
 // overwritten or the loss is accepted; the driver keeps the list of these durably (kSaveLosses). std::bad_alloc leaves the engine unusable: what was acknowledged is recovered from the log.
@@ -108,7 +108,7 @@ class Engine {
   };
   void read_damaged(uint32_t piece, const std::vector<FileRange>& ranges, Nanos now);
   void advance(Nanos now);
-  // When advance should be called at the latest; kForever: only after the next request or completion.
+  // When advance should be called at the latest, by the driver's clock; kForever: only after the next request or completion.
   Nanos next_event() const;
 
   bool take_action(Action* action);
@@ -136,30 +136,38 @@ class Engine {
   class Epochs {
    public:
     uint32_t enter() {
-      if (counts_.empty()) counts_.push_back(0);
-      ++counts_.back();
-      return first_ + static_cast<uint32_t>(counts_.size()) - 1;
+      ++open_;
+      return newest();
     }
     void leave(uint32_t epoch) {
-      --counts_[epoch - first_];
-      while (counts_.size() > 1 && counts_.front() == 0) counts_.pop_front(), ++first_;
+      if (epoch == newest()) {
+        --open_;
+      } else {
+        --closed_[epoch - first_];
+        forget();
+      }
     }
     // Closes the epoch: finished(it) once all that came before has left.
     uint32_t close() {
-      if (counts_.empty()) counts_.push_back(0);
-      const uint32_t epoch = first_ + static_cast<uint32_t>(counts_.size()) - 1;
-      counts_.push_back(0);
-      while (counts_.size() > 1 && counts_.front() == 0) counts_.pop_front(), ++first_;
+      closed_.push_back(std::exchange(open_, 0));
+      const uint32_t epoch = newest() - 1;
+      forget();
       return epoch;
     }
     bool finished(uint32_t epoch) const { return static_cast<int32_t>(epoch - first_) < 0; }
-    bool idle() const {
-      return std::all_of(counts_.begin(), counts_.end(), [](uint32_t count) { return count == 0; });
-    }
+    bool idle() const { return open_ == 0 && closed_.empty(); }
 
    private:
-    std::deque<uint32_t> counts_;
-    uint32_t first_ = 0;
+    uint32_t newest() const { return first_ + static_cast<uint32_t>(closed_.size()); }
+    void forget() {
+      const auto end = std::find_if(closed_.begin(), closed_.end(), [](uint32_t count) { return count > 0; });
+      first_ += static_cast<uint32_t>(end - closed_.begin());
+      closed_.erase(closed_.begin(), end);
+    }
+
+    uint32_t open_ = 0;             // of the newest epoch
+    uint32_t first_ = 0;            // the oldest that is not finished
+    std::vector<uint32_t> closed_;  // of those from the oldest to the one before the newest
   };
 
   static constexpr OpIndex kNoOp = ~OpIndex{0};
@@ -168,10 +176,11 @@ class Engine {
     uint64_t id = 0;
     uint64_t base = 0;
     uint64_t size = 0;
-    ExtentMap map;       // of the log
-    ExtentMap held;      // of writes that have begun; address: the op
-    ExtentMap flushing;  // of flushes; address: the piece
+    ExtentMap map;   // of the log
+    ExtentMap held;  // of writes that have begun; address: the op
     Epochs epochs;
+    double direct_cost = 0;          // ns a byte of direct writes, smoothed
+    uint32_t flushing = 0;           // pieces of flushes
     uint32_t blocked = 0;            // ops in blocked_
     OpIndex barrier = kNoOp;         // a truncate or unlink that has begun
     bool flush_overwritten = false;  // something that is being flushed was; until no flush is under way
@@ -218,7 +227,8 @@ class Engine {
     uint32_t held_segment = ~uint32_t{0};  // truncate: has the intent, and is not erased before the end
     FileIndex file = 0;
     uint32_t length = 0;
-    uint64_t offset = 0;  // truncate: the new size
+    uint64_t offset = 0;     // truncate: the new size
+    ExtentMap::Position at;  // write: where its range stands in the map, as a hint
     Ticket ticket = 0;
     uint64_t address = 0;
     uint64_t sequence = 0;       // of its record; of a truncate: of the intent
@@ -258,7 +268,8 @@ class Engine {
   void begin_write(OpIndex index);
   void route(OpIndex index);
   bool wants_log(const Op& op);
-  bool waits_when_full() const;
+  bool is_cheap(const File& file) const;
+  bool waits_when_full(const Op& op) const;
   void watch_arrivals(uint32_t length);
   bool overloaded() const {
     return arrival_cost_ > 0 && direct_cost_ > options_.swale.overload_ratio * arrival_cost_;
@@ -276,8 +287,19 @@ class Engine {
   void acknowledge(Op* op, Code code);
   void finish(OpIndex index);
   void free_op(OpIndex index);
-  void emit(const Action& action);
+  void emit(const Action& action) { actions_.push_back(action); }
+  // An action to be filled in: the frequent ones are not copied.
+  Action& emit(Action::Kind kind) {
+    Action& action = actions_.emplace_back();
+    action.kind = kind;
+    return action;
+  }
   void pump();
+  bool may_start_flush() const {
+    return flush_segment_ < log_.count() && !flush_pass_done_ && flush_pieces_ < options_.flush_pieces_max &&
+           !free_pieces_.empty();
+  }
+  bool may_dispatch() const { return slots_in_flight_ < options_.backing_depth && !elevator_.empty(); }
   void set_now(Nanos now);
 
   // engine_flush.cc: from the log to the backing device
@@ -287,12 +309,13 @@ class Engine {
   void start_flush();
   void start_piece(FileIndex file, ExtentMap::Position at, bool passing);
   bool next_dirty(FileIndex* file, ExtentMap::Position* at);
+  ExtentMap::Position next_in_batch(const ExtentMap& map, ExtentMap::Position at) const;
   void restart_pass();
   bool flush_is_urgent() const;
   bool place(uint32_t piece);
   void fill_gap(FileIndex file);
   void admit();
-  bool dispatch();  // whether anything was
+  bool dispatch();
   void slot_written(uint32_t slot, Code code);
   void piece_read(uint32_t piece, Code code);
   void unpin_piece(const FlushPiece& piece);
@@ -301,9 +324,10 @@ class Engine {
   void lose(uint32_t piece);
   void carve_map(FileIndex file, uint64_t from, uint64_t to, uint32_t by_segment);
   void made_void(File* file, const Extent& extent, uint32_t by_segment);
-  void end_flushing(File* file, uint64_t from, uint64_t to);
+  bool is_flushed(FileIndex file, uint64_t from, uint64_t to) const;
 
   // engine_segments.cc: erasing, syncs, the end of a failed log
+  void seal_old();
   void advance_segments();
   void remove_clean(uint32_t segment);
   uint64_t want_sync(SyncLane* lane, Nanos due);
@@ -373,10 +397,11 @@ class Engine {
   enum class LogState : uint8_t { kGood, kReadOnly, kAbandoning, kGone };
 
   const Options options_;
-  Nanos now_ = 0;
-  std::deque<File> files_;
+  Nanos now_ = 0;    // the sum of all steps ahead
+  Nanos clock_ = 0;  // what the driver said last
+  std::vector<File> files_;
   std::vector<FileIndex> free_files_;
-  std::deque<Op> ops_;
+  std::vector<Op> ops_;
   std::vector<OpIndex> free_ops_;
   Elevator elevator_;
   LogSpace log_;
@@ -400,11 +425,14 @@ class Engine {
   uint32_t flush_pieces_ = 0;      // in use, without those in passing
   uint32_t flush_segment_;         // the oldest of the batch that is flushed; log_.count(): none
   std::vector<uint8_t> in_batch_;  // by segment
-  bool flush_pass_done_ = false;   // the end of the file order is reached
-  bool flush_again_ = false;       // something may lie behind the cursor
-  bool flush_skipped_ = false;     // the pass has skipped something that was under way
+  uint32_t batch_segments_ = 0;
+  uint64_t place_refused_ = ~uint64_t{0};  // Elevator::changes() when the first of loaded_ found no place
+  bool flush_pass_done_ = false;           // the end of the file order is reached
+  bool flush_again_ = false;               // something may lie behind the cursor
+  bool flush_skipped_ = false;             // the pass has skipped something that was under way
   FileIndex flush_file_ = 0;
   uint64_t flush_offset_ = 0;
+  ExtentMap::Position flush_at_;  // the extent that was found last, as a hint
   bool flush_paused_ = false;
   bool segments_changed_ = false;
   Nanos flush_retry_ = 0;        // no flush before
@@ -419,6 +447,7 @@ class Engine {
   bool bursting_ = false;   // the byte budget is being spent
   double direct_cost_ = 0;  // ns a byte, smoothed
   double flush_cost_ = 0;
+  double costliest_ = 0;     // the largest File::direct_cost among files that are being written
   double arrival_cost_ = 0;  // ns a byte at which writes arrive when nothing holds them up
   uint64_t window_bytes_ = 0;
   uint32_t window_writes_ = 0;

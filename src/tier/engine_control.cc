@@ -52,7 +52,7 @@ bool Engine::take_barrier_space(OpIndex index) {
 void Engine::advance_barrier(OpIndex index) {
   Op& op = ops_[index];
   File& file = files_[op.file];
-  if (op.step != Op::Step::kQuiesce || file.flushing.size() > 0) return;
+  if (op.step != Op::Step::kQuiesce || file.flushing > 0) return;
   if (!op.needs_record) {
     op.step = Op::Step::kBacking;
     emit({.kind = op.kind == Op::Kind::kTruncate ? Action::Kind::kTruncate : Action::Kind::kUnlink,
@@ -275,7 +275,7 @@ Nanos Engine::next_event() const {
     if (options_.policy == Policy::kSsdupPlus && !flush_paused_)
       at(direct_times_[direct_next_] + 1'000'000'001);
   }
-  return std::max(next, now_);
+  return next == kForever ? next : clock_ + std::max<Nanos>(0, next - now_);
 }
 
 }  // namespace swale::tier

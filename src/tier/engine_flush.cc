@@ -11,6 +11,8 @@ constexpr uint32_t kReadFailuresMax = 3;  // of the log, one after the other: it
 constexpr int kGapSteps = 16;             // extents that are looked at for one gap
 constexpr double kSmoothing = 1.0 / 64;
 
+void smooth(double* value, double sample) { *value += (sample - *value) * (*value == 0 ? 1 : kSmoothing); }
+
 }  // namespace
 
 // Fewer direct writes in the last second than the option says: nobody would be disturbed.
@@ -19,6 +21,7 @@ bool Engine::quiet() const {
 }
 
 bool Engine::flush_is_urgent() const {
+  if (options_.canaries.latch_gate) return false;
   if (!log_waiters_.empty() || !barriers_.empty() || drains_ > 0 || !log_usable()) return true;
   return flush_segment_ < log_.count() && now_ - log_.at(flush_segment_).first_write >= options_.age_flush_ns;
 }
@@ -52,6 +55,7 @@ void Engine::select_segment() {
     if (in_batch_[i] && log_.at(i).dirty_bytes > 0 && log_.at(i).state == Segment::State::kSealed) return;
   std::fill(in_batch_.begin(), in_batch_.end(), 0);
   flush_segment_ = count;
+  batch_segments_ = 0;
   const uint32_t batch = options_.policy == Policy::kSwale && overloaded() ? std::max(1u, count / 2) : 1;
   for (uint32_t n = 0; n < batch; ++n) {
     uint32_t oldest = count;
@@ -62,6 +66,7 @@ void Engine::select_segment() {
     }
     if (oldest == count) break;
     in_batch_[oldest] = 1;
+    ++batch_segments_;
     if (n == 0) flush_segment_ = oldest;
   }
   flush_file_ = 0;
@@ -80,6 +85,15 @@ void Engine::restart_pass() {
   }
 }
 
+// The first extent at or after `at` that is dirty and of the batch. A scan: it is most of what a flush costs.
+ExtentMap::Position Engine::next_in_batch(const ExtentMap& map, ExtentMap::Position at) const {
+  if (batch_segments_ > 1 || flush_segment_ == queue_segment_)
+    return map.find_dirty(at, [this](uint64_t address) { return in_batch_[log_.segment_of(address)] != 0; });
+  const uint64_t begin = log_.begin_of(flush_segment_);
+  const uint64_t bytes = log_.segment_bytes();
+  return map.find_dirty(at, [=](uint64_t address) { return address - begin < bytes; });
+}
+
 // The next extent of the segment in file order that is dirty and not under way.
 bool Engine::next_dirty(FileIndex* found_file, ExtentMap::Position* found) {
   for (;; ++flush_file_, flush_offset_ = 0) {
@@ -94,16 +108,16 @@ bool Engine::next_dirty(FileIndex* found_file, ExtentMap::Position* found) {
       flush_skipped_ = true;
       continue;
     }
-    const auto in_batch = [this](uint64_t address) { return in_batch_[log_.segment_of(address)] != 0; };
-    for (auto at = file.map.find_dirty(file.map.locate(flush_offset_), in_batch); file.map.valid(at);
-         at = file.map.find_dirty(file.map.next(at), in_batch)) {
+    for (auto at = next_in_batch(file.map, file.map.locate(flush_offset_, flush_at_)); file.map.valid(at);
+         at = next_in_batch(file.map, file.map.next(at))) {
       const Extent extent = file.map.get(at);
       if (file.flush_overwritten &&
-          file.flushing.overlaps(extent.offset, extent.end())) {  // of older bytes of the same range
+          is_flushed(flush_file_, extent.offset, extent.end())) {  // of older bytes of the same range
         flush_skipped_ = true;
         continue;
       }
       flush_offset_ = extent.end();
+      flush_at_ = at;
       *found_file = flush_file_;
       *found = at;
       return true;
@@ -114,8 +128,7 @@ bool Engine::next_dirty(FileIndex* found_file, ExtentMap::Position* found) {
 }
 
 void Engine::start_flush() {
-  while (flush_segment_ < log_.count() && !flush_pass_done_ && flush_pieces_ < options_.flush_pieces_max &&
-         !free_pieces_.empty() && flush_allowed()) {
+  while (may_start_flush() && flush_allowed()) {
     FileIndex file;
     ExtentMap::Position at;
     if (!next_dirty(&file, &at)) return;
@@ -130,21 +143,33 @@ void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) 
   const uint32_t piece = free_pieces_.back();
   free_pieces_.pop_back();
   pieces_[piece] = {
-      FlushPiece::State::kReading,   passing, index, extent.length, extent.offset, extent.address,
-      log_.record_of(extent.address)};
-  file.flushing.insert({extent.offset, piece, extent.length, ExtentState::kDirty});
+      FlushPiece::State::kReading,    passing, index, extent.length, extent.offset, extent.address,
+      log_.record_of(extent.address), at};
+  ++file.flushing;
   ++log_.at(log_.segment_of(extent.address)).pins;
   flush_pieces_ += !passing;
-  emit({.kind = Action::Kind::kReadLog, .id = piece, .file = index});
+  Action& action = emit(Action::Kind::kReadLog);
+  action.id = piece;
+  action.file = index;
 }
 
 void Engine::unpin_piece(const FlushPiece& piece) {
-  const uint32_t segment = log_.segment_of(piece.address);
-  if (--log_.at(segment).pins == 0 && segment != log_.active()) segments_changed_ = true;
+  Segment& segment = log_.at(log_.segment_of(piece.address));
+  if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) segments_changed_ = true;
+}
+
+// Whether bytes of the range are on their way from the log.
+bool Engine::is_flushed(FileIndex file, uint64_t from, uint64_t to) const {
+  return std::any_of(pieces_.begin(), pieces_.end(), [=](const FlushPiece& piece) {
+    return piece.state != FlushPiece::State::kFree && piece.file == file && piece.offset < to &&
+           from < piece.offset + piece.length;
+  });
 }
 
 void Engine::free_piece(uint32_t index) {
   FlushPiece& piece = pieces_[index];
+  File& file = files_[piece.file];
+  if (--file.flushing == 0) file.flush_overwritten = false;
   flush_pieces_ -= !piece.passing;
   piece.state = FlushPiece::State::kFree;
   free_pieces_.push_back(index);
@@ -195,16 +220,19 @@ void Engine::admit() {
         admitted(index);
       }
     }
-    if (!loaded_.empty() && flush_allowed() && place(loaded_.front())) {
+    if (loaded_.empty() || elevator_.changes() == place_refused_ || !flush_allowed()) continue;
+    if (place(loaded_.front())) {
       loaded_.pop_front();
       progress = true;
+    } else {
+      place_refused_ = elevator_.changes();
     }
   }
 }
 
 bool Engine::dispatch() {
   bool any = false;
-  while (slots_in_flight_ < options_.backing_depth && !elevator_.empty()) {
+  while (may_dispatch()) {
     const SlotIndex index = elevator_.next();
     elevator_.take(index);
     ++slots_in_flight_;
@@ -212,7 +240,9 @@ bool Engine::dispatch() {
     if (slot_started_.size() <= index) slot_started_.resize(index + 1);
     slot_started_[index] = now_;
     ++stats_.slots_written;
-    emit({.kind = Action::Kind::kWriteBacking, .id = index, .file = elevator_.slot(index).file});
+    Action& action = emit(Action::Kind::kWriteBacking);
+    action.id = index;
+    action.file = elevator_.slot(index).file;
     if (options_.policy == Policy::kSwale) fill_gap(elevator_.slot(index).file);
   }
   return any;
@@ -238,7 +268,7 @@ void Engine::fill_gap(FileIndex index) {
     for (; file.map.valid(at) && steps < kGapSteps; at = file.map.next(at), ++steps) {
       const Extent extent = file.map.get(at);
       if (extent.state == ExtentState::kDirty && extent.offset >= offset &&
-          !(file.flush_overwritten && file.flushing.overlaps(extent.offset, extent.end())))
+          !(file.flush_overwritten && is_flushed(index, extent.offset, extent.end())))
         break;
     }
     if (!file.map.valid(at) || steps >= kGapSteps) return;
@@ -262,7 +292,8 @@ void Engine::slot_written(uint32_t index, Code code) {
     double* const smoothed = slot.direct_count == slot.pieces.size() ? &direct_cost_
                              : slot.direct_count == 0                ? &flush_cost_
                                                                      : nullptr;
-    if (smoothed) *smoothed += (cost - *smoothed) * (*smoothed == 0 ? 1 : kSmoothing);
+    if (smoothed) smooth(smoothed, cost);
+    if (smoothed == &direct_cost_) smooth(&files_[slot.file].direct_cost, cost);
   }
   for (const Piece& piece : slot.pieces) {
     if (piece.source == Piece::Source::kRequest)
@@ -278,10 +309,10 @@ void Engine::piece_done(uint32_t index, Code code) {
   File& file = files_[piece.file];
   const uint32_t segment = log_.segment_of(piece.address);
   const uint64_t end = piece.offset + piece.length;
-  end_flushing(&file, piece.offset, end);
   if (code == Code::kOk) {
     // What was overwritten meanwhile has another address, and stays dirty.
-    log_.remove_dirty(segment, file.map.mark(piece.offset, end, piece.address, ExtentState::kClean));
+    log_.remove_dirty(segment,
+                      file.map.mark(piece.offset, end, piece.address, ExtentState::kClean, piece.at));
     stats_.flushed_bytes += piece.length;
     flush_failures_ = 0;
     if (piece.passing) stats_.gap_filled_bytes += piece.length;
@@ -298,18 +329,11 @@ void Engine::piece_done(uint32_t index, Code code) {
   free_piece(index);
 }
 
-void Engine::end_flushing(File* file, uint64_t from, uint64_t to) {
-  file->flushing.carve(from, to, [](const Extent&) {});
-  if (file->flushing.size() == 0) file->flush_overwritten = false;
-}
-
 // The SSD does not give these bytes back, and is not expected to.
 void Engine::lose(uint32_t index) {
   const FlushPiece piece = pieces_[index];
-  File& file = files_[piece.file];
   const uint64_t end = piece.offset + piece.length;
   lose_logged(piece.file, piece.offset, end, piece.address, LossReason::kUnreadable);
-  end_flushing(&file, piece.offset, end);
   free_piece(index);
   segments_changed_ = true;
   if (flush_skipped_) restart_pass();
@@ -332,7 +356,6 @@ void Engine::read_damaged(uint32_t index, const std::vector<FileRange>& ranges, 
     if (whole_to > at) file.map.mark(at, whole_to, piece.address + (at - piece.offset), ExtentState::kDirty);
     at = next == ranges.end() ? end : std::max(whole_to, next->end);
   }
-  end_flushing(&file, piece.offset, end);
   free_piece(index);
   segments_changed_ = true;
   ++stats_.flush_errors;

@@ -34,9 +34,12 @@ bool Engine::wants_log(const Op& op) {
     default:
       break;
   }
+  constexpr double kForget = 1 - 1.0 / 2048;  // a write; the costliest file may have been the last one's
+  costliest_ = std::max(costliest_ * kForget, files_[op.file].direct_cost);
   // Back-pressure: only what would wait for the backing device.
   if (elevator_.would_merge(op.file, position(op.file, op.offset), op.offset, op.length)) return false;
   if (elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
+  if (is_cheap(files_[op.file])) return false;
   const double left = byte_budget() - static_cast<double>(stats_.ssd_bytes);
   if (left < op.length)
     bursting_ = false;
@@ -56,8 +59,20 @@ double Engine::byte_budget() const {
   return (ordered + (own.byte_budget_random - ordered) * random) * static_cast<double>(traffic_.ssd_bytes());
 }
 
-bool Engine::waits_when_full() const {
+// Whether the log is better used for another file that is being written, which costs the backing device more. A file that needs
+// many seeks is never cheap.
+bool Engine::is_cheap(const File& file) const {
+  const SwaleOptions& own = options_.swale;
+  const double used = static_cast<double>(log_.used_bytes()) / static_cast<double>(log_.capacity_bytes());
+  return file.direct_cost > 0 && file.direct_cost < costliest_ * own.costly_share * used &&
+         file.direct_cost * options_.backing.write_bytes_per_s < own.cheap_ratio * 1e9;
+}
+
+bool Engine::waits_when_full(const Op& op) const {
   if (options_.policy == Policy::kSsdOverflowing) return false;
+  const double cost = files_[op.file].direct_cost;
+  if (options_.policy == Policy::kSwale && cost > 0 && cost < options_.swale.overflow_ratio * flush_cost_)
+    return false;
   return flush_retry_ <= now_;  // while the backing device fails, nothing would make space
 }
 

@@ -77,8 +77,8 @@ void Engine::read_done(const ReadPlan& plan, Nanos now) {
   set_now(now);
   for (const ReadPiece& piece : plan.pieces) {
     if (piece.from == ReadPiece::From::kLog) {
-      --log_.at(piece.pinned).pins;
-      segments_changed_ = true;
+      Segment& segment = log_.at(piece.pinned);
+      if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) segments_changed_ = true;
     } else if (piece.from == ReadPiece::From::kQueue) {
       Op& op = ops_[piece.pinned];
       if (--op.pins == 0 && op.stage == Op::Stage::kPinned) free_op(piece.pinned);

@@ -196,7 +196,7 @@ void Engine::replay_write(const RecordHeader& record, FileIndex index, const Dam
 }
 
 void Engine::repeat_truncate(const RecordHeader& record, FileIndex index) {
-  const OpIndex op_index = new_op(Op::Kind::kTruncate, kRecoveryTicket, index, now_);
+  const OpIndex op_index = new_op(Op::Kind::kTruncate, kRecoveryTicket, index, clock_);
   Op& op = ops_[op_index];
   op.stage = Op::Stage::kBarrier;
   op.step = Op::Step::kBacking;

@@ -6,16 +6,16 @@
 
 namespace swale::tier {
 
-// Seals what is idle or old, moves sealed segments on towards free, and chooses what is flushed next.
+// Seals what is idle or old.
+void Engine::seal_old() {
+  const Segment& active = log_.at(log_.active());
+  if (now_ - active.last_write >= options_.idle_flush_ns ||
+      now_ - active.first_write >= options_.age_flush_ns)
+    log_.seal_active();
+}
+
+// Moves sealed segments on towards free, and chooses what is flushed next.
 void Engine::advance_segments() {
-  if (log_.active() < log_.count()) {
-    const Segment& active = log_.at(log_.active());
-    if (now_ - active.last_write >= options_.idle_flush_ns ||
-        now_ - active.first_write >= options_.age_flush_ns)
-      log_.seal_active();
-  }
-  if (log_.take_sealed()) segments_changed_ = true;
-  if (!segments_changed_) return;
   segments_changed_ = false;
   for (uint32_t i = 0; i < log_.count(); ++i) {
     Segment& segment = log_.at(i);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tier/extent_map.h"
 #include "tier/log_format.h"
 #include "tier/log_space.h"
 #include "tier/loss_list.h"
@@ -51,7 +52,8 @@ struct FlushPiece {
   uint32_t length = 0;
   uint64_t offset = 0;
   uint64_t address = 0;
-  RecordPlace record;  // that it is of
+  RecordPlace record;      // that it is of
+  ExtentMap::Position at;  // the engine's: where the extent stood in the map
 };
 
 struct ReadPiece {

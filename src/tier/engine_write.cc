@@ -78,8 +78,9 @@ void Engine::begin_write(OpIndex index) {
 void Engine::route(OpIndex index) {
   Op& op = ops_[index];
   const File& file = files_[op.file];
-  const bool overlap =
-      !options_.canaries.overwrite_directly && file.map.overlaps(op.offset, op.offset + op.length);
+  op.at = file.map.locate(op.offset);
+  const bool overlap = !options_.canaries.overwrite_directly && file.map.valid(op.at) &&
+                       file.map.get(op.at).offset < op.offset + op.length;
   if (!log_usable()) {
     if (overlap && log_state_ == LogState::kGone) {  // nothing but losses is in the map
       op.over_loss = true;
@@ -94,7 +95,7 @@ void Engine::route(OpIndex index) {
   }
   if (!overlap && !wants_log(op)) return to_backing(index);
   if (log_waiters_.empty() && take_log_space(&op)) return append(index);
-  if (overlap || waits_when_full()) {
+  if (overlap || waits_when_full(op)) {
     ++stats_.log_waits;
     op.stage = Op::Stage::kLogWait;
     log_waiters_.push_back(index);
@@ -149,12 +150,14 @@ void Engine::append(OpIndex index) {
   op.stage = Op::Stage::kAppending;
   stats_.ssd_bytes += op.length;
   wear_bytes_ += op.length;
-  Action action{.kind = Action::Kind::kAppend, .id = index, .file = op.file, .ticket = op.ticket};
+  Action& action = emit(Action::Kind::kAppend);
+  action.id = index;
+  action.file = op.file;
+  action.ticket = op.ticket;
   action.record.offset = op.offset;
   action.record.length = op.length;
   fill_header(&action.record, op.file, op.address);
   op.sequence = action.record.sequence;
-  emit(action);
 }
 
 // What a record says of itself, but for its type, offset and length. Its append begins.
@@ -175,8 +178,8 @@ void Engine::fill_header(RecordHeader* record, FileIndex file, uint64_t address)
 void Engine::appended(OpIndex index, Code code) {
   Op& op = ops_[index];
   const uint32_t segment = log_.segment_of(op.address);
-  --log_.at(segment).appending;
-  if (segment != log_.active()) segments_changed_ = true;
+  const bool last = --log_.at(segment).appending == 0;
+  if (segment != log_.active() && (last || flush_segment_ >= log_.count())) segments_changed_ = true;
   if (segment < in_batch_.size() && in_batch_[segment]) restart_pass();  // it may lie behind the cursor
   if (code != Code::kOk) {
     // The record may stand in the log all the same: the write waits until the log counts no more.
@@ -189,7 +192,7 @@ void Engine::appended(OpIndex index, Code code) {
   }
   File& file = files_[op.file];
   const uint64_t payload = op.address + kRecordHeaderBytes + checks_bytes_of(op.length);
-  file.map.replace({op.offset, payload, op.length, ExtentState::kDirty},
+  file.map.replace({op.offset, payload, op.length, ExtentState::kDirty}, op.at,
                    [&](const Extent& extent) { made_void(&file, extent, segment); });
   log_.add_dirty(segment, op.length);
   last_logged_ = std::max(last_logged_, op.sequence);
@@ -205,10 +208,9 @@ void Engine::appended(OpIndex index, Code code) {
 
 void Engine::to_backing(OpIndex index) {
   Op& op = ops_[index];
-  [[maybe_unused]] const File& file = files_[op.file];
   // A flush under way would carry older bytes; but what it flushes is in the map, or newer bytes of the log are (rule 2).
   assert(options_.canaries.overwrite_directly || options_.canaries.overlap_in_queue ||
-         !file.flushing.overlaps(op.offset, op.offset + op.length));
+         !is_flushed(op.file, op.offset, op.offset + op.length));
   const Piece piece{Piece::Source::kRequest, op.length, op.offset, 0, op.ticket, index};
   const uint64_t at = position(op.file, op.offset);
   if (elevator_.merge(op.file, at, piece)) return admitted(index);
@@ -232,13 +234,15 @@ void Engine::admitted(OpIndex index) {
   if (!page_cache() || op.acknowledged || op.over_loss || flush_failures_ > 0) return;
   op.sequence = ++sequence_;
   op.acknowledged = true;
-  Action action{.kind = Action::Kind::kAcknowledge, .queued = true, .file = op.file, .ticket = op.ticket};
-  action.record = {.type = RecordType::kQueued,
-                   .sequence = op.sequence,
-                   .file = files_[op.file].id,
-                   .offset = op.offset,
-                   .length = op.length};
-  emit(action);
+  Action& action = emit(Action::Kind::kAcknowledge);
+  action.queued = true;
+  action.file = op.file;
+  action.ticket = op.ticket;
+  action.record.type = RecordType::kQueued;
+  action.record.sequence = op.sequence;
+  action.record.file = files_[op.file].id;
+  action.record.offset = op.offset;
+  action.record.length = op.length;
 }
 
 void Engine::direct_done(OpIndex index, Code code) {

@@ -5,7 +5,7 @@
 
 namespace swale::tier {
 
-// Two searches without branches that a processor would have to guess: they are most of what the engine costs.
+// Two searches without branches that a processor would have to guess.
 ExtentMap::Position ExtentMap::locate(uint64_t offset) const {
   if (leaves_.empty()) return {0, 0};
   const Leaf* leaf = leaves_.data();
@@ -14,18 +14,41 @@ ExtentMap::Position ExtentMap::locate(uint64_t offset) const {
     leaf = leaf[half].first <= offset ? leaf + half : leaf;
     left -= half;
   }
-  const auto index = static_cast<size_t>(leaf - leaves_.data());
+  return locate_in(static_cast<uint32_t>(leaf - leaves_.data()), offset);
+}
+
+// In the last leaf that begins at or before the offset, or in the first of all.
+ExtentMap::Position ExtentMap::locate_in(uint32_t index, uint64_t offset) const {
+  const Leaf& leaf = leaves_[index];
   // The last extent that begins at or before the offset; extents do not overlap, so the one after it is the answer if this
   // one ends too early.
-  const Packed* const first = leaf->data.get();
+  const Packed* const first = leaf.data.get();
   const Packed* extent = first;
-  for (uint32_t left = leaf->count; left > 1;) {
+  for (uint32_t left = leaf.count; left > 1;) {
     const uint32_t half = left / 2;
     extent = extent[half].offset() <= offset ? extent + half : extent;
     left -= half;
   }
-  const auto slot = static_cast<size_t>(extent - first) + (extent->end() <= offset);
-  return slot < leaf->count ? Position{index, slot} : Position{index + 1, 0};
+  const auto slot = static_cast<uint32_t>(extent - first) + (extent->end() <= offset);
+  return slot < leaf.count ? Position{index, slot} : Position{index + 1, 0};
+}
+
+// A request asks for the same place several times: before and after its append, and before and after its flush. Few
+// insertions happen meanwhile, and most of them in other leaves.
+ExtentMap::Position ExtentMap::locate(uint64_t offset, Position hint) const {
+  if (hint.leaf >= leaves_.size() || leaves_[hint.leaf].first > offset) return locate(offset);
+  const Leaf& leaf = leaves_[hint.leaf];
+  if (hint.leaf + 1 < leaves_.size() && leaves_[hint.leaf + 1].first <= offset) return locate(offset);
+  uint32_t slot = hint.slot < leaf.count ? hint.slot : leaf.count - 1;
+  const Packed* const data = leaf.data.get();
+  if (data[slot].end() <= offset) {  // the one before it
+    ++slot;
+    if (slot == leaf.count) return {hint.leaf + 1, 0};
+    if (data[slot].end() > offset) return {hint.leaf, slot};
+  } else if (slot == 0 || data[slot - 1].end() <= offset) {
+    return {hint.leaf, slot};
+  }
+  return locate_in(hint.leaf, offset);
 }
 
 ExtentMap::Position ExtentMap::next(Position at) const {
@@ -67,7 +90,7 @@ ExtentMap::Position ExtentMap::make_space(Position at) {
   const bool at_end = at.leaf + 1 == leaves_.size() && at.slot == leaf.count;
   if (at_end) {  // a file that grows leaves full leaves behind
     leaves_.push_back({0, std::make_unique<Packed[]>(kLeafExtents), 0, kLeafExtents});
-    return {leaves_.size() - 1, 0};
+    return {at.leaf + 1, 0};
   }
   const uint64_t before = at.slot > 0 ? leaf.data[at.slot - 1].offset() : 0;
   const bool first = at.slot == 0;
@@ -144,9 +167,9 @@ void ExtentMap::set(Position at, const Extent& extent) {
   leaf.first = leaf.data[0].offset();
 }
 
-uint64_t ExtentMap::mark(uint64_t offset, uint64_t end, uint64_t address, ExtentState state) {
+uint64_t ExtentMap::mark(uint64_t offset, uint64_t end, uint64_t address, ExtentState state, Position hint) {
   uint64_t bytes = 0;
-  for (Position at = locate(offset); valid(at); at = next(at)) {
+  for (Position at = locate(offset, hint); valid(at); at = next(at)) {
     const Extent extent = get(at);
     if (extent.offset >= end) break;
     if (extent.offset < offset || extent.address != address + (extent.offset - offset)) continue;

@@ -43,14 +43,16 @@ class ExtentMap {
   ExtentMap(ExtentMap&&) noexcept = default;
   ExtentMap& operator=(ExtentMap&&) noexcept = default;
 
-  // Where an extent stands. Any change of the map invalidates it.
+  // Where an extent stands. Any change of the map invalidates it; it may still serve as a hint.
   struct Position {
-    size_t leaf = 0;
-    size_t slot = 0;
+    uint32_t leaf = 0;
+    uint32_t slot = 0;
   };
 
   // The first extent that ends after `offset`.
   Position locate(uint64_t offset) const;
+  // The same. `hint`: where it stood, or the one before it, some changes ago; a wrong hint costs a few comparisons.
+  Position locate(uint64_t offset, Position hint) const;
   bool valid(Position at) const { return at.leaf < leaves_.size(); }
   Extent get(Position at) const { return leaves_[at.leaf].data[at.slot].unpack(); }
   Position next(Position at) const;
@@ -74,8 +76,8 @@ class ExtentMap {
 
   // Removes what overlaps the extent, as carve does, and adds it.
   template <class Removed>
-  void replace(const Extent& extent, const Removed& removed) {
-    const Position at = locate(extent.offset);
+  void replace(const Extent& extent, Position hint, const Removed& removed) {
+    const Position at = locate(extent.offset, hint);
     if (!valid(at) || get(at).offset >= extent.end()) return insert_before(at, extent);
     carve(extent.offset, extent.end(), removed);
     insert(extent);
@@ -90,8 +92,12 @@ class ExtentMap {
   void visit(uint64_t offset, uint64_t end, const Visit& visit) const;
 
   // Sets the state of all extents in [offset, end) that are of the log bytes beginning at `address`, and returns how
-  // many bytes they have. Extents that reach beyond the range must not exist: flushes take whole extents.
-  uint64_t mark(uint64_t offset, uint64_t end, uint64_t address, ExtentState state);
+  // many bytes they have. Extents that reach beyond the range must not exist: flushes take whole extents. `hint`: of the
+  // first one.
+  uint64_t mark(uint64_t offset, uint64_t end, uint64_t address, ExtentState state, Position hint);
+  uint64_t mark(uint64_t offset, uint64_t end, uint64_t address, ExtentState state) {
+    return mark(offset, end, address, state, {0, 0});
+  }
 
   // Removes all extents whose address is in [begin, end): 1 ns an extent of the map.
   void remove_addresses(uint64_t begin, uint64_t end);
@@ -150,6 +156,7 @@ class ExtentMap {
     uint32_t capacity;
   };
 
+  Position locate_in(uint32_t leaf, uint64_t offset) const;
   void insert_before(Position at, const Extent& extent);  // at: locate(extent.offset)
   void insert_at(Position at, const Extent& extent);
   Position make_space(Position at);

@@ -58,6 +58,11 @@ struct SegmentHeader {
   uint64_t settled = 0;   // what was settled then: the records that said so may have been in this segment
 };
 
+// `alignment` is a power of two: no division.
+constexpr uint64_t align_up(uint64_t value, uint32_t alignment) {
+  return (value + alignment - 1) & ~(uint64_t{alignment} - 1);
+}
+
 struct RecordHeader {
   RecordType type = RecordType::kWrite;
   uint32_t segment = 0;
@@ -81,7 +86,7 @@ struct RecordHeader {
   uint64_t payload_address() const { return address + head_bytes(); }
   // Bytes from this header to the next one; the record's end are the last 64 of them.
   uint64_t space(uint32_t alignment) const {
-    return round_up(head_bytes() + payload_bytes() + kRecordHeaderBytes, alignment);
+    return align_up(head_bytes() + payload_bytes() + kRecordHeaderBytes, alignment);
   }
 };
 
@@ -94,7 +99,7 @@ constexpr uint32_t checks_bytes_of(uint32_t length) {
 inline uint32_t RecordHeader::checks_bytes() const { return has_payload() ? checks_bytes_of(length) : 0; }
 // Space that a write of `length` bytes takes in the log.
 constexpr uint64_t record_space(uint32_t length, uint32_t alignment) {
-  return round_up(2 * kRecordHeaderBytes + checks_bytes_of(length) + length, alignment);
+  return align_up(2 * kRecordHeaderBytes + checks_bytes_of(length) + length, alignment);
 }
 
 // Writes the checks of a payload to `checks` (checks_bytes_of its size) and returns the header's `check`.
@@ -114,7 +119,7 @@ std::vector<PayloadRange> damaged_ranges(const RecordHeader& header, Bytes check
 
 void encode_segment_header(const SegmentHeader& header, MutableBytes out);
 // The second copy of the header is so many bytes before the end of the segment.
-constexpr uint64_t segment_tail_bytes(uint32_t alignment) { return round_up(kSegmentHeaderBytes, alignment); }
+constexpr uint64_t segment_tail_bytes(uint32_t alignment) { return align_up(kSegmentHeaderBytes, alignment); }
 Result<SegmentHeader> decode_segment_header(Bytes bytes);
 void encode_record_header(const RecordHeader& header, uint64_t log_id, MutableBytes out);
 void encode_record_end(const RecordHeader& header, uint64_t log_id, MutableBytes out);

@@ -15,14 +15,16 @@ LogSpace::LogSpace(const Options& options)
       capacity_bytes_(options.segment_count * options.segment_bytes),
       segments_(options.segment_count),
       active_(options.segment_count),
-      real_count_(options.segment_count) {}
+      real_count_(options.segment_count),
+      free_count_(options.segment_count) {}
 
 std::optional<uint64_t> LogSpace::reserve(uint64_t bytes, Nanos now) {
   seal_if_full(bytes);
   if (active_ >= real_count_) {
+    if (free_count_ == 0) return std::nullopt;
     const auto found = std::find_if(segments_.begin(), segments_.begin() + real_count_,
                                     [](const Segment& segment) { return !segment.live(); });
-    if (found == segments_.begin() + real_count_) return std::nullopt;
+    --free_count_;
     active_ = static_cast<uint32_t>(found - segments_.begin());
     found->state = Segment::State::kActive;
     found->ordinal = ++ordinal_;
@@ -48,12 +50,26 @@ void LogSpace::index_record(uint32_t index, uint64_t address) {
   records.push_back(static_cast<uint32_t>((address - begin_of(index)) / kRecordUnit));
 }
 
+// Records are often alike in size, so the place of an address among the begins is guessed in proportion. From there the search
+// doubles its steps.
 RecordPlace LogSpace::record_of(uint64_t address) const {
   const uint32_t index = segment_of(address);
   const Segment& segment = segments_[index];
   const auto unit = static_cast<uint32_t>((address - begin_of(index)) / kRecordUnit);
-  const auto next = std::upper_bound(segment.records.begin(), segment.records.end(), unit);
-  assert(next != segment.records.begin());
+  const auto begins = segment.records.begin();
+  const auto count = static_cast<ptrdiff_t>(segment.records.size());
+  const double share =
+      static_cast<double>(address - begin_of(index)) / static_cast<double>(segment.used_bytes);
+  const auto guess =
+      std::min(count - 1, static_cast<ptrdiff_t>(std::min(1.0, share) * static_cast<double>(count)));
+  ptrdiff_t low = guess;       // begins at or before the address
+  ptrdiff_t high = guess + 1;  // begins after it, or is the end
+  for (ptrdiff_t step = 1; low > 0 && begins[low] > unit; step *= 2)
+    high = low, low = std::max<ptrdiff_t>(0, low - step);
+  for (ptrdiff_t step = 1; high < count && begins[high] <= unit; step *= 2)
+    low = high, high = std::min(count, high + step);
+  const auto next = std::upper_bound(begins + low, begins + high, unit);
+  assert(next != begins);
   const uint64_t begin = *(next - 1) * kRecordUnit;
   const uint64_t end = next == segment.records.end() ? segment.used_bytes : *next * kRecordUnit;
   return {begin_of(index) + begin, end - begin};
@@ -97,12 +113,14 @@ void LogSpace::freed(uint32_t index) {
   const uint32_t generation = segment.generation;
   segment = Segment{};
   segment.generation = generation;
+  if (index < real_count_) ++free_count_;
 }
 
 void LogSpace::restore(uint32_t index, uint32_t generation, uint64_t used_bytes, bool live) {
   Segment& segment = segments_[index];
   segment.generation = generation;
   if (!live) return;
+  --free_count_;
   segment.state = Segment::State::kSealed;
   segment.used_bytes = used_bytes;
   used_bytes_ += used_bytes;

@@ -119,6 +119,7 @@ class LogSpace {
   std::vector<Segment> segments_;
   uint32_t active_;
   uint32_t real_count_;  // without the one of the recovered queue
+  uint32_t free_count_;
   bool sealed_ = false;
   uint64_t ordinal_ = 0;
   uint64_t used_bytes_ = 0;

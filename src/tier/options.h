@@ -66,6 +66,13 @@ struct SwaleOptions {
   double byte_budget_full_share = 1.5;
   // The budget is spent in bursts of so many bytes: single requests leave holes in what the backing device could merge.
   uint64_t burst_bytes = 16 * kMiB;
+  // While files of several kinds would wait for the backing device, the log is for those that cost it most. A file is cheap, and
+  // waits, if its bytes cost less than this share of the costliest file's when the log is full, in proportion before...
+  double costly_share = 0.95;
+  // ... and less than so many times what bytes in order cost: what needs a seek for every request never is.
+  double cheap_ratio = 4;
+  // A write that finds the log full goes to the backing device if that costs less than this many times a flush.
+  double overflow_ratio = 1;
   // A backing device that needs so many times longer for a byte than the writers is overloaded: segments are then flushed at once,
   // half of the log in one sweep, because every seek that is saved is time that is gained.
   double overload_ratio = 3;
@@ -80,6 +87,8 @@ struct Canaries {
   bool erase_unsynced = false;      // segments are erased before the backing device is synced
   bool forget_losses = false;       // what is lost reads as the backing device has it
   bool erase_unsaved = false;       // segments are erased before the list of losses is durable
+  bool latch_clock = false;         // time that went back stands still until it is as late again
+  bool latch_gate = false;          // a flush that is held back does not yield to anybody
   bool poison_torn =
       false;  // records that were torn when the process ended count as lost (the driver's part)
 };
