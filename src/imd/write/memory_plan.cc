@@ -74,14 +74,15 @@ bool plan_direct_frames(const MemoryWish& wish, MemoryPlan* plan) {
   return network_bytes(wish.ranks, plan->frame_bytes, plan->window) <= limit;
 }
 
-// A quarter of the budget, or the least that there is: no number of ranks is too large for the frames of the hops.
+// A quarter of the budget, or the least that there is: no number of ranks is too large for the frames of the hops. Keys are a
+// tenth of records: an eighth, half of it for their stage.
 void plan_hops(const MemoryWish& wish, MemoryPlan* plan) {
   plan->frame_bytes = wish.frame_bytes;
   plan->window = 1;
   plan->frames_per_rank = kStagingFrames;
-  const size_t limit = wish.budget_bytes / 4;
+  const size_t limit = wish.budget_bytes / (lossy(wish) ? 8 : 4);
   if (lossy(wish))
-    plan->key_stage_bytes = std::clamp<size_t>(limit / 4, KeyStage::kBytesMin, KeyStage::kBytesMax);
+    plan->key_stage_bytes = std::clamp<size_t>(limit / 2, KeyStage::kBytesMin, KeyStage::kBytesMax);
   const size_t staging = plan->key_stage_bytes + plan->frames_per_rank * plan->frame_bytes;
   plan->hops = net::ThreeHopRouter::hops_within(*wish.nodes, limit > staging ? limit - staging : 0);
   plan->hop_bytes = net::ThreeHopRouter::buffer_bytes(*wish.nodes, *plan->hops);

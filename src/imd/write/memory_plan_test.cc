@@ -78,19 +78,20 @@ TEST(MemoryPlan, JobsThatAreTooLargeForDirectFramesTakeThreeHops) {
     EXPECT_EQ(charged.used(), budget) << "all of it is given out, and nothing twice";
   }
   // Keys of the lossy format: a stage of their own, and records are not bound to what a message holds.
-  for (const size_t budget : {32 * kMiB, 64 * kMiB}) {
-    MemoryWish lossy{.budget_bytes = budget, .ranks = 131'072};
+  // 16 MiB is what a rank gets by default on a full node.
+  for (const auto& [budget, nodes] : {std::pair{16 * kMiB, 4}, {16 * kMiB, 4096}, {64 * kMiB, 4096}}) {
+    MemoryWish lossy{.budget_bytes = budget, .ranks = nodes * 32, .route = net::RouteChoice::kThreeHop};
     lossy.layout.format = run::ShuffleFormat::kLossy;
-    lossy.nodes = nodes_of(4096, 32);
+    lossy.nodes = nodes_of(static_cast<size_t>(nodes), 32);
     const Result<MemoryPlan> plan = plan_memory(lossy);
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
     ASSERT_TRUE(plan->hops.has_value());
-    EXPECT_LE(plan->hop_bytes + plan->key_stage_bytes, budget / 4);
+    EXPECT_LE(plan->hop_bytes + plan->key_stage_bytes, budget / 8);
     EXPECT_GE(plan->key_stage_bytes, budget / 16 - kKiB);
     EXPECT_GE(plan->key_message_bytes_max(), 1000u);
     EXPECT_EQ(plan->record_bytes_max, run::kEncodedRecordBytesMax);
     MemoryBudget charged(budget);
-    const auto reservations = reserve(charged, *plan, 131'072, 1);
+    const auto reservations = reserve(charged, *plan, nodes * 32, 1);
     ASSERT_TRUE(reservations.ok()) << reservations.status().to_string();
     EXPECT_EQ(charged.used(), budget);
   }
