@@ -114,25 +114,53 @@ Result<std::shared_ptr<IondFiles::Open>> IondFiles::find(uint64_t file, net::Ran
 }
 
 Result<std::string> IondFiles::answer(IondMethod method, Bytes message, net::Rank from) {
-  if (method == IondMethod::kPing || method == IondMethod::kLeave) return done();
-  SWALE_ASSIGN_OR_RETURN(const IondRequest request, decode_iond_request(message));
-  auto answered = [&]() -> Result<std::string> {
-    switch (method) {
-      case IondMethod::kOpen:
-        return open(request, from);
-      case IondMethod::kRemove:
-        return remove(request);
-      case IondMethod::kRename:
-        return rename(request);
-      case IondMethod::kDrain:
-        SWALE_RETURN_IF_ERROR(params_.store->drain());
-        return done();
-      default:
-        return use(method, request, from);
-    }
-  }();
-  if (!answered.ok()) return answered.status().with_context(fmt::format("I/O server {}", params_.server));
-  return answered;
+  Result<std::string> told = std::string();
+  serve(method, message, from, [&](Result<std::string> answer) { told = std::move(answer); });
+  return told;
+}
+
+void IondFiles::serve(IondMethod method, Bytes message, net::Rank from, const Reply& reply) {
+  if (method == IondMethod::kPing || method == IondMethod::kLeave) return reply(done());
+  const Reply named = [&](Result<std::string> answer) {
+    if (!answer.ok()) answer = answer.status().with_context(fmt::format("I/O server {}", params_.server));
+    reply(std::move(answer));
+  };
+  const auto request = decode_iond_request(message);
+  if (!request.ok()) return named(request.status());
+  if (method == IondMethod::kWrite) return write(*request, from, named);
+  named(answered(method, *request, from));
+}
+
+Result<std::string> IondFiles::answered(IondMethod method, const IondRequest& request, net::Rank from) {
+  switch (method) {
+    case IondMethod::kOpen:
+      return open(request, from);
+    case IondMethod::kRemove:
+      return remove(request);
+    case IondMethod::kRename:
+      return rename(request);
+    case IondMethod::kDrain:
+      SWALE_RETURN_IF_ERROR(params_.store->drain());
+      return done();
+    default:
+      return use(method, request, from);
+  }
+}
+
+void IondFiles::write(const IondRequest& request, net::Rank from, const Reply& reply) {
+  const auto file = find(request.file, from);
+  if (!file.ok()) return reply(file.status());
+  Bytes data = request.data;
+  if (data.size() != request.length || data.size() > kIondDataBytesMax)
+    return reply(corruption("a write of {} bytes has {}; at most {} are allowed", request.length, data.size(),
+                            kIondDataBytesMax));
+  const auto fill = [&data](MutableBytes out) -> Status {
+    data.copy(out.data(), out.size());
+    data.remove_prefix(out.size());
+    return {};
+  };
+  params_.store->write((*file)->handle, request.offset, data.size(), fill,
+                       [&](const Status& written) { written.ok() ? reply(done()) : reply(written); });
 }
 
 // Requests for an open file.
@@ -140,12 +168,6 @@ Result<std::string> IondFiles::use(IondMethod method, const IondRequest& request
   SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<Open> file, find(request.file, from));
   tier::Store& store = *params_.store;
   switch (method) {
-    case IondMethod::kWrite:
-      if (request.data.size() != request.length || request.length > kIondDataBytesMax)
-        return corruption("a write of {} bytes has {}; at most {} are allowed", request.length,
-                          request.data.size(), kIondDataBytesMax);
-      SWALE_RETURN_IF_ERROR(store.write(file->handle, request.offset, request.data));
-      return done();
     case IondMethod::kRead:
       return read(*file, request);
     case IondMethod::kTruncate:

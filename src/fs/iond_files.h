@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -37,6 +38,10 @@ class IondFiles {
   };
   explicit IondFiles(const Params& params) : params_(params) {}
 
+  using Reply = std::function<void(Result<std::string>)>;
+  // Calls `reply` once. After the answer to a write, the thread carries out some writes of the store, as Store::write says.
+  void serve(IondMethod method, Bytes message, net::Rank from, const Reply& reply);
+  // The same without a reply function: the answer is told when all is done.
   Result<std::string> answer(IondMethod method, Bytes message, net::Rank from);
   // Closes what a rank has left open. Its requests that are under way are finished first.
   void drop(net::Rank owner);
@@ -64,6 +69,8 @@ class IondFiles {
   Result<std::string> rename(const IondRequest& request);
   Status sync(Open* open) const;
   Result<std::string> read(const Open& open, const IondRequest& request);
+  Result<std::string> answered(IondMethod method, const IondRequest& request, net::Rank from);
+  void write(const IondRequest& request, net::Rank from, const Reply& reply);
   Result<std::string> use(IondMethod method, const IondRequest& request, net::Rank from);
   Status agree_on_stripes(const std::string& name, const Striping& wanted, IondAnswer* answer);
   std::string full(const std::string& name) const { return params_.backing_directory + "/" + name; }

@@ -36,15 +36,18 @@ void IondService::work() {
       request = std::move(queue_.front());
       queue_.pop_front();
     }
-    Result<std::string> answered = std::string();
-    const Status contained = contain([&] { answered = answer(request); });
-    if (!contained.ok()) answered = contained;
-    answered.ok() ? rpc_->reply(request.token, net::RpcPayload(*std::move(answered)))
-                  : rpc_->reply(request.token, answered.status());
+    bool replied = false;
+    const IondFiles::Reply reply = [&](Result<std::string> answer) {
+      replied = true;
+      answer.ok() ? rpc_->reply(request.token, net::RpcPayload(*std::move(answer)))
+                  : rpc_->reply(request.token, answer.status());
+    };
+    const Status contained = contain([&] { answer(request, reply); });
+    if (!replied) reply(contained);
   }
 }
 
-Result<std::string> IondService::answer(const net::RpcRequest& request) {
+void IondService::answer(const net::RpcRequest& request, const IondFiles::Reply& reply) {
   const auto method = static_cast<IondMethod>(request.method);
   if (method == IondMethod::kLeave) {
     files_.drop(request.from);
@@ -52,14 +55,17 @@ Result<std::string> IondService::answer(const net::RpcRequest& request) {
     left_.insert(request.from);
     left_changed_.notify_all();
   }
-  auto answered = files_.answer(method, request.payload, request.from);
-  if (answered.status().code() != Code::kResourceExhausted) return answered;
-  // Clients that have died may have left files open.
-  std::set<net::Rank> all;
-  for (net::Rank rank = 0; rank < rpc_->size(); ++rank)
-    if (rank != request.from) all.insert(rank);
-  look_for_dead(std::move(all));
-  return files_.answer(method, request.payload, request.from);
+  if (method != IondMethod::kOpen) return files_.serve(method, request.payload, request.from, reply);
+  auto opened = files_.answer(method, request.payload, request.from);
+  if (opened.status().code() == Code::kResourceExhausted) {
+    // Clients that have died may have left files open.
+    std::set<net::Rank> all;
+    for (net::Rank rank = 0; rank < rpc_->size(); ++rank)
+      if (rank != request.from) all.insert(rank);
+    look_for_dead(std::move(all));
+    opened = files_.answer(method, request.payload, request.from);
+  }
+  reply(std::move(opened));
 }
 
 // Asks the ranks whether they live, and closes the files of those that do not.

@@ -31,7 +31,7 @@ class IondService final : public net::RpcService {
 
  private:
   void work();
-  Result<std::string> answer(const net::RpcRequest& request);
+  void answer(const net::RpcRequest& request, const IondFiles::Reply& reply);
   void look_for_dead(std::set<net::Rank> asked);
 
   IondFiles files_;
