@@ -74,7 +74,9 @@ TEST(EngineGate, ASlowBackingDeviceLosesNothing) {
       ASSERT_EQ(steps(&world, 40), "") << "seed " << seed;
       world.resume();
       ASSERT_EQ(steps(&world, 2), "") << "seed " << seed;
-      if (round == 5) ASSERT_EQ(world.crash(), "") << "seed " << seed;
+      if (round == 5) {
+        ASSERT_EQ(world.crash(), "") << "seed " << seed;
+      }
     }
     ASSERT_EQ(world.settle(), "") << "seed " << seed;
   }
