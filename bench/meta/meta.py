@@ -26,12 +26,14 @@ PATTERNS = {  # name in keys: pattern, clients
 }
 LEVELDB = ("leveldb-4m", "leveldb-64m")  # the better one of the round is the rival
 PROFILES = {
-    "full": dict(rounds=3, entries=4 << 20, btio=20_808_000, gets=1 << 20, cold=1 << 16, others=True, expected_s=1700,
-                 curve=[1 << n for n in range(16, 21)], fig8=1 << 20, data_bytes=1 << 30, storm_ranks=32),
+    "full": dict(rounds=3, entries=4 << 20, btio=20_808_000, gets=1 << 20, cold=1 << 16, others=True, expected_s=2500,
+                 curve=[1 << n for n in range(16, 21)], fig8=1 << 20, data_bytes=1 << 30, storm_ranks=32,
+                 streams=4 << 20, largest=64 << 20),
     "quick": dict(rounds=1, entries=4 << 20, btio=20_808_000, gets=1 << 18, cold=1 << 16, others=False, expected_s=500,
-                  curve=[1 << 16, 1 << 18, 1 << 20], fig8=1 << 18, data_bytes=256 << 20, storm_ranks=32),
+                  curve=[1 << 16, 1 << 18, 1 << 20], fig8=1 << 18, data_bytes=256 << 20, storm_ranks=32,
+                  streams=1 << 20, largest=8 << 20),
     "tiny": dict(rounds=1, entries=1 << 17, btio=200_000, gets=1 << 16, cold=1 << 13, others=True, expected_s=40,
-                 curve=[1 << 14, 1 << 15], fig8=1 << 15, data_bytes=8 << 20, storm_ranks=4),
+                 curve=[1 << 14, 1 << 15], fig8=1 << 15, data_bytes=8 << 20, storm_ranks=4, streams=1 << 16, largest=1 << 17),
 }
 # What else is shown: rivals that are not judged, and our techniques one by one (on `random`, and on patterns without runs).
 OTHERS = ("append", "memory-map", "leveldb-mdhim", "rocksdb", "sqlite", "swale-no-runs", "swale-no-clusters",

@@ -72,7 +72,7 @@ def lines_of(ours, rival):
 class Figures(unittest.TestCase):
     """The page and the plot's rows from lines that were made up."""
 
-    P = dict(curve=[1 << 14, 1 << 15])
+    P = dict(curve=[1 << 14, 1 << 15], streams=1 << 14, largest=1 << 15)
 
     def lines(self, ours):
         lines = [{"name": "data", "line": {"bytes": 1 << 20, "write_s": 0.001, "read_s": 0.001}}]
@@ -81,10 +81,10 @@ class Figures(unittest.TestCase):
             lines.append({"name": name, "line": {"wall_ns": cost, "before_drain": {"wall_ns": cost}}})
 
         for what in ("load", "warm"):
-            for store in ("swale", *meta.paper.RIVALS, *meta.paper.FIG8):
+            for store in ("swale", *meta.paper.RIVALS, *meta.paper.FIG8, *meta.paper.SHAPE_STORES):
                 cost = ours if store.startswith("swale") else 1000
                 for name in (*(f"{p}.{n}" for p in ("strided", "tile") for n in self.P["curve"]), "fig8.strided", "fig8.random",
-                             "btio.C", "btio.D"):
+                             "btio.C", "btio.D", *(meta.paper.shape_name(*shape) for shape in meta.paper.shapes(self.P))):
                     add(f"{what}.{store}.{name}", cost)
                 add(f"{what}.{store}.btio_e", cost)
         model = {"fig12_us": [{"servers_per_node": 1, "servers": 64, "paper_plain": 570, "paper_direct": 1, "paper_ring": 100,
