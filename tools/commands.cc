@@ -25,6 +25,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_unlock(app, run);
   add_tier(app, run);
   add_tier_mount(app, run);
+  add_tier_stats(app, run);
   add_iond(app, run);
   add_dump(app, run);
   add_config(app, run);

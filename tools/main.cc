@@ -32,12 +32,13 @@ std::vector<std::string> without_engine_word(std::vector<std::string> words) {
   return words;
 }
 
-// `swale tier mount` is the command tier-mount, which has options of its own.
-std::vector<std::string> with_mount_word(std::vector<std::string> words) {
+// `swale tier mount` and `swale tier stats` are the commands tier-mount and tier-stats, which have options of their own.
+std::vector<std::string> with_tier_word(std::vector<std::string> words) {
   const auto tier = std::find(words.begin(), words.end(), "tier");
-  if (tier - words.begin() > 1 || tier == words.end() || tier + 1 == words.end() || tier[1] != "mount")
+  if (tier - words.begin() > 1 || tier == words.end() || tier + 1 == words.end() ||
+      (tier[1] != "mount" && tier[1] != "stats"))
     return words;
-  *tier = "tier-mount";
+  *tier = "tier-" + tier[1];
   words.erase(tier + 1);
   return words;
 }
@@ -59,7 +60,7 @@ int run_command(int argc, char** argv) {
   Run run;
   add_commands(app, &run);
   std::vector<std::string> words =
-      without_engine_word(without_help_word(with_mount_word({argv + 1, argv + argc})));
+      without_engine_word(without_help_word(with_tier_word({argv + 1, argv + argc})));
   if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
     fmt::print(stderr, "swale: {}\n", unknown);
     return kExitUsage;

@@ -103,6 +103,7 @@ void add_repair(CLI::App& app, Run* run);
 void add_unlock(CLI::App& app, Run* run);
 void add_tier(CLI::App& app, Run* run);
 void add_tier_mount(CLI::App& app, Run* run);
+void add_tier_stats(CLI::App& app, Run* run);
 void add_iond(CLI::App& app, Run* run);
 void add_dump(CLI::App& app, Run* run);
 void add_config(CLI::App& app, Run* run);

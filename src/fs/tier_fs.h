@@ -28,6 +28,9 @@
 
 namespace swale::fs {
 
+// Of the root: how the store stands, as a JSON object. It can be asked for by name, and is not listed, so that no copy takes it.
+inline constexpr const char* kStatsAttribute = "user.swale.stats";
+
 struct Entry {
   Node* node = nullptr;
   struct stat attributes = {};
@@ -133,6 +136,7 @@ class TierFs {
  private:
   explicit TierFs(tier::Store& store) : store_(store) {}
 
+  std::string stats_text() const;  // tier_fs_stats.cc
   bool is_private(const Node& parent, std::string_view name) const;
   int enter(int parent, const char* name, Entry* entry);
   int attributes_of(int path, struct stat* attributes);

@@ -122,6 +122,10 @@ int TierFs::statistics(struct statvfs* statistics) {
 
 int TierFs::get_attribute(Node& node, const char* name, std::string* value) {
   if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return ENODATA;
+  if (&node == root_ && std::strcmp(name, kStatsAttribute) == 0) {
+    *value = stats_text();
+    return 0;
+  }
   std::string bytes(kAttributeBytesMax, '\0');
   const ssize_t size = ::getxattr(descriptor_path(node.path).c_str(), name, bytes.data(), bytes.size());
   if (size < 0) return errno;
@@ -146,7 +150,9 @@ int TierFs::list_attributes(Node& node, std::string* names) {
 }
 
 int TierFs::set_attribute(Node& node, const char* name, Bytes value, int flags) {
-  if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return EPERM;
+  if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0 ||
+      std::strcmp(name, kStatsAttribute) == 0)
+    return EPERM;
   changed(node);
   return ::setxattr(descriptor_path(node.path).c_str(), name, value.data(), value.size(), flags) == 0 ? 0
                                                                                                       : errno;

@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +17,7 @@
 #include <fstream>
 
 #include "fs/random_calls.h"
+#include "fs/tier_fs.h"
 #include "io/posix_device.h"
 #include "tier/described_fault_device.h"
 
@@ -269,6 +271,24 @@ TEST_F(MountTest, LocksHoldBetweenOpensOfOneFile) {
   EXPECT_EQ(::flock(two, LOCK_EX | LOCK_NB), 0);
   ::close(one);
   ::close(two);
+  EXPECT_EQ(unmount(), 0);
+}
+
+// How the store stands can be asked through the mount; no copy takes it along.
+TEST_F(MountTest, TheRootTellsHowTheStoreStands) {
+  ASSERT_EQ(mount(options()), "");
+  const int file = ::open((mountpoint() + "/f").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  ASSERT_EQ(::pwrite(file, std::string(5000, 'x').data(), 5000, 0), 5000);
+  ::close(file);
+  char text[4096] = {};
+  const ssize_t bytes = ::getxattr(mountpoint().c_str(), fs::kStatsAttribute, text, sizeof(text));
+  ASSERT_GT(bytes, 0);
+  const std::string stats(text, static_cast<size_t>(bytes));
+  EXPECT_NE(stats.find("\"write_bytes\":5000,\"ssd_bytes\":5000,"), std::string::npos) << stats;
+  EXPECT_LT(::getxattr((mountpoint() + "/f").c_str(), fs::kStatsAttribute, text, sizeof(text)), 0);
+  const ssize_t listed = ::listxattr(mountpoint().c_str(), text, sizeof(text));
+  EXPECT_EQ(std::string(text, static_cast<size_t>(std::max<ssize_t>(0, listed))).find(fs::kStatsAttribute),
+            std::string::npos);
   EXPECT_EQ(unmount(), 0);
 }
 

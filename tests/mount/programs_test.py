@@ -6,6 +6,7 @@ drains, in the backing directory: tar, git, SQLite with both journals, fio with 
 """
 import filecmp
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -208,6 +209,21 @@ class Programs(unittest.TestCase):
 
     def test_fio_io_uring(self):
         self.fio("io_uring")
+
+    def test_stats_of_the_mount(self):
+        with open(os.path.join(self.mounted, "f"), "wb") as file:
+            file.write(b"x" * 1_000_000)
+        stats = json.loads(run(SWALE, "tier", "stats", self.mounted, "--json"))
+        self.assertEqual((stats["write_bytes"], stats["ssd_bytes"]), (1_000_000, 1_000_000))
+        self.assertGreater(stats["log_used_bytes"], 1_000_000)
+        text = run(SWALE, "tier", "stats", self.mounted)
+        self.assertIn("100.0 % of it to the SSD", text)
+        self.assertIn("threshold", text)
+        lines = run(SWALE, "tier", "stats", self.mounted, "--live", "--every", "0.05", "--rounds", "3").splitlines()
+        self.assertEqual([line.startswith("SSD [") for line in lines], [True] * 3, lines)
+        plain = subprocess.run([SWALE, "tier", "stats", self.plain], capture_output=True, text=True, timeout=60)
+        self.assertEqual(plain.returncode, 2)
+        self.assertIn("is not the mountpoint", plain.stderr)
 
     def test_canary_a_wrong_byte_is_noticed(self):
         make_tree(self.plain, 20)

@@ -1,0 +1,148 @@
+// `swale tier stats`: how the tiered write buffer under a running mount stands.
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "fs/tier_fs.h"
+#include "tools/manual.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr double kMib = 1024.0 * 1024.0;
+
+struct TierStatsCommand {
+  std::string mountpoint;
+  bool json = false;
+  bool live = false;
+  double every_s = 1;
+  uint64_t rounds = 0;
+
+  int run() const;
+};
+
+Result<Json> ask(const std::string& mountpoint) {
+  char text[4096];
+  const ssize_t bytes = ::getxattr(mountpoint.c_str(), fs::kStatsAttribute, text, sizeof(text));
+  if (bytes < 0 && (errno == ENODATA || errno == EOPNOTSUPP))
+    return invalid_argument("{}: is not the mountpoint of a tiered write buffer (swale tier mount)",
+                            mountpoint);
+  if (bytes < 0) return errno_status(errno, mountpoint);
+  Json found = Json::parse(text, text + bytes, nullptr, false);
+  if (!found.is_object()) return corruption("{}: the mount answers no JSON object", mountpoint);
+  return found;
+}
+
+double number(const Json& stats, const char* name) { return stats.value(name, 0.0); }
+
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+std::string_view flush_state(const Json& stats) {
+  if (stats.value("log_failed", false)) return "the log has failed";
+  if (stats.value("flushing", false)) return "flushing";
+  return number(stats, "dirty_bytes") > 0 ? "waiting" : "nothing to flush";
+}
+
+std::string table(const Json& stats) {
+  std::string text;
+  const auto line = [&text](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<22}{}\n", name, value);
+  };
+  const double capacity = number(stats, "log_capacity_bytes");
+  line("SSD log", fmt::format("{:.1f} of {:.1f} MiB used, {:.1f} MiB not yet on the backing device",
+                              number(stats, "log_used_bytes") / kMib, capacity / kMib,
+                              number(stats, "dirty_bytes") / kMib));
+  line("written", fmt::format("{:.1f} MiB in {:.0f} writes, {:.1f} % of it to the SSD",
+                              number(stats, "write_bytes") / kMib, number(stats, "writes"),
+                              percent(number(stats, "ssd_bytes"), number(stats, "write_bytes"))));
+  line("flushed", fmt::format("{:.1f} MiB, {:.1f} of them in passing", number(stats, "flushed_bytes") / kMib,
+                              number(stats, "gap_filled_bytes") / kMib));
+  line("flush", std::string(flush_state(stats)));
+  line("random percentage",
+       fmt::format("{:.1f} % now, {:.1f} % on average, threshold {:.1f} %",
+                   100 * number(stats, "random_percentage"), 100 * number(stats, "random_percentage_mean"),
+                   100 * number(stats, "threshold")));
+  line("queue", fmt::format("{:.0f} for the backing device, {:.0f} requests under way",
+                            number(stats, "elevator_depth"), number(stats, "waiting")));
+  line("waits",
+       fmt::format("{:.0f} for the log, {:.0f} for the queue, {:.0f} for overlapping writes",
+                   number(stats, "log_waits"), number(stats, "slot_waits"), number(stats, "overlap_waits")));
+  line("pauses", fmt::format("flush {:.3f} s, writers {:.3f} s", number(stats, "paused_ns") / 1e9,
+                             number(stats, "stalled_ns") / 1e9));
+  const double failed =
+      number(stats, "append_errors") + number(stats, "flush_errors") + number(stats, "direct_errors");
+  line("failures", fmt::format("{:.0f}; {:.0f} bytes are lost", failed, number(stats, "lost_bytes")));
+  return text;
+}
+
+// One line, rewritten: what has changed since the last one, a second.
+std::string live_line(const Json& before, const Json& now, double seconds) {
+  const auto rate = [&](const char* name) { return (number(now, name) - number(before, name)) / seconds; };
+  constexpr int kColumns = 20;
+  const double share = percent(number(now, "log_used_bytes"), number(now, "log_capacity_bytes"));
+  const int columns = static_cast<int>(share / 100 * kColumns);
+  return fmt::format(
+      "SSD [{:=<{}}{:{}}] {:5.1f} %  write {:7.1f} MiB/s, {:5.1f} % to SSD  random {:5.1f} %  threshold {:5.1f} %  "
+      "flush {:7.1f} MiB/s, {}",
+      "", columns, "", kColumns - columns, share, rate("write_bytes") / kMib,
+      percent(rate("ssd_bytes"), rate("write_bytes")), 100 * number(now, "random_percentage"),
+      100 * number(now, "threshold"), rate("flushed_bytes") / kMib, flush_state(now));
+}
+
+int TierStatsCommand::run() const {
+  auto now = ask(mountpoint);
+  if (!now.ok()) return fail(now.status());
+  if (!live) {
+    json ? print_json(*now) : print(table(*now));
+    return finish_output(kExitOk);
+  }
+  const bool rewrites = ::isatty(STDOUT_FILENO) == 1;
+  for (uint64_t round = 0; rounds == 0 || round < rounds; ++round) {
+    ::usleep(static_cast<useconds_t>(every_s * 1e6));
+    const Json before = *now;
+    now = ask(mountpoint);
+    if (!now.ok()) return fail(now.status());  // unmounted
+    if (json) {
+      print_json(*now);
+    } else {
+      print(fmt::format("{}{}{}", rewrites ? "\r\x1b[K" : "", live_line(before, *now, every_s),
+                        rewrites ? "" : "\n"));
+    }
+    if (const int failed = finish_output(kExitOk); failed != kExitOk) return failed;
+  }
+  if (rewrites && !json) print("\n");
+  return finish_output(kExitOk);
+}
+
+}  // namespace
+
+void add_tier_stats(CLI::App& app, Run* run) {
+  auto command = std::make_shared<TierStatsCommand>();
+  CLI::App* const sub = add_command(
+      app, "tier-stats", "how the tiered write buffer under a running mount stands",
+      {
+          .description =
+              "Asks the process that serves the mount: how full the SSD log is, which share of the writes went there, the "
+              "random percentage that the detector sees and its threshold, what was flushed, and what waited. With --live, a "
+              "line each second until the mount has ended. `swale tier stats` is the same as `swale tier-stats`.",
+          .examples =
+              {{"mkdir -p slow mnt && swale tier mount --ssd ssd --backing slow --size 16M mnt && swale tier stats mnt && "
+                "fusermount3 -u mnt",
+                "how a fresh mount stands"}},
+      });
+  sub->add_option("MOUNTPOINT", command->mountpoint, "of a swale tier mount")->required();
+  sub->add_flag("--json", command->json, "print JSON, one object for each look");
+  sub->add_flag("--live", command->live, "look again and again");
+  sub->add_option("--every", command->every_s, "with --live: seconds between looks; by default 1")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->type_name("SECONDS");
+  sub->add_option("--rounds", command->rounds,
+                  "with --live: how many looks; by default, until the mount has ended")
+      ->type_name("N");
+  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools
