@@ -169,20 +169,21 @@ void StoreCore::save_times(FileIndex file) {
 // A file without handles: its times are set right, its bytes go if it has no name, and once nothing of it is under way or in
 // the log, it is closed.
 void StoreCore::settle(FileIndex file) {
-  const auto idle = [&]() REQUIRES(mutex_) {
-    return files_[file].file && files_[file].references == 0 && files_[file].in_use == 0;
+  const auto unreferenced = [&]() REQUIRES(mutex_) {
+    return poisoned_.ok() && files_[file].file && files_[file].references == 0;
   };
-  if (!poisoned_.ok() || !idle()) return;
+  const auto look_later = [&]() REQUIRES(mutex_) {
+    if (!std::exchange(files_[file].waits, true)) unreferenced_.push_back(file);
+  };
+  if (!unreferenced()) return;
+  if (files_[file].in_use > 0) return look_later();
   if (files_[file].unlinked) {
     if (!files_[file].discarded) discard(file);
   } else {
     save_times(file);
   }
-  if (!poisoned_.ok() || !idle()) return;
-  if (!engine_->close_file(file)) {
-    if (!std::exchange(files_[file].waits, true)) unreferenced_.push_back(file);
-    return;
-  }
+  if (!unreferenced()) return;
+  if (files_[file].in_use > 0 || !engine_->close_file(file)) return look_later();
   FileEntry& entry = files_[file];
   by_key_.erase(entry.key);
   by_id_.erase(entry.id);

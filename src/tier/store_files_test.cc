@@ -175,6 +175,10 @@ TEST_F(StoreFilesTest, ATruncateThatTheLogHasDoneIsRecoveredWithItsSize) {
 // Files that were closed and drained cost nothing any more.
 TEST_F(StoreFilesTest, FilesWithoutHandlesGiveTheirDescriptorsBack) {
   open();
+  // The storage thread opens its ring when it begins: after its first writes.
+  const auto last = file("last");
+  ASSERT_TRUE(store_->write(last, 0, "x").ok());
+  ASSERT_TRUE(store_->drain().ok());
   const size_t before = descriptors();
   for (int i = 0; i < 200; ++i) {
     const auto one = file("f" + std::to_string(i));
@@ -186,12 +190,11 @@ TEST_F(StoreFilesTest, FilesWithoutHandlesGiveTheirDescriptorsBack) {
   }
   ASSERT_TRUE(store_->drain().ok());
   // Segments are erased after the drain has been answered; the last ones when others need them.
-  const auto last = file("last");
-  for (int i = 0; i < 200 && descriptors() > before + 1; ++i) {
+  for (int i = 0; i < 200 && descriptors() > before; ++i) {
     ASSERT_TRUE(store_->write(last, 0, std::string(16'000, 'y')).ok());
     ASSERT_TRUE(store_->drain().ok());
   }
-  EXPECT_LE(descriptors(), before + 1);
+  EXPECT_LE(descriptors(), before);
 }
 
 TEST_F(StoreFilesTest, TheNumberOfFilesHasALimitWithARemedy) {
