@@ -1,7 +1,6 @@
 # What `cmake --install` puts where. The tree can be moved as a whole: the module is found from libswale's own folder,
 # the CMake package and swale.pc from theirs. Components: Runtime (what a compiled program needs), Development, Tools,
 # Documentation. docs/design/installation.md tells why it is laid out so.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # All that is installed, and no more: benchmarks, examples and the simulator stay unbuilt.

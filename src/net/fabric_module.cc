@@ -77,9 +77,10 @@ Result<void*> open_library(const std::string& name, std::vector<char*>& entries)
   const std::string folder = own_folder();
   const AddedVariables quiet({"UCX_HANDLE_ERRORS=none", "UCX_DEBUG_SIGNO=0"}, entries);
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
-  // Beside it in the build tree, in a folder of its version where it is installed.
-  const std::string places[] = {fmt::format("{}/{}", folder, file),
-                                fmt::format("{}/swale-{}/{}", folder, SWALE_VERSION, file)};
+  // Beside it in the build tree; in a folder of its version where libswale, or the command `swale`, is installed.
+  const std::string places[] = {
+      fmt::format("{}/{}", folder, file), fmt::format("{}/swale-{}/{}", folder, SWALE_VERSION, file),
+      fmt::format("{}/" SWALE_LIBRARIES_FROM_PROGRAMS "/swale-{}/{}", folder, SWALE_VERSION, file)};
   std::string why;
   for (const std::string& place : places) {
     if (::access(place.c_str(), F_OK) != 0) continue;
