@@ -51,8 +51,7 @@ size_t read_document(Bytes text) {
   const DocumentObject root = document->root();
   size_t read = 0;
   const auto parts = root.array("parts");
-  for (const JsonValue part : *parts)
-    read += root.below(part, "part").text("what").ok() ? 1 : 0;
+  for (const JsonValue part : *parts) read += root.below(part, "part").text("what").ok() ? 1 : 0;
   return read;
 }
 
