@@ -16,8 +16,8 @@ CLANG = os.environ.get("SWALE_CLANG", "clang++-16")
 ANNOTATED = ("src/base", "src/io", "src/net", "src/imd", "src/tier")
 # The mutex itself, and one that is more than a std::mutex.
 MAY_NAME_STD = {"src/base/mutex.h", "src/base/biased_mutex.h", "src/base/biased_mutex.cc"}
-FLAGS = ["-std=c++20", "-DFMT_SHARED", '-DSWALE_VERSION="0"', '-DSWALE_LIBRARIES_FROM_PROGRAMS=""', "-DSPDLOG_FMT_EXTERNAL", "-Werror=thread-safety",
-         "-fsyntax-only"]
+FLAGS = ["-std=c++20", "-DFMT_SHARED", '-DSWALE_VERSION="0"', '-DSWALE_LIBRARIES_FROM_PROGRAMS=""',
+         "-DSPDLOG_FMT_EXTERNAL", "-Werror=thread-safety", "-fsyntax-only"]
 
 CANARY = """#include "base/mutex.h"
 class Canary {
