@@ -23,10 +23,10 @@ pid_t clone_process(uint64_t spaces) {
   return static_cast<pid_t>(::syscall(SYS_clone, spaces | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
 }
 
-// Mounts of its own, so that /proc shows the host's processes; a name of its own.
+// A /proc of its own, which shows the host's processes; a name of its own. In a chroot "/" is no mount, but /proc is one.
 bool furnish_host(int number) {
   const std::string name = fmt::format("host-{}", number);
-  return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+  return ::mount("none", "/proc", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
          ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0 &&
          ::sethostname(name.data(), name.size()) == 0;
 }
@@ -77,9 +77,12 @@ std::unique_ptr<Network> Network::make(int places, std::string* why, Places kind
               network->run(network->switch_, "ip link set hub up");
   for (int rank = 0; rank < places && made; ++rank) {
     const pid_t holder = hold_namespace(kind, rank);
-    if (holder > 0) network->ranks_.push_back(holder);
-    made = holder > 0 &&
-           network->run(
+    if (holder < 0) {
+      *why = "no namespaces of hosts here: processes and mounts of their own, which a container may forbid";
+      return nullptr;
+    }
+    network->ranks_.push_back(holder);
+    made = network->run(
                network->switch_,
                fmt::format("ip link add name port{} type veth peer name eth0 netns {}", rank, holder)) &&
            network->run(network->switch_, fmt::format("ip link set port{} master hub up", rank)) &&
@@ -107,6 +110,7 @@ std::vector<std::string> Network::enter(int place) const {
   for (const char* const space : {"ipc", "uts", "pid"})
     words.push_back(fmt::format("--{}=/proc/{}/ns/{}", space, holder, space));
   words.push_back(fmt::format("--mount=/proc/{}/ns/mnt", holder));
+  words.push_back(fmt::format("--root=/proc/{}/root", holder));  // that of a chroot, if the test is in one
   return words;
 }
 
