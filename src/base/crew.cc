@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <system_error>
+#include <utility>
 
 #include "base/mutex.h"
+#include "base/start_thread.h"
 
 namespace swale {
 
@@ -69,6 +70,7 @@ Status Crew::join(Member* member, size_t threads) {
   if (threads > kThreadsMax)
     return invalid_argument("{} threads, where at most {} are possible", threads, kThreadsMax);
   MutexLock lifecycle(lifecycle_mutex_);
+  threads_.reserve(threads);
   {
     const MutexLock lock(mutex_);
     members_.push_back(member);
@@ -76,18 +78,18 @@ Status Crew::join(Member* member, size_t threads) {
     member->state_ = Member::State::kIdle;
     threads_wanted_ = wanted();
   }
-  try {
-    threads_.reserve(threads);
-    while (threads_.size() < threads) {
-      threads_.emplace_back([this, index = threads_.size()] { run(index); });
-      const MutexLock lock(mutex_);
-      thread_count_ = threads_.size();
+  while (threads_.size() < threads) {
+    std::thread thread;
+    Status started =
+        start_thread(&thread, "a worker thread", [this, index = threads_.size()] { run(index); });
+    if (!started.ok()) {
+      lifecycle.unlock();
+      leave(member);
+      return started;
     }
-  } catch (const std::system_error& failure) {
-    lifecycle.unlock();
-    leave(member);
-    return error(Code::kResourceExhausted, Scope::kNode, "starting worker thread {} of {}: {}",
-                 threads_.size() + 1, threads, failure.what());
+    threads_.push_back(std::move(thread));
+    const MutexLock lock(mutex_);
+    thread_count_ = threads_.size();
   }
   return {};
 }

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/start_thread.h"
 
 namespace swale::io {
 namespace {
@@ -54,15 +54,12 @@ Status LeaseKeeper::add(std::shared_ptr<Lease> lease, Nanos first) {
   }
   changed_.notify_all();
   if (thread_.joinable()) return {};
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& failure) {
+  Status started = start_thread(&thread_, "the thread that renews leases", [this] { run(); });
+  if (!started.ok()) {
     const MutexLock lock(mutex_);
     std::erase_if(entries_, [added](const Entry& entry) { return entry.lease.get() == added; });
-    return error(Code::kResourceExhausted, Scope::kNode, "starting the thread that renews leases: {}",
-                 failure.what());
   }
-  return {};
+  return started;
 }
 
 void LeaseKeeper::remove(const Lease* lease) {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "base/contain.h"
 #include "base/mutex.h"
+#include "base/start_thread.h"
 
 namespace swale::io {
 
@@ -29,21 +29,23 @@ StorageThread::~StorageThread() { assert(clients_.empty() && !thread_.joinable()
 
 Status StorageThread::add(StorageClient* client) {
   const MutexLock lifecycle(lifecycle_mutex_);
+  {
+    const MutexLock lock(mutex_);
+    reserve_more(&clients_, 1);
+  }
   if (!thread_.joinable()) {
     SWALE_ASSIGN_OR_RETURN(queue_, device_.make_queue(depth_));
     {
       const MutexLock lock(mutex_);
       stopping_ = false;
     }
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error& failure) {
+    if (Status started = start_thread(&thread_, "the storage thread", [this] { run(); }); !started.ok()) {
       queue_.reset();
-      return error(Code::kResourceExhausted, Scope::kNode, "starting the storage thread: {}", failure.what());
+      return started;
     }
   }
   const MutexLock lock(mutex_);
-  clients_.push_back(client);
+  clients_.push_back(client);  // there is space: a thread without a client would have nobody who ends it
   return {};
 }
 

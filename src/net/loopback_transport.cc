@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/contain.h"
+#include "base/start_thread.h"
 #include "net/per_rank.h"
 
 namespace swale::net {
@@ -41,8 +42,7 @@ class LoopbackTransport : public Transport {
       return invalid_argument("loopback: {} addresses for {} ranks", addresses.size(), down_.ranks());
     }
     events_ = events;
-    thread_ = std::thread([this] { run(); });
-    return ok_status();
+    return start_thread(&thread_, "the progress thread", [this] { run(); });
   }
 
   bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override {

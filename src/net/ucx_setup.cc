@@ -10,6 +10,7 @@
 #include <initializer_list>
 
 #include "base/process_identity.h"
+#include "base/start_thread.h"
 #include "net/topology.h"
 #include "net/ucx_internal.h"
 
@@ -158,10 +159,10 @@ Status Ucx::start(std::vector<std::string> addresses, TransportEvents* events) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // the application's signals are not for our thread
-  thread_ = std::thread([this] { run(); });
+  const Status started = start_thread(&thread_, "the progress thread", [this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "swale-net");
-  return ok_status();
+  if (started.ok()) pthread_setname_np(thread_.native_handle(), "swale-net");
+  return started;
 }
 
 }  // namespace swale::net::ucx_internal

@@ -15,8 +15,8 @@
 
 #include "base/contain.h"
 #include "base/log.h"
+#include "base/test_allocations.h"
 #include "imd/read/reader.h"
-#include "imd/test_allocations.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 #include "net/bootstrap.h"

@@ -1,4 +1,4 @@
-#include "imd/test_allocations.h"
+#include "base/test_allocations.h"
 
 #include <cstdlib>
 #include <new>
