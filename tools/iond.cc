@@ -5,24 +5,16 @@
 #include "capi/handles.h"
 #include "capi/options.h"
 #include "fs/iond.h"
-#include "fuse/mount.h"
 #include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/tier_choices.h"
 
 namespace swale::tools {
 namespace {
 
-constexpr double kSizeMin = 16.0 * kMiB;
-constexpr double kSizeMax = 16.0 * 1024 * kGiB;
-
 struct IondCommand {
-  std::string ssd;
-  std::string backing;
-  std::string policy = "swale";
-  std::string durability = "page-cache";
-  std::string at_end = "keep";
+  TierChoices tier;
   std::string options;
-  uint64_t size = kGiB;
   bool json = false;
 
   int run() const;
@@ -39,11 +31,8 @@ std::string with_rank(std::string path, net::Rank rank) {
 }
 
 Result<std::unique_ptr<tier::Store>> IondCommand::open_store(io::Device& device, net::Rank rank) const {
-  tier::StoreOptions store = fuse::mount_store_options(with_rank(ssd, rank), with_rank(backing, rank), size);
-  SWALE_ASSIGN_OR_RETURN(store.engine.policy, tier::parse_policy(policy));
-  store.engine.durability = durability == "sync"    ? tier::Durability::kSync
-                            : durability == "group" ? tier::Durability::kGroupCommit
-                                                    : tier::Durability::kPageCache;
+  SWALE_ASSIGN_OR_RETURN(const tier::StoreOptions store,
+                         tier.store_options(with_rank(tier.ssd, rank), with_rank(tier.backing, rank)));
   return tier::Store::open(device, store);
 }
 
@@ -65,15 +54,14 @@ Status IondCommand::serve(net::Job& job) const {
   }
   // All ranks hear of a server that cannot serve.
   std::optional<fs::IondServing> serving;
-  if (store) serving = fs::IondServing{store.get(), with_rank(backing, job.rank())};
+  if (store) serving = fs::IondServing{store.get(), with_rank(tier.backing, job.rank())};
   auto iond = fs::Iond::open(job, wanted.ok() ? *wanted : fs::IondOptions(), serving, mine);
   SWALE_RETURN_IF_ERROR(iond.status());
   for (const Status& damaged : store->recovery().damaged)
     fmt::print(stderr, "swale: {}\n", damaged.message());
   const Status served = (*iond)->close();
   iond->reset();
-  const Status closed =
-      store->close(at_end == "drain" ? tier::Store::AtClose::kDrain : tier::Store::AtClose::kKeep);
+  const Status closed = store->close(tier.at_close());
   tell(job.rank(), store->stats());
   return served.ok() ? closed : served;
 }
@@ -81,14 +69,14 @@ Status IondCommand::serve(net::Job& job) const {
 void IondCommand::tell(net::Rank rank, const tier::Stats& stats) const {
   if (json) {
     print_json(Json{{"rank", rank},
-                    {"backing", with_rank(backing, rank)},
+                    {"backing", with_rank(tier.backing, rank)},
                     {"writes", stats.writes},
                     {"write_bytes", stats.write_bytes},
                     {"ssd_bytes", stats.ssd_bytes},
                     {"dirty_bytes", stats.dirty_bytes}});
   } else {
     print(fmt::format("{}: took {} writes with {} bytes, {} of them by the SSD; {} are left there\n",
-                      with_rank(backing, rank), stats.writes, stats.write_bytes, stats.ssd_bytes,
+                      with_rank(tier.backing, rank), stats.writes, stats.write_bytes, stats.ssd_bytes,
                       stats.dirty_bytes));
   }
 }
@@ -127,24 +115,7 @@ void add_iond(CLI::App& app, Run* run) {
               {{"mkdir -p slow && SWALE_JOB_RANK=0 SWALE_JOB_SIZE=1 swale iond --ssd ssd --backing slow --size 16M",
                 "makes the log, finds no other rank, and ends with its counts"}},
       });
-  sub->add_option("--ssd", command->ssd, "the directory of the log")->required();
-  sub->add_option("--backing", command->backing, "the directory of the files; must be there")->required();
-  sub->add_option("--size", command->size,
-                  "of a log that is made, in bytes, or with K, M, G (1,024); by default 1G")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(kSizeMin, kSizeMax))
-      ->type_name("BYTES");
-  sub->add_option("--policy", command->policy, "which writes go to the SSD; by default swale")
-      ->check(CLI::IsMember({"swale", "ssdup+", "ssdup", "ssd", "ssd-overflow", "backing"}));
-  sub->add_option(
-         "--durability", command->durability,
-         "when a write is answered: page-cache (survives SIGKILL), group or sync (survive power loss); "
-         "by default page-cache")
-      ->check(CLI::IsMember({"page-cache", "group", "sync"}));
-  sub->add_option(
-         "--at-end", command->at_end,
-         "keep: the log stays as it is; drain: everything is written to the backing directory; by default keep")
-      ->check(CLI::IsMember({"keep", "drain"}));
+  command->tier.add_to(*sub, "--at-end");
   sub->add_option("--options", command->options, "options iond.stripe and so on, as for swale_iond_open")
       ->type_name("TEXT");
   sub->add_flag("--json", command->json, "print JSON");

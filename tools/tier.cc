@@ -5,13 +5,12 @@
 #include "tier/store.h"
 #include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/tier_choices.h"
 
 namespace swale::tools {
 namespace {
 
 constexpr uint32_t kSegments = 16;
-constexpr double kSizeMin = 16.0 * kMiB;
-constexpr double kSizeMax = 16.0 * 1024 * kGiB;
 
 struct TierCommand {
   std::string action;
@@ -174,11 +173,7 @@ void add_tier(CLI::App& app, Run* run) {
       ->check(CLI::IsMember({"make", "verify", "dump", "recover", "drain"}));
   sub->add_option("SSD", command->ssd, "the directory of the log")->required();
   sub->add_option("BACKING", command->backing, "the directory of the files; for make, recover and drain");
-  sub->add_option("--size", command->size,
-                  "of the log that is made, in bytes, or with K, M, G (1,024); by default 1G")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(kSizeMin, kSizeMax))
-      ->type_name("BYTES");
+  add_log_size(*sub, &command->size);
   sub->add_flag("--accept-loss", command->accept_loss, "recover: give up what is lost, and go on");
   sub->add_flag("--json", command->json, "print JSON");
   sub->callback([command, run] { *run = [command] { return command->run(); }; });

@@ -9,22 +9,15 @@
 #include "fuse/mount.h"
 #include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/tier_choices.h"
 
 namespace swale::tools {
 namespace {
 
-constexpr double kSizeMin = 16.0 * kMiB;
-constexpr double kSizeMax = 16.0 * 1024 * kGiB;
-
 struct TierMountCommand {
-  std::string ssd;
-  std::string backing;
+  TierChoices tier;
   std::string mountpoint;
-  std::string policy = "swale";
-  std::string durability = "page-cache";
-  std::string at_unmount = "keep";
   std::string log_file;
-  uint64_t size = kGiB;
   unsigned threads = 10;
   double wait_s = 10;
   bool foreground = false;
@@ -46,13 +39,9 @@ std::string absolute(const std::string& path) {
 Result<fuse::MountOptions> TierMountCommand::options() const {
   fuse::MountOptions options;
   options.mountpoint = absolute(mountpoint);
-  options.store = fuse::mount_store_options(absolute(ssd), absolute(backing), size);
-  SWALE_ASSIGN_OR_RETURN(options.store.engine.policy, tier::parse_policy(policy));
-  options.store.engine.durability = durability == "sync"    ? tier::Durability::kSync
-                                    : durability == "group" ? tier::Durability::kGroupCommit
-                                                            : tier::Durability::kPageCache;
+  SWALE_ASSIGN_OR_RETURN(options.store, tier.store_options(absolute(tier.ssd), absolute(tier.backing)));
   options.wait = static_cast<Nanos>(wait_s * 1e9);
-  options.at_unmount = at_unmount == "drain" ? tier::Store::AtClose::kDrain : tier::Store::AtClose::kKeep;
+  options.at_unmount = tier.at_close();
   options.allow_other = allow_other;
   options.threads = threads;
   return options;
@@ -61,17 +50,17 @@ Result<fuse::MountOptions> TierMountCommand::options() const {
 std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
   if (json)
     return Json{{"mountpoint", mountpoint},
-                {"backing", backing},
-                {"ssd", ssd},
+                {"backing", tier.backing},
+                {"ssd", tier.ssd},
                 {"new_log", found.made_anew},
                 {"dirty_bytes", found.dirty_bytes},
                 {"dropped", found.dropped},
                 {"damaged", found.damaged.size()}}
                .dump() +
            "\n";
-  std::string text = fmt::format("{}: {} with {} in front", mountpoint, backing, ssd);
-  if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", size);
-  text += fmt::format("; {} bytes were not on {} yet", found.dirty_bytes, backing);
+  std::string text = fmt::format("{}: {} with {} in front", mountpoint, tier.backing, tier.ssd);
+  if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", tier.size);
+  text += fmt::format("; {} bytes were not on {} yet", found.dirty_bytes, tier.backing);
   if (found.dropped > 0) text += fmt::format(", {} records are of files that are gone", found.dropped);
   if (!found.damaged.empty())
     text += fmt::format("; {} RECORDS ARE DAMAGED: see swale tier verify", found.damaged.size());
@@ -157,25 +146,7 @@ void add_tier_mount(CLI::App& app, Run* run) {
   sub->add_option("MOUNTPOINT", command->mountpoint, "a directory outside of the other two")
       ->required()
       ->type_name("DIR");
-  sub->add_option("--ssd", command->ssd, "the directory of the log")->required()->type_name("DIR");
-  sub->add_option("--backing", command->backing, "the directory of the files")->required()->type_name("DIR");
-  sub->add_option("--size", command->size,
-                  "of a log that is made, in bytes, or with K, M, G (1,024); by default 1G")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(kSizeMin, kSizeMax))
-      ->type_name("BYTES");
-  sub->add_option("--policy", command->policy, "which writes go to the SSD; by default swale")
-      ->check(CLI::IsMember({"swale", "ssdup+", "ssdup", "ssd", "ssd-overflow", "backing"}));
-  sub->add_option(
-         "--durability", command->durability,
-         "when a write is answered: page-cache (survives SIGKILL), group or sync (survive power loss); "
-         "by default page-cache")
-      ->check(CLI::IsMember({"page-cache", "group", "sync"}));
-  sub->add_option(
-         "--on-unmount", command->at_unmount,
-         "keep: the log stays as it is; drain: everything is written to the backing directory; by default "
-         "keep")
-      ->check(CLI::IsMember({"keep", "drain"}));
+  command->tier.add_to(*sub, "--on-unmount");
   sub->add_option("--threads", command->threads, "that serve requests; by default 10")
       ->check(CLI::Range(1, 256))
       ->type_name("N");

@@ -26,10 +26,6 @@ struct MountOptions {
   std::function<void(const tier::RecoveryReport&)> ready;
 };
 
-// Sizes that suit a mount: writes of up to 1 MiB, and back-pressure by the elevator before the queue of writes is full.
-tier::StoreOptions mount_store_options(const std::string& ssd_directory, const std::string& backing_directory,
-                                       uint64_t log_bytes);
-
 Status run_mount(const MountOptions& options);
 
 }  // namespace swale::fuse

@@ -17,6 +17,7 @@
 #include <fstream>
 
 #include "fs/random_calls.h"
+#include "fs/serving_options.h"
 #include "fs/tier_fs.h"
 #include "io/posix_device.h"
 #include "tier/described_fault_device.h"
@@ -76,7 +77,7 @@ class MountTest : public ::testing::Test {
   MountOptions options() const {
     MountOptions options;
     options.mountpoint = mountpoint();
-    options.store = mount_store_options(root_ + "/ssd", backing(), 16 * kMiB);
+    options.store = fs::serving_options(root_ + "/ssd", backing(), 16 * kMiB);
     options.store.engine.policy = tier::Policy::kSsdBlocking;
     options.threads = 4;
     return options;

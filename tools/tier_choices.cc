@@ -1,0 +1,58 @@
+#include "tools/tier_choices.h"
+
+#include <CLI/CLI.hpp>
+
+#include "fs/serving_options.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr double kSizeMin = 16.0 * kMiB;
+constexpr double kSizeMax = 16.0 * 1024 * kGiB;
+
+}  // namespace
+
+void add_log_size(CLI::App& command, uint64_t* size) {
+  command
+      .add_option("--size", *size, "of a log that is made, in bytes, or with K, M, G (1,024); by default 1G")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(kSizeMin, kSizeMax))
+      ->type_name("BYTES");
+}
+
+void TierChoices::add_to(CLI::App& command, const std::string& end) {
+  command.add_option("--ssd", ssd, "the directory of the log")->required()->type_name("DIR");
+  command.add_option("--backing", backing, "the directory of the files; must be there")
+      ->required()
+      ->type_name("DIR");
+  add_log_size(command, &size);
+  command.add_option("--policy", policy, "which writes go to the SSD; by default swale")
+      ->check(CLI::IsMember({"swale", "ssdup+", "ssdup", "ssd", "ssd-overflow", "backing"}));
+  command
+      .add_option(
+          "--durability", durability,
+          "when a write is answered: page-cache (survives SIGKILL), group or sync (survive power loss); "
+          "by default page-cache")
+      ->check(CLI::IsMember({"page-cache", "group", "sync"}));
+  command
+      .add_option(end, at_end,
+                  "keep: the log stays as it is; drain: everything is written to the backing directory; by "
+                  "default keep")
+      ->check(CLI::IsMember({"keep", "drain"}));
+}
+
+Result<tier::StoreOptions> TierChoices::store_options(const std::string& ssd_directory,
+                                                      const std::string& backing_directory) const {
+  tier::StoreOptions options = fs::serving_options(ssd_directory, backing_directory, size);
+  SWALE_ASSIGN_OR_RETURN(options.engine.policy, tier::parse_policy(policy));
+  options.engine.durability = durability == "sync"    ? tier::Durability::kSync
+                              : durability == "group" ? tier::Durability::kGroupCommit
+                                                      : tier::Durability::kPageCache;
+  return options;
+}
+
+tier::Store::AtClose TierChoices::at_close() const {
+  return at_end == "drain" ? tier::Store::AtClose::kDrain : tier::Store::AtClose::kKeep;
+}
+
+}  // namespace swale::tools
