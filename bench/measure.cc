@@ -126,6 +126,7 @@ void keep_code_resident() {
 }
 
 uint64_t storage_bytes_read() { return field_of_file("/proc/self/io", "read_bytes"); }
+uint64_t storage_bytes_written() { return field_of_file("/proc/self/io", "write_bytes"); }
 
 double percentile(std::vector<double>& samples, double fraction) {
   if (samples.empty()) die("no samples");

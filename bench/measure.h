@@ -55,6 +55,8 @@ bool drop_all_caches();                 // false: not allowed
 void keep_code_resident();
 
 uint64_t storage_bytes_read();  // by this process, from /proc/self/io
+uint64_t
+storage_bytes_written();  // likewise: pages made dirty and direct writes, also of files that are removed later
 
 // The value below which `fraction` of the samples lie. Sorts.
 double percentile(std::vector<double>& samples, double fraction);

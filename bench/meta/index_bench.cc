@@ -76,7 +76,7 @@ nlohmann::json load(const Work& work, const Workload& workload, bool drain) {
   std::filesystem::create_directories(work.path);
   const auto store = make_store(work.store);
   std::vector<std::vector<meta::Extent>> messages(kMessages);
-  const uint64_t memory = memory_bytes();
+  const uint64_t memory = memory_bytes(), written = storage_bytes_written();
   Meter meter;
   store->open(work.path, false);
   for (uint64_t batch = 0; batch < workload.batches(); ++batch) {
@@ -90,18 +90,20 @@ nlohmann::json load(const Work& work, const Workload& workload, bool drain) {
   }
   nlohmann::json line = meter.costs(workload.entries());
   line["before_drain"] = line;
+  line["overlap"] = store->overlap();
   if (!drain) {
     report_as("meta_index", work.mode, line);
     ::_exit(0);
   }
   store->drain();
   line.update(meter.costs(workload.entries()));
+  const auto entries = static_cast<double>(workload.entries());
+  line["written_bytes_per_entry"] = static_cast<double>(storage_bytes_written() - written) / entries;
   line["about"] = store->about();
   line["memory_grown_bytes"] = static_cast<int64_t>(memory_bytes()) - static_cast<int64_t>(memory);
   store->close();
   line["bytes_on_disk"] = disk_use(work.path).size_bytes;
-  line["bytes_per_entry"] =
-      static_cast<double>(disk_use(work.path).size_bytes) / static_cast<double>(workload.entries());
+  line["bytes_per_entry"] = static_cast<double>(disk_use(work.path).size_bytes) / entries;
   return line;
 }
 

@@ -28,6 +28,9 @@ class IndexStore {
   using Messages = std::span<const std::vector<meta::Extent>>;
   virtual void get(Messages messages, std::vector<meta::Place>* out) = 0;
   virtual nlohmann::json about() { return nlohmann::json::object(); }
+  // Sorted parts (tables, trees, buffers, layers of runs) whose ranges may hold one key: what a get may have to ask. 0: the
+  // store has none.
+  virtual uint64_t overlap() { return 0; }
   virtual void close() = 0;
 };
 

@@ -115,6 +115,15 @@ class MapIndex final : public IndexStore {
   std::map<std::pair<meta::FileId, uint64_t>, std::pair<meta::Place, uint64_t>> map_;
 };
 
+// Tables of level 0 overlap each other; of each further level one may hold a key. `at_level` gives a level's number of tables.
+template <class AtLevel>
+uint64_t overlap_of_levels(const AtLevel& at_level) {
+  constexpr int kLevels = 7;  // of both
+  uint64_t tables = at_level(0);
+  for (int level = 1; level < kLevels; ++level) tables += at_level(level) != 0 ? 1 : 0;
+  return tables;
+}
+
 class LevelIndex final : public IndexStore {
  public:
   LevelIndex(size_t buffer, bool get_first) : buffer_(buffer), get_first_(get_first) {}
@@ -155,6 +164,14 @@ class LevelIndex final : public IndexStore {
       quiet = now == before ? quiet + 1 : 0;
       before = now;
     }
+  }
+  uint64_t overlap() override {
+    return overlap_of_levels([this](int level) {
+      std::string tables;
+      if (!db_->GetProperty(fmt::format("leveldb.num-files-at-level{}", level), &tables))
+        die("LevelDB counts no tables");
+      return std::stoull(tables);
+    });
   }
   void get(Messages messages, std::vector<meta::Place>* out) override {
     for (const auto& message : messages) get_message(message, out);
@@ -222,6 +239,14 @@ class RocksIndex final : public IndexStore {
       db_->GetIntProperty("rocksdb.compaction-pending", &pending);
       db_->GetIntProperty("rocksdb.num-running-compactions", &running);
     }
+  }
+  uint64_t overlap() override {
+    return overlap_of_levels([this](int level) {
+      std::string tables;
+      if (!db_->GetProperty(fmt::format("rocksdb.num-files-at-level{}", level), &tables))
+        die("RocksDB counts no tables");
+      return std::stoull(tables);
+    });
   }
   void get(Messages messages, std::vector<meta::Place>* out) override {
     for (const auto& message : messages) get_message(message, out);

@@ -72,13 +72,14 @@ def lines_of(ours, rival):
 class Figures(unittest.TestCase):
     """The page and the plot's rows from lines that were made up."""
 
-    P = dict(curve=[1 << 14, 1 << 15], streams=1 << 14, largest=1 << 15)
+    P = dict(curve=[1 << 14, 1 << 15], fig8=1 << 14, streams=1 << 14, largest=1 << 15)
 
     def lines(self, ours):
         lines = [{"name": "data", "line": {"bytes": 1 << 20, "write_s": 0.001, "read_s": 0.001}}]
 
         def add(name, cost):
-            lines.append({"name": name, "line": {"wall_ns": cost, "before_drain": {"wall_ns": cost}}})
+            lines.append({"name": name, "line": {"wall_ns": cost, "before_drain": {"wall_ns": cost}, "overlap": 3,
+                                                 "written_bytes_per_entry": cost}})
 
         for what in ("load", "warm"):
             for store in ("swale", *meta.paper.RIVALS, *meta.paper.FIG8, *meta.paper.SHAPE_STORES):
@@ -111,6 +112,7 @@ class Figures(unittest.TestCase):
                              {name: len(all_rows) for name, all_rows in rows.items()})
             page = meta.paper.page({"figures": rows, "profile": "test", "load_average": [0], "results": {}})
             self.assertIn(ratio, page)
+            self.assertIn(f"| strided | {(1 << 14) * 16:,} | Swale | {meta.paper.show(ours)} | {meta.paper.show(ours / 44)} | 3 |", page)
             for figure in ("Fig. 3", "Fig. 8", "Fig. 9", "Fig. 11", "Fig. 12"):
                 self.assertIn(figure, page)
 

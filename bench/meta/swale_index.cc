@@ -92,6 +92,11 @@ class SwaleIndex final : public IndexStore {
             {"recovered_entries", recovery_.entries}};
   }
 
+  uint64_t overlap() override {
+    const meta::ShardState state = shard_->state();
+    return state.layers + state.run_layers_max;
+  }
+
   void close() override { shard_.reset(); }
 
  private:
