@@ -26,7 +26,7 @@ PATTERNS = {  # name in keys: pattern, clients
 }
 LEVELDB = ("leveldb-4m", "leveldb-64m")  # the better one of the round is the rival
 PROFILES = {
-    "full": dict(rounds=3, entries=4 << 20, btio=20_808_000, gets=1 << 20, cold=1 << 16, others=True, expected_s=2500,
+    "full": dict(rounds=3, entries=4 << 20, btio=20_808_000, gets=1 << 20, cold=1 << 16, others=True, expected_s=1150,
                  curve=[1 << n for n in range(16, 21)], fig8=1 << 20, data_bytes=1 << 30, storm_ranks=32,
                  streams=4 << 20, largest=64 << 20),
     "quick": dict(rounds=1, entries=4 << 20, btio=20_808_000, gets=1 << 18, cold=1 << 16, others=False, expected_s=500,

@@ -226,8 +226,8 @@ def page(result):
         " stays, so that segments become smaller as they become more, as in the paper.", "",
         table(rows["fig3"]), "",
         "II-C, the reason: what a server writes to its device for each put (log, tables and what it merges), until nothing is left to"
-        f" do; over the {ENTRY_BYTES} bytes of key and value; and in how many sorted parts (tables that overlap, levels, buffers,"
-        " layers of runs) a key may be when the last put is acknowledged.", "",
+        f" do; over the {ENTRY_BYTES} bytes of key and value; and in how many tables (those of level 0, and one a further"
+        " level) a key may be when the last put is acknowledged; of ours, buffers and layers of runs count, too.", "",
         table(rows["written"]), "", "Fig. 8: operations a second of one server.", "", table(rows["fig8"]), "",
         "Fig. 9 (IOR) and 10 (MPI-Tile-IO): a server's time for its share.", "", table(rows["fig9"]), "", table(rows["fig10"]), "",
         "Fig. 11: BTIO, nanoseconds an operation.", "", table(rows["fig11"]), "",
