@@ -214,13 +214,13 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(arguments.programs, arguments.profile)
     try:
-        found = figures(bench)
-        comparison = paper.compare(bench)
         timed, factors, mount = {}, [], {}
-        if not arguments.model:
+        if not arguments.model:  # first: who starts this has a quiet machine now; the model takes its time anywhere
             timed, factors = of_this_machine(bench, arguments.out)
             ratios, mount = of_the_mount(bench, arguments.out)
             timed.update(ratios)
+        found = figures(bench)
+        comparison = paper.compare(bench)
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"tier.py: {failure}", file=sys.stderr)
         return 2
