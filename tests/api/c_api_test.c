@@ -6,31 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "swale/swale.h"
 
 enum { kKeys = 500, kEpochs = 3 };
-
-static int failures = 0;
-static int checks = 0;
-
-static void check(int good, const char* text, int line) {
-  ++checks;
-  if (good) return;
-  ++failures;
-  fprintf(stderr, "c_api_test.c:%d: %s\n  last error: %s\n", line, text, swale_last_error());
-}
-#define CHECK(condition) check((condition) != 0, #condition, __LINE__)
-#define CHECK_OK(call) CHECK((call) == SWALE_OK)
-
-/* The call fails with this code, and its text has this word. */
-static void check_failure(int code, int expected, const char* word, const char* text, int line) {
-  ++checks;
-  if (code == expected && strstr(swale_last_error(), word) != NULL) return;
-  ++failures;
-  fprintf(stderr, "c_api_test.c:%d: %s\n  is \"%s\" and should be \"%s\", naming \"%s\"; last error: %s\n",
-          line, text, swale_code_name(code), swale_code_name(expected), word, swale_last_error());
-}
-#define CHECK_FAILS(expected, word, call) check_failure((call), (expected), (word), #call, __LINE__)
 
 static void key_of(uint64_t number, char key[8]) { memcpy(key, &number, 8); }
 
