@@ -35,6 +35,10 @@ test             gfortran            gcc-gfortran        gcc-fortran    -
 test             iproute2            iproute             iproute2       iproute2
 test             mpich               mpich               aur:mpich      mpich
 test             libmpich-dev        mpich-devel         -              -
+test             slurmctld           slurm-slurmctld     aur:slurm-llnl  slurm
+test             slurmd              slurm-slurmd        -              -
+test             slurm-client        slurm               -              -
+test             munge               munge               munge          munge
 test,demo        liblammps-dev       lammps-devel        aur:lammps     lammps+lib
 test             groff-base          groff-base          groff          groff
 test             fuse3               fuse3               -              -

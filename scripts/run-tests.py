@@ -27,7 +27,7 @@ UNITTEST_SKIPS = re.compile(r"^(?:OK|FAILED) \([^)\n]*skipped=(\d+)", re.MULTILI
 UNITTEST_REASON = re.compile(r"^(?P<case>\S+) \([^\n]*\.\.\. skipped ['\"](?P<reason>[^\n]*)['\"]$", re.MULTILINE)
 OWN_REASON = re.compile(r"^SKIPPED: (.*)$", re.MULTILINE)
 # Tests say so only after they have tried it.
-MACHINE_LACKS = re.compile(r": no (FUSE mounts|namespaces of hosts) here: ")
+MACHINE_LACKS = re.compile(r": no (FUSE mounts|namespaces of hosts|Slurm) here: ")
 CTEST_SKIP = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) .*\*\*\*Skipped ")
 
 
