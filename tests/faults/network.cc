@@ -1,10 +1,12 @@
 #include "tests/faults/network.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +18,6 @@ namespace swale::faults {
 namespace {
 
 std::string namespace_of(pid_t holder) { return fmt::format("--net=/proc/{}/ns/net", holder); }
-std::string address_of(int rank) { return fmt::format("10.77.0.{}", rank + 1); }
 
 // As fork, with namespaces for the child.
 pid_t clone_process(uint64_t spaces) {
@@ -74,7 +75,9 @@ std::unique_ptr<Network> Network::make(int places, std::string* why, Places kind
     return nullptr;
   }
   bool made = network->run(network->switch_, "ip link add name hub type bridge") &&
-              network->run(network->switch_, "ip link set hub up");
+              network->run(network->switch_, "ip link set hub up") &&
+              network->run(network->switch_, "ip addr add 10.77.0.254/24 dev hub") &&
+              network->run(network->switch_, "ip link set lo up");
   for (int rank = 0; rank < places && made; ++rank) {
     const pid_t holder = hold_namespace(kind, rank);
     if (holder < 0) {
@@ -86,7 +89,7 @@ std::unique_ptr<Network> Network::make(int places, std::string* why, Places kind
                network->switch_,
                fmt::format("ip link add name port{} type veth peer name eth0 netns {}", rank, holder)) &&
            network->run(network->switch_, fmt::format("ip link set port{} master hub up", rank)) &&
-           network->run(holder, fmt::format("ip addr add {}/24 dev eth0", address_of(rank))) &&
+           network->run(holder, fmt::format("ip addr add {}/24 dev eth0", address(rank))) &&
            network->run(holder, "ip link set eth0 up") && network->run(holder, "ip link set lo up");
   }
   if (made) return network;
@@ -114,6 +117,20 @@ std::vector<std::string> Network::enter(int place) const {
   return words;
 }
 
+std::string Network::address(int place) { return fmt::format("10.77.0.{}", place + 1); }
+
+std::vector<std::string> Network::enter_switch() const { return {"/usr/bin/nsenter", namespace_of(switch_)}; }
+
+bool Network::write_agent(const std::string& path) const {
+  std::ofstream script(path);
+  script << "#!/bin/sh\nhost=$1\nshift\ncase $host in\n";
+  for (int place = 0; place < static_cast<int>(ranks_.size()); ++place)
+    script << fmt::format("{}) exec {} /bin/sh -c \"$*\";;\n", address(place), fmt::join(enter(place), " "));
+  script << "esac\necho \"no host $host\" >&2\nexit 1\n";
+  script.close();
+  return script && ::chmod(path.c_str(), 0700) == 0;
+}
+
 Network::Traffic Network::traffic(int place) const {
   std::ifstream devices(fmt::format("/proc/{}/net/dev", ranks_[static_cast<size_t>(place)]));
   Traffic traffic;
@@ -136,7 +153,7 @@ bool Network::reaches(int rank, int other) const {
   const std::string probe = fmt::format(
       "python3 -c 'import errno, socket; s = socket.socket(); s.settimeout(2); "
       "raise SystemExit(s.connect_ex((\"{}\", 9)) != errno.ECONNREFUSED)'",
-      address_of(other));
+      address(other));
   return run(ranks_[static_cast<size_t>(rank)], probe);
 }
 

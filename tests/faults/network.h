@@ -35,6 +35,12 @@ class Network {
 
   // Words before the program that put it into the place. The program in a host is a child of the process that is started.
   std::vector<std::string> enter(int place) const;
+  // A script that a launcher takes for ssh: SCRIPT ADDRESS COMMAND... runs the command on the host of this address.
+  // False: it cannot be written.
+  bool write_agent(const std::string& path) const;
+  // Words that put a launcher where it reaches all hosts, on none of them: on the switch, with the test's own processes.
+  std::vector<std::string> enter_switch() const;
+  static std::string address(int place);
   bool cut(int rank, Cut how);
   struct Traffic {
     uint64_t across = 0;  // bytes that came from other places
