@@ -26,6 +26,8 @@ void add_commands(CLI::App& app, Run* run) {
   add_tier(app, run);
   add_tier_mount(app, run);
   add_tier_stats(app, run);
+  add_tier_measure(app, run);
+  add_tier_trace(app, run);
   add_iond(app, run);
   add_dump(app, run);
   add_config(app, run);

@@ -4,6 +4,7 @@
 #include "base/sealed_document.h"
 #include "imd/format/manifest.h"
 #include "tools/meta_engine.h"
+#include "tools/tier_engine.h"
 
 namespace swale::tools {
 namespace {
@@ -38,19 +39,25 @@ std::string known_formats(std::span<const Engine> table) {
 }  // namespace
 
 std::span<const Engine> engines() {
-  static const Engine table[] = {kImdEngine, kMetaEngine};
+  static const Engine table[] = {kImdEngine, kMetaEngine, kTierEngine};
   return table;
 }
 
 Result<const Engine*> engine_of(io::Device& device, const std::string& path, std::span<const Engine> table) {
   std::string folder = path;
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
-  std::string format = format_in(device, folder);
+  const auto look = [&] {
+    std::string format = format_in(device, folder);
+    for (const Engine& engine : table)
+      if (format.empty() && engine.made && engine.made(device, folder)) format = engine.format;
+    return format;
+  };
+  std::string format = look();
   if (format.empty() && !device.list(folder).ok()) {
     for (int depth = 0; format.empty() && depth < kFolderDepthMax && folder != "." && folder != "/";
          ++depth) {
       folder = parent_of(folder);
-      format = format_in(device, folder);
+      format = look();
     }
   }
   if (format.empty()) return &table.front();

@@ -8,6 +8,7 @@
 #include "base/sealed_document.h"
 #include "imd/test_directory.h"
 #include "io/memory_device.h"
+#include "tier/log_format.h"
 
 namespace swale::tools {
 namespace {
@@ -71,6 +72,24 @@ TEST_F(Engines, ACommandOfOneEngineRefusesAnothersDirectory) {
   EXPECT_EQ(status.code(), Code::kUnsupported);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("is a made-up directory; this command is for a massive"));
+}
+
+TEST_F(Engines, ATieredWriteBufferIsKnownByWhatLiesInItsDirectories) {
+  std::string log(8192, '\0');
+  tier::encode_segment_header({.segment_size = 4096, .segment_count = 2}, log);
+  write("ssd/log", log);
+  write("slow/.swale-tier/log", "log 1\n");
+  for (const char* path : {"ssd", "ssd/", "ssd/log", "slow"}) {
+    const auto found = engine_of(device_, path);
+    ASSERT_TRUE(found.ok()) << found.status().to_string();
+    EXPECT_EQ((*found)->format, "swale-tier") << path;
+  }
+  EXPECT_EQ((*engine_of(device_, "slow/.swale-tier/log"))->format, "swale-tier");
+  // The canary: a log of something else, and a manifest beside a log.
+  write("text/log", std::string(8192, 'x'));
+  EXPECT_EQ((*engine_of(device_, "text"))->format, "swale-imd");
+  write("imd/log", log);
+  EXPECT_EQ((*engine_of(device_, "imd"))->format, "swale-imd");
 }
 
 // The first engine says what is wrong, or answers from its other copies.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <string>
 #include <utility>
@@ -32,11 +33,12 @@ std::vector<std::string> without_engine_word(std::vector<std::string> words) {
   return words;
 }
 
-// `swale tier mount` and `swale tier stats` are the commands tier-mount and tier-stats, which have options of their own.
+// `swale tier mount` and so on are the commands tier-mount and so on, which have options of their own.
 std::vector<std::string> with_tier_word(std::vector<std::string> words) {
   const auto tier = std::find(words.begin(), words.end(), "tier");
+  constexpr std::string_view kOwn[] = {"mount", "stats", "measure", "trace"};
   if (tier - words.begin() > 1 || tier == words.end() || tier + 1 == words.end() ||
-      (tier[1] != "mount" && tier[1] != "stats"))
+      std::find(std::begin(kOwn), std::end(kOwn), tier[1]) == std::end(kOwn))
     return words;
   *tier = "tier-" + tier[1];
   words.erase(tier + 1);

@@ -1,6 +1,7 @@
 #include "tools/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -27,6 +28,11 @@ int fail(const Status& status) {
 }
 
 bool is_own_limit(const Status& status) { return status.code() == Code::kResourceExhausted; }
+
+Status own_limit_among(std::span<const Status> problems) {
+  const auto found = std::find_if(problems.begin(), problems.end(), is_own_limit);
+  return found == problems.end() ? Status() : *found;
+}
 
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) note_output_failure();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/status.h"
@@ -35,6 +36,8 @@ int fail(const Status& status);
 
 // Whether it says that this process came to an end of its own (memory, a limit): nothing of the data it was reading.
 bool is_own_limit(const Status& status);
+// The first of them that is one: what was read is then incomplete. kOk: none is.
+Status own_limit_among(std::span<const Status> problems);
 
 // A CLI11 check for numbers that have only a lower limit.
 CLI::Validator at_least(int64_t least);
@@ -104,6 +107,8 @@ void add_unlock(CLI::App& app, Run* run);
 void add_tier(CLI::App& app, Run* run);
 void add_tier_mount(CLI::App& app, Run* run);
 void add_tier_stats(CLI::App& app, Run* run);
+void add_tier_measure(CLI::App& app, Run* run);
+void add_tier_trace(CLI::App& app, Run* run);
 void add_iond(CLI::App& app, Run* run);
 void add_dump(CLI::App& app, Run* run);
 void add_config(CLI::App& app, Run* run);

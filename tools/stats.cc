@@ -33,8 +33,11 @@ void add_stats(CLI::App& app, Run* run) {
   CLI::App* const sub = add_command(
       app, "stats", "shows what writing each epoch cost: bytes, times and waits of every stage",
       {
-          .description = "Counted by the writers on all ranks and kept in jobs/NNNN/stats.jsonl. With --json "
-                         "one object per epoch, times in nanoseconds.",
+          .description =
+              "Counted by the writers on all ranks and kept in jobs/NNNN/stats.jsonl. With --json "
+              "one object per epoch, times in nanoseconds.\n\n"
+              "Of a metadata store: one line per server. Of the mountpoint of a tiered write buffer: as "
+              "swale-tier-stats(1).",
           .examples = {{"swale stats out/particles", "a table, one line per epoch"},
                        {"swale stats out/particles --epoch 0", "every counter of an epoch"},
                        {"swale stats out/particles --plot", "bars for the terminal"},

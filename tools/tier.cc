@@ -1,5 +1,4 @@
 // `swale tier`: makes the SSD directory of a tiered write buffer, looks into it, recovers it, and drains it.
-#include <algorithm>
 #include <memory>
 
 #include "tier/store.h"
@@ -49,15 +48,14 @@ std::string line_of(const tier::LostBytes& range) {
 
 // verify, dump: of a log that nobody has open.
 int TierCommand::look(io::PosixDevice& device) const {
-  const auto show = [this](const std::string& line) {
-    json ? print_json(Json{{"record", line}}) : print(line + "\n");
+  const auto show = [this](const tier::LogRecord& record) {
+    json ? print_json(Json{{"record", record.text()}}) : print(record.text() + "\n");
   };
   const bool dumps = action == "dump";
   const auto report =
-      tier::Store::inspect(device, ssd, dumps ? show : std::function<void(const std::string&)>());
+      tier::Store::inspect(device, ssd, dumps ? show : std::function<void(const tier::LogRecord&)>());
   if (!report.ok()) return fail(report.status());
-  const auto unread = std::find_if(report->problems.begin(), report->problems.end(), is_own_limit);
-  if (unread != report->problems.end()) return fail(*unread);
+  if (const Status own = own_limit_among(report->problems); !own.ok()) return fail(own);
   if (json) {
     print_json(Json{{"log", fmt::format("{:016x}", report->log_id)},
                     {"segments", report->segments},

@@ -18,6 +18,7 @@ struct TierMountCommand {
   TierChoices tier;
   std::string mountpoint;
   std::string log_file;
+  std::string trace_file;
   unsigned threads = 10;
   double wait_s = 10;
   bool foreground = false;
@@ -44,6 +45,7 @@ Result<fuse::MountOptions> TierMountCommand::options() const {
   options.at_unmount = tier.at_close();
   options.allow_other = allow_other;
   options.threads = threads;
+  if (!trace_file.empty()) options.trace_file = absolute(trace_file);
   return options;
 }
 
@@ -157,6 +159,9 @@ void add_tier_mount(CLI::App& app, Run* run) {
   sub->add_option("--log", command->log_file,
                   "appends messages to this file; by default they go to stderr, and "
                   "nowhere once it runs in the background")
+      ->type_name("FILE");
+  sub->add_option("--trace", command->trace_file,
+                  "records the requests into this file, which must not be there: see swale-tier-trace(1)")
       ->type_name("FILE");
   sub->add_flag("--foreground", command->foreground, "stays until the mount has ended");
   sub->add_flag("--allow-other", command->allow_other, "users other than the one that mounts may use it");

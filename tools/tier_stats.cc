@@ -8,6 +8,7 @@
 #include "fs/tier_fs.h"
 #include "tools/manual.h"
 #include "tools/options.h"
+#include "tools/tier_engine.h"
 
 namespace swale::tools {
 namespace {
@@ -24,7 +25,19 @@ struct TierStatsCommand {
   int run() const;
 };
 
-Result<Json> ask(const std::string& mountpoint) {
+double number(const Json& stats, const char* name) { return stats.value(name, 0.0); }
+
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+std::string_view flush_state(const Json& stats) {
+  if (stats.value("log_failed", false)) return "the log has failed";
+  if (stats.value("flushing", false)) return "flushing";
+  return number(stats, "dirty_bytes") > 0 ? "waiting" : "nothing to flush";
+}
+
+}  // namespace
+
+Result<Json> ask_tier_mount(const std::string& mountpoint) {
   char text[4096];
   const ssize_t bytes = ::getxattr(mountpoint.c_str(), fs::kStatsAttribute, text, sizeof(text));
   if (bytes < 0 && (errno == ENODATA || errno == EOPNOTSUPP))
@@ -36,17 +49,7 @@ Result<Json> ask(const std::string& mountpoint) {
   return found;
 }
 
-double number(const Json& stats, const char* name) { return stats.value(name, 0.0); }
-
-double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
-
-std::string_view flush_state(const Json& stats) {
-  if (stats.value("log_failed", false)) return "the log has failed";
-  if (stats.value("flushing", false)) return "flushing";
-  return number(stats, "dirty_bytes") > 0 ? "waiting" : "nothing to flush";
-}
-
-std::string table(const Json& stats) {
+std::string tier_stats_table(const Json& stats) {
   std::string text;
   const auto line = [&text](std::string_view name, const std::string& value) {
     text += fmt::format("{:<22}{}\n", name, value);
@@ -78,6 +81,8 @@ std::string table(const Json& stats) {
   return text;
 }
 
+namespace {
+
 // One line, rewritten: what has changed since the last one, a second.
 std::string live_line(const Json& before, const Json& now, double seconds) {
   const auto rate = [&](const char* name) { return (number(now, name) - number(before, name)) / seconds; };
@@ -93,17 +98,17 @@ std::string live_line(const Json& before, const Json& now, double seconds) {
 }
 
 int TierStatsCommand::run() const {
-  auto now = ask(mountpoint);
+  auto now = ask_tier_mount(mountpoint);
   if (!now.ok()) return fail(now.status());
   if (!live) {
-    json ? print_json(*now) : print(table(*now));
+    json ? print_json(*now) : print(tier_stats_table(*now));
     return finish_output(kExitOk);
   }
   const bool rewrites = ::isatty(STDOUT_FILENO) == 1;
   for (uint64_t round = 0; rounds == 0 || round < rounds; ++round) {
     ::usleep(static_cast<useconds_t>(every_s * 1e6));
     const Json before = *now;
-    now = ask(mountpoint);
+    now = ask_tier_mount(mountpoint);
     if (!now.ok()) return fail(now.status());  // unmounted
     if (json) {
       print_json(*now);

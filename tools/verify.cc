@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -67,8 +66,7 @@ int VerifyCommand::run() const {
     return (*engine)->verify(common.path, request);
   }();
   if (!report.ok()) return fail(report.status());
-  const auto unread = std::find_if(report->problems.begin(), report->problems.end(), is_own_limit);
-  if (unread != report->problems.end()) return fail(*unread);
+  if (const Status own = own_limit_among(report->problems); !own.ok()) return fail(own);
   if (common.json) {
     print_json(as_json(common.path, *report));
   } else {
@@ -88,7 +86,9 @@ void add_verify(CLI::App& app, Run* run) {
               "Checks the checksums of all blocks and slices, that the index names every record at its place, "
               "and the counts and digests of every epoch against the epoch log. Does not check that a "
               "user-defined partitioner would place each record in its partition. Problems go to the standard "
-              "error output. If neither swale.json nor its copy can be read, the exit status is 3.",
+              "error output. If neither swale.json nor its copy can be read, the exit status is 3.\n\n"
+              "Of the SSD directory of a tiered write buffer: every checksum of the log; exit status 3 while a process has it open. "
+              "Of its backing directory: what is lost, as the buffer has listed it.",
           .examples = {{"swale verify out/particles", ""},
                        {"swale verify out/particles --json | jq -r '.problems[].message'",
                         "what is wrong, for scripts"}},

@@ -1,14 +1,18 @@
 // bench_tier: one measurement of the tier's engine, as a line of JSON. bench/tier/tier.py runs all of them.
 //
 //   bench_tier run WORKLOAD PRESET POLICY [name=value ...]     in virtual time, on the model of the paper's testbed
+//   bench_tier --trace FILE [PRESET [POLICY]] [name=value ...]  a recorded trace (swale tier mount --trace), replayed: a line for
+//                                                              each policy and preset
 //   bench_tier streams WORKLOAD [name=value ...]               the detector's percentages and decisions, stream by stream
 //   bench_tier offsets WORKLOAD                                a stream of requests: where they lie, as they arrive
 //   bench_tier cpu POLICY                                      ns a request, without devices
 //   bench_tier recovery DIRECTORY                              opening a store whose log of a GiB is full; makes DIRECTORY
 //   bench_tier order KIB                                       Table 1: 2 GiB of random writes of so many KiB
 //
+// PRESET: A, B, C, or a file that swale tier measure has written.
 // Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_ordered, budget_random, budget_empty,
-// budget_full, burst_kib, overload, slack_us, costly, cheap, overflow.
+// budget_full, burst_kib, overload, slack_us, costly, cheap, overflow; of a replay: speed (0: as fast as answers come), in_flight, and
+// ssd_gib (by default 1).
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -17,7 +21,10 @@
 
 #include "bench/tier/engine_cost.h"
 #include "bench/tier/recovery.h"
+#include "bench/tier/replay.h"
 #include "bench/tier/testbed.h"
+#include "io/disk_preset.h"
+#include "io/posix_device.h"
 
 namespace swale::tierbench {
 namespace {
@@ -35,11 +42,24 @@ double value(const Values& values, const std::string& name, double otherwise) {
   std::exit(2);
 }
 
-const io::Testbed& preset(const std::string& name) {
+// With what results say of it.
+struct Preset {
+  io::Testbed bed;
+  json about;
+};
+
+Preset preset(const std::string& name) {
   const auto beds = io::testbeds();
-  if (name.size() != 1 || name[0] < 'A' || name[0] >= static_cast<char>('A' + beds.size()))
-    usage("preset '" + name + "' is unknown: A, B or C");
-  return beds[static_cast<size_t>(name[0] - 'A')];
+  if (name.size() == 1 && name[0] >= 'A' && name[0] < static_cast<char>('A' + beds.size())) {
+    const io::Testbed& bed = beds[static_cast<size_t>(name[0] - 'A')];
+    return {bed, {{"preset", name}, {"preset_source", bed.disk.source}}};
+  }
+  io::PosixDevice device;
+  const auto found = io::read_disk_preset(device, name);
+  if (!found.ok())
+    usage("preset '" + name +
+          "' is not A, B or C, and no file of a preset: " + std::string(found.status().message()));
+  return {found->bed, {{"preset", found->name}, {"preset_source", found->source}}};
 }
 
 tier::Options make_options(const std::string& policy, const io::Testbed& bed, const Workload& workload,
@@ -127,7 +147,7 @@ json run(const std::string& name, const std::string& bed_name, const std::string
          const Values& values) {
   const Workload workload = make_workload(name);
   if (workload.programs.empty()) usage("workload '" + name + "' is unknown");
-  const io::Testbed& bed = preset(bed_name);
+  const auto [bed, about] = preset(bed_name);
   const tier::Options options = make_options(policy, bed, workload, values);
   const auto seed = static_cast<uint64_t>(value(values, "seed", static_cast<double>(workload.arrival_seed)));
   std::vector<Program> programs;
@@ -137,7 +157,7 @@ json run(const std::string& name, const std::string& bed_name, const std::string
                            ? run_in_turn(bed, options, std::move(programs))
                            : run_together(bed, options, std::move(programs), name.starts_with("F14")));
   line["workload"] = name;
-  line["preset"] = bed_name;
+  line.update(about);
   line["policy"] = policy;
   line["values"] = values;
   return line;
@@ -193,7 +213,7 @@ json cpu(const std::string& policy) {
   const Program program = make_program(workload.programs[0], 0, 11);
   json line = {{"policy", policy}};
   for (const double ssd_gib : {2.0, 32.0}) {
-    const auto options = make_options(policy, preset("A"), workload, {{"ssd_gib", ssd_gib}});
+    const auto options = make_options(policy, preset("A").bed, workload, {{"ssd_gib", ssd_gib}});
     double best = 1e18;
     for (int round = 0; round < 5; ++round)
       best = std::min(best, engine_ns_per_request(options, program, 32));
@@ -228,6 +248,59 @@ json recovery(const std::string& directory) {
           {"cpu_seconds_per_gib", cost->open_cpu_s / gib}};
 }
 
+std::vector<tier::TraceRecord> records_of(const std::string& path) {
+  io::PosixDevice device;
+  const auto file = device.open(path, io::OpenMode::kRead);
+  if (!file.ok()) usage(std::string(file.status().message()));
+  std::vector<tier::TraceRecord> records;
+  const auto read = tier::read_trace(**file, [&](const auto& record) { records.push_back(record); });
+  if (!read.ok()) usage(std::string(read.status().message()));
+  if (!read->complete || read->dropped > 0)
+    std::fprintf(stderr, "bench_tier: %s: the trace ends early, or lacks requests (%llu)\n", path.c_str(),
+                 static_cast<unsigned long long>(read->dropped));
+  return records;
+}
+
+json replay_once(const std::vector<tier::TraceRecord>& records, const std::string& bed_name,
+                 const std::string& policy, Values values) {
+  const auto [bed, about] = preset(bed_name);
+  values["ssd_gib"] = 2 * value(values, "ssd_gib", 1);  // make_options halves it for two servers
+  const tier::Options options = make_options(policy, bed, Workload(), values);
+  const ReplayOptions how = {value(values, "speed", 1),
+                             static_cast<uint32_t>(value(values, "in_flight", 64))};
+  if (how.in_flight < 1 || how.in_flight > 256) usage("in_flight is 1 to 256");
+  const Replayed found = replay(bed, options, records, how);
+  const auto writes = static_cast<double>(std::max<uint64_t>(1, found.stats.write_bytes));
+  json line = {{"policy", policy},
+               {"acknowledged_s", found.acknowledged_s},
+               {"drained_s", found.drained_s},
+               {"requests", found.requests},
+               {"write_bytes", found.stats.write_bytes},
+               {"read_bytes", found.read_bytes},
+               {"ssd_bytes", found.stats.ssd_bytes},
+               {"ssd_share", static_cast<double>(found.stats.ssd_bytes) / writes},
+               {"wait_mean_ms", found.wait_mean_ms},
+               {"wait_max_ms", found.wait_max_ms},
+               {"random_percentage", found.stats.random_percentage_mean},
+               {"values", values}};
+  line.update(about);
+  return line;
+}
+
+// Words: FILE [PRESET [POLICY]].
+void replay_all(const std::vector<std::string>& words, const Values& values) {
+  if (words.empty() || words.size() > 3) usage("expected --trace FILE [PRESET [POLICY]]");
+  const auto records = records_of(words[0]);
+  const std::vector<std::string> all = {"backing", "ssd", "ssd-overflow", "ssdup", "ssdup+", "swale"};
+  for (const std::string& bed :
+       words.size() > 1 ? std::vector{words[1]} : std::vector<std::string>{"A", "B", "C"})
+    for (const std::string& policy : words.size() > 2 ? std::vector{words[2]} : all) {
+      json line = replay_once(records, bed, policy, values);
+      line["trace"] = words[0];
+      std::printf("%s\n", line.dump().c_str());
+    }
+}
+
 int main_of(const std::vector<std::string>& words) {
   Values values;
   std::vector<std::string> plain;
@@ -238,7 +311,9 @@ int main_of(const std::vector<std::string>& words) {
     else
       values[word.substr(0, at)] = std::strtod(word.c_str() + at + 1, nullptr);
   }
-  if (plain.size() == 4 && plain[0] == "run")
+  if (!plain.empty() && plain[0] == "--trace")
+    replay_all({plain.begin() + 1, plain.end()}, values);
+  else if (plain.size() == 4 && plain[0] == "run")
     std::printf("%s\n", run(plain[1], plain[2], plain[3], values).dump().c_str());
   else if (plain.size() == 2 && plain[0] == "streams")
     std::printf("%s\n", streams(plain[1], values).dump().c_str());
@@ -251,7 +326,7 @@ int main_of(const std::vector<std::string>& words) {
   else if (plain.size() == 2 && plain[0] == "recovery")
     std::printf("%s\n", recovery(plain[1]).dump().c_str());
   else
-    usage("expected run, streams, offsets, cpu, order or recovery");
+    usage("expected --trace, run, streams, offsets, cpu, order or recovery");
   return 0;
 }
 

@@ -4,41 +4,28 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "io/virtual_disk.h"
+#include "bench/tier/bed.h"
 
 namespace swale::tierbench {
 namespace {
-
-using tier::Action;
-
-io::DiskModel in_order(io::DiskModel model) {  // the engine owns the elevator
-  model.order = io::DiskModel::Order::kArrival;
-  model.write_done = io::DiskModel::WriteDone::kServed;
-  model.slots = 1024;
-  model.merge_bytes_max = 0;
-  return model;
-}
 
 class Server {
  public:
   Server(const io::Testbed& bed, const tier::Options& options, std::vector<Program> programs, bool f14)
       : network_(bed.network_bytes_per_s),
-        disk_(in_order(bed.disk)),
-        ssd_(bed.flash),
-        engine_(options),
+        bed_(bed, options, [this](tier::Ticket ticket) { acknowledge(ticket); }),
         programs_(std::move(programs)),
         state_(programs_.size()),
         f14_(f14) {
     for (size_t i = 0; i < programs_.size(); ++i)
-      static_cast<void>(engine_.open_file(i + 1, programs_[i].base, 0));
+      static_cast<void>(bed_.engine().open_file(i + 1, programs_[i].base, 0));
     if (f14_) programs_[1].start = kForever;
   }
 
   Outcome run() {
     send();
     while (!drained_) {
-      const Nanos next =
-          std::min({network_done_, disk_.next_event(), ssd_.next_event(), engine_.next_event(), starts()});
+      const Nanos next = std::min({network_done_, bed_.next_event(), starts()});
       if (next == kForever) stuck();
       now_ = std::max(now_, next);
       step();
@@ -71,21 +58,11 @@ class Server {
     if (network_done_ <= now_) {
       network_done_ = kForever;
       const Request& request = programs_[sending_].requests[state_[sending_].next++];
-      engine_.write(sending_, static_cast<tier::FileIndex>(sending_), request.offset, request.length, now_);
-      carry_out();
+      bed_.engine().write(sending_, static_cast<tier::FileIndex>(sending_), request.offset, request.length,
+                          now_);
+      bed_.carry_out(now_);
     }
-    completions_.clear();
-    disk_.advance(now_, &completions_);
-    ssd_.advance(now_, &completions_);
-    for (const auto& done : completions_) {
-      engine_.completed(static_cast<Action::Kind>(done.tag >> 32), static_cast<uint32_t>(done.tag), Code::kOk,
-                        now_);
-      carry_out();
-    }
-    if (engine_.next_event() <= now_) {
-      engine_.advance(now_);
-      carry_out();
-    }
+    bed_.step(now_);
     send();
     finish();
   }
@@ -109,67 +86,24 @@ class Server {
     }
   }
 
-  void carry_out() {
-    Action action;
-    while (engine_.take_action(&action)) {
-      const uint64_t tag = static_cast<uint64_t>(action.kind) << 32 | action.id;
-      switch (action.kind) {
-        case Action::Kind::kAcknowledge:
-          acknowledge(action);
-          break;
-        case Action::Kind::kRelease:
-          break;
-        case Action::Kind::kAppend:
-          submit(&ssd_, io::DiskRequest::Kind::kWrite, action.record.address,
-                 tier::kRecordHeaderBytes + action.record.length, tag);
-          break;
-        case Action::Kind::kReadLog: {
-          const auto& piece = engine_.flush_piece(action.id);
-          submit(&ssd_, io::DiskRequest::Kind::kRead, piece.address, piece.length, tag);
-          break;
-        }
-        case Action::Kind::kWriteBacking: {
-          const auto& slot = engine_.slot(action.id);
-          submit(&disk_, io::DiskRequest::Kind::kWrite, slot.position, slot.length, tag);
-          break;
-        }
-        case Action::Kind::kSyncLog:
-          submit(&ssd_, io::DiskRequest::Kind::kSync, 0, 0, tag);
-          break;
-        case Action::Kind::kSyncBacking:
-          submit(&disk_, io::DiskRequest::Kind::kSync, 0, 0, tag);
-          break;
-        case Action::Kind::kErase:
-          submit(&ssd_, io::DiskRequest::Kind::kWrite, 0, 64, tag);
-          break;
-        default:
-          stuck();
-      }
-    }
-  }
-
-  void submit(io::VirtualDisk* disk, io::DiskRequest::Kind kind, uint64_t offset, uint64_t bytes,
-              uint64_t tag) {
-    if (!disk->submit({kind, offset, bytes, io::DiskPriority::kNormal, tag}, now_)) stuck();
-  }
-
-  void acknowledge(const Action& action) {
-    if (action.ticket == kDrain) {
+  void acknowledge(tier::Ticket ticket) {
+    if (ticket == kDrain) {
       drained_ = true;
       return;
     }
-    State& state = state_[action.ticket];
+    State& state = state_[ticket];
     --state.under_way;
-    state.bytes += programs_[action.ticket].requests[0].length;
+    state.bytes += programs_[ticket].requests[0].length;
     state.last = now_;
     if (state.bytes % (64 * 131072) == 0) watch_map();
   }
 
   void watch_map() {
-    const uint64_t extents = engine_.map_extents();
+    const uint64_t extents = bed_.engine().map_extents();
     if (extents <= outcome_.map_extents_max) return;
     outcome_.map_extents_max = extents;
-    outcome_.map_bytes_per_extent = static_cast<double>(engine_.map_bytes()) / static_cast<double>(extents);
+    outcome_.map_bytes_per_extent =
+        static_cast<double>(bed_.engine().map_bytes()) / static_cast<double>(extents);
   }
 
   void finish() {
@@ -179,8 +113,8 @@ class Server {
       if (!done(i)) return;
     draining_ = true;
     acknowledged_ = now_;
-    engine_.drain(kDrain, now_);
-    carry_out();
+    bed_.engine().drain(kDrain, now_);
+    bed_.carry_out(now_);
   }
 
   bool done(size_t i) const {
@@ -195,9 +129,9 @@ class Server {
       outcome_.program_mb_per_s.push_back(2 * static_cast<double>(state.bytes) / 1e6 /
                                           to_seconds(state.last - state.first));
     }
-    outcome_.stats = engine_.stats();
-    outcome_.disk_seeks = disk_.use().seeks;
-    outcome_.disk_busy_s = to_seconds(disk_.use().busy);
+    outcome_.stats = bed_.engine().stats();
+    outcome_.disk_seeks = bed_.disk_use().seeks;
+    outcome_.disk_busy_s = to_seconds(bed_.disk_use().busy);
     return outcome_;
   }
 
@@ -208,9 +142,7 @@ class Server {
 
  private:
   const double network_;
-  io::VirtualDisk disk_;
-  io::VirtualDisk ssd_;
-  tier::Engine engine_;
+  Bed bed_;
   std::vector<Program> programs_;
   std::vector<State> state_;
   const bool f14_;
@@ -222,7 +154,6 @@ class Server {
   bool draining_ = false;
   bool drained_ = false;
   Nanos acknowledged_ = 0;
-  std::vector<io::DiskCompletion> completions_;
   Outcome outcome_;
 };
 

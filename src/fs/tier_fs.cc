@@ -16,15 +16,17 @@ namespace swale::fs {
 namespace {
 
 constexpr uint64_t kCopyBytes = kMiB;
+using Traced = tier::TraceRecord::Kind;
 
 }  // namespace
 
-Result<std::unique_ptr<TierFs>> TierFs::open(tier::Store& store, const std::string& backing_directory) {
+Result<std::unique_ptr<TierFs>> TierFs::open(tier::Store& store, const std::string& backing_directory,
+                                             tier::TraceWriter* trace) {
   io::Descriptor path(::open(backing_directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat attributes;
   if (!path.valid() || ::fstat(path.get(), &attributes) != 0)
     return errno_status(errno, backing_directory + ": opening the backing directory");
-  std::unique_ptr<TierFs> fs(new TierFs(store));
+  std::unique_ptr<TierFs> fs(new TierFs(store, trace));
   fs->root_ = fs->nodes_.enter(std::move(path), attributes);
   fs->privileged_ = ::geteuid() == 0;
   return fs;
@@ -123,6 +125,7 @@ int TierFs::open_file(Node& node, int flags, std::unique_ptr<OpenFile>* file) {
 void TierFs::release(std::unique_ptr<OpenFile> file) { let_go(file->node()); }
 
 int TierFs::read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) {
+  note(Traced::kRead, file.node(), offset, out.size());
   if (const auto handle_there = handle(file.node())) {
     const auto count = store_.read(*handle_there, offset, out);
     if (!count.ok()) return answer(count.status());
@@ -152,6 +155,7 @@ int TierFs::writable(OpenFile& file, uint64_t offset, uint64_t length, tier::Sto
 }
 
 int TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill) {
+  note(Traced::kWrite, file.node(), offset, length);
   tier::Store::Handle there = 0;
   if (const int failed = writable(file, offset, length, &there); failed != 0) return failed;
   return answer(store_.write(there, offset, length, fill));
@@ -159,6 +163,7 @@ int TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::
 
 void TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill,
                    const std::function<void(int)>& answered) {
+  note(Traced::kWrite, file.node(), offset, length);
   tier::Store::Handle there = 0;
   if (const int failed = writable(file, offset, length, &there); failed != 0) return answered(failed);
   store_.write(there, offset, length, fill, [&](const Status& status) { answered(answer(status)); });
@@ -170,11 +175,13 @@ int TierFs::flush(OpenFile& file) {
 }
 
 int TierFs::sync(OpenFile& file) {
+  note(Traced::kSync, file.node());
   if (const auto there = handle(file.node())) return answer(store_.sync(*there));
   return ::fsync(file.own_.get()) == 0 ? 0 : errno;
 }
 
 int TierFs::truncate(Node& node, uint64_t size) {
+  note(Traced::kTruncate, node, size);
   if (size >= tier::kFileBytesMax) return EFBIG;
   if (const int failed = hold(node, true); failed != 0) return failed;
   int answered = content_changes(node);
@@ -197,6 +204,7 @@ int TierFs::allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length)
   const auto size = store_.size(*there);
   if (!size.ok()) return answer(size.status());
   if (mode == FALLOC_FL_KEEP_SIZE || offset + length <= *size) return 0;
+  note(Traced::kTruncate, file.node(), offset + length);
   return answer(store_.truncate(*there, offset + length));
 }
 

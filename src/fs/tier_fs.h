@@ -25,6 +25,7 @@
 
 #include "fs/node_table.h"
 #include "tier/store.h"
+#include "tier/trace_writer.h"
 
 namespace swale::fs {
 
@@ -81,8 +82,9 @@ class OpenDirectory {
 
 class TierFs {
  public:
-  // The store must outlive it and have the same backing directory.
-  static Result<std::unique_ptr<TierFs>> open(tier::Store& store, const std::string& backing_directory);
+  // The store must outlive it and have the same backing directory. `trace`: gets the requests as they come; outlives it, too.
+  static Result<std::unique_ptr<TierFs>> open(tier::Store& store, const std::string& backing_directory,
+                                              tier::TraceWriter* trace = nullptr);
   ~TierFs();
 
   Node* root() const { return root_; }
@@ -134,7 +136,11 @@ class TierFs {
            uint64_t* copied);
 
  private:
-  explicit TierFs(tier::Store& store) : store_(store) {}
+  TierFs(tier::Store& store, tier::TraceWriter* trace) : store_(store), trace_(trace) {}
+
+  void note(tier::TraceRecord::Kind kind, const Node& node, uint64_t offset = 0, uint64_t length = 0) const {
+    if (trace_ != nullptr) trace_->add(kind, node.key.inode, offset, length);
+  }
 
   std::string stats_text() const;  // tier_fs_stats.cc
   bool is_private(const Node& parent, std::string_view name) const;
@@ -155,6 +161,7 @@ class TierFs {
   std::optional<tier::Store::Handle> handle(Node& node) const;
 
   tier::Store& store_;
+  tier::TraceWriter* const trace_;
   NodeTable nodes_;
   Node* root_ = nullptr;
   bool privileged_ = false;  // may give files to others

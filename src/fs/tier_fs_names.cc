@@ -95,9 +95,10 @@ int TierFs::link(Node& node, Node& parent, const char* name, Entry* entry) {
 // A name of this file was taken away: if it was the last one, the store need not keep its bytes.
 void TierFs::removed(const io::Descriptor& path) {
   struct stat attributes;
-  if (path.valid() && ::fstat(path.get(), &attributes) == 0 && S_ISREG(attributes.st_mode) &&
-      attributes.st_nlink == 0)
-    store_.removed({attributes.st_dev, attributes.st_ino});
+  if (!path.valid() || ::fstat(path.get(), &attributes) != 0 || !S_ISREG(attributes.st_mode)) return;
+  if (trace_ != nullptr)
+    trace_->add(tier::TraceRecord::Kind::kUnlink, attributes.st_ino, attributes.st_nlink);
+  if (attributes.st_nlink == 0) store_.removed({attributes.st_dev, attributes.st_ino});
 }
 
 int TierFs::unlink(Node& parent, const char* name) {
@@ -116,6 +117,10 @@ int TierFs::remove_directory(Node& parent, const char* name) {
 int TierFs::rename(Node& parent, const char* name, Node& new_parent, const char* new_name, unsigned flags) {
   if (is_private(parent, name)) return ENOENT;
   if (is_private(new_parent, new_name)) return EPERM;
+  struct stat moved;
+  if (trace_ != nullptr && ::fstatat(parent.path.get(), name, &moved, AT_SYMLINK_NOFOLLOW) == 0 &&
+      S_ISREG(moved.st_mode))
+    trace_->add(tier::TraceRecord::Kind::kRename, moved.st_ino);
   const io::Descriptor replaced(::openat(new_parent.path.get(), new_name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (::renameat2(parent.path.get(), name, new_parent.path.get(), new_name, flags) != 0) return errno;
   removed(replaced);

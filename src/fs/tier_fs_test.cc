@@ -58,7 +58,7 @@ class TierFsTest : public ::testing::Test {
     auto store = tier::Store::open(device_, options);
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     store_ = std::move(*store);
-    auto fs = TierFs::open(*store_, backing());
+    auto fs = TierFs::open(*store_, backing(), trace_.get());
     ASSERT_TRUE(fs.ok()) << fs.status().to_string();
     fs_ = std::move(*fs);
     calls_.emplace(*fs_);
@@ -83,10 +83,53 @@ class TierFsTest : public ::testing::Test {
   io::PosixDevice device_;
   std::string root_;
   mode_t old_mask_ = 0;
+  std::unique_ptr<tier::TraceWriter> trace_;
   std::unique_ptr<tier::Store> store_;
   std::unique_ptr<TierFs> fs_;
   std::optional<TierFsCalls> calls_;
 };
+
+TEST_F(TierFsTest, RequestsAreRecordedAsTheyCome) {
+  auto trace = tier::TraceWriter::open(device_, root_ + "/trace");
+  ASSERT_TRUE(trace.ok()) << trace.status().to_string();
+  trace_ = std::move(*trace);
+  open();
+  const int file = open_file("f", O_RDWR | O_CREAT);
+  EXPECT_EQ(calls_->write(file, 5, "0123456789"), 0);
+  EXPECT_EQ(read(file).size(), 15u);
+  EXPECT_EQ(calls_->resize(file, 4), 0);
+  EXPECT_EQ(calls_->allocate(file, 0, 0, 100), 0);
+  EXPECT_EQ(calls_->sync(file), 0);
+  EXPECT_EQ(calls_->link("f", "other"), 0);
+  EXPECT_EQ(calls_->rename("f", "g", 0), 0);
+  EXPECT_EQ(calls_->unlink("g"), 0);
+  EXPECT_EQ(calls_->unlink("other"), 0);
+  EXPECT_NE(calls_->unlink("other"), 0);
+  struct stat state;
+  EXPECT_EQ(calls_->state(file, &state), 0);
+  EXPECT_EQ(calls_->close(file), 0);
+  close(tier::Store::AtClose::kKeep);
+  trace_.reset();
+  using Kind = tier::TraceRecord::Kind;
+  struct Seen {
+    Kind kind;
+    uint64_t offset, length;
+    bool operator==(const Seen&) const = default;
+  };
+  std::vector<Seen> seen;
+  const auto bytes = device_.open(root_ + "/trace", io::OpenMode::kRead);
+  ASSERT_TRUE(bytes.ok());
+  const auto read = tier::read_trace(**bytes, [&](const tier::TraceRecord& record) {
+    EXPECT_EQ(record.file, state.st_ino);
+    seen.push_back({record.kind, record.offset, record.length});
+  });
+  ASSERT_TRUE(read.ok());
+  EXPECT_TRUE(read->complete);
+  const std::vector<Seen> wanted = {
+      {Kind::kWrite, 5, 10}, {Kind::kRead, 0, 1'000'000}, {Kind::kTruncate, 4, 0}, {Kind::kTruncate, 100, 0},
+      {Kind::kSync, 0, 0},   {Kind::kRename, 0, 0},       {Kind::kUnlink, 1, 0},   {Kind::kUnlink, 0, 0}};
+  EXPECT_TRUE(seen == wanted);
+}
 
 // Random calls beside a plain directory, in all policies, with closings and openings between; after each life the names and
 // bytes are the same, and after a drain the backing directory itself is.

@@ -81,6 +81,12 @@ Status check_mountpoint(const MountOptions& options) {
       return invalid_argument("{}: the mountpoint must lie outside of {} and must not hide it",
                               mountpoint.string(), path.string());
   }
+  if (options.trace_file.empty()) return {};
+  const auto trace = std::filesystem::weakly_canonical(options.trace_file, failed);
+  const auto backing = std::filesystem::weakly_canonical(options.store.backing_directory, failed);
+  if (is_within(trace, mountpoint) || is_within(trace, backing))
+    return invalid_argument("{}: the trace must lie outside of the mountpoint and of {}", trace.string(),
+                            backing.string());
   return {};
 }
 
@@ -177,8 +183,16 @@ Result<std::unique_ptr<tier::Store>> open_store(io::Device& device, const MountO
   }
 }
 
-Status serve(const MountOptions& options, tier::Store* store) {
-  SWALE_ASSIGN_OR_RETURN(const auto fs, fs::TierFs::open(*store, options.store.backing_directory));
+Result<std::unique_ptr<tier::TraceWriter>> open_trace(io::Device& device, const MountOptions& options) {
+  if (options.trace_file.empty()) return std::unique_ptr<tier::TraceWriter>();
+  const SignalsBlocked blocked;
+  return tier::TraceWriter::open(device, options.trace_file);
+}
+
+Status serve(io::Device& device, const MountOptions& options, tier::Store* store) {
+  SWALE_ASSIGN_OR_RETURN(const auto trace, open_trace(device, options));
+  SWALE_ASSIGN_OR_RETURN(const auto fs,
+                         fs::TierFs::open(*store, options.store.backing_directory, trace.get()));
   Session session;
   SWALE_RETURN_IF_ERROR(start(options, fs.get(), &session));
   if (options.ready) options.ready(store->recovery());
@@ -194,9 +208,10 @@ Status run_mount(const MountOptions& options) {
   raise_descriptor_limit();
   const FuseWords words;
   io::PosixDevice files;
-  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(options.device ? *options.device : files, options));
+  io::Device& device = options.device ? *options.device : files;
+  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, options));
   for (const Status& damaged : store->recovery().damaged) log_error("{}", damaged.message());
-  const Status served = serve(options, store.get());
+  const Status served = serve(device, options, store.get());
   const Status closed = store->close(served.ok() ? options.at_unmount : tier::Store::AtClose::kKeep);
   return served.ok() ? closed : served;
 }

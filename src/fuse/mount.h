@@ -19,7 +19,8 @@ struct MountOptions {
   tier::Store::AtClose at_unmount = tier::Store::AtClose::kKeep;
   bool allow_other = false;  // users other than the one that mounts
   unsigned threads = 10;
-  Nanos wait = 0;  // for an earlier mount of the directories that is still ending
+  std::string trace_file;  // gets the requests (tier/trace_format.h); must not be there; "": none
+  Nanos wait = 0;          // for an earlier mount of the directories that is still ending
   io::Device* device =
       nullptr;  // for tests: another one than the operating system's files; outlives the mount
   // Called once the mount is there, with what opening the store has found.

@@ -374,8 +374,8 @@ TEST_F(MountTest, TheKernelKeepsNoWritesBack) {
   std::system(("fusermount3 -uz " + mountpoint()).c_str());
   std::vector<std::string> lines;
   io::PosixDevice device;
-  const auto report =
-      tier::Store::inspect(device, root_ + "/ssd", [&](const std::string& line) { lines.push_back(line); });
+  const auto report = tier::Store::inspect(
+      device, root_ + "/ssd", [&](const tier::LogRecord& record) { lines.push_back(record.text()); });
   ASSERT_TRUE(report.ok()) << report.status().to_string();
   EXPECT_EQ(report->records, 3u) << testing::PrintToString(lines);
 }

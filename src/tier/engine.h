@@ -53,6 +53,7 @@ class Engine {
   // may give the index to another file afterwards.
   bool close_file(FileIndex file);
   uint64_t file_size(FileIndex file) const { return files_[file].size; }
+  uint64_t file_base(FileIndex file) const { return files_[file].base; }
   uint64_t file_id(FileIndex file) const { return files_[file].id; }
   bool file_unlinked(FileIndex file) const { return files_[file].unlinked; }
   // The failure that the file's next sync will tell: an acknowledged write was lost. kOk: none was.
@@ -128,7 +129,6 @@ class Engine {
   const Traffic& traffic() const { return traffic_; }
   const Options& options() const { return options_; }
   std::string describe() const;  // for whoever asks why nothing happens
-
  private:
   using OpIndex = uint32_t;
 

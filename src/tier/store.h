@@ -60,6 +60,20 @@ struct LogReport {
   std::vector<Status> problems;  // damaged records, by file, offset and length
 };
 
+// A record of a log or of a queue, as inspect shows it.
+struct LogRecord {
+  std::string place;  // the file in the SSD directory: "log", "queue.3"
+  std::string_view type;
+  uint64_t sequence = 0;
+  uint64_t file = 0;  // the file's id
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  uint32_t segment = 0;
+  uint64_t address = 0;
+
+  std::string text() const;  // a line
+};
+
 // A range of a file whose newest acknowledged bytes are lost. Reads of it fail until it is overwritten.
 struct LostBytes {
   std::string path;
@@ -158,9 +172,9 @@ class Store {
   std::vector<std::pair<std::string, uint64_t>> dirty_files()
       const;  // what the loss of the SSD would cost now
 
-  // Reads the log of a store that nobody has open. `visit` gets a line for each record, if it is set.
+  // Reads the log of a store that nobody has open. `visit` gets each record, if it is set.
   static Result<LogReport> inspect(io::Device& device, const std::string& ssd_directory,
-                                   const std::function<void(const std::string&)>& visit);
+                                   const std::function<void(const LogRecord&)>& visit);
 
  private:
   explicit Store(std::shared_ptr<StoreCore> core) : core_(std::move(core)) {}

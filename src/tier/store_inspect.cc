@@ -26,16 +26,21 @@ std::string_view type_name(RecordType type) {
   return "?";
 }
 
-std::string line_of(const RecordHeader& record) {
-  return fmt::format("{} sequence {} file {:016x} offset {} length {} segment {} address {}",
-                     type_name(record.type), record.sequence, record.file, record.offset, record.length,
-                     record.segment, record.address);
+LogRecord shown(const RecordHeader& record, const std::string& place) {
+  return {place,         type_name(record.type), record.sequence, record.file,
+          record.offset, record.length,          record.segment,  record.address};
 }
 
 }  // namespace
 
+std::string LogRecord::text() const {
+  return fmt::format("{}{} sequence {} file {:016x} offset {} length {} segment {} address {}",
+                     place == "log" ? "" : place + " ", type, sequence, file, offset, length, segment,
+                     address);
+}
+
 Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_directory,
-                                 const std::function<void(const std::string&)>& visit) {
+                                 const std::function<void(const LogRecord&)>& visit) {
   SWALE_ASSIGN_OR_RETURN(const auto log, device.open(ssd_directory + "/log", io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const SegmentHeader geometry, log_geometry(*log, Options{}));
   LogReport report;
@@ -61,7 +66,7 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
     for (const RecordHeader& record : scan.records) {
       ++report.records;
       if (record.has_payload()) report.payload_bytes += record.length;
-      if (visit) visit(line_of(record));
+      if (visit) visit(shown(record, "log"));
     }
   }
   SWALE_ASSIGN_OR_RETURN(const auto names, device.list(ssd_directory));
@@ -73,7 +78,7 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
     for (const DamagedRecord& record : damaged) report.problems.push_back(words_of(file->path(), record));
     for (const RecordHeader& record : left) {
       ++report.queued;
-      if (visit) visit(name + " " + line_of(record));
+      if (visit) visit(shown(record, name));
     }
   }
   return report;

@@ -1,0 +1,166 @@
+"""tier_command_test.py SWALE: `swale info`, `verify`, `stats`, `dump` and `repair` on the directories of a tiered write buffer, and
+`swale tier measure`.
+
+Each command knows them, answers or says where the answer is, and its exit status means something.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../mount"))
+import probe  # noqa: E402
+
+SWALE = os.path.abspath(sys.argv[1])
+NO_MOUNTS = probe.no_mounts()
+OK, PROBLEMS, USAGE, FAILURE = range(4)
+
+
+def swale(*words):
+    done = subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=100)
+    return done.returncode, done.stdout, done.stderr
+
+
+class TierCommand(unittest.TestCase):
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="swale-test-", dir=os.getcwd())  # /tmp may be without extended attributes
+        self.ssd, self.backing = (os.path.join(self.root, name) for name in ("ssd", "slow"))
+        os.mkdir(self.backing)
+        self.assertEqual(swale("tier", "make", self.ssd, self.backing, "--size", "16M")[0], OK)
+
+    def tearDown(self):
+        shutil.rmtree(self.root)
+
+    def damage_a_header(self):
+        with open(os.path.join(self.ssd, "log"), "r+b") as file:
+            file.seek(2**20 + 20)  # of the second of 16 segments
+            file.write(b"\xff")
+
+    def test_info_knows_both_directories(self):
+        status, out, error = swale("info", self.ssd, "--json")
+        self.assertEqual((status, error), (OK, ""))
+        found = json.loads(out)
+        self.assertEqual((found["format"], found["part"], found["segments"]), ("swale-tier", "ssd", 16))
+        status, out, _ = swale("info", self.ssd)
+        self.assertEqual(status, OK)
+        self.assertIn("the SSD directory of a tiered write buffer", out)
+        status, out, _ = swale("info", self.backing, "--json")
+        marker = json.loads(out)
+        self.assertEqual((status, marker["part"], marker["lost"]), (OK, "backing", 0))
+        self.assertEqual(marker["log"], "log " + found["log"])
+        self.assertIn("swale tier drain", swale("info", self.backing)[1])
+
+    def test_a_file_of_the_directory_leads_to_it(self):
+        status, out, error = swale("dump", os.path.join(self.ssd, "log"))
+        self.assertEqual((status, error), (OK, ""))
+
+    def test_verify_is_1_if_the_log_is_damaged(self):
+        status, out, _ = swale("verify", self.ssd)
+        self.assertEqual(status, OK)
+        self.assertIn("all good (16 segments", out)
+        self.assertEqual(swale("verify", self.backing)[0], OK)
+        self.damage_a_header()
+        status, out, error = swale("verify", self.ssd)
+        self.assertEqual(status, PROBLEMS)
+        self.assertIn("a copy of the header", error)
+        self.assertEqual(swale("dump", self.ssd)[0], PROBLEMS)
+        self.assertEqual(json.loads(swale("info", self.ssd, "--json")[1])["problems"], 1)
+
+    def test_stats_and_repair_point_to_what_answers(self):
+        status, _, error = swale("stats", self.ssd)
+        self.assertEqual(status, FAILURE)
+        self.assertIn("swale tier stats MOUNTPOINT", error)
+        status, _, error = swale("repair", self.ssd)
+        self.assertEqual(status, FAILURE)
+        self.assertIn("swale tier recover", error)
+
+    def test_commands_of_other_engines_refuse_it_by_name(self):
+        for command in ("ls", "keys"):
+            status, _, error = swale(command, self.ssd)
+            self.assertEqual(status, FAILURE, command)
+            self.assertIn("is a directory of a tiered write buffer", error)
+
+    def test_canary_a_directory_with_a_log_of_something_else_is_none(self):
+        other = os.path.join(self.root, "other")
+        os.mkdir(other)
+        with open(os.path.join(other, "log"), "wb") as file:
+            file.write(b"x" * 100_000)
+        status, _, error = swale("info", other)
+        self.assertEqual(status, FAILURE)
+        self.assertNotIn("tiered", error)
+
+    @unittest.skipIf(NO_MOUNTS, f"no FUSE mounts here: {NO_MOUNTS}")
+    def test_a_mount_answers_for_itself_and_guards_its_log(self):
+        mounted, trace = os.path.join(self.root, "mnt"), os.path.join(self.root, "t.trace")
+        os.mkdir(mounted)
+        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing", self.backing, "--policy",
+                                    "ssd", "--trace", trace, mounted], stdout=subprocess.PIPE, text=True)
+        self.assertIn("in front", process.stdout.readline())
+        try:
+            name = os.path.join(mounted, "f")
+            file = os.open(name, os.O_WRONLY | os.O_CREAT)
+            os.pwrite(file, b"x" * 300_000, 0)
+            os.pwrite(file, b"y" * 100, 300_000)
+            os.fsync(file)
+            os.close(file)
+            os.truncate(name, 1000)
+            os.rename(name, name + "2")
+            os.unlink(name + "2")
+            for command in ("info", "stats"):
+                status, out, error = swale(command, mounted, "--json")
+                self.assertEqual((status, error), (OK, ""), command)
+                self.assertEqual(json.loads(out)["write_bytes"], 300_100)
+            status, out, _ = swale("info", self.ssd)
+            self.assertEqual(status, OK)
+            self.assertIn("in use by process", out)
+            for command in ("verify", "dump"):
+                status, _, error = swale(command, self.ssd)
+                self.assertEqual(status, FAILURE, command)
+                self.assertIn("in use by process", error)
+            self.assertEqual(swale("tier", "trace", trace)[0], PROBLEMS)  # it has no end yet
+        finally:
+            subprocess.run(["fusermount3", "-u", mounted], check=True, timeout=60)
+            process.stdout.close()
+            process.wait(timeout=100)
+        status, out, error = swale("tier", "trace", trace, "--json")
+        self.assertEqual((status, error), (OK, ""))
+        sums = json.loads(out)
+        self.assertEqual((sums["complete"], sums["dropped"], sums["written_bytes"]), (True, 0, 300_100))
+        self.assertEqual(sums["files"], 1)
+        kinds = {kind: sums["requests"][kind] for kind in ("truncate", "unlink", "rename", "sync")}
+        self.assertEqual(kinds, {"truncate": 1, "unlink": 1, "rename": 1, "sync": 1})
+        lines = swale("tier", "trace", trace, "--records")[1].splitlines()
+        self.assertEqual(len(lines), sums["records"])
+        self.assertEqual(lines[-1].split()[1:2] + lines[-1].split()[3:4], ["unlink", "0"])
+        status, _, error = swale("tier", "trace", os.path.join(self.ssd, "log"))
+        self.assertEqual(status, FAILURE)
+        self.assertIn("is no trace", error)
+
+    def test_measure_leaves_nothing_but_its_preset(self):
+        preset = os.path.join(self.root, "disk.preset")
+        before = sorted(os.listdir(self.backing))
+        status, out, error = swale("tier", "measure", self.backing, "--ssd", self.ssd, "--size", "8M", "--seconds", "1", "--json",
+                                   "--preset", preset, "--name", "here")
+        self.assertEqual((status, error), (OK, ""))
+        found = json.loads(out)
+        self.assertEqual((found["name"], found["disk"]["file_bytes"] <= 8 * 2**20), ("here", True))
+        self.assertGreater(found["disk"]["write_bytes_per_s"], 0)
+        self.assertEqual(len(found["flash"]["depths"]), 7)
+        self.assertEqual(sorted(os.listdir(self.backing)), before)
+        with open(preset, encoding="ascii") as file:
+            self.assertEqual(json.load(file)["format"], "swale-disk-preset")
+        status, _, error = swale("tier", "measure", self.backing, "--size", "8M", "--seconds", "1", "--preset", preset)
+        self.assertEqual(status, FAILURE)
+        self.assertIn("is there already; nothing was measured", error)
+
+    def test_measure_refuses_what_does_not_fit_before_it_writes(self):
+        status, _, error = swale("tier", "measure", self.backing, "--size", "1023G", "--seconds", "1")
+        self.assertEqual(status, FAILURE)
+        self.assertIn("give a smaller --size", error)
+        self.assertEqual(os.listdir(self.backing), [".swale-tier"])
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,22 @@
+// The row of the tiered write buffer in the table of engines (engine.h). Its directories have no manifest:
+// they are known by what lies in them. Which of the three a path is decides what a command does:
+//
+//   SSD directory      the log: read as a later mount would, without changing it; kBusy while a process has it open
+//   backing directory  which log it belongs to, and the list of what is lost
+//   mountpoint         asks the process that serves it, as `swale tier stats` does
+//
+// Threads: free functions.
+#pragma once
+
+#include "tools/engine.h"
+
+namespace swale::tools {
+
+extern const Engine kTierEngine;
+
+// What the mount at the path says of itself: kInvalidArgument if it is no mountpoint of a tiered write
+// buffer.
+Result<Json> ask_tier_mount(const std::string& mountpoint);
+std::string tier_stats_table(const Json& stats);
+
+}  // namespace swale::tools
