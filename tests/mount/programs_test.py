@@ -215,7 +215,8 @@ class Programs(unittest.TestCase):
             file.write(b"x" * 1_000_000)
         stats = json.loads(run(SWALE, "tier", "stats", self.mounted, "--json"))
         self.assertEqual((stats["write_bytes"], stats["ssd_bytes"]), (1_000_000, 1_000_000))
-        self.assertGreater(stats["log_used_bytes"], 1_000_000)
+        # A busy machine may have flushed some of it by now.
+        self.assertGreaterEqual(stats["log_used_bytes"] + stats["flushed_bytes"], 1_000_000)
         text = run(SWALE, "tier", "stats", self.mounted)
         self.assertIn("100.0 % of it to the SSD", text)
         self.assertIn("threshold", text)
