@@ -161,8 +161,10 @@ Status CommBootstrap::share_table(const RankTable::Shape& shape, const NodeMap& 
   if (leader != callbacks_.rank) keep(open_table(shape, leaders));
   *reads = table->has_value() && leader != callbacks_.rank;
   if (table->has_value()) return {};
-  log_warn("rank {} shares no file of addresses with rank {} of its node, and keeps {} bytes of them: {}",
-           callbacks_.rank, leader, static_cast<uint64_t>(shape.ranks) * shape.row_bytes, why.message());
+  if (leader == callbacks_.rank || leaders != 0) {
+    log_warn("rank {} shares no file of addresses with the ranks of its node, and keeps {} bytes of them: {}",
+             callbacks_.rank, static_cast<uint64_t>(shape.ranks) * shape.row_bytes, why.message());
+  }
   table->emplace(RankTable::in_memory(shape));
   return {};
 }

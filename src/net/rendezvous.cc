@@ -26,7 +26,6 @@ constexpr Nanos kPollFirst = milliseconds(1);
 constexpr Nanos kPollLast = milliseconds(50);
 constexpr size_t kNamedMax = 16;
 constexpr size_t kWelcomedAtOnce = 1024;
-constexpr size_t kTableBytesMax = 4 * kMiB;  // in memory
 // The first byte of an answer: what follows is the answer, or a Status.
 constexpr char kAnswered = 1;
 constexpr char kFailed = 2;
@@ -107,7 +106,7 @@ class Rendezvous : public Bootstrap {
   std::vector<bool> seen_;                        // ranks that ever said hello, for messages
   std::vector<bool> gone_;
   // Of a large job, on rank 0.
-  std::vector<uint64_t> nonces_;       // of ranks that have given something; else 0
+  std::vector<uint32_t> nonces_;       // lower halves, of ranks that have given something; else 0
   std::vector<bool> here_;             // ranks that have given to round_
   size_t longest_ = 0;                 // of what they gave
   std::optional<std::string> answer_;  // to round_, on the others
@@ -162,15 +161,11 @@ Status Rendezvous::look() {
 }
 
 Status Rendezvous::welcome_newcomers() {
-  for (size_t at = 0; at < newcomers_.size(); at += kWelcomedAtOnce) {
-    std::string body;
-    for (size_t i = at; i < std::min(newcomers_.size(), at + kWelcomedAtOnce); ++i)
-      append_u64(&body, newcomers_[i]);
-    const RendezvousRecord welcome = make_record(RendezvousKind::kWelcome, body);
-    SWALE_RETURN_IF_ERROR(collected_ ? directory_.append_answer(welcome) : directory_.append(welcome));
-  }
-  newcomers_ = {};
-  return ok_status();
+  std::string body;
+  for (const uint64_t nonce : newcomers_) append_u64(&body, nonce);
+  newcomers_.clear();
+  const RendezvousRecord welcome = make_record(RendezvousKind::kWelcome, body);
+  return collected_ ? directory_.append_answer(welcome) : directory_.append(welcome);
 }
 
 void Rendezvous::take(const RendezvousRecord& record) {
@@ -180,6 +175,7 @@ void Rendezvous::take(const RendezvousRecord& record) {
     case RendezvousKind::kHello:
       seen_[from] = true;
       if (options_.rank == 0) newcomers_.push_back(record.nonce);
+      if (newcomers_.size() == kWelcomedAtOnce && clash_.ok()) clash_ = welcome_newcomers();
       break;
     case RendezvousKind::kWelcome: {
       if (record.rank != 0) break;
@@ -220,8 +216,9 @@ void Rendezvous::take_given(const RendezvousRecord& record) {
   const auto from = static_cast<size_t>(record.rank);
   if (collected_) {  // nobody is ahead of rank 0
     if (options_.rank != 0 || record.round != round_) return;
-    if (nonces_[from] != 0 && nonces_[from] != record.nonce) clash_ = two_claim(record.rank);
-    nonces_[from] = record.nonce;
+    const auto nonce = static_cast<uint32_t>(record.nonce);
+    if (nonces_[from] != 0 && nonces_[from] != nonce) clash_ = two_claim(record.rank);
+    nonces_[from] = nonce;
     here_[from] = true;
     longest_ = std::max(longest_, record.body.size());
     return;
@@ -301,8 +298,8 @@ Result<std::vector<std::string>> Rendezvous::gather(Bytes mine) {
 
 // ---- large jobs
 
-// The files are read twice: until all ranks have given, and then for what they gave, so that nothing is kept meanwhile.
-// `path`: of the table, for others; "": it is for this rank alone.
+// The files are read twice: until all ranks have given, and then for what they gave, which goes to a file at once, row after
+// row: nothing of it is kept in memory.
 Result<RankTable> Rendezvous::collect(Bytes mine, const std::string& path,
                                       const std::function<void(Rank, Bytes)>& visit) {
   SWALE_RETURN_IF_ERROR(check_gathered_bytes(mine.size()));
@@ -311,12 +308,7 @@ Result<RankTable> Rendezvous::collect(Bytes mine, const std::string& path,
   longest_ = std::max<size_t>(1, mine.size());
   Patience patience(limit_, system_clock().now());
   SWALE_RETURN_IF_ERROR(wait_for_all(&patience));
-  const RankTable::Shape shape{options_.size, longest_, longest_};
-  const bool in_memory = path.empty() && here_.size() * longest_ <= kTableBytesMax;
-  const std::string file = path.empty() ? directory_.addresses_path(*session_) + ".given" : path;
-  SWALE_ASSIGN_OR_RETURN(RankTable table,
-                         in_memory ? RankTable::in_memory(shape) : RankTable::create(file, shape));
-  if (path.empty() && !in_memory) ::unlink(file.c_str());
+  SWALE_ASSIGN_OR_RETURN(RankTable table, RankTable::create(path, {options_.size, longest_, longest_}));
   Status status;
   int32_t rows = 0;
   const auto keep = [&](Rank rank, Bytes bytes) {
@@ -342,9 +334,12 @@ Result<RankTable> Rendezvous::collect(Bytes mine, const std::string& path,
 }
 
 Result<std::string> Rendezvous::survey_all(Bytes mine, Survey* survey) {
-  SWALE_ASSIGN_OR_RETURN(const RankTable all, collect(mine, "", [](Rank, Bytes) {}));
+  const std::string path = directory_.addresses_path(*session_) + ".given";
+  const Result<RankTable> all = collect(mine, path, [](Rank, Bytes) {});
+  ::unlink(path.c_str());
+  SWALE_RETURN_IF_ERROR(all.status());
   for (Rank rank = 0; rank < options_.size; ++rank) {
-    SWALE_ASSIGN_OR_RETURN(const std::string row, all.row(rank));
+    SWALE_ASSIGN_OR_RETURN(const std::string row, all->row(rank));
     survey->take(rank, 0, row);
   }
   return survey->answer();
