@@ -12,7 +12,8 @@ namespace {
 net::Liveness::Params watch_of(const SimJob::Params& params) {
   net::Liveness::Params watch;
   watch.rank = params.rank;
-  for (net::Rank rank = 0; rank < params.size; ++rank) watch.hosts.push_back(fmt::format("sim-{}", rank));
+  watch.size = params.size;
+  watch.host_of = [](net::Rank rank) { return fmt::format("sim-{}", rank); };
   watch.silence_deadline = params.silence_deadline;
   watch.heartbeat_interval = params.silence_deadline / 5;
   return watch;

@@ -3,7 +3,7 @@
 //   --budget BYTES         of the frames of the three hops
 // Reported: bytes of the hops' frames and state on a rank; messages that a rank sends to end an epoch on quiet links, the
 // most and the mean of all ranks: those of the barriers between the hops and those of the epoch protocol, by running the
-// machines of all ranks. What opening a directory takes: rank 0 opens one on a memory device as in a job of that size, and the
+// machines of all ranks. What opening a job takes: large_opening.h. What opening a directory takes: rank 0 opens one on a memory device as in a job of that size, and the
 // trees of all ranks repeat its rounds.
 #include <algorithm>
 #include <deque>
@@ -13,6 +13,7 @@
 
 #include "bench/arguments.h"
 #include "bench/measure.h"
+#include "bench/net/large_opening.h"
 #include "imd/write/epoch_protocol.h"
 #include "imd/write/parting.h"
 #include "imd/write/writer_open.h"
@@ -239,6 +240,7 @@ int main(int argc, char** argv) {
   check(made.status());
   const auto map = std::make_shared<const swale::net::NodeMap>(std::move(*made));
   nlohmann::json line = {{"nodes", nodes}, {"ranks_per_node", ranks}, {"ranks", map->ranks()}};
+  add_job_opening(&line, *map);
   add_memory(&line, map, budget);
   std::vector<uint64_t> end = end_of_hops(*map);
   const std::vector<uint64_t> protocol = end_of_epoch(map->ranks());

@@ -31,6 +31,8 @@ KEYS = (
     Key("threehop_cpu_ns_per_record", "the same by three hops", "ns", 320, 200, by="cpu"),
     Key("threehop_over_direct_time", "wall time by three hops over directly, 4 nodes of 8 ranks on one machine", "", 1.8, 1.5),
     Key("threehop_buffer_bytes_per_rank", "frames of the hops, 4,096 nodes of 32 ranks", "B", 16 << 20, 8 << 20),
+    Key("job_open_bytes_per_rank_131072", "memory to open a job: at its most, on the rank that takes most, and its part of the "
+        "node's file", "B", 8 << 20, 1 << 20),
     Key("epoch_end_messages_per_rank_131072", "messages that end an epoch on quiet links, of the rank that sends most", "", 64, 24),
 )
 
@@ -67,6 +69,7 @@ def figures(found):
         (entry["lines"]["4 x 8, three-hop"]["wall_s"] / entry["lines"]["4 x 8, direct"]["wall_s"], entry["factors"])
         for entry in rounds]
     values["threehop_buffer_bytes_per_rank"] = [(largest["hop_buffer_bytes"], still)]
+    values["job_open_bytes_per_rank_131072"] = [(largest["job_open_bytes"], still)]
     values["epoch_end_messages_per_rank_131072"] = [(largest["epoch_end_messages_most"], still)]
     return values
 
@@ -79,7 +82,14 @@ def show(number):
     return f"{number:,.0f}" if number >= 1000 or number == int(number) else f"{number:.4g}"
 
 
-LARGE_ROWS = (("frames of the hops, bytes", "hop_buffer_bytes"), ("their queues and tables, bytes", "hop_state_bytes"),
+LARGE_ROWS = (("memory to open a job over a communicator, at its most, bytes", "job_open_communicator_peak_bytes"),
+              ("that stays, bytes", "job_open_communicator_kept_bytes"),
+              ("part of the node's file of addresses, bytes", "job_open_communicator_shared_bytes"),
+              ("calls of the communicator", "job_open_communicator_calls"),
+              ("memory of rank 0 to open a job by a rendezvous directory, at its most, bytes", "job_open_rendezvous_peak_bytes"),
+              ("that stays, bytes", "job_open_rendezvous_kept_bytes"),
+              ("UCX's own memory, bytes", "job_open_communicator_fabric_bytes"),
+              ("frames of the hops, bytes", "hop_buffer_bytes"), ("their queues and tables, bytes", "hop_state_bytes"),
               ("which rank is where, bytes", "node_map_bytes"), ("ranks with which it has links", "hop_peers"),
               ("messages to end a quiet epoch, most", "epoch_end_messages_most"), ("the same, mean", "epoch_end_messages_mean"),
               ("messages to close, most", "close_messages_most"), ("the same, mean", "close_messages_mean"),

@@ -47,8 +47,7 @@ Status open_job(const swale_comm* comm, const char* text, std::shared_ptr<JobSta
   if (comm != nullptr) {
     SWALE_ASSIGN_OR_RETURN(bootstrap, communicator(comm));
     // All ranks learn of a rank whose options are wrong, instead of waiting for it.
-    const auto allgather = [&](Bytes mine) { return bootstrap->allgather(mine); };
-    SWALE_RETURN_IF_ERROR(net::agree(allgather, settings.status()));
+    SWALE_RETURN_IF_ERROR(net::agree(*bootstrap, settings.status()));
   } else {
     SWALE_RETURN_IF_ERROR(settings.status());
     SWALE_ASSIGN_OR_RETURN(bootstrap, launched(*settings));

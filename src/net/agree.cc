@@ -1,20 +1,11 @@
 #include "net/agree.h"
 
+#include "base/coding.h"
+#include "net/bootstrap.h"
 #include "net/job.h"
 #include "net/status_codec.h"
 
 namespace swale::net {
-
-Status agree(const Allgather& allgather, const Status& mine) {
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, allgather(encode_status(mine)));
-  if (all.size() == 1) return mine;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    Status theirs;
-    SWALE_RETURN_IF_ERROR(decode_status(all[rank], &theirs));
-    if (!theirs.ok()) return theirs.with_context(fmt::format("rank {}", rank));
-  }
-  return {};
-}
 
 Ranks ranks_of(Job& job) {
   return {job.rank(), job.size(), [&job](Bytes mine) { return job.least(mine); }};
@@ -39,7 +30,55 @@ Result<uint64_t> read_ordered(Bytes bytes) {
   return number;
 }
 
+// A gift is a one and the sized text, or nothing. The answer: u32 rank | its gift; or nothing.
+class FirstWord final : public Survey {
+ public:
+  static constexpr char kSomething = 1;
+
+  void take(Rank rank, size_t offset, Bytes piece) override {
+    if (offset == 0 && rank_ < 0 && piece.starts_with(kSomething)) {
+      rank_ = rank;
+      append_u32(&answer_, static_cast<uint32_t>(rank));
+    }
+    if (rank == rank_) answer_.append(piece);
+  }
+  std::string answer() override { return std::move(answer_); }
+
+  static Result<Word> read(Bytes answer) {
+    if (answer.empty()) return Word();
+    Decoder in(answer);
+    const auto rank = static_cast<Rank>(in.u32());
+    in.u8();
+    const Bytes text = in.sized();  // zeros may follow
+    SWALE_RETURN_IF_ERROR(in.status("what the first rank says"));
+    return Word{rank, std::string(text)};
+  }
+
+ private:
+  Rank rank_ = -1;
+  std::string answer_;
+};
+
+// The merged status of all, of which `first` is the first failure.
+Status merged(const Word& first) {
+  if (first.rank < 0) return {};
+  Status theirs;
+  SWALE_RETURN_IF_ERROR(decode_status(first.text, &theirs));
+  return theirs.with_context(fmt::format("rank {}", first.rank));
+}
+
 }  // namespace
+
+Result<Word> first_word(Bootstrap& bootstrap, Bytes mine) {
+  std::string gift;
+  if (!mine.empty()) {
+    gift.push_back(FirstWord::kSomething);
+    append_sized(&gift, mine);
+  }
+  FirstWord survey;
+  const Result<std::string> answer = bootstrap.ask(gift, &survey);
+  return answer.ok() ? FirstWord::read(*answer) : answer.status();
+}
 
 // A rank's number stands before its text, so that the lowest rank's is the least.
 Result<Word> first_word(const Ranks& ranks, Bytes mine) {
@@ -58,10 +97,13 @@ Result<uint64_t> least_number(const Ranks& ranks, uint64_t mine) {
 Status agree(const Ranks& ranks, const Status& mine) {
   if (ranks.size == 1) return mine;
   SWALE_ASSIGN_OR_RETURN(const Word first, first_word(ranks, mine.ok() ? "" : encode_status(mine)));
-  if (first.rank < 0) return {};
-  Status theirs;
-  SWALE_RETURN_IF_ERROR(decode_status(first.text, &theirs));
-  return theirs.with_context(fmt::format("rank {}", first.rank));
+  return merged(first);
+}
+
+Status agree(Bootstrap& bootstrap, const Status& mine) {
+  if (bootstrap.size() == 1) return mine;
+  SWALE_ASSIGN_OR_RETURN(const Word first, first_word(bootstrap, mine.ok() ? "" : encode_status(mine)));
+  return merged(first);
 }
 
 Status agree(Job& job, const Status& mine) { return agree(ranks_of(job), mine); }

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -14,9 +13,8 @@
 
 namespace swale::net {
 
+class Bootstrap;
 class Job;
-
-using Allgather = std::function<Result<std::vector<std::string>>(Bytes mine)>;
 
 // A job's, or the simulation's.
 struct Ranks {
@@ -32,6 +30,8 @@ struct Word {
   std::string text;
 };
 Result<Word> first_word(const Ranks& ranks, Bytes mine);
+// Before there is a job.
+Result<Word> first_word(Bootstrap& bootstrap, Bytes mine);
 // The smallest of the numbers that the ranks give.
 Result<uint64_t> least_number(const Ranks& ranks, uint64_t mine);
 
@@ -39,7 +39,6 @@ Result<uint64_t> least_number(const Ranks& ranks, uint64_t mine);
 // with its number. A rank without peers gets its own status back.
 Status agree(const Ranks& ranks, const Status& mine);
 Status agree(Job& job, const Status& mine);
-// Before there is a job.
-Status agree(const Allgather& allgather, const Status& mine);
+Status agree(Bootstrap& bootstrap, const Status& mine);
 
 }  // namespace swale::net

@@ -1,9 +1,8 @@
 #include "net/bootstrap.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
-#include "base/coding.h"
 #include "base/patience.h"
 
 namespace swale::net {
@@ -13,53 +12,13 @@ class SoloBootstrap : public Bootstrap {
  public:
   Rank rank() const override { return 0; }
   int32_t size() const override { return 1; }
-  Result<std::vector<std::string>> allgather(Bytes mine) override {
+  Result<std::string> ask(Bytes mine, Survey* survey) override {
     SWALE_RETURN_IF_ERROR(check_gathered_bytes(mine.size()));
-    return std::vector<std::string>{std::string(mine)};
+    return answer_of({std::string(mine)}, survey);
   }
-};
-
-// The caller's allgather takes equal sizes only: lengths go first, then everybody's bytes padded to the
-// longest. A rank whose own string is too long says so in its length, so that all ranks fail together.
-class CallbackBootstrap : public Bootstrap {
- public:
-  explicit CallbackBootstrap(CommCallbacks callbacks) : callbacks_(std::move(callbacks)) {}
-
-  Rank rank() const override { return callbacks_.rank; }
-  int32_t size() const override { return callbacks_.size; }
-
-  Result<std::vector<std::string>> allgather(Bytes mine) override {
-    const auto size = static_cast<size_t>(callbacks_.size);
-    const uint64_t length = mine.size();
-    std::vector<uint64_t> lengths(size);
-    SWALE_RETURN_IF_ERROR(call(&length, lengths.data(), sizeof(length)));
-    if (lengths[static_cast<size_t>(callbacks_.rank)] != length) {
-      return invalid_argument(
-          "the communicator's allgather gave rank {} of {} another rank's bytes: are rank and size right?",
-          callbacks_.rank, callbacks_.size);
-    }
-    const uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
-    SWALE_RETURN_IF_ERROR(check_gathered_bytes(longest));
-    std::vector<std::string> all(size);
-    if (longest == 0) return all;
-    std::string send(longest, '\0');
-    std::memcpy(send.data(), mine.data(), mine.size());
-    std::string received(longest * size, '\0');
-    SWALE_RETURN_IF_ERROR(call(send.data(), received.data(), longest));
-    for (size_t i = 0; i < size; ++i) all[i] = received.substr(i * longest, lengths[i]);
-    return all;
+  Result<std::shared_ptr<const AddressBook>> publish(Bytes row, const NodeMap&) override {
+    return make_book(std::vector<std::string>{std::string(row)});
   }
-
- private:
-  Status call(const void* send, void* receive, size_t bytes) {
-    const int answer = callbacks_.allgather(send, receive, bytes);
-    if (answer == 0) return ok_status();
-    return error(Code::kUnavailable, Scope::kFatal,
-                 "the communicator's allgather of {} bytes failed with {} on rank {}", bytes, answer,
-                 callbacks_.rank);
-  }
-
-  CommCallbacks callbacks_;
 };
 
 class LocalBootstrap : public Bootstrap {
@@ -67,9 +26,14 @@ class LocalBootstrap : public Bootstrap {
   LocalBootstrap(std::shared_ptr<LocalGroup> group, Rank rank) : group_(std::move(group)), rank_(rank) {}
   Rank rank() const override { return rank_; }
   int32_t size() const override { return group_->size(); }
-  Result<std::vector<std::string>> allgather(Bytes mine) override {
+  Result<std::string> ask(Bytes mine, Survey* survey) override {
     SWALE_RETURN_IF_ERROR(check_gathered_bytes(mine.size()));
-    return group_->allgather(rank_, mine);
+    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, group_->allgather(rank_, mine));
+    return answer_of(all, survey);
+  }
+  Result<std::shared_ptr<const AddressBook>> publish(Bytes row, const NodeMap&) override {
+    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, group_->allgather(rank_, row));
+    return make_book(all);
   }
 
  private:
@@ -85,11 +49,12 @@ Status check_gathered_bytes(size_t bytes) {
                Bootstrap::kBytesMax);
 }
 
-std::unique_ptr<Bootstrap> solo_bootstrap() { return std::make_unique<SoloBootstrap>(); }
-
-std::unique_ptr<Bootstrap> callback_bootstrap(CommCallbacks callbacks) {
-  return std::make_unique<CallbackBootstrap>(std::move(callbacks));
+std::string answer_of(const std::vector<std::string>& all, Survey* survey) {
+  for (size_t rank = 0; rank < all.size(); ++rank) survey->take(static_cast<Rank>(rank), 0, all[rank]);
+  return survey->answer();
 }
+
+std::unique_ptr<Bootstrap> solo_bootstrap() { return std::make_unique<SoloBootstrap>(); }
 
 std::unique_ptr<Bootstrap> local_bootstrap(std::shared_ptr<LocalGroup> group, Rank rank) {
   return std::make_unique<LocalBootstrap>(std::move(group), rank);

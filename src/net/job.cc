@@ -24,10 +24,7 @@ constexpr uint32_t kChannelMax =
 }  // namespace
 
 Job::Job(std::unique_ptr<Bootstrap> bootstrap, const JobOptions& options)
-    : options_(options),
-      bootstrap_(std::move(bootstrap)),
-      calls_(bootstrap_->rank()),
-      states_(bootstrap_->size()) {}
+    : options_(options), bootstrap_(std::move(bootstrap)), calls_(bootstrap_->rank()) {}
 
 // ---- opening
 
@@ -35,13 +32,14 @@ Status Job::start_transport() {
   SWALE_ASSIGN_OR_RETURN(JoinedTransport joined, make_transport(*bootstrap_, options_, meeting_));
   Liveness::Params params;
   params.rank = rank();
-  params.hosts = PerRank<std::string>(std::move(meeting_.hosts));
+  params.size = size();
+  params.host_of = [book = joined.book](Rank peer) { return book->host_of(peer); };
   params.heartbeat_interval = options_.heartbeat_interval;
   params.silence_deadline = options_.silence_deadline;
   liveness_ = std::make_unique<Liveness>(std::move(params));
   make_exchange();
   transport_ = std::move(joined.transport);
-  return transport_->start(std::move(joined.addresses), this);
+  return transport_->start(std::move(joined.book), this);
 }
 
 void Job::make_exchange() {
@@ -71,7 +69,7 @@ Status Job::start() {
 }
 
 Result<std::vector<std::string>> Job::allgather(Bytes mine) {
-  if (size() == 1) return bootstrap_->allgather(mine);
+  if (size() == 1) return std::vector<std::string>{std::string(mine)};
   if (closed_) return error(Code::kAborted, Scope::kFatal, "rank {} has closed this job", rank());
   return exchange_->allgather(mine);
 }
@@ -160,7 +158,7 @@ Result<uint32_t> Job::open_channel(ChannelEvents* events, uint32_t numbers) {
   }
   {
     const MutexLock states_lock(states_mutex_);
-    for (Rank peer = 0; peer < size(); ++peer) {
+    for (const Rank peer : states_.met()) {
       if (state(peer).down) channel.downs.emplace_back(peer, state(peer).why);
     }
   }
@@ -361,22 +359,23 @@ void Job::on_goodbye(Rank from) {
 }
 
 bool Job::parted(Rank peer) const {
-  const PeerState& each = states_[peer];
-  return peer == rank() || !liveness_->met(peer) || each.goodbye_heard || each.down;
+  if (peer == rank() || !liveness_->met(peer)) return true;
+  const PeerState* const known = states_.find(peer);
+  return known != nullptr && (known->goodbye_heard || known->down);
 }
 
 Status Job::await_goodbyes() {
   const MutexLock lock(states_mutex_);
   closing_ = true;
   std::vector<Rank> asked;
-  for (Rank peer = 0; peer < size(); ++peer) {
-    if (peer == rank() || !liveness_->met(peer) || state(peer).down) continue;
+  for (const Rank peer : liveness_->met_peers()) {
+    if (peer == rank() || state(peer).down) continue;
     say_goodbye(peer);
     asked.push_back(peer);
   }
   const auto all_parted = [&]() REQUIRES(states_mutex_) {
     if (failure_told_.load() && is_mismatch(failure())) return true;  // some will never come
-    for (Rank peer = 0; peer < size(); ++peer) {
+    for (const Rank peer : liveness_->met_peers()) {
       if (!parted(peer)) return false;
     }
     return true;

@@ -36,8 +36,8 @@
 #include "net/call_order.h"
 #include "net/job_meeting.h"
 #include "net/job_options.h"
-#include "net/per_rank.h"
 #include "net/router.h"
+#include "net/sparse_per_rank.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -71,7 +71,7 @@ class Job final : private TransportEvents {
   int32_t size() const { return bootstrap_->size(); }
   uint64_t secret() const { return meeting_.secret; }
   // The ranks on that machine which has most of them; the same number on all ranks.
-  int32_t ranks_on_fullest_node() const { return meeting_.nodes.on_fullest; }
+  int32_t ranks_on_fullest_node() const { return meeting_.node_map->ranks_on_fullest(); }
   // Which ranks share which nodes, and how records are to travel.
   const std::shared_ptr<const NodeMap>& nodes() const { return meeting_.node_map; }
   RouteChoice route() const { return options_.route; }
@@ -171,7 +171,7 @@ class Job final : private TransportEvents {
   void say_goodbye(Rank to) REQUIRES(states_mutex_);
   bool parted(Rank peer) const REQUIRES(states_mutex_);
   Status await_goodbyes();
-  PeerState& state(Rank peer) REQUIRES(states_mutex_) { return states_[peer]; }
+  PeerState& state(Rank peer) REQUIRES(states_mutex_) { return states_.meet(peer); }
 
   const JobOptions options_;
   std::unique_ptr<Bootstrap> bootstrap_;
@@ -197,7 +197,7 @@ class Job final : private TransportEvents {
 
   Mutex states_mutex_;  // after events_mutex_
   CondVar parted_;
-  PerRank<PeerState> states_ GUARDED_BY(states_mutex_);
+  SparsePerRank<PeerState> states_ GUARDED_BY(states_mutex_);
   bool closing_ GUARDED_BY(states_mutex_) = false;
 };
 

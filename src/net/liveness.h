@@ -3,7 +3,7 @@
 // long.
 //
 // Only peers that have been met (a frame went to them or came from them) are watched: a job of 100,000 ranks
-// in which a rank talks to 60 sends 60 heartbeats. Time is counted on a *watched clock*, which goes forward
+// in which a rank talks to 60 sends 60 heartbeats, and keeps a page of flags for each 256 ranks among which one was met. Time is counted on a *watched clock*, which goes forward
 // by at most two ticks per poll: if our own process was stopped, the machine slept, or an event held the
 // progress thread, that time counts against nobody.
 //
@@ -12,14 +12,13 @@
 // note_heard by any thread; the rest by one thread at a time.
 #pragma once
 
-#include <atomic>
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "net/per_rank.h"
+#include "net/rank_flags.h"
 #include "net/transport.h"
 
 namespace swale::net {
@@ -28,7 +27,8 @@ class Liveness {
  public:
   struct Params {
     Rank rank = 0;
-    PerRank<std::string> hosts;  // for messages
+    int32_t size = 1;
+    std::function<std::string(Rank)> host_of;  // for messages
     Nanos heartbeat_interval = 1'000'000'000;
     Nanos silence_deadline = 30'000'000'000;  // more than two heartbeat intervals
   };
@@ -48,7 +48,8 @@ class Liveness {
   void note_sent(Rank peer) { note(peer, kSent); }
   void note_heard(Rank peer) { note(peer, kHeard); }
 
-  bool met(Rank peer) const;  // also of peers that have left or are gone
+  bool met(Rank peer) const { return is_met(flags_.of(peer)); }  // also of peers that have left or are gone
+  std::vector<Rank> met_peers() const;
 
   // The peer will say nothing more by its own will: it still gets heartbeats (it waits for us), but may be
   // silent.
@@ -70,6 +71,8 @@ class Liveness {
     Nanos last_heard;
   };
 
+  static bool is_met(uint8_t flags) { return (flags & (kSent | kHeard | kMet)) != 0; }
+
   // Once a tick is enough; the frames between only look.
   void note(Rank peer, uint8_t what) {
     std::atomic<uint8_t>& known = flags_[peer];
@@ -80,7 +83,7 @@ class Liveness {
 
   const Params params_;
   const Nanos tick_;
-  PerRank<std::atomic<uint8_t>> flags_;
+  RankFlags flags_;
   std::vector<Watch> watched_;  // met and not down
   Nanos last_poll_ = -1;
   Nanos clock_ = 0;  // the watched clock

@@ -14,7 +14,10 @@ class LivenessTest : public testing::Test {
   static Liveness::Params params() {
     Liveness::Params out;
     out.rank = 0;
-    out.hosts = PerRank<std::string>(std::vector<std::string>{"alpha", "beta", "gamma"});
+    out.size = 3;
+    out.host_of = [](Rank rank) {
+      return std::vector<std::string>{"alpha", "beta", "gamma"}[static_cast<size_t>(rank)];
+    };
     out.heartbeat_interval = seconds(1);
     out.silence_deadline = seconds(10);
     return out;
@@ -44,6 +47,25 @@ TEST_F(LivenessTest, WatchesOnlyPeersThatWereMet) {
   EXPECT_FALSE(liveness_.met(1));
   liveness_.note_sent(1);
   EXPECT_TRUE(liveness_.met(1));
+}
+
+TEST(Liveness, FindsTheFewMetPeersOfALargeJob) {
+  Liveness::Params params;
+  params.size = 131'072;
+  params.host_of = [](Rank) { return std::string("anywhere"); };
+  Liveness liveness(params);
+  const std::vector<Rank> met = {1, 255, 256, 70'000, 131'071};
+  for (const Rank peer : met) liveness.note_sent(peer);
+  EXPECT_EQ(liveness.met_peers(), met);
+  EXPECT_FALSE(liveness.met(257));
+  EXPECT_FALSE(liveness.met(5'000));
+  ManualClock clock;
+  std::vector<Rank> heartbeats;
+  for (int i = 0; i < 6 && heartbeats.empty(); ++i) {
+    heartbeats = liveness.poll(clock.now()).heartbeats;
+    clock.advance(params.heartbeat_interval / 4);
+  }
+  EXPECT_EQ(heartbeats, met);
 }
 
 TEST_F(LivenessTest, ReportsASilentPeerOnceByNameAndTime) {

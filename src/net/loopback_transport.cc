@@ -7,6 +7,7 @@
 
 #include "base/contain.h"
 #include "base/start_thread.h"
+#include "net/address_book.h"
 #include "net/per_rank.h"
 
 namespace swale::net {
@@ -37,9 +38,9 @@ class LoopbackTransport : public Transport {
 
   std::string address() const override { return fmt::format("loopback:{}:{}", fabric_->id(), rank_); }
 
-  Status start(std::vector<std::string> addresses, TransportEvents* events) override {
-    if (static_cast<Rank>(addresses.size()) != down_.ranks()) {
-      return invalid_argument("loopback: {} addresses for {} ranks", addresses.size(), down_.ranks());
+  Status start(std::shared_ptr<const AddressBook> book, TransportEvents* events) override {
+    if (book->ranks() != down_.ranks()) {
+      return invalid_argument("loopback: {} addresses for {} ranks", book->ranks(), down_.ranks());
     }
     events_ = events;
     return start_thread(&thread_, "the progress thread", [this] { run(); });

@@ -13,7 +13,8 @@ class LoopbackFaults : public testing::Test {
       transports_.push_back(fabric_->transport(rank));
       addresses.push_back(transports_.back()->address());
     }
-    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(transports_[i]->start(addresses, &recorders_[i]).ok());
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_TRUE(transports_[i]->start(book_of(addresses), &recorders_[i]).ok());
   }
   std::shared_ptr<LoopbackFabric> fabric_ = LoopbackFabric::create(3);
   Recorder recorders_[3];

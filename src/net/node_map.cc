@@ -51,6 +51,35 @@ Result<NodeMap> NodeMap::of_ranks(std::span<const int32_t> node_of) {
   return map;
 }
 
+Result<NodeMap> NodeMap::of_runs(std::span<const NodeRun> runs) {
+  int64_t ranks = 0;
+  bool in_blocks = true;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].ranks < 1 || (ranks += runs[i].ranks) > kRanksMax || runs[i].node < 0 ||
+        runs[i].node >= kRanksMax) {
+      return invalid_argument("nodes of the job: run {} has {} ranks on node {} (at most {} in all)", i,
+                              runs[i].ranks, runs[i].node, kRanksMax);
+    }
+    in_blocks = in_blocks && runs[i].node == static_cast<int32_t>(i);
+  }
+  std::vector<int32_t> expanded;  // ranks of each node, or the node of each rank
+  expanded.reserve(in_blocks ? runs.size() : static_cast<size_t>(ranks));
+  for (const NodeRun& each : runs) {
+    if (in_blocks) {
+      expanded.push_back(each.ranks);
+    } else {
+      expanded.insert(expanded.end(), static_cast<size_t>(each.ranks), each.node);
+    }
+  }
+  return in_blocks ? NodeMap::in_blocks(expanded) : of_ranks(expanded);
+}
+
+int32_t NodeMap::ranks_on_fullest() const {
+  int32_t most = 0;
+  for (int32_t node = 0; node < nodes(); ++node) most = std::max(most, ranks_on(node));
+  return most;
+}
+
 Seat NodeMap::seat(Rank rank) const {
   const int32_t position = position_of_.empty() ? rank : position_of_[static_cast<size_t>(rank)];
   if (ranks_each_ != 0) return {position / ranks_each_, position % ranks_each_};

@@ -24,12 +24,20 @@ struct Seat {
   int32_t local = 0;  // among the ranks of the node, in order of rank
 };
 
+// Ranks that follow one another on one node.
+struct NodeRun {
+  int32_t node = 0;
+  int32_t ranks = 0;
+};
+
 class NodeMap {
  public:
   // Ranks of each node, placed one node after the other. kInvalidArgument if a node has none, or there is none.
   static Result<NodeMap> in_blocks(std::span<const int32_t> ranks_per_node);
   // node_of[rank]; nodes are numbered 0..nodes-1, each with a rank at least. kInvalidArgument else.
   static Result<NodeMap> of_ranks(std::span<const int32_t> node_of);
+  // The same, as runs of ranks, from rank 0. Takes no memory that grows with the ranks if they are placed in blocks.
+  static Result<NodeMap> of_runs(std::span<const NodeRun> runs);
 
   int32_t ranks() const { return first_.back(); }
   int32_t nodes() const { return static_cast<int32_t>(first_.size()) - 1; }
@@ -47,6 +55,9 @@ class NodeMap {
   int32_t local_representative(int32_t node, int32_t other) const {
     return (other - node + nodes()) % nodes() % ranks_on(node);
   }
+
+  // On the node that has most of them.
+  int32_t ranks_on_fullest() const;
 
   uint64_t memory_bytes() const;
 

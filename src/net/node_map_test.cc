@@ -31,6 +31,34 @@ TEST(NodeMap, FindsSeatsWhateverThePlacement) {
   EXPECT_FALSE(NodeMap::in_blocks(std::vector<int32_t>{2, 0}).ok());
 }
 
+TEST(NodeMap, IsTheSameOfRunsAsOfRanks) {
+  const std::vector<std::vector<int32_t>> placements = {
+      {0}, {0, 0, 0, 1, 2, 2}, {0, 1, 2, 0, 1, 0}, {0, 0, 1, 0}, {1, 0}};
+  for (const std::vector<int32_t>& node_of : placements) {
+    std::vector<NodeRun> runs;
+    for (const int32_t node : node_of) {
+      if (runs.empty() || runs.back().node != node) runs.push_back({node, 0});
+      ++runs.back().ranks;
+    }
+    const auto expected = NodeMap::of_ranks(node_of), found = NodeMap::of_runs(runs);
+    ASSERT_TRUE(expected.ok() && found.ok()) << found.status().to_string();
+    EXPECT_EQ(found->memory_bytes(), expected->memory_bytes());
+    for (Rank rank = 0; rank < expected->ranks(); ++rank) {
+      EXPECT_EQ(found->seat(rank).node, expected->seat(rank).node);
+      EXPECT_EQ(found->seat(rank).local, expected->seat(rank).local);
+    }
+  }
+  EXPECT_EQ(NodeMap::of_runs(std::vector<NodeRun>{{0, 1}, {1, 3}, {0, 1}})->ranks_on_fullest(), 3);
+  for (const std::vector<NodeRun>& wrong : {std::vector<NodeRun>{},
+                                            {{0, 0}},
+                                            {{0, 1}, {2, 1}},
+                                            {{-1, 1}},
+                                            {{0, 1}, {0x7fffffff, 1}},
+                                            {{0, 1 << 30}}}) {
+    EXPECT_EQ(NodeMap::of_runs(wrong).status().code(), Code::kInvalidArgument);
+  }
+}
+
 TEST(NodeMap, RemoteNodesAreSpreadOverLocalRanks) {
   const NodeMap map = blocks(std::vector<int32_t>(4096, 32));
   std::map<Rank, int> remote_links;

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <string_view>
 
 #include "base/coding.h"
 #include "base/hash.h"
@@ -15,6 +17,8 @@ namespace {
 
 constexpr char kRecordMagic[] = "SWRZ";
 constexpr size_t kMagicBytes = 4;
+constexpr std::string_view kNodePrefix = "node-";
+constexpr std::string_view kAddressesPrefix = "addresses-";
 constexpr size_t kChecked = 16;  // offset of the first byte under the checksum
 constexpr size_t kHeaderBytes = 48;
 
@@ -127,43 +131,45 @@ void RendezvousDirectory::close_directory() {
   directory_fd_ = -1;
 }
 
-Status RendezvousDirectory::append(const RendezvousRecord& record) {
+Status RendezvousDirectory::append_to(const std::string& file, const RendezvousRecord& record) {
   if (record.body.size() > kBodyBytesMax) {
     return error(Code::kResourceExhausted, Scope::kOperation,
                  "rendezvous record of {} bytes, the limit is {}", record.body.size(), kBodyBytesMax);
   }
   const std::string bytes = encode_record(record);
-  Descriptor fd(::openat(directory_fd_, file_.c_str(),
+  Descriptor fd(::openat(directory_fd_, file.c_str(),
                          O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
-  if (fd.get() < 0) return errno_status(errno, fmt::format("open {}/{}", path_, file_));
+  if (fd.get() < 0) return errno_status(errno, fmt::format("open {}/{}", path_, file));
   ssize_t written;
   do {
     written = ::write(fd.get(), bytes.data(), bytes.size());
   } while (written < 0 && errno == EINTR);
-  if (written < 0) return errno_status(errno, fmt::format("append to {}/{}", path_, file_));
+  if (written < 0) return errno_status(errno, fmt::format("append to {}/{}", path_, file));
   if (static_cast<size_t>(written) != bytes.size()) {
     return errno_status(
-        ENOSPC, fmt::format("append to {}/{}: wrote {} of {} bytes", path_, file_, written, bytes.size()));
+        ENOSPC, fmt::format("append to {}/{}: wrote {} of {} bytes", path_, file, written, bytes.size()));
   }
-  if (::close(fd.release()) != 0) return errno_status(errno, fmt::format("close {}/{}", path_, file_));
+  if (::close(fd.release()) != 0) return errno_status(errno, fmt::format("close {}/{}", path_, file));
   return ok_status();
 }
 
-Result<std::vector<std::string>> RendezvousDirectory::list() const {
+Result<std::vector<std::string>> RendezvousDirectory::list(bool of_nodes_only) const {
   Descriptor fd(::openat(directory_fd_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   DIR* directory = fd.get() < 0 ? nullptr : ::fdopendir(fd.get());
   if (directory == nullptr) return errno_status(errno, fmt::format("list {}", path_));
   fd.release();
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(directory)) {
-    if (std::string_view(entry->d_name).starts_with("node-")) names.emplace_back(entry->d_name);
+    const std::string_view name = entry->d_name;
+    const bool wanted = name.starts_with(kNodePrefix) ||
+                        (!of_nodes_only && (name == kAnswers || name.starts_with(kAddressesPrefix)));
+    if (wanted) names.emplace_back(name);
   }
   ::closedir(directory);
   return names;
 }
 
-Status RendezvousDirectory::read_file(const std::string& name, uint64_t* offset,
-                                      const std::function<void(RendezvousRecord)>& visit) {
+Status RendezvousDirectory::read_file(const std::string& name, uint64_t* offset, const Visit& visit) {
   // A FIFO is not waited for; it has no bytes.
   Descriptor fd(::openat(directory_fd_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0)
@@ -171,25 +177,46 @@ Status RendezvousDirectory::read_file(const std::string& name, uint64_t* offset,
   struct stat found;
   if (::fstat(fd.get(), &found) != 0) return errno_status(errno, fmt::format("fstat {}/{}", path_, name));
   const auto size = static_cast<uint64_t>(found.st_size);
-  if (size <= *offset) return ok_status();
-  std::string bytes(size - *offset, '\0');
-  size_t filled = 0;
-  while (filled < bytes.size()) {
-    const ssize_t count =
-        ::pread(fd.get(), bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(*offset + filled));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno_status(errno, fmt::format("read {}/{} at {}", path_, name, *offset + filled));
-    if (count == 0) break;
-    filled += static_cast<size_t>(count);
+  // A window that holds no whole record grows until it does, or ends with the file.
+  std::string window;
+  for (size_t bytes = kWindowBytes; *offset < size;) {
+    window.resize(std::min<uint64_t>(bytes, size - *offset));
+    size_t filled = 0;
+    while (filled < window.size()) {
+      const ssize_t count = ::pread(fd.get(), window.data() + filled, window.size() - filled,
+                                    static_cast<off_t>(*offset + filled));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0)
+        return errno_status(errno, fmt::format("read {}/{} at {}", path_, name, *offset + filled));
+      if (count == 0) break;
+      filled += static_cast<size_t>(count);
+    }
+    const bool last = filled < window.size() || *offset + filled == size;
+    const size_t done = decode_records(Bytes(window.data(), filled), visit);
+    *offset += done;
+    if (last) break;
+    if (done == 0) bytes *= 2;
   }
-  *offset += decode_records(Bytes(bytes.data(), filled), visit);
   return ok_status();
 }
 
-Status RendezvousDirectory::scan(const std::function<void(RendezvousRecord)>& visit) {
-  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> names, list());
+Status RendezvousDirectory::scan(const Visit& visit) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, list(true));
   for (const std::string& name : names) SWALE_RETURN_IF_ERROR(read_file(name, &offsets_[name], visit));
   return ok_status();
+}
+
+Status RendezvousDirectory::scan_again(const Visit& visit) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, list(true));
+  for (const std::string& name : names) {
+    uint64_t offset = 0;
+    SWALE_RETURN_IF_ERROR(read_file(name, &offset, visit));
+  }
+  return ok_status();
+}
+
+std::string RendezvousDirectory::addresses_path(uint64_t session) const {
+  return fmt::format("{}/{}{:016x}", path_, kAddressesPrefix, session);
 }
 
 bool RendezvousDirectory::own_file_exists() const {
@@ -199,7 +226,7 @@ bool RendezvousDirectory::own_file_exists() const {
 
 void RendezvousDirectory::remove_all() {
   if (directory_fd_ < 0) return;
-  if (const auto names = list(); names.ok()) {
+  if (const auto names = list(false); names.ok()) {
     for (const std::string& name : *names) ::unlinkat(directory_fd_, name.c_str(), 0);
   }
   ::rmdir(path_.c_str());

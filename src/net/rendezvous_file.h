@@ -5,13 +5,14 @@
 // machine, not between NFS clients). Files are opened, used and closed again at each access: closing flushes
 // and opening revalidates, which is what NFS promises its readers.
 //
+// In a large job (rendezvous.h) two more files, which rank 0 alone writes, say what the ranks have given: `answers`, of
+// records, and `addresses-SESSION`, an AddressBook.
+//
 // Threads: one thread at a time.
 // Format of a record (little-endian; a file is records end to end, and what is not a record is skipped):
 //   u32 magic "SWRZ" | u32 body bytes | u64 xxh3 of all that follows | u32 kind | u32 rank | u64 nonce of the
 //   writing process | u64 session | u32 round | u32 zero | body
-// Limits: a body has at most kBodyBytesMax bytes; more nodes than a few hundred should give a communicator
-// instead,
-//   since every rank reads every node's file.
+// Limits: a body has at most kBodyBytesMax bytes. Memory: a window of kWindowBytes of a file, or its longest record.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@ enum class RendezvousKind : uint32_t {
   kWelcome = 2,  // rank 0: the processes whose nonces are in the body belong to `session`
   kGather = 3,   // what a rank gives to allgather number `round`
   kBye = 4,      // a rank reads no more
+  kAnswer = 5,   // rank 0: what came of all that was given to `round`
 };
 
 struct RendezvousRecord {
@@ -46,6 +48,7 @@ struct RendezvousRecord {
 class RendezvousDirectory {
  public:
   static constexpr size_t kBodyBytesMax = 8 * kMiB;
+  static constexpr size_t kWindowBytes = 256 * kKiB;
 
   // `node` names this process's file.
   RendezvousDirectory(std::string path, std::string node) : path_(std::move(path)), file_("node-" + node) {}
@@ -57,11 +60,19 @@ class RendezvousDirectory {
   // others may enter.
   Status open();
 
-  Status append(const RendezvousRecord& record);
+  Status append(const RendezvousRecord& record) { return append_to(file_, record); }
+  Status append_answer(const RendezvousRecord& record) { return append_to(kAnswers, record); }
 
-  // Hands over every record that was appended, by anyone, since the last call (or since `rewind`).
-  Status scan(const std::function<void(RendezvousRecord)>& visit);
+  using Visit = std::function<void(RendezvousRecord)>;
+  // Hands over every record that was appended to a node's file, by anyone, since the last call (or since `rewind`).
+  Status scan(const Visit& visit);
+  // The same of the answers.
+  Status scan_answers(const Visit& visit) { return read_file(kAnswers, &offsets_[kAnswers], visit); }
+  // All records of nodes' files once more; `scan` goes on where it was.
+  Status scan_again(const Visit& visit);
   void rewind() { offsets_.clear(); }
+
+  std::string addresses_path(uint64_t session) const;
 
   bool own_file_exists() const;
   void remove_all();  // the files and the directory itself; what cannot be removed stays
@@ -69,9 +80,11 @@ class RendezvousDirectory {
   const std::string& path() const { return path_; }
 
  private:
-  Status read_file(const std::string& name, uint64_t* offset,
-                   const std::function<void(RendezvousRecord)>& visit);
-  Result<std::vector<std::string>> list() const;
+  static constexpr char kAnswers[] = "answers";
+
+  Status append_to(const std::string& file, const RendezvousRecord& record);
+  Status read_file(const std::string& name, uint64_t* offset, const Visit& visit);
+  Result<std::vector<std::string>> list(bool of_nodes_only) const;
   void close_directory();
 
   const std::string path_;

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/rng.h"
+#include "net/bootstrap_test_util.h"
 #include "net/rendezvous_file.h"
 
 namespace swale::net {
@@ -17,7 +17,8 @@ namespace {
 
 using testing::HasSubstr;
 
-class RendezvousTest : public testing::Test {
+// With the parameter, each rank reads what all give; or rank 0 does so for all, as in a large job.
+class RendezvousTest : public testing::TestWithParam<bool> {
  protected:
   RendezvousTest() {
     char path[] = "/tmp/swale_rendezvous_XXXXXX";
@@ -33,6 +34,7 @@ class RendezvousTest : public testing::Test {
     out.rank = rank;
     out.size = size;
     out.leave_wait = milliseconds(20);
+    if (GetParam()) out.collect_above = 0;
     return out;
   }
   std::string job_directory() const {
@@ -40,6 +42,19 @@ class RendezvousTest : public testing::Test {
     return "";
   }
   std::string node_file(int node) const { return fmt::format("{}/node-node{}", job_directory(), node); }
+  std::string answers_file() const { return job_directory() + "/answers"; }
+  static std::string bytes_of(const std::string& path) {
+    std::string bytes;
+    if (FILE* file = fopen(path.c_str(), "rb")) {
+      bytes.resize(100000);
+      bytes.resize(fread(bytes.data(), 1, bytes.size(), file));
+      fclose(file);
+    }
+    return bytes;
+  }
+  static std::string address_of(Rank rank) {
+    return fmt::format("address {}", std::string(static_cast<size_t>(rank), '@'));
+  }
   // Makes the directory of a job that is gone, as ranks leave it that die at once.
   void make_job_directory() const {
     std::string path;
@@ -63,13 +78,25 @@ class RendezvousTest : public testing::Test {
     std::vector<std::thread> threads;
     for (Rank rank = 0; rank < size; ++rank) {
       threads.emplace_back([=, this] {
-        auto bootstrap = rendezvous_bootstrap(options(rank, size));
+        RendezvousOptions mine = options(rank, size);
+        if (GetParam()) mine.leave_wait = seconds(60);  // rank 0 removes the files, when all have left
+        auto bootstrap = rendezvous_bootstrap(mine);
         ASSERT_TRUE(bootstrap.ok()) << bootstrap.status().to_string();
         for (int round = 0; round < rounds; ++round) {
-          const auto all = (*bootstrap)->allgather(fmt::format("{}:{}", rank, round));
+          const auto all = allgather(**bootstrap, fmt::format("{}:{}", rank, round));
           ASSERT_TRUE(all.ok()) << all.status().to_string();
+          ASSERT_EQ(all->size(), static_cast<size_t>(size));
           for (size_t i = 0; i < all->size(); ++i) ASSERT_EQ((*all)[i], fmt::format("{}:{}", i, round));
         }
+        const NodeMap nodes = NodeMap::in_blocks(std::vector<int32_t>{size}).value();
+        const auto book = (*bootstrap)->publish(encode_address(rank, "host", address_of(rank)), nodes);
+        ASSERT_TRUE(book.ok()) << book.status().to_string();
+        for (Rank each = 0; each < size; ++each) {
+          const auto found = (*book)->find(each);
+          ASSERT_TRUE(found.ok()) << found.status().to_string();
+          EXPECT_EQ(found->address, address_of(each));
+        }
+        EXPECT_EQ((*book)->private_bytes() == 0, GetParam());
       });
     }
     for (auto& each : threads) each.join();
@@ -78,35 +105,33 @@ class RendezvousTest : public testing::Test {
   std::string directory_;
 };
 
-TEST_F(RendezvousTest, GathersAndLeavesNothingBehind) {
+TEST_P(RendezvousTest, GathersAndLeavesNothingBehind) {
   run_job(5, 4);
   EXPECT_EQ(job_directory(), "");
   run_job(1, 3);
   EXPECT_EQ(job_directory(), "");
 }
 
-TEST_F(RendezvousTest, FilesOfACrashedJobWithTheSameIdAreNotTakenForOurs) {
+TEST_P(RendezvousTest, FilesOfACrashedJobWithTheSameIdAreNotTakenForOurs) {
   // The first job: ranks 0 and 1 get through a round, then all "crash": their files stay.
-  std::string crashed;
+  std::string crashed, answers;
   {
     auto zero = rendezvous_bootstrap(options(0, 2));
     auto one = rendezvous_bootstrap(options(1, 2));
     ASSERT_TRUE(zero.ok() && one.ok());
-    std::thread other([&] { EXPECT_TRUE((*one)->allgather("stale 1").ok()); });
-    EXPECT_TRUE((*zero)->allgather("stale 0").ok());
+    std::thread other([&] { EXPECT_TRUE(allgather(**one, "stale 1").ok()); });
+    EXPECT_TRUE(allgather(**zero, "stale 0").ok());
     other.join();
-    FILE* file = fopen(node_file(0).c_str(), "rb");
-    ASSERT_NE(file, nullptr);
-    crashed.resize(100000);
-    crashed.resize(fread(crashed.data(), 1, crashed.size(), file));
-    fclose(file);
+    crashed = bytes_of(node_file(0));
+    answers = bytes_of(answers_file());
   }
   ASSERT_EQ(job_directory(), "") << "it ended in order; now as if it had not";
   size_t records = 0;
-  decode_records(crashed, [&](const RendezvousRecord&) { ++records; });
+  decode_records(crashed + answers, [&](const RendezvousRecord&) { ++records; });
   ASSERT_GE(records, 5u);
   ASSERT_NO_FATAL_FAILURE(make_job_directory());
   append(node_file(0), crashed);
+  append(answers_file(), answers);
   append(node_file(7), crashed);                       // its ranks were on other nodes too
   append(node_file(7), Bytes(crashed).substr(0, 20));  // one died while writing
   run_job(2, 3);
@@ -114,19 +139,20 @@ TEST_F(RendezvousTest, FilesOfACrashedJobWithTheSameIdAreNotTakenForOurs) {
 }
 
 // The last rank to leave removes the files, and its goodbye with them: who waits for that sees that they are gone.
-TEST_F(RendezvousTest, RankZeroDoesNotWaitForRanksThatHaveRemovedTheFiles) {
+TEST_P(RendezvousTest, RankZeroDoesNotWaitForRanksThatHaveRemovedTheFiles) {
+  if (GetParam()) return;  // nobody but rank 0 removes them
   RendezvousOptions patient = options(0, 2);
   patient.leave_wait = seconds(3600);
   std::unique_ptr<Bootstrap> one;
   std::thread other([&] {
     auto joined = rendezvous_bootstrap(options(1, 2));
     ASSERT_TRUE(joined.ok()) << joined.status().to_string();
-    EXPECT_TRUE((*joined)->allgather("1").ok());
+    EXPECT_TRUE(allgather(**joined, "1").ok());
     one = *std::move(joined);
   });
   auto zero = rendezvous_bootstrap(patient);
   ASSERT_TRUE(zero.ok()) << zero.status().to_string();
-  EXPECT_TRUE((*zero)->allgather("0").ok());
+  EXPECT_TRUE(allgather(**zero, "0").ok());
   other.join();
   ASSERT_NE(one, nullptr);
   const auto before = std::filesystem::file_size(node_file(0));
@@ -138,13 +164,13 @@ TEST_F(RendezvousTest, RankZeroDoesNotWaitForRanksThatHaveRemovedTheFiles) {
   leaving.join();
 }
 
-TEST_F(RendezvousTest, AFifoInPlaceOfAFileIsNotWaitedFor) {
+TEST_P(RendezvousTest, AFifoInPlaceOfAFileIsNotWaitedFor) {
   ASSERT_NO_FATAL_FAILURE(make_job_directory());
   ASSERT_EQ(::mkfifo(node_file(7).c_str(), 0600), 0);
   run_job(2, 2);
 }
 
-TEST_F(RendezvousTest, NamesTheRanksThatDoNotCome) {
+TEST_P(RendezvousTest, NamesTheRanksThatDoNotCome) {
   RendezvousOptions zero = options(0, 3);
   zero.deadline = milliseconds(30);
   zero.deadline_per_rank = 0;
@@ -152,26 +178,26 @@ TEST_F(RendezvousTest, NamesTheRanksThatDoNotCome) {
   two.rank = 2;
   auto present = rendezvous_bootstrap(two);
   ASSERT_TRUE(present.ok());
-  const Status lonely = (*present)->allgather("x").status();
+  const Status lonely = allgather(**present, "x").status();
   EXPECT_EQ(lonely.code(), Code::kDeadlineExceeded);
   EXPECT_THAT(std::string(lonely.message()), HasSubstr("for rank 0 of 3 (never seen)"));
   auto bootstrap = rendezvous_bootstrap(zero);
   ASSERT_TRUE(bootstrap.ok());
-  const Status status = (*bootstrap)->allgather("x").status();
+  const Status status = allgather(**bootstrap, "x").status();
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("2 of 3 ranks to give to allgather 0: 1 (never seen), 2;"));
 }
 
-TEST_F(RendezvousTest, TwoProcessesThatClaimOneRankAreReported) {
+TEST_P(RendezvousTest, TwoProcessesThatClaimOneRankAreReported) {
   auto zero = rendezvous_bootstrap(options(0, 3));
   auto one = rendezvous_bootstrap(options(1, 3));
   auto double_one = rendezvous_bootstrap(options(1, 3));
   ASSERT_TRUE(zero.ok() && one.ok() && double_one.ok());
   Status statuses[3];
-  std::thread a([&] { statuses[1] = (*one)->allgather("x").status(); });
-  std::thread b([&] { statuses[2] = (*double_one)->allgather("x").status(); });
-  statuses[0] = (*zero)->allgather("x").status();
+  std::thread a([&] { statuses[1] = allgather(**one, "x").status(); });
+  std::thread b([&] { statuses[2] = allgather(**double_one, "x").status(); });
+  statuses[0] = allgather(**zero, "x").status();
   a.join();
   b.join();
   for (const Status& each : statuses) {
@@ -180,7 +206,7 @@ TEST_F(RendezvousTest, TwoProcessesThatClaimOneRankAreReported) {
   }
 }
 
-TEST_F(RendezvousTest, RefusesADirectoryThatOthersMayEnter) {
+TEST_P(RendezvousTest, RefusesADirectoryThatOthersMayEnter) {
   const auto probe = rendezvous_bootstrap(options(1, 2));  // makes it, and leaves it: it never got in
   ASSERT_TRUE(probe.ok());
   const std::string path = job_directory();
@@ -200,7 +226,43 @@ TEST_F(RendezvousTest, RefusesADirectoryThatOthersMayEnter) {
   }
 }
 
-TEST_F(RendezvousTest, RefusesALinkAndMissingOptions) {
+// All ranks of a job publish, in two ways: rank 2 has no address; or somebody cuts the file of the addresses, so that only who
+// looks up the ranks at its end finds it damaged.
+TEST_P(RendezvousTest, AnAddressThatIsNotThereIsNamed) {
+  for (const bool none : {true, false}) {
+    std::vector<std::thread> threads;
+    for (Rank rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([=, this] {
+        RendezvousOptions mine = options(rank, 3);
+        mine.leave_wait = seconds(60);
+        auto bootstrap = rendezvous_bootstrap(mine);
+        ASSERT_TRUE(bootstrap.ok()) << bootstrap.status().to_string();
+        const NodeMap nodes = NodeMap::in_blocks(std::vector<int32_t>{3}).value();
+        const Result<std::string> address =
+            none && rank == 2 ? Result<std::string>(invalid_argument("no network")) : address_of(rank);
+        const auto book = (*bootstrap)->publish(encode_address(rank, "host", address), nodes);
+        ASSERT_EQ(book.ok(), !none) << book.status().to_string();
+        if (none) {
+          EXPECT_THAT(std::string(book.status().message()), HasSubstr("rank 2 (host host) could not start"));
+        } else if (GetParam()) {
+          ASSERT_TRUE(allgather(**bootstrap, "all have it open").ok());
+          for (const auto& each : std::filesystem::directory_iterator(job_directory())) {
+            if (each.path().filename().string().starts_with("addresses-"))
+              std::filesystem::resize_file(each.path(), 40);
+          }
+          ASSERT_TRUE(allgather(**bootstrap, "it is cut").ok());
+          const Status cut = (*book)->find(2).status();
+          EXPECT_EQ(cut.code(), Code::kCorruption);
+          EXPECT_THAT(std::string(cut.message()),
+                      testing::AllOf(HasSubstr("addresses-"), HasSubstr("rank 2 of 3")));
+        }
+      });
+    }
+    for (auto& each : threads) each.join();
+  }
+}
+
+TEST_P(RendezvousTest, RefusesALinkAndMissingOptions) {
   { const auto probe = rendezvous_bootstrap(options(1, 2)); }
   const std::string path = job_directory();
   std::filesystem::remove_all(path);
@@ -210,6 +272,32 @@ TEST_F(RendezvousTest, RefusesALinkAndMissingOptions) {
   nameless.job_id = "";
   EXPECT_THAT(std::string(rendezvous_bootstrap(nameless).status().message()), HasSubstr("SWALE_JOB_ID"));
   EXPECT_FALSE(rendezvous_bootstrap(options(2, 2)).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, RendezvousTest, testing::Bool(),
+                         [](const auto& each) { return each.param ? "Large" : "Small"; });
+
+// A record that is longer than the window in which files are read, and one behind it.
+TEST(RendezvousDirectory, ReadsLongRecords) {
+  char path[] = "/tmp/swale_rendezvous_XXXXXX";
+  const std::string folder = std::string(::mkdtemp(path)) + "/job";
+  RendezvousDirectory directory(folder, "a");
+  ASSERT_TRUE(directory.open().ok());
+  std::vector<size_t> written, read;
+  for (const size_t bytes : {size_t{10}, 3 * RendezvousDirectory::kWindowBytes, size_t{0},
+                             RendezvousDirectory::kWindowBytes, size_t{100}}) {
+    ASSERT_TRUE(directory.append({RendezvousKind::kGather, 1, 2, 3, 4, std::string(bytes, 'S')}).ok());
+    written.push_back(bytes);
+  }
+  const auto visit = [&](const RendezvousRecord& record) { read.push_back(record.body.size()); };
+  ASSERT_TRUE(directory.scan(visit).ok());
+  EXPECT_EQ(read, written);
+  ASSERT_TRUE(directory.scan(visit).ok());
+  EXPECT_EQ(read, written) << "nothing is handed over twice";
+  ASSERT_TRUE(directory.scan_again(visit).ok());
+  EXPECT_EQ(read.size(), 2 * written.size());
+  directory.remove_all();
+  std::filesystem::remove_all(std::filesystem::path(folder).parent_path());
 }
 
 TEST(RendezvousRecord, RoundTripsAndSkipsDamage) {

@@ -23,8 +23,8 @@ class Sleeper final : public Transport {
   explicit Sleeper(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
 
   std::string address() const override { return inner_->address(); }
-  Status start(std::vector<std::string> addresses, TransportEvents* events) override {
-    return inner_->start(std::move(addresses), events);
+  Status start(std::shared_ptr<const AddressBook> book, TransportEvents* events) override {
+    return inner_->start(std::move(book), events);
   }
   bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override {
     return inner_->post(to, header, payload, cookie);

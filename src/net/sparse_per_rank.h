@@ -34,6 +34,7 @@ class SparsePerRank {
 
   // In the order in which they were met.
   const std::vector<Rank>& met() const { return met_; }
+  const std::vector<std::unique_ptr<T>>& items() const { return items_; }
 
   uint64_t memory_bytes() const {
     return slots_.capacity() * sizeof(Slot) + met_.capacity() * sizeof(Rank) +

@@ -9,7 +9,6 @@
 #include <climits>
 #include <cstdint>
 #include <cstring>
-#include <map>
 
 #include "base/process_identity.h"
 
@@ -203,15 +202,6 @@ Result<LaunchEnvironment> detect_launch(const GetEnvironment& get) {
 std::string this_machine() {
   const std::string boot = boot_id();
   return boot.empty() ? host_name() : boot;
-}
-
-NodeCounts count_nodes(const std::vector<std::string>& machines, Rank rank) {
-  std::map<std::string_view, int32_t> ranks;
-  NodeCounts counts;
-  for (const std::string& machine : machines)
-    counts.on_fullest = std::max(counts.on_fullest, ++ranks[machine]);
-  counts.here = ranks[machines[static_cast<size_t>(rank)]];
-  return counts;
 }
 
 std::string this_node_id() { return fmt::format("{}-{}", host_name(), boot_id().substr(0, 8)); }

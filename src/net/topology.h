@@ -17,7 +17,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 #include "net/transport.h"
@@ -42,13 +41,6 @@ Result<LaunchEnvironment> detect_launch(const GetEnvironment& get);
 // What processes of one machine have in common. Containers share their machine's kernel and its memory, whatever they
 // call themselves.
 std::string this_machine();
-
-// How many ranks share machines. `machines`: of every rank, as each rank tells it.
-struct NodeCounts {
-  int32_t here = 1;        // on the machine of `rank`
-  int32_t on_fullest = 1;  // on the machine which has most of them; the same number on all ranks
-};
-NodeCounts count_nodes(const std::vector<std::string>& machines, Rank rank);
 
 // "host-b007b007": host name and start of the kernel's boot id, equal exactly for processes that share a
 // kernel.

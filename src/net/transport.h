@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@
 namespace swale::net {
 
 using Rank = int32_t;
+class AddressBook;
 
 // The progress thread calls these, and code that knows no exceptions: none of them throws.
 class TransportEvents {
@@ -68,9 +70,9 @@ class Transport {
   // How peers reach this rank; opaque bytes, at most 4 KiB. Valid before start.
   virtual std::string address() const = 0;
 
-  // Starts the progress thread. `addresses[r]` is rank r's address; connections are made on first use, and
-  // their failure arrives as on_down. `events` outlives the Transport's close.
-  virtual Status start(std::vector<std::string> addresses, TransportEvents* events) = 0;
+  // Starts the progress thread. A rank is looked up in the book, and connected to, on first use; a failure of either
+  // arrives as on_down. Memory grows with the ranks that are met. `events` outlives the Transport's close.
+  virtual Status start(std::shared_ptr<const AddressBook> book, TransportEvents* events) = 0;
 
   // Sends header and payload to `to` (not to oneself). The header is copied. True: the payload is free again
   // and no on_sent will come; false: it is borrowed until on_sent. Throws std::bad_alloc if there is no memory for its

@@ -52,7 +52,7 @@ class TransportContract : public testing::TestWithParam<FabricKind> {
       EXPECT_LE(addresses.back().size(), 4 * kKiB);
     }
     for (size_t i = 0; i < transports_.size(); ++i) {
-      const Status status = transports_[i]->start(addresses, events[i]);
+      const Status status = transports_[i]->start(book_of(addresses), events[i]);
       ASSERT_TRUE(status.ok()) << status.to_string();
     }
   }

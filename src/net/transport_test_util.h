@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "net/address_book.h"
 #include "net/loopback_transport.h"
 #include "net/transport.h"
 #include "net/ucx_transport.h"
@@ -104,6 +105,14 @@ inline std::vector<std::unique_ptr<Transport>> make_ucx(int32_t size, const std:
     if (made.ok()) all.push_back(*std::move(made));
   }
   return all;
+}
+
+// As the ranks of a job make it of their addresses.
+inline std::shared_ptr<const AddressBook> book_of(const std::vector<std::string>& addresses) {
+  std::vector<std::string> rows;
+  for (const std::string& each : addresses)
+    rows.push_back(encode_address(static_cast<Rank>(rows.size()), "somewhere", each));
+  return make_book(rows).value();
 }
 
 inline std::string pattern(uint64_t seed, size_t bytes) {

@@ -44,7 +44,7 @@ class Drive : public testing::TestWithParam<Way> {
     const std::vector<std::string> addresses{all_[0]->address(), all_[1]->address()};
     for (size_t i = 0; i < 2; ++i) {
       ends_[i].transport = all_[i].get();
-      ASSERT_TRUE(all_[i]->start(addresses, &ends_[i]).ok());
+      ASSERT_TRUE(all_[i]->start(book_of(addresses), &ends_[i]).ok());
     }
     ends_[1].answers = true;
   }
@@ -141,7 +141,7 @@ UcxTransport::Sleeps sleeps_of_exchange(Nanos poll) {
   Echo ends[2];
   for (size_t i = 0; i < 2; ++i) {
     ends[i].transport = all[i].get();
-    EXPECT_TRUE(all[i]->start(addresses, &ends[i]).ok());
+    EXPECT_TRUE(all[i]->start(book_of(addresses), &ends[i]).ok());
   }
   ends[1].answers = true;
   const auto ask = [&](size_t call) {
@@ -182,7 +182,7 @@ TEST(DrivePolls, AThreadThatDrivesGetsTheSeat) {
   Echo ends[2];
   for (size_t i = 0; i < 2; ++i) {
     ends[i].transport = all[i].get();
-    ASSERT_TRUE(all[i]->start({all[0]->address(), all[1]->address()}, &ends[i]).ok());
+    ASSERT_TRUE(all[i]->start(book_of({all[0]->address(), all[1]->address()}), &ends[i]).ok());
   }
   all[0]->expect_frame();
   post(all[0].get(), &ends[0], 1, "hello", {}, 1);

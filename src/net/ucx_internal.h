@@ -12,11 +12,14 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/patience.h"
+#include "net/address_book.h"
 #include "net/polling.h"
+#include "net/sparse_per_rank.h"
 #include "net/ucx_transport.h"
 
 namespace swale::net::ucx_internal {
@@ -92,11 +95,10 @@ class SlotList {
   Slot* last_ = nullptr;
 };
 
+// A rank that was met: its address is looked up when the endpoint is made.
 struct Peer {
   Ucx* owner = nullptr;
   Rank rank = -1;
-  std::string host;
-  std::string address;
   ucp_ep_h endpoint = nullptr;
   Meeting meeting = Meeting::kNone;
   bool greeted = false;  // its hello has come
@@ -106,21 +108,19 @@ struct Peer {
   bool ended = false;    // its end mark has come
   bool failing = false;  // to be taken down, for this reason
   Status why;
-  bool dropped = false;  // likewise, by drop; guarded by mutex_
-  Status dropped_why;
   void* close_request = nullptr;  // of its endpoint, until UCX has done it
   bool down = false;
 };
 
 class Ucx final : public UcxTransport {
  public:
-  Ucx(Rank rank, int32_t size) : rank_(rank), peers_(static_cast<size_t>(size)) {}
+  Ucx(Rank rank, int32_t size) : rank_(rank), size_(size) {}
   ~Ucx() override;
 
   Status init(const TransportOptions& options);
 
   std::string address() const override;
-  Status start(std::vector<std::string> addresses, TransportEvents* events) override;
+  Status start(std::shared_ptr<const AddressBook> book, TransportEvents* events) override;
   bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override;
   void wake() override;
   void drop(Rank peer, const Status& why) override;
@@ -137,8 +137,7 @@ class Ucx final : public UcxTransport {
   static void on_send_done(void* request, ucs_status_t status, void* slot);
 
   Status configure(const TransportOptions& options, ucp_config_t* config);
-  Status parse_addresses(std::vector<std::string> addresses);
-  Peer& peer(Rank rank) { return peers_[static_cast<size_t>(rank)]; }
+  Peer& peer(Rank rank) REQUIRES(fabric_mutex_);  // met, if it was not
 
   Slot* take_slot() REQUIRES(mutex_);
   Slot* slot_at(size_t index) EXCLUDES(mutex_);
@@ -186,9 +185,10 @@ class Ucx final : public UcxTransport {
   void destroy() EXCLUDES(fabric_mutex_);
 
   const Rank rank_;
+  const int32_t size_;
   bool direct_ = false;
   TransportEvents* events_ = nullptr;
-  std::deque<Peer> peers_;
+  std::shared_ptr<const AddressBook> book_;
   std::atomic<uint64_t> rejected_{0};
 
   ucp_context_h context_ = nullptr;
@@ -201,7 +201,7 @@ class Ucx final : public UcxTransport {
   std::deque<Slot> slots_ GUARDED_BY(mutex_);
   SlotList free_ GUARDED_BY(mutex_);
   SlotList queue_ GUARDED_BY(mutex_);
-  bool any_dropped_ GUARDED_BY(mutex_) = false;
+  std::vector<std::pair<Rank, Status>> dropped_ GUARDED_BY(mutex_);  // by drop, to be taken down
   std::atomic<bool> queued_{false};  // queue_ is not empty; frames posted now go behind it
   std::atomic<bool> woken_{false};
   std::atomic<bool> expecting_{false};  // expect_frame was called
@@ -226,6 +226,7 @@ class Ucx final : public UcxTransport {
 
   // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before mutex_.
   Mutex fabric_mutex_;
+  SparsePerRank<Peer> peers_ GUARDED_BY(fabric_mutex_);
   Slot* spare_ GUARDED_BY(fabric_mutex_) = nullptr;      // for send_here
   bool sending_here_ GUARDED_BY(fabric_mutex_) = false;  // inside send_here: events have to wait
   SlotList late_ GUARDED_BY(fabric_mutex_);  // came home meanwhile: their cookies are still to be told

@@ -73,7 +73,12 @@ bool Ucx::connect(Peer* to) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(to->address.data());
+  const Result<RankAddress> found = book_->find(to->rank);
+  if (!found.ok()) {
+    fail(to, found.status().with_context(fmt::format("meeting rank {}", to->rank)));
+    return false;
+  }
+  params.address = reinterpret_cast<const ucp_address_t*>(found->address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = on_endpoint_error;
   params.err_handler.arg = to;

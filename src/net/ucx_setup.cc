@@ -9,9 +9,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "base/process_identity.h"
 #include "base/start_thread.h"
-#include "net/topology.h"
 #include "net/ucx_internal.h"
 
 namespace swale::net::ucx_internal {
@@ -122,38 +120,20 @@ Status Ucx::init(const TransportOptions& options) {
   return driver_bed_.init(worker_fd);
 }
 
-// host '\0' UCX worker address
 std::string Ucx::address() const {
   ucp_address_t* bytes = nullptr;
   size_t count = 0;
   if (ucp_worker_get_address(worker_, &bytes, &count) != UCS_OK) return "";
-  std::string out = host_name();
-  out += '\0';
-  out.append(reinterpret_cast<const char*>(bytes), count);
+  const std::string out(reinterpret_cast<const char*>(bytes), count);
   ucp_worker_release_address(worker_, bytes);
   return out;
 }
 
-Status Ucx::parse_addresses(std::vector<std::string> addresses) {
-  if (addresses.size() != peers_.size()) {
-    return invalid_argument("UCX transport: {} addresses for {} ranks", addresses.size(), peers_.size());
+Status Ucx::start(std::shared_ptr<const AddressBook> book, TransportEvents* events) {
+  if (book->ranks() != size_) {
+    return invalid_argument("UCX transport: {} addresses for {} ranks", book->ranks(), size_);
   }
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    const size_t end = addresses[i].find('\0');
-    if (end == std::string::npos || end + 1 == addresses[i].size()) {
-      return error(Code::kCorruption, Scope::kFatal,
-                   "UCX transport: the address of rank {} is malformed ({} bytes)", i, addresses[i].size());
-    }
-    peers_[i].owner = this;
-    peers_[i].rank = static_cast<Rank>(i);
-    peers_[i].host = addresses[i].substr(0, end);
-    peers_[i].address = addresses[i].substr(end + 1);
-  }
-  return ok_status();
-}
-
-Status Ucx::start(std::vector<std::string> addresses, TransportEvents* events) {
-  SWALE_RETURN_IF_ERROR(parse_addresses(std::move(addresses)));
+  book_ = std::move(book);
   events_ = events;
   sigset_t all;
   sigset_t before;

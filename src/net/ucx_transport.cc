@@ -40,6 +40,13 @@ void Ucx::kick() {
   }
 }
 
+Peer& Ucx::peer(Rank rank) {
+  Peer& met = peers_.meet(rank);
+  met.owner = this;
+  met.rank = rank;
+  return met;
+}
+
 // Under mutex_.
 Slot* Ucx::take_slot() { return free_.empty() ? &slots_.emplace_back() : free_.pop_front(); }
 
@@ -79,13 +86,13 @@ bool Ucx::may_send_here() const {
 }
 
 bool Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
-  assert(to >= 0 && to != rank_ && static_cast<size_t>(to) < peers_.size() &&
-         header.size() <= kHeaderBytesMax);
+  assert(to >= 0 && to != rank_ && to < size_ && header.size() <= kHeaderBytesMax);
   // Only tried: who holds it may be in an event that waits for a lock of our caller's.
   if (may_send_here() && fabric_mutex_.try_lock()) {
     const MutexLock fabric(fabric_mutex_, std::adopt_lock);
-    const Peer& receiver = peer(to);
-    if (!queued_.load() && !winding_up_ && receiver.meeting == Meeting::kOpen && !receiver.failing) {
+    const Peer* const receiver = peers_.find(to);
+    if (receiver != nullptr && receiver->meeting == Meeting::kOpen && !receiver->failing && !queued_.load() &&
+        !winding_up_) {
       return send_here(to, header, payload, cookie);
     }
   }
@@ -124,8 +131,7 @@ void Ucx::wake() {
 void Ucx::drop(Rank rank, const Status& why) {
   {
     const MutexLock lock(mutex_);
-    if (!std::exchange(peer(rank).dropped, true)) peer(rank).dropped_why = why;
-    any_dropped_ = true;
+    dropped_.emplace_back(rank, why);
   }
   wake();
 }
@@ -193,11 +199,8 @@ bool Ucx::send_queued() {
     free_.append(&done_);
     sending_.append(&queue_);
     queued_.store(false);
-    if (std::exchange(any_dropped_, false)) {
-      for (Peer& each : peers_) {
-        if (std::exchange(each.dropped, false)) fail(&each, each.dropped_why);
-      }
-    }
+    for (const auto& [gone, why] : dropped_) fail(&peer(gone), why);
+    dropped_.clear();
   }
   const bool did = !sending_.empty();
   while (!sending_.empty()) send(sending_.pop_front());
@@ -224,7 +227,7 @@ void Ucx::sleep(Bed* bed, Nanos next) {
   bool pending = woken_.load() || (closing_.load() && !winding_up_);
   if (!pending) {
     const MutexLock lock(mutex_);
-    pending = !queue_.empty() || any_dropped_;
+    pending = !queue_.empty() || !dropped_.empty();
   }
   if (!pending) {
     const Nanos wait = next - system_clock().now();
@@ -313,7 +316,7 @@ ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes,
   const auto* in = static_cast<const char*>(header);
   const uint32_t sender = header_bytes >= kPrefixBytes ? get_u32(in + 4) : 0;
   if (header_bytes < kPrefixBytes || header_bytes > kPrefixBytes + kHeaderBytesMax || get_u32(in) != kMagic ||
-      sender >= self->peers_.size() || static_cast<Rank>(sender) == self->rank_ ||
+      sender >= static_cast<uint32_t>(self->size_) || static_cast<Rank>(sender) == self->rank_ ||
       get_u32(in + 8) >= kMessageKinds) {
     if (self->rejected_.fetch_add(1) == 0) {
       log_warn("rank {}: dropped a UCX message that is not of this job ({} bytes of header, claims rank {})",
@@ -338,7 +341,7 @@ void Ucx::receive(Rank sender, const char* header, size_t header_bytes, Bytes pa
   if (by_rendezvous) {
     return fail(&from, error(Code::kCorruption, Scope::kPeer,
                              "rank {} (host {}) sent {} bytes by rendezvous, expected eager messages only",
-                             from.rank, from.host, payload.size()));
+                             from.rank, book_->host_of(from.rank), payload.size()));
   }
   from.heard = true;
   switch (static_cast<MessageKind>(get_u32(header + 8))) {
@@ -365,7 +368,7 @@ void Ucx::on_endpoint_error(void* arg, ucp_ep_h, ucs_status_t status) {
 
 void Ucx::fail(Peer* peer, ucs_status_t status, std::string_view what) {
   fail(peer, error(Code::kUnavailable, Scope::kPeer, "rank {} (host {}) is gone: {} ({}, by UCX)", peer->rank,
-                   peer->host, what, ucs_status_string(status)));
+                   book_->host_of(peer->rank), what, ucs_status_string(status)));
 }
 
 // Only notes it: endpoints are not closed, and nobody is told, from inside a callback of UCX.
@@ -378,23 +381,23 @@ void Ucx::fail(Peer* peer, const Status& why) {
 
 void Ucx::take_failures(bool tell) {
   while (std::exchange(any_failing_, false)) {
-    for (Peer& gone : peers_) {
-      if (!gone.failing || gone.down) continue;
-      gone.down = true;
-      gone.meeting = Meeting::kNone;
-      close_endpoint(&gone, UCP_EP_CLOSE_FLAG_FORCE);
-      while (!gone.waiting.empty()) finish(gone.waiting.pop_front());
-      if (tell) events_->on_down(gone.rank, gone.why);
+    for (const std::unique_ptr<Peer>& gone : peers_.items()) {
+      if (!gone->failing || gone->down) continue;
+      gone->down = true;
+      gone->meeting = Meeting::kNone;
+      close_endpoint(gone.get(), UCP_EP_CLOSE_FLAG_FORCE);
+      while (!gone->waiting.empty()) finish(gone->waiting.pop_front());
+      if (tell) events_->on_down(gone->rank, gone->why);
     }
   }
   if (closes_ != 0) finish_closes();
 }
 
 void Ucx::finish_closes() {
-  for (Peer& each : peers_) {
-    if (each.close_request == nullptr || ucp_request_check_status(each.close_request) == UCS_INPROGRESS)
+  for (const std::unique_ptr<Peer>& each : peers_.items()) {
+    if (each->close_request == nullptr || ucp_request_check_status(each->close_request) == UCS_INPROGRESS)
       continue;
-    ucp_request_free(std::exchange(each.close_request, nullptr));
+    ucp_request_free(std::exchange(each->close_request, nullptr));
     --closes_;
   }
 }
@@ -427,8 +430,9 @@ Status Ucx::close(Deadline deadline) {
 
 bool Ucx::all_ended() {
   const MutexLock fabric(fabric_mutex_);
-  return in_flight_ == 0 && std::all_of(peers_.begin(), peers_.end(),
-                                        [](const Peer& p) { return !p.heard || p.ended || p.down; });
+  return in_flight_ == 0 && std::all_of(peers_.items().begin(), peers_.items().end(), [](const auto& each) {
+           return !each->heard || each->ended || each->down;
+         });
 }
 
 // False if the deadline passed first.
@@ -457,14 +461,18 @@ void Ucx::wind_up() {
     winding_up_ = true;  // nobody but this thread sends from here on
   }
   turn(false);
-  for (Peer& each : peers_) {
-    if (each.meeting != Meeting::kNone && !each.down) say_end(&each);
+  {
+    const MutexLock fabric(fabric_mutex_);
+    for (const std::unique_ptr<Peer>& each : peers_.items()) {
+      if (each->meeting != Meeting::kNone && !each->down) say_end(each.get());
+    }
   }
   if (!progress_until([this] { return all_ended(); })) {
     std::string late;
     const MutexLock fabric(fabric_mutex_);
-    for (const Peer& each : peers_) {
-      if (each.heard && !each.ended && !each.down) late += fmt::format(" {} (host {})", each.rank, each.host);
+    for (const std::unique_ptr<Peer>& each : peers_.items()) {
+      if (each->heard && !each->ended && !each->down)
+        late += fmt::format(" {} (host {})", each->rank, book_->host_of(each->rank));
     }
     close_status_ =
         error(Code::kDeadlineExceeded, Scope::kPeer,
@@ -479,7 +487,8 @@ void Ucx::part() {
   {
     const MutexLock fabric(fabric_mutex_);
     parting_ = true;
-    for (Peer& each : peers_) close_endpoint(&each, clean && !each.failing ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+    for (const std::unique_ptr<Peer>& each : peers_.items())
+      close_endpoint(each.get(), clean && !each->failing ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
   }
   if (!clean) close_patience_.emplace(milliseconds(100), system_clock().now());  // forced closes end at once
   const auto all_closed = [this] {
@@ -504,8 +513,8 @@ Slot* Ucx::slot_at(size_t index) {
 void Ucx::destroy() {
   const MutexLock fabric(fabric_mutex_);
   // Closes that did not end in time: UCX aborts the process if it finds requests that we have not let go of.
-  for (Peer& each : peers_) {
-    if (each.close_request != nullptr) ucp_request_free(std::exchange(each.close_request, nullptr));
+  for (const std::unique_ptr<Peer>& each : peers_.items()) {
+    if (each->close_request != nullptr) ucp_request_free(std::exchange(each->close_request, nullptr));
   }
   closes_ = 0;
   if (worker_ != nullptr) ucp_worker_destroy(worker_);

@@ -2,6 +2,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include <thread>
 #include <vector>
 
 #include "base/coding.h"
@@ -34,10 +35,9 @@ class Stranger {
   }
   // Before the first send.
   void meet(const std::string& address) {
-    const std::string ucx_address = address.substr(address.find('\0') + 1);
     ucp_ep_params_t endpoint{};
     endpoint.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-    endpoint.address = reinterpret_cast<const ucp_address_t*>(ucx_address.data());
+    endpoint.address = reinterpret_cast<const ucp_address_t*>(address.data());
     endpoint.err_mode = UCP_ERR_HANDLING_MODE_PEER;
     EXPECT_EQ(ucp_ep_create(worker_, &endpoint, &endpoint_), UCS_OK);
   }
@@ -53,8 +53,7 @@ class Stranger {
     ucp_address_t* bytes = nullptr;
     size_t count = 0;
     EXPECT_EQ(ucp_worker_get_address(worker_, &bytes, &count), UCS_OK);
-    std::string out =
-        std::string("stranger") + '\0' + std::string(reinterpret_cast<const char*>(bytes), count);
+    std::string out(reinterpret_cast<const char*>(bytes), count);
     ucp_worker_release_address(worker_, bytes);
     return out;
   }
@@ -107,7 +106,8 @@ TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
   std::unique_ptr<UcxTransport> transport = *std::move(made);
   Recorder recorder;
   ASSERT_TRUE(
-      transport->start({transport->address(), transport->address(), transport->address()}, &recorder).ok());
+      transport->start(book_of({transport->address(), transport->address(), transport->address()}), &recorder)
+          .ok());
   {
     Stranger stranger;
     stranger.meet(transport->address());
@@ -139,7 +139,7 @@ TEST(UcxTransport, NoFrameIsSentBeforeBothHaveSaidHello) {
     std::unique_ptr<UcxTransport> transport = *std::move(made);
     Stranger stranger;
     Recorder recorder;
-    ASSERT_TRUE(transport->start({transport->address(), stranger.address()}, &recorder).ok());
+    ASSERT_TRUE(transport->start(book_of({transport->address(), stranger.address()}), &recorder).ok());
     for (uint64_t i = 0; i < 3; ++i) post(transport.get(), &recorder, 1, "h", "a frame", i);
     EXPECT_THAT(stranger.heard(1), testing::ElementsAre(kHello));
     EXPECT_THAT(stranger.heard(2, std::chrono::milliseconds(200)), testing::ElementsAre(kHello));
@@ -162,7 +162,8 @@ TEST(UcxTransport, CloseEndsAtItsDeadlineAndGivesCookiesBackIfAPeerNeverTakesAny
     auto transports = make_ucx(2, tls);
     ASSERT_EQ(transports.size(), 2u);
     Recorder recorder;  // rank 1 is never started: nobody empties its queues
-    ASSERT_TRUE(transports[0]->start({transports[0]->address(), transports[1]->address()}, &recorder).ok());
+    const auto book = book_of({transports[0]->address(), transports[1]->address()});
+    ASSERT_TRUE(transports[0]->start(book, &recorder).ok());
     const std::string payload = pattern(1, 32 * kKiB);
     for (uint64_t i = 0; i < 300; ++i) post(transports[0].get(), &recorder, 1, "h", payload, i);
     const Status status = transports[0]->close(Deadline::in(system_clock(), milliseconds(200)));
@@ -172,12 +173,36 @@ TEST(UcxTransport, CloseEndsAtItsDeadlineAndGivesCookiesBackIfAPeerNeverTakesAny
   }
 }
 
-TEST(UcxTransport, RefusesMalformedAddressesAndSettings) {
+// A rank is looked up when it is met; the others are not disturbed.
+TEST(UcxTransport, APeerWhoseAddressIsDamagedIsDownWhenItIsMet) {
+  auto transports = make_ucx(3, "sm,self");
+  ASSERT_EQ(transports.size(), 3u);
+  std::vector<std::string> rows;
+  for (Rank rank = 0; rank < 3; ++rank)
+    rows.push_back(encode_address(rank, "somewhere", transports[static_cast<size_t>(rank)]->address()));
+  rows[2].back() = static_cast<char>(rows[2].back() ^ 1);
+  const auto book = make_book(rows).value();
+  Recorder recorders[2];
+  for (size_t i = 0; i < 2; ++i) ASSERT_TRUE(transports[i]->start(book, &recorders[i]).ok());
+  for (const Rank to : {1, 2})
+    post(transports[0].get(), &recorders[0], to, "h", "hello", static_cast<uint64_t>(to));
+  EXPECT_TRUE(recorders[1].wait_for([&] { return recorders[1].frames.size() == 1; }));
+  EXPECT_TRUE(recorders[0].wait_for(
+      [&] { return recorders[0].downs.count(2) == 1 && recorders[0].sent_count == 2; }));
+  EXPECT_EQ(recorders[0].downs[2].code(), Code::kCorruption);
+  EXPECT_THAT(std::string(recorders[0].downs[2].message()),
+              testing::HasSubstr("address of rank 2 is damaged"));
+  std::thread other(
+      [&] { EXPECT_TRUE(transports[1]->close(Deadline::in(system_clock(), seconds(30))).ok()); });
+  EXPECT_TRUE(transports[0]->close(Deadline::in(system_clock(), seconds(30))).ok());
+  other.join();
+}
+
+TEST(UcxTransport, RefusesABookOfAnotherJobAndMalformedSettings) {
   auto made = ucx_transport(0, 2);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   Recorder recorder;
-  EXPECT_EQ((*made)->start({"host"}, &recorder).code(), Code::kInvalidArgument);
-  EXPECT_EQ((*made)->start({std::string("a\0b", 3), "host"}, &recorder).code(), Code::kCorruption);
+  EXPECT_EQ((*made)->start(book_of({"alone"}), &recorder).code(), Code::kInvalidArgument);
   TransportOptions options;
   options.settings = {{"TLS", "no_such_fabric"}};
   EXPECT_THAT(std::string(ucx_transport(0, 2, options).status().message()), testing::HasSubstr("UCX_TLS"));
