@@ -122,7 +122,7 @@ class IondTest(unittest.TestCase):
         for rank in range(2 + len(clients)):
             environment = dict(os.environ, SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE=str(2 + len(clients)),
                                SWALE_JOB_ID=f"iond{os.getpid()}.{self.jobs}", SWALE_JOB_RENDEZVOUS=f"{self.root}/meet{self.jobs}",
-                               SWALE_NET_CLOSE_DEADLINE_S="1", SWALE_NET_SILENCE_DEADLINE_S="30" if LONG else "10",
+                               SWALE_NET_CLOSE_DEADLINE_S="1", SWALE_NET_SILENCE_DEADLINE_S="30" if LONG else "5",
                                LD_LIBRARY_PATH=os.path.dirname(LIBRARY))  # of libswale-ucx.so
             if rank < 2:
                 words = [SWALE, "iond", "--ssd", f"{self.root}/ssd%r", "--backing", f"{self.root}/disk%r", "--size", "16M",
