@@ -61,7 +61,7 @@ struct ShuffleTime {
   double plain_s = 0;  // to write the data alone, without a method
   double storage_s = 0;
   double wire_s = 0;
-  double thread_s = 0;  // of a rank's network thread
+  double thread_s = 0;  // of the busiest rank's network thread
   double total_s = 0;
   double slowdown() const { return total_s / plain_s - 1; }
 };
