@@ -28,6 +28,18 @@ double frame_time(const ShuffleMachine& machine, const ShuffleJob& job, bool thr
   return remote * (busiest * (machine.frame_s + machine.local_frame_s) + machine.local_frame_s) + of_node;
 }
 
+// When the last memtable is written, if records come evenly until shuffle_s and writing them all takes write_s.
+double written_s(double shuffle_s, double write_s, double records, const ShuffleLoad& load) {
+  if (load.memtable_records <= 0) return shuffle_s;
+  double come = 0, free_at = 0;
+  for (double part = 0.25; come < records; part = std::min(1.0, 2 * part)) {
+    const double some = std::min(records - come, part * load.memtable_records);
+    come += some;
+    free_at = std::max(free_at, shuffle_s * come / records) + write_s * some / records;
+  }
+  return free_at;
+}
+
 }  // namespace
 
 double ShuffleMachine::wire_bytes_per_s(int32_t nodes) const {
@@ -72,10 +84,10 @@ ShuffleTime shuffle_time(const ShuffleMachine& machine, const ShuffleJob& job, c
   time.wire_s = records * load.wire_bytes * remote * job.ranks_per_node / machine.wire_bytes_per_s(job.nodes);
   time.thread_s = frames * frame_time(machine, job, load.three_hop);
   const double shuffle_s = std::max(time.wire_s, time.thread_s);
-  const double data_per_rank = records * load.data_bytes;
-  const double lead_s = data_per_rank > 0 ? shuffle_s * std::min(1.0, load.lead_bytes / data_per_rank) : 0;
   const double tail_s = load.tail_bytes / storage_per_rank / machine.storage_use;
-  time.total_s = std::max(lead_s + time.storage_s, shuffle_s + tail_s);
+  const double early_s = records * load.early_bytes / storage_per_rank / machine.storage_use;
+  const double write_s = time.storage_s - early_s - tail_s;
+  time.total_s = std::max(time.storage_s, written_s(shuffle_s, write_s, records, load) + tail_s);
   return time;
 }
 

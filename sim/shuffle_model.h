@@ -7,8 +7,8 @@
 // the papers' method gives the papers' printed values. Frames and latencies of machines are the same for all methods.
 //
 // What is modelled. Storage, the network of a node, and the network threads of the ranks work at the same time; the slowest one
-// decides. Before it there is a lead (storage has nothing to write yet), after it a tail (what is written when the last record
-// has come). Processor time of records is not modelled: at these rates it is a tenth of a core.
+// decides. Where a method gathers records in memtables, storage gets them memtable by memtable, the first two a quarter and a half
+// of one; after the last one a tail is written. Processor time of records is not modelled: at these rates it is a tenth of a core.
 //
 // Threads: free functions.
 #pragma once
@@ -47,8 +47,9 @@ struct ShuffleLoad {
   double wire_bytes = 0;    // on the way between two nodes, heads included
   double frame_bytes = 32 * 1024;
   bool three_hop = true;
-  double lead_bytes = 0;  // of a rank: come before its storage begins
-  double tail_bytes = 0;  // of a rank: written after its last record has come
+  double memtable_records = 0;  // that come before any is written; 0: each is written as it comes
+  double early_bytes = 0;  // of stored_bytes: written by the application itself, before the record is sent
+  double tail_bytes = 0;   // of a rank: written after its last record has come
 };
 
 struct ShuffleJob {
