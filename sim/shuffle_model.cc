@@ -47,9 +47,7 @@ double ShuffleMachine::wire_bytes_per_s(int32_t nodes) const {
 }
 
 ShuffleMachine trinity() {
-  return {.name = "Trinity",
-          .ranks_per_node = 32,
-          .node_memory_bytes = 128'000'000'000,
+  return {.ranks_per_node = 32,
           .storage_bytes_per_s = 5.3e9 / 32,
           .storage_use = 0.9675,
           .frame_s = 614.5e-6,
@@ -61,9 +59,7 @@ ShuffleMachine trinity() {
 
 ShuffleMachine second_machine() {
   ShuffleMachine machine = trinity();
-  machine.name = "the 2020 paper's second machine";
   machine.ranks_per_node = 64;
-  machine.node_memory_bytes = 96'000'000'000;
   machine.storage_bytes_per_s = 110.2e6;
   machine.storage_use = 1;
   machine.frame_s *= 4;

@@ -14,15 +14,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 namespace swale::sim {
 
 struct ShuffleMachine {
-  std::string_view name;
   int32_t ranks_per_node = 32;
-  uint64_t node_memory_bytes = 0;
   double storage_bytes_per_s = 0;  // a node's share of the storage
   double storage_use = 1;          // of which indexing while writing reaches this part
   double frame_s = 0;  // a frame between nodes: of the sender's and the receiver's network threads, half each

@@ -7,6 +7,7 @@
 //   --part memory           frames of a rank, directly and by three hops, from the plan: --nodes --ranks
 //   --part epoch            the model's time of an epoch for 1 to 8,192 nodes: --machine --ranks --records, and of our method
 //     --data --stored --early --wire in millibytes a record, --frame --tail in bytes, --memtable in records; of the papers': --papers METHOD
+//     --value BYTES; of either --route three-hop|direct
 //   --part query            --machine --reads N --bytes N
 #include <memory>
 #include <vector>
