@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-shuffle bench-source bench-threehop bench-tier test test-long test-asan test-tsan deb test-deb check format docs clean
+.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-long test-asan test-tsan deb test-deb check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -41,13 +41,18 @@ bench-rpc: ## requests between ranks beside UCX alone; results in build/bench/rp
 
 bench-shuffle: ## records to their home ranks, directly and by three hops; results in build/bench/shuffle.json (BENCH=quick: 2 min)
 	@scripts/install-deps.sh build bench
-	@scripts/build.sh release bench_route bench_large_job bench_calibrate
+	@scripts/build.sh release bench_route bench_large_job bench_lossy_directory bench_sim_shuffle bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/net/shuffle.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
 bench-source: ## auxiliary tables beside the 2020 paper's; build/bench/source.json, plot in docs/results (BENCH=quick: 2 min)
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_source bench_lossy_directory bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/source/source.py build/release/bench build/bench --profile "$${BENCH:-full}" --results docs/results
+
+sim-shuffle: ## shuffling on the machines of the 2018 and 2020 papers, simulated to 4,096 ranks; build/bench, page and plots in docs/results
+	@scripts/install-deps.sh build bench
+	@scripts/build.sh release bench_sim_shuffle bench_lossy_directory bench_route
+	@$${PYTHON:-/usr/bin/python3} bench/sim/sim_shuffle.py build/release/bench build/bench --profile "$${BENCH:-full}" --results docs/results
 
 bench-threehop: ## what the three-hop router itself takes; one line of JSON for each of three shapes, in build/bench/threehop.json
 	@scripts/install-deps.sh build bench

@@ -7,15 +7,10 @@
 
 #include "imd/format/log_names.h"
 #include "io/fault_device.h"
-#include "io/memory_device.h"
-#include "sim/checker.h"
-#include "sim/test_seeds.h"
+#include "sim/test_cluster_checks.h"
 
 namespace swale::sim {
 namespace {
-
-constexpr char kDirectory[] = "/job/particles";
-constexpr size_t kProbes = 20;
 
 // A seed decides the shape of the job as well as its schedule.
 ClusterParams params_of(uint64_t seed) {
@@ -38,13 +33,6 @@ ClusterParams params_of(uint64_t seed) {
   return params;
 }
 
-void expect_whole(io::Device& device, const ClusterOutcome& outcome, uint64_t seed) {
-  for (const std::string& problem :
-       check_directory(device, kDirectory, outcome.model, promised(outcome), kProbes)) {
-    ADD_FAILURE() << "seed " << seed << ": " << problem;
-  }
-}
-
 TEST(Cluster, EveryScheduleCommitsEverything) {
   uint64_t events = 0;
   for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
@@ -52,11 +40,8 @@ TEST(Cluster, EveryScheduleCommitsEverything) {
     const ClusterParams params = params_of(seed);
     const Result<ClusterOutcome> outcome = run_cluster(params, device, kDirectory);
     ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-    for (const RankOutcome& rank : outcome->ranks) {
-      ASSERT_TRUE(rank.finished) << "seed " << seed;
-      ASSERT_TRUE(rank.failure.ok()) << "seed " << seed << ": " << rank.failure.to_string();
-      ASSERT_EQ(rank.epochs_ok, params.epochs);
-    }
+    expect_all_committed(params, *outcome);
+    if (HasFatalFailure()) return;
     expect_whole(device, *outcome, seed);
     events += outcome->events;
   }
@@ -93,48 +78,24 @@ TEST(Cluster, MemtablesThatFillUpStopTheSendersAndNothingElse) {
 
 // Lost, duplicated, altered and swapped frames: the epoch fails on every rank with a reason, or is committed correctly.
 TEST(Cluster, DamagedTrafficIsNeverCommitted) {
-  uint64_t hits = 0, failed = 0;
-  for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
-    io::MemoryDevice device;
+  const auto damaged = [](uint64_t seed) {
     ClusterParams params = params_of(seed);
     params.ranks = std::max(params.ranks, 2);
     params.faults.frames = {{static_cast<FrameFault>(1 + seed % 4), Rng(seed).below(12)}};
-    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
-    const bool hit = outcome.data_frames > params.faults.frames[0].number;
-    const bool any_failed = std::any_of(outcome.ranks.begin(), outcome.ranks.end(),
-                                        [](const RankOutcome& rank) { return !rank.failure.ok(); });
-    for (const RankOutcome& rank : outcome.ranks) {
-      ASSERT_TRUE(rank.finished) << "seed " << seed << ": a rank waits for ever";
-      ASSERT_EQ(!rank.failure.ok(), any_failed) << "seed " << seed << ": ranks disagree";
-    }
-    ASSERT_TRUE(hit || !any_failed) << "seed " << seed << ": " << outcome.ranks[0].failure.to_string();
-    hits += hit ? 1 : 0;
-    failed += any_failed ? 1 : 0;
-    expect_whole(device, outcome, seed);
-  }
-  EXPECT_GT(hits, 50u);
+    return params;
+  };
+  MetFaults met;
+  damage_traffic(seeds(150), damaged, Ranks::kAgree, &met);
+  EXPECT_GT(met.hits, 50u);
   // Every lost, duplicated, altered or swapped frame is noticed, except a swap of a link's last frame.
-  EXPECT_GE(failed * 10, hits * 7);
+  EXPECT_GE(met.failed * 10, met.hits * 7);
   std::printf("%llu runs met their fault, %llu of them failed an epoch\n",
-              static_cast<unsigned long long>(hits), static_cast<unsigned long long>(failed));
+              static_cast<unsigned long long>(met.hits), static_cast<unsigned long long>(met.failed));
 }
 
 TEST(Cluster, AFailedStorageRequestFailsTheEpochOnEveryRank) {
   uint64_t failed = 0;
-  for (uint64_t seed = 1; seed <= seeds(60); ++seed) {
-    io::MemoryDevice device;
-    ClusterParams params = params_of(seed);
-    params.faults.io_number = static_cast<int64_t>(Rng(seed).below(40));
-    params.faults.io_status = error(Code::kNoSpace, Scope::kFile, "injected");
-    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
-    const bool hit = outcome.io_requests > static_cast<uint64_t>(params.faults.io_number);
-    for (const RankOutcome& rank : outcome.ranks) {
-      ASSERT_TRUE(rank.finished) << "seed " << seed;
-      ASSERT_EQ(!rank.failure.ok(), hit) << "seed " << seed;
-    }
-    failed += hit ? 1 : 0;
-    expect_whole(device, outcome, seed);
-  }
+  fail_storage(seeds(60), params_of, &failed);
   EXPECT_GT(failed, 20u);
 }
 
@@ -212,9 +173,7 @@ TEST(Cluster, ALaterJobDropsEpochsAndGoesOnAfterThem) {
 // Lost, duplicated, altered and swapped control frames, several per run: no wrong epoch is committed, and no
 // rank waits for ever. A rank that had all it needed before the damage may close successfully.
 TEST(Cluster, DamagedControlMessagesAreNoticed) {
-  uint64_t hits = 0, failed = 0;
-  for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
-    io::MemoryDevice device;
+  const auto damaged = [](uint64_t seed) {
     ClusterParams params = params_of(seed);
     params.ranks = std::max(params.ranks, 2);
     Rng rng(seed);
@@ -223,24 +182,14 @@ TEST(Cluster, DamagedControlMessagesAreNoticed) {
                                 FrameFault::kAlter};
       params.faults.frames.push_back({how[rng.below(4)], rng.below(40), FrameClass::kControl});
     }
-    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
-    const bool hit =
-        std::any_of(params.faults.frames.begin(), params.faults.frames.end(),
-                    [&](const FrameFaultPlan& plan) { return outcome.control_frames > plan.number; });
-    bool any_failed = false;
-    for (const RankOutcome& rank : outcome.ranks) {
-      ASSERT_TRUE(rank.finished) << "seed " << seed << ": a rank waits for ever";
-      any_failed = any_failed || !rank.failure.ok();
-    }
-    ASSERT_TRUE(hit || !any_failed) << "seed " << seed;
-    hits += hit ? 1 : 0;
-    failed += any_failed ? 1 : 0;
-    expect_whole(device, outcome, seed);
-  }
-  EXPECT_GT(hits, 100u);
-  EXPECT_GE(failed * 10, hits * 7);
+    return params;
+  };
+  MetFaults met;
+  damage_traffic(seeds(150), damaged, Ranks::kMayDiffer, &met);
+  EXPECT_GT(met.hits, 100u);
+  EXPECT_GE(met.failed * 10, met.hits * 7);
   std::printf("%llu runs met their faults, %llu of them failed an epoch\n",
-              static_cast<unsigned long long>(hits), static_cast<unsigned long long>(failed));
+              static_cast<unsigned long long>(met.hits), static_cast<unsigned long long>(met.failed));
 }
 
 bool says_damaged(const Status& status) {

@@ -1,19 +1,12 @@
 // Whole jobs on one thread whose records go by three hops, over many seeds. SWALE_SIM_SEEDS multiplies their number.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 
-#include "io/memory_device.h"
-#include "sim/checker.h"
-#include "sim/cluster.h"
-#include "sim/test_seeds.h"
+#include "sim/test_cluster_checks.h"
 
 namespace swale::sim {
 namespace {
-
-constexpr char kDirectory[] = "/job/particles";
-constexpr size_t kProbes = 20;
 
 // A seed decides the shape of the job, nodes of unequal rank counts among them, as well as its schedule.
 ClusterParams params_of(uint64_t seed) {
@@ -38,21 +31,12 @@ ClusterParams params_of(uint64_t seed) {
   return params;
 }
 
-void expect_whole(io::Device& device, const ClusterOutcome& outcome, uint64_t seed) {
-  for (const std::string& problem :
-       check_directory(device, kDirectory, outcome.model, promised(outcome), kProbes))
-    ADD_FAILURE() << "seed " << seed << ": " << problem;
-}
-
 void expect_committed(const ClusterParams& params) {
   io::MemoryDevice device;
   const Result<ClusterOutcome> outcome = run_cluster(params, device, kDirectory);
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-  for (const RankOutcome& rank : outcome->ranks) {
-    ASSERT_TRUE(rank.failure.ok()) << "seed " << params.seed << ": " << rank.failure.to_string();
-    ASSERT_TRUE(rank.finished) << "seed " << params.seed << ": a rank waits for ever";
-    ASSERT_EQ(rank.epochs_ok, params.epochs);
-  }
+  expect_all_committed(params, *outcome);
+  if (testing::Test::HasFatalFailure()) return;
   expect_whole(device, *outcome, params.seed);
 }
 
@@ -98,48 +82,21 @@ TEST(ThreeHopCluster, RecordsThatAreLargerThanAFrameOfTheHopsAreKept) {
 
 // Lost, doubled, altered and swapped frames: the epoch fails on every rank with a reason, or is committed right.
 TEST(ThreeHopCluster, DamagedTrafficIsNeverCommitted) {
-  uint64_t hits = 0, failed = 0;
-  for (uint64_t seed = 1; seed <= seeds(120); ++seed) {
-    io::MemoryDevice device;
+  const auto damaged = [](uint64_t seed) {
     ClusterParams params = params_of(seed);
     const FrameClass of = seed % 3 == 0 ? FrameClass::kControl : FrameClass::kData;
     params.faults.frames = {{static_cast<FrameFault>(1 + seed / 3 % 4), Rng(seed).below(20), of}};
-    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
-    const uint64_t frames = of == FrameClass::kData ? outcome.data_frames : outcome.control_frames;
-    const bool hit = frames > params.faults.frames[0].number;
-    bool any_failed = false;
-    for (const RankOutcome& rank : outcome.ranks) {
-      ASSERT_TRUE(rank.finished) << "seed " << seed << ": a rank waits for ever";
-      any_failed = any_failed || !rank.failure.ok();
-    }
-    ASSERT_TRUE(hit || !any_failed) << "seed " << seed << ": " << outcome.ranks[0].failure.to_string();
-    hits += hit ? 1 : 0;
-    failed += any_failed ? 1 : 0;
-    expect_whole(device, outcome, seed);
-  }
-  EXPECT_GT(hits, seeds(120) / 2);
-  EXPECT_GE(failed * 10, hits * 6) << hits << " runs met their fault";
+    return params;
+  };
+  MetFaults met;
+  damage_traffic(seeds(120), damaged, Ranks::kMayDiffer, &met);
+  EXPECT_GT(met.hits, seeds(120) / 2);
+  EXPECT_GE(met.failed * 10, met.hits * 6) << met.hits << " runs met their fault";
 }
 
 TEST(ThreeHopCluster, AFailedStorageRequestFailsTheEpochOnEveryRank) {
   uint64_t failed = 0;
-  for (uint64_t seed = 1; seed <= seeds(50); ++seed) {
-    io::MemoryDevice device;
-    ClusterParams params = params_of(seed);
-    params.faults.io_number = static_cast<int64_t>(Rng(seed).below(40));
-    params.faults.io_status = error(Code::kNoSpace, Scope::kFile, "injected");
-    const ClusterOutcome outcome = *run_cluster(params, device, kDirectory);
-    const bool hit = outcome.io_requests > static_cast<uint64_t>(params.faults.io_number);
-    for (const RankOutcome& rank : outcome.ranks) {
-      ASSERT_TRUE(rank.finished) << "seed " << seed;
-      ASSERT_EQ(!rank.failure.ok(), hit) << "seed " << seed;
-      if (hit) {
-        EXPECT_NE(rank.failure.message().find("injected"), std::string::npos) << rank.failure.to_string();
-      }
-    }
-    failed += hit ? 1 : 0;
-    expect_whole(device, outcome, seed);
-  }
+  fail_storage(seeds(50), params_of, &failed);
   EXPECT_GT(failed, seeds(50) / 3);
 }
 

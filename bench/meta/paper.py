@@ -3,12 +3,14 @@
 One server of the paper's 16 is one process here: its share of 1 M to 16 M segments is 64 K to 1 M. What many servers do is
 modelled (sim/meta_model.h); 32 real processes are beside the model.
 """
-import csv
 import os
 import pathlib
 import statistics
 import sys
 import time
+
+import pages
+from pages import judged, read_csv, show, write_csv
 
 RIVALS = ("leveldb-4m", "leveldb-mdhim")  # the paper's MD-LevelDB is behind MDHIM, which gets before it puts
 NAMES = {"swale": "Swale", "leveldb-4m": "LevelDB", "leveldb-64m": "LevelDB, buffer of 64 MiB",
@@ -168,19 +170,8 @@ def mean(values):
     return statistics.fmean(values)
 
 
-def show(value):
-    if isinstance(value, str):
-        return value
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
 def table(rows, columns=None):
-    columns = columns or list(rows[0])
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    for row in rows:
-        lines.append("| " + " | ".join(show(NAMES.get(row[c], row[c]) if isinstance(row[c], str) else row[c])
-                                       for c in columns) + " |")
-    return "\n".join(lines)
+    return pages.table(rows, columns, NAMES)
 
 
 def comparison(rows):
@@ -248,41 +239,6 @@ def page(result):
         f" {16 * whole[0]['whole_merge_bytes'] / 2**20:.0f} MiB of decoded entries.", "",
         table(whole, ["pattern", "entries", "block_bytes_per_entry", "whole_bytes_per_entry", "block_put_ns", "whole_put_ns",
                       "block_get_ns", "whole_get_ns"]), "", "## The judged figures", "", *judged(result["results"]), ""])
-
-
-def judged(results):
-    yield "| key | value | unit | must | aim | met |"
-    yield "|---|---|---|---|---|---|"
-    for name, entry in results.items():
-        verdict = {True: "yes", False: "**no**", None: "–"}[entry["met"]] + (", aim too" if entry["aim_met"] else "")
-        cells = ["–" if entry[key] is None else show(entry[key]) for key in ("must", "aim")]
-        yield f"| `{name}` | {show(entry['value'])} | {entry['unit']} | {cells[0]} | {cells[1]} | {verdict} |"
-
-
-def write_csv(rows, path):
-    """All figures in one file: figure, then the row's fields as name=value."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["figure", "row", "field", "value"])
-        for figure, all_rows in rows.items():
-            for number, row in enumerate(all_rows):
-                for field, value in row.items():
-                    writer.writerow([figure, number, field, value if isinstance(value, str) else f"{value:.6g}"])
-
-
-def read_csv(path):
-    rows = {}
-    with open(path, encoding="utf-8", newline="") as file:
-        for line in csv.DictReader(file):
-            all_rows = rows.setdefault(line["figure"], [])
-            while len(all_rows) <= int(line["row"]):
-                all_rows.append({})
-            try:
-                value = float(line["value"])
-            except ValueError:
-                value = line["value"]
-            all_rows[int(line["row"])][line["field"]] = value
-    return rows
 
 
 def write(result, folder):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """shuffle.py PROGRAMS OUT [--profile full|quick|tiny]: records sent to their home ranks directly and by three hops.
 
-PROGRAMS is the folder of bench_calibrate, in whose folder net/ are bench_route and bench_large_job (build/release/bench).
+PROGRAMS is the folder of bench_calibrate; in its folders are net/bench_route and net/bench_large_job, sim/bench_sim_shuffle and
+source/bench_lossy_directory (build/release/bench).
 Each round runs a calibration and then every case in both routes, next to each other; the order alternates from round to round.
 CPU times are medians of normalised values, the ratio of wall times is the median of each round's own.
 Writes OUT/shuffle.json and prints the table with its verdicts. Exit status: 0 if every "must" is met, 1 if one is not, 2 if a
@@ -14,8 +15,10 @@ import statistics
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+BENCH = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(BENCH), str(BENCH / "sim")]
 import calibration  # noqa: E402
+import sim_shuffle  # noqa: E402
 from judge import Failed, rows_of, run  # noqa: E402
 from keys import Key  # noqa: E402
 
@@ -34,6 +37,7 @@ KEYS = (
     Key("job_open_bytes_per_rank_131072", "memory to open a job: at its most, on the rank that takes most, and its part of the "
         "node's file", "B", 8 << 20, 1 << 20),
     Key("epoch_end_messages_per_rank_131072", "messages that end an epoch on quiet links, of the rank that sends most", "", 64, 24),
+    sim_shuffle.KEYS[0],
 )
 
 
@@ -55,7 +59,8 @@ def measure(programs, profile, scratch, say):
     for ranks, (nodes, each) in LARGE.items():
         say(f"a job of {ranks:,} ranks")
         large[str(ranks)] = run(programs / "net" / "bench_large_job", "--nodes", nodes, "--ranks", each)
-    return {"rounds": rounds, "large": large}
+    say("what base is slowed down over lossy, on the 2020 paper's machine")
+    return {"rounds": rounds, "large": large, "lossy_slowdown_ratio": sim_shuffle.slowdown_ratio(programs, scratch, profile)}
 
 
 def figures(found):
@@ -71,6 +76,7 @@ def figures(found):
     values["threehop_buffer_bytes_per_rank"] = [(largest["hop_buffer_bytes"], still)]
     values["job_open_bytes_per_rank_131072"] = [(largest["job_open_bytes"], still)]
     values["epoch_end_messages_per_rank_131072"] = [(largest["epoch_end_messages_most"], still)]
+    values["lossy_slowdown_ratio"] = [(found["lossy_slowdown_ratio"], still)]
     return values
 
 

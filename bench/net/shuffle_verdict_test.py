@@ -9,14 +9,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import shuffle  # noqa: E402
 
 
-def found(cpu=(190.0, 310.0), wall=(1.0, 1.75), buffers=16 << 20, messages=64, opening=8 << 20, factor=1.0):
+def found(cpu=(190.0, 310.0), wall=(1.0, 1.75), buffers=16 << 20, messages=64, opening=8 << 20, factor=1.0, ratio=3.3):
     lines = {}
     for shape in shuffle.SHAPES:
         for i, route in enumerate(shuffle.ROUTES):
             lines[f"{shape}, {route}"] = {"shuffle_cpu_ns_per_record": cpu[i], "wall_s": wall[i]}
     return {"rounds": [{"factors": {"cpu": factor, "storage": 1.0, "cold": 1.0}, "lines": lines}],
             "large": {"131072": {"hop_buffer_bytes": buffers, "epoch_end_messages_most": messages,
-                                 "job_open_bytes": opening}}}
+                                 "job_open_bytes": opening}},
+            "lossy_slowdown_ratio": ratio}
 
 
 def missed(**changes):
@@ -31,6 +32,7 @@ def main():
     assert missed(wall=(1.0, 1.85)) == ["threehop_over_direct_time"]
     assert missed(buffers=(16 << 20) + 1) == ["threehop_buffer_bytes_per_rank"]
     assert missed(opening=(8 << 20) + 1) == ["job_open_bytes_per_rank_131072"]
+    assert missed(ratio=3.29) == ["lossy_slowdown_ratio"]
     assert missed(messages=65) == ["epoch_end_messages_per_rank_131072"]
     with tempfile.TemporaryDirectory() as out:
         sys.argv = ["shuffle.py", sys.argv[1], out, "--profile", "tiny"]

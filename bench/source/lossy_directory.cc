@@ -2,7 +2,8 @@
 // by the product's reader. Reports one line.
 //   --directory PATH    replaced
 //   --keys N --ranks P  of the rank, and of the job: nodes of 32 ranks, so that keys come by three hops
-// The rank appends N records of 48 bytes, and is the home of N keys that other ranks append, in messages of as many keys as
+//   --value BYTES       of a record, beside a key of 8 (40)
+// The rank appends N records, and is the home of N keys that other ranks append, in messages of as many keys as
 // a rank's stage gives a home at a time. The other ranks do not exist: of the home's keys those are asked for that this
 // rank has appended, so that no query looks at another partition.
 // Processor time: of the home for a key that comes, of the rank for a record and its table, and of its stage for a key that
@@ -27,7 +28,6 @@ namespace {
 
 constexpr size_t kBudgetBytes = 64 * kMiB;
 constexpr int32_t kRanksPerNode = 32;
-constexpr size_t kValueBytes = 40;
 constexpr uint64_t kQueries = 400;
 
 using imd::OpenedDirectory;
@@ -181,7 +181,7 @@ struct Cold {
 };
 
 // Each query by a reader of its own, which has nothing.
-Cold query_cold(const std::string& directory, uint64_t keys, uint32_t ranks) {
+Cold query_cold(const std::string& directory, uint64_t keys, uint32_t ranks, size_t value_bytes) {
   io::PosixDevice storage;
   io::FaultDevice device(storage);
   uint64_t of_tables = 0, all = 0;
@@ -200,7 +200,7 @@ Cold query_cold(const std::string& directory, uint64_t keys, uint32_t ranks) {
     const auto values = reader->get(key, 0);
     if (!values.ok() && ++cold.elsewhere <= 1 + kQueries / 100) continue;
     check(values.status());
-    if (values->size() != 1 || values->front().bytes.size() != kValueBytes) die("a wrong answer");
+    if (values->size() != 1 || values->front().bytes.size() != value_bytes) die("a wrong answer");
     ++cold.queries;
     cold.table_bytes += static_cast<double>(of_tables);
     cold.bytes += static_cast<double>(all);
@@ -211,7 +211,7 @@ Cold query_cold(const std::string& directory, uint64_t keys, uint32_t ranks) {
   return cold;
 }
 
-void run(const std::string& directory, uint64_t keys, int32_t ranks) {
+void run(const std::string& directory, uint64_t keys, int32_t ranks, size_t value_bytes) {
   remove_all(directory);
   io::PosixDevice device;
   const net::Ranks alone{0, ranks, [](Bytes mine) -> Result<std::string> { return std::string(mine); }};
@@ -221,7 +221,7 @@ void run(const std::string& directory, uint64_t keys, int32_t ranks) {
     stage_all(keys, ranks, plan_of(ranks, opened.manifest.layout), &line);
     OnePart part(&opened, ranks);
     const Stopwatch appending;
-    const std::string value(kValueBytes, 'v');
+    const std::string value(value_bytes, 'v');
     for (uint64_t number = 0; number < keys; ++number) part.append(key_of(number), value);
     const double append_s = appending.cpu().total_s();
     const Stopwatch coming;
@@ -245,9 +245,9 @@ void run(const std::string& directory, uint64_t keys, int32_t ranks) {
       line[name] = size;
       bytes += size;
     }
-    line["bytes_ratio"] = static_cast<double>(bytes) / static_cast<double>(keys * (8 + kValueBytes));
+    line["bytes_ratio"] = static_cast<double>(bytes) / static_cast<double>(keys * (8 + value_bytes));
   }
-  const Cold cold = query_cold(directory, keys, static_cast<uint32_t>(ranks));
+  const Cold cold = query_cold(directory, keys, static_cast<uint32_t>(ranks), value_bytes);
   line["cold_queries"] = cold.queries;
   line["cold_queries_elsewhere"] = cold.elsewhere;
   line["cold_table_bytes"] = cold.table_bytes;
@@ -264,7 +264,8 @@ int main(int argc, char** argv) {
   const std::string directory = arguments.text("directory");
   const uint64_t keys = arguments.number("keys", 7'812'500);
   const auto ranks = static_cast<int32_t>(arguments.number("ranks", 4096));
+  const uint64_t value_bytes = arguments.number("value", 40);
   arguments.expect_no_more();
   if (ranks < 64 || ranks % 32 != 0) swale::bench::die("--ranks: 64 or more, in nodes of 32");
-  swale::bench::run(directory, keys, ranks);
+  swale::bench::run(directory, keys, ranks, value_bytes);
 }
