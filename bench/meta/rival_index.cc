@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -115,13 +116,19 @@ class MapIndex final : public IndexStore {
   std::map<std::pair<meta::FileId, uint64_t>, std::pair<meta::Place, uint64_t>> map_;
 };
 
-// Tables of level 0 overlap each other; of each further level one may hold a key. `at_level` gives a level's number of tables.
-template <class AtLevel>
-uint64_t overlap_of_levels(const AtLevel& at_level) {
+// Tables of level 0 overlap each other; of each further level one may hold a key.
+template <class Db>
+uint64_t overlap_of_levels(Db& db, const char* family) {
   constexpr int kLevels = 7;  // of both
-  uint64_t tables = at_level(0);
-  for (int level = 1; level < kLevels; ++level) tables += at_level(level) != 0 ? 1 : 0;
-  return tables;
+  uint64_t all = 0;
+  for (int level = 0; level < kLevels; ++level) {
+    std::string tables;
+    if (!db.GetProperty(fmt::format("{}.num-files-at-level{}", family, level), &tables))
+      die("no count of tables");
+    const uint64_t here = std::stoull(tables);
+    all += level == 0 ? here : std::min<uint64_t>(here, 1);
+  }
+  return all;
 }
 
 class LevelIndex final : public IndexStore {
@@ -165,14 +172,7 @@ class LevelIndex final : public IndexStore {
       before = now;
     }
   }
-  uint64_t overlap() override {
-    return overlap_of_levels([this](int level) {
-      std::string tables;
-      if (!db_->GetProperty(fmt::format("leveldb.num-files-at-level{}", level), &tables))
-        die("LevelDB counts no tables");
-      return std::stoull(tables);
-    });
-  }
+  uint64_t overlap() override { return overlap_of_levels(*db_, "leveldb"); }
   void get(Messages messages, std::vector<meta::Place>* out) override {
     for (const auto& message : messages) get_message(message, out);
   }
@@ -240,14 +240,7 @@ class RocksIndex final : public IndexStore {
       db_->GetIntProperty("rocksdb.num-running-compactions", &running);
     }
   }
-  uint64_t overlap() override {
-    return overlap_of_levels([this](int level) {
-      std::string tables;
-      if (!db_->GetProperty(fmt::format("rocksdb.num-files-at-level{}", level), &tables))
-        die("RocksDB counts no tables");
-      return std::stoull(tables);
-    });
-  }
+  uint64_t overlap() override { return overlap_of_levels(*db_, "rocksdb"); }
   void get(Messages messages, std::vector<meta::Place>* out) override {
     for (const auto& message : messages) get_message(message, out);
   }
