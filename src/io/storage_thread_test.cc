@@ -5,23 +5,20 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/test_threads.h"
 #include "io/device_test_fixture.h"
 
 namespace swale::io {
 namespace {
 
-size_t threads_of_this_process() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-  return count;
-}
+using swale::test::threads_expecting;
+using swale::test::threads_of_this_process;
 
 // Writes `pieces` pieces of a file, four in flight, then a sync.
 class PieceWriter : public StorageClient {
@@ -100,7 +97,7 @@ TEST_P(StorageThreadTest, TenClientsShareOneThread) {
   EXPECT_LE(with_one, before + 1 + 16);
   for (auto& client : clients) thread->remove(client.get());
   thread->remove(clients[0].get());  // again: nothing happens
-  EXPECT_EQ(threads_of_this_process(), before);
+  EXPECT_EQ(threads_expecting(before), before);
 }
 
 // Without waiting for it: remove does.

@@ -2,13 +2,13 @@
 // told and leave nothing behind, neither a thread nor themselves.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 
 #include "base/contain.h"
 #include "base/crew.h"
 #include "base/test_allocations.h"
+#include "base/test_threads.h"
 #include "io/lease_keeper.h"
 #include "io/memory_device.h"
 #include "io/storage_thread.h"
@@ -17,13 +17,8 @@ namespace swale::io {
 namespace {
 
 using swale::test::Allocations;
-using swale::test::kForGood;
-
-size_t threads_of_this_process() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-  return count;
-}
+using swale::test::threads_expecting;
+using swale::test::threads_of_this_process;
 
 class Idle : public StorageClient {
  public:
@@ -61,11 +56,11 @@ void at_every_allocation(const std::function<Status()>& join, const std::functio
     if (!joined.ok()) {
       ++refused;
       EXPECT_EQ(joined.code(), Code::kResourceExhausted) << n << ": " << joined.to_string();
-      EXPECT_EQ(threads_of_this_process(), before) << "allocation " << n << " left a thread behind";
+      EXPECT_EQ(threads_expecting(before), before) << "allocation " << n << " left a thread behind";
       ASSERT_TRUE(join().ok()) << n;
     }
     leave();
-    ASSERT_EQ(threads_of_this_process(), before) << n;
+    ASSERT_EQ(threads_expecting(before), before) << n;
   }
   EXPECT_GT(refused, 0) << "no allocation was refused: this test has tested nothing";
 }

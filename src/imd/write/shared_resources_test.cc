@@ -1,15 +1,13 @@
 // Directories that are open at a time share the memory and the threads of their process (docs/design/shared-resources.md).
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/crew.h"
 #include "base/memory_shares.h"
+#include "base/test_threads.h"
 #include "imd/read/reader.h"
 #include "imd/test_job.h"
 #include "imd/write/memory_plan.h"
@@ -146,24 +144,13 @@ TEST(SharedMemory, RanksAgreeOnTheSmallestOffer) {
   EXPECT_EQ(held(), 0u);
 }
 
-size_t threads_of_this_process() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-  return count;
-}
-
-// The kernel takes a thread out of the list a moment after it was joined.
-void expect_threads(size_t expected) {
-  for (int i = 0; i < 1'000 && threads_of_this_process() != expected; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(threads_of_this_process(), expected);
-}
+void expect_threads(size_t expected) { EXPECT_EQ(test::threads_expecting(expected), expected); }
 
 // One worker, one storage thread and the lease keeper, for one directory and for ten.
 TEST(SharedThreads, TenDirectoriesHaveTheThreadsOfOne) {
   io::MemoryDevice device;
   run_ranks(1, [&](net::Job& job) {
-    const size_t before = threads_of_this_process();
+    const size_t before = test::threads_of_this_process();
     std::vector<std::unique_ptr<Writer>> writers;
     writers.push_back(open_one(job, device, 0));
     expect_threads(before + 3);
@@ -173,7 +160,7 @@ TEST(SharedThreads, TenDirectoriesHaveTheThreadsOfOne) {
       for (size_t i = 0; i < 20'000; ++i)
         ASSERT_TRUE(writer->append(fmt::format("key{}", i), std::string(40, 'v')).ok());
       ASSERT_TRUE(writer->epoch_end_begin(7, 0.5).ok());
-      EXPECT_EQ(threads_of_this_process(), before + 3);
+      EXPECT_EQ(test::threads_of_this_process(), before + 3);
     }
     for (auto& writer : writers) ASSERT_TRUE(writer->epoch_end_wait().ok());
     expect_threads(before + 3);
