@@ -6,6 +6,7 @@ import ctypes
 import getpass
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -111,6 +112,8 @@ class Slurm:
         self.configuration.write_text(CONFIGURATION.format(
             host=socket.gethostname().split(".")[0], user=getpass.getuser(), folder=self.folder, controller_port=first,
             first_port=first + 1, last_port=first + self.nodes, last=self.nodes - 1, cpus=CPUS), encoding="ascii")
+        # Named, so that a node does not look for a mounted hierarchy first; nothing here uses one.
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="ascii")
         self.daemon("munged", "--foreground", "--force", *(f"--{what}-file={munge / what}" for what in ("key", "pid", "log", "seed")),
                     f"--socket={munge / 'socket'}")
         self.wait_until("munged listens", (munge / "socket").exists)
@@ -134,12 +137,17 @@ class Slurm:
         while not is_so():
             ended = [daemon.args[0] for daemon in self.daemons if daemon.poll() is not None]
             if ended or time.monotonic() > end:
-                raise CannotRun(f"waited until {what}; ended: {ended}\n{self.logs()}")
+                raise CannotRun(f"waited until {what}; ended: {ended}; {self.first_errors()}")
             time.sleep(0.1)
 
-    def logs(self):
-        texts = [path.read_text(encoding="utf-8", errors="replace")[-2000:] for path in sorted(self.folder.glob("*.[lo][ou][gt]"))]
-        return "\n".join(text for text in texts if text)
+    def first_errors(self):
+        """A line of each log that speaks of a failure."""
+        lines = []
+        for path in sorted(self.folder.glob("*.log")):
+            errors = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+                      if re.search("error: (?!NOTE|Configured MailProg|Could not open .* state file)|fatal", line)]
+            lines += [f"{path.name}: {line}" for line in errors[-1:]]
+        return "; ".join(lines)
 
     def start_step(self, ranks, words, nodes=None, **environment):
         """srun of `words` as a process; its output, of all ranks, line by line with the rank before it."""
