@@ -136,7 +136,7 @@ class Jobs(unittest.TestCase):
         self.assertIn("4 ranks: 10000 of 10000 trajectories are right", out)
 
     def test_canary_ranks_that_do_not_meet_are_noticed(self):
-        """The same check of a directory that another number of ranks has written fails."""
+        # The same check of a directory that another number of ranks has written fails.
         step = self.step(self.directory, ranks=4)
         self.end_of(step)
         with self.assertRaises(AssertionError):
