@@ -1,6 +1,8 @@
 #include "bench/net/large_opening.h"
 
 #include <malloc.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include "base/coding.h"
 #include "base/process_identity.h"
 #include "bench/arguments.h"
+#include "bench/measure.h"
 #include "net/address_book.h"
 #include "net/job.h"
 #include "net/job_meeting.h"
@@ -160,6 +163,8 @@ net::RendezvousOptions meeting_in(const std::string& folder, int32_t size) {
   return options;
 }
 
+constexpr double kPatienceS = 120;
+
 // All ranks but 0, in a process of their own: they say hello, give to both rounds, and end.
 void play_others(const std::string& path, const net::NodeMap& nodes, size_t row_bytes) {
   using net::RendezvousKind;
@@ -184,7 +189,9 @@ void play_others(const std::string& path, const net::NodeMap& nodes, size_t row_
   };
   append(RendezvousKind::kHello, 0, [](Rank) { return std::string("host somewhere process 12345"); });
   const auto wait_for = [&](RendezvousKind kind) {
+    const double end = now_s() + kPatienceS;
     for (bool came = false; !came; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      if (now_s() > end) die("rank 0 does not answer in " + path);
       check(answers.scan_answers([&](const net::RendezvousRecord& record) {
         session = record.session;
         came = came || record.kind == kind;
@@ -206,9 +213,12 @@ Opened open_by_rendezvous(const net::NodeMap& nodes, size_t row_bytes) {
   if (::mkdtemp(folder) == nullptr) die("mkdtemp");
   const std::string path = fmt::format("{}/swale-{}-large", folder, ::geteuid());
   if (::mkdir(path.c_str(), 0700) != 0) die("mkdir " + path);
+  const pid_t parent = ::getpid();
   const pid_t others = ::fork();
   if (others < 0) die("fork");
   if (others == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) std::_Exit(1);
     play_others(path, nodes, row_bytes);
     std::_Exit(0);
   }
