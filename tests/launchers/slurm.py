@@ -121,11 +121,23 @@ class Slurm:
         for i in range(self.nodes):
             self.daemon("slurmd", "-D", "-N", f"n{i}", "-f", self.configuration)
         self.wait_until("all nodes are idle", self.all_idle)
+        self.try_step()
 
     def daemon(self, name, *words):
         with open(self.folder / f"{name}.out", "ab") as out:
             self.daemons.append(subprocess.Popen([program(name), *map(str, words)], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                                  preexec_fn=die_with_parent, env=self.environment()))
+
+    def try_step(self):
+        """A step that does nothing: whether ranks can be started here at all (names that do not resolve, ports that are shut)."""
+        step = self.start_step(self.nodes, ["true"])
+        try:
+            out = step.communicate(timeout=READY_S)[0]
+        except subprocess.TimeoutExpired:
+            step.kill()
+            out = f"no answer in {READY_S} s: {step.communicate()[0]}"
+        if step.returncode != 0:
+            raise CannotRun(f"srun true: {' '.join(out.split())}; {self.first_errors()}")
 
     def all_idle(self):
         asked = subprocess.run([program("sinfo"), "--noheader", "--Node", "--format=%T"], capture_output=True, text=True,
