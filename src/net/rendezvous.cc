@@ -69,6 +69,8 @@ class Rendezvous : public Bootstrap {
     return {kind, options_.rank, nonce_, session_.value_or(0), round_, std::string(body)};
   }
   Status append(RendezvousKind kind, Bytes body) { return directory_.append(make_record(kind, body)); }
+  template <class Came>
+  Result<bool> look_until(Patience* patience, const Came& came);
   Status wait_for_session(Patience* patience);
   Status look();
   void take(const RendezvousRecord& record);
@@ -252,35 +254,35 @@ Status Rendezvous::missing(std::string_view what) const {
       options_.job_id);
 }
 
-Status Rendezvous::wait_for_session(Patience* patience) {
-  // A shared file system gives no events, so this looks again and again, at growing intervals.
-  for (Nanos pause = kPollFirst; !session_; pause = std::min(2 * pause, kPollLast)) {
+// A shared file system gives no events, so this looks again and again, at growing intervals. False: the patience is over.
+template <class Came>
+Result<bool> Rendezvous::look_until(Patience* patience, const Came& came) {
+  for (Nanos pause = kPollFirst;; pause = std::min(2 * pause, kPollLast)) {
     SWALE_RETURN_IF_ERROR(look());
-    if (session_) break;
-    if (patience->over(system_clock().now())) {
-      if (collected_)
-        SWALE_RETURN_IF_ERROR(
-            directory_.scan_again([this](const RendezvousRecord& record) { take(record); }));
-      return error(
-          Code::kDeadlineExceeded, Scope::kFatal,
-          "rank {} waited {:g} s in {} for rank 0 of {} ({}): was it started, does it see this directory, "
-          "and has it the same job id (\"{}\")?",
-          options_.rank, to_seconds(limit_), directory_.path(), options_.size,
-          seen_[0] ? "which has said hello, or an earlier job's has" : "never seen", options_.job_id);
-    }
+    if (came()) return true;
+    if (patience->over(system_clock().now())) return false;
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
   }
-  directory_.rewind();  // records of our session that came before we knew it
-  return ok_status();
+}
+
+Status Rendezvous::wait_for_session(Patience* patience) {
+  SWALE_ASSIGN_OR_RETURN(const bool came, look_until(patience, [this] { return session_.has_value(); }));
+  if (came) {
+    directory_.rewind();  // records of our session that came before we knew it
+    return ok_status();
+  }
+  if (collected_)
+    SWALE_RETURN_IF_ERROR(directory_.scan_again([this](const RendezvousRecord& record) { take(record); }));
+  return error(Code::kDeadlineExceeded, Scope::kFatal,
+               "rank {} waited {:g} s in {} for rank 0 of {} ({}): was it started, does it see this "
+               "directory, and has it the same job id (\"{}\")?",
+               options_.rank, to_seconds(limit_), directory_.path(), options_.size,
+               seen_[0] ? "which has said hello, or an earlier job's has" : "never seen", options_.job_id);
 }
 
 Status Rendezvous::wait_for_all(Patience* patience) {
-  for (Nanos pause = kPollFirst;; pause = std::min(2 * pause, kPollLast)) {
-    SWALE_RETURN_IF_ERROR(look());
-    if (all_have_given()) return ok_status();
-    if (patience->over(system_clock().now())) return missing(fmt::format("give to allgather {}", round_));
-    std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
-  }
+  SWALE_ASSIGN_OR_RETURN(const bool came, look_until(patience, [this] { return all_have_given(); }));
+  return came ? ok_status() : missing(fmt::format("give to allgather {}", round_));
 }
 
 Result<std::vector<std::string>> Rendezvous::gather(Bytes mine) {
@@ -385,15 +387,11 @@ Result<std::string> Rendezvous::ask_rank_zero(Bytes mine) {
   SWALE_RETURN_IF_ERROR(append(RendezvousKind::kGather, mine));
   // Rank 0 may have begun to wait later, and then says for whom.
   Patience longer(2 * limit_, system_clock().now());
-  for (Nanos pause = kPollFirst;; pause = std::min(2 * pause, kPollLast)) {
-    SWALE_RETURN_IF_ERROR(look());
-    if (answer_) break;
-    if (longer.over(system_clock().now())) {
-      return error(Code::kDeadlineExceeded, Scope::kFatal,
-                   "rank {} waited {:g} s in {} for rank 0 to answer allgather {}: has it ended?",
-                   options_.rank, to_seconds(2 * limit_), directory_.path(), round_);
-    }
-    std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
+  SWALE_ASSIGN_OR_RETURN(const bool came, look_until(&longer, [this] { return answer_.has_value(); }));
+  if (!came) {
+    return error(Code::kDeadlineExceeded, Scope::kFatal,
+                 "rank {} waited {:g} s in {} for rank 0 to answer allgather {}: has it ended?",
+                 options_.rank, to_seconds(2 * limit_), directory_.path(), round_);
   }
   const Result<std::string> answer = read_answer(*answer_);
   answer_.reset();
