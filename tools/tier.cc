@@ -5,6 +5,7 @@
 #include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/tier_choices.h"
+#include "tools/tier_engine.h"
 
 namespace swale::tools {
 namespace {
@@ -57,14 +58,9 @@ int TierCommand::look(io::PosixDevice& device) const {
   if (!report.ok()) return fail(report.status());
   if (const Status own = own_limit_among(report->problems); !own.ok()) return fail(own);
   if (json) {
-    print_json(Json{{"log", fmt::format("{:016x}", report->log_id)},
-                    {"segments", report->segments},
-                    {"segment_bytes", report->segment_bytes},
-                    {"live_segments", report->live_segments},
-                    {"records", report->records},
-                    {"payload_bytes", report->payload_bytes},
-                    {"queued", report->queued},
-                    {"problems", texts(report->problems)}});
+    Json found = json_of(*report);
+    found["problems"] = texts(report->problems);
+    print_json(found);
   } else {
     for (const Status& problem : report->problems) print(fmt::format("{}\n", problem.message()));
     print(fmt::format(

@@ -99,14 +99,8 @@ Result<InfoReport> ssd_info(io::Device& device, const std::string& path) {
                     path, holder)};
   }
   SWALE_ASSIGN_OR_RETURN(const tier::LogReport report, tier::Store::inspect(device, path, {}));
-  json.update({{"log", fmt::format("{:016x}", report.log_id)},
-               {"segments", report.segments},
-               {"segment_bytes", report.segment_bytes},
-               {"live_segments", report.live_segments},
-               {"records", report.records},
-               {"payload_bytes", report.payload_bytes},
-               {"queued", report.queued},
-               {"problems", report.problems.size()}});
+  json.update(json_of(report));
+  json["problems"] = report.problems.size();
   std::string text = fmt::format(
       "{}: the SSD directory of a tiered write buffer; nobody has it open\nlog {:016x}: {} of {} segments of {} bytes are in "
       "use, {} records with {} bytes, {} writes in the queue\n",
@@ -249,6 +243,16 @@ Result<RepairReport> tier_repair(io::Device&, const std::string& path, const Rep
 }
 
 }  // namespace
+
+Json json_of(const tier::LogReport& report) {
+  return {{"log", fmt::format("{:016x}", report.log_id)},
+          {"segments", report.segments},
+          {"segment_bytes", report.segment_bytes},
+          {"live_segments", report.live_segments},
+          {"records", report.records},
+          {"payload_bytes", report.payload_bytes},
+          {"queued", report.queued}};
+}
 
 constexpr Engine kTierEngine = {.format = "swale-tier",
                                 .directory = "directory of a tiered write buffer",

@@ -8,6 +8,7 @@
 // Threads: free functions.
 #pragma once
 
+#include "tier/store.h"
 #include "tools/engine.h"
 
 namespace swale::tools {
@@ -18,5 +19,7 @@ extern const Engine kTierEngine;
 // buffer.
 Result<Json> ask_tier_mount(const std::string& mountpoint);
 std::string tier_stats_table(const Json& stats);
+// What a log holds, without its problems.
+Json json_of(const tier::LogReport& report);
 
 }  // namespace swale::tools
