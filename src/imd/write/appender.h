@@ -64,6 +64,9 @@ class Appender {
 
   // Requires a key and a value that do not go elsewhere.
   Need append(Bytes key, Bytes value) { return append_as(key, key, value); }
+  // The same where records go into frames (not direct()) and stand in them whole (not goes_elsewhere()). False: nothing
+  // was done, and append says why.
+  bool append_to_frame(Bytes key, Bytes value) { return batcher_.append(key, value) == Batcher::kAccepted; }
   // The same for a record that is encoded.
   Need append(const run::RecordView& record) { return append_as(record.key, record); }
   // Whether write_value must be called first. Also if the sizes are beyond all limits: it says so.

@@ -62,11 +62,20 @@ Status Writer::finish_opening() {
 Status Writer::append(Bytes key, Bytes value) {
   Status status;
   try {
+    if (append_to_frame(key, value)) [[likely]]
+      return status;
     status = append_any(key, value);
   } catch (...) {
     status = status_of_exception();
   }
   return harmless(status) ? status : append_failed(status);
+}
+
+// What most appends of a job of several ranks are: no Status is made, moved and looked at. False: nothing was done.
+inline bool Writer::append_to_frame(Bytes key, Bytes value) {
+  if (appender_.direct() || appender_.goes_elsewhere(key, value)) return false;
+  const BiasedMutex::Guard guard(appender_.intake().mutex);
+  return !failed() && appender_.append_to_frame(key, value);
 }
 
 // A record that the application was told is not there must not be committed in part, nor its epoch without it.

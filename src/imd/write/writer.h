@@ -122,6 +122,7 @@ class Writer final : private net::ConversationDriver {
   void on_event() override REQUIRES(mutex_);
   void on_frame_taken() override REQUIRES(mutex_);
 
+  bool append_to_frame(Bytes key, Bytes value);
   Status append_any(Bytes key, Bytes value);
   Status append_failed(const Status& why);
   Status append_large(Bytes key, Bytes value);
