@@ -5,7 +5,7 @@
 #include "capi/handles.h"
 #include "capi/options.h"
 #include "fs/iond.h"
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_choices.h"
 
@@ -99,7 +99,7 @@ int IondCommand::run() const {
 
 void add_iond(CLI::App& app, Run* run) {
   auto command = std::make_shared<IondCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "iond", "serves files to the other ranks of its job, with a tiered write buffer in front",
       {
           .description =
@@ -115,11 +115,11 @@ void add_iond(CLI::App& app, Run* run) {
               {{"mkdir -p slow && SWALE_JOB_RANK=0 SWALE_JOB_SIZE=1 swale iond --ssd ssd --backing slow --size 16M",
                 "makes the log, finds no other rank, and ends with its counts"}},
       });
-  command->tier.add_to(*sub, "--at-end");
-  sub->add_option("--options", command->options, "options iond.stripe and so on, as for swale_iond_open")
-      ->type_name("TEXT");
-  sub->add_flag("--json", command->json, "print JSON");
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->tier.add_to(sub, "--at-end");
+  sub.add_option("--options", command->options, "options iond.stripe and so on, as for swale_iond_open")
+      .type_name("TEXT");
+  sub.add_flag("--json", command->json, "print JSON");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

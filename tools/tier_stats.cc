@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "fs/tier_fs.h"
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_engine.h"
 
@@ -126,7 +126,7 @@ int TierStatsCommand::run() const {
 
 void add_tier_stats(CLI::App& app, Run* run) {
   auto command = std::make_shared<TierStatsCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "tier-stats", "how the tiered write buffer under a running mount stands",
       {
           .description =
@@ -138,16 +138,16 @@ void add_tier_stats(CLI::App& app, Run* run) {
                 "fusermount3 -u mnt",
                 "how a fresh mount stands"}},
       });
-  sub->add_option("MOUNTPOINT", command->mountpoint, "of a swale tier mount")->required();
-  sub->add_flag("--json", command->json, "print JSON, one object for each look");
-  sub->add_flag("--live", command->live, "look again and again");
-  sub->add_option("--every", command->every_s, "with --live: seconds between looks; by default 1")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->type_name("SECONDS");
-  sub->add_option("--rounds", command->rounds,
-                  "with --live: how many looks; by default, until the mount has ended")
-      ->type_name("N");
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  sub.add_option("MOUNTPOINT", command->mountpoint, "of a swale tier mount").required();
+  sub.add_flag("--json", command->json, "print JSON, one object for each look");
+  sub.add_flag("--live", command->live, "look again and again");
+  sub.add_option("--every", command->every_s, "with --live: seconds between looks; by default 1")
+      .between(0.01, 3600.0)
+      .type_name("SECONDS");
+  sub.add_option("--rounds", command->rounds,
+                 "with --live: how many looks; by default, until the mount has ended")
+      .type_name("N");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools
