@@ -1,6 +1,8 @@
 #include "tools/tier_choices.h"
 
 #include "fs/serving_options.h"
+#include "io/disk_preset.h"
+#include "io/posix_device.h"
 
 namespace swale::tools {
 namespace {
@@ -36,6 +38,11 @@ void TierChoices::add_to(OptionSet command, const std::string& end) {
                   "keep: the log stays as it is; drain: everything is written to the backing directory; by "
                   "default keep")
       .one_of({"keep", "drain"});
+  command
+      .add_option(
+          "--preset", preset,
+          "what the backing device costs, measured by swale tier measure; by default, that of a modern hard disk")
+      .type_name("FILE");
 }
 
 Result<tier::StoreOptions> TierChoices::store_options(const std::string& ssd_directory,
@@ -45,6 +52,10 @@ Result<tier::StoreOptions> TierChoices::store_options(const std::string& ssd_dir
   options.engine.durability = durability == "sync"    ? tier::Durability::kSync
                               : durability == "group" ? tier::Durability::kGroupCommit
                                                       : tier::Durability::kPageCache;
+  if (preset.empty()) return options;
+  io::PosixDevice device;
+  SWALE_ASSIGN_OR_RETURN(const io::DiskPreset measured, io::read_disk_preset(device, preset));
+  options.engine.backing = measured.bed.disk;
   return options;
 }
 

@@ -18,6 +18,7 @@ struct TierChoices {
   std::string policy = "swale";
   std::string durability = "page-cache";
   std::string at_end = "keep";
+  std::string preset;  // a file; "": none
   uint64_t size = kGiB;
 
   // `end`: the option that says what becomes of the log at the end. The choices outlive the command line.

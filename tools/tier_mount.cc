@@ -54,6 +54,7 @@ std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
     return Json{{"mountpoint", mountpoint},
                 {"backing", tier.backing},
                 {"ssd", tier.ssd},
+                {"preset", tier.preset.empty() ? "modern" : tier.preset},
                 {"new_log", found.made_anew},
                 {"dirty_bytes", found.dirty_bytes},
                 {"dropped", found.dropped},
@@ -61,6 +62,7 @@ std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
                .dump() +
            "\n";
   std::string text = fmt::format("{}: {} with {} in front", mountpoint, tier.backing, tier.ssd);
+  if (!tier.preset.empty()) text += fmt::format(", costs from {}", tier.preset);
   if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", tier.size);
   text += fmt::format("; {} bytes were not on {} yet", found.dirty_bytes, tier.backing);
   if (found.dropped > 0) text += fmt::format(", {} records are of files that are gone", found.dropped);
