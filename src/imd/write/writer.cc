@@ -32,11 +32,11 @@ Status Writer::start(io::Device& device, const MemoryPlan& memory, uint32_t ways
   SWALE_RETURN_IF_ERROR(opened_.make_source_home(job_.size(), memory));
   WriterCoreParams params = opened_.core_params(conversation_params(), memory, ways);
   params.partition.by_hash = by_hash_;
-  params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
+  params.heard_call = [this](net::Rank from, net::CallKind kind, EpochNumber epoch,
                              const net::CallStamp& stamp) {
     job_.heard_call(from, channel(), kind, epoch, stamp);
   };
-  SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
+  SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory));
   SWALE_ASSIGN_OR_RETURN(core_, WriterCore::create(params));
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
   io_started_.reserve(io_running_.size());
@@ -170,7 +170,7 @@ Status Writer::begin_end(int64_t step, double time) {
   if (failed()) return failure();
   SWALE_RETURN_IF_ERROR(finish_keys());
   net::CallStamp call;
-  const uint32_t epoch = opened_.first_epoch + appender_.epochs_ended();
+  const EpochNumber epoch = opened_.first_epoch + appender_.epochs_ended();
   SWALE_RETURN_IF_ERROR(
       job_.begin_call(channel(), net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
   SWALE_RETURN_IF_ERROR(appender_.finish_values());
