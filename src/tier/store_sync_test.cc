@@ -188,7 +188,7 @@ TEST_F(StoreSyncTest, BytesInTheLogNeedOneSyncOfTheLogForAllFiles) {
   EXPECT_EQ(syncs_of("a"), Counts());
   EXPECT_EQ(syncs_of("b"), (Counts{{"log", 1}}));
   ASSERT_TRUE(store_->drain().ok());
-  EXPECT_EQ(syncs_of("a"), Counts());
+  EXPECT_FALSE(syncs_of("a").contains("a"));  // the log may be synced once more: its segment is erased
 }
 
 TEST_F(StoreSyncTest, WhereWritesAreDurableASyncHasNothingToDo) {
