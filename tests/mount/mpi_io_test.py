@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """mpi_io_test.py SWALE PROGRAMS [--long]: MPI programs write and read shared files on a mount of the tiered write buffer, by MPI-IO.
 
-PROGRAMS is the folder of mpi_io-IMPLEMENTATION and mpi_hammer-IMPLEMENTATION (CMakeLists.txt). Open MPI with its own MPI-IO (OMPIO) and
+PROGRAMS is the folder of mpi_io-IMPLEMENTATION and others (CMakeLists.txt). Open MPI with its own MPI-IO (OMPIO) and
 with ROMIO, and MPICH (ROMIO): independent and collective calls, views with vectors, tiles and holes, preallocation, shared pointers,
 atomic mode; also with what they do otherwise: sieving, which needs locks, and shared pointers in locked files. What they leave is what
-they leave in a plain directory, byte for byte, also in the backing directory after a drain. Then the mount is killed under them.
+they leave in a plain directory, byte for byte, also in the backing directory after a drain. So does parallel HDF5. Then the mount is
+killed under them.
 --long: more ranks, larger files.
 """
 import os
@@ -39,7 +40,7 @@ class MpiIo(Mounted):
         name, *options = implementation
         path = os.path.join(PROGRAMS, f"{program}-{name}")
         if not os.path.exists(path):
-            self.skipTest(f"mpicc.{name} was not there when this was built")
+            self.skipTest(f"mpicc.{name}, or a library for it, was not there when {program} was to be built")
         self.needs(LAUNCHERS[name])
         return [LAUNCHERS[name], *options, "-n", str(RANKS), path, *words]
 
@@ -91,6 +92,18 @@ class MpiIo(Mounted):
     def test_mpich_by_romio(self):
         small = [("small", MPICH, SMALL_BUFFERS)] if LONG else []
         self.cases(("default", MPICH, ["atomic"]), ("sieving", MPICH, ["atomic", *SIEVING]), *small)
+
+    def test_parallel_hdf5(self):
+        rows, columns = ("2000", "700") if LONG else ("50", "70")
+        for folder, implementation in (("ompio", OMPIO), ("romio", ROMIO)):
+            for root in (self.plain, self.mounted):
+                os.mkdir(os.path.join(root, folder))
+                status, out = self.run_mpi("mpi_hdf5", implementation, os.path.join(root, folder), rows, columns)
+                self.assertEqual(status, 0, out)
+                self.assertIn("field.h5\n", out)
+        found = listing(self.plain)
+        self.assertEqual(sorted(found), ["ompio", "ompio/field.h5", "romio", "romio/field.h5"])
+        self.same(found)
 
     def acknowledged(self, folder):
         found = []
