@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SWALE = os.path.abspath(sys.argv[1])
@@ -191,7 +192,9 @@ class IondTest(unittest.TestCase):
         while json.loads(writer.stdout.readline())["done"] < 10:
             pass
         for server in (0, 1):
-            told = self.stats(server, "--json")
+            until = time.monotonic() + 60  # it serves requests before it makes its socket
+            while (told := self.stats(server, "--json")).returncode != 0 and time.monotonic() < until:
+                time.sleep(0.05)
             self.assertEqual(told.returncode, 0, told.stderr)
             found = json.loads(told.stdout)
             self.assertEqual((found["rank"], found["clients"], found["open_files"]), (server, 1, 1))
