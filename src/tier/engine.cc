@@ -41,7 +41,7 @@ FileIndex Engine::open_file(uint64_t id, uint64_t base, uint64_t size) {
 
 bool Engine::close_file(FileIndex index) {
   File& file = files_[index];
-  const bool busy = file.map.size() > 0 || file.held.size() > 0 || file.flushing > 0 || file.blocked > 0 ||
+  const bool busy = file.map.size() > 0 || file.held > 0 || file.flushing > 0 || file.blocked > 0 ||
                     file.barrier != kNoOp || !file.epochs.idle();
   const auto waits = [index](const PendingSync& pending) { return pending.file == index; };
   if (busy || std::any_of(pending_syncs_.begin(), pending_syncs_.end(), waits)) return false;
@@ -110,8 +110,7 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
   ++stats_.writes;
   stats_.write_bytes += length;
   File& on = files_[file];
-  if (on.barrier == kNoOp && on.blocked == 0 &&
-      on.held.insert_if_free({offset, index, length, ExtentState::kDirty})) {
+  if (on.barrier == kNoOp && on.blocked == 0 && hold(index)) {
     begin_write(index);
   } else if (conflicts(op)) {
     ++stats_.overlap_waits;

@@ -33,6 +33,7 @@
 #include "tier/engine_stats.h"
 #include "tier/engine_types.h"
 #include "tier/extent_map.h"
+#include "tier/held_ranges.h"
 #include "tier/log_format.h"
 #include "tier/log_space.h"
 #include "tier/loss_list.h"
@@ -137,10 +138,10 @@ class Engine {
    public:
     uint32_t enter() {
       ++open_;
-      return newest();
+      return newest_;
     }
     void leave(uint32_t epoch) {
-      if (epoch == newest()) {
+      if (epoch == newest_) {
         --open_;
       } else {
         --closed_[epoch - first_];
@@ -150,7 +151,7 @@ class Engine {
     // Closes the epoch: finished(it) once all that came before has left.
     uint32_t close() {
       closed_.push_back(std::exchange(open_, 0));
-      const uint32_t epoch = newest() - 1;
+      const uint32_t epoch = newest_++;
       forget();
       return epoch;
     }
@@ -158,7 +159,6 @@ class Engine {
     bool idle() const { return open_ == 0 && closed_.empty(); }
 
    private:
-    uint32_t newest() const { return first_ + static_cast<uint32_t>(closed_.size()); }
     void forget() {
       const auto end = std::find_if(closed_.begin(), closed_.end(), [](uint32_t count) { return count > 0; });
       first_ += static_cast<uint32_t>(end - closed_.begin());
@@ -166,6 +166,7 @@ class Engine {
     }
 
     uint32_t open_ = 0;             // of the newest epoch
+    uint32_t newest_ = 0;
     uint32_t first_ = 0;            // the oldest that is not finished
     std::vector<uint32_t> closed_;  // of those from the oldest to the one before the newest
   };
@@ -176,10 +177,10 @@ class Engine {
     uint64_t id = 0;
     uint64_t base = 0;
     uint64_t size = 0;
-    ExtentMap map;   // of the log
-    ExtentMap held;  // of writes that have begun; address: the op
+    ExtentMap map;  // of the log
     Epochs epochs;
     double direct_cost = 0;          // ns a byte of direct writes, smoothed
+    uint32_t held = 0;               // ranges of held_
     uint32_t flushing = 0;           // pieces of flushes
     uint32_t blocked = 0;            // ops in blocked_
     OpIndex barrier = kNoOp;         // a truncate or unlink that has begun
@@ -264,6 +265,7 @@ class Engine {
   bool conflicts(const Op& op) const;
   void block(OpIndex index);
   void retry_blocked();
+  bool hold(OpIndex index);
   void begin(OpIndex index);
   void begin_write(OpIndex index);
   void route(OpIndex index);
@@ -283,7 +285,7 @@ class Engine {
   void to_backing(OpIndex index);
   void admitted(OpIndex index);
   void direct_done(OpIndex index, Code code);
-  void release_range(const Op& op);
+  void release_range(OpIndex index);
   void acknowledge(Op* op, Code code);
   void finish(OpIndex index);
   void free_op(OpIndex index);
@@ -403,6 +405,8 @@ class Engine {
   std::vector<FileIndex> free_files_;
   std::vector<Op> ops_;
   std::vector<OpIndex> free_ops_;
+  HeldRanges held_;                   // of writes that have begun, by op
+  std::vector<OpIndex> read_holders_;  // of plan_read
   Elevator elevator_;
   LogSpace log_;
   LogState log_state_ = LogState::kGood;

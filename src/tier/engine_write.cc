@@ -12,8 +12,9 @@ bool Engine::conflicts(const Op& op) const {
   const File& file = files_[op.file];
   if (file.barrier != kNoOp) return true;
   if (op.kind != Op::Kind::kWrite) {
-    if (file.held.size() > 0) return true;
-  } else if (!options_.canaries.overlap_in_queue && file.held.overlaps(op.offset, op.offset + op.length)) {
+    if (file.held > 0) return true;
+  } else if (!options_.canaries.overlap_in_queue &&
+             held_.overlaps(op.file, op.offset, op.offset + op.length)) {
     return true;
   }
   if (file.blocked == 0) return false;
@@ -57,14 +58,17 @@ void Engine::retry_blocked() {
 void Engine::begin(OpIndex index) {
   Op& op = ops_[index];
   if (op.kind != Op::Kind::kWrite) return begin_barrier(index);
-  File& file = files_[op.file];
-  if (options_.canaries.overlap_in_queue && file.held.overlaps(op.offset, op.offset + op.length)) {
-    // The canary: two of one range at a time. The map of held ranges can only name one.
-    to_backing(index);
-    return;
-  }
-  file.held.insert({op.offset, index, op.length, ExtentState::kDirty});
-  begin_write(index);
+  if (hold(index)) return begin_write(index);
+  assert(options_.canaries.overlap_in_queue);  // two of one range at a time, of which one can hold it
+  to_backing(index);
+}
+
+// Holds the range of a write, if nobody does.
+bool Engine::hold(OpIndex index) {
+  const Op& op = ops_[index];
+  if (!held_.add_if_free(index, op.file, op.offset, op.offset + op.length)) return false;
+  ++files_[op.file].held;
+  return true;
 }
 
 // The range is held.
@@ -138,7 +142,7 @@ void Engine::serve_log_waiters() {
     } else if (direct) {
       to_backing(index);
     } else {
-      release_range(op);
+      release_range(index);
       acknowledge(&op, flush_failure_);
       finish(index);
     }
@@ -196,7 +200,7 @@ void Engine::appended(OpIndex index, Code code) {
                    [&](const Extent& extent) { made_void(&file, extent, segment); });
   log_.add_dirty(segment, op.length);
   last_logged_ = std::max(last_logged_, op.sequence);
-  release_range(op);
+  release_range(index);
   if (page_cache()) {
     settled_.end(op.sequence);
     acknowledge(&op, Code::kOk);
@@ -259,11 +263,11 @@ void Engine::direct_done(OpIndex index, Code code) {
           op.file, op.offset, op.offset + op.length,
           {.sequence = op.sequence, .address = LostRange::kNoAddress, .reason = LossReason::kNotWritten});
     }
-    release_range(op);
+    release_range(index);
     acknowledge(&op, code);
     return finish(index);
   }
-  release_range(op);
+  release_range(index);
   if (page_cache()) {
     if (op.over_loss) return wait_for_losses(index);
     acknowledge(&op, Code::kOk);
@@ -273,8 +277,8 @@ void Engine::direct_done(OpIndex index, Code code) {
   backing_sync_waiters_.emplace_back(want_sync(&backing_lane_, sync_due()), index);
 }
 
-void Engine::release_range(const Op& op) {
-  files_[op.file].held.carve(op.offset, op.offset + op.length, [](const Extent&) {});
+void Engine::release_range(OpIndex index) {
+  files_[ops_[index].file].held -= held_.remove(index);
   if (!blocked_.empty()) retry_blocked_ = true;
 }
 
