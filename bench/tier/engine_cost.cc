@@ -131,14 +131,13 @@ double engine_ns_per_request(const tier::Options& options, const Program& progra
   Nanos now = 0;
   uint64_t acknowledged = 0;
   const auto collect = [&] {
-    Action action;
-    while (engine.take_action(&action)) {
-      if (action.kind == Action::Kind::kAcknowledge) ++acknowledged;
-      if (action.kind <= Action::Kind::kRelease) continue;
-      if (action.kind == Action::Kind::kAppend)
-        tier::encode_record_header(action.record, options.log_id, header);
+    while (const Action* action = engine.next_action()) {
+      if (action->kind == Action::Kind::kAcknowledge) ++acknowledged;
+      if (action->kind <= Action::Kind::kRelease) continue;
+      if (action->kind == Action::Kind::kAppend)
+        tier::encode_record_header(action->record, options.log_id, header);
       if (end - first == kRing) give_up("more actions are under way than the driver has space for");
-      under_way[end++ % kRing] = {action.kind, action.id};
+      under_way[end++ % kRing] = {action->kind, action->id};
     }
   };
   const auto complete_one = [&] {

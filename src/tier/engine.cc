@@ -61,16 +61,6 @@ void Engine::set_now(Nanos now) {
   now_ += elapsed;
 }
 
-bool Engine::take_action(Action* action) {
-  if (actions_taken_ == actions_.size()) {
-    actions_.clear();
-    actions_taken_ = 0;
-    return false;
-  }
-  *action = actions_[actions_taken_++];
-  return true;
-}
-
 Engine::OpIndex Engine::new_op(Op::Kind kind, Ticket ticket, FileIndex file, Nanos now) {
   set_now(now);
   if (free_ops_.empty()) {
@@ -91,8 +81,9 @@ Engine::OpIndex Engine::new_op(Op::Kind kind, Ticket ticket, FileIndex file, Nan
 
 // A request that does not begin at all.
 void Engine::refuse(Ticket ticket, FileIndex file, Code code) {
-  emit({.kind = Action::Kind::kAcknowledge, .code = code, .file = file, .ticket = ticket});
-  emit({.kind = Action::Kind::kRelease, .file = file, .ticket = ticket});
+  Action& action = emit(Action::Kind::kAcknowledge, file, ticket);
+  action.code = code;
+  action.released = true;
 }
 
 void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t length, Nanos now) {
@@ -121,32 +112,30 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
   pump();
 }
 
-void Engine::acknowledge(Op* op, Code code) {
-  if (op->acknowledged) return;
-  op->acknowledged = true;
-  Action& action = emit(Action::Kind::kAcknowledge);
-  action.code = code;
-  action.file = op->file;
-  action.ticket = op->ticket;
-}
-
-void Engine::finish(OpIndex index) {
+// The request is answered, if it was not before, and nothing of it is under way.
+void Engine::finish(OpIndex index, Code code) {
   Op& op = ops_[index];
   files_[op.file].epochs.leave(op.file_epoch);
   epochs_.leave(op.epoch);
-  if (op.pins > 0) {
-    op.stage = Op::Stage::kPinned;
+  if (op.acknowledged) {
+    op.pins > 0 ? void(op.stage = Op::Stage::kPinned) : release(index);
     return;
   }
+  assert(op.pins == 0);  // reads see what is acknowledged
+  Action& action = emit(Action::Kind::kAcknowledge, op.file, op.ticket);
+  action.code = code;
+  action.released = true;
+  free_op(index);
+}
+
+// An op that was answered before.
+void Engine::release(OpIndex index) {
+  emit(Action::Kind::kRelease, ops_[index].file, ops_[index].ticket);
   free_op(index);
 }
 
 void Engine::free_op(OpIndex index) {
-  Op& op = ops_[index];
-  Action& action = emit(Action::Kind::kRelease);
-  action.file = op.file;
-  action.ticket = op.ticket;
-  op.stage = Op::Stage::kFree;
+  ops_[index].stage = Op::Stage::kFree;
   free_ops_.push_back(index);
 }
 
@@ -252,7 +241,7 @@ bool Engine::idle() const {
          barriers_.empty() && pending_syncs_.empty() && elevator_.empty() && slots_in_flight_ == 0 &&
          free_pieces_.size() == pieces_.size() && !log_lane_.in_flight && !backing_lane_.in_flight &&
          !loss_in_flight_ && !mark_in_flight_ && loss_waiters_.empty() && acceptances_.empty() &&
-         free_ops_.size() == ops_.size() && actions_taken_ == actions_.size();
+         free_ops_.size() == ops_.size() && actions_taken_ == actions_end_;
 }
 
 Stats Engine::stats() const {

@@ -78,7 +78,8 @@ class Engine {
   // Once, before the first request, with all files open that the log may name.
   Recovered recover(const Found& found, Nanos now);
 
-  // Requests. Each is answered by one kAcknowledge; the buffer of a write is the engine's until its kRelease.
+  // Requests. Each is answered by one kAcknowledge; the buffer of a write is the engine's until it is released:
+  // by that answer, or by a kRelease.
   void write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t length, Nanos now);
   void truncate(Ticket ticket, FileIndex file, uint64_t size, Nanos now);
   // Emits kUnlink once nothing of the file is under way; the driver removes it (or renames another file over it).
@@ -113,7 +114,12 @@ class Engine {
   // When advance should be called at the latest, by the driver's clock; kForever: only after the next request or completion.
   Nanos next_event() const;
 
-  bool take_action(Action* action);
+  // The next action to be carried out, in order; null: there is none. Valid until any other call.
+  const Action* next_action() {
+    if (actions_taken_ < actions_end_) return &actions_[actions_taken_++];
+    actions_taken_ = actions_end_ = 0;
+    return nullptr;
+  }
   const Slot& slot(uint32_t id) const { return elevator_.slot(id); }
   const FlushPiece& flush_piece(uint32_t buffer) const { return pieces_[buffer]; }
   uint32_t flush_buffers() const { return static_cast<uint32_t>(pieces_.size()); }
@@ -286,15 +292,25 @@ class Engine {
   void admitted(OpIndex index);
   void direct_done(OpIndex index, Code code);
   void release_range(OpIndex index);
-  void acknowledge(Op* op, Code code);
-  void finish(OpIndex index);
+  void finish(OpIndex index, Code code);
+  void release(OpIndex index);
   void free_op(OpIndex index);
-  void emit(const Action& action) { actions_.push_back(action); }
-  // An action to be filled in: the frequent ones are not copied.
-  Action& emit(Action::Kind kind) {
-    Action& action = actions_.emplace_back();
+  void emit(const Action& action) { next_free_action() = action; }
+  // An action to be filled in: the frequent ones are neither copied nor cleared. Its record and what only rare kinds have are
+  // those of an action before it.
+  Action& emit(Action::Kind kind, FileIndex file, Ticket ticket, uint32_t id = 0) {
+    Action& action = next_free_action();
     action.kind = kind;
+    action.code = Code::kOk;
+    action.queued = action.released = false;
+    action.id = id;
+    action.file = file;
+    action.ticket = ticket;
     return action;
+  }
+  Action& next_free_action() {
+    if (actions_end_ == actions_.size()) actions_.emplace_back();
+    return actions_[actions_end_++];
   }
   void pump();
   bool may_start_flush() const {
@@ -413,8 +429,9 @@ class Engine {
   Traffic traffic_;
   Epochs epochs_;
   uint64_t sequence_ = 0;
-  std::vector<Action> actions_;  // the first actions_taken_ of them are taken
+  std::vector<Action> actions_;  // from actions_taken_ to actions_end_: to be taken; beyond: kept to be used again
   size_t actions_taken_ = 0;
+  size_t actions_end_ = 0;
 
   std::deque<OpIndex> blocked_;
   std::deque<OpIndex> log_waiters_;

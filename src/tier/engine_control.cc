@@ -183,8 +183,7 @@ void Engine::end_barrier(OpIndex index, Code code) {
   }
   barriers_.erase(std::find(barriers_.begin(), barriers_.end(), index));
   if (!blocked_.empty()) retry_blocked_ = true;
-  acknowledge(&op, code);
-  finish(index);
+  finish(index, code);
 }
 
 void Engine::sync(Ticket ticket, FileIndex file, Nanos now) {

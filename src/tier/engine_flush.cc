@@ -148,9 +148,7 @@ void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) 
   ++file.flushing;
   ++log_.at(log_.segment_of(extent.address)).pins;
   flush_pieces_ += !passing;
-  Action& action = emit(Action::Kind::kReadLog);
-  action.id = piece;
-  action.file = index;
+  emit(Action::Kind::kReadLog, index, 0, piece);
 }
 
 void Engine::unpin_piece(const FlushPiece& piece) {
@@ -240,9 +238,7 @@ bool Engine::dispatch() {
     if (slot_started_.size() <= index) slot_started_.resize(index + 1);
     slot_started_[index] = now_;
     ++stats_.slots_written;
-    Action& action = emit(Action::Kind::kWriteBacking);
-    action.id = index;
-    action.file = elevator_.slot(index).file;
+    emit(Action::Kind::kWriteBacking, elevator_.slot(index).file, 0, index);
     if (options_.policy == Policy::kSwale) fill_gap(elevator_.slot(index).file);
   }
   return any;

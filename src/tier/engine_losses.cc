@@ -72,8 +72,7 @@ void Engine::wait_for_losses(OpIndex index) {
 // The list is durable without what the op has replaced; or cannot be.
 void Engine::losses_told(OpIndex index, Code code) {
   if (ops_[index].kind != Op::Kind::kWrite) return end_barrier(index, code);
-  acknowledge(&ops_[index], code);
-  finish(index);
+  finish(index, code);
 }
 
 LossList Engine::losses() const {

@@ -79,7 +79,7 @@ void Engine::read_done(const ReadPlan& plan, Nanos now) {
       if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) segments_changed_ = true;
     } else if (piece.from == ReadPiece::From::kQueue) {
       Op& op = ops_[piece.pinned];
-      if (--op.pins == 0 && op.stage == Op::Stage::kPinned) free_op(piece.pinned);
+      if (--op.pins == 0 && op.stage == Op::Stage::kPinned) release(piece.pinned);
     }
   }
   pump();

@@ -100,8 +100,7 @@ void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters,
         wait_for_losses(index);
         continue;
       }
-      acknowledge(&ops_[index], code);
-      finish(index);
+      finish(index, code);
     } else if (code != Code::kOk) {
       end_barrier(index, code);
     } else if (ops_[index].step == Op::Step::kBackingSync) {
@@ -169,8 +168,7 @@ void Engine::log_failed(Code code) {
       continue;
     }
     settled_.end(ops_[index].sequence);
-    acknowledge(&ops_[index], code);
-    finish(index);
+    finish(index, code);
   }
   for (uint32_t i = 0; i < log_.count(); ++i) {  // no erasure goes on
     Segment& segment = log_.at(i);

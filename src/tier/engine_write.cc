@@ -47,8 +47,7 @@ void Engine::retry_blocked() {
     blocked_.erase(blocked_.begin() + static_cast<ptrdiff_t>(i));
     --files_[ops_[index].file].blocked;
     if (files_[ops_[index].file].unlinked) {
-      acknowledge(&ops_[index], Code::kNotFound);
-      finish(index);
+      finish(index, Code::kNotFound);
       continue;
     }
     begin(index);
@@ -143,8 +142,7 @@ void Engine::serve_log_waiters() {
       to_backing(index);
     } else {
       release_range(index);
-      acknowledge(&op, flush_failure_);
-      finish(index);
+      finish(index, flush_failure_);
     }
   }
 }
@@ -154,12 +152,8 @@ void Engine::append(OpIndex index) {
   op.stage = Op::Stage::kAppending;
   stats_.ssd_bytes += op.length;
   wear_bytes_ += op.length;
-  Action& action = emit(Action::Kind::kAppend);
-  action.id = index;
-  action.file = op.file;
-  action.ticket = op.ticket;
-  action.record.offset = op.offset;
-  action.record.length = op.length;
+  Action& action = emit(Action::Kind::kAppend, op.file, op.ticket, index);
+  action.record = {.offset = op.offset, .length = op.length};
   fill_header(&action.record, op.file, op.address);
   op.sequence = action.record.sequence;
 }
@@ -203,8 +197,7 @@ void Engine::appended(OpIndex index, Code code) {
   release_range(index);
   if (page_cache()) {
     settled_.end(op.sequence);
-    acknowledge(&op, Code::kOk);
-    return finish(index);
+    return finish(index, Code::kOk);
   }
   op.stage = Op::Stage::kSyncWait;
   log_sync_waiters_.emplace_back(want_sync(&log_lane_, sync_due()), index);
@@ -238,15 +231,13 @@ void Engine::admitted(OpIndex index) {
   if (!page_cache() || op.acknowledged || op.over_loss || flush_failures_ > 0) return;
   op.sequence = ++sequence_;
   op.acknowledged = true;
-  Action& action = emit(Action::Kind::kAcknowledge);
+  Action& action = emit(Action::Kind::kAcknowledge, op.file, op.ticket);
   action.queued = true;
-  action.file = op.file;
-  action.ticket = op.ticket;
-  action.record.type = RecordType::kQueued;
-  action.record.sequence = op.sequence;
-  action.record.file = files_[op.file].id;
-  action.record.offset = op.offset;
-  action.record.length = op.length;
+  action.record = {.type = RecordType::kQueued,
+                   .sequence = op.sequence,
+                   .file = files_[op.file].id,
+                   .offset = op.offset,
+                   .length = op.length};
 }
 
 void Engine::direct_done(OpIndex index, Code code) {
@@ -264,14 +255,12 @@ void Engine::direct_done(OpIndex index, Code code) {
           {.sequence = op.sequence, .address = LostRange::kNoAddress, .reason = LossReason::kNotWritten});
     }
     release_range(index);
-    acknowledge(&op, code);
-    return finish(index);
+    return finish(index, code);
   }
   release_range(index);
   if (page_cache()) {
     if (op.over_loss) return wait_for_losses(index);
-    acknowledge(&op, Code::kOk);
-    return finish(index);
+    return finish(index, Code::kOk);
   }
   op.stage = Op::Stage::kSyncWait;
   backing_sync_waiters_.emplace_back(want_sync(&backing_lane_, sync_due()), index);
