@@ -21,6 +21,8 @@ Engine::Engine(const Options& options)
       traffic_(rule_of(options.policy), options.detector),
       pieces_(options.flush_pieces_max + kGapPieces),
       flush_segment_(~uint32_t{0}),
+      flush_depth_max_(options.swale.flush_queue_share * options.queue_slots),
+      flush_used_max_(options.swale.flush_always_share * static_cast<double>(log_.capacity_bytes())),
       direct_times_(std::max<uint32_t>(1, options.quiet_requests_per_second), -kForever) {
   for (uint32_t i = static_cast<uint32_t>(pieces_.size()); i-- > 0;) free_pieces_.push_back(i);
 }
@@ -56,8 +58,8 @@ void Engine::set_now(Nanos now) {
   if (elapsed == 0 || (elapsed < 0 && options_.canaries.latch_clock)) return;
   clock_ = now;
   if (elapsed < 0) return;
-  if (paused_) stats_.paused_ns += elapsed;
-  if (stalled_) stats_.stalled_ns += elapsed;
+  if (paused()) stats_.paused_ns += elapsed;
+  if (!log_waiters_.empty()) stats_.stalled_ns += elapsed;
   now_ += elapsed;
 }
 
@@ -198,13 +200,13 @@ void Engine::pump() {
   bool again;
   do {
     if (retry_blocked_) retry_blocked();
-    if (!log_waiters_.empty()) serve_log_waiters();
+    if (!log_waiters_.empty() && may_serve_log_waiters()) serve_log_waiters();
     if (!barriers_.empty())
       for (size_t i = 0; i < barriers_.size(); ++i) advance_barrier(barriers_[i]);
     if (log_.active() < log_.count()) seal_old();
     if (log_.take_sealed() || segments_changed_) advance_segments();
     if (may_start_flush()) start_flush();
-    if (!slot_waiters_.empty() || !loaded_.empty()) admit();
+    if (!slot_waiters_.empty() || may_place()) admit();
     const bool freed = may_dispatch() && dispatch();  // slots of the elevator
     again = freed && (!slot_waiters_.empty() || !loaded_.empty());
     if (!pending_syncs_.empty()) again |= advance_syncs();
@@ -213,9 +215,7 @@ void Engine::pump() {
     if (log_lane_.wanted || backing_lane_.wanted) start_syncs();
     again |= retry_blocked_ || segments_changed_;
   } while (again);
-  if (last_logged_ > marked_ || settle_due_ != kForever || !settle_waiters_.empty()) advance_settle();
-  stalled_ = !log_waiters_.empty();
-  paused_ = flush_segment_ < log_.count() && !flush_allowed();
+  if (may_settle()) advance_settle();
 }
 
 void Engine::pause_flush(bool paused, Nanos now) {

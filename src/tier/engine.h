@@ -317,6 +317,16 @@ class Engine {
     return flush_segment_ < log_.count() && !flush_pass_done_ && flush_pieces_ < options_.flush_pieces_max &&
            !free_pieces_.empty();
   }
+  // What found no space finds none before a segment is free, or the backing device fails.
+  bool may_serve_log_waiters() const { return !log_.exhausted() || flush_failures_ > 0 || flush_retry_ > now_; }
+  bool may_place() const { return !loaded_.empty() && elevator_.changes() != place_refused_; }
+  // No mark while appends are under way.
+  bool may_settle() const {
+    if (settle_due_ == kForever && !settled_.all() && log_usable()) return false;
+    return last_logged_ > marked_ || settle_due_ != kForever || !settle_waiters_.empty();
+  }
+  // There is something to flush, and a gate is closed.
+  bool paused() const { return flush_segment_ < log_.count() && !flush_allowed(); }
   bool may_dispatch() const { return slots_in_flight_ < options_.backing_depth && !elevator_.empty(); }
   void set_now(Nanos now);
 
@@ -454,6 +464,8 @@ class Engine {
   FileIndex flush_file_ = 0;
   uint64_t flush_offset_ = 0;
   ExtentMap::Position flush_at_;  // the extent that was found last, as a hint
+  const double flush_depth_max_;  // slots of the elevator
+  const double flush_used_max_;   // bytes of the log
   bool flush_paused_ = false;
   bool segments_changed_ = false;
   Nanos flush_retry_ = 0;        // no flush before
@@ -513,8 +525,6 @@ class Engine {
   uint64_t wear_bytes_ = 0;
   uint32_t map_check_ = 0;
   bool map_full_ = false;
-  bool paused_ = false;   // since the last pump: something to flush, and a gate is closed
-  bool stalled_ = false;  // writers wait for space in the log
   Stats stats_;
 };
 

@@ -269,7 +269,7 @@ Nanos Engine::next_event() const {
   if (flush_retry_ > now_) at(flush_retry_);
   if (loss_retry_ > now_) at(loss_retry_);
   at(settle_due_);
-  if (paused_ && flush_retry_ <= now_) {
+  if (flush_retry_ <= now_ && paused()) {
     at(log_.at(flush_segment_).first_write + options_.age_flush_ns);
     if (options_.policy == Policy::kSsdupPlus && !flush_paused_)
       at(direct_times_[direct_next_] + 1'000'000'001);

@@ -34,13 +34,9 @@ bool Engine::flush_allowed() const {
   switch (options_.policy) {
     case Policy::kSsdupPlus:
       return traffic_.to_ssd() || quiet();
-    case Policy::kSwale: {
-      if (overloaded()) return true;
-      const double depth = static_cast<double>(elevator_.depth());
-      return depth < options_.swale.flush_queue_share * elevator_.slots_max() ||
-             static_cast<double>(log_.used_bytes()) >
-                 options_.swale.flush_always_share * static_cast<double>(log_.capacity_bytes());
-    }
+    case Policy::kSwale:
+      return static_cast<double>(elevator_.depth()) < flush_depth_max_ ||
+             static_cast<double>(log_.used_bytes()) > flush_used_max_ || overloaded();
     default:
       return true;
   }
@@ -142,9 +138,15 @@ void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) 
   file.map.set_state(at, ExtentState::kFlushing);
   const uint32_t piece = free_pieces_.back();
   free_pieces_.pop_back();
-  pieces_[piece] = {
-      FlushPiece::State::kReading,    passing, index, extent.length, extent.offset, extent.address,
-      log_.record_of(extent.address), at};
+  FlushPiece& taken = pieces_[piece];
+  taken.state = FlushPiece::State::kReading;
+  taken.passing = passing;
+  taken.file = index;
+  taken.length = extent.length;
+  taken.offset = extent.offset;
+  taken.address = extent.address;
+  taken.record = log_.record_of(extent.address);
+  taken.at = at;
   ++file.flushing;
   ++log_.at(log_.segment_of(extent.address)).pins;
   flush_pieces_ += !passing;
@@ -301,7 +303,7 @@ void Engine::slot_written(uint32_t index, Code code) {
 }
 
 void Engine::piece_done(uint32_t index, Code code) {
-  const FlushPiece piece = pieces_[index];
+  const FlushPiece& piece = pieces_[index];
   File& file = files_[piece.file];
   const uint32_t segment = log_.segment_of(piece.address);
   const uint64_t end = piece.offset + piece.length;

@@ -24,9 +24,10 @@ ExtentMap::Position ExtentMap::locate_in(uint32_t index, uint64_t offset) const 
   // one ends too early.
   const Packed* const first = leaf.data.get();
   const Packed* extent = first;
-  for (uint32_t left = leaf.count; left > 1;) {
-    const uint32_t half = left / 2;
-    extent = extent[half].offset() <= offset ? extent + half : extent;
+  const uint64_t last_place = Packed::last_place(offset);
+  for (size_t left = leaf.count; left > 1;) {
+    const size_t half = left / 2;
+    extent = extent[half].place <= last_place ? extent + half : extent;
     left -= half;
   }
   const auto slot = static_cast<uint32_t>(extent - first) + (extent->end() <= offset);
@@ -175,6 +176,7 @@ uint64_t ExtentMap::mark(uint64_t offset, uint64_t end, uint64_t address, Extent
     if (extent.offset < offset || extent.address != address + (extent.offset - offset)) continue;
     set_state(at, state);
     bytes += extent.length;
+    if (extent.end() == end) break;
   }
   return bytes;
 }

@@ -126,19 +126,23 @@ class ExtentMap {
  private:
   static constexpr uint32_t kLeafExtents = 128;
 
-  // offset 48 | length low 16;  address 46 | state 2 | length high 16
+  // length low 16 | offset 48, so that places are compared as they are;  address 46 | state 2 | length high 16
   struct Packed {
     uint64_t place;
     uint64_t content;
 
     static Packed pack(const Extent& extent) {
       assert(extent.offset < kFileBytesMax && extent.address < kAddressMax && extent.length > 0);
-      return {extent.offset | uint64_t{extent.length} << 48, extent.address |
-                                                                 static_cast<uint64_t>(extent.state) << 46 |
-                                                                 uint64_t{extent.length >> 16} << 48};
+      return {extent.offset << 16 | (extent.length & 0xffff), extent.address |
+                                                                  static_cast<uint64_t>(extent.state) << 46 |
+                                                                  uint64_t{extent.length >> 16} << 48};
     }
-    uint64_t offset() const { return place & (kFileBytesMax - 1); }
-    uint32_t length() const { return static_cast<uint32_t>(place >> 48 | (content >> 48) << 16); }
+    // Of all extents that begin at `offset` or before it: place <= this.
+    static uint64_t last_place(uint64_t offset) {
+      return offset < kFileBytesMax ? offset << 16 | 0xffff : ~uint64_t{0};
+    }
+    uint64_t offset() const { return place >> 16; }
+    uint32_t length() const { return static_cast<uint32_t>((place & 0xffff) | (content >> 48) << 16); }
     uint64_t end() const { return offset() + length(); }
     Extent unpack() const {
       return {offset(), content & (kAddressMax - 1), length(), static_cast<ExtentState>(content >> 46 & 3)};

@@ -62,6 +62,13 @@ RecordPlace LogSpace::record_of(uint64_t address) const {
       static_cast<double>(address - begin_of(index)) / static_cast<double>(segment.used_bytes);
   const auto guess =
       std::min(count - 1, static_cast<ptrdiff_t>(std::min(1.0, share) * static_cast<double>(count)));
+  const auto end_of = [&](ptrdiff_t record) {
+    return record + 1 == count ? segment.used_bytes : begins[record + 1] * kRecordUnit;
+  };
+  if (begins[guess] <= unit && (guess + 1 == count || unit < begins[guess + 1])) {
+    const uint64_t begin = begins[guess] * kRecordUnit;
+    return {begin_of(index) + begin, end_of(guess) - begin};
+  }
   ptrdiff_t low = guess;       // begins at or before the address
   ptrdiff_t high = guess + 1;  // begins after it, or is the end
   for (ptrdiff_t step = 1; low > 0 && begins[low] > unit; step *= 2)
@@ -71,8 +78,7 @@ RecordPlace LogSpace::record_of(uint64_t address) const {
   const auto next = std::upper_bound(begins + low, begins + high, unit);
   assert(next != begins);
   const uint64_t begin = *(next - 1) * kRecordUnit;
-  const uint64_t end = next == segment.records.end() ? segment.used_bytes : *next * kRecordUnit;
-  return {begin_of(index) + begin, end - begin};
+  return {begin_of(index) + begin, end_of(next - begins - 1) - begin};
 }
 
 size_t LogSpace::index_bytes() const {

@@ -59,6 +59,8 @@ class LogSpace {
   // Seals the active segment, if it holds anything. Also when less than `bytes` are left in it.
   void seal_active();
   void seal_if_full(uint64_t bytes);
+  // Whether no segment is active or free: no reservation succeeds.
+  bool exhausted() const { return active_ >= real_count_ && free_count_ == 0; }
   // Whether the active segment has space for so many bytes.
   bool fits(uint64_t bytes) const {
     return active_ < real_count_ && segments_[active_].used_bytes + bytes <= usable_bytes_;
