@@ -85,9 +85,7 @@ void Engine::restart_pass() {
 ExtentMap::Position Engine::next_in_batch(const ExtentMap& map, ExtentMap::Position at) const {
   if (batch_segments_ > 1 || flush_segment_ == queue_segment_)
     return map.find_dirty(at, [this](uint64_t address) { return in_batch_[log_.segment_of(address)] != 0; });
-  const uint64_t begin = log_.begin_of(flush_segment_);
-  const uint64_t bytes = log_.segment_bytes();
-  return map.find_dirty(at, [=](uint64_t address) { return address - begin < bytes; });
+  return map.find_dirty(at, log_.begin_of(flush_segment_), log_.segment_bytes());
 }
 
 // The next extent of the segment in file order that is dirty and not under way.

@@ -28,8 +28,10 @@ double RequestStream::close_early() {
 // Each entry goes to the bucket that its place in the range of offsets says. Then all are nearly in order, unless many of them
 // lie close together.
 void RequestStream::sort() {
-  sorted_.assign(entries_.begin(), entries_.end());
-  if (!one_file_ || entries_.empty()) return std::sort(sorted_.begin(), sorted_.end());
+  if (!one_file_ || entries_.empty()) {
+    sorted_ = entries_;
+    return std::sort(sorted_.begin(), sorted_.end());
+  }
   uint64_t low = ~uint64_t{0};
   uint64_t high = 0;
   for (const Entry& entry : entries_) {
@@ -45,6 +47,7 @@ void RequestStream::sort() {
     largest = std::max(largest, end);
     end = before += end;
   }
+  sorted_.resize(entries_.size());
   for (const Entry& entry : entries_) sorted_[--ends[(entry.offset - low) >> shift]] = entry;
   if (largest > kBucketMax) return std::sort(sorted_.begin(), sorted_.end());
   for (size_t i = 1; i < sorted_.size(); ++i) {
