@@ -75,7 +75,7 @@ SlotIndex Elevator::make_slot(FileIndex file, uint64_t position, const Piece& pi
   slot.offset = piece.offset;
   slot.length = piece.length;
   slot.direct_count = piece.source == Piece::Source::kRequest;
-  slot.pieces.assign(1, piece);
+  slot.pieces.push_back(piece);  // release() has left none
   return index;
 }
 

@@ -67,12 +67,12 @@ Engine::OpIndex Engine::new_op(Op::Kind kind, Ticket ticket, FileIndex file, Nan
   set_now(now);
   if (free_ops_.empty()) {
     free_ops_.push_back(static_cast<OpIndex>(ops_.size()));
-    ops_.emplace_back();
+    ops_.push_back(new_op_);
   }
   const OpIndex index = free_ops_.back();
   free_ops_.pop_back();
   Op& op = ops_[index];
-  op = Op{};
+  op = new_op_;
   op.kind = kind;
   op.ticket = ticket;
   op.file = file;
@@ -197,25 +197,43 @@ void Engine::advance(Nanos now) {
 // Everything that can go on by now. Each part does nothing, cheaply, if there is nothing for it to do. What makes space for an
 // earlier part begins again.
 void Engine::pump() {
+  assert(rare_work_ || !needs_rare_work());
   bool again;
   do {
     if (retry_blocked_) retry_blocked();
     if (!log_waiters_.empty() && may_serve_log_waiters()) serve_log_waiters();
-    if (!barriers_.empty())
+    if (rare_work_)
       for (size_t i = 0; i < barriers_.size(); ++i) advance_barrier(barriers_[i]);
-    if (log_.active() < log_.count()) seal_old();
-    if (log_.take_sealed() || segments_changed_) advance_segments();
+    if (now_ >= seal_after_) seal_old();
+    if (log_.sealed() || segments_changed_) advance_segments();
     if (may_start_flush()) start_flush();
     if (!slot_waiters_.empty() || may_place()) admit();
     const bool freed = may_dispatch() && dispatch();  // slots of the elevator
     again = freed && (!slot_waiters_.empty() || !loaded_.empty());
-    if (!pending_syncs_.empty()) again |= advance_syncs();
-    if (log_state_ != LogState::kGood) advance_abandon();
-    if (!losses_saved()) save_losses();
-    if (log_lane_.wanted || backing_lane_.wanted) start_syncs();
+    if (rare_work_) again |= do_rare_work();
     again |= retry_blocked_ || segments_changed_;
   } while (again);
   if (may_settle()) advance_settle();
+}
+
+bool Engine::needs_rare_work() const {
+  return !barriers_.empty() || !pending_syncs_.empty() || log_state_ != LogState::kGood || !losses_saved() ||
+         log_lane_.wanted || backing_lane_.wanted;
+}
+
+// What most requests have nothing to do with. Returns whether a sync is over.
+bool Engine::do_rare_work() {
+  const bool over = !pending_syncs_.empty() && advance_syncs();
+  if (log_state_ != LogState::kGood) advance_abandon();
+  if (!losses_saved()) save_losses();
+  start_syncs();
+  rare_work_ = needs_rare_work();
+  return over;
+}
+
+void Engine::more_actions() {
+  actions_.emplace_back();
+  actions_made_ = actions_.size();
 }
 
 void Engine::pause_flush(bool paused, Nanos now) {

@@ -238,6 +238,7 @@ class Engine {
     ExtentMap::Position at;  // write: where its range stands in the map, as a hint
     Ticket ticket = 0;
     uint64_t address = 0;
+    uint32_t segment = 0;        // of the address
     uint64_t sequence = 0;       // of its record; of a truncate: of the intent
     uint64_t last_sequence = 0;  // truncate: of its last record
     uint32_t file_epoch = 0;
@@ -309,10 +310,13 @@ class Engine {
     return action;
   }
   Action& next_free_action() {
-    if (actions_end_ == actions_.size()) actions_.emplace_back();
+    if (actions_end_ == actions_made_) more_actions();
     return actions_[actions_end_++];
   }
+  void more_actions();
   void pump();
+  bool needs_rare_work() const;
+  bool do_rare_work();
   bool may_start_flush() const {
     return flush_segment_ < log_.count() && !flush_pass_done_ && flush_pieces_ < options_.flush_pieces_max &&
            !free_pieces_.empty();
@@ -320,10 +324,10 @@ class Engine {
   // What found no space finds none before a segment is free, or the backing device fails.
   bool may_serve_log_waiters() const { return !log_.exhausted() || flush_failures_ > 0 || flush_retry_ > now_; }
   bool may_place() const { return !loaded_.empty() && elevator_.changes() != place_refused_; }
-  // No mark while appends are under way.
+  // No mark while appends are under way, or wait.
   bool may_settle() const {
-    if (settle_due_ == kForever && !settled_.all() && log_usable()) return false;
-    return last_logged_ > marked_ || settle_due_ != kForever || !settle_waiters_.empty();
+    if (settle_due_ != kForever || !settle_waiters_.empty()) return true;
+    return last_logged_ > marked_ && settled_.all() && log_waiters_.empty();
   }
   // There is something to flush, and a gate is closed.
   bool paused() const { return flush_segment_ < log_.count() && !flush_allowed(); }
@@ -383,7 +387,7 @@ class Engine {
   bool advance_syncs();  // whether one is over
   bool advance_sync(PendingSync* pending, Code* result);
   uint64_t control_bytes() const { return record_space(0, options_.log_alignment); }
-  void fill_header(RecordHeader* record, FileIndex file, uint64_t address);
+  void fill_header(RecordHeader* record, FileIndex file, uint64_t address, uint32_t segment);
 
   // engine_losses.cc: what was acknowledged and is gone
   void lose_range(FileIndex file, uint64_t from, uint64_t to, const LostRange& as);
@@ -391,6 +395,10 @@ class Engine {
   void drop_losses(FileIndex file, uint64_t from, uint64_t to);
   bool has_losses(FileIndex file, uint64_t from, uint64_t to) const;
   bool losses_saved() const { return loss_version_ == loss_saved_; }
+  void losses_changed() {
+    ++loss_version_;
+    rare_work_ = true;
+  }
   void save_losses();
   void losses_written(Code code);
   void wait_for_losses(OpIndex index);
@@ -430,6 +438,7 @@ class Engine {
   std::vector<File> files_;
   std::vector<FileIndex> free_files_;
   std::vector<Op> ops_;
+  const Op new_op_ = {};  // to be copied: clearing takes gcc a loop
   std::vector<OpIndex> free_ops_;
   HeldRanges held_;                   // of writes that have begun, by op
   std::vector<OpIndex> read_holders_;  // of plan_read
@@ -442,6 +451,7 @@ class Engine {
   std::vector<Action> actions_;  // from actions_taken_ to actions_end_: to be taken; beyond: kept to be used again
   size_t actions_taken_ = 0;
   size_t actions_end_ = 0;
+  size_t actions_made_ = 0;  // the size of actions_: to be had without a division
 
   std::deque<OpIndex> blocked_;
   std::deque<OpIndex> log_waiters_;
@@ -449,6 +459,7 @@ class Engine {
   std::vector<OpIndex> abandon_waiters_;
   std::vector<OpIndex> barriers_;  // that have begun
   bool retry_blocked_ = false;
+  bool rare_work_ = false;  // what needs_rare_work() asks for; may be true without need
 
   std::vector<FlushPiece> pieces_;
   std::vector<uint32_t> free_pieces_;
@@ -474,6 +485,7 @@ class Engine {
   uint32_t read_failures_ = 0;  // of the log, one after the other
 
   uint32_t slots_in_flight_ = 0;
+  Nanos seal_after_ = 0;  // nothing is idle or old before
   std::vector<Nanos> slot_started_;  // by slot
   std::vector<Nanos> direct_times_;  // ring: when the last direct writes were admitted
   size_t direct_next_ = 0;

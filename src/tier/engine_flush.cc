@@ -143,16 +143,17 @@ void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) 
   taken.length = extent.length;
   taken.offset = extent.offset;
   taken.address = extent.address;
-  taken.record = log_.record_of(extent.address);
+  taken.segment = log_.segment_of(extent.address);
+  taken.record = log_.record_of(taken.segment, extent.address);
   taken.at = at;
   ++file.flushing;
-  ++log_.at(log_.segment_of(extent.address)).pins;
+  ++log_.at(taken.segment).pins;
   flush_pieces_ += !passing;
   emit(Action::Kind::kReadLog, index, 0, piece);
 }
 
 void Engine::unpin_piece(const FlushPiece& piece) {
-  Segment& segment = log_.at(log_.segment_of(piece.address));
+  Segment& segment = log_.at(piece.segment);
   if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) segments_changed_ = true;
 }
 
@@ -303,7 +304,7 @@ void Engine::slot_written(uint32_t index, Code code) {
 void Engine::piece_done(uint32_t index, Code code) {
   const FlushPiece& piece = pieces_[index];
   File& file = files_[piece.file];
-  const uint32_t segment = log_.segment_of(piece.address);
+  const uint32_t segment = piece.segment;
   const uint64_t end = piece.offset + piece.length;
   if (code == Code::kOk) {
     // What was overwritten meanwhile has another address, and stays dirty.
@@ -362,7 +363,7 @@ void Engine::read_damaged(uint32_t index, const std::vector<FileRange>& ranges, 
 // Bytes of the log that a newer record, or a truncate, makes void.
 void Engine::made_void(File* file, const Extent& extent, uint32_t by_segment) {
   if (extent.state == ExtentState::kLost) {
-    ++loss_version_;
+    losses_changed();
     const uint32_t lost_segment = losses_[(extent.address - kLossBase) / kLossStride].segment;
     if (by_segment < log_.count() && lost_segment < log_.count()) log_.shield(by_segment, lost_segment);
     return;

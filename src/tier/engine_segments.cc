@@ -6,17 +6,21 @@
 
 namespace swale::tier {
 
-// Seals what is idle or old.
+// Seals what is idle or old, and says until when nothing can be: a segment that becomes active later is younger.
 void Engine::seal_old() {
+  if (log_.active() == LogSpace::kNone) {
+    seal_after_ = now_ + std::min(options_.idle_flush_ns, options_.age_flush_ns);
+    return;
+  }
   const Segment& active = log_.at(log_.active());
-  if (now_ - active.last_write >= options_.idle_flush_ns ||
-      now_ - active.first_write >= options_.age_flush_ns)
-    log_.seal_active();
+  seal_after_ = std::min(active.last_write + options_.idle_flush_ns, active.first_write + options_.age_flush_ns);
+  if (now_ >= seal_after_) log_.seal_active();
 }
 
 // Moves sealed segments on towards free, and chooses what is flushed next.
 void Engine::advance_segments() {
   segments_changed_ = false;
+  log_.forget_sealed();
   for (uint32_t i = 0; i < log_.count(); ++i) {
     Segment& segment = log_.at(i);
     switch (segment.state) {
@@ -74,7 +78,7 @@ void Engine::remove_clean(uint32_t segment) {
 // The number of the next sync of this device that begins: it covers all that is completed now.
 uint64_t Engine::want_sync(SyncLane* lane, Nanos due) {
   lane->due = lane->wanted ? std::min(lane->due, due) : due;
-  lane->wanted = true;
+  lane->wanted = rare_work_ = true;
   return lane->started + 1;
 }
 
@@ -153,6 +157,7 @@ void Engine::dirty_again() {
 void Engine::log_failed(Code code) {
   if (log_state_ != LogState::kGood) return;
   log_state_ = LogState::kReadOnly;
+  rare_work_ = true;
   log_.seal_active();
   for (const OpIndex index : std::exchange(log_waiters_, {})) {
     Op& op = ops_[index];

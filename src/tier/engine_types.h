@@ -53,6 +53,7 @@ struct FlushPiece {
   uint32_t length = 0;
   uint64_t offset = 0;
   uint64_t address = 0;
+  uint32_t segment = 0;
   RecordPlace record;      // that it is of
   ExtentMap::Position at;  // the engine's: where the extent stood in the map
 };

@@ -113,6 +113,7 @@ bool Engine::take_log_space(Op* op) {
   const auto address = log_.reserve(bytes, now_);
   if (!address) return false;
   op->address = *address;
+  op->segment = log_.active();
   log_.seal_if_full(bytes);
   return true;
 }
@@ -154,15 +155,15 @@ void Engine::append(OpIndex index) {
   wear_bytes_ += op.length;
   Action& action = emit(Action::Kind::kAppend, op.file, op.ticket, index);
   action.record = {.offset = op.offset, .length = op.length};
-  fill_header(&action.record, op.file, op.address);
+  fill_header(&action.record, op.file, op.address, op.segment);
   op.sequence = action.record.sequence;
 }
 
 // What a record says of itself, but for its type, offset and length. Its append begins.
-void Engine::fill_header(RecordHeader* record, FileIndex file, uint64_t address) {
+void Engine::fill_header(RecordHeader* record, FileIndex file, uint64_t address, uint32_t segment) {
   const uint64_t through = settled_.through(sequence_);
-  record->segment = log_.segment_of(address);
-  record->generation = log_.at(record->segment).generation;
+  record->segment = segment;
+  record->generation = log_.at(segment).generation;
   record->unsettled =
       static_cast<uint32_t>(std::min<uint64_t>(sequence_ - through, RecordHeader::kSettledUnknown));
   record->sequence = ++sequence_;
@@ -175,7 +176,7 @@ void Engine::fill_header(RecordHeader* record, FileIndex file, uint64_t address)
 
 void Engine::appended(OpIndex index, Code code) {
   Op& op = ops_[index];
-  const uint32_t segment = log_.segment_of(op.address);
+  const uint32_t segment = op.segment;
   const bool last = --log_.at(segment).appending == 0;
   if (segment != log_.active() && (last || flush_segment_ >= log_.count())) segments_changed_ = true;
   if (segment < in_batch_.size() && in_batch_[segment]) restart_pass();  // it may lie behind the cursor

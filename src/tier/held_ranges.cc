@@ -8,8 +8,10 @@ namespace swale::tier {
 // Twice as many buckets as ranges, and an entry for the holder.
 void HeldRanges::make_space(Holder holder) {
   if (holder >= entries_.size()) entries_.resize(std::max<size_t>(64, std::bit_ceil(size_t{holder} + 1)));
-  if (2 * size_ < buckets_.size()) return;
+  holders_max_ = static_cast<uint32_t>(entries_.size());
+  if (size_ < size_max_) return;
   buckets_ = std::vector<Holder>(std::max<size_t>(128, 4 * std::bit_ceil(size_t{size_})), kNone);
+  size_max_ = static_cast<uint32_t>(buckets_.size() / 2);
   shift_ = 64 - static_cast<uint32_t>(std::countr_zero(buckets_.size()));
   for (Holder each = 0; each < entries_.size(); ++each) {
     Entry& entry = entries_[each];

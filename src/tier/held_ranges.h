@@ -56,6 +56,8 @@ class HeldRanges {
   std::vector<Holder> buckets_;  // the first of each; a power of two
   uint32_t shift_ = 0;           // 64 less the bits of a bucket's number
   uint32_t size_ = 0;
+  uint32_t size_max_ = 0;  // a half of the buckets
+  uint32_t holders_max_ = 0;
   uint64_t longest_ = 0;  // of all ranges since there was none
 };
 
@@ -74,7 +76,7 @@ inline bool HeldRanges::overlaps(FileIndex file, uint64_t offset, uint64_t end) 
 
 inline bool HeldRanges::add_if_free(Holder holder, FileIndex file, uint64_t offset, uint64_t end) {
   if (overlaps(file, offset, end)) return false;
-  if (holder >= entries_.size() || 2 * size_ >= buckets_.size()) make_space(holder);
+  if (holder >= holders_max_ || size_ >= size_max_) make_space(holder);
   Holder& first = buckets_[bucket_of(file, offset >> kCellShift)];
   entries_[holder] = {offset, end, file, first};
   first = holder;
@@ -84,7 +86,7 @@ inline bool HeldRanges::add_if_free(Holder holder, FileIndex file, uint64_t offs
 }
 
 inline bool HeldRanges::remove(Holder holder) {
-  if (holder >= entries_.size() || entries_[holder].end == 0) return false;
+  if (holder >= holders_max_ || entries_[holder].end == 0) return false;
   Entry& entry = entries_[holder];
   Holder* link = &buckets_[bucket_of(entry.file, entry.offset >> kCellShift)];
   while (*link != holder) link = &entries_[*link].next;

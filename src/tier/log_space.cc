@@ -14,13 +14,13 @@ LogSpace::LogSpace(const Options& options)
       alignment_(options.log_alignment),
       capacity_bytes_(options.segment_count * options.segment_bytes),
       segments_(options.segment_count),
-      active_(options.segment_count),
+      count_(options.segment_count),
       real_count_(options.segment_count),
       free_count_(options.segment_count) {}
 
 std::optional<uint64_t> LogSpace::reserve(uint64_t bytes, Nanos now) {
   seal_if_full(bytes);
-  if (active_ >= real_count_) {
+  if (active_ == kNone) {
     if (free_count_ == 0) return std::nullopt;
     const auto found = std::find_if(segments_.begin(), segments_.begin() + real_count_,
                                     [](const Segment& segment) { return !segment.live(); });
@@ -52,8 +52,7 @@ void LogSpace::index_record(uint32_t index, uint64_t address) {
 
 // Records are often alike in size, so the place of an address among the begins is guessed in proportion. From there the search
 // doubles its steps.
-RecordPlace LogSpace::record_of(uint64_t address) const {
-  const uint32_t index = segment_of(address);
+RecordPlace LogSpace::record_of(uint32_t index, uint64_t address) const {
   const Segment& segment = segments_[index];
   const auto unit = static_cast<uint32_t>((address - begin_of(index)) / kRecordUnit);
   const auto begins = segment.records.begin();
@@ -88,14 +87,14 @@ size_t LogSpace::index_bytes() const {
 }
 
 void LogSpace::seal_active() {
-  if (active_ >= real_count_) return;
+  if (active_ == kNone) return;
   segments_[active_].state = Segment::State::kSealed;
-  active_ = real_count_;
+  active_ = kNone;
   sealed_ = true;
 }
 
 void LogSpace::seal_if_full(uint64_t bytes) {
-  if (active_ >= real_count_) return;
+  if (active_ == kNone) return;
   if (segments_[active_].used_bytes + bytes > usable_bytes_) seal_active();
 }
 
@@ -137,7 +136,7 @@ void LogSpace::restore_record(uint32_t segment, uint64_t address) { index_record
 uint32_t LogSpace::add_recovered_queue() {
   segments_.emplace_back();
   segments_.back().state = Segment::State::kSealed;
-  return static_cast<uint32_t>(segments_.size() - 1);
+  return count_++;
 }
 
 }  // namespace swale::tier
