@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/bits.h"
+
 namespace swale::tier {
 
 size_t Elevator::after(uint64_t position) const {
@@ -9,14 +11,14 @@ size_t Elevator::after(uint64_t position) const {
   const bool same = last <= waiting_.size() && (last == 0 || waiting_[last - 1].position <= position) &&
                     (last == waiting_.size() || waiting_[last].position > position);
   if (same) return last;
-  // Without branches: a processor guesses every other one of a search among random places wrong.
-  const Waiting* at = waiting_.data();
+  const Waiting* const waiting = waiting_.data();
+  size_t found = 0;
   for (size_t left = waiting_.size(); left > 0;) {
     const size_t half = (left + 1) / 2;
-    at = at[half - 1].position <= position ? at + half : at;
+    found = choose(waiting[found + half - 1].position <= position, found + half, found);
     left -= half;
   }
-  return after_ = static_cast<size_t>(at - waiting_.data());
+  return after_ = found;
 }
 
 bool Elevator::merge(FileIndex file, uint64_t position, const Piece& piece) {

@@ -119,11 +119,12 @@ void Engine::finish(OpIndex index, Code code) {
   Op& op = ops_[index];
   files_[op.file].epochs.leave(op.file_epoch);
   epochs_.leave(op.epoch);
-  if (op.acknowledged) {
-    op.pins > 0 ? void(op.stage = Op::Stage::kPinned) : release(index);
+  if (op.pins > 0) {  // reads see only what is acknowledged
+    assert(op.acknowledged);
+    op.stage = Op::Stage::kPinned;
     return;
   }
-  assert(op.pins == 0);  // reads see what is acknowledged
+  if (op.acknowledged) return release(index);
   Action& action = emit(Action::Kind::kAcknowledge, op.file, op.ticket);
   action.code = code;
   action.released = true;

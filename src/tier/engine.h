@@ -32,6 +32,7 @@
 #include "tier/elevator.h"
 #include "tier/engine_stats.h"
 #include "tier/engine_types.h"
+#include "tier/epochs.h"
 #include "tier/extent_map.h"
 #include "tier/held_ranges.h"
 #include "tier/log_format.h"
@@ -138,44 +139,6 @@ class Engine {
   std::string describe() const;  // for whoever asks why nothing happens
  private:
   using OpIndex = uint32_t;
-
-  // Counts what is unfinished by the epoch in which it began, so that a sync can wait for all that came before it.
-  class Epochs {
-   public:
-    uint32_t enter() {
-      ++open_;
-      return newest_;
-    }
-    void leave(uint32_t epoch) {
-      if (epoch == newest_) {
-        --open_;
-      } else {
-        --closed_[epoch - first_];
-        forget();
-      }
-    }
-    // Closes the epoch: finished(it) once all that came before has left.
-    uint32_t close() {
-      closed_.push_back(std::exchange(open_, 0));
-      const uint32_t epoch = newest_++;
-      forget();
-      return epoch;
-    }
-    bool finished(uint32_t epoch) const { return static_cast<int32_t>(epoch - first_) < 0; }
-    bool idle() const { return open_ == 0 && closed_.empty(); }
-
-   private:
-    void forget() {
-      const auto end = std::find_if(closed_.begin(), closed_.end(), [](uint32_t count) { return count > 0; });
-      first_ += static_cast<uint32_t>(end - closed_.begin());
-      closed_.erase(closed_.begin(), end);
-    }
-
-    uint32_t open_ = 0;             // of the newest epoch
-    uint32_t newest_ = 0;
-    uint32_t first_ = 0;            // the oldest that is not finished
-    std::vector<uint32_t> closed_;  // of those from the oldest to the one before the newest
-  };
 
   static constexpr OpIndex kNoOp = ~OpIndex{0};
 
@@ -313,7 +276,7 @@ class Engine {
     if (actions_end_ == actions_made_) more_actions();
     return actions_[actions_end_++];
   }
-  void more_actions();
+  [[gnu::noinline]] void more_actions();
   void pump();
   bool needs_rare_work() const;
   bool do_rare_work();
@@ -322,7 +285,9 @@ class Engine {
            !free_pieces_.empty();
   }
   // What found no space finds none before a segment is free, or the backing device fails.
-  bool may_serve_log_waiters() const { return !log_.exhausted() || flush_failures_ > 0 || flush_retry_ > now_; }
+  bool may_serve_log_waiters() const {
+    return !log_.exhausted() || flush_failures_ > 0 || flush_retry_ > now_;
+  }
   bool may_place() const { return !loaded_.empty() && elevator_.changes() != place_refused_; }
   // No mark while appends are under way, or wait.
   bool may_settle() const {
@@ -440,7 +405,7 @@ class Engine {
   std::vector<Op> ops_;
   const Op new_op_ = {};  // to be copied: clearing takes gcc a loop
   std::vector<OpIndex> free_ops_;
-  HeldRanges held_;                   // of writes that have begun, by op
+  HeldRanges held_;                    // of writes that have begun, by op
   std::vector<OpIndex> read_holders_;  // of plan_read
   Elevator elevator_;
   LogSpace log_;
@@ -448,7 +413,7 @@ class Engine {
   Traffic traffic_;
   Epochs epochs_;
   uint64_t sequence_ = 0;
-  std::vector<Action> actions_;  // from actions_taken_ to actions_end_: to be taken; beyond: kept to be used again
+  std::vector<Action> actions_;  // from actions_taken_ to actions_end_: to be taken; beyond: used again
   size_t actions_taken_ = 0;
   size_t actions_end_ = 0;
   size_t actions_made_ = 0;  // the size of actions_: to be had without a division
@@ -485,7 +450,7 @@ class Engine {
   uint32_t read_failures_ = 0;  // of the log, one after the other
 
   uint32_t slots_in_flight_ = 0;
-  Nanos seal_after_ = 0;  // nothing is idle or old before
+  Nanos seal_after_ = 0;             // nothing is idle or old before
   std::vector<Nanos> slot_started_;  // by slot
   std::vector<Nanos> direct_times_;  // ring: when the last direct writes were admitted
   size_t direct_next_ = 0;

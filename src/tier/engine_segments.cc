@@ -13,7 +13,8 @@ void Engine::seal_old() {
     return;
   }
   const Segment& active = log_.at(log_.active());
-  seal_after_ = std::min(active.last_write + options_.idle_flush_ns, active.first_write + options_.age_flush_ns);
+  seal_after_ =
+      std::min(active.last_write + options_.idle_flush_ns, active.first_write + options_.age_flush_ns);
   if (now_ >= seal_after_) log_.seal_active();
 }
 

@@ -3,18 +3,23 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/bits.h"
+
 namespace swale::tier {
 
 ExtentMap::Position ExtentMap::locate(uint64_t offset) const {
   if (leaves_.empty()) return {0, 0};
-  if (offset >= kFileBytesMax - 1) {  // beyond what kPadding compares as larger than: only the last extent can end after it
+  if (offset >=
+      kFileBytesMax -
+          1) {  // beyond what kPadding compares as larger than: only the last extent can end after it
     const auto last = static_cast<uint32_t>(leaves_.size() - 1);
     return end() > offset ? Position{last, leaves_[last].count - 1} : Position{last + 1, 0};
   }
-  const uint64_t* first = firsts_.data();
+  const uint64_t* const firsts = firsts_.data();
+  size_t leaf = 0;
   for (size_t step = firsts_.size() / 2; step > 0; step /= 2)
-    first = first[step] <= offset ? first + step : first;
-  return locate_in(static_cast<size_t>(first - firsts_.data()), offset);
+    leaf = choose(firsts[leaf + step] <= offset, leaf + step, leaf);
+  return locate_in(leaf, offset);
 }
 
 // In the last leaf that begins at or before the offset, or in the first of all.
@@ -22,17 +27,18 @@ ExtentMap::Position ExtentMap::locate_in(size_t index, uint64_t offset) const {
   const Leaf& leaf = leaves_[index];
   // The last extent that begins at or before the offset; extents do not overlap, so the one after it is the answer if this
   // one ends too early.
-  const Packed* extent = leaf.data.get();
+  const Packed* const extents = leaf.data.get();
   const uint64_t last_place = offset << 16 | 0xffff;
+  size_t found = 0;
   const auto narrow = [&](size_t step) {
-    extent = extent[step].place <= last_place ? extent + step : extent;
+    found = choose(extents[found + step].place <= last_place, found + step, found);
   };
   if (leaf.capacity == kLeafExtents) {
     for (size_t step = kLeafExtents / 2; step > 0; step /= 2) narrow(step);
   } else {
     for (size_t step = leaf.capacity / 2; step > 0; step /= 2) narrow(step);
   }
-  const auto slot = static_cast<uint32_t>(extent - leaf.data.get()) + (extent->end() <= offset);
+  const auto slot = static_cast<uint32_t>(found) + (extents[found].end() <= offset);
   const auto at = static_cast<uint32_t>(index);
   return slot < leaf.count ? Position{at, slot} : Position{at + 1, 0};
 }

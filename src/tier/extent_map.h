@@ -136,9 +136,7 @@ class ExtentMap {
               extent.length >> 16 | extent.address << 16 | static_cast<uint64_t>(extent.state) << 62};
     }
     uint64_t offset() const { return place >> 16; }
-    uint32_t length() const {
-      return static_cast<uint32_t>((place & 0xffff) | (content & 0xffff) << 16);
-    }
+    uint32_t length() const { return static_cast<uint32_t>((place & 0xffff) | (content & 0xffff) << 16); }
     uint64_t end() const { return offset() + length(); }
     uint64_t address() const { return content << 2 >> 18; }
     Extent unpack() const { return {offset(), address(), length(), static_cast<ExtentState>(content >> 62)}; }

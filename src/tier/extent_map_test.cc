@@ -70,12 +70,14 @@ TEST(ExtentMap, JoinsLeavesThatRemovalsHaveMadeSmall) {
   constexpr uint64_t kSegment = 1 << 20;
   ExtentMap map;
   for (uint64_t i = 0; i < kExtents; ++i)
-    map.insert({i * 4096, i % 16 * kSegment + i, 4096, i % 2 == 0 ? ExtentState::kDirty : ExtentState::kClean});
+    map.insert(
+        {i * 4096, i % 16 * kSegment + i, 4096, i % 2 == 0 ? ExtentState::kDirty : ExtentState::kClean});
   for (uint64_t segment = 0; segment < 14; ++segment)
     map.remove_addresses(segment * kSegment, (segment + 1) * kSegment);
   EXPECT_EQ(map.size(), kExtents / 8);
   EXPECT_LE(static_cast<double>(map.memory_bytes()) / static_cast<double>(map.size()), 40.0);
-  for (uint64_t i = 0; i < kExtents; ++i) ASSERT_EQ(map.overlaps(i * 4096, i * 4096 + 4096), i % 16 >= 14) << i;
+  for (uint64_t i = 0; i < kExtents; ++i)
+    ASSERT_EQ(map.overlaps(i * 4096, i * 4096 + 4096), i % 16 >= 14) << i;
   size_t found = 0;
   for (auto at = map.find_dirty(map.locate(0), 14 * kSegment, kSegment); map.valid(at);
        at = map.find_dirty(map.next(at), 14 * kSegment, kSegment), ++found)

@@ -48,7 +48,8 @@ TEST(HeldRanges, AgreesWithAMapOfAllRanges) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     Rng rng(seed);
     HeldRanges held;
-    std::map<HeldRanges::Holder, std::pair<uint64_t, uint64_t>> model;  // of two files: the odd holders are file 1's
+    std::map<HeldRanges::Holder, std::pair<uint64_t, uint64_t>>
+        model;  // of two files: the odd holders are file 1's
     const uint64_t span = seed % 2 == 0 ? 64 * kMiB : 64 * kKiB;
     const uint32_t holders = seed <= 2 ? 40 : 1000;
     for (int step = 0; step < 4000; ++step) {

@@ -48,7 +48,8 @@ TEST(RequestStream, CountsThePiecesOfWhatAStreamCovers) {
     for (uint32_t i = 0; i < requests; ++i) {
       const auto file = static_cast<FileIndex>(rng.below(files));
       const uint64_t offset = outlier && i == 0 ? kFileBytesMax / 2 : rng.below(places) * unit;
-      const auto length = static_cast<uint32_t>(std::min<uint64_t>(kWriteBytesMax, (1 + rng.below(3)) * unit));
+      const auto length =
+          static_cast<uint32_t>(std::min<uint64_t>(kWriteBytesMax, (1 + rng.below(3)) * unit));
       ranges[file].emplace_back(offset, offset + length);
       sum = stream.add(file, offset, length);
       ASSERT_EQ(sum.has_value(), i + 1 == requests);
