@@ -52,10 +52,9 @@ void Bed::step(Nanos now) {
 
 void Bed::carry_out(Nanos now) {
   for (;;) {
-    Action action;
-    while (engine_.take_action(&action)) carry_out_one(action, now);
+    while (const Action* action = engine_.next_action()) carry_out_one(*action, now);
     if (at_once_.empty()) return;
-    action = at_once_.back();
+    const Action action = at_once_.back();
     at_once_.pop_back();
     engine_.completed(action.kind, action.id, Code::kOk, now);
   }

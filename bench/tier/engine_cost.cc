@@ -3,6 +3,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <unordered_map>
 
 #include "tier/engine.h"
@@ -102,6 +104,11 @@ double seconds_of(const Work& work) {
   return cpu_now() - begin;
 }
 
+[[noreturn]] void give_up(const char* why) {
+  std::fprintf(stderr, "bench_tier: cost of the engine: %s\n", why);
+  std::abort();
+}
+
 uint64_t mix(uint64_t sum, uint64_t offset, uint64_t address) {
   return (sum ^ (offset + 3 * address)) * 0x9e3779b97f4a7c15;
 }
@@ -115,7 +122,8 @@ double engine_ns_per_request(const tier::Options& options, const Program& progra
     Action::Kind kind;
     uint32_t id;
   };
-  constexpr size_t kRing = 1024;
+  // A segment that becomes free lets as many writers append as it has space for, and several become free at once.
+  constexpr size_t kRing = 8192;
   std::vector<Operation> under_way(kRing);
   size_t first = 0;
   size_t end = 0;
@@ -123,13 +131,13 @@ double engine_ns_per_request(const tier::Options& options, const Program& progra
   Nanos now = 0;
   uint64_t acknowledged = 0;
   const auto collect = [&] {
-    Action action;
-    while (engine.take_action(&action)) {
-      if (action.kind == Action::Kind::kAcknowledge) ++acknowledged;
-      if (action.kind <= Action::Kind::kRelease) continue;
-      if (action.kind == Action::Kind::kAppend)
-        tier::encode_record_header(action.record, options.log_id, header);
-      under_way[end++ % kRing] = {action.kind, action.id};
+    while (const Action* action = engine.next_action()) {
+      if (action->kind == Action::Kind::kAcknowledge) ++acknowledged;
+      if (action->kind <= Action::Kind::kRelease) continue;
+      if (action->kind == Action::Kind::kAppend)
+        tier::encode_record_header(action->record, options.log_id, header);
+      if (end - first == kRing) give_up("more actions are under way than the driver has space for");
+      under_way[end++ % kRing] = {action->kind, action->id};
     }
   };
   const auto complete_one = [&] {
@@ -146,6 +154,7 @@ double engine_ns_per_request(const tier::Options& options, const Program& progra
     }
     while (first < end) complete_one();
   });
+  if (acknowledged != program.requests.size() || !engine.idle()) give_up("requests are not finished");
   return spent * 1e9 / static_cast<double>(program.requests.size());
 }
 

@@ -1,4 +1,4 @@
-// Bit arrays with ranks, as sketches and auxiliary tables use them: bit i is bit i % 8 of byte i / 8.
+// Arithmetic on bits without branches. Bit arrays with ranks, as sketches and auxiliary tables use them: bit i is bit i % 8 of byte i / 8.
 //
 // Counting and selecting within a word work on its bytes in parallel: baseline x86-64 has no instruction for either,
 // and a library call costs more than a dozen inline operations.
@@ -8,10 +8,17 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 namespace swale {
+
+// `yes` or `no`, by a conditional move: for a condition that holds every other time, as in a search among random keys. gcc makes
+// a branch of most conditional expressions, and a processor would guess every other one wrong.
+constexpr size_t choose(bool condition, size_t yes, size_t no) {
+  return __builtin_expect_with_probability(condition, 1, 0.5) ? yes : no;
+}
 
 inline constexpr uint64_t kByteOnes = 0x0101010101010101;   // the lowest bit of each byte
 inline constexpr uint64_t kByteHighs = 0x8080808080808080;  // the highest

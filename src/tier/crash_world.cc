@@ -171,8 +171,7 @@ std::string CrashWorld::request() {
 }
 
 void CrashWorld::collect() {
-  Action action;
-  while (engine_->take_action(&action)) actions_.push_back(action);
+  while (const Action* action = engine_->next_action()) actions_.push_back(*action);
 }
 
 // A truncate or unlink has failed: it may have happened.
@@ -210,6 +209,13 @@ std::string CrashWorld::answer(const Action& action) {
     if (!request.answered) return "released before it was answered";
     requests_.erase(found);
     return {};
+  }
+  if (action.released) {  // as two actions, one after the other
+    Action part = action;
+    part.released = false;
+    if (std::string wrong = answer(part); !wrong.empty()) return wrong;
+    part.kind = Action::Kind::kRelease;
+    return answer(part);
   }
   if (request.answered) return "answered twice";
   request.answered = true;

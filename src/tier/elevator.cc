@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/bits.h"
+
 namespace swale::tier {
 
 size_t Elevator::after(uint64_t position) const {
@@ -9,10 +11,14 @@ size_t Elevator::after(uint64_t position) const {
   const bool same = last <= waiting_.size() && (last == 0 || waiting_[last - 1].position <= position) &&
                     (last == waiting_.size() || waiting_[last].position > position);
   if (same) return last;
-  const auto at =
-      std::upper_bound(waiting_.begin(), waiting_.end(), position,
-                       [](uint64_t value, const Waiting& waiting) { return value < waiting.position; });
-  return after_ = static_cast<size_t>(at - waiting_.begin());
+  const Waiting* const waiting = waiting_.data();
+  size_t found = 0;
+  for (size_t left = waiting_.size(); left > 0;) {
+    const size_t half = (left + 1) / 2;
+    found = choose(waiting[found + half - 1].position <= position, found + half, found);
+    left -= half;
+  }
+  return after_ = found;
 }
 
 bool Elevator::merge(FileIndex file, uint64_t position, const Piece& piece) {
@@ -71,7 +77,7 @@ SlotIndex Elevator::make_slot(FileIndex file, uint64_t position, const Piece& pi
   slot.offset = piece.offset;
   slot.length = piece.length;
   slot.direct_count = piece.source == Piece::Source::kRequest;
-  slot.pieces.assign(1, piece);
+  slot.pieces.push_back(piece);  // release() has left none
   return index;
 }
 

@@ -21,6 +21,8 @@ Engine::Engine(const Options& options)
       traffic_(rule_of(options.policy), options.detector),
       pieces_(options.flush_pieces_max + kGapPieces),
       flush_segment_(~uint32_t{0}),
+      flush_depth_max_(options.swale.flush_queue_share * options.queue_slots),
+      flush_used_max_(options.swale.flush_always_share * static_cast<double>(log_.capacity_bytes())),
       direct_times_(std::max<uint32_t>(1, options.quiet_requests_per_second), -kForever) {
   for (uint32_t i = static_cast<uint32_t>(pieces_.size()); i-- > 0;) free_pieces_.push_back(i);
 }
@@ -41,7 +43,7 @@ FileIndex Engine::open_file(uint64_t id, uint64_t base, uint64_t size) {
 
 bool Engine::close_file(FileIndex index) {
   File& file = files_[index];
-  const bool busy = file.map.size() > 0 || file.held.size() > 0 || file.flushing > 0 || file.blocked > 0 ||
+  const bool busy = file.map.size() > 0 || file.held > 0 || file.flushing > 0 || file.blocked > 0 ||
                     file.barrier != kNoOp || !file.epochs.idle();
   const auto waits = [index](const PendingSync& pending) { return pending.file == index; };
   if (busy || std::any_of(pending_syncs_.begin(), pending_syncs_.end(), waits)) return false;
@@ -56,31 +58,21 @@ void Engine::set_now(Nanos now) {
   if (elapsed == 0 || (elapsed < 0 && options_.canaries.latch_clock)) return;
   clock_ = now;
   if (elapsed < 0) return;
-  if (paused_) stats_.paused_ns += elapsed;
-  if (stalled_) stats_.stalled_ns += elapsed;
+  if (paused()) stats_.paused_ns += elapsed;
+  if (!log_waiters_.empty()) stats_.stalled_ns += elapsed;
   now_ += elapsed;
-}
-
-bool Engine::take_action(Action* action) {
-  if (actions_taken_ == actions_.size()) {
-    actions_.clear();
-    actions_taken_ = 0;
-    return false;
-  }
-  *action = actions_[actions_taken_++];
-  return true;
 }
 
 Engine::OpIndex Engine::new_op(Op::Kind kind, Ticket ticket, FileIndex file, Nanos now) {
   set_now(now);
   if (free_ops_.empty()) {
     free_ops_.push_back(static_cast<OpIndex>(ops_.size()));
-    ops_.emplace_back();
+    ops_.push_back(new_op_);
   }
   const OpIndex index = free_ops_.back();
   free_ops_.pop_back();
   Op& op = ops_[index];
-  op = Op{};
+  op = new_op_;
   op.kind = kind;
   op.ticket = ticket;
   op.file = file;
@@ -91,8 +83,9 @@ Engine::OpIndex Engine::new_op(Op::Kind kind, Ticket ticket, FileIndex file, Nan
 
 // A request that does not begin at all.
 void Engine::refuse(Ticket ticket, FileIndex file, Code code) {
-  emit({.kind = Action::Kind::kAcknowledge, .code = code, .file = file, .ticket = ticket});
-  emit({.kind = Action::Kind::kRelease, .file = file, .ticket = ticket});
+  Action& action = emit(Action::Kind::kAcknowledge, file, ticket);
+  action.code = code;
+  action.released = true;
 }
 
 void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t length, Nanos now) {
@@ -110,8 +103,7 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
   ++stats_.writes;
   stats_.write_bytes += length;
   File& on = files_[file];
-  if (on.barrier == kNoOp && on.blocked == 0 &&
-      on.held.insert_if_free({offset, index, length, ExtentState::kDirty})) {
+  if (on.barrier == kNoOp && on.blocked == 0 && hold(index)) {
     begin_write(index);
   } else if (conflicts(op)) {
     ++stats_.overlap_waits;
@@ -122,32 +114,31 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
   pump();
 }
 
-void Engine::acknowledge(Op* op, Code code) {
-  if (op->acknowledged) return;
-  op->acknowledged = true;
-  Action& action = emit(Action::Kind::kAcknowledge);
-  action.code = code;
-  action.file = op->file;
-  action.ticket = op->ticket;
-}
-
-void Engine::finish(OpIndex index) {
+// The request is answered, if it was not before, and nothing of it is under way.
+void Engine::finish(OpIndex index, Code code) {
   Op& op = ops_[index];
   files_[op.file].epochs.leave(op.file_epoch);
   epochs_.leave(op.epoch);
-  if (op.pins > 0) {
+  if (op.pins > 0) {  // reads see only what is acknowledged
+    assert(op.acknowledged);
     op.stage = Op::Stage::kPinned;
     return;
   }
+  if (op.acknowledged) return release(index);
+  Action& action = emit(Action::Kind::kAcknowledge, op.file, op.ticket);
+  action.code = code;
+  action.released = true;
+  free_op(index);
+}
+
+// An op that was answered before.
+void Engine::release(OpIndex index) {
+  emit(Action::Kind::kRelease, ops_[index].file, ops_[index].ticket);
   free_op(index);
 }
 
 void Engine::free_op(OpIndex index) {
-  Op& op = ops_[index];
-  Action& action = emit(Action::Kind::kRelease);
-  action.file = op.file;
-  action.ticket = op.ticket;
-  op.stage = Op::Stage::kFree;
+  ops_[index].stage = Op::Stage::kFree;
   free_ops_.push_back(index);
 }
 
@@ -210,27 +201,43 @@ void Engine::advance(Nanos now) {
 // Everything that can go on by now. Each part does nothing, cheaply, if there is nothing for it to do. What makes space for an
 // earlier part begins again.
 void Engine::pump() {
+  assert(rare_work_ || !needs_rare_work());
   bool again;
   do {
     if (retry_blocked_) retry_blocked();
-    if (!log_waiters_.empty()) serve_log_waiters();
-    if (!barriers_.empty())
+    if (!log_waiters_.empty() && may_serve_log_waiters()) serve_log_waiters();
+    if (rare_work_)
       for (size_t i = 0; i < barriers_.size(); ++i) advance_barrier(barriers_[i]);
-    if (log_.active() < log_.count()) seal_old();
-    if (log_.take_sealed() || segments_changed_) advance_segments();
+    if (now_ >= seal_after_) seal_old();
+    if (log_.sealed() || segments_changed_) advance_segments();
     if (may_start_flush()) start_flush();
-    if (!slot_waiters_.empty() || !loaded_.empty()) admit();
+    if (!slot_waiters_.empty() || may_place()) admit();
     const bool freed = may_dispatch() && dispatch();  // slots of the elevator
     again = freed && (!slot_waiters_.empty() || !loaded_.empty());
-    if (!pending_syncs_.empty()) again |= advance_syncs();
-    if (log_state_ != LogState::kGood) advance_abandon();
-    if (!losses_saved()) save_losses();
-    if (log_lane_.wanted || backing_lane_.wanted) start_syncs();
+    if (rare_work_) again |= do_rare_work();
     again |= retry_blocked_ || segments_changed_;
   } while (again);
-  if (last_logged_ > marked_ || settle_due_ != kForever || !settle_waiters_.empty()) advance_settle();
-  stalled_ = !log_waiters_.empty();
-  paused_ = flush_segment_ < log_.count() && !flush_allowed();
+  if (may_settle()) advance_settle();
+}
+
+bool Engine::needs_rare_work() const {
+  return !barriers_.empty() || !pending_syncs_.empty() || log_state_ != LogState::kGood || !losses_saved() ||
+         log_lane_.wanted || backing_lane_.wanted;
+}
+
+// What most requests have nothing to do with. Returns whether a sync is over.
+bool Engine::do_rare_work() {
+  const bool over = !pending_syncs_.empty() && advance_syncs();
+  if (log_state_ != LogState::kGood) advance_abandon();
+  if (!losses_saved()) save_losses();
+  start_syncs();
+  rare_work_ = needs_rare_work();
+  return over;
+}
+
+void Engine::more_actions() {
+  actions_.emplace_back();
+  actions_made_ = actions_.size();
 }
 
 void Engine::pause_flush(bool paused, Nanos now) {
@@ -256,7 +263,7 @@ bool Engine::idle() const {
          barriers_.empty() && pending_syncs_.empty() && elevator_.empty() && slots_in_flight_ == 0 &&
          free_pieces_.size() == pieces_.size() && !log_lane_.in_flight && !backing_lane_.in_flight &&
          !loss_in_flight_ && !mark_in_flight_ && loss_waiters_.empty() && acceptances_.empty() &&
-         free_ops_.size() == ops_.size() && actions_taken_ == actions_.size();
+         free_ops_.size() == ops_.size() && actions_taken_ == actions_end_;
 }
 
 Stats Engine::stats() const {

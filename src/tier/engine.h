@@ -32,7 +32,9 @@
 #include "tier/elevator.h"
 #include "tier/engine_stats.h"
 #include "tier/engine_types.h"
+#include "tier/epochs.h"
 #include "tier/extent_map.h"
+#include "tier/held_ranges.h"
 #include "tier/log_format.h"
 #include "tier/log_space.h"
 #include "tier/loss_list.h"
@@ -77,7 +79,8 @@ class Engine {
   // Once, before the first request, with all files open that the log may name.
   Recovered recover(const Found& found, Nanos now);
 
-  // Requests. Each is answered by one kAcknowledge; the buffer of a write is the engine's until its kRelease.
+  // Requests. Each is answered by one kAcknowledge; the buffer of a write is the engine's until it is released:
+  // by that answer, or by a kRelease.
   void write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t length, Nanos now);
   void truncate(Ticket ticket, FileIndex file, uint64_t size, Nanos now);
   // Emits kUnlink once nothing of the file is under way; the driver removes it (or renames another file over it).
@@ -112,7 +115,12 @@ class Engine {
   // When advance should be called at the latest, by the driver's clock; kForever: only after the next request or completion.
   Nanos next_event() const;
 
-  bool take_action(Action* action);
+  // The next action to be carried out, in order; null: there is none. Valid until any other call.
+  const Action* next_action() {
+    if (actions_taken_ < actions_end_) return &actions_[actions_taken_++];
+    actions_taken_ = actions_end_ = 0;
+    return nullptr;
+  }
   const Slot& slot(uint32_t id) const { return elevator_.slot(id); }
   const FlushPiece& flush_piece(uint32_t buffer) const { return pieces_[buffer]; }
   uint32_t flush_buffers() const { return static_cast<uint32_t>(pieces_.size()); }
@@ -132,57 +140,19 @@ class Engine {
  private:
   using OpIndex = uint32_t;
 
-  // Counts what is unfinished by the epoch in which it began, so that a sync can wait for all that came before it.
-  class Epochs {
-   public:
-    uint32_t enter() {
-      ++open_;
-      return newest();
-    }
-    void leave(uint32_t epoch) {
-      if (epoch == newest()) {
-        --open_;
-      } else {
-        --closed_[epoch - first_];
-        forget();
-      }
-    }
-    // Closes the epoch: finished(it) once all that came before has left.
-    uint32_t close() {
-      closed_.push_back(std::exchange(open_, 0));
-      const uint32_t epoch = newest() - 1;
-      forget();
-      return epoch;
-    }
-    bool finished(uint32_t epoch) const { return static_cast<int32_t>(epoch - first_) < 0; }
-    bool idle() const { return open_ == 0 && closed_.empty(); }
-
-   private:
-    uint32_t newest() const { return first_ + static_cast<uint32_t>(closed_.size()); }
-    void forget() {
-      const auto end = std::find_if(closed_.begin(), closed_.end(), [](uint32_t count) { return count > 0; });
-      first_ += static_cast<uint32_t>(end - closed_.begin());
-      closed_.erase(closed_.begin(), end);
-    }
-
-    uint32_t open_ = 0;             // of the newest epoch
-    uint32_t first_ = 0;            // the oldest that is not finished
-    std::vector<uint32_t> closed_;  // of those from the oldest to the one before the newest
-  };
-
   static constexpr OpIndex kNoOp = ~OpIndex{0};
 
   struct File {
     uint64_t id = 0;
     uint64_t base = 0;
     uint64_t size = 0;
-    ExtentMap map;   // of the log
-    ExtentMap held;  // of writes that have begun; address: the op
+    ExtentMap map;  // of the log
     Epochs epochs;
     double direct_cost = 0;          // ns a byte of direct writes, smoothed
     uint64_t log_sync = 0;           // the number of the sync of the log that covers its newest record
     uint64_t syncs_started = 0;      // of the file alone, on the backing device
     uint64_t syncs_done = 0;         // one at a time
+    uint32_t held = 0;               // ranges of held_
     uint32_t flushing = 0;           // pieces of flushes
     uint32_t blocked = 0;            // ops in blocked_
     OpIndex barrier = kNoOp;         // a truncate or unlink that has begun
@@ -235,6 +205,7 @@ class Engine {
     ExtentMap::Position at;  // write: where its range stands in the map, as a hint
     Ticket ticket = 0;
     uint64_t address = 0;
+    uint32_t segment = 0;        // of the address
     uint64_t sequence = 0;       // of its record; of a truncate: of the intent
     uint64_t last_sequence = 0;  // truncate: of its last record
     uint32_t file_epoch = 0;
@@ -269,6 +240,7 @@ class Engine {
   bool conflicts(const Op& op) const;
   void block(OpIndex index);
   void retry_blocked();
+  bool hold(OpIndex index);
   void begin(OpIndex index);
   void begin_write(OpIndex index);
   void route(OpIndex index);
@@ -288,22 +260,47 @@ class Engine {
   void to_backing(OpIndex index);
   void admitted(OpIndex index);
   void direct_done(OpIndex index, Code code);
-  void release_range(const Op& op);
-  void acknowledge(Op* op, Code code);
-  void finish(OpIndex index);
+  void release_range(OpIndex index);
+  void finish(OpIndex index, Code code);
+  void release(OpIndex index);
   void free_op(OpIndex index);
-  void emit(const Action& action) { actions_.push_back(action); }
-  // An action to be filled in: the frequent ones are not copied.
-  Action& emit(Action::Kind kind) {
-    Action& action = actions_.emplace_back();
+  void emit(const Action& action) { next_free_action() = action; }
+  // An action to be filled in: the frequent ones are neither copied nor cleared. Its record and what only rare kinds have are
+  // those of an action before it.
+  Action& emit(Action::Kind kind, FileIndex file, Ticket ticket, uint32_t id = 0) {
+    Action& action = next_free_action();
     action.kind = kind;
+    action.code = Code::kOk;
+    action.queued = action.released = false;
+    action.id = id;
+    action.file = file;
+    action.ticket = ticket;
     return action;
   }
+  Action& next_free_action() {
+    if (actions_end_ == actions_made_) more_actions();
+    return actions_[actions_end_++];
+  }
+  [[gnu::noinline]] void more_actions();
   void pump();
+  bool needs_rare_work() const;
+  bool do_rare_work();
   bool may_start_flush() const {
     return flush_segment_ < log_.count() && !flush_pass_done_ && flush_pieces_ < options_.flush_pieces_max &&
            !free_pieces_.empty();
   }
+  // What found no space finds none before a segment is free, or the backing device fails.
+  bool may_serve_log_waiters() const {
+    return !log_.exhausted() || flush_failures_ > 0 || flush_retry_ > now_;
+  }
+  bool may_place() const { return !loaded_.empty() && elevator_.changes() != place_refused_; }
+  // No mark while appends are under way, or wait.
+  bool may_settle() const {
+    if (settle_due_ != kForever || !settle_waiters_.empty()) return true;
+    return last_logged_ > marked_ && settled_.all() && log_waiters_.empty();
+  }
+  // There is something to flush, and a gate is closed.
+  bool paused() const { return flush_segment_ < log_.count() && !flush_allowed(); }
   bool may_dispatch() const { return slots_in_flight_ < options_.backing_depth && !elevator_.empty(); }
   void set_now(Nanos now);
 
@@ -364,7 +361,7 @@ class Engine {
   bool advance_syncs();  // whether one is over
   bool advance_sync(PendingSync* pending, Code* result);
   uint64_t control_bytes() const { return record_space(0, options_.log_alignment); }
-  void fill_header(RecordHeader* record, FileIndex file, uint64_t address);
+  void fill_header(RecordHeader* record, FileIndex file, uint64_t address, uint32_t segment);
 
   // engine_losses.cc: what was acknowledged and is gone
   void lose_range(FileIndex file, uint64_t from, uint64_t to, const LostRange& as);
@@ -372,6 +369,10 @@ class Engine {
   void drop_losses(FileIndex file, uint64_t from, uint64_t to);
   bool has_losses(FileIndex file, uint64_t from, uint64_t to) const;
   bool losses_saved() const { return loss_version_ == loss_saved_; }
+  void losses_changed() {
+    ++loss_version_;
+    rare_work_ = true;
+  }
   void save_losses();
   void losses_written(Code code);
   void wait_for_losses(OpIndex index);
@@ -411,15 +412,20 @@ class Engine {
   std::vector<File> files_;
   std::vector<FileIndex> free_files_;
   std::vector<Op> ops_;
+  const Op new_op_ = {};  // to be copied: clearing takes gcc a loop
   std::vector<OpIndex> free_ops_;
+  HeldRanges held_;                    // of writes that have begun, by op
+  std::vector<OpIndex> read_holders_;  // of plan_read
   Elevator elevator_;
   LogSpace log_;
   LogState log_state_ = LogState::kGood;
   Traffic traffic_;
   Epochs epochs_;
   uint64_t sequence_ = 0;
-  std::vector<Action> actions_;  // the first actions_taken_ of them are taken
+  std::vector<Action> actions_;  // from actions_taken_ to actions_end_: to be taken; beyond: used again
   size_t actions_taken_ = 0;
+  size_t actions_end_ = 0;
+  size_t actions_made_ = 0;  // the size of actions_: to be had without a division
 
   std::deque<OpIndex> blocked_;
   std::deque<OpIndex> log_waiters_;
@@ -427,6 +433,7 @@ class Engine {
   std::vector<OpIndex> abandon_waiters_;
   std::vector<OpIndex> barriers_;  // that have begun
   bool retry_blocked_ = false;
+  bool rare_work_ = false;  // what needs_rare_work() asks for; may be true without need
 
   std::vector<FlushPiece> pieces_;
   std::vector<uint32_t> free_pieces_;
@@ -442,6 +449,8 @@ class Engine {
   FileIndex flush_file_ = 0;
   uint64_t flush_offset_ = 0;
   ExtentMap::Position flush_at_;  // the extent that was found last, as a hint
+  const double flush_depth_max_;  // slots of the elevator
+  const double flush_used_max_;   // bytes of the log
   bool flush_paused_ = false;
   bool segments_changed_ = false;
   Nanos flush_retry_ = 0;        // no flush before
@@ -450,6 +459,7 @@ class Engine {
   uint32_t read_failures_ = 0;  // of the log, one after the other
 
   uint32_t slots_in_flight_ = 0;
+  Nanos seal_after_ = 0;             // nothing is idle or old before
   std::vector<Nanos> slot_started_;  // by slot
   std::vector<Nanos> direct_times_;  // ring: when the last direct writes were admitted
   size_t direct_next_ = 0;
@@ -502,8 +512,6 @@ class Engine {
   uint64_t wear_bytes_ = 0;
   uint32_t map_check_ = 0;
   bool map_full_ = false;
-  bool paused_ = false;   // since the last pump: something to flush, and a gate is closed
-  bool stalled_ = false;  // writers wait for space in the log
   Stats stats_;
 };
 

@@ -32,6 +32,7 @@ void Engine::begin_barrier(OpIndex index) {
                     file.map.overlaps(op.offset, kFileBytesMax);
   op.step = op.needs_record ? Op::Step::kSpace : Op::Step::kQuiesce;
   barriers_.push_back(index);
+  rare_work_ = true;
   if (op.needs_record && !log_usable()) return end_barrier(index, Code::kIoError);
   if (op.needs_record) log_waiters_.push_back(index);
   if (!op.needs_record) file.no_flush = true;
@@ -81,7 +82,8 @@ void Engine::append_control(OpIndex index, RecordType type) {
   Action action{.kind = Action::Kind::kAppend, .id = index, .file = op.file, .ticket = op.ticket};
   action.record.type = type;
   action.record.offset = intent ? op.offset : op.sequence;
-  fill_header(&action.record, op.file, op.address + (intent ? 0 : control_bytes()));
+  const uint64_t address = op.address + (intent ? 0 : control_bytes());
+  fill_header(&action.record, op.file, address, log_.segment_of(address));
   op.last_sequence = action.record.sequence;
   if (intent) op.sequence = action.record.sequence;
   emit(action);
@@ -184,14 +186,14 @@ void Engine::end_barrier(OpIndex index, Code code) {
   }
   barriers_.erase(std::find(barriers_.begin(), barriers_.end(), index));
   if (!blocked_.empty()) retry_blocked_ = true;
-  acknowledge(&op, code);
-  finish(index);
+  finish(index, code);
 }
 
 void Engine::sync(Ticket ticket, FileIndex file, Nanos now) {
   set_now(now);
   pending_syncs_.push_back(
       {ticket, file, files_[file].epochs.close(), 0, PendingSync::Stage::kWrites, 0, stats_.flush_errors});
+  rare_work_ = true;
   pump();
 }
 
@@ -200,6 +202,7 @@ void Engine::drain(Ticket ticket, Nanos now) {
   pending_syncs_.push_back(
       {ticket, kNoFile, epochs_.close(), 0, PendingSync::Stage::kWrites, 0, stats_.flush_errors});
   ++drains_;
+  rare_work_ = true;
   pump();
 }
 
@@ -273,7 +276,7 @@ Nanos Engine::next_event() const {
   if (flush_retry_ > now_) at(flush_retry_);
   if (loss_retry_ > now_) at(loss_retry_);
   at(settle_due_);
-  if (paused_ && flush_retry_ <= now_) {
+  if (flush_retry_ <= now_ && paused()) {
     at(log_.at(flush_segment_).first_write + options_.age_flush_ns);
     if (options_.policy == Policy::kSsdupPlus && !flush_paused_)
       at(direct_times_[direct_next_] + 1'000'000'001);

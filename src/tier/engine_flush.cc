@@ -34,13 +34,9 @@ bool Engine::flush_allowed() const {
   switch (options_.policy) {
     case Policy::kSsdupPlus:
       return traffic_.to_ssd() || quiet();
-    case Policy::kSwale: {
-      if (overloaded()) return true;
-      const double depth = static_cast<double>(elevator_.depth());
-      return depth < options_.swale.flush_queue_share * elevator_.slots_max() ||
-             static_cast<double>(log_.used_bytes()) >
-                 options_.swale.flush_always_share * static_cast<double>(log_.capacity_bytes());
-    }
+    case Policy::kSwale:
+      return static_cast<double>(elevator_.depth()) < flush_depth_max_ ||
+             static_cast<double>(log_.used_bytes()) > flush_used_max_ || overloaded();
     default:
       return true;
   }
@@ -89,9 +85,7 @@ void Engine::restart_pass() {
 ExtentMap::Position Engine::next_in_batch(const ExtentMap& map, ExtentMap::Position at) const {
   if (batch_segments_ > 1 || flush_segment_ == queue_segment_)
     return map.find_dirty(at, [this](uint64_t address) { return in_batch_[log_.segment_of(address)] != 0; });
-  const uint64_t begin = log_.begin_of(flush_segment_);
-  const uint64_t bytes = log_.segment_bytes();
-  return map.find_dirty(at, [=](uint64_t address) { return address - begin < bytes; });
+  return map.find_dirty(at, log_.begin_of(flush_segment_), log_.segment_bytes());
 }
 
 // The next extent of the segment in file order that is dirty and not under way.
@@ -142,19 +136,24 @@ void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) 
   file.map.set_state(at, ExtentState::kFlushing);
   const uint32_t piece = free_pieces_.back();
   free_pieces_.pop_back();
-  pieces_[piece] = {
-      FlushPiece::State::kReading,    passing, index, extent.length, extent.offset, extent.address,
-      log_.record_of(extent.address), at};
+  FlushPiece& taken = pieces_[piece];
+  taken.state = FlushPiece::State::kReading;
+  taken.passing = passing;
+  taken.file = index;
+  taken.length = extent.length;
+  taken.offset = extent.offset;
+  taken.address = extent.address;
+  taken.segment = log_.segment_of(extent.address);
+  taken.record = log_.record_of(taken.segment, extent.address);
+  taken.at = at;
   ++file.flushing;
-  ++log_.at(log_.segment_of(extent.address)).pins;
+  ++log_.at(taken.segment).pins;
   flush_pieces_ += !passing;
-  Action& action = emit(Action::Kind::kReadLog);
-  action.id = piece;
-  action.file = index;
+  emit(Action::Kind::kReadLog, index, 0, piece);
 }
 
 void Engine::unpin_piece(const FlushPiece& piece) {
-  Segment& segment = log_.at(log_.segment_of(piece.address));
+  Segment& segment = log_.at(piece.segment);
   if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) segments_changed_ = true;
 }
 
@@ -240,9 +239,7 @@ bool Engine::dispatch() {
     if (slot_started_.size() <= index) slot_started_.resize(index + 1);
     slot_started_[index] = now_;
     ++stats_.slots_written;
-    Action& action = emit(Action::Kind::kWriteBacking);
-    action.id = index;
-    action.file = elevator_.slot(index).file;
+    emit(Action::Kind::kWriteBacking, elevator_.slot(index).file, 0, index);
     if (options_.policy == Policy::kSwale) fill_gap(elevator_.slot(index).file);
   }
   return any;
@@ -305,9 +302,9 @@ void Engine::slot_written(uint32_t index, Code code) {
 }
 
 void Engine::piece_done(uint32_t index, Code code) {
-  const FlushPiece piece = pieces_[index];
+  const FlushPiece& piece = pieces_[index];
   File& file = files_[piece.file];
-  const uint32_t segment = log_.segment_of(piece.address);
+  const uint32_t segment = piece.segment;
   const uint64_t end = piece.offset + piece.length;
   if (code == Code::kOk) {
     // What was overwritten meanwhile has another address, and stays dirty.
@@ -366,7 +363,7 @@ void Engine::read_damaged(uint32_t index, const std::vector<FileRange>& ranges, 
 // Bytes of the log that a newer record, or a truncate, makes void.
 void Engine::made_void(File* file, const Extent& extent, uint32_t by_segment) {
   if (extent.state == ExtentState::kLost) {
-    ++loss_version_;
+    losses_changed();
     const uint32_t lost_segment = losses_[(extent.address - kLossBase) / kLossStride].segment;
     if (by_segment < log_.count() && lost_segment < log_.count()) log_.shield(by_segment, lost_segment);
     return;

@@ -19,7 +19,7 @@ void Engine::lose_range(FileIndex index, uint64_t from, uint64_t to, const LostR
   const uint64_t address = kLossBase + losses_.size() * kLossStride;
   losses_.push_back({as, as.address == LostRange::kNoAddress ? log_.count() : log_.segment_of(as.address)});
   file.map.insert({from, address, static_cast<uint32_t>(to - from), ExtentState::kLost});
-  ++loss_version_;
+  losses_changed();
 }
 
 // Of [from, to), what still has the log bytes that begin at `address`, and is nowhere else.
@@ -56,7 +56,7 @@ void Engine::drop_losses(FileIndex index, uint64_t from, uint64_t to) {
   });
   for (const Extent& extent : lost)
     files_[index].map.carve(extent.offset, extent.end(), [](const Extent&) {});
-  loss_version_ += !lost.empty();
+  if (!lost.empty()) losses_changed();
 }
 
 // The op has replaced what was lost, and no record says so: the list must.
@@ -72,8 +72,7 @@ void Engine::wait_for_losses(OpIndex index) {
 // The list is durable without what the op has replaced; or cannot be.
 void Engine::losses_told(OpIndex index, Code code) {
   if (ops_[index].kind != Op::Kind::kWrite) return end_barrier(index, code);
-  acknowledge(&ops_[index], code);
-  finish(index);
+  finish(index, code);
 }
 
 LossList Engine::losses() const {
@@ -98,7 +97,7 @@ LossList Engine::losses() const {
 
 void Engine::accept_losses(Ticket ticket, Nanos now) {
   set_now(now);
-  ++loss_version_;
+  losses_changed();
   acceptances_.push_back({ticket, loss_version_, losses_.size()});
   pump();
 }

@@ -38,7 +38,7 @@ bool Engine::wants_log(const Op& op) {
   costliest_ = std::max(costliest_ * kForget, files_[op.file].direct_cost);
   // Back-pressure: only what would wait for the backing device.
   if (elevator_.would_merge(op.file, position(op.file, op.offset), op.offset, op.length)) return false;
-  if (elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
+  if (!elevator_.full() && elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
   if (is_cheap(files_[op.file])) return false;
   const double left = byte_budget() - static_cast<double>(stats_.ssd_bytes);
   if (left < op.length)

@@ -48,12 +48,11 @@ class PolicyWorld {
 
  private:
   void collect() {
-    Action action;
-    while (engine_.take_action(&action)) {
-      if (action.kind == Action::Kind::kWriteBacking) {
-        backing_.push_back(action);
-      } else if (action.kind > Action::Kind::kRelease) {
-        engine_.completed(action.kind, action.id, Code::kOk, now_);
+    while (const Action* action = engine_.next_action()) {
+      if (action->kind == Action::Kind::kWriteBacking) {
+        backing_.push_back(*action);
+      } else if (action->kind > Action::Kind::kRelease) {
+        engine_.completed(action->kind, action->id, Code::kOk, now_);
       }
     }
   }

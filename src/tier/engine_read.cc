@@ -50,14 +50,12 @@ void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPl
   uint64_t at = offset;
   const uint64_t asked = offset + length;
   const uint64_t end = std::clamp(file.size, offset, asked);
-  for (auto held = file.held.locate(offset); file.held.valid(held); held = file.held.next(held)) {
-    const Extent range = file.held.get(held);
-    if (range.offset >= end) break;
-    const auto op_index = static_cast<OpIndex>(range.address);
+  held_.find(index, offset, end, &read_holders_);
+  for (const OpIndex op_index : read_holders_) {
     Op& op = ops_[op_index];
     if (!op.acknowledged) continue;  // its bytes may be read as they were
-    const uint64_t from = std::max(range.offset, offset);
-    const uint64_t to = std::min(range.end(), end);
+    const uint64_t from = std::max(op.offset, offset);
+    const uint64_t to = std::min(op.offset + op.length, end);
     if (at < from) add_stored(at, from);
     ++op.pins;
     plan->pieces.push_back({.from = ReadPiece::From::kQueue,
@@ -81,7 +79,7 @@ void Engine::read_done(const ReadPlan& plan, Nanos now) {
       if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) segments_changed_ = true;
     } else if (piece.from == ReadPiece::From::kQueue) {
       Op& op = ops_[piece.pinned];
-      if (--op.pins == 0 && op.stage == Op::Stage::kPinned) free_op(piece.pinned);
+      if (--op.pins == 0 && op.stage == Op::Stage::kPinned) release(piece.pinned);
     }
   }
   pump();

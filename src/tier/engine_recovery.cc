@@ -31,7 +31,7 @@ Engine::Recovered Engine::recover(const Found& found, Nanos now) {
   recovered.dirty_bytes = log_.dirty_bytes();
   for (const LostRange& range : losses().ranges)
     if (!range.accepted) recovered.lost.push_back(range);
-  loss_version_ += !found.losses.ranges.empty();
+  if (!found.losses.ranges.empty()) losses_changed();
   stats_.lost_bytes = 0;
   marked_ = last_logged_ = sequence_;
   segments_changed_ = true;
@@ -211,6 +211,7 @@ void Engine::repeat_truncate(const RecordHeader& record, FileIndex index) {
   files_[index].barrier = op_index;
   files_[index].no_flush = true;
   barriers_.push_back(op_index);
+  rare_work_ = true;
   emit({.kind = Action::Kind::kTruncate,
         .id = op_index,
         .file = index,

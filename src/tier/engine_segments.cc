@@ -6,17 +6,22 @@
 
 namespace swale::tier {
 
-// Seals what is idle or old.
+// Seals what is idle or old, and says until when nothing can be: a segment that becomes active later is younger.
 void Engine::seal_old() {
+  if (log_.active() == LogSpace::kNone) {
+    seal_after_ = now_ + std::min(options_.idle_flush_ns, options_.age_flush_ns);
+    return;
+  }
   const Segment& active = log_.at(log_.active());
-  if (now_ - active.last_write >= options_.idle_flush_ns ||
-      now_ - active.first_write >= options_.age_flush_ns)
-    log_.seal_active();
+  seal_after_ =
+      std::min(active.last_write + options_.idle_flush_ns, active.first_write + options_.age_flush_ns);
+  if (now_ >= seal_after_) log_.seal_active();
 }
 
 // Moves sealed segments on towards free, and chooses what is flushed next.
 void Engine::advance_segments() {
   segments_changed_ = false;
+  log_.forget_sealed();
   for (uint32_t i = 0; i < log_.count(); ++i) {
     Segment& segment = log_.at(i);
     switch (segment.state) {
@@ -74,7 +79,7 @@ void Engine::remove_clean(uint32_t segment) {
 // The number of the next sync of this device that begins: it covers all that is completed now.
 uint64_t Engine::want_sync(SyncLane* lane, Nanos due) {
   lane->due = lane->wanted ? std::min(lane->due, due) : due;
-  lane->wanted = true;
+  lane->wanted = rare_work_ = true;
   return lane->started + 1;
 }
 
@@ -100,8 +105,7 @@ void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters,
         wait_for_losses(index);
         continue;
       }
-      acknowledge(&ops_[index], code);
-      finish(index);
+      finish(index, code);
     } else if (code != Code::kOk) {
       end_barrier(index, code);
     } else if (ops_[index].step == Op::Step::kBackingSync) {
@@ -197,6 +201,7 @@ void Engine::file_synced(FileIndex index, Code code) {
 void Engine::log_failed(Code code) {
   if (log_state_ != LogState::kGood) return;
   log_state_ = LogState::kReadOnly;
+  rare_work_ = true;
   log_.seal_active();
   for (const OpIndex index : std::exchange(log_waiters_, {})) {
     Op& op = ops_[index];
@@ -212,8 +217,7 @@ void Engine::log_failed(Code code) {
       continue;
     }
     settled_.end(ops_[index].sequence);
-    acknowledge(&ops_[index], code);
-    finish(index);
+    finish(index, code);
   }
   for (uint32_t i = 0; i < log_.count(); ++i) {  // no erasure goes on
     Segment& segment = log_.at(i);

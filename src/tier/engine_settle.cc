@@ -28,7 +28,7 @@ void Engine::append_mark() {
   mark_in_flight_ = true;
   Action action{.kind = Action::Kind::kAppend, .id = kNoOp, .ticket = kMarkTicket};
   action.record.type = RecordType::kSettled;
-  fill_header(&action.record, kNoFile, mark_address_);
+  fill_header(&action.record, kNoFile, mark_address_, log_.segment_of(mark_address_));
   mark_sequence_ = action.record.sequence;
   emit(action);
 }

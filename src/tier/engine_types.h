@@ -18,7 +18,7 @@ namespace swale::tier {
 struct Action {
   enum class Kind : uint8_t {
     kAcknowledge,  // request `ticket` has the result `code`. queued: its payload is in no log; seal its slot of the shared
-                   // queue first, as record `record`
+                   // queue first, as record `record`. released: and then as kRelease, which does not follow
     kRelease,  // the payload of `ticket` is needed no longer: void its slot
     kAppend,  // write `record` to the log at record.address, and behind it, if it has one, the payload of `ticket`
     kReadLog,       // flush_piece(id): read its bytes from the log into buffer `id`
@@ -35,13 +35,14 @@ struct Action {
   Kind kind = Kind::kAcknowledge;
   Code code = Code::kOk;
   bool queued = false;
+  bool released = false;
   uint32_t id = 0;
   FileIndex file = 0;
   Ticket ticket = 0;
   uint64_t size = 0;     // kTruncate; kErase: the header's sequence
   uint64_t settled = 0;  // kErase: the header's
   uint32_t generation = 0;
-  RecordHeader record = {};
+  RecordHeader record = {};  // kAppend, and an acknowledgement that is `queued`; of others it means nothing
 };
 
 // Bytes on their way from the log to the backing device, in a buffer of the driver: one extent, at most kWriteBytesMax.
@@ -53,6 +54,7 @@ struct FlushPiece {
   uint32_t length = 0;
   uint64_t offset = 0;
   uint64_t address = 0;
+  uint32_t segment = 0;
   RecordPlace record;      // that it is of
   ExtentMap::Position at;  // the engine's: where the extent stood in the map
 };

@@ -12,8 +12,9 @@ bool Engine::conflicts(const Op& op) const {
   const File& file = files_[op.file];
   if (file.barrier != kNoOp) return true;
   if (op.kind != Op::Kind::kWrite) {
-    if (file.held.size() > 0) return true;
-  } else if (!options_.canaries.overlap_in_queue && file.held.overlaps(op.offset, op.offset + op.length)) {
+    if (file.held > 0) return true;
+  } else if (!options_.canaries.overlap_in_queue &&
+             held_.overlaps(op.file, op.offset, op.offset + op.length)) {
     return true;
   }
   if (file.blocked == 0) return false;
@@ -46,8 +47,7 @@ void Engine::retry_blocked() {
     blocked_.erase(blocked_.begin() + static_cast<ptrdiff_t>(i));
     --files_[ops_[index].file].blocked;
     if (files_[ops_[index].file].unlinked) {
-      acknowledge(&ops_[index], Code::kNotFound);
-      finish(index);
+      finish(index, Code::kNotFound);
       continue;
     }
     begin(index);
@@ -57,14 +57,17 @@ void Engine::retry_blocked() {
 void Engine::begin(OpIndex index) {
   Op& op = ops_[index];
   if (op.kind != Op::Kind::kWrite) return begin_barrier(index);
-  File& file = files_[op.file];
-  if (options_.canaries.overlap_in_queue && file.held.overlaps(op.offset, op.offset + op.length)) {
-    // The canary: two of one range at a time. The map of held ranges can only name one.
-    to_backing(index);
-    return;
-  }
-  file.held.insert({op.offset, index, op.length, ExtentState::kDirty});
-  begin_write(index);
+  if (hold(index)) return begin_write(index);
+  assert(options_.canaries.overlap_in_queue);  // two of one range at a time, of which one can hold it
+  to_backing(index);
+}
+
+// Holds the range of a write, if nobody does.
+bool Engine::hold(OpIndex index) {
+  const Op& op = ops_[index];
+  if (!held_.add_if_free(index, op.file, op.offset, op.offset + op.length)) return false;
+  ++files_[op.file].held;
+  return true;
 }
 
 // The range is held.
@@ -110,6 +113,7 @@ bool Engine::take_log_space(Op* op) {
   const auto address = log_.reserve(bytes, now_);
   if (!address) return false;
   op->address = *address;
+  op->segment = log_.active();
   log_.seal_if_full(bytes);
   return true;
 }
@@ -138,9 +142,8 @@ void Engine::serve_log_waiters() {
     } else if (direct) {
       to_backing(index);
     } else {
-      release_range(op);
-      acknowledge(&op, flush_failure_);
-      finish(index);
+      release_range(index);
+      finish(index, flush_failure_);
     }
   }
 }
@@ -150,21 +153,17 @@ void Engine::append(OpIndex index) {
   op.stage = Op::Stage::kAppending;
   stats_.ssd_bytes += op.length;
   wear_bytes_ += op.length;
-  Action& action = emit(Action::Kind::kAppend);
-  action.id = index;
-  action.file = op.file;
-  action.ticket = op.ticket;
-  action.record.offset = op.offset;
-  action.record.length = op.length;
-  fill_header(&action.record, op.file, op.address);
+  Action& action = emit(Action::Kind::kAppend, op.file, op.ticket, index);
+  action.record = {.offset = op.offset, .length = op.length};
+  fill_header(&action.record, op.file, op.address, op.segment);
   op.sequence = action.record.sequence;
 }
 
 // What a record says of itself, but for its type, offset and length. Its append begins.
-void Engine::fill_header(RecordHeader* record, FileIndex file, uint64_t address) {
+void Engine::fill_header(RecordHeader* record, FileIndex file, uint64_t address, uint32_t segment) {
   const uint64_t through = settled_.through(sequence_);
-  record->segment = log_.segment_of(address);
-  record->generation = log_.at(record->segment).generation;
+  record->segment = segment;
+  record->generation = log_.at(segment).generation;
   record->unsettled =
       static_cast<uint32_t>(std::min<uint64_t>(sequence_ - through, RecordHeader::kSettledUnknown));
   record->sequence = ++sequence_;
@@ -177,7 +176,7 @@ void Engine::fill_header(RecordHeader* record, FileIndex file, uint64_t address)
 
 void Engine::appended(OpIndex index, Code code) {
   Op& op = ops_[index];
-  const uint32_t segment = log_.segment_of(op.address);
+  const uint32_t segment = op.segment;
   const bool last = --log_.at(segment).appending == 0;
   if (segment != log_.active() && (last || flush_segment_ >= log_.count())) segments_changed_ = true;
   if (segment < in_batch_.size() && in_batch_[segment]) restart_pass();  // it may lie behind the cursor
@@ -197,11 +196,10 @@ void Engine::appended(OpIndex index, Code code) {
   log_.add_dirty(segment, op.length);
   last_logged_ = std::max(last_logged_, op.sequence);
   file.log_sync = log_lane_.started + 1;
-  release_range(op);
+  release_range(index);
   if (page_cache()) {
     settled_.end(op.sequence);
-    acknowledge(&op, Code::kOk);
-    return finish(index);
+    return finish(index, Code::kOk);
   }
   op.stage = Op::Stage::kSyncWait;
   log_sync_waiters_.emplace_back(want_sync(&log_lane_, sync_due()), index);
@@ -235,15 +233,13 @@ void Engine::admitted(OpIndex index) {
   if (!page_cache() || op.acknowledged || op.over_loss || flush_failures_ > 0) return;
   op.sequence = ++sequence_;
   op.acknowledged = true;
-  Action& action = emit(Action::Kind::kAcknowledge);
+  Action& action = emit(Action::Kind::kAcknowledge, op.file, op.ticket);
   action.queued = true;
-  action.file = op.file;
-  action.ticket = op.ticket;
-  action.record.type = RecordType::kQueued;
-  action.record.sequence = op.sequence;
-  action.record.file = files_[op.file].id;
-  action.record.offset = op.offset;
-  action.record.length = op.length;
+  action.record = {.type = RecordType::kQueued,
+                   .sequence = op.sequence,
+                   .file = files_[op.file].id,
+                   .offset = op.offset,
+                   .length = op.length};
 }
 
 void Engine::direct_done(OpIndex index, Code code) {
@@ -260,22 +256,20 @@ void Engine::direct_done(OpIndex index, Code code) {
           op.file, op.offset, op.offset + op.length,
           {.sequence = op.sequence, .address = LostRange::kNoAddress, .reason = LossReason::kNotWritten});
     }
-    release_range(op);
-    acknowledge(&op, code);
-    return finish(index);
+    release_range(index);
+    return finish(index, code);
   }
-  release_range(op);
+  release_range(index);
   if (page_cache()) {
     if (op.over_loss) return wait_for_losses(index);
-    acknowledge(&op, Code::kOk);
-    return finish(index);
+    return finish(index, Code::kOk);
   }
   op.stage = Op::Stage::kSyncWait;
   backing_sync_waiters_.emplace_back(want_sync(&backing_lane_, sync_due()), index);
 }
 
-void Engine::release_range(const Op& op) {
-  files_[op.file].held.carve(op.offset, op.offset + op.length, [](const Extent&) {});
+void Engine::release_range(OpIndex index) {
+  files_[ops_[index].file].held -= held_.remove(index);
   if (!blocked_.empty()) retry_blocked_ = true;
 }
 

@@ -1,15 +1,21 @@
 // ExtentMap: which ranges of one file stand where in the log, in file order (the paper's AVL tree, section 2.5).
 //
 // Two levels: leaves of up to 128 packed extents, and a directory of leaves. A full leaf first gives extents to a
-// neighbour that has space, as in a B*-tree, so that leaves stay about four fifths full: 16 bytes an extent become
-// about 20, where the paper counts 24 without pointers (docs/design/tier.md).
+// neighbour that has space, as in a B*-tree, and leaves that removals have made small are joined: so that they stay about
+// four fifths full, and 16 bytes an extent become about 20, where the paper counts 24 without pointers (docs/design/tier.md).
 //
-// Invariants: (1) extents do not overlap and none is empty; (2) no leaf is empty; (3) a directory entry's `first` is
-// the offset of its leaf's first extent.
+// A search in a leaf takes as many steps as its capacity has bits, whatever it holds: what is behind the last extent compares as
+// larger than any. So its steps are known when it is compiled, and each is a comparison and a conditional move. So for the
+// directory.
+//
+// Invariants: (1) extents do not overlap and none is empty; (2) no leaf is empty; (3) firsts_ are the offsets of the leaves'
+// first extents, and kNoOffset behind them, at least once; (4) kPadding is behind a leaf's extents; (5) capacities and the size
+// of firsts_ are powers of two.
 // Limits: offsets below 2^48, addresses below 2^46, lengths below 2^32.
 // Threads: one at a time. An insertion that throws std::bad_alloc leaves the map valid.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -66,14 +72,6 @@ class ExtentMap {
   // Adds an extent where there is none.
   void insert(const Extent& extent);
 
-  // Adds an extent if nothing overlaps it; false otherwise.
-  bool insert_if_free(const Extent& extent) {
-    const Position at = locate(extent.offset);
-    if (valid(at) && get(at).offset < extent.end()) return false;
-    insert_before(at, extent);
-    return true;
-  }
-
   // Removes what overlaps the extent, as carve does, and adds it.
   template <class Removed>
   void replace(const Extent& extent, Position hint, const Removed& removed) {
@@ -105,14 +103,13 @@ class ExtentMap {
   // The first extent at or after `at` that is dirty and for which wanted(address) is true.
   template <class Wanted>
   Position find_dirty(Position at, const Wanted& wanted) const {
-    for (; at.leaf < leaves_.size(); at = {at.leaf + 1, 0}) {
-      const Leaf& leaf = leaves_[at.leaf];
-      for (; at.slot < leaf.count; ++at.slot) {
-        const uint64_t content = leaf.data[at.slot].content;
-        if ((content >> 46 & 3) == 0 && wanted(content & (kAddressMax - 1))) return at;
-      }
-    }
-    return at;
+    return find(at, [&wanted](uint64_t content) {
+      return content < kAddressMax << 16 && wanted(content >> 16);  // dirty is 0
+    });
+  }
+  // The same for addresses in [begin, begin + bytes).
+  Position find_dirty(Position at, uint64_t begin, uint64_t bytes) const {
+    return find(at, [=](uint64_t content) { return content - (begin << 16) < bytes << 16; });
   }
 
   // Removes each extent for which drop(Extent) is true.
@@ -125,38 +122,47 @@ class ExtentMap {
 
  private:
   static constexpr uint32_t kLeafExtents = 128;
+  static constexpr uint64_t kNoOffset = ~uint64_t{0};
+  static constexpr size_t kFirstsLeast = 8;
 
-  // offset 48 | length low 16;  address 46 | state 2 | length high 16
+  // From the lowest bit: length low 16 | offset 48;  length high 16 | address 46 | state 2. So both are compared as they are.
   struct Packed {
     uint64_t place;
     uint64_t content;
 
     static Packed pack(const Extent& extent) {
       assert(extent.offset < kFileBytesMax && extent.address < kAddressMax && extent.length > 0);
-      return {extent.offset | uint64_t{extent.length} << 48, extent.address |
-                                                                 static_cast<uint64_t>(extent.state) << 46 |
-                                                                 uint64_t{extent.length >> 16} << 48};
+      return {extent.offset << 16 | (extent.length & 0xffff),
+              extent.length >> 16 | extent.address << 16 | static_cast<uint64_t>(extent.state) << 62};
     }
-    uint64_t offset() const { return place & (kFileBytesMax - 1); }
-    uint32_t length() const { return static_cast<uint32_t>(place >> 48 | (content >> 48) << 16); }
+    uint64_t offset() const { return place >> 16; }
+    uint32_t length() const { return static_cast<uint32_t>((place & 0xffff) | (content & 0xffff) << 16); }
     uint64_t end() const { return offset() + length(); }
-    Extent unpack() const {
-      return {offset(), content & (kAddressMax - 1), length(), static_cast<ExtentState>(content >> 46 & 3)};
-    }
-    void set_state(ExtentState state) {
-      content = (content & ~(uint64_t{3} << 46)) | static_cast<uint64_t>(state) << 46;
-    }
+    uint64_t address() const { return content << 2 >> 18; }
+    Extent unpack() const { return {offset(), address(), length(), static_cast<ExtentState>(content >> 62)}; }
+    void set_state(ExtentState state) { content = content << 2 >> 2 | static_cast<uint64_t>(state) << 62; }
   };
   static_assert(sizeof(Packed) == 16);
+  static constexpr Packed kPadding = {~uint64_t{0}, 0};  // no extent: one at the highest offset has a byte
 
   struct Leaf {
-    uint64_t first;
     std::unique_ptr<Packed[]> data;
     uint32_t count;
     uint32_t capacity;
   };
+  static Leaf make_leaf(uint32_t capacity);
 
-  Position locate_in(uint32_t leaf, uint64_t offset) const;
+  Position locate_in(size_t leaf, uint64_t offset) const;
+  // The first extent at or after `at` whose content is wanted.
+  template <class Wanted>
+  Position find(Position at, const Wanted& wanted) const {
+    for (; at.leaf < leaves_.size(); at = {at.leaf + 1, 0}) {
+      const Leaf& leaf = leaves_[at.leaf];
+      for (; at.slot < leaf.count; ++at.slot)
+        if (wanted(leaf.data[at.slot].content)) return at;
+    }
+    return at;
+  }
   void insert_before(Position at, const Extent& extent);  // at: locate(extent.offset)
   void insert_at(Position at, const Extent& extent);
   Position make_space(Position at);
@@ -165,8 +171,16 @@ class ExtentMap {
   void split(size_t leaf, uint32_t keep);
   Position erase_at(Position at);
   void set(Position at, const Extent& extent);
+  void insert_leaf(size_t index, Leaf leaf);
+  void erase_leaf(size_t index);
+  void set_count(Leaf* leaf, uint32_t count);
+  void update_first(size_t leaf) { firsts_[leaf] = leaves_[leaf].data[0].offset(); }
+  // keep(data, count) moves the extents of a leaf that stay to its begin, and says how many there are.
+  template <class Keep>
+  void keep_some(const Keep& keep);
 
   std::vector<Leaf> leaves_;
+  std::vector<uint64_t> firsts_;  // empty, or at least one longer than leaves_
   size_t size_ = 0;
 };
 
@@ -216,21 +230,36 @@ void ExtentMap::visit(uint64_t offset, uint64_t end, const Visit& visit) const {
 
 template <class Drop>
 void ExtentMap::remove_if(const Drop& drop) {
-  size_t kept_leaves = 0;
+  keep_some([&drop](Packed* data, uint32_t count) {
+    uint32_t kept = 0;
+    for (uint32_t slot = 0; slot < count; ++slot)
+      if (!drop(data[slot].unpack())) data[kept++] = data[slot];
+    return kept;
+  });
+}
+
+// What is left of a leaf goes to the one before it if that one has space for more than it.
+template <class Keep>
+void ExtentMap::keep_some(const Keep& keep) {
+  size_t leaves = 0;
   size_ = 0;
   for (size_t i = 0; i < leaves_.size(); ++i) {
     Leaf& leaf = leaves_[i];
-    uint32_t kept = 0;
-    for (uint32_t slot = 0; slot < leaf.count; ++slot)
-      if (!drop(leaf.data[slot].unpack())) leaf.data[kept++] = leaf.data[slot];
-    leaf.count = kept;
-    if (kept == 0) continue;
+    const uint32_t kept = keep(leaf.data.get(), leaf.count);
+    set_count(&leaf, kept);
     size_ += kept;
-    leaf.first = leaf.data[0].offset();
-    if (kept_leaves != i) leaves_[kept_leaves] = std::move(leaf);
-    ++kept_leaves;
+    if (kept == 0) continue;
+    Leaf* const before = leaves == 0 ? nullptr : &leaves_[leaves - 1];
+    if (before && before->capacity == kLeafExtents && before->count + kept <= kLeafExtents * 3 / 4) {
+      std::copy_n(leaf.data.get(), kept, before->data.get() + before->count);
+      before->count += kept;
+      continue;
+    }
+    if (leaves != i) leaves_[leaves] = std::move(leaf);
+    update_first(leaves++);
   }
-  leaves_.erase(leaves_.begin() + static_cast<ptrdiff_t>(kept_leaves), leaves_.end());
+  leaves_.erase(leaves_.begin() + static_cast<ptrdiff_t>(leaves), leaves_.end());
+  std::fill(firsts_.begin() + static_cast<ptrdiff_t>(leaves), firsts_.end(), kNoOffset);
 }
 
 }  // namespace swale::tier

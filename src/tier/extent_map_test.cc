@@ -47,6 +47,45 @@ TEST(ExtentMap, PacksTheLargestValues) {
   EXPECT_EQ(found.state, large.state);
 }
 
+TEST(ExtentMap, FindsPlacesAtTheVeryEndOfAFile) {
+  ExtentMap map;
+  EXPECT_FALSE(map.valid(map.locate(kFileBytesMax - 1)));
+  for (uint64_t i = 300; i > 0; --i) map.insert({kFileBytesMax - 2 * i, i, 1, ExtentState::kDirty});
+  EXPECT_FALSE(map.valid(map.locate(kFileBytesMax - 1)));
+  map.insert({kFileBytesMax - 1, 1000, 1, ExtentState::kDirty});
+  for (const uint64_t offset : {kFileBytesMax - 1, kFileBytesMax - 2, kFileBytesMax - 4}) {
+    const auto at = map.locate(offset);
+    ASSERT_TRUE(map.valid(at));
+    EXPECT_EQ(map.get(at).offset, offset);
+    EXPECT_EQ(map.get(map.locate(offset, at)).offset, offset);
+  }
+  EXPECT_FALSE(map.valid(map.locate(kFileBytesMax)));
+  EXPECT_FALSE(map.valid(map.locate(kFileBytesMax, {0, 0})));
+}
+
+// Extents of segments in turn: removing most segments must not leave a map of nearly empty leaves, nor one that finds what
+// is gone.
+TEST(ExtentMap, JoinsLeavesThatRemovalsHaveMadeSmall) {
+  constexpr uint64_t kExtents = 20'000;
+  constexpr uint64_t kSegment = 1 << 20;
+  ExtentMap map;
+  for (uint64_t i = 0; i < kExtents; ++i)
+    map.insert(
+        {i * 4096, i % 16 * kSegment + i, 4096, i % 2 == 0 ? ExtentState::kDirty : ExtentState::kClean});
+  for (uint64_t segment = 0; segment < 14; ++segment)
+    map.remove_addresses(segment * kSegment, (segment + 1) * kSegment);
+  EXPECT_EQ(map.size(), kExtents / 8);
+  EXPECT_LE(static_cast<double>(map.memory_bytes()) / static_cast<double>(map.size()), 40.0);
+  for (uint64_t i = 0; i < kExtents; ++i)
+    ASSERT_EQ(map.overlaps(i * 4096, i * 4096 + 4096), i % 16 >= 14) << i;
+  size_t found = 0;
+  for (auto at = map.find_dirty(map.locate(0), 14 * kSegment, kSegment); map.valid(at);
+       at = map.find_dirty(map.next(at), 14 * kSegment, kSegment), ++found)
+    ASSERT_EQ(map.get(at).offset / 4096 % 16, 14u);
+  EXPECT_EQ(found, kExtents / 16);
+  EXPECT_FALSE(map.valid(map.find_dirty(map.locate(0), 15 * kSegment, kSegment))) << "those are clean";
+}
+
 // Every operation against an array with the address of each byte.
 TEST(ExtentMap, AgreesWithAnArrayOfBytes) {
   constexpr uint64_t kBytes = 20'000;

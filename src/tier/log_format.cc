@@ -14,9 +14,11 @@ namespace {
 constexpr size_t kCrcFrom = 8;
 
 uint32_t header_crc(Bytes header, uint64_t log_id) {
-  char id[8];
-  put_u64(id, log_id);
-  return crc32c_extend(crc32c(Bytes(id, sizeof(id))), header.substr(kCrcFrom, kRecordHeaderBytes - kCrcFrom));
+  char bytes[kRecordHeaderBytes];  // one call for the id and what follows the checksum
+  static_assert(sizeof(log_id) == kCrcFrom);
+  std::memcpy(bytes, header.data(), sizeof(bytes));
+  put_u64(bytes, log_id);
+  return crc32c(Bytes(bytes, sizeof(bytes)));
 }
 
 bool known_type(uint8_t type) {

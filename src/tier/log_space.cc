@@ -14,13 +14,13 @@ LogSpace::LogSpace(const Options& options)
       alignment_(options.log_alignment),
       capacity_bytes_(options.segment_count * options.segment_bytes),
       segments_(options.segment_count),
-      active_(options.segment_count),
+      count_(options.segment_count),
       real_count_(options.segment_count),
       free_count_(options.segment_count) {}
 
 std::optional<uint64_t> LogSpace::reserve(uint64_t bytes, Nanos now) {
   seal_if_full(bytes);
-  if (active_ >= real_count_) {
+  if (active_ == kNone) {
     if (free_count_ == 0) return std::nullopt;
     const auto found = std::find_if(segments_.begin(), segments_.begin() + real_count_,
                                     [](const Segment& segment) { return !segment.live(); });
@@ -52,8 +52,7 @@ void LogSpace::index_record(uint32_t index, uint64_t address) {
 
 // Records are often alike in size, so the place of an address among the begins is guessed in proportion. From there the search
 // doubles its steps.
-RecordPlace LogSpace::record_of(uint64_t address) const {
-  const uint32_t index = segment_of(address);
+RecordPlace LogSpace::record_of(uint32_t index, uint64_t address) const {
   const Segment& segment = segments_[index];
   const auto unit = static_cast<uint32_t>((address - begin_of(index)) / kRecordUnit);
   const auto begins = segment.records.begin();
@@ -62,6 +61,13 @@ RecordPlace LogSpace::record_of(uint64_t address) const {
       static_cast<double>(address - begin_of(index)) / static_cast<double>(segment.used_bytes);
   const auto guess =
       std::min(count - 1, static_cast<ptrdiff_t>(std::min(1.0, share) * static_cast<double>(count)));
+  const auto end_of = [&](ptrdiff_t record) {
+    return record + 1 == count ? segment.used_bytes : begins[record + 1] * kRecordUnit;
+  };
+  if (begins[guess] <= unit && (guess + 1 == count || unit < begins[guess + 1])) {
+    const uint64_t begin = begins[guess] * kRecordUnit;
+    return {begin_of(index) + begin, end_of(guess) - begin};
+  }
   ptrdiff_t low = guess;       // begins at or before the address
   ptrdiff_t high = guess + 1;  // begins after it, or is the end
   for (ptrdiff_t step = 1; low > 0 && begins[low] > unit; step *= 2)
@@ -71,8 +77,7 @@ RecordPlace LogSpace::record_of(uint64_t address) const {
   const auto next = std::upper_bound(begins + low, begins + high, unit);
   assert(next != begins);
   const uint64_t begin = *(next - 1) * kRecordUnit;
-  const uint64_t end = next == segment.records.end() ? segment.used_bytes : *next * kRecordUnit;
-  return {begin_of(index) + begin, end - begin};
+  return {begin_of(index) + begin, end_of(next - begins - 1) - begin};
 }
 
 size_t LogSpace::index_bytes() const {
@@ -82,14 +87,14 @@ size_t LogSpace::index_bytes() const {
 }
 
 void LogSpace::seal_active() {
-  if (active_ >= real_count_) return;
+  if (active_ == kNone) return;
   segments_[active_].state = Segment::State::kSealed;
-  active_ = real_count_;
+  active_ = kNone;
   sealed_ = true;
 }
 
 void LogSpace::seal_if_full(uint64_t bytes) {
-  if (active_ >= real_count_) return;
+  if (active_ == kNone) return;
   if (segments_[active_].used_bytes + bytes > usable_bytes_) seal_active();
 }
 
@@ -131,7 +136,7 @@ void LogSpace::restore_record(uint32_t segment, uint64_t address) { index_record
 uint32_t LogSpace::add_recovered_queue() {
   segments_.emplace_back();
   segments_.back().state = Segment::State::kSealed;
-  return static_cast<uint32_t>(segments_.size() - 1);
+  return count_++;
 }
 
 }  // namespace swale::tier

@@ -59,29 +59,35 @@ class LogSpace {
   // Seals the active segment, if it holds anything. Also when less than `bytes` are left in it.
   void seal_active();
   void seal_if_full(uint64_t bytes);
+  // Whether no segment is active or free: no reservation succeeds.
+  bool exhausted() const { return active_ == kNone && free_count_ == 0; }
   // Whether the active segment has space for so many bytes.
   bool fits(uint64_t bytes) const {
-    return active_ < real_count_ && segments_[active_].used_bytes + bytes <= usable_bytes_;
+    return active_ != kNone && segments_[active_].used_bytes + bytes <= usable_bytes_;
   }
 
   // The recovered queue may be longer than a segment; it is the last one.
   uint32_t segment_of(uint64_t address) const {
     // A division costs more than a multiplication and a look at the remainder; addresses are exact as doubles.
-    auto segment = static_cast<uint64_t>(static_cast<double>(address) * per_segment_);
+    const auto at = static_cast<int64_t>(address);  // conversions of signed numbers cost a fifth
+    auto segment = static_cast<uint64_t>(static_cast<int64_t>(static_cast<double>(at) * per_segment_));
     if (segment * segment_bytes_ > address) --segment;
     if (address - segment * segment_bytes_ >= segment_bytes_) ++segment;
-    return segment < segments_.size() ? static_cast<uint32_t>(segment) : count() - 1;
+    return segment < count_ ? static_cast<uint32_t>(segment) : count_ - 1;
   }
   // The record that has the byte at `address`.
-  RecordPlace record_of(uint64_t address) const;
+  RecordPlace record_of(uint64_t address) const { return record_of(segment_of(address), address); }
+  RecordPlace record_of(uint32_t segment, uint64_t address) const;
   size_t index_bytes() const;  // memory
-  // Whether a segment was sealed since the last call.
-  bool take_sealed() { return std::exchange(sealed_, false); }
+  // Whether a segment was sealed since forget_sealed().
+  bool sealed() const { return sealed_; }
+  void forget_sealed() { sealed_ = false; }
   uint64_t begin_of(uint32_t segment) const { return segment * segment_bytes_; }
   Segment& at(uint32_t segment) { return segments_[segment]; }
   const Segment& at(uint32_t segment) const { return segments_[segment]; }
-  uint32_t count() const { return static_cast<uint32_t>(segments_.size()); }
-  uint32_t active() const { return active_ < real_count_ ? active_ : ~uint32_t{0}; }  // ~0: none
+  uint32_t count() const { return count_; }
+  uint32_t active() const { return active_; }  // kNone: none
+  static constexpr uint32_t kNone = ~uint32_t{0};
   uint64_t ordinal() const { return ordinal_; }
   uint64_t segment_bytes() const { return segment_bytes_; }
   uint64_t capacity_bytes() const { return capacity_bytes_; }
@@ -117,7 +123,8 @@ class LogSpace {
   const uint32_t alignment_;
   const uint64_t capacity_bytes_;
   std::vector<Segment> segments_;
-  uint32_t active_;
+  uint32_t active_ = kNone;
+  uint32_t count_;
   uint32_t real_count_;  // without the one of the recovered queue
   uint32_t free_count_;
   bool sealed_ = false;

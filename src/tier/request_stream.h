@@ -4,7 +4,8 @@
 // first one ends, or before (a rewrite in place needs no seek), and 1 otherwise; a change of file counts 1. Their sum S
 // is 0 to N - 1, and the random percentage is S / (N - 1).
 //
-// Threads: one at a time. Cost: 128 requests of 24 bytes, sorted once: 20 to 40 ns a request.
+// Threads: one at a time. Cost: 128 requests of 16 bytes, twice; sorted once. A stream of one file is sorted by distribution,
+// about 30 instructions a request; another one by comparisons, 110 instructions with branches that are hard to guess.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,10 @@ namespace swale::tier {
 
 class RequestStream {
  public:
-  explicit RequestStream(uint32_t requests) : requests_(requests) { entries_.reserve(requests); }
+  explicit RequestStream(uint32_t requests) : requests_(requests) {
+    entries_.reserve(requests);
+    sorted_.reserve(requests);
+  }
 
   // Adds a write. Returns S if this write completes the stream, which then begins anew.
   std::optional<uint32_t> add(FileIndex file, uint64_t offset, uint32_t length);
@@ -39,9 +43,12 @@ class RequestStream {
   };
 
   uint32_t take_random_factor();
+  void sort();
 
   uint32_t requests_;
+  bool one_file_ = true;
   std::vector<Entry> entries_;
+  std::vector<Entry> sorted_;  // by sort
 };
 
 }  // namespace swale::tier

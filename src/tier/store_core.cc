@@ -94,19 +94,18 @@ void StoreCore::poison(const Status& why) {
 
 // Gives answers, and keeps what the storage thread has to do.
 void StoreCore::collect() {
-  Action action;
   bool work = false;
-  while (engine_->take_action(&action)) {
-    if (action.kind <= Action::Kind::kRelease) {
-      answer(action);
+  while (const Action* action = engine_->next_action()) {
+    if (action->kind <= Action::Kind::kRelease) {
+      answer(*action);
       continue;
     }
-    if (action.kind == Action::Kind::kAppend && action.ticket == own_ticket_) {
-      own_append_ = action;
+    if (action->kind == Action::Kind::kAppend && action->ticket == own_ticket_) {
+      own_append_ = *action;
       continue;
     }
-    pending_.push_back(action);
-    work |= action.kind != Action::Kind::kWriteBacking || !helps_;
+    pending_.push_back(*action);
+    work |= action->kind != Action::Kind::kWriteBacking || !helps_;
   }
   if (work) storage_->wake(this);
   if (engine_->next_event() < timer_due_) timer_changed_.notify_one();
@@ -117,20 +116,20 @@ void StoreCore::answer(const Action& action) {
   if (action.ticket < slots_.size()) {
     const auto index = static_cast<uint32_t>(action.ticket);
     Slot& slot = slots_[index];
-    if (action.kind == Action::Kind::kRelease) {
-      opened_.queue->clear(index);
-      slot.released = true;
-      if (slot.collected) free_slot(index);
-      return;
+    if (action.kind == Action::Kind::kAcknowledge) {
+      if (action.queued && !opened_.options.canary_unsealed_queue) {
+        RecordHeader record = action.record;
+        record.check = slot.check;
+        opened_.queue->seal(index, record);
+      }
+      slot.state = Slot::State::kAnswered;
+      slot.code = action.code;
+      answered_.notify_all();
+      if (!action.released) return;
     }
-    if (action.queued && !opened_.options.canary_unsealed_queue) {
-      RecordHeader record = action.record;
-      record.check = slot.check;
-      opened_.queue->seal(index, record);
-    }
-    slot.state = Slot::State::kAnswered;
-    slot.code = action.code;
-    answered_.notify_all();
+    opened_.queue->clear(index);
+    slot.released = true;
+    if (slot.collected) free_slot(index);
     return;
   }
   if (action.kind == Action::Kind::kRelease) return;

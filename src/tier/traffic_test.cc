@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "base/rng.h"
+#include "tier/extent_map.h"
 #include "tier/options.h"
 
 namespace swale::tier {
@@ -27,6 +31,40 @@ TEST(RequestStream, OverlapsAndRewritesCostNoSeekAndAChangeOfFileDoes) {
   const auto sum = stream.add(1, 1010, 10);
   ASSERT_TRUE(sum);
   EXPECT_EQ(*sum, 1u);
+}
+
+// Streams of all shapes against the definition: what a stream covers, in pieces; one seek before each but the first.
+TEST(RequestStream, CountsThePiecesOfWhatAStreamCovers) {
+  Rng rng(5);
+  for (int round = 0; round < 400; ++round) {
+    const uint32_t requests = 2 + static_cast<uint32_t>(rng.below(300));
+    const uint64_t unit = uint64_t{1} << rng.below(30);
+    const uint64_t places = 1 + rng.below(1000);
+    const uint64_t files = rng.chance(1, 2) ? 1 : 1 + rng.below(3);
+    const bool outlier = rng.chance(1, 3);  // most requests in one bucket
+    std::map<FileIndex, std::vector<std::pair<uint64_t, uint64_t>>> ranges;
+    RequestStream stream(requests);
+    std::optional<uint32_t> sum;
+    for (uint32_t i = 0; i < requests; ++i) {
+      const auto file = static_cast<FileIndex>(rng.below(files));
+      const uint64_t offset = outlier && i == 0 ? kFileBytesMax / 2 : rng.below(places) * unit;
+      const auto length =
+          static_cast<uint32_t>(std::min<uint64_t>(kWriteBytesMax, (1 + rng.below(3)) * unit));
+      ranges[file].emplace_back(offset, offset + length);
+      sum = stream.add(file, offset, length);
+      ASSERT_EQ(sum.has_value(), i + 1 == requests);
+    }
+    uint32_t pieces = 0;
+    for (auto& [file, list] : ranges) {
+      std::sort(list.begin(), list.end());
+      uint64_t end = 0;
+      for (size_t i = 0; i < list.size(); ++i) {
+        pieces += i == 0 || list[i].first > end;
+        end = std::max(end, list[i].second);
+      }
+    }
+    ASSERT_EQ(*sum, pieces - 1) << "round " << round;
+  }
 }
 
 TEST(RequestStream, APartialStreamHasAPercentageOfItsOwn) {
