@@ -25,8 +25,7 @@ void run(Bytes input) {
                               make_logs({{20, 16'000}}, false, {Codec::kZstd, IndexKind::kSketch, 0})};
   if (input.size() < 8) return;
   std::string data = logs[static_cast<uint8_t>(input[0]) % std::size(logs)].data;
-  Candidate candidate{.block = 0,
-                      .block_count = 1 + static_cast<uint8_t>(input[1]) % kCandidateBlocksMax,
+  Candidate candidate{.block_count = 1 + static_cast<uint8_t>(input[1]) % kCandidateBlocksMax,
                       .slot = get_u16(input.data() + 2),
                       .value_bytes = static_cast<uint8_t>(input[4]),
                       .key_bytes = static_cast<uint8_t>(input[5])};
@@ -37,7 +36,7 @@ void run(Bytes input) {
   apply_edits(input.substr(8), 0, &data);
   reseal(&data);
 
-  RunCursor cursor(kPartition, 0, "fuzz");
+  RunCursor cursor(kPartition, BlockNumber(0), "fuzz");
   uint64_t bytes = 0;
   const Status walked = cursor.feed(data, [&](const ScannedRecord& record) {
     bytes += hash_bytes(record.key) + hash_bytes(record.value);  // touches them all

@@ -19,14 +19,13 @@ Made make(bool uniform) {
                      kGroupBlocksMax);
   for (size_t at = 0; at < made.data.size();) {
     const uint32_t blocks = get_fixed<RunHeader>(made.data.data() + at).blocks;
-    group.begin_run(at / kBlockBytes, blocks);
+    group.begin_run(BlockNumber(at / kBlockBytes), blocks);
     group.add_blocks(Bytes(made.data).substr(at, blocks * kBlockBytes));
     at += blocks * kBlockBytes;
   }
   const auto blocks = static_cast<uint32_t>(made.data.size() / kBlockBytes);
   ExtremaSegmentBuilder builder(
-      group,
-      {.partition = kPartition, .epoch_id = kEpochId, .ways = 1, .data_block = 0, .data_blocks = blocks}, 0);
+      group, {.partition = kPartition, .epoch_id = kEpochId, .ways = 1, .data_blocks = blocks}, 0);
   std::vector<char> out(16 * kIndexPageBytes);
   while (const size_t produced = builder.fill(out)) made.bytes.append(out.data(), produced);
   made.segment = builder.record();
@@ -59,7 +58,7 @@ void run(Bytes input) {
         if (!entries.ok()) return;
         for (const PieceEntry& entry : *entries) {
           const GroupRun& of = head->run_of(entry.block);
-          const uint64_t block = of.first_block + (entry.block - of.group_block);
+          const BlockNumber block = of.first_block + (entry.block - of.group_block);
           require(block < made.data.size() / kBlockBytes);
           const auto more = records_of_block(
               of, block, Bytes(made.data).substr(block * kBlockBytes, 2 * kBlockBytes),

@@ -12,7 +12,9 @@ std::string make_footers() {
   FooterBuilder builder(kPartition);
   std::string log;
   for (uint32_t epoch = 0; epoch < 40; ++epoch) {
-    require(builder.add({.index_offset = log.size(), .epoch_id = epoch * kEpochId, .epoch = epoch}).ok());
+    require(
+        builder.add({.index_offset = log.size(), .epoch_id = epoch * kEpochId, .epoch = EpochNumber(epoch)})
+            .ok());
     log += builder.encode(log.size());
   }
   return log;

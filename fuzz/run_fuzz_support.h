@@ -19,7 +19,7 @@
 
 namespace swale::run::fuzz {
 
-inline constexpr uint32_t kPartition = 7;
+inline constexpr PartitionNumber kPartition(7);
 inline constexpr uint64_t kEpochId = 99;
 
 inline void require(bool condition) {
@@ -57,8 +57,7 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
       require(parse_record(encoded, &view) == RecordParse::kOk && memtable.append(hash_bytes(key), view));
     }
     const RunPlacement placement{.partition = kPartition,
-                                 .first_block = logs.data.size() / kBlockBytes,
-                                 .epoch = 0,
+                                 .first_block = BlockNumber(logs.data.size() / kBlockBytes),
                                  .epoch_id = kEpochId,
                                  .way = 0,
                                  .run = static_cast<uint32_t>(sketches.size()),
@@ -78,11 +77,9 @@ inline Logs make_logs(const std::vector<std::pair<size_t, size_t>>& runs, bool u
     sketches.push_back(run->sketch());
   }
   SegmentBuilder builder(sketches, {.partition = kPartition,
-                                    .epoch = 0,
                                     .epoch_id = kEpochId,
                                     .way = 0,
                                     .ways = 1,
-                                    .data_block = 0,
                                     .data_blocks = static_cast<uint32_t>(logs.data.size() / kBlockBytes),
                                     .layout = layout});
   while (const size_t produced = builder.fill(out)) logs.index.append(out.data(), produced);

@@ -31,7 +31,7 @@ void run(Bytes input) {
                             .reserved = 0});
   }
   std::vector<char> piece{'x'};
-  if (append_piece(block, 5, "fuzz", &piece).ok()) {
+  if (append_piece(block, BlockNumber(5), "fuzz", &piece).ok()) {
     require(piece.size() == 1 + size_t{packed_trailer(block.data()).piece_bytes});
   } else {
     require(piece.size() == 1);

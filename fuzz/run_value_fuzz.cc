@@ -22,7 +22,7 @@ void fuzz_head(Bytes input) {
   static const std::string good = make_head();
   std::string bytes = good;
   apply_edits(input, 0, &bytes);
-  const uint32_t seed = epoch_seed(get_u32(bytes.data() + 36), get_u64(bytes.data() + 16));
+  const uint32_t seed = epoch_seed(PartitionNumber(get_u32(bytes.data() + 36)), get_u64(bytes.data() + 16));
   put_u32(bytes.data() + 4, crc32c_extend(seed, Bytes(bytes).substr(8)));
   auto head = decode_value_head(bytes, kPartition, 4096, "fuzz");
   if (!head.ok()) return;
@@ -44,7 +44,7 @@ void fuzz_pointer(Bytes input) {
 void fuzz_page(Bytes input) {
   std::string page(kValuePageBytes, 'v');
   const ValuePageTrailer trailer{
-      .epoch_id = 77, .epoch = 3, .page = 9, .values = 4, .first_start = 30, .crc32c = 0};
+      .epoch_id = 77, .epoch = EpochNumber(3), .page = 9, .values = 4, .first_start = 30, .crc32c = 0};
   seal_value_page(page.data(), kPartition, trailer);
   apply_edits(input, 0, &page);
   if (page.size() != kValuePageBytes) return;

@@ -13,7 +13,7 @@ namespace {
 using fuzz::require;
 
 void take(Bytes batch) {
-  auto store = PairStore::create({0, 100, PairStore::kMemoryMin, nullptr});
+  auto store = PairStore::create({EpochNumber(0), 100, PairStore::kMemoryMin, nullptr});
   require(store.ok());
   const Status status = store->add(batch);
   require(status.ok() == (store->pairs() > 0));

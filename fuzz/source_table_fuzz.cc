@@ -22,13 +22,13 @@ std::string make_table(Scheme scheme) {
   params.scheme = scheme;
   params.sources = 67;
   params.table_id = kTableId;
-  PairStore store = PairStore::create({0, 67, PairStore::kMemoryMin, nullptr}).value();
+  PairStore store = PairStore::create({EpochNumber(0), 67, PairStore::kMemoryMin, nullptr}).value();
   std::vector<Pair> scratch(200);
   for (uint32_t source = 0; source < 12; ++source) {
     std::vector<Pair> pairs;
     for (int i = 0; i < 120; ++i) pairs.push_back(make_pair(rng.below(kHashEnd), 0));
     std::string batch;
-    encode_batch(0, source, pairs, scratch, &batch);
+    encode_batch(EpochNumber(0), source, pairs, scratch, &batch);
     require(store.add(batch).ok());
   }
   std::string table;

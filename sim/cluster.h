@@ -83,7 +83,7 @@ struct RankOutcome {
 
 struct ClusterOutcome {
   std::vector<RankOutcome> ranks;
-  uint32_t first_epoch = 0;  // of this job; earlier epochs existed before
+  EpochNumber first_epoch = {};  // of this job; earlier epochs existed before
   uint64_t events = 0;
   uint64_t data_frames = 0;
   uint64_t control_frames = 0;

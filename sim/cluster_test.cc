@@ -57,7 +57,7 @@ TEST(Cluster, ASeedIsASchedule) {
   EXPECT_EQ(a.events, b.events);
   EXPECT_EQ(a.time, b.time);
   for (uint32_t part = 0; part < static_cast<uint32_t>(params.ranks); ++part) {
-    const std::string path = imd::data_log_path(kDirectory, {1, part});
+    const std::string path = imd::data_log_path(kDirectory, {1, PartitionNumber(part)});
     EXPECT_EQ(*io::read_file(first, path, kGiB), *io::read_file(second, path, kGiB));
   }
 }

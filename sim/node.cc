@@ -171,7 +171,7 @@ Status Node::start_machines() {
   imd::WriterCoreParams core = opened_->core_params(talk, memory, params.ways);
   core.clock = &world_.events.clock();
   SWALE_ASSIGN_OR_RETURN(core_, imd::WriterCore::create(core));
-  appender_.emplace(opened_->appender_params(rank_, params.ranks, {}, memory));
+  appender_.emplace(opened_->appender_params(PartitionNumber(rank_), params.ranks, {}, memory));
   return {};
 }
 
@@ -216,7 +216,7 @@ void Node::step() {
 
 bool Node::append_one() {
   const ClusterParams& params = world_.params;
-  const uint32_t epoch = world_.outcome.first_epoch + epoch_;
+  const EpochNumber epoch = world_.outcome.first_epoch + epoch_;
   const Record record = make_record(params.workload, params.seed, epoch, rank_, written_);
   if (!large_ && appender_->goes_elsewhere(record.key, record.value)) {
     const Result<run::RecordView> pointer = appender_->write_value(record.key, record.value);

@@ -157,7 +157,7 @@ class Simulation {
 
   Status make_rank(net::Rank number) {
     Rank& rank = rank_at(number);
-    const imd::LogId log{.job = 0, .partition = static_cast<uint32_t>(number)};
+    const imd::LogId log{.job = 0, .partition = PartitionNumber(number)};
     const imd::MemoryPlan memory = params_.memory ? *params_.memory : least_plan(params_);
     const bool sends_keys = params_.method == ShuffleMethod::kLossy && size_ > 1;
     rank.values = std::make_unique<imd::ValueLog>(device_, kDirectory, log);
@@ -189,7 +189,7 @@ class Simulation {
     SWALE_ASSIGN_OR_RETURN(rank.core, imd::WriterCore::create(core));
     imd::AppenderParams appender;
     appender.ranks = size_;
-    appender.rank = number;
+    appender.own = PartitionNumber(number);
     appender.lossy = params_.method == ShuffleMethod::kLossy;
     appender.record_bytes_max = memory.record_bytes_max;
     appender.frames = nodes_ ? imd::Batcher::Frames::kOneForAll : imd::Batcher::Frames::kOneEach;

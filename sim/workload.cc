@@ -10,7 +10,7 @@ constexpr size_t kStampBytes = 16;  // epoch, writer, number
 
 }  // namespace
 
-Record make_record(const WorkloadParams& params, uint64_t seed, uint32_t epoch, int32_t writer,
+Record make_record(const WorkloadParams& params, uint64_t seed, EpochNumber epoch, int32_t writer,
                    uint64_t number) {
   std::string stamp;
   append_u32(&stamp, epoch);

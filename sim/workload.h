@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/coding.h"
+#include "base/numbers.h"
 #include "base/rng.h"
 
 namespace swale::sim {
@@ -28,7 +29,7 @@ struct Record {
 };
 
 // Record `number` of `writer` in `epoch`; the same arguments give the same record.
-Record make_record(const WorkloadParams& params, uint64_t seed, uint32_t epoch, int32_t writer,
+Record make_record(const WorkloadParams& params, uint64_t seed, EpochNumber epoch, int32_t writer,
                    uint64_t number);
 
 // epoch → key → writer → values in append order.

@@ -2,9 +2,10 @@
 #include <memory>
 #include <vector>
 
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/option_table.h"
 #include "tools/options.h"
+#include "tools/wrap.h"
 
 namespace swale::tools {
 namespace {
@@ -42,7 +43,7 @@ struct ConfigCommand {
   std::vector<std::string> names;
   std::string check;
   std::string call;
-  const CLI::Option* checks = nullptr;
+  std::optional<Option> checks;
 
   int run() const;
   int run_check(const std::vector<TableRow>& table) const;
@@ -153,7 +154,7 @@ int ConfigCommand::run() const {
 
 void add_config(CLI::App& app, Run* run) {
   auto command = std::make_shared<ConfigCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "config", "prints the options of the library with their values, or checks an option string",
       {.description =
            "Prints each option with its value, help, allowed values, environment variable and the calls that "
@@ -166,16 +167,16 @@ void add_config(CLI::App& app, Run* run) {
            {"swale config --json | jq -r 'select(.origin == \"environment\").name'", "what is set"},
            {"swale config --check 'imd.memory=32M,imd.schema=id:u8;energy:f8,imd.extrema=energy'",
             "whether a program may use this string"}}});
-  sub->add_option("NAME", command->names, "options, or groups of them: imd.ways, io")->type_name("NAME");
+  sub.add_option("NAME", command->names, "options, or groups of them: imd.ways, io").type_name("NAME");
   command->checks =
-      sub->add_option("--check", command->check, "check this string of options instead")->type_name("TEXT");
-  sub->add_option(
+      sub.add_option("--check", command->check, "check this string of options instead").type_name("TEXT");
+  sub.add_option(
          "--for", command->call,
          "only the options of this kind of call: job, write (a directory), read, meta (a store), or iond (I/O servers)")
-      ->check(CLI::IsMember({"job", "write", "read", "meta", "iond"}))
-      ->type_name("CALL");
-  command->common.add_json(*sub);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+      .one_of({"job", "write", "read", "meta", "iond"})
+      .type_name("CALL");
+  command->common.add_json(sub);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

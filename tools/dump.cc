@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "tools/command_line.h"
 #include "tools/engine.h"
-#include "tools/manual.h"
 
 namespace swale::tools {
 namespace {
@@ -87,7 +87,7 @@ void DumpOutput::damage(uint64_t offset, const Status& cause) {
 
 void add_dump(CLI::App& app, Run* run) {
   auto command = std::make_shared<DumpCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "dump", "shows the content of a file, place by place, for people",
       {
           .description =
@@ -101,18 +101,18 @@ void add_dump(CLI::App& app, Run* run) {
                        {"swale dump out/particles --json | jq 'select(.what == \"run\")'", "all runs"}},
           .exit_1 = "something is damaged",
       });
-  sub->add_option("PATH", command->common.path,
-                  "a massive directory, or a file of one: swale.json, swale.lock, of jobs/N manifest.json, "
-                  "epochs, extrema and stats.jsonl, part-N.jN.data, .index, .values, .pages or .source")
-      ->required()
-      ->type_name("FILE");
-  sub->add_flag("-v,--records", command->options.records, "also show the records of data logs");
-  sub->add_option("-n,--limit", command->options.lines_max, "at most N lines for each file")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
-  command->common.add_json(*sub);
-  command->common.add_notation(*sub, /*with_raw=*/false);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  sub.add_option("PATH", command->common.path,
+                 "a massive directory, or a file of one: swale.json, swale.lock, of jobs/N manifest.json, "
+                 "epochs, extrema and stats.jsonl, part-N.jN.data, .index, .values, .pages or .source")
+      .required()
+      .type_name("FILE");
+  sub.add_flag("-v,--records", command->options.records, "also show the records of data logs");
+  sub.add_option("-n,--limit", command->options.lines_max, "at most N lines for each file")
+      .at_least(0)
+      .type_name("N");
+  command->common.add_json(sub);
+  command->common.add_notation(sub, /*with_raw=*/false);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

@@ -49,12 +49,13 @@ class DumpOutput {
 };
 
 // Each fails only if the file cannot be opened or read.
-Status dump_data_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
-Status dump_value_log(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out);
+Status dump_data_log(io::Device& device, const std::string& path, PartitionNumber partition, DumpOutput* out);
+Status dump_value_log(io::Device& device, const std::string& path, PartitionNumber writer, DumpOutput* out);
 // Of the lossy format.
 Status dump_tables(io::Device& device, const std::string& path, DumpOutput* out);
-Status dump_value_pages(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out);
-Status dump_index_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out);
+Status dump_value_pages(io::Device& device, const std::string& path, PartitionNumber writer, DumpOutput* out);
+Status dump_index_log(io::Device& device, const std::string& path, PartitionNumber partition,
+                      DumpOutput* out);
 // The files of a job's folder.
 Status dump_epoch_log(io::Device& device, const std::string& path, DumpOutput* out);
 Status dump_summaries(io::Device& device, const std::string& path, DumpOutput* out);

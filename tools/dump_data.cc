@@ -33,10 +33,10 @@ const char* kind_name(run::RunKind kind) {
 
 class DataLogDump {
  public:
-  DataLogDump(uint32_t partition, std::string path, DumpOutput* out)
+  DataLogDump(PartitionNumber partition, std::string path, DumpOutput* out)
       : partition_(partition), path_(std::move(path)), out_(*out) {}
 
-  void take(uint64_t number, Bytes block) {
+  void take(BlockNumber number, Bytes block) {
     if (cursor_) {
       if (feed(number, block)) return;
       cursor_.reset();
@@ -57,7 +57,7 @@ class DataLogDump {
 
   // Whether a run has begun and not ended: it takes every block.
   bool in_run() const { return cursor_.has_value(); }
-  void skip_hole(uint64_t number, uint64_t blocks) {
+  void skip_hole(BlockNumber number, uint64_t blocks) {
     if (gap_blocks_ > 0 && !gap_zeros_) end_gap(number);
     gap_zeros_ = true;
     gap_blocks_ += blocks;
@@ -70,11 +70,11 @@ class DataLogDump {
   }
 
  private:
-  void show(const run::RunHeader& header, uint64_t number) {
+  void show(const run::RunHeader& header, BlockNumber number) {
     out_.line({{"what", "run"},
                {"offset", number * run::kBlockBytes},
                {"run", header.run},
-               {"epoch", header.epoch},
+               {"epoch", header.epoch.value()},
                {"epoch_id", hex16(header.epoch_id)},
                {"way", header.way},
                {"ranks", header.ranks},
@@ -92,7 +92,7 @@ class DataLogDump {
   }
 
   // False: the block does not continue its run.
-  bool feed(uint64_t number, Bytes block) {
+  bool feed(BlockNumber number, Bytes block) {
     std::vector<Json> records;
     const Status fed = cursor_->feed(block, [&](const run::ScannedRecord& record) {
       if (!out_.options().records) return true;
@@ -133,7 +133,7 @@ class DataLogDump {
                  {"key", show_bytes(record.key)},
                  {"bytes", large->pointer.value_bytes},
                  {"first_bytes", show_value(large->prefix, out_.options().notation)},
-                 {"writer", large->pointer.writer}};
+                 {"writer", large->pointer.writer.value()}};
     if (record.run->values == run::ValueRule::kPaged) {
       line["value_position"] = large->pointer.offset;
     } else {
@@ -158,7 +158,7 @@ class DataLogDump {
     gap_blocks_ = 0;
   }
 
-  const uint32_t partition_;
+  const PartitionNumber partition_;
   const std::string path_;
   DumpOutput& out_;
   std::optional<run::RunCursor> cursor_;
@@ -169,14 +169,15 @@ class DataLogDump {
 
 }  // namespace
 
-Status dump_data_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out) {
+Status dump_data_log(io::Device& device, const std::string& path, PartitionNumber partition,
+                     DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, file->size());
   const uint64_t blocks = bytes / run::kBlockBytes;
   std::vector<char> chunk(kChunkBlocks * run::kBlockBytes);
   DataLogDump dump(partition, path, out);
   uint64_t count = 0;
-  for (uint64_t first = 0; first < blocks; first += count) {
+  for (BlockNumber first(0); first < blocks; first += count) {
     const uint64_t hole_end = std::min(file->next_data(first * run::kBlockBytes) / run::kBlockBytes, blocks);
     if (!dump.in_run() && hole_end > first) {
       count = hole_end - first;

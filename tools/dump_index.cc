@@ -19,13 +19,13 @@ std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
 Json segment_json(const run::SegmentRecord& segment) {
   return {{"what", run::is_extrema_segment(segment) ? "extrema" : "segment"},
           {"offset", segment.index_offset},
-          {"epoch", segment.epoch},
+          {"epoch", segment.epoch.value()},
           {"epoch_id", hex16(segment.epoch_id)},
           {"way", segment.way},
           {"ways", segment.ways},
           {"runs", segment.runs},
           {"records", segment.records},
-          {"data_block", segment.data_block},
+          {"data_block", segment.data_block.value()},
           {"data_blocks", segment.data_blocks},
           {"stride", segment.stride},
           {"slice_bits", segment.slice_bits},
@@ -38,7 +38,7 @@ Json segment_json(const run::SegmentRecord& segment) {
 
 class IndexLogDump {
  public:
-  IndexLogDump(io::File& file, uint32_t partition, DumpOutput* out)
+  IndexLogDump(io::File& file, PartitionNumber partition, DumpOutput* out)
       : file_(file), partition_(partition), out_(*out) {}
 
   Status run() {
@@ -80,7 +80,7 @@ class IndexLogDump {
                  {"version", trailer.version},
                  {"incompatible_features", trailer.incompatible_features},
                  {"compatible_features", trailer.compatible_features},
-                 {"partition", trailer.partition},
+                 {"partition", trailer.partition.value()},
                  {"first_record", trailer.first_record},
                  {"records", trailer.record_count},
                  {"extents", trailer.extent_count}});
@@ -99,7 +99,7 @@ class IndexLogDump {
     const run::ValueRange range = run::range_of(segment);
     if (run::is_table_segment(segment) && tables_shown_.insert(segment.epoch_id).second) {
       out_.line({{"what", "table-place"},
-                 {"epoch", segment.epoch},
+                 {"epoch", segment.epoch.value()},
                  {"epoch_id", hex16(segment.epoch_id)},
                  {"pairs", range.values},
                  {"first_offset", range.offset},
@@ -107,7 +107,7 @@ class IndexLogDump {
     }
     if (!run::is_values_segment(segment) || !values_shown_.insert(segment.epoch_id).second) return;
     out_.line({{"what", "values"},
-               {"epoch", segment.epoch},
+               {"epoch", segment.epoch.value()},
                {"epoch_id", hex16(segment.epoch_id)},
                {"values", range.values},
                {"first_offset", range.offset},
@@ -223,7 +223,7 @@ class IndexLogDump {
     }
     for (const run::GroupRun& run : head->runs) {
       out_.line({{"what", "group-run"},
-                 {"first_block", run.first_block},
+                 {"first_block", run.first_block.value()},
                  {"blocks", run.blocks},
                  {"records", run.records}});
     }
@@ -251,7 +251,7 @@ class IndexLogDump {
   }
 
   io::File& file_;
-  const uint32_t partition_;
+  const PartitionNumber partition_;
   DumpOutput& out_;
   uint64_t size_ = 0;
   std::map<uint64_t, run::FooterPart> footers_;
@@ -264,7 +264,8 @@ class IndexLogDump {
 
 }  // namespace
 
-Status dump_index_log(io::Device& device, const std::string& path, uint32_t partition, DumpOutput* out) {
+Status dump_index_log(io::Device& device, const std::string& path, PartitionNumber partition,
+                      DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   return IndexLogDump(*file, partition, out).run();
 }

@@ -17,7 +17,7 @@ Json record_json(const imd::EpochSlot& slot, uint64_t offset) {
   const imd::EpochEntry& epoch = slot.epoch;
   Json json = {{"what", "epoch"},
                {"offset", offset},
-               {"epoch", epoch.epoch},
+               {"epoch", epoch.epoch.value()},
                {"job", slot.job},
                {"epoch_id", hex16(epoch.epoch_id)},
                {"step", epoch.step},
@@ -127,7 +127,10 @@ void show_summary(const imd::ExtremaSummary& summary, uint64_t offset, uint64_t 
                {"partitions", field.partitions}});
     for (const auto& [name, which] : {std::pair{"maximum", 0}, std::pair{"minimum", 1}}) {
       for (const auto& entry : field.best[which]) {
-        out->line({{"what", name}, {"field", f}, {"partition", entry.partition}, {"key", hex16(entry.key)}});
+        out->line({{"what", name},
+                   {"field", f},
+                   {"partition", entry.partition.value()},
+                   {"key", hex16(entry.key)}});
       }
     }
   }

@@ -57,7 +57,7 @@ Status dump_tables(io::Device& device, const std::string& path, DumpOutput* out)
     out->line({{"what", "table"},
                {"offset", table.offset},
                {"bytes", table.bytes},
-               {"epoch", params.epoch},
+               {"epoch", params.epoch.value()},
                {"table_id", fmt::format("{:016x}", params.table_id)},
                {"sources", params.sources},
                {"fingerprint_bits", params.fingerprint_bits},

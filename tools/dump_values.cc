@@ -16,7 +16,7 @@ Result<bool> zeros(io::File& file, uint64_t begin, uint64_t end) {
 }  // namespace
 
 // Shows entry after entry. The walk ends at a damaged head, as the place of the next entry is unknown.
-Status dump_value_log(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out) {
+Status dump_value_log(io::Device& device, const std::string& path, PartitionNumber writer, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
   for (uint64_t at = 0; at < size;) {
@@ -38,9 +38,9 @@ Status dump_value_log(io::Device& device, const std::string& path, uint32_t writ
     out->progress(at, size);
     out->line({{"what", "value"},
                {"offset", at},
-               {"epoch", head->epoch},
+               {"epoch", head->epoch.value()},
                {"epoch_id", fmt::format("{:016x}", head->epoch_id)},
-               {"writer", head->writer},
+               {"writer", head->writer.value()},
                {"key_hash", fmt::format("{:016x}", head->key_hash)},
                {"bytes", head->value_bytes},
                {"pieces", head->pieces.size()},
@@ -52,7 +52,8 @@ Status dump_value_log(io::Device& device, const std::string& path, uint32_t writ
 }
 
 // Page after page; a page that is damaged leaves the next ones where they are.
-Status dump_value_pages(io::Device& device, const std::string& path, uint32_t writer, DumpOutput* out) {
+Status dump_value_pages(io::Device& device, const std::string& path, PartitionNumber writer,
+                        DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
   std::string page(run::kValuePageBytes, '\0');
@@ -68,7 +69,7 @@ Status dump_value_pages(io::Device& device, const std::string& path, uint32_t wr
     out->line({{"what", "page"},
                {"offset", at},
                {"position", at / run::kValuePageBytes * run::kValuePagePayloadBytes},
-               {"epoch", trailer->epoch},
+               {"epoch", trailer->epoch.value()},
                {"epoch_id", fmt::format("{:016x}", trailer->epoch_id)},
                {"values", trailer->values},
                {"first_start", trailer->first_start},

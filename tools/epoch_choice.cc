@@ -1,6 +1,5 @@
 #include "tools/epoch_choice.h"
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -66,18 +65,17 @@ std::string plural(const char* word, const std::string& text) {
 
 }  // namespace
 
-void EpochChoice::add(CLI::App& command, const std::string& by_default) {
-  auto* group = command.add_option_group(
-      "epochs", "Which epochs; a range A:B includes both ends; either may be left out");
+void EpochChoice::add(OptionSet command, const std::string& by_default) {
+  OptionSet group =
+      command.add_choice("epochs", "Which epochs; a range A:B includes both ends; either may be left out");
   group
-      ->add_option("-e,--epoch,--epochs", epochs,
-                   "this epoch, N, numbered from 0, or a range N:M; by default " + by_default)
-      ->type_name("RANGE");
-  group->add_option("--step", steps, "the epochs with this step of the simulation, or with steps in a range")
-      ->type_name("RANGE");
-  group->add_option("--time", times, "the epochs with this time of the simulation, or with times in a range")
-      ->type_name("RANGE");
-  group->require_option(0, 1);
+      .add_option("-e,--epoch,--epochs", epochs,
+                  "this epoch, N, numbered from 0, or a range N:M; by default " + by_default)
+      .type_name("RANGE");
+  group.add_option("--step", steps, "the epochs with this step of the simulation, or with steps in a range")
+      .type_name("RANGE");
+  group.add_option("--time", times, "the epochs with this time of the simulation, or with times in a range")
+      .type_name("RANGE");
 }
 
 Result<std::vector<uint32_t>> EpochChoice::choose(const imd::Manifest& manifest,

@@ -11,10 +11,7 @@
 
 #include "base/status.h"
 #include "imd/format/manifest.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace swale::tools {
 
@@ -24,7 +21,7 @@ struct EpochChoice {
   std::string times;
 
   // Adds --epoch, --step and --time, of which one may be given. `by_default` names the epochs if none is given.
-  void add(CLI::App& command, const std::string& by_default);
+  void add(OptionSet command, const std::string& by_default);
   bool given() const { return !epochs.empty() || !steps.empty() || !times.empty(); }
 
   // The numbers of the chosen epochs, ascending; of all epochs if nothing is given.

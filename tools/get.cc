@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/command_line.h"
 #include "tools/epoch_choice.h"
-#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -159,7 +159,7 @@ int GetCommand::run() {
 
 void add_get(CLI::App& app, Run* run) {
   auto command = std::make_shared<GetCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "get", "prints the values of keys, at one epoch or at all (their trajectories)",
       {
           .description = "Prints key, epoch and value, separated by tabs; with --json one object per line. "
@@ -185,15 +185,15 @@ void add_get(CLI::App& app, Run* run) {
                        {"swale get out/particles -- -odd-key-with-a-dash", ""}},
           .exit_1 = "a key is missing; the others are printed",
       });
-  command->common.add_path(*sub);
-  sub->add_option("KEY", command->keys, "text, 0x (hex), u64: or u32: (little-endian numbers)")
-      ->type_name("KEY");
-  sub->add_option("--keys", command->keys_file,
-                  "also the keys of this file, one per line; -: the standard input")
-      ->type_name("FILE");
-  command->choice.add(*sub, "all");
-  command->common.add_output(*sub);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_path(sub);
+  sub.add_option("KEY", command->keys, "text, 0x (hex), u64: or u32: (little-endian numbers)")
+      .type_name("KEY");
+  sub.add_option("--keys", command->keys_file,
+                 "also the keys of this file, one per line; -: the standard input")
+      .type_name("FILE");
+  command->choice.add(sub, "all");
+  command->common.add_output(sub);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

@@ -90,7 +90,7 @@ Status dump_job_id(io::Device& device, const std::string& path, DumpOutput* out)
 
 Status dump_content(io::Device& device, const std::string& path, DumpOutput* out) {
   const std::string name = file_name(path);
-  const uint32_t partition = imd::parse_log_name(name).value_or(imd::LogId()).partition;
+  const PartitionNumber partition = imd::parse_log_name(name).value_or(imd::LogId()).partition;
   switch (kind_of(name)) {
     case FileKind::kDocument:
       return dump_manifest(device, path, out);

@@ -87,7 +87,8 @@ Json lost_json(const imd::Manifest& manifest) {
   for (const imd::LostPart& part : manifest.lost) {
     const imd::EpochEntry* const epoch = manifest.find_epoch(part);
     if (epoch == nullptr) continue;  // dropped since
-    lost.push_back({{"epoch", epoch->epoch}, {"partition", part.partition}, {"what", part.what}});
+    lost.push_back(
+        {{"epoch", epoch->epoch.value()}, {"partition", part.partition.value()}, {"what", part.what}});
   }
   return lost;
 }
@@ -104,7 +105,7 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
   Json epochs = Json::array();
   for (const imd::EpochEntry& epoch : manifest.epochs) {
     const char* const recovered = imd::recovered_name(epoch.recovered);
-    epochs.push_back({{"epoch", epoch.epoch},
+    epochs.push_back({{"epoch", epoch.epoch.value()},
                       {"job", manifest.job_of(epoch).number},
                       {"step", epoch.step},
                       {"time", epoch.time},

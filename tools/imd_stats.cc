@@ -65,7 +65,7 @@ Result<std::vector<EpochCost>> collect(imd::Reader& reader, std::optional<int64_
 }
 
 Json as_json(const EpochCost& cost) {
-  Json out = {{"epoch", cost.entry->epoch},
+  Json out = {{"epoch", cost.entry->epoch.value()},
               {"step", cost.entry->step},
               {"time", cost.entry->time},
               {"records", cost.entry->records},

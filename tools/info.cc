@@ -1,7 +1,7 @@
 #include <memory>
 
+#include "tools/command_line.h"
 #include "tools/engine.h"
-#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -30,7 +30,7 @@ int InfoCommand::run() const {
 
 void add_info(CLI::App& app, Run* run) {
   auto command = std::make_shared<InfoCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "info", "shows the content of a massive directory: jobs, epochs, sizes",
       {
           .description =
@@ -45,9 +45,9 @@ void add_info(CLI::App& app, Run* run) {
                        {"swale info out/particles --json | jq '.epochs[-1].step'",
                         "the last committed step"}},
       });
-  command->common.add_path(*sub);
-  command->common.add_json(*sub);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_path(sub);
+  command->common.add_json(sub);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

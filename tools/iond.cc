@@ -5,7 +5,8 @@
 #include "capi/handles.h"
 #include "capi/options.h"
 #include "fs/iond.h"
-#include "tools/manual.h"
+#include "fs/stats_socket.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_choices.h"
 
@@ -59,8 +60,14 @@ Status IondCommand::serve(net::Job& job) const {
   SWALE_RETURN_IF_ERROR(iond.status());
   for (const Status& damaged : store->recovery().damaged)
     fmt::print(stderr, "swale: {}\n", damaged.message());
+  // Until it has drained, too.
+  const auto stats = fs::StatsSocket::open(with_rank(tier.ssd, job.rank()), [&, server = iond->get()] {
+    const fs::IondLoad load = server->load();
+    return fs::stats_text(store->stats(), &load);
+  });
+  if (!stats.ok())
+    fmt::print(stderr, "swale: {}; so nobody can ask how this server stands\n", stats.status().message());
   const Status served = (*iond)->close();
-  iond->reset();
   const Status closed = store->close(tier.at_close());
   tell(job.rank(), store->stats());
   return served.ok() ? closed : served;
@@ -99,7 +106,7 @@ int IondCommand::run() const {
 
 void add_iond(CLI::App& app, Run* run) {
   auto command = std::make_shared<IondCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "iond", "serves files to the other ranks of its job, with a tiered write buffer in front",
       {
           .description =
@@ -110,16 +117,17 @@ void add_iond(CLI::App& app, Run* run) {
               "Start the servers in the same order and number each time: what they serve says which server it is. A server "
               "ends when all ranks have closed, or died; what is in the log then stays there, or is drained first. After a "
               "crash, start it again with the same directories: nothing that it acknowledged is missing, as "
-              "--durability promises. With a single server, files in the backing directory are plain ones.",
+              "--durability promises. With a single server, files in the backing directory are plain ones.\n\n"
+              "While it runs, `swale tier stats` with its SSD directory says how it stands.",
           .examples =
               {{"mkdir -p slow && SWALE_JOB_RANK=0 SWALE_JOB_SIZE=1 swale iond --ssd ssd --backing slow --size 16M",
                 "makes the log, finds no other rank, and ends with its counts"}},
       });
-  command->tier.add_to(*sub, "--at-end");
-  sub->add_option("--options", command->options, "options iond.stripe and so on, as for swale_iond_open")
-      ->type_name("TEXT");
-  sub->add_flag("--json", command->json, "print JSON");
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->tier.add_to(sub, "--at-end");
+  sub.add_option("--options", command->options, "options iond.stripe and so on, as for swale_iond_open")
+      .type_name("TEXT");
+  sub.add_flag("--json", command->json, "print JSON");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 #include "tools/reading_bar.h"
@@ -164,7 +164,7 @@ int LsCommand::run() const {
 
 void add_ls(CLI::App& app, Run* run) {
   auto command = std::make_shared<LsCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "ls", "lists the keys, as ls lists files",
       {.description =
            "Prints one key per line, in storage order, as soon as it is found. With -l: the number "
@@ -175,17 +175,15 @@ void add_ls(CLI::App& app, Run* run) {
                     {"swale ls -l out/particles 'atom-*'", "how much the last epoch has of these"},
                     {"swale ls -l --all out/particles 'u64:1?' --u64", "and how much all epochs have"}},
        .exit_1 = "a pattern was given and no key matches it"});
-  command->common.add_path(*sub);
-  sub->add_option("PATTERN", command->pattern, "only keys that match this: * ? [a-z]")->type_name("PATTERN");
-  sub->add_flag("-l,--long", command->sizes, "also show the number of values, their bytes and epochs");
-  command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
-  sub->add_flag("-a,--all", command->all, "the keys of all epochs")->excludes("--epoch");
-  sub->add_option("-n,--limit", command->limit, "stop after N keys (0: all)")
-      ->check(at_least(0))
-      ->type_name("N");
-  command->common.add_json(*sub);
-  command->common.add_notation(*sub, /*with_raw=*/false);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_path(sub);
+  sub.add_option("PATTERN", command->pattern, "only keys that match this: * ? [a-z]").type_name("PATTERN");
+  sub.add_flag("-l,--long", command->sizes, "also show the number of values, their bytes and epochs");
+  command->common.add_epoch(sub, "this epoch, numbered from 0; by default the last");
+  sub.add_flag("-a,--all", command->all, "the keys of all epochs").excludes("--epoch");
+  sub.add_option("-n,--limit", command->limit, "stop after N keys (0: all)").at_least(0).type_name("N");
+  command->common.add_json(sub);
+  command->common.add_notation(sub, /*with_raw=*/false);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

@@ -5,8 +5,10 @@
 #include <cctype>
 
 #include "swale/swale.h"
+#include "tools/manual.h"
 #include "tools/option_table.h"
 #include "tools/roff.h"
+#include "tools/wrap.h"
 
 namespace swale::tools {
 namespace {

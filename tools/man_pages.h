@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/manual.h"
+namespace CLI {
+class App;
+}
 
 namespace CLI {
 class App;

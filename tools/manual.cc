@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "tools/wrap.h"
 
 namespace swale::tools {
 namespace {
@@ -80,12 +81,6 @@ Command::Command(const std::string& name, const std::string& summary, Manual man
   footer(footer_of(manual_));
 }
 
-Command* add_command(CLI::App& app, const std::string& name, const std::string& summary, Manual manual) {
-  auto command = std::make_shared<Command>(name, summary, std::move(manual));
-  app.add_subcommand(command);
-  return command.get();
-}
-
 std::vector<const Command*> commands_of(const CLI::App& app) {
   std::vector<const Command*> commands;
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -99,33 +94,6 @@ std::vector<OptionText> options_of(const CLI::App& command) {
   collect(command, /*positional=*/true, &texts);
   collect(command, /*positional=*/false, &texts);
   return texts;
-}
-
-std::string wrap(std::string_view text, size_t width, std::string_view indent) {
-  std::string wrapped;
-  std::string line;
-  const auto end_line = [&] {
-    wrapped += fmt::format("{}{}\n", indent, line);
-    line.clear();
-  };
-  while (!text.empty()) {
-    if (text.starts_with("\n\n")) {
-      end_line();
-      wrapped += '\n';
-      text.remove_prefix(2);
-      continue;
-    }
-    if (text.front() == ' ' || text.front() == '\n') {
-      text.remove_prefix(1);
-      continue;
-    }
-    const std::string_view word = text.substr(0, text.find_first_of(" \n"));
-    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) end_line();
-    line += fmt::format("{}{}", line.empty() ? "" : " ", word);
-    text.remove_prefix(word.size());
-  }
-  if (!line.empty()) end_line();
-  return wrapped;
 }
 
 }  // namespace swale::tools

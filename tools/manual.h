@@ -10,19 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/command_line.h"
+
 namespace swale::tools {
-
-// A shell line that works with the out/particles of the tests (tests/api/make_particles.c).
-struct Example {
-  std::string_view command;
-  std::string_view what;  // what it prints or does
-};
-
-struct Manual {
-  std::string_view description;  // ASCII; paragraphs are separated by empty lines
-  std::vector<Example> examples;
-  std::string_view exit_1 = {};  // what exit status 1 means; "": never
-};
 
 class Command : public CLI::App {
  public:
@@ -33,8 +23,6 @@ class Command : public CLI::App {
  private:
   Manual manual_;
 };
-
-Command* add_command(CLI::App& app, const std::string& name, const std::string& summary, Manual manual);
 
 // The commands that are not hidden, in the order in which they were added.
 std::vector<const Command*> commands_of(const CLI::App& app);
@@ -56,9 +44,6 @@ struct OptionText {
 
 // Positional arguments first, then all others, including --help and those of option groups.
 std::vector<OptionText> options_of(const CLI::App& command);
-
-// Wraps the text to lines of at most `width` characters; keeps paragraphs apart.
-std::string wrap(std::string_view text, size_t width, std::string_view indent = {});
 
 inline constexpr std::string_view kExitStatusText =
     "0: fine. 1: a key is not there, verify found problems, repair could not save all, or a lock looks "

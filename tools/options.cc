@@ -1,6 +1,5 @@
 #include "tools/options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -38,20 +37,6 @@ void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) note_output_failure();
 }
 
-CLI::Validator at_least(int64_t least) {
-  return CLI::Validator(
-      [least](std::string& text) {
-        int64_t number = 0;
-        const char* const end = text.data() + text.size();
-        const auto [stop, failure] = std::from_chars(text.data(), end, number);
-        // The conversion reports text that is not a number, or too large a number.
-        const bool tells = failure == std::errc() && stop == end;
-        return tells && number < least ? fmt::format("expected at least {}, found {}", least, text)
-                                       : std::string();
-      },
-      "");
-}
-
 void print_json(const Json& json) { print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"); }
 
 Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type) {
@@ -66,35 +51,34 @@ int finish_output(int exit_code) {
   return kExitFailure;
 }
 
-void Common::add_path(CLI::App& command) {
+void Common::add_path(OptionSet command) {
   command.add_option("PATH", path, "the massive directory (the one that contains swale.json)")
-      ->required()
-      ->type_name("DIR");
+      .required()
+      .type_name("DIR");
 }
 
-void Common::add_json(CLI::App& command) {
+void Common::add_json(OptionSet command) {
   command.add_flag("--json", json, "print JSON for other programs");
 }
 
-void Common::add_epoch(CLI::App& command, const std::string& help) {
-  command.add_option("-e,--epoch", epoch, help)->check(at_least(0))->type_name("N");
+void Common::add_epoch(OptionSet command, const std::string& help) {
+  command.add_option("-e,--epoch", epoch, help).at_least(0).type_name("N");
 }
 
-void Common::add_notation(CLI::App& command, bool with_raw) {
-  auto* group = command.add_option_group("notation",
-                                         "How keys and values are printed; by default as text where it is "
-                                         "printable, else in hex");
-  group->add_flag("--hex", hex, "in hex");
-  group->add_flag("--u64", u64, "keys of 8 bytes as little-endian numbers; values as by default");
-  if (with_raw) group->add_flag("--raw", raw, "only values, as unchanged bytes without separators");
-  group->require_option(0, 1);
+void Common::add_notation(OptionSet command, bool with_raw) {
+  OptionSet group = command.add_choice("notation",
+                                       "How keys and values are printed; by default as text where it is "
+                                       "printable, else in hex");
+  group.add_flag("--hex", hex, "in hex");
+  group.add_flag("--u64", u64, "keys of 8 bytes as little-endian numbers; values as by default");
+  if (with_raw) group.add_flag("--raw", raw, "only values, as unchanged bytes without separators");
 }
 
-void Common::add_typed(CLI::App& command) {
+void Common::add_typed(OptionSet command) {
   command.add_flag("-t,--typed", typed, "show values as the numbers of the schema");
 }
 
-void Common::add_output(CLI::App& command) {
+void Common::add_output(OptionSet command) {
   add_json(command);
   add_typed(command);
   add_notation(command, /*with_raw=*/true);
@@ -102,12 +86,12 @@ void Common::add_output(CLI::App& command) {
       .add_option("-f,--fields", fields,
                   "columns, separated by commas: fields of the schema, epoch, step, time, key, value, bytes, "
                   "u64(key), or what is computed from them")
-      ->type_name("LIST");
+      .type_name("LIST");
   command
       .add_option("--format", format,
                   "of the output: text (default), csv, json (as --json) or raw (as --raw)")
-      ->check(CLI::IsMember({"text", "csv", "json", "raw"}))
-      ->type_name("FORMAT");
+      .one_of({"text", "csv", "json", "raw"})
+      .type_name("FORMAT");
 }
 
 Layout Common::layout() const {

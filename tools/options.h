@@ -13,12 +13,8 @@
 #include "imd/read/reader.h"
 #include "io/posix_device.h"
 #include "tools/bytes_text.h"
+#include "tools/command_line.h"
 #include "tools/record_format.h"
-
-namespace CLI {
-class App;
-class Validator;
-}  // namespace CLI
 
 namespace swale::tools {
 
@@ -38,9 +34,6 @@ int fail(const Status& status);
 bool is_own_limit(const Status& status);
 // The first of them that is one: what was read is then incomplete. kOk: none is.
 Status own_limit_among(std::span<const Status> problems);
-
-// A CLI11 check for numbers that have only a lower limit.
-CLI::Validator at_least(int64_t least);
 
 // A key in JSON: a number if it is shown as one.
 Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type);
@@ -75,13 +68,13 @@ struct Common {
   std::string format;  // "text", "csv", "json" or "raw"; "": as --json and --raw say
   std::string fields;
 
-  void add_path(CLI::App& command);
-  void add_json(CLI::App& command);
-  void add_epoch(CLI::App& command, const std::string& help);
-  void add_notation(CLI::App& command, bool with_raw);
-  void add_typed(CLI::App& command);
+  void add_path(OptionSet command);
+  void add_json(OptionSet command);
+  void add_epoch(OptionSet command, const std::string& help);
+  void add_notation(OptionSet command, bool with_raw);
+  void add_typed(OptionSet command);
   // The layout of printed records, from --json, --raw and --format.
-  void add_output(CLI::App& command);
+  void add_output(OptionSet command);
 
   Notation notation() const;
   Layout layout() const;

@@ -45,13 +45,14 @@ class PieceQueue {
     while (pieces_.empty()) {
       if (epoch_ == epochs_.size()) return std::optional<Numbered>();
       const imd::Manifest& manifest = reader_.manifest();
-      const uint32_t epoch = epochs_[epoch_];
+      const EpochNumber epoch(epochs_[epoch_]);
       if (partition_ == manifest.jobs[manifest.epochs[epoch].job].ranks) {
         ++epoch_;
-        partition_ = 0;
+        partition_ = PartitionNumber(0);
         continue;
       }
-      const auto found = reader_.scan_pieces(epoch, partition_++, blocks_min_, damaged_);
+      const auto found = reader_.scan_pieces(epoch, partition_, blocks_min_, damaged_);
+      ++partition_;
       if (!found.ok()) return found.status();
       pieces_.assign(found->begin(), found->end());
     }
@@ -67,7 +68,7 @@ class PieceQueue {
   size_t epoch_ = 0;  // index into epochs_
   const uint64_t blocks_min_;
   const imd::Reader::DamageFn& damaged_;
-  uint32_t partition_ = 0;
+  PartitionNumber partition_;
   std::deque<Piece> pieces_;
   uint64_t given_ = 0;
 };

@@ -106,7 +106,7 @@ TEST_F(ParallelScan, WritesOnlyWhatIsWanted) {
 
 TEST_F(ParallelScan, DamageComesBehindAllThatPrecedesIt) {
   const std::string all = expected(imd::Reader::kAllEpochs);
-  const std::string path = imd::data_log_path("dir", {1, 1});
+  const std::string path = imd::data_log_path("dir", {1, PartitionNumber(1)});
   const auto file = device_.open(path, io::OpenMode::kReadWrite).value();
   const uint64_t size = file->size().value();
   size_t damaged = 0;
@@ -136,7 +136,8 @@ TEST_F(ParallelScan, GoesOnBehindDamageIfItIsToldTo) {
   std::vector<std::string> lines;
   for (size_t at = 0; at < all.size(); at = all.find('\n', at) + 1)
     lines.push_back(all.substr(at, all.find('\n', at) + 1 - at));
-  const auto file = device_.open(imd::data_log_path("dir", {1, 1}), io::OpenMode::kReadWrite).value();
+  const auto file =
+      device_.open(imd::data_log_path("dir", {1, PartitionNumber(1)}), io::OpenMode::kReadWrite).value();
   const uint64_t size = file->size().value();
   size_t passed = 0;
   for (uint64_t offset = 100; offset < size; offset += 3 * run::kBlockBytes) {
@@ -179,7 +180,7 @@ TEST_F(ParallelScan, GoesOnBehindDamageIfItIsToldTo) {
 TEST_F(ParallelScan, PiecesAreWholeRunsAndTogetherEverything) {
   for (uint32_t epoch = 0; epoch < 4; ++epoch) {
     for (uint32_t partition = 0; partition < (epoch < 2 ? 3U : 2U); ++partition) {
-      const auto pieces = reader_->scan_pieces(epoch, partition, 8);
+      const auto pieces = reader_->scan_pieces(EpochNumber(epoch), PartitionNumber(partition), 8);
       ASSERT_TRUE(pieces.ok()) << pieces.status().to_string();
       ASSERT_GT(pieces->size(), 1u);
       for (size_t i = 0; i + 1 < pieces->size(); ++i) {
@@ -188,8 +189,10 @@ TEST_F(ParallelScan, PiecesAreWholeRunsAndTogetherEverything) {
       }
     }
   }
-  EXPECT_EQ(reader_->scan_pieces(0, 3, 8).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(reader_->scan_pieces(4, 0, 8).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(reader_->scan_pieces(EpochNumber(0), PartitionNumber(3), 8).status().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(reader_->scan_pieces(EpochNumber(4), PartitionNumber(0), 8).status().code(),
+            Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <memory>
 
+#include "tools/command_line.h"
 #include "tools/engine.h"
-#include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 
@@ -59,7 +59,7 @@ int RepairCommand::run() const {
 
 void add_repair(CLI::App& app, Run* run) {
   auto command = std::make_shared<RepairCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "repair", "recovers what can be recovered after a crash or damage",
       {
           .description =
@@ -75,10 +75,10 @@ void add_repair(CLI::App& app, Run* run) {
                        {"swale repair out/particles --json | jq .lost", "repair, and print what is lost"}},
           .exit_1 = "something is lost, now or before",
       });
-  command->common.add_path(*sub);
-  sub->add_flag("-n,--dry-run", command->dry_run, "print what would be done, and do nothing");
-  command->common.add_json(*sub);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_path(sub);
+  sub.add_flag("-n,--dry-run", command->dry_run, "print what would be done, and do nothing");
+  command->common.add_json(sub);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

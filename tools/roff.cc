@@ -6,7 +6,7 @@
 #include <cctype>
 
 #include "tools/man_pages.h"
-#include "tools/manual.h"
+#include "tools/wrap.h"
 
 namespace swale::tools::roff {
 namespace {

@@ -8,9 +8,9 @@
 #include <thread>
 #include <utility>
 
+#include "tools/command_line.h"
 #include "tools/epoch_choice.h"
 #include "tools/expression.h"
-#include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/parallel_scan.h"
 #include "tools/progress.h"
@@ -141,7 +141,7 @@ int KeysCommand::run() const {
 
 void add_scan(CLI::App& app, Run* run) {
   auto command = std::make_shared<ScanCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "scan", "prints every record, or those that meet a condition, in storage order",
       {.description =
            "Prints epoch, key and value, separated by tabs; with --json one object per line; with --format csv "
@@ -178,27 +178,24 @@ void add_scan(CLI::App& app, Run* run) {
            {"swale scan out/particles -e 3 --fields id,energy --raw 2> /dev/null > table.bin",
             "for numpy.fromfile(\"table.bin\", \"<u8,<f4\")"},
            {"swale scan out/particles --where 'key ~ \"atom-*\"'", "keys by a pattern"}}});
-  command->common.add_path(*sub);
-  command->choice.add(*sub, "all");
-  sub->add_option("-w,--where", command->where, "only records for which this is true")
-      ->type_name("CONDITION");
-  sub->add_option("-n,--limit", command->limit, "stop after N records (0: all)")
-      ->check(at_least(0))
-      ->type_name("N");
-  sub->add_option("-j,--jobs", command->threads,
-                  "number of threads (default: one for each processor that the process may use)")
-      ->check(CLI::Range(1U, kThreadsMax))
-      ->type_name("N");
-  sub->add_flag(
+  command->common.add_path(sub);
+  command->choice.add(sub, "all");
+  sub.add_option("-w,--where", command->where, "only records for which this is true").type_name("CONDITION");
+  sub.add_option("-n,--limit", command->limit, "stop after N records (0: all)").at_least(0).type_name("N");
+  sub.add_option("-j,--jobs", command->threads,
+                 "number of threads (default: one for each processor that the process may use)")
+      .between(1U, kThreadsMax)
+      .type_name("N");
+  sub.add_flag(
       "--keep-going", command->keep_going,
       "skip damage: print the records that can be read, report at the end what could not, exit with 3");
-  command->common.add_output(*sub);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_output(sub);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 void add_keys(CLI::App& app, Run* run) {
   auto command = std::make_shared<KeysCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "keys", "lists the distinct keys of one epoch",
       {
           .description = "Prints one key per line, as swale-get(1) takes it, in storage order. Needs memory "
@@ -209,14 +206,14 @@ void add_keys(CLI::App& app, Run* run) {
                {"swale keys out/particles | head -n 5 | xargs -d '\\n' swale get out/particles --epoch 0 --",
                 "and their values"}},
       });
-  command->common.add_path(*sub);
-  command->common.add_epoch(*sub, "this epoch, numbered from 0; by default the last");
-  sub->add_option("--sample", command->sample, "only N random keys; all keys are equally likely")
-      ->check(CLI::Range(size_t{0}, imd::Reader::kSampleMax));
-  sub->add_option("--seed", command->seed, "the same seed draws the same keys (default 1)");
-  command->common.add_json(*sub);
-  command->common.add_notation(*sub, /*with_raw=*/false);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_path(sub);
+  command->common.add_epoch(sub, "this epoch, numbered from 0; by default the last");
+  sub.add_option("--sample", command->sample, "only N random keys; all keys are equally likely")
+      .between(size_t{0}, imd::Reader::kSampleMax);
+  sub.add_option("--seed", command->seed, "the same seed draws the same keys (default 1)");
+  command->common.add_json(sub);
+  command->common.add_notation(sub, /*with_raw=*/false);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

@@ -1,7 +1,7 @@
 #include <memory>
 
+#include "tools/command_line.h"
 #include "tools/engine.h"
-#include "tools/manual.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -30,7 +30,7 @@ int StatsCommand::run() const {
 
 void add_stats(CLI::App& app, Run* run) {
   auto command = std::make_shared<StatsCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "stats", "shows what writing each epoch cost: bytes, times and waits of every stage",
       {
           .description =
@@ -43,13 +43,13 @@ void add_stats(CLI::App& app, Run* run) {
                        {"swale stats out/particles --plot", "bars for the terminal"},
                        {"swale stats out/particles --json", "for scripts, and for swale-stats-plot"}},
       });
-  command->common.add_path(*sub);
-  command->common.add_epoch(*sub,
+  command->common.add_path(sub);
+  command->common.add_epoch(sub,
                             "every counter of this epoch, with the ranks that had the least and the most");
-  command->common.add_json(*sub);
-  sub->add_flag("--plot", command->plot,
-                "bars for the terminal; swale-stats-plot draws a picture from the output of --json");
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_json(sub);
+  sub.add_flag("--plot", command->plot,
+               "bars for the terminal; swale-stats-plot draws a picture from the output of --json");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "tier/store.h"
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_choices.h"
 #include "tools/tier_engine.h"
@@ -142,7 +142,7 @@ int TierCommand::run() const {
 
 void add_tier(CLI::App& app, Run* run) {
   auto command = std::make_shared<TierCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "tier", "makes, verifies, shows, recovers or drains the SSD log of a tiered write buffer",
       {
           .description =
@@ -162,15 +162,15 @@ void add_tier(CLI::App& app, Run* run) {
                        {"swale tier drain ssd slow", "writes all that is left to the backing directory"}},
           .exit_1 = "the log is damaged; what is lost is named",
       });
-  sub->add_option("ACTION", command->action, "make, verify, dump, recover or drain")
-      ->required()
-      ->check(CLI::IsMember({"make", "verify", "dump", "recover", "drain"}));
-  sub->add_option("SSD", command->ssd, "the directory of the log")->required();
-  sub->add_option("BACKING", command->backing, "the directory of the files; for make, recover and drain");
-  add_log_size(*sub, &command->size);
-  sub->add_flag("--accept-loss", command->accept_loss, "recover: give up what is lost, and go on");
-  sub->add_flag("--json", command->json, "print JSON");
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  sub.add_option("ACTION", command->action, "make, verify, dump, recover or drain")
+      .required()
+      .one_of({"make", "verify", "dump", "recover", "drain"});
+  sub.add_option("SSD", command->ssd, "the directory of the log").required();
+  sub.add_option("BACKING", command->backing, "the directory of the files; for make, recover and drain");
+  add_log_size(sub, &command->size);
+  sub.add_flag("--accept-loss", command->accept_loss, "recover: give up what is lost, and go on");
+  sub.add_flag("--json", command->json, "print JSON");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

@@ -1,8 +1,8 @@
 #include "tools/tier_choices.h"
 
-#include <CLI/CLI.hpp>
-
 #include "fs/serving_options.h"
+#include "io/disk_preset.h"
+#include "io/posix_device.h"
 
 namespace swale::tools {
 namespace {
@@ -12,33 +12,37 @@ constexpr double kSizeMax = 16.0 * 1024 * kGiB;
 
 }  // namespace
 
-void add_log_size(CLI::App& command, uint64_t* size) {
+void add_log_size(OptionSet command, uint64_t* size) {
   command
       .add_option("--size", *size, "of a log that is made, in bytes, or with K, M, G (1,024); by default 1G")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(kSizeMin, kSizeMax))
-      ->type_name("BYTES");
+      .size_between(kSizeMin, kSizeMax)
+      .type_name("BYTES");
 }
 
-void TierChoices::add_to(CLI::App& command, const std::string& end) {
-  command.add_option("--ssd", ssd, "the directory of the log")->required()->type_name("DIR");
+void TierChoices::add_to(OptionSet command, const std::string& end) {
+  command.add_option("--ssd", ssd, "the directory of the log").required().type_name("DIR");
   command.add_option("--backing", backing, "the directory of the files; must be there")
-      ->required()
-      ->type_name("DIR");
+      .required()
+      .type_name("DIR");
   add_log_size(command, &size);
   command.add_option("--policy", policy, "which writes go to the SSD; by default swale")
-      ->check(CLI::IsMember({"swale", "ssdup+", "ssdup", "ssd", "ssd-overflow", "backing"}));
+      .one_of({"swale", "ssdup+", "ssdup", "ssd", "ssd-overflow", "backing"});
   command
       .add_option(
           "--durability", durability,
           "when a write is answered: page-cache (survives SIGKILL), group or sync (survive power loss); "
           "by default page-cache")
-      ->check(CLI::IsMember({"page-cache", "group", "sync"}));
+      .one_of({"page-cache", "group", "sync"});
   command
       .add_option(end, at_end,
                   "keep: the log stays as it is; drain: everything is written to the backing directory; by "
                   "default keep")
-      ->check(CLI::IsMember({"keep", "drain"}));
+      .one_of({"keep", "drain"});
+  command
+      .add_option(
+          "--preset", preset,
+          "what the backing device costs, measured by swale tier measure; by default, that of a modern hard disk")
+      .type_name("FILE");
 }
 
 Result<tier::StoreOptions> TierChoices::store_options(const std::string& ssd_directory,
@@ -48,6 +52,10 @@ Result<tier::StoreOptions> TierChoices::store_options(const std::string& ssd_dir
   options.engine.durability = durability == "sync"    ? tier::Durability::kSync
                               : durability == "group" ? tier::Durability::kGroupCommit
                                                       : tier::Durability::kPageCache;
+  if (preset.empty()) return options;
+  io::PosixDevice device;
+  SWALE_ASSIGN_OR_RETURN(const io::DiskPreset measured, io::read_disk_preset(device, preset));
+  options.engine.backing = measured.bed.disk;
   return options;
 }
 

@@ -8,10 +8,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "tier/store.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command_line.h"
 
 namespace swale::tools {
 
@@ -21,10 +18,11 @@ struct TierChoices {
   std::string policy = "swale";
   std::string durability = "page-cache";
   std::string at_end = "keep";
+  std::string preset;  // a file; "": none
   uint64_t size = kGiB;
 
   // `end`: the option that says what becomes of the log at the end. The choices outlive the command line.
-  void add_to(CLI::App& command, const std::string& end);
+  void add_to(OptionSet command, const std::string& end);
   // With directories in the place of `ssd` and `backing`: as the command understands them.
   Result<tier::StoreOptions> store_options(const std::string& ssd_directory,
                                            const std::string& backing_directory) const;
@@ -32,6 +30,6 @@ struct TierChoices {
 };
 
 // --size, of a log that is made.
-void add_log_size(CLI::App& command, uint64_t* size);
+void add_log_size(OptionSet command, uint64_t* size);
 
 }  // namespace swale::tools

@@ -75,9 +75,9 @@ Status expect_unused(io::Device& device, const std::string& ssd) {
   if (holder.empty()) return {};
   return error(
       Code::kBusy, Scope::kFile,
-      "{}: is in use by {}, so its log changes while it is read; ask the mount (swale tier stats MOUNTPOINT), "
-      "or unmount first",
-      ssd, holder);
+      "{}: is in use by {}, so its log changes while it is read; ask the mount (swale tier stats MOUNTPOINT) or "
+      "the I/O server (swale tier stats {}), or end it first",
+      ssd, holder, ssd);
 }
 
 Status of_a_mount(const std::string& path) {
@@ -95,8 +95,8 @@ Result<InfoReport> ssd_info(io::Device& device, const std::string& path) {
     return InfoReport{
         std::move(json),
         fmt::format("{}: the SSD directory of a tiered write buffer, in use by {}; how it stands: swale tier "
-                    "stats MOUNTPOINT\n",
-                    path, holder)};
+                    "stats MOUNTPOINT, or of an I/O server: swale tier stats {}\n",
+                    path, holder, path)};
   }
   SWALE_ASSIGN_OR_RETURN(const tier::LogReport report, tier::Store::inspect(device, path, {}));
   json.update(json_of(report));
@@ -151,7 +151,7 @@ Result<InfoReport> tier_info(const std::string& wanted) {
   const auto [path, part] = find(device, wanted);
   if (part == Part::kSsd) return ssd_info(device, path);
   if (part == Part::kBacking) return backing_info(device, path);
-  SWALE_ASSIGN_OR_RETURN(const Json stats, ask_tier_mount(path));
+  SWALE_ASSIGN_OR_RETURN(const Json stats, ask_tier(path));
   Json json = {{"path", path}, {"format", kTierEngine.format}, {"part", "mountpoint"}};
   json.update(stats);
   return InfoReport{std::move(json), fmt::format("{}: the mountpoint of a tiered write buffer\n{}", path,
@@ -186,18 +186,19 @@ Result<StatsReport> tier_stats(const std::string& wanted, const StatsRequest& re
   if (request.epoch) return invalid_argument("{}: a tiered write buffer has no epochs", wanted);
   io::PosixDevice device;
   const auto [path, part] = find(device, wanted);
-  if (part != Part::kMountpoint)
+  auto stats = ask_tier(path);
+  if (part != Part::kMountpoint && stats.status().code() == Code::kInvalidArgument)
     return error(
         Code::kUnsupported, Scope::kOperation,
         "{}: a tiered write buffer counts while it is mounted: swale tier stats MOUNTPOINT; what lies here: swale "
         "info {}",
         path, path);
-  SWALE_ASSIGN_OR_RETURN(Json stats, ask_tier_mount(path));
+  SWALE_RETURN_IF_ERROR(stats.status());
   StatsReport report;
   if (request.show == StatsRequest::Show::kJson)
-    report.lines.push_back(std::move(stats));
+    report.lines.push_back(*std::move(stats));
   else
-    report.text = tier_stats_table(stats);
+    report.text = tier_stats_table(*stats);
   return report;
 }
 

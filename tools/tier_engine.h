@@ -4,6 +4,7 @@
 //   SSD directory      the log: read as a later mount would, without changing it; kBusy while a process has it open
 //   backing directory  which log it belongs to, and the list of what is lost
 //   mountpoint         asks the process that serves it, as `swale tier stats` does
+// An I/O server that runs is asked by its SSD directory.
 //
 // Threads: free functions.
 #pragma once
@@ -15,9 +16,8 @@ namespace swale::tools {
 
 extern const Engine kTierEngine;
 
-// What the mount at the path says of itself: kInvalidArgument if it is no mountpoint of a tiered write
-// buffer.
-Result<Json> ask_tier_mount(const std::string& mountpoint);
+// What the mount at the path, or the I/O server whose SSD directory it is, says of itself. kInvalidArgument: it is neither.
+Result<Json> ask_tier(const std::string& path);
 std::string tier_stats_table(const Json& stats);
 // What a log holds, without its problems.
 Json json_of(const tier::LogReport& report);

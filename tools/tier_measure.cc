@@ -8,7 +8,7 @@
 #include "base/process_identity.h"
 #include "io/disk_measure.h"
 #include "io/disk_preset.h"
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 
@@ -159,7 +159,7 @@ int TierMeasureCommand::run() const {
 
 void add_tier_measure(CLI::App& app, Run* run) {
   auto command = std::make_shared<TierMeasureCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "tier-measure", "measures what the disk under a directory costs, as a preset for models",
       {
           .description =
@@ -176,26 +176,25 @@ void add_tier_measure(CLI::App& app, Run* run) {
                {"mkdir -p slow && swale tier measure slow --ssd out --size 8M --seconds 1 --preset disk.preset",
                 "a preset of both"}},
       });
-  sub->add_option("DIR", command->directory, "a directory on the disk")->required()->type_name("DIR");
-  sub->add_option("--ssd", command->ssd, "a directory on the SSD, which is measured as the preset's flash")
-      ->type_name("DIR");
-  sub->add_option("--preset", command->preset, "the preset is written to this file, which must not be there")
-      ->type_name("FILE");
-  sub->add_option("--name", command->name, "of the preset; by default the host and DIR")->type_name("NAME");
-  sub->add_option("--network", command->network_mb_s,
-                  "of the preset: MB/s at which writes reach the disk at most; by default 250")
-      ->check(CLI::Range(1.0, 1e6))
-      ->type_name("MB/S");
-  sub->add_option("--size", command->size,
-                  "at most so much is written, in bytes, or with K, M, G (1,024); by default 1G")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(kSizeMin, kSizeMax))
-      ->type_name("BYTES");
-  sub->add_option("--seconds", command->seconds, "about so long for each directory; by default 20")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->type_name("SECONDS");
-  sub->add_flag("--json", command->json, "print JSON");
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  sub.add_option("DIR", command->directory, "a directory on the disk").required().type_name("DIR");
+  sub.add_option("--ssd", command->ssd, "a directory on the SSD, which is measured as the preset's flash")
+      .type_name("DIR");
+  sub.add_option("--preset", command->preset, "the preset is written to this file, which must not be there")
+      .type_name("FILE");
+  sub.add_option("--name", command->name, "of the preset; by default the host and DIR").type_name("NAME");
+  sub.add_option("--network", command->network_mb_s,
+                 "of the preset: MB/s at which writes reach the disk at most; by default 250")
+      .between(1.0, 1e6)
+      .type_name("MB/S");
+  sub.add_option("--size", command->size,
+                 "at most so much is written, in bytes, or with K, M, G (1,024); by default 1G")
+      .size_between(kSizeMin, kSizeMax)
+      .type_name("BYTES");
+  sub.add_option("--seconds", command->seconds, "about so long for each directory; by default 20")
+      .between(0.1, 3600.0)
+      .type_name("SECONDS");
+  sub.add_flag("--json", command->json, "print JSON");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

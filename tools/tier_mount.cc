@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "fuse/mount.h"
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_choices.h"
 
@@ -54,6 +54,7 @@ std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
     return Json{{"mountpoint", mountpoint},
                 {"backing", tier.backing},
                 {"ssd", tier.ssd},
+                {"preset", tier.preset.empty() ? "modern" : tier.preset},
                 {"new_log", found.made_anew},
                 {"dirty_bytes", found.dirty_bytes},
                 {"dropped", found.dropped},
@@ -61,6 +62,7 @@ std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
                .dump() +
            "\n";
   std::string text = fmt::format("{}: {} with {} in front", mountpoint, tier.backing, tier.ssd);
+  if (!tier.preset.empty()) text += fmt::format(", costs from {}", tier.preset);
   if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", tier.size);
   text += fmt::format("; {} bytes were not on {} yet", found.dirty_bytes, tier.backing);
   if (found.dropped > 0) text += fmt::format(", {} records are of files that are gone", found.dropped);
@@ -127,7 +129,7 @@ int TierMountCommand::run() const {
 
 void add_tier_mount(CLI::App& app, Run* run) {
   auto command = std::make_shared<TierMountCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "tier-mount", "mounts a backing directory with the SSD log of a tiered write buffer in front",
       {
           .description =
@@ -145,28 +147,28 @@ void add_tier_mount(CLI::App& app, Run* run) {
                {"swale tier mount --ssd ssd --backing slow --on-unmount drain mnt && fusermount3 -u mnt",
                 "mounts again; when the process has ended, everything is in slow"}},
       });
-  sub->add_option("MOUNTPOINT", command->mountpoint, "a directory outside of the other two")
-      ->required()
-      ->type_name("DIR");
-  command->tier.add_to(*sub, "--on-unmount");
-  sub->add_option("--threads", command->threads, "that serve requests; by default 10")
-      ->check(CLI::Range(1, 256))
-      ->type_name("N");
-  sub->add_option("--wait", command->wait_s,
-                  "for an earlier mount of the directories that is still ending, in seconds; by default 10")
-      ->check(CLI::Range(0.0, 86400.0))
-      ->type_name("SECONDS");
-  sub->add_option("--log", command->log_file,
-                  "appends messages to this file; by default they go to stderr, and "
-                  "nowhere once it runs in the background")
-      ->type_name("FILE");
-  sub->add_option("--trace", command->trace_file,
-                  "records the requests into this file, which must not be there: see swale-tier-trace(1)")
-      ->type_name("FILE");
-  sub->add_flag("--foreground", command->foreground, "stays until the mount has ended");
-  sub->add_flag("--allow-other", command->allow_other, "users other than the one that mounts may use it");
-  sub->add_flag("--json", command->json, "print JSON when the mount is there");
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  sub.add_option("MOUNTPOINT", command->mountpoint, "a directory outside of the other two")
+      .required()
+      .type_name("DIR");
+  command->tier.add_to(sub, "--on-unmount");
+  sub.add_option("--threads", command->threads, "that serve requests; by default 10")
+      .between(1, 256)
+      .type_name("N");
+  sub.add_option("--wait", command->wait_s,
+                 "for an earlier mount of the directories that is still ending, in seconds; by default 10")
+      .between(0.0, 86400.0)
+      .type_name("SECONDS");
+  sub.add_option("--log", command->log_file,
+                 "appends messages to this file; by default they go to stderr, and "
+                 "nowhere once it runs in the background")
+      .type_name("FILE");
+  sub.add_option("--trace", command->trace_file,
+                 "records the requests into this file, which must not be there: see swale-tier-trace(1)")
+      .type_name("FILE");
+  sub.add_flag("--foreground", command->foreground, "stays until the mount has ended");
+  sub.add_flag("--allow-other", command->allow_other, "users other than the one that mounts may use it");
+  sub.add_flag("--json", command->json, "print JSON when the mount is there");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

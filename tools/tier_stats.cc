@@ -1,12 +1,13 @@
-// `swale tier stats`: how the tiered write buffer under a running mount stands.
+// `swale tier stats`: how the tiered write buffer under a running mount or I/O server stands.
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <memory>
 
+#include "fs/stats_socket.h"
 #include "fs/tier_fs.h"
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_engine.h"
 
@@ -14,9 +15,10 @@ namespace swale::tools {
 namespace {
 
 constexpr double kMib = 1024.0 * 1024.0;
+constexpr Nanos kPatience = seconds(30);  // with an I/O server
 
 struct TierStatsCommand {
-  std::string mountpoint;
+  std::string path;
   bool json = false;
   bool live = false;
   double every_s = 1;
@@ -37,15 +39,24 @@ std::string_view flush_state(const Json& stats) {
 
 }  // namespace
 
-Result<Json> ask_tier_mount(const std::string& mountpoint) {
-  char text[4096];
-  const ssize_t bytes = ::getxattr(mountpoint.c_str(), fs::kStatsAttribute, text, sizeof(text));
-  if (bytes < 0 && (errno == ENODATA || errno == EOPNOTSUPP))
-    return invalid_argument("{}: is not the mountpoint of a tiered write buffer (swale tier mount)",
-                            mountpoint);
-  if (bytes < 0) return errno_status(errno, mountpoint);
-  Json found = Json::parse(text, text + bytes, nullptr, false);
-  if (!found.is_object()) return corruption("{}: the mount answers no JSON object", mountpoint);
+Result<Json> ask_tier(const std::string& path) {
+  std::string text(4096, '\0');
+  const ssize_t bytes = ::getxattr(path.c_str(), fs::kStatsAttribute, text.data(), text.size());
+  if (bytes < 0 && errno != ENODATA && errno != EOPNOTSUPP) return errno_status(errno, path);
+  if (bytes >= 0) {
+    text.resize(static_cast<size_t>(bytes));
+  } else {
+    auto told = fs::ask_stats_socket(path, kPatience);
+    if (told.status().code() == Code::kNotFound)
+      return invalid_argument(
+          "{}: is not the mountpoint of a tiered write buffer (swale tier mount), nor the SSD directory of an I/O "
+          "server that runs (swale iond)",
+          path);
+    if (!told.ok()) return told.status();
+    text = *std::move(told);
+  }
+  Json found = Json::parse(text, nullptr, false);
+  if (!found.is_object()) return corruption("{}: who serves it answers no JSON object", path);
   return found;
 }
 
@@ -78,6 +89,10 @@ std::string tier_stats_table(const Json& stats) {
   const double failed =
       number(stats, "append_errors") + number(stats, "flush_errors") + number(stats, "direct_errors");
   line("failures", fmt::format("{:.0f}; {:.0f} bytes are lost", failed, number(stats, "lost_bytes")));
+  if (stats.contains("clients"))
+    line("clients",
+         fmt::format("{:.0f} ranks with {:.0f} open files; {:.0f} requests wait", number(stats, "clients"),
+                     number(stats, "open_files"), number(stats, "requests_waiting")));
   return text;
 }
 
@@ -98,7 +113,7 @@ std::string live_line(const Json& before, const Json& now, double seconds) {
 }
 
 int TierStatsCommand::run() const {
-  auto now = ask_tier_mount(mountpoint);
+  auto now = ask_tier(path);
   if (!now.ok()) return fail(now.status());
   if (!live) {
     json ? print_json(*now) : print(tier_stats_table(*now));
@@ -108,8 +123,8 @@ int TierStatsCommand::run() const {
   for (uint64_t round = 0; rounds == 0 || round < rounds; ++round) {
     ::usleep(static_cast<useconds_t>(every_s * 1e6));
     const Json before = *now;
-    now = ask_tier_mount(mountpoint);
-    if (!now.ok()) return fail(now.status());  // unmounted
+    now = ask_tier(path);
+    if (!now.ok()) return fail(now.status());  // it has ended
     if (json) {
       print_json(*now);
     } else {
@@ -126,28 +141,29 @@ int TierStatsCommand::run() const {
 
 void add_tier_stats(CLI::App& app, Run* run) {
   auto command = std::make_shared<TierStatsCommand>();
-  CLI::App* const sub = add_command(
-      app, "tier-stats", "how the tiered write buffer under a running mount stands",
+  OptionSet sub = add_command(
+      app, "tier-stats", "how the tiered write buffer under a running mount or I/O server stands",
       {
           .description =
-              "Asks the process that serves the mount: how full the SSD log is, which share of the writes went there, the "
-              "random percentage that the detector sees and its threshold, what was flushed, and what waited. With --live, a "
-              "line each second until the mount has ended. `swale tier stats` is the same as `swale tier-stats`.",
+              "Asks the process that serves the mount, or the I/O server whose SSD directory is named: how full the SSD log is, which share of the writes went there, the "
+              "random percentage that the detector sees and its threshold, what was flushed, and what waited; of an I/O server also "
+              "its clients. With --live, a line each second until it has ended. `swale tier stats` is the same as `swale tier-stats`.",
           .examples =
               {{"mkdir -p slow mnt && swale tier mount --ssd ssd --backing slow --size 16M mnt && swale tier stats mnt && "
                 "fusermount3 -u mnt",
                 "how a fresh mount stands"}},
       });
-  sub->add_option("MOUNTPOINT", command->mountpoint, "of a swale tier mount")->required();
-  sub->add_flag("--json", command->json, "print JSON, one object for each look");
-  sub->add_flag("--live", command->live, "look again and again");
-  sub->add_option("--every", command->every_s, "with --live: seconds between looks; by default 1")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->type_name("SECONDS");
-  sub->add_option("--rounds", command->rounds,
-                  "with --live: how many looks; by default, until the mount has ended")
-      ->type_name("N");
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  sub.add_option("PATH", command->path,
+                 "the mountpoint of a swale tier mount, or the SSD directory of a swale iond")
+      .required();
+  sub.add_flag("--json", command->json, "print JSON, one object for each look");
+  sub.add_flag("--live", command->live, "look again and again");
+  sub.add_option("--every", command->every_s, "with --live: seconds between looks; by default 1")
+      .between(0.01, 3600.0)
+      .type_name("SECONDS");
+  sub.add_option("--rounds", command->rounds, "with --live: how many looks; by default, until it has ended")
+      .type_name("N");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

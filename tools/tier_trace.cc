@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "tier/trace_format.h"
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -118,7 +118,7 @@ int TierTraceCommand::run() const {
 
 void add_tier_trace(CLI::App& app, Run* run) {
   auto command = std::make_shared<TierTraceCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "tier-trace", "what the requests of a mount of the tiered write buffer were",
       {
           .description =
@@ -134,13 +134,11 @@ void add_tier_trace(CLI::App& app, Run* run) {
                 "mounts and records; when the mount has ended, shows what was asked"}},
           .exit_1 = "the trace ends early, or requests are missing",
       });
-  sub->add_option("FILE", command->path, "the trace")->required()->type_name("FILE");
-  sub->add_flag("-r,--records", command->records, "print each request");
-  sub->add_option("-n,--limit", command->lines_max, "with --records: at most N")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
-  sub->add_flag("--json", command->json, "print JSON");
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  sub.add_option("FILE", command->path, "the trace").required().type_name("FILE");
+  sub.add_flag("-r,--records", command->records, "print each request");
+  sub.add_option("-n,--limit", command->lines_max, "with --records: at most N").at_least(0).type_name("N");
+  sub.add_flag("--json", command->json, "print JSON");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

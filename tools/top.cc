@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "run/schema.h"
+#include "tools/command_line.h"
 #include "tools/epoch_choice.h"
-#include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 #include "tools/reading_bar.h"
@@ -114,7 +114,7 @@ int TopCommand::run() const {
 
 void add_top(CLI::App& app, Run* run) {
   auto command = std::make_shared<TopCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "top", "finds the records with the largest or smallest numbers in a field",
       {
           .description = "Prints number, key and value, separated by tabs, the best first; with --json one "
@@ -129,16 +129,16 @@ void add_top(CLI::App& app, Run* run) {
                {"swale top out/particles 'velocity[2]' -k 100 --smallest --epoch 3 --u64",
                 "any element of an array can be asked for"}},
       });
-  command->common.add_path(*sub);
-  sub->add_option("FIELD", command->field,
-                  "a field of the schema (see `swale info`), or an element: velocity[0]")
-      ->required()
-      ->type_name("FIELD");
-  sub->add_option("-k", command->k, "how many (default 10)")->check(at_least(1))->type_name("K");
-  sub->add_flag("--smallest", command->smallest, "the smallest instead of the largest");
-  command->choice.add(*sub, "the last");
-  command->common.add_output(*sub);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_path(sub);
+  sub.add_option("FIELD", command->field,
+                 "a field of the schema (see `swale info`), or an element: velocity[0]")
+      .required()
+      .type_name("FIELD");
+  sub.add_option("-k", command->k, "how many (default 10)").at_least(1).type_name("K");
+  sub.add_flag("--smallest", command->smallest, "the smallest instead of the largest");
+  command->choice.add(sub, "the last");
+  command->common.add_output(sub);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

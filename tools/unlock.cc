@@ -4,7 +4,7 @@
 
 #include "base/patience.h"
 #include "imd/write/writer_lock.h"
-#include "tools/manual.h"
+#include "tools/command_line.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -155,7 +155,7 @@ int UnlockCommand::run() const {
 
 void add_unlock(CLI::App& app, Run* run) {
   auto command = std::make_shared<UnlockCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "unlock", "shows who writes to a directory, and removes the lock of a dead writer",
       {
           .description =
@@ -170,15 +170,15 @@ void add_unlock(CLI::App& app, Run* run) {
                        {"swale unlock out/particles --json | jq .state", "none, dead, silent or alive"}},
           .exit_1 = "the lock looks alive and was left",
       });
-  command->common.add_path(*sub);
-  sub->add_flag("-f,--force", command->force, "remove the lock although it looks alive");
-  sub->add_flag("-n,--dry-run", command->dry_run, "print what would be done, and do nothing");
-  sub->add_option("-w,--watch", command->watch_s,
-                  "seconds to watch a lock of another machine; by default half of its lease")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->type_name("SECONDS");
-  command->common.add_json(*sub);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_path(sub);
+  sub.add_flag("-f,--force", command->force, "remove the lock although it looks alive");
+  sub.add_flag("-n,--dry-run", command->dry_run, "print what would be done, and do nothing");
+  sub.add_option("-w,--watch", command->watch_s,
+                 "seconds to watch a lock of another machine; by default half of its lease")
+      .between(0.0, 3600.0)
+      .type_name("SECONDS");
+  command->common.add_json(sub);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

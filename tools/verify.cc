@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "tools/command_line.h"
 #include "tools/engine.h"
-#include "tools/manual.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 
@@ -79,7 +79,7 @@ int VerifyCommand::run() const {
 
 void add_verify(CLI::App& app, Run* run) {
   auto command = std::make_shared<VerifyCommand>();
-  CLI::App* const sub = add_command(
+  OptionSet sub = add_command(
       app, "verify", "reads and checks all data",
       {
           .description =
@@ -94,12 +94,12 @@ void add_verify(CLI::App& app, Run* run) {
                         "what is wrong, for scripts"}},
           .exit_1 = "there are problems",
       });
-  command->common.add_path(*sub);
-  sub->add_option("--problems", command->problems_max, "stop after N problems (default 100)")
-      ->check(at_least(1))
-      ->type_name("N");
-  command->common.add_json(*sub);
-  sub->callback([command, run] { *run = [command] { return command->run(); }; });
+  command->common.add_path(sub);
+  sub.add_option("--problems", command->problems_max, "stop after N problems (default 100)")
+      .at_least(1)
+      .type_name("N");
+  command->common.add_json(sub);
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
 }  // namespace swale::tools

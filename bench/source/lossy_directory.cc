@@ -79,7 +79,7 @@ class OnePart {
   uint64_t keys_of_message() const { return std::clamp<uint64_t>(stage_keys_ / ranks_, 1, 4'096); }
 
   void end_epoch() {
-    const uint32_t next = opened_.first_epoch + 1;
+    const EpochNumber next = opened_.first_epoch + 1;
     const uint64_t next_id = imd::epoch_id(opened_.job_id, next);
     partition_->end_epoch(next, next_id);
     check(home().close_epoch(imd::epoch_id(opened_.job_id, opened_.first_epoch), next));
@@ -143,7 +143,7 @@ void send_all(OnePart* part, uint64_t keys, uint32_t ranks) {
 // What the rank's stage does with as many keys.
 void stage_all(uint64_t keys, int32_t ranks, const imd::MemoryPlan& memory, nlohmann::json* line) {
   imd::KeyStage stage({.ranks = static_cast<uint32_t>(ranks),
-                       .rank = 1,
+                       .own = PartitionNumber(1),
                        .bytes = memory.key_stage_bytes,
                        .message_bytes_max = memory.key_message_bytes_max()});
   std::string frame(memory.frame_bytes, '\0');

@@ -110,7 +110,7 @@ Taken send_all(source::PairStore* store, const std::vector<uint32_t>& sources,
     }
     batch.clear();
     const double begin = cpu_now();
-    source::encode_batch(0, from, pairs, scratch, &batch);
+    source::encode_batch(EpochNumber(0), from, pairs, scratch, &batch);
     const double encoded = cpu_now();
     check(store->add(batch));
     taken.cpu_s += cpu_now() - encoded;
@@ -203,7 +203,7 @@ Made make(const Options& options, const std::vector<uint32_t>& sources, io::File
           const source::TableReader* base) {
   const std::vector<uint32_t> order = by_source(sources, options.sources);
   const uint64_t before = begin_counting_allocations();
-  auto store = source::PairStore::create({0, options.sources, options.memory, spill});
+  auto store = source::PairStore::create({EpochNumber(0), options.sources, options.memory, spill});
   check(store.status());
   Made made;
   made.taken = send_all(&*store, sources, order);

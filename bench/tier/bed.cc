@@ -82,6 +82,7 @@ void Bed::carry_out_one(const Action& action, Nanos now) {
     case Action::Kind::kSyncLog:
       return submit(&ssd_, Kind::kSync, 0, 0, tag, now);
     case Action::Kind::kSyncBacking:
+    case Action::Kind::kSyncFile:
       return submit(&disk_, Kind::kSync, 0, 0, tag, now);
     case Action::Kind::kErase:
       return submit(&ssd_, Kind::kWrite, 0, 64, tag, now);

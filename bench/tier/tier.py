@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tier.py PROGRAMS OUT [--profile full|quick|tiny]: the tiered write buffer, policy by policy, on the paper's testbed.
+"""tier.py PROGRAMS OUT [--profile full|quick|tiny] [--preset FILE]: the tiered write buffer, policy by policy, on the paper's testbed.
 
 Runs bench_tier of the folder PROGRAMS for every workload, preset and policy; virtual time, so that only the engine's own CPU
 and the recovery depend on this machine. Writes OUT/tier.json, the results page, and, where matplotlib is found, a plot for
@@ -189,9 +189,20 @@ def cells(bench):
     for workload in workloads(bench.p):
         for preset in bench.p["presets"]:
             lines = [bench.run(workload, preset, policy) for policy in POLICIES]
-            text.append(f"| {workload} {preset} | " + " | ".join(
+            text.append(f"| {workload} {lines[0]['preset']} | " + " | ".join(
                 f"{line['mb_per_s']:.0f}, {line['ssd_bytes'] / 2**30:.1f}, {line['drained_s']:.0f}" for line in lines) + " |")
     return "\n".join(text)
+
+
+def of_a_preset(bench, path, out, profile):
+    """All workloads and policies on a disk that swale tier measure has measured. The bounds are for A, B and C: there is no verdict."""
+    bench.p = dict(bench.p, presets=(str(path),))
+    text = cells(bench)
+    runs = list(bench.runs.values())
+    named = {key: runs[0][key] for key in ("preset", "preset_source")}
+    result = dict(named, profile=profile, runs=runs, took_s=round(time.monotonic() - bench.began, 1))
+    (out / "tier-preset.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return f"{named['preset']}: {named['preset_source']}\n\n{text}\n\n{out / 'tier-preset.json'}; no bound is judged on this preset"
 
 
 def draw(bench, table1, out):
@@ -210,10 +221,15 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--profile", choices=PROFILES, default="full")
     parser.add_argument("--model", action="store_true", help="only what is in virtual time, for a machine that is busy")
+    parser.add_argument("--preset", type=pathlib.Path, metavar="FILE",
+                        help="the policies on the disk that swale tier measure has written to FILE, alone and without verdicts")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(arguments.programs, arguments.profile)
     try:
+        if arguments.preset:
+            print(of_a_preset(bench, arguments.preset, arguments.out, arguments.profile))
+            return 0
         timed, factors, mount = {}, [], {}
         if not arguments.model:  # first: who starts this has a quiet machine now; the model takes its time anywhere
             timed, factors = of_this_machine(bench, arguments.out)

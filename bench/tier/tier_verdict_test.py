@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The verdicts of tier.py: a bound that is missed is reported as missed, whatever the others are; one that is met is not."""
+import json
 import pathlib
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import tier  # noqa: E402
@@ -45,7 +47,23 @@ def main():
     bench = Fake({"swale": (100.0, 10), "ssdup+": (111.0, 9), "ssdup": (150.0, 11)})
     assert tier.best_rival(bench, "W", "A") == (1.11, "ssdup+"), "faster with more bytes is no rival"
     assert tier.ssd_bytes_over(Fake({"swale": (1.0, 1), "ssdup+": (1.0, 0)}), "W", "A") == float("inf")
+    measured_preset()
     print(f"{len(KEYS)} bounds, each missed once")
+
+
+def measured_preset():
+    """On a measured disk every policy runs every workload, and what is written names the disk."""
+    bench = tier.Bench(None, "tiny")
+    bench.call = lambda _run, workload, preset, policy: {
+        "workload": workload, "preset": "node7", "preset_source": f"measured {preset}", "policy": policy, "mb_per_s": 100.0,
+        "ssd_bytes": 2**30, "drained_s": 3.0}
+    with tempfile.TemporaryDirectory() as folder:
+        text = tier.of_a_preset(bench, pathlib.Path("disk.preset"), pathlib.Path(folder), "tiny")
+        result = json.loads((pathlib.Path(folder) / "tier-preset.json").read_text(encoding="utf-8"))
+    assert (result["preset"], result["preset_source"], result["profile"]) == ("node7", "measured disk.preset", "tiny"), result
+    ran = {(line["workload"], line["policy"]) for line in result["runs"]}
+    assert ran == {(workload, policy) for workload in tier.workloads(bench.p) for policy in tier.POLICIES}, ran
+    assert "node7: measured disk.preset" in text and "| W1 node7 | 100, 1.0, 3" in text and "no bound is judged" in text, text
 
 
 class Fake:

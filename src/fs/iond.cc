@@ -71,7 +71,14 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
   talk.methods = iond_method_names();
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));
   if (service_) service_->start(rpc_.get());
+  const MutexLock lock(loaded_mutex_);
+  loaded_ = service_.get();
   return {};
+}
+
+IondLoad Iond::load() const {
+  const MutexLock lock(loaded_mutex_);
+  return loaded_ != nullptr ? loaded_->load() : IondLoad();
 }
 
 // Asks, a few requests at a time at each server, and returns when all are answered: the first failure.
@@ -302,6 +309,8 @@ Status Iond::close() {
     if (!dead.empty() && status.ok())
       status = error(Code::kUnavailable, Scope::kPeer, "rank {} died before it closed the I/O servers{}",
                      dead.front(), dead.size() > 1 ? fmt::format(", and {} others", dead.size() - 1) : "");
+    const MutexLock lock(loaded_mutex_);
+    loaded_ = nullptr;
   }
   const Status left = rpc_->close();  // also without those that died: the others wait for this rank
   rpc_.reset();

@@ -19,8 +19,10 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fs/iond_messages.h"
 #include "fs/iond_settings.h"
+#include "fs/stats_text.h"
 #include "net/job.h"
 #include "net/rpc.h"
 #include "tier/store.h"
@@ -66,6 +68,9 @@ class Iond {
   Status rename(const std::string& from, const std::string& to);  // replaces `to`
   Status drain();  // returns when every server has written everything to its backing directory
 
+  // Of a rank that serves; zeros before and after. May be called concurrently with everything, close too.
+  IondLoad load() const;
+
   // Collective: this rank asks nothing any more. A server returns when all ranks have come here or are dead.
   Status close();
 
@@ -82,6 +87,8 @@ class Iond {
   const IondOptions options_;
   std::vector<net::Rank> hosts_;  // by server
   std::unique_ptr<IondService> service_;
+  mutable Mutex loaded_mutex_;
+  const IondService* loaded_ GUARDED_BY(loaded_mutex_) = nullptr;  // service_, while it can be asked
   std::unique_ptr<net::Rpc> rpc_;
   bool closed_ = false;
 };

@@ -19,11 +19,18 @@ void IondService::on_requests(std::span<net::RpcRequest> requests) {
   const MutexLock lock(mutex_);
   const Status kept = contain([&]() REQUIRES(mutex_) {
     for (net::RpcRequest& each : requests) {
+      if (!left_.contains(each.from)) clients_.insert(each.from);
       queue_.push_back(std::move(each));
       work_.notify_one();
     }
   });
   if (!kept.ok()) log_error("I/O server: requests are dropped: {}", kept.message());
+}
+
+IondLoad IondService::load() const {
+  const size_t open_files = files_.open_files();
+  const MutexLock lock(mutex_);
+  return {rpc_->rank(), clients_.size(), open_files, queue_.size()};
 }
 
 void IondService::work() {
@@ -53,6 +60,7 @@ void IondService::answer(const net::RpcRequest& request, const IondFiles::Reply&
     files_.drop(request.from);
     const MutexLock lock(mutex_);
     left_.insert(request.from);
+    clients_.erase(request.from);
     left_changed_.notify_all();
   }
   if (method != IondMethod::kOpen) return files_.serve(method, request.payload, request.from, reply);
@@ -89,6 +97,7 @@ void IondService::look_for_dead(std::set<net::Rank> asked) {
       files_.drop(each.from);
       const MutexLock lock(mutex_);
       gone_.insert(each.from);
+      clients_.erase(each.from);
       left_changed_.notify_all();
     }
   }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "fs/iond_files.h"
+#include "fs/stats_text.h"
 #include "net/rpc.h"
 
 namespace swale::fs {
@@ -27,7 +28,7 @@ class IondService final : public net::RpcService {
   std::vector<net::Rank> wait_until_left();
   // No request may come any more.
   void stop();
-  size_t open_files() const { return files_.open_files(); }
+  IondLoad load() const;
 
  private:
   void work();
@@ -39,10 +40,11 @@ class IondService final : public net::RpcService {
   const Nanos watch_;
   net::Rpc* rpc_ = nullptr;
   std::vector<std::thread> threads_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar work_;
   CondVar left_changed_;
   std::deque<net::RpcRequest> queue_ GUARDED_BY(mutex_);
+  std::set<net::Rank> clients_ GUARDED_BY(mutex_);
   std::set<net::Rank> left_ GUARDED_BY(mutex_);
   std::set<net::Rank> gone_ GUARDED_BY(mutex_);
   bool stop_ GUARDED_BY(mutex_) = false;

@@ -142,7 +142,6 @@ class TierFs {
     if (trace_ != nullptr) trace_->add(kind, node.key.inode, offset, length);
   }
 
-  std::string stats_text() const;  // tier_fs_stats.cc
   bool is_private(const Node& parent, std::string_view name) const;
   int enter(int parent, const char* name, Entry* entry);
   int attributes_of(int path, struct stat* attributes);

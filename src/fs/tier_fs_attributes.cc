@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "fs/descriptor_path.h"
+#include "fs/stats_text.h"
 #include "fs/tier_fs.h"
 
 namespace swale::fs {
@@ -123,7 +124,7 @@ int TierFs::statistics(struct statvfs* statistics) {
 int TierFs::get_attribute(Node& node, const char* name, std::string* value) {
   if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return ENODATA;
   if (&node == root_ && std::strcmp(name, kStatsAttribute) == 0) {
-    *value = stats_text();
+    *value = stats_text(store_.stats());
     return 0;
   }
   std::string bytes(kAttributeBytesMax, '\0');

@@ -49,20 +49,20 @@ class TestDirectory {
 
   // The number of the job that writes now.
   uint32_t job() const { return manifest.jobs.back().number; }
-  LogId log(uint32_t partition) const { return {job(), partition}; }
+  LogId log(PartitionNumber partition) const { return {job(), partition}; }
 
   void begin_job(uint32_t ranks, uint32_t ways = 1) {
     const uint32_t number = manifest.jobs.empty() ? 1 : job() + 1;
     manifest.jobs.push_back(
         {number, fmt::format("{:016x}", 0x1000 + manifest.jobs.size()), ranks, ways, "hash"});
-    EXPECT_TRUE(io::make_directories(device_, part_folder(directory_, 0)).ok());
+    EXPECT_TRUE(io::make_directories(device_, part_folder(directory_, PartitionNumber(0))).ok());
     commit();
   }
 
   void write_epoch(const Records& records, const Shape& shape) {
     const JobEntry& job = manifest.jobs.back();
     EpochEntry epoch;
-    epoch.epoch = static_cast<uint32_t>(manifest.epochs.size());
+    epoch.epoch = EpochNumber(static_cast<uint32_t>(manifest.epochs.size()));
     epoch.job = static_cast<uint32_t>(manifest.jobs.size() - 1);
     epoch.epoch_id = hash_bytes(fmt::format("epoch {}", ++epochs_begun_));
     epoch.step = epoch.epoch * 10;
@@ -75,7 +75,7 @@ class TestDirectory {
       epoch.data_bytes += key.size() + value.size();
       epoch.digest += record_digest(key + value, key.size());
     }
-    for (uint32_t p = 0; p < parts.size(); ++p) write_partition(p, parts[p], epoch, shape);
+    for (PartitionNumber p(0); p < parts.size(); ++p) write_partition(p, parts[p], epoch, shape);
     if (shape.fate != Shape::kCommitted) return;
     manifest.epochs.push_back(epoch);
     models.emplace_back();
@@ -101,12 +101,12 @@ class TestDirectory {
   struct Part {
     std::unique_ptr<io::File> data;
     std::unique_ptr<io::File> index;
-    uint64_t data_blocks = 0;
+    BlockNumber end_block = {};
     uint64_t index_bytes = 0;
     std::unique_ptr<run::FooterBuilder> footer;
   };
 
-  Part& part(uint32_t partition) {
+  Part& part(PartitionNumber partition) {
     Part& part = parts_[log(partition)];
     if (!part.data) {
       part.data = device_.open(data_log_path(directory_, log(partition)), io::OpenMode::kCreate).value();
@@ -118,10 +118,10 @@ class TestDirectory {
 
   // What an uncommitted epoch leaves: its blocks are overwritten by the next epoch, its segments and footer stay as
   // dead bytes in the index log, and the next footer does not list them.
-  void write_partition(uint32_t partition, const std::vector<Records>& ways, const EpochEntry& epoch,
+  void write_partition(PartitionNumber partition, const std::vector<Records>& ways, const EpochEntry& epoch,
                        const Shape& shape) {
     Part& out = part(partition);
-    const uint64_t first_block = out.data_blocks;
+    const BlockNumber first_block = out.end_block;
     run::FooterBuilder footer = *out.footer;
     uint32_t run_number = 0;
     for (uint32_t way = 0; way < ways.size(); ++way) {
@@ -134,7 +134,7 @@ class TestDirectory {
         params.way = static_cast<uint16_t>(way);
         params.ways = static_cast<uint16_t>(ways.size());
         params.data_block = first_block;
-        params.data_blocks = static_cast<uint32_t>(out.data_blocks - first_block);
+        params.data_blocks = static_cast<uint32_t>(out.end_block - first_block);
         run::SegmentBuilder builder(sketches, params);
         const uint64_t offset = out.index_bytes = run::segment_offset(out.index_bytes, builder.size_bytes());
         drain(builder, *out.index, &out.index_bytes);
@@ -149,16 +149,16 @@ class TestDirectory {
           append(ways[way][i]);
         run::RunBuilder builder(memtable_, scratch_, sketch_memory_,
                                 {.partition = partition,
-                                 .first_block = out.data_blocks,
+                                 .first_block = out.end_block,
                                  .epoch = epoch.epoch,
                                  .epoch_id = epoch.epoch_id,
                                  .way = static_cast<uint16_t>(way),
                                  .run = run_number++,
                                  .ranks = manifest.jobs.back().ranks,
                                  .ways = static_cast<uint16_t>(ways.size())});
-        uint64_t bytes = out.data_blocks * run::kBlockBytes;
+        uint64_t bytes = out.end_block * run::kBlockBytes;
         drain(builder, *out.data, &bytes);
-        out.data_blocks = bytes / run::kBlockBytes;
+        out.end_block = BlockNumber(bytes / run::kBlockBytes);
         sketches.push_back(builder.sketch());
       }
       end_segment();
@@ -170,7 +170,7 @@ class TestDirectory {
     if (committed) {
       *out.footer = std::move(footer);
     } else {
-      out.data_blocks = first_block;
+      out.end_block = first_block;
     }
   }
 

@@ -11,7 +11,7 @@ namespace swale::imd {
 
 inline const std::string kDirectory = "/d";
 
-inline EpochEntry some_epoch(const Manifest& manifest, uint32_t number, uint64_t epoch_id) {
+inline EpochEntry some_epoch(const Manifest& manifest, EpochNumber number, uint64_t epoch_id) {
   EpochEntry epoch;
   epoch.epoch = number;
   epoch.job = static_cast<uint32_t>(manifest.jobs.size() - 1);
@@ -41,7 +41,8 @@ struct TestJob {
   }
   Status commit() {
     const auto number = static_cast<uint32_t>(log.epochs());
-    return log.append(some_epoch(manifest, number, 100 * manifest.generation + number), manifest);
+    return log.append(some_epoch(manifest, EpochNumber(number), 100 * manifest.generation + number),
+                      manifest);
   }
   Status close(io::Device& device) {
     manifest.closed = true;

@@ -10,7 +10,7 @@
 namespace swale::run {
 namespace {
 
-uint64_t offset_of(uint64_t block_number) { return block_number * kBlockBytes; }
+uint64_t offset_of(BlockNumber block_number) { return block_number * kBlockBytes; }
 
 Status disagree(const Candidate& candidate, std::string_view path, std::string_view problem) {
   return corruption(
@@ -42,7 +42,7 @@ Result<RecordParse> walk_starts(const Candidate& candidate, Bytes blocks, std::v
                                 std::string_view path, Fn&& fn) {
   const BlockTrailer trailer = block_trailer(blocks.data());
   if (trailer.count == 0) return RecordParse::kOk;
-  uint64_t number = candidate.block + candidate.block_count - blocks.size() / kBlockBytes;
+  BlockNumber number = candidate.block + candidate.block_count - blocks.size() / kBlockBytes;
   SWALE_ASSIGN_OR_RETURN(
       Bytes rest, stream_of_block(blocks.substr(0, kBlockBytes), candidate.packed, number, path, scratch));
   if (trailer.first_start >= rest.size()) return RecordParse::kMalformed;
@@ -96,7 +96,7 @@ Result<RecordParse> walk_starts(const Candidate& candidate, Bytes blocks, std::v
 
 }  // namespace
 
-void seal_block(char* block, uint32_t seed, uint64_t block_number, uint32_t first_ordinal, uint32_t count,
+void seal_block(char* block, uint32_t seed, BlockNumber block_number, uint32_t first_ordinal, uint32_t count,
                 uint32_t first_start) {
   BlockTrailer trailer{.first_ordinal = first_ordinal,
                        .count = static_cast<uint16_t>(count),
@@ -107,7 +107,7 @@ void seal_block(char* block, uint32_t seed, uint64_t block_number, uint32_t firs
   put_u32(block + kBlockBytes - 4, crc32c_extend(seed, {block, kBlockBytes - 4}));
 }
 
-Status verify_block(Bytes block, uint32_t seed, uint64_t block_number, std::string_view path) {
+Status verify_block(Bytes block, uint32_t seed, BlockNumber block_number, std::string_view path) {
   if (block.size() != kBlockBytes) {
     return corruption("{}: offset {}: expected a block of {} bytes, found {}; the file is cut off", path,
                       offset_of(block_number), kBlockBytes, block.size());
@@ -125,15 +125,17 @@ Status verify_block(Bytes block, uint32_t seed, uint64_t block_number, std::stri
   return {};
 }
 
-Status verify_blocks(Bytes blocks, uint32_t seed, uint64_t first_block_number, std::string_view path) {
+Status verify_blocks(Bytes blocks, uint32_t seed, BlockNumber first_block_number, std::string_view path) {
+  BlockNumber number = first_block_number;
   do {  // also refuses an empty piece
-    SWALE_RETURN_IF_ERROR(verify_block(blocks.substr(0, kBlockBytes), seed, first_block_number++, path));
+    SWALE_RETURN_IF_ERROR(verify_block(blocks.substr(0, kBlockBytes), seed, number, path));
     blocks.remove_prefix(kBlockBytes);
+    ++number;
   } while (!blocks.empty());
   return {};
 }
 
-Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t block_number,
+Result<RunHeader> decode_run_header(Bytes block, PartitionNumber partition, BlockNumber block_number,
                                     std::string_view path) {
   const auto problem = [&](std::string_view what) {
     return corruption("{}: offset {}: {}", path, offset_of(block_number), what);

@@ -23,19 +23,19 @@ inline BlockTrailer block_trailer(const char* block) {
 }
 
 // Writes the trailer, with its checksum, after a finished payload.
-void seal_block(char* block, uint32_t seed, uint64_t block_number, uint32_t first_ordinal, uint32_t count,
+void seal_block(char* block, uint32_t seed, BlockNumber block_number, uint32_t first_ordinal, uint32_t count,
                 uint32_t first_start);
 
 // Checks size, checksum and identity of one block. `seed` is epoch_seed(partition, epoch_id) of the epoch
 // that the block should belong to.
-Status verify_block(Bytes block, uint32_t seed, uint64_t block_number, std::string_view path);
+Status verify_block(Bytes block, uint32_t seed, BlockNumber block_number, std::string_view path);
 
 // The same for consecutive blocks.
-Status verify_blocks(Bytes blocks, uint32_t seed, uint64_t first_block_number, std::string_view path);
+Status verify_blocks(Bytes blocks, uint32_t seed, BlockNumber first_block_number, std::string_view path);
 
 // Decodes the run header at the start of a run's first block. Checks magic, checksum and the ranges of its
 // numbers. Verify the block itself afterwards, with the seed of the header's epoch.
-Result<RunHeader> decode_run_header(Bytes block, uint32_t partition, uint64_t block_number,
+Result<RunHeader> decode_run_header(Bytes block, PartitionNumber partition, BlockNumber block_number,
                                     std::string_view path);
 
 // Matches any key. No key is empty.

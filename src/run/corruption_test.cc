@@ -15,7 +15,7 @@ namespace {
 using test::PartitionInMemory;
 using test::Records;
 
-constexpr uint32_t kPartition = 7;
+constexpr PartitionNumber kPartition(7);
 
 enum class Outcome { kRight, kError, kWrong };
 
@@ -35,9 +35,9 @@ class BitFlips : public testing::Test {
     ASSERT_EQ(records_.size(), 139u);
     for (const auto& [key, value] : records_) values_[key].push_back(value);
     // A key in each block: of the first record that starts there, or of the one that goes through it.
-    RunCursor cursor(kPartition, 0, "data");
+    RunCursor cursor(kPartition, BlockNumber(0), "data");
     std::string previous;
-    uint64_t next_block = 0;
+    BlockNumber next_block;
     ASSERT_TRUE(cursor
                     .feed(partition_.data,
                           [&](const ScannedRecord& record) {
@@ -205,7 +205,7 @@ TEST_F(BitFlips, CanaryFooterWithAFittingChecksumDiffers) {
   const uint64_t offset = test::last_footer_offset(partition_.index);
   FooterPart part =
       decode_footer(Bytes(partition_.index).substr(offset), kPartition, offset, "index").value();
-  part.records[0].epoch ^= 1;
+  ++part.records[0].epoch;
   const auto decoded = decode_footer(encode_footer(part), kPartition, offset, "index");
   ASSERT_TRUE(decoded.ok());
   EXPECT_NE(decoded->records[0], partition_.segments[0]);

@@ -163,7 +163,7 @@ void sort_best_first(std::vector<Entry>& entries, std::vector<Entry>& scratch) {
 
 }  // namespace
 
-uint32_t extrema_seed(uint32_t partition, const SegmentRecord& segment, uint32_t part) {
+uint32_t extrema_seed(PartitionNumber partition, const SegmentRecord& segment, uint32_t part) {
   char bytes[12];
   put_u64(bytes, segment.index_offset);
   put_u32(bytes + 8, part);
@@ -178,7 +178,7 @@ ExtremaGroup::ExtremaGroup(std::span<const FieldPlace> fields, uint32_t blocks_m
   for (std::vector<Extrema>& blocks : blocks_of_) blocks.reserve(blocks_max_);
 }
 
-void ExtremaGroup::begin_run(uint64_t first_block, uint32_t blocks) {
+void ExtremaGroup::begin_run(BlockNumber first_block, uint32_t blocks) {
   assert(fits(blocks) && next_block_ == blocks_ && unfinished_.empty());
   runs_.push_back({first_block, blocks_, {}});
   blocks_ += blocks;
@@ -250,7 +250,7 @@ void ExtremaGroup::add_stream(Bytes block) {
   const BlockTrailer trailer = block_trailer(block.data());
   const bool packed = run.header.kind == RunKind::kPacked;
   const size_t begin = next_block_ == run.group_block && !packed ? sizeof(RunHeader) : 0;
-  const auto stream = stream_of_block(block, packed, next_block_, "memory", &piece_);
+  const auto stream = stream_of_block(block, packed, BlockNumber(next_block_), "memory", &piece_);
   assert(stream.ok() && "the run builder wrote it");
   const bool last = next_block_ + 1 == run.group_block + run.header.blocks;
   const size_t start = trailer.count == 0 ? stream->size() : trailer.first_start;

@@ -63,7 +63,7 @@ class ExtremaGroup {
   bool fits(uint32_t run_blocks) const { return empty() || blocks_ + run_blocks <= blocks_max_; }
 
   // `first_block`: in the data log; `blocks`: of the run. Requires that all blocks of the previous run were added.
-  void begin_run(uint64_t first_block, uint32_t blocks);
+  void begin_run(BlockNumber first_block, uint32_t blocks);
   // The run's next whole blocks.
   void add_blocks(Bytes blocks);
   void clear();
@@ -75,7 +75,7 @@ class ExtremaGroup {
   friend class ExtremaSegmentBuilder;
 
   struct Run {
-    uint64_t first_block;
+    BlockNumber first_block = {};
     uint32_t group_block;  // number of its first block
     RunHeader header;
   };
@@ -126,7 +126,7 @@ class ExtremaSegmentBuilder {
   Extreme which() const { return static_cast<Extreme>(list_ % 2); }
 
   const ExtremaGroup& group_;
-  const uint32_t partition_;
+  const PartitionNumber partition_;
   SegmentRecord segment_;
   std::vector<uint32_t> listed_;  // by field
   std::vector<Entry> order_;      // of the current list

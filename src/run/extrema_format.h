@@ -125,6 +125,6 @@ inline constexpr uint32_t kHeadPart = 0xffffffff;
 constexpr uint32_t piece_part(uint32_t field, Extreme which, uint32_t piece) {
   return (field << 1 | static_cast<uint32_t>(which)) << 16 | piece;
 }
-uint32_t extrema_seed(uint32_t partition, const SegmentRecord& segment, uint32_t part);
+uint32_t extrema_seed(PartitionNumber partition, const SegmentRecord& segment, uint32_t part);
 
 }  // namespace swale::run

@@ -116,7 +116,7 @@ const GroupRun& GroupHead::run_of(uint32_t group_block) const {
   return *(after - 1);
 }
 
-Result<GroupHead> decode_extrema_head(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
+Result<GroupHead> decode_extrema_head(const SegmentRecord& segment, PartitionNumber partition, Bytes bytes,
                                       std::string_view path) {
   const uint64_t offset = segment.index_offset;
   if (bytes.size() != segment.stride || bytes.size() < sizeof(ExtremaHead)) {
@@ -156,8 +156,8 @@ PiecePlace piece_place(const GroupHead& head, size_t field, Extreme which, uint3
   return {list + shape.offset, shape.bytes()};
 }
 
-Result<std::vector<PieceEntry>> decode_extrema_piece(const GroupHead& head, uint32_t partition, size_t field,
-                                                     Extreme which, uint32_t piece, Bytes bytes,
+Result<std::vector<PieceEntry>> decode_extrema_piece(const GroupHead& head, PartitionNumber partition,
+                                                     size_t field, Extreme which, uint32_t piece, Bytes bytes,
                                                      std::string_view path) {
   const GroupField& of = head.fields[field];
   const ListPieceShape shape = list_piece_shape(of.listed, piece);
@@ -185,7 +185,7 @@ Result<std::vector<PieceEntry>> decode_extrema_piece(const GroupHead& head, uint
 
 namespace {
 
-Result<uint32_t> uniform_records(const GroupRun& run, uint64_t block_number, Bytes block,
+Result<uint32_t> uniform_records(const GroupRun& run, BlockNumber block_number, Bytes block,
                                  const BlockRecordFn& fn, std::string_view path) {
   const BlockTrailer trailer = block_trailer(block.data());
   const uint64_t row_bytes = run.key_bytes + uint64_t{run.value_bytes};
@@ -200,7 +200,7 @@ Result<uint32_t> uniform_records(const GroupRun& run, uint64_t block_number, Byt
 }
 
 // The stream of records, starting at the front of the first block.
-Result<std::vector<char>> join(Bytes blocks, bool packed, uint64_t block_number, std::string_view path) {
+Result<std::vector<char>> join(Bytes blocks, bool packed, BlockNumber block_number, std::string_view path) {
   std::vector<char> joined;
   for (; !blocks.empty(); blocks.remove_prefix(kBlockBytes), ++block_number) {
     const Bytes block = blocks.substr(0, kBlockBytes);
@@ -215,7 +215,7 @@ Result<std::vector<char>> join(Bytes blocks, bool packed, uint64_t block_number,
 
 }  // namespace
 
-Result<uint32_t> records_of_block(const GroupRun& run, uint64_t block_number, Bytes blocks,
+Result<uint32_t> records_of_block(const GroupRun& run, BlockNumber block_number, Bytes blocks,
                                   const BlockRecordFn& fn, std::string_view path) {
   if (blocks.empty() || blocks.size() % kBlockBytes != 0) {
     return damaged(path, block_number * kBlockBytes, "the block is cut off");
@@ -246,8 +246,8 @@ Result<uint32_t> records_of_block(const GroupRun& run, uint64_t block_number, By
   return 0;
 }
 
-Result<GroupContent> decode_extrema_group(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
-                                          std::string_view path) {
+Result<GroupContent> decode_extrema_group(const SegmentRecord& segment, PartitionNumber partition,
+                                          Bytes bytes, std::string_view path) {
   GroupContent group;
   SWALE_ASSIGN_OR_RETURN(group.head,
                          decode_extrema_head(segment, partition, bytes.substr(0, segment.stride), path));

@@ -26,8 +26,8 @@ namespace swale::run {
 bool is_extrema_segment(const SegmentRecord& segment);
 
 struct GroupRun {
-  uint64_t first_block = 0;  // in the data log
-  uint32_t group_block = 0;  // of its first block
+  BlockNumber first_block = {};  // in the data log
+  uint32_t group_block = 0;      // of its first block
   uint32_t blocks = 0;
   uint32_t records = 0;
   uint32_t value_bytes = 0;
@@ -54,7 +54,7 @@ struct GroupHead {
 };
 
 // `bytes`: the first segment.stride bytes of the segment, which comes from a decoded footer.
-Result<GroupHead> decode_extrema_head(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
+Result<GroupHead> decode_extrema_head(const SegmentRecord& segment, PartitionNumber partition, Bytes bytes,
                                       std::string_view path);
 // Checks the numbers in a segment's record before anything is read: `index_end` bounds the segment.
 Status check_extrema_segment(const SegmentRecord& segment, uint64_t index_end, std::string_view path);
@@ -70,8 +70,8 @@ struct PieceEntry {
   OrderKey bound = 0;  // no later entry of the list is better
   uint32_t block = 0;  // of the group
 };
-Result<std::vector<PieceEntry>> decode_extrema_piece(const GroupHead& head, uint32_t partition, size_t field,
-                                                     Extreme which, uint32_t piece, Bytes bytes,
+Result<std::vector<PieceEntry>> decode_extrema_piece(const GroupHead& head, PartitionNumber partition,
+                                                     size_t field, Extreme which, uint32_t piece, Bytes bytes,
                                                      std::string_view path);
 
 // The whole content of a group, from the bytes of its segment.
@@ -79,8 +79,8 @@ struct GroupContent {
   GroupHead head;
   std::vector<std::vector<PieceEntry>> lists;  // by field, maxima before minima
 };
-Result<GroupContent> decode_extrema_group(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
-                                          std::string_view path);
+Result<GroupContent> decode_extrema_group(const SegmentRecord& segment, PartitionNumber partition,
+                                          Bytes bytes, std::string_view path);
 
 // kCorruption if a group's fields are not those of the manifest (`indexed`).
 Status check_group_fields(const GroupHead& head, std::span<const FieldPlace> indexed, std::string_view path);
@@ -89,7 +89,7 @@ Status check_group_fields(const GroupHead& head, std::span<const FieldPlace> ind
 // block, *verified*, and for variable runs the following blocks, as far as they were read. Returns the number
 // of further blocks needed for the last record (fn was not called then), or 0.
 using BlockRecordFn = std::function<void(uint32_t number, const RecordView& record)>;
-Result<uint32_t> records_of_block(const GroupRun& run, uint64_t block_number, Bytes blocks,
+Result<uint32_t> records_of_block(const GroupRun& run, BlockNumber block_number, Bytes blocks,
                                   const BlockRecordFn& fn, std::string_view path);
 
 }  // namespace swale::run

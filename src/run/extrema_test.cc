@@ -16,7 +16,7 @@
 namespace swale::run {
 namespace {
 
-constexpr uint32_t kPartition = 7;
+constexpr PartitionNumber kPartition(7);
 constexpr uint64_t kIndexOffset = 8192;
 
 using ValueFn = std::function<std::string(Rng&, size_t)>;
@@ -59,7 +59,7 @@ struct Made {
   void feed(size_t fill_blocks) {
     for (size_t at = 0; at < data.size();) {
       const size_t bytes = get_fixed<RunHeader>(data.data() + at).blocks * kBlockBytes;
-      group.begin_run(at / kBlockBytes, static_cast<uint32_t>(bytes / kBlockBytes));
+      group.begin_run(BlockNumber(at / kBlockBytes), static_cast<uint32_t>(bytes / kBlockBytes));
       for (size_t part = 0; part < bytes; part += fill_blocks * kBlockBytes) {
         group.add_blocks(Bytes(data).substr(at + part, std::min(fill_blocks * kBlockBytes, bytes - part)));
       }
@@ -68,7 +68,7 @@ struct Made {
   }
 
   void walk() {
-    RunCursor cursor(kPartition, 0, "data");
+    RunCursor cursor(kPartition, BlockNumber(0), "data");
     const Status status = cursor.feed(data, [&](const ScannedRecord& record) {
       std::vector<Extrema>& block = blocks[static_cast<uint32_t>(record.block)];
       block.resize(fields.size());
@@ -85,11 +85,9 @@ struct Made {
   void encode() {
     ExtremaSegmentBuilder builder(group,
                                   {.partition = kPartition,
-                                   .epoch = 0,
                                    .epoch_id = test::PartitionInMemory::kEpochId,
                                    .way = 0,
                                    .ways = 1,
-                                   .data_block = 0,
                                    .data_blocks = static_cast<uint32_t>(data.size() / kBlockBytes)},
                                   kIndexOffset);
     std::vector<char> out(2 * kIndexPageBytes, '\x5a');
@@ -236,7 +234,7 @@ TEST(Extrema, AGroupIsFullAndStartsAnew) {
                   [](Rng& rng, size_t) { return value_with(static_cast<double>(rng.below(50))); });
   const auto blocks = static_cast<uint32_t>(made.data.size() / kBlockBytes);
   ASSERT_LT(blocks, 10u);
-  group.begin_run(0, blocks);
+  group.begin_run(BlockNumber(0), blocks);
   group.add_blocks(made.data);
   EXPECT_TRUE(group.fits(10 - blocks));
   EXPECT_FALSE(group.fits(11 - blocks));

@@ -106,7 +106,7 @@ bool take_record(Bytes* coded, SegmentRecord* record) {
   return true;
 }
 
-Result<FooterTrailer> decode_trailer(const char* bytes, uint32_t partition, uint64_t trailer_offset,
+Result<FooterTrailer> decode_trailer(const char* bytes, PartitionNumber partition, uint64_t trailer_offset,
                                      std::string_view path) {
   const FooterContext context{path, trailer_offset};
   if (get_u64(bytes) != kFooterMagic) return context.damaged("no footer ends there");
@@ -169,7 +169,7 @@ Status take_records(Bytes coded, const FooterContext& context, FooterPart* part)
 // Walks backwards from the end of an index log to the last whole footer.
 class TailSearch {
  public:
-  TailSearch(io::File& file, uint32_t partition, Footer* footer)
+  TailSearch(io::File& file, PartitionNumber partition, Footer* footer)
       : file_(file), partition_(partition), footer_(*footer) {}
 
   Result<FooterPart> run(uint64_t file_end) {
@@ -231,14 +231,14 @@ class TailSearch {
   }
 
   io::File& file_;
-  const uint32_t partition_;
+  const PartitionNumber partition_;
   Footer& footer_;
   std::vector<char> window_;
   uint64_t window_start_ = 0;
 };
 
 // Reads all records older than those of `last`.
-Status read_extents(io::File& file, uint32_t partition, const FooterPart& last, Footer* footer) {
+Status read_extents(io::File& file, PartitionNumber partition, const FooterPart& last, Footer* footer) {
   std::vector<std::vector<char>> bytes;
   std::vector<io::ReadRequest> requests;
   for (const FooterExtent& extent : last.extents) {
@@ -295,7 +295,8 @@ std::string encode_footer(FooterPart part) {
   return out.append(trailer, kTrailerBytes);
 }
 
-Result<FooterPart> decode_footer(Bytes bytes, uint32_t partition, uint64_t offset, std::string_view path) {
+Result<FooterPart> decode_footer(Bytes bytes, PartitionNumber partition, uint64_t offset,
+                                 std::string_view path) {
   const FooterContext context{path, offset};
   if (bytes.size() < kTrailerBytes) {
     return context.damaged(
@@ -317,7 +318,7 @@ Result<FooterPart> decode_footer(Bytes bytes, uint32_t partition, uint64_t offse
   return part;
 }
 
-Result<Footer> read_footer(io::File& index_log, uint32_t partition) {
+Result<Footer> read_footer(io::File& index_log, PartitionNumber partition) {
   Footer footer;
   SWALE_ASSIGN_OR_RETURN(const uint64_t end, index_log.size());
   SWALE_ASSIGN_OR_RETURN(FooterPart last, TailSearch(index_log, partition, &footer).run(end));
@@ -327,7 +328,7 @@ Result<Footer> read_footer(io::File& index_log, uint32_t partition) {
   return footer;
 }
 
-Status each_footer(io::File& index_log, uint32_t partition,
+Status each_footer(io::File& index_log, PartitionNumber partition,
                    const std::function<void(uint64_t offset, const Result<FooterPart>&)>& fn) {
   SWALE_ASSIGN_OR_RETURN(const uint64_t end, index_log.size());
   std::vector<char> chunk;

@@ -62,21 +62,22 @@ std::string encode_footer(FooterPart part);
 
 // `bytes`: the whole footer, which lies at `offset`. kCorruption if it is not a footer of this partition at
 // this offset; kUnsupported if it has a newer format.
-Result<FooterPart> decode_footer(Bytes bytes, uint32_t partition, uint64_t offset, std::string_view path);
+Result<FooterPart> decode_footer(Bytes bytes, PartitionNumber partition, uint64_t offset,
+                                 std::string_view path);
 
 // Reads the footer of an index log: the last valid one at or before its end, and the extents it names.
 // kCorruption if there is none. The caller must check that all committed epochs are there: if the last footer
 // is damaged, this one is older (skipped_reason says why).
-Result<Footer> read_footer(io::File& index_log, uint32_t partition);
+Result<Footer> read_footer(io::File& index_log, PartitionNumber partition);
 
 // For tools that inspect a whole log: calls fn(offset, footer or its failure) for each place that has the magic of a
 // footer's trailer, by offset. Reads the whole log.
-Status each_footer(io::File& index_log, uint32_t partition,
+Status each_footer(io::File& index_log, PartitionNumber partition,
                    const std::function<void(uint64_t offset, const Result<FooterPart>&)>& fn);
 
 class FooterBuilder {
  public:
-  explicit FooterBuilder(uint32_t partition) : partition_(partition) {}
+  explicit FooterBuilder(PartitionNumber partition) : partition_(partition) {}
 
   // kResourceExhausted at the limit of segments.
   Status add(const SegmentRecord& segment);
@@ -91,7 +92,7 @@ class FooterBuilder {
   void choose_first();
   uint64_t epoch_bytes() const;
 
-  uint32_t partition_;
+  PartitionNumber partition_;
   std::vector<SegmentRecord> segments_;
   std::vector<FooterExtent> extents_;
   std::optional<FooterExtent> full_;  // the last footer, if the next one is to name it

@@ -14,14 +14,14 @@ namespace {
 
 using test::PartitionInMemory;
 
-constexpr uint32_t kPartition = 7;
+constexpr PartitionNumber kPartition(7);
 
 constexpr uint32_t kEpochBlocks = 3;
 
 SegmentRecord segment_of(uint32_t epoch, uint32_t blocks = kEpochBlocks) {
-  return {.data_block = epoch * uint64_t{blocks},
+  return {.data_block = BlockNumber(epoch * uint64_t{blocks}),
           .epoch_id = 1000 + epoch * 0x9e3779b97f4a7c15,
-          .epoch = epoch,
+          .epoch = EpochNumber(epoch),
           .data_blocks = blocks};
 }
 
@@ -39,7 +39,7 @@ struct Log {
   }
 };
 
-Result<Footer> read(Bytes log, uint32_t partition = kPartition) {
+Result<Footer> read(Bytes log, PartitionNumber partition = kPartition) {
   PartitionInMemory files;
   const auto file = files.index_file(log);
   return read_footer(*file, partition);
@@ -354,7 +354,7 @@ TEST(Footer, RefusesImpossibleNumbersDespiteTheRightChecksum) {
       [](FooterPart& part) { part.records[0].stride = 64; },
       [](FooterPart& part) { part.records[0].runs = 1, part.records[0].stride = 64; },
       [](FooterPart& part) { part.records[0].flags = kUniformSegment; },
-      [](FooterPart& part) { part.records[0].data_block = uint64_t{1} << 52; },
+      [](FooterPart& part) { part.records[0].data_block = BlockNumber(uint64_t{1} << 52); },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
     EXPECT_EQ(read(changed_footer(changes[i])).status().code(), Code::kCorruption) << i;

@@ -5,19 +5,19 @@
 
 namespace swale::run {
 
-uint32_t partition_seed(uint32_t partition) {
+uint32_t partition_seed(PartitionNumber partition) {
   char bytes[4];
   put_u32(bytes, partition);
   return crc32c({bytes, sizeof(bytes)});
 }
 
-uint32_t epoch_seed(uint32_t partition, uint64_t epoch_id) {
+uint32_t epoch_seed(PartitionNumber partition, uint64_t epoch_id) {
   char bytes[8];
   put_u64(bytes, epoch_id);
   return crc32c_extend(partition_seed(partition), {bytes, sizeof(bytes)});
 }
 
-uint32_t segment_seed(uint32_t partition, const SegmentRecord& segment) {
+uint32_t segment_seed(PartitionNumber partition, const SegmentRecord& segment) {
   char bytes[12];
   put_u32(bytes, segment.way);
   put_u64(bytes + 4, segment.records);

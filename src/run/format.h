@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/codec.h"
+#include "base/numbers.h"
 
 namespace swale::run {
 
@@ -76,16 +77,16 @@ struct RunHeader {
   uint8_t key_bytes;  // uniform runs; 0 in others
   uint16_t way;
   uint32_t value_bytes;  // uniform runs; 0 in others
-  uint32_t epoch;
+  EpochNumber epoch;
   uint64_t epoch_id;
   uint32_t run;  // 0, 1, 2, ... within the epoch and partition
   uint32_t records;
   uint32_t blocks;
-  uint32_t partition;   // the rank that wrote it
-  uint64_t data_bytes;  // keys and values
-  uint32_t ranks;       // of the job that wrote it, and so partitions
-  uint16_t ways;        // of each of these
-  HomeRule home;        // of the job's records
+  PartitionNumber partition;  // the rank that wrote it
+  uint64_t data_bytes;        // keys and values
+  uint32_t ranks;             // of the job that wrote it, and so partitions
+  uint16_t ways;              // of each of these
+  HomeRule home;              // of the job's records
   ValueRule values;
   uint32_t codec;   // Codec of a packed run; 0 in others
   uint32_t crc32c;  // partition_seed, then the first 60 bytes
@@ -134,11 +135,11 @@ enum SegmentFlag : uint8_t {
 
 // One segment of the index log: the transposed sketches of n runs of one way and epoch. Kept in footers.
 struct SegmentRecord {
-  uint64_t index_offset = 0;  // multiple of kIndexUnit
-  uint64_t data_block = 0;    // first block of the epoch in the data log
+  uint64_t index_offset = 0;    // multiple of kIndexUnit
+  BlockNumber data_block = {};  // first block of the epoch in the data log
   uint64_t epoch_id = 0;
   uint64_t records = 0;
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   uint32_t data_blocks = 0;     // blocks of the epoch when the segment was made
   uint32_t runs = 0;            // 0: the epoch (of this way) has no records
   uint32_t stride = 0;          // distance of slices, bytes; 0 if runs is 0
@@ -245,7 +246,7 @@ struct FooterTrailer {
   uint32_t version;
   uint32_t incompatible_features;  // unknown bits: the file must not be read
   uint32_t compatible_features;    // unknown bits: may be ignored by readers
-  uint32_t partition;
+  PartitionNumber partition;
   uint64_t offset;        // of the footer in the index log
   uint32_t bytes;         // of the footer, this trailer included
   uint32_t record_bytes;  // of the coded records, without the zeros up to a multiple of 8
@@ -260,8 +261,8 @@ static_assert(sizeof(FooterTrailer) == 64 && offsetof(FooterTrailer, partition) 
               offsetof(FooterTrailer, bytes) == 32 && offsetof(FooterTrailer, crc32c) == 60);
 static_assert(std::is_trivially_copyable_v<FooterTrailer> && std::is_trivially_copyable_v<RunHeader>);
 
-uint32_t partition_seed(uint32_t partition);
-uint32_t epoch_seed(uint32_t partition, uint64_t epoch_id);
-uint32_t segment_seed(uint32_t partition, const SegmentRecord& segment);
+uint32_t partition_seed(PartitionNumber partition);
+uint32_t epoch_seed(PartitionNumber partition, uint64_t epoch_id);
+uint32_t segment_seed(PartitionNumber partition, const SegmentRecord& segment);
 
 }  // namespace swale::run

@@ -16,7 +16,7 @@ namespace {
 using test::PartitionInMemory;
 using test::Records;
 
-constexpr uint32_t kPartition = 7;
+constexpr PartitionNumber kPartition(7);
 constexpr char kGoldenFolder[] = SWALE_SOURCE_DIR "/tests/golden/run/";
 
 std::string read_golden(const std::string& name) {
@@ -89,15 +89,15 @@ TEST(GoldenFiles, AreRead) {
 
 TEST(Seeds, TellWhatBytesBelongTo) {
   SegmentRecord segment;
-  EXPECT_NE(partition_seed(1), partition_seed(2));
-  EXPECT_NE(epoch_seed(1, 5), epoch_seed(1, 6));
-  EXPECT_NE(epoch_seed(1, 5), epoch_seed(2, 5));
-  const uint32_t seed = segment_seed(1, segment);
+  EXPECT_NE(partition_seed(PartitionNumber(1)), partition_seed(PartitionNumber(2)));
+  EXPECT_NE(epoch_seed(PartitionNumber(1), 5), epoch_seed(PartitionNumber(1), 6));
+  EXPECT_NE(epoch_seed(PartitionNumber(1), 5), epoch_seed(PartitionNumber(2), 5));
+  const uint32_t seed = segment_seed(PartitionNumber(1), segment);
   segment.way = 1;
-  EXPECT_NE(segment_seed(1, segment), seed);
+  EXPECT_NE(segment_seed(PartitionNumber(1), segment), seed);
   segment.way = 0;
   segment.records = 1;
-  EXPECT_NE(segment_seed(1, segment), seed);
+  EXPECT_NE(segment_seed(PartitionNumber(1), segment), seed);
 }
 
 }  // namespace

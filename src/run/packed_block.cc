@@ -5,7 +5,7 @@
 
 namespace swale::run {
 
-Status append_piece(Bytes block, uint64_t block_number, std::string_view path, std::vector<char>* out) {
+Status append_piece(Bytes block, BlockNumber block_number, std::string_view path, std::vector<char>* out) {
   const PackedTrailer trailer = packed_trailer(block.data());
   const size_t begin = block_trailer(block.data()).first_ordinal == 0 ? sizeof(RunHeader) : 0;
   const auto damaged = [&](std::string_view problem) {
@@ -40,7 +40,7 @@ Status append_piece(Bytes block, uint64_t block_number, std::string_view path, s
                              codec_name(trailer.codec), trailer.piece_bytes));
 }
 
-Result<Bytes> stream_of_block(Bytes block, bool packed, uint64_t block_number, std::string_view path,
+Result<Bytes> stream_of_block(Bytes block, bool packed, BlockNumber block_number, std::string_view path,
                               std::vector<char>* scratch) {
   if (!packed) return block.substr(0, kPayloadBytes);
   scratch->clear();

@@ -30,11 +30,11 @@ inline PackedTrailer packed_trailer(const char* block) {
 }
 
 // Appends the block's piece, decompressed, to `out`. Requires a block (4,096 bytes) of a packed run, verified.
-Status append_piece(Bytes block, uint64_t block_number, std::string_view path, std::vector<char>* out);
+Status append_piece(Bytes block, BlockNumber block_number, std::string_view path, std::vector<char>* out);
 
 // The part of the stream in a block of a variable or packed run; first_start is an offset in it. It is the payload, or
 // the decompressed piece in `scratch`.
-Result<Bytes> stream_of_block(Bytes block, bool packed, uint64_t block_number, std::string_view path,
+Result<Bytes> stream_of_block(Bytes block, bool packed, BlockNumber block_number, std::string_view path,
                               std::vector<char>* scratch);
 
 }  // namespace swale::run

@@ -200,7 +200,7 @@ void PackedRunBuilder::finish_piece(char* block, size_t bytes) {
   if (ends_with_record) ++first_end_;
   in_record_ = !ends_with_record;
   window_front_ = end;
-  seal_block(block, 0, 0, first_ordinal, starts, static_cast<uint32_t>(first_start));
+  seal_block(block, 0, BlockNumber(), first_ordinal, starts, static_cast<uint32_t>(first_start));
 }
 
 size_t PackedRunBuilder::fill(MutableBytes out) {

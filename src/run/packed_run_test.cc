@@ -55,7 +55,7 @@ void expect_all(PartitionInMemory& partition, const std::vector<Records>& runs) 
     records += run.size();
   }
   Status status;
-  ASSERT_EQ(test::scan(partition.data, 7, &status).size(), records) << status.to_string();
+  ASSERT_EQ(test::scan(partition.data, PartitionNumber(7), &status).size(), records) << status.to_string();
   ASSERT_TRUE(status.ok()) << status.to_string();
   for (const auto& [key, expected] : values) {
     const test::Found found = partition.find(key, partition.segments.back());
@@ -114,7 +114,7 @@ TEST(PackedRun, SmallRecordsDoNotSpanBlocks) {
   partition.layout.compression = Codec::kLz4;
   partition.add_run(particles(rng, 20'000));
   size_t spanning = 0;
-  RunCursor cursor(7, 0, "data");
+  RunCursor cursor(PartitionNumber(7), BlockNumber(0), "data");
   ASSERT_TRUE(cursor
                   .feed(partition.data,
                         [&](const ScannedRecord& record) {
@@ -169,7 +169,7 @@ TEST(PackedRun, ATrailerThatMakesNoSenseIsRefused) {
     change(trailer);
     put_fixed(block.data() + kPackedBytesMax, trailer);
     std::vector<char> out;
-    return append_piece(block, 3, "log", &out);
+    return append_piece(block, BlockNumber(3), "log", &out);
   };
   EXPECT_TRUE(status_of([](PackedTrailer&) {}).ok()) << "canary";
   EXPECT_EQ(status_of([](PackedTrailer& t) { t.stored_bytes = 4'020; }).code(), Code::kCorruption);

@@ -35,7 +35,8 @@ void expect_round_trip(const Records& records, RunKind kind) {
   EXPECT_EQ(partition.digest, digest);
   for (const size_t chunk_blocks : {1, 2, 5, 1000}) {
     Status status;
-    EXPECT_EQ(test::scan(partition.data, 7, &status, chunk_blocks), in_storage_order(records));
+    EXPECT_EQ(test::scan(partition.data, PartitionNumber(7), &status, chunk_blocks),
+              in_storage_order(records));
     EXPECT_TRUE(status.ok()) << status.to_string();
   }
 }

@@ -7,7 +7,7 @@
 
 namespace swale::run {
 
-RunCursor::RunCursor(uint32_t partition, uint64_t first_block, std::string path,
+RunCursor::RunCursor(PartitionNumber partition, BlockNumber first_block, std::string path,
                      std::optional<uint64_t> epoch_id)
     : partition_(partition),
       path_(std::move(path)),
@@ -15,7 +15,7 @@ RunCursor::RunCursor(uint32_t partition, uint64_t first_block, std::string path,
       next_block_(first_block),
       run_end_block_(first_block) {}
 
-Status RunCursor::malformed(uint64_t block, std::string_view problem) const {
+Status RunCursor::malformed(BlockNumber block, std::string_view problem) const {
   return corruption("{}: offset {}: run {} of epoch {}: {}; run `swale verify`", path_, block * kBlockBytes,
                     run_.run, run_.epoch, problem);
 }
@@ -107,7 +107,7 @@ Status RunCursor::end_run() {
   return {};
 }
 
-void RunCursor::yield(const RecordView& view, uint64_t block, uint32_t row, uint64_t end_block,
+void RunCursor::yield(const RecordView& view, BlockNumber block, uint32_t row, BlockNumber end_block,
                       const RecordFn& fn) {
   const ScannedRecord record{.run = &run_,
                              .key = view.key,

@@ -28,12 +28,12 @@ namespace swale::run {
 struct ScannedRecord {
   const RunHeader* run;
   Bytes key;
-  Bytes value;         // of a value that lies elsewhere what stands in its place
-  uint32_t ordinal;    // in its run
-  uint64_t block;      // in which it starts
-  uint32_t row;        // uniform: row in the block
-  uint64_t end_block;  // in which its last byte lies
-  bool large;          // the value lies elsewhere: in a value log or in value pages
+  Bytes value;                 // of a value that lies elsewhere what stands in its place
+  uint32_t ordinal;            // in its run
+  BlockNumber block = {};      // in which it starts
+  uint32_t row;                // uniform: row in the block
+  BlockNumber end_block = {};  // in which its last byte lies
+  bool large;                  // the value lies elsewhere: in a value log or in value pages
 
   // What the record has of its value.
   Bytes fields() const { return large ? value.substr(0, value.size() - pointer_bytes(run->values)) : value; }
@@ -67,7 +67,7 @@ class RunCursor {
   using RecordFn = std::function<bool(const ScannedRecord&)>;
 
   // `first_block`: the first fed block's number in the data log. If `epoch_id` is given, runs of other epochs fail.
-  RunCursor(uint32_t partition, uint64_t first_block, std::string path,
+  RunCursor(PartitionNumber partition, BlockNumber first_block, std::string path,
             std::optional<uint64_t> epoch_id = {});
 
   // `blocks`: the next whole blocks. Yields the records that they complete.
@@ -82,7 +82,7 @@ class RunCursor {
 
   bool stopped() const { return stopped_; }
   bool between_runs() const { return next_block_ == run_end_block_; }
-  uint64_t next_block() const { return next_block_; }
+  BlockNumber next_block() const { return next_block_; }
   uint64_t runs() const { return runs_; }          // finished
   uint64_t records() const { return records_; }    // yielded
   uint64_t left_out() const { return left_out_; }  // records of finished runs that skipped blocks had
@@ -94,20 +94,21 @@ class RunCursor {
   Status stream_records(Bytes block, const BlockTrailer& trailer, const RecordFn& fn);
   Status end_run();
   void end_torn_run();
-  void yield(const RecordView& record, uint64_t block, uint32_t row, uint64_t end_block, const RecordFn& fn);
-  Status malformed(uint64_t block, std::string_view problem) const;
+  void yield(const RecordView& record, BlockNumber block, uint32_t row, BlockNumber end_block,
+             const RecordFn& fn);
+  Status malformed(BlockNumber block, std::string_view problem) const;
 
-  const uint32_t partition_;
+  const PartitionNumber partition_;
   const std::string path_;
   const std::optional<uint64_t> epoch_id_;
-  uint64_t next_block_;
-  uint64_t run_end_block_;
+  BlockNumber next_block_;
+  BlockNumber run_end_block_;
   RunHeader run_{};
   uint32_t seed_ = 0;
-  uint32_t ordinal_ = 0;           // of the next record
-  std::vector<char> unfinished_;   // variable, packed: front of a record that spans blocks
-  uint64_t unfinished_block_ = 0;  // where it started
-  std::vector<char> piece_;        // packed: of the current block
+  uint32_t ordinal_ = 0;          // of the next record
+  std::vector<char> unfinished_;  // variable, packed: front of a record that spans blocks
+  BlockNumber unfinished_block_;  // where it started
+  std::vector<char> piece_;       // packed: of the current block
   uint64_t data_bytes_ = 0;
   uint64_t runs_ = 0;
   uint64_t records_ = 0;

@@ -11,6 +11,8 @@ namespace {
 
 using test::PartitionInMemory;
 
+constexpr PartitionNumber kPartition(7);
+
 class RunCursorTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -22,8 +24,8 @@ class RunCursorTest : public testing::Test {
     partition_.add_run(test::random_records(rng, 100, 8, 40));
   }
 
-  Status walk(Bytes data, uint32_t partition = 7, std::optional<uint64_t> epoch_id = {}) {
-    RunCursor cursor(partition, 0, "part-000007.data", epoch_id);
+  Status walk(Bytes data, PartitionNumber partition = kPartition, std::optional<uint64_t> epoch_id = {}) {
+    RunCursor cursor(partition, BlockNumber(0), "part-000007.data", epoch_id);
     records_ = 0;
     SWALE_RETURN_IF_ERROR(cursor.feed(data, [&](const ScannedRecord&) { return ++records_, true; }));
     return cursor.finish();
@@ -34,15 +36,15 @@ class RunCursorTest : public testing::Test {
 };
 
 TEST_F(RunCursorTest, WalksAllRunsOfTheRightEpoch) {
-  EXPECT_TRUE(walk(partition_.data, 7, PartitionInMemory::kEpochId).ok());
+  EXPECT_TRUE(walk(partition_.data, kPartition, PartitionInMemory::kEpochId).ok());
   EXPECT_EQ(records_, 411u);
-  const Status other = walk(partition_.data, 7, 99);
+  const Status other = walk(partition_.data, kPartition, 99);
   EXPECT_EQ(other.code(), Code::kCorruption);
   EXPECT_NE(other.message().find("part-000007.data: offset 0"), std::string_view::npos);
 }
 
 TEST_F(RunCursorTest, RefusesAnotherPartitionsLog) {
-  EXPECT_EQ(walk(partition_.data, 8).code(), Code::kCorruption);
+  EXPECT_EQ(walk(partition_.data, PartitionNumber(8)).code(), Code::kCorruption);
   EXPECT_EQ(records_, 0u);
 }
 
@@ -65,7 +67,7 @@ TEST_F(RunCursorTest, NoticesMisdirectedBlocks) {
 TEST_F(RunCursorTest, NoticesABlockOfAnEarlierEpochAtTheSamePlace) {
   Rng rng(51);
   PartitionInMemory earlier;
-  earlier.epoch = 3;
+  earlier.epoch = EpochNumber(3);
   earlier.add_run(test::random_records(rng, 300, 8, 40));
   std::string stale = partition_.data;
   stale.replace(kBlockBytes, kBlockBytes, earlier.data, kBlockBytes, kBlockBytes);
@@ -73,7 +75,7 @@ TEST_F(RunCursorTest, NoticesABlockOfAnEarlierEpochAtTheSamePlace) {
 }
 
 TEST_F(RunCursorTest, StopsWhenTold) {
-  RunCursor cursor(7, 0, "data");
+  RunCursor cursor(kPartition, BlockNumber(0), "data");
   uint64_t seen = 0;
   EXPECT_TRUE(cursor.feed(partition_.data, [&](const ScannedRecord&) { return ++seen < 305; }).ok());
   EXPECT_TRUE(cursor.stopped());
@@ -82,8 +84,8 @@ TEST_F(RunCursorTest, StopsWhenTold) {
 }
 
 TEST_F(RunCursorTest, StartsAtAnyRun) {
-  const uint64_t second = partition_.sketches[1].first_block;
-  RunCursor cursor(7, second, "data");
+  const BlockNumber second = partition_.sketches[1].first_block;
+  RunCursor cursor(kPartition, second, "data");
   uint32_t seen = 0;
   ASSERT_TRUE(cursor
                   .feed(Bytes(partition_.data).substr(second * kBlockBytes),
@@ -101,15 +103,15 @@ Status decode_changed(void (*change)(RunHeader*)) {
   RunHeader header{};
   header.magic = kRunMagic;
   header.kind = RunKind::kVariable;
-  header.partition = 7;
+  header.partition = kPartition;
   header.records = header.blocks = 1;
   header.ranks = 8;
   header.ways = 1;
   change(&header);
   char bytes[sizeof(header)];
   put_fixed(bytes, header);
-  put_u32(bytes + 60, crc32c_extend(partition_seed(7), {bytes, 60}));
-  return decode_run_header({bytes, sizeof(bytes)}, 7, 0, "data").status();
+  put_u32(bytes + 60, crc32c_extend(partition_seed(kPartition), {bytes, 60}));
+  return decode_run_header({bytes, sizeof(bytes)}, kPartition, BlockNumber(0), "data").status();
 }
 
 TEST(RunHeader, RefusesWhatIsOfANewerFormat) {
@@ -120,7 +122,8 @@ TEST(RunHeader, RefusesWhatIsOfANewerFormat) {
             Code::kUnsupported);
   char bytes[sizeof(RunHeader)];
   put_fixed(bytes, RunHeader{});
-  EXPECT_EQ(decode_run_header({bytes, sizeof(bytes)}, 7, 0, "data").status().code(), Code::kCorruption);
+  EXPECT_EQ(decode_run_header({bytes, sizeof(bytes)}, kPartition, BlockNumber(0), "data").status().code(),
+            Code::kCorruption);
 }
 
 TEST(RunHeader, RefusesJobsThatCannotBe) {

@@ -14,9 +14,9 @@ namespace swale::run {
 
 // A run's place and its job. RunHeader explains the fields.
 struct RunPlacement {
-  uint32_t partition = 0;
-  uint64_t first_block = 0;
-  uint32_t epoch = 0;
+  PartitionNumber partition = {};
+  BlockNumber first_block = {};
+  EpochNumber epoch = {};
   uint64_t epoch_id = 0;
   uint16_t way = 0;
   uint32_t run = 0;  // number within the epoch and partition
@@ -50,7 +50,7 @@ class RunOutput {
   // Sets the run's place, if it was not known at construction.
   void place(uint32_t blocks, const RunPlacement& placement);
 
-  uint64_t first_block_;
+  BlockNumber first_block_;
   uint32_t seed_;
   RunHeader header_;
   RunSketch sketch_;

@@ -66,7 +66,8 @@ class PartitionInMemory {
  public:
   static constexpr uint64_t kEpochId = 0x1122334455667788;
 
-  explicit PartitionInMemory(uint32_t partition = 7, size_t arena_bytes = Memtable::kArenaBytesMax)
+  explicit PartitionInMemory(PartitionNumber partition = PartitionNumber(7),
+                             size_t arena_bytes = Memtable::kArenaBytesMax)
       : footer(partition),
         partition_(partition),
         memtable_(Memtable::create(arena_bytes, Memtable::kRecordsMax).value()),
@@ -77,7 +78,7 @@ class PartitionInMemory {
     memtable_.clear();
     for (const auto& [key, value] : records) ASSERT_TRUE(append(memtable_, key, value));
     const RunPlacement placement{.partition = partition_,
-                                 .first_block = data.size() / kBlockBytes,
+                                 .first_block = BlockNumber(data.size() / kBlockBytes),
                                  .epoch = epoch,
                                  .epoch_id = kEpochId + epoch,
                                  .way = 0,
@@ -127,7 +128,7 @@ class PartitionInMemory {
     index += footer.encode(index.size());
     sketch_memory.clear();
     sketches.clear();
-    epoch_block_ = data.size() / kBlockBytes;
+    epoch_block_ = BlockNumber(data.size() / kBlockBytes);
     ++epoch;
   }
 
@@ -199,14 +200,14 @@ class PartitionInMemory {
   SketchArena sketch_memory = SketchArena::create(64 * kMiB).value();  // theirs
   std::vector<SegmentRecord> segments;
   uint64_t digest = 0;
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   FooterBuilder footer;
 
  private:
-  uint32_t partition_;
+  PartitionNumber partition_;
   Memtable memtable_;
   RunScratch scratch_;
-  uint64_t epoch_block_ = 0;
+  BlockNumber epoch_block_;
   std::unique_ptr<io::MemoryDevice> device_ = std::make_unique<io::MemoryDevice>();
   int file_count_ = 0;
 };
@@ -217,9 +218,10 @@ inline uint64_t last_footer_offset(Bytes index) {
 }
 
 // Every record, in storage order.
-inline Records scan(const std::string& data, uint32_t partition, Status* status, size_t chunk_blocks = 2) {
+inline Records scan(const std::string& data, PartitionNumber partition, Status* status,
+                    size_t chunk_blocks = 2) {
   Records records;
-  RunCursor cursor(partition, 0, "data");
+  RunCursor cursor(partition, BlockNumber(0), "data");
   for (size_t at = 0; at < data.size() && status->ok(); at += chunk_blocks * kBlockBytes) {
     *status =
         cursor.feed(Bytes(data).substr(at, chunk_blocks * kBlockBytes), [&](const ScannedRecord& record) {

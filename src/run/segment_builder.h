@@ -27,14 +27,14 @@
 namespace swale::run {
 
 struct SegmentParams {
-  uint32_t partition = 0;
-  uint32_t epoch = 0;
+  PartitionNumber partition = {};
+  EpochNumber epoch = {};
   uint64_t epoch_id = 0;
   uint16_t way = 0;
   uint16_t ways = 1;
-  uint64_t data_block = 0;   // first block of the epoch in the data log
-  uint32_t data_blocks = 0;  // blocks of the epoch so far; all runs lie within
-  Layout layout = {};        // kPapers: one run at a time
+  BlockNumber data_block = {};  // first block of the epoch in the data log
+  uint32_t data_blocks = 0;     // blocks of the epoch so far; all runs lie within
+  Layout layout = {};           // kPapers: one run at a time
 };
 
 // How many of the `runs` waiting sketches go into the next segment.

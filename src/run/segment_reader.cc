@@ -201,7 +201,7 @@ uint32_t Slice::fingerprint_bits() const {
 bool Slice::locate(const SliceMatch& match, EndWalk* walk, Candidate* candidate) const {
   uint32_t rows_in_block = rows_per_block_;
   uint64_t row;
-  uint64_t block = segment_->data_block;
+  BlockNumber block = segment_->data_block;
   if (pieces_.uniform) {
     row = uint64_t{get_fixed<UniformPieceHeader>(match.header).virtual_ordinal} + match.index;
     candidate->key_bytes = segment_->key_bytes;
@@ -245,7 +245,7 @@ Status Slice::outside_epoch(const SliceMatch& match) const {
                              segment_->data_block, segment_->data_block + segment_->data_blocks));
 }
 
-Result<std::vector<Slice>> open_slices(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
+Result<std::vector<Slice>> open_slices(const SegmentRecord& segment, PartitionNumber partition, Bytes bytes,
                                        std::string_view path) {
   std::vector<Slice> slices;
   uint64_t records = 0;

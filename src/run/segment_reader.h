@@ -43,7 +43,7 @@ inline constexpr uint32_t kAnySlot = 0xffffffff;
 
 // The place of a record, or of several, that may have the key.
 struct Candidate {
-  uint64_t block = 0;        // first block to read, in the data log
+  BlockNumber block = {};    // first block to read, in the data log
   uint32_t block_count = 1;  // 1 for uniform runs; at most kCandidateBlocksMax
   uint32_t slot = 0;         // uniform: row in the block; variable: ordinal in the run
   uint32_t value_bytes = 0;  // uniform
@@ -67,8 +67,8 @@ class Slice {
 
   // `bytes`: all bytes of the location. The segment must come from a decoded footer. `path` names the index log
   // and must outlive the slice.
-  static Result<Slice> open(const SegmentRecord& segment, uint32_t partition, const SliceLocation& location,
-                            Bytes bytes, std::string_view path) {
+  static Result<Slice> open(const SegmentRecord& segment, PartitionNumber partition,
+                            const SliceLocation& location, Bytes bytes, std::string_view path) {
     return open_seeded(segment, segment_seed(partition, segment), location, bytes, path);
   }
   // The same for callers that keep segment_seed(partition, segment).
@@ -158,7 +158,7 @@ class Slice {
 
 // All slices of a segment, with overflows attached, from the segment's bytes, which must outlive them.
 // kCorruption also if their number of records differs from the footer's. Requires segment.runs > 0.
-Result<std::vector<Slice>> open_slices(const SegmentRecord& segment, uint32_t partition, Bytes bytes,
+Result<std::vector<Slice>> open_slices(const SegmentRecord& segment, PartitionNumber partition, Bytes bytes,
                                        std::string_view path);
 
 }  // namespace swale::run

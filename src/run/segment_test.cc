@@ -17,7 +17,7 @@ using test::Records;
 void expect_all_found(const PartitionInMemory& partition, const SegmentRecord& segment) {
   std::map<std::string, std::vector<std::string>> values;
   size_t misplaced = 0;
-  RunCursor cursor(7, segment.data_block, "data", segment.epoch_id);
+  RunCursor cursor(PartitionNumber(7), segment.data_block, "data", segment.epoch_id);
   const Bytes blocks =
       Bytes(partition.data).substr(segment.data_block * kBlockBytes, segment.data_blocks * kBlockBytes);
   ASSERT_TRUE(
@@ -250,23 +250,23 @@ TEST(Segment, FarRunsOfAHugeEpochAreNamed) {
   partition.add_run(records);
   constexpr uint32_t kFar = 60'000'000;  // blocks of 85 rows: 5.1 * 10^9
   std::vector<RunSketch> sketches = partition.sketches;
-  sketches[0].first_block = kFar;
+  sketches[0].first_block = BlockNumber(kFar);
   SegmentBuilder builder(sketches,
-                         {.partition = 7, .data_block = 0, .data_blocks = kFar + sketches[0].blocks});
+                         {.partition = PartitionNumber(7), .data_blocks = kFar + sketches[0].blocks});
   std::vector<char> out(round_up(builder.size_bytes(), kIndexPageBytes));
   ASSERT_EQ(builder.fill(out), builder.size_bytes());
   const SegmentRecord segment = builder.record(0);
   EXPECT_EQ(segment.flags, 0);
   const Hash rest = test::rest_of(records[0].first);
-  const auto slice =
-      Slice::open(segment, 7, *locate_slice(segment, rest), {out.data(), segment.stride}, "index");
+  const auto slice = Slice::open(segment, PartitionNumber(7), *locate_slice(segment, rest),
+                                 {out.data(), segment.stride}, "index");
   ASSERT_TRUE(slice.ok()) << slice.status().to_string();
   size_t found = 0;
   ASSERT_TRUE(slice
                   ->candidates(rest,
                                [&](Candidate candidate) {
                                  EXPECT_GE(candidate.block, kFar);
-                                 candidate.block -= kFar;
+                                 candidate.block = candidate.block - kFar;
                                  std::vector<char> scratch;
                                  const auto match = RecordMatch::in_verified(
                                      candidate,
@@ -287,22 +287,22 @@ TEST(Slice, RefusesBytesOfAnotherPlace) {
   const SegmentRecord& segment = partition.segments[0];
   const SliceLocation one = slice_location(segment, 1);
   const Bytes bytes = Bytes(partition.index).substr(one.offset, one.bytes);
-  EXPECT_TRUE(Slice::open(segment, 7, one, bytes, "index").ok());
+  EXPECT_TRUE(Slice::open(segment, PartitionNumber(7), one, bytes, "index").ok());
 
-  const auto expect_refused = [&](const SegmentRecord& record, uint32_t slot, uint32_t of_partition,
+  const auto expect_refused = [&](const SegmentRecord& record, uint32_t slot, PartitionNumber of_partition,
                                   Bytes what) {
     const auto slice =
         Slice::open(record, of_partition, slice_location(record, slot), what, "part-000007.index");
     EXPECT_EQ(slice.status().code(), Code::kCorruption);
     EXPECT_NE(slice.status().message().find("part-000007.index"), std::string_view::npos);
   };
-  expect_refused(segment, 2, 7, bytes);  // another slice
-  expect_refused(segment, 1, 8, bytes);  // another partition
-  expect_refused(segment, 1, 7, bytes.substr(1));
-  expect_refused(segment, 1, 7, {});
+  expect_refused(segment, 2, PartitionNumber(7), bytes);  // another slice
+  expect_refused(segment, 1, PartitionNumber(8), bytes);  // another partition
+  expect_refused(segment, 1, PartitionNumber(7), bytes.substr(1));
+  expect_refused(segment, 1, PartitionNumber(7), {});
   SegmentRecord other = segment;
   other.epoch_id += 1;
-  expect_refused(other, 1, 7, bytes);  // left over from an epoch that was given up
+  expect_refused(other, 1, PartitionNumber(7), bytes);  // left over from an epoch that was given up
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ namespace swale::run {
 inline constexpr uint32_t kTailBits = 8;
 
 struct RunSketch {
-  uint64_t first_block = 0;  // of the run, in the data log
+  BlockNumber first_block = {};  // of the run, in the data log
   uint32_t blocks = 0;
   uint32_t records = 0;
   RunKind kind = RunKind::kUniform;

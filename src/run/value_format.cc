@@ -52,7 +52,8 @@ Result<size_t> peek_value_head(Bytes front, uint64_t offset, std::string_view pa
   return value_head_bytes(value_bytes);
 }
 
-Result<ValueHead> decode_value_head(Bytes bytes, uint32_t writer, uint64_t offset, std::string_view path) {
+Result<ValueHead> decode_value_head(Bytes bytes, PartitionNumber writer, uint64_t offset,
+                                    std::string_view path) {
   SWALE_ASSIGN_OR_RETURN(const size_t head_bytes, peek_value_head(bytes, offset, path));
   if (bytes.size() != head_bytes)
     return damaged(path, offset, fmt::format("a head of {} bytes, expected {}", head_bytes, bytes.size()));
@@ -61,8 +62,8 @@ Result<ValueHead> decode_value_head(Bytes bytes, uint32_t writer, uint64_t offse
   head.offset = get_u64(bytes.data() + 8);
   head.epoch_id = get_u64(bytes.data() + 16);
   head.key_hash = get_u64(bytes.data() + 24);
-  head.epoch = get_u32(bytes.data() + 32);
-  head.writer = get_u32(bytes.data() + 36);
+  head.epoch = EpochNumber(get_u32(bytes.data() + 32));
+  head.writer = PartitionNumber(get_u32(bytes.data() + 36));
   head.value_bytes = get_u32(bytes.data() + 40);
   const uint32_t found = head_checksum(head, bytes);
   if (found != head.checksum) {
@@ -95,7 +96,7 @@ Result<LargeValue> decode_large_value(Bytes stored, std::string_view what) {
   if (stored.size() >= kPointerBytes) {
     value.prefix = stored.substr(0, stored.size() - kPointerBytes);
     const char* const at = stored.data() + value.prefix.size();
-    value.pointer = {get_u64(at), get_u32(at + 8), get_u32(at + 12), get_u32(at + 16)};
+    value.pointer = {get_u64(at), get_u32(at + 8), PartitionNumber(get_u32(at + 12)), get_u32(at + 16)};
     // So that no offset in the log overflows.
     const bool place = value.pointer.offset <= uint64_t{1} << 62;
     if (place && possible(value.pointer.value_bytes) && value.prefix.size() <= value.pointer.value_bytes)
@@ -104,7 +105,7 @@ Result<LargeValue> decode_large_value(Bytes stored, std::string_view what) {
   return corruption("{}: a pointer to a value has impossible numbers; run `swale verify`", what);
 }
 
-SegmentRecord values_segment(const ValueRange& range, uint32_t epoch, uint64_t epoch_id) {
+SegmentRecord values_segment(const ValueRange& range, EpochNumber epoch, uint64_t epoch_id) {
   SegmentRecord segment;
   segment.index_offset = range.offset;
   segment.epoch_id = epoch_id;
@@ -116,7 +117,7 @@ SegmentRecord values_segment(const ValueRange& range, uint32_t epoch, uint64_t e
   return segment;
 }
 
-SegmentRecord table_segment(const ValueRange& range, uint32_t epoch, uint64_t epoch_id) {
+SegmentRecord table_segment(const ValueRange& range, EpochNumber epoch, uint64_t epoch_id) {
   SegmentRecord segment = values_segment(range, epoch, epoch_id);
   segment.flags = kAuxiliarySegment | kTableSegment;
   return segment;

@@ -46,8 +46,8 @@ struct ValueHead {
   uint64_t offset = 0;  // of the head in the log
   uint64_t epoch_id = 0;
   Hash key_hash = 0;
-  uint32_t epoch = 0;
-  uint32_t writer = 0;
+  EpochNumber epoch = {};
+  PartitionNumber writer = {};
   uint32_t value_bytes = 0;
   uint32_t checksum = 0;         // of the encoded head
   std::vector<uint32_t> pieces;  // their checksums
@@ -65,12 +65,13 @@ std::string encode_value_head(ValueHead* head);
 // The length of the head that begins with these kValueHeadBytes bytes. Checks no checksum.
 Result<size_t> peek_value_head(Bytes front, uint64_t offset, std::string_view path);
 // `bytes`: the whole head, found at `offset` of the writer's log.
-Result<ValueHead> decode_value_head(Bytes bytes, uint32_t writer, uint64_t offset, std::string_view path);
+Result<ValueHead> decode_value_head(Bytes bytes, PartitionNumber writer, uint64_t offset,
+                                    std::string_view path);
 
 struct ValuePointer {
   uint64_t offset = 0;
   uint32_t value_bytes = 0;
-  uint32_t writer = 0;
+  PartitionNumber writer = {};
   uint32_t checksum = 0;
 
   bool operator==(const ValuePointer&) const = default;
@@ -98,13 +99,13 @@ struct ValueRange {
 inline bool is_values_segment(const SegmentRecord& segment) {
   return segment.flags == (kAuxiliarySegment | kValuesSegment);
 }
-SegmentRecord values_segment(const ValueRange& range, uint32_t epoch, uint64_t epoch_id);
+SegmentRecord values_segment(const ValueRange& range, EpochNumber epoch, uint64_t epoch_id);
 // Likewise, where the auxiliary table of an epoch lies in the home's .source file; `values` are its pairs. An epoch without
 // keys has a table, too.
 inline bool is_table_segment(const SegmentRecord& segment) {
   return segment.flags == (kAuxiliarySegment | kTableSegment);
 }
-SegmentRecord table_segment(const ValueRange& range, uint32_t epoch, uint64_t epoch_id);
+SegmentRecord table_segment(const ValueRange& range, EpochNumber epoch, uint64_t epoch_id);
 ValueRange range_of(const SegmentRecord& segment);
 
 }  // namespace swale::run

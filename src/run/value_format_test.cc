@@ -13,8 +13,8 @@ ValueHead sample_head(uint32_t value_bytes) {
   head.offset = 12'288;
   head.epoch_id = 0x0123456789abcdef;
   head.key_hash = 0xfedcba9876543210;
-  head.epoch = 7;
-  head.writer = 3;
+  head.epoch = EpochNumber(7);
+  head.writer = PartitionNumber(3);
   head.value_bytes = value_bytes;
   for (uint32_t i = 0; i < value_pieces(value_bytes); ++i) head.pieces.push_back(i * 2'654'435'761u);
   return head;
@@ -50,21 +50,22 @@ TEST(ValueHead, EveryFlippedBitIsNoticed) {
     ASSERT_EQ(decoded.status().code(), Code::kCorruption) << bit;
     EXPECT_NE(decoded.status().message().find("the log: offset 12288"), std::string::npos);
   }
-  EXPECT_FALSE(decode_value_head(good, 4, head.offset, "log").ok()) << "another writer's";
-  EXPECT_FALSE(decode_value_head(good, 3, head.offset + 64, "log").ok()) << "at another place";
-  EXPECT_TRUE(decode_value_head(good, 3, head.offset, "log").ok());
+  EXPECT_FALSE(decode_value_head(good, PartitionNumber(4), head.offset, "log").ok()) << "another writer's";
+  EXPECT_FALSE(decode_value_head(good, PartitionNumber(3), head.offset + 64, "log").ok())
+      << "at another place";
+  EXPECT_TRUE(decode_value_head(good, PartitionNumber(3), head.offset, "log").ok());
 }
 
 TEST(ValuePiece, ChecksumsTellPlaceAndEpoch) {
   const std::string piece(100, 'x');
-  const uint32_t sum = value_piece_checksum(epoch_seed(1, 2), 4096, piece);
-  EXPECT_NE(sum, value_piece_checksum(epoch_seed(1, 2), 8192, piece));
-  EXPECT_NE(sum, value_piece_checksum(epoch_seed(1, 3), 4096, piece));
-  EXPECT_NE(sum, value_piece_checksum(epoch_seed(2, 2), 4096, piece));
+  const uint32_t sum = value_piece_checksum(epoch_seed(PartitionNumber(1), 2), 4096, piece);
+  EXPECT_NE(sum, value_piece_checksum(epoch_seed(PartitionNumber(1), 2), 8192, piece));
+  EXPECT_NE(sum, value_piece_checksum(epoch_seed(PartitionNumber(1), 3), 4096, piece));
+  EXPECT_NE(sum, value_piece_checksum(epoch_seed(PartitionNumber(2), 2), 4096, piece));
 }
 
 TEST(LargeValue, ReadsBackAndRefusesTheImpossible) {
-  const ValuePointer pointer{1ull << 40, 16'385, 77, 0xdeadbeef};
+  const ValuePointer pointer{1ull << 40, 16'385, PartitionNumber(77), 0xdeadbeef};
   for (const size_t prefix_bytes : {size_t{0}, size_t{1}, size_t{4080}, kValueBytesMax}) {
     const std::string prefix(prefix_bytes, 'p');
     const std::string stored = encode_large_value({.prefix = prefix, .pointer = pointer});
@@ -74,8 +75,9 @@ TEST(LargeValue, ReadsBackAndRefusesTheImpossible) {
     EXPECT_EQ(decoded->prefix, prefix);
     EXPECT_EQ(decoded->pointer, pointer);
   }
-  for (const ValuePointer& bad : {ValuePointer{0, 0, 0, 0}, ValuePointer{0, kLargeValueBytesMax + 1, 0, 0},
-                                  ValuePointer{~uint64_t{0}, 20'000, 0, 0}}) {
+  for (const ValuePointer& bad :
+       {ValuePointer{.value_bytes = 0}, ValuePointer{.value_bytes = kLargeValueBytesMax + 1},
+        ValuePointer{.offset = ~uint64_t{0}, .value_bytes = 20'000}}) {
     EXPECT_EQ(decode_large_value(encode_large_value({.prefix = {}, .pointer = bad}), "test").status().code(),
               Code::kCorruption);
   }
@@ -112,7 +114,7 @@ TEST(LargeValue, ItsRecordIsTold) {
 
 TEST(ValueRange, IsASegmentRecordThatOthersPassOver) {
   const ValueRange range{1ull << 45, (1ull << 40) + 5, 12'345};
-  const SegmentRecord segment = values_segment(range, 9, 0xabc);
+  const SegmentRecord segment = values_segment(range, EpochNumber(9), 0xabc);
   EXPECT_TRUE(is_values_segment(segment));
   EXPECT_EQ(range_of(segment), range);
   EXPECT_EQ(segment.data_block + segment.data_blocks, 0u) << "no place in the data log";

@@ -14,18 +14,18 @@ constexpr int kWriterHighBits = 2;
 static_assert(kRanksMax <= 1u << (kWriterLowBits + kWriterHighBits));
 static_assert(kLargeValueBytesMax <= size_t{1} << (32 - kWriterHighBits));
 
-uint32_t page_checksum(Bytes page, uint32_t writer) {
+uint32_t page_checksum(Bytes page, PartitionNumber writer) {
   return crc32c_extend(partition_seed(writer), page.substr(0, kValuePageBytes - sizeof(uint32_t)));
 }
 
 }  // namespace
 
-void seal_value_page(char* page, uint32_t writer, ValuePageTrailer trailer) {
+void seal_value_page(char* page, PartitionNumber writer, ValuePageTrailer trailer) {
   put_fixed(page + kValuePagePayloadBytes, trailer);
   put_u32(page + kValuePageBytes - sizeof(uint32_t), page_checksum({page, kValuePageBytes}, writer));
 }
 
-Result<ValuePageTrailer> verify_value_page(Bytes page, uint32_t writer, uint64_t number,
+Result<ValuePageTrailer> verify_value_page(Bytes page, PartitionNumber writer, uint64_t number,
                                            std::string_view path) {
   const auto problem = [&](std::string_view what) {
     return corruption("{}: offset {}: {}; run `swale verify`", path, number * kValuePageBytes, what);
@@ -69,8 +69,8 @@ Result<LargeValue> decode_paged_value(Bytes stored, std::string_view what) {
     const uint64_t front = get_u64(stored.data() + value.prefix.size());
     const uint32_t back = get_u32(stored.data() + value.prefix.size() + 8);
     value.pointer.offset = front & kValuePositionMax;
-    value.pointer.writer = static_cast<uint32_t>(front >> kPositionBits) |
-                           (back & ((1u << kWriterHighBits) - 1)) << kWriterLowBits;
+    value.pointer.writer = PartitionNumber(static_cast<uint32_t>(front >> kPositionBits) |
+                                           (back & ((1u << kWriterHighBits) - 1)) << kWriterLowBits);
     value.pointer.value_bytes = (back >> kWriterHighBits) + 1;
     if (value.pointer.value_bytes >= kPagePointerBytes && value.prefix.size() <= value.pointer.value_bytes)
       return value;

@@ -36,7 +36,7 @@ inline constexpr uint16_t kNoValueStarts = 0xffff;
 
 struct ValuePageTrailer {
   uint64_t epoch_id;
-  uint32_t epoch;
+  EpochNumber epoch;
   uint32_t page;         // its number in the file, low 32 bits
   uint16_t values;       // that begin in this page
   uint16_t first_start;  // payload offset of the first of them; kNoValueStarts if there is none
@@ -55,10 +55,10 @@ inline ValuePageTrailer value_page_trailer(Bytes page) {
 }
 
 // Completes a page whose payload stands in `page`; `trailer` without its checksum.
-void seal_value_page(char* page, uint32_t writer, ValuePageTrailer trailer);
+void seal_value_page(char* page, PartitionNumber writer, ValuePageTrailer trailer);
 
 // Checks size, checksum, number, and that its own numbers are possible.
-Result<ValuePageTrailer> verify_value_page(Bytes page, uint32_t writer, uint64_t number,
+Result<ValuePageTrailer> verify_value_page(Bytes page, PartitionNumber writer, uint64_t number,
                                            std::string_view path);
 
 // `pointer.offset` is the position. Requires a position of at most kValuePositionMax, 12..kLargeValueBytesMax value bytes, a

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr uint32_t kWriter = 9;
+constexpr PartitionNumber kWriter(9);
 constexpr uint64_t kPage = 77;
 
 std::string page_with(ValuePageTrailer trailer) {
@@ -22,8 +22,12 @@ std::string page_with(ValuePageTrailer trailer) {
   return page;
 }
 std::string page() {
-  return page_with(
-      {.epoch_id = 0xe0c, .epoch = 3, .page = kPage, .values = 5, .first_start = 17, .crc32c = 0});
+  return page_with({.epoch_id = 0xe0c,
+                    .epoch = EpochNumber(3),
+                    .page = kPage,
+                    .values = 5,
+                    .first_start = 17,
+                    .crc32c = 0});
 }
 
 TEST(PagePointer, HoldsTheLimitsOfEachOfItsNumbers) {
@@ -34,7 +38,7 @@ TEST(PagePointer, HoldsTheLimitsOfEachOfItsNumbers) {
     };
     const ValuePointer pointer{some(0, kValuePositionMax),
                                static_cast<uint32_t>(some(kPagePointerBytes, kLargeValueBytesMax)),
-                               static_cast<uint32_t>(some(0, kRanksMax - 1)), 0};
+                               PartitionNumber(static_cast<uint32_t>(some(0, kRanksMax - 1))), 0};
     std::string stored = rng.chance(1, 2) ? "prefix" : "";
     stored.resize(stored.size() + kPagePointerBytes);
     put_page_pointer(stored.data() + stored.size() - kPagePointerBytes, pointer);
@@ -49,7 +53,8 @@ TEST(PagePointer, OfImpossibleNumbersIsDamage) {
   std::string stored(kPagePointerBytes, '\0');
   EXPECT_EQ(decode_paged_value(stored, "test").status().code(), Code::kCorruption) << "a value of one byte";
   EXPECT_FALSE(decode_paged_value(stored.substr(1), "test").ok());
-  put_page_pointer(stored.data(), {.offset = 5, .value_bytes = 20, .writer = 1, .checksum = 0});
+  put_page_pointer(stored.data(),
+                   {.offset = 5, .value_bytes = 20, .writer = PartitionNumber(1), .checksum = 0});
   EXPECT_TRUE(decode_paged_value(stored, "test").ok());
   const auto longer = decode_paged_value(std::string(21, 'p') + stored, "test");
   EXPECT_THAT(longer.status().to_string(), HasSubstr("test")) << "a prefix longer than the value";
@@ -59,7 +64,8 @@ TEST(PagePointer, ItsRecordIsAPlainOne) {
   for (const size_t prefix_bytes : {size_t{0}, size_t{1}, size_t{115}, size_t{116}, size_t{16'372}}) {
     const std::string prefix(prefix_bytes, 'f');
     std::string encoded(encoded_record_bytes(3, prefix_bytes + kPagePointerBytes), '\0');
-    encode_paged_record("key", prefix, {.offset = 1, .value_bytes = 20'000, .writer = 2, .checksum = 0},
+    encode_paged_record("key", prefix,
+                        {.offset = 1, .value_bytes = 20'000, .writer = PartitionNumber(2), .checksum = 0},
                         encoded.data());
     RecordView record;
     ASSERT_EQ(parse_record(encoded, &record), RecordParse::kOk);
@@ -102,7 +108,7 @@ TEST(ValuePage, EveryFlippedBitIsDamage) {
 TEST(ValuePage, OfImpossibleNumbersIsDamageThoughItsChecksumFits) {
   const auto with = [](uint16_t values, uint16_t first_start) {
     const std::string bytes = page_with({.epoch_id = 1,
-                                         .epoch = 1,
+                                         .epoch = EpochNumber(1),
                                          .page = kPage,
                                          .values = values,
                                          .first_start = first_start,

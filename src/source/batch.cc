@@ -7,7 +7,7 @@
 
 namespace swale::source {
 
-void encode_batch(uint32_t epoch, uint32_t source, std::span<Pair> pairs, std::span<Pair> scratch,
+void encode_batch(EpochNumber epoch, uint32_t source, std::span<Pair> pairs, std::span<Pair> scratch,
                   std::string* out) {
   assert(!pairs.empty() && pairs.size() <= kBatchKeysMax && source < kSourcesMax);
   sort_pairs(pairs, scratch, 0);
@@ -68,7 +68,7 @@ BatchHeader encode_mixed_batch(uint32_t source_bits, std::span<Pair> pairs, std:
 BatchHeader read_batch_header(const char* batch) {
   BatchHeader header;
   header.bytes = get_u32(batch + 4);
-  header.epoch = get_u32(batch + 8);
+  header.epoch = EpochNumber(get_u32(batch + 8));
   header.count = get_u16(batch + 16);
   header.rice = static_cast<uint8_t>(batch[19]);
   const uint32_t source = get_u32(batch + 12);
@@ -86,7 +86,7 @@ Result<BatchHeader> decode_batch_header(Bytes bytes) {
   const uint32_t crc = in.u32();
   BatchHeader header;
   header.bytes = in.u32();
-  header.epoch = in.u32();
+  header.epoch = EpochNumber(in.u32());
   header.source = in.u32();
   header.count = in.u16();
   const uint8_t version = in.u8();

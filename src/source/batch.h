@@ -17,6 +17,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/numbers.h"
 #include "base/status.h"
 #include "source/bit_stream.h"
 #include "source/pair.h"
@@ -33,7 +34,7 @@ inline constexpr size_t kBatchBytesMax = kBatchHeaderBytes + size_t{kBatchKeysMa
 
 struct BatchHeader {
   uint32_t bytes = 0;  // header included
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   uint32_t source = 0;
   uint16_t count = 0;  // of keys
   uint8_t rice = 0;
@@ -42,7 +43,7 @@ struct BatchHeader {
 
 // Appends the batch of these pairs, whose source is 0 here, to *out. Sorts them, and drops doubles. Requires
 // 1..kBatchKeysMax of them, and a scratch of the same size.
-void encode_batch(uint32_t epoch, uint32_t source, std::span<Pair> pairs, std::span<Pair> scratch,
+void encode_batch(EpochNumber epoch, uint32_t source, std::span<Pair> pairs, std::span<Pair> scratch,
                   std::string* out);
 
 // Appends the mixed batch of these pairs. Sorts them, and drops doubles. Requires 1..kMixedBatchKeysMax of them, sources

@@ -28,7 +28,7 @@ std::string encode(std::vector<uint64_t> hashes, uint32_t source = 7) {
   for (const uint64_t hash : hashes) pairs.push_back(make_pair(hash, 0));
   std::vector<Pair> scratch(pairs.size());
   std::string out;
-  encode_batch(3, source, pairs, scratch, &out);
+  encode_batch(EpochNumber(3), source, pairs, scratch, &out);
   return out;
 }
 
@@ -94,7 +94,7 @@ TEST(Batch, EveryBitFlipAndEveryCutIsAnError) {
 
 // What a checksum cannot tell: a sender that encodes wrongly.
 TEST(Batch, ForgedCodesAreNoticedByTheStoreAndCountNothing) {
-  auto store = PairStore::create({3, 64, PairStore::kMemoryMin, nullptr});
+  auto store = PairStore::create({EpochNumber(3), 64, PairStore::kMemoryMin, nullptr});
   ASSERT_TRUE(store.ok());
   std::vector<uint64_t> hashes(100);
   Rng rng(5);

@@ -83,7 +83,7 @@ TEST(MixedBatch, AStoreHandsOutAllPairsOfBothKinds) {
   for (const uint32_t sources : {1u, 2u, 100u, 131'072u}) {
     io::MemoryDevice device;
     const auto spill = device.open("/spill", io::OpenMode::kCreate).value();
-    auto store = PairStore::create({3, sources, PairStore::kMemoryMin, spill.get()});
+    auto store = PairStore::create({EpochNumber(3), sources, PairStore::kMemoryMin, spill.get()});
     ASSERT_TRUE(store.ok());
     Rng rng(sources);
     std::vector<Pair> all;
@@ -104,7 +104,7 @@ TEST(MixedBatch, AStoreHandsOutAllPairsOfBothKinds) {
         continue;
       }
       std::string batch;
-      encode_batch(3, source, pairs, scratch, &batch);
+      encode_batch(EpochNumber(3), source, pairs, scratch, &batch);
       ASSERT_TRUE(store->add(batch).ok());
     }
     EXPECT_GT(store->spilled_bytes(), 0u);

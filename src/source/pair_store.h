@@ -34,7 +34,7 @@ class PairStore {
   static constexpr uint64_t kMemoryMin = 2 * kMiB;
 
   struct Params {
-    uint32_t epoch = 0;
+    EpochNumber epoch = {};
     uint32_t sources = 1;
     uint64_t memory_limit = 32 * kMiB;
     io::File* spill_file = nullptr;  // may be null

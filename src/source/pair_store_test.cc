@@ -42,7 +42,7 @@ TEST(PairStore, HandsOutWhatCameInWhateverTheShardsAndTheSpilling) {
       work.duplicates_percent = 10;
       work.ranks = Ranks::kSkewed;
       const std::vector<Pair> pairs = make_pairs(work);
-      const auto batches = make_batches(pairs, 0, batch_keys, keys);
+      const auto batches = make_batches(pairs, EpochNumber(0), batch_keys, keys);
       PairStore in_memory = make_store(131, batches);
       EXPECT_EQ(in_memory.spilled_bytes(), 0u);
       PairStore spilling = make_store(131, batches, PairStore::kMemoryMin, files.create());
@@ -65,9 +65,9 @@ TEST(PairStore, SmallBatchesStayWithinTheLimitToo) {
   work.sources = 100'000;
   const std::vector<Pair> pairs = make_pairs(work);
   Files files;
-  auto store = PairStore::create({0, work.sources, PairStore::kMemoryMin, files.create()});
+  auto store = PairStore::create({EpochNumber(0), work.sources, PairStore::kMemoryMin, files.create()});
   ASSERT_TRUE(store.ok());
-  for (const std::string& batch : make_batches(pairs, 0, 4096, 1)) {
+  for (const std::string& batch : make_batches(pairs, EpochNumber(0), 4096, 1)) {
     ASSERT_TRUE(store->add(batch).ok());
     ASSERT_LE(store->memory_bytes(), PairStore::kMemoryMin);
   }
@@ -85,15 +85,16 @@ TEST(PairStore, AHotKeyOfAllRanksIsOnePairEach) {
     for (const uint64_t hash : hashes) pairs.push_back(make_pair(hash, source));
   }
   Files files;
-  PairStore store = make_store(20'000, make_batches(pairs, 0, 4096, 1), 8 * kMiB, files.create());
+  PairStore store =
+      make_store(20'000, make_batches(pairs, EpochNumber(0), 4096, 1), 8 * kMiB, files.create());
   EXPECT_EQ(all_pairs(&store, 6), sorted(pairs));
 }
 
 TEST(PairStore, RefusesWhatDoesNotFitAndKeepsWhatItHas) {
   Workload work;
   work.keys = 1'500'000;
-  const auto batches = make_batches(make_pairs(work), 0, 4096, 1);
-  auto store = PairStore::create({0, 64, PairStore::kMemoryMin, nullptr});
+  const auto batches = make_batches(make_pairs(work), EpochNumber(0), 4096, 1);
+  auto store = PairStore::create({EpochNumber(0), 64, PairStore::kMemoryMin, nullptr});
   ASSERT_TRUE(store.ok());
   Status status;
   size_t taken = 0;
@@ -106,9 +107,9 @@ TEST(PairStore, RefusesWhatDoesNotFitAndKeepsWhatItHas) {
   EXPECT_EQ(all_pairs(&*store, 4).size(), pairs);
   EXPECT_EQ(store->add(Bytes(batches[0]).substr(1)).code(), Code::kCorruption);
   EXPECT_EQ(store->add(batches[0] + "x").code(), Code::kCorruption);
-  auto other_epoch = PairStore::create({1, 64, PairStore::kMemoryMin, nullptr});
+  auto other_epoch = PairStore::create({EpochNumber(1), 64, PairStore::kMemoryMin, nullptr});
   EXPECT_THAT(std::string(other_epoch->add(batches[0]).message()), testing::HasSubstr("epoch"));
-  EXPECT_EQ(PairStore::create({0, 0, PairStore::kMemoryMin, nullptr}).status().code(),
+  EXPECT_EQ(PairStore::create({EpochNumber(0), 0, PairStore::kMemoryMin, nullptr}).status().code(),
             Code::kInvalidArgument);
 }
 
@@ -116,12 +117,12 @@ TEST(PairStore, AFailingSpillLosesNothing) {
   Workload work;
   work.keys = 900'000;
   const std::vector<Pair> pairs = make_pairs(work);
-  const auto batches = make_batches(pairs, 0, 4096, 1);
+  const auto batches = make_batches(pairs, EpochNumber(0), 4096, 1);
   io::MemoryDevice memory;
   io::FaultDevice device(memory);
   auto file = device.open("/spill", io::OpenMode::kCreate);
   ASSERT_TRUE(file.ok());
-  auto store = PairStore::create({0, 64, PairStore::kMemoryMin, file->get()});
+  auto store = PairStore::create({EpochNumber(0), 64, PairStore::kMemoryMin, file->get()});
   ASSERT_TRUE(store.ok());
   int failures = 0;
   for (const uint64_t nth : {1, 2, 40}) {
@@ -150,7 +151,8 @@ TEST(PairStore, DamageInTheSpillFileIsAnError) {
   work.keys = 800'000;
   Files files;
   io::File* const file = files.create();
-  PairStore store = make_store(64, make_batches(make_pairs(work), 0, 4096, 1), PairStore::kMemoryMin, file);
+  PairStore store =
+      make_store(64, make_batches(make_pairs(work), EpochNumber(0), 4096, 1), PairStore::kMemoryMin, file);
   ASSERT_GT(store.spilled_bytes(), 2 * kSpillBlockBytes);
   const auto walk = [&] {
     return store.each_shard(6, [](uint32_t, std::span<const Pair>) { return ok_status(); });

@@ -66,7 +66,7 @@ inline std::vector<Pair> sorted(std::vector<Pair> pairs) {
 }
 
 // Batches of at most `keys` keys of one source each, in random order, as a home gets them.
-inline std::vector<std::string> make_batches(std::vector<Pair> pairs, uint32_t epoch, uint32_t keys,
+inline std::vector<std::string> make_batches(std::vector<Pair> pairs, EpochNumber epoch, uint32_t keys,
                                              uint64_t seed) {
   std::sort(pairs.begin(), pairs.end(), [](Pair a, Pair b) { return pair_source(a) < pair_source(b); });
   std::vector<std::string> batches;
@@ -112,7 +112,7 @@ inline void fill(PairStore* store, const std::vector<std::string>& batches) {
 
 inline PairStore make_store(uint32_t sources, const std::vector<std::string>& batches,
                             uint64_t memory_limit = 512 * kMiB, io::File* spill = nullptr,
-                            uint32_t epoch = 0) {
+                            EpochNumber epoch = {}) {
   auto store = PairStore::create({epoch, sources, memory_limit, spill});
   EXPECT_TRUE(store.ok());
   fill(&*store, batches);

@@ -91,7 +91,7 @@ Result<TableTrailer> decode_trailer(Bytes bytes, std::string_view where) {
   trailer.shard_bits = in.u8();
   trailer.params.sources = in.u32();
   trailer.params.runs_per_rank = in.u32();
-  trailer.params.epoch = in.u32();
+  trailer.params.epoch = EpochNumber(in.u32());
   trailer.shard_count = in.u32();
   trailer.params.table_id = in.u64();
   trailer.params.base_id = in.u64();

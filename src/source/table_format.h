@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/numbers.h"
 #include "base/status.h"
 #include "source/pair.h"
 
@@ -45,7 +46,7 @@ struct TableParams {
   uint32_t sources = 1;        // ranks * runs_per_rank
   uint32_t runs_per_rank = 1;  // 1: the table names ranks only
   uint32_t fingerprint_bits = 4;
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   uint64_t table_id = 0;  // tells this table from all others: salt of its checksums
   uint64_t base_id = 0;   // a delta's base table; 0: this is not a delta
 

@@ -148,7 +148,7 @@ TEST(Delta, HasOnlyWhatMovedAndMissesNothing) {
       TableParams params = params_of(work, Scheme::kRibbon, kDeltaFingerprintBits);
       params.table_id = 99;
       params.base_id = open_base.reader().trailer().params.table_id;
-      PairStore store = make_store(work.sources, make_batches(epochs.next, 0, 4096, 5));
+      PairStore store = make_store(work.sources, make_batches(epochs.next, EpochNumber(0), 4096, 5));
       std::string bytes;
       const auto summary = build_delta(&store, params, open_base.reader(), [&](Bytes more) {
         bytes += more;
@@ -191,7 +191,7 @@ TEST(Delta, IsRefusedWhenItWouldBeLargeOrHasNoBase) {
   const OpenTable open_base(&files, base.bytes);
   TableParams params = params_of(work, Scheme::kRibbon, kDeltaFingerprintBits);
   params.base_id = params.table_id;
-  PairStore store = make_store(work.sources, make_batches(epochs.next, 0, 4096, 5));
+  PairStore store = make_store(work.sources, make_batches(epochs.next, EpochNumber(0), 4096, 5));
   const ByteSink refuse = [](Bytes) { return error(Code::kInternal, Scope::kOperation, "written"); };
   auto summary = build_delta(&store, params, open_base.reader(), refuse);
   ASSERT_TRUE(summary.ok()) << summary.status().to_string();
@@ -202,7 +202,7 @@ TEST(Delta, IsRefusedWhenItWouldBeLargeOrHasNoBase) {
 
 TEST(Table, EveryFailureOfTheSinkIsPassedOn) {
   Workload work{40'000, 64, Ranks::kUniform, 0, 0, 1};
-  PairStore store = make_store(64, make_batches(make_pairs(work), 0, 4096, 1));
+  PairStore store = make_store(64, make_batches(make_pairs(work), EpochNumber(0), 4096, 1));
   int writes = 0;
   ASSERT_TRUE(build_table(&store, params_of(work), [&](Bytes) { return ++writes, ok_status(); }).ok());
   for (int fail = 0; fail < writes; ++fail) {

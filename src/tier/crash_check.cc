@@ -100,7 +100,22 @@ void CrashWorld::take_found(NamedFile* file, const ReadBytes& found) {
   file->lost = found.refused;
   file->uncertain.assign(found.bytes.size(), false);
   file->written_by.assign(found.bytes.size(), 0);
+  file->synced_by.clear();
   file->cuts.clear();
+}
+
+void CrashWorld::take_sync(NamedFile* file, const std::vector<Ticket>& covered) {
+  file->synced_by.resize(std::max(file->synced_by.size(), covered.size()));
+  for (size_t i = 0; i < covered.size(); ++i) file->synced_by[i] = std::max(file->synced_by[i], covered[i]);
+}
+
+// Without power, the page cache promises only what a sync has covered.
+void CrashWorld::forget_unsynced() {
+  for (NamedFile& file : names_) {
+    file.synced_by.resize(file.written_by.size());
+    for (size_t i = 0; i < file.written_by.size(); ++i)
+      if (file.written_by[i] != file.synced_by[i]) file.uncertain[i] = true;
+  }
 }
 
 void CrashWorld::damage(uint32_t records) {

@@ -25,8 +25,12 @@ void Image::resize(uint64_t size) {
 }
 
 void Image::sync() {
-  durable_ = now_;
+  for (const Change& change : changes_) apply(&durable_, change);
   changes_.clear();
+}
+
+void Image::fail_sync() {
+  std::erase_if(changes_, [](const Change& change) { return !change.resize; });
 }
 
 void Image::lose_power(Rng* rng) {

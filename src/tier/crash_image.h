@@ -16,6 +16,8 @@ class Image {
   void write(uint64_t offset, Bytes bytes);
   void resize(uint64_t size);
   void sync();
+  // As Linux has it: what was to be synced is readable, but no later sync makes it durable. Sizes are kept.
+  void fail_sync();
   void lose_power(Rng* rng);  // what was not synced happens, happens in part, or does not
   std::string read(uint64_t offset, uint64_t length) const;  // zeros behind the end
   uint64_t size() const { return now_.size(); }

@@ -20,6 +20,8 @@ const char* kind_name(Action::Kind kind) {
       return "sync of the log";
     case Action::Kind::kSyncBacking:
       return "sync of the backing device";
+    case Action::Kind::kSyncFile:
+      return "sync of a file";
     case Action::Kind::kErase:
       return "erasure";
     case Action::Kind::kTruncate:
@@ -138,7 +140,8 @@ std::string CrashWorld::request() {
   const int name = static_cast<int>(rng_.below(kNames));
   NamedFile& file = names_[name];
   if (file.busy) return {};
-  const uint64_t dice = rng_.below(100);
+  uint64_t dice = rng_.below(100);
+  if (cut_power_ && dice >= 80 && dice < 89) dice = 90;  // sizes have no tickets
   if (dice < 80) {
     // Half of the writes go to few places, so that they overlap.
     const uint64_t offset = rng_.chance(1, 2) ? rng_.below(8) * 150 : rng_.below(kFileBytes - 500);
@@ -156,7 +159,7 @@ std::string CrashWorld::request() {
     file.busy = true;
     engine_->unlink(ticket, file.index, clock());
   } else if (dice < 95) {
-    requests_[ticket] = {Request::Kind::kSync, name, 0, {}};
+    requests_[ticket] = {Request::Kind::kSync, name, 0, {}, false, file.written_by};
     engine_->sync(ticket, file.index, clock());
   } else if (dice < 96) {
     requests_[ticket] = {Request::Kind::kDrain, name, 0, {}};
@@ -253,6 +256,9 @@ std::string CrashWorld::answer(const Action& action) {
       file.cuts.emplace_back(action.ticket, 0);
       open_name(request.name);
       break;
+    case Request::Kind::kSync:
+      if (ok) take_sync(&file, request.covered);
+      break;
     default:
       break;
   }
@@ -336,6 +342,9 @@ void CrashWorld::apply(const Action& action, double part) {
       if (part == 1)
         for (auto& [id, image] : backing_) image.sync();
       break;
+    case Action::Kind::kSyncFile:
+      if (part == 1) backing_[engine_->file_id(action.file)].sync();
+      break;
     case Action::Kind::kErase: {
       if (action.id == options_.segment_count) {
         if (part == 1) old_queue_.clear(), old_queue_at_.clear();
@@ -371,6 +380,10 @@ std::string CrashWorld::perform(size_t position) {
   last_ = kind_name(action.kind);
   const bool fails = failing_.contains(action.kind);
   apply(action, fails ? (rng_.chance(1, 2) ? 0.5 : 0) : 1);
+  for (auto& [id, image] : backing_)
+    if (fails && (action.kind == Action::Kind::kSyncBacking ||
+                  (action.kind == Action::Kind::kSyncFile && id == engine_->file_id(action.file))))
+      image.fail_sync();
   const auto damage =
       damaged_reads_.extract(action.kind == Action::Kind::kReadLog ? action.id : ~uint32_t{0});
   if (!fails && !damage.empty())
@@ -436,7 +449,8 @@ std::string CrashWorld::crash(uint32_t damages) {
     ++visited_[std::string(part == 0 ? "without " : part == 1 ? "with " : "torn ") + kind_name(action.kind)];
     apply(action, part);
   }
-  if (options_.durability != Durability::kPageCache) {
+  if (cut_power_ && options_.durability == Durability::kPageCache) forget_unsynced();
+  if (cut_power_ || options_.durability != Durability::kPageCache) {
     log_.lose_power(&rng_);
     for (auto& [id, image] : backing_) image.lose_power(&rng_);
     queue_.clear();

@@ -41,6 +41,9 @@ class CrashWorld {
   uint64_t refused_bytes() const { return refused_bytes_; }  // found in checks
   // The user accepts what is lost.
   std::string accept();
+  // Before the first step: crashes cut the power, whatever the mode. With the page cache as the promise, what counts is what a
+  // sync of its file covered.
+  void cut_power() { cut_power_ = true; }
 
   void fail_next(Action::Kind kind) {  // from now on
     failing_.insert(kind);
@@ -65,6 +68,7 @@ class CrashWorld {
     uint64_t offset;
     std::string payload;
     bool answered = false;
+    std::vector<Ticket> covered = {};  // of a sync: who had written each byte when it was asked for
   };
   struct NamedFile {
     FileIndex index;
@@ -73,6 +77,7 @@ class CrashWorld {
     std::vector<bool> uncertain;  // bytes of failed writes: anything
     std::vector<Ticket>
         written_by;  // answers may come in another order than effects: the younger request wins
+    std::vector<Ticket> synced_by;                  // whose bytes a sync has made durable
     std::vector<std::pair<Ticket, uint64_t>> cuts;  // truncates and unlinks, and the size that they left
     std::vector<bool> lost;                         // a read was refused: it stays so
     std::vector<bool> damaged;                      // a record of this byte was: a read may be refused
@@ -116,6 +121,8 @@ class CrashWorld {
   std::string check_bytes(int name, uint64_t offset, const ReadBytes& found);
   std::string check_backing(int name);
   void take_found(NamedFile* file, const ReadBytes& found);
+  static void take_sync(NamedFile* file, const std::vector<Ticket>& covered);
+  void forget_unsynced();
   std::string payload(uint64_t length);
 
   static constexpr int kNames = 3;
@@ -147,6 +154,7 @@ class CrashWorld {
   uint64_t refused_ = 0;
   std::string last_ = "start";
   bool abandoned_ = false;
+  bool cut_power_ = false;
   bool may_refuse_ = false;                                  // a device fails
   std::set<std::pair<uint64_t, uint64_t>> damaged_records_;  // address and sequence: each one once
   uint64_t damaged_ = 0;

@@ -163,6 +163,9 @@ void Engine::completed(Action::Kind kind, uint32_t id, Code code, Nanos now) {
     case Action::Kind::kSyncBacking:
       backing_synced(code);
       break;
+    case Action::Kind::kSyncFile:
+      file_synced(id, code);
+      break;
     case Action::Kind::kErase:
       if (!log_usable()) break;
       if (code != Code::kOk) {

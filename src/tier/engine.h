@@ -85,8 +85,8 @@ class Engine {
   void truncate(Ticket ticket, FileIndex file, uint64_t size, Nanos now);
   // Emits kUnlink once nothing of the file is under way; the driver removes it (or renames another file over it).
   void unlink(Ticket ticket, FileIndex file, Nanos now);
-  // Answered when all writes to the file that came before are durable. Fails if one of them was lost after its
-  // acknowledgement; that failure is told once.
+  // Answered when all writes to the file that came before are durable: waits for no other file's. Fails if one of them was lost
+  // after its acknowledgement, or may be because a sync failed; that failure is told once.
   void sync(Ticket ticket, FileIndex file, Nanos now);
   // Answered when everything that came before is on the backing device, synced; seals the active segment.
   void drain(Ticket ticket, Nanos now);
@@ -150,12 +150,16 @@ class Engine {
     Epochs epochs;
     double direct_cost = 0;          // ns a byte of direct writes, smoothed
     uint32_t held = 0;               // ranges of held_
+    uint64_t log_sync = 0;           // the number of the sync of the log that covers its newest record
+    uint64_t syncs_started = 0;      // of the file alone, on the backing device
+    uint64_t syncs_done = 0;         // one at a time
     uint32_t flushing = 0;           // pieces of flushes
     uint32_t blocked = 0;            // ops in blocked_
     OpIndex barrier = kNoOp;         // a truncate or unlink that has begun
     bool flush_overwritten = false;  // something that is being flushed was; until no flush is under way
     bool no_flush = false;           // the barrier waits for flushes to end
     bool unlinked = false;
+    bool sync_wanted = false;   // another one, after that under way
     Code deferred = Code::kOk;  // of a write that was lost after its acknowledgement
   };
 
@@ -222,8 +226,9 @@ class Engine {
     uint32_t epoch;
     uint64_t ordinal;  // drain: of the youngest segment that it covers
     enum class Stage : uint8_t { kWrites, kLog, kBacking } stage;
-    uint64_t number;
-    uint64_t errors;  // drain: flush errors when it began
+    uint64_t number;           // of the sync that it waits for; kLog of a file: of the log
+    uint64_t errors;           // drain: flush errors when it began
+    uint64_t file_number = 0;  // of a file: the sync of the file alone that it waits for
   };
   static constexpr FileIndex kNoFile = ~FileIndex{0};
   static constexpr uint64_t kLossBase = uint64_t{1} << 45;  // beyond all logs
@@ -331,7 +336,11 @@ class Engine {
   void start_syncs();
   void log_synced(Code code);
   void backing_synced(Code code);
-  void dirty_again();
+  uint64_t want_log_sync(const File& file);
+  uint64_t want_file_sync(FileIndex index);
+  void start_file_sync(FileIndex index);
+  void file_synced(FileIndex index, Code code);
+  void dirty_again(File* file);
   void end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters, uint64_t done, Code code);
   void log_failed(Code code);
   void advance_abandon();
@@ -465,6 +474,7 @@ class Engine {
 
   SyncLane log_lane_;
   SyncLane backing_lane_;
+  uint32_t file_syncs_ = 0;  // under way
   std::deque<std::pair<uint64_t, OpIndex>> log_sync_waiters_;
   std::deque<std::pair<uint64_t, OpIndex>> backing_sync_waiters_;
   std::vector<PendingSync> pending_syncs_;

@@ -97,6 +97,7 @@ void Engine::control_appended(OpIndex index, Code code) {
     return end_barrier(index, code);
   }
   last_logged_ = std::max(last_logged_, op.last_sequence);
+  files_[op.file].log_sync = log_lane_.started + 1;
   if (op.step == Op::Step::kIntent) {
     carve_map(op.file, op.offset, kFileBytesMax, segment);
     files_[op.file].size = op.offset;  // what the backing file has behind it is older
@@ -233,7 +234,8 @@ bool Engine::advance_sync(PendingSync* pending, Code* result) {
       if (drain) log_.seal_active();
       if (drain) segments_changed_ = true;
       pending->ordinal = log_.ordinal();
-      pending->number = drain || !log_usable() ? 0 : want_sync(&log_lane_, now_);
+      pending->number = drain || !log_usable() ? 0 : want_log_sync(files_[pending->file]);
+      pending->file_number = drain ? 0 : want_file_sync(pending->file);
       pending->stage = PendingSync::Stage::kLog;
       [[fallthrough]];
     case PendingSync::Stage::kLog:
@@ -245,8 +247,9 @@ bool Engine::advance_sync(PendingSync* pending, Code* result) {
         for (uint32_t i = 0; i < log_.count(); ++i)
           if (log_.at(i).live() && log_.at(i).ordinal <= pending->ordinal && log_.at(i).dirty_bytes > 0)
             return false;
-      } else if (log_usable() && log_lane_.done < pending->number) {
-        return false;
+      } else {
+        return files_[pending->file].syncs_done >= pending->file_number &&
+               (!log_usable() || log_lane_.done >= pending->number);
       }
       pending->number = want_sync(&backing_lane_, now_);
       pending->errors = stats_.flush_errors;
@@ -254,7 +257,7 @@ bool Engine::advance_sync(PendingSync* pending, Code* result) {
       [[fallthrough]];
     case PendingSync::Stage::kBacking:
       if (backing_lane_.done < pending->number) return false;
-      if (drain && stats_.flush_errors > pending->errors) *result = Code::kIoError;
+      if (stats_.flush_errors > pending->errors) *result = Code::kIoError;
       return true;
   }
   return false;

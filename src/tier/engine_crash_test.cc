@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tier/crash_options.h"
 #include "tier/crash_world.h"
 
@@ -40,7 +42,7 @@ TEST(Engine, ACrashAnywhereLosesNothingAcknowledgedAndBringsNothingStaleBack) {
     ASSERT_EQ(run_seed(seed, {}, true, &visited), "") << "seed " << seed;
   for (const auto& [point, count] : visited) std::printf("%8lu crashes %s\n", count, point.c_str());
   for (const char* action : {"append", "backing write", "sync of the log", "sync of the backing device",
-                             "erasure", "truncate", "unlink"})
+                             "sync of a file", "erasure", "truncate", "unlink"})
     for (const char* how : {"with ", "without "})
       EXPECT_GT(visited[std::string(how) + action], 0u) << how << action;
 }
@@ -64,7 +66,8 @@ TEST(Engine, ADeviceThatFailsLosesNothingSilently) {
         for (const auto kind : {Action::Kind::kAppend, Action::Kind::kSyncLog, Action::Kind::kErase})
           world.fail_next(kind);
       else
-        world.fail_next(rng.chance(1, 2) ? Action::Kind::kWriteBacking : Action::Kind::kSyncBacking);
+        world.fail_next(std::array{Action::Kind::kWriteBacking, Action::Kind::kSyncBacking,
+                                   Action::Kind::kSyncFile}[rng.below(3)]);
     }
     if (!ssd) world.heal();
     ASSERT_EQ(world.settle(ssd ? CrashWorld::Drain::kMayFail : CrashWorld::Drain::kMustWork), "")
@@ -95,6 +98,36 @@ TEST(Engine, ALostSsdIsGivenUpAndWhatItHadIsNamed) {
     EXPECT_TRUE(world.engine().stats().log_failed);
   }
   EXPECT_GT(lost, 0u);
+}
+
+// The page cache as the promise, and the power fails: what a sync of its file has covered is there.
+std::string run_syncs(uint64_t seed, const Canaries& canaries, uint64_t* lives) {
+  Rng rng(seed);
+  Options options = small_options(&rng);
+  options.durability = Durability::kPageCache;
+  options.canaries = canaries;
+  CrashWorld world(options, seed);
+  world.cut_power();
+  for (int life = 0; life < 4; ++life, ++*lives) {
+    for (uint64_t i = rng.below(300); i > 0; --i)
+      if (std::string wrong = world.step(); !wrong.empty()) return wrong;
+    if (std::string wrong = world.crash(); !wrong.empty()) return wrong;
+  }
+  return world.settle();
+}
+
+TEST(Engine, WhatASyncOfItsFileHasCoveredOutlivesAPowerCut) {
+  uint64_t lives = 0;
+  for (uint64_t seed = 1; seed <= 300u * scale(); ++seed)
+    ASSERT_EQ(run_syncs(seed, {}, &lives), "") << "seed " << seed;
+  std::printf("%lu power cuts\n", lives);
+}
+
+TEST(Engine, CanaryASyncThatLeavesTheLogAlone) {
+  uint64_t lives = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed)
+    if (!run_syncs(seed, {.sync_without_log = true}, &lives).empty()) return;
+  FAIL() << "nothing was noticed";
 }
 
 // Each of these is a mistake that was or could be made; the test above must notice it.

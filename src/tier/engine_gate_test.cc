@@ -32,8 +32,8 @@ Outcome run_hanging(uint64_t seed, const Canaries& canaries) {
   Outcome run;
   run.wrong = steps(&world, 100);
   run.acknowledged_before = world.acknowledged();
-  for (const auto kind : {Action::Kind::kWriteBacking, Action::Kind::kSyncBacking, Action::Kind::kTruncate,
-                          Action::Kind::kUnlink})
+  for (const auto kind : {Action::Kind::kWriteBacking, Action::Kind::kSyncBacking, Action::Kind::kSyncFile,
+                          Action::Kind::kTruncate, Action::Kind::kUnlink})
     world.hang(kind);
   if (run.wrong.empty()) run.wrong = steps(&world, 300);
   run.acknowledged_during = world.acknowledged() - run.acknowledged_before;

@@ -152,6 +152,7 @@ void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
 
 void Engine::replay_record(const RecordHeader& record, FileIndex index, const DamagedRecord* damaged) {
   const uint32_t segment = log_.segment_of(record.address);
+  files_[index].log_sync = 1;  // the process before may not have synced the log
   switch (record.type) {
     case RecordType::kWrite:
     case RecordType::kQueued:

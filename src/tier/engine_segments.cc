@@ -131,26 +131,69 @@ void Engine::backing_synced(Code code) {
     // Nothing that was written since the last success is certain; the log still has what was flushed.
     ++stats_.flush_errors;
     flush_retry_ = now_ + options_.retry_ns;
-    dirty_again();
-    for (File& file : files_)
+    for (File& file : files_) {
+      dirty_again(&file);
       if (page_cache()) file.deferred = code;
-    end_sync_waiters(&backing_sync_waiters_, backing_lane_.started, code);
+    }
+    end_sync_waiters(&backing_sync_waiters_, ~uint64_t{0}, code);  // the system tells a failure once
   }
   backing_lane_.done = backing_lane_.started;
   end_sync_waiters(&backing_sync_waiters_, backing_lane_.done, Code::kOk);
 }
 
-void Engine::dirty_again() {
-  for (File& file : files_) {
-    for (auto at = file.map.locate(0); file.map.valid(at); at = file.map.next(at)) {
-      const Extent extent = file.map.get(at);
-      const uint32_t segment = log_.segment_of(extent.address);
-      if (extent.state != ExtentState::kClean || log_.at(segment).state >= Segment::State::kLogSync) continue;
-      file.map.set_state(at, ExtentState::kDirty);
-      log_.add_dirty(segment, extent.length);
-    }
+// What of the file was flushed may not be on the backing device.
+void Engine::dirty_again(File* file) {
+  for (auto at = file->map.locate(0); file->map.valid(at); at = file->map.next(at)) {
+    const Extent extent = file->map.get(at);
+    const uint32_t segment = log_.segment_of(extent.address);
+    if (extent.state != ExtentState::kClean || log_.at(segment).state >= Segment::State::kLogSync) continue;
+    file->map.set_state(at, ExtentState::kDirty);
+    log_.add_dirty(segment, extent.length);
   }
   restart_pass();
+}
+
+// The number of the sync of the log that covers the file's records: it is over, under way, or wanted from now on.
+uint64_t Engine::want_log_sync(const File& file) {
+  if (options_.canaries.sync_without_log) return 0;
+  if (file.log_sync > log_lane_.started) want_sync(&log_lane_, now_);
+  return file.log_sync;
+}
+
+// The number of the next sync of this file that begins.
+uint64_t Engine::want_file_sync(FileIndex index) {
+  File& file = files_[index];
+  const uint64_t number = file.syncs_started + 1;
+  file.sync_wanted = true;
+  start_file_sync(index);
+  return number;
+}
+
+void Engine::start_file_sync(FileIndex index) {
+  File& file = files_[index];
+  if (!file.sync_wanted || file.syncs_started > file.syncs_done) return;
+  file.sync_wanted = false;
+  ++file.syncs_started;
+  ++file_syncs_;
+  emit({.kind = Action::Kind::kSyncFile, .id = index, .file = index});
+}
+
+void Engine::file_synced(FileIndex index, Code code) {
+  File& file = files_[index];
+  file.syncs_done = file.syncs_started;
+  --file_syncs_;
+  if (code != Code::kOk) {
+    ++stats_.flush_errors;
+    flush_retry_ = now_ + options_.retry_ns;
+    dirty_again(&file);
+    file.deferred = code;
+    // A later sync of all files would know nothing of this failure.
+    std::deque<std::pair<uint64_t, OpIndex>> failed;
+    for (const auto& waiter : std::exchange(backing_sync_waiters_, {}))
+      (ops_[waiter.second].file == index ? failed : backing_sync_waiters_).push_back(waiter);
+    end_sync_waiters(&failed, ~uint64_t{0}, code);
+  }
+  start_file_sync(index);
 }
 
 // The SSD refuses writes: from now on the log is only read. What it has is flushed; what overlaps it waits for that; then
@@ -189,6 +232,8 @@ void Engine::advance_abandon() {
   for (uint32_t i = 0; i < log_.count(); ++i)
     if (log_.at(i).appending > 0) return;
   if (free_pieces_.size() < pieces_.size()) return;
+  if (backing_lane_.in_flight || file_syncs_ > 0)
+    return;  // a failure of theirs makes flushed bytes dirty again
   log_state_ = LogState::kAbandoning;
   emit({.kind = Action::Kind::kAbandonLog});
 }

@@ -24,7 +24,8 @@ struct Action {
     kReadLog,       // flush_piece(id): read its bytes from the log into buffer `id`
     kWriteBacking,  // slot(id): write its pieces, from tickets and from buffers (Piece::op), to file and offset
     kSyncLog,
-    kSyncBacking,
+    kSyncBacking,  // all files
+    kSyncFile,  // file `id` on the backing device, unless the log has everything of it that is not synced there
     kErase,  // write both headers of segment `id` with `generation`; beyond the log's segments: remove the old queue
     kTruncate,    // of the backing file to `size`
     kUnlink,      // remove the backing file

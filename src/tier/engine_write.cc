@@ -195,6 +195,7 @@ void Engine::appended(OpIndex index, Code code) {
                    [&](const Extent& extent) { made_void(&file, extent, segment); });
   log_.add_dirty(segment, op.length);
   last_logged_ = std::max(last_logged_, op.sequence);
+  file.log_sync = log_lane_.started + 1;
   release_range(index);
   if (page_cache()) {
     settled_.end(op.sequence);

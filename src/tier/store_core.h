@@ -119,9 +119,14 @@ class StoreCore final : public io::StorageClient {
     std::unique_ptr<io::File> file;  // null: the index is free
     FileKey key;
     uint64_t id = 0;
-    uint32_t references = 0;     // handles
-    uint32_t in_use = 0;         // operations under way
-    bool unsynced = true;        // also of a new one: whoever wrote it before may not have synced
+    uint32_t references = 0;  // handles
+    uint32_t in_use = 0;      // operations under way
+    // Something has been written that no sync has begun after; at all, and without standing in the log. Also of a new one:
+    // whoever wrote it before may not have synced.
+    bool unsynced = true;
+    bool direct_unsynced = true;
+    uint8_t sync_for = 0;        // SyncFor: for whom a sync of it is under way, and...
+    uint8_t next_sync_for = 0;   // ... for whom another one begins after that
     bool unlinked = false;       // has no name
     bool discarded = false;      // and the engine was told to forget its bytes
     bool waits = false;          // in unreferenced_
@@ -131,8 +136,10 @@ class StoreCore final : public io::StorageClient {
   struct KeyHash {
     size_t operator()(const FileKey& key) const { return key.inode * 0x9e3779b97f4a7c15 ^ key.device; }
   };
+  enum SyncFor : uint8_t { kSyncForAll = 1, kSyncForFile = 2 };
   struct SlotWrite {
     uint32_t operations = 0;
+    bool direct = false;  // some of it does not stand in the log
     Status status;
   };
 
@@ -191,7 +198,11 @@ class StoreCore final : public io::StorageClient {
   const char* flushed_bytes(uint32_t buffer) REQUIRES(mutex_);
   void log_was_read(uint32_t id, size_t bytes);
   void begin_read_log(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
-  void begin_backing_sync(std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  void begin_backing_sync() REQUIRES(mutex_);  // gives the mutex up
+  void want_sync(FileIndex file, SyncFor whom) REQUIRES(mutex_);
+  void start_sync(FileIndex file, uint8_t whom) REQUIRES(mutex_);
+  void file_synced(FileIndex file, const Status& status) REQUIRES(mutex_);  // gives the mutex up
+  void end_part_of_sync() REQUIRES(mutex_);                                 // gives the mutex up
   void sync_files(std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_erase(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   // Gives the mutex up meanwhile and has it again when it returns.
@@ -260,9 +271,9 @@ class StoreCore final : public io::StorageClient {
     Status status;
   };
   std::vector<Erasure> erasures_under_way_ GUARDED_BY(mutex_);  // by segment
-  uint32_t syncs_left_ GUARDED_BY(mutex_) = 0;
+  uint32_t syncs_left_ GUARDED_BY(mutex_) = 0;                  // of a sync of all files
   Status sync_status_ GUARDED_BY(mutex_);
-  std::vector<FileIndex> to_sync_ GUARDED_BY(mutex_);
+  std::vector<FileIndex> to_sync_ GUARDED_BY(mutex_);  // in use; not handed to the storage thread yet
   Status last_error_ GUARDED_BY(mutex_);  // the device's words for the code that the engine hands on
 };
 

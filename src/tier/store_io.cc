@@ -39,13 +39,13 @@ io::Operation sync_of(io::File* file, uint64_t tag) {
 
 bool StoreCore::start(std::vector<io::Operation>* operations) {
   MutexLock lock(mutex_);
-  sync_files(operations);
   for (size_t i = 0;
        i < kActionsMax && !pending_.empty() && operations->size() < io::StorageThread::kBatchMax / 2; ++i) {
     const Action action = pending_.front();
     pending_.pop_front();
     begin_action(action, operations);
   }
+  sync_files(operations);
   return !pending_.empty() || !to_sync_.empty();
 }
 
@@ -61,7 +61,9 @@ void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* o
       operations->push_back(sync_of(opened_.log.get(), tag_of(action.kind, action.id)));
       return;
     case Action::Kind::kSyncBacking:
-      return begin_backing_sync(operations);
+      return begin_backing_sync();
+    case Action::Kind::kSyncFile:
+      return want_sync(action.file, kSyncForFile);
     case Action::Kind::kErase:
       return begin_erase(action, operations);
     case Action::Kind::kTruncate:
@@ -129,8 +131,8 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
   if (slot_writes_.size() <= action.id) slot_writes_.resize(action.id + 1);
   SlotWrite& write = slot_writes_[action.id] = {};
   io::File* const file = use(slot.file);
-  files_[slot.file].unsynced = true;
   for (const Piece& piece : slot.pieces) {
+    write.direct |= piece.source == Piece::Source::kRequest;
     const char* const from = piece.source == Piece::Source::kRequest
                                  ? opened_.queue->payload(static_cast<uint32_t>(piece.ticket))
                                  : flushed_bytes(piece.op);
@@ -190,33 +192,71 @@ void StoreCore::slot_done(uint32_t slot, const Status& status, Helps helps) {
   const FileIndex file = engine_->slot(slot).file;
   unuse(file);
   files_[file].times_unsaved = true;  // the write has changed the backing file's
+  // Only now: a sync that has begun during the write need not cover it.
+  files_[file].unsynced = true;
+  files_[file].direct_unsynced |= slot_writes_[slot].direct;
   helps_ = helps == Helps::kYes;
   finish(Action::Kind::kWriteBacking, slot, status);
   helps_ = false;
   settle(file);
 }
 
-void StoreCore::begin_backing_sync(std::vector<io::Operation>* operations) {
+void StoreCore::begin_backing_sync() {
   sync_status_ = {};
-  syncs_left_ = 0;
-  to_sync_.clear();
-  for (FileIndex index = 0; index < files_.size(); ++index) {
-    if (!files_[index].file || !files_[index].unsynced) continue;
-    files_[index].unsynced = false;
-    to_sync_.push_back(index);
-  }
-  syncs_left_ = static_cast<uint32_t>(to_sync_.size());
-  if (syncs_left_ == 0) return finish(Action::Kind::kSyncBacking, 0, {});
-  sync_files(operations);
+  syncs_left_ = 1;  // this function
+  for (FileIndex index = 0; index < files_.size(); ++index)
+    if (files_[index].file) want_sync(index, kSyncForAll);
+  end_part_of_sync();
 }
 
-// Starts syncs of some of the files.
+void StoreCore::end_part_of_sync() {
+  if (--syncs_left_ > 0) return;
+  finish(Action::Kind::kSyncBacking, 0, sync_status_);
+  look_after_files(Action::Kind::kSyncBacking);
+}
+
+// Of one file, one sync at a time: the system tells a failure to one of two.
+void StoreCore::want_sync(FileIndex index, SyncFor whom) {
+  FileEntry& entry = files_[index];
+  const bool needed = whom == kSyncForAll ? entry.unsynced : entry.direct_unsynced;
+  if (!needed && entry.sync_for == 0) {
+    if (whom == kSyncForFile) finish(Action::Kind::kSyncFile, index, {});
+    return;
+  }
+  if (whom == kSyncForAll) ++syncs_left_;
+  if (entry.sync_for == 0) return start_sync(index, whom);
+  (needed ? entry.next_sync_for : entry.sync_for) |= whom;
+}
+
+void StoreCore::start_sync(FileIndex index, uint8_t whom) {
+  FileEntry& entry = files_[index];
+  entry.sync_for = whom;
+  entry.unsynced = entry.direct_unsynced = false;
+  use(index);
+  to_sync_.push_back(index);
+}
+
+// Hands syncs of some of the files to the storage thread.
 void StoreCore::sync_files(std::vector<io::Operation>* operations) {
   while (!to_sync_.empty() && operations->size() < io::StorageThread::kBatchMax / 2) {
     const FileIndex index = to_sync_.back();
     to_sync_.pop_back();
-    operations->push_back(sync_of(use(index), tag_of(Action::Kind::kSyncBacking, index)));
+    operations->push_back(sync_of(files_[index].file.get(), tag_of(Action::Kind::kSyncFile, index)));
   }
+}
+
+void StoreCore::file_synced(FileIndex index, const Status& status) {
+  FileEntry& entry = files_[index];
+  unuse(index);
+  const uint8_t served = std::exchange(entry.sync_for, 0);
+  if (const uint8_t next = std::exchange(entry.next_sync_for, 0); next != 0) {
+    start_sync(index, next);
+    storage_->wake(this);
+  }
+  if (!status.ok() && (served & kSyncForAll) != 0) sync_status_ = status;
+  if ((served & kSyncForFile) != 0) finish(Action::Kind::kSyncFile, index, status);
+  if ((served & kSyncForAll) != 0) end_part_of_sync();
+  settle(index);
 }
 
 void StoreCore::begin_erase(const Action& action, std::vector<io::Operation>* operations) {
@@ -273,7 +313,7 @@ void StoreCore::call_blocking(const Action& action) {
   const Status status = contain([&] { return file->truncate(action.size); });
   mutex_.lock();
   unuse(action.file);
-  files_[action.file].unsynced = true;
+  files_[action.file].unsynced = files_[action.file].direct_unsynced = true;
   files_[action.file].times_unsaved = true;
   finish(action.kind, action.id, status);
 }
@@ -323,12 +363,7 @@ void StoreCore::completed(const io::Completion& completion) {
     if (--write.operations > 0) return;
     return slot_done(id, write.status, Helps::kNo);
   }
-  if (kind == Action::Kind::kSyncBacking) {
-    unuse(id);
-    if (!status.ok()) sync_status_ = status;
-    if (--syncs_left_ > 0) return;
-    status = sync_status_;
-  }
+  if (kind == Action::Kind::kSyncFile) return file_synced(id, status);
   finish(kind, id, status);
   look_after_files(kind);
 }

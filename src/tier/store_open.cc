@@ -207,6 +207,7 @@ Status use_queues(io::Device& device, OpenedStore* opened) {
       continue;
     }
     SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+    SWALE_RETURN_IF_ERROR(file->sync());  // later syncs of files sync the log alone
     for (RecordHeader& record : left) {
       record.address += base;
       opened->found.queued.push_back(record);

@@ -433,6 +433,7 @@ class Command(CommandCase):
     def test_messages_name_limits_and_the_nearest_word(self):
         self.assertIn("expected at least 1, found 0", self.run_swale("verify", "--problems", "0", expect=2)[1])
         self.assertIn("expected at least 0, found -1", self.run_swale("ls", "--epoch=-1", expect=2)[1])
+        self.assertIn("expected at least 0, found -1", self.run_swale("dump", "--limit=-1", "x", expect=2)[1])
         self.assertIn('no command "gett"; the nearest is get', self.run_swale("gett", expect=2)[1])
         self.assertIn("most keys here have 8 bytes: u64:4711?", self.run_swale("get", "4711", expect=1)[1])
         self.assertIn("most keys here have 8 bytes, this one has 6", self.run_swale("get", "absent", expect=1)[1])

@@ -16,6 +16,7 @@ import probe  # noqa: E402
 
 SWALE = os.path.abspath(sys.argv[1])
 NO_MOUNTS = probe.no_mounts()
+PRESET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/disk-preset-v1/preset")
 OK, PROBLEMS, USAGE, FAILURE = range(4)
 
 
@@ -97,8 +98,8 @@ class TierCommand(unittest.TestCase):
         mounted, trace = os.path.join(self.root, "mnt"), os.path.join(self.root, "t.trace")
         os.mkdir(mounted)
         process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing", self.backing, "--policy",
-                                    "ssd", "--trace", trace, mounted], stdout=subprocess.PIPE, text=True)
-        self.assertIn("in front", process.stdout.readline())
+                                    "ssd", "--trace", trace, "--preset", PRESET, mounted], stdout=subprocess.PIPE, text=True)
+        self.assertIn(f"in front, costs from {PRESET}", process.stdout.readline())
         try:
             name = os.path.join(mounted, "f")
             file = os.open(name, os.O_WRONLY | os.O_CREAT)
@@ -138,6 +139,9 @@ class TierCommand(unittest.TestCase):
         status, _, error = swale("tier", "trace", os.path.join(self.ssd, "log"))
         self.assertEqual(status, FAILURE)
         self.assertIn("is no trace", error)
+        status, _, error = swale("tier", "mount", "--ssd", self.ssd, "--backing", self.backing, "--preset", trace, mounted)
+        self.assertEqual(status, FAILURE)
+        self.assertIn("t.trace", error)
 
     def test_measure_leaves_nothing_but_its_preset(self):
         preset = os.path.join(self.root, "disk.preset")

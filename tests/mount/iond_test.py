@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SWALE = os.path.abspath(sys.argv[1])
@@ -182,6 +183,40 @@ class IondTest(unittest.TestCase):
             checker = self.start(("check", f"s{round_}", words["done"]))[2]
             words, status = self.said(checker)
             self.assertEqual((words.get("ended"), status), (True, 0), words)
+
+    def stats(self, server, *words):
+        return subprocess.run([SWALE, "tier", "stats", f"{self.root}/ssd{server}", *words], capture_output=True, text=True, timeout=100)
+
+    def test_a_server_that_runs_says_how_it_stands(self):
+        first, _, writer = self.start(("slow", "a", 100_000))
+        while json.loads(writer.stdout.readline())["done"] < 10:
+            pass
+        for server in (0, 1):
+            until = time.monotonic() + 60  # it serves requests before it makes its socket
+            while (told := self.stats(server, "--json")).returncode != 0 and time.monotonic() < until:
+                time.sleep(0.05)
+            self.assertEqual(told.returncode, 0, told.stderr)
+            found = json.loads(told.stdout)
+            self.assertEqual((found["rank"], found["clients"], found["open_files"]), (server, 1, 1))
+            self.assertGreater(found["write_bytes"], 4 * BLOCK)
+            self.assertGreater(found["log_capacity_bytes"], 15 * 2**20)
+            for name in ("ssd_bytes", "random_percentage", "threshold", "flushing", "paused_ns", "requests_waiting"):
+                self.assertIn(name, found)
+        text = self.stats(0).stdout
+        self.assertIn("random percentage", text)
+        self.assertIn("1 ranks with 1 open files", text)
+        lines = self.stats(1, "--live", "--every", "0.05", "--rounds", "3").stdout.splitlines()
+        self.assertEqual([line.startswith("SSD [") for line in lines], [True] * 3, lines)
+        info = subprocess.run([SWALE, "info", f"{self.root}/ssd0"], capture_output=True, text=True, timeout=100)
+        self.assertIn(f"swale tier stats {self.root}/ssd0", info.stdout)
+        first.send_signal(signal.SIGKILL)
+        first.wait(timeout=60)
+        told = self.stats(0)
+        self.assertNotEqual(told.returncode, 0)
+        self.assertIn("was killed", told.stderr)
+        told = subprocess.run([SWALE, "tier", "stats", f"{self.root}/disk0"], capture_output=True, text=True, timeout=100)
+        self.assertEqual(told.returncode, 2)
+        self.assertIn("nor the SSD directory", told.stderr)
 
     def test_canary_a_block_that_is_not_there_is_found(self):
         self.said(self.start(("write", "a", 3))[2])

@@ -2,10 +2,10 @@
 """programs_test.py SWALE [--long]: programs that know nothing of Swale, on a mount of the tiered write buffer.
 
 What they leave must be what they leave in a plain directory, byte for byte, seen through the mount and, after an unmount that
-drains, in the backing directory: tar, git, SQLite with both journals, fio with four engines. --long: 10,000 files, more of all.
+drains, in the backing directory: tar, git, SQLite with both journals, fio with four engines; and locks. --long: 10,000 files, more of all.
 """
+import fcntl
 import filecmp
-import hashlib
 import json
 import os
 import random
@@ -13,12 +13,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import unittest
 
-import probe
+from mounted import Mounted, SWALE, listing, run
 
-SWALE = os.path.abspath(sys.argv[1])
 LONG = "--long" in sys.argv
 FILES = 10_000 if LONG else 300
 COMMITS = 60 if LONG else 8
@@ -27,32 +25,6 @@ FIO_MIB = 64 if LONG else 4
 GIT = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
        "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
        "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
-
-
-def run(*words, **options):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=1800, **options)
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(words)}: exit status {done.returncode}: {done.stderr}{done.stdout}")
-    return done.stdout
-
-
-def listing(root):
-    """Each name below root with what it is: a directory, the target of a symlink, or the mode and hash of a file."""
-    found = {}
-    for folder, folders, names in os.walk(root):
-        if ".swale-tier" in folders:
-            folders.remove(".swale-tier")
-        for name in folders + names:
-            path = os.path.join(folder, name)
-            key = os.path.relpath(path, root)
-            if os.path.islink(path):
-                found[key] = ("link", os.readlink(path))
-            elif os.path.isdir(path):
-                found[key] = ("directory",)
-            else:
-                with open(path, "rb") as file:
-                    found[key] = (os.stat(path).st_mode, hashlib.sha256(file.read()).hexdigest())
-    return found
 
 
 def make_tree(root, files):
@@ -70,54 +42,31 @@ def make_tree(root, files):
         file.write(chance.randbytes(5_000_000))
 
 
-NO_MOUNTS = probe.no_mounts()
+# What a process finds that another one has locked: byte ranges of fcntl (of the process, and of the open file), flock.
+LOCKER = """
+import fcntl, os, struct, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+for start in (50, 99, 100):
+    for command in (fcntl.F_SETLK, 37):  # F_OFD_SETLK
+        try:
+            fcntl.fcntl(file, command, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, start, 10, 0))
+            print(start, "locked")
+        except OSError as refused:
+            print(start, refused.errno)
+found = struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)))
+print("held", found[0] == fcntl.F_WRLCK, found[2:4], found[4] == os.getppid())
+try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError as refused:
+    print("flock", refused.errno)
+print("asked", flush=True)
+fcntl.lockf(file, fcntl.LOCK_EX, 100, 0)  # waits
+fcntl.flock(file, fcntl.LOCK_EX)
+print("got both")
+"""
 
 
-class Programs(unittest.TestCase):
-    def setUp(self):
-        if NO_MOUNTS:
-            self.skipTest(f"no FUSE mounts here: {NO_MOUNTS}; in a container, add --device /dev/fuse --cap-add SYS_ADMIN")
-        self.scratch = tempfile.mkdtemp(prefix="swale-mount-", dir=os.getcwd())  # /tmp may be without extended attributes
-        for name in ("plain", "mnt", "backing"):
-            os.mkdir(os.path.join(self.scratch, name))
-        self.plain = os.path.join(self.scratch, "plain")
-        self.mounted = os.path.join(self.scratch, "mnt")
-        self.backing = os.path.join(self.scratch, "backing")
-        self.process = None
-        self.mount()
-
-    def tearDown(self):
-        if self.process:
-            self.unmount()
-        if hasattr(self, "scratch"):
-            shutil.rmtree(self.scratch)
-
-    def mount(self):
-        # A log that is smaller than what is written, so that it is flushed and erased on the way.
-        self.process = subprocess.Popen(
-            [SWALE, "tier", "mount", "--foreground", "--ssd", os.path.join(self.scratch, "ssd"), "--backing", self.backing,
-             "--size", "16M", "--policy", "ssd-overflow", "--on-unmount", "drain", self.mounted],
-            stdout=subprocess.PIPE, text=True)
-        self.assertIn("in front", self.process.stdout.readline())
-
-    def unmount(self):
-        run("fusermount3", "-u", self.mounted)
-        self.process.stdout.close()
-        self.assertEqual(self.process.wait(timeout=600), 0)
-        self.process = None
-
-    def needs(self, program):
-        if not shutil.which(program):
-            self.skipTest(f"{program} is not installed")
-
-    def same(self, expected):
-        """`expected` is what listing() gave for the plain directory."""
-        self.assertEqual(listing(self.mounted), expected)
-        self.unmount()
-        self.assertEqual(listing(self.backing), expected)
-        self.mount()
-        self.assertEqual(listing(self.mounted), expected)
-
+class Programs(Mounted):
     def test_tar(self):
         make_tree(self.plain, FILES)
         archive = os.path.join(self.scratch, "tree.tar")
@@ -185,6 +134,25 @@ class Programs(unittest.TestCase):
                 database.close()
                 self.assertEqual(expected.setdefault(journal, text), text)
         self.same(listing(self.plain))
+
+    def test_locks_of_two_processes(self):
+        said = []
+        for root in (self.plain, self.mounted):
+            path = os.path.join(root, "locked")
+            with open(path, "wb") as file:
+                file.write(b"x" * 1000)
+                fcntl.lockf(file, fcntl.LOCK_EX, 100, 0)
+                fcntl.flock(file, fcntl.LOCK_EX)
+                other = subprocess.Popen([sys.executable, "-c", LOCKER, path], stdout=subprocess.PIPE, text=True)
+                lines = list(iter(other.stdout.readline, "asked\n"))
+                self.assertIsNone(other.poll())
+            rest, _ = other.communicate(timeout=60)  # the close has unlocked
+            said.append("".join(lines) + rest)
+        self.assertEqual(said[0], said[1])
+        self.assertIn("50 11\n", said[0])
+        self.assertIn("100 locked\n", said[0])
+        self.assertIn("held True (0, 100) True\n", said[0])
+        self.assertIn("flock 11\ngot both\n", said[0])
 
     def fio(self, engine, *more):
         self.needs("fio")

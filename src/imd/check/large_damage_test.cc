@@ -22,7 +22,7 @@ TEST(LargeValues, EveryDamagedByteIsNoticed) {
   uint64_t flips = 0;
   uint64_t missed = 0;
   for (const uint32_t writer : {0u, 1u}) {
-    const std::string path = value_log_path(kDir, {1, writer});
+    const std::string path = value_log_path(kDir, {1, PartitionNumber(writer)});
     const auto file = sample.device.open(path, io::OpenMode::kReadWrite).value();
     const uint64_t size = file->size().value();
     std::vector<bool> head(size);  // of these every byte, of values every 701st
@@ -64,7 +64,7 @@ TEST_P(LargeDamage, EveryDamagedByteOfTheirRecordsIsNoticed) {
   Sample sample(GetParam());
   uint64_t flips = 0;
   for (const uint32_t partition : {0u, 1u}) {
-    const std::string path = data_log_path(kDir, {1, partition});
+    const std::string path = data_log_path(kDir, {1, PartitionNumber(partition)});
     const auto file = sample.device.open(path, io::OpenMode::kReadWrite).value();
     const uint64_t size = file->size().value();
     for (uint64_t at = 0; at < size; at += at % run::kBlockBytes < 900 ? 1 : 61) {
@@ -84,11 +84,14 @@ TEST_P(LargeDamage, ACutOffOrMissingLogIsNoticedByReaders) {
   uint64_t points = 0;
   const uint64_t size = [] {
     Sample sample(GetParam());
-    return sample.device.open(values_path(GetParam(), {1, 1}), io::OpenMode::kRead).value()->size().value();
+    return sample.device.open(values_path(GetParam(), {1, PartitionNumber(1)}), io::OpenMode::kRead)
+        .value()
+        ->size()
+        .value();
   }();
   for (uint64_t cut = 0; cut <= size; cut += 4'999) {
     Sample sample(GetParam());
-    const std::string path = values_path(GetParam(), {1, 1});
+    const std::string path = values_path(GetParam(), {1, PartitionNumber(1)});
     if (cut == 0) {
       ASSERT_TRUE(sample.device.remove(path).ok());
     } else {
@@ -124,7 +127,7 @@ TEST_P(LargeDamage, AFailedWriteOrSyncIsTold) {
       write(device, 2, 1, fill, options_of(GetParam()));
       io::Fault fault;
       fault.kind = kind;
-      fault.path_part = values_path(GetParam(), {2, 1});
+      fault.path_part = values_path(GetParam(), {2, PartitionNumber(1)});
       fault.nth = nth;
       fault.from_then_on = true;
       fault.status = error(Code::kNoSpace, Scope::kFile, "part-000001.j0002.values: no space left");
@@ -171,7 +174,7 @@ TEST_P(LargeDamage, AnIndexLogOrManifestThatIsLostIsMadeAnew) {
   for (const char* what : {"index", "manifest", "both"}) {
     Sample sample(GetParam());
     if (what[0] != 'm') {
-      ASSERT_TRUE(sample.device.remove(index_log_path(kDir, {1, 1})).ok());
+      ASSERT_TRUE(sample.device.remove(index_log_path(kDir, {1, PartitionNumber(1)})).ok());
     }
     if (what[0] != 'i') {
       ASSERT_TRUE(sample.device.remove(manifest_path(kDir)).ok());
@@ -218,7 +221,8 @@ TEST_P(LargeDamage, OfAnOpenEpochComeBackIfTheyAreWhole) {
       EXPECT_FALSE((*writer)->close().ok());
     });
     if (torn) {
-      const auto file = disk.open(values_path(GetParam(), {2, 0}), io::OpenMode::kReadWrite).value();
+      const auto file =
+          disk.open(values_path(GetParam(), {2, PartitionNumber(0)}), io::OpenMode::kReadWrite).value();
       ASSERT_TRUE(file->pwrite(file->size().value() - 1'000, "torn").ok());
     }
     const auto report = repair_directory(disk, kDir, {});
@@ -273,7 +277,7 @@ TEST(ValuePages, EveryDamagedByteIsNoticed) {
   Sample sample(kFormat);
   uint64_t flips = 0;
   for (const uint32_t writer : {0u, 1u}) {
-    const std::string path = values_path(kFormat, {1, writer});
+    const std::string path = values_path(kFormat, {1, PartitionNumber(writer)});
     const auto file = sample.device.open(path, io::OpenMode::kReadWrite).value();
     const uint64_t size = file->size().value();
     EXPECT_EQ(size % run::kValuePageBytes, 0u);
@@ -301,7 +305,7 @@ TEST(ValuePages, OfAnotherPlaceOrDirectoryAreNotTaken) {
   for (const bool elsewhere : {false, true}) {
     Sample sample(kFormat);
     Sample other(kFormat);
-    const std::string path = values_path(kFormat, {1, 0});
+    const std::string path = values_path(kFormat, {1, PartitionNumber(0)});
     const auto from = (elsewhere ? other : sample).device.open(path, io::OpenMode::kRead).value();
     std::string page(run::kValuePageBytes, '\0');
     ASSERT_TRUE(io::read_exactly(*from, elsewhere ? 0 : run::kValuePageBytes, page).ok());

@@ -21,7 +21,7 @@ Status Repairer::plan_open_epochs() {
   if (manifest.jobs.empty()) return {};
   dead_job_ = manifest.jobs.back();
   for (uint32_t i = 0; i < kOpenEpochsMax; ++i) {
-    const auto number = static_cast<uint32_t>(manifest.epochs.size() + i);
+    const EpochNumber number(static_cast<uint32_t>(manifest.epochs.size() + i));
     SWALE_ASSIGN_OR_RETURN(OpenEpoch open, open_epoch(number));
     if (open.epoch.records == 0) break;
     ++report_.epochs_recovered;
@@ -39,14 +39,14 @@ Status Repairer::plan_open_epochs() {
   return {};
 }
 
-Result<Repairer::OpenEpoch> Repairer::open_epoch(uint32_t number) {
+Result<Repairer::OpenEpoch> Repairer::open_epoch(EpochNumber number) {
   OpenEpoch open;
   open.epoch.epoch = number;
   open.epoch.step = kStepUnknown;
   open.epoch.time = std::numeric_limits<double>::quiet_NaN();
   open.epoch.recovered = Recovered::kPartial;
   uint64_t left_out = 0;
-  for (uint32_t partition = 0; partition < dead_job_.ranks; ++partition) {
+  for (PartitionNumber partition(0); partition < dead_job_.ranks; ++partition) {
     std::vector<FoundRun>& kept = open.runs.emplace_back();
     for (const auto& [epoch_id, here] : facts_of(logs_, {dead_job_.number, partition}).epochs) {
       if (here.epoch != number || here.runs.empty()) continue;
@@ -92,7 +92,7 @@ Result<bool> Repairer::has_values(const JobEntry& job, const FoundRun& run) {
 
 Status Repairer::write_open_epochs() {
   std::vector<ExtremaSummary> summaries(open_.size());
-  for (uint32_t partition = 0; !open_.empty() && partition < dead_job_.ranks; ++partition) {
+  for (PartitionNumber partition(0); !open_.empty() && partition < dead_job_.ranks; ++partition) {
     std::vector<std::vector<run::FieldTotals>> totals(open_.size());
     SWALE_RETURN_IF_ERROR(write_open_partition(partition, &totals));
     SWALE_RETURN_IF_ERROR(copy_values(partition));
@@ -103,7 +103,7 @@ Status Repairer::write_open_epochs() {
 }
 
 // Both epochs, behind each other.
-Status Repairer::write_open_partition(uint32_t partition,
+Status Repairer::write_open_partition(PartitionNumber partition,
                                       std::vector<std::vector<run::FieldTotals>>* totals) {
   const LogId id{number_, partition};
   const LogId from{dead_job_.number, partition};
@@ -112,7 +112,7 @@ Status Repairer::write_open_partition(uint32_t partition,
                          device_->open(data_log_path(directory_, id), io::OpenMode::kCreate));
   SWALE_ASSIGN_OR_RETURN(const auto index,
                          device_->open(index_log_path(directory_, id), io::OpenMode::kCreate));
-  uint64_t end_block = 0;
+  BlockNumber end_block;
   for (OpenEpoch& open : open_) {
     if (open.runs[partition].empty()) continue;
     SWALE_ASSIGN_OR_RETURN(const auto old,
@@ -127,7 +127,7 @@ Status Repairer::write_open_partition(uint32_t partition,
   SWALE_ASSIGN_OR_RETURN(
       IndexWriter writer,
       IndexWriter::create(*data, *index, 0, run::FooterBuilder(partition), found_.manifest.layout));
-  end_block = 0;
+  end_block = BlockNumber(0);
   for (size_t i = 0; i < open_.size(); ++i) {
     const std::vector<FoundRun>& runs = open_[i].runs[partition];
     (*totals)[i].resize(found_.manifest.schema.indexed.size());
@@ -145,7 +145,7 @@ Status Repairer::write_open_partition(uint32_t partition,
 }
 
 // To the same places, so that the pointers in records stay right.
-Status Repairer::copy_values(uint32_t writer) {
+Status Repairer::copy_values(PartitionNumber writer) {
   const bool paged = found_.manifest.layout.values() == run::ValueRule::kPaged;
   const auto path = [&](LogId id) {
     return paged ? value_pages_path(directory_, id) : value_log_path(directory_, id);

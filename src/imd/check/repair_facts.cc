@@ -23,13 +23,13 @@ class LossFinder {
   void find_lost_runs(const EpochEntry& epoch);
   void find_lost_values(const EpochEntry& epoch);
   bool add_up(const EpochEntry& epoch, const std::vector<PartFacts>& parts) const;
-  std::string path_of(const JobEntry& job, uint32_t writer) const {
+  std::string path_of(const JobEntry& job, PartitionNumber writer) const {
     const bool paged = manifest_.layout.values() == run::ValueRule::kPaged;
     const LogId id{job.number, writer};
     return paged ? value_pages_path(directory_, id) : value_log_path(directory_, id);
   }
-  std::string why(const EpochEntry& epoch, uint32_t partition, const PartFacts& part) const;
-  void add(const EpochEntry& epoch, uint32_t partition, std::string what);
+  std::string why(const EpochEntry& epoch, PartitionNumber partition, const PartFacts& part) const;
+  void add(const EpochEntry& epoch, PartitionNumber partition, std::string what);
   // Its tally was summed up from what was left.
   bool tally_is_short(const EpochEntry& epoch) const {
     return epoch.recovered == Recovered::kWhole && manifest_.has_lost(epoch);
@@ -59,7 +59,7 @@ bool LossFinder::add_up(const EpochEntry& epoch, const std::vector<PartFacts>& p
   return !all_whole || (data_bytes == epoch.data_bytes && digest == epoch.digest);
 }
 
-std::string LossFinder::why(const EpochEntry& epoch, uint32_t partition, const PartFacts& part) const {
+std::string LossFinder::why(const EpochEntry& epoch, PartitionNumber partition, const PartFacts& part) const {
   const LogId id = manifest_.log_of(epoch, partition);
   const LogFacts& facts = facts_of(logs_, id);
   const std::string path = data_log_path(directory_, id);
@@ -78,7 +78,7 @@ std::string LossFinder::why(const EpochEntry& epoch, uint32_t partition, const P
   return text;
 }
 
-void LossFinder::add(const EpochEntry& epoch, uint32_t partition, std::string what) {
+void LossFinder::add(const EpochEntry& epoch, PartitionNumber partition, std::string what) {
   const LostPart* const known = manifest_.lost_part(epoch, partition);
   losses_.parts.push_back(known != nullptr ? *known : LostPart{epoch.epoch_id, partition, std::move(what)});
 }
@@ -86,10 +86,10 @@ void LossFinder::add(const EpochEntry& epoch, uint32_t partition, std::string wh
 void LossFinder::find_lost_runs(const EpochEntry& epoch) {
   const JobEntry& job = manifest_.job_of(epoch);
   std::vector<PartFacts> parts;
-  for (uint32_t partition = 0; partition < job.ranks; ++partition)
+  for (PartitionNumber partition(0); partition < job.ranks; ++partition)
     parts.push_back(look_at_part(logs_, job, epoch, partition));
   const bool adds_up = add_up(epoch, parts);
-  for (uint32_t partition = 0; partition < parts.size(); ++partition) {
+  for (PartitionNumber partition(0); partition < parts.size(); ++partition) {
     const PartFacts& part = parts[partition];
     const bool known = tally_is_short(epoch) && manifest_.lost_part(epoch, partition) != nullptr;
     const bool whole = part.committed ? part.whole() : adds_up && part.side_by_side;
@@ -105,9 +105,9 @@ void LossFinder::find_lost_values(const EpochEntry& epoch) {
   const JobEntry& job = manifest_.job_of(epoch);
   uint64_t all = 0;
   bool any_cut_off = false;  // within a value: pages of the end are gone in which none begins
-  std::vector<std::pair<uint32_t, std::string>> lost;
-  std::vector<uint32_t> silent;  // writers of whom nobody knows how many values they had
-  for (uint32_t writer = 0; writer < job.ranks; ++writer) {
+  std::vector<std::pair<PartitionNumber, std::string>> lost;
+  std::vector<PartitionNumber> silent;  // writers of whom nobody knows how many values they had
+  for (PartitionNumber writer(0); writer < job.ranks; ++writer) {
     const LogFacts& facts = facts_of(logs_, {job.number, writer});
     const uint64_t found = facts.of(epoch.epoch_id).values.values;
     all += found;
@@ -125,7 +125,7 @@ void LossFinder::find_lost_values(const EpochEntry& epoch) {
   }
   if (all >= epoch.large.values && !any_cut_off) return;
   if (lost.empty()) {
-    for (const uint32_t writer : silent) {
+    for (const PartitionNumber writer : silent) {
       lost.emplace_back(writer, fmt::format("{}: the epoch has {} of {} values", path_of(job, writer), all,
                                             epoch.large.values));
     }
@@ -137,7 +137,7 @@ void LossFinder::find_lost_values(const EpochEntry& epoch) {
 
 }  // namespace
 
-std::vector<run::SegmentRecord> LogEpoch::agreed_segments(const JobEntry& job, uint32_t number) const {
+std::vector<run::SegmentRecord> LogEpoch::agreed_segments(const JobEntry& job, EpochNumber number) const {
   std::vector<run::SegmentRecord> agreed;
   std::vector<bool> ways(job.ways, false);
   for (const run::SegmentRecord& segment : segments) {
@@ -215,7 +215,8 @@ void add_runs(const std::vector<FoundRun>& runs, EpochEntry* epoch) {
   }
 }
 
-PartFacts look_at_part(const Logs& logs, const JobEntry& job, const EpochEntry& epoch, uint32_t partition) {
+PartFacts look_at_part(const Logs& logs, const JobEntry& job, const EpochEntry& epoch,
+                       PartitionNumber partition) {
   PartFacts part;
   const LogFacts& facts = facts_of(logs, {job.number, partition});
   const LogEpoch& here = facts.of(epoch.epoch_id);

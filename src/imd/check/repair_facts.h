@@ -20,13 +20,13 @@ namespace swale::imd {
 
 // The content of one log for one epoch, committed or not.
 struct LogEpoch {
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   std::vector<FoundRun> runs;                // whole ones, by place
   std::vector<run::SegmentRecord> segments;  // all segments of the footer, of any kind
   run::ValueRange values;                    // found in the value log
 
   // The segments of records, if every way of the job has one and they agree; otherwise none.
-  std::vector<run::SegmentRecord> agreed_segments(const JobEntry& job, uint32_t number) const;
+  std::vector<run::SegmentRecord> agreed_segments(const JobEntry& job, EpochNumber number) const;
   // The footer's range of the value log.
   std::optional<run::ValueRange> committed_values() const;
   // Where the footer says that the auxiliary table lies.
@@ -57,16 +57,17 @@ struct PartFacts {
   bool side_by_side = true;           // whether the runs are adjacent
   bool whole() const { return committed == found.records && side_by_side; }
 };
-PartFacts look_at_part(const Logs& logs, const JobEntry& job, const EpochEntry& epoch, uint32_t partition);
+PartFacts look_at_part(const Logs& logs, const JobEntry& job, const EpochEntry& epoch,
+                       PartitionNumber partition);
 
 // The lost parts of committed epochs. The index log of a partition tells how many records it had; without that, the
 // epoch's tally tells whether all partitions together have everything.
 struct Losses {
   std::vector<LostPart> parts;  // keeps the reasons that the manifest gave already
   // Epoch id and partition of parts that miss whole runs; the other parts miss large values.
-  std::set<std::pair<uint64_t, uint32_t>> data;
+  std::set<std::pair<uint64_t, PartitionNumber>> data;
 
-  bool in_data(const EpochEntry& epoch, uint32_t partition) const {
+  bool in_data(const EpochEntry& epoch, PartitionNumber partition) const {
     return data.contains({epoch.epoch_id, partition});
   }
 };

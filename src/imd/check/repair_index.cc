@@ -16,7 +16,7 @@ constexpr size_t kSketchBytes = 64 * kMiB;
 constexpr size_t kOutputBytes = kMiB;
 
 // `bytes`: all of the segment.
-Status check_content(const run::SegmentRecord& segment, uint32_t partition, Bytes bytes,
+Status check_content(const run::SegmentRecord& segment, PartitionNumber partition, Bytes bytes,
                      std::string_view path) {
   return run::is_extrema_segment(segment)
              ? run::decode_extrema_group(segment, partition, bytes, path).status()
@@ -25,7 +25,7 @@ Status check_content(const run::SegmentRecord& segment, uint32_t partition, Byte
 
 }  // namespace
 
-Status check_segments(io::File& index, uint32_t partition, uint64_t index_end, const LogEpoch& epoch) {
+Status check_segments(io::File& index, PartitionNumber partition, uint64_t index_end, const LogEpoch& epoch) {
   for (const run::SegmentRecord& segment : epoch.segments) {
     const bool extrema = run::is_extrema_segment(segment);
     if (extrema) SWALE_RETURN_IF_ERROR(run::check_extrema_segment(segment, index_end, index.path()));
@@ -126,8 +126,8 @@ Status IndexWriter::add_way(const run::SegmentParams& params, const JobEntry& jo
   return group.empty() ? Status() : write_extrema(&group, params, totals);
 }
 
-Status IndexWriter::add_epoch(uint32_t partition, const JobEntry& job, const EpochEntry& epoch,
-                              std::span<const FoundRun> runs, uint64_t end_block,
+Status IndexWriter::add_epoch(PartitionNumber partition, const JobEntry& job, const EpochEntry& epoch,
+                              std::span<const FoundRun> runs, BlockNumber end_block,
                               std::span<const run::FieldPlace> indexed,
                               std::vector<run::FieldTotals>* totals) {
   run::SegmentParams params;

@@ -19,7 +19,7 @@ namespace swale::imd {
 
 // Reads all segments of one epoch in an index log whose footer ends at `index_end`; kCorruption if one does not
 // open.
-Status check_segments(io::File& index, uint32_t partition, uint64_t index_end, const LogEpoch& epoch);
+Status check_segments(io::File& index, PartitionNumber partition, uint64_t index_end, const LogEpoch& epoch);
 
 class IndexWriter {
  public:
@@ -29,8 +29,8 @@ class IndexWriter {
 
   // Adds the segments of one epoch: `runs` are those of this partition, by place; `end_block` is the begin to
   // record for an epoch without runs. Adds to `totals` of the indexed fields.
-  Status add_epoch(uint32_t partition, const JobEntry& job, const EpochEntry& epoch,
-                   std::span<const FoundRun> runs, uint64_t end_block,
+  Status add_epoch(PartitionNumber partition, const JobEntry& job, const EpochEntry& epoch,
+                   std::span<const FoundRun> runs, BlockNumber end_block,
                    std::span<const run::FieldPlace> indexed, std::vector<run::FieldTotals>* totals);
   // Adds segments that are in the index log already.
   Status keep(const std::vector<run::SegmentRecord>& segments);

@@ -16,9 +16,10 @@ constexpr uint64_t kChunkBlocks = 256;
 // Takes one block after the other.
 class InventoryTaker {
  public:
-  InventoryTaker(uint32_t partition, std::string path) : partition_(partition), path_(std::move(path)) {}
+  InventoryTaker(PartitionNumber partition, std::string path)
+      : partition_(partition), path_(std::move(path)) {}
 
-  Status take(uint64_t number, Bytes block) {
+  Status take(BlockNumber number, Bytes block) {
     const bool zeros = std::all_of(block.begin(), block.end(), [](char c) { return c == '\0'; });
     if (!zeros) found_.end_block = number + 1;
     if (cursor_) {
@@ -69,7 +70,7 @@ class InventoryTaker {
     cursor_.reset();
   }
 
-  const uint32_t partition_;
+  const PartitionNumber partition_;
   const std::string path_;
   DataInventory found_;
   FoundRun run_;
@@ -100,14 +101,14 @@ Result<uint64_t> next_value_magic(io::File& values, uint64_t from, uint64_t size
 
 }  // namespace
 
-Result<DataInventory> take_inventory(io::File& data, uint32_t partition,
+Result<DataInventory> take_inventory(io::File& data, PartitionNumber partition,
                                      const InventoryProgressFn& progress) {
   SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, data.size());
   const uint64_t blocks = bytes / run::kBlockBytes;
   std::vector<char> chunk(kChunkBlocks * run::kBlockBytes);
   InventoryTaker taker(partition, data.path());
   uint64_t count = 0;
-  for (uint64_t first = 0; first < blocks; first += count) {
+  for (BlockNumber first(0); first < blocks; first += count) {
     const uint64_t hole_end = std::min(data.next_data(first * run::kBlockBytes) / run::kBlockBytes, blocks);
     if (!taker.in_run() && hole_end > first) {
       count = hole_end - first;
@@ -124,7 +125,7 @@ Result<DataInventory> take_inventory(io::File& data, uint32_t partition,
   return taker.finish(blocks);
 }
 
-Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t writer) {
+Result<std::vector<FoundValues>> take_value_inventory(io::File& values, PartitionNumber writer) {
   std::vector<FoundValues> found;
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, values.size());
   for (uint64_t at = 0; at < size;) {
@@ -147,7 +148,7 @@ Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t
 }
 
 // A page that is not whole has bytes of one value at least: so much is gone.
-Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, uint32_t writer) {
+Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, PartitionNumber writer) {
   std::vector<FoundValues> found;
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, pages.size());
   const uint64_t count = size / run::kValuePageBytes;
@@ -176,7 +177,7 @@ Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, uint32_t w
 Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record, const RunBlocksFn& blocks) {
   std::vector<char> chunk(std::min<uint64_t>(kChunkBlocks, found.header.blocks) * run::kBlockBytes);
   run::RunCursor cursor(found.header.partition, found.first_block, data.path(), found.header.epoch_id);
-  for (uint64_t at = found.first_block; at < found.end_block();) {
+  for (BlockNumber at = found.first_block; at < found.end_block();) {
     const uint64_t count = std::min(kChunkBlocks, found.end_block() - at);
     const MutableBytes out(chunk.data(), count * run::kBlockBytes);
     SWALE_RETURN_IF_ERROR(io::read_exactly(data, at * run::kBlockBytes, out));
@@ -190,9 +191,9 @@ Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record
   return cursor.finish();
 }
 
-Status copy_run(io::File& from, const FoundRun& found, io::File& to, uint64_t first_block) {
+Status copy_run(io::File& from, const FoundRun& found, io::File& to, BlockNumber first_block) {
   const uint32_t seed = run::epoch_seed(found.header.partition, found.header.epoch_id);
-  uint64_t at = first_block;
+  BlockNumber at = first_block;
   Status written;
   SWALE_RETURN_IF_ERROR(walk_run(from, found, {}, [&](Bytes blocks) {
     std::string copy(blocks);

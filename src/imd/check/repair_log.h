@@ -22,35 +22,36 @@ namespace swale::imd {
 
 struct FoundRun {
   run::RunHeader header{};
-  uint64_t first_block = 0;
+  BlockNumber first_block = {};
   uint64_t digest = 0;
   LargeTally large = {};  // its records that point into value logs
 
-  uint64_t end_block() const { return first_block + header.blocks; }
+  BlockNumber end_block() const { return first_block + header.blocks; }
 };
 
 struct DataInventory {
   std::vector<FoundRun> runs;  // whole ones, by place
   uint64_t blocks = 0;         // of the file
-  uint64_t end_block = 0;      // after the last block that is not all zeros
+  BlockNumber end_block = {};  // after the last block that is not all zeros
   uint64_t torn_runs = 0;      // runs with a header that are not whole
   Status first_damage;         // of a run that is not whole
 };
 
 // `progress(bytes)` may be empty: chunk by chunk, how much was read.
 using InventoryProgressFn = std::function<void(uint64_t bytes)>;
-Result<DataInventory> take_inventory(io::File& data, uint32_t partition, const InventoryProgressFn& progress);
+Result<DataInventory> take_inventory(io::File& data, PartitionNumber partition,
+                                     const InventoryProgressFn& progress);
 
 // What a value log has of one epoch: from the first to the last value whose head is whole; how many are whole. Of value pages:
 // from the first whole page to the last; how many values are whole if at most one ends in each gap.
 struct FoundValues {
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   uint64_t epoch_id = 0;
   run::ValueRange range;
 };
 // In the order of their places; reads everything. Behind a damaged head the next one that is whole is looked for, byte by byte.
-Result<std::vector<FoundValues>> take_value_inventory(io::File& values, uint32_t writer);
-Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, uint32_t writer);
+Result<std::vector<FoundValues>> take_value_inventory(io::File& values, PartitionNumber writer);
+Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, PartitionNumber writer);
 
 // Every record of a whole run, and its blocks, chunk by chunk.
 using RunRecordFn = std::function<void(const run::ScannedRecord&)>;
@@ -58,7 +59,7 @@ using RunBlocksFn = std::function<void(Bytes)>;
 Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record, const RunBlocksFn& blocks);
 
 // Copies a run of `from` to `first_block` of `to`: the same but for the numbers of its blocks.
-Status copy_run(io::File& from, const FoundRun& found, io::File& to, uint64_t first_block);
+Status copy_run(io::File& from, const FoundRun& found, io::File& to, BlockNumber first_block);
 
 // Bytes first..first + bytes - 1 of `from`, to the same place of `to`.
 Status copy_bytes(io::File& from, uint64_t first, uint64_t bytes, io::File& to);

@@ -181,7 +181,7 @@ bool ManifestFinder::take_from_logs(uint64_t number) {
   }
   if (!best) return false;
   EpochEntry epoch;
-  epoch.epoch = static_cast<uint32_t>(number);
+  epoch.epoch = EpochNumber(static_cast<uint32_t>(number));
   epoch.epoch_id = best->second;
   epoch.step = kStepUnknown;
   epoch.time = std::numeric_limits<double>::quiet_NaN();
@@ -199,7 +199,7 @@ void ManifestFinder::lose(uint64_t number) {
                        : !jobs.empty()          ? jobs.front().number
                                                 : *newest_;
   EpochEntry epoch;
-  epoch.epoch = static_cast<uint32_t>(number);
+  epoch.epoch = EpochNumber(static_cast<uint32_t>(number));
   epoch.epoch_id = hash_bytes(fmt::format("lost epoch {}", number));
   epoch.step = kStepUnknown;
   epoch.time = std::numeric_limits<double>::quiet_NaN();
@@ -285,13 +285,13 @@ void ManifestFinder::settle_jobs() {
   for (const uint32_t number : jobs_of_epochs_) job_index(number);
   // The job whose open epoch may be recovered.
   const bool last_unknown = newest_ && !documents_.contains(*newest_);
-  if (last_unknown && logs_.lower_bound({*newest_, 0}) != logs_.end()) job_index(*newest_);
+  if (last_unknown && logs_.lower_bound({*newest_, PartitionNumber(0)}) != logs_.end()) job_index(*newest_);
   for (size_t i = 0; i < manifest.epochs.size(); ++i) {
     EpochEntry& epoch = manifest.epochs[i];
     epoch.job = job_index(jobs_of_epochs_[i]);
     if (epoch.recovered != Recovered::kWhole || epoch.records != 0) continue;
     const JobEntry& job = manifest.job_of(epoch);
-    for (uint32_t partition = 0; partition < job.ranks; ++partition) {
+    for (PartitionNumber partition(0); partition < job.ranks; ++partition) {
       const PartFacts part = look_at_part(logs_, job, epoch, partition);
       epoch.records += part.committed.value_or(part.found.records);
       epoch.data_bytes += part.found.data_bytes;

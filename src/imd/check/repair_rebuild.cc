@@ -14,8 +14,8 @@ Status Repairer::plan_rebuilds() {
 }
 
 // The epochs whose segments are all there and open.
-Result<std::set<uint32_t>> Repairer::whole_epochs(LogId id) {
-  std::set<uint32_t> whole;
+Result<std::set<EpochNumber>> Repairer::whole_epochs(LogId id) {
+  std::set<EpochNumber> whole;
   const LogFacts& facts = facts_of(logs_, id);
   if (!facts.footer) return whole;
   SWALE_ASSIGN_OR_RETURN(const auto index,
@@ -40,7 +40,7 @@ Result<std::set<uint32_t>> Repairer::whole_epochs(LogId id) {
 Status Repairer::plan_rebuild(LogId id) {
   const LogFacts& facts = facts_of(logs_, id);
   if (!facts.has_data) return {};
-  SWALE_ASSIGN_OR_RETURN(std::set<uint32_t> whole, whole_epochs(id));
+  SWALE_ASSIGN_OR_RETURN(std::set<EpochNumber> whole, whole_epochs(id));
   Manifest manifest = found_.manifest;
   manifest.lost = losses_.parts;
   const Status open = open_partition(files(), id, manifest).status();
@@ -76,7 +76,7 @@ Status Repairer::write_index(Rebuild* rebuild) {
   SWALE_ASSIGN_OR_RETURN(
       IndexWriter writer,
       IndexWriter::create(*data, *index, offset, run::FooterBuilder(id.partition), found_.manifest.layout));
-  uint64_t end_block = 0;
+  BlockNumber end_block;
   for (const EpochEntry& epoch : found_.manifest.epochs) {
     if (found_.manifest.job_of(epoch).number == id.job)
       SWALE_RETURN_IF_ERROR(write_epoch_segments(*rebuild, epoch, &end_block, &writer));
@@ -84,11 +84,11 @@ Status Repairer::write_index(Rebuild* rebuild) {
   return writer.finish();
 }
 
-Status Repairer::write_epoch_segments(const Rebuild& rebuild, const EpochEntry& epoch, uint64_t* end_block,
+Status Repairer::write_epoch_segments(const Rebuild& rebuild, const EpochEntry& epoch, BlockNumber* end_block,
                                       IndexWriter* writer) {
   const JobEntry& job = found_.manifest.job_of(epoch);
   const LogEpoch& here = facts_of(logs_, rebuild.id).of(epoch.epoch_id);
-  const uint64_t begin = *end_block;
+  const BlockNumber begin = *end_block;
   if (!here.runs.empty()) *end_block = here.runs.back().end_block();
   if (rebuild.whole.contains(epoch.epoch)) {
     std::vector<run::SegmentRecord> kept = here.segments;

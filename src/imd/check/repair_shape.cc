@@ -21,15 +21,17 @@ JobEntry job_of_logs(const Logs& logs, uint32_t number) {
   job.number = number;
   job.id = std::string(16, '0');
   // Without a run: the segments say how many ways there were, and every rank has made its logs.
-  for (auto at = logs.lower_bound({number, 0}); at != logs.end() && at->first.job == number; ++at) {
-    job.ranks = std::max(job.ranks, at->first.partition + 1);
+  for (auto at = logs.lower_bound({number, PartitionNumber(0)}); at != logs.end() && at->first.job == number;
+       ++at) {
+    job.ranks = std::max<uint32_t>(job.ranks, at->first.partition + 1);
     for (const auto& [epoch_id, epoch] : at->second.epochs) {
       for (const run::SegmentRecord& segment : epoch.segments) {
         if (!run::is_auxiliary(segment)) job.ways = segment.ways;
       }
     }
   }
-  for (auto at = logs.lower_bound({number, 0}); at != logs.end() && at->first.job == number; ++at) {
+  for (auto at = logs.lower_bound({number, PartitionNumber(0)}); at != logs.end() && at->first.job == number;
+       ++at) {
     for (const auto& [epoch_id, epoch] : at->second.epochs) {
       if (!epoch.runs.empty()) take_shape(epoch.runs.front().header, &job);
     }

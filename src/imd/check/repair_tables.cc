@@ -19,7 +19,7 @@ constexpr size_t kBatchPairs = 4096;
 // Takes keys of one home from one partition after the other.
 class PairGatherer {
  public:
-  PairGatherer(source::PairStore& store, uint32_t epoch, uint32_t ranks, uint32_t home)
+  PairGatherer(source::PairStore& store, EpochNumber epoch, uint32_t ranks, PartitionNumber home)
       : store_(store), epoch_(epoch), ranks_(ranks), home_(home), scratch_(kBatchPairs) {}
 
   Status take(io::File& data, const FoundRun& run) {
@@ -36,7 +36,7 @@ class PairGatherer {
   }
 
  private:
-  Status flush(uint32_t partition) {
+  Status flush(PartitionNumber partition) {
     if (pairs_.empty()) return {};
     batch_.clear();
     source::encode_batch(epoch_, partition, pairs_, std::span(scratch_).first(pairs_.size()), &batch_);
@@ -45,9 +45,9 @@ class PairGatherer {
   }
 
   source::PairStore& store_;
-  const uint32_t epoch_;
+  const EpochNumber epoch_;
   const uint32_t ranks_;
-  const uint32_t home_;
+  const PartitionNumber home_;
   std::vector<source::Pair> pairs_;
   std::vector<source::Pair> scratch_;
   std::string batch_;
@@ -55,7 +55,7 @@ class PairGatherer {
 
 }  // namespace
 
-Result<run::ValueRange> rebuild_table(io::Device& device, const EpochEntry& epoch, uint32_t home,
+Result<run::ValueRange> rebuild_table(io::Device& device, const EpochEntry& epoch, PartitionNumber home,
                                       std::span<const PartitionRuns> partitions,
                                       const std::string& spill_path, io::File& file, uint64_t offset) {
   const auto ranks = static_cast<uint32_t>(partitions.size());
@@ -83,7 +83,7 @@ Result<run::ValueRange> rebuild_table(io::Device& device, const EpochEntry& epoc
   return range;
 }
 
-Status check_table(io::Device& device, const std::string& path, uint32_t ranks, uint32_t home,
+Status check_table(io::Device& device, const std::string& path, uint32_t ranks, PartitionNumber home,
                    const EpochEntry& epoch, const run::ValueRange& range) {
   const auto file = device.open(path, io::OpenMode::kRead);
   if (file.status().code() == Code::kNotFound) return corruption("{}: is missing", path);
@@ -106,12 +106,12 @@ Status Repairer::plan_tables() {
   for (const EpochEntry& epoch : manifest.epochs) {
     const JobEntry& job = manifest.job_of(epoch);
     if (job.ranks == 1) continue;
-    for (uint32_t home = 0; home < job.ranks; ++home) SWALE_RETURN_IF_ERROR(plan_table(epoch, home));
+    for (PartitionNumber home(0); home < job.ranks; ++home) SWALE_RETURN_IF_ERROR(plan_table(epoch, home));
   }
   return {};
 }
 
-Status Repairer::plan_table(const EpochEntry& epoch, uint32_t home) {
+Status Repairer::plan_table(const EpochEntry& epoch, PartitionNumber home) {
   const JobEntry& job = found_.manifest.job_of(epoch);
   const LogId id = found_.manifest.log_of(epoch, home);
   const std::optional<run::ValueRange> range = facts_of(logs_, id).of(epoch.epoch_id).table();
@@ -120,7 +120,7 @@ Status Repairer::plan_table(const EpochEntry& epoch, uint32_t home) {
                        : corruption("{}: the index log names no table of epoch {}", path, epoch.epoch);
   if (whole.ok()) return {};
   if (whole.code() != Code::kCorruption) return whole;
-  for (uint32_t partition = 0; partition < job.ranks; ++partition) {
+  for (PartitionNumber partition(0); partition < job.ranks; ++partition) {
     const bool has_data = partition != home || facts_of(logs_, id).has_data;
     if (!losses_.in_data(epoch, partition) && has_data) continue;
     report_.lost.push_back(fmt::format(
@@ -136,14 +136,14 @@ Status Repairer::plan_table(const EpochEntry& epoch, uint32_t home) {
   const auto planned = std::find_if(rebuilds_.begin(), rebuilds_.end(),
                                     [&](const Rebuild& rebuild) { return rebuild.id == id; });
   if (planned != rebuilds_.end()) return {};
-  SWALE_ASSIGN_OR_RETURN(std::set<uint32_t> epochs, whole_epochs(id));
+  SWALE_ASSIGN_OR_RETURN(std::set<EpochNumber> epochs, whole_epochs(id));
   rebuilds_.push_back({id, std::move(epochs), {}, {}});
   return {};
 }
 
 std::vector<PartitionRuns> Repairer::runs_of(const EpochEntry& epoch) const {
   std::vector<PartitionRuns> partitions;
-  for (uint32_t partition = 0; partition < found_.manifest.job_of(epoch).ranks; ++partition) {
+  for (PartitionNumber partition(0); partition < found_.manifest.job_of(epoch).ranks; ++partition) {
     const LogId id = found_.manifest.log_of(epoch, partition);
     partitions.push_back({data_log_path(directory_, id), facts_of(logs_, id).of(epoch.epoch_id).runs});
   }
@@ -182,14 +182,14 @@ Status Repairer::write_tables(Rebuild* rebuild) {
 // Of the open epochs, in a file of repair's own job.
 Status Repairer::write_open_tables() {
   if (found_.manifest.layout.format != run::ShuffleFormat::kLossy || dead_job_.ranks == 1) return {};
-  for (uint32_t home = 0; !open_.empty() && home < dead_job_.ranks; ++home) {
+  for (PartitionNumber home(0); !open_.empty() && home < dead_job_.ranks; ++home) {
     SWALE_RETURN_IF_ERROR(io::make_directories(*device_, part_folder(directory_, home)));
     const std::string path = table_log_path(directory_, {number_, home});
     SWALE_ASSIGN_OR_RETURN(const auto file, device_->open(path, io::OpenMode::kCreate));
     uint64_t end = 0;
     for (OpenEpoch& open : open_) {
       std::vector<PartitionRuns> partitions;
-      for (uint32_t partition = 0; partition < dead_job_.ranks; ++partition) {
+      for (PartitionNumber partition(0); partition < dead_job_.ranks; ++partition) {
         partitions.push_back(
             {data_log_path(directory_, {dead_job_.number, partition}), open.runs[partition]});
       }

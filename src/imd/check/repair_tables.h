@@ -27,12 +27,12 @@ struct PartitionRuns {
 
 // Makes the table of `home` from the runs of all partitions, in order, and writes it to `file` at `offset`. `spill_path`: a
 // file that may be made for a while.
-Result<run::ValueRange> rebuild_table(io::Device& device, const EpochEntry& epoch, uint32_t home,
+Result<run::ValueRange> rebuild_table(io::Device& device, const EpochEntry& epoch, PartitionNumber home,
                                       std::span<const PartitionRuns> partitions,
                                       const std::string& spill_path, io::File& file, uint64_t offset);
 
 // Whether the table at `range` of the home's file is whole and the one of this epoch.
-Status check_table(io::Device& device, const std::string& path, uint32_t ranks, uint32_t home,
+Status check_table(io::Device& device, const std::string& path, uint32_t ranks, PartitionNumber home,
                    const EpochEntry& epoch, const run::ValueRange& range);
 
 }  // namespace swale::imd

@@ -144,12 +144,13 @@ TEST(Repair, RecoversTheOtherRunsIfOneIsTorn) {
   for (uint32_t partition = 0; partition < 3; ++partition) {
     for (uint64_t block = 0;; ++block) {
       Sample sample;
-      const std::string path = data_log_path(kDir, {1, partition});
+      const std::string path = data_log_path(kDir, {1, PartitionNumber(partition)});
       const std::string before = content(sample.device, path);
       const auto reader = Reader::open(sample.device, kDir, {}).value();
       if ((block + 1) * run::kBlockBytes > before.size()) break;
-      const auto header = run::decode_run_header(
-          Bytes(before).substr(block * run::kBlockBytes, run::kBlockBytes), partition, block, path);
+      const auto header =
+          run::decode_run_header(Bytes(before).substr(block * run::kBlockBytes, run::kBlockBytes),
+                                 PartitionNumber(partition), BlockNumber(block), path);
       if (header.ok() && header->epoch < 2) {
         block += header->blocks - 1;  // committed: another test's
         continue;
@@ -173,7 +174,7 @@ TEST(Repair, RecoversTheOtherRunsIfOneIsTorn) {
 TEST(Repair, MakesADamagedIndexAnew) {
   uint64_t points = 0;
   for (uint32_t partition = 0; partition < 3; ++partition) {
-    const std::string path = index_log_path(kDir, {1, partition});
+    const std::string path = index_log_path(kDir, {1, PartitionNumber(partition)});
     Sample whole(false);
     const uint64_t size = content(whole.device, path).size();
     for (uint64_t offset = 8; offset < size; offset += 40, ++points) {
@@ -204,7 +205,7 @@ TEST(Repair, TakesTheOtherCopyOfALostManifest) {
         }
         if (!missing) change(sample.device, path, 30, "?");
         if (index_lost) {
-          ASSERT_TRUE(sample.device.remove(index_log_path(kDir, {1, 2})).ok());
+          ASSERT_TRUE(sample.device.remove(index_log_path(kDir, {1, PartitionNumber(2)})).ok());
         }
         const RepairReport report = repair(sample.device);
         EXPECT_TRUE(report.manifest_rebuilt);
@@ -257,8 +258,8 @@ TEST(Repair, KnowsAJobByOneRun) {
   directory.write_epoch({{key, "value"}});
   lose_all_documents(device, true);
   for (uint32_t partition = 1; partition < 5; ++partition) {
-    for (const std::string& path :
-         {data_log_path(kDir, {1, partition}), index_log_path(kDir, {1, partition})})
+    for (const std::string& path : {data_log_path(kDir, {1, PartitionNumber(partition)}),
+                                    index_log_path(kDir, {1, PartitionNumber(partition)})})
       ASSERT_TRUE(device.remove(path).ok());
   }
   EXPECT_EQ(repair(device).lost_parts, 4u);
@@ -275,7 +276,7 @@ TEST(Repair, MakesALostManifestAnewFromTheLogs) {
     Sample sample(false);
     lose_all_documents(sample.device, true);
     if (index_lost) {
-      ASSERT_TRUE(sample.device.remove(index_log_path(kDir, {1, 2})).ok());
+      ASSERT_TRUE(sample.device.remove(index_log_path(kDir, {1, PartitionNumber(2)})).ok());
     }
     const RepairReport report = repair(sample.device);
     EXPECT_TRUE(report.manifest_rebuilt);
@@ -329,13 +330,13 @@ const std::vector<Work>& works() {
       {"open epoch", 3, true, [](Sample&) {}},
       {"torn run", 3, true,
        [](Sample& sample) {
-         const std::string path = data_log_path(kDir, {1, 1});
+         const std::string path = data_log_path(kDir, {1, PartitionNumber(1)});
          const uint64_t blocks = content(sample.device, path).size() / run::kBlockBytes;
          change(sample.device, path, (blocks - 2) * run::kBlockBytes, std::string(run::kBlockBytes, '\0'));
        }},
       {"index", 3, false,
        [](Sample& sample) {
-         change(sample.device, index_log_path(kDir, {1, 1}), 100, "damage");
+         change(sample.device, index_log_path(kDir, {1, PartitionNumber(1)}), 100, "damage");
        }},
       {"swale.json", 3, false, [](Sample& sample) { change(sample.device, manifest_path(kDir), 30, "?"); }},
   };
@@ -373,7 +374,7 @@ TEST(Repair, ACrashAtAnyCallIsRepairedByTheNextOne) {
 // Canary: an index that was renamed into place but never synced must be noticed.
 TEST(Repair, CanaryAnIndexThatIsNotDurableIsNoticed) {
   Sample sample(false);
-  change(sample.device, index_log_path(kDir, {1, 1}), 100, "damage");
+  change(sample.device, index_log_path(kDir, {1, PartitionNumber(1)}), 100, "damage");
   io::FaultDevice device(sample.device);
   device.inject({.action = io::FaultAction::kDrop,
                  .kind = io::CallKind::kSync,
@@ -467,7 +468,7 @@ TEST(Repair, MakesExtremaAnew) {
   };
   const auto before = best();
   for (uint32_t partition = 0; partition < 3; ++partition)
-    ASSERT_TRUE(device.remove(index_log_path(kDir, {1, partition})).ok());
+    ASSERT_TRUE(device.remove(index_log_path(kDir, {1, PartitionNumber(partition)})).ok());
   EXPECT_EQ(repair(device).indexes_rebuilt, 3u);
   EXPECT_EQ(best(), before);
   EXPECT_TRUE(verify_directory(*Reader::open(device, kDir, {}).value(), 5).problems.empty());

@@ -366,8 +366,8 @@ TEST(RepairTruth, CanaryAnIndexOfWhatIsLeftIsNoticed) {
     if (manifest.job_of(epoch).number != id.job) continue;
     std::vector<run::FieldTotals> totals;
     ASSERT_TRUE(writer
-                    .add_epoch(id.partition, manifest.job_of(epoch), epoch, facts.of(epoch.epoch_id).runs, 0,
-                               manifest.schema.indexed, &totals)
+                    .add_epoch(id.partition, manifest.job_of(epoch), epoch, facts.of(epoch.epoch_id).runs,
+                               BlockNumber(0), manifest.schema.indexed, &totals)
                     .ok());
   }
   ASSERT_TRUE(writer.finish().ok());

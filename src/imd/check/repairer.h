@@ -43,10 +43,10 @@ class Repairer {
   // An index log to rebuild.
   struct Rebuild {
     LogId id;
-    std::set<uint32_t> whole;  // epochs whose segments are kept
+    std::set<EpochNumber> whole;  // epochs whose segments are kept
     std::string temporary;
-    std::string tables_temporary;                     // none: no table is made anew
-    std::map<uint32_t, run::ValueRange> tables = {};  // that are, by epoch
+    std::string tables_temporary;                        // none: no table is made anew
+    std::map<EpochNumber, run::ValueRange> tables = {};  // that are, by epoch
   };
   // An epoch that its job never ended.
   struct OpenEpoch {
@@ -69,25 +69,25 @@ class Repairer {
 
   Status plan_rebuilds();
   Status plan_rebuild(LogId id);
-  Result<std::set<uint32_t>> whole_epochs(LogId id);
+  Result<std::set<EpochNumber>> whole_epochs(LogId id);
   Status write_index(Rebuild* rebuild);
-  Status write_epoch_segments(const Rebuild& rebuild, const EpochEntry& epoch, uint64_t* end_block,
+  Status write_epoch_segments(const Rebuild& rebuild, const EpochEntry& epoch, BlockNumber* end_block,
                               IndexWriter* writer);
   Status write_table_segment(const Rebuild& rebuild, const EpochEntry& epoch, IndexWriter* writer);
   Status replace_indexes();
 
   Status plan_tables();
-  Status plan_table(const EpochEntry& epoch, uint32_t home);
+  Status plan_table(const EpochEntry& epoch, PartitionNumber home);
   std::vector<PartitionRuns> runs_of(const EpochEntry& epoch) const;
   Status write_tables(Rebuild* rebuild);
   Status write_open_tables();
 
   Status plan_open_epochs();
-  Result<OpenEpoch> open_epoch(uint32_t number);
+  Result<OpenEpoch> open_epoch(EpochNumber number);
   Result<bool> has_values(const JobEntry& job, const FoundRun& run);
   Status write_open_epochs();
-  Status write_open_partition(uint32_t partition, std::vector<std::vector<run::FieldTotals>>* totals);
-  Status copy_values(uint32_t writer);
+  Status write_open_partition(PartitionNumber partition, std::vector<std::vector<run::FieldTotals>>* totals);
+  Status copy_values(PartitionNumber writer);
   Status write_summaries(const std::vector<ExtremaSummary>& summaries);
 
   io::Device* device_;
@@ -102,8 +102,8 @@ class Repairer {
   FoundManifest found_;
   Losses losses_;
   std::vector<Rebuild> rebuilds_;
-  std::set<std::pair<LogId, uint32_t>> bad_tables_;  // by home and epoch: to be made anew
-  JobEntry dead_job_;                                // the job of these open epochs
+  std::set<std::pair<LogId, EpochNumber>> bad_tables_;  // by home and epoch: to be made anew
+  JobEntry dead_job_;                                   // the job of these open epochs
   std::vector<OpenEpoch> open_;
   uint32_t number_ = 0;      // of this job, once it is claimed
   uint64_t data_bytes_ = 0;  // of all data logs, if progress is wanted

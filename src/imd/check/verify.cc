@@ -61,7 +61,7 @@ class Verifier {
 
   uint32_t partition_count() const;
   bool full() const { return report_.problems.size() >= problems_max_; }
-  void problem(const Status& status, uint32_t epoch);
+  void problem(const Status& status, EpochNumber epoch);
   void advance(uint64_t bytes);
   // The bytes that verification will read.
   uint64_t measure();
@@ -70,7 +70,7 @@ class Verifier {
   void check_epoch(const PartitionLogs& logs, const EpochEntry& epoch);
   Status open_segment(const PartitionLogs& logs, OpenSegment* segment);
   void walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch);
-  void walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, Bytes blocks);
+  void walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, BlockNumber first_block, Bytes blocks);
   Status check_record(const PartitionLogs& logs, const EpochEntry& epoch, const run::ScannedRecord& record);
   void compare_sums();
   void tell_losses();
@@ -106,7 +106,7 @@ uint32_t Verifier::partition_count() const {
   return count;
 }
 
-void Verifier::problem(const Status& status, uint32_t epoch) {
+void Verifier::problem(const Status& status, EpochNumber epoch) {
   ++sums_[epoch].problems;
   if (!full()) report_.problems.push_back(status);
 }
@@ -159,7 +159,7 @@ VerifyReport Verifier::run(size_t problems_max, const VerifyProgressFn& progress
 void Verifier::tell_losses() {
   for (const EpochEntry& epoch : manifest_.epochs) {
     if (!manifest_.has_lost(epoch)) continue;
-    for (uint32_t partition = 0; partition < manifest_.job_of(epoch).ranks; ++partition) {
+    for (PartitionNumber partition(0); partition < manifest_.job_of(epoch).ranks; ++partition) {
       if (const LostPart* part = manifest_.lost_part(epoch, partition); part != nullptr) {
         problem(corruption("{}: records of epoch {} in partition {} are lost: {}", files_.directory,
                            epoch.epoch, partition, part->what),
@@ -199,8 +199,8 @@ void Verifier::check_epoch(const PartitionLogs& logs, const EpochEntry& epoch) {
   report_.bytes_checked += extrema_.begin(logs, epoch, tell);
   const uint64_t problems = sums_[epoch.epoch].problems;
   walk_blocks(logs, epoch);
-  tables_.end_partition(epoch, logs.partition,
-                        [this](const Status& status, uint32_t of) { problem(status, of); });
+  tables_.end_partition(epoch, logs.id.partition,
+                        [this](const Status& status, EpochNumber of) { problem(status, of); });
   extrema_.finish(logs, epoch, !full() && sums_[epoch.epoch].problems == problems, tell);
   segments_.clear();
 }
@@ -221,7 +221,7 @@ Status Verifier::open_segment(const PartitionLogs& logs, OpenSegment* segment) {
   report_.bytes_checked += bytes;
   SWALE_ASSIGN_OR_RETURN(
       segment->slices,
-      run::open_slices(record, logs.partition, Bytes(segment->bytes.data(), segment->bytes.size()),
+      run::open_slices(record, logs.id.partition, Bytes(segment->bytes.data(), segment->bytes.size()),
                        logs.index->path()));
   return {};
 }
@@ -230,7 +230,7 @@ void Verifier::walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch) {
   const PartitionLogs::BlockRange range = logs.blocks_of(epoch.epoch);
   const uint64_t chunk_blocks = std::max<uint64_t>(files_.options.scan_chunk_bytes / run::kBlockBytes, 1);
   std::vector<char> chunk(std::min(chunk_blocks, range.count) * run::kBlockBytes);
-  cursor_.emplace(logs.partition, range.first, logs.data->path(), epoch.epoch_id);
+  cursor_.emplace(logs.id.partition, range.first, logs.data->path(), epoch.epoch_id);
   ReadQueue reads(files_.options.reads_in_flight_max);
   for (uint64_t done = 0; done < range.count && !full();) {
     const uint64_t count = std::min(chunk_blocks, range.count - done);
@@ -253,10 +253,10 @@ void Verifier::walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch) {
 }
 
 // After a damaged block, the remaining blocks are checked one by one until the next run begins.
-void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block,
+void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, BlockNumber first_block,
                           Bytes blocks) {
   const std::string& path = logs.data->path();
-  const uint32_t seed = run::epoch_seed(logs.partition, epoch.epoch_id);
+  const uint32_t seed = run::epoch_seed(logs.id.partition, epoch.epoch_id);
   Sums& sums = sums_[epoch.epoch];
   const auto take = [&](const run::ScannedRecord& record) {
     ++report_.records;
@@ -271,11 +271,11 @@ void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, ui
     }
     return !full();
   };
-  for (uint64_t number = first_block; !blocks.empty() && !full();
+  for (BlockNumber number = first_block; !blocks.empty() && !full();
        ++number, blocks.remove_prefix(run::kBlockBytes)) {
     const Bytes block = blocks.substr(0, run::kBlockBytes);
-    if (!cursor_ && run::decode_run_header(block, logs.partition, number, path).ok()) {
-      cursor_.emplace(logs.partition, number, path, epoch.epoch_id);
+    if (!cursor_ && run::decode_run_header(block, logs.id.partition, number, path).ok()) {
+      cursor_.emplace(logs.id.partition, number, path, epoch.epoch_id);
     }
     const Status status = cursor_ ? cursor_->feed(block, take) : run::verify_block(block, seed, number, path);
     if (status.ok()) continue;
@@ -311,11 +311,11 @@ Status Verifier::check_record(const PartitionLogs& logs, const EpochEntry& epoch
                                  kManifestName, run::format_name(manifest_.layout.format)));
   }
   const Hash hash = hash_bytes(record.key);
-  tables_.record(epoch, logs.partition, hash,
-                 [this](const Status& status, uint32_t of) { problem(status, of); });
+  tables_.record(epoch, logs.id.partition, hash,
+                 [this](const Status& status, EpochNumber of) { problem(status, of); });
   const HashChoice home = choose(hash, job.ranks);
   const HashChoice way = choose(home.rest, job.ways);
-  const bool elsewhere = home_rule == run::HomeRule::kHash && home.index != logs.partition;
+  const bool elsewhere = home_rule == run::HomeRule::kHash && home.index != logs.id.partition;
   if (elsewhere || way.index != record.run->way) {
     return misplaced(fmt::format("its key belongs to partition {}, way {}", home.index, way.index));
   }
@@ -334,8 +334,8 @@ Status Verifier::check_record(const PartitionLogs& logs, const EpochEntry& epoch
 void Verifier::check_values() {
   std::vector<bool> whole;
   for (const Sums& sums : sums_) whole.push_back(sums.problems == 0);
-  large_.finish([&](uint32_t epoch) { return whole[epoch]; },
-                [&](const Status& status, uint32_t epoch) { problem(status, epoch); },
+  large_.finish([&](EpochNumber epoch) { return whole[epoch]; },
+                [&](const Status& status, EpochNumber epoch) { problem(status, epoch); },
                 [this](uint64_t bytes) {
                   report_.bytes_checked += bytes;
                   advance(bytes);
@@ -343,7 +343,7 @@ void Verifier::check_values() {
 }
 
 void Verifier::check_tables() {
-  tables_.finish([this](const Status& status, uint32_t epoch) { problem(status, epoch); },
+  tables_.finish([this](const Status& status, EpochNumber epoch) { problem(status, epoch); },
                  [this](uint64_t bytes) {
                    report_.bytes_checked += bytes;
                    advance(bytes);

@@ -58,7 +58,7 @@ Result<run::GroupContent> ExtremaVerifier::read_group(const PartitionLogs& logs,
   *bytes += all.size();
   SWALE_ASSIGN_OR_RETURN(
       run::GroupContent group,
-      run::decode_extrema_group(segment, logs.partition, Bytes(all.data(), all.size()), path));
+      run::decode_extrema_group(segment, logs.id.partition, Bytes(all.data(), all.size()), path));
   SWALE_RETURN_IF_ERROR(run::check_group_fields(group.head, manifest_.schema.indexed, path));
   return group;
 }
@@ -80,7 +80,7 @@ void ExtremaVerifier::finish(const PartitionLogs& logs, const EpochEntry& epoch,
   for (size_t i = 0; i < groups_.size() && status.ok(); ++i) status = compare_group(logs, groups_[i]);
   if (!status.ok()) return problem(status);
   EpochState& state = epochs_[epoch.epoch];
-  state.summary.merge(ExtremaSummary::of(logs.partition, totals_));
+  state.summary.merge(ExtremaSummary::of(logs.id.partition, totals_));
   ++state.partitions;
 }
 
@@ -132,7 +132,7 @@ Status ExtremaVerifier::compare_list(const PartitionLogs& logs, const run::Group
                                      size_t list) const {
   const size_t field = list / 2;
   const auto which = static_cast<run::Extreme>(list % 2);
-  const auto problem = [&](uint64_t block, std::string_view what) {
+  const auto problem = [&](BlockNumber block, std::string_view what) {
     return wrong(logs, group.head.segment,
                  fmt::format("field \"{}\", {}: block {} {}", manifest_.schema.indexed[field].name,
                              which == run::Extreme::kLargest ? "maxima" : "minima", block, what));
@@ -140,7 +140,7 @@ Status ExtremaVerifier::compare_list(const PartitionLogs& logs, const run::Group
   std::vector<bool> named(group.head.segment.value_bytes);
   for (const run::PieceEntry& entry : group.lists[list]) {
     const run::GroupRun& run = group.head.run_of(entry.block);
-    const uint64_t block = run.first_block + (entry.block - run.group_block);
+    const BlockNumber block = run.first_block + (entry.block - run.group_block);
     const run::Extrema& records = actual(field, block);
     if (named[entry.block]) return problem(block, "is named twice");
     named[entry.block] = true;

@@ -51,7 +51,7 @@ class ExtremaVerifier {
   Status compare_group(const PartitionLogs& logs, const run::GroupContent& group) const;
   Status compare_list(const PartitionLogs& logs, const run::GroupContent& group, size_t list) const;
   Status compare_runs(const PartitionLogs& logs, const run::GroupContent& group) const;
-  const run::Extrema& actual(size_t field, uint64_t block) const {
+  const run::Extrema& actual(size_t field, BlockNumber block) const {
     return actual_[field][block - first_block_];
   }
 
@@ -61,7 +61,7 @@ class ExtremaVerifier {
   // State of the partition and epoch being checked:
   bool active_ = false;
   std::vector<run::GroupContent> groups_;
-  uint64_t first_block_ = 0;
+  BlockNumber first_block_;
   std::vector<std::vector<run::Extrema>> actual_;  // by field and block
   std::vector<run::FieldTotals> totals_;
 };

@@ -6,15 +6,16 @@
 
 namespace swale::imd {
 
-void TablesVerifier::record(const EpochEntry& epoch, uint32_t partition, Hash hash,
+void TablesVerifier::record(const EpochEntry& epoch, PartitionNumber partition, Hash hash,
                             const ProblemFn& problem) {
   if (!TableCache::has_tables(manifest_, epoch)) return;
   const HashChoice home = choose(hash, manifest_.job_of(epoch).ranks);
-  keys_.push_back({home.index, source::kept_hash(home.rest)});
+  keys_.push_back({PartitionNumber(home.index), source::kept_hash(home.rest)});
   if (keys_.size() == kPairsMax) end_partition(epoch, partition, problem);
 }
 
-void TablesVerifier::end_partition(const EpochEntry& epoch, uint32_t partition, const ProblemFn& problem) {
+void TablesVerifier::end_partition(const EpochEntry& epoch, PartitionNumber partition,
+                                   const ProblemFn& problem) {
   std::sort(keys_.begin(), keys_.end());
   keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
   for (auto first = keys_.begin(); first != keys_.end();) {
@@ -30,7 +31,7 @@ void TablesVerifier::end_partition(const EpochEntry& epoch, uint32_t partition, 
 }
 
 // Keys come in the order of shards: each is read once.
-Status TablesVerifier::check_home(const OpenTable& table, uint32_t partition, const Keyed* first,
+Status TablesVerifier::check_home(const OpenTable& table, PartitionNumber partition, const Keyed* first,
                                   const Keyed* end) {
   const source::TableReader& reader = table.reader;
   std::optional<uint32_t> number;
@@ -54,7 +55,8 @@ Status TablesVerifier::check_home(const OpenTable& table, uint32_t partition, co
                     reader.where(), partition, missing);
 }
 
-const OpenTable* TablesVerifier::table_of(const EpochEntry& epoch, uint32_t home, const ProblemFn& problem) {
+const OpenTable* TablesVerifier::table_of(const EpochEntry& epoch, PartitionNumber home,
+                                          const ProblemFn& problem) {
   const auto [place, added] = tables_.try_emplace({epoch.epoch, home});
   if (!added) return place->second.get();
   const auto logs = open_partition(files_, manifest_.log_of(epoch, home), manifest_);
@@ -71,7 +73,7 @@ const OpenTable* TablesVerifier::table_of(const EpochEntry& epoch, uint32_t home
 void TablesVerifier::finish(const ProblemFn& problem, const std::function<void(uint64_t)>& progress) {
   for (const EpochEntry& epoch : manifest_.epochs) {
     if (!TableCache::has_tables(manifest_, epoch)) continue;
-    for (uint32_t home = 0; home < manifest_.job_of(epoch).ranks; ++home) {
+    for (PartitionNumber home(0); home < manifest_.job_of(epoch).ranks; ++home) {
       const OpenTable* const table = table_of(epoch, home, problem);
       if (table == nullptr) continue;
       const Status status = table->reader.verify();

@@ -22,13 +22,13 @@ namespace swale::imd {
 
 class TablesVerifier {
  public:
-  using ProblemFn = std::function<void(const Status&, uint32_t epoch)>;
+  using ProblemFn = std::function<void(const Status&, EpochNumber epoch)>;
 
   TablesVerifier(const ReaderFiles& files, const Manifest& manifest) : files_(files), manifest_(manifest) {}
 
   // A record of the epoch in `partition`, whose key has this hash.
-  void record(const EpochEntry& epoch, uint32_t partition, Hash hash, const ProblemFn& problem);
-  void end_partition(const EpochEntry& epoch, uint32_t partition, const ProblemFn& problem);
+  void record(const EpochEntry& epoch, PartitionNumber partition, Hash hash, const ProblemFn& problem);
+  void end_partition(const EpochEntry& epoch, PartitionNumber partition, const ProblemFn& problem);
   // After all partitions. `progress(bytes)`.
   void finish(const ProblemFn& problem, const std::function<void(uint64_t)>& progress);
 
@@ -36,7 +36,7 @@ class TablesVerifier {
   static constexpr size_t kPairsMax = size_t{1} << 20;
 
   struct Keyed {
-    uint32_t home;
+    PartitionNumber home;
     uint64_t kept;
     bool operator<(const Keyed& other) const {
       return home != other.home ? home < other.home : kept < other.kept;
@@ -45,13 +45,14 @@ class TablesVerifier {
   };
 
   // nullptr, and it is a problem the first time: it cannot be opened.
-  const OpenTable* table_of(const EpochEntry& epoch, uint32_t home, const ProblemFn& problem);
-  Status check_home(const OpenTable& table, uint32_t partition, const Keyed* first, const Keyed* end);
+  const OpenTable* table_of(const EpochEntry& epoch, PartitionNumber home, const ProblemFn& problem);
+  Status check_home(const OpenTable& table, PartitionNumber partition, const Keyed* first, const Keyed* end);
 
   const ReaderFiles& files_;
   const Manifest& manifest_;
   std::vector<Keyed> keys_;  // of one partition and epoch
-  std::map<std::pair<uint32_t, uint32_t>, std::shared_ptr<const OpenTable>> tables_;  // by epoch and home
+  std::map<std::pair<EpochNumber, PartitionNumber>, std::shared_ptr<const OpenTable>>
+      tables_;  // by epoch and home
 };
 
 }  // namespace swale::imd

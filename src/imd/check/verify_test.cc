@@ -17,15 +17,18 @@ using testing::HasSubstr;
 
 // Changes the header of partition 0's first run, and seals the block again.
 void change_header(io::Device& device, void (*change)(run::RunHeader*)) {
-  const auto file = device.open(data_log_path("/dir", {1, 0}), io::OpenMode::kReadWrite).value();
+  const auto file =
+      device.open(data_log_path("/dir", {1, PartitionNumber(0)}), io::OpenMode::kReadWrite).value();
   std::string block(run::kBlockBytes, '\0');
   ASSERT_TRUE(file->pread(0, MutableBytes(block.data(), block.size())).ok());
   auto header = get_fixed<run::RunHeader>(block.data());
   change(&header);
   put_fixed(block.data(), header);
-  put_u32(block.data() + 60, crc32c_extend(run::partition_seed(0), Bytes(block).substr(0, 60)));
+  put_u32(block.data() + 60,
+          crc32c_extend(run::partition_seed(PartitionNumber(0)), Bytes(block).substr(0, 60)));
   put_u32(block.data() + run::kBlockBytes - 4,
-          crc32c_extend(run::epoch_seed(0, header.epoch_id), Bytes(block).substr(0, run::kBlockBytes - 4)));
+          crc32c_extend(run::epoch_seed(PartitionNumber(0), header.epoch_id),
+                        Bytes(block).substr(0, run::kBlockBytes - 4)));
   ASSERT_TRUE(file->pwrite(0, block).ok());
 }
 
@@ -65,8 +68,10 @@ class VerifyBesideAJob : public testing::Test {
     directory_.begin_job(1);
     directory_.manifest.epochs.pop_back();
     if (commits) directory_.commit();
-    const auto log = device_.open(data_log_path("/dir", {1, 0}), io::OpenMode::kReadWrite).value();
-    const auto first = run::decode_run_header(first_block(*log), 0, 0, log->path()).value();
+    const auto log =
+        device_.open(data_log_path("/dir", {1, PartitionNumber(0)}), io::OpenMode::kReadWrite).value();
+    const auto first =
+        run::decode_run_header(first_block(*log), PartitionNumber(0), BlockNumber(0), log->path()).value();
     ASSERT_TRUE(log->truncate(first.blocks * run::kBlockBytes).ok());
   }
 

@@ -42,10 +42,10 @@ Status ValuesVerifier::record(const EpochEntry& epoch, const run::ScannedRecord&
 
 void ValuesVerifier::add_ranges(const PartitionLogs& logs) {
   for (const run::SegmentRecord& segment : logs.values)
-    sums_[{segment.epoch, logs.partition}].range = run::range_of(segment);
+    sums_[{segment.epoch, logs.id.partition}].range = run::range_of(segment);
 }
 
-void ValuesVerifier::finish(const std::function<bool(uint32_t)>& whole, const ProblemFn& problem,
+void ValuesVerifier::finish(const std::function<bool(EpochNumber)>& whole, const ProblemFn& problem,
                             const std::function<void(uint64_t)>& progress) {
   std::map<uint32_t, LargeTally> totals;
   for (const auto& [place, sums] : sums_) {

@@ -23,7 +23,7 @@ namespace swale::imd {
 
 class ValuesVerifier {
  public:
-  using ProblemFn = std::function<void(const Status&, uint32_t epoch)>;
+  using ProblemFn = std::function<void(const Status&, EpochNumber epoch)>;
 
   ValuesVerifier(const Manifest& manifest, ValueReader& values) : manifest_(manifest), values_(values) {}
 
@@ -32,7 +32,7 @@ class ValuesVerifier {
   void add_ranges(const PartitionLogs& logs);
   // Call after all partitions. `whole(epoch)` returns false if other damage made records of the epoch unreadable; then
   // its values are read but not counted. Calls `progress(bytes)`.
-  void finish(const std::function<bool(uint32_t)>& whole, const ProblemFn& problem,
+  void finish(const std::function<bool(EpochNumber)>& whole, const ProblemFn& problem,
               const std::function<void(uint64_t)>& progress);
 
  private:
@@ -41,7 +41,7 @@ class ValuesVerifier {
     LargeTally pointed;
     uint64_t offsets = 0;  // sum over the pointers; in pages of their value_tile
   };
-  using Place = std::pair<uint32_t, uint32_t>;  // epoch, writer
+  using Place = std::pair<EpochNumber, PartitionNumber>;  // of its writer
 
   void walk(const Place& place, const Sums& sums, bool whole, const ProblemFn& problem,
             const std::function<void(uint64_t)>& progress);

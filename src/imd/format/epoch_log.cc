@@ -83,7 +83,7 @@ std::optional<SalvagedEpochs::Record> decode_record(Bytes record, uint64_t numbe
   if (in.u32() != kRecordMagic) return std::nullopt;
   SalvagedEpochs::Record decoded;
   EpochEntry& epoch = decoded.epoch;
-  epoch.epoch = in.u32();
+  epoch.epoch = EpochNumber(in.u32());
   decoded.job_number = in.u32();
   const uint32_t recovered = in.u32();
   epoch.epoch_id = in.u64();

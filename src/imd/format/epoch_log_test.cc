@@ -55,7 +55,7 @@ EpochEntry golden_epoch() {
 
 EpochEntry epoch_number(uint32_t number) {
   EpochEntry epoch = golden_epoch();
-  epoch.epoch = number;
+  epoch.epoch = EpochNumber(number);
   epoch.job = number % 2;
   epoch.epoch_id += number;
   epoch.step = int64_t{10} * number;

@@ -35,7 +35,7 @@ bool read_best(run::Extreme which, uint32_t partitions, Decoder* in,
   const uint8_t count = in->u8();
   if (count != std::min<size_t>(partitions, ExtremaSummary::kPartitionsMax)) return false;
   for (uint8_t i = 0; i < count && in->ok(); ++i) {
-    const ExtremaSummary::Entry entry{in->u32(), in->u64()};
+    const ExtremaSummary::Entry entry{PartitionNumber(in->u32()), in->u64()};
     if (i > 0 && !better(which, best->back(), entry)) return false;
     best->push_back(entry);
   }
@@ -44,7 +44,7 @@ bool read_best(run::Extreme which, uint32_t partitions, Decoder* in,
 
 }  // namespace
 
-ExtremaSummary ExtremaSummary::of(uint32_t partition, const std::vector<run::FieldTotals>& totals) {
+ExtremaSummary ExtremaSummary::of(PartitionNumber partition, const std::vector<run::FieldTotals>& totals) {
   ExtremaSummary summary;
   for (const run::FieldTotals& field : totals) {
     FieldSummary& out = summary.fields.emplace_back();

@@ -24,7 +24,7 @@ struct ExtremaSummary {
   static constexpr size_t kPartitionsMax = 64;
 
   struct Entry {
-    uint32_t partition = 0;
+    PartitionNumber partition = {};
     run::OrderKey key = 0;  // its best
     bool operator==(const Entry&) const = default;
   };
@@ -40,7 +40,7 @@ struct ExtremaSummary {
 
   bool empty() const { return fields.empty(); }
   // Of one partition.
-  static ExtremaSummary of(uint32_t partition, const std::vector<run::FieldTotals>& totals);
+  static ExtremaSummary of(PartitionNumber partition, const std::vector<run::FieldTotals>& totals);
   // The two have the same number of fields, or one of them is empty.
   void merge(const ExtremaSummary& other);
 

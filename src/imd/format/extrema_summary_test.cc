@@ -14,7 +14,7 @@ run::FieldTotals totals(run::OrderKey minimum, run::OrderKey maximum) { return {
 ExtremaSummary of_many(uint32_t partitions, uint64_t seed) {
   Rng rng(seed);
   ExtremaSummary summary;
-  for (uint32_t p = 0; p < partitions; ++p) {
+  for (PartitionNumber p(0); p < partitions; ++p) {
     const uint64_t least = rng.below(1000);
     summary.merge(ExtremaSummary::of(
         p, {totals(least, least + rng.below(1000)), rng.chance(1, 2) ? totals(5, 5) : run::FieldTotals()}));
@@ -26,7 +26,7 @@ TEST(ExtremaSummary, KeepsTheBestPartitionsWhateverTheOrderOfMerging) {
   std::vector<ExtremaSummary> parts;
   std::vector<ExtremaSummary::Entry> all;
   Rng rng(1);
-  for (uint32_t p = 0; p < 500; ++p) {
+  for (PartitionNumber p(0); p < 500; ++p) {
     const uint64_t greatest = 100 + rng.below(300);
     all.push_back({p, greatest});
     parts.push_back(ExtremaSummary::of(p, {totals(7, greatest)}));
@@ -46,7 +46,7 @@ TEST(ExtremaSummary, KeepsTheBestPartitionsWhateverTheOrderOfMerging) {
     EXPECT_EQ(left[0].fields[0].partitions, 500u);
     EXPECT_EQ(left[0].fields[0].nans, 500u);
     EXPECT_EQ(left[0].fields[0].absent, 1000u);
-    EXPECT_EQ(left[0].fields[0].best[1].front(), (ExtremaSummary::Entry{0, 7}));
+    EXPECT_EQ(left[0].fields[0].best[1].front(), (ExtremaSummary::Entry{PartitionNumber(0), 7}));
   }
 }
 
@@ -64,7 +64,7 @@ TEST(ExtremaSummary, ReadsBackWhatItWrote) {
 
 TEST(ExtremaSummary, TheLargestFitsTheSmallestFrame) {
   ExtremaSummary summary;
-  for (uint32_t p = 0; p < 100; ++p) {
+  for (PartitionNumber p(0); p < 100; ++p) {
     summary.merge(ExtremaSummary::of(p, std::vector<run::FieldTotals>(run::kIndexedFieldsMax, totals(p, p))));
   }
   std::string bytes;

@@ -57,7 +57,7 @@ std::string stats_path(const std::string& directory, uint32_t job) {
   return in_job_folder(directory, job, "stats.jsonl");
 }
 
-std::string part_folder(const std::string& directory, uint32_t partition) {
+std::string part_folder(const std::string& directory, PartitionNumber partition) {
   return fmt::format("{}/p{:03}", directory, partition / 1024);
 }
 
@@ -102,7 +102,7 @@ std::optional<LogId> parse_log_name(std::string_view name) {
   const auto partition = parse_number(name.substr(kHead.size(), job_dot - kHead.size()), 6);
   const auto job = parse_number(name.substr(job_dot + 2, kind_dot - job_dot - 2), 4);
   if (!partition || !job || *job > kJobNumberMax) return std::nullopt;
-  return LogId{*job, *partition};
+  return LogId{*job, PartitionNumber(*partition)};
 }
 
 }  // namespace swale::imd

@@ -16,6 +16,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/numbers.h"
+
 namespace swale::imd {
 
 inline constexpr char kManifestName[] = "swale.json";
@@ -25,7 +27,7 @@ inline constexpr uint32_t kJobNumberMax = 65'535;
 // The logs of one partition of one job.
 struct LogId {
   uint32_t job = 0;  // its number
-  uint32_t partition = 0;
+  PartitionNumber partition = {};
 
   auto operator<=>(const LogId&) const = default;
 };
@@ -38,7 +40,7 @@ std::string epoch_log_path(const std::string& directory, uint32_t job);
 std::string summary_log_path(const std::string& directory, uint32_t job);
 std::string stats_path(const std::string& directory, uint32_t job);
 
-std::string part_folder(const std::string& directory, uint32_t partition);
+std::string part_folder(const std::string& directory, PartitionNumber partition);
 std::string data_log_path(const std::string& directory, LogId log);
 std::string index_log_path(const std::string& directory, LogId log);
 std::string value_log_path(const std::string& directory, LogId log);

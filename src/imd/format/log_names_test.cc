@@ -17,9 +17,9 @@ TEST(LogNames, AreThoseOfTheSpecification) {
   EXPECT_EQ(epoch_log_path("d", 7), "d/jobs/0007/epochs");
   EXPECT_EQ(summary_log_path("d", 7), "d/jobs/0007/extrema");
   EXPECT_EQ(stats_path("d", 7), "d/jobs/0007/stats.jsonl");
-  EXPECT_EQ(data_log_path("d", {7, 3}), "d/p000/part-000003.j0007.data");
-  EXPECT_EQ(index_log_path("d", {65'535, 1'024}), "d/p001/part-001024.j65535.index");
-  EXPECT_EQ(value_log_path("d", {0, 16'777'215}), "d/p16383/part-16777215.j0000.values");
+  EXPECT_EQ(data_log_path("d", {7, PartitionNumber(3)}), "d/p000/part-000003.j0007.data");
+  EXPECT_EQ(index_log_path("d", {65'535, PartitionNumber(1'024)}), "d/p001/part-001024.j65535.index");
+  EXPECT_EQ(value_log_path("d", {0, PartitionNumber(16'777'215)}), "d/p16383/part-16777215.j0000.values");
 }
 
 TEST(LogNames, ComeBackFromTheirText) {
@@ -27,7 +27,7 @@ TEST(LogNames, ComeBackFromTheirText) {
   for (const uint32_t job : {0u, 1u, 9'999u, 10'000u, kJobNumberMax}) {
     EXPECT_EQ(parse_job_folder(last_component(job_folder("d", job))), job);
     for (const uint32_t partition : {0u, 1'023u, 1'024u, 999'999u, 1'000'000u, 16'777'215u, UINT32_MAX}) {
-      const LogId log{job, partition};
+      const LogId log{job, PartitionNumber(partition)};
       for (const std::string& path :
            {data_log_path("d", log), index_log_path("d", log), value_log_path("d", log)}) {
         EXPECT_EQ(parse_log_name(last_component(path)), log) << path;
@@ -84,7 +84,7 @@ TEST(LogNames, NoTwoNamesAreOneLog) {
       std::string other = name;
       other[at] = static_cast<char>(c);
       if (other == name) continue;
-      EXPECT_NE(parse_log_name(other), (LogId{7, 3})) << other;
+      EXPECT_NE(parse_log_name(other), (LogId{7, PartitionNumber(3)})) << other;
       ++visited;
     }
   }

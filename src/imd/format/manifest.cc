@@ -52,7 +52,7 @@ Result<LostPart> decode_lost(const DocumentObject& object) {
   LostPart lost;
   SWALE_ASSIGN_OR_RETURN(lost.epoch_id, object.hex("epoch_id"));
   SWALE_ASSIGN_OR_RETURN(const uint64_t partition, object.number("partition", 0, run::kRanksMax - 1));
-  lost.partition = static_cast<uint32_t>(partition);
+  lost.partition = PartitionNumber(static_cast<uint32_t>(partition));
   SWALE_ASSIGN_OR_RETURN(lost.what, object.text("what"));
   return lost;
 }
@@ -195,7 +195,7 @@ std::string Manifest::encode() const {
     json.name("lost").array();
     for (const LostPart& part : lost) {
       json.line().object().member("epoch_id", hex16(part.epoch_id));
-      json.member("partition", part.partition).member("what", part.what).end().line();
+      json.member("partition", part.partition.value()).member("what", part.what).end().line();
     }
     json.end().line();
   }
@@ -245,13 +245,13 @@ std::vector<LogId> Manifest::logs() const {
   std::vector<LogId> logs;
   for (size_t job = 0; job < jobs.size(); ++job) {
     if (!wrote[job]) continue;
-    for (uint32_t partition = 0; partition < jobs[job].ranks; ++partition)
+    for (PartitionNumber partition(0); partition < jobs[job].ranks; ++partition)
       logs.push_back({jobs[job].number, partition});
   }
   return logs;
 }
 
-const EpochEntry* Manifest::find_epoch(uint32_t number, uint64_t epoch_id) const {
+const EpochEntry* Manifest::find_epoch(EpochNumber number, uint64_t epoch_id) const {
   return number < epochs.size() && epochs[number].epoch_id == epoch_id ? &epochs[number] : nullptr;
 }
 
@@ -268,7 +268,7 @@ const EpochEntry* Manifest::find_epoch(const LostPart& part) const {
   return found == epochs.end() ? nullptr : &*found;
 }
 
-const LostPart* Manifest::lost_part(const EpochEntry& epoch, uint32_t partition) const {
+const LostPart* Manifest::lost_part(const EpochEntry& epoch, PartitionNumber partition) const {
   const auto found = std::find_if(lost.begin(), lost.end(), [&](const LostPart& part) {
     return part.epoch_id == epoch.epoch_id && part.partition == partition;
   });

@@ -65,8 +65,8 @@ struct SummaryPlace {
 };
 
 struct EpochEntry {
-  uint32_t epoch = 0;  // 0, 1, 2, ... without gaps
-  uint32_t job = 0;    // index into jobs: whose logs hold it
+  EpochNumber epoch = {};  // 0, 1, 2, ... without gaps
+  uint32_t job = 0;        // index into jobs: whose logs hold it
   // As in the index logs: tells this epoch from one of the same number that was never committed.
   uint64_t epoch_id = 0;
   int64_t step = 0;
@@ -82,7 +82,7 @@ struct EpochEntry {
 // What `swale repair` had to give up: records of an epoch in one partition. Readers report it; nothing is passed over.
 struct LostPart {
   uint64_t epoch_id = 0;
-  uint32_t partition = 0;
+  PartitionNumber partition = {};
   std::string what;  // for people: what was lost and why
 
   bool operator==(const LostPart&) const = default;
@@ -102,19 +102,19 @@ struct Manifest {
 
   const JobEntry& job_of(const EpochEntry& epoch) const { return jobs[epoch.job]; }
   // The logs of one of the epoch's partitions.
-  LogId log_of(const EpochEntry& epoch, uint32_t partition) const {
+  LogId log_of(const EpochEntry& epoch, PartitionNumber partition) const {
     return {job_of(epoch).number, partition};
   }
   std::optional<size_t> job_index(uint32_t number) const;
   // The committed epoch of this number and id; nullptr if there is none: another one was, or none at all.
-  const EpochEntry* find_epoch(uint32_t number, uint64_t epoch_id) const;
+  const EpochEntry* find_epoch(EpochNumber number, uint64_t epoch_id) const;
   const EpochEntry* find_epoch(const LostPart& part) const;
   // The first epoch of this manifest that `now`, a later one of the directory, does not have; nullptr: it has them all.
   const EpochEntry* first_dropped(const Manifest& now) const;
   // The logs that hold committed epochs, in order.
   std::vector<LogId> logs() const;
   // What was lost of this part; nullptr: nothing.
-  const LostPart* lost_part(const EpochEntry& epoch, uint32_t partition) const;
+  const LostPart* lost_part(const EpochEntry& epoch, PartitionNumber partition) const;
   // Whether something of the epoch was lost in any partition.
   bool has_lost(const EpochEntry& epoch) const;
 

@@ -21,7 +21,7 @@ Manifest sample() {
   manifest.closed = true;
   manifest.epochs_promised = 10;
   manifest.jobs = {{4, "0123456789abcdef", 4, 2, "hash"}, {7, "fedcba9876543210", 131'072, 1, "hash"}};
-  manifest.lost = {{77, 3, "2 of 5 runs of part-000003.j0004.data"}};
+  manifest.lost = {{77, PartitionNumber(3), "2 of 5 runs of part-000003.j0004.data"}};
   return manifest;
 }
 
@@ -236,10 +236,10 @@ TEST(Manifest, RefusesWhatIsNestedDeeply) {
 }
 
 TEST(LogNames, ArePartitionAndJobInFoldersOfAThousand) {
-  EXPECT_EQ(data_log_path("/d", {1, 0}), "/d/p000/part-000000.j0001.data");
-  EXPECT_EQ(index_log_path("/d", {12, 1023}), "/d/p000/part-001023.j0012.index");
-  EXPECT_EQ(index_log_path("/d", {1, 1024}), "/d/p001/part-001024.j0001.index");
-  EXPECT_EQ(value_log_path("/d", {65'535, 131'071}), "/d/p127/part-131071.j65535.values");
+  EXPECT_EQ(data_log_path("/d", {1, PartitionNumber(0)}), "/d/p000/part-000000.j0001.data");
+  EXPECT_EQ(index_log_path("/d", {12, PartitionNumber(1023)}), "/d/p000/part-001023.j0012.index");
+  EXPECT_EQ(index_log_path("/d", {1, PartitionNumber(1024)}), "/d/p001/part-001024.j0001.index");
+  EXPECT_EQ(value_log_path("/d", {65'535, PartitionNumber(131'071)}), "/d/p127/part-131071.j65535.values");
 }
 
 }  // namespace

@@ -95,14 +95,14 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
   switch (static_cast<Tag>(in.u8())) {
     case Tag::kEnd: {
       EndMessage end;
-      end.epoch = in.u32();
+      end.epoch = EpochNumber(in.u32());
       end.records = in.u64();
       end.call = read_stamp(&in);
       return whole(in, from, bytes, end);
     }
     case Tag::kDurable: {
       DurableMessage durable;
-      durable.epoch = in.u32();
+      durable.epoch = EpochNumber(in.u32());
       durable.step_rank = static_cast<net::Rank>(in.u32());
       durable.step = in.i64();
       durable.time = in.f64();
@@ -116,7 +116,7 @@ Result<Message> decode_message(Bytes bytes, net::Rank from) {
       return whole(in, from, bytes, std::move(durable));
     }
     case Tag::kCommitted: {
-      const CommittedMessage committed{in.u32()};
+      const CommittedMessage committed{EpochNumber(in.u32())};
       return whole(in, from, bytes, committed);
     }
     case Tag::kClose: {

@@ -25,13 +25,13 @@
 namespace swale::imd {
 
 struct EndMessage {
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   uint64_t records = 0;
   net::CallStamp call = {};
 };
 
 struct DurableMessage {
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   net::Rank step_rank = 0;  // a rank that gave step and time, for the message when two differ
   int64_t step = 0;
   double time = 0;
@@ -44,7 +44,7 @@ struct DurableMessage {
 };
 
 struct CommittedMessage {
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
 };
 
 // DO NOT CHANGE THESE VALUES: ranks of one job may run different builds.

@@ -8,7 +8,7 @@ namespace swale::imd {
 namespace {
 
 TEST(Messages, AllKindsComeBackAsTheyWere) {
-  const DurableMessage durable{3, 17, -5, 2.25, {1, 2, 3}, {4, 5, 6}};
+  const DurableMessage durable{EpochNumber(3), 17, -5, 2.25, {1, 2, 3}, {4, 5, 6}};
   const Result<Message> decoded = decode_message(encode(durable), 1);
   ASSERT_TRUE(decoded.ok());
   const auto& back = std::get<DurableMessage>(*decoded);
@@ -19,14 +19,15 @@ TEST(Messages, AllKindsComeBackAsTheyWere) {
   EXPECT_EQ(back.appended, durable.appended);
   EXPECT_EQ(back.indexed, durable.indexed);
 
-  EXPECT_EQ(std::get<EndMessage>(*decode_message(encode(EndMessage{9, 123}), 1)).records, 123u);
-  EXPECT_EQ(std::get<CommittedMessage>(*decode_message(encode(CommittedMessage{9}), 1)).epoch, 9u);
+  EXPECT_EQ(std::get<EndMessage>(*decode_message(encode(EndMessage{EpochNumber(9), 123}), 1)).records, 123u);
+  EXPECT_EQ(std::get<CommittedMessage>(*decode_message(encode(CommittedMessage{EpochNumber(9)}), 1)).epoch,
+            9u);
   EXPECT_TRUE(std::holds_alternative<CloseMessage>(*decode_message(encode(CloseMessage{}), 1)));
 }
 
 TEST(Messages, EveryTruncationAndAnyTrailingByteIsRefused) {
-  const std::vector<Message> messages = {EndMessage{1, 2}, DurableMessage{}, CommittedMessage{1},
-                                         CloseMessage{}};
+  const std::vector<Message> messages = {EndMessage{EpochNumber(1), 2}, DurableMessage{},
+                                         CommittedMessage{EpochNumber(1)}, CloseMessage{}};
   for (const Message& message : messages) {
     const std::string bytes = encode(message);
     for (size_t length = 0; length < bytes.size(); ++length) {

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/mutex.h"
+#include "base/numbers.h"
 #include "base/status.h"
 
 namespace swale::imd {
@@ -33,13 +34,13 @@ struct Partitioner {
   void* context = nullptr;
 
   bool by_hash() const { return function == nullptr; }
-  uint32_t ask(Bytes key, uint32_t partitions) const {
-    return function(context, key.data(), key.size(), partitions);
+  PartitionNumber ask(Bytes key, uint32_t partitions) const {
+    return PartitionNumber(function(context, key.data(), key.size(), partitions));
   }
   bool has_home(Bytes key, uint32_t partitions) const {
     return by_hash() || ask(key, partitions) < partitions;
   }
-  Status out_of_range(uint32_t partition, uint32_t partitions) const {
+  Status out_of_range(PartitionNumber partition, uint32_t partitions) const {
     return invalid_argument(
         "the partitioner \"{}\" answered {} for a key: there are {} partitions, numbered from 0", name,
         partition, partitions);

@@ -215,7 +215,7 @@ TEST(Partitioner, RepairMakesADamagedIndexAnew) {
   const Partitioner partitioner{"digit-1", by_digit, nullptr};
   write_epoch(device, 3, 2, partitioner, "a");
   write_epoch(device, 3, 1, partitioner, "b");
-  ASSERT_TRUE(device.remove(index_log_path("/dir", {1, 1})).ok());
+  ASSERT_TRUE(device.remove(index_log_path("/dir", {1, PartitionNumber(1)})).ok());
   EXPECT_EQ(Reader::open(device, "/dir", {}).value()->get(key_of(4), 0).status().code(), Code::kCorruption);
   const auto report = repair_directory(device, "/dir", {});
   ASSERT_TRUE(report.ok()) << report.status().to_string();

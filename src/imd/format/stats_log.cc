@@ -50,9 +50,12 @@ std::optional<MergedStat> merged_stat(JsonValue value) {
 
 }  // namespace
 
-std::string encode_stats_line(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats) {
+std::string encode_stats_line(uint64_t epoch_id, EpochNumber epoch, const EpochStats& stats) {
   JsonWriter json;
-  json.object().member("epoch_id", hex16(epoch_id)).member("epoch", epoch).member("ranks", stats.ranks);
+  json.object()
+      .member("epoch_id", hex16(epoch_id))
+      .member("epoch", epoch.value())
+      .member("ranks", stats.ranks);
   json.name("stats").object();
   for (const StatRow& row : stat_rows()) {
     const MergedStat& value = stats.at(row.stat);
@@ -93,7 +96,7 @@ Result<EpochStats> decode_stats_line(Bytes line, const std::string& path, uint64
   return stats;
 }
 
-void StatsLog::append(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats) {
+void StatsLog::append(uint64_t epoch_id, EpochNumber epoch, const EpochStats& stats) {
   if (given_up_ || stats.empty()) return;
   Status status;
   if (!file_) {

@@ -26,7 +26,7 @@ namespace swale::imd {
 inline constexpr size_t kStatsLineBytesMax = 64 * kKiB;
 
 // One line, with its checksum and line feed.
-std::string encode_stats_line(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats);
+std::string encode_stats_line(uint64_t epoch_id, EpochNumber epoch, const EpochStats& stats);
 // kCorruption, naming file and offset, for anything else.
 Result<EpochStats> decode_stats_line(Bytes line, const std::string& path, uint64_t offset);
 
@@ -36,7 +36,7 @@ class StatsLog {
       : device_(device), path_(stats_path(directory, job)) {}
 
   // After the first failure, which is logged, no more lines are written.
-  void append(uint64_t epoch_id, uint32_t epoch, const EpochStats& stats);
+  void append(uint64_t epoch_id, EpochNumber epoch, const EpochStats& stats);
   // Makes the lines durable.
   void sync();
 

@@ -34,7 +34,7 @@ TEST(StatsLog, LinesComeBackByEpochIdAlsoThoseAddedLater) {
   EXPECT_EQ(reader.get(1).status().code(), Code::kNotFound) << "no file yet";
   StatsLog log(device, "/dir", 1);
   for (uint64_t id = 1; id <= 300; ++id) {
-    log.append(id, static_cast<uint32_t>(id), some_stats(1 + id % 5, id));
+    log.append(id, EpochNumber(static_cast<uint32_t>(id)), some_stats(1 + id % 5, id));
     if (id % 7 != 0) continue;
     const Result<EpochStats> found = reader.get(id);
     ASSERT_TRUE(found.ok()) << found.status().to_string();
@@ -51,7 +51,7 @@ TEST(StatsLog, ALineOfManyRanksIsShort) {
   RankStats stats;
   for (const StatRow& row : stat_rows()) stats.add(row.stat, 123'456'789'012);
   for (net::Rank rank = 0; rank < 3; ++rank) merged.merge(EpochStats::of(rank + 100'000, stats));
-  const std::string line = encode_stats_line(7, 7, merged);
+  const std::string line = encode_stats_line(7, EpochNumber(7), merged);
   std::printf("%zu bytes a line\n", line.size());
   EXPECT_LT(line.size(), 2'600u);
   EXPECT_EQ(*decode_stats_line(line, "x", 0), merged);
@@ -68,13 +68,13 @@ TEST(StatsLog, ALineThatIsNestedDeeplyIsDamage) {
 // The front of a line that a crash left is cut off by the next writer; one that stands in the middle is passed over.
 // What a crash leaves of a line; and another job's log has nothing to do with it.
 TEST(StatsLog, ATornLineIsPassedOver) {
-  const std::string torn = encode_stats_line(9, 9, some_stats(3, 9));
+  const std::string torn = encode_stats_line(9, EpochNumber(9), some_stats(3, 9));
   size_t points = 0;
   for (size_t length = 0; length < torn.size(); ++length, ++points) {
     io::MemoryDevice device;
     ASSERT_TRUE(io::make_directories(device, job_folder("/dir", 1)).ok());
     StatsLog log(device, "/dir", 1);
-    log.append(1, 1, some_stats(2, 1));
+    log.append(1, EpochNumber(1), some_stats(2, 1));
     auto file = device.open(stats_path("/dir", 1), io::OpenMode::kReadWrite).value();
     ASSERT_TRUE(file->pwrite(file->size().value(), torn.substr(0, length)).ok());
     StatsReader reader(device, "/dir", 1);
@@ -85,7 +85,7 @@ TEST(StatsLog, ATornLineIsPassedOver) {
 }
 
 TEST(StatsLog, EveryFlippedBitIsAnErrorOrNoLineAtAll) {
-  const std::string line = encode_stats_line(9, 9, some_stats(3, 9));
+  const std::string line = encode_stats_line(9, EpochNumber(9), some_stats(3, 9));
   size_t refused = 0;
   for (size_t bit = 0; bit < line.size() * 8; ++bit) {
     std::string damaged = line;

@@ -12,7 +12,7 @@
 namespace swale::imd {
 
 // Of the home's epoch. The id tells it from that of another partition, and from one of an epoch that was never committed.
-inline source::TableParams table_params(uint32_t ranks, uint32_t partition, uint32_t epoch,
+inline source::TableParams table_params(uint32_t ranks, PartitionNumber partition, EpochNumber epoch,
                                         uint64_t epoch_id) {
   source::TableParams params;
   params.sources = ranks;

@@ -40,7 +40,7 @@ void replace_in_manifest(std::string* json, const std::string& from, const std::
 void change_footer(std::string* log, const std::function<void(run::FooterPart*)>& change) {
   const char* const trailer = log->data() + log->size() - sizeof(run::FooterTrailer);
   const uint64_t at = get_fixed<run::FooterTrailer>(trailer).offset;
-  run::FooterPart part = run::decode_footer(Bytes(*log).substr(at), 0, at, "index").value();
+  run::FooterPart part = run::decode_footer(Bytes(*log).substr(at), PartitionNumber(0), at, "index").value();
   change(&part);
   log->resize(at);
   *log += run::encode_footer(part);
@@ -51,14 +51,16 @@ void change_run_kind(std::string* log) {
   auto header = get_fixed<run::RunHeader>(log->data());
   header.kind = run::RunKind{9};
   put_fixed(log->data(), header);
-  put_u32(log->data() + 60, crc32c_extend(run::partition_seed(0), Bytes(*log).substr(0, 60)));
+  put_u32(log->data() + 60,
+          crc32c_extend(run::partition_seed(PartitionNumber(0)), Bytes(*log).substr(0, 60)));
   put_u32(log->data() + run::kBlockBytes - 4,
-          crc32c_extend(run::epoch_seed(0, header.epoch_id), Bytes(*log).substr(0, run::kBlockBytes - 4)));
+          crc32c_extend(run::epoch_seed(PartitionNumber(0), header.epoch_id),
+                        Bytes(*log).substr(0, run::kBlockBytes - 4)));
 }
 
 std::vector<Place> places() {
   const std::string manifest = manifest_path(kDir);
-  const std::string index = index_log_path(kDir, {1, 0});
+  const std::string index = index_log_path(kDir, {1, PartitionNumber(0)});
   const auto in_manifest = [](const char* from, const char* to) {
     return [from, to](std::string* json) { replace_in_manifest(json, from, to); };
   };
@@ -81,7 +83,7 @@ std::vector<Place> places() {
          change_footer(log, [](run::FooterPart* part) { part->records[0].flags = 0x40; });
        },
        false},
-      {"run kind", data_log_path(kDir, {1, 0}), "kind 9", change_run_kind, false},
+      {"run kind", data_log_path(kDir, {1, PartitionNumber(0)}), "kind 9", change_run_kind, false},
   };
 }
 
@@ -151,9 +153,9 @@ TEST(Newer, CanaryTheSameChangesWithoutNewsAreRead) {
   std::string json = io::read_file(memory, manifest_path(kDir), kMiB).value();
   replace_in_manifest(&json, "\"version\":1", "\"version\":1");
   ASSERT_TRUE(io::replace_file(memory, manifest_path(kDir), json).ok());
-  std::string log = io::read_file(memory, index_log_path(kDir, {1, 0}), kMiB).value();
+  std::string log = io::read_file(memory, index_log_path(kDir, {1, PartitionNumber(0)}), kMiB).value();
   change_footer(&log, [](run::FooterPart* part) { part->trailer.compatible_features = 4; });
-  ASSERT_TRUE(io::replace_file(memory, index_log_path(kDir, {1, 0}), log).ok());
+  ASSERT_TRUE(io::replace_file(memory, index_log_path(kDir, {1, PartitionNumber(0)}), log).ok());
   const Status status = verify(memory);
   EXPECT_TRUE(status.ok()) << status.to_string();
 }

@@ -106,7 +106,7 @@ Result<size_t> Reader::get_many(std::span<const Bytes> keys, int64_t epoch, cons
   return now->blame(now->get_many(keys, epoch, fn));
 }
 
-Result<std::vector<Reader::ScanPiece>> Reader::scan_pieces(uint32_t epoch, uint32_t partition,
+Result<std::vector<Reader::ScanPiece>> Reader::scan_pieces(EpochNumber epoch, PartitionNumber partition,
                                                            uint64_t blocks_min, const DamageFn& damaged) {
   const std::shared_ptr<ReaderView> now = view();
   return now->blame(now->scan_pieces(epoch, partition, blocks_min, damaged));
@@ -152,11 +152,11 @@ Status Reader::set_partitioner(const Partitioner& partitioner) {
         epoch.epoch + 1 == manifest.epochs.size() || manifest.epochs[epoch.epoch + 1].job != epoch.job;
     if (!is_last || partitioner.by_hash() || job.partitioner != partitioner.name) continue;
     const uint32_t partitions = job.ranks;
-    for (const uint32_t partition : {uint32_t{0}, partitions - 1}) {
-      uint32_t answer = partition;
+    for (const PartitionNumber partition : {PartitionNumber(0), PartitionNumber(partitions - 1)}) {
+      PartitionNumber answer = partition;
       size_t asked = 0;
       SWALE_RETURN_IF_ERROR(
-          now->scan_part(epoch.epoch, partition, partitions, [&](uint32_t, Bytes key, Bytes) {
+          now->scan_part(epoch.epoch, partition, partitions, [&](EpochNumber, Bytes key, Bytes) {
             answer = partitioner.ask(key, partitions);
             return answer == partition && ++asked < kKeysAsked;
           }));

@@ -56,13 +56,13 @@ struct ReaderOptions {
 };
 
 struct Value {
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   std::string bytes;
 };
 
 // One found value: its bytes, or the place of its bytes.
 struct FoundValue {
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   bool large = false;  // it lies in a value log
   uint64_t bytes = 0;  // its length
   std::string stored;  // the record's bytes: the value, or (large) its first bytes and a pointer
@@ -132,20 +132,20 @@ class Reader {
 
   // `fn(key index, epoch, value)` for every value of every key, in no particular order; false stops the walk.
   // Returns the number of keys that had a value.
-  using BatchFn = std::function<bool(size_t key_index, uint32_t epoch, Bytes value)>;
+  using BatchFn = std::function<bool(size_t key_index, EpochNumber epoch, Bytes value)>;
   Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const BatchFn& fn);
 
   // Every record of one epoch or of all, in storage order; false stops the walk.
-  using RecordFn = std::function<bool(uint32_t epoch, Bytes key, Bytes value)>;
+  using RecordFn = std::function<bool(EpochNumber epoch, Bytes key, Bytes value)>;
   Status scan(int64_t epoch, const RecordFn& fn);
 
   // Pieces of a scan for threads that take one after the other: whole runs of one epoch in one partition, at least
   // `blocks_min` blocks each (the last one may be shorter). Walked in order, partition after partition, they give the
   // same records as the scan. Reads the header of every run.
   struct ScanPiece {
-    uint32_t epoch = 0;
-    uint32_t partition = 0;
-    uint64_t first_block = 0;  // in the data log
+    EpochNumber epoch = {};
+    PartitionNumber partition = {};
+    BlockNumber first_block = {};  // in the data log
     uint64_t blocks = 0;
     uint64_t records = 0;
   };
@@ -153,8 +153,8 @@ class Reader {
   // `damaged` is called for each skipped place, with the number of records found missing since the last call
   // (the sum over all calls is the number of missing records).
   using DamageFn = std::function<void(const Status& cause, uint64_t records)>;
-  Result<std::vector<ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition, uint64_t blocks_min,
-                                             const DamageFn& damaged = {});
+  Result<std::vector<ScanPiece>> scan_pieces(EpochNumber epoch, PartitionNumber partition,
+                                             uint64_t blocks_min, const DamageFn& damaged = {});
   Status scan_piece(const ScanPiece& piece, const RecordFn& fn, const DamageFn& damaged = {});
 
   // Part `part` of `parts` (1 to kScanPartsMax) of one epoch or of all: whole runs. Every record is in

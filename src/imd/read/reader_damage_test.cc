@@ -265,9 +265,10 @@ TEST_P(DamageTest, APromisedEpochThatIsNotThereIsNamedWithBothFiles) {
 TEST_P(DamageTest, FilesOfTwoPartitionsCannotBeExchanged) {
   for (const auto path : {data_log_path, index_log_path}) {
     const auto swap = [&] {
-      ASSERT_TRUE(device_.rename(path(dir_, {1, 0}), aside_).ok());
-      ASSERT_TRUE(device_.rename(path(dir_, {1, 1}), path(dir_, {1, 0})).ok());
-      ASSERT_TRUE(device_.rename(aside_, path(dir_, {1, 1})).ok());
+      ASSERT_TRUE(device_.rename(path(dir_, {1, PartitionNumber(0)}), aside_).ok());
+      ASSERT_TRUE(
+          device_.rename(path(dir_, {1, PartitionNumber(1)}), path(dir_, {1, PartitionNumber(0)})).ok());
+      ASSERT_TRUE(device_.rename(aside_, path(dir_, {1, PartitionNumber(1)})).ok());
     };
     swap();
     auto reader = Reader::open(device_, dir_, options_);
@@ -277,19 +278,19 @@ TEST_P(DamageTest, FilesOfTwoPartitionsCannotBeExchanged) {
 }
 
 TEST_P(DamageTest, VerifyGoesOnBehindDamageAndStopsAtItsLimit) {
-  const std::string path = data_log_path(dir_, {1, 0});
+  const std::string path = data_log_path(dir_, {1, PartitionNumber(0)});
   const uint64_t blocks = size(path) / 4096;
   ASSERT_GE(blocks, 4u);
   flip(path, 100, 0);                       // the header block of the first run
   flip(path, (blocks - 1) * 4096 + 50, 0);  // the last block
-  flip(data_log_path(dir_, {2, 2}), 77, 0);
+  flip(data_log_path(dir_, {2, PartitionNumber(2)}), 77, 0);
   auto reader = Reader::open(device_, dir_, options_);
   const auto report = verify_directory(**reader, 100);
   std::string all;
   for (const Status& problem : report.problems) all += problem.to_string() + "\n";
   EXPECT_THAT(all, HasSubstr(path + ": offset 0"));
   EXPECT_THAT(all, HasSubstr(fmt::format("{}: offset {}", path, (blocks - 1) * 4096)));
-  EXPECT_THAT(all, HasSubstr(data_log_path(dir_, {2, 2})));
+  EXPECT_THAT(all, HasSubstr(data_log_path(dir_, {2, PartitionNumber(2)})));
   EXPECT_GE(report.problems.size(), 3u);
   EXPECT_LT(report.problems.size(), 20u);
   EXPECT_GT(report.records, 400u) << "undamaged runs are still checked";

@@ -58,12 +58,12 @@ class Flips {
     });
     records_ = records;
     for (uint32_t part = 0; part < kRanks; ++part) {
-      paths_.push_back(data_log_path(kDirectory, {1, part}));
-      paths_.push_back(index_log_path(kDirectory, {1, part}));
+      paths_.push_back(data_log_path(kDirectory, {1, PartitionNumber(part)}));
+      paths_.push_back(index_log_path(kDirectory, {1, PartitionNumber(part)}));
       if (layout.format == run::ShuffleFormat::kIndirect)
-        paths_.push_back(value_pages_path(kDirectory, {1, part}));
+        paths_.push_back(value_pages_path(kDirectory, {1, PartitionNumber(part)}));
       if (layout.format == run::ShuffleFormat::kLossy)
-        paths_.push_back(table_log_path(kDirectory, {1, part}));
+        paths_.push_back(table_log_path(kDirectory, {1, PartitionNumber(part)}));
     }
     for (const std::string& path : {manifest_path(kDirectory), generation_path(kDirectory, 1),
                                     epoch_log_path(kDirectory, 1), summary_log_path(kDirectory, 1)})
@@ -82,9 +82,10 @@ class Flips {
     bool all = true;
     for (uint32_t part = 0; part < kRanks; ++part) {
       char block[run::kBlockBytes];
-      const std::string path = data_log_path(kDirectory, {1, part});
+      const std::string path = data_log_path(kDirectory, {1, PartitionNumber(part)});
       if (!io::read_exactly(*open(path), 0, block).ok()) return false;
-      const auto header = run::decode_run_header({block, sizeof(block)}, part, 0, path);
+      const auto header =
+          run::decode_run_header({block, sizeof(block)}, PartitionNumber(part), BlockNumber(0), path);
       all = all && header.ok() && header->kind == run::RunKind::kPacked;
     }
     return all;

@@ -43,10 +43,10 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
     if (run::is_values_segment(segment)) logs->values.push_back(segment);
     if (run::is_table_segment(segment)) logs->tables.push_back(segment);
     if (run::is_auxiliary(segment)) continue;
-    if (segment.ways != job.ways || logs->partition >= job.ranks) {
+    if (segment.ways != job.ways || logs->id.partition >= job.ranks) {
       return corruption(
           "{}: a segment of epoch {} is of partition {} and {} ways, {} says {} partitions and {} ways",
-          logs->index->path(), segment.epoch, logs->partition, segment.ways, kManifestName, job.ranks,
+          logs->index->path(), segment.epoch, logs->id.partition, segment.ways, kManifestName, job.ranks,
           job.ways);
     }
     logs->segments.push_back(segment);
@@ -63,7 +63,7 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
   }
   logs->first_segments.reserve(manifest.epochs.size() + 1);
   uint32_t segment_index = 0;
-  for (uint32_t epoch = 0; epoch <= manifest.epochs.size(); ++epoch) {
+  for (EpochNumber epoch(0); epoch <= manifest.epochs.size(); ++epoch) {
     while (segment_index < logs->segments.size() && logs->segments[segment_index].epoch < epoch)
       ++segment_index;
     logs->first_segments.push_back(segment_index);
@@ -76,7 +76,7 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
     for (const run::SegmentRecord& segment : logs->segments_of(epoch.epoch)) ways[segment.way] = true;
     const auto missing = std::find(ways.begin(), ways.end(), false);
     if (missing == ways.end()) continue;
-    if (manifest.lost_part(epoch, logs->partition) == nullptr)
+    if (manifest.lost_part(epoch, logs->id.partition) == nullptr)
       return lacks(*logs, epoch, static_cast<uint32_t>(missing - ways.begin()), footer);
     logs->lost.push_back(epoch.epoch);
   }
@@ -91,35 +91,35 @@ Status lost_error(const std::string& directory, const EpochEntry& epoch, const L
 }
 
 void map_logs(PartitionLogs* logs) {
-  uint64_t data_blocks = 0;
+  BlockNumber end;
   for (const run::SegmentRecord& segment : logs->segments) {
-    data_blocks = std::max(data_blocks, segment.data_block + segment.data_blocks);
+    end = std::max(end, segment.data_block + segment.data_blocks);
   }
   logs->index_map = io::Mapping::map(*logs->index, logs->index_end);
-  if (logs->index_map) logs->data_map = io::Mapping::map(*logs->data, data_blocks * run::kBlockBytes);
+  if (logs->index_map) logs->data_map = io::Mapping::map(*logs->data, end * run::kBlockBytes);
 }
 
 }  // namespace
 
-std::span<const run::SegmentRecord> PartitionLogs::segments_of(uint32_t epoch) const {
+std::span<const run::SegmentRecord> PartitionLogs::segments_of(EpochNumber epoch) const {
   return std::span(segments).subspan(first_segments[epoch],
                                      first_segments[epoch + 1] - first_segments[epoch]);
 }
 
-std::vector<run::SegmentRecord> PartitionLogs::extrema_of(uint32_t epoch) const {
+std::vector<run::SegmentRecord> PartitionLogs::extrema_of(EpochNumber epoch) const {
   std::vector<run::SegmentRecord> found;
   std::copy_if(extrema.begin(), extrema.end(), std::back_inserter(found),
                [epoch](const run::SegmentRecord& segment) { return segment.epoch == epoch; });
   return found;
 }
 
-uint64_t PartitionLogs::records_of(uint32_t epoch) const {
+uint64_t PartitionLogs::records_of(EpochNumber epoch) const {
   uint64_t records = 0;
   for (const run::SegmentRecord& segment : segments_of(epoch)) records += segment.records;
   return records;
 }
 
-PartitionLogs::BlockRange PartitionLogs::blocks_of(uint32_t epoch) const {
+PartitionLogs::BlockRange PartitionLogs::blocks_of(EpochNumber epoch) const {
   BlockRange range;
   for (const run::SegmentRecord& segment : segments_of(epoch)) {
     range.first = segment.data_block;
@@ -133,7 +133,6 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& f
                                                             const PartitionLogs* before) {
   auto logs = std::make_shared<PartitionLogs>();
   logs->id = id;
-  logs->partition = id.partition;
   if (before != nullptr) {
     logs->index = before->index;
     logs->data = before->data;
@@ -158,8 +157,8 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& f
   return std::shared_ptr<const PartitionLogs>(std::move(logs));
 }
 
-Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(const EpochEntry& epoch, uint32_t partition,
-                                                                 uint32_t* depth) {
+Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(const EpochEntry& epoch,
+                                                                 PartitionNumber partition, uint32_t* depth) {
   Result<std::shared_ptr<const PartitionLogs>> logs = get(manifest_.log_of(epoch, partition), depth);
   if (logs.ok()) {
     SWALE_RETURN_IF_ERROR(check(**logs, epoch));
@@ -203,7 +202,7 @@ Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(LogId id, uint3
 
 Status PartitionCache::check(const PartitionLogs& logs, const EpochEntry& epoch) const {
   if (!std::binary_search(logs.lost.begin(), logs.lost.end(), epoch.epoch)) return {};
-  return lost_error(files_.directory, epoch, *manifest_.lost_part(epoch, logs.partition));
+  return lost_error(files_.directory, epoch, *manifest_.lost_part(epoch, logs.id.partition));
 }
 
 void PartitionCache::take_over(PartitionCache& before, size_t common) {

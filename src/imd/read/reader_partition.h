@@ -39,7 +39,6 @@ struct PartitionLogs {
   };
 
   LogId id;
-  uint32_t partition = 0;          // id.partition
   std::shared_ptr<io::File> data;  // shared with later views of the same log
   std::shared_ptr<io::File> index;
   std::vector<run::SegmentRecord> segments;  // of committed epochs, in the order of epochs, then as written
@@ -48,7 +47,7 @@ struct PartitionLogs {
   std::vector<run::SegmentRecord> tables;  // likewise, of auxiliary tables
   std::vector<Seeds> seeds;                // of each segment
   std::vector<uint32_t> first_segments;    // of each epoch; one more at the end
-  std::vector<uint32_t> lost;  // epochs that the index log lacks and that repair has recorded as lost
+  std::vector<EpochNumber> lost;  // epochs that the index log lacks and that repair has recorded as lost
   std::unique_ptr<io::Mapping> data_map;  // none: it is read
   std::unique_ptr<io::Mapping> index_map;
   uint64_t index_end = 0;     // end of the footer that was used
@@ -56,15 +55,15 @@ struct PartitionLogs {
   uint64_t footer_reads = 0;
   uint64_t footer_bytes = 0;
 
-  std::span<const run::SegmentRecord> segments_of(uint32_t epoch) const;
-  std::vector<run::SegmentRecord> extrema_of(uint32_t epoch) const;
-  uint64_t records_of(uint32_t epoch) const;
+  std::span<const run::SegmentRecord> segments_of(EpochNumber epoch) const;
+  std::vector<run::SegmentRecord> extrema_of(EpochNumber epoch) const;
+  uint64_t records_of(EpochNumber epoch) const;
   // The epoch's blocks in the data log.
   struct BlockRange {
-    uint64_t first = 0;
+    BlockNumber first = {};
     uint64_t count = 0;
   };
-  BlockRange blocks_of(uint32_t epoch) const;
+  BlockRange blocks_of(EpochNumber epoch) const;
 };
 
 // Opens the logs (or takes the files of `before`) and reads the footer. kCorruption, which names the file, if one is
@@ -83,7 +82,7 @@ class PartitionCache {
 
   // The logs of the epoch's partition, if they have all of it. Raises `*depth` to the number of successive
   // reads; 0 if the logs were cached.
-  Result<std::shared_ptr<const PartitionLogs>> get(const EpochEntry& epoch, uint32_t partition,
+  Result<std::shared_ptr<const PartitionLogs>> get(const EpochEntry& epoch, PartitionNumber partition,
                                                    uint32_t* depth);
   Result<std::shared_ptr<const PartitionLogs>> get(LogId id, uint32_t* depth);
 

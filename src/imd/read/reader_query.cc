@@ -329,7 +329,7 @@ void Query::resolve(Pending& pending, const Pending* previous) const {
 // whose blocks are mapped between them ends the group.
 void Query::ask_for_blocks(size_t index) {
   const run::Candidate& candidate = pending_[index].candidate;
-  const uint64_t end = candidate.block + candidate.block_count;
+  const BlockNumber end = candidate.block + candidate.block_count;
   if (group_is_open_) {
     BlockGroup& last = block_groups_.back();
     const SliceGroup& here = groups_[pending_[index].group];
@@ -393,8 +393,8 @@ Result<const char*> Query::read_blocks_again(const Pending& pending, const char*
 // Each block once, if the candidates come in order.
 Status Query::verify(const Pending& pending, const char* bytes, bool mapped) {
   const SliceGroup& group = groups_[pending.group];
-  const uint64_t first = pending.candidate.block;
-  const uint64_t end = first + pending.candidate.block_count;
+  const BlockNumber first = pending.candidate.block;
+  const BlockNumber end = first + pending.candidate.block_count;
   if (verified_.logs != group.logs || first < verified_.first_block || first > verified_.end_block) {
     verified_ = {group.logs, first, first};
     if (mapped) ++reads_count_;

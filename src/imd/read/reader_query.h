@@ -37,8 +37,8 @@ namespace swale::imd {
 
 // Epochs first..last-1.
 struct EpochRange {
-  uint32_t first = 0;
-  uint32_t last = 0;
+  EpochNumber first = {};
+  EpochNumber last = {};
 };
 
 struct QueryKey {
@@ -72,7 +72,7 @@ class Query {
  public:
   struct Hit {
     size_t key_index = 0;
-    uint32_t epoch = 0;
+    EpochNumber epoch = {};
     // Orders the hits of one key by epoch, then by append; hits with equal sequences come in
     // order.
     uint64_t sequence = 0;
@@ -138,8 +138,8 @@ class Query {
   struct BlockGroup {
     size_t first_pending;
     size_t pending_count;
-    uint64_t first_block;
-    uint64_t end_block;
+    BlockNumber first_block = {};
+    BlockNumber end_block = {};
     char* bytes;
 
     size_t size_bytes() const { return (end_block - first_block) * run::kBlockBytes; }
@@ -153,8 +153,8 @@ class Query {
   // The verified ones of the blocks that were used last.
   struct Verified {
     const PartitionLogs* logs = nullptr;
-    uint64_t first_block = 0;
-    uint64_t end_block = 0;
+    BlockNumber first_block = {};
+    BlockNumber end_block = {};
   };
   enum class Stage : uint64_t { kSlice, kOverflow, kBlocks };  // the top byte of a read's tag
   static constexpr int kStageShift = 56;
@@ -165,10 +165,10 @@ class Query {
   // From keys to groups.
   size_t keys_at_once(size_t first_key, EpochRange epochs) const;
   Status plan(size_t first_key, size_t end_key, EpochRange epochs);
-  Status plan_by_tables(size_t first_key, size_t end_key, uint32_t epoch);
-  Status plan_by_function(size_t first_key, size_t end_key, uint32_t epoch);
-  Status plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch);
-  Result<uint32_t> hold(const EpochEntry& epoch, uint32_t partition);
+  Status plan_by_tables(size_t first_key, size_t end_key, EpochNumber epoch);
+  Status plan_by_function(size_t first_key, size_t end_key, EpochNumber epoch);
+  Status plan_partition(size_t first_key, size_t end_key, PartitionNumber partition, EpochNumber epoch);
+  Result<uint32_t> hold(const EpochEntry& epoch, PartitionNumber partition);
 
   // From visits to groups, and to candidates.
   Status flush();

@@ -13,7 +13,7 @@ size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
       std::clamp<size_t>(kRestsMax / std::max(epochs.last - epochs.first, 1u), 1, rest.size());
   if (count == 1) return 1;
   uint32_t ranks = 1;
-  for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
+  for (EpochNumber epoch = epochs.first; epoch < epochs.last; ++epoch) {
     ranks = std::max(ranks, manifest_.jobs[manifest_.epochs[epoch].job].ranks);
   }
   const uint64_t end_partition = choose(rest[0].hash, ranks).index + uint64_t{kPartitionsMax / 2};
@@ -24,7 +24,7 @@ size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
 }
 
 Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
-  for (uint32_t epoch = epochs.first; epoch < epochs.last; ++epoch) {
+  for (EpochNumber epoch = epochs.first; epoch < epochs.last; ++epoch) {
     const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
     if (TableCache::has_tables(manifest_, manifest_.epochs[epoch])) {
       SWALE_RETURN_IF_ERROR(plan_by_tables(first_key, end_key, epoch));
@@ -36,7 +36,7 @@ Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
     }
     const uint32_t ranks = job.ranks;
     for (size_t first = first_key; first < end_key && !stopped_;) {
-      const uint32_t partition = choose(keys_[first].hash, ranks).index;
+      const PartitionNumber partition(choose(keys_[first].hash, ranks).index);
       size_t end = end_key;
       if (ranks > 1 && end - first > 1) {
         const auto same = [&](const QueryKey& key) { return choose(key.hash, ranks).index == partition; };
@@ -52,30 +52,30 @@ Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
 }
 
 // In the lossy format. Key by key: which partitions have them has nothing to do with their hashes.
-Status Query::plan_by_tables(size_t first_key, size_t end_key, uint32_t epoch) {
+Status Query::plan_by_tables(size_t first_key, size_t end_key, EpochNumber epoch) {
   for (size_t key = first_key; key < end_key && !stopped_; ++key) {
     SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> partitions,
                            tables_.candidates(manifest_.epochs[epoch], keys_[key].hash, &table_depth_));
     for (const uint32_t partition : partitions) {
-      if (!stopped_) SWALE_RETURN_IF_ERROR(plan_partition(key, key + 1, partition, epoch));
+      if (!stopped_) SWALE_RETURN_IF_ERROR(plan_partition(key, key + 1, PartitionNumber(partition), epoch));
     }
   }
   return {};
 }
 
 // Key by key: those of one partition are not neighbours. All partitions if the function is not known.
-Status Query::plan_by_function(size_t first_key, size_t end_key, uint32_t epoch) {
+Status Query::plan_by_function(size_t first_key, size_t end_key, EpochNumber epoch) {
   const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
   const uint32_t ranks = job.ranks;
   const Partitioner partitioner = partitioners_.find(job.partitioner);
   for (size_t key = first_key; key < end_key && !stopped_; ++key) {
     if (partitioner.by_hash()) {
-      for (uint32_t partition = 0; partition < ranks && !stopped_; ++partition) {
+      for (PartitionNumber partition(0); partition < ranks && !stopped_; ++partition) {
         SWALE_RETURN_IF_ERROR(plan_partition(key, key + 1, partition, epoch));
       }
       continue;
     }
-    const uint32_t partition = partitioner.ask(keys_[key].key, ranks);
+    const PartitionNumber partition = partitioner.ask(keys_[key].key, ranks);
     if (partition >= ranks) return partitioner.out_of_range(partition, ranks);
     SWALE_RETURN_IF_ERROR(plan_partition(key, key + 1, partition, epoch));
   }
@@ -83,7 +83,7 @@ Status Query::plan_by_function(size_t first_key, size_t end_key, uint32_t epoch)
 }
 
 // Adds a visit to each segment of the partition's epoch whose way has one of the keys, which are all of this partition.
-Status Query::plan_partition(size_t first_key, size_t end_key, uint32_t partition, uint32_t epoch) {
+Status Query::plan_partition(size_t first_key, size_t end_key, PartitionNumber partition, EpochNumber epoch) {
   if (held_.size() >= kPartitionsMax || visits_.size() >= kVisitsMax) SWALE_RETURN_IF_ERROR(flush());
   if (stopped_) return {};
   SWALE_ASSIGN_OR_RETURN(const uint32_t held, hold(manifest_.epochs[epoch], partition));
@@ -135,7 +135,7 @@ void Query::add_groups(const Visit& visit) {
 }
 
 // Mostly the partition asked for is the one asked for last.
-Result<uint32_t> Query::hold(const EpochEntry& epoch, uint32_t partition) {
+Result<uint32_t> Query::hold(const EpochEntry& epoch, PartitionNumber partition) {
   const LogId id = manifest_.log_of(epoch, partition);
   for (size_t i = held_.size(); i > 0; --i) {
     if (held_[i - 1]->id != id) continue;

@@ -49,7 +49,7 @@ Result<std::vector<std::string>> KeySample::draw(size_t n) {
     const size_t before = keys_.size();
     const uint64_t window = next_window();
     uint32_t depth = 0;
-    const auto partition = static_cast<uint32_t>(window >> window_bits_) / ways_;
+    const PartitionNumber partition(static_cast<uint32_t>(window >> window_bits_) / ways_);
     SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, partition, &depth));
     SWALE_ASSIGN_OR_RETURN(by_throws, can_throw(*logs));
     if (by_throws) SWALE_RETURN_IF_ERROR(visit(window, keys_per_record));
@@ -86,7 +86,7 @@ Status KeySample::visit(uint64_t window, double keys_per_record) {
   const auto home = static_cast<uint32_t>(window >> window_bits_);
   const uint32_t way = home % ways_;
   uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, home / ways_, &depth));
+  SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, PartitionNumber(home / ways_), &depth));
   const Hash prefix = window_bits_ == 0 ? 0 : window << (64 - window_bits_);
   std::vector<OpenSlices> segments;
   uint32_t cell_bits = 0;
@@ -166,13 +166,13 @@ Status KeySample::read_candidates(const PartitionLogs& logs, std::vector<OpenSli
 Status KeySample::keep_if_hit(const PartitionLogs& logs, const run::Candidate& candidate, Hash thrown,
                               uint32_t cell_bits) {
   // Records of one key are neighbours.
-  if (blocks_of_ != logs.partition || first_block_ != candidate.block ||
+  if (blocks_of_ != logs.id.partition || first_block_ != candidate.block ||
       blocks_.size() != candidate.block_count * run::kBlockBytes) {
     blocks_of_ = kNoPartition;
     blocks_.resize(candidate.block_count * run::kBlockBytes);
     SWALE_RETURN_IF_ERROR(
         read(*logs.data, candidate.block * run::kBlockBytes, {blocks_.data(), blocks_.size()}));
-    const uint32_t seed = run::epoch_seed(logs.partition, epoch_.epoch_id);
+    const uint32_t seed = run::epoch_seed(logs.id.partition, epoch_.epoch_id);
     const auto check = [&](Bytes blocks) {
       return run::verify_blocks(blocks, seed, candidate.block, logs.data->path());
     };
@@ -182,7 +182,7 @@ Status KeySample::keep_if_hit(const PartitionLogs& logs, const run::Candidate& c
                                        {blocks_.data(), blocks_.size()}, second, status, check));
       blocks_ = std::move(second);
     }
-    blocks_of_ = logs.partition;
+    blocks_of_ = logs.id.partition;
     first_block_ = candidate.block;
   }
   SWALE_ASSIGN_OR_RETURN(const std::optional<run::RecordView> record,
@@ -201,7 +201,7 @@ Status KeySample::scan(size_t n) {
   uint64_t met = 0;
   bool stopped = false;
   std::unordered_set<std::string> seen;
-  for (uint32_t partition = 0; partition < ranks_; ++partition) {
+  for (PartitionNumber partition(0); partition < ranks_; ++partition) {
     uint32_t depth = 0;
     if (!anywhere_) seen.clear();  // all values of a key are in one partition
     SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, partition, &depth));

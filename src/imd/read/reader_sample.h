@@ -73,7 +73,7 @@ class KeySample {
   std::unordered_set<std::string> found_;  // by throws
   std::vector<char> blocks_;               // verified
   uint32_t blocks_of_ = kNoPartition;      // the partition of blocks_
-  uint64_t first_block_ = 0;               // the number of their first one
+  BlockNumber first_block_;                // the number of their first one
   std::vector<char> record_scratch_;
 };
 

@@ -10,13 +10,13 @@ namespace swale::imd {
 
 namespace {
 
-Reader::ScanPiece whole(const PartitionLogs& logs, uint32_t epoch) {
+Reader::ScanPiece whole(const PartitionLogs& logs, EpochNumber epoch) {
   const PartitionLogs::BlockRange blocks = logs.blocks_of(epoch);
-  return {epoch, logs.partition, blocks.first, blocks.count, logs.records_of(epoch)};
+  return {epoch, logs.id.partition, blocks.first, blocks.count, logs.records_of(epoch)};
 }
 
-Status check_count(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, uint64_t found,
-                   uint64_t expected) {
+Status check_count(const PartitionLogs& logs, const EpochEntry& epoch, BlockNumber first_block,
+                   uint64_t found, uint64_t expected) {
   if (found == expected) return {};
   return corruption("{}: epoch {} has {} records from offset {} on, {} has {}; run `swale verify`",
                     logs.data->path(), epoch.epoch, found, first_block * run::kBlockBytes, logs.index->path(),
@@ -25,16 +25,16 @@ Status check_count(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t 
 
 // A block that fails its checksum is read once more, in its place; nothing of it has been yielded. `chunk` begins with
 // block `first_block`.
-Status feed(const PartitionLogs& logs, const EpochEntry& epoch, uint64_t first_block, MutableBytes chunk,
+Status feed(const PartitionLogs& logs, const EpochEntry& epoch, BlockNumber first_block, MutableBytes chunk,
             const ScanFn& fn, run::RunCursor* cursor) {
   const std::string& path = logs.data->path();
-  const uint32_t seed = run::epoch_seed(logs.partition, epoch.epoch_id);
+  const uint32_t seed = run::epoch_seed(logs.id.partition, epoch.epoch_id);
   std::vector<char> first;
-  for (uint64_t tried = UINT64_MAX;;) {
-    const uint64_t next = cursor->next_block();
+  for (BlockNumber tried(UINT64_MAX);;) {
+    const BlockNumber next = cursor->next_block();
     const MutableBytes rest = chunk.subspan((next - first_block) * run::kBlockBytes);
     const Status status = cursor->feed(view(rest), fn);
-    const uint64_t bad = cursor->next_block();
+    const BlockNumber bad = cursor->next_block();
     if (status.ok() || bad == tried) return status;
     const MutableBytes block = chunk.subspan((bad - first_block) * run::kBlockBytes, run::kBlockBytes);
     const auto check = [&](Bytes again) { return run::verify_block(again, seed, bad, path); };
@@ -57,7 +57,7 @@ class PieceScan {
         piece_(piece),
         fn_(fn),
         damaged_(damaged),
-        cursor_(logs.partition, piece.first_block, logs.data->path(), epoch.epoch_id),
+        cursor_(logs.id.partition, piece.first_block, logs.data->path(), epoch.epoch_id),
         reads_(files.options.reads_in_flight_max) {}
 
   Status run() {
@@ -88,7 +88,7 @@ class PieceScan {
     return check_count(logs_, epoch_, piece_.first_block, records, piece_.records);
   }
 
-  Status read_blocks(uint64_t first, MutableBytes out) {
+  Status read_blocks(BlockNumber first, MutableBytes out) {
     reads_.add(*logs_.data, first * run::kBlockBytes, out, 0);
     SWALE_RETURN_IF_ERROR(reads_.finish());
     files_.counters.reads.add();
@@ -96,7 +96,7 @@ class PieceScan {
     return {};
   }
 
-  Status take(uint64_t first, MutableBytes chunk) {
+  Status take(BlockNumber first, MutableBytes chunk) {
     for (;;) {
       const Status status = feed(logs_, epoch_, first, chunk, fn_, &cursor_);
       if (status.ok() || !damaged_) return status;
@@ -149,7 +149,7 @@ class PieceFinder {
     Status gap;  // why the last run that is not known is not known
     bool in_gap = false;
     uint64_t records = 0;
-    for (uint64_t at = range_.first; at < end();) {
+    for (BlockNumber at = range_.first; at < end();) {
       const Result<run::RunHeader> header = header_at(at);
       if (!header.ok()) {
         if (!damaged || !can_be_passed(header.status())) return header.status();
@@ -160,7 +160,7 @@ class PieceFinder {
         continue;
       }
       if (pieces_.empty() || in_gap || pieces_.back().blocks >= blocks_min_)
-        pieces_.push_back({epoch_.epoch, logs_.partition, at, 0, 0});
+        pieces_.push_back({epoch_.epoch, logs_.id.partition, at, 0, 0});
       in_gap = false;
       pieces_.back().blocks += header->blocks;
       pieces_.back().records += header->records;
@@ -176,9 +176,9 @@ class PieceFinder {
   }
 
  private:
-  uint64_t end() const { return range_.first + range_.count; }
+  BlockNumber end() const { return range_.first + range_.count; }
 
-  Result<run::RunHeader> header_at(uint64_t at) {
+  Result<run::RunHeader> header_at(BlockNumber at) {
     reads_.add(*logs_.data, at * run::kBlockBytes, MutableBytes(block_.data(), block_.size()), 0);
     SWALE_RETURN_IF_ERROR(reads_.finish());
     files_.counters.reads.add();
@@ -186,7 +186,7 @@ class PieceFinder {
     const std::string& path = logs_.data->path();
     SWALE_ASSIGN_OR_RETURN(
         const run::RunHeader header,
-        run::decode_run_header(Bytes(block_.data(), block_.size()), logs_.partition, at, path));
+        run::decode_run_header(Bytes(block_.data(), block_.size()), logs_.id.partition, at, path));
     if (header.epoch_id == epoch_.epoch_id && header.blocks != 0 && header.blocks <= end() - at)
       return header;
     return corruption(
@@ -235,7 +235,7 @@ Status scan_epoch(const ReaderFiles& files, const PartitionLogs& logs, const Epo
 }
 
 // All partitions are one line of `partitions` units, of which each part has partitions / parts.
-PartitionShare share_of(uint32_t partition, uint32_t partitions, uint32_t part, uint32_t parts) {
+PartitionShare share_of(PartitionNumber partition, uint32_t partitions, uint32_t part, uint32_t parts) {
   const uint64_t begin = uint64_t{partition} * parts;  // in units of 1 / parts
   const auto within = [&](uint64_t at) {
     return static_cast<uint32_t>(std::clamp(at, begin, begin + parts) - begin);

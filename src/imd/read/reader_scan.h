@@ -42,7 +42,7 @@ struct PartitionShare {
   uint32_t to = 0;
   uint32_t parts = 1;
 };
-PartitionShare share_of(uint32_t partition, uint32_t partitions, uint32_t part, uint32_t parts);
+PartitionShare share_of(PartitionNumber partition, uint32_t partitions, uint32_t part, uint32_t parts);
 
 // These runs, which are adjacent. None: no run begins there. Reads the header of every run, but none if the
 // share is the whole partition.

@@ -139,12 +139,13 @@ TEST(ScanPart, TouchesItsPartitionsOnly) {
   written.begin_job(4);
   Rng rng(1);
   written.write_epoch(numbered_records(rng, 4'000, 4'000, 10));
-  ASSERT_TRUE(device.remove(data_log_path("/dir", {1, 3})).ok());
+  ASSERT_TRUE(device.remove(data_log_path("/dir", {1, PartitionNumber(3)})).ok());
   auto reader = Reader::open(device, "/dir", {}).value();
   for (uint32_t part = 0; part < 3; ++part) EXPECT_FALSE(part_of(*reader, 0, part, 4).empty());
   const Status status = reader->scan_part(0, 3, 4, [](auto&&...) { return true; });
   EXPECT_EQ(status.code(), Code::kCorruption);
-  EXPECT_NE(status.message().find(data_log_path("/dir", {1, 3})), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find(data_log_path("/dir", {1, PartitionNumber(3)})), std::string::npos)
+      << status.message();
 }
 
 TEST(ScanPart, EndsWhenToldTo) {
@@ -186,7 +187,7 @@ TEST(ScanPart, SharesMeetAtAnySize) {
     for (const uint32_t parts : {1U, 2U, 7U, 1000U, Reader::kScanPartsMax - 1, Reader::kScanPartsMax}) {
       const uint64_t visits_max = std::min<uint64_t>(uint64_t{partitions} * parts, 10'000);
       for (uint64_t i = 0; i < visits_max; ++i, ++compared) {
-        const auto partition = static_cast<uint32_t>(rng.below(partitions));
+        const PartitionNumber partition(static_cast<uint32_t>(rng.below(partitions)));
         const auto part = static_cast<uint32_t>(rng.below(parts));
         const PartitionShare share = share_of(partition, partitions, part, parts);
         ASSERT_LE(share.from, share.to);
@@ -220,10 +221,10 @@ class ScanDamage {
     TestDirectory::Shape shape;
     shape.records_per_run = records.size() / 4;
     written_.write_epoch(records, shape);
-    file_ = device_.open(data_log_path("/dir", {1, 0}), io::OpenMode::kReadWrite).value();
+    file_ = device_.open(data_log_path("/dir", {1, PartitionNumber(0)}), io::OpenMode::kReadWrite).value();
     bytes_.resize(*file_->size());
     EXPECT_TRUE(io::read_exactly(*file_, 0, MutableBytes(bytes_.data(), bytes_.size())).ok());
-    run::RunCursor cursor(0, 0, "log");
+    run::RunCursor cursor(PartitionNumber(0), BlockNumber(0), "log");
     EXPECT_TRUE(cursor
                     .feed(bytes_,
                           [&](const run::ScannedRecord& record) {
@@ -286,7 +287,7 @@ class ScanDamage {
       ++told;
       left_out += records;
     };
-    const auto pieces = reader->scan_pieces(0, 0, 1, damaged);
+    const auto pieces = reader->scan_pieces(EpochNumber(0), PartitionNumber(0), 1, damaged);
     ASSERT_TRUE(pieces.ok()) << pieces.status().to_string();
     for (const Reader::ScanPiece& piece : *pieces) {
       const auto note = [&](uint32_t, Bytes key, Bytes value) {

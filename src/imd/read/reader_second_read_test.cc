@@ -137,7 +137,8 @@ TEST_F(ReaderSecondRead, AnswersWhenAnyOneReadWasWrong) {
 }
 
 TEST_F(ReaderSecondRead, SaysThatAFileIsDamaged) {
-  const auto file = device_.open(data_log_path(kDir, {1, 0}), io::OpenMode::kReadWrite).value();
+  const auto file =
+      device_.open(data_log_path(kDir, {1, PartitionNumber(0)}), io::OpenMode::kReadWrite).value();
   const uint64_t size = file->size().value();
   std::vector<char> bytes(size);
   ASSERT_TRUE(io::read_exactly(*file, 0, bytes).ok());
@@ -172,7 +173,8 @@ TEST_F(ReaderSecondRead, SaysThatMemoryOrTheDeviceErrsIfEachReadIsAnother) {
 TEST_F(ReaderSecondRead, SaysThatTheDirectoryHasChanged) {
   const auto reader = open();
   ASSERT_TRUE(reader->get(text_key(1), Reader::kAllEpochs).ok());
-  const auto file = device_.open(data_log_path(kDir, {1, 0}), io::OpenMode::kReadWrite).value();
+  const auto file =
+      device_.open(data_log_path(kDir, {1, PartitionNumber(0)}), io::OpenMode::kReadWrite).value();
   ASSERT_TRUE(file->truncate(file->size().value() / 2).ok());
   Status status = reader->scan(1, [](uint32_t, Bytes, Bytes) { return true; });
   EXPECT_EQ(status.code(), Code::kCorruption);

@@ -30,7 +30,7 @@ Result<std::shared_ptr<const OpenTable>> open_table(const ReaderFiles& files, co
   files.counters.bytes_read.add(reader.open_cost().bytes);
   const source::TableParams& found = reader.trailer().params;
   const source::TableParams wanted =
-      table_params(manifest.job_of(epoch).ranks, home.partition, epoch.epoch, epoch.epoch_id);
+      table_params(manifest.job_of(epoch).ranks, home.id.partition, epoch.epoch, epoch.epoch_id);
   if (found.table_id != wanted.table_id || found.epoch != wanted.epoch || found.sources != wanted.sources) {
     return corruption(
         "{}: is table {:016x} of epoch {} with {} sources, expected {:016x} of epoch {} with {}; run `swale "
@@ -41,7 +41,7 @@ Result<std::shared_ptr<const OpenTable>> open_table(const ReaderFiles& files, co
   return std::make_shared<const OpenTable>(OpenTable{std::move(file), std::move(reader)});
 }
 
-Result<std::shared_ptr<const OpenTable>> TableCache::table_of(const EpochEntry& epoch, uint32_t home,
+Result<std::shared_ptr<const OpenTable>> TableCache::table_of(const EpochEntry& epoch, PartitionNumber home,
                                                               uint32_t* depth) {
   const Id id{manifest_.log_of(epoch, home), epoch.epoch};
   {
@@ -72,7 +72,7 @@ Result<std::shared_ptr<const OpenTable>> TableCache::table_of(const EpochEntry& 
 Result<std::vector<uint32_t>> TableCache::candidates(const EpochEntry& epoch, Hash hash, uint32_t* depth) {
   const HashChoice home = choose(hash, manifest_.job_of(epoch).ranks);
   uint32_t own_depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto table, table_of(epoch, home.index, &own_depth));
+  SWALE_ASSIGN_OR_RETURN(const auto table, table_of(epoch, PartitionNumber(home.index), &own_depth));
   std::vector<uint32_t> partitions;
   source::TableReader::Cost cost;
   SWALE_RETURN_IF_ERROR(table->reader.candidates(source::kept_hash(home.rest), &partitions, &cost));

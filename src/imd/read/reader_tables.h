@@ -54,13 +54,14 @@ class TableCache {
   Result<std::vector<uint32_t>> candidates(const EpochEntry& epoch, Hash hash, uint32_t* depth);
 
  private:
-  using Id = std::pair<LogId, uint32_t>;  // of a home's epoch
+  using Id = std::pair<LogId, EpochNumber>;  // of a home's epoch
   struct Entry {
     std::shared_ptr<const OpenTable> table;
     std::list<Id>::iterator age;
   };
 
-  Result<std::shared_ptr<const OpenTable>> table_of(const EpochEntry& epoch, uint32_t home, uint32_t* depth);
+  Result<std::shared_ptr<const OpenTable>> table_of(const EpochEntry& epoch, PartitionNumber home,
+                                                    uint32_t* depth);
 
   const ReaderFiles& files_;
   const Manifest& manifest_;

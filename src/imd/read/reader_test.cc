@@ -164,7 +164,8 @@ TEST(Reader, LooksBehindATornTail) {
   Rng rng(3);
   written.write_epoch(numbered_records(rng, 500, 100, 30));
   for (const std::string& path :
-       {index_log_path(kDir, {1, 0}), data_log_path(kDir, {1, 1}), index_log_path(kDir, {1, 1})}) {
+       {index_log_path(kDir, {1, PartitionNumber(0)}), data_log_path(kDir, {1, PartitionNumber(1)}),
+        index_log_path(kDir, {1, PartitionNumber(1)})}) {
     auto file = device.open(path, io::OpenMode::kReadWrite).value();
     const std::string torn(10'000, '\xa5');
     ASSERT_TRUE(file->pwrite(*file->size(), torn).ok());
@@ -205,7 +206,8 @@ TEST(Reader, RefusesWhatMakesNoSense) {
   }
   EXPECT_EQ(reader->get("", 0).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(reader->get(std::string(256, 'k'), 0).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(reader->scan_pieces(0, 2, 1).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(reader->scan_pieces(EpochNumber(0), PartitionNumber(2), 1).status().code(),
+            Code::kInvalidArgument);
   const std::vector<Bytes> keys{"a", ""};
   EXPECT_THAT(std::string(reader->get_many(keys, 0, yes).status().message()), HasSubstr("key 1"));
 }
@@ -297,7 +299,8 @@ TEST(Reader, ReadsSlicesAndBlocksOncePerBatch) {
   EXPECT_EQ(*reader->get_many(keys, 0, [](auto&&...) { return true; }), keys.size());
   uint64_t stored = 0;
   for (uint32_t p = 0; p < 2; ++p) {
-    for (const std::string& path : {data_log_path(kDir, {1, p}), index_log_path(kDir, {1, p})}) {
+    for (const std::string& path :
+         {data_log_path(kDir, {1, PartitionNumber(p)}), index_log_path(kDir, {1, PartitionNumber(p)})}) {
       stored += *device.open(path, io::OpenMode::kRead).value()->size();
     }
   }
@@ -427,7 +430,7 @@ TEST_P(ReaderOnFiles, AFileThatIsReplacedStaysAsItWasForWhoHasItOpen) {
   written_.write_epoch({{"a", "1"}});
   const auto reader = open();
   ASSERT_TRUE(reader->get("a", 0).ok());
-  const std::string path = data_log_path(directory_, {1, 0});
+  const std::string path = data_log_path(directory_, {1, PartitionNumber(0)});
   const auto other = device_.open(path + ".new", io::OpenMode::kCreate).value();
   ASSERT_TRUE(other->pwrite(0, std::string(4096, 'z')).ok());
   ASSERT_TRUE(device_.rename(path + ".new", path).ok());

@@ -36,8 +36,8 @@ bool TopQuery::better(const Found& a, const Found& b) {
   return std::tie(a.key, a.partition, a.sequence) < std::tie(b.key, b.partition, b.sequence);
 }
 
-void TopQuery::offer(uint32_t partition, uint64_t sequence, Bytes fields, const run::RecordView& record,
-                     bool large) {
+void TopQuery::offer(PartitionNumber partition, uint64_t sequence, Bytes fields,
+                     const run::RecordView& record, bool large) {
   const run::FieldValue number = run::read_field(field_, fields);
   if (number.kind != run::FieldValue::Kind::kNumber) return;
   const run::OrderKey score = run::score_of(which_, number.key);
@@ -82,7 +82,7 @@ TopQuery::~TopQuery() {
 }
 
 // Footers that are read for it are this query's, too; the cache has counted them for all.
-Result<std::shared_ptr<const PartitionLogs>> TopQuery::logs_of(uint32_t partition) {
+Result<std::shared_ptr<const PartitionLogs>> TopQuery::logs_of(PartitionNumber partition) {
   uint32_t depth = 0;
   SWALE_ASSIGN_OR_RETURN(auto logs, partitions_.get(epoch_, partition, &depth));
   if (depth > 0) {
@@ -106,7 +106,7 @@ Status TopQuery::begin() {
     if (Result<ExtremaSummary> summary = read_summary(); summary.ok()) summary_ = std::move(*summary);
   }
   if (!summary_) {
-    for (uint32_t partition = 0; partition < partition_count_; ++partition) {
+    for (PartitionNumber partition(0); partition < partition_count_; ++partition) {
       SWALE_RETURN_IF_ERROR(indexed_ ? open_partition(partition, ~run::OrderKey{0})
                                      : scan_partition(partition));
     }
@@ -151,14 +151,15 @@ Status TopQuery::search() {
         SWALE_RETURN_IF_ERROR(open_pieces(wave));
         break;
       case Level::kPartition:
-        for (const Source& source : wave) SWALE_RETURN_IF_ERROR(open_partition(source.owner, source.score));
+        for (const Source& source : wave)
+          SWALE_RETURN_IF_ERROR(open_partition(PartitionNumber(source.owner), source.score));
         break;
       case Level::kUnlisted: {
         std::vector<bool> listed(partition_count_);
         for (const auto& entry : summary_->fields[*indexed_].best[static_cast<size_t>(which_)]) {
           listed[entry.partition] = true;
         }
-        for (uint32_t partition = 0; partition < partition_count_; ++partition) {
+        for (PartitionNumber partition(0); partition < partition_count_; ++partition) {
           if (!listed[partition]) sources_.push({wave.front().score, Level::kPartition, partition, 0});
         }
         break;
@@ -182,7 +183,7 @@ std::vector<TopQuery::Source> TopQuery::next_wave() {
 }
 
 // Reads the heads of its groups; `score` is what is known of the partition before.
-Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
+Status TopQuery::open_partition(PartitionNumber partition, run::OrderKey score) {
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(partition));
   const std::vector<run::SegmentRecord> segments = logs->extrema_of(epoch_.epoch);
   uint64_t missing = 0;
@@ -216,7 +217,7 @@ Status TopQuery::open_partition(uint32_t partition, run::OrderKey score) {
   return {};
 }
 
-Status TopQuery::scan_partition(uint32_t partition) {
+Status TopQuery::scan_partition(PartitionNumber partition) {
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(partition));
   ++result_.partitions_scanned;
   uint64_t sequence = 0;
@@ -286,7 +287,7 @@ Status TopQuery::open_blocks(const std::vector<Source>& wave) {
   }
   result_.blocks_read += blocks.size();
   std::sort(blocks.begin(), blocks.end(), [](const OpenBlock& a, const OpenBlock& b) {
-    return std::pair(a.logs->partition, a.block) < std::pair(b.logs->partition, b.block);
+    return std::pair(a.logs->id.partition, a.block) < std::pair(b.logs->id.partition, b.block);
   });
   while (!blocks.empty()) SWALE_RETURN_IF_ERROR(look_into(blocks));
   return {};
@@ -303,10 +304,10 @@ Status TopQuery::look_into(std::vector<OpenBlock>& blocks) {
   SWALE_RETURN_IF_ERROR(reads_->finish());
   std::vector<OpenBlock> unfinished;
   for (OpenBlock& block : blocks) {
-    const uint32_t partition = block.logs->partition;
+    const PartitionNumber partition = block.logs->id.partition;
     const std::string& path = block.logs->data->path();
     const uint32_t seed = run::epoch_seed(partition, epoch_.epoch_id);
-    const uint64_t last = block.block + block.bytes.size() / run::kBlockBytes - 1;
+    const BlockNumber last = block.block + block.bytes.size() / run::kBlockBytes - 1;
     const Bytes bytes{block.bytes.data(), block.bytes.size()};
     const auto check = [&](Bytes one) { return run::verify_block(one, seed, last, path); };
     const MutableBytes added(block.bytes.data() + bytes.size() - run::kBlockBytes, run::kBlockBytes);

@@ -51,12 +51,12 @@ class TopQuery {
     bool operator<(const Source& other) const;
   };
   struct Group {
-    uint32_t partition;
+    PartitionNumber partition = {};
     run::GroupHead head;
   };
   struct Found {
     run::OrderKey score;
-    uint32_t partition;
+    PartitionNumber partition = {};
     uint64_t sequence;  // orders the records of one key by append
     std::string key;
     std::string value;  // of one that lies elsewhere what the record has
@@ -66,7 +66,7 @@ class TopQuery {
     Source source;
     std::shared_ptr<const PartitionLogs> logs;
     const run::GroupRun* run;
-    uint64_t block;
+    BlockNumber block = {};
     std::vector<char> bytes;
   };
 
@@ -74,16 +74,17 @@ class TopQuery {
   bool full() const { return found_.size() == k_; }
   bool enough(run::OrderKey score) const { return full() && found_.front().score >= score; }
   // `fields`: the value's front, with the field if the value has it.
-  void offer(uint32_t partition, uint64_t sequence, Bytes fields, const run::RecordView& record, bool large);
+  void offer(PartitionNumber partition, uint64_t sequence, Bytes fields, const run::RecordView& record,
+             bool large);
 
-  Result<std::shared_ptr<const PartitionLogs>> logs_of(uint32_t partition);
+  Result<std::shared_ptr<const PartitionLogs>> logs_of(PartitionNumber partition);
   void read(io::File& file, uint64_t offset, MutableBytes out);
   Status begin();
   Status search();
   std::vector<Source> next_wave();
   Result<ExtremaSummary> read_summary();
-  Status open_partition(uint32_t partition, run::OrderKey score);
-  Status scan_partition(uint32_t partition);
+  Status open_partition(PartitionNumber partition, run::OrderKey score);
+  Status scan_partition(PartitionNumber partition);
   Status read_front(const run::ScannedRecord& record, std::string* front);
   Status open_pieces(const std::vector<Source>& wave);
   Status open_blocks(const std::vector<Source>& wave);

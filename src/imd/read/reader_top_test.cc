@@ -288,13 +288,13 @@ struct IndexLog {
   run::GroupHead head;
 
   explicit IndexLog(io::Device& device) {
-    file = device.open(index_log_path(kDir, {1, 0}), io::OpenMode::kReadWrite).value();
+    file = device.open(index_log_path(kDir, {1, PartitionNumber(0)}), io::OpenMode::kReadWrite).value();
     bytes = *io::read_file(device, file->path(), kGiB);
-    const auto footer = run::read_footer(*file, 0);
+    const auto footer = run::read_footer(*file, PartitionNumber(0));
     for (const run::SegmentRecord& segment : footer->segments) {
       if (!run::is_extrema_segment(segment)) continue;
-      head = *run::decode_extrema_head(segment, 0, Bytes(bytes).substr(segment.index_offset, segment.stride),
-                                       "index");
+      head = *run::decode_extrema_head(segment, PartitionNumber(0),
+                                       Bytes(bytes).substr(segment.index_offset, segment.stride), "index");
     }
   }
 };
@@ -333,7 +333,8 @@ TEST(TopDamage, VerifySeesABoundThatExcludesARecord) {
   IndexLog log(device);
   const run::SegmentRecord& segment = log.head.segment;
   const run::PiecePlace place = run::piece_place(log.head, 0, Extreme::kLargest, 0);
-  const uint32_t seed = run::extrema_seed(0, segment, run::piece_part(0, Extreme::kLargest, 0));
+  const uint32_t seed =
+      run::extrema_seed(PartitionNumber(0), segment, run::piece_part(0, Extreme::kLargest, 0));
   const auto rewrite = [&](std::string piece) {
     put_u32(piece.data(), crc32c_extend(seed, Bytes(piece).substr(4)));
     ASSERT_TRUE(log.file->pwrite(place.offset, piece).ok());
@@ -360,7 +361,8 @@ TEST(TopDamage, VerifySeesABoundThatExcludesARecord) {
 
   std::string head = log.bytes.substr(segment.index_offset, segment.stride);
   put_u64(head.data() + sizeof(run::ExtremaHead) + offsetof(run::ExtremaField, nans), 3);
-  put_u32(head.data(), crc32c_extend(run::extrema_seed(0, segment, run::kHeadPart), Bytes(head).substr(4)));
+  put_u32(head.data(), crc32c_extend(run::extrema_seed(PartitionNumber(0), segment, run::kHeadPart),
+                                     Bytes(head).substr(4)));
   ASSERT_TRUE(log.file->pwrite(segment.index_offset, head).ok());
   ASSERT_EQ(problems().size(), 1u);
   EXPECT_THAT(std::string(problems()[0].message()), HasSubstr("3 NaN"));

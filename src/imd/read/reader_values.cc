@@ -45,7 +45,7 @@ Status check_place(const run::ValueHead& head, const ValueReader::Place& place, 
 
 }  // namespace
 
-Status check_page(Bytes page, uint32_t writer, uint64_t number, uint32_t epoch, uint64_t epoch_id,
+Status check_page(Bytes page, PartitionNumber writer, uint64_t number, EpochNumber epoch, uint64_t epoch_id,
                   const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const run::ValuePageTrailer trailer,
                          run::verify_value_page(page, writer, number, path));
@@ -56,7 +56,7 @@ Status check_page(Bytes page, uint32_t writer, uint64_t number, uint32_t epoch, 
       path, number * run::kValuePageBytes, epoch, epoch_id, trailer.epoch, trailer.epoch_id);
 }
 
-Result<run::ValueHead> read_value_head(io::File& file, uint32_t writer, uint64_t offset) {
+Result<run::ValueHead> read_value_head(io::File& file, PartitionNumber writer, uint64_t offset) {
   std::string bytes(run::kValueHeadBytes, '\0');
   SWALE_RETURN_IF_ERROR(io::read_exactly(file, offset, bytes));
   SWALE_ASSIGN_OR_RETURN(const size_t head_bytes, run::peek_value_head(bytes, offset, file.path()));

@@ -28,13 +28,13 @@
 namespace swale::imd {
 
 // The head at `offset` of the writer's log.
-Result<run::ValueHead> read_value_head(io::File& file, uint32_t writer, uint64_t offset);
+Result<run::ValueHead> read_value_head(io::File& file, PartitionNumber writer, uint64_t offset);
 
 // Reads all of the value and compares its checksums; `progress(bytes)` after each part.
 Status check_value(io::File& file, const run::ValueHead& head, const std::function<void(uint64_t)>& progress);
 
 // One page of a writer's value pages: whole, at its place, and of this epoch.
-Status check_page(Bytes page, uint32_t writer, uint64_t number, uint32_t epoch, uint64_t epoch_id,
+Status check_page(Bytes page, PartitionNumber writer, uint64_t number, EpochNumber epoch, uint64_t epoch_id,
                   const std::string& path);
 
 class ValueReader {
@@ -46,7 +46,7 @@ class ValueReader {
     run::ValueRule rule = run::ValueRule::kLarge;
     run::ValuePointer pointer;
     uint32_t job = 0;  // the number of the one that wrote it
-    uint32_t epoch = 0;
+    EpochNumber epoch = {};
     uint64_t epoch_id = 0;
     Hash key_hash = 0;
   };

@@ -49,7 +49,7 @@ class ValueSink final : public Query::Sink {
 class BatchSink final : public Query::Sink {
  public:
   // `read_large(key index, epoch, what the record has)` gives the value.
-  using LargeFn = std::function<Result<std::string>(size_t, uint32_t, Bytes)>;
+  using LargeFn = std::function<Result<std::string>(size_t, EpochNumber, Bytes)>;
   BatchSink(size_t keys, const Reader::BatchFn& fn, LargeFn read_large)
       : fn_(fn), read_large_(std::move(read_large)), found_(keys) {}
 
@@ -110,23 +110,24 @@ Status ReaderView::blame(Status status) const {
 }
 
 Result<EpochRange> ReaderView::range_of(int64_t epoch) const {
-  const auto count = static_cast<uint32_t>(manifest_.epochs.size());
-  if (epoch == Reader::kAllEpochs) return EpochRange{0, count};
-  if (epoch < 0 || epoch >= count) {
+  const EpochNumber end(static_cast<uint32_t>(manifest_.epochs.size()));
+  if (epoch == Reader::kAllEpochs) return EpochRange{EpochNumber(0), end};
+  if (epoch < 0 || epoch >= end) {
     return invalid_argument("{}: no epoch {}: it has {} committed epochs, numbered from 0", files_.directory,
-                            epoch, count);
+                            epoch, end);
   }
-  return EpochRange{static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch) + 1};
+  const EpochNumber number(static_cast<uint32_t>(epoch));
+  return EpochRange{number, number + 1};
 }
 
-Result<uint32_t> ReaderView::one_epoch(int64_t epoch, std::string_view what) const {
+Result<EpochNumber> ReaderView::one_epoch(int64_t epoch, std::string_view what) const {
   if (epoch == Reader::kAllEpochs) return invalid_argument("{}: {}", files_.directory, what);
   SWALE_ASSIGN_OR_RETURN(const EpochRange range, range_of(epoch));
   return range.first;
 }
 
 // Of the record that stands for the value. kCorruption for bytes that are no pointer.
-Result<ValueReader::Place> ReaderView::place(Bytes key, uint32_t epoch, Bytes stored) const {
+Result<ValueReader::Place> ReaderView::place(Bytes key, EpochNumber epoch, Bytes stored) const {
   return ValueReader::place_of(manifest_, manifest_.epochs[epoch], key, stored, files_.directory);
 }
 
@@ -186,7 +187,7 @@ Result<size_t> ReaderView::get_many(std::span<const Bytes> keys, int64_t epoch, 
   }
   sort_by_hash(order);
   files_.counters.queries.add();
-  BatchSink sink(keys.size(), fn, [&](size_t index, uint32_t at, Bytes stored) -> Result<std::string> {
+  BatchSink sink(keys.size(), fn, [&](size_t index, EpochNumber at, Bytes stored) -> Result<std::string> {
     SWALE_ASSIGN_OR_RETURN(const ValueReader::Place value, place(keys[index], at, stored));
     return large_.read(value);
   });
@@ -197,7 +198,7 @@ Result<size_t> ReaderView::get_many(std::span<const Bytes> keys, int64_t epoch, 
 
 // Gives `fn` whole values, also large ones; `*large` is why one could not be read, and the walk then ends, unless there is
 // somebody to tell.
-ScanFn ReaderView::with_values(uint32_t epoch, const Reader::RecordFn& fn, Status* large,
+ScanFn ReaderView::with_values(EpochNumber epoch, const Reader::RecordFn& fn, Status* large,
                                const Reader::DamageFn& damaged) {
   return [this, epoch, &fn, large, damaged](const run::ScannedRecord& record) {
     if (!record.large) return fn(epoch, record.key, record.value);
@@ -212,17 +213,19 @@ ScanFn ReaderView::with_values(uint32_t epoch, const Reader::RecordFn& fn, Statu
   };
 }
 
-Status ReaderView::scan_records(uint32_t epoch, uint32_t partition, const ScanFn& fn, bool* stopped) {
+Status ReaderView::scan_records(EpochNumber epoch, PartitionNumber partition, const ScanFn& fn,
+                                bool* stopped) {
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
   return scan_epoch(files_, *logs, manifest_.epochs[epoch], fn, stopped);
 }
 
 Status ReaderView::keys(int64_t epoch, const Reader::KeyFn& fn) {
-  SWALE_ASSIGN_OR_RETURN(const uint32_t number, one_epoch(epoch, "keys are listed of one epoch at a time"));
+  SWALE_ASSIGN_OR_RETURN(const EpochNumber number,
+                         one_epoch(epoch, "keys are listed of one epoch at a time"));
   bool stopped = false;
   std::unordered_set<std::string> seen;
   const bool anywhere = TableCache::has_tables(manifest_, manifest_.epochs[number]);
-  for (uint32_t partition = 0; partition < partitions_of(number) && !stopped; ++partition) {
+  for (PartitionNumber partition(0); partition < partitions_of(number) && !stopped; ++partition) {
     if (!anywhere) seen.clear();  // all values of a key are in one partition
     const ScanFn distinct = [&](const run::ScannedRecord& record) {
       return !seen.emplace(record.key).second || fn(record.key);
@@ -233,7 +236,7 @@ Status ReaderView::keys(int64_t epoch, const Reader::KeyFn& fn) {
 }
 
 Status ReaderView::sample(int64_t epoch, size_t n, uint64_t seed, const Reader::KeyFn& fn) {
-  SWALE_ASSIGN_OR_RETURN(const uint32_t number, one_epoch(epoch, "keys are drawn from one epoch"));
+  SWALE_ASSIGN_OR_RETURN(const EpochNumber number, one_epoch(epoch, "keys are drawn from one epoch"));
   if (n > Reader::kSampleMax)
     return invalid_argument("a sample of {} keys: at most {} can be drawn", n, Reader::kSampleMax);
   KeySample sample(files_, manifest_, manifest_.epochs[number], partitions_, seed);
@@ -243,11 +246,13 @@ Status ReaderView::sample(int64_t epoch, size_t n, uint64_t seed, const Reader::
 }
 
 Result<TopResult> ReaderView::top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) {
-  SWALE_ASSIGN_OR_RETURN(const uint32_t number, one_epoch(epoch, "the best records are those of one epoch"));
+  SWALE_ASSIGN_OR_RETURN(const EpochNumber number,
+                         one_epoch(epoch, "the best records are those of one epoch"));
   return TopQuery(files_, manifest_, manifest_.epochs[number], partitions_).run(field, k, which);
 }
 
-Result<std::shared_ptr<const PartitionLogs>> ReaderView::logs_of(uint32_t epoch, uint32_t partition) {
+Result<std::shared_ptr<const PartitionLogs>> ReaderView::logs_of(EpochNumber epoch,
+                                                                 PartitionNumber partition) {
   SWALE_RETURN_IF_ERROR(range_of(epoch).status());
   if (partition >= partitions_of(epoch)) {
     return invalid_argument("{}: no partition {}: epoch {} has {}, numbered from 0", files_.directory,
@@ -257,7 +262,7 @@ Result<std::shared_ptr<const PartitionLogs>> ReaderView::logs_of(uint32_t epoch,
   return partitions_.get(manifest_.epochs[epoch], partition, &depth);
 }
 
-Result<std::vector<Reader::ScanPiece>> ReaderView::scan_pieces(uint32_t epoch, uint32_t partition,
+Result<std::vector<Reader::ScanPiece>> ReaderView::scan_pieces(EpochNumber epoch, PartitionNumber partition,
                                                                uint64_t blocks_min,
                                                                const Reader::DamageFn& damaged) {
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
@@ -275,7 +280,7 @@ Status ReaderView::scan_piece(const Reader::ScanPiece& piece, const Reader::Reco
 }
 
 // The runs of a partition that belong to a part of the scan, as one piece: they lie side by side.
-Status ReaderView::scan_share(uint32_t epoch, uint32_t partition, const PartitionShare& share,
+Status ReaderView::scan_share(EpochNumber epoch, PartitionNumber partition, const PartitionShare& share,
                               const Reader::RecordFn& fn, bool* stopped) {
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
   const EpochEntry& entry = manifest_.epochs[epoch];
@@ -294,10 +299,10 @@ Status ReaderView::scan_part(int64_t epoch, uint32_t part, uint32_t parts, const
   }
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   bool stopped = false;
-  for (uint32_t e = epochs.first; e < epochs.last; ++e) {
+  for (EpochNumber e = epochs.first; e < epochs.last; ++e) {
     const uint32_t partitions = partitions_of(e);
-    const auto first = static_cast<uint32_t>(uint64_t{part} * partitions / parts);
-    for (uint32_t partition = first; partition < partitions; ++partition) {
+    const PartitionNumber first(static_cast<uint32_t>(uint64_t{part} * partitions / parts));
+    for (PartitionNumber partition = first; partition < partitions; ++partition) {
       const PartitionShare share = share_of(partition, partitions, part, parts);
       if (share.from == share.to) break;
       SWALE_RETURN_IF_ERROR(scan_share(e, partition, share, fn, &stopped));
@@ -310,7 +315,7 @@ Status ReaderView::scan_part(int64_t epoch, uint32_t part, uint32_t parts, const
 Result<uint64_t> ReaderView::count(int64_t epoch) const {
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   uint64_t records = 0;
-  for (uint32_t e = epochs.first; e < epochs.last; ++e) {
+  for (EpochNumber e = epochs.first; e < epochs.last; ++e) {
     const EpochEntry& entry = manifest_.epochs[e];
     if (entry.recovered == Recovered::kWhole && manifest_.has_lost(entry)) {
       return corruption(

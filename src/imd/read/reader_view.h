@@ -48,8 +48,8 @@ class ReaderView {
   Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch);
   Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out);
   Result<size_t> get_many(std::span<const Bytes> keys, int64_t epoch, const Reader::BatchFn& fn);
-  Result<std::vector<Reader::ScanPiece>> scan_pieces(uint32_t epoch, uint32_t partition, uint64_t blocks_min,
-                                                     const Reader::DamageFn& damaged);
+  Result<std::vector<Reader::ScanPiece>> scan_pieces(EpochNumber epoch, PartitionNumber partition,
+                                                     uint64_t blocks_min, const Reader::DamageFn& damaged);
   Status scan_piece(const Reader::ScanPiece& piece, const Reader::RecordFn& fn,
                     const Reader::DamageFn& damaged);
   Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const Reader::RecordFn& fn);
@@ -73,14 +73,14 @@ class ReaderView {
   }
   Result<EpochRange> range_of(int64_t epoch) const;
   // `what` is the rest of a sentence: "keys are listed of one epoch at a time".
-  Result<uint32_t> one_epoch(int64_t epoch, std::string_view what) const;
-  uint32_t partitions_of(uint32_t epoch) const { return manifest_.job_of(manifest_.epochs[epoch]).ranks; }
-  Result<std::shared_ptr<const PartitionLogs>> logs_of(uint32_t epoch, uint32_t partition);
-  Result<ValueReader::Place> place(Bytes key, uint32_t epoch, Bytes stored) const;
-  ScanFn with_values(uint32_t epoch, const Reader::RecordFn& fn, Status* large,
+  Result<EpochNumber> one_epoch(int64_t epoch, std::string_view what) const;
+  uint32_t partitions_of(EpochNumber epoch) const { return manifest_.job_of(manifest_.epochs[epoch]).ranks; }
+  Result<std::shared_ptr<const PartitionLogs>> logs_of(EpochNumber epoch, PartitionNumber partition);
+  Result<ValueReader::Place> place(Bytes key, EpochNumber epoch, Bytes stored) const;
+  ScanFn with_values(EpochNumber epoch, const Reader::RecordFn& fn, Status* large,
                      const Reader::DamageFn& damaged);
-  Status scan_records(uint32_t epoch, uint32_t partition, const ScanFn& fn, bool* stopped);
-  Status scan_share(uint32_t epoch, uint32_t partition, const PartitionShare& share,
+  Status scan_records(EpochNumber epoch, PartitionNumber partition, const ScanFn& fn, bool* stopped);
+  Status scan_share(EpochNumber epoch, PartitionNumber partition, const PartitionShare& share,
                     const Reader::RecordFn& fn, bool* stopped);
 
   const ReaderFiles files_;

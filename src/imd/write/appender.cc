@@ -22,11 +22,10 @@ Appender::Appender(const AppenderParams& params)
       inline_bytes_max_(params.pages != nullptr ? run::kPagePointerBytes - 1 : run::kValueBytesMax),
       row_bytes_max_(params.record_bytes_max - run::kRecordHeaderBytesMax),
       batcher_(params.ranks, params.partitioner, params.frames),
-      keys_(params.lossy && params.key_stage_bytes == 0 ? params.ranks : 0,
-            static_cast<uint32_t>(params.rank)) {
+      keys_(params.own, params.lossy && params.key_stage_bytes == 0 ? params.ranks : 0) {
   if (params.key_stage_bytes != 0) {
-    stage_.emplace(KeyStage::Params{.ranks = static_cast<uint32_t>(params.ranks),
-                                    .rank = static_cast<uint32_t>(params.rank),
+    stage_.emplace(KeyStage::Params{.ranks = params.ranks,
+                                    .own = params.own,
                                     .bytes = params.key_stage_bytes,
                                     .message_bytes_max = params.key_message_bytes_max});
   }
@@ -37,15 +36,14 @@ Appender::Appender(const AppenderParams& params)
 }
 
 void Appender::begin_values() {
-  const uint32_t epoch = params_.first_epoch + epochs_ended_;
+  const EpochNumber epoch = params_.first_epoch + epochs_ended_;
   const uint64_t id = epoch_id(params_.job_id, epoch);
   params_.values->begin_epoch(epoch, id);
   if (params_.pages != nullptr) params_.pages->begin_epoch(epoch, id);
 }
 
 Status Appender::nowhere(Bytes key) const {
-  const auto ranks = static_cast<uint32_t>(params_.ranks);
-  return params_.partitioner.out_of_range(params_.partitioner.ask(key, ranks), ranks);
+  return params_.partitioner.out_of_range(params_.partitioner.ask(key, params_.ranks), params_.ranks);
 }
 
 Result<run::RecordView> Appender::write_value(Bytes key, Bytes value) {
@@ -54,7 +52,7 @@ Result<run::RecordView> Appender::write_value(Bytes key, Bytes value) {
                             key.size(), value.size(), run::kKeyBytesMax, run::kLargeValueBytesMax);
   }
   // Before the value is written: a key without a home changes nothing.
-  if (!params_.partitioner.has_home(key, static_cast<uint32_t>(params_.ranks))) return nowhere(key);
+  if (!params_.partitioner.has_home(key, params_.ranks)) return nowhere(key);
   const Bytes prefix = value.substr(0, params_.prefix_bytes);
   if (params_.pages != nullptr) {
     SWALE_ASSIGN_OR_RETURN(const run::ValuePointer pointer, params_.pages->append(value));

@@ -33,8 +33,8 @@
 namespace swale::imd {
 
 struct AppenderParams {
-  int32_t ranks = 1;
-  int32_t rank = 0;
+  uint32_t ranks = 1;
+  PartitionNumber own = {};
   bool lossy = false;  // records stay here, and hashes of keys go to their homes
   Partitioner partitioner = {};
   size_t record_bytes_max =
@@ -47,7 +47,7 @@ struct AppenderParams {
   PageLog* pages = nullptr;    // which takes its place in a directory of the indirect format
   size_t prefix_bytes = 0;     // of a value in either that stand in its record, for the schema's fields
   uint64_t job_id = 0;
-  uint32_t first_epoch = 0;
+  EpochNumber first_epoch = {};
 };
 
 class Appender {
@@ -64,6 +64,9 @@ class Appender {
 
   // Requires a key and a value that do not go elsewhere.
   Need append(Bytes key, Bytes value) { return append_as(key, key, value); }
+  // The same where records go into frames (not direct()) and stand in them whole (not goes_elsewhere()). False: nothing
+  // was done, and append says why.
+  bool append_to_frame(Bytes key, Bytes value) { return batcher_.append(key, value) == Batcher::kAccepted; }
   // The same for a record that is encoded.
   Need append(const run::RecordView& record) { return append_as(record.key, record); }
   // Whether write_value must be called first. Also if the sizes are beyond all limits: it says so.
@@ -117,7 +120,7 @@ class Appender {
 template <class... Record>
 Appender::Need Appender::append_lossy(Bytes key, const Record&... record) {
   const Hash hash = hash_bytes(key);
-  const HashChoice home = choose(hash, static_cast<uint32_t>(params_.ranks));
+  const HashChoice home = choose(hash, params_.ranks);
   const auto rank = static_cast<net::Rank>(home.index);
   if (stage_) {
     if (!stage_->has_room() && !stage_->make_room()) return {Need::What::kFrame, 0};

@@ -27,7 +27,7 @@ EpochProtocol::EpochProtocol(net::Rank rank, int32_t size, Ends ends)
   for (const net::Rank each : tree_.neighbours()) peers_.meet(each);
 }
 
-void EpochProtocol::open_epoch(uint32_t epoch) {
+void EpochProtocol::open_epoch(EpochNumber epoch) {
   epoch_ = epoch;
   state_ = State::kOpen;
   ends_in_ = 0;

@@ -43,7 +43,7 @@ class EpochProtocol {
 
   // What rank 0 has to make true in swale.json before commit_done.
   struct Commit {
-    uint32_t epoch = 0;
+    EpochNumber epoch = {};
     int64_t step = 0;
     double time = 0;
     RecordTally tally;
@@ -54,7 +54,7 @@ class EpochProtocol {
 
   EpochProtocol(net::Rank rank, int32_t size, Ends ends = Ends::kOfEachRank);
 
-  void open_epoch(uint32_t epoch);
+  void open_epoch(EpochNumber epoch);
 
   // Every record that has been delivered to this rank's partition, by the rank that appended it. Once everything of
   // the epoch is in (kFlushing and later) it is of the next one.
@@ -137,7 +137,7 @@ class EpochProtocol {
   const net::FanOut tree_;
   const net::Rank rank_;
   const Ends ends_;
-  uint32_t epoch_ = 0;
+  EpochNumber epoch_;
   State state_ = State::kOpen;
   net::SparsePerRank<Peer> peers_;  // whose ENDs this rank gets, itself among them
   bool route_complete_ = false;

@@ -16,7 +16,7 @@ class Ring {
       : ends_(ends), sent(static_cast<size_t>(size)) {
     for (net::Rank rank = 0; rank < size; ++rank) {
       ranks_.push_back(std::make_unique<EpochProtocol>(rank, size, ends));
-      ranks_.back()->open_epoch(0);
+      ranks_.back()->open_epoch(EpochNumber(0));
     }
   }
   EpochProtocol& operator[](net::Rank rank) { return *ranks_[static_cast<size_t>(rank)]; }
@@ -123,7 +123,7 @@ TEST_P(EveryJobSize, CommitsOnceWhenTheRouteIsCompleteAndEverythingDurable) {
   Ring ring(GetParam(), EpochProtocol::Ends::kByRoute);
   for (uint32_t epoch = 0; epoch < 3; ++epoch) {
     for (net::Rank rank = 0; rank < ring.size(); ++rank) {
-      ring[rank].open_epoch(epoch);
+      ring[rank].open_epoch(EpochNumber(epoch));
       ring.begin(rank);
       if (rank != 0) ring.deliver_all(rank);
     }
@@ -158,10 +158,10 @@ TEST(EpochProtocol, ByRouteANeighbourKnowsOfTheRankThatDoesNotCome) {
 
 TEST(EpochProtocol, ByRouteAnEndOfARankThatIsNoNeighbourIsRefused) {
   EpochProtocol protocol(0, 20, EpochProtocol::Ends::kByRoute);
-  protocol.open_epoch(0);
-  protocol.on_message(3, EndMessage{0, 0});
+  protocol.open_epoch(EpochNumber(0));
+  protocol.on_message(3, EndMessage{EpochNumber(0), 0});
   EXPECT_TRUE(protocol.failure().ok());
-  protocol.on_message(4, EndMessage{0, 0});
+  protocol.on_message(4, EndMessage{EpochNumber(0), 0});
   EXPECT_EQ(protocol.failure().code(), Code::kCorruption);
 }
 
@@ -250,12 +250,12 @@ TEST(EpochProtocol, AnEndOfTheNextEpochIsKeptUntilThisOneIsOver) {
   }
   // Rank 1 has heard of the commit, rank 0's answer is slow: rank 1 ends epoch 1 first.
   ring.run();
-  ring[1].open_epoch(1);
+  ring[1].open_epoch(EpochNumber(1));
   ring.begin(1);
   for (const auto& out : Ring::take_outgoing(&ring[1]))
     ring[out.to].on_message(1, *decode_message(out.payload, 1));
   EXPECT_TRUE(ring[0].failure().ok());
-  ring[0].open_epoch(1);
+  ring[0].open_epoch(EpochNumber(1));
   EXPECT_TRUE(ring[0].ended(1));
   ring.begin(0);
   ring.deliver_all(0);
@@ -266,8 +266,8 @@ TEST(EpochProtocol, AnEndOfTheNextEpochIsKeptUntilThisOneIsOver) {
 
 TEST(EpochProtocol, ASecondEndOfOneEpochIsAFailure) {
   Ring ring(2);
-  ring[0].on_message(1, EndMessage{0, 5});
-  ring[0].on_message(1, EndMessage{0, 5});
+  ring[0].on_message(1, EndMessage{EpochNumber(0), 5});
+  ring[0].on_message(1, EndMessage{EpochNumber(0), 5});
   EXPECT_EQ(ring[0].failure().code(), Code::kCorruption);
 }
 

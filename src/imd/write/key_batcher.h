@@ -12,6 +12,7 @@
 
 #include "base/coding.h"
 #include "base/hash.h"
+#include "base/numbers.h"
 #include "net/frame_pool.h"
 #include "source/pair.h"
 
@@ -19,8 +20,7 @@ namespace swale::imd {
 
 class KeyBatcher {
  public:
-  KeyBatcher(int32_t ranks, uint32_t rank)
-      : rank_(rank), frames_(static_cast<size_t>(ranks)), pairs_per_rank_(static_cast<size_t>(ranks)) {}
+  KeyBatcher(PartitionNumber own, uint32_t ranks) : own_(own), frames_(ranks), pairs_per_rank_(ranks) {}
 
   bool has_room(net::Rank home) const {
     const net::Frame& frame = frames_[static_cast<size_t>(home)];
@@ -34,16 +34,16 @@ class KeyBatcher {
   }
 
   // Takes the home's frame, with a batch of the epoch in it or empty (data == nullptr: it had none), and lends it another.
-  net::Frame exchange(net::Rank home, net::Frame next, uint32_t epoch);
+  net::Frame exchange(net::Rank home, net::Frame next, EpochNumber epoch);
 
   // That were taken in this epoch.
   const std::vector<uint64_t>& pairs_per_rank() const { return pairs_per_rank_; }
   void begin_epoch() { pairs_per_rank_.assign(pairs_per_rank_.size(), 0); }
 
  private:
-  void encode(net::Rank home, uint32_t epoch, net::Frame* frame);
+  void encode(net::Rank home, EpochNumber epoch, net::Frame* frame);
 
-  const uint32_t rank_;
+  const PartitionNumber own_;
   std::vector<net::Frame> frames_;  // by home
   std::vector<uint64_t> pairs_per_rank_;
   std::vector<source::Pair> pairs_;

@@ -10,7 +10,7 @@
 
 namespace swale::imd {
 
-uint64_t key_digest(uint32_t home, uint32_t source, uint64_t kept_hash) {
+uint64_t key_digest(PartitionNumber home, uint32_t source, uint64_t kept_hash) {
   char row[16];
   put_u32(row, home);
   put_u32(row + 4, source);
@@ -35,7 +35,7 @@ void KeyStage::sort() {
   used_ = static_cast<size_t>(std::unique(hashes_.begin(), end) - hashes_.begin());
   const auto mine =
       std::partition_point(hashes_.begin(), hashes_.begin() + static_cast<ptrdiff_t>(used_),
-                           [&](Hash hash) { return choose(hash, params_.ranks).index <= params_.rank; });
+                           [&](Hash hash) { return choose(hash, params_.ranks).index <= params_.own; });
   at_ = static_cast<size_t>(mine - hashes_.begin());
   left_ = used_;
   sending_ = true;
@@ -44,7 +44,7 @@ void KeyStage::sort() {
 // The message of the next keys that have one home. False, and nothing was done: the frame has no space.
 bool KeyStage::put_next() {
   if (at_ == used_) at_ = 0;
-  const uint32_t home = choose(hashes_[at_], params_.ranks).index;
+  const PartitionNumber home(choose(hashes_[at_], params_.ranks).index);
   kept_.clear();
   size_t end = at_;
   for (; end < used_ && kept_.size() < keys_max_; ++end) {
@@ -58,7 +58,7 @@ bool KeyStage::put_next() {
   char* const place = Batcher::place_routed(&frame_, static_cast<net::Rank>(home), message_.size());
   if (place == nullptr) return false;
   std::copy(message_.begin(), message_.end(), place);
-  for (const uint64_t kept : kept_) digest_ += key_digest(home, params_.rank, kept);
+  for (const uint64_t kept : kept_) digest_ += key_digest(home, params_.own, kept);
   left_ -= end - at_;
   at_ = end;
   return true;

@@ -16,18 +16,19 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/numbers.h"
 #include "net/frame_pool.h"
 
 namespace swale::imd {
 
 // What one (hash, source) pair adds to the sum that must be equal for those that were sent and those that came.
-uint64_t key_digest(uint32_t home, uint32_t source, uint64_t kept_hash);
+uint64_t key_digest(PartitionNumber home, uint32_t source, uint64_t kept_hash);
 
 class KeyStage {
  public:
   struct Params {
     uint32_t ranks = 1;
-    uint32_t rank = 0;
+    PartitionNumber own = {};
     size_t bytes = 0;              // at least kBytesMin
     size_t message_bytes_max = 0;  // at least 64
   };

@@ -196,14 +196,15 @@ TEST_P(Layouts, EveryRecordIsFoundAndNothingElse) {
 TEST_P(Layouts, IndexesAreMadeAnewByRepair) {
   write();
   if (HasFatalFailure()) return;
-  const std::string path = index_log_path(kDirectory, {1, 0});
+  const std::string path = index_log_path(kDirectory, {1, PartitionNumber(0)});
   auto index = device_.open(path, io::OpenMode::kReadWrite);
   ASSERT_TRUE(index.ok()) << index.status().to_string();
-  const run::Footer before = run::read_footer(**index, 0).value();
+  const run::Footer before = run::read_footer(**index, PartitionNumber(0)).value();
   ASSERT_TRUE((*index)->truncate(0).ok());
   const auto report = repair_directory(device_, kDirectory, {});
   ASSERT_TRUE(report.ok()) << report.status().to_string();
-  const run::Footer after = run::read_footer(**device_.open(path, io::OpenMode::kRead), 0).value();
+  const run::Footer after =
+      run::read_footer(**device_.open(path, io::OpenMode::kRead), PartitionNumber(0)).value();
   ASSERT_EQ(after.segments.size(), before.segments.size());
   const auto reader = open();
   ASSERT_NE(reader, nullptr);
@@ -279,7 +280,7 @@ TEST(Layout, PlansOfMemoryStayInsideTheBudget) {
       EXPECT_GE(plan->packing_bytes,
                 ways * (run::packed_bytes_max(plan->memtable_bytes) + Compressor::kMemoryBytes));
       MemoryBudget total(budget);
-      EXPECT_TRUE(reserve(total, *plan, wish.ranks, ways).ok());
+      EXPECT_TRUE(reserve(total, *plan).ok());
       ++points;
     }
   }

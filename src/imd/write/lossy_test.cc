@@ -104,8 +104,10 @@ TEST(Lossy, NoAppendIsMissedByThreeHops) { expect_that_nothing_is_missed(2); }
 TEST(Lossy, KeysOfAFullStageGoInAsManyMessagesAsTheyNeed) {
   for (const size_t message_bytes : {size_t{64}, size_t{1'000}, size_t{32'000}}) {
     constexpr uint32_t kRanks = 3;
-    KeyStage stage(
-        {.ranks = kRanks, .rank = 1, .bytes = KeyStage::kBytesMin, .message_bytes_max = message_bytes});
+    KeyStage stage({.ranks = kRanks,
+                    .own = PartitionNumber(1),
+                    .bytes = KeyStage::kBytesMin,
+                    .message_bytes_max = message_bytes});
     std::string memory(32 * kKiB, '\0');
     std::vector<std::set<uint64_t>> sent(kRanks), came(kRanks);
     uint64_t digest = 0;
@@ -119,7 +121,7 @@ TEST(Lossy, KeysOfAFullStageGoInAsManyMessagesAsTheyNeed) {
         message.append(source::kSlackBytes, '\xff');
         std::vector<source::Pair> pairs;
         ASSERT_TRUE(source::decode_key_message(message.data(), next.record.size(), 1, &pairs).ok());
-        const auto home = static_cast<uint32_t>(next.home);
+        const PartitionNumber home(next.home);
         for (const source::Pair pair : pairs) {
           came[home].insert(source::pair_hash(pair));
           digest += key_digest(home, 1, source::pair_hash(pair));
@@ -242,7 +244,7 @@ class LossyTables : public testing::Test {
     };
     write(device_, 2, 2, fill, options_of(kLossy));
   }
-  std::string path(uint32_t home) const { return table_log_path(kDir, {1, home}); }
+  std::string path(uint32_t home) const { return table_log_path(kDir, {1, PartitionNumber(home)}); }
   std::string content(uint32_t home) { return io::read_file(device_, path(home), kMiB).value(); }
 
   // Every answer is the truth, or names the file; as many are wrong as keys have this home.
@@ -297,7 +299,7 @@ TEST_F(LossyTables, ThatAreDamagedAreErrorsAndMadeAnew) {
 }
 
 TEST_F(LossyTables, OfAnIndexLogThatIsLostAreMadeAnew) {
-  ASSERT_TRUE(device_.remove(index_log_path(kDir, {1, 0})).ok());
+  ASSERT_TRUE(device_.remove(index_log_path(kDir, {1, PartitionNumber(0)})).ok());
   expect_repaired();
 }
 
@@ -317,17 +319,18 @@ TEST_F(LossyTables, CanaryATableThatLacksKeysIsSeen) {
   const EpochEntry& epoch = manifest.epochs[1];
   SourceHome::Params params{.device = &device_,
                             .directory = "/other",
-                            .log = {1, 0},
+                            .log = {1, PartitionNumber(0)},
                             .ranks = 2,
                             .memory_bytes = kSourceHomeBytesMin,
                             .first_epoch = epoch.epoch};
-  ASSERT_TRUE(io::make_directories(device_, part_folder("/other", 0)).ok());
+  ASSERT_TRUE(io::make_directories(device_, part_folder("/other", PartitionNumber(0))).ok());
   const auto home = SourceHome::create(params).value();
   ASSERT_TRUE(home->close_epoch(epoch.epoch_id, epoch.epoch + 1).ok());
   home->build();
   ASSERT_TRUE(home->built().ok()) << home->built().to_string();
-  const std::string empty = io::read_file(device_, table_log_path("/other", {1, 0}), kMiB).value();
-  const auto logs = open_partition(reader->files(), {1, 0}, manifest).value();
+  const std::string empty =
+      io::read_file(device_, table_log_path("/other", {1, PartitionNumber(0)}), kMiB).value();
+  const auto logs = open_partition(reader->files(), {1, PartitionNumber(0)}, manifest).value();
   const run::ValueRange range = run::range_of(logs->tables[1]);
   // At the same place: its end must be where the index log says that it is.
   ASSERT_LE(empty.size(), range.bytes);
@@ -343,13 +346,13 @@ TEST(SourceHome, SpillsAndForgetsNothing) {
   constexpr uint32_t kBatches = 300;
   constexpr size_t kEach = 4'096;
   io::MemoryDevice device;
-  ASSERT_TRUE(io::make_directories(device, part_folder(kDir, 1)).ok());
+  ASSERT_TRUE(io::make_directories(device, part_folder(kDir, PartitionNumber(1))).ok());
   SourceHome::Params params{.device = &device,
                             .directory = kDir,
-                            .log = {4, 1},
+                            .log = {4, PartitionNumber(1)},
                             .ranks = kRanks,
                             .memory_bytes = kSourceHomeBytesMin,
-                            .first_epoch = 6};
+                            .first_epoch = EpochNumber(6)};
   const auto home = SourceHome::create(params).value();
   Rng rng(5);
   std::vector<std::pair<uint64_t, uint32_t>> all;
@@ -360,18 +363,18 @@ TEST(SourceHome, SpillsAndForgetsNothing) {
     for (const source::Pair pair : pairs) all.emplace_back(source::pair_hash(pair), i % kRanks);
     std::vector<source::Pair> scratch(kEach);
     std::string batch;
-    source::encode_batch(6, i % kRanks, pairs, scratch, &batch);
+    source::encode_batch(EpochNumber(6), i % kRanks, pairs, scratch, &batch);
     EXPECT_EQ(home->add((i + 1) % kRanks, batch).status().code(), Code::kCorruption) << "of another rank";
     const auto added = home->add(i % kRanks, batch);
     ASSERT_TRUE(added.ok()) << added.status().to_string();
     EXPECT_GE(*added, kEach - 5) << "without doubles";
   }
-  EXPECT_TRUE(device.exists(spill_path_stem(kDir, {4, 1}) + "0").value());
-  ASSERT_TRUE(home->close_epoch(0x1d, 7).ok());
+  EXPECT_TRUE(device.exists(spill_path_stem(kDir, {4, PartitionNumber(1)}) + "0").value());
+  ASSERT_TRUE(home->close_epoch(0x1d, EpochNumber(7)).ok());
   home->build();
   ASSERT_TRUE(home->built().ok()) << home->built().to_string();
-  EXPECT_FALSE(device.exists(spill_path_stem(kDir, {4, 1}) + "0").value());
-  const auto file = device.open(table_log_path(kDir, {4, 1}), io::OpenMode::kRead).value();
+  EXPECT_FALSE(device.exists(spill_path_stem(kDir, {4, PartitionNumber(1)}) + "0").value());
+  const auto file = device.open(table_log_path(kDir, {4, PartitionNumber(1)}), io::OpenMode::kRead).value();
   const auto reader = source::TableReader::open(*file, home->table().offset, home->table().bytes);
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   for (size_t i = 0; i < all.size(); i += 97) {

@@ -112,7 +112,7 @@ std::optional<size_t> plan_network(const MemoryWish& wish, MemoryPlan* plan) {
 }
 
 std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
-  MemoryPlan plan;
+  MemoryPlan plan{.ranks = wish.ranks, .ways = wish.ways};
   // Output: an eighth, in buffers that are large for the device but enough for all ways to overlap.
   plan.output_buffers = std::max(kOutputBuffersMin, 2 + wish.ways);
   plan.output_buffer_bytes =
@@ -184,9 +184,8 @@ size_t MemoryPlan::key_message_bytes_max() const {
 
 size_t least_budget_bytes(const MemoryWish& wish) { return enough_from(wish, kBudgetBytesMin); }
 
-Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan,
-                                                       int32_t ranks, uint32_t ways) {
-  const size_t frames = (plan.hops ? 1 : static_cast<size_t>(ranks)) * plan.frame_bytes;
+Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan) {
+  const size_t frames = (plan.hops ? 1 : static_cast<size_t>(plan.ranks)) * plan.frame_bytes;
   const MemoryBudget::Row stages[] = {
       {"stacks, queues, messages", plan.other_bytes},
       {"sketches", plan.sketch_bytes},
@@ -194,7 +193,7 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
       {"compressed runs", plan.packing_bytes},
       {"keys at their home", plan.source_bytes},
       {"output buffers", plan.output_buffers * plan.output_buffer_bytes},
-      {"memtables and sorting space", ways * way_bytes(plan.memtable_bytes)},
+      {"memtables and sorting space", plan.ways * way_bytes(plan.memtable_bytes)},
       {"delivery queue", plan.hops ? 0 : frames * plan.window},
       {"frames of three hops", plan.hop_bytes},
       {"keys for their homes", plan.key_stage_bytes},

@@ -18,6 +18,8 @@
 namespace swale::imd {
 
 struct MemoryPlan {
+  int32_t ranks = 1;  // of the job
+  uint32_t ways = 1;
   // By three hops: the frames of the hops; those below are then for the records on their way to them, for no peer of their
   // own. Records of more than record_bytes_max bytes, with the longest header, go to the value log.
   std::optional<net::ThreeHopRouter::Hops> hops = {};
@@ -71,8 +73,7 @@ size_t least_budget_bytes(const MemoryWish& wish);
 
 // Charges every stage of the plan to the budget, the last stage first; the reservations last as long as the pipeline.
 // kResourceExhausted names the stage that does not fit.
-Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan,
-                                                       int32_t ranks, uint32_t ways);
+Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan);
 
 // 3 % of a machine's memory divided by the ranks on it, at most 64 MiB, at least the smallest that works. All ranks of a
 // job must come to the same plan: so ask with the ranks on the fullest node.

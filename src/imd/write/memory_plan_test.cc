@@ -19,12 +19,12 @@ TEST(MemoryPlan, StaysWithinEveryBudgetAndLeavesNoStageWithoutRoom) {
         }
         ++plans;
         MemoryBudget charged(budget);
-        const auto reservations = reserve(charged, *plan, ranks, ways);
+        const auto reservations = reserve(charged, *plan);
         ASSERT_TRUE(reservations.ok()) << reservations.status().to_string();
         EXPECT_EQ(charged.used(), budget) << ranks << " ranks, " << ways << " ways";
         EXPECT_EQ(charged.report().size(), 6u);
         MemoryBudget short_of_it(budget - 1);
-        EXPECT_EQ(reserve(short_of_it, *plan, ranks, ways).status().code(), Code::kResourceExhausted);
+        EXPECT_EQ(reserve(short_of_it, *plan).status().code(), Code::kResourceExhausted);
         EXPECT_GE(plan->frame_bytes, run::kEncodedRecordBytesMax);
         EXPECT_GE(plan->window, 1);
         EXPECT_GT(plan->output_buffers, ways);
@@ -73,7 +73,7 @@ TEST(MemoryPlan, JobsThatAreTooLargeForDirectFramesTakeThreeHops) {
     EXPECT_GT(plan->record_bytes_max, run::kKeyBytesMax + 100);
     EXPECT_LE(plan->record_bytes_max, net::ThreeHopRouter::message_bytes_max(*plan->hops));
     MemoryBudget charged(budget);
-    const auto reservations = reserve(charged, *plan, 131'072, 1);
+    const auto reservations = reserve(charged, *plan);
     ASSERT_TRUE(reservations.ok()) << reservations.status().to_string();
     EXPECT_EQ(charged.used(), budget) << "all of it is given out, and nothing twice";
   }
@@ -91,7 +91,7 @@ TEST(MemoryPlan, JobsThatAreTooLargeForDirectFramesTakeThreeHops) {
     EXPECT_GE(plan->key_message_bytes_max(), 1000u);
     EXPECT_EQ(plan->record_bytes_max, run::kEncodedRecordBytesMax);
     MemoryBudget charged(budget);
-    const auto reservations = reserve(charged, *plan, nodes * 32, 1);
+    const auto reservations = reserve(charged, *plan);
     ASSERT_TRUE(reservations.ok()) << reservations.status().to_string();
     EXPECT_EQ(charged.used(), budget);
   }
@@ -117,7 +117,7 @@ TEST(MemoryPlan, ExtremaHaveRoomForARunAndStayWithinTheBudget) {
       EXPECT_LE(plan->extrema_blocks, 65'536u);
       EXPECT_GE(plan->extrema_bytes, 2 * 2 * size_t{plan->extrema_blocks} * fields * 16);
       MemoryBudget charged(budget);
-      const auto reservations = reserve(charged, *plan, 2, 2);
+      const auto reservations = reserve(charged, *plan);
       ASSERT_TRUE(reservations.ok()) << reservations.status().to_string();
       EXPECT_EQ(charged.used(), budget);
       EXPECT_EQ(charged.report().size(), 7u);

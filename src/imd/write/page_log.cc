@@ -6,7 +6,7 @@
 
 namespace swale::imd {
 
-void PageLog::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
+void PageLog::begin_epoch(EpochNumber epoch, uint64_t epoch_id) {
   assert(page_bytes_ == 0 && "the epoch before was not finished");
   epoch_ = epoch;
   epoch_id_ = epoch_id;

@@ -33,7 +33,7 @@ class PageLog {
         writer_(log.partition) {}
 
   // Requires that the epoch before was finished.
-  void begin_epoch(uint32_t epoch, uint64_t epoch_id);
+  void begin_epoch(EpochNumber epoch, uint64_t epoch_id);
   // Requires kPagePointerBytes to kLargeValueBytesMax bytes.
   Result<run::ValuePointer> append(Bytes value);
   // Hands all of the epoch to the file. No more values in it.
@@ -55,7 +55,7 @@ class PageLog {
   io::Device* device_;
   std::string folder_;
   std::string path_;
-  uint32_t writer_;
+  PartitionNumber writer_;
   std::unique_ptr<io::File> file_;
   std::vector<char> buffer_;
   uint64_t first_buffered_ = 0;  // the number of the page at the buffer's front
@@ -63,7 +63,7 @@ class PageLog {
   size_t page_bytes_ = 0;        // of its payload
   uint16_t page_values_ = 0;     // that begin in it
   uint16_t first_start_ = run::kNoValueStarts;
-  uint32_t epoch_ = 0;
+  EpochNumber epoch_;
   uint64_t epoch_id_ = 0;
   WrittenValues written_;
 };

@@ -58,7 +58,7 @@ Result<std::unique_ptr<Partition>> Partition::create(const PartitionParams& para
   return partition;
 }
 
-void Partition::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
+void Partition::begin_epoch(EpochNumber epoch, uint64_t epoch_id) {
   assert(state_ == State::kNone && open_->runs == 0);
   open_next(epoch, epoch_id);
   open_->first_block = open_->end_block = data_end_block_;
@@ -67,7 +67,7 @@ void Partition::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
 }
 
 // Makes `open_` a new epoch, in place of one of which nothing is left to be written.
-void Partition::open_next(uint32_t number, uint64_t id) {
+void Partition::open_next(EpochNumber number, uint64_t id) {
   assert(open_->writes_out == 0);
   std::vector<Share> shares = std::move(open_->shares);
   for (Share& share : shares) {
@@ -123,7 +123,7 @@ bool Partition::rotate(Way& way) {
   return true;
 }
 
-void Partition::end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run::ValueRange& values) {
+void Partition::end_epoch(EpochNumber next_epoch, uint64_t next_epoch_id, const run::ValueRange& values) {
   assert(!closing() && intake_open());
   std::swap(open_, closing_);
   closing_->values = values;

@@ -69,7 +69,7 @@ struct IoRequest {
   uint64_t offset = 0;
   Bytes data;  // valid until finish_io
   uint32_t buffer = kNoBuffer;
-  uint32_t epoch = 0;
+  EpochNumber epoch = {};
   Nanos began = 0;  // the owner's
 };
 
@@ -82,7 +82,7 @@ class Partition {
   Partition& operator=(const Partition&) = delete;
 
   // The first epoch; the later ones begin by end_epoch.
-  void begin_epoch(uint32_t epoch, uint64_t epoch_id);
+  void begin_epoch(EpochNumber epoch, uint64_t epoch_id);
 
   // To be called when nothing is under way: storage waits until the first memtable is full, so that one takes a quarter
   // and the next one a half. Does nothing to a way that has records. As append, where that is called without a lock.
@@ -130,7 +130,7 @@ class Partition {
   // No more records in the open epoch; the next one is open from now on. `values`: what this rank has written to its
   // value log in the epoch that ends. Requires that all records were accepted and that the epoch closed before, if any,
   // is durable.
-  void end_epoch(uint32_t next_epoch, uint64_t next_epoch_id, const run::ValueRange& values = {});
+  void end_epoch(EpochNumber next_epoch, uint64_t next_epoch_id, const run::ValueRange& values = {});
   // With sources: all batches of the epoch that was ended last are in, so that its table can be made.
   void make_table() {
     assert(table_ == Table::kWaits);
@@ -157,7 +157,7 @@ class Partition {
     Work kind = Work::kNone;
     uint32_t way = 0;
     uint32_t buffer = 0;
-    uint32_t epoch = 0;
+    EpochNumber epoch = {};
     // The one that `kind` names; the others are nullptr.
     RunPacker* packer = nullptr;
     run::RunOutput* run = nullptr;
@@ -181,8 +181,8 @@ class Partition {
   void finish_io(const IoRequest& request, const Status& status);
 
   const Status& failure() const { return failure_; }
-  uint32_t open_epoch() const { return open_->number; }
-  uint64_t data_end_block() const { return data_end_block_; }
+  EpochNumber open_epoch() const { return open_->number; }
+  BlockNumber data_end_block() const { return data_end_block_; }
 
  private:
   // State of the closing epoch. Each one begins when what it relies on is complete (advance).
@@ -208,10 +208,10 @@ class Partition {
   };
 
   struct Epoch {
-    uint32_t number = 0;
+    EpochNumber number = {};
     uint64_t id = 0;
-    uint64_t first_block = 0;
-    uint64_t end_block = 0;
+    BlockNumber first_block = {};
+    BlockNumber end_block = {};
     uint32_t runs = 0;
     uint32_t writes_out = 0;  // queued or running
     RecordTally tally = {};
@@ -244,14 +244,14 @@ class Partition {
   explicit Partition(const PartitionParams& params);
   static Result<Way> make_way(const PartitionParams& params, uint16_t number);
 
-  uint32_t partition() const { return static_cast<uint32_t>(params_.rank); }
+  PartitionNumber partition() const { return PartitionNumber(params_.rank); }
   bool closing() const { return state_ != State::kNone && state_ != State::kDurable; }
   bool is_closing(const Epoch* epoch) const { return epoch == closing_ && closing(); }
   // Of the two that are alive.
-  Epoch& epoch_numbered(uint32_t number) {
+  Epoch& epoch_numbered(EpochNumber number) {
     return state_ != State::kNone && number == closing_->number ? *closing_ : *open_;
   }
-  void open_next(uint32_t number, uint64_t id);
+  void open_next(EpochNumber number, uint64_t id);
   bool rotate(Way& way);
   void begin_work(Way& way);
   bool way_ready(const Way& way) const;
@@ -293,7 +293,7 @@ class Partition {
   Epoch epochs_[2];
   Epoch* open_ = &epochs_[0];
   Epoch* closing_ = &epochs_[1];
-  uint64_t data_end_block_ = 0;
+  BlockNumber data_end_block_;
   uint64_t index_end_ = 0;
   Buffer footer_bytes_;  // being written
   Status failure_;

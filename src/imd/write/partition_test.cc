@@ -23,7 +23,7 @@ class PartitionAlone {
     params.memory.output_buffers = 4;
     params.memory.sketch_bytes = 4 * kMiB;
     partition_ = Partition::create(params).value();
-    partition_->begin_epoch(0, 100);
+    partition_->begin_epoch(EpochNumber(0), 100);
   }
 
   Partition& operator*() { return *partition_; }
@@ -41,7 +41,7 @@ class PartitionAlone {
     }
   }
   void end_epoch(uint32_t next) {
-    partition_->end_epoch(next, 100 + next);
+    partition_->end_epoch(EpochNumber(next), 100 + next);
     settle();
     EXPECT_TRUE(partition_->durable());
   }

@@ -86,8 +86,7 @@ TEST(ResumeAfter, DropsTheFirstEpochOfAGreaterStepAndAllBehindIt) {
 TEST(ResumeAfter, RefusesWhatItCannotTell) {
   Manifest manifest;
   manifest.jobs.push_back({1, "00000000000000aa", 1, 1, "hash"});
-  manifest.epochs.push_back(
-      {.epoch = 0, .epoch_id = 1, .step = kStepUnknown, .recovered = Recovered::kWhole});
+  manifest.epochs.push_back({.epoch_id = 1, .step = kStepUnknown, .recovered = Recovered::kWhole});
   EXPECT_EQ(manifest.drop_after(5).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(manifest.epochs.size(), 1u);
   manifest.epochs[0].recovered = Recovered::kPartial;

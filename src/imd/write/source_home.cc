@@ -27,7 +27,7 @@ SourceHome::~SourceHome() {
   for (Store& store : stores_) drop(&store);
 }
 
-Status SourceHome::open_store(Store* store, uint32_t epoch) {
+Status SourceHome::open_store(Store* store, EpochNumber epoch) {
   SWALE_ASSIGN_OR_RETURN(source::PairStore pairs,
                          source::PairStore::create({.epoch = epoch,
                                                     .sources = params_.ranks,
@@ -93,7 +93,7 @@ Status SourceHome::add_gathered() {
   return added;
 }
 
-Status SourceHome::close_epoch(uint64_t epoch_id, uint32_t next_epoch) {
+Status SourceHome::close_epoch(uint64_t epoch_id, EpochNumber next_epoch) {
   SWALE_RETURN_IF_ERROR(add_gathered());
   closing_ = std::exchange(open_, &stores_[next_epoch % 2]);
   assert(closing_ != open_ && !open_->pairs && "the table before was made");

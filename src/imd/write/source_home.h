@@ -42,7 +42,7 @@ class SourceHome {
     LogId log;
     uint32_t ranks = 1;
     size_t memory_bytes = 0;  // at least kSourceHomeBytesMin
-    uint32_t first_epoch = 0;
+    EpochNumber first_epoch = {};
   };
   static Result<std::unique_ptr<SourceHome>> create(const Params& params);
   ~SourceHome();
@@ -53,11 +53,11 @@ class SourceHome {
   Result<uint32_t> add(uint32_t rank, Bytes batch);
   // One message (source/key_message.h) of the open epoch, sent by `rank`.
   Status add_message(uint32_t rank, Bytes message);
-  uint32_t open_epoch() const { return open_->epoch; }
+  EpochNumber open_epoch() const { return open_->epoch; }
   // Sum of key_digest over the pairs of messages that came since the last call.
   uint64_t take_digest() { return std::exchange(digest_, 0); }
   // No more batches of the open epoch; the next one is open from now on.
-  Status close_epoch(uint64_t epoch_id, uint32_t next_epoch);
+  Status close_epoch(uint64_t epoch_id, EpochNumber next_epoch);
   // Makes the closing epoch's table.
   void build();
   // Whether the last build went well.
@@ -70,11 +70,11 @@ class SourceHome {
     std::optional<source::PairStore> pairs;
     std::unique_ptr<io::File> spill;
     std::string spill_path;
-    uint32_t epoch = 0;
+    EpochNumber epoch = {};
   };
 
   explicit SourceHome(Params params) : params_(std::move(params)) {}
-  Status open_store(Store* store, uint32_t epoch);
+  Status open_store(Store* store, EpochNumber epoch);
   Status spill(Store* store);
   Status add_gathered();
   void drop(Store* store);

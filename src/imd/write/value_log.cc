@@ -13,7 +13,7 @@ static_assert(kWriteBytes % run::kValuePieceBytes == 0);
 
 }  // namespace
 
-void ValueLog::begin_epoch(uint32_t epoch, uint64_t epoch_id) {
+void ValueLog::begin_epoch(EpochNumber epoch, uint64_t epoch_id) {
   epoch_ = epoch;
   epoch_id_ = epoch_id;
   written_ = {};

@@ -35,7 +35,7 @@ class ValueLog {
         path_(value_log_path(directory, log)),
         writer_(log.partition) {}
 
-  void begin_epoch(uint32_t epoch, uint64_t epoch_id);
+  void begin_epoch(EpochNumber epoch, uint64_t epoch_id);
   // Requires at least one and at most kLargeValueBytesMax bytes.
   Result<run::ValuePointer> append(Hash key_hash, Bytes value);
   // In the open epoch.
@@ -50,10 +50,10 @@ class ValueLog {
   io::Device* device_;
   std::string folder_;
   std::string path_;
-  uint32_t writer_;
+  PartitionNumber writer_;
   std::unique_ptr<io::File> file_;
   uint64_t end_ = 0;
-  uint32_t epoch_ = 0;
+  EpochNumber epoch_;
   uint64_t epoch_id_ = 0;
   WrittenValues written_;  // in the open epoch
 };

@@ -41,7 +41,7 @@ class VirtualPartition {
   }
 
   void write_epoch(uint32_t epoch, uint64_t records) {
-    if (epoch == 0) partition_->begin_epoch(0, 100);
+    if (epoch == 0) partition_->begin_epoch(EpochNumber(0), 100);
     for (uint64_t i = 0; i < records; ++i) {
       const std::string key = run::test::random_bytes(rng_, 8);
       while (partition_->append(hash_bytes(key), key, value_).row == nullptr) {
@@ -49,7 +49,7 @@ class VirtualPartition {
         settle();
       }
     }
-    partition_->end_epoch(epoch + 1, 101 + epoch);
+    partition_->end_epoch(EpochNumber(epoch + 1), 101 + epoch);
     settle();
     EXPECT_TRUE(partition_->durable());
   }

@@ -32,11 +32,11 @@ Status Writer::start(io::Device& device, const MemoryPlan& memory, uint32_t ways
   SWALE_RETURN_IF_ERROR(opened_.make_source_home(job_.size(), memory));
   WriterCoreParams params = opened_.core_params(conversation_params(), memory, ways);
   params.partition.by_hash = by_hash_;
-  params.heard_call = [this](net::Rank from, net::CallKind kind, uint32_t epoch,
+  params.heard_call = [this](net::Rank from, net::CallKind kind, EpochNumber epoch,
                              const net::CallStamp& stamp) {
     job_.heard_call(from, channel(), kind, epoch, stamp);
   };
-  SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory, job_.size(), ways));
+  SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory));
   SWALE_ASSIGN_OR_RETURN(core_, WriterCore::create(params));
   io_running_.resize(memory.output_buffers + kIoBesidesOutput);
   io_started_.reserve(io_running_.size());
@@ -62,11 +62,20 @@ Status Writer::finish_opening() {
 Status Writer::append(Bytes key, Bytes value) {
   Status status;
   try {
+    if (append_to_frame(key, value)) [[likely]]
+      return status;
     status = append_any(key, value);
   } catch (...) {
     status = status_of_exception();
   }
   return harmless(status) ? status : append_failed(status);
+}
+
+// What most appends of a job of several ranks are: no Status is made, moved and looked at. False: nothing was done.
+inline bool Writer::append_to_frame(Bytes key, Bytes value) {
+  if (appender_.direct() || appender_.goes_elsewhere(key, value)) return false;
+  const BiasedMutex::Guard guard(appender_.intake().mutex);
+  return !failed() && appender_.append_to_frame(key, value);
 }
 
 // A record that the application was told is not there must not be committed in part, nor its epoch without it.
@@ -161,7 +170,7 @@ Status Writer::begin_end(int64_t step, double time) {
   if (failed()) return failure();
   SWALE_RETURN_IF_ERROR(finish_keys());
   net::CallStamp call;
-  const uint32_t epoch = opened_.first_epoch + appender_.epochs_ended();
+  const EpochNumber epoch = opened_.first_epoch + appender_.epochs_ended();
   SWALE_RETURN_IF_ERROR(
       job_.begin_call(channel(), net::CallKind::kEndEpoch, epoch, opened_.directory, &call));
   SWALE_RETURN_IF_ERROR(appender_.finish_values());

@@ -107,7 +107,7 @@ class Writer final : private net::ConversationDriver {
   Writer(net::Job& job, OpenedDirectory opened, size_t budget_bytes, const MemoryPlan& memory,
          const Partitioner& partitioner, Ablation::Delivery delivery)
       : ConversationDriver(job),
-        appender_(opened.appender_params(job.rank(), job.size(), partitioner, memory)),
+        appender_(opened.appender_params(PartitionNumber(job.rank()), job.size(), partitioner, memory)),
         delivery_(delivery),
         by_hash_(partitioner.by_hash()),
         opened_(std::move(opened)),
@@ -122,6 +122,7 @@ class Writer final : private net::ConversationDriver {
   void on_event() override REQUIRES(mutex_);
   void on_frame_taken() override REQUIRES(mutex_);
 
+  bool append_to_frame(Bytes key, Bytes value);
   Status append_any(Bytes key, Bytes value);
   Status append_failed(const Status& why);
   Status append_large(Bytes key, Bytes value);

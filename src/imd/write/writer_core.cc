@@ -6,7 +6,7 @@
 #include <utility>
 
 namespace swale::imd {
-uint64_t epoch_id(uint64_t job_id, uint32_t epoch) {
+uint64_t epoch_id(uint64_t job_id, EpochNumber epoch) {
   char bytes[12];
   std::memcpy(bytes, &job_id, 8);
   std::memcpy(bytes + 8, &epoch, 4);
@@ -178,7 +178,7 @@ void WriterCore::on_control(net::Rank from, Bytes bytes) {
   const auto* close = std::get_if<CloseMessage>(&*message);
   const auto* end = std::get_if<EndMessage>(&*message);
   if (params_.heard_call && close != nullptr && close->word == CloseWord::kComes) {
-    const uint32_t epoch = params_.first_epoch + epochs_committed_;
+    const EpochNumber epoch = params_.first_epoch + epochs_committed_;
     params_.heard_call(from, net::CallKind::kCloseDirectory, epoch, close->call);
   }
   if (params_.heard_call && end != nullptr)
@@ -267,14 +267,14 @@ void WriterCore::next_epoch() {
 
 // No more records of the epoch that this rank ends.
 void WriterCore::seal_partition() {
-  const uint32_t next = params_.first_epoch + epochs_committed_ + 1;
+  const EpochNumber next = params_.first_epoch + epochs_committed_ + 1;
   durable_reported_ = false;
   partition_->end_epoch(next, epoch_id(params_.job_id, next), closing_values_);
 }
 
 // Everything of the closing epoch is in.
 void WriterCore::begin_next_intake() {
-  const uint32_t next = params_.first_epoch + epochs_committed_ + 1;
+  const EpochNumber next = params_.first_epoch + epochs_committed_ + 1;
   stats_of(next - 1).add(Stat::kEpochDrainNanos, since(stage_began_));
   stage_began_ = params_.clock->now();
   if (sources() == nullptr) {

@@ -54,14 +54,14 @@ struct WriterCoreParams {
   net::Conversation::Params talk = {};
   PartitionParams partition = {};
   uint64_t job_id = 0;  // epoch ids derive from it
-  uint32_t first_epoch = 0;
+  EpochNumber first_epoch = {};
   const Clock* clock = &system_clock();  // for statistics alone
   // A peer's message names its collective call (net/call_order.h).
-  std::function<void(net::Rank, net::CallKind, uint32_t epoch, const net::CallStamp&)> heard_call = {};
+  std::function<void(net::Rank, net::CallKind, EpochNumber epoch, const net::CallStamp&)> heard_call = {};
 };
 
 // Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.
-uint64_t epoch_id(uint64_t job_id, uint32_t epoch);
+uint64_t epoch_id(uint64_t job_id, EpochNumber epoch);
 
 class WriterCore final : public net::Participant, private net::MessageSink {
  public:
@@ -144,7 +144,7 @@ class WriterCore final : public net::Participant, private net::MessageSink {
   enum class ValuesSync { kNone, kWanted, kRunning };
 
   // Two epochs at most are alive at a time: the closing one and the open one.
-  RankStats& stats_of(uint32_t epoch) { return stats_[epoch % 2]; }
+  RankStats& stats_of(EpochNumber epoch) { return stats_[epoch % 2]; }
   RankStats& appending() { return stats_of(appending_epoch_); }
   RankStats& receiving() { return stats_of(partition_->open_epoch()); }
   uint64_t since(Nanos start) const { return static_cast<uint64_t>(params_.clock->now() - start); }
@@ -201,7 +201,7 @@ class WriterCore final : public net::Participant, private net::MessageSink {
   // Statistics. Of epochs that are over, only the totals are kept.
   RankStats stats_[2];  // by parity of the epoch's number
   RankStats totals_;
-  uint32_t appending_epoch_;  // the application's open one
+  EpochNumber appending_epoch_;  // the application's open one
   uint64_t credit_waits_reported_ = 0;
   uint64_t route_frames_reported_ = 0;
   uint64_t route_bytes_reported_ = 0;

@@ -211,9 +211,10 @@ TEST(LargeValues, LeaveNoTraceWhereThereAreNone) {
   const std::string json = io::read_file(device, manifest_path(kDir), kMiB).value();
   EXPECT_THAT(json, HasSubstr("\"incompatible_features\":[]"));
   EXPECT_THAT(json, testing::Not(HasSubstr("large")));
-  EXPECT_FALSE(device.exists(value_log_path(kDir, {1, 0})).value());
+  EXPECT_FALSE(device.exists(value_log_path(kDir, {1, PartitionNumber(0)})).value());
   const auto features = [&](uint32_t job) {
-    const std::string index = io::read_file(device, index_log_path(kDir, {job, 0}), kMiB).value();
+    const std::string index =
+        io::read_file(device, index_log_path(kDir, {job, PartitionNumber(0)}), kMiB).value();
     return get_u32(index.data() + index.size() - sizeof(run::FooterTrailer) + 12);
   };
   EXPECT_EQ(features(1), 0u);

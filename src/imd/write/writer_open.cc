@@ -190,12 +190,12 @@ Status prepare(const net::Ranks& ranks, io::Device& device, Create create, const
     if (!dropped.ok()) return invalid_argument("{}: {}", path, dropped.status().message());
     opened->dropped = *dropped;
   }
-  opened->first_epoch = static_cast<uint32_t>(opened->manifest.epochs.size());
+  opened->first_epoch = EpochNumber(static_cast<uint32_t>(opened->manifest.epochs.size()));
   opened->last_step = opened->manifest.epochs.empty() ? kStepUnknown : opened->manifest.epochs.back().step;
   // The folders of all partitions: here, once, instead of a race of all ranks.
   for (int32_t partition = 0; partition < ranks.size; partition += 1024) {
     SWALE_RETURN_IF_ERROR(
-        io::make_directories(*opened->device, part_folder(directory, static_cast<uint32_t>(partition))));
+        io::make_directories(*opened->device, part_folder(directory, PartitionNumber(partition))));
   }
   return opened->device->sync_directory(directory);
 }
@@ -218,7 +218,7 @@ Status take_word(const net::Ranks& ranks, OpenedDirectory* opened) {
   Decoder word(told->text);
   opened->job_id = word.u64();
   opened->number = word.u32();
-  opened->first_epoch = word.u32();
+  opened->first_epoch = EpochNumber(word.u32());
   opened->manifest.generation = word.u32();
   opened->last_step = static_cast<int64_t>(word.u64());
   return word.finish("what rank 0 says of the directory");
@@ -255,7 +255,7 @@ Status open_own_part(const net::Ranks& ranks, io::Device& device, const WriterOp
                        options.ways, options.partitioner.name});
   SWALE_ASSIGN_OR_RETURN(opened->files,
                          PartitionFiles::create(*opened->device, opened->directory,
-                                                {opened->number, static_cast<uint32_t>(ranks.rank)}));
+                                                {opened->number, PartitionNumber(ranks.rank)}));
   return {};
 }
 
@@ -354,12 +354,12 @@ Status OpenedDirectory::make_source_home(int32_t ranks, const MemoryPlan& memory
   return {};
 }
 
-AppenderParams OpenedDirectory::appender_params(int32_t rank, int32_t ranks, const Partitioner& partitioner,
-                                                const MemoryPlan& memory) {
+AppenderParams OpenedDirectory::appender_params(PartitionNumber own, uint32_t ranks,
+                                                const Partitioner& partitioner, const MemoryPlan& memory) {
   const bool paged = manifest.layout.values() == run::ValueRule::kPaged;
   // Records with pages have only what extrema need: nearly every value would stand there twice.
   return {.ranks = ranks,
-          .rank = rank,
+          .own = own,
           .lossy = manifest.layout.format == run::ShuffleFormat::kLossy,
           .partitioner = partitioner,
           .record_bytes_max = memory.record_bytes_max,

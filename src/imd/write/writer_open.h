@@ -35,9 +35,9 @@ struct OpenedDirectory {
       device;  // anchored: the directory as it was when it was opened, wherever its path leads
   Manifest
       manifest;  // of the generation that this job makes; its own job is the last one. Epochs: on rank 0 only
-  uint64_t job_id = 0;       // the same on all ranks, as are
-  uint32_t number = 0;       // the job's number, which it has claimed, and
-  uint32_t first_epoch = 0;  // the number of its first epoch
+  uint64_t job_id = 0;           // the same on all ranks, as are
+  uint32_t number = 0;           // the job's number, which it has claimed, and
+  EpochNumber first_epoch = {};  // the number of its first epoch
   // WriterOptions::Steps::kIncreasing: the next epoch's step is greater than this one. None: it may be any.
   std::optional<int64_t> last_step = {};
   uint32_t superseded = 0;  // write_generation's
@@ -51,7 +51,7 @@ struct OpenedDirectory {
   JobFence fence() const { return {*device, directory, number, lock.get()}; }
   // What this rank's machines are made with. `talk`: rank, size, channel and secret; the rest is the memory plan's.
   WriterCoreParams core_params(net::Conversation::Params talk, const MemoryPlan& memory, uint32_t ways) const;
-  AppenderParams appender_params(int32_t rank, int32_t ranks, const Partitioner& partitioner,
+  AppenderParams appender_params(PartitionNumber own, uint32_t ranks, const Partitioner& partitioner,
                                  const MemoryPlan& memory);
   // Before core_params: in the lossy format, if there are several ranks.
   Status make_source_home(int32_t ranks, const MemoryPlan& memory);

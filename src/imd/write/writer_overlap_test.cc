@@ -109,7 +109,7 @@ TEST(Overlap, OneEndAtATime) {
 }
 
 uint64_t data_log_bytes(io::Device& device) {
-  auto file = device.open(data_log_path("/dir", {1, 0}), io::OpenMode::kRead);
+  auto file = device.open(data_log_path("/dir", {1, PartitionNumber(0)}), io::OpenMode::kRead);
   EXPECT_TRUE(file.ok());
   return *(*file)->size();
 }

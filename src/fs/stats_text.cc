@@ -1,12 +1,10 @@
-// TierFs: how the store under a mount stands, as an attribute of the mount's root: who may look at the mount can ask.
-#include <fmt/format.h>
+#include "fs/stats_text.h"
 
-#include "fs/tier_fs.h"
+#include <fmt/format.h>
 
 namespace swale::fs {
 
-std::string TierFs::stats_text() const {
-  const tier::Stats stats = store_.stats();
+std::string stats_text(const tier::Stats& stats, const IondLoad* load) {
   std::string text = "{";
   const auto add = [&text](std::string_view name, const auto& value) {
     text += fmt::format("{}\"{}\":{}", text.size() > 1 ? "," : "", name, value);
@@ -41,6 +39,12 @@ std::string TierFs::stats_text() const {
   add("log_failed", stats.log_failed);
   add("direct_ns_per_byte", stats.direct_ns_per_byte);
   add("flush_ns_per_byte", stats.flush_ns_per_byte);
+  if (load != nullptr) {
+    add("rank", load->rank);
+    add("clients", load->clients);
+    add("open_files", load->open_files);
+    add("requests_waiting", load->requests_waiting);
+  }
   return text + "}";
 }
 
