@@ -149,10 +149,10 @@ class Engine {
     ExtentMap map;  // of the log
     Epochs epochs;
     double direct_cost = 0;          // ns a byte of direct writes, smoothed
+    uint32_t held = 0;               // ranges of held_
     uint64_t log_sync = 0;           // the number of the sync of the log that covers its newest record
     uint64_t syncs_started = 0;      // of the file alone, on the backing device
     uint64_t syncs_done = 0;         // one at a time
-    uint32_t held = 0;               // ranges of held_
     uint32_t flushing = 0;           // pieces of flushes
     uint32_t blocked = 0;            // ops in blocked_
     OpIndex barrier = kNoOp;         // a truncate or unlink that has begun
