@@ -274,6 +274,7 @@ Nanos Engine::next_event() const {
     at(log_.at(flush_segment_).first_write + options_.age_flush_ns);
     if (options_.policy == Policy::kSsdupPlus && !flush_paused_)
       at(direct_times_[direct_next_] + 1'000'000'001);
+    if (follows()) at(window_start_ + options_.idle_flush_ns);
   }
   return next == kForever ? next : clock_ + std::max<Nanos>(0, next - now_);
 }

@@ -35,6 +35,7 @@ bool Engine::flush_allowed() const {
     case Policy::kSsdupPlus:
       return traffic_.to_ssd() || quiet();
     case Policy::kSwale: {
+      if (follows()) return batch_full_ && (traffic_.to_ssd() || quiet());
       if (overloaded()) return true;
       const double depth = static_cast<double>(elevator_.depth());
       return depth < options_.swale.flush_queue_share * elevator_.slots_max() ||
@@ -47,11 +48,11 @@ bool Engine::flush_allowed() const {
 }
 
 // The oldest sealed segments that have something to flush: one, or a batch that is swept together. A batch is finished before
-// the next one begins.
+// the next one begins; one that has not begun is chosen again, and may be larger.
 void Engine::select_segment() {
   const uint32_t count = log_.count();
   in_batch_.resize(count, 0);
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = 0; batch_begun_ && i < count; ++i)
     if (in_batch_[i] && log_.at(i).dirty_bytes > 0 && log_.at(i).state == Segment::State::kSealed) return;
   std::fill(in_batch_.begin(), in_batch_.end(), 0);
   flush_segment_ = count;
@@ -69,6 +70,8 @@ void Engine::select_segment() {
     ++batch_segments_;
     if (n == 0) flush_segment_ = oldest;
   }
+  batch_full_ = batch_segments_ >= batch;
+  batch_begun_ = false;
   flush_file_ = 0;
   flush_offset_ = 0;
   flush_pass_done_ = flush_again_ = flush_skipped_ = false;
@@ -132,6 +135,7 @@ void Engine::start_flush() {
     FileIndex file;
     ExtentMap::Position at;
     if (!next_dirty(&file, &at)) return;
+    batch_begun_ = true;
     start_piece(file, at, false);
   }
 }
@@ -243,7 +247,7 @@ bool Engine::dispatch() {
     Action& action = emit(Action::Kind::kWriteBacking);
     action.id = index;
     action.file = elevator_.slot(index).file;
-    if (options_.policy == Policy::kSwale) fill_gap(elevator_.slot(index).file);
+    if (options_.policy == Policy::kSwale && !follows()) fill_gap(elevator_.slot(index).file);
   }
   return any;
 }
