@@ -10,9 +10,9 @@
 //   bench_tier order KIB                                       Table 1: 2 GiB of random writes of so many KiB
 //
 // PRESET: A, B, C, or a file that swale tier measure has written.
-// Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_ordered, budget_random, budget_empty,
-// budget_full, burst_kib, overload, slack_us, costly, cheap, overflow; of a replay: speed (0: as fast as answers come), in_flight, and
-// ssd_gib (by default 1).
+// Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_several, budget_random, stripe_mib,
+// spread_mib, need, stripe_queue, overload, slack_us, costly, cheap, overflow; of a replay: speed (0: as fast as
+// answers come), in_flight, and ssd_gib (by default 1).
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -81,12 +81,15 @@ tier::Options make_options(const std::string& policy, const io::Testbed& bed, co
   own.gap_fill_share = value(values, "gap_share", own.gap_fill_share);
   own.flush_queue_share = value(values, "flush_share", own.flush_queue_share);
   own.flush_always_share = value(values, "always_share", own.flush_always_share);
-  own.byte_budget_ordered = value(values, "budget_ordered", own.byte_budget_ordered);
+  own.byte_budget_several = value(values, "budget_several", own.byte_budget_several);
   own.byte_budget_random = value(values, "budget_random", own.byte_budget_random);
-  own.byte_budget_empty = value(values, "budget_empty", own.byte_budget_empty);
-  own.byte_budget_full_share = value(values, "budget_full", own.byte_budget_full_share);
-  own.burst_bytes =
-      static_cast<uint64_t>(1024 * value(values, "burst_kib", static_cast<double>(own.burst_bytes) / 1024));
+  const auto mib = [&](const char* name, uint64_t otherwise) {
+    return static_cast<uint64_t>(value(values, name, static_cast<double>(otherwise) / kMiB) * kMiB);
+  };
+  own.stripe_bytes = mib("stripe_mib", own.stripe_bytes);
+  own.stripe_spread_bytes = mib("spread_mib", own.stripe_spread_bytes);
+  own.stripe_need = value(values, "need", own.stripe_need);
+  own.stripe_queue_share = value(values, "stripe_queue", own.stripe_queue_share);
   own.overload_ratio = value(values, "overload", own.overload_ratio);
   own.costly_share = value(values, "costly", own.costly_share);
   own.cheap_ratio = value(values, "cheap", own.cheap_ratio);
@@ -103,6 +106,7 @@ json describe(const Outcome& outcome) {
           {"drained_s", outcome.drained_s},
           {"bytes", outcome.bytes},
           {"ssd_bytes", 2 * stats.ssd_bytes},
+          {"shadow_ssd_bytes", outcome.shadow_ssd_bytes},
           {"ssd_share", 2 * static_cast<double>(stats.ssd_bytes) / static_cast<double>(outcome.bytes)},
           {"mb_per_s", static_cast<double>(outcome.bytes) / 1e6 / outcome.acknowledged_s},
           {"program_mb_per_s", outcome.program_mb_per_s},

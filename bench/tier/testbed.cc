@@ -130,6 +130,7 @@ class Server {
                                           to_seconds(state.last - state.first));
     }
     outcome_.stats = bed_.engine().stats();
+    outcome_.shadow_ssd_bytes = 2 * bed_.engine().traffic().ssd_bytes();
     outcome_.disk_seeks = bed_.disk_use().seeks;
     outcome_.disk_busy_s = to_seconds(bed_.disk_use().busy);
     return outcome_;

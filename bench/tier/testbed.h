@@ -18,6 +18,7 @@ struct Outcome {
   uint64_t bytes = 0;         // of both servers, as all that follow
   std::vector<double> program_mb_per_s;
   tier::Stats stats;
+  uint64_t shadow_ssd_bytes = 0;  // what SSDUP+ would have sent, by the order of arrival in this run
   uint64_t disk_seeks = 0;
   double disk_busy_s = 0;
   uint64_t map_extents_max = 0;

@@ -251,7 +251,10 @@ class Engine {
   bool overloaded() const {
     return arrival_cost_ > 0 && direct_cost_ > options_.swale.overload_ratio * arrival_cost_;
   }
-  double byte_budget() const;
+  double budget_left() const;
+  bool is_costly(FileIndex file) const;
+  bool stripe_wants_log(const Op& op);
+  bool costly_wants_log(const Op& op) const;
   bool log_usable() const { return log_state_ == LogState::kGood; }
   bool take_log_space(Op* op);
   void serve_log_waiters();
@@ -442,6 +445,7 @@ class Engine {
   uint32_t flush_segment_;         // the oldest of the batch that is flushed; log_.count(): none
   std::vector<uint8_t> in_batch_;  // by segment
   uint32_t batch_segments_ = 0;
+  bool batch_begun_ = false;               // until then it may still grow
   uint64_t place_refused_ = ~uint64_t{0};  // Elevator::changes() when the first of loaded_ found no place
   bool flush_pass_done_ = false;           // the end of the file order is reached
   bool flush_again_ = false;               // something may lie behind the cursor
@@ -463,7 +467,9 @@ class Engine {
   std::vector<Nanos> slot_started_;  // by slot
   std::vector<Nanos> direct_times_;  // ring: when the last direct writes were admitted
   size_t direct_next_ = 0;
-  bool bursting_ = false;   // the byte budget is being spent
+  bool pressed_ = false;        // the queue has been full, and has not become short since
+  bool several_files_ = false;  // have been written
+  FileIndex last_file_ = kNoFile;
   double direct_cost_ = 0;  // ns a byte, smoothed
   double flush_cost_ = 0;
   double costliest_ = 0;     // the largest File::direct_cost among files that are being written

@@ -43,11 +43,11 @@ bool Engine::flush_allowed() const {
 }
 
 // The oldest sealed segments that have something to flush: one, or a batch that is swept together. A batch is finished before
-// the next one begins.
+// the next one begins; one that has not begun is chosen again, and may be larger.
 void Engine::select_segment() {
   const uint32_t count = log_.count();
   in_batch_.resize(count, 0);
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = 0; batch_begun_ && i < count; ++i)
     if (in_batch_[i] && log_.at(i).dirty_bytes > 0 && log_.at(i).state == Segment::State::kSealed) return;
   std::fill(in_batch_.begin(), in_batch_.end(), 0);
   flush_segment_ = count;
@@ -65,6 +65,7 @@ void Engine::select_segment() {
     ++batch_segments_;
     if (n == 0) flush_segment_ = oldest;
   }
+  batch_begun_ = false;
   flush_file_ = 0;
   flush_offset_ = 0;
   flush_pass_done_ = flush_again_ = flush_skipped_ = false;
@@ -126,6 +127,7 @@ void Engine::start_flush() {
     FileIndex file;
     ExtentMap::Position at;
     if (!next_dirty(&file, &at)) return;
+    batch_begun_ = true;
     start_piece(file, at, false);
   }
 }

@@ -1,7 +1,9 @@
 // Engine: which writes swale's policy sends to the log when several files compete for the backing device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <vector>
 
 #include "tier/engine.h"
 
@@ -19,10 +21,10 @@ class PolicyWorld {
     for (uint64_t id = 1; id <= 2; ++id) files_.push_back(engine_.open_file(id, id << 40, 0));
   }
   // Far from all others, so that nothing merges. Returns whether the log took it.
-  bool write(size_t which) {
+  bool write(size_t which) { return write_at(which, 2 * kLength * next_); }
+  bool write_at(size_t which, uint64_t offset) {
     const uint64_t before = engine_.stats().ssd_bytes;
-    const Ticket ticket = next_++;
-    engine_.write(ticket, files_[which], 2 * kLength * ticket, kLength, now_);
+    engine_.write(next_++, files_[which], offset, kLength, ++now_);
     collect();
     return engine_.stats().ssd_bytes > before;
   }
@@ -36,9 +38,13 @@ class PolicyWorld {
     collect();
     return true;
   }
-  void measure() {  // what writes of both files cost
-    for (int i = 0; i < 200; ++i) {
-      write(static_cast<size_t>(i % 2));
+  // How fast writes come, and what those of the first `files` cost.
+  void measure(size_t files = 2) {
+    for (int i = 0; i < 64; ++i) write(0);
+    while (serve()) {
+    }
+    for (size_t i = 0; i < 200; ++i) {
+      write(i % files);
       serve();
     }
     while (serve()) {
@@ -73,6 +79,7 @@ Options options() {
   options.backing.write_bytes_per_s = 500e6;
   options.swale.byte_budget_random = 0;  // no limit
   options.swale.flush_always_share = 2;  // nothing is flushed while the queue is full
+  options.swale.overload_ratio = 1e9;
   return options;
 }
 
@@ -112,6 +119,29 @@ TEST(EnginePolicy, AFileThatNeedsASeekForEveryRequestIsNeverCheap) {
   world.measure();
   fill(&world, 0.6);
   EXPECT_TRUE(world.write(0));
+}
+
+TEST(EnginePolicy, StripesGoWholeAndInTheShareThatTheBackingDeviceHasNoTimeFor) {
+  constexpr uint64_t kStripe = 64 * kKiB;
+  constexpr uint64_t kStripes = 200;
+  Options with = options();
+  with.segment_bytes = 16 * kMiB;
+  with.swale.stripe_bytes = kStripe;
+  with.swale.stripe_need = 0.5;  // arrivals take no time: half of all stripes
+  PolicyWorld world(with);
+  world.measure(1);
+  for (int i = 0; i < 16; ++i) world.write(0);  // the queue is full, and writers wait
+  constexpr uint64_t kFar = kGiB;
+  std::vector<bool> first;
+  for (uint64_t i = 0; i < kStripes; ++i) first.push_back(world.write_at(0, kFar + i * kStripe));
+  for (uint64_t i = 0; i < kStripes; ++i)
+    EXPECT_EQ(world.write_at(0, kFar + i * kStripe + kStripe / 2), first[i]) << i;
+  const auto taken = std::count(first.begin(), first.end(), true);
+  EXPECT_GE(taken, 90);
+  EXPECT_LE(taken, 110);
+  while (world.serve()) {
+  }
+  EXPECT_FALSE(world.write(0)) << "the queue is short: the log takes nothing";
 }
 
 }  // namespace

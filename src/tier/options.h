@@ -56,23 +56,26 @@ struct SwaleOptions {
   double flush_always_share = 0.93;
   double gap_fill_share = 0.40;         // fill gaps once this share of the log is dirty
   int64_t gap_fill_slack_ns = 150'000;  // what a detour may cost
-  // At most this share of the bytes that SSDUP+ would have sent to the SSD, for traffic that is not random and for traffic that
-  // is; between them by the random percentage. 0: no limit.
-  double byte_budget_ordered = 0.3;
+  // At most this share of the bytes that SSDUP+ would have sent to the SSD: for traffic in order of several files, and for random
+  // traffic, between them by the square of the mean random percentage; all of them for one file in order, because SSDUP+ would have
+  // seen its writes in the same order. 0 for random traffic: no limit.
+  double byte_budget_several = 0.85;
   double byte_budget_random = 1;
-  // The first of them while the log is empty: free SSD space costs nothing yet. It falls in proportion to what is used of the
-  // log, and would be the value above at this share of it; beyond 1, a full log is between the two.
-  double byte_budget_empty = 1;
-  double byte_budget_full_share = 1.5;
-  // The budget is spent in bursts of so many bytes: single requests leave holes in what the backing device could merge.
-  uint64_t burst_bytes = 16 * kMiB;
+  // A file that costs few seeks goes to the log in stripes of so many bytes: the backing device passes over a short hole as slowly
+  // as it writes it. Which ones, is a fraction of 1 that each stripe has: those below the budget that is left over this many bytes,...
+  uint64_t stripe_bytes = 16 * kMiB;
+  uint64_t stripe_spread_bytes = 64 * kMiB;
+  // ... and below so many times the share that the backing device has no time for, as measured. While the queue, once it was full,
+  // holds more than this share of its slots.
+  double stripe_need = 1.25;
+  double stripe_queue_share = 0.5;
   // While files of several kinds would wait for the backing device, the log is for those that cost it most. A file is cheap, and
   // waits, if its bytes cost less than this share of the costliest file's when the log is full, in proportion before...
   double costly_share = 0.95;
   // ... and less than so many times what bytes in order cost: what needs a seek for every request never is.
   double cheap_ratio = 4;
   // A write that finds the log full goes to the backing device if that costs less than this many times a flush.
-  double overflow_ratio = 1;
+  double overflow_ratio = 0.7;
   // A backing device that needs so many times longer for a byte than the writers is overloaded: segments are then flushed at once,
   // half of the log in one sweep, because every seek that is saved is time that is gained.
   double overload_ratio = 3;
