@@ -115,8 +115,9 @@ class IondTest(unittest.TestCase):
             process.communicate()
         shutil.rmtree(self.root)
 
-    def start(self, *clients, durability="page-cache"):
-        """Two servers and these clients (what, name, count), as one job."""
+    def start(self, *clients, durability="page-cache", tcp=False):
+        """Two servers and these clients (what, name, count), as one job. tcp: for a case that kills a rank. A rank that dies in the
+        middle of a send through shared memory leaves its receiver deaf (docs/design/transport.md, "Limits")."""
         self.jobs += 1
         os.mkdir(f"{self.root}/meet{self.jobs}")
         started = []
@@ -125,6 +126,8 @@ class IondTest(unittest.TestCase):
                                SWALE_JOB_ID=f"iond{os.getpid()}.{self.jobs}", SWALE_JOB_RENDEZVOUS=f"{self.root}/meet{self.jobs}",
                                SWALE_NET_CLOSE_DEADLINE_S="1", SWALE_NET_SILENCE_DEADLINE_S="30" if LONG else "5",
                                LD_LIBRARY_PATH=os.path.dirname(LIBRARY))  # of libswale-ucx.so
+            if tcp:
+                environment["UCX_TLS"] = "tcp,self"
             if rank < 2:
                 words = [SWALE, "iond", "--ssd", f"{self.root}/ssd%r", "--backing", f"{self.root}/disk%r", "--size", "16M",
                          "--durability", durability, "--options", f"iond.stripe={STRIPE},iond.watch_s=0.2"]
@@ -155,7 +158,7 @@ class IondTest(unittest.TestCase):
             self.assertEqual((words.get("ended"), status), (True, 0), words)
 
     def test_a_client_that_is_killed_in_a_write_hinders_nobody(self):
-        first, second, writer, victim = self.start(("write", "a", 60), ("slow", "v", 100_000))
+        first, second, writer, victim = self.start(("write", "a", 60), ("slow", "v", 100_000), tcp=True)
         acknowledged = 0
         while acknowledged < 40:
             acknowledged = json.loads(victim.stdout.readline())["done"]
@@ -171,7 +174,7 @@ class IondTest(unittest.TestCase):
 
     def test_a_server_that_is_killed_is_named_and_loses_nothing(self):
         for round_ in range(5) if LONG else (1,):
-            first, second, writer = self.start(("slow", f"s{round_}", 100_000))
+            first, second, writer = self.start(("slow", f"s{round_}", 100_000), tcp=True)
             while json.loads(writer.stdout.readline())["done"] < 15 + 10 * round_:
                 pass
             (second if round_ % 2 else first).send_signal(signal.SIGKILL)
