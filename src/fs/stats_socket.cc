@@ -13,11 +13,13 @@
 #include <cstdio>
 
 #include "base/contain.h"
+#include "base/start_thread.h"
 
 namespace swale::fs {
 namespace {
 
-constexpr int kWaitingMax = 16;  // connections
+constexpr int kWaitingMax = 16;      // connections
+constexpr int kAcceptAgainMs = 100;  // after a refusal, which the waiting connection would repeat at once
 
 io::Descriptor open_directory(const std::string& directory) {
   return io::Descriptor(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -53,8 +55,8 @@ Result<std::unique_ptr<StatsSocket>> StatsSocket::open(const std::string& direct
     return failed("binding a socket");
   made->directory_ = std::move(folder);  // the socket is there, and is removed at the end
   if (::listen(made->listener_.get(), kWaitingMax) != 0) return failed("listening");
-  SWALE_RETURN_IF_ERROR(
-      contain([&] { made->thread_ = std::thread([self = made.get()] { self->serve(); }); }));
+  SWALE_RETURN_IF_ERROR(start_thread(&made->thread_, "the thread that tells statistics",
+                                     [self = made.get()] { self->serve(); }));
   return made;
 }
 
@@ -73,7 +75,10 @@ void StatsSocket::serve() {
     if (io::continued([&] { return ::poll(ready.data(), ready.size(), -1); }) < 0) return;
     if (ready[0].revents != 0) return;
     const io::Descriptor asker(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!asker.valid()) continue;  // has gone away, or no descriptor is free
+    if (!asker.valid()) {                                          // has gone away, or no descriptor is free
+      static_cast<void>(::poll(ready.data(), 1, kAcceptAgainMs));  // until the end
+      continue;
+    }
     static_cast<void>(contain([&] {
       const std::string text = text_();
       // Fits into the socket's buffer; who does not read it harms nobody.
