@@ -70,13 +70,10 @@ Option OptionSet::add_option(const std::string& names, T& value, const std::stri
 template Option OptionSet::add_option(const std::string&, std::string&, const std::string&);
 template Option OptionSet::add_option(const std::string&, std::vector<std::string>&, const std::string&);
 template Option OptionSet::add_option(const std::string&, double&, const std::string&);
-template Option OptionSet::add_option(const std::string&, int&, const std::string&);
-template Option OptionSet::add_option(const std::string&, int64_t&, const std::string&);
 template Option OptionSet::add_option(const std::string&, uint32_t&, const std::string&);
 template Option OptionSet::add_option(const std::string&, uint64_t&, const std::string&);
 template Option OptionSet::add_option(const std::string&, std::optional<int64_t>&, const std::string&);
 template Option OptionSet::add_option(const std::string&, std::optional<uint64_t>&, const std::string&);
-template Option OptionSet::add_option(const std::string&, std::optional<std::string>&, const std::string&);
 
 Option OptionSet::add_flag(const std::string& names, bool& value, const std::string& help) {
   return Option(app_->add_flag(names, value, help));

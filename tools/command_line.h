@@ -34,11 +34,9 @@ struct Manual {
 
 // Where the value of an option goes.
 template <class T>
-concept OptionValue =
-    std::same_as<T, std::string> || std::same_as<T, std::vector<std::string>> || std::same_as<T, double> ||
-    std::same_as<T, int> || std::same_as<T, int64_t> || std::same_as<T, uint32_t> ||
-    std::same_as<T, uint64_t> || std::same_as<T, std::optional<int64_t>> ||
-    std::same_as<T, std::optional<std::string>> || std::same_as<T, std::optional<uint64_t>>;
+concept OptionValue = std::same_as<T, std::string> || std::same_as<T, std::vector<std::string>> ||
+                      std::same_as<T, double> || std::same_as<T, uint32_t> || std::same_as<T, uint64_t> ||
+                      std::same_as<T, std::optional<int64_t>> || std::same_as<T, std::optional<uint64_t>>;
 
 class Option {
  public:

@@ -145,9 +145,10 @@ void add_tier_stats(CLI::App& app, Run* run) {
       app, "tier-stats", "how the tiered write buffer under a running mount or I/O server stands",
       {
           .description =
-              "Asks the process that serves the mount, or the I/O server whose SSD directory is named: how full the SSD log is, which share of the writes went there, the "
-              "random percentage that the detector sees and its threshold, what was flushed, and what waited; of an I/O server also "
-              "its clients. With --live, a line each second until it has ended. `swale tier stats` is the same as `swale tier-stats`.",
+              "Asks the process that serves the mount, or the I/O server whose SSD directory is named: how full the SSD "
+              "log is, which share of the writes went there, the random percentage that the detector sees and its "
+              "threshold, what was flushed, and what waited; of an I/O server also its clients. With --live, a line "
+              "each second until it has ended. `swale tier stats` is the same as `swale tier-stats`.",
           .examples =
               {{"mkdir -p slow mnt && swale tier mount --ssd ssd --backing slow --size 16M mnt && swale tier stats mnt && "
                 "fusermount3 -u mnt",
