@@ -33,10 +33,9 @@ def drawn(text, count):
 
 
 # The third draw. mixed:9001 to mixed:9010 were the first; they and the second have been looked at, and are inputs of tuning now, as all
-# of TUNING are. The short profiles run the second one: whoever changes the policy looks at them.
+# of drawn("swale tier, for tuning", 200) are. The short profiles run the second one: whoever changes the policy looks at them.
 HELD_OUT = drawn("swale tier, third draw", 10)
 LOOKED_AT = drawn("swale tier, second draw", 10)
-TUNING = drawn("swale tier, for tuning", 200)
 PROFILES = {
     "full": dict(presets=PRESETS, nine=NINE, processes=(8, 16, 32, 64, 128, 256, 512), f8=(8, 16, 32, 64, 128), gaps=(0, 10, 20, 30),
                  hpio=(32, 64, 128, 256), tiles=(16, 32, 64, 128), held_out=HELD_OUT, order=(32, 64, 128, 256, 512), queues=(32, 128, 512),
