@@ -27,10 +27,6 @@
 
 namespace swale::meta {
 
-struct FileIdHash {
-  size_t operator()(const FileId& file) const { return file.high ^ file.low * 0x9e3779b97f4a7c15; }
-};
-
 // What the servers of the index are to do, all of them, after the record is durable and before the answer.
 enum class FollowUp : uint8_t {
   kNone = 0,

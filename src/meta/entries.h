@@ -27,10 +27,6 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 40);
 
-struct FileIdHash {
-  size_t operator()(const FileId& id) const { return id.low ^ (id.high * 0x9e3779b97f4a7c15); }
-};
-
 // Small numbers for file ids, given in order of appearance.
 class FileTable {
  public:

@@ -23,6 +23,9 @@ struct FileId {
   uint64_t low = 0;
   friend auto operator<=>(const FileId&, const FileId&) = default;
 };
+struct FileIdHash {
+  size_t operator()(const FileId& id) const { return id.low ^ (id.high * 0x9e3779b97f4a7c15); }
+};
 
 using LogId = uint32_t;     // which log of the job holds the bytes
 using Sequence = uint64_t;  // given by the server that owns the range, on arrival; later writes win
