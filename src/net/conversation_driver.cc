@@ -51,6 +51,8 @@ bool ConversationDriver::leave(Nanos patience) noexcept {
   job_.close_channel(channel_);
   const MutexLock lock(mutex_);
   joined_ = false;
+  // Its last answer may have left, and ended the job elsewhere, before a thread is back from posting it.
+  wait_until([this]() REQUIRES(mutex_) { return inside_ == 0; });
   wake_waiters();
   return participant_ == nullptr || participant_->conversation().frames_lent() == 0;
 }
@@ -174,9 +176,27 @@ void ConversationDriver::send_ready() {
   }
 }
 
+// Counts the thread as long as it has given the mutex up; leave() waits for it.
+class ConversationDriver::Inside {
+ public:
+  explicit Inside(ConversationDriver& driver) NO_THREAD_SAFETY_ANALYSIS : driver_(driver) {
+    ++driver_.inside_;
+  }
+  ~Inside() NO_THREAD_SAFETY_ANALYSIS {
+    --driver_.inside_;
+    driver_.wake_waiters();
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  ConversationDriver& driver_;
+};
+
 void ConversationDriver::after_change() {
   announce();
   if (alone_) return;
+  const Inside inside(*this);
   const MutexUnlock unlocked(mutex_);
   send_ready();
 }

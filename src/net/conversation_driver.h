@@ -41,8 +41,8 @@ class ConversationDriver {
   // Events go to the participant from now on; those before are lost: the caller sees to it (a collective call) that no
   // peer sends before all ranks have come here.
   void serve(Participant* participant) EXCLUDES(mutex_);
-  // Waits at most `patience` until everything is said and sent, and closes the channel. No event comes after it. False:
-  // the transport still has memory of the conversation, which must live for ever. joined() is false then, and who has not
+  // Waits at most `patience` until everything is said and sent, and closes the channel. No event comes after it, and no
+  // thread is inside after_change any more. False: the transport still has memory of the conversation, which must live for ever. joined() is false then, and who has not
   // joined has nothing to leave.
   bool leave(Nanos patience) noexcept EXCLUDES(mutex_);
 
@@ -96,6 +96,8 @@ class ConversationDriver {
     ConversationDriver& driver_;
   };
 
+  class Inside;
+
   template <class Event>
   void handle(const Event& event) noexcept EXCLUDES(mutex_);
   Nanos progress(Nanos now) EXCLUDES(mutex_);
@@ -111,6 +113,7 @@ class ConversationDriver {
   bool joined_ GUARDED_BY(mutex_) = false;
   Participant* participant_ GUARDED_BY(mutex_) = nullptr;
   Waiter* waiters_ GUARDED_BY(mutex_) = nullptr;
+  uint32_t inside_ GUARDED_BY(mutex_) = 0;  // threads in after_change that have given the mutex up
   std::atomic<bool> failed_{false};
 
   PostTurns post_turns_;

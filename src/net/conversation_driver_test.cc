@@ -3,13 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
-namespace swale::net {
+namespace swale::net::conversation_driver_test {
 namespace {
 
 using testing::HasSubstr;
@@ -27,6 +29,15 @@ class Talker final : public ConversationDriver, private Participant {
     serve(this);
   }
   ~Talker() override { EXPECT_TRUE(leave(seconds(60))); }
+  bool go() { return leave(seconds(60)); }
+  // This thread begins to post, and stays there until it is let go.
+  void stop_in_a_post() {
+    const MutexLock lock(mutex_);
+    stops_ = std::this_thread::get_id();
+    while (stops_ == std::this_thread::get_id()) after_change();  // it may be another thread's turn to post
+  }
+  void let_go() { stopped_ = false; }
+  bool stopped() const { return stopped_; }
   void say(Rank to, Bytes text) {
     const MutexLock lock(mutex_);
     wait_until([&] { return failed() || conversation_->frame_available(to); });
@@ -74,7 +85,17 @@ class Talker final : public ConversationDriver, private Participant {
     why = status;
   }
 
+  void before_posts() override REQUIRES(mutex_) {
+    if (stops_ != std::this_thread::get_id()) return;
+    stops_ = {};
+    stopped_ = true;
+    const MutexUnlock unlocked(mutex_);
+    while (stopped_) std::this_thread::yield();
+  }
+
   std::unique_ptr<Conversation> conversation_;
+  std::thread::id stops_;
+  std::atomic<bool> stopped_{false};
 };
 
 class BothWaysOfPosting : public testing::TestWithParam<const char*> {
@@ -153,6 +174,36 @@ TEST_P(BothWaysOfPosting, TheJobsFailureIsTheConversations) {
   });
 }
 
+// What it posted may have ended the conversation for everybody else.
+TEST(ConversationDriver, LeavingWaitsForAThreadThatIsStillPosting) {
+  JobOptions options;
+  options.transport = "loopback";
+  options.posting = "direct";
+  auto group = std::make_shared<LocalGroup>(2);
+  std::thread other([&] {
+    auto job = Job::open(local_bootstrap(group, 1), options).value();
+    EXPECT_TRUE(job->close().ok());
+  });
+  auto job = Job::open(local_bootstrap(group, 0), options).value();
+  {
+    Talker talker(*job);
+    std::thread poster([&] { talker.stop_in_a_post(); });
+    while (!talker.stopped()) std::this_thread::yield();
+    std::atomic<bool> left{false};
+    std::thread leaver([&] {
+      EXPECT_TRUE(talker.go());
+      left = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_FALSE(left);
+    talker.let_go();
+    leaver.join();
+    poster.join();
+  }
+  EXPECT_TRUE(job->close().ok());
+  other.join();
+}
+
 TEST(ConversationDriver, AloneItLeavesAtOnce) {
   auto job = Job::open(solo_bootstrap(), {}).value();
   Talker talker(*job);
@@ -161,4 +212,4 @@ TEST(ConversationDriver, AloneItLeavesAtOnce) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::conversation_driver_test
