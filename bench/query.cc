@@ -47,7 +47,8 @@ class OpenReader {
   ~OpenReader() { swale_reader_close(reader_); }
   swale_reader* get() const { return reader_; }
   swale_read_stats stats() const {
-    swale_read_stats stats;
+    swale_read_stats stats = {};
+    stats.struct_bytes = sizeof stats;
     check(swale_reader_stats(reader_, &stats));
     return stats;
   }
