@@ -128,7 +128,7 @@ check: ## before a commit: format, layers, tree, numbers, locks, pages, fast tes
 	@scripts/check-locks.py
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked-fast
-	@scripts/tidy-changed.sh build/checked
+	@scripts/tidy-changed.sh clang
 
 format: ## clang-format over all sources
 	@scripts/install-deps.sh check

@@ -7,22 +7,13 @@
 #include <memory>
 
 #include "base/status.h"
-#include "bench/arguments.h"
+#include "bench/check_status.h"
 #include "io/device.h"
 #include "io/limited_device.h"
 #include "io/posix_device.h"
 #include "net/job.h"
 
 namespace swale::bench {
-
-inline void check(const Status& status) {
-  if (!status.ok()) die(status.to_string());
-}
-template <class T>
-T take(Result<T> result) {
-  check(result.status());
-  return std::move(result).value();
-}
 
 // Call it before the ranks are forked.
 void register_network();

@@ -2,11 +2,12 @@
 // has usable numbers and encodes to something that decodes to the same.
 #include "base/sealed_document.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "io/disk_preset.h"
 
+namespace swale::disk_preset_fuzz {
 namespace {
 
-using namespace swale;
 using fuzz::require;
 
 void check(const io::DiskModel& model) {
@@ -28,9 +29,11 @@ void run(Bytes text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(disk_preset_fuzz) {
   const Bytes text = swale::fuzz::as_bytes(data, size);
   run(text);
   run(std::string(text) + swale::seal_of(text));
   return 0;
 }
+
+}  // namespace swale::disk_preset_fuzz

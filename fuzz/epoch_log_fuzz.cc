@@ -6,13 +6,13 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "imd/format/epoch_log.h"
 #include "imd/format/generation.h"
 #include "io/memory_device.h"
 
+namespace swale::epoch_log_fuzz {
 namespace {
-
-using namespace swale;
 
 constexpr uint32_t kJob = 3;
 
@@ -40,7 +40,7 @@ void inspect(Bytes log) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(epoch_log_fuzz) {
   Bytes input = fuzz::as_bytes(data, size);
   if (input.empty()) return 0;
   const auto how = static_cast<uint8_t>(input[0]);
@@ -79,3 +79,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace swale::epoch_log_fuzz

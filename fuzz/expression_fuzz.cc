@@ -7,11 +7,12 @@
 #include <optional>
 
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "tools/expression.h"
 
+namespace swale::expression_fuzz {
 namespace {
 
-using namespace swale;
 using tools::Datum;
 using tools::Expression;
 
@@ -40,7 +41,7 @@ std::optional<Expression> parsed(const std::string& text, const run::Schema& sch
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(expression_fuzz) {
   Bytes input = fuzz::as_bytes(data, size);
   const std::string fields = fuzz::take_line(&input);
   const std::string text = fuzz::take_line(&input);
@@ -65,3 +66,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace swale::expression_fuzz

@@ -1,12 +1,13 @@
 // What comes from other ranks, below the protocols: frame headers, and their order and credits (Router); messages of the
 // job's exchanges (ExchangeTree). Input: records of 1 byte that says what happens, 1 byte a length, and so many bytes.
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "net/exchange.h"
 #include "net/router.h"
 
+namespace swale::frames_fuzz {
 namespace {
 
-using namespace swale;
 using namespace swale::net;
 
 constexpr uint64_t kSecret = 7;
@@ -74,7 +75,7 @@ void step(Machine* machine, uint8_t what, Bytes bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(frames_fuzz) {
   Machine machine;
   machine.tree.begin("mine", size % 2 == 0 ? ExchangeTree::Answer::kAll : ExchangeTree::Answer::kLeast);
   Bytes input = fuzz::as_bytes(data, size);
@@ -87,3 +88,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace swale::frames_fuzz

@@ -2,10 +2,11 @@
 // promises and encodes to something that decodes to the same.
 #include "fs/iond_messages.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 
+namespace swale::iond_messages_fuzz {
 namespace {
 
-using namespace swale;
 using namespace swale::fs;
 using fuzz::require;
 
@@ -39,7 +40,7 @@ void name(Bytes bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(iond_messages_fuzz) {
   if (size == 0) return 0;
   const Bytes bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0] % 3) {
@@ -54,3 +55,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace swale::iond_messages_fuzz

@@ -3,10 +3,10 @@
 
 #include "base/json_writer.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 
+namespace swale::json_fuzz {
 namespace {
-
-using namespace swale;
 
 // Writes the value again; says whether all of its numbers fit a double.
 bool write_again(JsonValue value, JsonWriter* out) {
@@ -51,7 +51,7 @@ bool is_deep(Bytes text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(json_fuzz) {
   const Bytes text = fuzz::as_bytes(data, size);
   const Result<JsonTree> json = JsonTree::parse(text);
   if (is_deep(text)) {
@@ -66,3 +66,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (json.ok()) fuzz::require(JsonTree::parse(again.text()).ok());
   return 0;
 }
+
+}  // namespace swale::json_fuzz

@@ -1,11 +1,13 @@
 // DIR/swale.lock: any bytes are somebody's lock (busy), or nobody's and taken over; never a crash, and never both.
 #include "base/log.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "imd/write/writer_lock.h"
 #include "io/memory_device.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace swale;
+namespace swale::lock_fuzz {
+
+SWALE_FUZZ_TARGET(lock_fuzz) {
   set_log_sink([](LogLevel, std::string_view) {});
   io::MemoryDevice device;
   fuzz::require(device.make_directory("/d").ok());
@@ -21,3 +23,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace swale::lock_fuzz

@@ -4,10 +4,12 @@
 
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "imd/format/manifest.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace swale;
+namespace swale::manifest_fuzz {
+
+SWALE_FUZZ_TARGET(manifest_fuzz) {
   const Bytes input = fuzz::as_bytes(data, size);
   static_cast<void>(imd::Manifest::decode(input, "raw"));
   std::string file(input);
@@ -23,3 +25,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static_cast<void>(again->drop_after(7));
   return 0;
 }
+
+}  // namespace swale::manifest_fuzz

@@ -1,11 +1,13 @@
 // Control messages of the epoch protocol and statuses: any bytes give a message or an error, and a message that was
 // decoded encodes to bytes that decode to the same ones.
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "imd/format/messages.h"
 #include "net/status_codec.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace swale;
+namespace swale::messages_fuzz {
+
+SWALE_FUZZ_TARGET(messages_fuzz) {
   const Bytes input = fuzz::as_bytes(data, size);
   if (const auto message = imd::decode_message(input, 3); message.ok()) {
     const std::string once = imd::encode(*message);
@@ -20,3 +22,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace swale::messages_fuzz

@@ -5,9 +5,10 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "meta/block.h"
 
-namespace swale::meta {
+namespace swale::meta::meta_block_fuzz {
 namespace {
 
 using fuzz::require;
@@ -75,9 +76,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::meta
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::meta::run(swale::fuzz::as_bytes(data, size));
+SWALE_FUZZ_TARGET(meta_block_fuzz) {
+  run(swale::fuzz::as_bytes(data, size));
   return 0;
 }
+
+}  // namespace swale::meta::meta_block_fuzz

@@ -6,12 +6,13 @@
 #include "base/crc32c.h"
 #include "base/sealed_document.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "io/memory_device.h"
 #include "meta/log.h"
 #include "meta/snapshot.h"
 #include "meta/sorted_file.h"
 
-namespace swale::meta {
+namespace swale::meta::meta_log_fuzz {
 namespace {
 
 using fuzz::require;
@@ -113,9 +114,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::meta
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::meta::run(swale::fuzz::as_bytes(data, size));
+SWALE_FUZZ_TARGET(meta_log_fuzz) {
+  run(swale::fuzz::as_bytes(data, size));
   return 0;
 }
+
+}  // namespace swale::meta::meta_log_fuzz

@@ -2,14 +2,15 @@
 // its promises and encode to something that decodes to the same.
 #include "base/coding.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "meta/attribute_table.h"
 #include "meta/manifest.h"
 #include "meta/messages.h"
 #include "meta/run_table.h"
 
+namespace swale::meta_messages_fuzz {
 namespace {
 
-using namespace swale;
 using namespace swale::meta;
 using fuzz::require;
 
@@ -80,7 +81,7 @@ void others(uint8_t what, Bytes bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(meta_messages_fuzz) {
   if (size == 0) return 0;
   const Bytes bytes = fuzz::as_bytes(data, size).substr(1);
   switch (data[0]) {
@@ -98,3 +99,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace swale::meta_messages_fuzz

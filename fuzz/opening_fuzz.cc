@@ -3,12 +3,13 @@
 #include "base/coding.h"
 #include "base/hash.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "net/address_book.h"
 #include "net/job_meeting.h"
 
+namespace swale::opening_fuzz {
 namespace {
 
-using namespace swale;
 using namespace swale::net;
 
 class Told final : public Bootstrap {
@@ -28,7 +29,7 @@ class Told final : public Bootstrap {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(opening_fuzz) {
   Bytes input = fuzz::as_bytes(data, size);
   if (input.empty()) return 0;
   const int32_t ranks = 1 + static_cast<uint8_t>(input[0]);
@@ -47,3 +48,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::require(again.ok() && again->host == found->host && again->address == found->address);
   return 0;
 }
+
+}  // namespace swale::opening_fuzz

@@ -3,11 +3,12 @@
 #include "base/coding.h"
 #include "base/hash.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "net/rendezvous_file.h"
 
+namespace swale::rendezvous_fuzz {
 namespace {
 
-using namespace swale;
 using namespace swale::net;
 
 std::string read(Bytes bytes, size_t* done) {
@@ -27,7 +28,7 @@ std::string sealed(Bytes body) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(rendezvous_fuzz) {
   const Bytes input = fuzz::as_bytes(data, size);
   if (input.size() < 3) return 0;
   const Bytes body = input.substr(3);
@@ -42,3 +43,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::require(parts == whole);
   return 0;
 }
+
+}  // namespace swale::rendezvous_fuzz

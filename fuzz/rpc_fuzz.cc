@@ -4,11 +4,12 @@
 
 #include "base/coding.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "net/rpc_core.h"
 
+namespace swale::rpc_fuzz {
 namespace {
 
-using namespace swale;
 using namespace swale::net;
 
 constexpr size_t kFrameBytes = kRpcFrameBytesMin;
@@ -152,7 +153,7 @@ class Machine {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(rpc_fuzz) {
   Machine machine;
   Bytes input = fuzz::as_bytes(data, size);
   while (input.size() >= 2) {
@@ -164,3 +165,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   machine.finish();
   return 0;
 }
+
+}  // namespace swale::rpc_fuzz

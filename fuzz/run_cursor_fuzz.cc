@@ -1,10 +1,11 @@
 // Damaged data logs whose checksums fit: the cursor and the matching of candidates stay within their bytes.
 #include "base/crc32c.h"
 #include "fuzz/run_fuzz_support.h"
+#include "fuzz/target.h"
 #include "run/block.h"
 #include "run/run_cursor.h"
 
-namespace swale::run::fuzz {
+namespace swale::run::fuzz::run_cursor_fuzz {
 namespace {
 
 void reseal(std::string* data) {
@@ -58,9 +59,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::run::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::run::fuzz::run({reinterpret_cast<const char*>(data), size});
+SWALE_FUZZ_TARGET(run_cursor_fuzz) {
+  run({reinterpret_cast<const char*>(data), size});
   return 0;
 }
+
+}  // namespace swale::run::fuzz::run_cursor_fuzz

@@ -1,9 +1,10 @@
 // Damaged segments of field extrema whose checksums fit, and the blocks that they name.
 #include "base/crc32c.h"
 #include "fuzz/run_fuzz_support.h"
+#include "fuzz/target.h"
 #include "run/extrema_reader.h"
 
-namespace swale::run::fuzz {
+namespace swale::run::fuzz::run_extrema_fuzz {
 namespace {
 
 struct Made {
@@ -71,9 +72,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::run::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::run::fuzz::run({reinterpret_cast<const char*>(data), size});
+SWALE_FUZZ_TARGET(run_extrema_fuzz) {
+  run({reinterpret_cast<const char*>(data), size});
   return 0;
 }
+
+}  // namespace swale::run::fuzz::run_extrema_fuzz

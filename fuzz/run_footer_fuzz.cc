@@ -1,10 +1,11 @@
 // Damaged index logs whose footers have checksums that fit.
 #include "base/crc32c.h"
 #include "fuzz/run_fuzz_support.h"
+#include "fuzz/target.h"
 #include "io/memory_device.h"
 #include "run/footer.h"
 
-namespace swale::run::fuzz {
+namespace swale::run::fuzz::run_footer_fuzz {
 namespace {
 
 // Footers one behind the other, the last ones with extents.
@@ -53,9 +54,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::run::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::run::fuzz::run({reinterpret_cast<const char*>(data), size});
+SWALE_FUZZ_TARGET(run_footer_fuzz) {
+  run({reinterpret_cast<const char*>(data), size});
   return 0;
 }
+
+}  // namespace swale::run::fuzz::run_footer_fuzz

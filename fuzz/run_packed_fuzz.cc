@@ -1,10 +1,11 @@
 // A packed block with any bytes for its piece, and any trailer: decompressing stays within its bytes, and what it
 // accepts has the size that the trailer promises.
 #include "fuzz/run_fuzz_support.h"
+#include "fuzz/target.h"
 #include "run/block.h"
 #include "run/packed_block.h"
 
-namespace swale::run::fuzz {
+namespace swale::run::fuzz::run_packed_fuzz {
 namespace {
 
 // Input: u8 how | u16 piece_bytes | u16 row_bytes | u8 codec | the stored piece, or edits of a valid one.
@@ -39,9 +40,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::run::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::run::fuzz::run({reinterpret_cast<const char*>(data), size});
+SWALE_FUZZ_TARGET(run_packed_fuzz) {
+  run({reinterpret_cast<const char*>(data), size});
   return 0;
 }
+
+}  // namespace swale::run::fuzz::run_packed_fuzz

@@ -2,10 +2,12 @@
 #include <string>
 
 #include "fuzz/run_fuzz_support.h"
+#include "fuzz/target.h"
 #include "run/record.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace swale;
+namespace swale::run_record_fuzz {
+
+SWALE_FUZZ_TARGET(run_record_fuzz) {
   const Bytes bytes(reinterpret_cast<const char*>(data), size);
   run::RecordView record;
   if (run::parse_record(bytes, &record) != run::RecordParse::kOk) return 0;
@@ -24,3 +26,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   run::fuzz::require(reread.key == record.key && reread.value == record.value);
   return 0;
 }
+
+}  // namespace swale::run_record_fuzz

@@ -4,10 +4,11 @@
 
 #include "base/crc32c.h"
 #include "fuzz/run_fuzz_support.h"
+#include "fuzz/target.h"
 #include "run/footer.h"
 #include "run/segment_reader.h"
 
-namespace swale::run::fuzz {
+namespace swale::run::fuzz::run_slice_fuzz {
 namespace {
 
 // The record as a reader would get it: through a footer.
@@ -93,9 +94,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::run::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::run::fuzz::run({reinterpret_cast<const char*>(data), size});
+SWALE_FUZZ_TARGET(run_slice_fuzz) {
+  run({reinterpret_cast<const char*>(data), size});
   return 0;
 }
+
+}  // namespace swale::run::fuzz::run_slice_fuzz

@@ -1,10 +1,11 @@
 // Heads of values, pages of values and pointers to both: whatever decodes is what encodes to it again.
 #include "base/crc32c.h"
 #include "fuzz/run_fuzz_support.h"
+#include "fuzz/target.h"
 #include "run/value_format.h"
 #include "run/value_pages.h"
 
-namespace swale::run::fuzz {
+namespace swale::run::fuzz::run_value_fuzz {
 namespace {
 
 std::string make_head() {
@@ -69,13 +70,14 @@ void fuzz_page_pointer(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::run::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(run_value_fuzz) {
   const swale::Bytes input(reinterpret_cast<const char*>(data), size);
-  swale::run::fuzz::fuzz_head(input);
-  swale::run::fuzz::fuzz_pointer(input);
-  swale::run::fuzz::fuzz_page(input);
-  swale::run::fuzz::fuzz_page_pointer(input);
+  fuzz_head(input);
+  fuzz_pointer(input);
+  fuzz_page(input);
+  fuzz_page_pointer(input);
   return 0;
 }
+
+}  // namespace swale::run::fuzz::run_value_fuzz

@@ -5,9 +5,10 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "source/pair_store.h"
 
-namespace swale::source {
+namespace swale::source::source_batch_fuzz {
 namespace {
 
 using fuzz::require;
@@ -47,9 +48,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::source
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::source::run(swale::fuzz::as_bytes(data, size));
+SWALE_FUZZ_TARGET(source_batch_fuzz) {
+  run(swale::fuzz::as_bytes(data, size));
   return 0;
 }
+
+}  // namespace swale::source::source_batch_fuzz

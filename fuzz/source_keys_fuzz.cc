@@ -3,9 +3,10 @@
 #include <vector>
 
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "source/key_message.h"
 
-namespace swale::source {
+namespace swale::source::source_keys_fuzz {
 namespace {
 
 using fuzz::require;
@@ -35,9 +36,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::source
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::source::run(swale::fuzz::as_bytes(data, size));
+SWALE_FUZZ_TARGET(source_keys_fuzz) {
+  run(swale::fuzz::as_bytes(data, size));
   return 0;
 }
+
+}  // namespace swale::source::source_keys_fuzz

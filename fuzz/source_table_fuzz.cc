@@ -6,10 +6,11 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "io/memory_device.h"
 #include "source/table_builder.h"
 
-namespace swale::source {
+namespace swale::source::source_table_fuzz {
 namespace {
 
 using fuzz::require;
@@ -98,9 +99,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::source
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::source::run(swale::fuzz::as_bytes(data, size));
+SWALE_FUZZ_TARGET(source_table_fuzz) {
+  run(swale::fuzz::as_bytes(data, size));
   return 0;
 }
+
+}  // namespace swale::source::source_table_fuzz

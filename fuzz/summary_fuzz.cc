@@ -3,10 +3,12 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "imd/format/extrema_summary.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace swale;
+namespace swale::summary_fuzz {
+
+SWALE_FUZZ_TARGET(summary_fuzz) {
   Bytes input = fuzz::as_bytes(data, size);
   if (input.empty()) return 0;
   const bool file = input[0] % 2 == 0;
@@ -31,3 +33,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   summary.merge(copy);
   return 0;
 }
+
+}  // namespace swale::summary_fuzz

@@ -4,11 +4,13 @@
 
 #include "capi/options.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "net/topology.h"
 #include "run/schema.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace swale;
+namespace swale::texts_fuzz {
+
+SWALE_FUZZ_TARGET(texts_fuzz) {
   Bytes input = fuzz::as_bytes(data, size);
   const std::string options = fuzz::take_line(&input);
   const std::string fields = fuzz::take_line(&input);
@@ -38,3 +40,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace swale::texts_fuzz

@@ -4,9 +4,10 @@
 
 #include "base/coding.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "net/threehop_router.h"
 
-namespace swale::net {
+namespace swale::net::threehop_fuzz {
 namespace {
 
 using fuzz::require;
@@ -63,9 +64,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::net
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::net::run(swale::fuzz::as_bytes(data, size));
+SWALE_FUZZ_TARGET(threehop_fuzz) {
+  run(swale::fuzz::as_bytes(data, size));
   return 0;
 }
+
+}  // namespace swale::net::threehop_fuzz

@@ -6,9 +6,10 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "tier/log_format.h"
 
-namespace swale::tier {
+namespace swale::tier::tier_log_fuzz {
 namespace {
 
 using fuzz::require;
@@ -89,9 +90,10 @@ void run(Bytes input) {
 }
 
 }  // namespace
-}  // namespace swale::tier
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  swale::tier::run(swale::fuzz::as_bytes(data, size));
+SWALE_FUZZ_TARGET(tier_log_fuzz) {
+  run(swale::fuzz::as_bytes(data, size));
   return 0;
 }
+
+}  // namespace swale::tier::tier_log_fuzz

@@ -4,11 +4,12 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
+#include "fuzz/target.h"
 #include "tier/trace_format.h"
 
+namespace swale::tier_trace_fuzz {
 namespace {
 
-using namespace swale;
 using namespace swale::tier;
 using fuzz::require;
 
@@ -40,7 +41,7 @@ void header(Bytes bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+SWALE_FUZZ_TARGET(tier_trace_fuzz) {
   if (size == 0) return 0;
   const Bytes bytes = swale::fuzz::as_bytes(data + 1, size - 1);
   switch (data[0] % 3) {
@@ -55,3 +56,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace swale::tier_trace_fuzz

@@ -9,6 +9,7 @@ shift || true
 
 # A second checkout (CI's) then finds in the cache what the first one compiled.
 export CCACHE_BASEDIR=$swale_root CCACHE_NOHASHDIR=1
+export CCACHE_DEPEND=1  # of the headers that the compiler names: no second run of the preprocessor
 
 step "configure-$preset" "Configuring build/$preset" cmake --preset "$preset"
 build=(cmake --build --preset "$preset" --parallel "$(nproc)" ${1:+--target "$@"})

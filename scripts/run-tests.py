@@ -85,7 +85,12 @@ def builds_all_tests(test_preset):
 
 def unbuilt_test_files(build):
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
-        built = {os.path.relpath(os.path.realpath(entry["file"]), os.path.realpath(ROOT)) for entry in json.load(file)}
+        compiled = [entry["file"] for entry in json.load(file)]
+    # Several sources may compile as one, which includes them (CMAKE_UNITY_BUILD).
+    for unity in [path for path in compiled if "/Unity/" in path]:
+        with open(unity, encoding="utf-8") as file:
+            compiled += re.findall(r'^#include "(.+)"$', file.read(), re.MULTILINE)
+    built = {os.path.relpath(os.path.realpath(path), os.path.realpath(ROOT)) for path in compiled}
     return sorted(path for path in test_files() if path not in built)
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# tidy-changed.sh BUILD_DIR [SECONDS]: clang-tidy over the sources that changed since the branch left origin/main (or
-# since the commit before), with the compile commands of BUILD_DIR. Takes SECONDS at most (150): files for which there
+# tidy-changed.sh PRESET [SECONDS]: clang-tidy over the sources that changed since the branch left origin/main (or since the
+# commit before), with the compile commands of PRESET, in which each source compiles alone. Takes SECONDS at most (150): files for which there
 # was no time are named, and do not fail the check.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
-build=${1:?tidy-changed.sh needs a build directory}
+preset=${1:?tidy-changed.sh needs a preset}
+build=build/$preset
+step "configure-$preset" "Configuring $build for clang-tidy" cmake --preset "$preset"
 export build deadline=$(($(date +%s) + ${2:-150}))
 
 changed() {

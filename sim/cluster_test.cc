@@ -9,7 +9,7 @@
 #include "io/fault_device.h"
 #include "sim/test_cluster_checks.h"
 
-namespace swale::sim {
+namespace swale::sim::cluster_test {
 namespace {
 
 // A seed decides the shape of the job as well as its schedule.
@@ -333,4 +333,4 @@ TEST(ClusterCanary, ADiskThatLiesAboutSyncLosesACommittedEpoch) {
 }
 
 }  // namespace
-}  // namespace swale::sim
+}  // namespace swale::sim::cluster_test

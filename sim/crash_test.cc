@@ -13,7 +13,7 @@
 #include "sim/cluster.h"
 #include "sim/test_seeds.h"
 
-namespace swale::sim {
+namespace swale::sim::crash_test {
 namespace {
 
 constexpr char kDirectory[] = "/job/particles";
@@ -173,4 +173,4 @@ TEST(CrashCanary, ASyncThatIsLeftOutIsSeen) {
 }
 
 }  // namespace
-}  // namespace swale::sim
+}  // namespace swale::sim::crash_test

@@ -7,7 +7,7 @@
 #include "meta/simple_shard.h"
 #include "sim/test_seeds.h"
 
-namespace swale::sim {
+namespace swale::sim::meta_cluster_test {
 namespace {
 
 MetaClusterParams with_simple_shards(uint64_t seed) {
@@ -93,4 +93,4 @@ TEST(MetaCluster, CanaryACommitThatWritesNothingIsSeen) {
 }
 
 }  // namespace
-}  // namespace swale::sim
+}  // namespace swale::sim::meta_cluster_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace swale::sim {
+namespace swale::sim::meta_model_test {
 namespace {
 
 double ratio(StormMethod slow, StormMethod fast, uint32_t servers_per_node = 1) {
@@ -40,4 +40,4 @@ TEST(MetaModel, PlainCostsTheRootTwoMessagesAClient) {
 }
 
 }  // namespace
-}  // namespace swale::sim
+}  // namespace swale::sim::meta_model_test

@@ -13,7 +13,7 @@
 #include "sim/cluster.h"
 #include "sim/test_seeds.h"
 
-namespace swale::sim {
+namespace swale::sim::remains_test {
 namespace {
 
 constexpr char kDirectory[] = "/run";
@@ -142,4 +142,4 @@ TEST(RemainsCanary, ALogThatWasReadBeforeTheClaimLosesEpochs) {
 }
 
 }  // namespace
-}  // namespace swale::sim
+}  // namespace swale::sim::remains_test

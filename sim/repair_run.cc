@@ -6,7 +6,7 @@
 namespace swale::sim {
 namespace {
 
-constexpr Nanos kStorageNanosMax = 400'000;  // a storage call
+constexpr Nanos kRepairCallNanosMax = 400'000;  // a storage call
 
 }  // namespace
 
@@ -18,10 +18,10 @@ RepairRun::RepairRun(uint64_t seed, io::Device& disk, std::string directory, Nan
       device_(disk),
       fiber_([this](Fiber&) { repair(); }) {
   device_.set_hook([this](const io::Call&) {
-    if (alive_) pause(events_.delay(kStorageNanosMax));
+    if (alive_) pause(events_.delay(kRepairCallNanosMax));
     return alive_ ? Status() : error(Code::kIoError, Scope::kFile, "the repair is dead");
   });
-  events_.after(kStorageNanosMax, [this] { fiber_.resume(); });
+  events_.after(kRepairCallNanosMax, [this] { fiber_.resume(); });
 }
 
 bool RepairRun::run(uint64_t events) {

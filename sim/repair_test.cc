@@ -14,7 +14,7 @@
 #include "sim/repair_run.h"
 #include "sim/test_seeds.h"
 
-namespace swale::sim {
+namespace swale::sim::repair_test {
 namespace {
 
 constexpr char kDirectory[] = "/run";
@@ -214,4 +214,4 @@ TEST(RepairCanary, ARecoveredRecordThatNobodyAppendedIsSeen) {
 }
 
 }  // namespace
-}  // namespace swale::sim
+}  // namespace swale::sim::repair_test

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace swale::sim {
+namespace swale::sim::shuffle_model_test {
 namespace {
 
 size_t missed(const ShuffleMachine& first, const ShuffleMachine& second, const QueryStorage& first_storage,
@@ -67,4 +67,4 @@ TEST(ShuffleModel, DirectBuffersGrowWithTheRanksAndThoseOfThreeHopsWithTheNodesO
 }
 
 }  // namespace
-}  // namespace swale::sim
+}  // namespace swale::sim::shuffle_model_test

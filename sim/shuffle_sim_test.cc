@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace swale::sim {
+namespace swale::sim::shuffle_sim_test {
 namespace {
 
 ShuffleSimParams params_of(ShuffleMethod method) {
@@ -85,4 +85,4 @@ TEST(ShuffleSim, ASlowerNetworkTakesLonger) {
 }
 
 }  // namespace
-}  // namespace swale::sim
+}  // namespace swale::sim::shuffle_sim_test

@@ -5,7 +5,7 @@
 
 #include "sim/test_cluster_checks.h"
 
-namespace swale::sim {
+namespace swale::sim::threehop_cluster_test {
 namespace {
 
 // A seed decides the shape of the job, nodes of unequal rank counts among them, as well as its schedule.
@@ -151,4 +151,4 @@ TEST(ThreeHopCluster, EndingAnEpochAndClosingTakeAFewMessagesARank) {
 }
 
 }  // namespace
-}  // namespace swale::sim
+}  // namespace swale::sim::threehop_cluster_test

@@ -106,6 +106,8 @@ Result<std::string> parse_key(const std::string& text, std::optional<run::KeyTyp
   return text;
 }
 
+std::string hex16(uint64_t id) { return fmt::format("{:016x}", id); }
+
 std::string show(Bytes bytes, Notation notation) {
   if (notation == Notation::kRaw) return std::string(bytes);
   if (notation == Notation::kU64 && bytes.size() == 8) return fmt::format("u64:{}", get_u64(bytes.data()));

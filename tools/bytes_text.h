@@ -8,6 +8,7 @@
 // shown in hex.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,9 @@ enum class Notation {
 
 // kInvalidArgument says what is wrong with the text.
 Result<std::string> parse_key(const std::string& text, std::optional<run::KeyType> type = {});
+
+// An id, as its 16 hex digits.
+std::string hex16(uint64_t id);
 
 // Any bytes.
 std::string show(Bytes bytes, Notation notation);

@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 
-namespace swale::tools {
+namespace swale::tools::bytes_text_test {
 namespace {
 
 TEST(BytesText, ReadsEveryNotation) {
@@ -83,4 +83,4 @@ TEST(BytesText, WhatItShowsOfAnyKeyOfNumbersItReadsBack) {
 }
 
 }  // namespace
-}  // namespace swale::tools
+}  // namespace swale::tools::bytes_text_test

@@ -6,14 +6,13 @@
 #include "run/run_cursor.h"
 #include "run/value_format.h"
 #include "run/value_pages.h"
+#include "tools/bytes_text.h"
 #include "tools/dump.h"
 
 namespace swale::tools {
 namespace {
 
 constexpr uint64_t kChunkBlocks = 256;
-
-std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
 
 const char* home_name(run::HomeRule rule) {
   switch (rule) {

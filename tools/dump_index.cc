@@ -9,12 +9,11 @@
 #include "run/footer.h"
 #include "run/segment_reader.h"
 #include "run/value_format.h"
+#include "tools/bytes_text.h"
 #include "tools/dump.h"
 
 namespace swale::tools {
 namespace {
-
-std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
 
 Json segment_json(const run::SegmentRecord& segment) {
   return {{"what", run::is_extrema_segment(segment) ? "extrema" : "segment"},

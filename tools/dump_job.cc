@@ -6,12 +6,11 @@
 #include "imd/format/epoch_log.h"
 #include "imd/format/extrema_summary.h"
 #include "imd/format/stats_log.h"
+#include "tools/bytes_text.h"
 #include "tools/dump.h"
 
 namespace swale::tools {
 namespace {
-
-std::string hex16(uint64_t value) { return fmt::format("{:016x}", value); }
 
 Json record_json(const imd::EpochSlot& slot, uint64_t offset) {
   const imd::EpochEntry& epoch = slot.epoch;

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "source/table_reader.h"
+#include "tools/bytes_text.h"
 #include "tools/dump.h"
 
 namespace swale::tools {
@@ -58,7 +59,7 @@ Status dump_tables(io::Device& device, const std::string& path, DumpOutput* out)
                {"offset", table.offset},
                {"bytes", table.bytes},
                {"epoch", params.epoch.value()},
-               {"table_id", fmt::format("{:016x}", params.table_id)},
+               {"table_id", hex16(params.table_id)},
                {"sources", params.sources},
                {"fingerprint_bits", params.fingerprint_bits},
                {"shards", table.trailer.shard_count},

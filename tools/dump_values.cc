@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "imd/read/reader_values.h"
+#include "tools/bytes_text.h"
 #include "tools/dump.h"
 
 namespace swale::tools {
@@ -39,9 +40,9 @@ Status dump_value_log(io::Device& device, const std::string& path, PartitionNumb
     out->line({{"what", "value"},
                {"offset", at},
                {"epoch", head->epoch.value()},
-               {"epoch_id", fmt::format("{:016x}", head->epoch_id)},
+               {"epoch_id", hex16(head->epoch_id)},
                {"writer", head->writer.value()},
-               {"key_hash", fmt::format("{:016x}", head->key_hash)},
+               {"key_hash", hex16(head->key_hash)},
                {"bytes", head->value_bytes},
                {"pieces", head->pieces.size()},
                {"checksum", fmt::format("{:08x}", head->checksum)}});
@@ -70,7 +71,7 @@ Status dump_value_pages(io::Device& device, const std::string& path, PartitionNu
                {"offset", at},
                {"position", at / run::kValuePageBytes * run::kValuePagePayloadBytes},
                {"epoch", trailer->epoch.value()},
-               {"epoch_id", fmt::format("{:016x}", trailer->epoch_id)},
+               {"epoch_id", hex16(trailer->epoch_id)},
                {"values", trailer->values},
                {"first_start", trailer->first_start},
                {"crc32c", fmt::format("{:08x}", trailer->crc32c)}});

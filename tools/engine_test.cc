@@ -10,7 +10,7 @@
 #include "io/memory_device.h"
 #include "tier/log_format.h"
 
-namespace swale::tools {
+namespace swale::tools::engine_test {
 namespace {
 
 using testing::AllOf;
@@ -106,4 +106,4 @@ TEST_F(Engines, AManifestThatIsMissingOrDamagedDecidesNothing) {
 }
 
 }  // namespace
-}  // namespace swale::tools
+}  // namespace swale::tools::engine_test

@@ -11,7 +11,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 
-namespace swale::tools {
+namespace swale::tools::expression_test {
 namespace {
 
 using testing::HasSubstr;
@@ -209,4 +209,4 @@ TEST(Expression, AnyTextIsParsedOrRefused) {
 }
 
 }  // namespace
-}  // namespace swale::tools
+}  // namespace swale::tools::expression_test

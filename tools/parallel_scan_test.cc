@@ -11,7 +11,7 @@
 #include "io/memory_device.h"
 #include "run/block.h"
 
-namespace swale::tools {
+namespace swale::tools::parallel_scan_test {
 namespace {
 
 class ParallelScan : public testing::Test {
@@ -196,4 +196,4 @@ TEST_F(ParallelScan, PiecesAreWholeRunsAndTogetherEverything) {
 }
 
 }  // namespace
-}  // namespace swale::tools
+}  // namespace swale::tools::parallel_scan_test

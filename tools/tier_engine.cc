@@ -11,6 +11,7 @@
 #include "tier/log_format.h"
 #include "tier/loss_list.h"
 #include "tier/store.h"
+#include "tools/bytes_text.h"
 
 namespace swale::tools {
 namespace {
@@ -211,7 +212,7 @@ Status tier_dump(io::Device& device, const std::string& wanted, DumpOutput* out)
     for (const tier::LostRange& range : losses.ranges)
       out->line({{"what", "lost"},
                  {"offset", range.offset},
-                 {"file", fmt::format("{:016x}", range.file)},
+                 {"file", hex16(range.file)},
                  {"length", range.length},
                  {"reason", tier::loss_reason_name(range.reason)},
                  {"accepted", range.accepted}});
@@ -224,7 +225,7 @@ Status tier_dump(io::Device& device, const std::string& wanted, DumpOutput* out)
     out->line({{"what", record.type},
                {"offset", record.address},
                {"in", record.place},
-               {"file", fmt::format("{:016x}", record.file)},
+               {"file", hex16(record.file)},
                {"begin", record.offset},
                {"length", record.length},
                {"sequence", record.sequence},
@@ -246,7 +247,7 @@ Result<RepairReport> tier_repair(io::Device&, const std::string& path, const Rep
 }  // namespace
 
 Json json_of(const tier::LogReport& report) {
-  return {{"log", fmt::format("{:016x}", report.log_id)},
+  return {{"log", hex16(report.log_id)},
           {"segments", report.segments},
           {"segment_bytes", report.segment_bytes},
           {"live_segments", report.live_segments},

@@ -15,8 +15,8 @@
 namespace swale::tools {
 namespace {
 
-constexpr double kSizeMin = 4.0 * kMiB;
-constexpr double kSizeMax = 1024.0 * kGiB;
+constexpr double kMeasuredSizeMin = 4.0 * kMiB;
+constexpr double kMeasuredSizeMax = 1024.0 * kGiB;
 
 struct TierMeasureCommand {
   std::string directory;
@@ -188,7 +188,7 @@ void add_tier_measure(CLI::App& app, Run* run) {
       .type_name("MB/S");
   sub.add_option("--size", command->size,
                  "at most so much is written, in bytes, or with K, M, G (1,024); by default 1G")
-      .size_between(kSizeMin, kSizeMax)
+      .size_between(kMeasuredSizeMin, kMeasuredSizeMax)
       .type_name("BYTES");
   sub.add_option("--seconds", command->seconds, "about so long for each directory; by default 20")
       .between(0.1, 3600.0)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "bench/arguments.h"
+#include "bench/check_status.h"
 #include "bench/meta/index_store.h"
 #include "io/posix_device.h"
 #include "meta/run_detector.h"
@@ -10,10 +11,6 @@
 
 namespace swale::bench {
 namespace {
-
-void check(const Status& status) {
-  if (!status.ok()) die(status.to_string());
-}
 
 class SwaleIndex final : public IndexStore {
  public:

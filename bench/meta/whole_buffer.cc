@@ -6,7 +6,7 @@
 
 #include "base/codec.h"
 #include "base/rng.h"
-#include "bench/arguments.h"
+#include "bench/check_status.h"
 #include "bench/measure.h"
 #include "bench/meta/index_store.h"
 #include "meta/codec.h"
@@ -18,12 +18,6 @@ namespace {
 
 constexpr size_t kBufferEntries = 256 * 1024;  // as ShardOptions
 constexpr size_t kBlockGets = 100'000, kWholeGets = 20;
-
-template <class T>
-T take(Result<T> result) {
-  if (!result.ok()) die(result.status().to_string());
-  return *std::move(result);
-}
 
 std::vector<meta::Entry> buffer_of(const Workload& workload) {
   std::vector<meta::Entry> entries;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/arguments.h"
+#include "bench/check_status.h"
 #include "bench/measure.h"
 #include "bench/net/large_opening.h"
 #include "imd/write/epoch_protocol.h"
@@ -28,10 +29,6 @@ namespace {
 
 using imd::EpochProtocol;
 using net::Rank;
-
-void check(const Status& status) {
-  if (!status.ok()) die(status.to_string());
-}
 
 // Messages under way, and how many each rank has sent.
 class Wire {

@@ -19,6 +19,8 @@
 #include "base/coding.h"
 #include "base/process_identity.h"
 #include "bench/arguments.h"
+#include "bench/check_status.h"
+#include "bench/counted_new.h"
 #include "bench/measure.h"
 #include "net/address_book.h"
 #include "net/job.h"
@@ -33,10 +35,6 @@ namespace {
 using net::Rank;
 
 constexpr size_t kWordBytes = 8;
-
-void check(const Status& status) {
-  if (!status.ok()) die(status.to_string());
-}
 
 // What a rank gives when the ranks meet is another node's if its second word differs (net/job_meeting.cc).
 void change_node(char* introduction, int32_t node) {
@@ -121,8 +119,7 @@ uint64_t heap_bytes() {
 }
 
 Opened open_job(const std::function<std::unique_ptr<net::Bootstrap>()>& bootstrap) {
-  const uint64_t before = allocations().bytes, heap = heap_bytes();
-  reset_peak();
+  const uint64_t heap = heap_bytes(), before = reset_peak();
   auto job = net::Job::open(bootstrap(), {});
   check(job.status());
   Opened opened;

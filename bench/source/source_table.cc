@@ -15,8 +15,9 @@
 
 #include "base/rng.h"
 #include "bench/arguments.h"
+#include "bench/check_status.h"
+#include "bench/counted_new.h"
 #include "bench/measure.h"
-#include "bench/source/counted_new.h"
 #include "io/posix_device.h"
 #include "source/pair_store.h"
 #include "source/table_builder.h"
@@ -30,10 +31,6 @@ double cpu_now() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-void check(const Status& status) {
-  if (!status.ok()) die(status.to_string());
 }
 
 struct Options {
@@ -202,7 +199,7 @@ struct Made {
 Made make(const Options& options, const std::vector<uint32_t>& sources, io::File* file, io::File* spill,
           const source::TableReader* base) {
   const std::vector<uint32_t> order = by_source(sources, options.sources);
-  const uint64_t before = begin_counting_allocations();
+  const uint64_t before = reset_peak();
   auto store = source::PairStore::create({EpochNumber(0), options.sources, options.memory, spill});
   check(store.status());
   Made made;
@@ -232,7 +229,7 @@ Made make(const Options& options, const std::vector<uint32_t>& sources, io::File
     made.summary = **summary;
   }
   made.cpu_s = cpu_now() - begin + made.taken.cpu_s;
-  made.peak_bytes = allocated_bytes_max() - before;
+  made.peak_bytes = allocations().peak_bytes - before;
   made.spilled_bytes = store->spilled_bytes();
   return made;
 }

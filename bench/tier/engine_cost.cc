@@ -91,7 +91,7 @@ class AvlTree {
 };
 
 // Of this thread's processor time: other programs on the machine do not count.
-double cpu_now() {
+double thread_cpu_now() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
@@ -99,9 +99,9 @@ double cpu_now() {
 
 template <class Work>
 double seconds_of(const Work& work) {
-  const double begin = cpu_now();
+  const double begin = thread_cpu_now();
   work();
-  return cpu_now() - begin;
+  return thread_cpu_now() - begin;
 }
 
 [[noreturn]] void give_up(const char* why) {

@@ -3,13 +3,13 @@
 // 1,000 frames the paths of a few atoms are asked for, cold, of both; the two answers must be equal in every byte.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "answer.h"
+#include "arguments.h"
 #include "dumps.h"
 #include "fail.h"
 #include "measure.h"
@@ -133,28 +133,22 @@ nlohmann::json measure(const Run& run, const std::string& out, const std::vector
 
 int main(int argc, char** argv) {
   std::string out;
-  size_t atoms = 10'000;
+  int64_t atoms = 10'000;
   int64_t frames_max = 1'000;
-  CLI::App app(
+  impact::Arguments arguments(
       "Lets atoms of OUT/last-frame.bin fly on for a thousand frames and measures, at 10, 30, 100, 300 and "
       "1,000 frames,\n"
       "what one path costs to read, cold. Writes OUT/growth.json; what it wrote besides is deleted again.");
-  app.add_option("OUT", out, "the directory that impact and impact-query wrote")
-      ->required()
-      ->check(CLI::ExistingDirectory);
-  app.add_option("--atoms", atoms, "how many atoms")
-      ->check(CLI::Range(1, 100'000'000))
-      ->capture_default_str();
-  app.add_option("--frames", frames_max, "the longest run")
-      ->check(CLI::Range(10, 100'000))
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  arguments.directory(out, "the directory that impact and impact-query wrote");
+  arguments.count("--atoms", atoms, 1, 100'000'000, "how many atoms");
+  arguments.count("--frames", frames_max, 10, 100'000, "the longest run");
+  arguments.parse(argc, argv);
 
   const std::string scratch = out + "/growth";
   std::filesystem::remove_all(scratch);
   std::filesystem::create_directories(scratch);
   nlohmann::json points = nlohmann::json::array();
-  const std::vector<DumpRecord> frame = read_frame(out + "/last-frame.bin", atoms);
+  const std::vector<DumpRecord> frame = read_frame(out + "/last-frame.bin", static_cast<size_t>(atoms));
   std::vector<int64_t> ids;
   for (size_t i = 0; i < 5; ++i) ids.push_back(frame[i * (frame.size() - 1) / 4].id);
   {

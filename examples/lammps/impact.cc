@@ -7,7 +7,6 @@
 #include <mpi.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "fail.h"
 #include "lammps_run.h"
 #include "record.h"
@@ -206,30 +206,20 @@ nlohmann::json simulate(const Options& options, int rank, int ranks) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app(
+  impact::Arguments arguments(
       "Simulates a hypervelocity impact with LAMMPS and stores every frame in a Swale massive directory\n"
       "(OUT/atoms.swale) and in plain per-process dumps (OUT/dump.RRRR.bin). Start it under mpirun or "
       "alone.");
-  app.add_option("--input", options.input, "the LAMMPS input, in.impact")
-      ->required()
-      ->check(CLI::ExistingFile);
-  app.add_option("--out", options.out, "new or empty directory for everything it writes")
-      ->capture_default_str();
-  app.add_option("--steps", options.steps, "steps to simulate")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--every", options.every, "steps between frames")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option(
-         "--drift", options.drift,
-         "velocity along x added to everything; atoms cross process borders, records stay relative to it")
-      ->capture_default_str();
-  app.add_option("--var", options.variables, "name and value of a variable of the input; repeatable")
-      ->type_size(2)
-      ->allow_extra_args(false);
-  app.add_option("--swale", options.swale_options, "options for swale_job_open, section.name=value,...");
-  CLI11_PARSE(app, argc, argv);
+  arguments.file("--input", options.input, "the LAMMPS input, in.impact");
+  arguments.text("--out", options.out, "new or empty directory for everything it writes");
+  arguments.count("--steps", options.steps, 1, 1'000'000'000, "steps to simulate");
+  arguments.count("--every", options.every, 1, 1'000'000'000, "steps between frames");
+  arguments.number(
+      "--drift", options.drift,
+      "velocity along x added to everything; atoms cross process borders, records stay relative to it");
+  arguments.pairs("--var", options.variables, "name and value of a variable of the input; repeatable");
+  arguments.text("--swale", options.swale_options, "options for swale_job_open, section.name=value,...");
+  arguments.parse(argc, argv);
 
   MPI_Init(&argc, &argv);
   int rank = 0;

@@ -2,11 +2,11 @@
 // which knows nothing but the path of the massive directory.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 
 #include "answer.h"
+#include "arguments.h"
 #include "measure.h"
 #include "reader.h"
 
@@ -105,13 +105,14 @@ void print_cost(const Cost& cost) {
 
 int main(int argc, char** argv) {
   std::string out;
-  size_t k = 10;
-  CLI::App app(
+  int64_t count = 10;
+  impact::Arguments arguments(
       "Finds the target atoms with the highest energy in the last frame of OUT/atoms.swale and follows each\n"
       "back to where it came from. Writes OUT/fastest.json, OUT/answer-swale.csv and OUT/cost-swale.json.");
-  app.add_option("OUT", out, "the directory that impact wrote")->required()->check(CLI::ExistingDirectory);
-  app.add_option("--top", k, "how many atoms")->check(CLI::Range(1, 100000))->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  arguments.directory(out, "the directory that impact wrote");
+  arguments.count("--top", count, 1, 100000, "how many atoms");
+  arguments.parse(argc, argv);
+  const auto k = static_cast<size_t>(count);
 
   const std::string path = out + "/atoms.swale";
   const Reader reader(path);

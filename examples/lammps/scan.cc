@@ -1,10 +1,10 @@
 // impact-scan: the same trajectories as impact-query, from the plain dumps.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <thread>
 
 #include "answer.h"
+#include "arguments.h"
 #include "dumps.h"
 #include "measure.h"
 
@@ -32,11 +32,11 @@ Cost measure(const std::string& out, int ranks, const std::vector<int64_t>& ids)
 
 int main(int argc, char** argv) {
   std::string out;
-  CLI::App app(
+  impact::Arguments arguments(
       "Finds the trajectories of OUT/fastest.json by scanning the plain dumps with all cores.\n"
       "Writes OUT/answer-scan.csv and OUT/cost-scan.json.");
-  app.add_option("OUT", out, "the directory that impact wrote")->required()->check(CLI::ExistingDirectory);
-  CLI11_PARSE(app, argc, argv);
+  arguments.directory(out, "the directory that impact wrote");
+  arguments.parse(argc, argv);
 
   const int ranks = impact::read_json(out + "/run.json").at("ranks").get<int>();
   const auto ids = impact::read_json(out + "/fastest.json").at("ids").get<std::vector<int64_t>>();

@@ -3,7 +3,6 @@
 // it cannot run.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include <tuple>
 
 #include "answer.h"
+#include "arguments.h"
 #include "reader.h"
 
 namespace {
@@ -138,10 +138,12 @@ int main(int argc, char** argv) {
   constexpr size_t kBatch = 8192;
   std::string out;
   bool canary = false;
-  CLI::App app("Compares every record of OUT/atoms.swale with the dumps of the same run, byte for byte.");
-  app.add_option("OUT", out, "the directory that impact wrote")->required()->check(CLI::ExistingDirectory);
-  app.add_flag("--canary", canary, "flip one bit of one record of the dumps in memory: the check must fail");
-  CLI11_PARSE(app, argc, argv);
+  impact::Arguments arguments(
+      "Compares every record of OUT/atoms.swale with the dumps of the same run, byte for byte.");
+  arguments.directory(out, "the directory that impact wrote");
+  arguments.flag("--canary", canary,
+                 "flip one bit of one record of the dumps in memory: the check must fail");
+  arguments.parse(argc, argv);
 
   Expectation expected(read_dumps(out, impact::read_json(out + "/run.json").at("ranks").get<int>()));
   if (expected.size() == 0) fail("the dumps are empty");

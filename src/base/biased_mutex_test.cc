@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace swale {
+namespace swale::biased_mutex_test {
 namespace {
 
 TEST(BiasedMutex, FavoursTheFirstThreadUntilAnotherComes) {
@@ -79,4 +79,4 @@ TEST(BiasedMutex, AnOwnerThatIsInsideForLongIsWaitedFor) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::biased_mutex_test

@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace swale {
+namespace swale::bits_test {
 namespace {
 
 // The same by the bit, as a model.
@@ -58,4 +58,4 @@ TEST(BitSpan, NothingIsFoundInNothing) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::bits_test

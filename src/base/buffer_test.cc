@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace swale {
+namespace swale::buffer_test {
 namespace {
 
 uintptr_t address(const Buffer& buffer) { return reinterpret_cast<uintptr_t>(buffer.data()); }
@@ -45,4 +45,4 @@ TEST(Buffer, TouchKeepsTheContent) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::buffer_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace swale {
+namespace swale::clock_test {
 namespace {
 
 TEST(SystemClock, NeverGoesBack) {
@@ -30,4 +30,4 @@ TEST(Deadline, NoneNeverPasses) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::clock_test

@@ -15,7 +15,6 @@ constexpr int kZstdLevel =
     1;  // level 3 saves another 1 % and takes half as long again (docs/design/run-format.md)
 
 struct FreeZstd {
-  void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 };
 
@@ -40,6 +39,9 @@ std::optional<Codec> codec_named(std::string_view name) {
 }
 
 struct Compressor::Context {
+  struct FreeZstd {
+    void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+  };
   std::unique_ptr<ZSTD_CCtx, FreeZstd> zstd;
   std::unique_ptr<char[]> lz4;
 };

@@ -7,7 +7,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 
-namespace swale {
+namespace swale::codec_test {
 namespace {
 
 std::string sample(Rng& rng, size_t bytes, uint32_t alphabet) {
@@ -101,4 +101,4 @@ TEST(Codec, RowsBecomeColumnsAndRowsAgain) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::codec_test

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace swale {
+namespace swale::coding_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -134,4 +134,4 @@ TEST(Decoder, FinishRefusesLeftovers) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::coding_test

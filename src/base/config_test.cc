@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/nearest.h"
 
-namespace swale {
+namespace swale::config_test {
 namespace {
 
 using ::testing::AllOf;
@@ -129,4 +129,4 @@ TEST(Config, RefusesBadEnvironmentAndNamesTheVariable) {
 TEST(Config, RefusesEndlessText) { failure(std::string(Config::kTextBytesMax + 1, ' ')); }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::config_test

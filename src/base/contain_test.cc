@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace swale {
+namespace swale::contain_test {
 namespace {
 
 TEST(Contain, PassesOnWhatTheBodyReturns) {
@@ -26,4 +26,4 @@ TEST(Contain, TurnsExceptionsIntoFailures) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::contain_test

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace swale {
+namespace swale::copy_test {
 namespace {
 
 TEST(CopyBytes, CopiesEveryLengthAndNothingElse) {
@@ -38,4 +38,4 @@ TEST(CopyBytes, CopiesPairsOfWordsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::copy_test

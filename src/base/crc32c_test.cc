@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace swale {
+namespace swale::crc32c_test {
 namespace {
 
 // One bit at a time, as in the definition.
@@ -47,4 +47,4 @@ TEST(Crc32c, ExtendsOverAnyCut) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::crc32c_test

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace swale {
+namespace swale::crew_test {
 namespace {
 
 // Does as many pieces of work as it was given, and writes down its name for each.
@@ -170,4 +170,4 @@ TEST_F(CrewTest, RefusesMoreThreadsThanItsLimit) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::crew_test

@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace swale {
+namespace swale::hash_test {
 namespace {
 
 std::string random_bytes(Rng& rng, size_t bytes) {
@@ -102,4 +102,4 @@ TEST(RecordDigest, SeesValuesThatHaveChangedPlaces) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::hash_test

@@ -8,7 +8,7 @@
 #include "base/json_writer.h"
 #include "base/rng.h"
 
-namespace swale {
+namespace swale::json_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -226,4 +226,4 @@ TEST(JsonWriter, AnyBytesBecomeAStringThatReadsBack) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::json_test

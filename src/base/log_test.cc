@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace swale {
+namespace swale::log_test {
 namespace {
 
 class LogTest : public ::testing::Test {
@@ -68,4 +68,4 @@ TEST(LogDeathTest, EnvironmentSetsTheLevel) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::log_test

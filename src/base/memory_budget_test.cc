@@ -5,7 +5,7 @@
 #include <optional>
 #include <thread>
 
-namespace swale {
+namespace swale::memory_budget_test {
 namespace {
 
 using ::testing::AllOf;
@@ -82,4 +82,4 @@ TEST(MemoryBudget, ThreadsNeverHoldMoreThanTheLimit) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::memory_budget_test

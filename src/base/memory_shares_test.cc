@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 
-namespace swale {
+namespace swale::memory_shares_test {
 namespace {
 
 using ::testing::AllOf;
@@ -83,4 +83,4 @@ TEST(MemoryShares, WhoWishesAnExactAmountGetsItOrNothing) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::memory_shares_test

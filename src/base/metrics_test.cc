@@ -4,7 +4,7 @@
 
 #include <thread>
 
-namespace swale {
+namespace swale::metrics_test {
 namespace {
 
 TEST(Metrics, ThreadsLoseNoCountAndNoPeak) {
@@ -26,4 +26,4 @@ TEST(Metrics, ThreadsLoseNoCountAndNoPeak) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::metrics_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace swale {
+namespace swale::numbers_test {
 namespace {
 
 template <class To, class From>
@@ -49,4 +49,4 @@ TEST(Numbers, ANumberAndACountMakeANumberOfTheSameKind) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::numbers_test

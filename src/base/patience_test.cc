@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 
-namespace swale {
+namespace swale::patience_test {
 namespace {
 
 TEST(Patience, IsOverWhenItsTimeHasPassedForWhoeverAsksOften) {
@@ -69,4 +69,4 @@ TEST(Patience, WaitsOnACondition) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::patience_test

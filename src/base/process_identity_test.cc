@@ -8,7 +8,7 @@
 #include <fstream>
 #include <map>
 
-namespace swale {
+namespace swale::process_identity_test {
 namespace {
 
 std::string start_time_of(pid_t pid) {
@@ -78,4 +78,4 @@ TEST(ProcessIdentity, KnowsTheSchedulersAllocation) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::process_identity_test

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace swale {
+namespace swale::rng_test {
 namespace {
 
 TEST(Rng, GivesTheSequenceOfThePaper) {
@@ -32,4 +32,4 @@ TEST(Rng, ChanceHoldsItsOdds) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::rng_test

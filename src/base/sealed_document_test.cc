@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace swale {
+namespace swale::sealed_document_test {
 namespace {
 
 using ::testing::AllOf;
@@ -89,4 +89,4 @@ TEST(SealedDocument, FormatsVersionsAndFeaturesThatAreNotOursAreRefused) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::sealed_document_test

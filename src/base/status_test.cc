@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-namespace swale {
+namespace swale::status_test {
 namespace {
 
 using ::testing::AllOf;
@@ -106,4 +106,4 @@ TEST(Result, MacrosPassValuesAndFailuresOn) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::status_test

@@ -13,14 +13,13 @@
 #include "net/agree.h"
 
 namespace swale::capi {
-namespace {
 
 static_assert(sizeof(swale_meta_segment) == 32 && sizeof(swale_meta_range) == 16, "elements of arrays");
 
 // Clients, one for each thread in a call. This holds the idle ones.
-class Clients {
+class MetaClients {
  public:
-  explicit Clients(meta::Store* store) : store_(*store) {}
+  explicit MetaClients(meta::Store* store) : store_(*store) {}
   std::unique_ptr<meta::Client> take() {
     const std::lock_guard lock(mutex_);
     if (idle_.empty()) return store_.client();
@@ -41,6 +40,8 @@ class Clients {
   std::vector<std::unique_ptr<meta::Client>> idle_;
 };
 
+namespace {
+
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -54,7 +55,7 @@ struct MetaState {
   std::shared_ptr<JobState> job;  // outlives the store
   io::PosixDevice device;
   std::unique_ptr<meta::Store> store;  // null after close
-  std::unique_ptr<Clients> clients;
+  std::unique_ptr<MetaClients> clients;
 };
 
 namespace {
@@ -68,7 +69,7 @@ class Using {
   meta::Client* operator->() { return client_.get(); }
 
  private:
-  Clients& clients_;
+  MetaClients& clients_;
   std::unique_ptr<meta::Client> client_;
 };
 
@@ -84,7 +85,7 @@ Status open_meta(swale_job* job, const char* path, std::string_view text, std::s
   state->job = job->state;
   SWALE_ASSIGN_OR_RETURN(state->store,
                          meta::Store::open(*job->state->job, state->device, path, options->first));
-  state->clients = std::make_unique<Clients>(state->store.get());
+  state->clients = std::make_unique<MetaClients>(state->store.get());
   state->clients->prepare();
   ++job->state->open_directories;
   *out = std::move(state);

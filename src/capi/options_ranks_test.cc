@@ -26,7 +26,7 @@
 #include "imd/write/writer.h"
 #include "io/device_test_fixture.h"
 
-namespace swale::capi {
+namespace swale::capi::options_ranks_test {
 namespace {
 
 using imd::Writer;
@@ -504,4 +504,4 @@ TEST(OptionsOfRanks, ACanaryTheComparisonSeesWhatIsMissingOrOther) {
 }
 
 }  // namespace
-}  // namespace swale::capi
+}  // namespace swale::capi::options_ranks_test

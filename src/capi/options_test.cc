@@ -9,7 +9,7 @@
 
 #include "imd/write/memory_plan.h"
 
-namespace swale::capi {
+namespace swale::capi::options_test {
 namespace {
 
 using testing::HasSubstr;
@@ -220,4 +220,4 @@ TEST(Options, AJobWithoutAnIdIsAskedForOne) {
 }
 
 }  // namespace
-}  // namespace swale::capi
+}  // namespace swale::capi::options_test

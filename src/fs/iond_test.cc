@@ -21,7 +21,7 @@
 #include "net/bootstrap.h"
 #include "net/loopback_transport.h"
 
-namespace swale::fs {
+namespace swale::fs::iond_test {
 namespace {
 
 using testing::HasSubstr;
@@ -442,4 +442,4 @@ TEST_F(IondTest, AServerThatDiesIsNamedAndTheOthersGoOn) {
 }
 
 }  // namespace
-}  // namespace swale::fs
+}  // namespace swale::fs::iond_test

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace swale::fs {
+namespace swale::fs::stats_socket_test {
 namespace {
 
 constexpr Nanos kPatience = seconds(20);
@@ -97,4 +97,4 @@ TEST_F(StatsSocketTest, ATextThatThrowsIsNoAnswerAndTheNextOneIs) {
 }
 
 }  // namespace
-}  // namespace swale::fs
+}  // namespace swale::fs::stats_socket_test

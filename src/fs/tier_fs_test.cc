@@ -13,7 +13,7 @@
 #include "fs/tier_fs_calls.h"
 #include "io/posix_device.h"
 
-namespace swale::fs {
+namespace swale::fs::tier_fs_test {
 namespace {
 
 constexpr uint64_t kCallsOfALife = 2'000;
@@ -311,4 +311,4 @@ TEST_F(TierFsTest, ManyThreadsUseManyFilesAtATime) {
 }
 
 }  // namespace
-}  // namespace swale::fs
+}  // namespace swale::fs::tier_fs_test

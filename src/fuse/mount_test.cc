@@ -22,7 +22,7 @@
 #include "io/posix_device.h"
 #include "tier/described_fault_device.h"
 
-namespace swale::fuse {
+namespace swale::fuse::mount_test {
 namespace {
 
 uint64_t lives() {
@@ -381,4 +381,4 @@ TEST_F(MountTest, TheKernelKeepsNoWritesBack) {
 }
 
 }  // namespace
-}  // namespace swale::fuse
+}  // namespace swale::fuse::mount_test

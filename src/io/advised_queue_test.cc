@@ -11,7 +11,7 @@
 #include "io/memory_device.h"
 #include "io/posix_device.h"
 
-namespace swale::io {
+namespace swale::io::advised_queue_test {
 namespace {
 
 Operation read_of(File& file, uint64_t offset, std::string& into, uint64_t tag) {
@@ -84,4 +84,4 @@ TEST(AdvisedQueue, AFailureIsThatOfItsOperationAlone) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::advised_queue_test

@@ -10,7 +10,7 @@
 #include "io/device_test_fixture.h"
 #include "io/io_queue.h"
 
-namespace swale::io {
+namespace swale::io::anchored_contract_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -192,4 +192,4 @@ TEST(LimitedDevice, AnchoredDevicesShareTheLimit) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::anchored_contract_test

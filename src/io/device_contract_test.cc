@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "io/device_test_fixture.h"
 
-namespace swale::io {
+namespace swale::io::device_contract_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -374,4 +374,4 @@ TEST(ParentDirectory, IsThePathLessItsLastComponent) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::device_contract_test

@@ -12,8 +12,8 @@
 namespace swale::io {
 namespace {
 
-constexpr uint64_t kBlockBytes = kMiB;     // of transfers in order
-constexpr uint64_t kPageBytes = 4 * kKiB;  // of all others
+constexpr uint64_t kBlockBytes = kMiB;         // of transfers in order
+constexpr uint64_t kDiskPageBytes = 4 * kKiB;  // of all others
 constexpr uint64_t kFileBytesMin = 4 * kMiB;
 constexpr uint64_t kFirstGap = 16 * kKiB;
 constexpr uint64_t kGapStep = 4;
@@ -76,10 +76,10 @@ class Measurement {
   Nanos end_of(double share) const {
     return clock_.now() + static_cast<Nanos>(share * static_cast<double>(options_.duration));
   }
-  MutableBytes page() { return block_.span().first(kPageBytes); }
+  MutableBytes page() { return block_.span().first(kDiskPageBytes); }
   // A multiple of a page, such that `bytes` from it on are in the file.
   uint64_t place(uint64_t bytes) {
-    return rng_.below((found_.file_bytes - bytes) / kPageBytes + 1) * kPageBytes;
+    return rng_.below((found_.file_bytes - bytes) / kDiskPageBytes + 1) * kDiskPageBytes;
   }
 
   Status fill() {
@@ -131,10 +131,10 @@ class Measurement {
     for (uint32_t turn = 0; turn < kReadsMax && (turn < kReadsMin || clock_.now() < end); ++turn) {
       tell("reading at distances");
       for (size_t i = 0; i < found_.gaps.size(); ++i) {
-        const uint64_t first = place(found_.gaps[i].bytes + 2 * kPageBytes);
+        const uint64_t first = place(found_.gaps[i].bytes + 2 * kDiskPageBytes);
         SWALE_RETURN_IF_ERROR(read_exactly(*file_, first, page()));
         const Nanos begin = clock_.now();
-        SWALE_RETURN_IF_ERROR(read_exactly(*file_, first + kPageBytes + found_.gaps[i].bytes, page()));
+        SWALE_RETURN_IF_ERROR(read_exactly(*file_, first + kDiskPageBytes + found_.gaps[i].bytes, page()));
         latencies[i].push_back(clock_.now() - begin);
       }
     }
@@ -151,10 +151,10 @@ class Measurement {
     const Nanos end = end_of(kSyncShare);
     for (uint64_t at = 0; at < found_.file_bytes && writes.size() < kReadsMax &&
                           (writes.size() < kReadsMin || clock_.now() < end);
-         at += kPageBytes) {
+         at += kDiskPageBytes) {
       tell("syncing");
       const Nanos begin = clock_.now();
-      SWALE_RETURN_IF_ERROR(file_->pwrite(at, block_.bytes().substr(0, kPageBytes)));
+      SWALE_RETURN_IF_ERROR(file_->pwrite(at, block_.bytes().substr(0, kDiskPageBytes)));
       const Nanos written = clock_.now();
       SWALE_RETURN_IF_ERROR(file_->sync());
       writes.push_back(written - begin);
@@ -167,7 +167,7 @@ class Measurement {
 
   Status read_at_depths() {
     SWALE_ASSIGN_OR_RETURN(const auto queue, device_.make_queue(kDepthMax));
-    SWALE_ASSIGN_OR_RETURN(Buffer pages, Buffer::allocate(kDepthMax * kPageBytes));
+    SWALE_ASSIGN_OR_RETURN(Buffer pages, Buffer::allocate(kDepthMax * kDiskPageBytes));
     constexpr double kSteps = 7;  // 1 to 64
     for (uint32_t depth = 1; depth <= kDepthMax; depth *= 2) {
       tell("reading at queue depths");
@@ -180,8 +180,8 @@ class Measurement {
     const auto operation = [&](uint64_t slot) {
       return Operation{.kind = Operation::Kind::kRead,
                        .file = file_.get(),
-                       .offset = place(kPageBytes),
-                       .into = pages.subspan(slot * kPageBytes, kPageBytes),
+                       .offset = place(kDiskPageBytes),
+                       .into = pages.subspan(slot * kDiskPageBytes, kDiskPageBytes),
                        .from = {},
                        .tag = slot};
     };
@@ -224,7 +224,8 @@ class Measurement {
       if (depth.reads_per_s >= 0.9 * best) break;
     }
     if (moves) {
-      model.read_latency = model.write_latency = std::max<Nanos>(0, here - model.transfer(kPageBytes, false));
+      model.read_latency = model.write_latency =
+          std::max<Nanos>(0, here - model.transfer(kDiskPageBytes, false));
       model.order = DiskModel::Order::kElevator;
       model.write_done = DiskModel::WriteDone::kAdmitted;
       model.slots = kDiskSlots;
@@ -237,8 +238,8 @@ class Measurement {
     const Nanos read = median(anywhere);
     take_latency_out(&model.read_bytes_per_s, read);
     take_latency_out(&model.write_bytes_per_s, page_write_);
-    model.read_latency = std::max<Nanos>(0, read - model.transfer(kPageBytes, false));
-    model.write_latency = std::max<Nanos>(0, page_write_ - model.transfer(kPageBytes, true));
+    model.read_latency = std::max<Nanos>(0, read - model.transfer(kDiskPageBytes, false));
+    model.write_latency = std::max<Nanos>(0, page_write_ - model.transfer(kDiskPageBytes, true));
     model.slots = kFlashSlots;
     const double overlap = best / found_.depths.front().reads_per_s;
     model.channels = static_cast<uint32_t>(std::clamp<double>(std::round(overlap), 1, kDepthMax));
@@ -248,7 +249,7 @@ class Measurement {
   // takes longer than a block.
   static void take_latency_out(double* bytes_per_s, Nanos page) {
     const double more = kBlockBytes / *bytes_per_s - to_seconds(page);
-    if (more > 0) *bytes_per_s = (kBlockBytes - kPageBytes) / more;
+    if (more > 0) *bytes_per_s = (kBlockBytes - kDiskPageBytes) / more;
   }
 
   // fixed: what the shortest gap costs above passing over it. Then settle + stroke * sqrt(gap / capacity) by

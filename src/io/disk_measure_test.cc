@@ -13,7 +13,7 @@
 #include "io/memory_device.h"
 #include "io/virtual_device.h"
 
-namespace swale::io {
+namespace swale::io::disk_measure_test {
 namespace {
 
 constexpr Nanos kMicro = 1'000;
@@ -191,4 +191,4 @@ TEST(DiskPreset, ADamagedOneIsRefusedAndNamed) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::disk_measure_test

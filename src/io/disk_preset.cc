@@ -15,7 +15,7 @@ constexpr uint64_t kNanosMax = 1'000'000'000'000;           // 1,000 s
 constexpr uint64_t kCapacityMax = (uint64_t{1} << 53) - 1;  // numbers of JSON
 constexpr uint64_t kChannelsMax = 1024;
 constexpr uint64_t kSlotsMax = 65536;
-constexpr size_t kTextBytesMax = 4096;
+constexpr size_t kPresetTextBytesMax = 4096;
 
 struct Duration {
   const char* name;
@@ -85,7 +85,7 @@ Result<DiskModel> decode_model(const DocumentObject& root, std::string_view name
 
 Result<std::string> short_text(const DocumentObject& object, std::string_view name) {
   SWALE_ASSIGN_OR_RETURN(std::string text, object.text(name));
-  if (text.size() > kTextBytesMax) return object.problem(name, "at most 4096 bytes");
+  if (text.size() > kPresetTextBytesMax) return object.problem(name, "at most 4096 bytes");
   return text;
 }
 

@@ -4,7 +4,7 @@
 
 #include "io/memory_device.h"
 
-namespace swale::io {
+namespace swale::io::fault_device_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -138,4 +138,4 @@ TEST_F(FaultDeviceTest, HookMayCrashTheDeviceBelow) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::fault_device_test

@@ -14,7 +14,7 @@
 #include "io/device_test_fixture.h"
 #include "io/io_queue.h"
 
-namespace swale::io {
+namespace swale::io::io_queue_contract_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -296,4 +296,4 @@ TEST(InlineQueue, CarriesOutTheNthCallInOrder) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::io_queue_contract_test

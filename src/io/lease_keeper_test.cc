@@ -8,7 +8,7 @@
 #include "io/lock_file.h"
 #include "io/memory_device.h"
 
-namespace swale::io {
+namespace swale::io::lease_keeper_test {
 namespace {
 
 // Waits for what happens in time, however busy the machine is; a minute is for the broken.
@@ -64,4 +64,4 @@ TEST(LeaseKeeper, AnExceptionInARenewalDoesNotEndTheThread) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::lease_keeper_test

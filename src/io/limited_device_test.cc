@@ -12,7 +12,7 @@
 
 #include "io/device_test_fixture.h"
 
-namespace swale::io {
+namespace swale::io::limited_device_test {
 namespace {
 
 constexpr Nanos kMilli = 1'000'000;
@@ -143,4 +143,4 @@ TEST_F(LimitedDeviceTest, WakeEndsAWaitForAPlace) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::limited_device_test

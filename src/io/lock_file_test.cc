@@ -27,7 +27,7 @@
 #include "io/memory_device.h"
 #include "io/posix_device.h"
 
-namespace swale::io {
+namespace swale::io::lock_file_test {
 namespace {
 
 using testing::AllOf;
@@ -430,4 +430,4 @@ TEST(LockFileRace, CanaryWithoutTheLockTwoAreNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::lock_file_test

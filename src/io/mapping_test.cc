@@ -12,7 +12,7 @@
 #include "io/memory_device.h"
 #include "io/posix_device.h"
 
-namespace swale::io {
+namespace swale::io::mapping_test {
 namespace {
 
 constexpr uint64_t kPage = 4096;
@@ -163,4 +163,4 @@ TEST(Mapping, FileSystemsThatAreNotLocalAreNotMapped) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::mapping_test

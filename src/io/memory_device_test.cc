@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace swale::io {
+namespace swale::io::memory_device_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -256,4 +256,4 @@ TEST(MemoryDevice, WildOffsetIsAnError) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::memory_device_test

@@ -6,7 +6,6 @@
 namespace swale::io {
 namespace {
 
-constexpr uint64_t kPageBytes = MemoryDevice::kPageBytes;
 constexpr uint64_t kSectorBytes = MemoryDevice::kSectorBytes;
 
 void apply_to(MemoryDirectory::Entries* entries, const MemoryDirectory::Operation& operation) {
@@ -57,9 +56,9 @@ void MemoryFileContent::sync() {
 // Saves the content of the pages of [begin, end) that are about to change for the first time since the
 // sync.
 void MemoryFileContent::save_pages(uint64_t begin, uint64_t end) {
-  for (uint64_t page = begin / kPageBytes; page * kPageBytes < end; ++page) {
-    const uint64_t start = std::min<uint64_t>(page * kPageBytes, bytes_.size());
-    unsynced_.try_emplace(page, bytes_, start, kPageBytes);
+  for (uint64_t page = begin / MemoryDevice::kPageBytes; page * MemoryDevice::kPageBytes < end; ++page) {
+    const uint64_t start = std::min<uint64_t>(page * MemoryDevice::kPageBytes, bytes_.size());
+    unsynced_.try_emplace(page, bytes_, start, MemoryDevice::kPageBytes);
   }
 }
 
@@ -72,14 +71,14 @@ uint64_t MemoryFileContent::size_after_tear(Rng& rng) const {
       return current;
     default:
       if (current <= synced_size_) return current;
-      return std::max(synced_size_,
-                      (synced_size_ + rng.below(current - synced_size_)) / kPageBytes * kPageBytes);
+      return std::max(synced_size_, (synced_size_ + rng.below(current - synced_size_)) /
+                                        MemoryDevice::kPageBytes * MemoryDevice::kPageBytes);
   }
 }
 
 void MemoryFileContent::go_back_to_sync() {
-  bytes_.resize(round_up(std::max<uint64_t>(bytes_.size(), synced_size_), kPageBytes));
-  for (const auto& [page, old] : unsynced_) bytes_.replace(page * kPageBytes, old.size(), old);
+  bytes_.resize(round_up(std::max<uint64_t>(bytes_.size(), synced_size_), MemoryDevice::kPageBytes));
+  for (const auto& [page, old] : unsynced_) bytes_.replace(page * MemoryDevice::kPageBytes, old.size(), old);
   bytes_.resize(synced_size_);
 }
 
@@ -97,13 +96,15 @@ void MemoryFileContent::crash(Rng& rng, CrashMode mode) {
   uint64_t torn =
       drop_all || unsynced_.empty() ? 0 : rng.below(2 * unsynced_.size());  // beyond the last: none
   // Space for all pages, old and new; the resize at the end cuts off what lies beyond the new size.
-  bytes_.resize(round_up(std::max<uint64_t>(bytes_.size(), synced_size_), kPageBytes));
+  bytes_.resize(round_up(std::max<uint64_t>(bytes_.size(), synced_size_), MemoryDevice::kPageBytes));
   for (auto& [page, old] : unsynced_) {
-    uint64_t kept_bytes = !drop_all && rng.chance(1, 2) ? kPageBytes : 0;
-    if (!drop_all && torn-- == 0) kept_bytes = rng.below(kPageBytes / kSectorBytes) * kSectorBytes;
-    old.resize(kPageBytes);
-    if (page * kPageBytes < bytes_.size())
-      bytes_.replace(page * kPageBytes + kept_bytes, kPageBytes - kept_bytes, old, kept_bytes);
+    uint64_t kept_bytes = !drop_all && rng.chance(1, 2) ? MemoryDevice::kPageBytes : 0;
+    if (!drop_all && torn-- == 0)
+      kept_bytes = rng.below(MemoryDevice::kPageBytes / kSectorBytes) * kSectorBytes;
+    old.resize(MemoryDevice::kPageBytes);
+    if (page * MemoryDevice::kPageBytes < bytes_.size())
+      bytes_.replace(page * MemoryDevice::kPageBytes + kept_bytes, MemoryDevice::kPageBytes - kept_bytes, old,
+                     kept_bytes);
   }
   bytes_.resize(size);
   sync();

@@ -28,7 +28,7 @@
 #include "io/thread_queue.h"
 #include "io/uring_queue.h"
 
-namespace swale::io {
+namespace swale::io::posix_queue_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -345,4 +345,4 @@ TEST(ReadQueues, AreAdvisedUnlessAnEngineIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::posix_queue_test

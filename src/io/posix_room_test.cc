@@ -14,7 +14,7 @@
 #include "io/device_test_fixture.h"
 #include "io/io_queue.h"
 
-namespace swale::io {
+namespace swale::io::posix_room_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -196,4 +196,4 @@ TEST_P(SmallDisk, GivesRoomOfOneFileToAnother) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::posix_room_test

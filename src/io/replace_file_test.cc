@@ -6,7 +6,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::io {
+namespace swale::io::replace_file_test {
 namespace {
 
 const std::string kPath = "/d/state.json";
@@ -120,4 +120,4 @@ TEST(MakeDirectories, SuccessIsDurable) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::replace_file_test

@@ -14,7 +14,7 @@
 #include "base/test_threads.h"
 #include "io/device_test_fixture.h"
 
-namespace swale::io {
+namespace swale::io::storage_thread_test {
 namespace {
 
 using swale::test::threads_expecting;
@@ -159,4 +159,4 @@ TEST(StorageThread, AQueueThatCannotBeMadeIsAFailureOfAdd) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::storage_thread_test

@@ -13,7 +13,7 @@
 #include "io/memory_device.h"
 #include "io/storage_thread.h"
 
-namespace swale::io {
+namespace swale::io::threads_alloc_test {
 namespace {
 
 using swale::test::Allocations;
@@ -111,4 +111,4 @@ TEST(ThreadAllocations, ALeaseKeeperKeepsNoLeaseThatWasRefused) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::threads_alloc_test

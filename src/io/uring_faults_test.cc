@@ -12,7 +12,7 @@
 #include "io/posix_device.h"
 #include "io/uring_queue.h"
 
-namespace swale::io {
+namespace swale::io::uring_faults_test {
 namespace {
 
 constexpr size_t kPieces = 12;
@@ -121,4 +121,4 @@ TEST_F(UringFaults, BytesThatTheFileDoesNotHaveAreNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::uring_faults_test

@@ -7,7 +7,7 @@
 
 #include "io/memory_device.h"
 
-namespace swale::io {
+namespace swale::io::virtual_device_test {
 namespace {
 
 constexpr Nanos kMicro = 1'000;
@@ -172,4 +172,4 @@ TEST_F(VirtualDeviceTest, SubmitWaitsForSlots) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::virtual_device_test

@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 
-namespace swale::io {
+namespace swale::io::virtual_disk_test {
 namespace {
 
 using Kind = DiskRequest::Kind;
@@ -293,4 +293,4 @@ TEST(VirtualDisk, PresetBWritesRandomRequestsAsFastAsTheFittedModel) {
 }
 
 }  // namespace
-}  // namespace swale::io
+}  // namespace swale::io::virtual_disk_test

@@ -10,7 +10,7 @@
 #include "io/memory_device.h"
 #include "meta/attribute_store.h"
 
-namespace swale::meta {
+namespace swale::meta::attributes_test {
 namespace {
 
 using testing::HasSubstr;
@@ -469,4 +469,4 @@ TEST(AttributeStore, AJobWhoseStoreAnotherOneHasOpenedAcknowledgesNothingMore) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::attributes_test

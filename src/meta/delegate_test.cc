@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "meta/attribute_table.h"
 
-namespace swale::meta {
+namespace swale::meta::delegate_test {
 namespace {
 
 TEST(Ring, GoesAsThePaperDrawsIt) {
@@ -329,4 +329,4 @@ TEST(Delegate, TheRootHearsFewRequestsOfAStorm) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::delegate_test

@@ -12,7 +12,7 @@
 #include "meta/shard.h"
 #include "meta/shard_check.h"
 
-namespace swale::meta {
+namespace swale::meta::golden_test {
 namespace {
 
 const std::filesystem::path kGoldenFolder = SWALE_SOURCE_DIR "/tests/golden/meta-v1";
@@ -114,4 +114,4 @@ TEST(MetaGoldenFiles, AreRead) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::golden_test

@@ -5,13 +5,13 @@
 
 namespace swale::meta {
 namespace {
-constexpr DocumentFormat kFormat{.name = kFormatName, .version = 1};
+constexpr DocumentFormat kManifestFormat{.name = kFormatName, .version = 1};
 constexpr size_t kManifestBytesMax = 64 * kKiB;
 }  // namespace
 
 std::string encode_manifest(const Manifest& manifest) {
   JsonWriter json;
-  begin_document(kFormat, {}, &json);
+  begin_document(kManifestFormat, {}, &json);
   json.line().member("servers", manifest.servers);
   json.line().member("range_bytes", hex16(manifest.range_bytes));
   json.line();
@@ -20,7 +20,7 @@ std::string encode_manifest(const Manifest& manifest) {
 
 Result<Manifest> decode_manifest(Bytes text, const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const SealedDocument document, SealedDocument::parse(text, path));
-  SWALE_RETURN_IF_ERROR(document.check_header(kFormat));
+  SWALE_RETURN_IF_ERROR(document.check_header(kManifestFormat));
   const DocumentObject root = document.root();
   Manifest manifest;
   SWALE_ASSIGN_OR_RETURN(const uint64_t servers, root.number("servers", 1, kServersMax));

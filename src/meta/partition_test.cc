@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 
-namespace swale::meta {
+namespace swale::meta::partition_test {
 namespace {
 
 meta::Run any_run(Rng& rng, uint64_t scale) {
@@ -127,4 +127,4 @@ TEST(Partition, RefusesNumbersThatCannotWork) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::partition_test

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 
-namespace swale::meta {
+namespace swale::meta::run_detector_test {
 namespace {
 
 constexpr uint64_t kBytes = 8192;  // of the oracle's file
@@ -27,7 +27,7 @@ void expand(const Run& run, uint32_t level, uint64_t offset, uint64_t address, s
   for (uint64_t i = 0; i < at.count; ++i)
     expand(run, level - 1, offset + i * at.stride, address + i * at.address_stride, out);
 }
-std::vector<Extent> blocks_of(const Run& run) {
+std::vector<Extent> extents_of(const Run& run) {
   std::vector<Extent> blocks;
   expand(run, run.levels, run.offset, run.place.address, &blocks);
   return blocks;
@@ -52,7 +52,7 @@ class ByteMap {
       places_[extent.offset + i] = {extent.place.log, extent.place.address + i};
   }
   void put(const Run& run) {
-    for (const Extent& block : blocks_of(run)) put(block);
+    for (const Extent& block : extents_of(run)) put(block);
   }
   friend bool operator==(const ByteMap&, const ByteMap&) = default;
 
@@ -257,8 +257,8 @@ TEST(RunDetector, WorksUpToTheLastByteOfAFile) {
   const DetectedBatch batch = detect(entries);
   ASSERT_EQ(batch.size(), 1u);
   EXPECT_TRUE(nested(batch.runs.at(0)));
-  EXPECT_EQ(blocks_of(batch.runs.at(0)).back().offset, kOffsetEnd - 100);
+  EXPECT_EQ(extents_of(batch.runs.at(0)).back().offset, kOffsetEnd - 100);
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::run_detector_test

@@ -18,7 +18,7 @@ bool before(const Run& a, const Run& b) {
   return key(a) < key(b);
 }
 
-bool same_shape(const Run& a, const Run& b) {
+bool same_shape_and_strides(const Run& a, const Run& b) {
   return a.levels == b.levels && a.length == b.length && a.level == b.level;
 }
 
@@ -35,7 +35,7 @@ std::string encode_table(std::vector<Run> runs) {
   for (size_t at = 0; at < runs.size();) {
     const Run& first = runs[at];
     size_t end = at;
-    while (end < runs.size() && same_shape(runs[end], first)) ++end;
+    while (end < runs.size() && same_shape_and_strides(runs[end], first)) ++end;
     append_varint(&out, end - at);
     append_varint(&out, first.length);
     append_u8(&out, static_cast<uint8_t>(first.levels));

@@ -11,7 +11,7 @@
 #include "meta/attribute_table.h"
 #include "meta/manifest.h"
 
-namespace swale::meta {
+namespace swale::meta::run_table_test {
 namespace {
 
 using Bytemap = std::map<uint64_t, Place>;
@@ -177,4 +177,4 @@ TEST(MetadataFormats, TheBytesAreThoseOfVersion1) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::run_table_test

@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "io/memory_device.h"
 
-namespace swale::meta {
+namespace swale::meta::server_core_test {
 namespace {
 
 constexpr FileId kFile{3, 4};
@@ -195,4 +195,4 @@ TEST(ServerCore, LatticesUponLatticesStayWithinMemory) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::server_core_test

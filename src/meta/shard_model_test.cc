@@ -5,7 +5,7 @@
 
 #include "meta/shard_model.h"
 
-namespace swale::meta {
+namespace swale::meta::shard_model_test {
 namespace {
 
 uint64_t seeds(uint64_t few) {
@@ -88,4 +88,4 @@ TEST(ShardModel, CanaryAWrongByteIsFoundOut) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::shard_model_test

@@ -8,7 +8,7 @@
 #include "meta/cluster.h"
 #include "meta/run_layers.h"
 
-namespace swale::meta {
+namespace swale::meta::shard_parts_test {
 namespace {
 
 constexpr FileId kFile{1, 2};
@@ -215,4 +215,4 @@ TEST(Cluster, TheQueueGivesEveryRequestOnceDensestFirst) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::shard_parts_test

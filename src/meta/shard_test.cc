@@ -12,7 +12,7 @@
 #include "meta/shard_check.h"
 #include "meta/shard_model.h"
 
-namespace swale::meta {
+namespace swale::meta::shard_test {
 namespace {
 
 constexpr FileId kFile{1, 2};
@@ -424,4 +424,4 @@ TEST(Shard, IsVerifiedAndDumped) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::shard_test

@@ -11,7 +11,7 @@ namespace {
 // DO NOT CHANGE THESE VALUES: they are on disk.
 enum class Item : uint8_t { kEnd = 0, kFile = 1, kRelocation = 2, kClient = 3 };
 
-constexpr DocumentFormat kFormat{.name = "swale-meta-shard", .version = 1};
+constexpr DocumentFormat kSnapshotFormat{.name = "swale-meta-shard", .version = 1};
 constexpr uint64_t kNumberMax = UINT32_MAX;
 
 constexpr std::pair<ShardFileKind, std::string_view> kKinds[] = {{ShardFileKind::kManifest, "manifest"},
@@ -197,7 +197,7 @@ Result<ManifestTable> read_table(const DocumentObject& object) {
 
 std::string ShardManifest::encode() const {
   JsonWriter json;
-  begin_document(kFormat, {}, &json);
+  begin_document(kSnapshotFormat, {}, &json);
   json.member("shard", uint64_t{shard});
   json.member("job", uint64_t{job});
   json.member("group", hex16(group));
@@ -231,7 +231,7 @@ std::string ShardManifest::encode() const {
 
 Result<ShardManifest> ShardManifest::decode(Bytes text, const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const SealedDocument document, SealedDocument::parse(text, path));
-  SWALE_RETURN_IF_ERROR(document.check_header(kFormat));
+  SWALE_RETURN_IF_ERROR(document.check_header(kSnapshotFormat));
   const DocumentObject root = document.root();
   ShardManifest manifest;
   SWALE_ASSIGN_OR_RETURN(const uint64_t shard, root.number("shard", 0, kNumberMax));

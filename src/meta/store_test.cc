@@ -17,7 +17,7 @@
 #include "net/bootstrap.h"
 #include "net/loopback_transport.h"
 
-namespace swale::meta {
+namespace swale::meta::store_test {
 namespace {
 
 using testing::HasSubstr;
@@ -477,4 +477,4 @@ TEST(Store, AKilledRankFailsOperationsOnItsServersByName) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::store_test

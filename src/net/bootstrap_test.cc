@@ -13,7 +13,7 @@
 #include "net/agree.h"
 #include "net/bootstrap_test_util.h"
 
-namespace swale::net {
+namespace swale::net::bootstrap_test {
 namespace {
 
 using testing::ElementsAre;
@@ -233,4 +233,4 @@ TEST(RankTable, AFileThatWasCutIsNamedWithTheOffset) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::bootstrap_test

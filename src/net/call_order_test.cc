@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace swale::net {
+namespace swale::net::call_order_test {
 namespace {
 
 using testing::HasSubstr;
@@ -100,4 +100,4 @@ TEST(CallOrder, CallsOfTheJobByNumber) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::call_order_test

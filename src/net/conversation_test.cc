@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "net/inbox.h"
 
-namespace swale::net {
+namespace swale::net::conversation_test {
 namespace {
 
 using testing::ElementsAre;
@@ -309,4 +309,4 @@ TEST(Conversation, ByThreeHopsTheNewsOfAFailureReachesAllRanksAndNamesItsOrigin)
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::conversation_test

@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 
-namespace swale::net {
+namespace swale::net::exchange_test {
 namespace {
 
 using testing::HasSubstr;
@@ -228,4 +228,4 @@ TEST(ExchangeTree, AnyBytesAreRefusedWithTheSender) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::exchange_test

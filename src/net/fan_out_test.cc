@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace swale::net {
+namespace swale::net::fan_out_test {
 namespace {
 
 TEST(FanOut, EveryRankButTheRootIsTheChildOfItsParent) {
@@ -35,4 +35,4 @@ TEST(FanOut, HoldsForTheLargestJobs) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::fan_out_test

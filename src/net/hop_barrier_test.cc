@@ -11,7 +11,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 
-namespace swale::net {
+namespace swale::net::hop_barrier_test {
 namespace {
 
 class Job {
@@ -148,4 +148,4 @@ TEST(HopBarrier, MessagesThatNobodyMaySendAreErrors) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::hop_barrier_test

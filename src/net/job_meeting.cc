@@ -40,15 +40,15 @@ const char* text_of(RouteChoice route) {
 // What all ranks get of it:
 //   u8 1 | u64 secret | (varint node | varint ranks)...    runs of ranks on one node; nodes in the order of their first ranks
 //   u8 2 | u32 rank | u64 | u64                            the first rank with another first word than rank 0's; both
-constexpr size_t kWordBytes = 8;
+constexpr size_t kAddressWordBytes = 8;
 constexpr uint8_t kMet = 1;
 constexpr uint8_t kDiffers = 2;
 
 class Introductions final : public Survey {
  public:
   void take(Rank rank, size_t offset, Bytes piece) override {
-    for (size_t at = 0; at + kWordBytes <= piece.size(); at += kWordBytes)
-      take_word(rank, (offset + at) / kWordBytes, get_u64(piece.data() + at));
+    for (size_t at = 0; at + kAddressWordBytes <= piece.size(); at += kAddressWordBytes)
+      take_word(rank, (offset + at) / kAddressWordBytes, get_u64(piece.data() + at));
   }
   std::string answer() override;
 

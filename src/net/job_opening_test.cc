@@ -17,7 +17,7 @@
 #include "net/rendezvous.h"
 #include "net/ucx_fabric.h"
 
-namespace swale::net {
+namespace swale::net::job_opening_test {
 namespace {
 
 using testing::HasSubstr;
@@ -185,4 +185,4 @@ TEST_F(JobOpening, RanksAgreeOnTheLowestFailure) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::job_opening_test

@@ -13,7 +13,7 @@
 #include "base/test_threads.h"
 #include "net/ucx_fabric.h"
 
-namespace swale::net {
+namespace swale::net::job_test {
 namespace {
 
 using testing::HasSubstr;
@@ -465,4 +465,4 @@ TEST(JobMeeting, RanksPollUnlessTheirNodeHasFewerProcessors) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::job_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace swale::net {
+namespace swale::net::liveness_test {
 namespace {
 
 using testing::ElementsAre;
@@ -122,4 +122,4 @@ TEST_F(LivenessTest, APeerThatSaidGoodbyeMayBeSilentButIsKeptInformed) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::liveness_test

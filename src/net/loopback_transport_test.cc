@@ -2,7 +2,7 @@
 
 #include "net/transport_test_util.h"
 
-namespace swale::net {
+namespace swale::net::loopback_transport_test {
 namespace {
 
 class LoopbackFaults : public testing::Test {
@@ -58,4 +58,4 @@ TEST(LoopbackFabric, IsFoundByItsNumberWhileItLives) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::loopback_transport_test

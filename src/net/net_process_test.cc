@@ -32,7 +32,7 @@
 
 extern char** environ;
 
-namespace swale::net {
+namespace swale::net::net_process_test {
 namespace {
 
 constexpr size_t kFrameBytes = 32 * kKiB;
@@ -397,12 +397,12 @@ TEST_F(NetProcesses, AStoppedRankIsReportedByNameToAllAndTheyCloseCleanly) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::net_process_test
 
 int main(int argc, char** argv) {
   swale::net::register_fabric(swale::net::ucx_fabric());
   if (argc == 9 && std::strcmp(argv[1], "--rank") == 0) {
-    swale::net::RankArguments arguments;
+    swale::net::net_process_test::RankArguments arguments;
     arguments.rank = std::atoi(argv[2]);
     arguments.size = std::atoi(argv[3]);
     arguments.directory = argv[4];
@@ -410,7 +410,7 @@ int main(int argc, char** argv) {
     arguments.frames_per_peer = std::strtoull(argv[6], nullptr, 10);
     arguments.victim = std::atoi(argv[7]);
     arguments.silence_s = std::atof(argv[8]);
-    return swale::net::run_rank(arguments);
+    return swale::net::net_process_test::run_rank(arguments);
   }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -6,7 +6,7 @@
 
 #include "net/threehop_test_job.h"
 
-namespace swale::net {
+namespace swale::net::node_map_test {
 namespace {
 
 using test::blocks;
@@ -74,4 +74,4 @@ TEST(NodeMap, RemoteNodesAreSpreadOverLocalRanks) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::node_map_test

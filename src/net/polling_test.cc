@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace swale::net {
+namespace swale::net::polling_test {
 namespace {
 
 constexpr Nanos kBudget = 100;
@@ -81,4 +81,4 @@ TEST(Polling, TheLimitAboveWouldNoticePollingEachTime) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::polling_test

@@ -12,7 +12,7 @@
 #include "net/bootstrap_test_util.h"
 #include "net/rendezvous_file.h"
 
-namespace swale::net {
+namespace swale::net::rendezvous_test {
 namespace {
 
 using testing::HasSubstr;
@@ -335,4 +335,4 @@ TEST(RendezvousRecord, RoundTripsAndSkipsDamage) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::rendezvous_test

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 
-namespace swale::net {
+namespace swale::net::router_test {
 namespace {
 
 constexpr uint64_t kSecret = 0x1122334455667788;
@@ -366,4 +366,4 @@ TEST(Router, RefusesFramesWithoutCreditAndCreditsOfNothing) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::router_test

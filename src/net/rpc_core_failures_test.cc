@@ -10,7 +10,7 @@
 #include "net/status_codec.h"
 #include "net/test_rpc_core.h"
 
-namespace swale::net {
+namespace swale::net::rpc_core_failures_test {
 namespace {
 
 using testing::HasSubstr;
@@ -261,4 +261,4 @@ TEST(RpcCore, RefusesPeersThatBreakTheProtocol) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::rpc_core_failures_test

@@ -7,7 +7,7 @@
 
 #include "net/test_rpc_core.h"
 
-namespace swale::net {
+namespace swale::net::rpc_core_test {
 namespace {
 
 using testing::HasSubstr;
@@ -277,4 +277,4 @@ TEST(RpcCore, CancelledOffersAreForgottenBeforeAndAfterTheGrant) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::rpc_core_test

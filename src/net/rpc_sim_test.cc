@@ -18,7 +18,7 @@
 #include "base/rng.h"
 #include "net/rpc_core.h"
 
-namespace swale::net {
+namespace swale::net::rpc_sim_test {
 namespace {
 
 enum class FrameFault { kNone, kLose, kDouble, kAlter };
@@ -483,4 +483,4 @@ INSTANTIATE_TEST_SUITE_P(All, RpcSimCanary,
                          testing::Values(FrameFault::kLose, FrameFault::kDouble, FrameFault::kAlter));
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::rpc_sim_test

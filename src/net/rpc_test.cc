@@ -12,7 +12,7 @@
 #include "net/loopback_transport.h"
 #include "net/ucx_fabric.h"
 
-namespace swale::net {
+namespace swale::net::rpc_test {
 namespace {
 
 using testing::HasSubstr;
@@ -369,4 +369,4 @@ TEST(Rpc, ARankWithoutServiceSaysSo) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::rpc_test

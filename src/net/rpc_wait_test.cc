@@ -12,7 +12,7 @@
 #include "net/loopback_transport.h"
 #include "net/rpc.h"
 
-namespace swale::net {
+namespace swale::net::rpc_wait_test {
 namespace {
 
 constexpr RpcMethod kLater = 0;  // is answered when the test says so
@@ -210,4 +210,4 @@ TEST(RpcWait, ADeadlineOfAnotherThreadsCallIsKept) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::rpc_wait_test

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-namespace swale::net {
+namespace swale::net::status_codec_test {
 namespace {
 
 TEST(StatusCodec, AStatusOfAnyLengthTravels) {
@@ -54,4 +54,4 @@ TEST(StatusCodec, ACodeOfAnotherBuildIsStillAFailureWithItsText) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::status_codec_test

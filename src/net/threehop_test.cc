@@ -6,7 +6,7 @@
 
 #include "net/threehop_test_job.h"
 
-namespace swale::net {
+namespace swale::net::threehop_test {
 namespace {
 
 using test::blocks;
@@ -227,4 +227,4 @@ TEST(ThreeHop, AnyContentIsReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::threehop_test

@@ -10,7 +10,7 @@
 
 #include "base/process_identity.h"
 
-namespace swale::net {
+namespace swale::net::topology_test {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -204,4 +204,4 @@ TEST(Topology, TheNodeIdStartsWithTheHostAndIsStable) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::topology_test

@@ -12,7 +12,7 @@
 #include "net/router.h"
 #include "net/transport_test_util.h"
 
-namespace swale::net {
+namespace swale::net::transport_contract_test {
 namespace {
 
 constexpr size_t kFrameBytesMax = 32 * kKiB;
@@ -339,4 +339,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& each) { return each.param.name; });
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::transport_contract_test

@@ -4,7 +4,7 @@
 
 #include "net/transport_test_util.h"
 
-namespace swale::net {
+namespace swale::net::ucx_drive_test {
 namespace {
 
 constexpr Nanos kPatience = 60'000'000'000;
@@ -205,4 +205,4 @@ TEST(DriveLoopback, IsNotForEveryTransport) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::ucx_drive_test

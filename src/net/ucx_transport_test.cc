@@ -8,7 +8,7 @@
 #include "base/coding.h"
 #include "net/transport_test_util.h"
 
-namespace swale::net {
+namespace swale::net::ucx_transport_test {
 namespace {
 
 // A process that is not of the job, talking to one that is, with UCX itself.
@@ -209,4 +209,4 @@ TEST(UcxTransport, RefusesABookOfAnotherJobAndMalformedSettings) {
 }
 
 }  // namespace
-}  // namespace swale::net
+}  // namespace swale::net::ucx_transport_test

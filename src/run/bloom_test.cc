@@ -8,7 +8,7 @@
 
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::bloom_test {
 namespace {
 
 using test::PartitionInMemory;
@@ -133,4 +133,4 @@ TEST(Bloom, FencesNameTheBlock) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::bloom_test

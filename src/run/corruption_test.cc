@@ -9,7 +9,7 @@
 #include "base/crc32c.h"
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::corruption_test {
 namespace {
 
 using test::PartitionInMemory;
@@ -212,4 +212,4 @@ TEST_F(BitFlips, CanaryFooterWithAFittingChecksumDiffers) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::corruption_test

@@ -13,7 +13,7 @@
 #include "run/run_cursor.h"
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::extrema_test {
 namespace {
 
 constexpr PartitionNumber kPartition(7);
@@ -349,4 +349,4 @@ TEST(ExtremaDamage, ImpossibleSegmentRecordsAreRefused) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::extrema_test

@@ -9,7 +9,7 @@
 #include "io/posix_device.h"
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::footer_test {
 namespace {
 
 using test::PartitionInMemory;
@@ -429,4 +429,4 @@ TEST(Footer, IsFoundBeforeALongHole) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::footer_test

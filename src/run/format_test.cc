@@ -10,7 +10,7 @@
 
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::format_test {
 namespace {
 
 using test::PartitionInMemory;
@@ -101,4 +101,4 @@ TEST(Seeds, TellWhatBytesBelongTo) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::format_test

@@ -8,7 +8,7 @@
 
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::memtable_test {
 namespace {
 
 using test::append;
@@ -175,4 +175,4 @@ TEST(Memtable, RefusesImpossibleSizes) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::memtable_test

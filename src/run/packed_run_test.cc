@@ -8,7 +8,7 @@
 #include "base/coding.h"
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::packed_run_test {
 namespace {
 
 using test::PartitionInMemory;
@@ -185,4 +185,4 @@ TEST(PackedRun, ATrailerThatMakesNoSenseIsRefused) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::packed_run_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace swale::run {
+namespace swale::run::record_test {
 namespace {
 
 std::string encode(Bytes key, Bytes value) {
@@ -63,4 +63,4 @@ TEST(Record, RefusesSizesOutsideTheLimits) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::record_test

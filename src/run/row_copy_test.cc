@@ -11,7 +11,7 @@
 #include "run/run_test_support.h"
 #include "run/sketch.h"
 
-namespace swale::run {
+namespace swale::run::row_copy_test {
 namespace {
 
 // Rows of every size, in whatever order the entries name them; nothing behind them is touched.
@@ -59,4 +59,4 @@ TEST(RowCopy, CopiesAndSumsRowsOfEverySize) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::row_copy_test

@@ -10,7 +10,7 @@
 
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::run_builder_test {
 namespace {
 
 using test::PartitionInMemory;
@@ -200,4 +200,4 @@ TEST(Sketch, NaturalBucketBitsKeepTheLoadNearOne) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::run_builder_test

@@ -6,7 +6,7 @@
 #include "base/crc32c.h"
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::run_cursor_test {
 namespace {
 
 using test::PartitionInMemory;
@@ -141,4 +141,4 @@ TEST(RunHeader, RefusesJobsThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::run_cursor_test

@@ -9,7 +9,7 @@
 #include "run/memtable.h"
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::run_sort_test {
 namespace {
 
 // Entries of records that arrive one after the other, with these hashes.
@@ -79,4 +79,4 @@ TEST(RunSort, HandsOutAMemtableInOrder) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::run_sort_test

@@ -7,7 +7,7 @@
 
 #include "base/coding.h"
 
-namespace swale::run {
+namespace swale::run::schema_test {
 namespace {
 
 template <class T>
@@ -108,4 +108,4 @@ TEST(Schema, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::schema_test

@@ -5,7 +5,7 @@
 
 #include "run/run_test_support.h"
 
-namespace swale::run {
+namespace swale::run::segment_test {
 namespace {
 
 using test::Found;
@@ -306,4 +306,4 @@ TEST(Slice, RefusesBytesOfAnotherPlace) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::segment_test

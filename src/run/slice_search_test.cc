@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "run/format.h"
 
-namespace swale::run {
+namespace swale::run::slice_search_test {
 namespace {
 
 TEST(Bits, SelectAgreesWithAWalk) {
@@ -179,4 +179,4 @@ TEST(SliceSearch, StaysInsideWhateverTheArraysHold) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::slice_search_test

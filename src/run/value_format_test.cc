@@ -5,7 +5,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 
-namespace swale::run {
+namespace swale::run::value_format_test {
 namespace {
 
 ValueHead sample_head(uint32_t value_bytes) {
@@ -122,4 +122,4 @@ TEST(ValueRange, IsASegmentRecordThatOthersPassOver) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::value_format_test

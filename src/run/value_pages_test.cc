@@ -8,7 +8,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 
-namespace swale::run {
+namespace swale::run::value_pages_test {
 namespace {
 
 using testing::HasSubstr;
@@ -123,4 +123,4 @@ TEST(ValuePage, OfImpossibleNumbersIsDamageThoughItsChecksumFits) {
 }
 
 }  // namespace
-}  // namespace swale::run
+}  // namespace swale::run::value_pages_test

@@ -8,7 +8,7 @@
 #include "base/crc32c.h"
 #include "source/source_test_support.h"
 
-namespace swale::source {
+namespace swale::source::batch_test {
 namespace {
 
 std::vector<uint64_t> read_all(Bytes batch) {
@@ -133,4 +133,4 @@ TEST(Batch, ForgedCodesAreNoticedByTheStoreAndCountNothing) {
 }
 
 }  // namespace
-}  // namespace swale::source
+}  // namespace swale::source::batch_test

@@ -8,7 +8,7 @@
 #include "source/batch.h"
 #include "source/source_test_support.h"
 
-namespace swale::source {
+namespace swale::source::key_message_test {
 namespace {
 
 constexpr uint32_t kSource = 4711;
@@ -131,4 +131,4 @@ TEST(MixedBatch, TakesFiveBytesAKeyAndComesFromNoPeer) {
 }
 
 }  // namespace
-}  // namespace swale::source
+}  // namespace swale::source::key_message_test

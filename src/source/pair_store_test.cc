@@ -6,7 +6,7 @@
 #include "io/fault_device.h"
 #include "source/source_test_support.h"
 
-namespace swale::source {
+namespace swale::source::pair_store_test {
 namespace {
 
 using test::Files;
@@ -172,4 +172,4 @@ TEST(PairStore, DamageInTheSpillFileIsAnError) {
 }
 
 }  // namespace
-}  // namespace swale::source
+}  // namespace swale::source::pair_store_test

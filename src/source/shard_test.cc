@@ -9,7 +9,7 @@
 #include "source/bit_stream.h"
 #include "source/source_test_support.h"
 
-namespace swale::source {
+namespace swale::source::shard_test {
 namespace {
 
 using test::make_pairs;
@@ -229,4 +229,4 @@ TEST(Cuckoo, FillsTablesAndNamesEveryPair) {
 }
 
 }  // namespace
-}  // namespace swale::source
+}  // namespace swale::source::shard_test

@@ -9,7 +9,7 @@
 #include "source/source_test_support.h"
 #include "source/table_builder.h"
 
-namespace swale::source {
+namespace swale::source::table_test {
 namespace {
 
 using test::Answers;
@@ -294,4 +294,4 @@ TEST(Table, GoldenTablesAreReadAndMadeAgain) {
 }
 
 }  // namespace
-}  // namespace swale::source
+}  // namespace swale::source::table_test

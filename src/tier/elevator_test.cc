@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace swale::tier {
+namespace swale::tier::elevator_test {
 namespace {
 
 Piece piece(uint64_t offset, uint32_t length) {
@@ -72,4 +72,4 @@ TEST(Elevator, WhatIsWrittenInPassingTakesNoSlot) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::elevator_test

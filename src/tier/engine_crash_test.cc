@@ -5,7 +5,7 @@
 #include "tier/crash_options.h"
 #include "tier/crash_world.h"
 
-namespace swale::tier {
+namespace swale::tier::engine_crash_test {
 namespace {
 
 // "" or what went wrong, for one seed.
@@ -146,4 +146,4 @@ TEST(Engine, CanaryTruncatesWithoutAnEnd) { EXPECT_TRUE(noticed({.skip_truncate_
 TEST(Engine, CanaryErasuresBeforeTheBackingDeviceIsSynced) { EXPECT_TRUE(noticed({.erase_unsynced = true})); }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::engine_crash_test

@@ -5,7 +5,7 @@
 #include "tier/crash_options.h"
 #include "tier/crash_world.h"
 
-namespace swale::tier {
+namespace swale::tier::engine_damage_test {
 namespace {
 
 struct Outcome {
@@ -74,4 +74,4 @@ TEST(EngineDamage, CanaryErasuresBeforeTheListOfLossesIsDurable) {
 TEST(EngineDamage, CanaryTornRecordsThatCountAsLost) { EXPECT_TRUE(noticed({.poison_torn = true})); }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::engine_damage_test

@@ -5,7 +5,7 @@
 #include "tier/crash_options.h"
 #include "tier/crash_world.h"
 
-namespace swale::tier {
+namespace swale::tier::engine_gate_test {
 namespace {
 
 constexpr Nanos kYear = 365 * 86'400'000'000'000;
@@ -129,4 +129,4 @@ TEST(EngineGate, CanaryAClockThatStandsStillAfterAJumpStopsWhatWaits) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::engine_gate_test

@@ -7,7 +7,7 @@
 
 #include "tier/engine.h"
 
-namespace swale::tier {
+namespace swale::tier::engine_policy_test {
 namespace {
 
 // An engine whose backing device is slow for one file and quick for the other; the log takes everything at once.
@@ -145,4 +145,4 @@ TEST(EnginePolicy, StripesGoWholeAndInTheShareThatTheBackingDeviceHasNoTimeFor) 
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::engine_policy_test

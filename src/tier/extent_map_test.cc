@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace swale::tier {
+namespace swale::tier::extent_map_test {
 namespace {
 
 TEST(ExtentMap, CarvesTheMiddleOutOfAnExtent) {
@@ -146,4 +146,4 @@ TEST(ExtentMap, NeedsAtMost24BytesForARandomExtent) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::extent_map_test

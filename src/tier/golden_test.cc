@@ -10,7 +10,7 @@
 #include "tier/log_format.h"
 #include "tier/loss_list.h"
 
-namespace swale::tier {
+namespace swale::tier::golden_test {
 namespace {
 
 const std::filesystem::path kGoldenFolder = SWALE_SOURCE_DIR "/tests/golden/tier-v2";
@@ -120,4 +120,4 @@ TEST(TierGolden, ADamagedListOfLossesIsRefusedAndNamesTheFile) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::golden_test

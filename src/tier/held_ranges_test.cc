@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "tier/extent_map.h"
 
-namespace swale::tier {
+namespace swale::tier::held_ranges_test {
 namespace {
 
 TEST(HeldRanges, FindsARangeThatBeginsManyCellsBefore) {
@@ -79,4 +79,4 @@ TEST(HeldRanges, AgreesWithAMapOfAllRanges) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::held_ranges_test

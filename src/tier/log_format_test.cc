@@ -5,7 +5,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 
-namespace swale::tier {
+namespace swale::tier::log_format_test {
 namespace {
 
 constexpr uint64_t kLogId = 0x1234567890abcdef;
@@ -220,4 +220,4 @@ TEST(TierLog, ALogOfAnotherConfigurationIsRefused) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::log_format_test

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace swale::tier {
+namespace swale::tier::settled_test {
 namespace {
 
 // Appends that end in any order, against a set of those that are open.
@@ -38,4 +38,4 @@ TEST(Settled, AgreesWithASetOfWhatIsOpen) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::settled_test

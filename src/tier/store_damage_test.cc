@@ -12,7 +12,7 @@
 #include "tier/log_format.h"
 #include "tier/store.h"
 
-namespace swale::tier {
+namespace swale::tier::store_damage_test {
 namespace {
 
 constexpr uint64_t kSegmentBytes = 256 * kKiB;
@@ -233,4 +233,4 @@ TEST_F(StoreDamageTest, WithoutItsLogAStoreOpensOnlyIfTheLossIsAcceptedAndNamesT
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::store_damage_test

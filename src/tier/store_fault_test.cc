@@ -11,7 +11,7 @@
 #include "tier/described_fault_device.h"
 #include "tier/store.h"
 
-namespace swale::tier {
+namespace swale::tier::store_fault_test {
 namespace {
 
 class StoreFaultTest : public ::testing::Test {
@@ -232,4 +232,4 @@ TEST_F(StoreFaultTest, AFlushThatIsPausedForEverStopsNobody) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::store_fault_test

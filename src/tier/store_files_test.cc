@@ -11,7 +11,7 @@
 #include "io/posix_device.h"
 #include "tier/store.h"
 
-namespace swale::tier {
+namespace swale::tier::store_files_test {
 namespace {
 
 constexpr int64_t kLongAgoNs = 1'000'000'000'000'000'000;  // 2001
@@ -256,4 +256,4 @@ TEST_F(StoreFilesTest, HolesAreFoundInTheLogAndOnTheBackingDevice) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::store_files_test

@@ -13,7 +13,7 @@
 #include "io/thread_queue.h"
 #include "tier/store.h"
 
-namespace swale::tier {
+namespace swale::tier::store_sync_test {
 namespace {
 
 constexpr Nanos kPatience = seconds(60);  // before a test fails that would wait for ever
@@ -272,4 +272,4 @@ TEST_F(StoreSyncTest, AWriteIsAnsweredAfterASyncThatBeganBehindIt) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::store_sync_test

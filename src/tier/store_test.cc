@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "io/posix_device.h"
 
-namespace swale::tier {
+namespace swale::tier::store_test {
 namespace {
 
 uint64_t scale() {
@@ -339,4 +339,4 @@ TEST_F(StoreTest, CanaryAKillLosesWhatTheQueueHadIfItWasNotSealed) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::store_test

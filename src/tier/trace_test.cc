@@ -14,7 +14,7 @@
 #include "tier/trace_format.h"
 #include "tier/trace_writer.h"
 
-namespace swale::tier {
+namespace swale::tier::trace_test {
 namespace {
 
 using Kind = TraceRecord::Kind;
@@ -190,4 +190,4 @@ TEST(TierTrace, AFullDiskEndsTheTraceWithOneWarning) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::trace_test

@@ -10,7 +10,7 @@
 #include "tier/extent_map.h"
 #include "tier/options.h"
 
-namespace swale::tier {
+namespace swale::tier::traffic_test {
 namespace {
 
 TEST(RequestStream, CountsSeeksBetweenSortedWritesOfTheirOwnSizes) {
@@ -155,4 +155,4 @@ TEST(Options, NamesOfPoliciesAreFoundAgainAndMistakesAreRefused) {
 }
 
 }  // namespace
-}  // namespace swale::tier
+}  // namespace swale::tier::traffic_test

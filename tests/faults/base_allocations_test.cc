@@ -7,7 +7,7 @@
 #include "base/sealed_document.h"
 #include "tests/faults/failing_new.h"
 
-namespace swale {
+namespace swale::base_allocations_test {
 namespace {
 
 using faults::FailingNew;
@@ -84,4 +84,4 @@ TEST(SealedDocumentWithoutMemory, ThrowsAndEndsNothing) {
 }
 
 }  // namespace
-}  // namespace swale
+}  // namespace swale::base_allocations_test

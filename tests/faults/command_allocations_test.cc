@@ -22,7 +22,7 @@
 #include "tools/main.cc"  // NOLINT(bugprone-suspicious-include)
 #undef main
 
-namespace swale::faults {
+namespace swale::faults::command_allocations_test {
 namespace {
 
 constexpr uint64_t kSampled = 14;
@@ -263,4 +263,4 @@ TEST_F(CommandAllocations, CheckerNoticesWrongOutputAndCrashes) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::command_allocations_test

@@ -13,7 +13,7 @@
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
 
-namespace swale::faults {
+namespace swale::faults::failing_calls_test {
 namespace {
 
 constexpr Seconds kPatience(120);
@@ -129,4 +129,4 @@ TEST(FailingCalls, WritesAndSyncsOfEitherOfTwoRanksWithIoUring) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::failing_calls_test

@@ -14,7 +14,7 @@
 #include "tests/faults/launcher.h"
 #include "tests/faults/network.h"
 
-namespace swale::faults {
+namespace swale::faults::hosts_test {
 namespace {
 
 constexpr Seconds kPatience(180);
@@ -149,4 +149,4 @@ TEST(Hosts, OpenMpiStartsJobsOnThem) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::hosts_test

@@ -14,7 +14,7 @@
 #include "tests/faults/launcher.h"
 #include "tests/faults/shared_memory.h"
 
-namespace swale::faults {
+namespace swale::faults::job_faults_test {
 namespace {
 
 constexpr Seconds kPatience(120);  // for what must happen: hanging is a failure, being slow is not
@@ -527,4 +527,4 @@ TEST(JobFaultsCanary, AMissingRecordAndAMissingEpochAreNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::job_faults_test

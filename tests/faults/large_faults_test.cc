@@ -16,7 +16,7 @@
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
 
-namespace swale::faults {
+namespace swale::faults::large_faults_test {
 namespace {
 
 constexpr Seconds kPatience(120);
@@ -186,4 +186,4 @@ TEST(LargeFaultsCanary, MissingLargeValuesAndAChangedByteAreNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::large_faults_test

@@ -11,7 +11,7 @@
 #include "tests/faults/launcher.h"
 #include "tests/faults/network.h"
 
-namespace swale::faults {
+namespace swale::faults::link_faults_test {
 namespace {
 
 constexpr Seconds kPatience(180);
@@ -155,4 +155,4 @@ TEST(LinkFaultsCanary, WithoutACutTheJobSucceedsAndACutIsFelt) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::link_faults_test

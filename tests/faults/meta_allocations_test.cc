@@ -15,7 +15,7 @@
 #include "meta/shard.h"
 #include "tests/faults/failing_new.h"
 
-namespace swale::meta {
+namespace swale::meta::meta_allocations_test {
 namespace {
 
 using faults::FailingNew;
@@ -372,4 +372,4 @@ TEST(MetaAllocations, OfAStoreOfAttributesFailAndLoseNothing) {
 }
 
 }  // namespace
-}  // namespace swale::meta
+}  // namespace swale::meta::meta_allocations_test

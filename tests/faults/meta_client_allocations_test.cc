@@ -17,7 +17,7 @@
 #include "swale/swale_meta.h"
 #include "tests/faults/failing_new.h"
 
-namespace swale::faults {
+namespace swale::faults::meta_client_allocations_test {
 namespace {
 
 constexpr int kThreads = 4;
@@ -229,4 +229,4 @@ TEST_F(MetaClientAllocations, CanaryARefusedPutThatCountsIsFoundOut) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::meta_client_allocations_test

@@ -17,7 +17,7 @@
 #include "tests/faults/launcher.h"
 #include "tests/faults/network.h"
 
-namespace swale::faults {
+namespace swale::faults::meta_ranks_test {
 namespace {
 
 constexpr Seconds kPatience(300);
@@ -147,4 +147,4 @@ TEST(MetaRanks, CanaryTheModelOfAnotherShapeIsAnother) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::meta_ranks_test

@@ -23,7 +23,7 @@
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
 
-namespace swale::faults {
+namespace swale::faults::outcomes_test {
 namespace {
 
 using testing::HasSubstr;
@@ -318,4 +318,4 @@ TEST_F(Outcomes, TwoWritersAndReadersBesideThem) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::outcomes_test

@@ -16,7 +16,7 @@
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
 
-namespace swale::faults {
+namespace swale::faults::power_cut_test {
 namespace {
 
 constexpr Seconds kPatience(120);
@@ -131,4 +131,4 @@ TEST_P(PowerCut, LosesWhatWasNotSynced) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::power_cut_test

@@ -10,7 +10,7 @@
 #include "tests/faults/failing_new.h"
 #include "tests/faults/reader_calls.h"
 
-namespace swale::faults {
+namespace swale::faults::reader_allocations_test {
 namespace {
 
 constexpr uint64_t kEveryMax = 30;  // of the allocations of one call; beyond, a random sample of kSampled
@@ -232,4 +232,4 @@ TEST_F(ReaderAllocations, CheckerNoticesAWrongAnswer) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::reader_allocations_test

@@ -12,7 +12,7 @@
 #include "swale/swale.h"
 #include "tests/faults/remains.h"
 
-namespace swale::faults {
+namespace swale::faults::remains_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -336,4 +336,4 @@ TEST(RemainsCanary, ADamagedEpochAndAnotherJobsEpochAreNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::remains_test

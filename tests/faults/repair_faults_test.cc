@@ -13,7 +13,7 @@
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
 
-namespace swale::faults {
+namespace swale::faults::repair_faults_test {
 namespace {
 
 constexpr Seconds kPatience(120);
@@ -109,4 +109,4 @@ TEST(RepairFaultsCanary, WhatIsLostIsNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::repair_faults_test

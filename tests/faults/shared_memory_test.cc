@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace swale::faults {
+namespace swale::faults::shared_memory_test {
 namespace {
 
 // Before any test: the ranks' shared memory is then told from that of the machine's other jobs.
@@ -64,4 +64,4 @@ TEST(SharedMemoryCanary, SharedMemoryOfANeighbourIsNotCounted) {
 }
 
 }  // namespace
-}  // namespace swale::faults
+}  // namespace swale::faults::shared_memory_test

@@ -8,7 +8,7 @@
 #include "imd/test_large.h"
 #include "io/fault_device.h"
 
-namespace swale::imd {
+namespace swale::imd::large_damage_test {
 namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): its names are all that this file is about
@@ -325,4 +325,4 @@ TEST(ValuePagesCanary, AValueThatNoRecordPointsToIsSeen) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::large_damage_test

@@ -21,7 +21,7 @@
 #include "io/memory_device.h"
 #include "run/block.h"
 
-namespace swale::imd {
+namespace swale::imd::repair_test {
 namespace {
 
 using test::Records;
@@ -475,4 +475,4 @@ TEST(Repair, MakesExtremaAnew) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::repair_test

@@ -12,7 +12,7 @@
 #include "imd/test_repair.h"
 #include "io/fault_device.h"
 
-namespace swale::imd {
+namespace swale::imd::repair_truth_test {
 namespace {
 
 using test::Asker;
@@ -458,4 +458,4 @@ TEST(RepairTruth, ACrashOfRepairTakesNothingAway) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::repair_truth_test

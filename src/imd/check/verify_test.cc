@@ -10,7 +10,7 @@
 #include "io/memory_device.h"
 #include "run/block.h"
 
-namespace swale::imd {
+namespace swale::imd::verify_test {
 namespace {
 
 using testing::HasSubstr;
@@ -106,4 +106,4 @@ TEST_F(VerifyBesideAJob, CanaryWithoutTheNewManifestItIsDamage) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::verify_test

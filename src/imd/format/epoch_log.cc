@@ -13,7 +13,7 @@ namespace {
 // DO NOT CHANGE THESE VALUES: they are embedded in the files.
 constexpr uint64_t kHeaderMagic = 0x73636F7065777301;  // "\1swepocs"
 constexpr uint32_t kRecordMagic = 0x636F7065;          // "epoc"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kEpochLogVersion = 1;
 constexpr size_t kChecksumOffset = kEpochRecordBytes - sizeof(uint32_t);
 constexpr size_t kChunkBytes = kMiB;
 // Slots that are looked at after one that is not whole, to tell damage from a torn append.
@@ -50,7 +50,7 @@ void count_damage(Bytes slot, uint64_t offset, EpochLogContent* content) {
 std::string encode_header(uint32_t job) {
   std::string out;
   append_u64(&out, kHeaderMagic);
-  append_u32(&out, kVersion);
+  append_u32(&out, kEpochLogVersion);
   append_u32(&out, job);
   return twice(std::move(out));
 }
@@ -146,10 +146,10 @@ Status check_header(Bytes slot, uint32_t generation, const std::string& path) {
     return corruption("{}: offset 0: is no header of an epoch log; run `swale repair`", path);
   }
   const uint32_t version = in.u32();
-  if (version > kVersion) {
+  if (version > kEpochLogVersion) {
     return error(Code::kUnsupported, Scope::kFile,
                  "{}: is of format version {}, this build knows up to {}; read it with a newer swale", path,
-                 version, kVersion);
+                 version, kEpochLogVersion);
   }
   const uint32_t job = in.u32();
   if (job != generation) {

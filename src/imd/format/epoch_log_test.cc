@@ -9,7 +9,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::epoch_log_test {
 namespace {
 
 using testing::HasSubstr;
@@ -318,4 +318,4 @@ TEST_F(EpochLogTest, AnAppendThatFailsLeavesNoEpoch) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::epoch_log_test

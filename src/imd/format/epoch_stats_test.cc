@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace swale::imd {
+namespace swale::imd::epoch_stats_test {
 namespace {
 
 TEST(EpochStats, CountersHaveNamesOfTheirOwn) {
@@ -106,4 +106,4 @@ TEST(EpochStats, BytesComeBackAndUnknownCountersArePassedOver) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::epoch_stats_test

@@ -9,7 +9,7 @@
 namespace swale::imd {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kSummaryVersion = 1;
 constexpr run::Extreme kDirections[] = {run::Extreme::kLargest, run::Extreme::kSmallest};
 
 size_t index_of(run::Extreme which) { return static_cast<size_t>(which); }
@@ -108,7 +108,7 @@ ExtremaSummary ExtremaSummary::read(Decoder* in) {
 std::string ExtremaSummary::encode_file(uint64_t epoch_id) const {
   std::string out;
   append_u64(&out, kSummaryMagic);
-  append_u32(&out, kVersion);
+  append_u32(&out, kSummaryVersion);
   append_u64(&out, epoch_id);
   append_to(&out);
   append_u32(&out, crc32c(out));
@@ -125,7 +125,7 @@ Result<ExtremaSummary> ExtremaSummary::decode_file(Bytes bytes, uint64_t epoch_i
   if (crc32c(covered) != get_u32(bytes.data() + covered.size())) {
     return corruption("{}: offset {}: the checksum does not fit", path, covered.size());
   }
-  if (version > kVersion) {
+  if (version > kSummaryVersion) {
     return error(Code::kUnsupported, Scope::kFile, "{}: is of format version {}; read it with a newer swale",
                  path, version);
   }

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace swale::imd {
+namespace swale::imd::extrema_summary_test {
 namespace {
 
 run::FieldTotals totals(run::OrderKey minimum, run::OrderKey maximum) { return {{minimum, maximum}, 1, 2}; }
@@ -107,4 +107,4 @@ TEST(ExtremaSummary, ImpossibleNumbersFailTheDecoder) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::extrema_summary_test

@@ -13,7 +13,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::generation_test {
 namespace {
 
 using testing::HasSubstr;
@@ -322,4 +322,4 @@ TEST(GenerationCrash, CanaryADeviceThatDoesNotSyncIsNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::generation_test

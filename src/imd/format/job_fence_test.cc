@@ -10,7 +10,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::job_fence_test {
 namespace {
 
 using testing::HasSubstr;
@@ -155,4 +155,4 @@ TEST(JobFenceArgument, CanaryACheckBeforeTheAppendAloneLosesEpochs) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::job_fence_test

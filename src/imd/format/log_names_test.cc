@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace swale::imd {
+namespace swale::imd::log_names_test {
 namespace {
 
 std::string last_component(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
@@ -92,4 +92,4 @@ TEST(LogNames, NoTwoNamesAreOneLog) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::log_names_test

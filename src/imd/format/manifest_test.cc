@@ -7,7 +7,7 @@
 
 #include "base/crc32c.h"
 
-namespace swale::imd {
+namespace swale::imd::manifest_test {
 namespace {
 
 using testing::HasSubstr;
@@ -243,4 +243,4 @@ TEST(LogNames, ArePartitionAndJobInFoldersOfAThousand) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::manifest_test

@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 
-namespace swale::imd {
+namespace swale::imd::messages_test {
 namespace {
 
 TEST(Messages, AllKindsComeBackAsTheyWere) {
@@ -51,4 +51,4 @@ TEST(Messages, RandomBytesNeverCrashTheDecoder) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::messages_test

@@ -16,7 +16,7 @@
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::partitioner_test {
 namespace {
 
 using testing::HasSubstr;
@@ -280,4 +280,4 @@ TEST(Partitioner, NamesAndFunctionsGoTogetherOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::partitioner_test

@@ -16,8 +16,8 @@ namespace {
 // A line begins with these and sixteen hex digits, so that lines are found without being parsed.
 constexpr std::string_view kLineHead = "{\"epoch_id\":\"";
 constexpr size_t kIdDigits = 16;
-constexpr size_t kChunkBytes = kMiB;
-static_assert(kChunkBytes > kStatsLineBytesMax);
+constexpr size_t kStatsChunkBytes = kMiB;
+static_assert(kStatsChunkBytes > kStatsLineBytesMax);
 
 std::optional<uint64_t> epoch_id_of(Bytes line) {
   if (!line.starts_with(kLineHead) || line.size() < kLineHead.size() + kIdDigits) return std::nullopt;
@@ -143,7 +143,7 @@ Status StatsReader::catch_up() {
     SWALE_RETURN_IF_ERROR(file.status());
     file_ = std::move(*file);
   }
-  std::vector<char> chunk(kChunkBytes);
+  std::vector<char> chunk(kStatsChunkBytes);
   for (;;) {
     SWALE_ASSIGN_OR_RETURN(const size_t got, file_->pread(scanned_, {chunk.data(), chunk.size()}));
     size_t taken = take_lines({chunk.data(), got});

@@ -11,7 +11,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::stats_log_test {
 namespace {
 
 using testing::HasSubstr;
@@ -222,4 +222,4 @@ TEST(StatsOfADirectory, OldDirectoriesHaveNone) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::stats_log_test

@@ -15,7 +15,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::newer_test {
 namespace {
 
 using testing::HasSubstr;
@@ -161,4 +161,4 @@ TEST(Newer, CanaryTheSameChangesWithoutNewsAreRead) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::newer_test

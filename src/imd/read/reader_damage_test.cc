@@ -14,7 +14,7 @@
 #include "io/memory_device.h"
 #include "io/posix_device.h"
 
-namespace swale::imd {
+namespace swale::imd::reader_damage_test {
 namespace {
 
 using test::Model;
@@ -338,4 +338,4 @@ TEST_P(DamageTest, AFailedReadIsPassedOnFromEveryCall) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::reader_damage_test

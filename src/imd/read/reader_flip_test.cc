@@ -16,7 +16,7 @@
 #include "io/memory_device.h"
 #include "run/block.h"
 
-namespace swale::imd {
+namespace swale::imd::reader_flip_test {
 namespace {
 
 using testing::AnyOf;
@@ -254,4 +254,4 @@ TEST(ReaderFlipCanary, AWrongAnswerIsSeen) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::reader_flip_test

@@ -13,7 +13,7 @@
 #include "io/memory_device.h"
 #include "io/posix_device.h"
 
-namespace swale::imd {
+namespace swale::imd::reader_refresh_test {
 namespace {
 
 using test::Records;
@@ -227,4 +227,4 @@ TEST(Refresh, QueriesGoOnMeanwhile) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::reader_refresh_test

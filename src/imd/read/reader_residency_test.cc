@@ -18,7 +18,7 @@
 #include "io/mapping.h"
 #include "io/posix_device.h"
 
-namespace swale::imd {
+namespace swale::imd::reader_residency_test {
 namespace {
 
 using test::Model;
@@ -314,4 +314,4 @@ TEST_F(ReaderResidency, CheckerNoticesAWrongAnswer) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::reader_residency_test

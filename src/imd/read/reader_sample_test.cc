@@ -8,7 +8,7 @@
 #include "imd/test_directory.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::reader_sample_test {
 namespace {
 
 using test::Records;
@@ -155,4 +155,4 @@ TEST(Sample, LittleIsRead) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::reader_sample_test

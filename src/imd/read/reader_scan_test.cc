@@ -12,7 +12,7 @@
 #include "imd/test_directory.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::reader_scan_test {
 namespace {
 
 using test::numbered_records;
@@ -341,4 +341,4 @@ TEST(ScanDamage, CanaryARecordThatIsMissingWouldBeNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::reader_scan_test

@@ -12,7 +12,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::reader_second_read_test {
 namespace {
 
 using test::Model;
@@ -222,4 +222,4 @@ TEST_F(ReaderSecondRead, TopCountsItsOwnReadsAlone) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::reader_second_read_test

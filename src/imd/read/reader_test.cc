@@ -14,7 +14,7 @@
 #include "io/memory_device.h"
 #include "io/posix_device.h"
 
-namespace swale::imd {
+namespace swale::imd::reader_test {
 namespace {
 
 using test::Model;
@@ -496,4 +496,4 @@ TEST_P(ReaderOnFiles, BatchesBeyondWhatIsHeldAtOnce) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::reader_test

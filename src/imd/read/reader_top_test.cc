@@ -19,7 +19,7 @@
 #include "io/memory_device.h"
 #include "run/footer.h"
 
-namespace swale::imd {
+namespace swale::imd::reader_top_test {
 namespace {
 
 using run::Extreme;
@@ -386,4 +386,4 @@ TEST(TopDamage, VerifySeesASummaryOfAnotherEpoch) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::reader_top_test

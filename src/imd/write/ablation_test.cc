@@ -12,7 +12,7 @@
 #include "io/limited_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::ablation_test {
 namespace {
 
 constexpr uint32_t kEpochs = 3;
@@ -89,4 +89,4 @@ TEST(Ablation, SortingAndWritingInTurnsGivesTheSameDirectory) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::ablation_test

@@ -19,7 +19,7 @@
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::collective_calls_test {
 namespace {
 
 using testing::HasSubstr;
@@ -199,4 +199,4 @@ TEST(CollectiveCalls, TimesAreTheSameIfTheirBitsAre) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::collective_calls_test

@@ -13,7 +13,7 @@
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::density_test {
 namespace {
 
 constexpr uint64_t kRecordsPerEpoch = 1'000;
@@ -137,4 +137,4 @@ TEST_P(SmallEpochs, TakeFewBytesBesidesTheirRecords) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::density_test

@@ -15,7 +15,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::epoch_cost_test {
 namespace {
 
 constexpr uint32_t kEpochs = 2'000;
@@ -187,4 +187,4 @@ TEST_P(EpochCost, OpeningReadsARecordAnEpoch) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::epoch_cost_test

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace swale::imd {
+namespace swale::imd::epoch_protocol_test {
 namespace {
 
 // All ranks' protocols, messages delivered in a fixed order or dropped by the test.
@@ -272,4 +272,4 @@ TEST(EpochProtocol, ASecondEndOfOneEpochIsAFailure) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::epoch_protocol_test

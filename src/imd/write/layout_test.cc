@@ -22,7 +22,7 @@
 #include "run/footer.h"
 #include "run/run_cursor.h"
 
-namespace swale::imd {
+namespace swale::imd::layout_test {
 namespace {
 
 using Values = std::vector<std::string>;
@@ -289,4 +289,4 @@ TEST(Layout, PlansOfMemoryStayInsideTheBudget) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::layout_test

@@ -18,7 +18,7 @@
 #include "source/key_message.h"
 #include "source/table_reader.h"
 
-namespace swale::imd {
+namespace swale::imd::lossy_test {
 namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): its names are all that this file is about
@@ -396,4 +396,4 @@ TEST(Lossy, APartitionerIsRefused) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::lossy_test

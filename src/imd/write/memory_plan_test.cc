@@ -4,7 +4,7 @@
 
 #include "run/record.h"
 
-namespace swale::imd {
+namespace swale::imd::memory_plan_test {
 namespace {
 
 TEST(MemoryPlan, StaysWithinEveryBudgetAndLeavesNoStageWithoutRoom) {
@@ -157,4 +157,4 @@ TEST(MemoryPlan, TheDefaultIsAShareOfTheNodeNotOfTheJob) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::memory_plan_test

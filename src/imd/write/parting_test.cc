@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 
-namespace swale::imd {
+namespace swale::imd::parting_test {
 namespace {
 
 using Words = Parting::Words;
@@ -113,4 +113,4 @@ TEST(Parting, WhatNobodyMaySayIsRefused) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::parting_test

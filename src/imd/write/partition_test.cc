@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "run/run_test_support.h"
 
-namespace swale::imd {
+namespace swale::imd::partition_test {
 namespace {
 
 // A Partition alone in a job of one rank, whose storage does everything at once.
@@ -104,4 +104,4 @@ TEST(Partition, FillsWholeMemtablesBetweenEpochs) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::partition_test

@@ -12,7 +12,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::resume_after_test {
 namespace {
 
 constexpr char kDir[] = "/dir";
@@ -180,4 +180,4 @@ TEST(ResumeAfter, CanaryAReplacementThatIsNotDurableIsNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::resume_after_test

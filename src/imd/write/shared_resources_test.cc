@@ -14,7 +14,7 @@
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::shared_resources_test {
 namespace {
 
 uint64_t held() { return MemoryShares::of_this_process().used(); }
@@ -202,4 +202,4 @@ TEST(SharedThreads, WorkersAreThoseOfTheWidestDirectory) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::shared_resources_test

@@ -18,7 +18,7 @@
 #include "run/footer.h"
 #include "run/run_test_support.h"
 
-namespace swale::imd {
+namespace swale::imd::virtual_time_test {
 namespace {
 
 constexpr size_t kInFlight = 4;
@@ -173,4 +173,4 @@ TEST(VirtualTime, AnElevatorThatAcknowledgesAtOnceTakesNoLonger) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::virtual_time_test

@@ -22,7 +22,7 @@
 #include "net/bootstrap.h"
 #include "net/job.h"
 
-namespace swale::imd {
+namespace swale::imd::writer_alloc_test {
 namespace {
 
 using swale::test::Allocations;
@@ -291,4 +291,4 @@ TEST(WriterAllocations, CanaryASwallowedAppendIsNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::writer_alloc_test

@@ -8,7 +8,7 @@
 
 #include "imd/test_large.h"
 
-namespace swale::imd {
+namespace swale::imd::writer_large_test {
 namespace {
 
 using namespace test;  // NOLINT(google-build-using-namespace): its names are all that this file is about
@@ -286,4 +286,4 @@ TEST_P(LargeValuesIn, OfJobsOfOtherSizesAndAfterGoingBack) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::writer_large_test

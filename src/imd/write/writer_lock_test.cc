@@ -22,7 +22,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::writer_lock_test {
 namespace {
 
 using json = nlohmann::ordered_json;  // the counter stays first
@@ -292,4 +292,4 @@ TEST_F(WriterLockTest, RanksDoNotTalkAboutALivingHolder) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::writer_lock_test

@@ -18,7 +18,7 @@
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::writer_overlap_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -161,4 +161,4 @@ TEST(Pause, RecordsOfOtherRanksAreTakenAllTheTime) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::writer_overlap_test

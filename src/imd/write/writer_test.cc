@@ -16,7 +16,7 @@
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
-namespace swale::imd {
+namespace swale::imd::writer_test {
 namespace {
 
 using Contents = std::map<std::string, std::vector<std::string>>;  // of one epoch: key → values, sorted
@@ -325,4 +325,4 @@ TEST(Writer, AnEpochWhoseDataWereLostIsNoticed) {
 }
 
 }  // namespace
-}  // namespace swale::imd
+}  // namespace swale::imd::writer_test

@@ -3,7 +3,13 @@
 #include <cstdint>
 #include <cstdlib>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+#include "fuzz/target.h"
+
+namespace swale::canary_fuzz {
+
+SWALE_FUZZ_TARGET(canary_fuzz) {
   if (size > 0 && data[0] != '{') std::exit(9);
   return 0;
 }
+
+}  // namespace swale::canary_fuzz

@@ -1,11 +1,10 @@
-// operator new and delete that count, for bench_large_job.
+#include "bench/counted_new.h"
+
 #include <malloc.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <new>
-
-#include "bench/net/large_opening.h"
 
 namespace {
 
@@ -42,6 +41,10 @@ namespace swale::bench {
 
 Allocations allocations() { return {bytes_now.load(), bytes_peak.load()}; }
 
-void reset_peak() { bytes_peak.store(bytes_now.load()); }
+uint64_t reset_peak() {
+  const uint64_t now = bytes_now.load();
+  bytes_peak.store(now);
+  return now;
+}
 
 }  // namespace swale::bench
