@@ -7,8 +7,8 @@
 namespace swale::tools {
 namespace {
 
-constexpr double kSizeMin = 16.0 * kMiB;
-constexpr double kSizeMax = 16.0 * 1024 * kGiB;
+constexpr uint64_t kSizeMin = 16 * kMiB;
+constexpr uint64_t kSizeMax = 16 * 1024 * kGiB;
 
 }  // namespace
 

@@ -15,8 +15,8 @@
 namespace swale::tools {
 namespace {
 
-constexpr double kMeasuredSizeMin = 4.0 * kMiB;
-constexpr double kMeasuredSizeMax = 1024.0 * kGiB;
+constexpr uint64_t kMeasuredSizeMin = 4 * kMiB;
+constexpr uint64_t kMeasuredSizeMax = 1024 * kGiB;
 
 struct TierMeasureCommand {
   std::string directory;
