@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -44,6 +45,8 @@ bool has_loop_devices() { return ::access("/dev/loop-control", R_OK | W_OK) == 0
 
 }  // namespace
 
+bool keep_mounts_to_oneself() { return ::unshare(CLONE_NEWNS) == 0; }
+
 bool has_device_mapper() {
   std::ifstream devices("/proc/misc");
   for (std::string number, name; devices >> number >> name;) {
@@ -75,7 +78,7 @@ std::unique_ptr<CutDisk> CutDisk::make(const std::string& kind, const std::strin
   }
   ::mkdir(path.c_str(), 0755);
   std::unique_ptr<CutDisk> disk(new CutDisk(kind, device, path));
-  if (disk->mount()) return disk;
+  if (disk->bind() && disk->mount()) return disk;
   *why = fmt::format("mounting {}: {}", kind, std::strerror(errno));
   return nullptr;
 }
@@ -84,8 +87,14 @@ CutDisk::CutDisk(std::string kind, std::string device, std::string path)
     : kind_(std::move(kind)), device_(std::move(device)), path_(std::move(path)) {}
 
 CutDisk::~CutDisk() {
-  unmount();
+  if (unmount() && bound_) ::umount(path_.c_str());
   succeeds(fmt::format("PATH=$PATH:/usr/sbin:/sbin losetup --detach {}", device_));
+}
+
+// On a shared mount, as those of systemd are, a new mount appears in other namespaces, too; on a private one it does not.
+bool CutDisk::bind() {
+  bound_ = ::mount(path_.c_str(), path_.c_str(), nullptr, MS_BIND, nullptr) == 0;
+  return bound_ && ::mount(nullptr, path_.c_str(), nullptr, MS_PRIVATE, nullptr) == 0;
 }
 
 bool CutDisk::mount() {

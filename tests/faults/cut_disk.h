@@ -4,13 +4,18 @@
 // disk, which may lose or tear what was not flushed, is the part of io/MemoryDevice (sim/crash_test.cc).
 //
 // dm-flakey and dm-log-writes would lose such writes, too; a kernel without the device mapper (CONFIG_MD) has neither.
-// Threads: one object is used by one thread, several may be used by several. Needs root, loop devices and mkfs.
+// Threads: one object is used by one thread, several may be used by several. Needs root, loop devices and mkfs; and
+// keep_mounts_to_oneself(), as who makes a mount namespace meanwhile takes a copy of each mount along: the disk is then still
+// mounted there when it restarts, and stays cut.
 #pragma once
 
 #include <memory>
 #include <string>
 
 namespace swale::faults {
+
+// A mount namespace for the calling thread and those that it starts from here on. False: needs root.
+bool keep_mounts_to_oneself();
 
 class CutDisk {
  public:
@@ -26,11 +31,12 @@ class CutDisk {
 
  private:
   CutDisk(std::string kind, std::string device, std::string path);
+  bool bind();
   bool mount();
   bool unmount();
 
   const std::string kind_, device_, path_;
-  bool mounted_ = false;
+  bool bound_ = false, mounted_ = false;
 };
 
 // Whether the kernel has the device mapper, with which there would be dm-flakey and dm-log-writes.
