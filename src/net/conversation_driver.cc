@@ -184,7 +184,7 @@ class ConversationDriver::Inside {
   }
   ~Inside() NO_THREAD_SAFETY_ANALYSIS {
     --driver_.inside_;
-    driver_.wake_waiters();
+    if (!driver_.joined_) driver_.wake_waiters();  // else nobody waits for it
   }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <future>
 #include <memory>
 #include <new>
 #include <string>
@@ -36,8 +38,8 @@ class Talker final : public ConversationDriver, private Participant {
     stops_ = std::this_thread::get_id();
     while (stops_ == std::this_thread::get_id()) after_change();  // it may be another thread's turn to post
   }
-  void let_go() { stopped_ = false; }
-  bool stopped() const { return stopped_; }
+  void wait_for_the_stop() const { stopped_.wait(false); }
+  void let_go() { set_stopped(false); }
   void say(Rank to, Bytes text) {
     const MutexLock lock(mutex_);
     wait_until([&] { return failed() || conversation_->frame_available(to); });
@@ -88,9 +90,13 @@ class Talker final : public ConversationDriver, private Participant {
   void before_posts() override REQUIRES(mutex_) {
     if (stops_ != std::this_thread::get_id()) return;
     stops_ = {};
-    stopped_ = true;
+    set_stopped(true);
     const MutexUnlock unlocked(mutex_);
-    while (stopped_) std::this_thread::yield();
+    stopped_.wait(true);
+  }
+  void set_stopped(bool stopped) {
+    stopped_ = stopped;
+    stopped_.notify_all();
   }
 
   std::unique_ptr<Conversation> conversation_;
@@ -98,25 +104,29 @@ class Talker final : public ConversationDriver, private Participant {
   std::atomic<bool> stopped_{false};
 };
 
+using RankBody = std::function<void(Job&, const std::function<void()>& meet)>;
+
+void run_ranks(const char* posting, int32_t size, const RankBody& body, bool job_fails = false) {
+  JobOptions options;
+  options.transport = "loopback";
+  options.posting = posting;
+  auto group = std::make_shared<LocalGroup>(size);
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto job = Job::open(local_bootstrap(group, rank), options).value();
+      body(*job, [&] { EXPECT_TRUE(job->allgather("").ok()); });
+      const Status closed = job->close();
+      EXPECT_TRUE(closed.ok() || job_fails) << closed.to_string();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 class BothWaysOfPosting : public testing::TestWithParam<const char*> {
  protected:
   bool job_fails = false;
-  void as_ranks(int32_t size, const std::function<void(Job&, const std::function<void()>& meet)>& body) {
-    JobOptions options;
-    options.transport = "loopback";
-    options.posting = GetParam();
-    auto group = std::make_shared<LocalGroup>(size);
-    std::vector<std::thread> threads;
-    for (Rank rank = 0; rank < size; ++rank) {
-      threads.emplace_back([&, rank] {
-        auto job = Job::open(local_bootstrap(group, rank), options).value();
-        body(*job, [&] { EXPECT_TRUE(job->allgather("").ok()); });
-        const Status closed = job->close();
-        EXPECT_TRUE(closed.ok() || job_fails) << closed.to_string();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
+  void as_ranks(int32_t size, const RankBody& body) { run_ranks(GetParam(), size, body, job_fails); }
 };
 INSTANTIATE_TEST_SUITE_P(Posting, BothWaysOfPosting, testing::Values("queue", "direct"));
 
@@ -176,32 +186,17 @@ TEST_P(BothWaysOfPosting, TheJobsFailureIsTheConversations) {
 
 // What it posted may have ended the conversation for everybody else.
 TEST(ConversationDriver, LeavingWaitsForAThreadThatIsStillPosting) {
-  JobOptions options;
-  options.transport = "loopback";
-  options.posting = "direct";
-  auto group = std::make_shared<LocalGroup>(2);
-  std::thread other([&] {
-    auto job = Job::open(local_bootstrap(group, 1), options).value();
-    EXPECT_TRUE(job->close().ok());
-  });
-  auto job = Job::open(local_bootstrap(group, 0), options).value();
-  {
-    Talker talker(*job);
+  run_ranks("direct", 2, [](Job& job, const std::function<void()>& meet) {
+    Talker talker(job);
+    meet();
     std::thread poster([&] { talker.stop_in_a_post(); });
-    while (!talker.stopped()) std::this_thread::yield();
-    std::atomic<bool> left{false};
-    std::thread leaver([&] {
-      EXPECT_TRUE(talker.go());
-      left = true;
-    });
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    EXPECT_FALSE(left);
+    talker.wait_for_the_stop();
+    auto left = std::async(std::launch::async, [&] { return talker.go(); });
+    EXPECT_EQ(left.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
     talker.let_go();
-    leaver.join();
+    EXPECT_TRUE(left.get());
     poster.join();
-  }
-  EXPECT_TRUE(job->close().ok());
-  other.join();
+  });
 }
 
 TEST(ConversationDriver, AloneItLeavesAtOnce) {
