@@ -1,77 +1,54 @@
-// Fiber: runs blocking code as steps of a simulation. It has its own thread, which never runs at the same time as the
-// simulation: resume lets it run and returns when it waits or has ended. So blocking code of the product (opening a
-// directory, taking a lock, repair) runs unchanged in a simulation, and a seed stays one schedule.
+// Fiber: runs blocking code as steps of a simulation, on a stack of its own: resume lets it run and returns when it waits or
+// has ended. So blocking code of the product (opening a directory, taking a lock, repair) runs unchanged in a simulation, and
+// a seed stays one schedule.
 //
-// Threads: the simulation's thread resumes and destroys it; the body calls wait.
+// Threads: all of it runs on the simulation's thread, the body too; the body calls wait, the simulation all else. The body
+// may use kStackBytes of stack; beyond lies a page that ends the process.
 #pragma once
 
-#include <condition_variable>
+#include <ucontext.h>
+
+#include <cstddef>
 #include <functional>
-#include <mutex>
-#include <thread>
-#include <utility>
 
 namespace swale::sim {
 
 class Fiber {
  public:
-  // The body starts with the first resume.
-  explicit Fiber(std::function<void(Fiber&)> body) : body_(std::move(body)) {}
+  static constexpr size_t kStackBytes = 1 << 20;
+
+  // The body starts with the first resume. It throws nothing.
+  explicit Fiber(std::function<void(Fiber&)> body);
   // Makes the body's waits fail until it ends.
-  ~Fiber() {
-    cancelled_ = true;
-    while (thread_.joinable() && !done_) resume();
-    if (thread_.joinable()) thread_.join();
-  }
+  ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
   bool done() const { return done_; }
   void cancel() { cancelled_ = true; }
-
-  void resume() {
-    if (done_) return;
-    if (!thread_.joinable()) {
-      if (cancelled_) return;
-      turn_is_bodys_ = true;
-      thread_ = std::thread([this] {
-        await_turn(true);
-        body_(*this);
-        done_ = true;
-        pass_turn(false);
-      });
-    } else {
-      pass_turn(true);
-    }
-    await_turn(false);
-  }
+  void resume();
 
   // The body calls it to let the simulation continue. False: cancelled; the body must end without waiting again.
-  bool wait() {
-    if (cancelled_) return false;
-    pass_turn(false);
-    await_turn(true);
-    return !cancelled_;
-  }
+  bool wait();
 
  private:
-  void pass_turn(bool to_body) {
-    const std::lock_guard lock(mutex_);
-    turn_is_bodys_ = to_body;
-    changed_.notify_all();
-  }
-  void await_turn(bool bodys) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return turn_is_bodys_ == bodys; });
-  }
+  // One side of a switch, with what the sanitizers are told of it.
+  struct Side {
+    ucontext_t context{};
+    const void* stack = nullptr;
+    size_t stack_bytes = 0;
+    void* fake_stack = nullptr;  // AddressSanitizer's
+    void* thread = nullptr;      // ThreadSanitizer's
+  };
+  static void run();  // what the stack begins with
+  void make_stack();
+  static void change(Side& from, Side& to, bool ends = false);
 
   const std::function<void(Fiber&)> body_;
-  bool done_ = false;  // these two belong to the running thread
+  bool done_ = false;
   bool cancelled_ = false;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool turn_is_bodys_ = false;
-  std::thread thread_;
+  char* memory_ = nullptr;  // the page that ends the process, then the stack; mapped by the first resume
+  Side simulation_, own_;
 };
 
 }  // namespace swale::sim
