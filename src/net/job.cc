@@ -219,6 +219,7 @@ void Job::take_frame(Rank from, const FrameHeader& header, Bytes payload) {
   liveness_->note_heard(from);
   if (header.kind == FrameKind::kHeartbeat) return;
   if (header.kind == FrameKind::kGoodbye) {
+    liveness_->on_goodbye(from);  // first, as what follows may lack memory
     hear_call_of(from, header);
     if (failed_.load()) exchange_->give_up(failure());  // says more than that the peer has left
     return on_goodbye(from);
@@ -292,7 +293,8 @@ void Job::note_down(Rank peer, const Status& why) {
   {
     const MutexLock states_lock(states_mutex_);
     PeerState& gone = state(peer);
-    if (gone.goodbye_heard) told = error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", peer);
+    if (liveness_->left(peer))
+      told = error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", peer);
     gone.down = true;
     gone.why = told;
     parted_.notify_all();
@@ -343,49 +345,43 @@ bool Job::post_own(Rank to, FrameKind kind, Bytes payload, uint64_t cookie) {
   return transport_->post(to, Bytes(bytes.data(), bytes.size()), payload, cookie);
 }
 
-void Job::say_goodbye(Rank to) {
-  if (state(to).goodbye_said) return;
-  post_own(to, FrameKind::kGoodbye);
-  state(to).goodbye_said = true;
-}
-
 void Job::on_goodbye(Rank from) {
-  liveness_->on_goodbye(from);
   exchange_->on_gone(from, error(Code::kUnavailable, Scope::kPeer, "rank {} has left the job", from));
   const MutexLock lock(states_mutex_);
-  state(from).goodbye_heard = true;
-  if (closing_) say_goodbye(from);  // met only now
   parted_.notify_all();
 }
 
-bool Job::parted(Rank peer) const {
-  if (peer == rank() || !liveness_->met(peer)) return true;
-  const PeerState* const known = states_.find(peer);
-  return known != nullptr && (known->goodbye_heard || known->down);
+bool Job::parted(Rank peer) { return peer == rank() || liveness_->left(peer) || state(peer).down; }
+
+// Says the goodbyes that are left to say, also to who was met only now. True: all peers have left, too.
+bool Job::part() {
+  bool all = true;
+  for (const Rank peer : liveness_->met_peers()) {
+    PeerState& known = state(peer);
+    if (peer != rank() && !known.down && !known.goodbye_said) {
+      post_own(peer, FrameKind::kGoodbye);
+      known.goodbye_said = true;
+    }
+    all &= parted(peer);
+  }
+  return all;
 }
 
 Status Job::await_goodbyes() {
   const MutexLock lock(states_mutex_);
-  closing_ = true;
-  std::vector<Rank> asked;
-  for (const Rank peer : liveness_->met_peers()) {
-    if (peer == rank() || state(peer).down) continue;
-    say_goodbye(peer);
-    asked.push_back(peer);
-  }
+  // Without memory for a goodbye it is said later: peers that never hear it wait for all of their deadline.
   const auto all_parted = [&]() REQUIRES(states_mutex_) {
-    if (failure_told_.load() && is_mismatch(failure())) return true;  // some will never come
-    for (const Rank peer : liveness_->met_peers()) {
-      if (!parted(peer)) return false;
-    }
-    return true;
+    bool all = false;
+    static_cast<void>(contain([&]() REQUIRES(states_mutex_) { all = part(); }));
+    return all || (failure_told_.load() && is_mismatch(failure()));  // some will never come
   };
   const bool in_time = wait_patiently(parted_, lock, options_.close_deadline, all_parted);
   if (const Status why = failure(); is_mismatch(why)) return why;
   std::string late;
-  for (const Rank peer : asked) {
-    if (state(peer).down && !state(peer).goodbye_heard)
-      return state(peer).why.with_context("closing the job");
+  for (const Rank peer : liveness_->met_peers()) {
+    const PeerState& known = state(peer);
+    if (known.goodbye_said && known.down && !liveness_->left(peer))
+      return known.why.with_context("closing the job");
     if (!parted(peer)) late += fmt::format(" {}", peer);
   }
   if (in_time) return ok_status();

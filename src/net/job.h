@@ -139,7 +139,6 @@ class Job final : private TransportEvents {
   };
   struct PeerState {
     bool goodbye_said = false;
-    bool goodbye_heard = false;
     bool down = false;
     Status why;
   };
@@ -168,8 +167,8 @@ class Job final : private TransportEvents {
   void deliver_early(Channel* channel) REQUIRES(events_mutex_);
   void on_goodbye(Rank from);
   bool post_own(Rank to, FrameKind kind, Bytes payload = {}, uint64_t cookie = kNoCookie);
-  void say_goodbye(Rank to) REQUIRES(states_mutex_);
-  bool parted(Rank peer) const REQUIRES(states_mutex_);
+  bool parted(Rank peer) REQUIRES(states_mutex_);
+  bool part() REQUIRES(states_mutex_);
   Status await_goodbyes();
   PeerState& state(Rank peer) REQUIRES(states_mutex_) { return states_.meet(peer); }
 
@@ -198,7 +197,6 @@ class Job final : private TransportEvents {
   Mutex states_mutex_;  // after events_mutex_
   CondVar parted_;
   SparsePerRank<PeerState> states_ GUARDED_BY(states_mutex_);
-  bool closing_ GUARDED_BY(states_mutex_) = false;
 };
 
 }  // namespace swale::net

@@ -54,6 +54,7 @@ class Liveness {
   // The peer will say nothing more by its own will: it still gets heartbeats (it waits for us), but may be
   // silent.
   void on_goodbye(Rank peer);
+  bool left(Rank peer) const { return (flags_.of(peer) & kLeft) != 0; }
   // The peer is gone, no matter how that was found.
   void on_down(Rank peer);
 
