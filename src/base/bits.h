@@ -80,8 +80,19 @@ class BitSpan {
  private:
   template <bool kZeros>
   uint64_t after(uint64_t from, uint64_t n) const {
-    uint64_t at = from;
-    while (n > 0 && at < bits_) {
+    if (n == 0) return from;
+    uint64_t byte = from / 8;
+    for (uint64_t skipped = from % 8; byte + 8 <= bits_ / 8; byte += 8, skipped = 0) {
+      uint64_t word = 0;
+      std::memcpy(&word, data_ + byte, 8);
+      word = (kZeros ? ~word : word) & ~uint64_t{0} << skipped;
+      if (word == 0) continue;
+      const uint64_t count = count_ones(word);
+      if (count >= n) return byte * 8 + select_one(word, static_cast<uint32_t>(n - 1)) + 1;
+      n -= count;
+    }
+    uint64_t at = std::max(from, byte * 8);
+    while (at < bits_) {
       const uint64_t width = std::min<uint64_t>(64, bits_ - at);
       uint64_t word = kZeros ? ~load(at) : load(at);
       if (kZeros && width < 64) word &= (uint64_t{1} << width) - 1;
@@ -90,7 +101,7 @@ class BitSpan {
       n -= count;
       at += width;
     }
-    return n == 0 ? at : bits_;
+    return bits_;
   }
 
   const char* data_ = nullptr;

@@ -27,7 +27,7 @@ TEST(BitSpan, AgreesWithABitwiseModel) {
   Rng rng(1);
   for (int round = 0; round < 300; ++round) {
     const uint64_t size = rng.below(400);
-    const uint64_t density = 1 + rng.below(15);
+    const uint64_t density = rng.below(17);
     Model model;
     std::string bytes((size + 7) / 8, '\0');
     for (uint64_t i = 0; i < size; ++i) {
