@@ -22,7 +22,7 @@ install: ## into PREFIX (default /usr/local), under DESTDIR if that is set: libr
 	@echo "== Swale is in $(DESTDIR)$(PREFIX)"
 
 demo: ## a molecular-dynamics run writes into a massive directory, one core queries it; results in build/demo (ROUTE=three-hop: as if on 2 nodes; FORMAT=indirect|lossy)
-	@echo "== The demo: about 6 minutes on 2 quiet cores if packages are missing and nothing is compiled, then 1 minute"
+	@echo "== The demo: about 4 minutes on 2 quiet cores if packages are missing and nothing is compiled, then 1 minute"
 	@scripts/install-deps.sh demo
 	@scripts/venv.sh
 	@scripts/build.sh release swale_demo
@@ -78,7 +78,7 @@ bench-imd-ablation: ## the papers' experiments, techniques on and off; results i
 	@$${PYTHON:-/usr/bin/python3} bench/ablation.py build/release/bench docs/results --profile "$${BENCH:-full}" --scratch build/bench $${PARTS:+--only $$PARTS}
 
 test: ## set everything up and run the tests (what CI runs)
-	@echo "== The tests: about 15 minutes on 2 quiet cores if packages are missing and nothing is compiled, then 6"
+	@echo "== The tests: about 12 minutes on 2 quiet cores if packages are missing and nothing is compiled, then 5"
 	@scripts/install-deps.sh test
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked
