@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cassert>
 #include <new>
 #include <utility>
 
@@ -48,8 +47,11 @@ void Fiber::make_stack() {
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (::mprotect(memory, guard_bytes(), PROT_NONE) != 0) {
+    ::munmap(memory, bytes);
+    throw std::bad_alloc();
+  }
   memory_ = static_cast<char*>(memory);
-  if (::mprotect(memory_, guard_bytes(), PROT_NONE) != 0) throw std::bad_alloc();
   own_.stack = memory_ + guard_bytes();
   own_.stack_bytes = kStackBytes;
   ::getcontext(&own_.context);

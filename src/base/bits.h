@@ -91,17 +91,11 @@ class BitSpan {
       if (count >= n) return byte * 8 + select_one(word, static_cast<uint32_t>(n - 1)) + 1;
       n -= count;
     }
-    uint64_t at = std::max(from, byte * 8);
-    while (at < bits_) {
-      const uint64_t width = std::min<uint64_t>(64, bits_ - at);
-      uint64_t word = kZeros ? ~load(at) : load(at);
-      if (kZeros && width < 64) word &= (uint64_t{1} << width) - 1;
-      const uint64_t count = count_ones(word);
-      if (count >= n) return at + select_one(word, static_cast<uint32_t>(n - 1)) + 1;
-      n -= count;
-      at += width;
-    }
-    return bits_;
+    // Fewer than 64 bits are left.
+    const uint64_t at = std::max(from, byte * 8);
+    if (at >= bits_) return bits_;
+    const uint64_t word = kZeros ? ~load(at) & ((uint64_t{1} << (bits_ - at)) - 1) : load(at);
+    return n <= count_ones(word) ? at + select_one(word, static_cast<uint32_t>(n - 1)) + 1 : bits_;
   }
 
   const char* data_ = nullptr;

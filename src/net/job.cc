@@ -357,8 +357,9 @@ bool Job::parted(Rank peer) { return peer == rank() || liveness_->left(peer) || 
 bool Job::part() {
   bool all = true;
   for (const Rank peer : liveness_->met_peers()) {
+    if (peer == rank()) continue;
     PeerState& known = state(peer);
-    if (peer != rank() && !known.down && !known.goodbye_said) {
+    if (!known.down && !known.goodbye_said) {
       post_own(peer, FrameKind::kGoodbye);
       known.goodbye_said = true;
     }
