@@ -35,6 +35,7 @@ class TestDirectory {
     size_t records_per_run = 1'000;
     size_t runs_per_segment = 1'000;
     enum { kCommitted, kUncommitted } fate = kCommitted;
+    bool first_run_indexed_twice = false;  // and the second one never
   };
 
   TestDirectory(io::Device& device, std::string directory)
@@ -135,6 +136,7 @@ class TestDirectory {
         params.ways = static_cast<uint16_t>(ways.size());
         params.data_block = first_block;
         params.data_blocks = static_cast<uint32_t>(out.end_block - first_block);
+        if (shape.first_run_indexed_twice && sketches.size() > 1) sketches[1] = sketches[0];
         run::SegmentBuilder builder(sketches, params);
         const uint64_t offset = out.index_bytes = run::segment_offset(out.index_bytes, builder.size_bytes());
         drain(builder, *out.index, &out.index_bytes);

@@ -83,6 +83,8 @@ class RunCursor {
   bool stopped() const { return stopped_; }
   bool between_runs() const { return next_block_ == run_end_block_; }
   BlockNumber next_block() const { return next_block_; }
+  // Of the current run, or of the last one that was finished.
+  BlockNumber run_block() const { return run_end_block_ - run_.blocks; }
   uint64_t runs() const { return runs_; }          // finished
   uint64_t records() const { return records_; }    // yielded
   uint64_t left_out() const { return left_out_; }  // records of finished runs that skipped blocks had

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "imd/check/named_records.h"
 #include "imd/check/verify_extrema.h"
 #include "imd/check/verify_tables.h"
 #include "imd/check/verify_values.h"
@@ -72,6 +73,7 @@ class Verifier {
   void walk_blocks(const PartitionLogs& logs, const EpochEntry& epoch);
   void walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, BlockNumber first_block, Bytes blocks);
   Status check_record(const PartitionLogs& logs, const EpochEntry& epoch, const run::ScannedRecord& record);
+  Status ask_index(const run::RunHeader& run, Hash hash, const HashChoice& way);
   void compare_sums();
   void tell_losses();
   void check_values();
@@ -97,6 +99,7 @@ class Verifier {
   // Of the epoch and partition being checked:
   std::vector<OpenSegment> segments_;
   bool segments_whole_ = false;
+  NamedRecords named_;
   std::optional<run::RunCursor> cursor_;  // none: looking for the next run behind damage
 };
 
@@ -187,6 +190,7 @@ void Verifier::check_logs(LogId id) {
 void Verifier::check_epoch(const PartitionLogs& logs, const EpochEntry& epoch) {
   segments_.clear();
   segments_whole_ = true;
+  named_ = NamedRecords();
   for (const run::SegmentRecord& record : logs.segments_of(epoch.epoch)) {
     OpenSegment& segment = segments_.emplace_back(OpenSegment{&record, {}, {}});
     const Status status = open_segment(logs, &segment);
@@ -320,15 +324,22 @@ Status Verifier::check_record(const PartitionLogs& logs, const EpochEntry& epoch
     return misplaced(fmt::format("its key belongs to partition {}, way {}", home.index, way.index));
   }
   if (!segments_whole_) return {};
-  uint32_t named = 0;
+  if (!named_.are_of(hash, cursor_->run_block())) SWALE_RETURN_IF_ERROR(ask_index(run, hash, way));
+  const uint32_t named = named_.count(record);
+  if (named == 1) return {};
+  return misplaced(fmt::format("{} names it {} times, expected once", logs.index->path(), named));
+}
+
+Status Verifier::ask_index(const run::RunHeader& run, Hash hash, const HashChoice& way) {
+  named_.begin(cursor_->run_block(), run.blocks);
   for (const OpenSegment& segment : segments_) {
     if (segment.record->way != way.index || segment.slices.empty()) continue;
     const uint32_t slice = run::locate_slice(*segment.record, way.rest)->slice;
     SWALE_RETURN_IF_ERROR(segment.slices[slice].candidates(
-        way.rest, [&](const run::Candidate& candidate) { named += record.is(candidate) ? 1 : 0; }));
+        way.rest, [&](const run::Candidate& candidate) { named_.add(candidate); }));
   }
-  if (named == 1) return {};
-  return misplaced(fmt::format("{} names it {} times, expected once", logs.index->path(), named));
+  named_.end(hash);
+  return {};
 }
 
 void Verifier::check_values() {

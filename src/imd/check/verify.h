@@ -6,7 +6,7 @@
 // walks the runs; exactly one candidate of the index must name each record, at its own place. It sums counts,
 // bytes and digests over all partitions and compares them with the epoch log.
 // Threads: any; another thread may refresh the reader meanwhile. Memory: the index of one epoch in one partition, about
-// 1.4 bytes per record, and one chunk.
+// 1.4 bytes per record, one chunk, and 24 bytes per record that a key has in one run.
 #pragma once
 
 #include <cstddef>

@@ -54,6 +54,38 @@ TEST(Verify, NamesARunOfAnotherKindOfJob) {
               HasSubstr("chosen by a partitioner"));
 }
 
+// Checksums and counts are right, and yet a lookup would not find some records.
+TEST(Verify, NamesARecordThatItsIndexDoesNotNameOnce) {
+  for (const size_t value_bytes : {0u, 30u}) {  // rows of one size, and others
+    io::MemoryDevice device;
+    test::TestDirectory directory(device, "/dir");
+    directory.begin_job(1);
+    Rng rng(1);
+    directory.write_epoch(test::numbered_records(rng, 20, 1'000, value_bytes, value_bytes == 0),
+                          {.records_per_run = 10, .first_run_indexed_twice = true});
+    const VerifyReport report = verify_directory(*Reader::open(device, "/dir", {}).value(), 100);
+    ASSERT_EQ(report.problems.size(), 20u);
+    EXPECT_THAT(std::string(report.problems[0].message()),
+                HasSubstr("part-000000.j0001.index names it 2 times, expected once"));
+    EXPECT_THAT(std::string(report.problems[19].message()), HasSubstr("names it 0 times, expected once"));
+  }
+}
+
+// Looked up one by one, they would cost their number squared: hours here.
+TEST(Verify, AKeyMayHaveManyRecords) {
+  for (const size_t value_bytes : {0u, 10u}) {
+    io::MemoryDevice device;
+    test::TestDirectory directory(device, "/dir");
+    directory.begin_job(1);
+    Rng rng(1);
+    directory.write_epoch(test::numbered_records(rng, 300'000, 2, value_bytes, value_bytes == 0),
+                          {.records_per_run = 60'000});
+    const VerifyReport report = verify_directory(*Reader::open(device, "/dir", {}).value(), 10);
+    for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
+    EXPECT_EQ(report.records, 300'000u);
+  }
+}
+
 // Two epochs of a directory that another job replaces while they are verified.
 class VerifyBesideAJob : public testing::Test {
  protected:
