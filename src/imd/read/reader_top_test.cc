@@ -77,30 +77,39 @@ std::unique_ptr<Reader> open(io::Device& device) {
   return std::move(*reader);
 }
 
-// What a scan says: the numbers of the k best, and which records have them.
-void check_top(Reader& reader, uint32_t epoch, const std::string& field, size_t k, Extreme which,
-               TopResult* out = nullptr) {
-  SCOPED_TRACE(fmt::format("epoch {}, the {} {} of {}", epoch, k,
-                           which == Extreme::kLargest ? "largest" : "smallest", field));
-  const run::FieldPlace place = *reader.manifest().schema.find(field);
-  std::vector<std::tuple<run::OrderKey, std::string, std::string>> all;
+// What a scan says of a field: the records that have a number there, the best first.
+struct Scanned {
+  std::vector<std::tuple<run::OrderKey, std::string, std::string>> best_first;
   uint64_t nans = 0;
   uint64_t absent = 0;
-  const Status scanned = reader.scan(epoch, [&](uint32_t, Bytes key, Bytes value) {
+};
+
+void scan_field(Reader& reader, uint32_t epoch, const std::string& field, Extreme which, Scanned* scanned) {
+  const run::FieldPlace place = *reader.manifest().schema.find(field);
+  const Status status = reader.scan(epoch, [&](uint32_t, Bytes key, Bytes value) {
     const run::FieldValue number = run::read_field(place, value);
     if (number.kind == run::FieldValue::Kind::kNumber) {
-      all.emplace_back(~run::score_of(which, number.key), key, value);  // the best is the least
+      scanned->best_first.emplace_back(~run::score_of(which, number.key), key,
+                                       value);  // the best is the least
     }
-    nans += number.kind == run::FieldValue::Kind::kNan ? 1 : 0;
-    absent += number.kind == run::FieldValue::Kind::kAbsent ? 1 : 0;
+    scanned->nans += number.kind == run::FieldValue::Kind::kNan ? 1 : 0;
+    scanned->absent += number.kind == run::FieldValue::Kind::kAbsent ? 1 : 0;
     return true;
   });
-  ASSERT_TRUE(scanned.ok()) << scanned.to_string();
-  std::sort(all.begin(), all.end());
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  std::sort(scanned->best_first.begin(), scanned->best_first.end());
+}
+
+// The numbers of the k best, and which records have them.
+void check_top(Reader& reader, uint32_t epoch, const std::string& field, const Scanned& scanned, size_t k,
+               Extreme which, TopResult* out = nullptr) {
+  SCOPED_TRACE(fmt::format("epoch {}, the {} {} of {}", epoch, k,
+                           which == Extreme::kLargest ? "largest" : "smallest", field));
+  const auto& all = scanned.best_first;
   const auto top = reader.top(epoch, field, k, which);
   ASSERT_TRUE(top.ok()) << top.status().to_string();
-  EXPECT_EQ(top->nans, nans);
-  EXPECT_EQ(top->absent, absent);
+  EXPECT_EQ(top->nans, scanned.nans);
+  EXPECT_EQ(top->absent, scanned.absent);
   ASSERT_EQ(top->records.size(), std::min(k, all.size()));
   for (size_t i = 0; i < top->records.size(); ++i) {
     const TopResult::Record& record = top->records[i];
@@ -114,12 +123,21 @@ void check_top(Reader& reader, uint32_t epoch, const std::string& field, size_t 
   if (out != nullptr) *out = *top;
 }
 
+void check_top(Reader& reader, uint32_t epoch, const std::string& field, size_t k, Extreme which,
+               TopResult* out = nullptr) {
+  Scanned scanned;
+  ASSERT_NO_FATAL_FAILURE(scan_field(reader, epoch, field, which, &scanned));
+  check_top(reader, epoch, field, scanned, k, which, out);
+}
+
 void check_everything(io::Device& device, const Shape& shape) {
   const auto reader = open(device);
   for (uint32_t epoch = 0; epoch < shape.epochs; ++epoch) {
     for (const char* field : {"x", "id", "small", "v[1]"}) {
       for (const Extreme which : {Extreme::kLargest, Extreme::kSmallest}) {
-        for (const size_t k : {1u, 10u, 200u}) check_top(*reader, epoch, field, k, which);
+        Scanned scanned;
+        ASSERT_NO_FATAL_FAILURE(scan_field(*reader, epoch, field, which, &scanned));
+        for (const size_t k : {1u, 10u, 200u}) check_top(*reader, epoch, field, scanned, k, which);
       }
     }
   }

@@ -37,6 +37,7 @@ struct Case {
   run::Layout layout;
   Rows rows;
   size_t records;
+  bool several_runs;
 };
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
@@ -174,9 +175,10 @@ std::vector<Case> all_cases() {
   for (const Codec codec : {Codec::kNone, Codec::kLz4, Codec::kZstd}) {
     for (const auto& [index, bits] : indexes) {
       for (const Rows rows : {Rows::kFloats, Rows::kRandom, Rows::kVariable, Rows::kLarge}) {
-        for (const size_t records : {500, 30'000}) {
-          const size_t count = rows == Rows::kLarge ? records / 50 : records;
-          cases.push_back({{codec, index, bits}, rows, count});
+        for (const bool several_runs : {false, true}) {
+          const size_t records = several_runs ? 20'000 : 500;
+          cases.push_back(
+              {{codec, index, bits}, rows, rows == Rows::kLarge ? records / 50 : records, several_runs});
         }
       }
     }
@@ -200,6 +202,14 @@ TEST_P(Layouts, IndexesAreMadeAnewByRepair) {
   auto index = device_.open(path, io::OpenMode::kReadWrite);
   ASSERT_TRUE(index.ok()) << index.status().to_string();
   const run::Footer before = run::read_footer(**index, PartitionNumber(0)).value();
+  uint64_t runs = 0;
+  for (const run::SegmentRecord& segment : before.segments) runs += segment.runs;
+  // In two epochs of two ways each.
+  if (GetParam().several_runs) {
+    EXPECT_GE(runs, 12u);
+  } else {
+    EXPECT_EQ(runs, 4u);
+  }
   ASSERT_TRUE((*index)->truncate(0).ok());
   const auto report = repair_directory(device_, kDirectory, {});
   ASSERT_TRUE(report.ok()) << report.status().to_string();
