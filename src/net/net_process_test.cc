@@ -1,6 +1,5 @@
 // Jobs of real processes over UCX and a rendezvous directory: this program starts itself once per rank. Ranks
 // exchange 32 KB frames all-to-all under credits, with checksums; some are killed or stopped in the middle.
-#include <dirent.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,11 +19,13 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/hash.h"
 #include "base/process_identity.h"
+#include "base/test_shared_memory.h"
 #include "net/job.h"
 #include "net/rendezvous.h"
 #include "net/topology.h"
@@ -248,17 +249,8 @@ struct Child {
   int output = -1;
 };
 
-std::vector<std::string> shared_memory_files() {
-  std::vector<std::string> names;
-  if (DIR* directory = ::opendir("/dev/shm")) {
-    while (const dirent* entry = ::readdir(directory)) {
-      if (std::strstr(entry->d_name, "ucx") != nullptr) names.emplace_back(entry->d_name);
-    }
-    ::closedir(directory);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
+const testing::Environment* const own_shared_memory =
+    testing::AddGlobalTestEnvironment(new test::OwnSharedMemory);
 
 class NetProcesses : public testing::Test {
  protected:
@@ -310,6 +302,7 @@ class NetProcesses : public testing::Test {
       char byte = 0;
       ASSERT_EQ(::read(each.output, &byte, 1), 1) << "a rank ended early";
       ASSERT_EQ(byte, 'r');
+      test::note_shared_memory_of(each.pid);
     }
   }
   // Ends when all but `victim` have ended: each rank gives up by itself after kPatience.
@@ -318,8 +311,10 @@ class NetProcesses : public testing::Test {
       if (static_cast<Rank>(i) == victim) continue;
       char text[256];
       ssize_t count;
-      while ((count = ::read(children_[i].output, text, sizeof(text))) > 0)
+      while ((count = ::read(children_[i].output, text, sizeof(text))) > 0) {
+        test::note_shared_memory_of(children_[i].pid);  // it speaks before it closes
         fmt::print("{}", std::string_view(text, static_cast<size_t>(count)));
+      }
       int status = 0;
       ASSERT_EQ(::waitpid(children_[i].pid, &status, 0), children_[i].pid);
       children_[i].pid = -1;
@@ -333,7 +328,7 @@ class NetProcesses : public testing::Test {
 
   std::string directory_;
   std::vector<Child> children_;
-  const std::vector<std::string> shared_memory_before_ = shared_memory_files();
+  const std::set<std::string> shared_memory_before_ = test::shared_memory_left();
 };
 
 TEST_F(NetProcesses, TwoRanksExchangeEverything) {
@@ -343,7 +338,7 @@ TEST_F(NetProcesses, TwoRanksExchangeEverything) {
   launch(arguments);
   expect_success_of_all_but(-1);
   expect_empty_directory();
-  EXPECT_EQ(shared_memory_files(), shared_memory_before_);
+  EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
 TEST_F(NetProcesses, FourRanksExchangeEverything) {
@@ -353,7 +348,7 @@ TEST_F(NetProcesses, FourRanksExchangeEverything) {
   launch(arguments);
   expect_success_of_all_but(-1);
   expect_empty_directory();
-  EXPECT_EQ(shared_memory_files(), shared_memory_before_);
+  EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
 TEST_F(NetProcesses, SixteenRanksExchangeEverything) {
@@ -363,7 +358,7 @@ TEST_F(NetProcesses, SixteenRanksExchangeEverything) {
   launch(arguments);
   expect_success_of_all_but(-1);
   expect_empty_directory();
-  EXPECT_EQ(shared_memory_files(), shared_memory_before_);
+  EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
 TEST_F(NetProcesses, AKilledRankIsReportedByNameToAllAndTheyCloseCleanly) {
@@ -378,7 +373,7 @@ TEST_F(NetProcesses, AKilledRankIsReportedByNameToAllAndTheyCloseCleanly) {
   ASSERT_EQ(::waitpid(children_[2].pid, nullptr, 0), children_[2].pid);
   children_[2].pid = -1;
   expect_success_of_all_but(2);
-  EXPECT_EQ(shared_memory_files(), shared_memory_before_);
+  EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
 TEST_F(NetProcesses, AStoppedRankIsReportedByNameToAllAndTheyCloseCleanly) {
@@ -393,7 +388,7 @@ TEST_F(NetProcesses, AStoppedRankIsReportedByNameToAllAndTheyCloseCleanly) {
   ASSERT_EQ(::kill(children_[1].pid, SIGKILL), 0);
   ASSERT_EQ(::waitpid(children_[1].pid, nullptr, 0), children_[1].pid);
   children_[1].pid = -1;
-  EXPECT_EQ(shared_memory_files(), shared_memory_before_);
+  EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 
 #include <dirent.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <numeric>
 #include <thread>
 
 #include "base/hash.h"
+#include "base/test_shared_memory.h"
 #include "base/test_threads.h"
 #include "net/router.h"
 #include "net/transport_test_util.h"
@@ -25,6 +27,9 @@ size_t entries_of(const char* path) {
   }
   return count;
 }
+
+const testing::Environment* const own_shared_memory =
+    testing::AddGlobalTestEnvironment(new test::OwnSharedMemory);
 
 Nanos process_cpu() {
   timespec time;
@@ -200,17 +205,18 @@ TEST_P(TransportContract, NothingIsLeftAfterClose) {
       }
     }
     for (auto& each : recorders_) ASSERT_TRUE(each->wait_for([&] { return each->frames.size() == 2; }));
+    test::note_shared_memory_of(::getpid());
     close_all();
     recorders_.clear();
   };
   once();  // what libraries keep for good is open now
   const size_t descriptors = entries_of("/proc/self/fd");
   const size_t threads = test::threads_of_this_process();
-  const size_t segments = entries_of("/dev/shm");
+  const size_t segments = test::shared_memory_files().size();
   once();
   EXPECT_EQ(entries_of("/proc/self/fd"), descriptors);
   EXPECT_LE(test::threads_expecting(threads), threads);
-  EXPECT_LE(entries_of("/dev/shm"), segments);
+  EXPECT_LE(test::shared_memory_files().size(), segments);
 }
 
 // A rank as the pipeline will be: a Router over the Transport, frames consumed as they come.

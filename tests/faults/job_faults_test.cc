@@ -10,9 +10,9 @@
 #include <functional>
 
 #include "base/rng.h"
+#include "base/test_shared_memory.h"
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
-#include "tests/faults/shared_memory.h"
 
 namespace swale::faults::job_faults_test {
 namespace {
@@ -85,7 +85,7 @@ std::vector<Case> cases() {
 // UCX makes a segment, fills and maps it, and only then takes its name away: a rank that is killed in between leaves the
 // name (docs/reliability.md, Known limits). A quarter of the kills may do so; nothing else may be left.
 void expect_no_memory_left(const std::set<std::string>& before, int kills) {
-  std::set<std::string> left = shared_memory_left();
+  std::set<std::string> left = test::shared_memory_left();
   std::erase_if(left, [&](const std::string& name) { return before.contains(name); });
   const auto named = static_cast<int>(std::erase_if(
       left, [](const std::string& name) { return name.find("/ucx_shm_posix_") != std::string::npos; }));
@@ -180,7 +180,7 @@ void judge_directory(const Case& of, const JobFiles& files, const Launcher& job,
 
 TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
   Tally tally;
-  const std::set<std::string> before = shared_memory_left();
+  const std::set<std::string> before = test::shared_memory_left();
   for_each_case(cases(), [&](const Case& of) {
     const JobFiles files;
     Launcher job(params_of(of, files));
@@ -239,7 +239,7 @@ TEST(JobFaults, RanksThatAreToRouteDifferentlyAreTold) {
 
 TEST(JobFaults, AKillOfAllRanksLeavesNothingThatBlocksTheNextJob) {
   std::atomic<int> kills = 0;
-  const std::set<std::string> before = shared_memory_left();
+  const std::set<std::string> before = test::shared_memory_left();
   in_parallel(4 * rounds(), [&](size_t i) {
     const uint64_t seed = i + 1;
     const Case of{kStages[3], 2 + static_cast<int>(seed % 2), 0, false, seed};
@@ -460,7 +460,7 @@ TEST(JobFaults, ARankThatIsStoppedWhileAllCloseIsNamedAndEndsWhenItWakes) {
 // Jobs of one process, one after the other and three at a time: none of them leaves a descriptor, a thread or memory.
 TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
   std::atomic<int> jobs{0};
-  const std::set<std::string> before = shared_memory_left();
+  const std::set<std::string> before = test::shared_memory_left();
   in_parallel(2, [&](size_t tcp) {
     const JobFiles files;
     LaunchParams params = files.job(2, 2, 500);

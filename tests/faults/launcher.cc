@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "tests/faults/shared_memory.h"
+#include "base/test_shared_memory.h"
 
 namespace swale::faults {
 namespace {
@@ -94,7 +94,7 @@ void Launcher::start(const LaunchParams& params, int number) {
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(input[0]);
   ::close(output[1]);
-  note_shared_memory_of(rank.pid);
+  test::note_shared_memory_of(rank.pid);
   rank.input = input[1];
   rank.output = output[0];
   ::fcntl(rank.output, F_SETFL, O_NONBLOCK);
@@ -161,7 +161,7 @@ void Launcher::watch(Seconds duration) {
 
 void Launcher::send_signal(int rank, int signal) {
   if (end(rank).ended) return;
-  note_shared_memory_of(pid(rank));
+  test::note_shared_memory_of(pid(rank));
   ::kill(pid(rank), signal);
 }
 

@@ -1,5 +1,5 @@
 // The look at shared memory notices what is left and nothing of others; part of the program that kills ranks.
-#include "tests/faults/shared_memory.h"
+#include "base/test_shared_memory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,17 +12,8 @@
 namespace swale::faults::shared_memory_test {
 namespace {
 
-// Before any test: the ranks' shared memory is then told from that of the machine's other jobs.
-class OwnSharedMemory : public testing::Environment {
- public:
-  void SetUp() override {
-    std::string why;
-    const bool own = isolate_shared_memory(&why);
-    fmt::print("shared memory: {}\n",
-               own ? "this test has its own" : fmt::format("what its ranks were seen to map ({})", why));
-  }
-};
-const testing::Environment* const own_shared_memory = testing::AddGlobalTestEnvironment(new OwnSharedMemory);
+const testing::Environment* const own_shared_memory =
+    testing::AddGlobalTestEnvironment(new test::OwnSharedMemory);
 
 TEST(SharedMemoryCanary, SharedMemoryThatStaysIsNoticed) {
   const std::string name = fmt::format("/swale_canary_{}", ::getpid());
@@ -31,13 +22,13 @@ TEST(SharedMemoryCanary, SharedMemoryThatStaysIsNoticed) {
   ASSERT_EQ(::ftruncate(file, 4096), 0);
   void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   ASSERT_NE(memory, MAP_FAILED);
-  note_shared_memory_of(::getpid());
-  EXPECT_FALSE(shared_memory_left().contains("/dev/shm" + name)) << "it is mapped";
+  test::note_shared_memory_of(::getpid());
+  EXPECT_FALSE(test::shared_memory_left().contains("/dev/shm" + name)) << "it is mapped";
   ::munmap(memory, 4096);
   ::close(file);
-  EXPECT_TRUE(shared_memory_left().contains("/dev/shm" + name));
+  EXPECT_TRUE(test::shared_memory_left().contains("/dev/shm" + name));
   ::shm_unlink(name.c_str());
-  EXPECT_FALSE(shared_memory_left().contains("/dev/shm" + name));
+  EXPECT_FALSE(test::shared_memory_left().contains("/dev/shm" + name));
 }
 
 TEST(SharedMemoryCanary, ASegmentThatStaysIsNoticed) {
@@ -46,21 +37,21 @@ TEST(SharedMemoryCanary, ASegmentThatStaysIsNoticed) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) ::_exit(::shmget(key, 4096, IPC_CREAT | IPC_EXCL | 0600) < 0 ? 1 : 0);
-  note_shared_memory_of(child);
+  test::note_shared_memory_of(child);
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_EQ(status, 0);
   ASSERT_GE(id = ::shmget(key, 0, 0), 0);
-  EXPECT_TRUE(shared_memory_left().contains(fmt::format("segment {}", id)));
+  EXPECT_TRUE(test::shared_memory_left().contains(fmt::format("segment {}", id)));
   ::shmctl(id, IPC_RMID, nullptr);
-  EXPECT_FALSE(shared_memory_left().contains(fmt::format("segment {}", id)));
+  EXPECT_FALSE(test::shared_memory_left().contains(fmt::format("segment {}", id)));
 }
 
 // Another job of the machine, which has died and left its memory behind, while this test runs.
 TEST(SharedMemoryCanary, SharedMemoryOfANeighbourIsNotCounted) {
-  const std::set<std::string> before = shared_memory_left();
-  const NeighboursSharedMemory neighbour(fmt::format("ucx_shm_posix_swale_neighbour_{}", ::getpid()));
-  EXPECT_EQ(shared_memory_left(), before);
+  const std::set<std::string> before = test::shared_memory_left();
+  const test::NeighboursSharedMemory neighbour(fmt::format("ucx_shm_posix_swale_neighbour_{}", ::getpid()));
+  EXPECT_EQ(test::shared_memory_left(), before);
 }
 
 }  // namespace

@@ -7,12 +7,13 @@
 // Threads: isolate_shared_memory before the program starts any; the others may be called by several.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/types.h>
 
 #include <set>
 #include <string>
 
-namespace swale::faults {
+namespace swale::test {
 
 // Once, at the program's start. False: the kernel refuses; what `why` says.
 bool isolate_shared_memory(std::string* why);
@@ -20,8 +21,16 @@ bool isolate_shared_memory(std::string* why);
 // `pid` is one of the program's processes. What it maps of /dev/shm now counts from now on.
 void note_shared_memory_of(pid_t pid);
 
+// Files in /dev/shm that are the program's, mapped or not.
+std::set<std::string> shared_memory_files();
 // Files in /dev/shm and System V segments (by number) that are the program's and that no living process has mapped.
 std::set<std::string> shared_memory_left();
+
+// isolate_shared_memory before the first test of a program, which gives it to testing::AddGlobalTestEnvironment.
+class OwnSharedMemory : public testing::Environment {
+ public:
+  void SetUp() override;
+};
 
 // For canaries: a file of this name in the /dev/shm that the machine's other jobs use; it goes with the object.
 class NeighboursSharedMemory {
@@ -35,4 +44,4 @@ class NeighboursSharedMemory {
   const std::string name_;
 };
 
-}  // namespace swale::faults
+}  // namespace swale::test

@@ -1,4 +1,4 @@
-#include "tests/faults/shared_memory.h"
+#include "base/test_shared_memory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,10 +16,10 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace swale::faults {
+namespace swale::test {
 namespace {
 
-const std::string kShm = "/dev/shm/";
+constexpr char kShm[] = "/dev/shm/";
 
 struct Known {
   std::mutex mutex;
@@ -35,7 +35,7 @@ Known& known() {
 
 // The machine's /dev/shm, however the program's own is called later.
 int neighbours_folder() {
-  static const int folder = ::open(kShm.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  static const int folder = ::open(kShm, O_PATH | O_DIRECTORY | O_CLOEXEC);
   return folder;
 }
 
@@ -96,7 +96,7 @@ void add_segments(const Known& of, std::set<std::string>* left) {
 bool isolate_shared_memory(std::string* why) {
   neighbours_folder();
   const bool done = own_namespaces() && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                    ::mount("swale-test", kShm.c_str(), "tmpfs", 0, "mode=1777") == 0;
+                    ::mount("swale-test", kShm, "tmpfs", 0, "mode=1777") == 0;
   if (!done) *why = std::strerror(errno);
   known().isolated = done;
   return done;
@@ -109,13 +109,19 @@ void note_shared_memory_of(pid_t pid) {
   known().mapped.insert(now.begin(), now.end());
 }
 
-std::set<std::string> shared_memory_left() {
+std::set<std::string> shared_memory_files() {
   const std::lock_guard lock(known().mutex);
-  std::set<std::string> left;
+  std::set<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(kShm)) {
     const std::string path = entry.path();
-    if (entry.is_regular_file() && (known().isolated || known().mapped.contains(path))) left.insert(path);
+    if (entry.is_regular_file() && (known().isolated || known().mapped.contains(path))) files.insert(path);
   }
+  return files;
+}
+
+std::set<std::string> shared_memory_left() {
+  std::set<std::string> left = shared_memory_files();
+  const std::lock_guard lock(known().mutex);
   add_segments(known(), &left);
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
     if (left.empty()) break;
@@ -126,6 +132,13 @@ std::set<std::string> shared_memory_left() {
   return left;
 }
 
+void OwnSharedMemory::SetUp() {
+  std::string why;
+  const bool own = isolate_shared_memory(&why);
+  fmt::print("shared memory: {}\n",
+             own ? "this test has its own" : fmt::format("what its ranks were seen to map ({})", why));
+}
+
 NeighboursSharedMemory::NeighboursSharedMemory(std::string name) : name_(std::move(name)) {
   const int file = ::openat(neighbours_folder(), name_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0) throw std::runtime_error("no file in the machine's /dev/shm");
@@ -134,4 +147,4 @@ NeighboursSharedMemory::NeighboursSharedMemory(std::string name) : name_(std::mo
 
 NeighboursSharedMemory::~NeighboursSharedMemory() { ::unlinkat(neighbours_folder(), name_.c_str(), 0); }
 
-}  // namespace swale::faults
+}  // namespace swale::test
