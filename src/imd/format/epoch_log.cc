@@ -115,12 +115,15 @@ std::optional<EpochEntry> decode_record(Bytes record, uint64_t number, const Man
 // The slots of one log, in order.
 class SlotReader {
  public:
-  explicit SlotReader(io::File& file) : file_(file) {}
+  // Memory for as much as the file has now: clearing a whole chunk would be most of opening a small log.
+  SlotReader(io::File& file, uint64_t size)
+      : file_(file),
+        chunk_bytes_(round_up(std::clamp<uint64_t>(size, kEpochSlotBytes, kChunkBytes), kEpochSlotBytes)) {}
 
   // Empty at the end of the file, short for a slot that is cut off.
   Result<Bytes> next() {
     if (at_ == chunk_.size()) {
-      chunk_.resize(kChunkBytes);
+      chunk_.resize(chunk_bytes_);
       SWALE_ASSIGN_OR_RETURN(const size_t got, file_.pread(offset_, {chunk_.data(), chunk_.size()}));
       chunk_.resize(got);
       at_ = 0;
@@ -134,6 +137,7 @@ class SlotReader {
 
  private:
   io::File& file_;
+  const size_t chunk_bytes_;  // whole slots
   std::string chunk_;
   size_t at_ = 0;
   uint64_t offset_ = 0;
@@ -213,9 +217,9 @@ Result<EpochLogContent> read_epoch_log(io::Device& device, const std::string& di
                                        const Manifest& manifest) {
   const std::string path = epoch_log_path(directory, manifest.generation);
   SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<io::File> file, device.open(path, io::OpenMode::kRead));
-  SlotReader slots(*file);
-  EpochLogContent content;
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+  SlotReader slots(*file, size);
+  EpochLogContent content;
   content.epochs.reserve(
       std::min(manifest.epochs_promised, size / kEpochSlotBytes));  // a promise may be forged
   SWALE_ASSIGN_OR_RETURN(const Bytes first, slots.next());
@@ -252,7 +256,8 @@ Result<EpochLogContent> read_epoch_log(io::Device& device, const std::string& di
 Result<SalvagedEpochs> salvage_epoch_log(io::Device& device, const std::string& directory, uint32_t job) {
   const std::string path = epoch_log_path(directory, job);
   SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<io::File> file, device.open(path, io::OpenMode::kRead));
-  SlotReader slots(*file);
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+  SlotReader slots(*file, size);
   SalvagedEpochs found;
   SWALE_ASSIGN_OR_RETURN(const Bytes first, slots.next());
   const Status header = check_header(first, job, path);
