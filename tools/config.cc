@@ -2,6 +2,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/nearest.h"
 #include "tools/command_line.h"
 #include "tools/option_table.h"
 #include "tools/options.h"
@@ -48,6 +49,7 @@ struct ConfigCommand {
   int run() const;
   int run_check(const std::vector<TableRow>& table) const;
   bool wanted(const TableRow& row) const;
+  Status unknown_name(const std::vector<TableRow>& table) const;
 };
 
 // The part of an option string that `call` takes: each call refuses the others' options.
@@ -111,6 +113,21 @@ bool ConfigCommand::wanted(const TableRow& row) const {
   });
 }
 
+// Only if no name is known, so the first one speaks for all.
+Status ConfigCommand::unknown_name(const std::vector<TableRow>& table) const {
+  const std::string& name = names.front();
+  if (name.find('=') != std::string::npos) {
+    return invalid_argument("{}: is a string of options; to check it: swale config --check '{}'", name, name);
+  }
+  if (!call.empty())
+    return invalid_argument("{}: calls of this kind take no such option or group of options", name);
+  std::vector<std::string_view> known;
+  for (const TableRow& each : table) known.push_back(each.row.name);
+  return invalid_argument(
+      "{}: no option or group of options has this name; the nearest is {} (`swale config` lists all)", name,
+      nearest(name, known));
+}
+
 int ConfigCommand::run() const {
   const std::vector<TableRow> table = option_table();
   if (checks->count() != 0) return run_check(table);
@@ -144,9 +161,7 @@ int ConfigCommand::run() const {
     print(wrap(row.help, 96, "    "));
     print(fmt::format("    [{}; {}; {}]\n", Config::expectation(row), variable, calls_text(each)));
   }
-  if (shown == 0) {
-    return fail(invalid_argument("no option or group of options has this name; `swale config` lists all"));
-  }
+  if (shown == 0) return fail(unknown_name(table));
   return finish_output(kExitOk);
 }
 

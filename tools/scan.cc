@@ -97,8 +97,10 @@ int ScanCommand::run() const {
                left_out.load());
   }
   if (damaged_places != 0) {
-    fmt::print(stderr, "swale: {} damaged places were skipped, and at least {} records were not read\n",
-               damaged_places, unread);
+    fmt::print(
+        stderr, "swale: {} skipped, and at least {} not read\n",
+        damaged_places == 1 ? "1 damaged place was" : fmt::format("{} damaged places were", damaged_places),
+        unread == 1 ? "1 record was" : fmt::format("{} records were", unread));
     return finish_output(kExitFailure);
   }
   return finish_output(kExitOk);

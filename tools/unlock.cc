@@ -35,7 +35,7 @@ struct UnlockCommand {
 constexpr const char* kStates[] = {"none", "dead", "silent", "alive"};
 
 std::string text_of(const io::FoundLock& lock) {
-  if (!lock.content.ok()) return fmt::format("a file that {}\n", lock.content.status().message());
+  if (!lock.content.ok()) return lock.text() + "\n";
   const io::LockContent& content = *lock.content;
   return fmt::format("held by {} since {}, job {}, lease {:g} s, renewed {} times\n", content.who(),
                      content.since, content.job, to_seconds(content.lease), content.counter);

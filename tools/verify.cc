@@ -47,7 +47,8 @@ void VerifyCommand::print_text(const VerifyReport& report) const {
   }
   const std::string verdict = report.problems.empty()
                                   ? "all good"
-                                  : fmt::format("{} problems{}", report.problems.size(),
+                                  : fmt::format("{} {}{}", report.problems.size(),
+                                                report.problems.size() == 1 ? "problem" : "problems",
                                                 report.problems.size() == problems_max ? " or more" : "");
   print(fmt::format("{}: {} ({})\n", common.path, verdict, counts));
 }

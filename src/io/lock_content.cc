@@ -92,6 +92,14 @@ std::string LockContent::who() const {
   return fmt::format("process {} on host {}{}", holder.pid, holder.host, in);
 }
 
+std::string FoundLock::text() const {
+  if (content.ok())
+    return fmt::format("the lock of {}, which held it since {}", content->who(), content->since);
+  const std::string_view why = content.status().message();
+  return content.status().code() == Code::kUnsupported ? fmt::format("a file that {}", why)
+                                                       : fmt::format("a file that is no lock ({})", why);
+}
+
 std::string FoundLock::token() const {
   return content.ok() ? content->nonce : fmt::format("x{:016x}", uint64_t{hash_bytes(bytes)});
 }

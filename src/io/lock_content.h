@@ -51,6 +51,8 @@ struct FoundLock {
 
   // Identifies this lock among all that ever exist at its path: the nonce, or a hash if it has none.
   std::string token() const;
+  // What it is, for messages: "the lock of ...", or "a file that is no lock (...)".
+  std::string text() const;
   // Whether it is the same lock, perhaps renewed.
   bool same_lock(const FoundLock& other) const { return token() == other.token(); }
 };

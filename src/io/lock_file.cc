@@ -21,13 +21,10 @@ void wait_for(const LockRequest& request, Nanos nanos) {
 LockVerdict judge_lock(const FoundLock& found) {
   using Kind = LockVerdict::Kind;
   if (found.content.status().code() == Code::kUnsupported) return {Kind::kAlive, {}};
-  if (!found.content.ok()) {
-    return {Kind::kDead, fmt::format("a file that is no lock ({})", found.content.status().message())};
-  }
+  if (!found.content.ok()) return {Kind::kDead, found.text()};
   const LockContent& lock = *found.content;
   const auto dead = [&](std::string_view why) -> LockVerdict {
-    return {Kind::kDead,
-            fmt::format("the lock of {}, which held it since {}: {}", lock.who(), lock.since, why)};
+    return {Kind::kDead, fmt::format("{}: {}", found.text(), why)};
   };
   if (is_listed(lock.nonce)) return {Kind::kAlive, "is this process"};
   if (lock.holder == this_process()) return dead("this process has released it");

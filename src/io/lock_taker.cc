@@ -102,10 +102,7 @@ Result<std::optional<LockTaker::Next>> LockTaker::try_once(Nanos now) {
 // Decides whether the holder is certainly dead or alive, or else whether it renews the lock while we watch.
 LockVerdict LockTaker::judge(const FoundLock& found, std::optional<Watch>* watch, Nanos now) const {
   using Kind = LockVerdict::Kind;
-  const std::string who =
-      found.content.ok()
-          ? fmt::format("the lock of {}, which held it since {}", found.content->who(), found.content->since)
-          : fmt::format("a file that {}", found.content.status().message());
+  const std::string who = found.text();
   if (found.token() == request_.force) return {Kind::kDead, who + ": by force, as a person asked"};
   LockVerdict verdict = request_.self && found.content.ok() ? LockVerdict() : judge_lock(found);
   if (verdict.kind != Kind::kUnknown) return verdict;

@@ -63,7 +63,7 @@ class CommandOnDamage(CommandCase):
         name = DATA
         path = self.damage(name, 200)
         out, err = self.run_swale("verify", expect=1, path=path)
-        self.assertIn("problems", out)
+        self.assertIn(": 1 problem (", out)
         self.assertIn(os.path.join(path, name) + ": offset 0", err)
         (report,) = self.objects("verify", expect=1, path=path)
         self.assertFalse(report["ok"])
@@ -182,6 +182,11 @@ class CommandOnDamage(CommandCase):
                 file.write(garbage)
             self.assertEqual(self.objects("unlock", path=path)[0]["state"], "dead")
             self.assertEqual(self.left_over(path), [])
+        with open(os.path.join(path, "swale.lock"), "w", encoding="utf-8") as file:
+            file.write("no json")
+        out, err = self.run_swale("unlock", path=path)
+        self.assertTrue(out.startswith("a file that is no lock (its 7 bytes are no JSON object)\n"), out)
+        self.assertIn("took over a file that is no lock (its 7 bytes", err)
 
     def test_unlock_leaves_what_looks_alive(self):
         path = self.copy()

@@ -306,7 +306,7 @@ class Command(CommandCase):
         _, problems = self.run_swale("verify", path=path, expect=1)
         self.assertIn("part-000000.j0001.data", problems)
         self.assertNotIn("swale verify", problems, "nobody is told to do what he has just done")
-        self.assertRegex(err, rf"1 damaged places were skipped, and at least {len(whole) - len(kept)} records were not read")
+        self.assertRegex(err, rf"1 damaged place was skipped, and at least {len(whole) - len(kept)} records were not read")
         turn_bit(log, 3)  # the run's header
         out, err = self.run_swale("scan", "--keep-going", path=path, expect=3)
         self.assertEqual(out.splitlines(), [line for line in whole if not line.startswith("0\t")], "the first epoch's run")
@@ -366,7 +366,10 @@ class Command(CommandCase):
         text, _ = self.run_config("imd.ways", SWALE_IMD_WAYS="3")
         self.assertIn("imd.ways=3   (from SWALE_IMD_WAYS; default 1)", text)
         self.assertEqual(text.count("imd."), 1)
-        self.run_config("swan", expect=2)
+        self.assertIn("swan: no option", self.run_config("swan", expect=2)[1])
+        self.assertIn("the nearest is imd.memory", self.run_config("imd.memroy", expect=2)[1])
+        self.assertIn("swale config --check 'imd.ways=2'", self.run_config("imd.ways=2", expect=2)[1])
+        self.assertIn("take no such option", self.run_config("imd.map", "--for", "write", expect=2)[1])
         print(f"{len(rows)} options")
 
     def test_config_checks(self):
