@@ -20,6 +20,16 @@ constexpr size_t choose(bool condition, size_t yes, size_t no) {
   return __builtin_expect_with_probability(condition, 1, 0.5) ? yes : no;
 }
 
+// The word with bit `bit` % 64 set.
+inline uint64_t with_bit(uint64_t word, uint64_t bit) {
+#if defined(__x86_64__)
+  asm("btsq %1, %0" : "+r"(word) : "r"(bit) : "cc");  // gcc shifts a one, which takes thrice the work
+  return word;
+#else
+  return word | uint64_t{1} << bit % 64;
+#endif
+}
+
 inline constexpr uint64_t kByteOnes = 0x0101010101010101;   // the lowest bit of each byte
 inline constexpr uint64_t kByteHighs = 0x8080808080808080;  // the highest
 

@@ -23,6 +23,13 @@ struct Model {
   }
 };
 
+TEST(Bits, WithBitSetsTheBitModulo64) {
+  for (uint64_t bit = 0; bit < 200; ++bit) {
+    EXPECT_EQ(with_bit(0, bit), uint64_t{1} << bit % 64);
+    EXPECT_EQ(with_bit(~uint64_t{0}, bit), ~uint64_t{0});
+  }
+}
+
 TEST(BitSpan, AgreesWithABitwiseModel) {
   Rng rng(1);
   for (int round = 0; round < 300; ++round) {

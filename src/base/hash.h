@@ -57,12 +57,27 @@ inline uint64_t folded_product(uint64_t a, uint64_t b) {
 #endif
 }
 
-// The digest of the i-th pair of words of a row; `at` is the pair's first byte.
-inline uint64_t pair_digest(const char* at, size_t i) {
+// The digest of the i-th pair of words of a row.
+inline uint64_t pair_digest(uint64_t first, uint64_t second, size_t i) {
   constexpr uint64_t kFirst = 0x9e3779b97f4a7c15;
   constexpr uint64_t kStep = 0x8bb84b93962eacc8;
   constexpr uint64_t kSecond = 0xd1b54a32d192ed03;
-  return folded_product(get_u64(at) ^ (kFirst + i * kStep), get_u64(at + 8) ^ kSecond);
+  return folded_product(first ^ (kFirst + i * kStep), second ^ kSecond);
+}
+// The same; `at` is the pair's first byte.
+inline uint64_t pair_digest(const char* at, size_t i) { return pair_digest(get_u64(at), get_u64(at + 8), i); }
+// Copies the pair on the way, to where its words need not lie behind each other.
+inline uint64_t copy_pair(char* to, const char* first_from, const char* second_from, size_t i) {
+  uint64_t first = get_u64(first_from);
+  uint64_t second = get_u64(second_from);
+#if defined(__GNUC__)
+  asm(""
+      : "+r"(first),
+        "+r"(second));  // else gcc loads both into a vector register, from which it must take them out
+#endif
+  put_u64(to, first);
+  put_u64(to + 8, second);
+  return pair_digest(first, second, i);
 }
 
 inline constexpr uint64_t kDigestFactor = 0x2d358dccaa6c78a5;
@@ -136,6 +151,58 @@ inline uint64_t record_digest_of(const char* row, size_t row_bytes, size_t key_b
 #pragma GCC unroll 8
   for (size_t i = 0; i < kPairs; ++i) sum += internal::pair_digest(row + 16 * i, i);
   if constexpr (kRest) sum += internal::pair_digest(row + row_bytes - 16, kPairs);
+  return internal::finish_digest(sum);
+}
+
+// Makes the row of a key of eight bytes and of a value of at most 127 at `to`, and returns its record_digest. In one pass:
+// what is digested are the words that are being copied, in registers.
+[[gnu::always_inline]] inline uint64_t copy_and_digest(char* to, const char* key, Bytes value) {
+  constexpr size_t kKey = 8;
+  const size_t row_bytes = kKey + value.size();
+  if (value.size() < kKey) [[unlikely]] {
+    copy_bytes(to, key, kKey);
+    copy_bytes(to + kKey, value.data(), value.size());
+    return record_digest({to, row_bytes}, kKey);
+  }
+  uint64_t sum = internal::begin_digest(row_bytes, kKey);
+  const auto copy_pair = [&](size_t i) {  // not the first one: the key is only there
+    const char* const first = value.data() + (16 * i - kKey);
+    return internal::copy_pair(to + 16 * i, first, first + 8, i);
+  };
+  switch (row_bytes / 16) {
+    case 8:
+      sum += copy_pair(7);
+      [[fallthrough]];
+    case 7:
+      sum += copy_pair(6);
+      [[fallthrough]];
+    case 6:
+      sum += copy_pair(5);
+      [[fallthrough]];
+    case 5:
+      sum += copy_pair(4);
+      [[fallthrough]];
+    case 4:
+      sum += copy_pair(3);
+      [[fallthrough]];
+    case 3:
+      sum += copy_pair(2);
+      [[fallthrough]];
+    case 2:
+      sum += copy_pair(1);
+      [[fallthrough]];
+    case 1:
+      sum += internal::copy_pair(to, key, value.data(), 0);
+      break;
+    default:
+      __builtin_unreachable();
+  }
+  if (row_bytes % 16 != 0) {  // the last words overlap those before them
+    const char* const end = value.data() + value.size();
+    if (row_bytes % 16 > 8) put_u64(to + row_bytes - 16, get_u64(end - 16));
+    put_u64(to + row_bytes - 8, get_u64(end - 8));
+    sum += internal::pair_digest(to + row_bytes - 16, row_bytes / 16);
+  }
   return internal::finish_digest(sum);
 }
 

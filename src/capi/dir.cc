@@ -152,12 +152,17 @@ int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, cons
 
 int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
                      size_t value_bytes) {
-  if (dir != nullptr && key != nullptr && value != nullptr) [[likely]] {
-    if (dir->state->writer->append_quickly({static_cast<const char*>(key), key_bytes},
-                                           {static_cast<const char*>(value), value_bytes})) [[likely]]
-      return SWALE_OK;
-  }
-  return swale::capi::append(dir, key, key_bytes, value, value_bytes);
+  const auto slowly = [&] { return swale::capi::append(dir, key, key_bytes, value, value_bytes); };
+  // One condition each, or gcc computes with the answers.
+  if (dir == nullptr) [[unlikely]]
+    return slowly();
+  if (key == nullptr) [[unlikely]]
+    return slowly();
+  if (value == nullptr) [[unlikely]]
+    return slowly();
+  const bool appended = dir->state->writer->append_quickly({static_cast<const char*>(key), key_bytes},
+                                                           {static_cast<const char*>(value), value_bytes});
+  return appended ? SWALE_OK : slowly();
 }
 
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time) {

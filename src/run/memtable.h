@@ -58,19 +58,16 @@ class Memtable {
     copy_bytes(at + key.size(), value.data(), value.size());
     return at;
   }
-  // The same for the usual sizes: a key of kQuickKeyBytes and a value of at most kQuickValueBytesMax. Short code that
-  // only takes a record that fits after the last row of its bin. nullptr: call append.
-  static constexpr size_t kQuickKeyBytes = 8;
-  static constexpr size_t kQuickValueBytesMax = 127;
-  const char* append_quickly(Hash rest, const char* key, Bytes value) {
+  // The same for a record that has_quick_sizes. Short code that only takes what fits after the last row of its bin, and adds
+  // the record's digest (hash.h) to `digest`. False: nothing was done; call append.
+  [[gnu::always_inline]] bool append_quickly(Hash rest, const char* key, Bytes value, uint64_t* digest) {
     Bin& bin = bins_[rest >> (64 - kBinBits)];
     const size_t row_bytes = kRowHeadBytes + kQuickKeyBytes + value.size();
     if (static_cast<size_t>(bin.end - bin.next) < row_bytes || records_left_ == 0) [[unlikely]]
-      return nullptr;
+      return false;
     char* const at = add_row(bin, rest, kQuickKeyBytes, value.size(), value.size());
-    copy_bytes(at, key, kQuickKeyBytes);
-    copy_bytes(at + kQuickKeyBytes, value.data(), value.size());
-    return at;
+    *digest += copy_and_digest(at, key, value);
+    return true;
   }
   // As append, for a record from parse_record, which may be a large one.
   const char* append(Hash rest, const RecordView& record) {
@@ -195,7 +192,7 @@ class Memtable {
     bin.next = row + kRowHeadBytes + key_bytes + value_bytes;
     prefetch_for_write(bin.next + kFetchAheadBytes);
     put_u64(row, (rest & ~kEntryOffsetMask) | sizes);
-    other_sizes_ |= sizes ^ sizes_;
+    if (sizes != sizes_) other_sizes_ |= sizes ^ sizes_;
     data_bytes_ += key_bytes + value_bytes;
     --records_left_;
     return row + kRowHeadBytes;

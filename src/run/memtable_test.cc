@@ -56,6 +56,46 @@ TEST(Memtable, KnowsWhetherAllRecordsHaveOneSize) {
   EXPECT_EQ(memtable->value_bytes(), 0u);
 }
 
+// The quick way makes the same rows and the same counts; it leaves to the other what needs a new chunk.
+TEST(Memtable, AppendQuicklyDoesWhatAppendDoes) {
+  Rng rng(6);
+  for (const bool uniform : {true, false}) {
+    auto quick = Memtable::create(kMiB, 50'000);
+    auto slow = Memtable::create(kMiB, 50'000);
+    ASSERT_TRUE(quick.ok() && slow.ok());
+    uint64_t digest = 0;
+    uint64_t expected = 0;
+    size_t taken_quickly = 0;
+    for (int i = 0; i < 10'000; ++i) {
+      const std::string key = test::random_bytes(rng, kQuickKeyBytes);
+      const std::string value = test::random_bytes(rng, uniform ? 40 : rng.below(kQuickValueBytesMax + 1));
+      ASSERT_TRUE(append(*slow, key, value));
+      const uint64_t row = swale::record_digest(key + value, key.size());
+      expected += row;
+      if (quick->append_quickly(test::rest_of(key), key.data(), value, &digest)) {
+        ++taken_quickly;
+      } else {
+        ASSERT_TRUE(append(*quick, key, value));
+        digest += row;
+      }
+      ASSERT_EQ(digest, expected);
+    }
+    EXPECT_GT(taken_quickly, 8'000u);
+    EXPECT_EQ(quick->count(), slow->count());
+    EXPECT_EQ(quick->data_bytes(), slow->data_bytes());
+    EXPECT_EQ(quick->encoded_bytes(), slow->encoded_bytes());
+    EXPECT_EQ(quick->uniform(), uniform);
+    std::vector<uint64_t> entries(slow->count());
+    std::vector<uint64_t> expected_entries(slow->count());
+    for (uint32_t bin = 0; bin < Memtable::kBins; ++bin) {
+      const size_t count = slow->collect(bin, expected_entries.data());
+      ASSERT_EQ(quick->collect(bin, entries.data()), count);
+      for (size_t i = 0; i < count; ++i)
+        ASSERT_EQ(quick->row(entries[i]).view.row(), slow->row(expected_entries[i]).view.row());
+    }
+  }
+}
+
 // Every bin's records, in the order of arrival, and no others.
 TEST(Memtable, CollectsWhatWasAppended) {
   Rng rng(5);

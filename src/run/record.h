@@ -54,6 +54,19 @@ inline char* encode_record(Bytes key, Bytes value, char* out) {
   return out + key.size() + value.size();
 }
 
+// The usual sizes, for which most work on a record is straight-line code.
+inline constexpr size_t kQuickKeyBytes = 8;
+inline constexpr size_t kQuickValueBytesMax = 127;
+inline bool has_quick_sizes(Bytes key, Bytes value) {
+  return key.size() == kQuickKeyBytes && value.size() <= kQuickValueBytesMax;
+}
+// As encode_record, for such sizes. Returns the record's digest (hash.h).
+inline uint64_t encode_quick_record(Bytes key, Bytes value, char* out) {
+  out[0] = static_cast<char>(kQuickKeyBytes);
+  out[1] = static_cast<char>(value.size());
+  return copy_and_digest(out + 2, key.data(), value);
+}
+
 // A decoded record: views of the encoded bytes; the value directly follows the key.
 struct RecordView {
   Bytes key;

@@ -1,6 +1,7 @@
 #include "run/row_copy.h"
 
 #include <array>
+#include <cstddef>
 #include <utility>
 
 #include "base/copy.h"
@@ -9,18 +10,26 @@
 namespace swale::run {
 namespace {
 
-// Two loops: a single one would need more values than there are registers.
-template <class CopyRow, class DigestRow>
+// Two loops: a single one would need more values than there are registers. So would one that fetches after each row.
+template <ptrdiff_t kRowsPerFetch, class CopyRow, class DigestRow>
 uint64_t copy_with(const RowCopy& copy, SketchBuilder* sketch_builder, Memtable::RowFetcher* row_fetcher,
                    CopyRow copy_row, DigestRow digest_row) {
   SketchBuilder sketch = *sketch_builder;       // in registers
   Memtable::RowFetcher fetcher = *row_fetcher;  // likewise
   const size_t row_bytes = copy.row_bytes;
+  const char* const rows = copy.rows;
+  const uint64_t* entry = copy.entries;
+  const uint64_t* const end = entry + copy.count;
   char* out = copy.out;
-  for (uint32_t i = 0; i < copy.count; ++i, out += row_bytes) {
-    copy_row(out, copy.rows + (copy.entries[i] & kEntryOffsetMask), row_bytes);
-    sketch.add(copy.entries[i]);
-    fetcher.fetch(Memtable::kRowHeadBytes + row_bytes);
+  while (entry < end) {
+    const uint64_t* const first = entry;
+    const uint64_t* const last = end - entry > kRowsPerFetch ? entry + kRowsPerFetch : end;
+    for (; entry < last; ++entry, out += row_bytes) {
+      const uint64_t row = *entry;
+      copy_row(out, rows + (row & kEntryOffsetMask), row_bytes);
+      sketch.add(row);
+    }
+    fetcher.fetch(static_cast<size_t>(last - first) * (Memtable::kRowHeadBytes + row_bytes));
   }
   *sketch_builder = sketch;
   *row_fetcher = fetcher;
@@ -34,7 +43,7 @@ using RowCopier = uint64_t (*)(const RowCopy& copy, SketchBuilder* sketch, Memta
 // For rows of 16 * kPairs bytes; if kRest, of up to 15 bytes more.
 template <size_t kPairs, bool kRest>
 uint64_t copy_rows_of(const RowCopy& copy, SketchBuilder* sketch, Memtable::RowFetcher* fetcher) {
-  return copy_with(
+  return copy_with<8>(
       copy, sketch, fetcher,
       [](char* to, const char* from, size_t row_bytes) { copy_pairs<kPairs, kRest>(to, from, row_bytes); },
       [&](const char* row, size_t row_bytes) {
@@ -43,7 +52,7 @@ uint64_t copy_rows_of(const RowCopy& copy, SketchBuilder* sketch, Memtable::RowF
 }
 
 uint64_t copy_rows_of_any_size(const RowCopy& copy, SketchBuilder* sketch, Memtable::RowFetcher* fetcher) {
-  return copy_with(copy, sketch, fetcher, copy_bytes, [&](const char* row, size_t row_bytes) {
+  return copy_with<1>(copy, sketch, fetcher, copy_bytes, [&](const char* row, size_t row_bytes) {
     return swale::record_digest({row, row_bytes}, copy.key_bytes);
   });
 }

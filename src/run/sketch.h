@@ -18,6 +18,7 @@
 #include <map>
 #include <span>
 
+#include "base/bits.h"
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "base/hash.h"
@@ -93,7 +94,7 @@ class SketchBuilder {
       word_index_ = bit / 64;
       word_ = 0;
     }
-    word_ |= uint64_t{1} << bit % 64;
+    word_ = with_bit(word_, bit);
     remainders_[added_++] = static_cast<uint8_t>(fingerprint);
   }
   // Call after the last add.

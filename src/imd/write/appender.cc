@@ -115,7 +115,8 @@ void Appender::end_epoch(WriterCore* core, int64_t step, double time, const net:
       params_.pages != nullptr ? params_.pages->written() : params_.values->written();
   for (net::Rank to = 0; to < batcher_.destinations(); ++to) core->submit(to, exchange(to, {}));
   ++epochs_ended_;
-  batcher_.count(intake_.take_tally());
+  batcher_.count(intake_.tally());
+  intake_.begin_epoch();
   const bool sends_keys = params_.lossy && params_.ranks > 1;
   core->begin_epoch_end(step, time, sends_keys ? keys_.pairs_per_rank() : batcher_.records_per_rank(),
                         batcher_.tally(), values, call, stage_ ? stage_->take_digest() : 0);

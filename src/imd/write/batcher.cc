@@ -58,11 +58,15 @@ net::Rank Batcher::append(Bytes key, Bytes value) {
   char* const at = place_for(home, run::encoded_record_bytes(key.size(), value.size()), &destination);
   if (at == nullptr) return destination;
 
-  const char* const end = run::encode_record(key, value, at);
   ++tally_.records;
   const size_t row_bytes = key.size() + value.size();
   tally_.data_bytes += row_bytes;
-  tally_.digest += record_digest({end - row_bytes, row_bytes}, key.size());
+  if (run::has_quick_sizes(key, value)) [[likely]] {
+    tally_.digest += run::encode_quick_record(key, value, at);
+  } else {
+    const char* const end = run::encode_record(key, value, at);
+    tally_.digest += record_digest({end - row_bytes, row_bytes}, key.size());
+  }
   return kAccepted;
 }
 

@@ -8,13 +8,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <utility>
 
 #include "base/biased_mutex.h"
 #include "base/hash.h"
-#include "imd/write/batcher.h"
+#include "imd/format/record_tally.h"
 #include "imd/write/partition.h"
-#include "run/memtable.h"
+#include "run/record.h"
 
 namespace swale::imd {
 
@@ -25,16 +24,12 @@ class DirectIntake {
 
   // The usual case and nothing else: a short record, room for it where its bin's last one lies, the thread that the
   // mutex is biased to. Small and without calls, so that everything stays in registers. False: nothing was done.
-  bool append_quickly(Bytes key, Bytes value) {
-    if (key.size() != run::Memtable::kQuickKeyBytes || value.size() > run::Memtable::kQuickValueBytesMax)
-      return false;
+  [[gnu::always_inline]] bool append_quickly(Bytes key, Bytes value) {
+    if (!run::has_quick_sizes(key, value)) return false;
     if (!mutex.try_lock_by_bias()) return false;
     bool taken = false;
     if (closed_.load(std::memory_order_relaxed) == 0) [[likely]] {
-      const char* const row = partition_->append_quickly(key, value);
-      taken = row != nullptr;
-      if (taken) [[likely]]
-        count(row, run::Memtable::kQuickKeyBytes, value.size());
+      taken = partition_->append_quickly(key, value, &digest_);
     }
     mutex.unlock_by_bias();
     return taken;
@@ -43,13 +38,15 @@ class DirectIntake {
   // or where the record lies. Requires that the intake is not closed.
   Partition::Appended append(Hash hash, Bytes key, Bytes value) {
     const Partition::Appended appended = partition_->append(hash, key, value);
-    if (appended.row != nullptr) count(appended.row, key.size(), value.size());
+    if (appended.row != nullptr)
+      digest_ += record_digest({appended.row, key.size() + value.size()}, key.size());
     return appended;
   }
   // The same for a record that is encoded.
   Partition::Appended append(Hash hash, const run::RecordView& record) {
     const Partition::Appended appended = partition_->append(hash, record);
-    if (appended.row != nullptr) count(appended.row, record.key.size(), record.value.size());
+    if (appended.row != nullptr)
+      digest_ += record_digest({appended.row, record.row().size()}, record.key.size());
     return appended;
   }
 
@@ -63,24 +60,23 @@ class DirectIntake {
   // Every record goes the long way, which has something to ask first. For good; append goes on taking them.
   void forbid_quickly() { closed_.fetch_or(kLongWayOnly); }
 
-  // Of the records taken since the last call.
-  RecordTally take_tally() { return std::exchange(tally_, {}); }
-  const RecordTally& tally() const { return tally_; }
+  // Of the open epoch's records so far; by whoever also holds what serialises the partition. Memtables count them, so that
+  // an append need not.
+  RecordTally tally() const {
+    RecordTally tally = partition_ != nullptr ? partition_->taken() : RecordTally{};
+    tally.digest = digest_;
+    return tally;
+  }
+  void begin_epoch() { digest_ = 0; }
 
  private:
-  void count(const char* row, size_t key_bytes, size_t value_bytes) {
-    ++tally_.records;
-    tally_.data_bytes += key_bytes + value_bytes;
-    tally_.digest += record_digest({row, key_bytes + value_bytes}, key_bytes);
-  }
-
   static constexpr uint32_t kNoPartition = 1;
   static constexpr uint32_t kFailed = 2;
   static constexpr uint32_t kLongWayOnly = 4;
 
   std::atomic<uint32_t> closed_{kNoPartition};
   Partition* partition_ = nullptr;
-  RecordTally tally_;
+  uint64_t digest_ = 0;  // of the open epoch's records
 };
 
 }  // namespace swale::imd

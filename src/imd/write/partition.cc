@@ -11,6 +11,10 @@
 
 namespace swale::imd {
 
+namespace {
+RecordTally counts_of(const run::Memtable& memtable) { return {memtable.count(), memtable.data_bytes(), 0}; }
+}  // namespace
+
 Partition::Partition(const PartitionParams& params) : params_(params), footer_builder_(partition()) {}
 
 Partition::~Partition() = default;
@@ -118,9 +122,18 @@ void Partition::start_small() {
 // The full memtable waits to be made into a run and the spare one takes its place.
 bool Partition::rotate(Way& way) {
   if (way.full || !way.spare) return false;
+  way.filling_of->taken.add(counts_of(*way.filling));
   way.full = std::exchange(way.filling, std::move(way.spare));
   way.full_of = std::exchange(way.filling_of, open_);
   return true;
+}
+
+RecordTally Partition::taken() const {
+  RecordTally taken = open_->taken;
+  for (const Way& way : ways_) {
+    if (way.filling_of == open_) taken.add(counts_of(*way.filling));
+  }
+  return taken;
 }
 
 void Partition::end_epoch(EpochNumber next_epoch, uint64_t next_epoch_id, const run::ValueRange& values) {

@@ -100,10 +100,13 @@ class Partition {
     const HashChoice way = choose(hash, params_.ways);
     return {ways_[way.index].filling->append(way.rest, key, value), way.index};
   }
-  // The same for sizes that Memtable::append_quickly takes; nullptr: append must be asked.
-  const char* append_quickly(Bytes key, Bytes value) {
-    const HashChoice way = choose(hash_eight_bytes(key.data()), params_.ways);
-    return ways_[way.index].filling->append_quickly(way.rest, key.data(), value);
+  // The same for what Memtable::append_quickly takes, as that says.
+  [[gnu::always_inline]] bool append_quickly(Bytes key, Bytes value, uint64_t* digest) {
+    // For one way as choose answers, which would keep the bin waiting for a product.
+    HashChoice way{0, hash_eight_bytes(key.data())};
+    if (params_.ways != 1) [[unlikely]]
+      way = choose(way.rest, params_.ways);
+    return ways_[way.index].filling->append_quickly(way.rest, key.data(), value, digest);
   }
   // As append for a record that is encoded.
   Appended append(Hash hash, const run::RecordView& record) {
@@ -138,6 +141,8 @@ class Partition {
   }
   // Whether the epoch that was ended last is.
   bool durable() const { return state_ == State::kDurable; }
+  // What the open epoch has so far: records and their bytes, not the digest.
+  RecordTally taken() const;
   // What was indexed in the epoch that was ended last.
   const RecordTally& tally() const { return closing_->tally; }
   ExtremaSummary extrema() const { return ExtremaSummary::of(partition(), closing_->extrema); }
@@ -213,8 +218,9 @@ class Partition {
     BlockNumber first_block = {};
     BlockNumber end_block = {};
     uint32_t runs = 0;
-    uint32_t writes_out = 0;  // queued or running
-    RecordTally tally = {};
+    uint32_t writes_out = 0;                     // queued or running
+    RecordTally taken = {};                      // in memtables that are full
+    RecordTally tally = {};                      // in runs
     std::vector<run::FieldTotals> extrema = {};  // of the groups that are written
     run::ValueRange values = {};
     std::vector<Share> shares = {};  // by way

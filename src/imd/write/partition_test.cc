@@ -68,6 +68,26 @@ class PartitionAlone {
   std::unique_ptr<Partition> partition_;
 };
 
+// Records in full memtables, in the one being filled, and none of another epoch.
+TEST(Partition, CountsWhatTheOpenEpochHasTaken) {
+  PartitionAlone partition;
+  EXPECT_EQ(partition->taken(), RecordTally{});
+  uint64_t records = 0;
+  for (int i = 0; i < 3; ++i) records += partition.fill_memtable() + 1;  // with that for which it had no room
+  EXPECT_EQ(partition->taken(), (RecordTally{records, records * 48, 0}));
+  uint64_t digest = 0;
+  const std::string key = "quickkey";
+  EXPECT_FALSE(partition->append_quickly(key, std::string(40, 'q'), &digest));  // its bin has no chunk yet
+  EXPECT_EQ(digest, 0u);
+  partition.end_epoch(1);
+  EXPECT_EQ(partition->tally().records, records);
+  EXPECT_EQ(partition->taken(), RecordTally{});
+  EXPECT_NE(partition->append(hash_bytes(key), key, "once").row, nullptr);
+  EXPECT_TRUE(partition->append_quickly(key, "again", &digest));
+  EXPECT_EQ(digest, record_digest(key + "again", key.size()));
+  EXPECT_EQ(partition->taken(), (RecordTally{2, 8 + 4 + 8 + 5, 0}));
+}
+
 // Storage has nothing to do until the first memtable is full, so the first ones after a rest are small.
 TEST(Partition, StartsSmallAfterARest) {
   PartitionAlone partition;

@@ -235,7 +235,10 @@ Status Writer::part() {
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   if (result.ok() && failed()) result = failure();
   if (result.ok()) {
-    if (const uint64_t dropped = appender_.records_of_open_epoch(); dropped != 0) {
+    MutexLock core_lock(mutex_);
+    const uint64_t dropped = appender_.records_of_open_epoch();
+    core_lock.unlock();
+    if (dropped != 0) {
       result = error(
           Code::kAborted, Scope::kFile,
           "{}: {} records were appended on rank {} after the last epoch end and are dropped; end the epoch "
@@ -245,7 +248,7 @@ Status Writer::part() {
     net::CallStamp call;
     SWALE_RETURN_IF_ERROR(
         job_.begin_call(channel(), net::CallKind::kCloseDirectory, 0, opened_.directory, &call));
-    MutexLock core_lock(mutex_);
+    core_lock.lock();
     core_->begin_close(call);
     after_change();
     wait_for("all ranks to close", [&] { return core_->closed(); });

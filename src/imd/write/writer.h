@@ -59,7 +59,9 @@ class Writer final : private net::ConversationDriver {
 
   Status append(Bytes key, Bytes value);
   // What takes most records of a job of one rank, in short code. False: append must be asked.
-  bool append_quickly(Bytes key, Bytes value) { return appender_.intake().append_quickly(key, value); }
+  [[gnu::always_inline]] bool append_quickly(Bytes key, Bytes value) {
+    return appender_.intake().append_quickly(key, value);
+  }
   Status epoch_end(int64_t step, double time);  // collective; begin and wait in one
   // Begins to end the epoch. What is appended from here on belongs to the next one, and may be appended at once: sorting,
   // writing and the commit go on meanwhile. kInvalidArgument while an earlier one has not been waited for. Collective.
