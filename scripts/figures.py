@@ -39,7 +39,7 @@ ABOUT_MEASURING = ("docs/design/benchmarks.md", "docs/design/ablations.md")
 # In nanoseconds, or bytes.
 UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "B": 1, "bytes": 1, "KB": 1e3, "KiB": 1024, "MB": 1e6,
          "MiB": 1 << 20, "GB": 1e9}  # fmt: skip
-NUMBER = r"(?P<number>\d[\d,]*(?:\.\d+)?)"
+NUMBER = r"(?P<number>(?:(?<=\s)-)?\d[\d,]*(?:\.\d+)?)"  # a difference may be below zero
 MARK = re.compile(NUMBER + r"(?P<words>[^\d<|]{0,60})<!-- (?P<kind>figure|from): (?P<source>\S+) -->")
 BLOCK_MARK = re.compile(r"^<!-- (?P<kind>from|arithmetic)(?:: (?P<source>\S+))? -->$")
 TABLE = re.compile(r"<!-- table: (?P<name>\S+) -->\n(?P<text>.*?)<!-- /table -->", re.DOTALL)
@@ -162,14 +162,14 @@ def half_step(number):
     decimals = len(number.partition(".")[2])
     if decimals:
         return 0.5 * 10**-decimals
-    digits = number.replace(",", "")
+    digits = number.replace(",", "").lstrip("-")
     zeros = min(len(digits) - len(digits.rstrip("0")), max(len(digits) - 2, 0))
     return 0.5 * 10**zeros
 
 
 def written(value, like):
     """`value` with as many digits as `like` shows, two at least."""
-    digits = like.replace(",", "").lstrip("0.")
+    digits = like.replace(",", "").lstrip("-").lstrip("0.")
     shown = len(digits.replace(".", "")) if "." in digits or "." in like else len(digits.rstrip("0"))
     shown = max(shown, 2)
     exponent = math.floor(math.log10(abs(value))) if value else 0
@@ -370,6 +370,8 @@ CANARIES = [
     ("README.md", "A query takes 0.26 ms<!-- figure: swale/cold_us -->.", ""),
     ("README.md", "A query takes 0.27 ms<!-- figure: swale/cold_us -->.", "0.27 is 0.26"),
     ("README.md", "A query takes 260 µs<!-- figure: swale/warm_us -->.", "no figure swale/warm_us"),
+    ("README.md", "The difference is -0.433 ns a record<!-- figure: b_ns -->.", ""),
+    ("README.md", "The difference is 0.433 ns a record<!-- figure: b_ns -->.", "0.433 is -0.433"),
     ("docs/guide/a.md", "Indexing costs 31 ns a record.", "names no source"),
     ("docs/design/a.md", "A cold query\ntakes 200 µs.", "names no source"),
     ("docs/design/a.md", "| | a record |\n|---|---|\n| lz4 | 31 ns |", "names no source"),
@@ -394,7 +396,9 @@ SCRATCH = {
         "profile": "full",
         "parameters": {"keys": 4, "epochs": 5, "key_bytes": 8, "value_bytes": 40, "rounds": 1},
         "results": {"a_ns": {"value": 31.74, "raw": 40.0, "raw_min": 38.0, "raw_max": 44.0, "factor": 1.26, "unit": "ns", "met": True, "aim_met": False, "must": 40, "aim": 26,
-                             "less_is_better": True, "what": "w", "min": 31, "max": 32, "samples": [31.74]}},
+                             "less_is_better": True, "what": "w", "min": 31, "max": 32, "samples": [31.74]},
+                    "b_ns": {"value": -0.433, "raw": -0.5, "raw_min": -2, "raw_max": 3, "factor": 1.26, "unit": "ns", "met": None, "aim_met": None, "must": None, "aim": None,
+                             "less_is_better": True, "what": "w", "min": -1, "max": 1, "samples": [-0.433]}},
         "stores": {"swale": {name: {"value": value, "unit": unit} for name, value, unit in (
             ("cold_us", 260.3, "us"), ("cpu_ns_per_record", 31.7, "ns"), ("records", 2e7, ""), ("bytes_ratio", 1.03, ""))}},
     }),
