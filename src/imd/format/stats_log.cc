@@ -143,12 +143,13 @@ Status StatsReader::catch_up() {
     SWALE_RETURN_IF_ERROR(file.status());
     file_ = std::move(*file);
   }
-  std::vector<char> chunk(kStatsChunkBytes);
+  SWALE_ASSIGN_OR_RETURN(const uint64_t end, file_->size());
+  std::vector<char> chunk(std::min<uint64_t>(end - std::min(scanned_, end), kStatsChunkBytes));
   for (;;) {
     SWALE_ASSIGN_OR_RETURN(const size_t got, file_->pread(scanned_, {chunk.data(), chunk.size()}));
     size_t taken = take_lines({chunk.data(), got});
-    // No end of a line in so many bytes is damage: it is passed over.
-    if (taken == 0 && got == chunk.size()) taken = got;
+    // No end of a line in so many bytes is damage: it is passed over. In fewer it is a line that is being written.
+    if (taken == 0 && got == kStatsChunkBytes) taken = got;
     if (taken == 0) return {};
     scanned_ += taken;
   }

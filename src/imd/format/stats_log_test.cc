@@ -76,10 +76,14 @@ TEST(StatsLog, ATornLineIsPassedOver) {
     StatsLog log(device, "/dir", 1);
     log.append(1, EpochNumber(1), some_stats(2, 1));
     auto file = device.open(stats_path("/dir", 1), io::OpenMode::kReadWrite).value();
-    ASSERT_TRUE(file->pwrite(file->size().value(), torn.substr(0, length)).ok());
+    const uint64_t at = file->size().value();
+    ASSERT_TRUE(file->pwrite(at, torn.substr(0, length)).ok());
     StatsReader reader(device, "/dir", 1);
     EXPECT_EQ(*reader.get(1), some_stats(2, 1));
     EXPECT_EQ(reader.get(9).status().code(), Code::kNotFound);
+    // It was being written: the same reader finds it when it is whole.
+    ASSERT_TRUE(file->pwrite(at + length, torn.substr(length)).ok());
+    EXPECT_EQ(*reader.get(9), some_stats(3, 9));
   }
   std::printf("%zu places of a tear\n", points);
 }
