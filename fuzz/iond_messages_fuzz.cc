@@ -27,7 +27,8 @@ void request(Bytes bytes) {
 void answer(Bytes bytes) {
   const auto message = decode_iond_answer(bytes);
   if (!message.ok()) return;
-  const auto same = decode_iond_answer(encode_iond_answer(*message));
+  const std::string again = encode_iond_answer(*message);  // `same` points into it
+  const auto same = decode_iond_answer(again);
   require(same.ok() && same->file == message->file && same->id == message->id &&
           same->size == message->size && same->first == message->first && same->data == message->data);
 }
