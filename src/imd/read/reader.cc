@@ -42,6 +42,7 @@ Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::stri
   }
   std::unique_ptr<Reader> reader(new Reader(device, directory, options));
   SWALE_RETURN_IF_ERROR(reader->refresh().status());
+  reader->view()->prepare();
   return reader;
 }
 

@@ -1,6 +1,7 @@
 #include "imd/read/reader_query.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "imd/read/reader_sort.h"
@@ -36,6 +37,12 @@ char* Arena::take(size_t bytes) {
   char* const memory = pieces_[piece_].memory.get() + used_;
   used_ += bytes;
   return memory;
+}
+
+void Arena::touch() {
+  reset();
+  std::memset(take(kPieceBytes), 0, kPieceBytes);
+  reset();
 }
 
 void Arena::trim(size_t bytes_max) {
@@ -479,6 +486,11 @@ void Query::settle_counters() {
   counters_.reads.add(std::exchange(reads_count_, 0));
   counters_.bytes_read.add(std::exchange(bytes_count_, 0));
   counters_.false_candidates.add(std::exchange(false_count_, 0));
+}
+
+void Query::touch() {
+  slice_memory_.touch();
+  block_memory_.touch();
 }
 
 void Query::trim() {

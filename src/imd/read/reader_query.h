@@ -51,6 +51,8 @@ struct QueryKey {
 class Arena {
  public:
   char* take(size_t bytes);
+  // Backs the first piece's pages.
+  void touch();
   void reset() { piece_ = used_ = taken_ = 0; }
   size_t taken() const { return taken_; }
   void trim(size_t bytes_max);
@@ -92,7 +94,8 @@ class Query {
   Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink);
   bool reusable() const { return reusable_; }
 
-  void trim();  // to kKeptBytes or so
+  void touch();  // backs the pages that a usual run takes
+  void trim();   // to kKeptBytes or so
 
  private:
   static constexpr size_t kRestsMax = 32 * kKiB;

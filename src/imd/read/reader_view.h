@@ -43,6 +43,11 @@ class ReaderView {
   // the first `common` epochs of this one's, at least one. That view may be in use. Call before the first query.
   void take_over(ReaderView& before, size_t common) { partitions_.take_over(before.partitions_, common); }
 
+  // Makes what the first query needs besides the directory's bytes. Call before it, if at all.
+  void prepare() {
+    queries_.prepare([this] { return make_query(); });
+  }
+
   const Manifest& manifest() const { return manifest_; }
   Result<std::vector<Value>> get(Bytes key, int64_t epoch);
   Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch);
@@ -67,9 +72,11 @@ class ReaderView {
   }
 
  private:
+  std::unique_ptr<Query> make_query() {
+    return std::make_unique<Query>(files_, manifest_, partitions_, tables_, partitioners_);
+  }
   QueryPool::Lease take_query() {
-    return queries_.take(
-        [this] { return std::make_unique<Query>(files_, manifest_, partitions_, tables_, partitioners_); });
+    return queries_.take([this] { return make_query(); });
   }
   Result<EpochRange> range_of(int64_t epoch) const;
   // `what` is the rest of a sentence: "keys are listed of one epoch at a time".
