@@ -99,12 +99,12 @@ void Crew::leave(Member* member) {
   {
     MutexLock lock(mutex_);
     if (member->threads_ == 0) return;
+    member->threads_ = 0;  // a wake while the turn is waited for must not put it into the queue again
     std::erase(members_, member);
     take_out(member);
     left_.wait(lock, [member] {
       return member->state_ != Member::State::kRunning && member->state_ != Member::State::kRunningAndWoken;
     });
-    member->threads_ = 0;
     threads_wanted_ = wanted();
   }
   end_surplus_threads();
@@ -147,7 +147,7 @@ void Crew::run(size_t index) {
     const bool more = member->turn();
     lock.lock();
     const bool again = more || member->state_ == Member::State::kRunningAndWoken;
-    const bool stays = std::find(members_.begin(), members_.end(), member) != members_.end();
+    const bool stays = member->threads_ != 0;
     member->state_ = Member::State::kIdle;
     if (!stays) {
       left_.notify_all();

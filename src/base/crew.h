@@ -39,7 +39,7 @@ class Crew {
     enum class State { kIdle, kReady, kRunning, kRunningAndWoken };
     State state_ = State::kIdle;
     Member* next_ = nullptr;  // in the queue; an intrusive list needs no allocation
-    size_t threads_ = 0;      // the number it asked for; 0: it has not joined
+    size_t threads_ = 0;      // the number it asked for; 0: it has not joined, or leaves
   };
 
   Crew() = default;
@@ -55,7 +55,7 @@ class Crew {
   Status join(Member* member, size_t threads);
   // Returns when the member is in no turn and will get none. Ends the threads that no other member asked for.
   void leave(Member* member);
-  // Call when the member has work: it will get a turn that begins after this call.
+  // Call when the member has work: it will get a turn that begins after this call. Nothing happens if it leaves.
   void wake(Member* member);
 
   size_t thread_count() const;

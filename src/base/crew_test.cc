@@ -154,6 +154,46 @@ TEST_F(CrewTest, NoWakeIsLostAndLeaveWaitsForTheTurn) {
   EXPECT_EQ(crew_.thread_count(), 0u);
 }
 
+// May have turns only until it is told that it has left; each lasts until others have had time to wake it.
+class Leaver : public Crew::Member {
+ public:
+  bool turn() noexcept override {
+    EXPECT_FALSE(gone_.load()) << "a turn after leave";
+    in_turn_ = true;
+    for (int i = 0; i < 50; ++i) std::this_thread::yield();
+    return false;
+  }
+  bool in_turn() const { return in_turn_; }
+  void is_gone() { gone_ = true; }
+
+ private:
+  std::atomic<bool> in_turn_{false};
+  std::atomic<bool> gone_{false};
+};
+
+// As a storage thread wakes whose writes end while their owner closes.
+TEST_F(CrewTest, AWakeDuringLeaveGivesNoTurnAfterIt) {
+  constexpr size_t kLeavers = 300;
+  Worker stays(crew_, "", &diary_, &diary_mutex_);
+  ASSERT_TRUE(crew_.join(&stays, 2).ok());
+  std::vector<Leaver> leavers(kLeavers);
+  std::atomic<size_t> leaving{0};
+  std::thread waker([&] {
+    for (size_t next = 0; (next = leaving.load()) < kLeavers;) crew_.wake(&leavers[next]);
+  });
+  for (Leaver& leaver : leavers) {
+    ASSERT_TRUE(crew_.join(&leaver, 1).ok());
+    while (!leaver.in_turn()) std::this_thread::yield();
+    crew_.leave(&leaver);
+    leaver.is_gone();
+    ++leaving;
+  }
+  waker.join();
+  stays.give(1);
+  stays.wait_for(1);  // who was in the queue has had a turn
+  crew_.leave(&stays);
+}
+
 TEST_F(CrewTest, AProcessHasOneCrewWhileSomebodyUsesIt) {
   std::shared_ptr<Crew> first = Crew::of_this_process();
   EXPECT_EQ(first, Crew::of_this_process());
