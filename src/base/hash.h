@@ -11,6 +11,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cassert>
 #include <cstdint>
 
 #include "base/bytes.h"
@@ -90,6 +92,42 @@ inline uint64_t finish_digest(uint64_t sum) {
   return sum ^ sum >> 29;
 }
 
+inline constexpr size_t kPairsInLine = 8;
+// `sum` and the digest(i) of so many pairs, 1 to kPairsInLine. A jump into straight-line code: half the instructions of a loop.
+template <class Digest>
+[[gnu::always_inline]] inline uint64_t add_pairs(uint64_t sum, size_t pairs, Digest digest) {
+  assert(pairs >= 1 && pairs <= kPairsInLine);
+  switch (pairs) {
+    case 8:
+      sum += digest(7);
+      [[fallthrough]];
+    case 7:
+      sum += digest(6);
+      [[fallthrough]];
+    case 6:
+      sum += digest(5);
+      [[fallthrough]];
+    case 5:
+      sum += digest(4);
+      [[fallthrough]];
+    case 4:
+      sum += digest(3);
+      [[fallthrough]];
+    case 3:
+      sum += digest(2);
+      [[fallthrough]];
+    case 2:
+      sum += digest(1);
+      [[fallthrough]];
+    case 1:
+      sum += digest(0);
+      break;
+    default:
+      __builtin_unreachable();
+  }
+  return sum;
+}
+
 }  // namespace internal
 
 // The contribution of one record to an epoch's order-independent checksum ("mum-row-sum"). The checksum is the sum of
@@ -105,34 +143,9 @@ inline uint64_t record_digest(Bytes row, size_t key_bytes) {
   const size_t pairs = row.size() / 16;
   if (pairs != 0) [[likely]] {
     const char* const at = row.data();
-    switch (pairs) {  // jumps into straight-line code: half the instructions of a loop
-      default:
-        for (size_t i = 8; i < pairs; ++i) sum += pair_digest(at + 16 * i, i);
-        [[fallthrough]];
-      case 8:
-        sum += pair_digest(at + 112, 7);
-        [[fallthrough]];
-      case 7:
-        sum += pair_digest(at + 96, 6);
-        [[fallthrough]];
-      case 6:
-        sum += pair_digest(at + 80, 5);
-        [[fallthrough]];
-      case 5:
-        sum += pair_digest(at + 64, 4);
-        [[fallthrough]];
-      case 4:
-        sum += pair_digest(at + 48, 3);
-        [[fallthrough]];
-      case 3:
-        sum += pair_digest(at + 32, 2);
-        [[fallthrough]];
-      case 2:
-        sum += pair_digest(at + 16, 1);
-        [[fallthrough]];
-      case 1:
-        sum += pair_digest(at, 0);
-    }
+    for (size_t i = internal::kPairsInLine; i < pairs; ++i) sum += pair_digest(at + 16 * i, i);
+    sum = internal::add_pairs(sum, std::min(pairs, internal::kPairsInLine),
+                              [at](size_t i) { return pair_digest(at + 16 * i, i); });
     // The last words overlap those before them.
     if (row.size() % 16 != 0) sum += pair_digest(row.data() + row.size() - 16, pairs);
   } else if (!row.empty()) {
@@ -165,38 +178,10 @@ inline uint64_t record_digest_of(const char* row, size_t row_bytes, size_t key_b
     return record_digest({to, row_bytes}, kKey);
   }
   uint64_t sum = internal::begin_digest(row_bytes, kKey);
-  const auto copy_pair = [&](size_t i) {  // not the first one: the key is only there
-    const char* const first = value.data() + (16 * i - kKey);
-    return internal::copy_pair(to + 16 * i, first, first + 8, i);
-  };
-  switch (row_bytes / 16) {
-    case 8:
-      sum += copy_pair(7);
-      [[fallthrough]];
-    case 7:
-      sum += copy_pair(6);
-      [[fallthrough]];
-    case 6:
-      sum += copy_pair(5);
-      [[fallthrough]];
-    case 5:
-      sum += copy_pair(4);
-      [[fallthrough]];
-    case 4:
-      sum += copy_pair(3);
-      [[fallthrough]];
-    case 3:
-      sum += copy_pair(2);
-      [[fallthrough]];
-    case 2:
-      sum += copy_pair(1);
-      [[fallthrough]];
-    case 1:
-      sum += internal::copy_pair(to, key, value.data(), 0);
-      break;
-    default:
-      __builtin_unreachable();
-  }
+  sum = internal::add_pairs(sum, row_bytes / 16, [&](size_t i) {
+    const char* const second = value.data() + 16 * i;
+    return internal::copy_pair(to + 16 * i, i == 0 ? key : second - kKey, second, i);
+  });
   if (row_bytes % 16 != 0) {  // the last words overlap those before them
     const char* const end = value.data() + value.size();
     if (row_bytes % 16 > 8) put_u64(to + row_bytes - 16, get_u64(end - 16));

@@ -108,7 +108,7 @@ class SketchBuilder {
   // In a variable or packed run, call after add, with the run's block in which the record's last byte lies.
   void add_end(uint32_t end_block) {
     const uint64_t bit = uint64_t{end_block} + added_ - 1;
-    ends_[bit / 64] |= uint64_t{1} << bit % 64;
+    ends_[bit / 64] = with_bit(ends_[bit / 64], bit);
   }
 
  private:

@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "imd/format/manifest.h"
 #include "imd/format/partitioner.h"
+#include "imd/read/arena.h"
 #include "imd/read/reader.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
@@ -45,29 +46,6 @@ struct QueryKey {
   Hash hash = 0;
   size_t index = 0;  // the caller's
   Bytes key;
-};
-
-// Memory in pieces that do not move, kept until it is trimmed.
-class Arena {
- public:
-  char* take(size_t bytes);
-  // Backs the first piece's pages.
-  void touch();
-  void reset() { piece_ = used_ = taken_ = 0; }
-  size_t taken() const { return taken_; }
-  void trim(size_t bytes_max);
-
- private:
-  struct Piece {
-    std::unique_ptr<char[]> memory;
-    size_t bytes;
-  };
-  static constexpr size_t kPieceBytes = 64 * kKiB;
-
-  std::vector<Piece> pieces_;
-  size_t piece_ = 0;  // the one being filled
-  size_t used_ = 0;   // of it
-  size_t taken_ = 0;  // of all
 };
 
 class Query {

@@ -219,7 +219,7 @@ class Partition {
     BlockNumber end_block = {};
     uint32_t runs = 0;
     uint32_t writes_out = 0;                     // queued or running
-    RecordTally taken = {};                      // in memtables that are full
+    RecordTally taken = {};                      // in memtables, counted when they fill
     RecordTally tally = {};                      // in runs
     std::vector<run::FieldTotals> extrema = {};  // of the groups that are written
     run::ValueRange values = {};
