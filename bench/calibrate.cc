@@ -2,7 +2,8 @@
 //   --path FILE   on the storage that is measured (made and removed)
 //   --quick 1     a hundredth of the work, scaled up, for tests
 // Reported, each the median of five: seconds of processor time for a sort, for copies between buffers that no cache holds,
-// for a checksum and for dependent reads from memory; and the latency of random reads from storage, of 4 KiB, one at a time.
+// for a checksum and for dependent reads from memory; the latency of random reads from storage, of 4 KiB, one at a time; and
+// `wait`, by the clock over processor time, of as many computing threads as there are cores: 1 where nobody else computes.
 // calibration.py makes factors of them.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,8 +12,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <numeric>
+#include <thread>
 
 #include "bench/arguments.h"
 #include "bench/measure.h"
@@ -59,16 +62,40 @@ double copy_s(uint64_t records) {
 }
 
 // Eight bytes at a time, in the first-level cache.
+void checksum(uint64_t rounds) {
+  const std::vector<uint64_t> words(2048, 7);
+  uint64_t sum = 0;
+  for (uint64_t round = 0; round < rounds; ++round) {
+    for (const uint64_t word : words) sum = mix(sum ^ word);
+  }
+  asm volatile("" : : "r"(sum));
+}
+
 double checksum_s(uint64_t rounds) {
-  std::vector<uint64_t> words(2048, 7);
+  return median_of([&] { return cpu_s([&] { checksum(rounds); }); });
+}
+
+double thread_cpu_s() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// The mean of the threads: each lasts several of the scheduler's time slices.
+double wait_factor(uint64_t rounds) {
   return median_of([&] {
-    return cpu_s([&] {
-      uint64_t sum = 0;
-      for (uint64_t round = 0; round < rounds; ++round) {
-        for (const uint64_t word : words) sum = mix(sum ^ word);
-      }
-      asm volatile("" : : "r"(sum));
-    });
+    std::vector<double> waits(std::max(1u, std::thread::hardware_concurrency()));
+    std::vector<std::thread> threads;
+    threads.reserve(waits.size());
+    for (double& waited : waits) {
+      threads.emplace_back([&waited, rounds] {
+        const double begin_s = now_s(), begin_cpu_s = thread_cpu_s();
+        checksum(rounds);
+        waited = (now_s() - begin_s) / (thread_cpu_s() - begin_cpu_s);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return std::accumulate(waits.begin(), waits.end(), 0.0) / static_cast<double>(waits.size());
   });
 }
 
@@ -130,6 +157,7 @@ int main(int argc, char** argv) {
           {"copy_s", copy_s(2'000'000 / part) * scale},
           {"checksum_s", checksum_s(20'000 / part) * scale},
           {"chase_s", chase_s(1'000'000 / part) * scale},
-          {"storage_us", storage_us(path, 16'384 / part, 200)}});
+          {"storage_us", storage_us(path, 16'384 / part, 200)},
+          {"wait", wait_factor(40'000 / part)}});
   return 0;
 }

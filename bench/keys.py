@@ -2,7 +2,8 @@
 
 A must or an aim of None is not judged. The bounds are those of the issues "Fast" and "Measured honestly"; nothing else in
 bench/ knows them. A bound on a time holds for the hour in which it was set: `by` names the factor by which the figure is
-divided first (calibration.py); what is a ratio, a count or a number of bytes is judged as it is.
+divided first (calibration.py). A count, a number of bytes or a ratio is judged as it is, but for the ratio of a wall time that
+computes to one that only waits for a device.
 """
 from dataclasses import dataclass
 
@@ -33,9 +34,9 @@ class Key:
 KEYS = (
     Key("index_cpu_ns_per_record", "one stream: user and system CPU of the process, net of generating", "ns", 40, 26, by="cpu"),
     Key("index_wall_over_raw_append", "the same work: wall time over raw O_DIRECT appends of the same bytes, synced at their "
-        "end; epoch ends overlap", "", 1.5, 1.25),
+        "end; epoch ends overlap", "", 1.5, 1.25, by="wait"),
     Key("index_wall_plain_over_raw_append", "the same without overlap: each epoch's end is waited for, over raw appends that "
-        "are synced as often", "", None, None),
+        "are synced as often", "", None, None, by="wait"),
     Key("pipeline_cpu_ns_per_record", "4 ranks, shuffle through shared memory: CPU of all, net of generating", "ns", 85, 50,
         by="cpu"),
     Key("bytes_ratio", "bytes on disk over bytes of keys and values", "", 1.036, 1.031),

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "bench/arguments.h"
 
@@ -107,6 +108,7 @@ void preload(const std::string& path) {
 bool drop_all_caches() {
   std::ofstream control("/proc/sys/vm/drop_caches");
   control << "3" << std::flush;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   return control.good();
 }
 

@@ -50,7 +50,9 @@ DiskUse disk_use(const std::string& directory);
 void remove_all(const std::string& path);
 void evict(const std::string& path);    // a file, or all files below a directory
 void preload(const std::string& path);  // the opposite
-bool drop_all_caches();                 // false: not allowed
+// False: not allowed. Rests afterwards: on a busy machine the scheduler makes a thread that has just computed for long wait,
+// and what is timed next would pay for the dropping.
+bool drop_all_caches();
 // Makes the program's own code resident by mapping it, so that dropping caches does not drop it.
 void keep_code_resident();
 

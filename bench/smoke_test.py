@@ -158,7 +158,7 @@ class FiguresAreJudged(unittest.TestCase):
         self.assertFalse(results["query_first_us_p50"]["met"])
         self.assertIn("page cache", results["query_first_us_p50"]["note"])
 
-    def test_times_are_judged_by_the_hour_and_ratios_are_not(self):
+    def test_times_are_judged_by_the_hour_and_ratios_of_processor_times_are_not(self):
         slow = figures.judge(self.lines(64.0, 50_000, slower=1.5), epochs=5)
         index = slow["index_cpu_ns_per_record"]
         self.assertAlmostEqual(index["raw"], 60)
@@ -168,6 +168,9 @@ class FiguresAreJudged(unittest.TestCase):
         self.assertFalse(figures.judge(self.lines(44.0, 50_000, slower=0.9), epochs=5)["index_cpu_ns_per_record"]["met"])
         self.assertAlmostEqual(slow["sst_cpu_over_swale"]["value"], 140 / 60)
         self.assertNotIn("raw", slow["sst_cpu_over_swale"])
+        wall = slow["index_wall_over_raw_append"]
+        self.assertEqual((wall["raw"], wall["factor"]), (1.0, 1.5))  # one computes and waits for others, the other does not
+        self.assertAlmostEqual(wall["value"], 1 / 1.5)
         rate = next(key for key in KEYS if key.name == "batch_get_keys_per_s")
         self.assertEqual(rate.normalised(400_000, {"cpu": 2.0}), 800_000)
 
