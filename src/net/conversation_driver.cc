@@ -205,10 +205,14 @@ void ConversationDriver::post_ready() {
   post_turns_.take([this] { return post_some(); });
 }
 
+// Unless some are left. Once leave() has counted what is lent, nothing is: a thread of the participant's owner that comes
+// later finds nothing to post.
 void ConversationDriver::take_posts() {
-  posts_begin_ = posts_end_ = 0;
   const MutexLock lock(mutex_);
-  if (participant_ == nullptr) return;
+  const bool may_post = joined_ && participant_ != nullptr;
+  if (may_post && posts_begin_ != posts_end_) return;
+  posts_begin_ = posts_end_ = 0;
+  if (!may_post) return;
   participant_->before_posts();
   for (std::optional<Post> post;
        posts_end_ < posts_.size() && (post = participant_->conversation().next_post()); ++posts_end_) {
@@ -222,7 +226,7 @@ bool ConversationDriver::post_some() {
   std::array<uint64_t, kPostsPerTurn> free;
   size_t free_count = 0;
   const Status status = contain([&] {
-    if (posts_begin_ == posts_end_) take_posts();
+    take_posts();
     for (; posts_begin_ != posts_end_; ++posts_begin_) {
       const Post& post = posts_[posts_begin_];
       if (job_.post(channel_, post)) free[free_count++] = post.cookie;
@@ -234,7 +238,8 @@ bool ConversationDriver::post_some() {
   for (size_t i = 0; i < free_count; ++i) participant_->conversation().on_sent(free[i]);
   announce();
   if (!status.ok()) fail_locked(status);
-  return status.ok() && posts_end_ == posts_.size();
+  // What was sent at once may have made room for frames that waited for it.
+  return status.ok() && (posts_end_ == posts_.size() || free_count > 0);
 }
 
 }  // namespace swale::net

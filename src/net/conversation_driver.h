@@ -42,8 +42,8 @@ class ConversationDriver {
   // peer sends before all ranks have come here.
   void serve(Participant* participant) EXCLUDES(mutex_);
   // Waits at most `patience` until everything is said and sent, and closes the channel. No event comes after it, and no
-  // thread is inside after_change any more. False: the transport still has memory of the conversation, which must live for ever. joined() is false then, and who has not
-  // joined has nothing to leave.
+  // thread is inside after_change any more; one that calls it later posts nothing. False: the transport still has memory of
+  // the conversation, which must live for ever. joined() is false then, and who has not joined has nothing to leave.
   bool leave(Nanos patience) noexcept EXCLUDES(mutex_);
 
   // -- Hooks, called locked

@@ -199,6 +199,20 @@ TEST(ConversationDriver, LeavingWaitsForAThreadThatIsStillPosting) {
   });
 }
 
+// As a worker that fails while its directory closes: its memory is freed, and nobody must be told from there.
+TEST(ConversationDriver, AfterLeavingNothingIsPosted) {
+  run_ranks("direct", 2, [](Job& job, const std::function<void()>& meet) {
+    Talker talker(job);
+    meet();
+    if (job.rank() == 0) {
+      EXPECT_TRUE(talker.go());
+      talker.give_up(error(Code::kIoError, Scope::kFile, "too late"));
+    }
+    meet();
+    EXPECT_EQ(talker.failures, job.rank() == 0 ? 1u : 0u);
+  });
+}
+
 TEST(ConversationDriver, AloneItLeavesAtOnce) {
   auto job = Job::open(solo_bootstrap(), {}).value();
   Talker talker(*job);
