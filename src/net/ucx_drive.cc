@@ -58,6 +58,12 @@ void Bed::ring() {
   [[maybe_unused]] const ssize_t written = ::write(event_fd, &one, sizeof(one));
 }
 
+void Bed::forget_rings() {
+  uint64_t count;
+  while (::read(event_fd, &count, sizeof(count)) > 0) {
+  }
+}
+
 // Of the progress thread, which has found nothing to do: whether it looks again at once.
 bool Ucx::polls() {
   Polling& polling = bed_.polling;
@@ -92,14 +98,12 @@ void Ucx::stand_by() {
     if (!driven && wait > handover) break;
     pollfd event{bed_.event_fd, POLLIN, 0};
     const timespec pause{0, wait};
-    ::ppoll(&event, 1, &pause, nullptr);
+    if (::ppoll(&event, 1, &pause, nullptr) > 0) bed_.forget_rings();
     if (driven_at_.load() != left) stand_by_ = std::min(2 * handover, kHandoverMax);
     if (!driven_.load() || driven_at_.load() != left) break;
   }
   standing_by_long_.store(false);
-  uint64_t count;
-  while (::read(bed_.event_fd, &count, sizeof(count)) > 0) {
-  }
+  bed_.forget_rings();
 }
 
 // Of a thread that comes to drive. True: seat_mutex_ is locked. A round of the progress thread takes less than a microsecond

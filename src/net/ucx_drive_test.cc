@@ -199,6 +199,31 @@ TEST(DrivePolls, AThreadThatDrivesGetsTheSeat) {
   other.join();
 }
 
+// Two ends that have met and have nothing more to say.
+struct Idle {
+  Idle() : all(make_ucx(2, "sm,self", Posting::kQueue, 0)) {
+    for (size_t i = 0; i < 2; ++i) {
+      ends[i].transport = all[i].get();
+      EXPECT_TRUE(all[i]->start(book_of({all[0]->address(), all[1]->address()}), &ends[i]).ok());
+    }
+    ends[1].answers = true;
+    post(all[0].get(), &ends[0], 1, "hello", {}, 1);
+    EXPECT_TRUE(ends[0].wait_for([&] { return ends[0].heard == 1; }));
+  }
+  uint64_t sleeps() const { return static_cast<UcxTransport*>(all[0].get())->sleeps().of_progress_thread; }
+  std::vector<std::unique_ptr<Transport>> all;
+  Echo ends[2];
+};
+
+// A peer that computes and does not close yet.
+TEST(Rings, WhoWaitsForAPeerToCloseSleeps) {
+  Idle idle;
+  const uint64_t before = idle.sleeps();
+  EXPECT_FALSE(idle.all[0]->close(Deadline::in(system_clock(), milliseconds(300))).ok());
+  EXPECT_LE(idle.sleeps() - before, 200u);  // it looks at the clock now and then
+  EXPECT_TRUE(idle.all[1]->close(Deadline::in(system_clock(), kPatience)).ok());
+}
+
 TEST(DriveLoopback, IsNotForEveryTransport) {
   const auto all = make_loopback(2, Posting::kDirect);
   EXPECT_FALSE(all[0]->drive([] { return true; }, kForever));

@@ -46,6 +46,8 @@ struct Bed {
   ~Bed();
   Status init(int worker_fd);
   void ring();  // any thread
+  // Of its thread: a ring that nobody takes would end every sleep at once.
+  void forget_rings();
   int epoll_fd = -1;
   int event_fd = -1;
   std::atomic<bool> asleep{false};

@@ -224,6 +224,7 @@ bool Ucx::progress_fabric() {
 // Whoever posts after `asleep` is set sees it and rings; what came before is seen here.
 void Ucx::sleep(Bed* bed, Nanos next) {
   bed->asleep.store(true);
+  bool rung = false;
   bool pending = woken_.load() || (closing_.load() && !winding_up_);
   if (!pending) {
     const MutexLock lock(mutex_);
@@ -240,19 +241,20 @@ void Ucx::sleep(Bed* bed, Nanos next) {
     } else if (!armed) {
       pollfd event{bed->event_fd, POLLIN, 0};
       const timespec pause{0, bed->busy <= kBusyYields + kBusyShortPauses ? kBusyPauseShort : kBusyPauseLong};
-      ::ppoll(&event, 1, &pause, nullptr);
+      rung = ::ppoll(&event, 1, &pause, nullptr) > 0;
     } else {
       bed->busy = 0;
       const Nanos wait_ms = std::clamp<Nanos>(wait / 1'000'000 + 1, 0, 60'000);
       epoll_event events[2];
       bed->sleeps.fetch_add(1, std::memory_order_relaxed);
-      if (wait > 0) ::epoll_wait(bed->epoll_fd, events, 2, static_cast<int>(wait_ms));
+      const int woken =
+          wait > 0 ? ::epoll_wait(bed->epoll_fd, events, 2, static_cast<int>(wait_ms)) : 0;
+      rung = std::any_of(events, events + std::max(woken, 0),
+                         [bed](const epoll_event& event) { return event.data.fd == bed->event_fd; });
     }
   }
-  if (bed->asleep.exchange(false)) return;  // nobody has rung
-  uint64_t count;
-  while (::read(bed->event_fd, &count, sizeof(count)) > 0) {
-  }
+  // Who has seen this thread asleep may ring only after it has looked: the ring then ends the next sleep, and only that.
+  if (!bed->asleep.exchange(false) || rung) bed->forget_rings();
 }
 
 // False: something is pending, try again soon.
