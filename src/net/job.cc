@@ -147,23 +147,30 @@ Result<uint32_t> Job::open_channel(ChannelEvents* events, uint32_t numbers) {
   const uint32_t number = std::exchange(next_channel_, next_channel_ + numbers);
   calls_.add_channel(number);
   Channel& channel = channels_[number];  // may be there already, with early frames
-  channel.events = events;               // if what follows throws, no frame of it is lost
+  channel.events = events;
   channel.numbers = numbers;
-  // What came early for its other numbers: their order among each other does not matter.
-  for (uint32_t other = number + 1; other < number + numbers; ++other) {
-    const auto early = channels_.find(other);
-    if (early == channels_.end()) continue;
-    for (EarlyFrame& frame : early->second.early) channel.early.push_back(std::move(frame));
-    channels_.erase(early);
-  }
-  {
-    const MutexLock states_lock(states_mutex_);
-    for (const Rank peer : states_.met()) {
-      if (state(peer).down) channel.downs.emplace_back(peer, state(peer).why);
-    }
+  if (const Status status = contain([&]() REQUIRES(events_mutex_) { collect_early(number, &channel); });
+      !status.ok()) {
+    channels_.erase(number);  // the caller's events may end now
+    calls_.forget(number);
+    return status;
   }
   wake();
   return number;
+}
+
+void Job::collect_early(uint32_t number, Channel* channel) {
+  // What came early for its other numbers: their order among each other does not matter.
+  for (uint32_t other = number + 1; other < number + channel->numbers; ++other) {
+    const auto early = channels_.find(other);
+    if (early == channels_.end()) continue;
+    for (EarlyFrame& frame : early->second.early) channel->early.push_back(std::move(frame));
+    channels_.erase(early);
+  }
+  const MutexLock states_lock(states_mutex_);
+  for (const Rank peer : states_.met()) {
+    if (state(peer).down) channel->downs.emplace_back(peer, state(peer).why);
+  }
 }
 
 void Job::close_channel(uint32_t channel) {

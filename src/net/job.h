@@ -164,6 +164,8 @@ class Job final : private TransportEvents {
   void dispatch(Rank from, const FrameHeader& header, Bytes payload);
   Channel* find_channel(uint32_t number) REQUIRES(events_mutex_);
   void keep_early(Rank from, const FrameHeader& header, Bytes payload) REQUIRES(events_mutex_);
+  // What a channel that is being opened has missed.
+  void collect_early(uint32_t number, Channel* channel) REQUIRES(events_mutex_);
   void deliver_early(Channel* channel) REQUIRES(events_mutex_);
   void on_goodbye(Rank from);
   bool post_own(Rank to, FrameKind kind, Bytes payload = {}, uint64_t cookie = kNoCookie);
