@@ -27,8 +27,14 @@ Nanos renew(Lease& lease, Nanos now) noexcept {
 LeaseKeeper::LeaseKeeper() : process_(::getpid()) {}
 
 LeaseKeeper& LeaseKeeper::of_this_process() {
-  static LeaseKeeper keeper;
-  return keeper;
+  static Mutex mutex;
+  static std::unique_ptr<LeaseKeeper> keeper;
+  const MutexLock lock(mutex);
+  if (!keeper || keeper->process_ != ::getpid()) {
+    static_cast<void>(keeper.release());  // of a child's parent: without its thread, and a mutex may stay locked
+    keeper = std::make_unique<LeaseKeeper>();
+  }
+  return *keeper;
 }
 
 LeaseKeeper::~LeaseKeeper() {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <thread>
 
@@ -46,6 +49,30 @@ TEST(LeaseKeeper, OneThreadRenewsAllLocksWhileThereAreAny) {
   EXPECT_FALSE(keeper.running());
   EXPECT_TRUE(device.list("/")->empty());
 }
+
+// ThreadSanitizer kills a child of fork that starts threads.
+#ifndef __SANITIZE_THREAD__
+TEST(LeaseKeeper, AChildOfForkRenewsItsOwnLocks) {
+  MemoryDevice device;
+  LockRequest request;
+  request.lease.lease = milliseconds(60);
+  auto of_parent = LockFile::acquire(device, "/parent", request);
+  ASSERT_TRUE(of_parent.ok());
+  ASSERT_TRUE(LeaseKeeper::of_this_process().running());
+  const pid_t child = fork();
+  if (child == 0) {
+    auto lock = LockFile::acquire(device, "/child", request);
+    const bool renewed =
+        lock.ok() && wait_until([&] { return read_lock(device, "/child")->content->counter >= 2; });
+    if (lock.ok()) lock->release();
+    _exit(renewed && !LeaseKeeper::of_this_process().running() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  of_parent->release();
+}
+#endif
 
 TEST(LeaseKeeper, AnExceptionInARenewalDoesNotEndTheThread) {
   struct Thrower : Lease {
