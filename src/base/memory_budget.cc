@@ -31,10 +31,9 @@ Result<MemoryBudget::Reservation> MemoryBudget::reserve(std::string_view name, u
         "what the holders are configured to take",
         name, bytes, free_bytes, state_->limit, holders.empty() ? "nothing" : holders);
   }
-  state_->used += bytes;
-
   Reservation reservation;
   reservation.row_ = state_->rows.insert(state_->rows.end(), Row{std::string(name), bytes});
+  state_->used += bytes;
   reservation.state_ = state_;
   return reservation;
 }

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <deque>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/start_thread.h"
 
 namespace swale::io {
 
@@ -58,23 +58,21 @@ Result<std::unique_ptr<IoQueue>> ThreadQueue::make(size_t depth) {
 }
 
 Status ThreadQueue::start(size_t threads) {
+  shared_->threads.reserve(threads);
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // our threads must not run the application's signal handlers
-  Status status;
-  try {
-    for (size_t i = 0; i < threads; ++i) {
-      shared_->threads.emplace_back([shared = shared_.get()] { shared->work(); });
-      pthread_setname_np(shared_->threads.back().native_handle(), "swale-io");
-    }
-  } catch (const std::system_error& failed) {
-    // With one thread the queue is slow, but works.
-    if (shared_->threads.empty())
-      status = errno_status(failed.code().value(), "starting a thread for storage");
+  Status started;
+  while (started.ok() && shared_->threads.size() < threads) {
+    std::thread thread;
+    started = start_thread(&thread, "a thread for storage", [shared = shared_.get()] { shared->work(); });
+    if (!started.ok()) break;
+    pthread_setname_np(thread.native_handle(), "swale-io");
+    shared_->threads.push_back(std::move(thread));
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  return shared_->threads.empty() ? started : Status();  // with one thread the queue is slow, but works
 }
 
 ThreadQueue::~ThreadQueue() {

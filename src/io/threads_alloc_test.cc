@@ -2,16 +2,21 @@
 // told and leave nothing behind, neither a thread nor themselves.
 #include <gtest/gtest.h>
 
+#include <signal.h>
+
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/contain.h"
 #include "base/crew.h"
+#include "base/memory_budget.h"
 #include "base/test_allocations.h"
 #include "base/test_threads.h"
 #include "io/lease_keeper.h"
 #include "io/memory_device.h"
 #include "io/storage_thread.h"
+#include "io/thread_queue.h"
 
 namespace swale::io::threads_alloc_test {
 namespace {
@@ -108,6 +113,38 @@ TEST(ThreadAllocations, ALeaseKeeperKeepsNoLeaseThatWasRefused) {
         keeper->remove(lease.get());
         keeper.reset();
       });
+}
+
+// It masks signals while it starts its threads.
+TEST(ThreadAllocations, AThreadQueueLeavesTheCallersSignalsAsTheyWere) {
+  std::unique_ptr<IoQueue> queue;
+  at_every_allocation(
+      [&]() -> Status {
+        const Status made = contain([&]() -> Status {
+          SWALE_ASSIGN_OR_RETURN(queue, ThreadQueue::make(3));
+          return {};
+        });
+        sigset_t masked;
+        pthread_sigmask(SIG_SETMASK, nullptr, &masked);
+        EXPECT_EQ(sigismember(&masked, SIGUSR1), 0) << made.to_string();
+        return made;
+      },
+      [&] { queue.reset(); });
+}
+
+TEST(ThreadAllocations, AMemoryBudgetKeepsNothingForWhoWasRefused) {
+  MemoryBudget budget(100);
+  std::optional<MemoryBudget::Reservation> held;
+  at_every_allocation(
+      [&]() -> Status {
+        const Status reserved = contain([&]() -> Status {
+          SWALE_ASSIGN_OR_RETURN(held, budget.reserve("a name that is too long to stand in the row itself", 100));
+          return {};
+        });
+        EXPECT_EQ(budget.used(), reserved.ok() ? 100u : 0u);
+        return reserved;
+      },
+      [&] { held.reset(); });
 }
 
 }  // namespace
