@@ -14,6 +14,14 @@ namespace {
 
 constexpr size_t kInFlightPerServer = 4;
 
+// What a server says of those that it has waited for.
+Status left_behind(const Result<std::vector<net::Rank>>& dead) {
+  if (!dead.ok()) return dead.status().with_context("closing the I/O servers");
+  if (dead->empty()) return {};
+  return error(Code::kUnavailable, Scope::kPeer, "rank {} died before it closed the I/O servers{}",
+               dead->front(), dead->size() > 1 ? fmt::format(", and {} others", dead->size() - 1) : "");
+}
+
 }  // namespace
 
 // One request to one server, and what comes of it.
@@ -304,11 +312,9 @@ Status Iond::close() {
     if (status.ok()) status = said;
   }
   if (service_) {
-    const std::vector<net::Rank> dead = service_->wait_until_left();
+    const Result<std::vector<net::Rank>> dead = service_->wait_until_left();
     service_->stop();
-    if (!dead.empty() && status.ok())
-      status = error(Code::kUnavailable, Scope::kPeer, "rank {} died before it closed the I/O servers{}",
-                     dead.front(), dead.size() > 1 ? fmt::format(", and {} others", dead.size() - 1) : "");
+    if (status.ok()) status = left_behind(dead);
     const MutexLock lock(loaded_mutex_);
     loaded_ = nullptr;
   }

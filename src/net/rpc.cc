@@ -102,6 +102,11 @@ Status Rpc::close() {
   return all;
 }
 
+Status Rpc::failure() const {
+  const MutexLock lock(mutex_);
+  return conversation_->failure();
+}
+
 Rpc::~Rpc() {
   {
     const MutexLock lock(mutex_);
