@@ -301,14 +301,27 @@ Status Iond::drain() {
   return run(IondMethod::kDrain, "drain", &parts);
 }
 
+// Again and again, because the server waits for it: while a slow server has still to answer what this rank has given up
+// before, a goodbye may not even leave, and is dropped when it is late.
+Status Iond::say_goodbye(uint32_t server, Nanos until) {
+  for (;;) {
+    std::vector<Part> goodbye(1);
+    goodbye[0].server = server;
+    const Status said = run(IondMethod::kLeave, "closing the I/O servers", &goodbye);
+    if (said.code() != Code::kDeadlineExceeded || system_clock().now() >= until) return said;
+  }
+}
+
 Status Iond::close() {
   if (closed_) return {};
   closed_ = true;
   Status status;
+  bool heard = true;
+  // So long the ranks would wait for that server at the end of this close, too.
+  const Nanos until = system_clock().now() + job_.collective_deadline();
   for (uint32_t server = 0; server < hosts_.size(); ++server) {
-    std::vector<Part> goodbye(1);
-    goodbye[0].server = server;
-    const Status said = run(IondMethod::kLeave, "closing the I/O servers", &goodbye);
+    const Status said = say_goodbye(server, until);
+    heard &= said.code() != Code::kDeadlineExceeded;
     if (status.ok()) status = said;
   }
   if (service_) {
@@ -318,7 +331,9 @@ Status Iond::close() {
     const MutexLock lock(loaded_mutex_);
     loaded_ = nullptr;
   }
-  const Status left = rpc_->close();  // also without those that died: the others wait for this rank
+  // Also without those that died: the others wait for this rank. But a server that goes on later would wait for a goodbye
+  // that nobody says any more: it hears that this rank gives up.
+  const Status left = heard ? rpc_->close() : ok_status();
   rpc_.reset();
   service_.reset();
   return status.ok() ? left : status;
