@@ -14,6 +14,14 @@ namespace {
 
 constexpr size_t kInFlightPerServer = 4;
 
+// What a server says of those that it has waited for.
+Status left_behind(const Result<std::vector<net::Rank>>& dead) {
+  if (!dead.ok()) return dead.status().with_context("closing the I/O servers");
+  if (dead->empty()) return {};
+  return error(Code::kUnavailable, Scope::kPeer, "rank {} died before it closed the I/O servers{}",
+               dead->front(), dead->size() > 1 ? fmt::format(", and {} others", dead->size() - 1) : "");
+}
+
 }  // namespace
 
 // One request to one server, and what comes of it.
@@ -293,26 +301,39 @@ Status Iond::drain() {
   return run(IondMethod::kDrain, "drain", &parts);
 }
 
+// Again and again, because the server waits for it: while a slow server has still to answer what this rank has given up
+// before, a goodbye may not even leave, and is dropped when it is late.
+Status Iond::say_goodbye(uint32_t server, Nanos until) {
+  for (;;) {
+    std::vector<Part> goodbye(1);
+    goodbye[0].server = server;
+    const Status said = run(IondMethod::kLeave, "closing the I/O servers", &goodbye);
+    if (said.code() != Code::kDeadlineExceeded || system_clock().now() >= until) return said;
+  }
+}
+
 Status Iond::close() {
   if (closed_) return {};
   closed_ = true;
   Status status;
+  bool heard = true;
+  // So long the ranks would wait for that server at the end of this close, too.
+  const Nanos until = system_clock().now() + job_.collective_deadline();
   for (uint32_t server = 0; server < hosts_.size(); ++server) {
-    std::vector<Part> goodbye(1);
-    goodbye[0].server = server;
-    const Status said = run(IondMethod::kLeave, "closing the I/O servers", &goodbye);
+    const Status said = say_goodbye(server, until);
+    heard &= said.code() != Code::kDeadlineExceeded;
     if (status.ok()) status = said;
   }
   if (service_) {
-    const std::vector<net::Rank> dead = service_->wait_until_left();
+    const Result<std::vector<net::Rank>> dead = service_->wait_until_left();
     service_->stop();
-    if (!dead.empty() && status.ok())
-      status = error(Code::kUnavailable, Scope::kPeer, "rank {} died before it closed the I/O servers{}",
-                     dead.front(), dead.size() > 1 ? fmt::format(", and {} others", dead.size() - 1) : "");
+    if (status.ok()) status = left_behind(dead);
     const MutexLock lock(loaded_mutex_);
     loaded_ = nullptr;
   }
-  const Status left = rpc_->close();  // also without those that died: the others wait for this rank
+  // Also without those that died: the others wait for this rank. But a server that goes on later would wait for a goodbye
+  // that nobody says any more: it hears that this rank gives up.
+  const Status left = heard ? rpc_->close() : ok_status();
   rpc_.reset();
   service_.reset();
   return status.ok() ? left : status;

@@ -71,7 +71,8 @@ class Iond {
   // Of a rank that serves; zeros before and after. May be called concurrently with everything, close too.
   IondLoad load() const;
 
-  // Collective: this rank asks nothing any more. A server returns when all ranks have come here or are dead.
+  // Collective: this rank asks nothing any more. A server returns when all ranks have come here or are dead, and with a
+  // failure when one has given up: so does a rank whose goodbye a server has not heard within the job's collective deadline.
   Status close();
 
  private:
@@ -82,6 +83,7 @@ class Iond {
   static std::vector<Part> one_for_each_server(const IondFile& file);
   std::vector<Part> parts_of(const IondFile& file, uint64_t offset, uint64_t length) const;
   Status remove_parts(uint64_t id, const std::string& name);
+  Status say_goodbye(uint32_t server, Nanos until);
 
   net::Job& job_;
   const IondOptions options_;

@@ -103,7 +103,7 @@ void IondService::look_for_dead(std::set<net::Rank> asked) {
   }
 }
 
-std::vector<net::Rank> IondService::wait_until_left() {
+Result<std::vector<net::Rank>> IondService::wait_until_left() {
   for (;;) {
     std::set<net::Rank> missing;
     {
@@ -122,6 +122,7 @@ std::vector<net::Rank> IondService::wait_until_left() {
       for (net::Rank rank = 0; rank < rpc_->size(); ++rank)
         if (!left_.contains(rank) && !gone_.contains(rank)) missing.insert(rank);
     }
+    SWALE_RETURN_IF_ERROR(rpc_->failure());  // each question would end with it, and tell nothing of its rank
     look_for_dead(std::move(missing));
   }
 }

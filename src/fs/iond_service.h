@@ -24,8 +24,9 @@ class IondService final : public net::RpcService {
 
   void start(net::Rpc* rpc);
   void on_requests(std::span<net::RpcRequest> requests) override;
-  // Returns when each rank of the job has said goodbye, or is gone: those.
-  std::vector<net::Rank> wait_until_left();
+  // Returns when each rank of the job has said goodbye, or is gone: those. A failure: no goodbye can come any more, because
+  // the requests between ranks have failed.
+  Result<std::vector<net::Rank>> wait_until_left();
   // No request may come any more.
   void stop();
   IondLoad load() const;

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +22,7 @@
 #include "io/posix_device.h"
 #include "net/bootstrap.h"
 #include "net/loopback_transport.h"
+#include "tier/described_fault_device.h"
 
 namespace swale::fs::iond_test {
 namespace {
@@ -85,6 +88,7 @@ class IondTest : public ::testing::Test {
     net::JobOptions job_options;
     job_options.transport = "loopback";
     job_options.posting = "direct";
+    job_options.collective_deadline = collective_deadline_;
     const auto group = std::make_shared<net::LocalGroup>(size);
     std::vector<std::thread> threads;
     std::latch ended(size);
@@ -94,7 +98,11 @@ class IondTest : public ::testing::Test {
         auto job = net::Job::open(size == 1 ? net::solo_bootstrap() : net::local_bootstrap(group, rank),
                                   job_options);
         ASSERT_TRUE(job.ok()) << job.status().to_string();
-        io::PosixDevice device;
+        tier::DescribedFaultDevice device;
+        device.faults.set_hook([this](const io::Call& call) {
+          if (call.kind == io::CallKind::kWrite) writes_held_.wait(true);
+          return ok_status();
+        });
         std::unique_ptr<tier::Store> store;
         std::optional<IondServing> serving;
         Status mine;
@@ -139,6 +147,28 @@ class IondTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
+  // Storage of the only server hangs for `time`, beginning with a write that fills the client's window there: when that was
+  // given up, nothing reaches the server before it has gone on.
+  void hang_and_close(std::chrono::milliseconds time) {
+    options_.threads = 1;
+    options_.deadline = milliseconds(300);
+    std::thread goes_on;
+    run_ranks(2, 1, [&](RankOf& here) {
+      ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
+      auto file = (*here.iond)->open_file("f", kIondCreate);
+      ASSERT_TRUE(file.ok()) << file.status().to_string();
+      writes_held_ = true;
+      const std::string data(kMiB - kIondAnswerBytesMax - 2 * kKiB, 'x');
+      EXPECT_EQ((*here.iond)->write(*file, 0, data).code(), Code::kDeadlineExceeded);
+      goes_on = std::thread([this, time] {
+        std::this_thread::sleep_for(time);
+        writes_held_ = false;
+        writes_held_.notify_all();
+      });
+    });
+    if (goes_on.joinable()) goes_on.join();
+  }
+
   static std::shared_ptr<net::LoopbackFabric> open_fabric() {
     for (uint64_t id = 1;; ++id)
       if (auto fabric = net::LoopbackFabric::find(id)) return fabric;
@@ -148,6 +178,8 @@ class IondTest : public ::testing::Test {
   IondOptions options_;
   std::function<void(net::Rank, IondOptions*)> adjust_;
   bool expect_clean_ = true;
+  Nanos collective_deadline_ = net::JobOptions().collective_deadline;
+  std::atomic<bool> writes_held_ = false;  // on all ranks: they wait until it is not
   std::mutex told_mutex_;
   std::vector<std::string> told_;  // what close said to each rank that lived
 };
@@ -439,6 +471,28 @@ TEST_F(IondTest, AServerThatDiesIsNamedAndTheOthersGoOn) {
     ASSERT_TRUE(got.ok()) << got.status().to_string();
     EXPECT_TRUE(*got == found.size() && found == std::string(300'000, 'x'));
   });
+}
+
+TEST_F(IondTest, ASlowServerHearsTheGoodbye) { hang_and_close(std::chrono::milliseconds(800)); }
+
+// It must not wait for ever for a goodbye that nobody says any more.
+TEST_F(IondTest, AServerThatHangsTooLongHearsThatTheClientHasGivenUp) {
+  expect_clean_ = false;
+  collective_deadline_ = milliseconds(500);
+  hang_and_close(std::chrono::milliseconds(3000));
+  EXPECT_THAT(told_, testing::Contains(HasSubstr("no answer within")));
+  EXPECT_THAT(told_, testing::Contains(HasSubstr("rank 1 has given up requests between ranks")));
+}
+
+// Nobody can say goodbye then.
+TEST_F(IondTest, AServerEndsWhenTheRequestsBetweenRanksHaveFailed) {
+  expect_clean_ = false;
+  run_ranks(2, 1, [&](RankOf& here) {
+    ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
+    here.iond = error(Code::kAborted, Scope::kFatal, "gone without close");
+    static_cast<void>(here.job.close());  // the server does not come in time
+  });
+  EXPECT_THAT(told_, testing::ElementsAre(HasSubstr("rank 1 has given up requests between ranks")));
 }
 
 }  // namespace

@@ -429,6 +429,8 @@ void ServerCore::finish(std::unique_ptr<Work> work) {
   }
   const bool commit = work->kind() == WorkKind::kCommit;
   const Status done = shard_->finish(std::move(work));
+  // No commit comes for a void group, and its number is given again: nothing is to wait for it any more.
+  if (commit && !done.ok() && shard_->health().ok()) last_group_ = shard_->durable_group();
   release(&shard_waits_, shard_->durable_group(), commit ? done : shard_->health());
   retry_held();
 }

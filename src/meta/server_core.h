@@ -152,7 +152,7 @@ class ServerCore final : private Delegate::Actions {
   std::deque<Held> held_;            // puts and the like until the shard accepts them
   std::deque<Waiting> shard_waits_;  // groups ascend
   std::deque<Waiting> attribute_waits_;
-  uint64_t last_group_ = 0;  // of the shard that a request has joined
+  uint64_t last_group_ = 0;  // of the shard that a request has joined and that is not void
   std::unordered_map<FileId, FollowUpJob, FileIdHash> jobs_;
   std::unordered_map<uint64_t, FileId> follow_up_calls_;   // by tag
   std::unordered_map<uint64_t, uint64_t> delegate_calls_;  // tag -> the delegate's id

@@ -112,7 +112,7 @@ void Service::flush(Lock& lock) {
   if (!calls.empty() && open_calls_ == 0) upstream_work_.notify_one();
   open_calls_ += calls.size();
   if (work) work_.notify_one();
-  const std::shared_ptr<net::RpcClient> upstream = upstream_;
+  std::shared_ptr<net::RpcClient> upstream = upstream_;
   lock.unlock();
   for (Reply& each : replies) {
     const auto token = static_cast<net::ReplyToken>(each.token);
@@ -135,6 +135,7 @@ void Service::flush(Lock& lock) {
     if (id.ok()) each.tag = kMade;
     if (!id.ok() && why.ok()) why = id.status();
   }
+  upstream.reset();  // not locked: after stop() it may be the last, and a client's end gives requests out
   lock.lock();
   if (why.ok()) return;
   for (const Call& each : calls) open_calls_ -= each.tag == kMade ? 0 : 1;

@@ -332,6 +332,23 @@ TEST(Store, GoesOnWhenAFullDiskHasSpaceAgain) {
   });
 }
 
+// A seal waits for the groups before it, and a void one will never be durable.
+TEST(Store, ASealRightAfterAFullDiskIsAnswered) {
+  io::MemoryDevice memory;
+  io::FaultDevice device(memory);
+  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
+    auto file = rank.client->open("f", Client::kCreate, 0, 0);
+    ASSERT_TRUE(file.ok());
+    device.inject({.kind = io::CallKind::kWrite,
+                   .from_then_on = true,
+                   .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
+    EXPECT_EQ(rank.client->put(&*file, strided(0, 1, 100)).code(), Code::kNoSpace);
+    device.clear();
+    const Status sealed = rank.client->seal(&*file);
+    EXPECT_TRUE(sealed.ok()) << sealed.to_string();
+  });
+}
+
 // Two jobs in one process, as two would be on one host.
 TEST(Store, OneJobHasAStoreOpenAtATime) {
   io::MemoryDevice device;

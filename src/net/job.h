@@ -76,6 +76,7 @@ class Job final : private TransportEvents {
   const std::shared_ptr<const NodeMap>& nodes() const { return meeting_.node_map; }
   RouteChoice route() const { return options_.route; }
   uint64_t memory_bytes() const { return options_.memory_bytes; }
+  Nanos collective_deadline() const { return options_.collective_deadline; }
 
   // Collective. Over the transport (exchange.h), so that a rank which dies, stops or is cut off meanwhile fails it within
   // the silence deadline, by name; one that lives and does not come, after collective_deadline and 10 ms a rank.

@@ -102,6 +102,11 @@ Status Rpc::close() {
   return all;
 }
 
+Status Rpc::failure() const {
+  const MutexLock lock(mutex_);
+  return conversation_->failure();
+}
+
 Rpc::~Rpc() {
   {
     const MutexLock lock(mutex_);
@@ -357,7 +362,7 @@ void Rpc::sleep(RpcClient* client) {
   client->waiting_ = false;
 }
 
-// Does the job's progress until the client has something. False: another thread does.
+// Does the job's progress until the client has something. False: another thread does, or the job cannot be driven.
 bool Rpc::drive(RpcClient* client) {
   driver_ = client;
   driver_thread_ = std::this_thread::get_id();
@@ -378,6 +383,7 @@ bool Rpc::drive(RpcClient* client) {
     drove = drove && status.ok();
   }
   driver_ = nullptr;
+  if (!drove) return false;  // who was woken now could not drive either, and would wake this thread in turn
   // Another thread that waits takes the seat now.
   for (RpcClient* each : clients_) {
     if (each != nullptr && each->waiting_ && each != client) {
@@ -385,7 +391,7 @@ bool Rpc::drive(RpcClient* client) {
       break;
     }
   }
-  return drove;
+  return true;
 }
 
 RpcClient::RpcClient(Rpc* rpc) : rpc_(rpc) { rpc_->add(this); }

@@ -102,6 +102,9 @@ class Rpc final : private ConversationDriver, private Participant {
   bool reply(ReplyToken token, Result<RpcPayload> response);
   bool wanted(ReplyToken token);
 
+  // Why nothing is asked or answered any more; OK while this is not so.
+  Status failure() const;
+
   // Collective, when this rank's calls are complete: no rank leaves before all have come here.
   Status close();
 

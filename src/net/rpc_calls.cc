@@ -23,11 +23,19 @@ bool RpcCalls::large(const Call& call) const {
   return call.cost > params_.window_bytes && call.peer != params_.rank;
 }
 
-std::string RpcCalls::who(const Call& call) const {
-  const bool named = call.method < params_.methods.size();
-  return fmt::format("rank {} (host {}), asked for \"{}\"", call.peer,
-                     params_.hosts[static_cast<size_t>(call.peer)],
-                     named ? params_.methods[call.method] : std::to_string(call.method));
+Status RpcCalls::ended(const Call& call, Nanos now, Code code, Scope scope, std::string_view before,
+                       std::string_view after, std::string_view why) const noexcept {
+  const fmt::format_int number(call.method);
+  const std::string_view method = call.method < params_.methods.size()
+                                      ? std::string_view(params_.methods[call.method])
+                                      : std::string_view(number.data(), number.size());
+  return error(code, scope, "rank {} (host {}), asked for \"{}\"{}{:.3f} s{}{}", call.peer,
+               params_.hosts[static_cast<size_t>(call.peer)], method, before, to_seconds(now - call.asked_at),
+               after, why);
+}
+
+Status RpcCalls::failed(const Call& call, const Status& why, Nanos now) const noexcept {
+  return ended(call, now, why.code(), why.scope(), ", ", " ago: ", why.message());
 }
 
 // ---- what the caller does
@@ -90,25 +98,24 @@ void RpcCalls::admit(Rank rank) {
   }
 }
 
-Status RpcCalls::cancelled(const Call& call, Nanos now) const {
-  return error(Code::kAborted, Scope::kOperation, "{}: cancelled after {:.3f} s", who(call),
-               to_seconds(now - call.asked_at));
+Status RpcCalls::cancelled(const Call& call, Nanos now) const noexcept {
+  return ended(call, now, Code::kAborted, Scope::kOperation, ": cancelled after ");
 }
 
-bool RpcCalls::cancel(CallId id, Nanos now) {
+bool RpcCalls::cancel(CallId id, Nanos now) noexcept {
   Call* call = calls_.find(static_cast<uint64_t>(id));
   if (call == nullptr || call->told) return false;
   abandon(call, cancelled(*call, now));
   return true;
 }
 
-void RpcCalls::cancel_all(uint64_t owner, Nanos now) {
+void RpcCalls::cancel_all(uint64_t owner, Nanos now) noexcept {
   calls_.for_each([&](Call& call) {
     if (!call.told && call.owner == owner) abandon(&call, cancelled(call, now));
   });
 }
 
-void RpcCalls::tick(Nanos now) {
+void RpcCalls::tick(Nanos now) noexcept {
   if (now < earliest_) return;
   earliest_ = kForever;
   calls_.for_each([&](Call& call) {
@@ -117,8 +124,7 @@ void RpcCalls::tick(Nanos now) {
       earliest_ = std::min(earliest_, call.deadline);
       return;
     }
-    abandon(&call, error(Code::kDeadlineExceeded, Scope::kOperation, "{}: no answer within {:.3f} s",
-                         who(call), to_seconds(now - call.asked_at)));
+    abandon(&call, ended(call, now, Code::kDeadlineExceeded, Scope::kOperation, ": no answer within "));
   });
 }
 
@@ -169,27 +175,24 @@ void RpcCalls::forget(Call* call) {
 }
 
 // All calls to the peer fail, those too that wait.
-void RpcCalls::end_all(Rank rank, const Status& why, Nanos now) {
+void RpcCalls::end_all(Rank rank, const Status& why, Nanos now) noexcept {
   Peer& to = peer(rank);
   while (!to.calls.empty()) {
     Call* call = to.calls.front();
-    if (!call->told) {
-      tell(call, error(why.code(), why.scope(), "{}, {:.3f} s ago: {}", who(*call),
-                       to_seconds(now - call->asked_at), why.message()));
-    }
+    if (!call->told) tell(call, failed(*call, why, now));
     forget(call);
   }
   to.under_way = 0;
   to.offers = 0;
 }
 
-void RpcCalls::on_down(Rank rank, const Status& why, Nanos now) {
+void RpcCalls::on_down(Rank rank, const Status& why, Nanos now) noexcept {
   if (!peer(rank).down.ok()) return;
   peer(rank).down = error(Code::kUnavailable, Scope::kPeer, "{}", why.message());
   end_all(rank, peer(rank).down, now);
 }
 
-void RpcCalls::fail(const Status& why, Nanos now) {
+void RpcCalls::fail(const Status& why, Nanos now) noexcept {
   if (!failure_.ok()) return;
   failure_ = error(Code::kAborted, Scope::kFatal, "{}", why.message());
   for (Rank rank = 0; rank < peers_.ranks(); ++rank) end_all(rank, failure_, now);
@@ -246,10 +249,7 @@ Status RpcCalls::on_failure(Rank from, const Piece& piece, Nanos now) {
   Status why;
   if (!decode_status(piece.body, &why).ok()) return broken(piece, "its bytes are no status");
   if (why.ok()) return broken(piece, "a failure without a cause");
-  if (!call->told) {
-    tell(call, error(why.code(), why.scope(), "{}, {:.3f} s ago: {}", who(*call),
-                     to_seconds(now - call->asked_at), why.message()));
-  }
+  if (!call->told) tell(call, failed(*call, why, now));
   finish(call);
   return {};
 }
@@ -333,11 +333,7 @@ void RpcCalls::on_own_response(uint64_t id, Result<std::string> response, Nanos 
   Call* call = calls_.find(id);
   assert(call != nullptr && call->peer == params_.rank);
   if (!call->told && response.ok()) tell(call, std::move(response));
-  if (!call->told) {
-    const Status why = response.status();
-    tell(call, error(why.code(), why.scope(), "{}, {:.3f} s ago: {}", who(*call),
-                     to_seconds(now - call->asked_at), why.message()));
-  }
+  if (!call->told) tell(call, failed(*call, response.status(), now));
   finish(call);
 }
 

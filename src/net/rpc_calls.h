@@ -7,10 +7,12 @@
 // Invariants: the calls of a peer that are under way without a grant cost at most RpcParams::window_bytes; at most
 //   kRpcOffersMax calls are offered to a peer; calls that are not complete, and completions that were not taken, are at
 //   most calls_max and cost at most calls_bytes_max.
-// Threads: none; the owner serialises calls. Errors: see RpcCore.
+// Threads: none; the owner serialises calls. Errors: see RpcCore. Calls end without memory, too: their failures have the
+// right code then and say less. Else one that waits for ever would be left behind where memory has run out.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,9 +34,9 @@ class RpcCalls {
   // kResourceExhausted if this rank may not have so many more calls.
   Status has_capacity(size_t calls, size_t bytes) const;
   Result<CallId> start(RpcCall&& call, Nanos now);
-  bool cancel(CallId id, Nanos now);
-  void cancel_all(uint64_t owner, Nanos now);
-  void tick(Nanos now);
+  bool cancel(CallId id, Nanos now) noexcept;
+  void cancel_all(uint64_t owner, Nanos now) noexcept;
+  void tick(Nanos now) noexcept;
   Nanos next_deadline() const { return earliest_; }
   // As RpcCore's.
   template <class Take>
@@ -49,8 +51,8 @@ class RpcCalls {
   Status on_more_response(Rank from, const Piece& piece);
   Status on_failure(Rank from, const Piece& piece, Nanos now);
   Status on_grant(Rank from, const Piece& piece);
-  void on_down(Rank peer, const Status& why, Nanos now);
-  void fail(const Status& why, Nanos now);
+  void on_down(Rank peer, const Status& why, Nanos now) noexcept;
+  void fail(const Status& why, Nanos now) noexcept;
 
   // Sends what `entry`, a Call at the front of its peer's outbox, has to send. False: the frame is full.
   bool write(RpcOutgoing* entry, RpcFrameWriter* frame);
@@ -108,17 +110,20 @@ class RpcCalls {
 
   Peer& peer(Rank rank) { return peers_[rank]; }
   bool large(const Call& call) const;
-  std::string who(const Call& call) const;  // rank, host and method
+  // Why a call ends, with rank, host, method and time: "WHO{before}TIME s{after}".
+  Status ended(const Call& call, Nanos now, Code code, Scope scope, std::string_view before,
+               std::string_view after = {}, std::string_view why = {}) const noexcept;
+  Status failed(const Call& call, const Status& why, Nanos now) const noexcept;
   Result<Call*> answered(Rank from, const Piece& piece);
   void admit(Rank rank);
   void receive(Call* call, Bytes body);
   void tell(Call* call, Result<std::string>&& response);
   void drop_taken(size_t count);
   void abandon(Call* call, const Status& why);
-  Status cancelled(const Call& call, Nanos now) const;
+  Status cancelled(const Call& call, Nanos now) const noexcept;
   void finish(Call* call);
   void forget(Call* call);
-  void end_all(Rank rank, const Status& why, Nanos now);
+  void end_all(Rank rank, const Status& why, Nanos now) noexcept;
 
   const RpcParams& params_;
   RpcOutbox& outbox_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -40,6 +41,10 @@ class Sleeper final : public Transport {
     inner_->wake();
   }
   bool drive(const std::function<bool()>& done, Nanos until) override {
+    if (refuses_) {
+      ++refused_;
+      return false;
+    }
     while (!done()) {
       std::unique_lock lock(mutex_);
       asleep_until_ = until;
@@ -57,6 +62,9 @@ class Sleeper final : public Transport {
     }
     return true;
   }
+  // From now on nobody can drive.
+  void refuse() { refuses_ = true; }
+  size_t refused() const { return refused_; }
   // Waits until a thread sleeps in drive; until when it does.
   Nanos asleep_until() {
     std::unique_lock lock(mutex_);
@@ -82,6 +90,8 @@ class Sleeper final : public Transport {
   Nanos asleep_until_ = 0;  // of the thread in drive; 0: none sleeps
   Nanos earliest_ = kForever;
   size_t overslept_ = 0;  // slept until it was too late
+  std::atomic<bool> refuses_{false};
+  std::atomic<size_t> refused_{0};
 };
 
 // The fabric of the test at hand. Rank 0 makes it, and its end is the one that the test asks.
@@ -206,6 +216,29 @@ TEST(RpcWait, ADeadlineOfAnotherThreadsCallIsKept) {
     ASSERT_EQ(done.size(), 1u);
     EXPECT_EQ(done[0].response.status().code(), Code::kDeadlineExceeded);
     EXPECT_LE(the_sleeper->earliest(), deadline);
+  });
+}
+
+// As in a job of one rank, and where a thread of another Rpc drives.
+TEST(RpcWait, ThreadsThatCannotDriveDoNotWakeEachOther) {
+  run([](Rpc& rpc, Keeper& keeper) {
+    the_sleeper->refuse();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i) {
+      threads.emplace_back([&rpc] {
+        RpcClient client(&rpc);
+        const auto answer = client.ask({.to = 0, .method = kLater});
+        ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+        EXPECT_EQ(*answer, "here");
+      });
+    }
+    const RpcRequest first = keeper.take();
+    const RpcRequest second = keeper.take();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // they wait; about one look each is enough
+    EXPECT_LT(the_sleeper->refused(), 50u);
+    EXPECT_TRUE(rpc.reply(first.token, RpcPayload("here")));
+    EXPECT_TRUE(rpc.reply(second.token, RpcPayload("here")));
+    for (std::thread& each : threads) each.join();
   });
 }
 
