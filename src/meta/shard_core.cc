@@ -82,7 +82,7 @@ Status ShardCore::ready(const RequestKey& key, bool* duplicate) {
                options_.shard);
 }
 
-uint64_t ShardCore::duplicate_group() const {
+uint64_t ShardCore::last_group() const {
   return !open_.empty() ? open_.number : committing_ ? in_flight_.number : durable_group_;
 }
 
@@ -194,7 +194,7 @@ Result<uint64_t> ShardCore::put(RequestKey key, std::span<const Put> puts) {
   SWALE_RETURN_IF_ERROR(ready(key, &duplicate));
   if (duplicate) {
     ++counters_.duplicates;
-    return duplicate_group();
+    return last_group();
   }
   SWALE_RETURN_IF_ERROR(check_put(puts));
   if (files_.size() + puts.size() > options_.files_max) {
@@ -242,7 +242,7 @@ Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, co
   SWALE_RETURN_IF_ERROR(ready(key, &duplicate));
   if (duplicate) {
     ++counters_.duplicates;
-    return duplicate_group();
+    return last_group();
   }
   if (size > kOffsetEnd) return invalid_argument("truncate to {} bytes: files end at 2^63", size);
   const Staged before = staged();
@@ -281,7 +281,7 @@ Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, co
   }
   open_.entries_end = active_->size();
   open_.sequence_end = next_sequence_;
-  return open_.empty() ? durable_group_ : open_.number;
+  return last_group();
 }
 
 Result<uint64_t> ShardCore::truncate(RequestKey key, const FileId& file, uint64_t size, uint64_t generation) {
@@ -298,7 +298,7 @@ Result<uint64_t> ShardCore::relocate(RequestKey key, const Relocation& relocatio
   SWALE_RETURN_IF_ERROR(ready(key, &duplicate));
   if (duplicate) {
     ++counters_.duplicates;
-    return duplicate_group();
+    return last_group();
   }
   if (relocation.begin > relocation.end || relocation.from == kHoleLog || relocation.to.log == kHoleLog)
     return invalid_argument("relocation of log {} from {} to {}: no range of a log", relocation.from,

@@ -140,7 +140,8 @@ class ShardCore final : public Shard {
   // Puts.
   Status check_put(std::span<const Put> puts) const;
   Status ready(const RequestKey& key, bool* duplicate);
-  uint64_t duplicate_group() const;
+  // What a request waits for that has joined none: what it repeats may be in any group that is not durable.
+  uint64_t last_group() const;
   void begin_request(const RequestKey& key);
   uint32_t state_of(const FileId& file);
   void stage_extents(uint32_t local, std::span<const Extent> extents, StagedFile* mark);

@@ -231,6 +231,19 @@ TEST(Shard, AGroupIsVisibleWhenItIsDurableAndNotBefore) {
   EXPECT_EQ(store.shard->counters().duplicates, 1u);
 }
 
+// A second client trims what is being trimmed.
+TEST(Shard, ATruncateThatAddsNothingWaitsForTheOneThatDid) {
+  Store store;
+  ASSERT_TRUE(store.put({{0, 10, {1, 0}}}).ok());
+  const auto first = store.shard->truncate({7, 1}, kFile, 5, 2);
+  ASSERT_TRUE(first.ok());
+  std::unique_ptr<Work> work = store.shard->next_commit();
+  EXPECT_EQ(*store.shard->truncate({}, kFile, 5, 2), *first);
+  work->run();
+  ASSERT_TRUE(store.shard->finish(std::move(work)).ok());
+  EXPECT_GE(store.shard->durable_group(), *first);
+}
+
 TEST(Shard, RetriesAreKnownAfterARestart) {
   Store store;
   const Extent extent{0, 10, {1, 0}}, newer{0, 10, {2, 0}};
