@@ -82,11 +82,15 @@ Result<std::vector<imd::Value>> values_in(imd::Reader& reader, const std::vector
   // One query over all epochs reads them in parallel: single queries pay only for few epochs.
   const size_t all = reader.manifest().epochs.size();
   if (epochs.size() * 2 >= all && all > 1) {
-    SWALE_ASSIGN_OR_RETURN(std::vector<imd::Value> values, reader.get(key, imd::Reader::kAllEpochs));
-    std::erase_if(values, [&](const imd::Value& value) {
-      return !std::binary_search(epochs.begin(), epochs.end(), value.epoch);
-    });
-    if (!values.empty()) return values;
+    Result<std::vector<imd::Value>> values = reader.get(key, imd::Reader::kAllEpochs);
+    if (values.ok()) {
+      std::erase_if(*values, [&](const imd::Value& value) {
+        return !std::binary_search(epochs.begin(), epochs.end(), value.epoch);
+      });
+      if (!values->empty()) return values;
+    } else if (epochs.size() == all || values.status().code() == Code::kNotFound) {
+      return values.status();
+    }  // else an epoch may be damaged that nobody has asked for
   }
   std::vector<imd::Value> values;
   for (const uint32_t epoch : epochs) {

@@ -394,7 +394,7 @@ int swale_subfile_open_write(swale_dir* dir, const char* name, swale_subfile** f
 int swale_subfile_open_read(swale_reader* reader, const char* name, swale_subfile** file);
 /* Appends `bytes` bytes as one value. */
 int swale_subfile_write(swale_subfile* file, const void* data, size_t bytes);
-/* Reads the next bytes; *bytes_read is 0 at the end. */
+/* Reads the next bytes; *bytes_read is 0 at the end. After a failure the next call tries the same bytes again. */
 int swale_subfile_read(swale_subfile* file, void* data, size_t bytes, size_t* bytes_read);
 /* Closes the subfile and frees the handle in any case. */
 int swale_subfile_close(swale_subfile* file);

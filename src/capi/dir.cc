@@ -111,7 +111,9 @@ Status read_some(swale_subfile* file, char* out, size_t bytes, size_t* bytes_rea
   while (done < bytes && file->value < file->values.size()) {
     const imd::FoundValue& value = file->values[file->value];
     const auto part = static_cast<size_t>(std::min<uint64_t>(bytes - done, value.bytes - file->offset));
-    SWALE_RETURN_IF_ERROR(file->reader->read(file->key, value, file->offset, {out + done, part}));
+    const Status read = file->reader->read(file->key, value, file->offset, {out + done, part});
+    if (!read.ok() && done == 0) return read;
+    if (!read.ok()) break;  // the caller gets what was read, and the failure with the next call
     done += part;
     file->offset += part;
     if (file->offset == value.bytes) {

@@ -71,6 +71,13 @@ class CommandOnDamage(CommandCase):
         _, err = self.run_swale("scan", expect=3, path=path)
         self.assertIn("offset 0", err)
 
+    def test_get_from_whole_epochs_beside_a_damaged_one(self):
+        path = self.damage(DATA, 200)  # in epoch 0
+        self.run_swale("get", "name", expect=3, path=path)
+        self.run_swale("get", "name", "-e", "0", expect=3, path=path)
+        out, _ = self.run_swale("get", "name", "-e", "1:", path=path)
+        self.assertEqual(out.splitlines(), [f"name\t{epoch}\t{word} {epoch}" for epoch in (1, 2) for word in ("first", "second")])
+
     def test_dump(self):
         things = self.objects("dump")
         kinds = {thing["what"] for thing in things}

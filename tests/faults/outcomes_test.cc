@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -111,6 +112,41 @@ TEST_F(Outcomes, KeysAndValuesAtTheirLimits) {
     EXPECT_EQ(found_bytes, bytes);
     swale_values_free(values);
   }
+  swale_reader_close(reader);
+}
+
+// What was read before the damage is not lost, and the failure comes with the next call.
+TEST_F(Outcomes, ASubfileIsReadUpToItsDamage) {
+  constexpr size_t kBytes = 100'000;
+  swale_dir* dir = make(files_.path());
+  for (const char letter : {'a', 'b'}) {
+    const std::string value(kBytes, letter);
+    ASSERT_EQ(swale_dir_append(dir, "k", 1, value.data(), value.size()), SWALE_OK);
+    ASSERT_EQ(swale_dir_epoch_end(dir, letter, 0), SWALE_OK);
+  }
+  ASSERT_EQ(swale_dir_close(dir), SWALE_OK);
+  size_t damaged = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(files_.path())) {
+    if (!entry.is_regular_file()) continue;
+    const size_t at = contents(entry.path()).find(std::string(kBytes / 2, 'b'));
+    if (at == std::string::npos) continue;
+    std::fstream(entry.path(), std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(at + 100)).put('c');
+    ++damaged;
+  }
+  ASSERT_EQ(damaged, 1u);
+  swale_reader* reader = nullptr;
+  ASSERT_EQ(swale_reader_open(files_.path().c_str(), nullptr, &reader), SWALE_OK);
+  swale_subfile* file = nullptr;
+  ASSERT_EQ(swale_subfile_open_read(reader, "k", &file), SWALE_OK);
+  std::string piece(2 * kBytes, '\0');
+  size_t bytes = 0;
+  EXPECT_EQ(swale_subfile_read(file, piece.data(), piece.size(), &bytes), SWALE_OK);
+  EXPECT_EQ(piece.substr(0, bytes), std::string(kBytes, 'a'));
+  for (int again = 0; again < 2; ++again) {
+    expect("reading what is damaged", swale_subfile_read(file, piece.data(), piece.size(), &bytes),
+           SWALE_CORRUPTION, "");
+  }
+  EXPECT_EQ(swale_subfile_close(file), SWALE_OK);
   swale_reader_close(reader);
 }
 
