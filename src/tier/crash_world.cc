@@ -384,6 +384,7 @@ std::string CrashWorld::perform(size_t position) {
     if (fails && (action.kind == Action::Kind::kSyncBacking ||
                   (action.kind == Action::Kind::kSyncFile && id == engine_->file_id(action.file))))
       image.fail_sync();
+  if (fails && action.kind == Action::Kind::kSyncLog) log_.fail_sync();
   const auto damage =
       damaged_reads_.extract(action.kind == Action::Kind::kReadLog ? action.id : ~uint32_t{0});
   if (!fails && !damage.empty())

@@ -346,6 +346,7 @@ class Engine {
   void dirty_again(File* file);
   void end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters, uint64_t done, Code code);
   void log_failed(Code code);
+  void fail_log_sync_waiters(Code code);
   void advance_abandon();
   void abandoned(Code code);
 

@@ -234,7 +234,7 @@ bool Engine::advance_sync(PendingSync* pending, Code* result) {
       if (drain) log_.seal_active();
       if (drain) segments_changed_ = true;
       pending->ordinal = log_.ordinal();
-      pending->number = drain || !log_usable() ? 0 : want_log_sync(files_[pending->file]);
+      pending->number = drain ? 0 : want_log_sync(files_[pending->file]);
       pending->file_number = drain ? 0 : want_file_sync(pending->file);
       pending->stage = PendingSync::Stage::kLog;
       [[fallthrough]];
@@ -248,8 +248,12 @@ bool Engine::advance_sync(PendingSync* pending, Code* result) {
           if (log_.at(i).live() && log_.at(i).ordinal <= pending->ordinal && log_.at(i).dirty_bytes > 0)
             return false;
       } else {
-        return files_[pending->file].syncs_done >= pending->file_number &&
-               (!log_usable() || log_lane_.done >= pending->number);
+        if (files_[pending->file].syncs_done < pending->file_number) return false;
+        if (log_lane_.done >= pending->number || log_state_ == LogState::kGone) return true;
+        // A log that has failed makes nothing durable any more: its abandonment does, unless the backing device fails too.
+        if (log_usable() || stats_.flush_errors == pending->errors) return false;
+        *result = Code::kIoError;
+        return true;
       }
       pending->number = want_sync(&backing_lane_, now_);
       pending->errors = stats_.flush_errors;

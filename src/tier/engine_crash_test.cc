@@ -123,6 +123,38 @@ TEST(Engine, WhatASyncOfItsFileHasCoveredOutlivesAPowerCut) {
   std::printf("%lu power cuts\n", lives);
 }
 
+// The SSD refuses something, and soon after that the power fails, or the process is killed.
+std::string run_failed_log(uint64_t seed, bool cut_power, uint64_t* given_up) {
+  Rng rng(seed);
+  Options options = small_options(&rng);
+  if (cut_power) options.durability = Durability::kPageCache;
+  CrashWorld world(options, seed);
+  if (cut_power) world.cut_power();
+  const auto steps = [&](uint64_t below) -> std::string {
+    for (uint64_t i = rng.below(below); i > 0; --i)
+      if (std::string wrong = world.step(); !wrong.empty()) return wrong;
+    return {};
+  };
+  if (std::string wrong = steps(200); !wrong.empty()) return wrong;
+  world.fail_next(
+      std::array{Action::Kind::kAppend, Action::Kind::kSyncLog, Action::Kind::kErase}[rng.below(3)]);
+  if (std::string wrong = steps(100); !wrong.empty()) return wrong;
+  if (rng.chance(1, 2)) world.heal();  // too late: it has failed
+  if (std::string wrong = steps(50); !wrong.empty()) return wrong;
+  *given_up += world.engine().stats().log_failed;
+  if (rng.chance(1, 3)) return world.settle(CrashWorld::Drain::kMayFail);
+  if (std::string wrong = world.crash(); !wrong.empty()) return wrong;
+  world.heal();
+  return world.settle();
+}
+
+TEST(Engine, WhatASyncHasCoveredOutlivesALogThatFailsAndAPowerCut) {
+  uint64_t given_up = 0;
+  for (uint64_t seed = 1; seed <= 1000u * scale(); ++seed)
+    ASSERT_EQ(run_failed_log(seed, true, &given_up), "") << "seed " << seed;
+  EXPECT_GT(given_up, 200u);
+}
+
 TEST(Engine, CanaryASyncThatLeavesTheLogAlone) {
   uint64_t lives = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed)

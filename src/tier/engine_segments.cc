@@ -118,7 +118,10 @@ void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters,
 
 void Engine::log_synced(Code code) {
   log_lane_.in_flight = false;
-  if (code != Code::kOk) return log_failed(code);
+  if (code != Code::kOk) log_failed(code);
+  // The system tells a failure once: later syncs of a log that has failed say nothing of what came before.
+  if (log_state_ == LogState::kReadOnly || log_state_ == LogState::kAbandoning)
+    return fail_log_sync_waiters(code == Code::kOk ? Code::kIoError : code);
   log_lane_.done = log_lane_.started;
   segments_changed_ = true;
   end_sync_waiters(&log_sync_waiters_, log_lane_.done, Code::kOk);
@@ -153,10 +156,11 @@ void Engine::dirty_again(File* file) {
   restart_pass();
 }
 
-// The number of the sync of the log that covers the file's records: it is over, under way, or wanted from now on.
+// The number of the sync of the log that covers the file's records: it is over, under way, or wanted from now on; of a log
+// that has failed, it may never be.
 uint64_t Engine::want_log_sync(const File& file) {
   if (options_.canaries.sync_without_log) return 0;
-  if (file.log_sync > log_lane_.started) want_sync(&log_lane_, now_);
+  if (log_usable() && file.log_sync > log_lane_.started) want_sync(&log_lane_, now_);
   return file.log_sync;
 }
 
@@ -196,6 +200,17 @@ void Engine::file_synced(FileIndex index, Code code) {
   start_file_sync(index);
 }
 
+void Engine::fail_log_sync_waiters(Code code) {
+  for (const auto& [number, index] : std::exchange(log_sync_waiters_, {})) {
+    if (ops_[index].kind != Op::Kind::kWrite) {
+      end_barrier(index, code);
+      continue;
+    }
+    settled_.end(ops_[index].sequence);
+    finish(index, code);
+  }
+}
+
 // The SSD refuses writes: from now on the log is only read. What it has is flushed; what overlaps it waits for that; then
 // the log is abandoned, so that no later recovery takes its records for news.
 void Engine::log_failed(Code code) {
@@ -211,14 +226,7 @@ void Engine::log_failed(Code code) {
       end_barrier(index, code);
     }
   }
-  for (const auto& [number, index] : std::exchange(log_sync_waiters_, {})) {
-    if (ops_[index].kind != Op::Kind::kWrite) {
-      end_barrier(index, code);
-      continue;
-    }
-    settled_.end(ops_[index].sequence);
-    finish(index, code);
-  }
+  fail_log_sync_waiters(code);
   for (uint32_t i = 0; i < log_.count(); ++i) {  // no erasure goes on
     Segment& segment = log_.at(i);
     if (segment.live()) segment.state = Segment::State::kSealed;
@@ -240,6 +248,7 @@ void Engine::advance_abandon() {
 
 void Engine::abandoned(Code code) {
   if (code != Code::kOk) {  // tried again later
+    ++stats_.flush_errors;  // whoever waits for it is told
     log_state_ = LogState::kReadOnly;
     flush_retry_ = now_ + options_.retry_ns;
     return;
