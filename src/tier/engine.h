@@ -339,6 +339,7 @@ class Engine {
   void start_syncs();
   void log_synced(Code code);
   void backing_synced(Code code);
+  void backing_sync_failed(Code code);
   uint64_t want_log_sync(const File& file);
   uint64_t want_file_sync(FileIndex index);
   void start_file_sync(FileIndex index);
@@ -348,6 +349,10 @@ class Engine {
   void log_failed(Code code);
   void fail_log_sync_waiters(Code code);
   void advance_abandon();
+  // The abandonment syncs files itself, and the system tells a failure to one of two.
+  bool waits_for_abandonment(const SyncLane& lane) const {
+    return log_state_ == LogState::kAbandoning && &lane == &backing_lane_;
+  }
   void abandoned(Code code);
 
   // engine_control.cc: truncate, unlink, sync, drain

@@ -218,8 +218,8 @@ bool Engine::advance_syncs() {
     pending_syncs_.erase(pending_syncs_.begin() + static_cast<ptrdiff_t>(i));
     if (done.file == kNoFile)
       --drains_;
-    else if (result == Code::kOk)
-      result = std::exchange(files_[done.file].deferred, Code::kOk);
+    else if (const Code lost = std::exchange(files_[done.file].deferred, Code::kOk); lost != Code::kOk)
+      result = lost;
     refuse(done.ticket, done.file, result);
     any = true;
   }
@@ -271,7 +271,7 @@ Nanos Engine::next_event() const {
   Nanos next = kForever;
   const auto at = [&next](Nanos time) { next = std::min(next, time); };
   for (const SyncLane* lane : {&log_lane_, &backing_lane_})
-    if (lane->wanted && !lane->in_flight) at(lane->due);
+    if (lane->wanted && !lane->in_flight && !waits_for_abandonment(*lane)) at(lane->due);
   if (log_.active() < log_.count()) {
     const Segment& active = log_.at(log_.active());
     at(active.last_write + options_.idle_flush_ns);

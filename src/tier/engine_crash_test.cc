@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <optional>
 
 #include "tier/crash_options.h"
 #include "tier/crash_world.h"
@@ -123,8 +124,13 @@ TEST(Engine, WhatASyncOfItsFileHasCoveredOutlivesAPowerCut) {
   std::printf("%lu power cuts\n", lives);
 }
 
-// The SSD refuses something, and soon after that the power fails, or the process is killed.
-std::string run_failed_log(uint64_t seed, bool cut_power, uint64_t* given_up) {
+// The SSD refuses something, and perhaps the backing device a sync; soon after that the power fails, or the process is killed.
+struct FailedLogs {
+  uint64_t given_up = 0;
+  uint64_t abandonments_failed = 0;
+};
+std::string run_failed_log(uint64_t seed, bool cut_power, std::optional<Action::Kind> also,
+                           FailedLogs* seen) {
   Rng rng(seed);
   Options options = small_options(&rng);
   if (cut_power) options.durability = Durability::kPageCache;
@@ -136,23 +142,36 @@ std::string run_failed_log(uint64_t seed, bool cut_power, uint64_t* given_up) {
     return {};
   };
   if (std::string wrong = steps(200); !wrong.empty()) return wrong;
-  world.fail_next(
-      std::array{Action::Kind::kAppend, Action::Kind::kSyncLog, Action::Kind::kErase}[rng.below(3)]);
+  const auto refused =
+      std::array{Action::Kind::kAppend, Action::Kind::kSyncLog, Action::Kind::kErase}[rng.below(3)];
+  if (also != Action::Kind::kTruncate || rng.chance(1, 2)) world.fail_next(refused);
+  if (also) world.fail_next(*also);
   if (std::string wrong = steps(100); !wrong.empty()) return wrong;
-  if (rng.chance(1, 2)) world.heal();  // too late: it has failed
-  if (std::string wrong = steps(50); !wrong.empty()) return wrong;
-  *given_up += world.engine().stats().log_failed;
-  if (rng.chance(1, 3)) return world.settle(CrashWorld::Drain::kMayFail);
+  if (rng.chance(1, 2)) world.heal();  // too late for the log
+  if (std::string wrong = steps(100); !wrong.empty()) return wrong;
+  seen->given_up += world.engine().stats().log_failed;
+  seen->abandonments_failed += world.visited().contains("failed abandonment");
+  if (!also && rng.chance(1, 3)) return world.settle(CrashWorld::Drain::kMayFail);
   if (std::string wrong = world.crash(); !wrong.empty()) return wrong;
   world.heal();
   return world.settle();
 }
 
 TEST(Engine, WhatASyncHasCoveredOutlivesALogThatFailsAndAPowerCut) {
-  uint64_t given_up = 0;
+  FailedLogs seen;
   for (uint64_t seed = 1; seed <= 1000u * scale(); ++seed)
-    ASSERT_EQ(run_failed_log(seed, true, &given_up), "") << "seed " << seed;
-  EXPECT_GT(given_up, 200u);
+    ASSERT_EQ(run_failed_log(seed, true, {}, &seen), "") << "seed " << seed;
+  EXPECT_GT(seen.given_up, 300u);
+}
+
+// A sync that fails takes what it was to cover with it, and no later one says so: not the abandonment's next attempt either.
+TEST(Engine, AnAbandonmentWhoseSyncsFailLosesNothing) {
+  FailedLogs seen;
+  for (const auto also : {Action::Kind::kAbandonLog, Action::Kind::kSyncFile, Action::Kind::kSyncBacking})
+    for (uint64_t seed = 1; seed <= 300u * scale(); ++seed)
+      ASSERT_EQ(run_failed_log(seed, true, also, &seen), "")
+          << "seed " << seed << ", also fails " << static_cast<int>(also);
+  EXPECT_GT(seen.abandonments_failed, 50u);
 }
 
 TEST(Engine, CanaryASyncThatLeavesTheLogAlone) {

@@ -85,7 +85,7 @@ uint64_t Engine::want_sync(SyncLane* lane, Nanos due) {
 
 void Engine::start_syncs() {
   const auto start = [this](SyncLane* lane, Action::Kind kind) {
-    if (!lane->wanted || lane->in_flight || now_ < lane->due) return;
+    if (!lane->wanted || lane->in_flight || now_ < lane->due || waits_for_abandonment(*lane)) return;
     lane->wanted = false;
     lane->in_flight = true;
     ++lane->started;
@@ -130,18 +130,20 @@ void Engine::log_synced(Code code) {
 void Engine::backing_synced(Code code) {
   backing_lane_.in_flight = false;
   segments_changed_ = true;
-  if (code != Code::kOk) {
-    // Nothing that was written since the last success is certain; the log still has what was flushed.
-    ++stats_.flush_errors;
-    flush_retry_ = now_ + options_.retry_ns;
-    for (File& file : files_) {
-      dirty_again(&file);
-      if (page_cache()) file.deferred = code;
-    }
-    end_sync_waiters(&backing_sync_waiters_, ~uint64_t{0}, code);  // the system tells a failure once
-  }
+  if (code != Code::kOk) backing_sync_failed(code);
   backing_lane_.done = backing_lane_.started;
   end_sync_waiters(&backing_sync_waiters_, backing_lane_.done, Code::kOk);
+}
+
+// Of all files. Nothing that was written since the last success is certain; the log still has what was flushed.
+void Engine::backing_sync_failed(Code code) {
+  ++stats_.flush_errors;
+  flush_retry_ = now_ + options_.retry_ns;
+  for (File& file : files_) {
+    dirty_again(&file);
+    if (page_cache()) file.deferred = code;
+  }
+  end_sync_waiters(&backing_sync_waiters_, ~uint64_t{0}, code);  // the system tells a failure once
 }
 
 // What of the file was flushed may not be on the backing device.
@@ -152,6 +154,7 @@ void Engine::dirty_again(File* file) {
     if (extent.state != ExtentState::kClean || log_.at(segment).state >= Segment::State::kLogSync) continue;
     file->map.set_state(at, ExtentState::kDirty);
     log_.add_dirty(segment, extent.length);
+    segments_changed_ = true;  // it may be the only one to be flushed
   }
   restart_pass();
 }
@@ -175,7 +178,8 @@ uint64_t Engine::want_file_sync(FileIndex index) {
 
 void Engine::start_file_sync(FileIndex index) {
   File& file = files_[index];
-  if (!file.sync_wanted || file.syncs_started > file.syncs_done) return;
+  if (!file.sync_wanted || file.syncs_started > file.syncs_done || log_state_ == LogState::kAbandoning)
+    return;
   file.sync_wanted = false;
   ++file.syncs_started;
   ++file_syncs_;
@@ -247,13 +251,9 @@ void Engine::advance_abandon() {
 }
 
 void Engine::abandoned(Code code) {
-  if (code != Code::kOk) {  // tried again later
-    ++stats_.flush_errors;  // whoever waits for it is told
-    log_state_ = LogState::kReadOnly;
-    flush_retry_ = now_ + options_.retry_ns;
-    return;
-  }
-  log_state_ = LogState::kGone;
+  log_state_ = code == Code::kOk ? LogState::kGone : LogState::kReadOnly;
+  for (FileIndex index = 0; index < files_.size(); ++index) start_file_sync(index);
+  if (code != Code::kOk) return backing_sync_failed(code);  // tried again later
   for (File& file : files_)
     file.map.remove_if([](const Extent& extent) { return extent.state != ExtentState::kLost; });
   for (uint32_t i = 0; i < log_.count() && !barriers_.empty(); ++i) end_repeated(i);
