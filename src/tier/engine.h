@@ -178,7 +178,8 @@ class Engine {
       kBarrier,      // truncate, unlink: see Step
       kPinned,       // finished; a read still uses its buffer
     };
-    // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a record.
+    // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a record; if the log
+    // fails, with its abandonment.
     enum class Step : uint8_t {
       kSpace,
       kQuiesce,
@@ -188,7 +189,8 @@ class Engine {
       kBackingSync,
       kEnd,
       kEndSync,
-      kErasure
+      kErasure,
+      kAbandonment
     };
     Kind kind = Kind::kWrite;
     Stage stage = Stage::kFree;
@@ -201,8 +203,9 @@ class Engine {
     uint32_t held_segment = ~uint32_t{0};  // truncate: has the intent, and is not erased before the end
     FileIndex file = 0;
     uint32_t length = 0;
-    uint64_t offset = 0;     // truncate: the new size
-    ExtentMap::Position at;  // write: where its range stands in the map, as a hint
+    Code failure = Code::kOk;  // truncate: what is answered in the end
+    uint64_t offset = 0;       // truncate: the new size
+    ExtentMap::Position at;    // write: where its range stands in the map, as a hint
     Ticket ticket = 0;
     uint64_t address = 0;
     uint32_t segment = 0;        // of the address
@@ -365,6 +368,7 @@ class Engine {
   void control_durable(OpIndex index);
   void backing_changed(OpIndex index, Code code);
   void backing_change_durable(OpIndex index);
+  void wait_for_abandonment(OpIndex index);
   void release_held_segment(Op* op);
   void end_barrier(OpIndex index, Code code);
   bool advance_syncs();  // whether one is over

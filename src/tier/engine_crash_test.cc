@@ -168,10 +168,21 @@ TEST(Engine, WhatASyncHasCoveredOutlivesALogThatFailsAndAPowerCut) {
 TEST(Engine, AnAbandonmentWhoseSyncsFailLosesNothing) {
   FailedLogs seen;
   for (const auto also : {Action::Kind::kAbandonLog, Action::Kind::kSyncFile, Action::Kind::kSyncBacking})
-    for (uint64_t seed = 1; seed <= 300u * scale(); ++seed)
-      ASSERT_EQ(run_failed_log(seed, true, also, &seen), "")
-          << "seed " << seed << ", also fails " << static_cast<int>(also);
+    for (const bool cut_power : {true, false})
+      for (uint64_t seed = 1; seed <= 300u * scale(); ++seed)
+        ASSERT_EQ(run_failed_log(seed, cut_power, also, &seen), "")
+            << "seed " << seed << ", power cut " << cut_power << ", also fails " << static_cast<int>(also);
   EXPECT_GT(seen.abandonments_failed, 50u);
+}
+
+// An intent without an end may stand in the log: because the log has failed, or because the backing file could not be cut.
+TEST(Engine, ATruncateThatFailsCutsNothingThatIsWrittenLater) {
+  FailedLogs seen;
+  for (const auto also : {std::optional<Action::Kind>(), std::optional(Action::Kind::kTruncate)})
+    for (uint64_t seed = 1; seed <= 1000u * scale(); ++seed)
+      ASSERT_EQ(run_failed_log(seed, false, also, &seen), "")
+          << "seed " << seed << ", backing truncates fail " << also.has_value();
+  EXPECT_GT(seen.given_up, 300u);
 }
 
 TEST(Engine, CanaryASyncThatLeavesTheLogAlone) {

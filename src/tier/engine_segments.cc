@@ -106,9 +106,8 @@ void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters,
         continue;
       }
       finish(index, code);
-    } else if (code != Code::kOk) {
-      end_barrier(index, code);
     } else if (ops_[index].step == Op::Step::kBackingSync) {
+      ops_[index].failure = code;
       backing_change_durable(index);
     } else {
       control_durable(index);
@@ -207,7 +206,8 @@ void Engine::file_synced(FileIndex index, Code code) {
 void Engine::fail_log_sync_waiters(Code code) {
   for (const auto& [number, index] : std::exchange(log_sync_waiters_, {})) {
     if (ops_[index].kind != Op::Kind::kWrite) {
-      end_barrier(index, code);
+      // A truncate goes on: the map has no bytes behind the cut any more.
+      ops_[index].step == Op::Step::kEndSync ? wait_for_abandonment(index) : control_durable(index);
       continue;
     }
     settled_.end(ops_[index].sequence);
@@ -230,6 +230,8 @@ void Engine::log_failed(Code code) {
       end_barrier(index, code);
     }
   }
+  for (const OpIndex index : std::vector(barriers_))  // that have no intent in the log yet
+    if (ops_[index].needs_record && ops_[index].step == Op::Step::kQuiesce) end_barrier(index, code);
   fail_log_sync_waiters(code);
   for (uint32_t i = 0; i < log_.count(); ++i) {  // no erasure goes on
     Segment& segment = log_.at(i);
@@ -258,7 +260,8 @@ void Engine::abandoned(Code code) {
     file.map.remove_if([](const Extent& extent) { return extent.state != ExtentState::kLost; });
   for (uint32_t i = 0; i < log_.count() && !barriers_.empty(); ++i) end_repeated(i);
   flush_segment_ = log_.count();
-  for (const OpIndex index : std::exchange(abandon_waiters_, {})) route(index);
+  for (const OpIndex index : std::exchange(abandon_waiters_, {}))
+    ops_[index].kind == Op::Kind::kWrite ? route(index) : end_barrier(index, ops_[index].failure);
 }
 
 }  // namespace swale::tier
