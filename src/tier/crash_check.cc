@@ -101,6 +101,7 @@ void CrashWorld::take_found(NamedFile* file, const ReadBytes& found) {
   file->uncertain.assign(found.bytes.size(), false);
   file->written_by.assign(found.bytes.size(), 0);
   file->synced_by.clear();
+  file->told_by.clear();
   file->cuts.clear();
 }
 
@@ -113,8 +114,11 @@ void CrashWorld::take_sync(NamedFile* file, const std::vector<Ticket>& covered) 
 void CrashWorld::forget_unsynced() {
   for (NamedFile& file : names_) {
     file.synced_by.resize(file.written_by.size());
+    file.told_by.resize(file.written_by.size());
     for (size_t i = 0; i < file.written_by.size(); ++i)
-      if (file.written_by[i] != file.synced_by[i]) file.uncertain[i] = true;
+      if (file.written_by[i] != file.synced_by[i] ||
+          (file.told_by[i] != 0 && file.written_by[i] == file.told_by[i]))
+        file.uncertain[i] = true;
   }
 }
 

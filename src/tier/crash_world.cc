@@ -42,11 +42,16 @@ const char* kind_name(Action::Kind kind) {
 CrashWorld::CrashWorld(const Options& options, uint64_t seed)
     : options_(options), rng_(seed), names_(kNames) {
   options_.log_id = seed | 1;
+  make_log();
+  for (int name = 0; name < kNames; ++name) names_[name].id = next_id_++;
+  start();
+}
+
+void CrashWorld::make_log() {
+  log_ = {};
   log_.resize(options_.segment_count * options_.segment_bytes);
   for (uint32_t i = 0; i < options_.segment_count; ++i) write_segment_headers(segment_header(i), 1);
   log_.sync();
-  for (int name = 0; name < kNames; ++name) names_[name].id = next_id_++;
-  start();
 }
 
 SegmentHeader CrashWorld::segment_header(uint32_t index) const {
@@ -75,6 +80,10 @@ void CrashWorld::open_name(int name) {
 
 // A process begins: everything that it knows it has from the devices.
 void CrashWorld::start() {
+  if (std::exchange(abandoned_, false)) {
+    options_.log_id += 2;
+    make_log();
+  }
   engine_ = std::make_unique<Engine>(options_);
   actions_.clear();
   requests_.clear();
@@ -94,7 +103,7 @@ void CrashWorld::start() {
   found.segments = scan(log_.bytes());
   if (!options_.canaries.poison_torn) mend_log(&found.segments);
   found.losses = saved_losses_;
-  if (!abandoned_) engine_->recover(found, clock());
+  engine_->recover(found, clock());
   collect();
 }
 
@@ -180,6 +189,15 @@ void CrashWorld::make_uncertain(NamedFile* file, uint64_t from) {
   for (uint64_t i = from; i < file->uncertain.size(); ++i) file->uncertain[i] = true;
 }
 
+// A truncate that is under way will be told this failure, and may have happened.
+void CrashWorld::doubt_truncates(Action::Kind failed) {
+  for (const Action::Kind kind : {Action::Kind::kTruncate, Action::Kind::kSyncBacking,
+                                  Action::Kind::kSyncFile, Action::Kind::kAbandonLog})
+    for (const auto& [ticket, request] : requests_)
+      if (kind == failed && request.kind == Request::Kind::kTruncate && !request.answered)
+        make_uncertain(&names_[request.name], request.offset);
+}
+
 void CrashWorld::take_write(Ticket ticket, const Request& request, bool ok) {
   NamedFile& file = names_[request.name];
   uint64_t end = request.offset + request.payload.size();
@@ -258,6 +276,7 @@ std::string CrashWorld::answer(const Action& action) {
       break;
     case Request::Kind::kSync:
       if (ok) take_sync(&file, request.covered);
+      if (!ok) file.told_by = file.written_by;
       break;
     default:
       break;
@@ -379,11 +398,17 @@ std::string CrashWorld::perform(size_t position) {
   if (action.kind <= Action::Kind::kRelease) return answer(action);
   last_ = kind_name(action.kind);
   const bool fails = failing_.contains(action.kind);
-  apply(action, fails ? (rng_.chance(1, 2) ? 0.5 : 0) : 1);
+  // A failed append may stand in the log all the same.
+  const double part =
+      !fails ? 1 : static_cast<double>(rng_.below(action.kind == Action::Kind::kAppend ? 3 : 2)) / 2;
+  if (fails) ++visited_["failed " + last_];
+  apply(action, part);
   for (auto& [id, image] : backing_)
-    if (fails && (action.kind == Action::Kind::kSyncBacking ||
+    if (fails && (action.kind == Action::Kind::kSyncBacking || action.kind == Action::Kind::kAbandonLog ||
                   (action.kind == Action::Kind::kSyncFile && id == engine_->file_id(action.file))))
       image.fail_sync();
+  if (fails && action.kind == Action::Kind::kSyncLog) log_.fail_sync();
+  if (fails) doubt_truncates(action.kind);
   const auto damage =
       damaged_reads_.extract(action.kind == Action::Kind::kReadLog ? action.id : ~uint32_t{0});
   if (!fails && !damage.empty())

@@ -77,7 +77,8 @@ class CrashWorld {
     std::vector<bool> uncertain;  // bytes of failed writes: anything
     std::vector<Ticket>
         written_by;  // answers may come in another order than effects: the younger request wins
-    std::vector<Ticket> synced_by;                  // whose bytes a sync has made durable
+    std::vector<Ticket> synced_by;  // whose bytes a sync has made durable
+    std::vector<Ticket> told_by;    // whose bytes may be gone for ever: a sync has failed, which is told once
     std::vector<std::pair<Ticket, uint64_t>> cuts;  // truncates and unlinks, and the size that they left
     std::vector<bool> lost;                         // a read was refused: it stays so
     std::vector<bool> damaged;                      // a record of this byte was: a read may be refused
@@ -95,12 +96,14 @@ class CrashWorld {
   };
   enum class Part { kHeader, kEnd, kChecks, kPayload, kSector };
 
+  void make_log();
   void open_name(int name);
   void start();
   std::string request();
   void collect();
   std::string answer(const Action& action);
   static void make_uncertain(NamedFile* file, uint64_t from);
+  void doubt_truncates(Action::Kind failed);
   void take_write(Ticket ticket, const Request& request, bool ok);
   std::string perform(size_t position);
   std::vector<size_t> performable() const;

@@ -178,7 +178,8 @@ class Engine {
       kBarrier,      // truncate, unlink: see Step
       kPinned,       // finished; a read still uses its buffer
     };
-    // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a record.
+    // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a record; if the log
+    // fails, with its abandonment.
     enum class Step : uint8_t {
       kSpace,
       kQuiesce,
@@ -188,7 +189,8 @@ class Engine {
       kBackingSync,
       kEnd,
       kEndSync,
-      kErasure
+      kErasure,
+      kAbandonment
     };
     Kind kind = Kind::kWrite;
     Stage stage = Stage::kFree;
@@ -201,8 +203,9 @@ class Engine {
     uint32_t held_segment = ~uint32_t{0};  // truncate: has the intent, and is not erased before the end
     FileIndex file = 0;
     uint32_t length = 0;
-    uint64_t offset = 0;     // truncate: the new size
-    ExtentMap::Position at;  // write: where its range stands in the map, as a hint
+    Code failure = Code::kOk;  // truncate: what is answered in the end
+    uint64_t offset = 0;       // truncate: the new size
+    ExtentMap::Position at;    // write: where its range stands in the map, as a hint
     Ticket ticket = 0;
     uint64_t address = 0;
     uint32_t segment = 0;        // of the address
@@ -339,6 +342,7 @@ class Engine {
   void start_syncs();
   void log_synced(Code code);
   void backing_synced(Code code);
+  void backing_sync_failed(Code code);
   uint64_t want_log_sync(const File& file);
   uint64_t want_file_sync(FileIndex index);
   void start_file_sync(FileIndex index);
@@ -346,7 +350,12 @@ class Engine {
   void dirty_again(File* file);
   void end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters, uint64_t done, Code code);
   void log_failed(Code code);
+  void fail_log_sync_waiters(Code code);
   void advance_abandon();
+  // The abandonment syncs files itself, and the system tells a failure to one of two.
+  bool waits_for_abandonment(const SyncLane& lane) const {
+    return log_state_ == LogState::kAbandoning && &lane == &backing_lane_;
+  }
   void abandoned(Code code);
 
   // engine_control.cc: truncate, unlink, sync, drain
@@ -359,6 +368,7 @@ class Engine {
   void control_durable(OpIndex index);
   void backing_changed(OpIndex index, Code code);
   void backing_change_durable(OpIndex index);
+  void wait_for_abandonment(OpIndex index);
   void release_held_segment(Op* op);
   void end_barrier(OpIndex index, Code code);
   bool advance_syncs();  // whether one is over

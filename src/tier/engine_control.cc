@@ -94,7 +94,8 @@ void Engine::control_appended(OpIndex index, Code code) {
   const uint32_t segment = log_.segment_of(op.address);
   if (code != Code::kOk) {
     log_failed(code);
-    return end_barrier(index, code);
+    if (op.step == Op::Step::kIntent) op.failure = code;  // nothing was cut
+    return wait_for_abandonment(index);
   }
   last_logged_ = std::max(last_logged_, op.last_sequence);
   files_[op.file].log_sync = log_lane_.started + 1;
@@ -113,7 +114,7 @@ void Engine::control_appended(OpIndex index, Code code) {
 void Engine::control_durable(OpIndex index) {
   Op& op = ops_[index];
   settled_.end(op.last_sequence);
-  if (op.step == Op::Step::kEndSync) return end_barrier(index, Code::kOk);
+  if (op.step == Op::Step::kEndSync) return end_barrier(index, op.failure);
   op.step = Op::Step::kBacking;
   emit({.kind = Action::Kind::kTruncate,
         .id = index,
@@ -126,7 +127,10 @@ void Engine::control_durable(OpIndex index) {
 void Engine::backing_changed(OpIndex index, Code code) {
   Op& op = ops_[index];
   File& file = files_[op.file];
-  if (code != Code::kOk) return end_barrier(index, code);
+  if (code != Code::kOk) {
+    op.failure = code;
+    return backing_change_durable(index);
+  }
   if (op.kind == Op::Kind::kUnlink) {
     carve_map(op.file, 0, kFileBytesMax, log_.count());
     file.unlinked = true;
@@ -139,10 +143,11 @@ void Engine::backing_changed(OpIndex index, Code code) {
   backing_sync_waiters_.emplace_back(want_sync(&backing_lane_, now_), index);
 }
 
+// Or has failed: an intent needs its end all the same, or recovery would cut off what is written from now on.
 void Engine::backing_change_durable(OpIndex index) {
   Op& op = ops_[index];
-  if (!op.needs_record || options_.canaries.skip_truncate_end) return end_barrier(index, Code::kOk);
-  if (!log_usable()) return end_barrier(index, Code::kIoError);
+  if (!op.needs_record || options_.canaries.skip_truncate_end) return end_barrier(index, op.failure);
+  if (!log_usable()) return wait_for_abandonment(index);
   if (!op.repeated) {
     op.step = Op::Step::kEnd;
     return append_control(index, RecordType::kTruncateDone);
@@ -155,12 +160,24 @@ void Engine::backing_change_durable(OpIndex index) {
   segments_changed_ = true;
 }
 
+// The log has failed, and the intent may stand in it without an end: until the log counts no more, nothing is written to the
+// file that recovery would cut off. What a flush has to write lies before the cut, or nothing was cut.
+void Engine::wait_for_abandonment(OpIndex index) {
+  Op& op = ops_[index];
+  settled_.end(op.last_sequence);
+  release_held_segment(&op);
+  op.step = Op::Step::kAbandonment;
+  files_[op.file].no_flush = false;
+  restart_pass();
+  abandon_waiters_.push_back(index);
+}
+
 // The segment is free: so are the intents in it.
 void Engine::end_repeated(uint32_t segment) {
   for (size_t i = 0; i < barriers_.size();) {
     const OpIndex index = barriers_[i];
     const bool ends = ops_[index].step == Op::Step::kErasure && ops_[index].held_segment == segment;
-    if (ends) end_barrier(index, Code::kOk);
+    if (ends) end_barrier(index, ops_[index].failure);
     i += !ends;
   }
 }
@@ -218,8 +235,8 @@ bool Engine::advance_syncs() {
     pending_syncs_.erase(pending_syncs_.begin() + static_cast<ptrdiff_t>(i));
     if (done.file == kNoFile)
       --drains_;
-    else if (result == Code::kOk)
-      result = std::exchange(files_[done.file].deferred, Code::kOk);
+    else if (const Code lost = std::exchange(files_[done.file].deferred, Code::kOk); lost != Code::kOk)
+      result = lost;
     refuse(done.ticket, done.file, result);
     any = true;
   }
@@ -234,7 +251,7 @@ bool Engine::advance_sync(PendingSync* pending, Code* result) {
       if (drain) log_.seal_active();
       if (drain) segments_changed_ = true;
       pending->ordinal = log_.ordinal();
-      pending->number = drain || !log_usable() ? 0 : want_log_sync(files_[pending->file]);
+      pending->number = drain ? 0 : want_log_sync(files_[pending->file]);
       pending->file_number = drain ? 0 : want_file_sync(pending->file);
       pending->stage = PendingSync::Stage::kLog;
       [[fallthrough]];
@@ -248,8 +265,12 @@ bool Engine::advance_sync(PendingSync* pending, Code* result) {
           if (log_.at(i).live() && log_.at(i).ordinal <= pending->ordinal && log_.at(i).dirty_bytes > 0)
             return false;
       } else {
-        return files_[pending->file].syncs_done >= pending->file_number &&
-               (!log_usable() || log_lane_.done >= pending->number);
+        if (files_[pending->file].syncs_done < pending->file_number) return false;
+        if (log_lane_.done >= pending->number || log_state_ == LogState::kGone) return true;
+        // A log that has failed makes nothing durable any more: its abandonment does, unless the backing device fails too.
+        if (log_usable() || stats_.flush_errors == pending->errors) return false;
+        *result = Code::kIoError;
+        return true;
       }
       pending->number = want_sync(&backing_lane_, now_);
       pending->errors = stats_.flush_errors;
@@ -267,7 +288,7 @@ Nanos Engine::next_event() const {
   Nanos next = kForever;
   const auto at = [&next](Nanos time) { next = std::min(next, time); };
   for (const SyncLane* lane : {&log_lane_, &backing_lane_})
-    if (lane->wanted && !lane->in_flight) at(lane->due);
+    if (lane->wanted && !lane->in_flight && !waits_for_abandonment(*lane)) at(lane->due);
   if (log_.active() < log_.count()) {
     const Segment& active = log_.at(log_.active());
     at(active.last_write + options_.idle_flush_ns);

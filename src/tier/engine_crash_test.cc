@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <optional>
 
 #include "tier/crash_options.h"
 #include "tier/crash_world.h"
@@ -121,6 +122,67 @@ TEST(Engine, WhatASyncOfItsFileHasCoveredOutlivesAPowerCut) {
   for (uint64_t seed = 1; seed <= 300u * scale(); ++seed)
     ASSERT_EQ(run_syncs(seed, {}, &lives), "") << "seed " << seed;
   std::printf("%lu power cuts\n", lives);
+}
+
+// The SSD refuses something, and perhaps the backing device a sync; soon after that the power fails, or the process is killed.
+struct FailedLogs {
+  uint64_t given_up = 0;
+  uint64_t abandonments_failed = 0;
+};
+std::string run_failed_log(uint64_t seed, bool cut_power, std::optional<Action::Kind> also,
+                           FailedLogs* seen) {
+  Rng rng(seed);
+  Options options = small_options(&rng);
+  if (cut_power) options.durability = Durability::kPageCache;
+  CrashWorld world(options, seed);
+  if (cut_power) world.cut_power();
+  const auto steps = [&](uint64_t below) -> std::string {
+    for (uint64_t i = rng.below(below); i > 0; --i)
+      if (std::string wrong = world.step(); !wrong.empty()) return wrong;
+    return {};
+  };
+  if (std::string wrong = steps(200); !wrong.empty()) return wrong;
+  const auto refused =
+      std::array{Action::Kind::kAppend, Action::Kind::kSyncLog, Action::Kind::kErase}[rng.below(3)];
+  if (also != Action::Kind::kTruncate || rng.chance(1, 2)) world.fail_next(refused);
+  if (also) world.fail_next(*also);
+  if (std::string wrong = steps(100); !wrong.empty()) return wrong;
+  if (rng.chance(1, 2)) world.heal();  // too late for the log
+  if (std::string wrong = steps(100); !wrong.empty()) return wrong;
+  seen->given_up += world.engine().stats().log_failed;
+  seen->abandonments_failed += world.visited().contains("failed abandonment");
+  if (!also && rng.chance(1, 3)) return world.settle(CrashWorld::Drain::kMayFail);
+  if (std::string wrong = world.crash(); !wrong.empty()) return wrong;
+  world.heal();
+  return world.settle();
+}
+
+TEST(Engine, WhatASyncHasCoveredOutlivesALogThatFailsAndAPowerCut) {
+  FailedLogs seen;
+  for (uint64_t seed = 1; seed <= 1000u * scale(); ++seed)
+    ASSERT_EQ(run_failed_log(seed, true, {}, &seen), "") << "seed " << seed;
+  EXPECT_GT(seen.given_up, 300u);
+}
+
+// A sync that fails takes what it was to cover with it, and no later one says so: not the abandonment's next attempt either.
+TEST(Engine, AnAbandonmentWhoseSyncsFailLosesNothing) {
+  FailedLogs seen;
+  for (const auto also : {Action::Kind::kAbandonLog, Action::Kind::kSyncFile, Action::Kind::kSyncBacking})
+    for (const bool cut_power : {true, false})
+      for (uint64_t seed = 1; seed <= 300u * scale(); ++seed)
+        ASSERT_EQ(run_failed_log(seed, cut_power, also, &seen), "")
+            << "seed " << seed << ", power cut " << cut_power << ", also fails " << static_cast<int>(also);
+  EXPECT_GT(seen.abandonments_failed, 50u);
+}
+
+// An intent without an end may stand in the log: because the log has failed, or because the backing file could not be cut.
+TEST(Engine, ATruncateThatFailsCutsNothingThatIsWrittenLater) {
+  FailedLogs seen;
+  for (const auto also : {std::optional<Action::Kind>(), std::optional(Action::Kind::kTruncate)})
+    for (uint64_t seed = 1; seed <= 1000u * scale(); ++seed)
+      ASSERT_EQ(run_failed_log(seed, false, also, &seen), "")
+          << "seed " << seed << ", backing truncates fail " << also.has_value();
+  EXPECT_GT(seen.given_up, 300u);
 }
 
 TEST(Engine, CanaryASyncThatLeavesTheLogAlone) {

@@ -124,6 +124,7 @@ void Engine::losses_written(Code code) {
     loss_saved_ = loss_saving_;
   else
     loss_retry_ = now_ + options_.retry_ns;
+  if (code != Code::kOk && !log_usable()) ++stats_.flush_errors;  // the abandonment waits for the list
   while (!acceptances_.empty() && acceptances_.front().version <= loss_saving_) {
     const Acceptance done = acceptances_.front();
     acceptances_.erase(acceptances_.begin());

@@ -85,7 +85,7 @@ uint64_t Engine::want_sync(SyncLane* lane, Nanos due) {
 
 void Engine::start_syncs() {
   const auto start = [this](SyncLane* lane, Action::Kind kind) {
-    if (!lane->wanted || lane->in_flight || now_ < lane->due) return;
+    if (!lane->wanted || lane->in_flight || now_ < lane->due || waits_for_abandonment(*lane)) return;
     lane->wanted = false;
     lane->in_flight = true;
     ++lane->started;
@@ -106,9 +106,8 @@ void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters,
         continue;
       }
       finish(index, code);
-    } else if (code != Code::kOk) {
-      end_barrier(index, code);
     } else if (ops_[index].step == Op::Step::kBackingSync) {
+      ops_[index].failure = code;
       backing_change_durable(index);
     } else {
       control_durable(index);
@@ -118,7 +117,10 @@ void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters,
 
 void Engine::log_synced(Code code) {
   log_lane_.in_flight = false;
-  if (code != Code::kOk) return log_failed(code);
+  if (code != Code::kOk) log_failed(code);
+  // The system tells a failure once: later syncs of a log that has failed say nothing of what came before.
+  if (log_state_ == LogState::kReadOnly || log_state_ == LogState::kAbandoning)
+    return fail_log_sync_waiters(code == Code::kOk ? Code::kIoError : code);
   log_lane_.done = log_lane_.started;
   segments_changed_ = true;
   end_sync_waiters(&log_sync_waiters_, log_lane_.done, Code::kOk);
@@ -127,18 +129,20 @@ void Engine::log_synced(Code code) {
 void Engine::backing_synced(Code code) {
   backing_lane_.in_flight = false;
   segments_changed_ = true;
-  if (code != Code::kOk) {
-    // Nothing that was written since the last success is certain; the log still has what was flushed.
-    ++stats_.flush_errors;
-    flush_retry_ = now_ + options_.retry_ns;
-    for (File& file : files_) {
-      dirty_again(&file);
-      if (page_cache()) file.deferred = code;
-    }
-    end_sync_waiters(&backing_sync_waiters_, ~uint64_t{0}, code);  // the system tells a failure once
-  }
+  if (code != Code::kOk) backing_sync_failed(code);
   backing_lane_.done = backing_lane_.started;
   end_sync_waiters(&backing_sync_waiters_, backing_lane_.done, Code::kOk);
+}
+
+// Of all files. Nothing that was written since the last success is certain; the log still has what was flushed.
+void Engine::backing_sync_failed(Code code) {
+  ++stats_.flush_errors;
+  flush_retry_ = now_ + options_.retry_ns;
+  for (File& file : files_) {
+    dirty_again(&file);
+    if (page_cache()) file.deferred = code;
+  }
+  end_sync_waiters(&backing_sync_waiters_, ~uint64_t{0}, code);  // the system tells a failure once
 }
 
 // What of the file was flushed may not be on the backing device.
@@ -149,14 +153,16 @@ void Engine::dirty_again(File* file) {
     if (extent.state != ExtentState::kClean || log_.at(segment).state >= Segment::State::kLogSync) continue;
     file->map.set_state(at, ExtentState::kDirty);
     log_.add_dirty(segment, extent.length);
+    segments_changed_ = true;  // it may be the only one to be flushed
   }
   restart_pass();
 }
 
-// The number of the sync of the log that covers the file's records: it is over, under way, or wanted from now on.
+// The number of the sync of the log that covers the file's records: it is over, under way, or wanted from now on; of a log
+// that has failed, it may never be.
 uint64_t Engine::want_log_sync(const File& file) {
   if (options_.canaries.sync_without_log) return 0;
-  if (file.log_sync > log_lane_.started) want_sync(&log_lane_, now_);
+  if (log_usable() && file.log_sync > log_lane_.started) want_sync(&log_lane_, now_);
   return file.log_sync;
 }
 
@@ -171,7 +177,8 @@ uint64_t Engine::want_file_sync(FileIndex index) {
 
 void Engine::start_file_sync(FileIndex index) {
   File& file = files_[index];
-  if (!file.sync_wanted || file.syncs_started > file.syncs_done) return;
+  if (!file.sync_wanted || file.syncs_started > file.syncs_done || log_state_ == LogState::kAbandoning)
+    return;
   file.sync_wanted = false;
   ++file.syncs_started;
   ++file_syncs_;
@@ -196,6 +203,18 @@ void Engine::file_synced(FileIndex index, Code code) {
   start_file_sync(index);
 }
 
+void Engine::fail_log_sync_waiters(Code code) {
+  for (const auto& [number, index] : std::exchange(log_sync_waiters_, {})) {
+    if (ops_[index].kind != Op::Kind::kWrite) {
+      // A truncate goes on: the map has no bytes behind the cut any more.
+      ops_[index].step == Op::Step::kEndSync ? wait_for_abandonment(index) : control_durable(index);
+      continue;
+    }
+    settled_.end(ops_[index].sequence);
+    finish(index, code);
+  }
+}
+
 // The SSD refuses writes: from now on the log is only read. What it has is flushed; what overlaps it waits for that; then
 // the log is abandoned, so that no later recovery takes its records for news.
 void Engine::log_failed(Code code) {
@@ -211,14 +230,9 @@ void Engine::log_failed(Code code) {
       end_barrier(index, code);
     }
   }
-  for (const auto& [number, index] : std::exchange(log_sync_waiters_, {})) {
-    if (ops_[index].kind != Op::Kind::kWrite) {
-      end_barrier(index, code);
-      continue;
-    }
-    settled_.end(ops_[index].sequence);
-    finish(index, code);
-  }
+  for (const OpIndex index : std::vector(barriers_))  // that have no intent in the log yet
+    if (ops_[index].needs_record && ops_[index].step == Op::Step::kQuiesce) end_barrier(index, code);
+  fail_log_sync_waiters(code);
   for (uint32_t i = 0; i < log_.count(); ++i) {  // no erasure goes on
     Segment& segment = log_.at(i);
     if (segment.live()) segment.state = Segment::State::kSealed;
@@ -239,17 +253,15 @@ void Engine::advance_abandon() {
 }
 
 void Engine::abandoned(Code code) {
-  if (code != Code::kOk) {  // tried again later
-    log_state_ = LogState::kReadOnly;
-    flush_retry_ = now_ + options_.retry_ns;
-    return;
-  }
-  log_state_ = LogState::kGone;
+  log_state_ = code == Code::kOk ? LogState::kGone : LogState::kReadOnly;
+  for (FileIndex index = 0; index < files_.size(); ++index) start_file_sync(index);
+  if (code != Code::kOk) return backing_sync_failed(code);  // tried again later
   for (File& file : files_)
     file.map.remove_if([](const Extent& extent) { return extent.state != ExtentState::kLost; });
   for (uint32_t i = 0; i < log_.count() && !barriers_.empty(); ++i) end_repeated(i);
   flush_segment_ = log_.count();
-  for (const OpIndex index : std::exchange(abandon_waiters_, {})) route(index);
+  for (const OpIndex index : std::exchange(abandon_waiters_, {}))
+    ops_[index].kind == Op::Kind::kWrite ? route(index) : end_barrier(index, ops_[index].failure);
 }
 
 }  // namespace swale::tier

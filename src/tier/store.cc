@@ -36,10 +36,16 @@ Status Store::write(Handle file, uint64_t offset, uint64_t length, const Fill& f
   return core_->write(file, offset, length, fill);
 }
 void Store::write(Handle file, uint64_t offset, uint64_t length, const Fill& fill, const Answered& answered) {
+  // Also if `answered` throws: what the write has left to this thread has woken nobody.
+  const struct Help {
+    StoreCore& core;
+    ~Help() {
+      static_cast<void>(contain([this] { core.help(); }));
+    }
+  } help{*core_};
   const Status status = core_->write(file, offset, length, fill, StoreCore::Helps::kYes);
   core_->help_before_answer();
   answered(status);
-  core_->help();
 }
 Result<size_t> Store::read(Handle file, uint64_t offset, MutableBytes out) {
   return core_->read(file, offset, out);

@@ -127,6 +127,7 @@ class StoreCore final : public io::StorageClient {
     bool direct_unsynced = true;
     uint8_t sync_for = 0;        // SyncFor: for whom a sync of it is under way, and...
     uint8_t next_sync_for = 0;   // ... for whom another one begins after that
+    uint32_t failed_syncs = 0;   // how many
     bool unlinked = false;       // has no name
     bool discarded = false;      // and the engine was told to forget its bytes
     bool waits = false;          // in unreferenced_
@@ -139,7 +140,8 @@ class StoreCore final : public io::StorageClient {
   enum SyncFor : uint8_t { kSyncForAll = 1, kSyncForFile = 2 };
   struct SlotWrite {
     uint32_t operations = 0;
-    bool direct = false;  // some of it does not stand in the log
+    bool direct = false;        // some of it does not stand in the log
+    uint32_t failed_syncs = 0;  // of its file, when it began
     Status status;
   };
 

@@ -218,6 +218,32 @@ TEST_F(StoreFaultTest, ABackingDirectoryThatFailsNowAndThenIsFlushedInTheEnd) {
   EXPECT_EQ(read_all().wrong, 0u);
 }
 
+// What a sync covers stands in the log alone, and the log is not to be synced: it waits for the backing directory, or is told.
+TEST_F(StoreFaultTest, ASyncOfALogThatFailsWaitsForTheBackingDirectory) {
+  for (const char* also : {"", "/backing/data", "/backing/"}) {
+    open(Policy::kSsdBlocking);
+    ASSERT_TRUE(store_->sync(file_).ok());
+    store_->pause_flush(true);
+    const std::string bytes(5000, 'y');
+    ASSERT_TRUE(store_->write(file_, 0, bytes).ok());
+    EXPECT_FALSE(on_backing() == bytes);
+    fail("/ssd/log", io::CallKind::kSync);
+    if (*also != '\0')
+      fail(also, std::string_view(also) == "/backing/" ? io::CallKind::kRename : io::CallKind::kWrite);
+    const uint64_t synced = device_.faults.calls(io::CallKind::kSync);
+    EXPECT_EQ(store_->sync(file_).ok(), *also == '\0') << also;
+    if (*also == '\0') {
+      EXPECT_TRUE(on_backing() == bytes);
+      EXPECT_GE(device_.faults.calls(io::CallKind::kSync), synced + 2) << "the log, and the file";
+    }
+    device_.faults.clear();
+    EXPECT_TRUE(store_->sync(file_).ok()) << "the devices are mended";
+    EXPECT_TRUE(on_backing() == bytes);
+    TearDown();
+    SetUp();
+  }
+}
+
 // An operator's pause is a wish: a full log, a truncate of what is in it and a drain need the flush.
 TEST_F(StoreFaultTest, AFlushThatIsPausedForEverStopsNobody) {
   open(Policy::kSsdBlocking);

@@ -130,6 +130,7 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
   const tier::Slot& slot = engine_->slot(action.id);
   if (slot_writes_.size() <= action.id) slot_writes_.resize(action.id + 1);
   SlotWrite& write = slot_writes_[action.id] = {};
+  write.failed_syncs = files_[slot.file].failed_syncs;
   io::File* const file = use(slot.file);
   for (const Piece& piece : slot.pieces) {
     write.direct |= piece.source == Piece::Source::kRequest;
@@ -191,6 +192,11 @@ void StoreCore::wake_for_pending() {
 void StoreCore::slot_done(uint32_t slot, const Status& status, Helps helps) {
   const FileIndex file = engine_->slot(slot).file;
   unuse(file);
+  if (status.ok() && slot_writes_[slot].failed_syncs != files_[file].failed_syncs) {
+    // The sync that has failed may have had a part of this, and no later one would write or tell of it.
+    pending_.push_front({.kind = Action::Kind::kWriteBacking, .id = slot});
+    return storage_->wake(this);
+  }
   files_[file].times_unsaved = true;  // the write has changed the backing file's
   // Only now: a sync that has begun during the write need not cover it.
   files_[file].unsynced = true;
@@ -248,6 +254,7 @@ void StoreCore::sync_files(std::vector<io::Operation>* operations) {
 void StoreCore::file_synced(FileIndex index, const Status& status) {
   FileEntry& entry = files_[index];
   unuse(index);
+  entry.failed_syncs += !status.ok();
   const uint8_t served = std::exchange(entry.sync_for, 0);
   if (const uint8_t next = std::exchange(entry.next_sync_for, 0); next != 0) {
     start_sync(index, next);
@@ -328,8 +335,10 @@ Status StoreCore::abandon_log() {
   }
   Status status;
   for (const auto& [index, file] : unsynced) {
-    if (status.ok()) status = file->sync();
+    const Status synced = status.ok() ? file->sync() : Status();
     const MutexLock lock(mutex_);
+    files_[index].failed_syncs += !synced.ok();
+    if (!synced.ok()) status = synced;
     unuse(index);
   }
   SWALE_RETURN_IF_ERROR(status);

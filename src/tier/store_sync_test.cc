@@ -31,9 +31,12 @@ struct Watch {
   std::map<std::string, uint64_t> syncs GUARDED_BY(mutex);
   std::map<std::string, uint64_t> covered GUARDED_BY(mutex);  // when the newest sync that has ended began
   std::map<Place, uint64_t> written GUARDED_BY(mutex);        // when the write had ended
+  std::map<std::string, uint64_t> failed GUARDED_BY(mutex);   // when the newest sync that has failed did
   std::set<std::string> failing GUARDED_BY(mutex);
-  std::set<std::string> held GUARDED_BY(mutex);     // their syncs do not end
-  std::set<std::string> waiting GUARDED_BY(mutex);  // one has begun
+  std::set<std::string> held GUARDED_BY(mutex);      // their syncs do not end
+  std::set<std::string> waiting GUARDED_BY(mutex);   // one has begun
+  std::set<Place> held_writes GUARDED_BY(mutex);     // do not happen yet
+  std::set<Place> waiting_writes GUARDED_BY(mutex);  // have begun
 };
 
 class WatchedFile final : public io::File {
@@ -44,22 +47,35 @@ class WatchedFile final : public io::File {
         name_(std::filesystem::path(file_->path()).filename().string()) {}
   Result<size_t> pread(uint64_t offset, MutableBytes out) override { return file_->pread(offset, out); }
   Status pwrite(uint64_t offset, Bytes data) override {
+    const Watch::Place place{name_, offset};
+    {
+      MutexLock lock(watch_.mutex);
+      watch_.waiting_writes.insert(place);
+      watch_.changed.notify_all();
+      EXPECT_TRUE(watch_.changed.wait_for(
+          lock, kPatience, [&]() REQUIRES(watch_.mutex) { return !watch_.held_writes.contains(place); }));
+      watch_.waiting_writes.erase(place);
+    }
     const Status status = file_->pwrite(offset, data);
     const MutexLock lock(watch_.mutex);
-    watch_.written[{name_, offset}] = ++watch_.clock;
+    watch_.changed.notify_all();
+    watch_.written[place] = ++watch_.clock;
     return status;
   }
   Status sync() override {
     MutexLock lock(watch_.mutex);
     ++watch_.syncs[name_];
     const uint64_t begun = ++watch_.clock;
-    if (watch_.failing.contains(name_)) return error(Code::kIoError, Scope::kFile, "{}: on purpose", name_);
     watch_.waiting.insert(name_);
     watch_.changed.notify_all();
     const bool released = watch_.changed.wait_for(
         lock, kPatience, [&]() REQUIRES(watch_.mutex) { return !watch_.held.contains(name_); });
     EXPECT_TRUE(released) << "a sync of another file waits for that of " << name_;
     watch_.waiting.erase(name_);
+    if (watch_.failing.contains(name_)) {
+      watch_.failed[name_] = ++watch_.clock;
+      return error(Code::kIoError, Scope::kFile, "{}: on purpose", name_);
+    }
     watch_.covered[name_] = std::max(watch_.covered[name_], begun);
     return {};  // no power is cut here
   }
@@ -124,6 +140,7 @@ class StoreSyncTest : public ::testing::Test {
     options.backing_directory = root_ + "/backing";
     options.engine.policy = policy;
     options.engine.durability = durability;
+    options.engine.backing_depth = backing_depth_;
     options.engine.segment_count = 4;
     options.engine.segment_bytes = kMiB;
     options.engine.settle_ns = options.engine.idle_flush_ns = kNever;  // nothing syncs on its own
@@ -161,7 +178,22 @@ class StoreSyncTest : public ::testing::Test {
     return more;
   }
 
+  // Waits for something that the files below see.
+  template <class Seen>
+  void wait_until(const Seen& seen) {
+    MutexLock lock(device_.watch.mutex);
+    ASSERT_TRUE(device_.watch.changed.wait_for(
+        lock, kPatience, [&]() REQUIRES(device_.watch.mutex) { return seen(device_.watch); }));
+  }
+  template <class Change>
+  void change(const Change& how) {
+    const MutexLock lock(device_.watch.mutex);
+    how(device_.watch);
+    device_.watch.changed.notify_all();
+  }
+
   WatchedDevice device_;
+  uint32_t backing_depth_ = Options().backing_depth;
   std::string root_;
   std::unique_ptr<Store> store_;
   std::map<std::string, Store::Handle> files_;
@@ -268,6 +300,46 @@ TEST_F(StoreSyncTest, AWriteIsAnsweredAfterASyncThatBeganBehindIt) {
     EXPECT_EQ(uncovered, 0);
     TearDown();
     SetUp();
+  }
+}
+
+// A slot of two writes is under way while a sync of its file fails: the sync had one of them and told its loss to others, so it
+// is written again.
+TEST_F(StoreSyncTest, AWriteUnderWayOutlivesAFailedSyncOfItsFile) {
+  constexpr uint64_t kFirst = kMiB, kSecond = kMiB + 5000;
+  backing_depth_ = 1;
+  open_synced(Policy::kBacking, Durability::kSync);
+  change([](Watch& watch) NO_THREAD_SAFETY_ANALYSIS { watch.held_writes = {{"a", 0}, {"a", kSecond}}; });
+  Status answers[3];
+  std::vector<std::thread> writers;
+  for (const uint64_t offset : {uint64_t{0}, kFirst, kSecond}) {
+    Status& answer = answers[writers.size()];
+    writers.emplace_back(
+        [this, offset, &answer] { answer = store_->write(files_["a"], offset, std::string(5000, 'x')); });
+    while (store_->stats().waiting < writers.size()) std::this_thread::yield();  // they come in this order
+  }
+  change([](Watch& watch) NO_THREAD_SAFETY_ANALYSIS {
+    watch.held.insert("a");
+    watch.failing.insert("a");
+    watch.held_writes.erase({"a", 0});
+  });
+  wait_until([](Watch& watch) NO_THREAD_SAFETY_ANALYSIS {
+    return watch.waiting.contains("a") && watch.written.contains({"a", kFirst});
+  });
+  change([](Watch& watch) NO_THREAD_SAFETY_ANALYSIS { watch.held.clear(); });
+  writers[0].join();
+  EXPECT_EQ(answers[0].code(), Code::kIoError);
+  change([](Watch& watch) NO_THREAD_SAFETY_ANALYSIS {
+    watch.failing.clear();
+    watch.held_writes.clear();
+  });
+  for (int i : {1, 2}) writers[i].join();
+  const MutexLock lock(device_.watch.mutex);
+  for (const auto& [answer, offset] : {std::pair(answers[1], kFirst), std::pair(answers[2], kSecond)}) {
+    EXPECT_TRUE(answer.ok()) << answer.to_string();
+    const uint64_t written = device_.watch.written[{"a", offset}];
+    EXPECT_GT(written, device_.watch.failed["a"]) << "at " << offset;
+    EXPECT_GT(device_.watch.covered["a"], written);
   }
 }
 

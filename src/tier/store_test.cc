@@ -7,8 +7,11 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <new>
 #include <thread>
 
 #include "base/rng.h"
@@ -91,6 +94,26 @@ TEST_F(StoreTest, WhatIsWrittenIsReadKeptAndDrained) {
     ASSERT_TRUE(store->close(Store::AtClose::kDrain).ok());
   }
   EXPECT_EQ(on_backing("data"), text);
+}
+
+// What a write leaves to its thread is done, or told to the storage thread, also if the answer's code throws.
+TEST_F(StoreTest, AnAnswerThatThrowsLeavesNothingUndone) {
+  auto store = open(options(Policy::kBacking));
+  const auto file = *store->open_file("a", io::OpenMode::kOpenOrCreate);
+  const auto fill = [](MutableBytes out) -> Status {
+    std::memset(out.data(), 'x', out.size());
+    return {};
+  };
+  // Several parts, far from the one that is written before the answer.
+  const auto write = [&](const Store::Answered& answered) {
+    store->write(file, 0, 5 * options().slot_bytes, fill, answered);
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until the storage thread rests
+  EXPECT_THROW(write([](const Status&) { throw std::bad_alloc(); }), std::bad_alloc);
+  auto drained = std::async(std::launch::async, [&] { return store->drain(); });
+  EXPECT_EQ(drained.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "waits for ever";
+  write([](const Status& status) { EXPECT_TRUE(status.ok()); });  // so that it ends in any case
+  EXPECT_TRUE(drained.get().ok());
 }
 
 TEST_F(StoreTest, TwoStoresOnOneDirectoryAreRefused) {
