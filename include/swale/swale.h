@@ -127,7 +127,8 @@ enum swale_dir_flags {
  *
  * "imd.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all epochs after it are
  * dropped for good, atomically, before anything else is written. They stay dropped even if opening fails afterwards.
- * SWALE_INVALID_ARGUMENT if an epoch that would stay has no known step (`swale repair` recovered it). */
+ * An unfinished epoch that `swale repair` recovered has no step: it stays if an epoch behind it stays, else it is dropped.
+ * SWALE_INVALID_ARGUMENT if any other epoch that would stay has no known step (`swale repair` found it in the logs). */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
 
 /* Returns which of `partitions` partitions (one for each rank) a key belongs to: 0 <= result < partitions. The result must
