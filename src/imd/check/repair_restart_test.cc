@@ -85,5 +85,17 @@ TEST(RepairRestart, WhatWasRecoveredTakesNoLaterEpochAlong) {
   EXPECT_EQ(steps_of(device), (std::vector<int64_t>{0, 10, 20}));
 }
 
+TEST(RepairRestart, ARepeatedStepIsNoticedBehindWhatWasRecovered) {
+  io::MemoryDevice device;
+  make_recovered(device);
+  with_writer(device, {}, [](net::Job& job, Writer& writer) {
+    append(job, writer, "second");
+    for (const int64_t step : {5, 10}) EXPECT_EQ(writer.epoch_end(step, 0).code(), Code::kInvalidArgument);
+    const Status ended = writer.epoch_end(11, 0);
+    EXPECT_TRUE(ended.ok()) << ended.to_string();
+  });
+  EXPECT_EQ(steps_of(device), (std::vector<int64_t>{0, 10, kStepUnknown, 11}));
+}
+
 }  // namespace
 }  // namespace swale::imd::repair_restart_test

@@ -1,6 +1,7 @@
 #include "imd/format/manifest.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -296,6 +297,11 @@ Result<size_t> Manifest::drop_after(int64_t step) {
   const size_t count = epochs.size() - keep;
   epochs.resize(keep);
   return count;
+}
+
+std::optional<int64_t> Manifest::last_step() const {
+  const auto known = std::find_if(epochs.rbegin(), epochs.rend(), std::mem_fn(&EpochEntry::step_known));
+  return known == epochs.rend() ? std::nullopt : std::optional(known->step);
 }
 
 const char* recovered_name(Recovered recovered) {

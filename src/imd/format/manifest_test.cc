@@ -277,6 +277,13 @@ TEST(Manifest, DropsNothingIfNobodyKnowsWhatWouldStay) {
   EXPECT_EQ(manifest.drop_after(-1).value(), 4u);
 }
 
+TEST(Manifest, KnowsItsLastStepBehindWhichNoStepIsKnown) {
+  EXPECT_EQ(with_steps({}, Recovered::kNo).last_step(), std::nullopt);
+  EXPECT_EQ(with_steps({{}, {}}, Recovered::kPartial).last_step(), std::nullopt);
+  EXPECT_EQ(with_steps({0, 10, {}, {}}, Recovered::kPartial).last_step(), 10);
+  EXPECT_EQ(with_steps({0, {}, 20}, Recovered::kWhole).last_step(), 20);
+}
+
 TEST(LogNames, ArePartitionAndJobInFoldersOfAThousand) {
   EXPECT_EQ(data_log_path("/d", {1, PartitionNumber(0)}), "/d/p000/part-000000.j0001.data");
   EXPECT_EQ(index_log_path("/d", {12, PartitionNumber(1023)}), "/d/p000/part-001023.j0012.index");
