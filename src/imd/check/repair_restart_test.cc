@@ -8,10 +8,14 @@
 
 #include "imd/check/repair.h"
 #include "imd/check/verify.h"
+#include "imd/format/epoch_log.h"
+#include "imd/format/generation.h"
+#include "imd/format/log_names.h"
 #include "imd/read/reader.h"
 #include "imd/test_job.h"
 #include "imd/test_repair.h"
 #include "imd/write/writer.h"
+#include "imd/write/writer_lock.h"
 #include "io/memory_device.h"
 
 namespace swale::imd::repair_restart_test {
@@ -95,6 +99,89 @@ TEST(RepairRestart, ARepeatedStepIsNoticedBehindWhatWasRecovered) {
     EXPECT_TRUE(ended.ok()) << ended.to_string();
   });
   EXPECT_EQ(steps_of(device), (std::vector<int64_t>{0, 10, kStepUnknown, 11}));
+}
+
+// Everything of epochs below `first` is of the job "first", the rest of the job "second".
+void expect_epochs_of_two_jobs(io::Device& device, uint32_t first, uint32_t epochs) {
+  const auto reader = Reader::open(device, kRepairDir, {}).value();
+  const Manifest& manifest = reader->manifest();
+  ASSERT_EQ(manifest.epochs.size(), epochs);
+  for (const EpochEntry& epoch : manifest.epochs) {
+    const bool of_first = epoch.epoch < first;
+    if (!manifest.has_lost(epoch)) {
+      EXPECT_EQ(manifest.job_of(epoch).number, of_first ? 1u : 2u) << epoch.epoch;
+    }
+    const Status scanned = reader->scan(epoch.epoch, [&](uint32_t, Bytes, Bytes value) {
+      EXPECT_TRUE(value.starts_with(of_first ? "first" : "second")) << epoch.epoch << ": " << value;
+      return true;
+    });
+    EXPECT_TRUE(scanned.ok() || manifest.has_lost(epoch)) << scanned.to_string();
+  }
+}
+
+void overwrite(io::Device& device, const std::string& path, uint64_t offset, size_t bytes) {
+  const auto file = device.open(path, io::OpenMode::kReadWrite).value();
+  ASSERT_TRUE(file->pwrite(offset, std::string(bytes, 'x')).ok());
+}
+
+// Ten epochs; then a job that keeps five of them, writes its own epochs 5 and 6 and dies.
+test::Image resumed_and_died() {
+  io::MemoryDevice device;
+  write(device, "first", {0, 10, 20, 30, 40, 50, 60, 70, 80, 90});
+  test::Image image;
+  with_writer(device, 40, [&](net::Job& job, Writer& writer) {
+    for (const int64_t step : {50, 60}) {
+      append(job, writer, "second");
+      ASSERT_TRUE(writer.epoch_end(step, 0).ok());
+    }
+    ASSERT_TRUE(job.allgather("").ok());
+    if (job.rank() == 0) image = test::image_of(device);
+    ASSERT_TRUE(job.allgather("").ok());
+  });
+  image.erase(lock_path(kRepairDir));
+  return image;
+}
+
+// The logs of the first job still have its epochs 5 to 9.
+TEST(RepairRestart, DroppedEpochsStayDropped) {
+  const std::string log = epoch_log_path(kRepairDir, 2);
+  const auto lose_log = [&](io::Device& device) { ASSERT_TRUE(device.remove(log).ok()); };
+  const auto tear_header = [&](io::Device& device) { overwrite(device, log, 0, 2 * kEpochSlotBytes); };
+  const auto tear_documents = [](io::Device& device) {
+    overwrite(device, manifest_path(kRepairDir), 30, 1);
+    overwrite(device, generation_path(kRepairDir, 2), 30, 1);
+  };
+  const std::vector<std::pair<const char*, std::function<void(io::Device&)>>> damages = {
+      {"header", tear_header},
+      {"log", lose_log},
+      {"header, documents", [&](io::Device& device) { tear_header(device), tear_documents(device); }},
+      {"log, documents", [&](io::Device& device) { lose_log(device), tear_documents(device); }},
+      {"record, index logs",
+       [&](io::Device& device) {
+         overwrite(device, log, 6 * kEpochSlotBytes, kEpochSlotBytes);
+         for (PartitionNumber p(0); p < kRanks; ++p)
+           ASSERT_TRUE(device.remove(index_log_path(kRepairDir, {2, p})).ok());
+       }},
+      {"record, index logs, documents",
+       [&](io::Device& device) {
+         overwrite(device, log, 6 * kEpochSlotBytes, kEpochSlotBytes);
+         tear_documents(device);
+         for (PartitionNumber p(0); p < kRanks; ++p)
+           ASSERT_TRUE(device.remove(index_log_path(kRepairDir, {2, p})).ok());
+       }},
+  };
+  const test::Image image = resumed_and_died();
+  for (const auto& [name, damage] : damages) {
+    SCOPED_TRACE(name);
+    io::MemoryDevice device;
+    test::put_back(image, device);
+    damage(device);
+    const auto report = repair_directory(device, kRepairDir, {});
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    expect_epochs_of_two_jobs(device, 5, 7);
+    const auto again = repair_directory(device, kRepairDir, {});
+    EXPECT_TRUE(again.ok() && again->done.empty()) << "nothing is left to do";
+  }
 }
 
 }  // namespace
