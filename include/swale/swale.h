@@ -127,7 +127,8 @@ enum swale_dir_flags {
  *
  * "imd.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all epochs after it are
  * dropped for good, atomically, before anything else is written. They stay dropped even if opening fails afterwards.
- * SWALE_INVALID_ARGUMENT if an epoch that would stay has no known step (`swale repair` recovered it). */
+ * An unfinished epoch that `swale repair` recovered has no step: it stays if an epoch behind it stays, else it is dropped.
+ * SWALE_INVALID_ARGUMENT if any other epoch that would stay has no known step (`swale repair` found it in the logs). */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
 
 /* Returns which of `partitions` partitions (one for each rank) a key belongs to: 0 <= result < partitions. The result must
@@ -158,7 +159,7 @@ int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const vo
  * failure although the whole epoch exists; a reader opened afterwards sees it. `step` and `time` are the simulation's
  * and are kept with the epoch. All ranks must give the same step and the same bits of `time` (NaN is the same as
  * the same NaN, 0.0 is not the same as -0.0); otherwise all get SWALE_INVALID_ARGUMENT, the epoch is dropped, and the
- * directory can only be closed. A step that is not greater than the last epoch's is
+ * directory can only be closed. A step that is not greater than the last epoch's (the last one's that is known) is
  * SWALE_INVALID_ARGUMENT: most often a restart has forgotten imd.resume_after. The epoch then stays open, and you may
  * end it with another step. Option imd.steps=any allows steps to repeat. */
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time);

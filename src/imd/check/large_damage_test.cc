@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "imd/check/repair.h"
 #include "imd/check/verify.h"
 #include "imd/format/generation.h"
@@ -194,32 +196,37 @@ TEST_P(LargeDamage, AnIndexLogOrManifestThatIsLostIsMadeAnew) {
   }
 }
 
+// Epoch 0 of job 1; then job 2 appends `values` values a rank. Everything of them is on disk, but the manifest never comes.
+void leave_open(io::MemoryDevice& disk, run::ShuffleFormat format, uint64_t values,
+                const std::function<size_t(uint64_t)>& bytes) {
+  io::FaultDevice device(disk);
+  const auto fill = [](net::Job& job, Writer& writer, uint32_t) {
+    append(writer, key_of(static_cast<uint64_t>(job.rank())), value_of(1, 70'000));
+  };
+  write(device, 2, 1, fill, options_of(format));
+  io::Fault fault;
+  fault.kind = io::CallKind::kWrite;
+  fault.path_part = "jobs/0002/epochs";
+  fault.nth = 2;  // the first makes the log
+  fault.status = error(Code::kIoError, Scope::kFile, "epochs: the machine stops");
+  device.inject(fault);
+  run_ranks(2, [&](net::Job& job) {
+    WriterOptions options;
+    options.memory_bytes = kMemoryBytes;
+    auto writer = Writer::open(job, device, kDir, Writer::Create::kNever, options);
+    ASSERT_TRUE(writer.ok());
+    for (uint64_t i = 0; i < values; ++i)
+      append(**writer, fmt::format("{}/{}", key_of(i), job.rank()), value_of(i, bytes(i)));
+    EXPECT_FALSE((*writer)->epoch_end(1, 1).ok());
+    EXPECT_FALSE((*writer)->close().ok());
+  });
+}
+
 // Of an epoch that was never ended, whole runs come back whose values are whole; what points to torn ones does not.
 TEST_P(LargeDamage, OfAnOpenEpochComeBackIfTheyAreWhole) {
   for (const bool torn : {false, true}) {
     io::MemoryDevice disk;
-    io::FaultDevice device(disk);
-    const auto fill = [](net::Job& job, Writer& writer, uint32_t) {
-      append(writer, key_of(static_cast<uint64_t>(job.rank())), value_of(1, 70'000));
-    };
-    write(device, 2, 1, fill, options_of(GetParam()));
-    // Everything of the second epoch is on disk, but the manifest never comes.
-    io::Fault fault;
-    fault.kind = io::CallKind::kWrite;
-    fault.path_part = "jobs/0002/epochs";
-    fault.nth = 2;  // the first makes the log
-    fault.status = error(Code::kIoError, Scope::kFile, "epochs: the machine stops");
-    device.inject(fault);
-    run_ranks(2, [&](net::Job& job) {
-      WriterOptions options;
-      options.memory_bytes = kMemoryBytes;
-      auto writer = Writer::open(job, device, kDir, Writer::Create::kNever, options);
-      ASSERT_TRUE(writer.ok());
-      for (uint64_t i = 0; i < 10; ++i)
-        append(**writer, fmt::format("{}/{}", key_of(i), job.rank()), value_of(i, i % 2 == 0 ? 20 : 50'000));
-      EXPECT_FALSE((*writer)->epoch_end(1, 1).ok());
-      EXPECT_FALSE((*writer)->close().ok());
-    });
+    leave_open(disk, GetParam(), 10, [](uint64_t i) { return i % 2 == 0 ? 20 : 50'000; });
     if (torn) {
       const auto file =
           disk.open(values_path(GetParam(), {2, PartitionNumber(0)}), io::OpenMode::kReadWrite).value();
@@ -255,6 +262,62 @@ TEST_P(LargeDamage, OfAnOpenEpochComeBackIfTheyAreWhole) {
     });
     expect_whole(*open(disk));
   }
+}
+
+// All that repair says it recovered of epoch 1 can be read. Returns how many records of rank 0 it is.
+uint64_t recovered_of_rank_0(io::Device& device) {
+  const auto report = repair_directory(device, kDir, {});
+  EXPECT_TRUE(report.ok()) << report.status().to_string();
+  const auto reader = open(device);
+  expect_whole(*reader);
+  EXPECT_EQ(reader->manifest().epochs.size(), 2u);
+  uint64_t scanned = 0;
+  uint64_t of_rank_0 = 0;
+  const Status status = reader->scan(1, [&](uint32_t, Bytes key, Bytes) {
+    ++scanned;
+    of_rank_0 += key.ends_with("/0") ? 1 : 0;
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(scanned, report->records_recovered);
+  const auto again = repair_directory(device, kDir, {});
+  EXPECT_TRUE(again.ok() && again->done.empty()) << "nothing is left to do";
+  return of_rank_0;
+}
+
+void lose_page(io::Device& device, uint64_t page) {
+  const std::string path = values_path(run::ShuffleFormat::kIndirect, {2, PartitionNumber(0)});
+  const auto file = device.open(path, io::OpenMode::kReadWrite).value();
+  ASSERT_LT(page * run::kValuePageBytes, file->size().value());
+  ASSERT_TRUE(file->pwrite(page * run::kValuePageBytes, std::string(run::kValuePageBytes, '\0')).ok());
+}
+
+// A value of many pages that is torn in several places is one value: the others of its writer come back.
+TEST(ValuePages, OfAnOpenEpochComeBackBesideAValueOfManyTornPages) {
+  constexpr uint64_t kValues = 6;  // of a rank
+  constexpr size_t kBytes = 50'000;
+  io::MemoryDevice disk;
+  leave_open(disk, run::ShuffleFormat::kIndirect, kValues, [](uint64_t) { return kBytes; });
+  const uint64_t pages = run::pages_of(kValues * kBytes);
+  for (uint64_t i = 1; i <= kValues; ++i) lose_page(disk, pages - 2 * i);
+  const uint64_t recovered = recovered_of_rank_0(disk);
+  EXPECT_GT(recovered, 0u);
+  EXPECT_LT(recovered, kValues);
+}
+
+// The only whole value of its writer ends where the torn page begins: nobody can tell that it is whole but its record.
+TEST(ValuePages, OfAnOpenEpochComeBackIfATornPageFollows) {
+  constexpr uint64_t kPages = 10;
+  const auto home = [](uint64_t i) { return choose(hash_bytes(fmt::format("{}/0", key_of(i))), 2).index; };
+  uint64_t torn = 1;
+  while (home(torn) == home(0)) ++torn;
+  io::MemoryDevice disk;
+  leave_open(disk, run::ShuffleFormat::kIndirect, torn + 1, [&](uint64_t i) {
+    if (i == 0) return kPages * run::kValuePagePayloadBytes;
+    return i == torn ? size_t{50'000} : run::kPagePointerBytes - 1;  // others stay in their records
+  });
+  lose_page(disk, kPages);
+  EXPECT_GT(recovered_of_rank_0(disk), 0u);
 }
 
 // Canary: a verifier that only looked at what records point to would miss this one.

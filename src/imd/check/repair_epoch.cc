@@ -154,7 +154,7 @@ Status Repairer::copy_values(PartitionNumber writer) {
   std::unique_ptr<io::File> copy;
   for (const OpenEpoch& open : open_) {
     const run::ValueRange range = facts_of(logs_, from).of(open.epoch.epoch_id).values;
-    if (range.values == 0) continue;
+    if (range.bytes == 0) continue;
     SWALE_ASSIGN_OR_RETURN(const auto old, device_->open(path(from), io::OpenMode::kRead));
     if (!copy) {
       SWALE_ASSIGN_OR_RETURN(copy, device_->open(path({number_, writer}), io::OpenMode::kCreate));

@@ -182,7 +182,7 @@ LogFacts gather(bool has_data, DataInventory data, const std::vector<FoundValues
     LogEpoch& epoch = facts.epochs[found.epoch_id];
     epoch.epoch = found.epoch;
     // Behind damage another range may begin: what lies between is no value.
-    const uint64_t offset = epoch.values.values == 0 ? found.range.offset : epoch.values.offset;
+    const uint64_t offset = epoch.values.bytes == 0 ? found.range.offset : epoch.values.offset;
     epoch.values = {.offset = offset,
                     .bytes = found.range.end_offset() - offset,
                     .values = epoch.values.values + found.range.values};

@@ -151,7 +151,7 @@ Status IndexWriter::keep(const std::vector<run::SegmentRecord>& segments) {
 }
 
 Status IndexWriter::add_values(const EpochEntry& epoch, const run::ValueRange& range) {
-  if (range.values == 0) return {};
+  if (range.bytes == 0) return {};
   return footer_.add(run::values_segment(range, epoch.epoch, epoch.epoch_id));
 }
 

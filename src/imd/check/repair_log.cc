@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/coding.h"
 #include "imd/read/reader_values.h"
@@ -147,13 +148,14 @@ Result<std::vector<FoundValues>> take_value_inventory(io::File& values, Partitio
   return found;
 }
 
-// A page that is not whole has bytes of one value at least: so much is gone.
+// The value that began last before pages that are not whole is gone, once, however many of its pages are.
 Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, PartitionNumber writer) {
   std::vector<FoundValues> found;
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, pages.size());
   const uint64_t count = size / run::kValuePageBytes;
   std::vector<char> chunk(kChunkBlocks * run::kValuePageBytes);
   uint64_t chunk_pages = 0;
+  bool last_counted = false;  // the last value that began, among range.values
   for (uint64_t first = 0; first < count; first += chunk_pages) {
     chunk_pages = std::min(kChunkBlocks, count - first);
     const MutableBytes out(chunk.data(), chunk_pages * run::kValuePageBytes);
@@ -163,11 +165,15 @@ Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, PartitionN
       if (!run::verify_value_page(page, writer, first + i, pages.path()).ok()) continue;
       const run::ValuePageTrailer trailer = run::value_page_trailer(page);
       const uint64_t offset = (first + i) * run::kValuePageBytes;
-      if (found.empty() || found.back().epoch_id != trailer.epoch_id)
+      if (found.empty() || found.back().epoch_id != trailer.epoch_id) {
         found.push_back({trailer.epoch, trailer.epoch_id, {.offset = offset, .bytes = 0, .values = 0}});
+        last_counted = false;
+      }
       run::ValueRange& range = found.back().range;
       const bool gap = range.end_offset() != offset;
-      range.values = range.values - std::min<uint64_t>(range.values, gap ? 1 : 0) + trailer.values;
+      if (gap && std::exchange(last_counted, false)) --range.values;
+      range.values += trailer.values;
+      last_counted = last_counted || trailer.values > 0;
       range.bytes = offset + run::kValuePageBytes - range.offset;
     }
   }

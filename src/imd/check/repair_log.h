@@ -43,7 +43,7 @@ Result<DataInventory> take_inventory(io::File& data, PartitionNumber partition,
                                      const InventoryProgressFn& progress);
 
 // What a value log has of one epoch: from the first to the last value whose head is whole; how many are whole. Of value pages:
-// from the first whole page to the last; how many values are whole if at most one ends in each gap.
+// from the first whole page to the last; how many values begin in whole pages, without the last one before each gap.
 struct FoundValues {
   EpochNumber epoch = {};
   uint64_t epoch_id = 0;

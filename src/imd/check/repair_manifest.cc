@@ -35,8 +35,9 @@ class ManifestFinder {
   Status take_epochs();
   void gather_epochs(const SalvagedEpochs* log);
   bool is_own(const SalvagedEpochs& newest, uint64_t number) const;
+  uint32_t first_job(const SalvagedEpochs& newest, uint64_t number) const;
   void take_record(const SalvagedEpochs::Record& record);
-  bool take_from_logs(uint64_t number);
+  bool take_from_logs(uint64_t number, uint32_t job_min);
   void lose(uint64_t number);
   uint32_t job_index(uint32_t number);
   void settle_jobs();
@@ -154,15 +155,26 @@ void ManifestFinder::take_document() {
 
 // Whether the epoch is of the newest generation's own job, not one of those that it found.
 bool ManifestFinder::is_own(const SalvagedEpochs& newest, uint64_t number) const {
+  // Until its job closes it, a document promises the epochs that were found.
+  const bool document_whole = documents_.contains(*newest_);
+  if (document_whole && !out_.manifest.closed && number >= out_.manifest.epochs_promised) return true;
   for (uint64_t at = 0; at < newest.records.size() && at <= number; ++at) {
     if (newest.records[at] && newest.records[at]->job_number == *newest_) return true;
   }
   return std::any_of(logs_.begin(), logs_.end(), [&](const auto& entry) {
     const auto& [id, log] = entry;
     return id.job == *newest_ && std::any_of(log.epochs.begin(), log.epochs.end(), [&](const auto& epoch) {
-             return epoch.second.epoch == number && !epoch.second.segments.empty();
+             const LogEpoch& here = epoch.second;
+             return here.epoch == number && !(here.segments.empty() && here.runs.empty());
            });
   });
+}
+
+// No job before this one has written the epoch: along a generation the jobs' numbers never fall. What the logs of a job
+// before have of this number was dropped.
+uint32_t ManifestFinder::first_job(const SalvagedEpochs& newest, uint64_t number) const {
+  if (newest_ && is_own(newest, number)) return *newest_;
+  return jobs_of_epochs_.empty() ? 0 : jobs_of_epochs_.back();
 }
 
 void ManifestFinder::take_record(const SalvagedEpochs::Record& record) {
@@ -171,9 +183,10 @@ void ManifestFinder::take_record(const SalvagedEpochs::Record& record) {
 }
 
 // As the index logs of the last job tell that has an epoch of this number. What its partitions do not tell is lost.
-bool ManifestFinder::take_from_logs(uint64_t number) {
+bool ManifestFinder::take_from_logs(uint64_t number, uint32_t job_min) {
   std::optional<std::pair<uint32_t, uint64_t>> best;  // job and epoch id
   for (const auto& [id, log] : logs_) {
+    if (id.job < job_min) continue;
     for (const auto& [epoch_id, epoch] : log.epochs) {
       if (epoch.epoch == number && !epoch.segments.empty() && (!best || id.job >= best->first))
         best = {id.job, epoch_id};
@@ -223,22 +236,22 @@ void ManifestFinder::gather_epochs(const SalvagedEpochs* log) {
       take_record(*newest.records[number]);
       continue;
     }
+    const uint32_t first = first_job(newest, number);
     const SalvagedEpochs::Record* older = nullptr;
-    if (!newest_ || !is_own(newest, number)) {
-      for (const auto& [generation, other] : epoch_logs_) {
-        if (generation != newest_ && number < other.records.size() && other.records[number])
-          older = &*other.records[number];
-      }
+    for (const auto& [generation, other] : epoch_logs_) {
+      const bool has = generation != newest_ && number < other.records.size() && other.records[number];
+      if (has && other.records[number]->job_number >= first) older = &*other.records[number];
     }
     if (older != nullptr) {
       take_record(*older);
-    } else if (!take_from_logs(number)) {
+    } else if (!take_from_logs(number, first)) {
       lose(number);
     }
   }
   // A log that is damaged there may have had more.
   const bool more = !closed && (log == nullptr || log->header_damaged || log->tail_slots > 0);
-  while (more && take_from_logs(out_.manifest.epochs.size())) {
+  for (uint64_t number = out_.manifest.epochs.size();
+       more && take_from_logs(number, first_job(newest, number)); ++number) {
   }
 }
 

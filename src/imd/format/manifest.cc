@@ -1,6 +1,7 @@
 #include "imd/format/manifest.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -281,20 +282,26 @@ bool Manifest::has_lost(const EpochEntry& epoch) const {
 }
 
 Result<size_t> Manifest::drop_after(int64_t step) {
-  size_t keep = 0;
-  for (; keep < epochs.size(); ++keep) {
-    const EpochEntry& epoch = epochs[keep];
-    if (epoch.recovered == Recovered::kPartial || epoch.step > step) break;
-    if (epoch.recovered == Recovered::kWhole) {
-      return invalid_argument(
-          "epoch {} has lost its step with an earlier {}, so that nobody can tell whether it lies after step "
-          "{}; open without resume_after",
-          epoch.epoch, kManifestName, step);
-    }
+  const auto greater = std::ranges::find_if(
+      epochs, [&](const EpochEntry& epoch) { return epoch.step_known() && epoch.step > step; });
+  auto keep = static_cast<size_t>(greater - epochs.begin());
+  // What was recovered of an unfinished epoch is no part of the checkpoint in front of it.
+  while (keep > 0 && epochs[keep - 1].recovered == Recovered::kPartial) --keep;
+  for (size_t i = 0; i < keep; ++i) {
+    if (epochs[i].recovered != Recovered::kWhole) continue;
+    return invalid_argument(
+        "epoch {} has lost its step with an earlier {}, so that nobody can tell whether it lies after step "
+        "{}; open without resume_after",
+        epochs[i].epoch, kManifestName, step);
   }
   const size_t count = epochs.size() - keep;
   epochs.resize(keep);
   return count;
+}
+
+std::optional<int64_t> Manifest::last_step() const {
+  const auto known = std::find_if(epochs.rbegin(), epochs.rend(), std::mem_fn(&EpochEntry::step_known));
+  return known == epochs.rend() ? std::nullopt : std::optional(known->step);
 }
 
 const char* recovered_name(Recovered recovered) {

@@ -77,6 +77,8 @@ struct EpochEntry {
   LargeTally large = {};    // of its records those whose values lie in value logs
   SummaryPlace summary = {};
   Recovered recovered = Recovered::kNo;
+
+  bool step_known() const { return recovered == Recovered::kNo; }
 };
 
 // What `swale repair` had to give up: records of an epoch in one partition. Readers report it; nothing is passed over.
@@ -118,9 +120,12 @@ struct Manifest {
   // Whether something of the epoch was lost in any partition.
   bool has_lost(const EpochEntry& epoch) const;
 
-  // Takes away the first epoch whose step is greater than `step` and all after it. Returns how many epochs these were.
-  // kInvalidArgument, and nothing changed, if an epoch that would stay has an unknown step.
+  // Takes away the first epoch whose step is greater than `step` and all after it, and partial ones directly in front,
+  // which may lie after `step` too. Returns how many epochs these were. Partial ones further in front stay.
+  // kInvalidArgument, and nothing changed, if one that is kWhole would stay.
   Result<size_t> drop_after(int64_t step);
+  // Of the last epoch whose step is known.
+  std::optional<int64_t> last_step() const;
 
   // The document.
   std::string encode() const;

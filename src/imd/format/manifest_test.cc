@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/crc32c.h"
 
@@ -233,6 +236,52 @@ TEST(Manifest, RefusesWhatIsNestedDeeply) {
       }
     }
   }
+}
+
+// Epochs of these steps; none: recovered, kPartial or kWhole.
+Manifest with_steps(const std::vector<std::optional<int64_t>>& steps, Recovered recovered) {
+  Manifest manifest;
+  for (const std::optional<int64_t> step : steps) {
+    EpochEntry& epoch = manifest.epochs.emplace_back();
+    epoch.step = step.value_or(kStepUnknown);
+    epoch.recovered = step ? Recovered::kNo : recovered;
+  }
+  return manifest;
+}
+
+// The step of an unfinished epoch is unknown, but those of the epochs behind it are not.
+TEST(Manifest, DropsNoSmallerStepBehindAPartialEpoch) {
+  for (const auto& [steps, step, left] : {
+           std::tuple<std::vector<std::optional<int64_t>>, int64_t, size_t>{{0, 10, {}, 20, 30}, 20, 4},
+           {{0, 10, {}, 20, 30}, 100, 5},
+           {{0, 10, {}, 20, 30}, 10, 2},
+           {{0, 10, {}, 20, 30}, 0, 1},
+           {{0, 10, {}, {}, 20, {}, 30}, 29, 5},
+           {{0, 10, {}, {}}, 10, 2},
+           {{{}, 10}, 5, 0},
+           {{}, 5, 0},
+       }) {
+    Manifest manifest = with_steps(steps, Recovered::kPartial);
+    const auto dropped = manifest.drop_after(step);
+    ASSERT_TRUE(dropped.ok()) << dropped.status().to_string();
+    EXPECT_EQ(manifest.epochs.size(), left) << step;
+    EXPECT_EQ(*dropped, steps.size() - left) << step;
+  }
+}
+
+TEST(Manifest, DropsNothingIfNobodyKnowsWhatWouldStay) {
+  Manifest manifest = with_steps({0, {}, 20, 30}, Recovered::kWhole);
+  for (const int64_t step : {0, 20, 30})
+    EXPECT_EQ(manifest.drop_after(step).status().code(), Code::kInvalidArgument) << step;
+  EXPECT_EQ(manifest.epochs.size(), 4u);
+  EXPECT_EQ(manifest.drop_after(-1).value(), 4u);
+}
+
+TEST(Manifest, KnowsItsLastStepBehindWhichNoStepIsKnown) {
+  EXPECT_EQ(with_steps({}, Recovered::kNo).last_step(), std::nullopt);
+  EXPECT_EQ(with_steps({{}, {}}, Recovered::kPartial).last_step(), std::nullopt);
+  EXPECT_EQ(with_steps({0, 10, {}, {}}, Recovered::kPartial).last_step(), 10);
+  EXPECT_EQ(with_steps({0, {}, 20}, Recovered::kWhole).last_step(), 20);
 }
 
 TEST(LogNames, ArePartitionAndJobInFoldersOfAThousand) {

@@ -14,6 +14,7 @@
 #include "imd/write/batcher.h"
 #include "imd/write/key_stage.h"
 #include "imd/write/source_home.h"
+#include "io/fault_device.h"
 #include "source/batch.h"
 #include "source/key_message.h"
 #include "source/table_reader.h"
@@ -382,6 +383,41 @@ TEST(SourceHome, SpillsAndForgetsNothing) {
     ASSERT_TRUE(reader->candidates(all[i].first, &ranks).ok());
     EXPECT_TRUE(std::find(ranks.begin(), ranks.end(), all[i].second) != ranks.end()) << i;
   }
+}
+
+// The next epoch but one spills into a file of the same name.
+TEST(SourceHome, SpillsAgainWhereAFileCouldNotBeRemoved) {
+  io::MemoryDevice disk;
+  io::FaultDevice device(disk);
+  ASSERT_TRUE(io::make_directories(disk, part_folder(kDir, PartitionNumber(0))).ok());
+  const auto home = SourceHome::create({.device = &device,
+                                        .directory = kDir,
+                                        .log = {1, PartitionNumber(0)},
+                                        .ranks = 2,
+                                        .memory_bytes = kSourceHomeBytesMin,
+                                        .first_epoch = EpochNumber(0)})
+                        .value();
+  constexpr size_t kPairs = 4'096;
+  const std::string path = spill_path_stem(kDir, {1, PartitionNumber(0)}) + "0";
+  device.inject({.kind = io::CallKind::kRemove, .path_part = path});
+  Rng rng(7);
+  for (const uint32_t epoch : {0u, 1u, 2u}) {
+    std::vector<source::Pair> scratch(kPairs);
+    for (int i = 0; i < (epoch == 1 ? 1 : 300); ++i) {
+      std::vector<source::Pair> pairs;
+      for (size_t k = 0; k < kPairs; ++k)
+        pairs.push_back(source::make_pair(rng.next() >> source::kSourceBits, 0));
+      std::string batch;
+      source::encode_batch(EpochNumber(epoch), 1, pairs, scratch, &batch);
+      const auto added = home->add(1, batch);
+      ASSERT_TRUE(added.ok()) << epoch << ": " << added.status().to_string();
+    }
+    ASSERT_TRUE(home->close_epoch(0x1d + epoch, EpochNumber(epoch + 1)).ok());
+    home->build();
+    ASSERT_TRUE(home->built().ok()) << home->built().to_string();
+    EXPECT_EQ(disk.exists(path).value(), epoch < 2) << epoch;
+  }
+  EXPECT_EQ(device.faults(), 1u);
 }
 
 TEST(Lossy, APartitionerIsRefused) {

@@ -38,7 +38,7 @@ Status SourceHome::open_store(Store* store, EpochNumber epoch) {
   return {};
 }
 
-// The file is scratch: a failure to remove it costs space, nothing else.
+// The file is scratch: a failure to remove it costs space, nothing else, since spill() takes what is there.
 void SourceHome::drop(Store* store) {
   store->pairs.reset();
   if (!store->spill) return;
@@ -47,7 +47,9 @@ void SourceHome::drop(Store* store) {
 }
 
 Status SourceHome::spill(Store* store) {
-  SWALE_ASSIGN_OR_RETURN(store->spill, params_.device->open(store->spill_path, io::OpenMode::kCreate));
+  // The epoch before the last one may have left its file.
+  SWALE_ASSIGN_OR_RETURN(store->spill, params_.device->open(store->spill_path, io::OpenMode::kOpenOrCreate));
+  SWALE_RETURN_IF_ERROR(store->spill->truncate(0));
   store->pairs->spill_to(store->spill.get());
   return {};
 }

@@ -191,7 +191,7 @@ Status prepare(const net::Ranks& ranks, io::Device& device, Create create, const
     opened->dropped = *dropped;
   }
   opened->first_epoch = EpochNumber(static_cast<uint32_t>(opened->manifest.epochs.size()));
-  opened->last_step = opened->manifest.epochs.empty() ? kStepUnknown : opened->manifest.epochs.back().step;
+  opened->last_step = opened->manifest.last_step().value_or(kStepUnknown);
   // The folders of all partitions: here, once, instead of a race of all ranks.
   for (int32_t partition = 0; partition < ranks.size; partition += 1024) {
     SWALE_RETURN_IF_ERROR(
