@@ -349,6 +349,45 @@ TEST(Store, ASealRightAfterAFullDiskIsAnswered) {
   });
 }
 
+void expect_one_extent(RankOf& rank, const File& file, const Extent& expected) {
+  Found found;
+  const Range all{{}, 0, 1 << 20};
+  ASSERT_TRUE(rank.client->get(file, std::span(&all, 1), &found).ok());
+  EXPECT_THAT(found.extents, testing::ElementsAre(expected));
+}
+
+// A truncate to nothing whose record is durable and whose trim finds no space; then a put that is acknowledged.
+constexpr Extent kAfterTheTruncate{200, 100, {7, 0}};
+
+void truncate_in_vain_and_put(RankOf& rank, io::FaultDevice* device, File* file) {
+  const Extent old{0, 1000, {1, 0}};
+  ASSERT_TRUE(rank.client->put(file, std::span(&old, 1)).ok());
+  device->inject({.kind = io::CallKind::kWrite,
+                  .path_part = "shard-",
+                  .from_then_on = true,
+                  .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
+  EXPECT_EQ(rank.client->truncate(file, 0, 0).code(), Code::kNoSpace);
+  device->clear();
+  ASSERT_TRUE(rank.client->put(file, std::span(&kAfterTheTruncate, 1)).ok());
+}
+
+// The next job repeats the trim.
+TEST(Store, ATruncateThatFailedDoesNotCutWhatIsPutAfterIt) {
+  io::MemoryDevice memory;
+  io::FaultDevice device(memory);
+  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
+    auto file = rank.client->open("f", Client::kCreate, 0, 0);
+    ASSERT_TRUE(file.ok());
+    truncate_in_vain_and_put(rank, &device, &*file);
+    expect_one_extent(rank, *file, kAfterTheTruncate);
+  });
+  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
+    const auto file = rank.client->open("f", 0, 0, 0);
+    ASSERT_TRUE(file.ok());
+    expect_one_extent(rank, *file, kAfterTheTruncate);
+  });
+}
+
 // Two jobs in one process, as two would be on one host.
 TEST(Store, OneJobHasAStoreOpenAtATime) {
   io::MemoryDevice device;
