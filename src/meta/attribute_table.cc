@@ -102,24 +102,25 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
     return invalid_argument("truncate {}: the file is sealed and cannot change", request.name);
   }
   if (!repeated(request.from)) {
+    // An earlier truncate that has not reached all servers keeps its generation, because under a new one its cut would take
+    // what was put after it.
+    if (entry->trim_due) {
+      Applied first = trim(*entry);
+      first.again = true;
+      return first;
+    }
     Entry changed = *entry;
     changed.attributes.generation = ++generation_;
     changed.attributes.size = request.size;
     changed.attributes.modified_ns = std::max(changed.attributes.modified_ns, request.time_ns);
-    // An earlier truncate that has not reached all servers is finished by this one.
-    changed.truncated_size = changed.trim_due ? std::min(changed.truncated_size, request.size) : request.size;
+    changed.truncated_size = request.size;
     changed.trim_due = true;
     append_entry(record, changed, request.from);
     note(request.from);
     put(request.file, std::move(changed));
   }
   const Entry& now = entries_.at(request.file);
-  Applied applied = answer(now, false);
-  if (now.trim_due) {
-    applied.follow_up = FollowUp::kTrim;
-    applied.trim_size = now.truncated_size;
-  }
-  return applied;
+  return now.trim_due ? trim(now) : answer(now, false);
 }
 
 Result<Applied> AttributeTable::seal(const AttributeRequest& request) {
@@ -127,9 +128,9 @@ Result<Applied> AttributeTable::seal(const AttributeRequest& request) {
   Applied applied = answer(*entry, true);
   if (entry->attributes.sealed) return applied;
   if (entry->trim_due) {
-    return error(Code::kUnavailable, Scope::kFile,
-                 "seal {}: a truncate has not ended, because a server did not answer: truncate it again",
-                 request.name);
+    applied = trim(*entry);
+    applied.again = true;
+    return applied;
   }
   applied.follow_up = FollowUp::kCollect;
   return applied;
@@ -207,6 +208,13 @@ Applied AttributeTable::answer(const Entry& entry, bool with_table) const {
   Applied applied;
   applied.answer.attributes = entry.attributes;
   if (with_table) applied.answer.table = entry.table;
+  return applied;
+}
+
+Applied AttributeTable::trim(const Entry& entry) const {
+  Applied applied = answer(entry, false);
+  applied.follow_up = FollowUp::kTrim;
+  applied.trim_size = entry.truncated_size;
   return applied;
 }
 

@@ -39,6 +39,9 @@ struct Applied {
   AttributeAnswer answer;
   FollowUp follow_up = FollowUp::kNone;
   uint64_t trim_size = 0;  // of kTrim
+  // The follow-up is that of an earlier truncate, which failed half way: nothing was changed. Apply the request again when it
+  // is done.
+  bool again = false;
 };
 
 class AttributeTable {
@@ -109,6 +112,7 @@ class AttributeTable {
   void remember(const FileId& file);
   void note(const RequestName& from);
   Applied answer(const Entry& entry, bool with_table) const;
+  Applied trim(const Entry& entry) const;
   void put(const FileId& file, std::optional<Entry> entry);
   void append_number(std::string* record, const RequestName& from) const;
   static void append_entry(std::string* record, const Entry& entry, const RequestName& from);

@@ -90,6 +90,31 @@ TEST(AttributeTable, ARepeatedTruncateDoesNotCutWhatWasWrittenAfterIt) {
   EXPECT_EQ(again->answer.attributes.generation, generation);
 }
 
+// What was put after it is beyond its size and must stay.
+TEST(AttributeTable, ATruncateThatFailedIsFinishedInItsGenerationBeforeTheNext) {
+  AttributeTable table;
+  ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());
+  AttributeRequest truncate = request(AttributeOp::kTruncate, "f", 5, 1);
+  truncate.size = 100;
+  const auto failed = ask(&table, truncate);
+  AttributeRequest next = request(AttributeOp::kTruncate, "f", 5, 2);
+  next.size = 1000;
+  for (const AttributeRequest& later : {next, request(AttributeOp::kSeal, "f")}) {
+    const auto first = ask(&table, later);
+    EXPECT_TRUE(first->again);
+    EXPECT_EQ(first->follow_up, FollowUp::kTrim);
+    EXPECT_EQ(first->trim_size, 100u);
+    EXPECT_EQ(first->answer.attributes.generation, failed->answer.attributes.generation);
+  }
+  std::string record;
+  ASSERT_TRUE(
+      table.followed(next, FollowUp::kTrim, failed->answer.attributes.generation, "", &record).ok());
+  const auto second = ask(&table, next);
+  EXPECT_FALSE(second->again);
+  EXPECT_EQ(second->trim_size, 1000u);
+  EXPECT_GT(second->answer.attributes.generation, failed->answer.attributes.generation);
+}
+
 TEST(AttributeTable, ARepeatedRemovalDoesNotTakeAFileThatWasMadeSince) {
   AttributeTable table;
   ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());

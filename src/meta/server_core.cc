@@ -313,6 +313,7 @@ void ServerCore::begin_follow_up(Change change, const Applied& applied) {
   job.what = applied.follow_up;
   job.generation = applied.answer.attributes.generation;
   job.trim_size = applied.trim_size;
+  job.again = applied.again;
   when_attributes_durable([this, file](const Status& status) {
     if (status.ok()) return start_follow_up(file);
     jobs_.at(file).failure = status;
@@ -361,6 +362,12 @@ void ServerCore::end_follow_up(const FileId& file) {
     std::string record;
     done = attributes_->table().followed(request, job.what, job.generation, std::move(table), &record);
     attributes_->add(record);
+  }
+  // Before those that wait. It may begin another follow-up.
+  if (job.again && done.ok()) {
+    change(std::move(job.change));
+    for (Change& each : job.queue) change(std::move(each));
+    return;
   }
   when_attributes_durable([this, tokens = std::move(job.change.tokens),
                            response = done.ok() ? Result<std::string>(encode_answer(*done))

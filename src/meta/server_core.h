@@ -95,6 +95,7 @@ class ServerCore final : private Delegate::Actions {
     FollowUp what = FollowUp::kNone;
     uint64_t generation = 0;
     uint64_t trim_size = 0;
+    bool again = false;  // the change is applied when this is done (Applied::again)
     uint32_t open_calls = 0;
     Status failure;
     std::vector<Collected> collected;

@@ -388,6 +388,33 @@ TEST(Store, ATruncateThatFailedDoesNotCutWhatIsPutAfterIt) {
   });
 }
 
+TEST(Store, ATruncateAfterOneThatFailedCutsAtItsOwnSize) {
+  io::MemoryDevice memory;
+  io::FaultDevice device(memory);
+  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
+    auto file = rank.client->open("f", Client::kCreate, 0, 0);
+    ASSERT_TRUE(file.ok());
+    truncate_in_vain_and_put(rank, &device, &*file);
+    const Status truncated = rank.client->truncate(&*file, 250, 0);
+    EXPECT_TRUE(truncated.ok()) << truncated.to_string();
+    EXPECT_EQ(rank.client->stat("f")->size, 250u);
+    expect_one_extent(rank, *file, {200, 50, {7, 0}});
+  });
+}
+
+TEST(Store, ASealAfterATruncateThatFailedFinishesIt) {
+  io::MemoryDevice memory;
+  io::FaultDevice device(memory);
+  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
+    auto file = rank.client->open("f", Client::kCreate, 0, 0);
+    ASSERT_TRUE(file.ok());
+    truncate_in_vain_and_put(rank, &device, &*file);
+    const Status sealed = rank.client->seal(&*file);
+    EXPECT_TRUE(sealed.ok()) << sealed.to_string();
+    expect_one_extent(rank, *file, kAfterTheTruncate);
+  });
+}
+
 // Two jobs in one process, as two would be on one host.
 TEST(Store, OneJobHasAStoreOpenAtATime) {
   io::MemoryDevice device;
