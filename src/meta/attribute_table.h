@@ -39,8 +39,8 @@ struct Applied {
   AttributeAnswer answer;
   FollowUp follow_up = FollowUp::kNone;
   uint64_t trim_size = 0;  // of kTrim
-  // The follow-up is that of an earlier truncate, which failed half way: nothing was changed. Apply the request again when it
-  // is done.
+  // The follow-up is that of an earlier truncate, which failed half way, and nothing was changed: apply the request again
+  // when it is done.
   bool again = false;
 };
 

@@ -62,6 +62,8 @@ class ServerCore final : private Delegate::Actions {
 
   // Finishes truncates and removals that a crash has cut in half. Once, before the first request.
   void resume();
+  // Whether a second half is under way.
+  bool follows_up() const { return !jobs_.empty(); }
 
   void on_request(Method method, Bytes payload, uint64_t token);
   void on_completion(uint64_t tag, Result<std::string> response);

@@ -14,55 +14,13 @@
 #include "base/rng.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
-#include "net/bootstrap.h"
+#include "meta/test_store_ranks.h"
 #include "net/loopback_transport.h"
 
 namespace swale::meta::store_test {
 namespace {
 
 using testing::HasSubstr;
-
-struct RankOf {
-  net::Job& job;
-  Store& store;
-  std::unique_ptr<Client> client;
-};
-
-StoreOptions small_ranges(RingMode ring = RingMode::kRing) {
-  StoreOptions options;
-  options.servers_per_node = 64;  // every rank of this host has a server
-  options.range_bytes = 4096;
-  options.ring = ring;
-  options.deadline = seconds(20);
-  return options;
-}
-
-void run_ranks(int32_t size, io::Device& device, const StoreOptions& options,
-               const std::function<void(RankOf&)>& body) {
-  net::JobOptions job_options;
-  job_options.transport = "loopback";
-  job_options.posting = "direct";
-  const auto group = std::make_shared<net::LocalGroup>(size);
-  std::vector<std::thread> threads;
-  for (net::Rank rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      auto job =
-          net::Job::open(size == 1 ? net::solo_bootstrap() : net::local_bootstrap(group, rank), job_options);
-      ASSERT_TRUE(job.ok()) << job.status().to_string();
-      auto store = Store::open(**job, device, "store", options);
-      ASSERT_TRUE(store.ok()) << store.status().to_string();
-      RankOf mine{**job, **store, (*store)->client()};
-      body(mine);
-      mine.client.reset();
-      const Status closed = (*store)->close();
-      EXPECT_TRUE(closed.ok()) << closed.to_string();
-      EXPECT_TRUE((*job)->close().ok());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-void barrier(RankOf& rank) { ASSERT_TRUE(rank.job.allgather("").ok()); }
 
 // Segments of `count` interleaved writers of 512 bytes.
 std::vector<Extent> strided(uint64_t writer, uint64_t writers, uint64_t count) {
@@ -346,72 +304,6 @@ TEST(Store, ASealRightAfterAFullDiskIsAnswered) {
     device.clear();
     const Status sealed = rank.client->seal(&*file);
     EXPECT_TRUE(sealed.ok()) << sealed.to_string();
-  });
-}
-
-void expect_one_extent(RankOf& rank, const File& file, const Extent& expected) {
-  Found found;
-  const Range all{{}, 0, 1 << 20};
-  ASSERT_TRUE(rank.client->get(file, std::span(&all, 1), &found).ok());
-  EXPECT_THAT(found.extents, testing::ElementsAre(expected));
-}
-
-// A truncate to nothing whose record is durable and whose trim finds no space; then a put that is acknowledged.
-constexpr Extent kAfterTheTruncate{200, 100, {7, 0}};
-
-void truncate_in_vain_and_put(RankOf& rank, io::FaultDevice* device, File* file) {
-  const Extent old{0, 1000, {1, 0}};
-  ASSERT_TRUE(rank.client->put(file, std::span(&old, 1)).ok());
-  device->inject({.kind = io::CallKind::kWrite,
-                  .path_part = "shard-",
-                  .from_then_on = true,
-                  .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
-  EXPECT_EQ(rank.client->truncate(file, 0, 0).code(), Code::kNoSpace);
-  device->clear();
-  ASSERT_TRUE(rank.client->put(file, std::span(&kAfterTheTruncate, 1)).ok());
-}
-
-// The next job repeats the trim.
-TEST(Store, ATruncateThatFailedDoesNotCutWhatIsPutAfterIt) {
-  io::MemoryDevice memory;
-  io::FaultDevice device(memory);
-  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
-    auto file = rank.client->open("f", Client::kCreate, 0, 0);
-    ASSERT_TRUE(file.ok());
-    truncate_in_vain_and_put(rank, &device, &*file);
-    expect_one_extent(rank, *file, kAfterTheTruncate);
-  });
-  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
-    const auto file = rank.client->open("f", 0, 0, 0);
-    ASSERT_TRUE(file.ok());
-    expect_one_extent(rank, *file, kAfterTheTruncate);
-  });
-}
-
-TEST(Store, ATruncateAfterOneThatFailedCutsAtItsOwnSize) {
-  io::MemoryDevice memory;
-  io::FaultDevice device(memory);
-  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
-    auto file = rank.client->open("f", Client::kCreate, 0, 0);
-    ASSERT_TRUE(file.ok());
-    truncate_in_vain_and_put(rank, &device, &*file);
-    const Status truncated = rank.client->truncate(&*file, 250, 0);
-    EXPECT_TRUE(truncated.ok()) << truncated.to_string();
-    EXPECT_EQ(rank.client->stat("f")->size, 250u);
-    expect_one_extent(rank, *file, {200, 50, {7, 0}});
-  });
-}
-
-TEST(Store, ASealAfterATruncateThatFailedFinishesIt) {
-  io::MemoryDevice memory;
-  io::FaultDevice device(memory);
-  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
-    auto file = rank.client->open("f", Client::kCreate, 0, 0);
-    ASSERT_TRUE(file.ok());
-    truncate_in_vain_and_put(rank, &device, &*file);
-    const Status sealed = rank.client->seal(&*file);
-    EXPECT_TRUE(sealed.ok()) << sealed.to_string();
-    expect_one_extent(rank, *file, kAfterTheTruncate);
   });
 }
 
