@@ -116,8 +116,8 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
     changed.truncated_size = request.size;
     changed.trim_due = true;
     append_entry(record, changed, request.from);
-    note(request.from);
     put(request.file, std::move(changed));
+    note_change(request.from);
   }
   const Entry& now = entries_.at(request.file);
   return now.trim_due ? trim(now) : answer(now, false);
@@ -151,8 +151,8 @@ Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::str
     changed.removed = true;
     changed.table.clear();
     append_entry(record, changed, request.from);
-    note(request.from);
     put(request.file, std::move(changed));
+    note_change(request.from);
   }
   Applied applied = answer(entries_.at(request.file), false);
   applied.follow_up = FollowUp::kForget;
@@ -233,6 +233,14 @@ void AttributeTable::note(const RequestName& from) {
   clients_.pop_front();
 }
 
+// The last change is that of `from`. It is undone with the number: else a repetition would be taken for one that was done.
+void AttributeTable::note_change(const RequestName& from) {
+  const auto found = numbers_.find(from.client);
+  undo_.back().number = found == numbers_.end() ? 0 : found->second;
+  note(from);
+  undo_.back().client = from.client;
+}
+
 void AttributeTable::remember(const FileId& file) {
   Undo undo{file, std::nullopt, immutable_.contains(file)};
   if (const auto found = entries_.find(file); found != entries_.end()) undo.before = found->second;
@@ -259,6 +267,12 @@ void AttributeTable::undo() {
     put(change->file, std::move(change->before));
     change->immutable ? static_cast<void>(immutable_.insert(change->file))
                       : static_cast<void>(immutable_.erase(change->file));
+    const auto asked = numbers_.find(change->client);
+    if (change->client == 0 || asked == numbers_.end()) continue;
+    asked->second = change->number;
+    if (change->number != 0) continue;
+    numbers_.erase(asked);
+    std::erase(clients_, change->client);
   }
   undo_.clear();
 }

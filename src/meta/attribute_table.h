@@ -100,6 +100,8 @@ class AttributeTable {
     FileId file;
     std::optional<Entry> before;
     bool immutable = false;  // whether it was in immutable_
+    uint64_t client = 0;     // who asked for the truncate or removal; 0: it was none
+    uint64_t number = 0;     // of that client, before; 0: none
   };
 
   Result<Applied> create(const AttributeRequest& request, std::string* record);
@@ -111,6 +113,7 @@ class AttributeTable {
   bool repeated(const RequestName& from) const;
   void remember(const FileId& file);
   void note(const RequestName& from);
+  void note_change(const RequestName& from);
   Applied answer(const Entry& entry, bool with_table) const;
   Applied trim(const Entry& entry) const;
   void put(const FileId& file, std::optional<Entry> entry);

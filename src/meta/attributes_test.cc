@@ -133,6 +133,27 @@ TEST(AttributeTable, ARepeatedRemovalDoesNotTakeAFileThatWasMadeSince) {
   EXPECT_TRUE(ask(&table, request(AttributeOp::kStat, "f")).ok());
 }
 
+TEST(AttributeTable, ARequestThatWasTakenBackIsNotDone) {
+  for (const AttributeOp op : {AttributeOp::kTruncate, AttributeOp::kRemove}) {
+    for (const uint64_t before : {0, 4}) {  // what the client asked for last
+      AttributeTable table;
+      ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());
+      ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "g")).ok());
+      if (before != 0) {
+        ASSERT_TRUE(ask(&table, request(AttributeOp::kTruncate, "g", 5, before)).ok());
+      }
+      table.keep(table.changes());
+      const auto first = ask(&table, request(op, "f", 5, 9));
+      ASSERT_NE(first->follow_up, FollowUp::kNone);
+      table.undo();
+      const auto again = ask(&table, request(op, "f", 5, 9));
+      ASSERT_TRUE(again.ok());
+      EXPECT_EQ(again->follow_up, first->follow_up);
+      EXPECT_GT(again->answer.attributes.generation, first->answer.attributes.generation);
+    }
+  }
+}
+
 TEST(AttributeTable, AnIdOfAnotherNameIsRefused) {
   AttributeTable table;
   ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "first")).ok());
