@@ -452,6 +452,61 @@ TEST(AttributeStore, GoesOnWhenAFullDiskHasSpaceAgain) {
   }
 }
 
+// More than recovery takes for one group comes while a commit is under way.
+TEST(AttributeStore, WhatIsAddedAtATimeIsReadBackHoweverMuchItIs) {
+  constexpr uint64_t kFiles = 1100;  // sealed, with tables of 64 KiB
+  io::MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("store").ok());
+  const AttributeStoreOptions options{.directory = "store", .tables_bytes_max = 256 * kMiB};
+  auto store = AttributeStore::open(memory, options);
+  ASSERT_TRUE(store.ok());
+  for (uint64_t i = 0; i < kFiles; ++i) {
+    const std::string name = fmt::format("f{}", i);
+    std::string made, sealed;
+    ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, name), &made).ok());
+    (*store)->add(made);
+    ASSERT_TRUE((*store)
+                    ->table()
+                    .followed(request(AttributeOp::kSeal, name), FollowUp::kCollect, 0,
+                              std::string(64 * kKiB, 't'), &sealed)
+                    .ok());
+    (*store)->add(sealed);
+  }
+  const uint64_t last = (*store)->covering_group();
+  while ((*store)->durable_group() < last) ASSERT_TRUE(commit(store->get()).ok());
+  EXPECT_EQ((*store)->next_commit(), nullptr);
+  EXPECT_EQ((*store)->table().changes(), 0u);
+  store->reset();
+  AttributeRecovery report;
+  const auto found = AttributeStore::read(memory, "store", 0, &report);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(report.torn_bytes, 0u);
+  EXPECT_EQ((*found)->files(), kFiles);
+}
+
+// One that fails voids those after it, and the table takes back what they have.
+TEST(AttributeStore, OfTwoOpenGroupsTheFirstMayBeDurableAlone) {
+  io::MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("store").ok());
+  io::FaultDevice device(memory);
+  auto store = AttributeStore::open(device, {.directory = "store", .group_bytes_max = 1});
+  ASSERT_TRUE(store.ok());
+  for (const char* const name : {"first", "second", "third"}) {
+    std::string record;
+    ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, name), &record).ok());
+    (*store)->add(record);
+  }
+  EXPECT_EQ((*store)->covering_group(), 3u);
+  ASSERT_TRUE(commit(store->get()).ok());
+  EXPECT_EQ((*store)->durable_group(), 1u);
+  device.inject({.kind = io::CallKind::kWrite,
+                 .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
+  EXPECT_EQ(commit(store->get()).code(), Code::kNoSpace);
+  EXPECT_EQ((*store)->covering_group(), 1u);
+  EXPECT_NE((*store)->table().find(file_id("first")), nullptr);
+  EXPECT_EQ((*store)->table().files(), 1u);
+}
+
 TEST(AttributeStore, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());
