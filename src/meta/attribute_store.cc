@@ -368,12 +368,18 @@ AttributeStore::~AttributeStore() = default;
 
 void AttributeStore::add(Bytes record) {
   if (record.empty()) return;
-  append_sized(&open_, record);
+  // A group that recovery would refuse as too long must not be acknowledged.
+  if (open_.empty() || open_.back().records.size() + record.size() > options_.group_bytes_max)
+    open_.emplace_back();
+  append_sized(&open_.back().records, record);
+  ++open_.back().changes;
 }
 
-uint64_t AttributeStore::covering_group() const { return sequence_ + (open_.empty() ? 0 : 1); }
+uint64_t AttributeStore::covering_group() const { return sequence_ + open_.size(); }
 
+// It is one group, as its number says: so it waits until no more than one is open.
 bool AttributeStore::wants_compaction() const {
+  if (open_.size() > 1) return false;
   return end_ > std::max({options_.compact_bytes_min, kCompactFactor * snapshot_bytes_, compact_after_});
 }
 
@@ -383,12 +389,12 @@ std::unique_ptr<Work> AttributeStore::next_commit() {
   if (wants_compaction()) work = compaction();
   if (work == nullptr) {
     if (open_.empty()) return nullptr;
-    work = std::make_unique<Commit>(this, group(log_sequence_ + 1, open_));
-    open_.clear();
+    work = std::make_unique<Commit>(this, group(log_sequence_ + 1, open_.front().records));
+    changes_committing_ = open_.front().changes;
+    open_.pop_front();
   }
   ++sequence_;
   committing_ = true;
-  changes_committing_ = table_.changes();
   return work;
 }
 
@@ -400,7 +406,9 @@ std::unique_ptr<Work> AttributeStore::compaction() {
     std::string content = snapshot(table_, options_.server, log_job_ + 1, &sequence);
     auto work = std::make_unique<Compaction>(this, log_job_ + 1, std::move(content));
     work->log.sequence = sequence;
-    open_committing_.swap(open_);
+    if (!open_.empty()) open_committing_ = std::move(open_.front());
+    open_.clear();
+    changes_committing_ = table_.changes();
     compacting_ = true;
     return work;
   } catch (const std::bad_alloc&) {
@@ -429,7 +437,7 @@ Status AttributeStore::finish_compaction(Compaction* work) {
   if (work->status().ok()) {
     use(std::move(work->log));
     ++compactions_;
-    open_committing_.clear();
+    open_committing_ = {};
     durable_ = sequence_;
     table_.keep(changes_committing_);
     return {};
@@ -438,15 +446,18 @@ Status AttributeStore::finish_compaction(Compaction* work) {
     give_up(work->status(), true);
     return health_;
   }
-  compact_after_ = 2 * end_;  // the old log goes on, and takes what is open
-  const Status kept = contain([this] { open_committing_.append(open_); });
+  compact_after_ = 2 * end_;  // the old log goes on, and takes what is open, under the same number
+  if (open_committing_.changes == 0) {
+    durable_ = sequence_;  // nothing waits for a commit
+    return {};
+  }
+  const Status kept = contain([this] { open_.push_front(std::move(open_committing_)); });
   if (!kept.ok()) {
     give_up(kept, false);
     return kept;
   }
-  open_.swap(open_committing_);
-  open_committing_.clear();
-  if (open_.empty()) durable_ = sequence_;  // nothing waits for a commit
+  --sequence_;
+  open_committing_ = {};
   return {};
 }
 
@@ -458,7 +469,7 @@ void AttributeStore::give_up(const Status& why, bool for_good) {
                     why.message());
   }
   open_.clear();
-  open_committing_.clear();
+  open_committing_ = {};
   sequence_ = durable_;
   table_.undo();
 }

@@ -17,10 +17,12 @@
 // offset. A group that finds no space is taken back, with all changes that are not durable: finish answers kNoSpace, every
 // group after durable_group() is void, and the store goes on. After another failed write, or a failed sync, it is read-only
 // for good, and what was not durable is taken back.
-// Format: docs/formats/metadata.md. Limits: as AttributeTable; a group has at most 64 MiB; while a log is compacted its
+// Format: docs/formats/metadata.md. Limits: as AttributeTable; a group has at most 64 MiB (recovery refuses a longer one), so
+// what comes meanwhile is divided into groups that are committed one after the other; while a log is compacted its
 // table is in memory twice.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -37,6 +39,7 @@ struct AttributeStoreOptions {
   size_t files_max = 16 << 20;
   size_t tables_bytes_max = 64 * kMiB;
   uint64_t compact_bytes_min = 16 * kMiB;  // a shorter log is not compacted
+  uint64_t group_bytes_max = 8 * kMiB;     // a record that would make the open group longer begins the next one
 };
 
 struct AttributeRecovery {
@@ -110,10 +113,15 @@ class AttributeStore {
   uint64_t durable_ = 0;
   uint64_t compact_after_ = 0;  // bytes, after an attempt that failed
   uint64_t compactions_ = 0;
-  std::string open_;  // records of the open group, sized
+  // Records that a commit takes together, sized. Each is one change of the table.
+  struct Group {
+    std::string records;
+    size_t changes = 0;
+  };
+  std::deque<Group> open_;  // the last one takes more
   bool committing_ = false;
   bool compacting_ = false;        // what is committing is a compaction
-  std::string open_committing_;    // what was open when the compaction under way began
+  Group open_committing_;          // what was open when the compaction under way began
   size_t changes_committing_ = 0;  // how many of the table's changes the commit under way covers
   Status health_;
   mutable Mutex path_mutex_;

@@ -102,24 +102,25 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
     return invalid_argument("truncate {}: the file is sealed and cannot change", request.name);
   }
   if (!repeated(request.from)) {
+    // An earlier truncate that has not reached all servers keeps its generation, because under a new one its cut would take
+    // what was put after it.
+    if (entry->trim_due) {
+      Applied first = trim(*entry);
+      first.again = true;
+      return first;
+    }
     Entry changed = *entry;
     changed.attributes.generation = ++generation_;
     changed.attributes.size = request.size;
     changed.attributes.modified_ns = std::max(changed.attributes.modified_ns, request.time_ns);
-    // An earlier truncate that has not reached all servers is finished by this one.
-    changed.truncated_size = changed.trim_due ? std::min(changed.truncated_size, request.size) : request.size;
+    changed.truncated_size = request.size;
     changed.trim_due = true;
     append_entry(record, changed, request.from);
-    note(request.from);
     put(request.file, std::move(changed));
+    note_change(request.from);
   }
   const Entry& now = entries_.at(request.file);
-  Applied applied = answer(now, false);
-  if (now.trim_due) {
-    applied.follow_up = FollowUp::kTrim;
-    applied.trim_size = now.truncated_size;
-  }
-  return applied;
+  return now.trim_due ? trim(now) : answer(now, false);
 }
 
 Result<Applied> AttributeTable::seal(const AttributeRequest& request) {
@@ -127,9 +128,9 @@ Result<Applied> AttributeTable::seal(const AttributeRequest& request) {
   Applied applied = answer(*entry, true);
   if (entry->attributes.sealed) return applied;
   if (entry->trim_due) {
-    return error(Code::kUnavailable, Scope::kFile,
-                 "seal {}: a truncate has not ended, because a server did not answer: truncate it again",
-                 request.name);
+    applied = trim(*entry);
+    applied.again = true;
+    return applied;
   }
   applied.follow_up = FollowUp::kCollect;
   return applied;
@@ -150,8 +151,8 @@ Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::str
     changed.removed = true;
     changed.table.clear();
     append_entry(record, changed, request.from);
-    note(request.from);
     put(request.file, std::move(changed));
+    note_change(request.from);
   }
   Applied applied = answer(entries_.at(request.file), false);
   applied.follow_up = FollowUp::kForget;
@@ -210,6 +211,13 @@ Applied AttributeTable::answer(const Entry& entry, bool with_table) const {
   return applied;
 }
 
+Applied AttributeTable::trim(const Entry& entry) const {
+  Applied applied = answer(entry, false);
+  applied.follow_up = FollowUp::kTrim;
+  applied.trim_size = entry.truncated_size;
+  return applied;
+}
+
 bool AttributeTable::repeated(const RequestName& from) const {
   const auto found = numbers_.find(from.client);
   return found != numbers_.end() && from.number <= found->second;
@@ -223,6 +231,14 @@ void AttributeTable::note(const RequestName& from) {
   if (clients_.size() <= kClientsMax) return;
   numbers_.erase(clients_.front());
   clients_.pop_front();
+}
+
+// The last change is that of `from`. It is undone with the number: else a repetition would be taken for one that was done.
+void AttributeTable::note_change(const RequestName& from) {
+  const auto found = numbers_.find(from.client);
+  undo_.back().number = found == numbers_.end() ? 0 : found->second;
+  note(from);
+  undo_.back().client = from.client;
 }
 
 void AttributeTable::remember(const FileId& file) {
@@ -251,6 +267,12 @@ void AttributeTable::undo() {
     put(change->file, std::move(change->before));
     change->immutable ? static_cast<void>(immutable_.insert(change->file))
                       : static_cast<void>(immutable_.erase(change->file));
+    const auto asked = numbers_.find(change->client);
+    if (change->client == 0 || asked == numbers_.end()) continue;
+    asked->second = change->number;
+    if (change->number != 0) continue;
+    numbers_.erase(asked);
+    std::erase(clients_, change->client);
   }
   undo_.clear();
 }

@@ -39,6 +39,9 @@ struct Applied {
   AttributeAnswer answer;
   FollowUp follow_up = FollowUp::kNone;
   uint64_t trim_size = 0;  // of kTrim
+  // The follow-up is that of an earlier truncate, which failed half way, and nothing was changed: apply the request again
+  // when it is done.
+  bool again = false;
 };
 
 class AttributeTable {
@@ -97,6 +100,8 @@ class AttributeTable {
     FileId file;
     std::optional<Entry> before;
     bool immutable = false;  // whether it was in immutable_
+    uint64_t client = 0;     // who asked for the truncate or removal; 0: it was none
+    uint64_t number = 0;     // of that client, before; 0: none
   };
 
   Result<Applied> create(const AttributeRequest& request, std::string* record);
@@ -108,7 +113,9 @@ class AttributeTable {
   bool repeated(const RequestName& from) const;
   void remember(const FileId& file);
   void note(const RequestName& from);
+  void note_change(const RequestName& from);
   Applied answer(const Entry& entry, bool with_table) const;
+  Applied trim(const Entry& entry) const;
   void put(const FileId& file, std::optional<Entry> entry);
   void append_number(std::string* record, const RequestName& from) const;
   static void append_entry(std::string* record, const Entry& entry, const RequestName& from);

@@ -90,6 +90,31 @@ TEST(AttributeTable, ARepeatedTruncateDoesNotCutWhatWasWrittenAfterIt) {
   EXPECT_EQ(again->answer.attributes.generation, generation);
 }
 
+// What was put after it is beyond its size and must stay.
+TEST(AttributeTable, ATruncateThatFailedIsFinishedInItsGenerationBeforeTheNext) {
+  AttributeTable table;
+  ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());
+  AttributeRequest truncate = request(AttributeOp::kTruncate, "f", 5, 1);
+  truncate.size = 100;
+  const auto failed = ask(&table, truncate);
+  AttributeRequest next = request(AttributeOp::kTruncate, "f", 5, 2);
+  next.size = 1000;
+  for (const AttributeRequest& later : {next, request(AttributeOp::kSeal, "f")}) {
+    const auto first = ask(&table, later);
+    EXPECT_TRUE(first->again);
+    EXPECT_EQ(first->follow_up, FollowUp::kTrim);
+    EXPECT_EQ(first->trim_size, 100u);
+    EXPECT_EQ(first->answer.attributes.generation, failed->answer.attributes.generation);
+  }
+  std::string record;
+  ASSERT_TRUE(
+      table.followed(next, FollowUp::kTrim, failed->answer.attributes.generation, "", &record).ok());
+  const auto second = ask(&table, next);
+  EXPECT_FALSE(second->again);
+  EXPECT_EQ(second->trim_size, 1000u);
+  EXPECT_GT(second->answer.attributes.generation, failed->answer.attributes.generation);
+}
+
 TEST(AttributeTable, ARepeatedRemovalDoesNotTakeAFileThatWasMadeSince) {
   AttributeTable table;
   ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());
@@ -106,6 +131,27 @@ TEST(AttributeTable, ARepeatedRemovalDoesNotTakeAFileThatWasMadeSince) {
   EXPECT_GT(made->answer.attributes.generation, removed->answer.attributes.generation);
   EXPECT_EQ(ask(&table, remove)->follow_up, FollowUp::kNone);
   EXPECT_TRUE(ask(&table, request(AttributeOp::kStat, "f")).ok());
+}
+
+TEST(AttributeTable, ARequestThatWasTakenBackIsNotDone) {
+  for (const AttributeOp op : {AttributeOp::kTruncate, AttributeOp::kRemove}) {
+    for (const uint64_t before : {0, 4}) {  // what the client asked for last
+      AttributeTable table;
+      ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());
+      ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "g")).ok());
+      if (before != 0) {
+        ASSERT_TRUE(ask(&table, request(AttributeOp::kTruncate, "g", 5, before)).ok());
+      }
+      table.keep(table.changes());
+      const auto first = ask(&table, request(op, "f", 5, 9));
+      ASSERT_NE(first->follow_up, FollowUp::kNone);
+      table.undo();
+      const auto again = ask(&table, request(op, "f", 5, 9));
+      ASSERT_TRUE(again.ok());
+      EXPECT_EQ(again->follow_up, first->follow_up);
+      EXPECT_GT(again->answer.attributes.generation, first->answer.attributes.generation);
+    }
+  }
 }
 
 TEST(AttributeTable, AnIdOfAnotherNameIsRefused) {
@@ -404,6 +450,61 @@ TEST(AttributeStore, GoesOnWhenAFullDiskHasSpaceAgain) {
     EXPECT_EQ(refused, 90u);
     EXPECT_EQ((*store)->compactions() > 0, compact_bytes_min == 200);
   }
+}
+
+// More than recovery takes for one group comes while a commit is under way.
+TEST(AttributeStore, WhatIsAddedAtATimeIsReadBackHoweverMuchItIs) {
+  constexpr uint64_t kFiles = 1100;  // sealed, with tables of 64 KiB
+  io::MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("store").ok());
+  const AttributeStoreOptions options{.directory = "store", .tables_bytes_max = 256 * kMiB};
+  auto store = AttributeStore::open(memory, options);
+  ASSERT_TRUE(store.ok());
+  for (uint64_t i = 0; i < kFiles; ++i) {
+    const std::string name = fmt::format("f{}", i);
+    std::string made, sealed;
+    ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, name), &made).ok());
+    (*store)->add(made);
+    ASSERT_TRUE((*store)
+                    ->table()
+                    .followed(request(AttributeOp::kSeal, name), FollowUp::kCollect, 0,
+                              std::string(64 * kKiB, 't'), &sealed)
+                    .ok());
+    (*store)->add(sealed);
+  }
+  const uint64_t last = (*store)->covering_group();
+  while ((*store)->durable_group() < last) ASSERT_TRUE(commit(store->get()).ok());
+  EXPECT_EQ((*store)->next_commit(), nullptr);
+  EXPECT_EQ((*store)->table().changes(), 0u);
+  store->reset();
+  AttributeRecovery report;
+  const auto found = AttributeStore::read(memory, "store", 0, &report);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(report.torn_bytes, 0u);
+  EXPECT_EQ((*found)->files(), kFiles);
+}
+
+// One that fails voids those after it, and the table takes back what they have.
+TEST(AttributeStore, OfTwoOpenGroupsTheFirstMayBeDurableAlone) {
+  io::MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("store").ok());
+  io::FaultDevice device(memory);
+  auto store = AttributeStore::open(device, {.directory = "store", .group_bytes_max = 1});
+  ASSERT_TRUE(store.ok());
+  for (const char* const name : {"first", "second", "third"}) {
+    std::string record;
+    ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, name), &record).ok());
+    (*store)->add(record);
+  }
+  EXPECT_EQ((*store)->covering_group(), 3u);
+  ASSERT_TRUE(commit(store->get()).ok());
+  EXPECT_EQ((*store)->durable_group(), 1u);
+  device.inject({.kind = io::CallKind::kWrite,
+                 .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
+  EXPECT_EQ(commit(store->get()).code(), Code::kNoSpace);
+  EXPECT_EQ((*store)->covering_group(), 1u);
+  EXPECT_NE((*store)->table().find(file_id("first")), nullptr);
+  EXPECT_EQ((*store)->table().files(), 1u);
 }
 
 TEST(AttributeStore, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {

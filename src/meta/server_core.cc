@@ -122,17 +122,33 @@ Status ServerCore::put(Bytes payload, uint64_t token) {
     return invalid_argument("put: file {:016x}{:016x} is sealed and cannot change", message.file.high,
                             message.file.low);
   }
+  SWALE_ASSIGN_OR_RETURN(const uint64_t trimmed, stage_owed_trim(message.file));
   const Put one{message.file, message.items.extents, message.items.runs, message.items.run_at};
   SWALE_ASSIGN_OR_RETURN(const uint64_t group,
                          shard_->put({message.from.client, message.from.number}, std::span(&one, 1)));
   ++counters_.puts;
-  when_shard_durable(group, [this, token, file = message.file](const Status& status) {
+  when_shard_durable(group, [this, token, file = message.file, trimmed](const Status& status) {
     if (!status.ok()) return reply(token, status);
+    trim_is_durable(file, trimmed);
     std::string generation;
     append_u64(&generation, shard_->size(file).generation);
     reply(token, std::move(generation));
   });
   return {};
+}
+
+// A trim that failed here may come again, and must not cut what is put meanwhile. Its generation; 0: none is owed.
+Result<uint64_t> ServerCore::stage_owed_trim(const FileId& file) {
+  const auto owed = owed_trims_.find(file);
+  if (owed == owed_trims_.end()) return 0;
+  const auto& [id, trim] = *owed;
+  SWALE_RETURN_IF_ERROR(shard_->truncate({}, id, trim.size, trim.generation).status());
+  return trim.generation;
+}
+
+void ServerCore::trim_is_durable(const FileId& file, uint64_t generation) {
+  const auto owed = owed_trims_.find(file);
+  if (owed != owed_trims_.end() && owed->second.generation <= generation) owed_trims_.erase(owed);
 }
 
 Status ServerCore::check_owned(const FileId& file, uint64_t begin, uint64_t end) const {
@@ -184,6 +200,10 @@ Status ServerCore::trim(Method method, Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const FileMessage message, decode_file(payload));
   uint64_t group = 0;
   if (method == Method::kTrim) {
+    if (message.size <= kOffsetEnd) {  // else the shard refuses it for good
+      FileMessage& owed = owed_trims_[message.file];
+      if (owed.generation < message.generation) owed = message;
+    }
     SWALE_ASSIGN_OR_RETURN(group, shard_->truncate({}, message.file, message.size, message.generation));
   } else {
     SWALE_ASSIGN_OR_RETURN(group, shard_->remove({}, message.file, message.generation));
@@ -191,8 +211,9 @@ Status ServerCore::trim(Method method, Bytes payload, uint64_t token) {
     attributes_->table().allow_puts(message.file, &record);
     attributes_->add(record);
   }
-  when_shard_durable(group, [this, token](const Status& status) {
+  when_shard_durable(group, [this, token, message](const Status& status) {
     if (!status.ok()) return reply(token, status);
+    trim_is_durable(message.file, message.generation);
     when_attributes_durable([this, token](const Status& logged) {
       logged.ok() ? reply(token, std::string()) : reply(token, logged);
     });
@@ -292,6 +313,7 @@ void ServerCore::begin_follow_up(Change change, const Applied& applied) {
   job.what = applied.follow_up;
   job.generation = applied.answer.attributes.generation;
   job.trim_size = applied.trim_size;
+  job.again = applied.again;
   when_attributes_durable([this, file](const Status& status) {
     if (status.ok()) return start_follow_up(file);
     jobs_.at(file).failure = status;
@@ -340,6 +362,12 @@ void ServerCore::end_follow_up(const FileId& file) {
     std::string record;
     done = attributes_->table().followed(request, job.what, job.generation, std::move(table), &record);
     attributes_->add(record);
+  }
+  // Before those that wait. It may begin another follow-up.
+  if (job.again && done.ok()) {
+    change(std::move(job.change));
+    for (Change& each : job.queue) change(std::move(each));
+    return;
   }
   when_attributes_durable([this, tokens = std::move(job.change.tokens),
                            response = done.ok() ? Result<std::string>(encode_answer(*done))

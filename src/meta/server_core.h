@@ -8,6 +8,9 @@
 // record is durable, the root asks all servers to trim, forget or collect, and replies when all have. Other changes of the
 // same file wait for that; equal ones are combined. A restart finishes what it finds half done (resume()).
 //
+// A server whose trim found no space still owes it: it trims before the next put of the file, in the same group. So what is
+// put after the failed truncate is newer than the cut, whoever repeats the cut later.
+//
 // Invariants: (1) each request gets exactly one reply; (2) puts that the shard cannot take yet wait in the order in which
 //   they came, and so do later ones; (3) after a failed sync of a log every change is refused with the first failure;
 //   (4) a group that finds no space is void: its requests are answered with that, and later ones may succeed.
@@ -59,6 +62,8 @@ class ServerCore final : private Delegate::Actions {
 
   // Finishes truncates and removals that a crash has cut in half. Once, before the first request.
   void resume();
+  // Whether a second half is under way.
+  bool follows_up() const { return !jobs_.empty(); }
 
   void on_request(Method method, Bytes payload, uint64_t token);
   void on_completion(uint64_t tag, Result<std::string> response);
@@ -92,6 +97,7 @@ class ServerCore final : private Delegate::Actions {
     FollowUp what = FollowUp::kNone;
     uint64_t generation = 0;
     uint64_t trim_size = 0;
+    bool again = false;  // the change is applied when this is done (Applied::again)
     uint32_t open_calls = 0;
     Status failure;
     std::vector<Collected> collected;
@@ -112,6 +118,8 @@ class ServerCore final : private Delegate::Actions {
   Status get_runs(Bytes payload, uint64_t token);
   Status scan(Bytes payload, uint64_t token);
   Status trim(Method method, Bytes payload, uint64_t token);
+  Result<uint64_t> stage_owed_trim(const FileId& file);
+  void trim_is_durable(const FileId& file, uint64_t generation);
   Status relocate(Bytes payload, uint64_t token);
   Status collect(Bytes payload, uint64_t token);
   Status attribute_request(Bytes payload, uint64_t token);
@@ -153,6 +161,7 @@ class ServerCore final : private Delegate::Actions {
   std::deque<Waiting> shard_waits_;  // groups ascend
   std::deque<Waiting> attribute_waits_;
   uint64_t last_group_ = 0;  // of the shard that a request has joined and that is not void
+  std::unordered_map<FileId, FileMessage, FileIdHash> owed_trims_;  // asked for and not durable
   std::unordered_map<FileId, FollowUpJob, FileIdHash> jobs_;
   std::unordered_map<uint64_t, FileId> follow_up_calls_;   // by tag
   std::unordered_map<uint64_t, uint64_t> delegate_calls_;  // tag -> the delegate's id

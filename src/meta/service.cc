@@ -1,6 +1,7 @@
 #include "meta/service.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/contain.h"
 
@@ -27,10 +28,19 @@ void Service::start(net::Rpc* rpc) {
   awaiting_ = std::thread([this] { await(); });
 }
 
-void Service::resume() {
+Status Service::resume(Nanos deadline) {
   Lock lock(mutex_);
   for (const auto& core : cores_) core->resume();
+  resuming_ = true;
   flush(lock);
+  const bool ended = resumed_.wait_for(lock, std::chrono::nanoseconds(deadline), [this] {
+    return !failure_.ok() ||
+           std::none_of(cores_.begin(), cores_.end(), [](const auto& core) { return core->follows_up(); });
+  });
+  resuming_ = false;
+  if (!failure_.ok() || ended) return failure_;
+  return error(Code::kDeadlineExceeded, Scope::kNode,
+               "truncates and removals that an earlier job has left half done were not finished in time");
 }
 
 Status Service::stop() {
@@ -96,6 +106,7 @@ void Service::handle(net::RpcRequest& request) {
 
 // What the cores have to say leaves, without the lock.
 void Service::flush(Lock& lock) {
+  if (resuming_) resumed_.notify_all();
   std::vector<Reply> replies;
   std::vector<Call> calls;
   bool work = !queue_.empty();

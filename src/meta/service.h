@@ -28,8 +28,9 @@ class Service final : public net::RpcService {
 
   // The threads start, and requests that came before are handled.
   void start(net::Rpc* rpc);
-  // Finishes half-done changes of an earlier job. After all ranks have started.
-  void resume();
+  // Finishes half-done changes of an earlier job, or has each server that could not know of what it owes. After all ranks
+  // have started, and before any asks.
+  Status resume(Nanos deadline);
   // Everything that was accepted is durable; then the threads end. No request may come any more.
   Status stop();
 
@@ -56,11 +57,13 @@ class Service final : public net::RpcService {
   std::mutex mutex_;
   std::condition_variable work_;  // for the storage thread
   std::condition_variable upstream_work_;
+  std::condition_variable resumed_;  // something has happened while resume() waits
   // Guarded by mutex_.
   std::shared_ptr<net::RpcClient> upstream_;  // none once stopped
   std::vector<std::unique_ptr<ServerCore>> cores_;
   std::deque<net::RpcRequest> queue_;  // for the storage thread
   size_t open_calls_ = 0;
+  bool resuming_ = false;
   bool stop_ = false;
   Status failure_;
   std::thread storage_;

@@ -120,8 +120,8 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));
   if (serves) service_->start(rpc_.get());
   SWALE_RETURN_IF_ERROR(net::agree(job_, {}));
-  if (serves) service_->resume();
-  return {};
+  // A trim that comes late would cut what a rank that is already open has put.
+  return net::agree(job_, serves ? service_->resume(options_.deadline) : ok_status());
 }
 
 // Which rank hosts which server, and whose delegate serves this rank.
