@@ -31,7 +31,8 @@ LeaseKeeper& LeaseKeeper::of_this_process() {
   static std::unique_ptr<LeaseKeeper> keeper;
   const MutexLock lock(mutex);
   if (!keeper || keeper->process_ != ::getpid()) {
-    static_cast<void>(keeper.release());  // of a child's parent: without its thread, and a mutex may stay locked
+    static_cast<void>(
+        keeper.release());  // of a child's parent: without its thread, and a mutex may stay locked
     keeper = std::make_unique<LeaseKeeper>();
   }
   return *keeper;

@@ -138,7 +138,8 @@ TEST(ThreadAllocations, AMemoryBudgetKeepsNothingForWhoWasRefused) {
   at_every_allocation(
       [&]() -> Status {
         const Status reserved = contain([&]() -> Status {
-          SWALE_ASSIGN_OR_RETURN(held, budget.reserve("a name that is too long to stand in the row itself", 100));
+          SWALE_ASSIGN_OR_RETURN(held,
+                                 budget.reserve("a name that is too long to stand in the row itself", 100));
           return {};
         });
         EXPECT_EQ(budget.used(), reserved.ok() ? 100u : 0u);

@@ -39,7 +39,7 @@ struct AttributeStoreOptions {
   size_t files_max = 16 << 20;
   size_t tables_bytes_max = 64 * kMiB;
   uint64_t compact_bytes_min = 16 * kMiB;  // a shorter log is not compacted
-  uint64_t group_bytes_max = 8 * kMiB;     // a record that would make the open group longer begins the next one
+  uint64_t group_bytes_max = 8 * kMiB;  // a record that would make the open group longer begins the next one
 };
 
 struct AttributeRecovery {

@@ -107,8 +107,7 @@ TEST(AttributeTable, ATruncateThatFailedIsFinishedInItsGenerationBeforeTheNext) 
     EXPECT_EQ(first->answer.attributes.generation, failed->answer.attributes.generation);
   }
   std::string record;
-  ASSERT_TRUE(
-      table.followed(next, FollowUp::kTrim, failed->answer.attributes.generation, "", &record).ok());
+  ASSERT_TRUE(table.followed(next, FollowUp::kTrim, failed->answer.attributes.generation, "", &record).ok());
   const auto second = ask(&table, next);
   EXPECT_FALSE(second->again);
   EXPECT_EQ(second->trim_size, 1000u);

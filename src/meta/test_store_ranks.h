@@ -30,7 +30,7 @@ inline StoreOptions small_ranges(RingMode ring = RingMode::kRing) {
 }
 
 inline void run_ranks(int32_t size, io::Device& device, const StoreOptions& options,
-               const std::function<void(RankOf&)>& body) {
+                      const std::function<void(RankOf&)>& body) {
   net::JobOptions job_options;
   job_options.transport = "loopback";
   job_options.posting = "direct";

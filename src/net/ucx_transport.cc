@@ -247,8 +247,7 @@ void Ucx::sleep(Bed* bed, Nanos next) {
       const Nanos wait_ms = std::clamp<Nanos>(wait / 1'000'000 + 1, 0, 60'000);
       epoll_event events[2];
       bed->sleeps.fetch_add(1, std::memory_order_relaxed);
-      const int woken =
-          wait > 0 ? ::epoll_wait(bed->epoll_fd, events, 2, static_cast<int>(wait_ms)) : 0;
+      const int woken = wait > 0 ? ::epoll_wait(bed->epoll_fd, events, 2, static_cast<int>(wait_ms)) : 0;
       rung = std::any_of(events, events + std::max(woken, 0),
                          [bed](const epoll_event& event) { return event.data.fd == bed->event_fd; });
     }

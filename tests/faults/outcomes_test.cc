@@ -130,7 +130,9 @@ TEST_F(Outcomes, ASubfileIsReadUpToItsDamage) {
     if (!entry.is_regular_file()) continue;
     const size_t at = contents(entry.path()).find(std::string(kBytes / 2, 'b'));
     if (at == std::string::npos) continue;
-    std::fstream(entry.path(), std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(at + 100)).put('c');
+    std::fstream(entry.path(), std::ios::in | std::ios::out)
+        .seekp(static_cast<std::streamoff>(at + 100))
+        .put('c');
     ++damaged;
   }
   ASSERT_EQ(damaged, 1u);
