@@ -385,6 +385,7 @@ void CrashWorld::apply(const Action& action, double part) {
     case Action::Kind::kAbandonLog:
       if (part < 1) break;
       for (auto& [id, image] : backing_) image.sync();
+      old_queue_.clear(), old_queue_at_.clear();  // flushed; the mark makes them void
       abandoned_ = true;
       break;
     default:

@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+
+#include "base/coding.h"
 
 namespace swale::tier {
 namespace {
@@ -98,6 +101,23 @@ Result<std::vector<RecordHeader>> SharedQueue::left_in(io::File& file, uint64_t 
       damaged->push_back({*record, "its payload fails its checksums", std::move(ranges)});
   }
   return left;
+}
+
+// Without the id the header's checksum says nothing; what is left to compare is its magic, its type and its own place.
+Result<uint64_t> SharedQueue::unknown_in(io::File& file, const std::vector<uint64_t>& log_ids) {
+  uint64_t unknown = 0;
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file.size());
+  std::string header(kRecordHeaderBytes, '\0');
+  for (uint64_t at = 0; at + kHeadBytes <= size; at += kStep) {
+    SWALE_RETURN_IF_ERROR(io::read_exactly(file, at, header));
+    const bool sealed = get_u32(header.data()) == kRecordMagic &&
+                        static_cast<RecordType>(header[8]) == RecordType::kQueued &&
+                        get_u64(header.data() + 56) == at;
+    unknown += sealed && std::none_of(log_ids.begin(), log_ids.end(), [&](uint64_t id) {
+                 return decode_record_header(header, id).ok();
+               });
+  }
+  return unknown;
 }
 
 }  // namespace swale::tier

@@ -54,6 +54,8 @@ class SharedQueue {
   // as after a loss of power: they had been acknowledged.
   static Result<std::vector<RecordHeader>> left_in(io::File& file, uint64_t log_id,
                                                    std::vector<DamagedRecord>* damaged);
+  // How many slots look sealed, but by none of these logs.
+  static Result<uint64_t> unknown_in(io::File& file, const std::vector<uint64_t>& log_ids);
 
  private:
   SharedQueue() = default;

@@ -27,6 +27,18 @@
 
 namespace swale::tier {
 
+// What the backing directory says of the log and the queues that it was used with.
+struct Marker {
+  bool there = false;
+  bool abandoned = false;
+  uint64_t log_id = 0;
+  // The log before this one. Its process went on without it, so acknowledged writes may stand in queues under its id. Queues
+  // with lower numbers were flushed before it was abandoned: they are older than the backing device.
+  uint64_t queues_log_id = 0;  // 0: there was none
+  uint64_t queues_from = 0;
+};
+std::string encode_marker(const Marker& marker);
+
 // What opening has found; store_open.cc makes it.
 struct OpenedStore {
   StoreOptions options;  // with the log's own id and sizes
@@ -40,6 +52,8 @@ struct OpenedStore {
     uint64_t base = 0;  // address of its first byte
   };
   std::vector<OldQueue> old_queues;
+  Marker marker;  // as it is on the backing device
+  uint64_t queue_number = 0;
   Engine::Found found;
   std::vector<std::pair<std::string, uint64_t>> files;  // paths of the files that records name, and their ids
   RecoveryReport report;

@@ -1,7 +1,9 @@
 // Store on devices that fail: nobody waits for ever, what was acknowledged is there or is named, and the other device goes on.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -255,6 +257,150 @@ TEST_F(StoreFaultTest, AFlushThatIsPausedForEverStopsNobody) {
   EXPECT_TRUE(store_->sync(file_).ok());
   std::printf("paused for ever: %lu writes, %lu waited for space\n", written_, store_->stats().log_waits);
   EXPECT_GT(store_->stats().log_waits, 0u);
+}
+
+// What a child of these tests does with a store; then it is killed.
+class StoreKilledTest : public StoreFaultTest {
+ protected:
+  static constexpr size_t kBytes = 5000;
+
+  void open_again(bool accept_loss = false) {
+    StoreOptions options;
+    options.ssd_directory = root_ + "/ssd";
+    options.backing_directory = root_ + "/backing";
+    options.engine.policy = Policy::kSsdBlocking;
+    options.engine.segment_count = 4;
+    options.engine.segment_bytes = 64 * kKiB;
+    options.engine.retry_ns = 1'000'000;
+    options.queue_slots = 8;
+    options.slot_bytes = 8 * kKiB;
+    options.accept_loss = accept_loss;
+    auto store = Store::open(device_, options);
+    ASSERT_TRUE(store.ok()) << store.status().to_string();
+    store_ = std::move(*store);
+    file_ = *store_->open_file("data", io::OpenMode::kOpenOrCreate);
+  }
+  // Runs `life` in a process that is killed at its end. It must return true.
+  template <class Life>
+  void live_and_be_killed(const Life& life) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (!life() || HasFailure()) ::_exit(1);
+      ::kill(::getpid(), SIGKILL);
+    }
+    int state = 0;
+    ASSERT_EQ(::waitpid(child, &state, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(state)) << "the child ended with " << WEXITSTATUS(state);
+    ASSERT_EQ(WTERMSIG(state), SIGKILL);
+  }
+  // From now on the backing device takes no write: what is acknowledged stands in the queue alone.
+  void hold_backing_writes() {
+    device_.faults.set_hook([this](const io::Call& call) -> Status {
+      while (call.kind == io::CallKind::kWrite && call.path.starts_with(root_ + "/backing/data")) ::pause();
+      return {};
+    });
+  }
+  bool write(char value, uint64_t offset) {
+    return store_->write(file_, offset, std::string(kBytes, value)).ok();
+  }
+  // The log fails, and is abandoned.
+  bool give_log_up() {
+    fail("/ssd/log", io::CallKind::kWrite);
+    static_cast<void>(write('l', 100'000));
+    return store_->drain().ok() && store_->stats().log_failed && marker().starts_with("abandoned ");
+  }
+  std::string marker() const {
+    std::ifstream in(root_ + "/backing/.swale-tier/log", std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::string read_at(uint64_t offset) {
+    std::string bytes(kBytes, '\0');
+    const auto got = store_->read(file_, offset, bytes);
+    EXPECT_TRUE(got.ok()) << got.status().to_string();
+    return bytes;
+  }
+  std::vector<std::string> on_ssd(std::string_view begin) const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(root_ + "/ssd"))
+      if (entry.path().filename().string().starts_with(begin)) names.push_back(entry.path().filename());
+    return names;
+  }
+};
+
+// A process goes on without its log, acknowledges writes in the queue, and is killed. So is the next one, which has a new log, before it has
+// flushed them.
+TEST_F(StoreKilledTest, WhatTheQueueHadOutlivesAnAbandonedLog) {
+  live_and_be_killed([this] {
+    open_again();
+    if (!write('a', 0) || !give_log_up()) return false;
+    hold_backing_writes();
+    return write('b', 0) && write('c', 20'000);
+  });
+  live_and_be_killed([this] {
+    hold_backing_writes();
+    open_again();
+    return store_->recovery().made_anew && store_->recovery().queued == 2 && write('d', 20'000) &&
+           read_at(0) == std::string(kBytes, 'b');
+  });
+  open_again();
+  EXPECT_FALSE(store_->recovery().made_anew);
+  EXPECT_EQ(store_->recovery().queued, 2u);
+  EXPECT_TRUE(store_->recovery().damaged.empty());
+  EXPECT_EQ(read_at(0), std::string(kBytes, 'b'));
+  EXPECT_EQ(read_at(20'000), std::string(kBytes, 'd')) << "the new log is newer than the old queue";
+  ASSERT_TRUE(store_->drain().ok());
+  EXPECT_EQ(on_backing().substr(0, kBytes), std::string(kBytes, 'b'));
+  EXPECT_EQ(on_backing().substr(20'000, kBytes), std::string(kBytes, 'd'));
+}
+
+// The queue that a process has found was flushed before it abandoned the log; nothing else removes its file from an SSD that fails.
+TEST_F(StoreKilledTest, AQueueThatWasFlushedBeforeTheLogWasAbandonedIsVoid) {
+  live_and_be_killed([this] {
+    open(Policy::kBacking);
+    hold_backing_writes();
+    return write('a', 0);
+  });
+  live_and_be_killed([this] {
+    fail("/ssd/log", io::CallKind::kSync);
+    fail("/ssd/queue", io::CallKind::kRemove);
+    open_again();
+    return store_->recovery().queued == 1 && give_log_up() && write('b', 0) && store_->sync(file_).ok();
+  });
+  EXPECT_EQ(on_ssd("queue.").size(), 2u);
+  open_again();
+  EXPECT_EQ(read_at(0), std::string(kBytes, 'b')) << "older bytes";
+  EXPECT_EQ(store_->recovery().queued, 0u);
+  EXPECT_TRUE(store_->recovery().damaged.empty());
+  EXPECT_EQ(on_ssd("queue.").size(), 1u);
+}
+
+TEST_F(StoreKilledTest, WhatTheQueueHadOutlivesALogWhoseLossIsAccepted) {
+  live_and_be_killed([this] {
+    open(Policy::kBacking);
+    hold_backing_writes();
+    return write('a', 0);
+  });
+  std::filesystem::remove(root_ + "/ssd/log");
+  open_again(true);
+  EXPECT_EQ(store_->recovery().queued, 1u);
+  EXPECT_EQ(read_at(0), std::string(kBytes, 'a'));
+}
+
+TEST_F(StoreKilledTest, AQueueOfAnUnknownLogIsKeptAndNamed) {
+  live_and_be_killed([this] {
+    open(Policy::kBacking);
+    hold_backing_writes();
+    return write('a', 0);
+  });
+  std::filesystem::remove(root_ + "/ssd/log");
+  std::filesystem::remove(root_ + "/backing/.swale-tier/log");  // as of another backing directory
+  for (int time = 0; time < 2; ++time) {
+    open_again();
+    EXPECT_EQ(store_->recovery().damaged.size(), time == 0 ? 1u : 0u);
+    EXPECT_EQ(on_ssd("unknown-queue.").size(), 1u);
+    EXPECT_EQ(on_ssd("queue.").size(), 1u);
+    store_.reset();
+  }
 }
 
 }  // namespace

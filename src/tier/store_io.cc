@@ -328,8 +328,10 @@ void StoreCore::call_blocking(const Action& action) {
 // Records of this log do not count any more: says so on the backing device, durably, after all that was flushed.
 Status StoreCore::abandon_log() {
   std::vector<std::pair<FileIndex, io::File*>> unsynced;
+  std::vector<std::string> old_queues;
   {
     const MutexLock lock(mutex_);
+    for (const auto& old : opened_.old_queues) old_queues.push_back(old.path);
     for (FileIndex index = 0; index < files_.size(); ++index)
       if (files_[index].file && files_[index].unsynced) unsynced.emplace_back(index, use(index));
   }
@@ -342,8 +344,17 @@ Status StoreCore::abandon_log() {
     unuse(index);
   }
   SWALE_RETURN_IF_ERROR(status);
-  return io::replace_file(device_, marker_path(opened_.options.backing_directory),
-                          fmt::format("abandoned {:016x}\n", opened_.options.engine.log_id));
+  // This process goes on, and acknowledges writes in its own queue. The older queues were flushed with the log.
+  const uint64_t log_id = opened_.options.engine.log_id;
+  const Marker marker = {.abandoned = true,
+                         .log_id = log_id,
+                         .queues_log_id = log_id,
+                         .queues_from = opened_.queue_number};
+  SWALE_RETURN_IF_ERROR(
+      io::replace_file(device_, marker_path(opened_.options.backing_directory), encode_marker(marker)));
+  for (const std::string& path : old_queues)
+    static_cast<void>(device_.remove(path));  // the mark alone makes them void: the SSD may refuse
+  return {};
 }
 
 // An action is carried out, or has failed.

@@ -60,28 +60,47 @@ Status make_log(io::Device& device, OpenedStore* opened) {
   SWALE_RETURN_IF_ERROR(opened->log->sync());
   SWALE_RETURN_IF_ERROR(device.sync_directory(opened->options.ssd_directory));
   opened->report.made_anew = true;
-  return io::replace_file(device, marker_path(opened->options.backing_directory),
-                          fmt::format("log {:016x}\n", engine.log_id));
+  // The queues of a process that went on without its log still bear that log's id.
+  Marker& marker = opened->marker;
+  if (marker.there) marker.queues_log_id = marker.log_id;
+  marker.there = true;
+  marker.abandoned = false;
+  marker.log_id = engine.log_id;
+  return io::replace_file(device, marker_path(opened->options.backing_directory), encode_marker(marker));
 }
 
-struct Marker {
-  bool there = false;
-  bool abandoned = false;
-  uint64_t log_id = 0;
-};
+// Takes a space and a number at *at, and moves it behind them.
+bool take_number(const char** at, int base, uint64_t* number) {
+  if (**at != ' ') return false;
+  const char* const begin = *at + 1;
+  char* end = nullptr;
+  *number = std::strtoull(begin, &end, base);
+  *at = end;
+  return end != begin;
+}
+
+bool decode_marker(const std::string& text, Marker* marker) {
+  const char* at = text.c_str() + std::min(text.size(), text.find(' '));
+  marker->there = true;
+  marker->abandoned = text.starts_with("abandoned ");
+  if (!take_number(&at, 16, &marker->log_id) || *at++ != '\n') return false;
+  constexpr std::string_view kQueues = "queues";
+  if (!std::string_view(at).starts_with(kQueues)) return *at == '\0';
+  at += kQueues.size();
+  return take_number(&at, 16, &marker->queues_log_id) && take_number(&at, 10, &marker->queues_from) &&
+         *at == '\n';
+}
+
 Result<Marker> read_marker(io::Device& device, const std::string& backing_directory) {
   Marker marker;
   const std::string path = marker_path(backing_directory);
   const auto text = io::read_file(device, path, 256);
   if (!text.ok()) return text.status().code() == Code::kNotFound ? Result<Marker>(marker) : text.status();
-  marker.there = true;
-  marker.abandoned = text->starts_with("abandoned ");
-  const size_t at = text->find(' ');
-  char* end = nullptr;
-  if (at != std::string::npos) marker.log_id = std::strtoull(text->c_str() + at, &end, 16);
-  if (end == nullptr || *end != '\n')
-    return corruption("{}: expected 'log ID' or 'abandoned ID'; found {} bytes of something else", path,
-                      text->size());
+  if (!decode_marker(*text, &marker))
+    return corruption(
+        "{}: expected 'log ID' or 'abandoned ID', and perhaps 'queues ID NUMBER'; found {} bytes of "
+        "something else",
+        path, text->size());
   return marker;
 }
 
@@ -146,7 +165,8 @@ Status mend_log(io::File& log, uint32_t alignment, OpenedStore* opened) {
 
 Status use_log(io::Device& device, OpenedStore* opened) {
   Options& engine = opened->options.engine;
-  SWALE_ASSIGN_OR_RETURN(const Marker marker, read_marker(device, opened->options.backing_directory));
+  SWALE_ASSIGN_OR_RETURN(opened->marker, read_marker(device, opened->options.backing_directory));
+  const Marker marker = opened->marker;
   auto log = device.open(log_path(opened->options.ssd_directory), io::OpenMode::kReadWrite);
   if (!log.ok() && log.status().code() != Code::kNotFound) return log.status();
   if (marker.abandoned) return make_log(device, opened);
@@ -189,21 +209,43 @@ Status read_losses(io::Device& device, OpenedStore* opened) {
   return {};
 }
 
+// A queue that holds nothing for this store is removed. One with writes of a log that nobody has named is not: somebody may
+// want them. It gets another name, because no later process would know better.
+Status put_queue_away(io::Device& device, io::File& file, const std::vector<uint64_t>& ids,
+                      OpenedStore* opened) {
+  SWALE_ASSIGN_OR_RETURN(const uint64_t unknown, SharedQueue::unknown_in(file, ids));
+  if (unknown == 0) return device.remove(file.path());
+  const std::string kept = fmt::format("{}/unknown-queue.{:016x}", opened->options.ssd_directory, random_id());
+  SWALE_RETURN_IF_ERROR(device.rename_new(file.path(), kept));
+  opened->report.damaged.push_back(
+      corruption("{}: holds {} writes of a log that {} was not used with; kept as {}", file.path(), unknown,
+                 opened->options.backing_directory, kept));
+  return {};
+}
+
 // Queues of killed processes. Those that hold nothing are removed.
 Status use_queues(io::Device& device, OpenedStore* opened) {
   const std::string& directory = opened->options.ssd_directory;
+  const Marker& marker = opened->marker;
   SWALE_ASSIGN_OR_RETURN(const auto names, device.list(directory));
   uint64_t base = opened->options.engine.segment_count * opened->options.engine.segment_bytes;
-  uint64_t next = 1;
+  uint64_t next = std::max<uint64_t>(1, marker.queues_from);
+  std::vector<uint64_t> ids = {opened->options.engine.log_id};
+  if (marker.queues_log_id != 0) ids.push_back(marker.queues_log_id);
   for (const std::string& name : names) {
     if (!name.starts_with("queue.")) continue;
-    next = std::max<uint64_t>(next, std::strtoull(name.c_str() + 6, nullptr, 10) + 1);
+    const uint64_t number = std::strtoull(name.c_str() + 6, nullptr, 10);
+    next = std::max(next, number + 1);
     const std::string path = directory + "/" + name;
     std::vector<DamagedRecord> damaged;
+    std::vector<RecordHeader> left;
     SWALE_ASSIGN_OR_RETURN(auto file, device.open(path, io::OpenMode::kReadWrite));
-    SWALE_ASSIGN_OR_RETURN(auto left, SharedQueue::left_in(*file, opened->options.engine.log_id, &damaged));
+    for (const uint64_t id : ids) {  // a queue is of one log
+      if (number < marker.queues_from || !left.empty() || !damaged.empty()) break;
+      SWALE_ASSIGN_OR_RETURN(left, SharedQueue::left_in(*file, id, &damaged));
+    }
     if (left.empty() && damaged.empty()) {
-      SWALE_RETURN_IF_ERROR(device.remove(path));
+      SWALE_RETURN_IF_ERROR(put_queue_away(device, *file, ids, opened));
       continue;
     }
     SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
@@ -221,6 +263,7 @@ Status use_queues(io::Device& device, OpenedStore* opened) {
     base += round_up(size, 4096);
   }
   opened->report.queued = opened->found.queued.size();
+  opened->queue_number = next;
   SWALE_ASSIGN_OR_RETURN(
       opened->queue,
       SharedQueue::create(device, fmt::format("{}/queue.{}", directory, next), opened->options.queue_slots,
@@ -333,6 +376,13 @@ Status words_of(const std::string& path, const DamagedRecord& damaged) {
 
 std::string losses_path(const std::string& backing_directory) {
   return backing_directory + "/" + kPrivateDirectory + "/lost";
+}
+
+std::string encode_marker(const Marker& marker) {
+  std::string text = fmt::format("{} {:016x}\n", marker.abandoned ? "abandoned" : "log", marker.log_id);
+  if (marker.queues_log_id != 0)
+    text += fmt::format("queues {:016x} {}\n", marker.queues_log_id, marker.queues_from);
+  return text;
 }
 
 std::string marker_path(const std::string& backing_directory) {
