@@ -113,9 +113,8 @@ Result<uint64_t> SharedQueue::unknown_in(io::File& file, const std::vector<uint6
     const bool sealed = get_u32(header.data()) == kRecordMagic &&
                         static_cast<RecordType>(header[8]) == RecordType::kQueued &&
                         get_u64(header.data() + 56) == at;
-    unknown += sealed && std::none_of(log_ids.begin(), log_ids.end(), [&](uint64_t id) {
-                 return decode_record_header(header, id).ok();
-               });
+    unknown += sealed && std::none_of(log_ids.begin(), log_ids.end(),
+                                      [&](uint64_t id) { return decode_record_header(header, id).ok(); });
   }
   return unknown;
 }

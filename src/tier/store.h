@@ -93,7 +93,8 @@ struct RecoveryReport {
   uint64_t truncates = 0;  // carried out again
   uint64_t torn = 0;       // records that were being written when the process stopped: never acknowledged
   uint64_t mended = 0;     // records with a damaged copy of their header, which was written anew
-  std::vector<Status> damaged;  // records, by file and offset of the log; queues of unknown logs, which were kept
+  std::vector<Status>
+      damaged;  // records, by file and offset of the log; queues of unknown logs, which were kept
   std::vector<LostBytes> lost;  // by file and offset: with accept_loss, accepted
 };
 

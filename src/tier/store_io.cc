@@ -346,10 +346,8 @@ Status StoreCore::abandon_log() {
   SWALE_RETURN_IF_ERROR(status);
   // This process goes on, and acknowledges writes in its own queue. The older queues were flushed with the log.
   const uint64_t log_id = opened_.options.engine.log_id;
-  const Marker marker = {.abandoned = true,
-                         .log_id = log_id,
-                         .queues_log_id = log_id,
-                         .queues_from = opened_.queue_number};
+  const Marker marker = {
+      .abandoned = true, .log_id = log_id, .queues_log_id = log_id, .queues_from = opened_.queue_number};
   SWALE_RETURN_IF_ERROR(
       io::replace_file(device_, marker_path(opened_.options.backing_directory), encode_marker(marker)));
   for (const std::string& path : old_queues)

@@ -215,7 +215,8 @@ Status put_queue_away(io::Device& device, io::File& file, const std::vector<uint
                       OpenedStore* opened) {
   SWALE_ASSIGN_OR_RETURN(const uint64_t unknown, SharedQueue::unknown_in(file, ids));
   if (unknown == 0) return device.remove(file.path());
-  const std::string kept = fmt::format("{}/unknown-queue.{:016x}", opened->options.ssd_directory, random_id());
+  const std::string kept =
+      fmt::format("{}/unknown-queue.{:016x}", opened->options.ssd_directory, random_id());
   SWALE_RETURN_IF_ERROR(device.rename_new(file.path(), kept));
   opened->report.damaged.push_back(
       corruption("{}: holds {} writes of a log that {} was not used with; kept as {}", file.path(), unknown,
