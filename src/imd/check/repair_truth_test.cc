@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <functional>
+#include <set>
 
 #include "imd/check/repair_index.h"
 #include "imd/check/verify.h"
@@ -60,7 +61,7 @@ class Damager {
     while (files.empty()) files = test::files_of(*image, kParts[rng_.below(std::size(kParts))]);
     const std::string path = files[rng_.below(files.size())];
     // A lock that nobody understands is a question for a person.
-    if (path.ends_with("swale.lock")) return "nothing";
+    if (path.ends_with("swale.lock") || is_last_witness(path)) return "nothing";
     std::string& content = image->at(path);
     uint64_t kind = rng_.below(7);
     // Nothing but its epoch log says how many epochs a job has committed that is not closed.
@@ -87,7 +88,9 @@ class Damager {
         return restore(path, image);
       case 5: {
         const std::string other = files[rng_.below(files.size())];
-        if ((unclosed_ && other.ends_with("/epochs")) || other.ends_with("swale.lock")) return "nothing";
+        if ((unclosed_ && other.ends_with("/epochs")) || other.ends_with("swale.lock") ||
+            is_last_witness(other))
+          return "nothing";
         std::swap(content, image->at(other));
         return fmt::format("{} and {} swapped", path, other);
       }
@@ -102,6 +105,17 @@ class Damager {
   }
 
  private:
+  // Both documents and the epoch log tell of the last job's generation. Nobody can know of it where all three are damaged.
+  bool is_last_witness(const std::string& path) {
+    const std::string directory = kRepairDir;
+    std::string job = std::prev(made_.image.upper_bound(directory + "/jobs/9999"))->first;
+    job.resize(job.rfind('/'));
+    if (path != directory + "/swale.json" && path != job + "/manifest.json" && path != job + "/epochs")
+      return false;
+    witnesses_.insert(path);
+    return witnesses_.size() == 3;
+  }
+
   // As a backup had it that was made after an earlier job.
   std::string restore(const std::string& path, Image* image) {
     if (made_.history.empty()) return "nothing";
@@ -118,6 +132,7 @@ class Damager {
   const Made& made_;
   Rng& rng_;
   const bool unclosed_;
+  std::set<std::string> witnesses_;  // that were damaged
 };
 
 std::string joined(const std::vector<std::string>& lines) {
