@@ -14,8 +14,11 @@ class LossFinder {
       : directory_(directory), manifest_(manifest), logs_(logs) {}
 
   void look_at(const EpochEntry& epoch) {
+    const auto first = static_cast<ptrdiff_t>(losses_.parts.size());
     find_lost_runs(epoch);
     find_lost_values(epoch);
+    // A later repair may notice one in the other place, and must not find the list changed.
+    std::ranges::sort(losses_.parts.begin() + first, losses_.parts.end(), {}, &LostPart::partition);
   }
   Losses take() { return std::move(losses_); }
 

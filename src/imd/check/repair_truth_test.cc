@@ -246,6 +246,19 @@ TEST(RepairTruth, AfterRandomDamageAnAnswerIsRightOrAnError) {
       counts.refused, counts.recovered);
 }
 
+// Of one partition it loses a table, of another one values: the second repair notices both in another place.
+TEST(RepairTruth, LossesAreListedInOneOrder) {
+  const Made made =
+      test::make_directory({.seed = 3909, .jobs = 2, .large = true, .format = run::ShuffleFormat::kLossy});
+  Image image = made.image;
+  ASSERT_EQ(image.erase("/dir/p000/part-000001.j0002.index"), 1u);
+  ASSERT_EQ(image.erase("/dir/p000/part-000000.j0002.values"), 1u);
+  ASSERT_EQ(image.erase("/dir/jobs/0002/epochs"), 1u);
+  Counts counts;
+  check_case(image, made.truth, false, &counts);
+  EXPECT_EQ(counts.lossless, 0u);
+}
+
 // ---- the cases of issue 11 ----
 
 // Two ranks, two jobs of one epoch each.
