@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/test_threads.h"
 #include "io/advised_queue.h"
 #include "io/device_test_fixture.h"
 #include "io/io_queue.h"
@@ -82,15 +83,6 @@ bool forbid(unsigned system_call) {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
-
-// ThreadSanitizer kills a child of fork that starts threads.
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kThreadSanitizer = true;
-#elif defined(__has_feature)
-constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
-#else
-constexpr bool kThreadSanitizer = false;
-#endif
 
 bool have_ring() { return UringQueue::make(1).ok(); }
 
@@ -220,7 +212,7 @@ TEST_P(PosixQueueOver, InAChildOfForkItRefusesAndTheParentsGoesOn) {
 }
 
 TEST_P(PosixQueueOver, AQueueMadeInAChildOfForkWorks) {
-  if (kThreadSanitizer && GetParam().name.find("Threads") != std::string::npos)
+  if (test::kThreadSanitizer && GetParam().name.find("Threads") != std::string::npos)
     GTEST_SKIP() << "the sanitizer allows no threads there";
   const auto file = open("a", OpenMode::kCreate);
   const auto parents = device().make_queue(4).value();
