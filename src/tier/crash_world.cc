@@ -191,11 +191,12 @@ void CrashWorld::make_uncertain(NamedFile* file, uint64_t from) {
 
 // A truncate that is under way will be told this failure, and may have happened.
 void CrashWorld::doubt_truncates(Action::Kind failed) {
-  for (const Action::Kind kind : {Action::Kind::kTruncate, Action::Kind::kSyncBacking,
-                                  Action::Kind::kSyncFile, Action::Kind::kAbandonLog})
-    for (const auto& [ticket, request] : requests_)
-      if (kind == failed && request.kind == Request::Kind::kTruncate && !request.answered)
-        make_uncertain(&names_[request.name], request.offset);
+  if (failed != Action::Kind::kTruncate && failed != Action::Kind::kSyncBacking &&
+      failed != Action::Kind::kSyncFile && failed != Action::Kind::kAbandonLog)
+    return;
+  for (const auto& [ticket, request] : requests_)
+    if (request.kind == Request::Kind::kTruncate && !request.answered)
+      make_uncertain(&names_[request.name], request.offset);
 }
 
 void CrashWorld::take_write(Ticket ticket, const Request& request, bool ok) {

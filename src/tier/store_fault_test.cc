@@ -31,7 +31,7 @@ class StoreFaultTest : public ::testing::Test {
     std::filesystem::remove_all(root_);
   }
 
-  void open(Policy policy, int64_t retry_ns = 1'000'000) {
+  void open(Policy policy, int64_t retry_ns = 1'000'000, bool accept_loss = false) {
     StoreOptions options;
     options.ssd_directory = root_ + "/ssd";
     options.backing_directory = root_ + "/backing";
@@ -43,6 +43,7 @@ class StoreFaultTest : public ::testing::Test {
     options.engine.canaries = canaries_;
     options.queue_slots = 8;
     options.slot_bytes = 8 * kKiB;
+    options.accept_loss = accept_loss;
     auto store = Store::open(device_, options);
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     store_ = std::move(*store);
@@ -264,22 +265,7 @@ class StoreKilledTest : public StoreFaultTest {
  protected:
   static constexpr size_t kBytes = 5000;
 
-  void open_again(bool accept_loss = false) {
-    StoreOptions options;
-    options.ssd_directory = root_ + "/ssd";
-    options.backing_directory = root_ + "/backing";
-    options.engine.policy = Policy::kSsdBlocking;
-    options.engine.segment_count = 4;
-    options.engine.segment_bytes = 64 * kKiB;
-    options.engine.retry_ns = 1'000'000;
-    options.queue_slots = 8;
-    options.slot_bytes = 8 * kKiB;
-    options.accept_loss = accept_loss;
-    auto store = Store::open(device_, options);
-    ASSERT_TRUE(store.ok()) << store.status().to_string();
-    store_ = std::move(*store);
-    file_ = *store_->open_file("data", io::OpenMode::kOpenOrCreate);
-  }
+  void open_again(bool accept_loss = false) { open(Policy::kSsdBlocking, 1'000'000, accept_loss); }
   // Runs `life` in a process that is killed at its end. It must return true.
   template <class Life>
   void live_and_be_killed(const Life& life) {
@@ -298,6 +284,13 @@ class StoreKilledTest : public StoreFaultTest {
     device_.faults.set_hook([this](const io::Call& call) -> Status {
       while (call.kind == io::CallKind::kWrite && call.path.starts_with(root_ + "/backing/data")) ::pause();
       return {};
+    });
+  }
+  void leave_a_write_in_the_queue() {
+    live_and_be_killed([this] {
+      open(Policy::kBacking);
+      hold_backing_writes();
+      return write('a', 0);
     });
   }
   bool write(char value, uint64_t offset) {
@@ -355,11 +348,7 @@ TEST_F(StoreKilledTest, WhatTheQueueHadOutlivesAnAbandonedLog) {
 
 // The queue that a process has found was flushed before it abandoned the log; nothing else removes its file from an SSD that fails.
 TEST_F(StoreKilledTest, AQueueThatWasFlushedBeforeTheLogWasAbandonedIsVoid) {
-  live_and_be_killed([this] {
-    open(Policy::kBacking);
-    hold_backing_writes();
-    return write('a', 0);
-  });
+  leave_a_write_in_the_queue();
   live_and_be_killed([this] {
     fail("/ssd/log", io::CallKind::kSync);
     fail("/ssd/queue", io::CallKind::kRemove);
@@ -375,11 +364,7 @@ TEST_F(StoreKilledTest, AQueueThatWasFlushedBeforeTheLogWasAbandonedIsVoid) {
 }
 
 TEST_F(StoreKilledTest, WhatTheQueueHadOutlivesALogWhoseLossIsAccepted) {
-  live_and_be_killed([this] {
-    open(Policy::kBacking);
-    hold_backing_writes();
-    return write('a', 0);
-  });
+  leave_a_write_in_the_queue();
   std::filesystem::remove(root_ + "/ssd/log");
   open_again(true);
   EXPECT_EQ(store_->recovery().queued, 1u);
@@ -387,11 +372,7 @@ TEST_F(StoreKilledTest, WhatTheQueueHadOutlivesALogWhoseLossIsAccepted) {
 }
 
 TEST_F(StoreKilledTest, AQueueOfAnUnknownLogIsKeptAndNamed) {
-  live_and_be_killed([this] {
-    open(Policy::kBacking);
-    hold_backing_writes();
-    return write('a', 0);
-  });
+  leave_a_write_in_the_queue();
   std::filesystem::remove(root_ + "/ssd/log");
   std::filesystem::remove(root_ + "/backing/.swale-tier/log");  // as of another backing directory
   for (int time = 0; time < 2; ++time) {
