@@ -297,9 +297,7 @@ TEST(Store, ASealRightAfterAFullDiskIsAnswered) {
   run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
     auto file = rank.client->open("f", Client::kCreate, 0, 0);
     ASSERT_TRUE(file.ok());
-    device.inject({.kind = io::CallKind::kWrite,
-                   .from_then_on = true,
-                   .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
+    find_no_space(&device);
     EXPECT_EQ(rank.client->put(&*file, strided(0, 1, 100)).code(), Code::kNoSpace);
     device.clear();
     const Status sealed = rank.client->seal(&*file);

@@ -5,10 +5,11 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include "io/device.h"
+#include "io/fault_device.h"
 #include "meta/store.h"
 #include "net/bootstrap.h"
 
@@ -52,6 +53,14 @@ inline void run_ranks(int32_t size, io::Device& device, const StoreOptions& opti
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// Writes to paths with this part find no space, until device->clear().
+inline void find_no_space(io::FaultDevice* device, const std::string& path_part = "") {
+  device->inject({.kind = io::CallKind::kWrite,
+                  .path_part = path_part,
+                  .from_then_on = true,
+                  .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
 }
 
 inline void barrier(RankOf& rank) { ASSERT_TRUE(rank.job.allgather("").ok()); }

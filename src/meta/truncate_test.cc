@@ -10,13 +10,6 @@
 namespace swale::meta::store_test {
 namespace {
 
-void shards_find_no_space(io::FaultDevice* device) {
-  device->inject({.kind = io::CallKind::kWrite,
-                  .path_part = "shard-",
-                  .from_then_on = true,
-                  .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
-}
-
 void expect_one_extent(RankOf& rank, const File& file, const Extent& expected) {
   Found found;
   const Range all{{}, 0, 1 << 20};
@@ -24,59 +17,53 @@ void expect_one_extent(RankOf& rank, const File& file, const Extent& expected) {
   EXPECT_THAT(found.extents, testing::ElementsAre(expected));
 }
 
-// A truncate to nothing whose record is durable and whose trim finds no space; then a put that is acknowledged.
 constexpr Extent kAfterTheTruncate{200, 100, {7, 0}};
 
-void truncate_in_vain_and_put(RankOf& rank, io::FaultDevice* device, File* file) {
-  const Extent old{0, 1000, {1, 0}};
-  ASSERT_TRUE(rank.client->put(file, std::span(&old, 1)).ok());
-  shards_find_no_space(device);
-  EXPECT_EQ(rank.client->truncate(file, 0, 0).code(), Code::kNoSpace);
-  device->clear();
-  ASSERT_TRUE(rank.client->put(file, std::span(&kAfterTheTruncate, 1)).ok());
-}
+class AfterATruncateInVain : public testing::Test {
+ protected:
+  // A truncate to nothing whose record is durable and whose trim finds no space; then a put that is acknowledged; then `body`.
+  void run(const std::function<void(RankOf&, File&)>& body) {
+    run_ranks(1, device_, small_ranges(), [&](RankOf& rank) {
+      auto file = rank.client->open("f", Client::kCreate, 0, 0);
+      ASSERT_TRUE(file.ok());
+      const Extent old{0, 1000, {1, 0}};
+      ASSERT_TRUE(rank.client->put(&*file, std::span(&old, 1)).ok());
+      find_no_space(&device_, "shard-");
+      EXPECT_EQ(rank.client->truncate(&*file, 0, 0).code(), Code::kNoSpace);
+      device_.clear();
+      ASSERT_TRUE(rank.client->put(&*file, std::span(&kAfterTheTruncate, 1)).ok());
+      body(rank, *file);
+    });
+  }
 
-// The next job repeats the trim.
-TEST(Store, ATruncateThatFailedDoesNotCutWhatIsPutAfterIt) {
-  io::MemoryDevice memory;
-  io::FaultDevice device(memory);
-  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
-    auto file = rank.client->open("f", Client::kCreate, 0, 0);
-    ASSERT_TRUE(file.ok());
-    truncate_in_vain_and_put(rank, &device, &*file);
-    expect_one_extent(rank, *file, kAfterTheTruncate);
-  });
-  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
+  io::MemoryDevice memory_;
+  io::FaultDevice device_{memory_};
+};
+
+// Neither now nor by the next job, which repeats the trim.
+TEST_F(AfterATruncateInVain, WhatIsPutIsNotCut) {
+  run([](RankOf& rank, File& file) { expect_one_extent(rank, file, kAfterTheTruncate); });
+  run_ranks(1, device_, small_ranges(), [&](RankOf& rank) {
     const auto file = rank.client->open("f", 0, 0, 0);
     ASSERT_TRUE(file.ok());
     expect_one_extent(rank, *file, kAfterTheTruncate);
   });
 }
 
-TEST(Store, ATruncateAfterOneThatFailedCutsAtItsOwnSize) {
-  io::MemoryDevice memory;
-  io::FaultDevice device(memory);
-  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
-    auto file = rank.client->open("f", Client::kCreate, 0, 0);
-    ASSERT_TRUE(file.ok());
-    truncate_in_vain_and_put(rank, &device, &*file);
-    const Status truncated = rank.client->truncate(&*file, 250, 0);
+TEST_F(AfterATruncateInVain, TheNextCutsAtItsOwnSize) {
+  run([](RankOf& rank, File& file) {
+    const Status truncated = rank.client->truncate(&file, 250, 0);
     EXPECT_TRUE(truncated.ok()) << truncated.to_string();
     EXPECT_EQ(rank.client->stat("f")->size, 250u);
-    expect_one_extent(rank, *file, {200, 50, {7, 0}});
+    expect_one_extent(rank, file, {200, 50, {7, 0}});
   });
 }
 
-TEST(Store, ASealAfterATruncateThatFailedFinishesIt) {
-  io::MemoryDevice memory;
-  io::FaultDevice device(memory);
-  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
-    auto file = rank.client->open("f", Client::kCreate, 0, 0);
-    ASSERT_TRUE(file.ok());
-    truncate_in_vain_and_put(rank, &device, &*file);
-    const Status sealed = rank.client->seal(&*file);
+TEST_F(AfterATruncateInVain, ASealFinishesIt) {
+  run([](RankOf& rank, File& file) {
+    const Status sealed = rank.client->seal(&file);
     EXPECT_TRUE(sealed.ok()) << sealed.to_string();
-    expect_one_extent(rank, *file, kAfterTheTruncate);
+    expect_one_extent(rank, file, kAfterTheTruncate);
   });
 }
 
@@ -97,7 +84,7 @@ TEST(Store, NoRankIsOpenBeforeTheTrimsOfTheLastJobHaveArrived) {
   ASSERT_GT(names.size(), kFiles);
   run_ranks(2, device, small_ranges(), [&](RankOf& rank) {
     if (rank.job.rank() == 0) {
-      shards_find_no_space(&device);
+      find_no_space(&device, "shard-");
       for (const std::string& name : names) {
         auto file = rank.client->open(name, Client::kCreate, 0, 0);
         ASSERT_TRUE(file.ok());
