@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -73,12 +72,6 @@ void checksum(uint64_t rounds) {
 
 double checksum_s(uint64_t rounds) {
   return median_of([&] { return cpu_s([&] { checksum(rounds); }); });
-}
-
-double thread_cpu_s() {
-  timespec time = {};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 // The mean of the threads: each lasts several of the scheduler's time slices.

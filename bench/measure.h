@@ -16,7 +16,8 @@
 
 namespace swale::bench {
 
-double now_s();  // monotonic
+double now_s();         // monotonic
+double thread_cpu_s();  // processor time of this thread
 
 struct Cpu {
   double user_s = 0;

@@ -10,7 +10,6 @@
 //                          frame is in; epoch_end at the beginning of the next frame (deltafs-imd-2017, section 3)
 //   --canary 1             one value wrong
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 
@@ -47,12 +46,6 @@ enum Figure : size_t {
   kFigures,
 };
 static_assert(kFigures <= kFramesMax);
-
-double thread_cpu_s() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 // Arithmetic for so much CPU time of the calling thread: what is taken from it shows in the wall time.
 void compute(uint64_t ms) {

@@ -10,7 +10,6 @@
 //   --canary 1         expects one wrong place, so that whoever checks answers can be seen to do so
 // Times are the process's CPU (all threads) without what generates the entries, and wall time without it.
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -29,12 +28,6 @@ struct Work {
   uint64_t gets = 0;
   bool cold = false, canary = false;
 };
-
-double thread_cpu_s() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // Costs of a process without those of its generator.
 class Meter {

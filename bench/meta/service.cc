@@ -8,7 +8,6 @@
 //   --gets N          how many
 // Prints one JSON object. make bench-meta runs it; keys are judged there.
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <string>
@@ -38,12 +37,6 @@ struct Outcome {
   double storm_us[kRanksMax][64];
   double cpu_s[kRanksMax];
 };
-
-double thread_cpu_s() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 std::vector<meta::Extent> strided(uint64_t writer, uint64_t count) {
   std::vector<meta::Extent> segments;

@@ -5,7 +5,6 @@
 // Reported: processor time of all threads of all ranks for each record, from the first append to the end of the last
 // epoch, generating taken off; the wall time of the same; what went over the wire; what the three hops' frames take.
 #include <fmt/format.h>
-#include <time.h>
 
 #include "bench/dataset.h"
 #include "bench/measure.h"
@@ -30,12 +29,6 @@ struct Work {
 // What a rank reports, in RankReport::frame_s.
 enum Figure : size_t { kGenerateCpuS, kFrames, kWireBytes, kHopBytes, kFigures };
 static_assert(kFigures <= kFramesMax);
-
-double thread_cpu_s() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 double metric_of(const MetricsSnapshot& metrics, const std::string& name) {
   for (const Metric& metric : metrics) {

@@ -4,7 +4,6 @@
 //   --budget BYTES              of buffers a rank
 // Reported: processor time for each message, of sending, forwarding and delivering it (generating is taken off), how many
 // bytes of heads each one carried, and the buffers and state of a rank of 4,096 nodes of 32 ranks, as they are allocated.
-#include <time.h>
 
 #include <deque>
 #include <memory>
@@ -21,12 +20,6 @@ namespace {
 
 using net::Rank;
 using net::ThreeHopRouter;
-
-double cpu_now() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 struct Options {
   uint64_t nodes;
@@ -80,7 +73,7 @@ class Job {
   nlohmann::json run() {
     const std::vector<Rank> to = destinations();
     const double generated = generate(to);
-    const double begin = cpu_now();
+    const double begin = thread_cpu_s();
     std::string message(options_.bytes, 'm');
     for (uint64_t i = 0; i < options_.messages; ++i) {
       for (size_t rank = 0; rank < routers_.size(); ++rank) {
@@ -91,7 +84,7 @@ class Job {
     for (const auto& router : routers_) router->end_epoch();
     while (move()) {
     }
-    const double seconds = cpu_now() - begin;
+    const double seconds = thread_cpu_s() - begin;
     uint64_t taken = 0;
     for (size_t rank = 0; rank < routers_.size(); ++rank) {
       if (!routers_[rank]->failure().ok()) die(routers_[rank]->failure().to_string());
@@ -117,12 +110,12 @@ class Job {
 
   double generate(const std::vector<Rank>& to) const {
     std::string message(options_.bytes, 'm');
-    const double begin = cpu_now();
+    const double begin = thread_cpu_s();
     for (uint64_t i = 0; i < options_.messages * routers_.size(); ++i) {
       put_u64(message.data(), static_cast<uint64_t>(to[i % to.size()]));
       asm volatile("" : : "r"(message.data()) : "memory");
     }
-    return cpu_now() - begin;
+    return thread_cpu_s() - begin;
   }
 
   // Hands over every frame that may leave.

@@ -8,7 +8,6 @@
 // Processor time is that of the home alone: taking batches in, decoding, sorting, building, writing. Memory is what the
 // table's code has allocated, counted by operator new.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -26,12 +25,6 @@ namespace swale::bench {
 namespace {
 
 using source::Pair;
-
-double cpu_now() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 struct Options {
   std::string file;
@@ -106,11 +99,11 @@ Taken send_all(source::PairStore* store, const std::vector<uint32_t>& sources,
       pairs.push_back(source::make_pair(kept_of(order[at]), 0));
     }
     batch.clear();
-    const double begin = cpu_now();
+    const double begin = thread_cpu_s();
     source::encode_batch(EpochNumber(0), from, pairs, scratch, &batch);
-    const double encoded = cpu_now();
+    const double encoded = thread_cpu_s();
     check(store->add(batch));
-    taken.cpu_s += cpu_now() - encoded;
+    taken.cpu_s += thread_cpu_s() - encoded;
     taken.encode_s += encoded - begin;
     taken.wire_bytes += batch.size();
     ++taken.batches;
@@ -154,7 +147,7 @@ struct Asked {
 Asked ask_all(const std::vector<const WarmTable*>& tables, const std::vector<uint32_t>& sources) {
   uint64_t existing = 0, absent = 0;
   std::vector<uint32_t> found;
-  const double begin = cpu_now();
+  const double begin = thread_cpu_s();
   const uint64_t absent_keys = std::min<uint64_t>(sources.size(), 2'000'000);
   for (uint64_t key = 0; key < sources.size() + absent_keys; ++key) {
     found.clear();
@@ -173,7 +166,7 @@ Asked ask_all(const std::vector<const WarmTable*>& tables, const std::vector<uin
   const auto keys = static_cast<double>(sources.size());
   const auto others = static_cast<double>(absent_keys);
   return {static_cast<double>(existing) / keys, static_cast<double>(absent) / others,
-          (cpu_now() - begin) / (keys + others) * 1e9};
+          (thread_cpu_s() - begin) / (keys + others) * 1e9};
 }
 
 // Bytes of a query whose reader has nothing: the mean of some.
@@ -217,7 +210,7 @@ Made make(const Options& options, const std::vector<uint32_t>& sources, io::File
     end += bytes.size();
     return status;
   };
-  const double begin = cpu_now();
+  const double begin = thread_cpu_s();
   if (base == nullptr) {
     auto summary = build_table(&*store, params, sink, options.shard_keys);
     check(summary.status());
@@ -228,7 +221,7 @@ Made make(const Options& options, const std::vector<uint32_t>& sources, io::File
     if (!summary->has_value()) die("the delta would be too large");
     made.summary = **summary;
   }
-  made.cpu_s = cpu_now() - begin + made.taken.cpu_s;
+  made.cpu_s = thread_cpu_s() - begin + made.taken.cpu_s;
   made.peak_bytes = allocations().peak_bytes - before;
   made.spilled_bytes = store->spilled_bytes();
   return made;
