@@ -84,7 +84,7 @@ test: ## set everything up and run the tests (what CI runs)
 	@scripts/run-tests.py checked
 
 test-long: ## the tests that take hours, too; each fuzz target for a minute; the sanitizers; the Debian packages
-	@scripts/install-deps.sh test check
+	@scripts/install-deps.sh test long check
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked-all
 	@scripts/build.sh fuzz fuzzers

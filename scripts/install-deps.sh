@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, demo, bench, deb, check and docs.
+# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, long, demo, bench, deb, check and docs.
 #
 # On Debian 12, Ubuntu 24.04 and later: installs what is missing, as root or through sudo, in one transaction; when
 # nothing is missing it does nothing and needs no privilege. On other systems it prints the names to install. With
@@ -60,6 +60,8 @@ test,bench       libleveldb-dev      leveldb-devel       leveldb        leveldb
 test,bench       librocksdb-dev      rocksdb-devel       rocksdb        rocksdb
 test,bench       libsqlite3-dev      sqlite-devel        sqlite         sqlite
 test,bench       libsnappy-dev       snappy-devel        snappy         snappy
+long             postgresql          postgresql-contrib  postgresql     postgresql
+long             stress-ng           stress-ng           stress-ng      stress-ng
 deb              build-essential     -                   -              -
 deb              debhelper           -                   -              -
 deb              debootstrap         -                   -              -
@@ -86,8 +88,8 @@ names() {
 [ $# -gt 0 ] || set -- build
 for group in "$@"; do
   case $group in
-    build | test | demo | bench | deb | check | docs) ;;
-    *) die "unknown group '$group'; the groups are build, test, demo, bench, deb, check and docs" ;;
+    build | test | long | demo | bench | deb | check | docs) ;;
+    *) die "unknown group '$group'; the groups are build, test, long, demo, bench, deb, check and docs" ;;
   esac
 done
 [ "${SWALE_DEPS:-}" != skip ] || exit 0

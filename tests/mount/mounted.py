@@ -45,6 +45,7 @@ def listing(root):
 class Mounted(unittest.TestCase):
     # A log that is smaller than what is written, so that it is flushed and erased on the way.
     policy = "ssd-overflow"
+    mount_options = ()
 
     def setUp(self):
         if NO_MOUNTS:
@@ -67,9 +68,10 @@ class Mounted(unittest.TestCase):
     def mount(self):
         self.process = subprocess.Popen(
             [SWALE, "tier", "mount", "--foreground", "--ssd", os.path.join(self.scratch, "ssd"), "--backing", self.backing,
-             "--size", "16M", "--policy", self.policy, "--on-unmount", "drain", self.mounted],
+             "--size", "16M", "--policy", self.policy, "--on-unmount", "drain", *self.mount_options, self.mounted],
             stdout=subprocess.PIPE, text=True)
-        self.assertIn("in front", self.process.stdout.readline())
+        self.said = self.process.stdout.readline()
+        self.assertIn("in front", self.said)
 
     def unmount(self):
         run("fusermount3", "-u", self.mounted)

@@ -2,7 +2,8 @@
 """programs_test.py SWALE [--long]: programs that know nothing of Swale, on a mount of the tiered write buffer.
 
 What they leave must be what they leave in a plain directory, byte for byte, seen through the mount and, after an unmount that
-drains, in the backing directory: tar, git, SQLite with both journals, fio with four engines; and locks. --long: 10,000 files, more of all.
+drains, in the backing directory: tar, git, SQLite with both journals, fio with four engines; and locks. --long: 10,000 files, more of all,
+and stress-ng.
 """
 import fcntl
 import filecmp
@@ -177,6 +178,14 @@ class Programs(Mounted):
 
     def test_fio_io_uring(self):
         self.fio("io_uring")
+
+    if LONG:
+        def test_stress_ng(self):
+            """All its stressors of file systems, which verify what they read."""
+            self.needs("stress-ng")
+            run("stress-ng", "--class", "filesystem", "--sequential", "2", "--timeout", "3s", "--verify", "--exclude", "binderfs",
+                "--temp-path", self.mounted)
+            self.assertEqual(listing(self.mounted), {})
 
     def test_stats_of_the_mount(self):
         with open(os.path.join(self.mounted, "f"), "wb") as file:
