@@ -119,6 +119,7 @@ class Scan {
   uint64_t written_ = 0;
   uint64_t read_ = 0;
   const uint64_t total_;
+  bool ended_ = false;  // no thread takes another piece: the next one cannot be found
   Status status_;
 };
 
@@ -222,8 +223,8 @@ void Scan::take_pieces() {
     {
       std::unique_lock lock(mutex_);
       const uint64_t ahead_max = 2 * uint64_t{job_.threads};
-      changed_.wait(lock, [&] { return stopped_ || pieces_.given() < head_ + ahead_max; });
-      if (stopped_) return;
+      changed_.wait(lock, [&] { return stopped_ || ended_ || pieces_.given() < head_ + ahead_max; });
+      if (stopped_ || ended_) return;
       auto next = pieces_.next();
       if (next.ok() && !*next) return;
       if (!next.ok() && passes(next.status())) {
@@ -231,7 +232,9 @@ void Scan::take_pieces() {
         continue;
       }
       if (!next.ok()) {
-        // The place comes after all pieces taken so far, which must be written first.
+        // The place comes after all pieces taken so far, which must be written first, and before all others.
+        ended_ = true;
+        changed_.notify_all();
         changed_.wait(lock, [&] { return stopped_ || head_ == pieces_.given(); });
         stop(next.status());
         return;

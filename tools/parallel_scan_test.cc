@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "imd/test_directory.h"
@@ -127,6 +130,31 @@ TEST_F(ParallelScan, DamageComesBehindAllThatPrecedesIt) {
   }
   EXPECT_GT(damaged, 20u);
   std::printf("%zu damages were found, each behind the same output\n", damaged);
+}
+
+// The runs of a partition cannot be listed: the scan ends there for all threads, not only for the one that has noticed.
+TEST_F(ParallelScan, APartitionThatCannotBeReadEndsTheScanForAllThreads) {
+  const std::string all = expected(imd::Reader::kAllEpochs);
+  ASSERT_TRUE(device_.remove(imd::data_log_path("dir", {1, PartitionNumber(1)})).ok());
+  reader_ = imd::Reader::open(device_, "dir", {}).value();
+  std::string serial;
+  const auto one = scan({.threads = 1, .blocks_min = 1}, &serial);
+  ASSERT_THAT(one.status().to_string(), testing::HasSubstr("part-000001.j0001.data"));
+  ASSERT_TRUE(all.starts_with(serial) && !serial.empty());
+  for (int round = 0; round < 5; ++round) {
+    std::string text;
+    std::atomic<bool> first = true;
+    ScanJob job{.threads = 4, .blocks_min = 1};
+    job.format = [&](const RecordView& record, std::string* out) {
+      // While one thread is slow, the others come to the partition, and could pass it.
+      if (first.exchange(false)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return line(record, out);
+    };
+    const auto many = scan(std::move(job), &text);
+    ASSERT_EQ(many.status().to_string(), one.status().to_string()) << round;
+    ASSERT_EQ(text.size(), serial.size()) << round;
+    ASSERT_TRUE(text == serial) << round;
+  }
 }
 
 // Each block in turn is damaged: what is printed is what there is, less the rest of the damaged run, and what is said to
