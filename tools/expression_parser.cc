@@ -26,6 +26,9 @@ Result<Expression> ExpressionParser::parse() {
   }
   SWALE_ASSIGN_OR_RETURN(expression_.root_, any());
   skip_blanks();
+  constexpr std::string_view kComparisons = "<>=!~";
+  if (at_ != text_.size() && kComparisons.find(text_[at_]) != std::string_view::npos)
+    return problem(at_, "expected an operator or the end; two comparisons are joined by &&: 1 < x && x < 3");
   if (at_ != text_.size()) return problem(at_, "expected an operator or the end");
   expression_.text_ = text_;
   return std::move(expression_);
@@ -88,7 +91,40 @@ Status ExpressionParser::expect(uint32_t index, Type type, size_t at) const {
   if (expression_.nodes_[index].type == type) return {};
   return problem(at, type == Type::kTruth    ? "expected a condition here"
                      : type == Type::kNumber ? "expected numbers here"
-                                             : "expected a key here");
+                                             : "expected key or value here");
+}
+
+bool ExpressionParser::is_number_key(uint32_t index) const {
+  const Node& node = expression_.nodes_[index];
+  return node.op == Op::kKey && node.type == Type::kNumber;
+}
+
+Status ExpressionParser::expect_comparable(uint32_t left, uint32_t right, size_t at) const {
+  const Type type = expression_.nodes_[left].type;
+  const Type other = expression_.nodes_[right].type;
+  if (type == Type::kTruth || other == Type::kTruth)
+    return problem(at, "conditions cannot be compared; use && and ||");
+  if (type == other) return {};
+  const auto has = [&](Op op) {
+    return expression_.nodes_[left].op == op || expression_.nodes_[right].op == op;
+  };
+  if (is_number_key(left) || is_number_key(right))
+    return problem(at, "keys are numbers here, and stand without quotes: key == 13");
+  if (has(Op::kValue)) return problem(at, "a value and a number cannot be compared: write value == '13'");
+  if (has(Op::kKey)) return problem(at, "a key and a number cannot be compared: write u64(key), or quotes");
+  return problem(at, "a number and text cannot be compared: numbers stand without quotes");
+}
+
+// A literal that is compared with the key is written as keys are; one that is compared with the value as values are printed.
+Status ExpressionParser::decode_literal(uint32_t index, uint32_t other, size_t at) {
+  Node& literal = expression_.nodes_[index];
+  if (literal.op != Op::kLiteral || literal.type != Type::kBytes) return {};
+  const bool of_value = expression_.nodes_[other].op == Op::kValue;
+  if (of_value && literal.bytes.empty()) return {};
+  Result<std::string> bytes = parse_key(literal.bytes, of_value ? std::nullopt : schema_.key);
+  if (!bytes.ok()) return problem(at, bytes.status().message());
+  literal.bytes = std::move(*bytes);
+  return {};
 }
 
 ExpressionParser::Index ExpressionParser::combine(Op op, uint32_t left, uint32_t right, size_t at) {
@@ -101,14 +137,9 @@ ExpressionParser::Index ExpressionParser::combine(Op op, uint32_t left, uint32_t
     SWALE_RETURN_IF_ERROR(expect(right, Type::kTruth, at));
     node.type = Type::kTruth;
   } else if (op >= Op::kEqual && op <= Op::kGreaterEqual) {
-    const Type type = expression_.nodes_[left].type;
-    if (type == Type::kTruth) return problem(at, "conditions cannot be compared; use && and ||");
-    if (expression_.nodes_[right].type != type) {
-      const bool numbers = schema_.key == run::KeyType::kU64 || schema_.key == run::KeyType::kI64;
-      return problem(at, numbers
-                             ? "keys are numbers here, and stand without quotes: key == 13"
-                             : "a number and a key cannot be compared: write u64(key), or a key in quotes");
-    }
+    SWALE_RETURN_IF_ERROR(expect_comparable(left, right, at));
+    SWALE_RETURN_IF_ERROR(decode_literal(left, right, at));
+    SWALE_RETURN_IF_ERROR(decode_literal(right, left, at));
     node.type = Type::kTruth;
   } else {
     SWALE_RETURN_IF_ERROR(expect(left, Type::kNumber, at));
@@ -155,6 +186,8 @@ ExpressionParser::Index ExpressionParser::comparison() {
   skip_blanks();
   const size_t at = at_;
   if (take("~")) {
+    if (is_number_key(left))
+      return problem(at, "keys are numbers here, and have no patterns: key >= 10 && key < 20");
     SWALE_RETURN_IF_ERROR(expect(left, Type::kBytes, at));
     skip_blanks();
     SWALE_ASSIGN_OR_RETURN(const uint32_t pattern, string());
@@ -217,14 +250,7 @@ ExpressionParser::Index ExpressionParser::primary() {
   const char c = text_[at_];
   const bool fraction = c == '.' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1]);
   if (is_digit(c) || fraction) return number();
-  if (c == '"' || c == '\'') {
-    SWALE_ASSIGN_OR_RETURN(const uint32_t literal, string());
-    Node& node = expression_.nodes_[literal];
-    Result<std::string> key = parse_key(node.bytes, schema_.key);
-    if (!key.ok()) return key.status();
-    node.bytes = std::move(*key);
-    return literal;
-  }
+  if (c == '"' || c == '\'') return string();
   if (c == '[') return bracketed();
   if (is_letter(c)) return named();
   if (!take("(")) return problem(at_, "expected a field, a number or a key in quotes");

@@ -53,6 +53,11 @@ class ExpressionParser {
   Index add(Node node);
   Index combine(Op op, uint32_t left, uint32_t right, size_t at);
   Status expect(uint32_t index, Type type, size_t at) const;
+  Status expect_comparable(uint32_t left, uint32_t right, size_t at) const;
+  // Whether the node is the key of a directory whose keys are numbers.
+  bool is_number_key(uint32_t index) const;
+  // Makes bytes of text in quotes that is compared with `other`.
+  Status decode_literal(uint32_t index, uint32_t other, size_t at);
   Status problem(size_t at, std::string_view what) const;
 
   const std::string_view text_;

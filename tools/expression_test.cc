@@ -95,6 +95,44 @@ TEST(Expression, ComparesFieldsAndWhatIsKnownOfTheRecord) {
   }
 }
 
+// Only what is compared with the key is written as keys are.
+TEST(Expression, ValuesAreComparedWithTextWhateverTheKeysAre) {
+  for (const run::KeyType type :
+       {run::KeyType::kU64, run::KeyType::kI64, run::KeyType::kText, run::KeyType::kBytes}) {
+    run::Schema keyed = schema();
+    keyed.key = type;
+    const auto with_value = [&](const char* text, Bytes value) {
+      const auto expression = Expression::parse_condition(text, keyed);
+      EXPECT_TRUE(expression.ok()) << text << ": " << expression.status().to_string();
+      return expression.ok() && expression->holds({0, 0, 0, "atom-17", value});
+    };
+    EXPECT_TRUE(with_value("value == 'hello'", "hello"));
+    EXPECT_TRUE(with_value("'hello' == value", "hello"));
+    EXPECT_TRUE(with_value("value == '13'", "13"));
+    EXPECT_TRUE(with_value("value == '0x00ff'", Bytes("\0\xff", 2))) << "as values are printed";
+    EXPECT_TRUE(with_value("value == ''", ""));
+    EXPECT_FALSE(with_value("value == ''", "x"));
+    EXPECT_TRUE(with_value("value ~ 'h*'", "hello"));
+  }
+}
+
+TEST(Expression, SaysWhyTwoThingsCannotBeCompared) {
+  run::Schema numbers;
+  numbers.key = run::KeyType::kU64;
+  const auto refused = [&](std::string_view text) {
+    const auto expression = Expression::parse_condition(text, numbers);
+    EXPECT_FALSE(expression.ok()) << text;
+    return std::string(expression.status().message());
+  };
+  EXPECT_THAT(refused("key == '13'"), HasSubstr("keys are numbers here"));
+  EXPECT_THAT(refused("key ~ '1*'"), HasSubstr("keys are numbers here"));
+  EXPECT_THAT(refused("value == 13"), testing::Not(HasSubstr("keys are numbers")));
+  EXPECT_THAT(refused("value == 13"), HasSubstr("value == '13'"));
+  EXPECT_THAT(refused("step == '13'"), HasSubstr("without quotes"));
+  EXPECT_THAT(refusal("1 < id < 3"), HasSubstr("1 < x && x < 3"));
+  EXPECT_THAT(refusal("key == ''"), HasSubstr("number"));
+}
+
 TEST(Expression, KeysAreComparedAsBytesByPatternAndAsNumbers) {
   const run::Schema none;
   const std::string number("\x11\0\0\0\0\0\0\0", 8);
