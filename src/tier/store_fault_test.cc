@@ -31,7 +31,7 @@ class StoreFaultTest : public ::testing::Test {
     std::filesystem::remove_all(root_);
   }
 
-  void open(Policy policy, int64_t retry_ns = 1'000'000, bool accept_loss = false) {
+  StoreOptions options(Policy policy, int64_t retry_ns = 1'000'000, bool accept_loss = false) const {
     StoreOptions options;
     options.ssd_directory = root_ + "/ssd";
     options.backing_directory = root_ + "/backing";
@@ -44,7 +44,10 @@ class StoreFaultTest : public ::testing::Test {
     options.queue_slots = 8;
     options.slot_bytes = 8 * kKiB;
     options.accept_loss = accept_loss;
-    auto store = Store::open(device_, options);
+    return options;
+  }
+  void open(Policy policy, int64_t retry_ns = 1'000'000, bool accept_loss = false) {
+    auto store = Store::open(device_, options(policy, retry_ns, accept_loss));
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     store_ = std::move(*store);
     file_ = *store_->open_file("data", io::OpenMode::kOpenOrCreate);
@@ -382,6 +385,23 @@ TEST_F(StoreKilledTest, AQueueOfAnUnknownLogIsKeptAndNamed) {
     EXPECT_EQ(on_ssd("queue.").size(), 1u);
     store_.reset();
   }
+}
+
+// A log that nobody has written to may be made anew for a backing directory that knows none, but not if its process has written to the
+// queue beside it: the backing directory was mistyped.
+TEST_F(StoreKilledTest, AnotherBackingDirectoryDoesNotGetALogWithAQueue) {
+  leave_a_write_in_the_queue();
+  std::filesystem::rename(root_ + "/backing", root_ + "/right");
+  std::filesystem::create_directory(root_ + "/backing");
+  const Status wrong = Store::open(device_, options(Policy::kBacking)).status();
+  EXPECT_EQ(wrong.code(), Code::kInvalidArgument) << wrong.to_string();
+  EXPECT_NE(wrong.message().find("which was not used with a log yet"), std::string::npos)
+      << wrong.to_string();
+  std::filesystem::remove_all(root_ + "/backing");
+  std::filesystem::rename(root_ + "/right", root_ + "/backing");
+  open_again();
+  EXPECT_EQ(store_->recovery().queued, 1u);
+  EXPECT_EQ(read_at(0), std::string(kBytes, 'a'));
 }
 
 }  // namespace

@@ -104,8 +104,13 @@ Result<Marker> read_marker(io::Device& device, const std::string& backing_direct
   return marker;
 }
 
-// Whether no segment was ever written to: the process that made the log was killed before it had named it.
-bool is_untouched(io::File& log, const SegmentHeader& geometry) {
+// Whether no segment was ever written to, and no queue was made: the process that made the log was killed before it had named it.
+bool is_untouched(io::Device& device, const std::string& ssd_directory, io::File& log,
+                  const SegmentHeader& geometry) {
+  const auto names = device.list(ssd_directory);
+  if (!names.ok()) return false;
+  if (std::any_of(names->begin(), names->end(), [](const auto& name) { return name.starts_with("queue."); }))
+    return false;
   const uint64_t first = round_up(kSegmentHeaderBytes, geometry.alignment);
   std::string bytes(first + kRecordHeaderBytes, '\0');
   for (uint32_t i = 0; i < geometry.segment_count; ++i) {
@@ -185,11 +190,12 @@ Status use_log(io::Device& device, OpenedStore* opened) {
   if (!geometry.ok() && !marker.there) return make_log(device, opened);
   if (!geometry.ok()) return geometry.status();
   if (!marker.there || marker.log_id != geometry->log_id) {
-    if (!marker.there && is_untouched(**log, *geometry)) return make_log(device, opened);
-    return error(Code::kInvalidArgument, Scope::kFatal,
-                 "{}: log {:016x} does not belong to {}, which was used with log {:016x}",
-                 opened->options.ssd_directory, geometry->log_id, opened->options.backing_directory,
-                 marker.log_id);
+    const std::string& ssd = opened->options.ssd_directory;
+    if (!marker.there && is_untouched(device, ssd, **log, *geometry)) return make_log(device, opened);
+    return error(
+        Code::kInvalidArgument, Scope::kFatal, "{}: log {:016x} does not belong to {}, which was {}", ssd,
+        geometry->log_id, opened->options.backing_directory,
+        marker.there ? fmt::format("used with log {:016x}", marker.log_id) : "not used with a log yet");
   }
   opened->log = std::move(*log);
   engine.log_id = geometry->log_id;
