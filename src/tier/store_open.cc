@@ -168,6 +168,19 @@ Status mend_log(io::File& log, uint32_t alignment, OpenedStore* opened) {
   return torn.empty() && opened->report.mended == 0 ? Status() : log.sync();
 }
 
+// Programs see every file of the backing directory, and may write to it or remove it.
+Status expect_apart(const StoreOptions& options) {
+  std::error_code failed;
+  const auto backing = std::filesystem::weakly_canonical(options.backing_directory, failed);
+  const auto inside =
+      std::filesystem::weakly_canonical(options.ssd_directory, failed).lexically_relative(backing);
+  if (failed || inside.empty() || *inside.begin() == "..") return {};
+  return invalid_argument(
+      "{}: the SSD directory must lie outside of the backing directory {}, or programs could change the log; name another "
+      "directory, or move this one there",
+      options.ssd_directory, options.backing_directory);
+}
+
 Status use_log(io::Device& device, OpenedStore* opened) {
   Options& engine = opened->options.engine;
   SWALE_ASSIGN_OR_RETURN(opened->marker, read_marker(device, opened->options.backing_directory));
@@ -431,6 +444,7 @@ Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options) 
   if (kRecordHeaderBytes * 2 + options.slot_bytes > options.engine.segment_bytes)
     return invalid_argument("segment_bytes is {}: a write of {} bytes has no space in it",
                             options.engine.segment_bytes, options.slot_bytes);
+  SWALE_RETURN_IF_ERROR(expect_apart(options));
   SWALE_RETURN_IF_ERROR(io::make_directories(device, options.ssd_directory));
   SWALE_ASSIGN_OR_RETURN(opened.ssd_lock, take_lock(device, options.ssd_directory + "/lock"));
   SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(options.backing_directory));

@@ -124,6 +124,22 @@ TEST_F(StoreTest, TwoStoresOnOneDirectoryAreRefused) {
   EXPECT_EQ(Store::open(device_, other).status().code(), Code::kBusy) << "of one backing directory";
 }
 
+// Programs see every file of the backing directory: one that empties it would remove the log.
+TEST_F(StoreTest, TheLogLiesOutsideOfTheBackingDirectory) {
+  std::filesystem::create_directory_symlink(backing(), root_ + "/link");
+  for (const char* inside : {"/backing", "/backing/ssd", "/backing/a/../ssd", "/link/ssd"}) {
+    StoreOptions wrong = options();
+    wrong.ssd_directory = root_ + inside;
+    const Status refused = Store::open(device_, wrong).status();
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << inside << refused.to_string();
+    EXPECT_NE(refused.message().find("outside"), std::string::npos) << refused.to_string();
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(backing()));
+  StoreOptions beside = options();
+  beside.ssd_directory = backing() + "-ssd";
+  open(beside);
+}
+
 TEST_F(StoreTest, AMissingLogIsToldAndNeverReplacedSilently) {
   {
     auto store = open(options());
