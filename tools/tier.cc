@@ -49,6 +49,7 @@ std::string line_of(const tier::LostBytes& range) {
 
 // verify, dump: of a log that nobody has open.
 int TierCommand::look(io::PosixDevice& device) const {
+  if (const Status unused = expect_unused(device, ssd); !unused.ok()) return fail(unused);
   const auto show = [this](const tier::LogRecord& record) {
     json ? print_json(Json{{"record", record.text()}}) : print(record.text() + "\n");
   };
@@ -96,6 +97,8 @@ int TierCommand::use(io::PosixDevice& device) const {
   if (*there == makes && !accept_loss)
     return fail(makes ? error(Code::kAlreadyExists, Scope::kFile, "{}: has a log already", ssd)
                       : error(Code::kNotFound, Scope::kFile, "{}: has no tier's log", ssd));
+  if (const Status marked = makes ? Status() : expect_marked(device, backing); !marked.ok())
+    return fail(marked);
   auto store = tier::Store::open(device, options);
   if (!store.ok()) return fail(store.status());
   const tier::RecoveryReport& found = (*store)->recovery();

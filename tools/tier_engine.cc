@@ -71,16 +71,6 @@ std::string holder_of(io::Device& device, const std::string& lock) {
   return found->content.ok() ? found->content->who() : "another version of Swale";
 }
 
-Status expect_unused(io::Device& device, const std::string& ssd) {
-  const std::string holder = holder_of(device, ssd + "/lock");
-  if (holder.empty()) return {};
-  return error(
-      Code::kBusy, Scope::kFile,
-      "{}: is in use by {}, so its log changes while it is read; ask the mount (swale tier stats MOUNTPOINT) or "
-      "the I/O server (swale tier stats {}), or end it first",
-      ssd, holder, ssd);
-}
-
 Status of_a_mount(const std::string& path) {
   return error(
       Code::kBusy, Scope::kFile,
@@ -245,6 +235,31 @@ Result<RepairReport> tier_repair(io::Device&, const std::string& path, const Rep
 }
 
 }  // namespace
+
+Status expect_unused(io::Device& device, const std::string& ssd) {
+  const std::string holder = holder_of(device, ssd + "/lock");
+  if (holder.empty()) return {};
+  return error(
+      Code::kBusy, Scope::kFile,
+      "{}: is in use by {}, so its log changes while it is read; ask the mount (swale tier stats MOUNTPOINT) or "
+      "the I/O server (swale tier stats {}), or end it first",
+      ssd, holder, ssd);
+}
+
+Status expect_marked(io::Device& device, const std::string& backing) {
+  SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(backing));
+  SWALE_ASSIGN_OR_RETURN(const bool marked, device.exists(private_file(backing, "log")));
+  if (!there || marked) return {};  // opening the store says what is not there
+  return invalid_argument(
+      "{}: was not used with a log yet; name the backing directory that this log was made for", backing);
+}
+
+std::string tier_lock_path(io::Device& device, std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  if (path.ends_with(fmt::format("/{}", tier::kPrivateDirectory))) path = io::parent_directory(path);
+  const Part part = part_of(device, path);
+  return part == Part::kSsd ? path + "/lock" : part == Part::kBacking ? private_file(path, "lock") : "";
+}
 
 Json json_of(const tier::LogReport& report) {
   return {{"log", hex16(report.log_id)},

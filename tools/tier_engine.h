@@ -19,6 +19,12 @@ extern const Engine kTierEngine;
 // What the mount at the path, or the I/O server whose SSD directory it is, says of itself. kInvalidArgument: it is neither.
 Result<Json> ask_tier(const std::string& path);
 std::string tier_stats_table(const Json& stats);
+// kBusy: a process has the SSD directory open.
+Status expect_unused(io::Device& device, const std::string& ssd);
+// kInvalidArgument: the backing directory is there, and no log was ever made for it.
+Status expect_marked(io::Device& device, const std::string& backing);
+// The lock of the SSD directory or the backing directory at the path, held or not; "": it is neither.
+std::string tier_lock_path(io::Device& device, std::string path);
 // What a log holds, without its problems.
 Json json_of(const tier::LogReport& report);
 

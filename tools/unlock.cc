@@ -6,6 +6,7 @@
 #include "imd/write/writer_lock.h"
 #include "tools/command_line.h"
 #include "tools/options.h"
+#include "tools/tier_engine.h"
 
 namespace swale::tools {
 namespace {
@@ -133,7 +134,11 @@ void UnlockCommand::report(const Finding& finding, bool removed) const {
 
 int UnlockCommand::run() const {
   io::PosixDevice device;
-  const std::string path = imd::lock_path(common.path);
+  std::string path = imd::lock_path(common.path);
+  if (const Result<bool> there = device.exists(path); there.ok() && !*there) {
+    const std::string of_tier = tier_lock_path(device, common.path);
+    if (!of_tier.empty()) path = of_tier;
+  }
   const Result<Finding> finding = look(device, path);
   if (!finding.ok()) return fail(finding.status());
   const bool held = finding->state != Finding::State::kNone;
@@ -164,7 +169,9 @@ void add_unlock(CLI::App& app, Run* run) {
               "or if you do not want to wait. The command looks for a process of this machine; a process of "
               "another machine is alive if it renews the lock while the command watches. The command leaves a "
               "lock that looks alive, unless you give --force. If its writer is alive after all, the writer "
-              "notices before its next commit that the lock is gone, and fails.",
+              "notices before its next commit that the lock is gone, and fails.\n\n"
+              "The SSD directory and the backing directory of a tiered write buffer have such a lock each while a mount, an I/O "
+              "server or `swale tier` uses them.",
           .examples = {{"swale unlock out/particles --dry-run", "the job that writes there, if any"},
                        {"swale unlock out/particles", "removes the lock of a dead writer"},
                        {"swale unlock out/particles --json | jq .state", "none, dead, silent or alive"}},

@@ -84,6 +84,49 @@ class TierCommand(unittest.TestCase):
             self.assertEqual(status, FAILURE, command)
             self.assertIn("is a directory of a tiered write buffer", error)
 
+    def test_a_mistyped_backing_directory_takes_no_log(self):
+        other = os.path.join(self.root, "other")
+        os.mkdir(other)
+        before = json.loads(swale("info", self.ssd, "--json")[1])
+        for action, *rest in (("drain",), ("recover",), ("recover", "--accept-loss")):
+            status, out, error = swale("tier", action, self.ssd, other, *rest)
+            self.assertEqual((status, out), (USAGE, ""), action)
+            self.assertIn("was not used with a log yet", error)
+        self.assertEqual(os.listdir(other), [])
+        self.assertEqual(json.loads(swale("info", self.ssd, "--json")[1]), before)
+        self.assertEqual(swale("tier", "drain", self.ssd, self.backing)[0], OK)
+
+    def test_unlock_finds_no_holder_where_there_is_none(self):
+        for path in (self.ssd, self.backing, os.path.join(self.backing, ".swale-tier")):
+            status, out, error = swale("unlock", path, "--json")
+            self.assertEqual((status, error, json.loads(out)["state"]), (OK, "", "none"))
+
+    @unittest.skipIf(NO_MOUNTS, f"no FUSE mounts here: {NO_MOUNTS}")
+    def test_unlock_shows_who_has_it_open_and_removes_the_lock_of_the_dead(self):
+        mounted = os.path.join(self.root, "mnt")
+        os.mkdir(mounted)
+        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing", self.backing, mounted],
+                                   stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertIn("in front", process.stdout.readline())
+            # What a second one is told to ask is answered, for both directories.
+            error = swale("tier", "drain", self.ssd, self.backing)[2]
+            self.assertIn(f"swale unlock {self.ssd}", error)
+            for path in (self.ssd, self.backing, os.path.join(self.backing, ".swale-tier")):
+                status, out, _ = swale("unlock", path, "--json")
+                found = json.loads(out)
+                self.assertEqual((status, found["state"], found["pid"]), (PROBLEMS, "alive", process.pid), path)
+        finally:
+            process.kill()
+            process.wait(timeout=100)
+            process.stdout.close()
+            subprocess.run(["fusermount3", "-u", mounted], check=True, timeout=60)
+        for path in (self.ssd, self.backing):
+            status, out, _ = swale("unlock", path, "--json")
+            found = json.loads(out)
+            self.assertEqual((status, found["state"], found["removed"]), (OK, "dead", True), path)
+            self.assertEqual(json.loads(swale("unlock", path, "--json")[1])["state"], "none")
+
     def test_canary_a_directory_with_a_log_of_something_else_is_none(self):
         other = os.path.join(self.root, "other")
         os.mkdir(other)
@@ -117,9 +160,9 @@ class TierCommand(unittest.TestCase):
             status, out, _ = swale("info", self.ssd)
             self.assertEqual(status, OK)
             self.assertIn("in use by process", out)
-            for command in ("verify", "dump"):
-                status, _, error = swale(command, self.ssd)
-                self.assertEqual(status, FAILURE, command)
+            for command in (("verify",), ("dump",), ("tier", "verify"), ("tier", "dump")):
+                status, out, error = swale(*command, self.ssd)
+                self.assertEqual((status, out), (FAILURE, ""), command)
                 self.assertIn("in use by process", error)
             self.assertEqual(swale("tier", "trace", trace)[0], PROBLEMS)  # it has no end yet
         finally:
