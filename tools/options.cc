@@ -37,7 +37,11 @@ void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) note_output_failure();
 }
 
-void print_json(const Json& json) { print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"); }
+std::string json_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void print_json(const Json& json) { print(json_line(json)); }
 
 Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type) {
   std::string text = show_key(key, notation, type);

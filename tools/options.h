@@ -40,7 +40,8 @@ Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type);
 
 // Writes to stdout. Keeps the first failure and its reason for finish_output.
 void print(std::string_view text);
-void print_json(const Json& json);  // one line
+std::string json_line(const Json& json);  // bytes that are no text are replaced
+void print_json(const Json& json);        // one line
 // Returns the command's exit code, or kExitFailure if a write to stdout has failed.
 int finish_output(int exit_code);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/coding.h"
@@ -41,6 +42,12 @@ std::string json_string(std::string_view text) {
     quoted += c;
   }
   return quoted + "\"";
+}
+
+// A column is called as the user has written it, which may be any bytes.
+std::string json_name(const std::string& name) {
+  using nlohmann::json;
+  return json(name).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 std::string csv_cell(std::string text) {
@@ -145,14 +152,14 @@ Result<RecordFormat> RecordFormat::make(const FormatOptions& options, const run:
     if (fields && name == "value") continue;
     if (const size_t equals = name.find('='); equals != std::string::npos) {
       SWALE_ASSIGN_OR_RETURN(Expression field, Expression::parse(name.substr(equals + 1), schema));
-      format.columns_.push_back({name.substr(0, equals), std::move(field)});
+      format.put(name.substr(0, equals), std::move(field));
       continue;
     }
     // Even if the schema has a field of that name, the built-in column is meant.
     run::Schema keys;
     keys.key = schema.key;
     SWALE_ASSIGN_OR_RETURN(Expression builtin, Expression::parse(name, keys));
-    format.columns_.push_back({name, std::move(builtin)});
+    format.put(name, std::move(builtin));
   }
   if (fields) {
     for (const run::Field& field : schema.fields) {
@@ -178,7 +185,7 @@ Status RecordFormat::add_column(std::string_view text) {
     for (uint32_t i = 0; i < found->count; ++i) {
       const std::string element = fmt::format("[{}][{}]", found->name, i);
       SWALE_ASSIGN_OR_RETURN(Expression value, Expression::parse(element, schema_));
-      columns_.push_back({fmt::format("{}[{}]", found->name, i), std::move(value)});
+      put(fmt::format("{}[{}]", found->name, i), std::move(value));
     }
     return {};
   }
@@ -187,8 +194,14 @@ Status RecordFormat::add_column(std::string_view text) {
   if (options_.layout == Layout::kRaw && !stored) {
     return invalid_argument("\"{}\": raw output has fields, key, value, epoch, step and time alone", text);
   }
-  columns_.push_back({std::string(value.field() == nullptr ? text : name), std::move(value)});
+  const std::string_view called = value.field() == nullptr ? text : name;
+  put(std::string(called), std::move(value));
   return {};
+}
+
+void RecordFormat::put(std::string name, Expression value) {
+  std::string quoted = json_name(name);
+  columns_.push_back({std::move(name), std::move(quoted), std::move(value)});
 }
 
 std::string RecordFormat::header() const {
@@ -213,7 +226,7 @@ void RecordFormat::append_cell(const Column& column, const RecordView& record, s
 }
 
 void RecordFormat::append_json(const Column& column, const RecordView& record, std::string* out) const {
-  *out += json_string(column.name);
+  *out += column.json_name;
   *out += ':';
   if (is_typed_value(column)) {
     *out += typed_value(record.value, schema_, /*json=*/true);

@@ -42,6 +42,7 @@ class RecordFormat {
  private:
   struct Column {
     std::string name;
+    std::string json_name;  // in quotes
     Expression value;
   };
 
@@ -50,6 +51,7 @@ class RecordFormat {
 
   Status add_column(std::string_view text);
   Status add_columns(std::string_view list);
+  void put(std::string name, Expression value);
   void append_cell(const Column& column, const RecordView& record, std::string* out) const;
   void append_json(const Column& column, const RecordView& record, std::string* out) const;
   bool append_raw(const RecordView& record, std::string* out) const;

@@ -51,16 +51,14 @@ Result<fuse::MountOptions> TierMountCommand::options() const {
 
 std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
   if (json)
-    return Json{{"mountpoint", mountpoint},
-                {"backing", tier.backing},
-                {"ssd", tier.ssd},
-                {"preset", tier.preset.empty() ? "modern" : tier.preset},
-                {"new_log", found.made_anew},
-                {"dirty_bytes", found.dirty_bytes},
-                {"dropped", found.dropped},
-                {"damaged", found.damaged.size()}}
-               .dump() +
-           "\n";
+    return json_line({{"mountpoint", mountpoint},
+                      {"backing", tier.backing},
+                      {"ssd", tier.ssd},
+                      {"preset", tier.preset.empty() ? "modern" : tier.preset},
+                      {"new_log", found.made_anew},
+                      {"dirty_bytes", found.dirty_bytes},
+                      {"dropped", found.dropped},
+                      {"damaged", found.damaged.size()}});
   std::string text = fmt::format("{}: {} with {} in front", mountpoint, tier.backing, tier.ssd);
   if (!tier.preset.empty()) text += fmt::format(", costs from {}", tier.preset);
   if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", tier.size);

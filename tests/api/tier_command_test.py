@@ -186,6 +186,18 @@ class TierCommand(unittest.TestCase):
         self.assertEqual(status, FAILURE)
         self.assertIn("t.trace", error)
 
+    @unittest.skipIf(NO_MOUNTS, f"no FUSE mounts here: {NO_MOUNTS}")
+    def test_a_mountpoint_may_have_a_name_that_is_no_text(self):
+        mounted = os.path.join(os.fsencode(self.root), b"mnt-\xff")
+        os.mkdir(mounted)
+        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--json", "--ssd", self.ssd, "--backing", self.backing,
+                                    mounted], stdout=subprocess.PIPE)
+        line = process.stdout.readline().decode()
+        subprocess.run(["fusermount3", "-u", mounted], check=bool(line), timeout=60)
+        process.stdout.close()
+        self.assertEqual(process.wait(timeout=100), OK)
+        self.assertEqual(json.loads(line)["new_log"], False)
+
     def test_measure_leaves_nothing_but_its_preset(self):
         preset = os.path.join(self.root, "disk.preset")
         before = sorted(os.listdir(self.backing))
