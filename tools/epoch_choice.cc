@@ -1,17 +1,21 @@
 #include "tools/epoch_choice.h"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string_view>
+
+#include "tools/imd_engine.h"
 
 namespace swale::tools {
 namespace {
 
 template <class T>
 struct Range {
-  T first = std::numeric_limits<T>::lowest();
-  T last = std::numeric_limits<T>::max();
+  using Limits = std::numeric_limits<T>;
+  T first = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  T last = Limits::has_infinity ? Limits::infinity() : Limits::max();
   bool single = false;
 
   bool has(T value) const { return value >= first && value <= last; }  // false for NaN
@@ -47,15 +51,45 @@ Result<Range<T>> parse_range(std::string_view option, std::string_view text) {
   return range;
 }
 
-// The epochs whose `value_of` is in the range.
-template <class T, class ValueOf>
-Result<std::vector<uint32_t>> choose_by(std::string_view option, const std::string& text,
-                                        const imd::Manifest& manifest, ValueOf value_of) {
-  SWALE_ASSIGN_OR_RETURN(const Range<T> range, parse_range<T>(option, text));
-  std::vector<uint32_t> chosen;
-  for (const imd::EpochEntry& epoch : manifest.epochs) {
-    if (range.has(value_of(epoch))) chosen.push_back(epoch.epoch);
+// What a message names if none is chosen. A person types 0.3, and the program's time was 3 * 0.1.
+template <class T>
+class Nearest {
+ public:
+  explicit Nearest(T wanted) : wanted_(wanted) {}
+  void look(T value, EpochNumber epoch) {
+    // The difference of two integers of 64 bits needs one more.
+    const long double distance =
+        std::abs(static_cast<long double>(value) - static_cast<long double>(wanted_));
+    if (!(distance < distance_)) return;
+    distance_ = distance;
+    text_ = fmt::format("the nearest is {}, of epoch {}", value, epoch);
   }
+  const std::string& text() const { return text_; }
+
+ private:
+  const T wanted_;
+  long double distance_ = std::numeric_limits<long double>::infinity();
+  std::string text_;
+};
+
+struct Chosen {
+  std::vector<uint32_t> epochs;
+  std::string nearest;  // "": for a range, or if there is none
+};
+
+// The epochs whose `value_of` is in the range; none: it is unknown.
+template <class T, class ValueOf>
+Result<Chosen> choose_by(std::string_view option, const std::string& text, const imd::Manifest& manifest,
+                         ValueOf value_of) {
+  SWALE_ASSIGN_OR_RETURN(const Range<T> range, parse_range<T>(option, text));
+  Chosen chosen;
+  Nearest<T> nearest(range.first);
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    const std::optional<T> value = value_of(epoch);
+    if (value && range.has(*value)) chosen.epochs.push_back(epoch.epoch);
+    if (value && range.single) nearest.look(*value, epoch.epoch);
+  }
+  chosen.nearest = nearest.text();
   return chosen;
 }
 
@@ -81,19 +115,24 @@ void EpochChoice::add(OptionSet command, const std::string& by_default) {
 Result<std::vector<uint32_t>> EpochChoice::choose(const imd::Manifest& manifest,
                                                   const std::string& directory) const {
   const auto number = [](const imd::EpochEntry& epoch) { return static_cast<int64_t>(epoch.epoch); };
-  const auto step = [](const imd::EpochEntry& epoch) { return epoch.step; };
+  const auto step = [](const imd::EpochEntry& epoch) {
+    return epoch.step == imd::kStepUnknown ? std::nullopt : std::optional(epoch.step);
+  };
   const auto time = [](const imd::EpochEntry& epoch) { return epoch.time; };
   SWALE_ASSIGN_OR_RETURN(
-      std::vector<uint32_t> chosen,
+      const Chosen chosen,
       !steps.empty()   ? choose_by<int64_t>("--step", steps, manifest, step)
       : !times.empty() ? choose_by<double>("--time", times, manifest, time)
                        : choose_by<int64_t>("--epoch", epochs.empty() ? ":" : epochs, manifest, number));
-  if (!chosen.empty() || !given()) return chosen;
+  if (!chosen.epochs.empty() || !given()) return chosen.epochs;
   if (manifest.epochs.empty()) return invalid_argument("{}: no {}: it has no epochs yet", directory, text());
   const imd::EpochEntry& last = manifest.epochs.back();
-  return invalid_argument(
-      "{}: no {}: it has {} committed epochs, numbered from 0; the last has step {} and time {}", directory,
-      text(), manifest.epochs.size(), last.step, last.time);
+  const bool by_number = steps.empty() && times.empty();
+  return invalid_argument("{}: no {}: it has {} committed epochs, numbered from 0; {}", directory, text(),
+                          manifest.epochs.size(),
+                          !by_number && !chosen.nearest.empty()
+                              ? chosen.nearest
+                              : fmt::format("the last has step {} and time {}", step_text(last), last.time));
 }
 
 std::string EpochChoice::text() const {

@@ -2,6 +2,7 @@
 //
 //   range = A | A ":" B | A ":" | ":" B | ":"        both ends are included
 //
+// An epoch whose step or time is unknown (`swale repair` put it there) is in no range of steps or times.
 // Threads: one. Errors: kInvalidArgument for a malformed range, and for a range without an epoch.
 #pragma once
 
@@ -16,9 +17,9 @@
 namespace swale::tools {
 
 struct EpochChoice {
-  std::string epochs;
-  std::string steps;
-  std::string times;
+  std::string epochs = {};
+  std::string steps = {};
+  std::string times = {};
 
   // Adds --epoch, --step and --time, of which one may be given. `by_default` names the epochs if none is given.
   void add(OptionSet command, const std::string& by_default);

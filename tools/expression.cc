@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/coding.h"
+#include "imd/format/manifest.h"
 #include "tools/expression_parser.h"
 
 namespace swale::tools {
@@ -172,7 +173,7 @@ Datum Expression::evaluate(uint32_t index, const RecordView& record) const {
     case Op::kEpoch:
       return integer(record.epoch);
     case Op::kStep:
-      return integer(record.step);
+      return record.step == imd::kStepUnknown ? Datum() : integer(record.step);
     case Op::kTime:
       return real(record.time);
     case Op::kKey:

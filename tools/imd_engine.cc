@@ -13,6 +13,14 @@ constexpr Engine kImdEngine = {.format = "swale-imd",
                                .dump = imd_dump,
                                .repair = imd_repair};
 
+std::string step_text(const imd::EpochEntry& epoch) {
+  return epoch.step == imd::kStepUnknown ? "unknown" : fmt::format("{}", epoch.step);
+}
+
+Json step_json(const imd::EpochEntry& epoch) {
+  return epoch.step == imd::kStepUnknown ? Json() : Json(epoch.step);
+}
+
 Result<VerifyReport> imd_verify(const std::string& path, const VerifyRequest& request) {
   SWALE_ASSIGN_OR_RETURN(const auto directory, open_imd(path));
   const imd::VerifyReport report =

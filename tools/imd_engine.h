@@ -3,9 +3,14 @@
 // Threads: free functions.
 #pragma once
 
+#include "imd/format/manifest.h"
 #include "tools/engine.h"
 
 namespace swale::tools {
+
+// The step of an epoch that `swale repair` put there is unknown: in words, and null.
+std::string step_text(const imd::EpochEntry& epoch);
+Json step_json(const imd::EpochEntry& epoch);
 
 Result<InfoReport> imd_info(const std::string& path);
 Result<VerifyReport> imd_verify(const std::string& path, const VerifyRequest& request);

@@ -107,7 +107,7 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
     const char* const recovered = imd::recovered_name(epoch.recovered);
     epochs.push_back({{"epoch", epoch.epoch.value()},
                       {"job", manifest.job_of(epoch).number},
-                      {"step", epoch.step},
+                      {"step", step_json(epoch)},
                       {"time", epoch.time},
                       {"records", epoch.records},
                       {"data_bytes", epoch.data_bytes}});
@@ -206,12 +206,11 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
     text += fmt::format("  {:>5}  {:<16}  {:>8}  {:>4}  {}\n", job.number, job.id, job.ranks, job.ways,
                         job.partitioner);
   }
-  text += fmt::format("\n  {:>5}  {:>5}  {:>12}  {:>14}  {:>14}  {:>16}\n", "epoch", "job", "step", "time",
+  text += fmt::format("\n  {:>5}  {:>5}  {:>12}  {:>20}  {:>14}  {:>16}\n", "epoch", "job", "step", "time",
                       "records", "bytes");
   for (const imd::EpochEntry& epoch : manifest.epochs) {
-    const std::string step = epoch.step == imd::kStepUnknown ? "unknown" : fmt::format("{}", epoch.step);
-    text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>14.8g}  {:>14}  {:>16}", epoch.epoch,
-                        manifest.job_of(epoch).number, step, epoch.time, epoch.records,
+    text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>20}  {:>14}  {:>16}", epoch.epoch,
+                        manifest.job_of(epoch).number, step_text(epoch), epoch.time, epoch.records,
                         content_bytes(manifest, epoch));
     text += epoch.recovered == imd::Recovered::kNo
                 ? "\n"

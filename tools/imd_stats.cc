@@ -66,7 +66,7 @@ Result<std::vector<EpochCost>> collect(imd::Reader& reader, std::optional<int64_
 
 Json as_json(const EpochCost& cost) {
   Json out = {{"epoch", cost.entry->epoch.value()},
-              {"step", cost.entry->step},
+              {"step", step_json(*cost.entry)},
               {"time", cost.entry->time},
               {"records", cost.entry->records},
               {"data_bytes", cost.entry->data_bytes},
@@ -92,8 +92,7 @@ std::string table(const std::vector<EpochCost>& costs) {
   size_t without = 0;
   for (const EpochCost& cost : costs) {
     const imd::EpochEntry& entry = *cost.entry;
-    const std::string step = entry.step == imd::kStepUnknown ? "unknown" : fmt::format("{}", entry.step);
-    text += fmt::format("{:>6} {:>10} ", entry.epoch, step);
+    text += fmt::format("{:>6} {:>10} ", entry.epoch, step_text(entry));
     if (cost.stats.empty()) {
       ++without;
       text += fmt::format("{:>6} {:>12} {:>14}\n", "-", entry.records, entry.data_bytes);
@@ -123,8 +122,8 @@ std::string table(const std::vector<EpochCost>& costs) {
 std::string details(const EpochCost& cost) {
   std::string text = fmt::format(
       "epoch {}, step {}, {} ranks\n\n  {:<24} {:>16} {:>16} {:>16}  {:>7} {:>16}  {:>7}  what it is\n",
-      cost.entry->epoch, cost.entry->step, cost.stats.ranks, "counter", "sum", "mean", "least", "on rank",
-      "greatest", "on rank");
+      cost.entry->epoch, step_text(*cost.entry), cost.stats.ranks, "counter", "sum", "mean", "least",
+      "on rank", "greatest", "on rank");
   for (const imd::StatRow& row : imd::stat_rows()) {
     const MergedStat& value = cost.stats.at(row.stat);
     const uint64_t ranks = std::max(cost.stats.ranks, 1u);

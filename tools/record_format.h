@@ -2,6 +2,7 @@
 // schema.
 //
 // Threads: immutable once made. Errors: kInvalidArgument for unknown columns.
+// The step of an epoch that `swale repair` put there is missing; in raw output it is -2^63.
 // A missing number is empty in text and CSV and null in JSON; NaN and infinity are null in JSON, too.
 // Raw output has numbers as they are stored; epoch is a u4, step an i8 and time an f8, little-endian.
 #pragma once

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import unittest
 
-from command_case import DATA, DOCUMENT, EPOCHS, INDEX, SLOT, STATS, SWALE, CommandCase
+from command_case import DATA, DOCUMENT, EPOCHS, INDEX, MAKE_DIRECTORY, SLOT, STATS, SWALE, CommandCase
 
 
 class CommandOnDamage(CommandCase):
@@ -304,6 +304,21 @@ class CommandOnDamage(CommandCase):
             for subcommand, *rest in (("info",), ("verify",), ("dump", "--json"), ("dump",), ("repair", "--dry-run")):
                 done = subprocess.run([SWALE, subcommand, path, *rest], capture_output=True, timeout=60)
                 self.assertIn(done.returncode, (0, 1, 3), (subcommand, done.stderr))
+
+    def test_a_step_that_is_unknown_is_in_no_range_and_meets_no_condition(self):
+        path = self.copy()
+        os.remove(os.path.join(path, EPOCHS))  # with it the steps of all epochs
+        self.run_swale("repair", path=path, expect=1)
+        subprocess.run([MAKE_DIRECTORY, path, "3", "1"], check=True, timeout=60)
+        for arguments in (("--step", ":100"), ("--step", ":"), ("--where", "step <= 30"), ("--where", "step == step")):
+            self.assertEqual({line.split("\t")[0] for line in self.lines("scan", *arguments, path=path)}, {"3"}, arguments)
+        self.assertIn("no step 7: it has 4", self.run_swale("get", "name", "--step", "7", path=path, expect=2)[1])
+        self.assertEqual([line for line in self.lines("get", "name", "-e", "2:3", "-f", "step,epoch", path=path)],
+                         ["\t2", "\t2", "30\t3", "30\t3"])
+        self.assertEqual(self.objects("get", "u64:7", "-e", "2:", "-f", "step", path=path), [{"step": None}, {"step": 30}])
+        for found in (self.objects("info", path=path)[0]["epochs"], self.objects("stats", path=path)):
+            self.assertEqual([epoch["step"] for epoch in found], [None, None, None, 30])
+        self.assertIn("epoch 1, step unknown,", self.run_swale("stats", "-e", "1", path=path)[0])
 
 
 unittest.main(argv=sys.argv[:1])

@@ -3,11 +3,12 @@
 What cannot be meant is refused before anything is printed, and the message names it.
 """
 import json
+import os
 import subprocess
 import sys
 import unittest
 
-from command_case import SWALE, CommandCase
+from command_case import MAKE_DIRECTORY, SWALE, CommandCase
 
 
 class Mistakes(CommandCase):
@@ -23,6 +24,13 @@ class Mistakes(CommandCase):
         done = subprocess.run([SWALE, "scan", self.path, "-n", "1", "--json", "--fields", b"'\xff'"], capture_output=True,
                               timeout=60, check=True)
         self.assertEqual(len(json.loads(done.stdout.decode("utf-8"))), 1, "bytes that are no text")
+
+    def test_a_time_that_is_shown_can_be_asked_for(self):
+        path = os.path.join(self.scratch, "late")
+        subprocess.run([MAKE_DIRECTORY, path, "20000001", "1"], check=True, timeout=60)
+        self.assertIn(" 10000000.5 ", self.run_swale("info", path=path)[0])
+        self.assertEqual(len(self.lines("get", "name", "--time", "10000000.5", path=path)), 2)
+        self.assertIn("the nearest is 10000000.5, of epoch 0", self.refusal("get", "name", "--time", "1e7", path=path))
 
 
 unittest.main(argv=sys.argv[:1], verbosity=2)
