@@ -11,9 +11,23 @@
 #include "tools/manual.h"
 
 namespace swale::tools {
+namespace {
+
+constexpr char kFilled[] = "filled";  // the name of a check
+
+std::string complain_if_empty(const std::string& text) {
+  return text.empty() ? "is empty; does the shell know the variable?" : "";
+}
+
+}  // namespace
 
 Option Option::required() {
   option_->required();
+  return *this;
+}
+
+Option Option::may_be_empty() {
+  option_->get_validator(kFilled)->active(false);
   return *this;
 }
 
@@ -65,7 +79,7 @@ size_t Option::count() const { return option_->count(); }
 
 template <OptionValue T>
 Option OptionSet::add_option(const std::string& names, T& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+  return Option(app_->add_option(names, value, help)->check(CLI::Validator(complain_if_empty, "", kFilled)));
 }
 template Option OptionSet::add_option(const std::string&, std::string&, const std::string&);
 template Option OptionSet::add_option(const std::string&, std::vector<std::string>&, const std::string&);

@@ -43,6 +43,8 @@ class Option {
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option required();
+  // An empty value is refused otherwise: it usually is a variable that the shell does not know.
+  Option may_be_empty();
   // What stands for the value in help texts: DIR and FILE also tell a shell how to complete it.
   Option type_name(const std::string& name);
   Option one_of(const std::vector<std::string>& choices);

@@ -183,8 +183,9 @@ void add_config(CLI::App& app, Run* run) {
            {"swale config --check 'imd.memory=32M,imd.schema=id:u8;energy:f8,imd.extrema=energy'",
             "whether a program may use this string"}}});
   sub.add_option("NAME", command->names, "options, or groups of them: imd.ways, io").type_name("NAME");
-  command->checks =
-      sub.add_option("--check", command->check, "check this string of options instead").type_name("TEXT");
+  command->checks = sub.add_option("--check", command->check, "check this string of options instead")
+                        .type_name("TEXT")
+                        .may_be_empty();
   sub.add_option(
          "--for", command->call,
          "only the options of this kind of call: job, write (a directory), read, meta (a store), or iond (I/O servers)")

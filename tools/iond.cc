@@ -125,7 +125,8 @@ void add_iond(CLI::App& app, Run* run) {
       });
   command->tier.add_to(sub, "--at-end");
   sub.add_option("--options", command->options, "options iond.stripe and so on, as for swale_iond_open")
-      .type_name("TEXT");
+      .type_name("TEXT")
+      .may_be_empty();
   sub.add_flag("--json", command->json, "print JSON");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }

@@ -17,6 +17,20 @@ class Mistakes(CommandCase):
         self.assertEqual(out, "", arguments)
         return err
 
+    def test_an_empty_value_of_an_option_is_not_taken_for_none(self):
+        # As --epoch "$last" where the shell knows no such variable: all epochs would be another answer.
+        for command, *rest in (("get", "name", "--epoch", ""), ("get", "name", "--step", ""), ("get", "name", "--time", ""),
+                               ("get", "name", "--fields", ""), ("get", "name", "--keys", ""), ("get", "name", ""),
+                               ("scan", "--where", ""), ("scan", "-w", ""), ("scan", "--limit", ""), ("scan", "-j", ""),
+                               ("scan", "--format", ""), ("keys", "--epoch", ""), ("keys", "--seed", ""), ("ls", "-e", ""),
+                               ("ls", ""), ("top", "number", "-k", ""), ("top", "number", "-e", ""), ("top", ""),
+                               ("stats", "-e", ""), ("verify", "--problems", ""), ("dump", "-n", "")):
+            self.assertIn("empty", self.refusal(command, *rest), (command, rest))
+        done = subprocess.run([SWALE, "info", ""], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("PATH: is empty", done.stderr)
+        self.assertEqual(self.run_config("--check", "")[0], "fine\n", "a program may give no options")
+
     def test_every_line_of_json_is_json_whatever_the_columns_are_called(self):
         for column in ("number\n+ 1", "number\t+ 1", '"\\" '):
             (first, *_) = self.objects("scan", "-n", "2", "--fields", column)
