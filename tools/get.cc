@@ -109,6 +109,8 @@ int GetCommand::run() {
   } else if (keys.empty()) {
     return fail(invalid_argument("give keys, or a file of them (--keys FILE)"));
   }
+  const auto layout = common.layout();
+  if (!layout.ok()) return fail(layout.status());
   const auto directory = common.open();
   if (!directory.ok()) return fail(directory.status());
   imd::Reader& reader = *(*directory)->reader;
@@ -121,8 +123,8 @@ int GetCommand::run() {
   }
   const auto epochs = choice.choose(manifest, common.path);
   if (!epochs.ok()) return fail(epochs.status());
-  const bool values_alone = common.layout() == Layout::kRaw && common.fields.empty();
-  const auto format = RecordFormat::make({.layout = common.layout(),
+  const bool values_alone = *layout == Layout::kRaw && common.fields.empty();
+  const auto format = RecordFormat::make({.layout = *layout,
                                           .notation = common.notation(),
                                           .typed = common.typed,
                                           .fields = common.fields,

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "capi/options.h"
 #include "tools/engine.h"
@@ -98,10 +99,20 @@ void Common::add_output(OptionSet command) {
       .type_name("FORMAT");
 }
 
-Layout Common::layout() const {
-  if (raw || format == "raw") return Layout::kRaw;
-  if (json || format == "json") return Layout::kJson;
-  return format == "csv" ? Layout::kCsv : Layout::kText;
+Result<Layout> Common::layout() const {
+  std::vector<std::string_view> wanted;
+  if (raw) wanted.push_back("raw");
+  if (json) wanted.push_back("json");
+  if (!format.empty()) wanted.push_back(format);
+  if (wanted.empty()) return Layout::kText;
+  for (const std::string_view other : wanted) {
+    if (other != wanted.front())
+      return invalid_argument("output is {} or {}: give one format", wanted.front(), other);
+  }
+  return wanted.front() == "raw"    ? Layout::kRaw
+         : wanted.front() == "json" ? Layout::kJson
+         : wanted.front() == "csv"  ? Layout::kCsv
+                                    : Layout::kText;
 }
 
 Notation Common::notation() const {

@@ -78,7 +78,8 @@ struct Common {
   void add_output(OptionSet command);
 
   Notation notation() const;
-  Layout layout() const;
+  // kInvalidArgument: the options choose two.
+  Result<Layout> layout() const;
   Result<std::unique_ptr<OpenDirectory>> open() const { return open_imd(path); }
   // The engine that made the directory (engine.h).
   Result<const Engine*> engine() const;

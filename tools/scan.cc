@@ -40,12 +40,20 @@ unsigned usable_processors() {
   return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
 }
 
+void tell_damage(uint64_t places, uint64_t unread) {
+  fmt::print(stderr, "swale: {} skipped, and at least {} not read\n",
+             places == 1 ? "1 damaged place was" : fmt::format("{} damaged places were", places),
+             unread == 1 ? "1 record was" : fmt::format("{} records were", unread));
+}
+
 int ScanCommand::run() const {
+  const auto layout = common.layout();
+  if (!layout.ok()) return fail(layout.status());
   const auto directory = common.open();
   if (!directory.ok()) return fail(directory.status());
   imd::Reader& reader = *(*directory)->reader;
   const run::Schema& schema = reader.manifest().schema;
-  const auto format = RecordFormat::make({.layout = common.layout(),
+  const auto format = RecordFormat::make({.layout = *layout,
                                           .notation = common.notation(),
                                           .typed = common.typed,
                                           .fields = common.fields,
@@ -96,14 +104,8 @@ int ScanCommand::run() const {
     fmt::print(stderr, "swale: {} records were left out: their values are too short for the fields\n",
                left_out.load());
   }
-  if (damaged_places != 0) {
-    fmt::print(
-        stderr, "swale: {} skipped, and at least {} not read\n",
-        damaged_places == 1 ? "1 damaged place was" : fmt::format("{} damaged places were", damaged_places),
-        unread == 1 ? "1 record was" : fmt::format("{} records were", unread));
-    return finish_output(kExitFailure);
-  }
-  return finish_output(kExitOk);
+  if (damaged_places != 0) tell_damage(damaged_places, unread);
+  return finish_output(damaged_places == 0 ? kExitOk : kExitFailure);
 }
 
 struct KeysCommand {

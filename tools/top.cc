@@ -23,6 +23,7 @@ struct TopCommand {
   bool smallest = false;
 
   int run() const;
+  Status expect_field(const run::Schema& schema) const;
   Result<RecordFormat> format(const run::Schema& schema) const;
   static void print_remarks(const imd::TopResult& top);
 };
@@ -33,14 +34,23 @@ struct Best {
   imd::TopResult::Record record;
 };
 
+Status TopCommand::expect_field(const run::Schema& schema) const {
+  if (schema.empty())
+    return invalid_argument("{}: no field \"{}\": the directory was made without a schema (imd.schema)",
+                            common.path, field);
+  const auto place = schema.find(field);
+  return place.ok() ? Status() : place.status().with_context(common.path);
+}
+
 // The columns: number, key and value; the number is the requested field.
 Result<RecordFormat> TopCommand::format(const run::Schema& schema) const {
+  SWALE_ASSIGN_OR_RETURN(const Layout layout, common.layout());
   const size_t bracket = field.find('[');  // an element: [velocity][0]
   const std::string number =
       bracket == std::string::npos
           ? fmt::format("number=[{}]", field)
           : fmt::format("number=[{}]{}", field.substr(0, bracket), field.substr(bracket));
-  return RecordFormat::make({.layout = common.layout(),
+  return RecordFormat::make({.layout = layout,
                              .notation = common.notation(),
                              .typed = common.typed,
                              .fields = common.fields,
@@ -75,6 +85,10 @@ int TopCommand::run() const {
   if (!directory.ok()) return fail(directory.status());
   imd::Reader& reader = *(*directory)->reader;
   const imd::Manifest& manifest = reader.manifest();
+  // Before a search that may take minutes.
+  if (const Status known = expect_field(manifest.schema); !known.ok()) return fail(known);
+  const auto lines = format(manifest.schema);
+  if (!lines.ok()) return fail(lines.status());
   if (manifest.epochs.empty() && !choice.given()) return kExitOk;
   auto epochs = choice.choose(manifest, common.path);
   if (!epochs.ok()) return fail(epochs.status());
@@ -96,8 +110,6 @@ int TopCommand::run() const {
     total.partitions_scanned += top->partitions_scanned;
     total.bytes_read += top->bytes_read;
   }
-  const auto lines = format(manifest.schema);
-  if (!lines.ok()) return fail(lines.status());
   print(lines->header());
   std::string line;
   for (const auto& [number, record] : best) {

@@ -31,6 +31,13 @@ class Mistakes(CommandCase):
         self.assertIn("PATH: is empty", done.stderr)
         self.assertEqual(self.run_config("--check", "")[0], "fine\n", "a program may give no options")
 
+    def test_two_formats_at_once_are_refused(self):
+        for command, *rest in (("get", "name", "--raw", "--json"), ("scan", "--format", "csv", "--json"),
+                               ("top", "number", "--raw", "--format", "json")):
+            self.assertIn("one format", self.refusal(command, *rest), (command, rest))
+        self.assertEqual(self.run_swale("get", "name", "--json", "--format", "json"), self.run_swale("get", "name", "--json"))
+        self.assertEqual(self.run_swale("get", "name", "--raw", "--format", "raw"), self.run_swale("get", "name", "--raw"))
+
     def test_every_line_of_json_is_json_whatever_the_columns_are_called(self):
         for column in ("number\n+ 1", "number\t+ 1", '"\\" '):
             (first, *_) = self.objects("scan", "-n", "2", "--fields", column)
