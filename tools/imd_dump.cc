@@ -165,7 +165,10 @@ Status dump_directory(io::Device& device, const std::string& path, DumpOutput* o
 }  // namespace
 
 Status imd_dump(io::Device& device, const std::string& path, DumpOutput* out) {
-  return device.list(path).ok() ? dump_directory(device, path, out) : dump_file(device, path, out);
+  if (device.list(path).ok()) return dump_directory(device, path, out);
+  SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(path));
+  if (!there) return error(Code::kNotFound, Scope::kFile, "{}: no such file or directory", path);
+  return dump_file(device, path, out);
 }
 
 }  // namespace swale::tools

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <iterator>
 #include <new>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,11 +35,12 @@ std::vector<std::string> without_engine_word(std::vector<std::string> words) {
   return words;
 }
 
-// `swale tier mount` and so on are the commands tier-mount and so on, which have options of their own.
+// `swale tier mount` and so on are the commands tier-mount and so on, which have options of their own. Elsewhere "tier" may be a
+// directory.
 std::vector<std::string> with_tier_word(std::vector<std::string> words) {
-  const auto tier = std::find(words.begin(), words.end(), "tier");
+  const auto tier = words.begin() + (!words.empty() && words.front() == "help" ? 1 : 0);
   constexpr std::string_view kOwn[] = {"mount", "stats", "measure", "trace"};
-  if (tier - words.begin() > 1 || tier == words.end() || tier + 1 == words.end() ||
+  if (words.end() - tier < 2 || *tier != "tier" ||
       std::find(std::begin(kOwn), std::end(kOwn), tier[1]) == std::end(kOwn))
     return words;
   *tier = "tier-" + tier[1];
@@ -71,7 +74,10 @@ int run_command(int argc, char** argv) {
     std::reverse(words.begin(), words.end());  // as CLI11 has it
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;  // --help comes this way, too
+    std::ostringstream out;  // --help comes this way, too
+    if (app.exit(error, out, std::cerr) != 0) return kExitUsage;
+    print(out.str());
+    return finish_output(kExitOk);
   }
   return run();
 }

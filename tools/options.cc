@@ -135,6 +135,9 @@ Result<std::unique_ptr<OpenDirectory>> open_imd(const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const imd::ReaderOptions options,
                          capi::reader_options("", capi::process_environment));
   auto opened = std::make_unique<OpenDirectory>(with);
+  if (opened->device.open(path, io::OpenMode::kRead).ok())
+    return invalid_argument("{}: is a file; give the massive directory, the one that contains swale.json",
+                            path);
   SWALE_RETURN_IF_ERROR(expect_engine(opened->device, path, kImdEngine));
   SWALE_ASSIGN_OR_RETURN(opened->reader, imd::Reader::open(opened->device, path, options));
   return opened;

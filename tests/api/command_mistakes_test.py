@@ -4,6 +4,7 @@ What cannot be meant is refused before anything is printed, and the message name
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import unittest
@@ -46,12 +47,43 @@ class Mistakes(CommandCase):
                               timeout=60, check=True)
         self.assertEqual(len(json.loads(done.stdout.decode("utf-8"))), 1, "bytes that are no text")
 
+    def test_a_directory_may_be_called_as_a_command_is(self):
+        for name in ("tier", "meta"):
+            shutil.copytree(self.path, os.path.join(self.scratch, name))
+
+        def here(*words):
+            return subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=60, cwd=self.scratch)
+        self.assertEqual(here("get", "tier", "stats").stderr.split(";")[0], "swale: stats: not found in any epoch")
+        self.assertEqual(here("ls", "tier", "mount").returncode, 1, "a pattern that nothing matches")
+        self.assertEqual(here("get", "meta", "name").returncode, 0)
+        self.assertEqual(here("meta", "info", "tier").returncode, 0)
+        for words in (("help", "tier", "stats"), ("tier", "stats", "--help"), ("help", "tier-stats")):
+            self.assertEqual(here(*words).stdout, here("tier-stats", "--help").stdout)
+
     def test_a_time_that_is_shown_can_be_asked_for(self):
         path = os.path.join(self.scratch, "late")
         subprocess.run([MAKE_DIRECTORY, path, "20000001", "1"], check=True, timeout=60)
         self.assertIn(" 10000000.5 ", self.run_swale("info", path=path)[0])
         self.assertEqual(len(self.lines("get", "name", "--time", "10000000.5", path=path)), 2)
         self.assertIn("the nearest is 10000000.5, of epoch 0", self.refusal("get", "name", "--time", "1e7", path=path))
+
+    def test_what_is_not_there_or_no_directory_is_said_so(self):
+        nowhere, file = os.path.join(self.scratch, "nowhere"), os.path.join(self.scratch, "file")
+        with open(file, "w", encoding="ascii") as some:
+            some.write("text")
+        self.assertIn("no such file or directory", self.refusal("dump", path=nowhere, expect=3))
+        self.assertIn("no massive directory there", self.refusal("scan", path=nowhere, expect=3))
+        for command in (("info",), ("scan",), ("get", "name"), ("verify",), ("stats",)):
+            for path in (file, os.path.join(self.path, "swale.json")):
+                self.assertIn("is a file", self.refusal(*command, path=path), command)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
+    def test_help_that_cannot_be_written_is_a_failure(self):
+        for words in (("--help",), ("get", "--help"), ("--version",)):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                done = subprocess.run([SWALE, *words], stdout=full, stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual(done.returncode, 3, words)
+            self.assertIn(b"No space left on device", done.stderr)
 
 
 unittest.main(argv=sys.argv[:1], verbosity=2)
