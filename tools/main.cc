@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <iostream>
 #include <iterator>
 #include <new>
 #include <sstream>
@@ -74,10 +73,13 @@ int run_command(int argc, char** argv) {
     std::reverse(words.begin(), words.end());  // as CLI11 has it
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    std::ostringstream out;  // --help comes this way, too
-    if (app.exit(error, out, std::cerr) != 0) return kExitUsage;
-    print(out.str());
-    return finish_output(kExitOk);
+    std::ostringstream out, complaint;
+    if (app.exit(error, out, complaint) == 0) {  // --help comes this way, too
+      print(out.str());
+      return finish_output(kExitOk);
+    }
+    fmt::print(stderr, "swale: {}", complaint.str());
+    return kExitUsage;
   }
   return run();
 }

@@ -32,6 +32,14 @@ class Mistakes(CommandCase):
         self.assertIn("PATH: is empty", done.stderr)
         self.assertEqual(self.run_config("--check", "")[0], "fine\n", "a program may give no options")
 
+    def test_every_complaint_says_which_program_complains(self):
+        for words in ((), ("get",), ("scan", self.path, "--loud"), ("ls", self.path, "-e", "x"), ("ls", self.path, "-e", "1", "-e", "2"),
+                      ("get", self.path, "name", "--hex", "--u64"), ("top", self.path, "number", "-k", "0"), ("sing",),
+                      ("completion", "tcsh"), ("tier", "make", "x", "y", "--size", "1")):
+            done = subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertTrue(done.stderr.startswith("swale: "), done.stderr)
+
     def test_two_formats_at_once_are_refused(self):
         for command, *rest in (("get", "name", "--raw", "--json"), ("scan", "--format", "csv", "--json"),
                                ("top", "number", "--raw", "--format", "json")):
