@@ -126,7 +126,10 @@ Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& r
   VerifyReport report;
   uint64_t files = 0, extents = 0, servers = 0, blocks = 0;
   const auto add = [&](const Status& problem) {
-    if (!problem.ok() && report.problems.size() < request.problems_max) report.problems.push_back(problem);
+    // What hinders opening a part is often what the check of its files finds.
+    const auto same = [&](const Status& known) { return known.message() == problem.message(); };
+    if (problem.ok() || std::any_of(report.problems.begin(), report.problems.end(), same)) return;
+    if (report.problems.size() < request.problems_max) report.problems.push_back(problem);
   };
   for (meta::Server server = 0; server < store->servers.size(); ++server) {
     ServerPart& part = store->servers[server];
@@ -137,7 +140,7 @@ Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& r
     add(checked.status());
     if (checked.ok()) {
       blocks += checked->blocks;
-      for (const std::string& problem : checked->problems) add(corruption("{}", problem));
+      for (const Status& problem : checked->problems) add(problem);
     }
     if (!part.status.ok()) continue;
     ++servers;

@@ -105,7 +105,7 @@ TEST(MetaGoldenFiles, AreRead) {
   }
   const auto found = verify_shard(golden, "/store", 4);
   ASSERT_TRUE(found.ok());
-  EXPECT_EQ(found->problems, std::vector<std::string>());
+  EXPECT_TRUE(found->problems.empty()) << found->problems.front().to_string();
   EXPECT_EQ(found->clients, 1u);
   EXPECT_EQ(found->files, 2u);
   const std::vector<Extent> extents = content_of(golden, 2);

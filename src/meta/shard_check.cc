@@ -101,7 +101,7 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
     if (sink_) sink_(fmt::format(format, std::forward<Args>(args)...));
   }
   void note(const Status& status) {
-    if (!status.ok()) found_.problems.push_back(status.to_string());
+    if (!status.ok()) found_.problems.push_back(status);
   }
   std::string name_of(uint32_t job, ShardFileKind kind, uint32_t number) {
     const std::string name = shard_file_name(shard_, job, kind, number);
@@ -264,7 +264,7 @@ Status dump_shard(io::Device& device, const std::string& directory, uint32_t sha
     walk.set_sink(sink, rows);
     SWALE_RETURN_IF_ERROR(walk.run());
     if (walk.found().problems.empty()) return {};
-    return corruption("{}", walk.found().problems.front());
+    return walk.found().problems.front();
   });
 }
 

@@ -17,8 +17,8 @@ struct ShardVerification {
   uint64_t tables = 0, sorted_files = 0, blocks = 0, entries = 0;
   uint64_t files = 0, runs = 0, clients = 0;
   uint64_t logs = 0, groups = 0, log_entries = 0, torn_bytes = 0;
-  uint64_t obsolete_files = 0;        // that the manifest does not name: of earlier jobs, or of a crash
-  std::vector<std::string> problems;  // each names the file, and the offset where that is known
+  uint64_t obsolete_files = 0;   // that the manifest does not name: of earlier jobs, or of a crash
+  std::vector<Status> problems;  // each names the file, and the offset where that is known
 };
 
 // The shards that have files in a directory, ascending.

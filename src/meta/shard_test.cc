@@ -419,7 +419,7 @@ TEST(Shard, IsVerifiedAndDumped) {
   fill(&store);
   const auto found = verify_shard(store.disk, "/s", 0);
   ASSERT_TRUE(found.ok());
-  EXPECT_EQ(found->problems, std::vector<std::string>());
+  EXPECT_TRUE(found->problems.empty()) << found->problems.front().to_string();
   EXPECT_EQ(found->tables, 1u);
   EXPECT_EQ(found->runs, 1u);
   EXPECT_EQ(found->groups, 2u);

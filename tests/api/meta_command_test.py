@@ -63,6 +63,8 @@ class MetaCommand(unittest.TestCase):
             status, out, error = swale("verify", copy)
             found += status != 0
             self.assertIn(status, (0, 1), out + error)  # 0: a log's end that reads as torn
+            self.assertEqual(len(set(error.splitlines())), len(error.splitlines()), "nothing is said twice")
+            self.assertNotIn("corruption (file): corruption", error)
             if status == 1:
                 self.assertIn(".".join(name.split(".")[:2]), out + error)
             shutil.rmtree(copy)
