@@ -9,7 +9,8 @@
 // always a field. A string in ' or " that is compared with key is a key as `swale get` takes it ("u64:17"); one that is
 // compared with value is text, or bytes as values are printed ("0x00ff"). key ~ "atom-*" compares with a shell pattern.
 // If the directory's keys are numbers (imd.key=u64 or i64), key is a number: key == 13; a key of another length is a
-// missing number, and so is the step of an epoch that `swale repair` put there. Functions: u64 u32 i64 i32 (of a key of that length), abs, sqrt, has (whether the field exists).
+// missing number, and so is the step of an epoch that `swale repair` put there. Functions: u64 u32 i64 i32 (of a key of
+// that length), abs, sqrt, has (whether the field exists).
 //
 // Integers are exact (128 bits), also in comparisons with floats. +, - and * change to double only on
 // overflow, / always does. A missing field (the value is too short) makes a comparison false, as NaN does.

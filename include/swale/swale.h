@@ -248,7 +248,7 @@ int swale_reader_refresh(swale_reader* reader, int* changed);
 typedef struct swale_epoch_info {
   size_t struct_bytes; /* sizeof(swale_epoch_info), set by the caller */
   int64_t epoch;       /* its number */
-  int64_t step;        /* as given to swale_dir_epoch_end; INT64_MIN: unknown, `swale repair` has found the epoch */
+  int64_t step;        /* as given to swale_dir_epoch_end; INT64_MIN: unknown (`swale repair`) */
   double time;         /* as given to swale_dir_epoch_end; NaN: unknown */
   uint64_t records;    /* over all ranks */
 } swale_epoch_info;
