@@ -97,7 +97,9 @@ int swale_meta_scan(swale_meta_file* file, uint64_t offset, swale_meta_segment_f
 
 /* The attributes of a file. */
 int swale_meta_stat(swale_meta* meta, const char* name, swale_meta_attributes* attributes);
-/* Cuts the file, or extends it by a hole. Returns when all servers have forgotten the bytes that were cut off. */
+/* Cuts the file, or extends it by a hole. Returns when all servers have forgotten the bytes that were cut off. After
+ * SWALE_UNAVAILABLE, SWALE_DEADLINE_EXCEEDED or SWALE_ABORTED the cut may still come, and take what is put meanwhile: repeat
+ * the call until it succeeds before putting more. */
 int swale_meta_truncate(swale_meta_file* file, uint64_t size);
 /* Makes the file immutable. Call it after all writers have closed the file; several ranks may call it. */
 int swale_meta_seal(swale_meta_file* file);

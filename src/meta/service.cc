@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <utility>
 
 #include "base/contain.h"
 
@@ -11,7 +13,8 @@ namespace {
 constexpr size_t kInlineBytes = 4 * kKiB;  // a larger request goes to the storage thread
 constexpr uint64_t kCoreShift = 40;        // a tag says which core has called
 constexpr uint64_t kTagMask = (uint64_t{1} << kCoreShift) - 1;
-constexpr uint64_t kMade = ~uint64_t{0};  // in place of a call's tag: it was made
+constexpr uint64_t kMade = ~uint64_t{0};       // in place of a call's tag: it was made
+constexpr Nanos kLookAgain = milliseconds(1);  // others of this rank may have all calls that there may be
 
 }  // namespace
 
@@ -104,11 +107,12 @@ void Service::handle(net::RpcRequest& request) {
   rpc_->reply(request.token, refused);
 }
 
-// What the cores have to say leaves, without the lock.
+// What the cores have to say leaves, without the lock. So do calls for which there was no capacity before.
 void Service::flush(Lock& lock) {
   if (resuming_) resumed_.notify_all();
   std::vector<Reply> replies;
-  std::vector<Call> calls;
+  std::vector<Call> calls = std::exchange(unsent_, {});
+  const size_t unsent = calls.size();
   bool work = !queue_.empty();
   const Status taken = contain([&] {
     for (size_t i = 0; i < cores_.size(); ++i) {
@@ -120,8 +124,9 @@ void Service::flush(Lock& lock) {
     }
   });
   if (!taken.ok()) fail(taken);
-  if (!calls.empty() && open_calls_ == 0) upstream_work_.notify_one();
-  open_calls_ += calls.size();
+  if (calls.size() > unsent && open_calls_ == 0) upstream_work_.notify_one();
+  open_calls_ += calls.size() - unsent;
+  ++sending_;
   if (work) work_.notify_one();
   std::shared_ptr<net::RpcClient> upstream = upstream_;
   lock.unlock();
@@ -131,33 +136,54 @@ void Service::flush(Lock& lock) {
                        : rpc_->reply(token, each.response.status());
   }
   Status why;  // of the first call that could not be made
-  for (Call& each : calls) {
-    net::RpcCall call{.to = hosts_[each.to],
-                      .method = static_cast<net::RpcMethod>(each.method),
-                      .payload = std::move(each.payload),
-                      .response_bytes_max = static_cast<uint32_t>(each.response_bytes_max),
-                      .deadline = system_clock().now() + patience_,
-                      .tag = each.tag};
-    // Beside another thread's wait: all that a call touches of its client is guarded by the Rpc's mutex.
-    const auto id =
-        upstream != nullptr
-            ? upstream->call(std::move(call))
-            : Result<net::CallId>(error(Code::kAborted, Scope::kOperation, "the server is closing"));
-    if (id.ok()) each.tag = kMade;
-    if (!id.ok() && why.ok()) why = id.status();
+  size_t tried = 0;
+  for (; tried < calls.size(); ++tried) {
+    const Status made = make(upstream.get(), calls[tried]);
+    if (made.code() == Code::kResourceExhausted) break;
+    if (made.ok()) calls[tried].tag = kMade;
+    if (!made.ok() && why.ok()) why = made;
   }
   upstream.reset();  // not locked: after stop() it may be the last, and a client's end gives requests out
   lock.lock();
+  --sending_;
+  if (tried < calls.size()) keep_unsent(&calls, tried);
   if (why.ok()) return;
-  for (const Call& each : calls) open_calls_ -= each.tag == kMade ? 0 : 1;
+  std::erase_if(calls, [](const Call& each) { return each.tag == kMade; });
+  open_calls_ -= calls.size();
   const Status told = contain([&] {
-    for (const Call& each : calls) {
-      if (each.tag == kMade) continue;
-      cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, why);
-    }
+    for (const Call& each : calls) cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, why);
   });
   if (!told.ok()) fail(told);
   flush(lock);
+}
+
+// kResourceExhausted: not now.
+Status Service::make(net::RpcClient* upstream, const Call& call) {
+  if (upstream == nullptr) return error(Code::kAborted, Scope::kOperation, "the server is closing");
+  Status status;
+  const Status contained = contain([&] {
+    // Beside another thread's wait: all that a call touches of its client is guarded by the Rpc's mutex.
+    status = upstream
+                 ->call({.to = hosts_[call.to],
+                         .method = static_cast<net::RpcMethod>(call.method),
+                         .payload = call.payload,
+                         .response_bytes_max = static_cast<uint32_t>(call.response_bytes_max),
+                         .deadline = system_clock().now() + patience_,
+                         .tag = call.tag})
+                 .status();
+  });
+  return contained.ok() ? status : contained;
+}
+
+// Calls from `first` on leave when others are complete. Their failure instead would be told for a truncate of which a server
+// has not heard, and which cuts there, when it is repeated, what was put meanwhile.
+void Service::keep_unsent(std::vector<Call>* calls, size_t first) {
+  const auto begin = calls->begin() + static_cast<ptrdiff_t>(first);
+  const Status kept = contain(
+      [&] { unsent_.insert(unsent_.end(), std::move_iterator(begin), std::move_iterator(calls->end())); });
+  if (!kept.ok()) open_calls_ -= calls->size() - first;
+  calls->erase(begin, calls->end());
+  if (!kept.ok()) fail(kept);
 }
 
 void Service::fail(const Status& why) {
@@ -205,9 +231,10 @@ void Service::await() {
     upstream_work_.wait(lock, [&] { return open_calls_ > 0 || stop_; });
     if (open_calls_ == 0) return;
     const std::shared_ptr<net::RpcClient> upstream = upstream_;
+    const bool look_again = !unsent_.empty() || sending_ > 0;
     lock.unlock();
     done.clear();
-    upstream->wait(&done, system_clock().now() + patience_);
+    upstream->wait(&done, system_clock().now() + (look_again ? std::min(kLookAgain, patience_) : patience_));
     lock.lock();
     open_calls_ -= done.size();
     const Status told = contain([&] {

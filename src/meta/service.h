@@ -1,8 +1,8 @@
 // Service: the metadata servers of one rank, with threads: ServerCores on net::Rpc.
 //
 // Small requests are handled where they arrive, so an answer from memory costs no change of threads. Large ones, and all
-// storage work, are done by the storage thread. Calls to other servers are made at once; a third thread waits for their
-// completions, and sleeps while none is open.
+// storage work, are done by the storage thread. Calls to other servers are made at once, or after others if this rank may
+// have no more open; a third thread waits for their completions, and sleeps while none is open.
 //
 // Threads: two of its own; the rest by any thread. Errors: a core that runs out of memory in an event answers nothing more
 // and says why (health). Limits: of RpcOptions.
@@ -47,6 +47,8 @@ class Service final : public net::RpcService {
   ServerCore* core_of(Bytes payload);
   void handle(net::RpcRequest& request);
   void flush(Lock& lock);
+  Status make(net::RpcClient* upstream, const Call& call);
+  void keep_unsent(std::vector<Call>* calls, size_t first);
   void store();
   void await();
   void fail(const Status& why);
@@ -62,7 +64,9 @@ class Service final : public net::RpcService {
   std::shared_ptr<net::RpcClient> upstream_;  // none once stopped
   std::vector<std::unique_ptr<ServerCore>> cores_;
   std::deque<net::RpcRequest> queue_;  // for the storage thread
-  size_t open_calls_ = 0;
+  size_t open_calls_ = 0;              // of the cores that are not complete, unsent ones too
+  std::vector<Call> unsent_;           // for which this rank had no capacity (RpcOptions::calls_max)
+  size_t sending_ = 0;                 // threads that make calls now
   bool resuming_ = false;
   bool stop_ = false;
   Status failure_;
