@@ -63,6 +63,7 @@ struct Value {
 // One found value: its bytes, or the place of its bytes.
 struct FoundValue {
   EpochNumber epoch = {};
+  uint64_t epoch_id = 0;
   bool large = false;  // it lies in a value log
   uint64_t bytes = 0;  // its length
   std::string stored;  // the record's bytes: the value, or (large) its first bytes and a pointer
@@ -127,7 +128,8 @@ class Reader {
 
   // The same without reading values that lie in value logs.
   Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch);
-  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument beyond its end.
+  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument beyond its end; kAborted
+  // if its epoch was dropped, and the bytes are in a value log.
   Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out);
 
   // `fn(key index, epoch, value)` for every value of every key, in no particular order; false stops the walk.

@@ -120,6 +120,42 @@ TEST(Refresh, DroppedEpochsAreToldAndWhatTookTheirNumbersIsRead) {
   EXPECT_TRUE(reader->epoch_stats(3).ok());
 }
 
+// What `find` has found of a dropped epoch, whether another epoch has its number now or none.
+TEST(Refresh, AFoundValueWhoseEpochWasDroppedIsNoDamage) {
+  for (const run::ShuffleFormat format : {run::ShuffleFormat::kBase, run::ShuffleFormat::kIndirect}) {
+    io::MemoryDevice device;
+    const auto write = [&](std::optional<int64_t> resume_after, std::vector<char> letters) {
+      run_ranks(1, [&](net::Job& job) {
+        WriterOptions options;
+        options.memory_bytes = 6 * kMiB;
+        options.format = format;
+        options.resume_after = resume_after;
+        auto writer = Writer::open(job, device, "/dir", Writer::Create::kIfMissing, options).value();
+        for (const char letter : letters) {
+          ASSERT_TRUE(writer->append("key", std::string(100'000, letter)).ok());
+          ASSERT_TRUE(writer->epoch_end(letter, 0).ok());
+        }
+        ASSERT_TRUE(writer->close().ok());
+      });
+    };
+    write({}, {'a', 'b', 'c'});
+    auto reader = Reader::open(device, "/dir", {}).value();
+    const std::vector<FoundValue> found = reader->find("key", Reader::kAllEpochs).value();
+    ASSERT_EQ(found.size(), 3u);
+    std::string bytes(1000, ' ');
+    const auto read = [&](size_t i) { return reader->read("key", found[i], 50'000, bytes).code(); };
+    write('b', {});
+    EXPECT_TRUE(reader->refresh()->dropped);
+    EXPECT_EQ(read(2), Code::kAborted) << "no epoch has its number";
+    EXPECT_EQ(read(1), Code::kOk);
+    write('a', {'x', 'y'});
+    EXPECT_TRUE(reader->refresh()->dropped);
+    EXPECT_EQ(read(1), Code::kAborted) << "another epoch has its number";
+    EXPECT_EQ(read(0), Code::kOk);
+    EXPECT_EQ(bytes, std::string(1000, 'a'));
+  }
+}
+
 TEST(Refresh, ADirectoryThatWasMadeAnewIsReadAnew) {
   const std::string base = testing::TempDir() + "swale-refresh-" + std::to_string(::getpid());
   io::PosixDevice device;

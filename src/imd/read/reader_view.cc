@@ -24,7 +24,7 @@ class ValueSink final : public Query::Sink {
   bool hit(const Query::Hit& hit) override {
     in_order_ = in_order_ && (sequences_.empty() || sequences_.back() <= hit.sequence);
     sequences_.push_back(hit.sequence);
-    values_.push_back({hit.epoch, hit.large, hit.value.size(), std::string(hit.value)});
+    values_.push_back({hit.epoch, 0, hit.large, hit.value.size(), std::string(hit.value)});
     return true;
   }
 
@@ -145,13 +145,20 @@ Result<std::vector<Value>> ReaderView::get(Bytes key, int64_t epoch) {
 }
 
 Status ReaderView::read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out) {
-  if (value.epoch >= manifest_.epochs.size() || first > value.bytes || out.size() > value.bytes - first) {
+  if (first > value.bytes || out.size() > value.bytes - first) {
     return invalid_argument("{}: {} bytes from byte {} on of a value of {} bytes", files_.directory,
                             out.size(), first, value.bytes);
   }
   if (!value.large) {
     value.stored.copy(out.data(), out.size(), first);
     return {};
+  }
+  // A refresh came between: another epoch may have its number now.
+  if (manifest_.find_epoch(value.epoch, value.epoch_id) == nullptr) {
+    return error(
+        Code::kAborted, Scope::kFile,
+        "{}: the value's epoch {} (epoch_id {:016x}) was dropped after the value was found; ask again",
+        files_.directory, value.epoch, value.epoch_id);
   }
   SWALE_ASSIGN_OR_RETURN(const ValueReader::Place at, place(key, value.epoch, value.stored));
   return large_.read(at, first, out);
@@ -167,6 +174,7 @@ Result<std::vector<FoundValue>> ReaderView::find(Bytes key, int64_t epoch) {
   SWALE_RETURN_IF_ERROR(take_query()->run({&query_key, 1}, epochs, sink));
   std::vector<FoundValue> values = sink.take();
   for (FoundValue& value : values) {
+    value.epoch_id = manifest_.epochs[value.epoch].epoch_id;
     if (!value.large) continue;
     SWALE_ASSIGN_OR_RETURN(const ValueReader::Place at, place(key, value.epoch, value.stored));
     value.bytes = at.pointer.value_bytes;
