@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/coding.h"
+#include "base/contain.h"
 #include "base/crc32c.h"
 
 namespace swale::imd {
@@ -202,15 +203,23 @@ Status EpochLog::append(const EpochEntry& epoch, const Manifest& manifest) {
                  epochs_);
   }
   const uint64_t offset = (epochs_ + 1) * kEpochSlotBytes;
-  Status status = file_->pwrite(offset, encode_record(epoch, manifest));
-  if (status.ok()) status = file_->sync();
+  const Status status = contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(file_->pwrite(offset, encode_record(epoch, manifest)));
+    return file_->sync();
+  });
   if (!status.ok()) {
     // A record that was written and not synced would show readers an epoch whose job was told that it failed.
-    static_cast<void>(file_->truncate(offset));
+    static_cast<void>(contain([&] { return file_->truncate(offset); }));
     return status;
   }
   ++epochs_;
   return {};
+}
+
+Status EpochLog::take_back() {
+  SWALE_RETURN_IF_ERROR(file_->truncate(epochs_ * kEpochSlotBytes));
+  --epochs_;
+  return file_->sync();
 }
 
 Result<EpochLogContent> read_epoch_log(io::Device& device, const std::string& directory,

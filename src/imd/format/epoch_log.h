@@ -37,6 +37,8 @@ class EpochLog {
 
   // Durable when it returns OK. After a failure the log has no such epoch, unless the storage fails to take it back.
   Status append(const EpochEntry& epoch, const Manifest& manifest);
+  // Takes the last record back, durably. Requires one that this log has appended.
+  Status take_back();
 
   uint64_t epochs() const { return epochs_; }
 

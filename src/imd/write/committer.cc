@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/contain.h"
 #include "base/log.h"
 
 namespace swale::imd {
@@ -23,14 +24,28 @@ Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id)
   SWALE_RETURN_IF_ERROR(fence_.check());
   SWALE_RETURN_IF_ERROR(append_summary(commit, epoch_id, &epoch));
   SWALE_RETURN_IF_ERROR(log_.append(epoch, manifest_));
-  SWALE_RETURN_IF_ERROR(fence_.check());
+  if (const Status fenced = contain([&] { return fence_.check(); }); !fenced.ok()) {
+    // All ranks are told that the epoch has failed: so it must not be there. But who has taken over may have found it.
+    if (fenced.code() != Code::kAborted) take_back();
+    return fenced;
+  }
+  // The epoch exists now, whatever becomes of its statistics.
+  static_cast<void>(contain([&] { keep_statistics(commit, epoch_id, start); }));
+  return {};
+}
+
+void Committer::keep_statistics(const EpochProtocol::Commit& commit, uint64_t epoch_id, Nanos start) {
   EpochStats stats = commit.stats;
   const bool alone = manifest_.jobs.back().ranks == 1;
   const auto nanos = static_cast<uint64_t>(clock_->now() - start);
   stats.at(Stat::kCommitNanos) = {
       .sum = nanos, .min = alone ? nanos : 0, .max = nanos, .min_rank = alone ? 0 : 1, .max_rank = 0};
   stats_.append(epoch_id, commit.epoch, stats);
-  return {};
+}
+
+void Committer::take_back() {
+  const Status taken = contain([&] { return log_.take_back(); });
+  if (!taken.ok()) log_warn("{}: an epoch that has failed may be there: {}", directory_, taken.message());
 }
 
 Status Committer::append_summary(const EpochProtocol::Commit& commit, uint64_t epoch_id, EpochEntry* epoch) {

@@ -36,7 +36,8 @@ class Committer {
   }
 
   // Appends the epoch, durably. OK: it exists and stays, whatever other jobs do. kAborted: another job has taken over;
-  // the epoch exists if that job has found it. Any other failure: it does not exist, unless the storage lies.
+  // the epoch exists if that job has found it. Any other failure: it does not exist, unless the storage fails to take its
+  // record back, or another job has taken over and found it, and the storage fails to say so.
   Status commit(const EpochProtocol::Commit& commit, uint64_t epoch_id);
 
   // No more epochs come: says so in the directory, and makes the statistics durable. Failures are logged: the next job
@@ -44,6 +45,8 @@ class Committer {
   void finish();
 
  private:
+  void take_back();
+  void keep_statistics(const EpochProtocol::Commit& commit, uint64_t epoch_id, Nanos start);
   Status append_summary(const EpochProtocol::Commit& commit, uint64_t epoch_id, EpochEntry* epoch);
 
   io::Device& device_;

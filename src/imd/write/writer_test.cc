@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -258,7 +259,9 @@ TEST(Writer, LimitsAreSaidAndChangeNothing) {
 
 // For every storage call in turn: the epoch that meets the failure is lost as a whole and says why, on all ranks, and
 // the epoch before it stays.
-TEST(Writer, AStorageFailureAtAnyCallLosesTheOpenEpochOnly) {
+// `arm(device, n)`: call n from now on goes wrong.
+void lose_the_open_epoch_only(const std::function<void(io::FaultDevice*, uint64_t)>& arm,
+                              const std::string& reason) {
   int failures = 0;
   for (int call = 0;; ++call) {
     io::MemoryDevice memory;
@@ -272,19 +275,14 @@ TEST(Writer, AStorageFailureAtAnyCallLosesTheOpenEpochOnly) {
       EXPECT_TRUE((*writer)->append(number_key(static_cast<uint64_t>(job.rank())), "first").ok());
       ASSERT_TRUE((*writer)->epoch_end(1, 1).ok());
       ASSERT_TRUE(job.allgather("armed").ok());
-      if (job.rank() == 0) {
-        io::Fault fault;
-        fault.nth = static_cast<uint64_t>(call) + 1;
-        fault.status = error(Code::kNoSpace, Scope::kFile, "injected: disk full");
-        device.inject(fault);
-      }
+      if (job.rank() == 0) arm(&device, static_cast<uint64_t>(call) + 1);
       ASSERT_TRUE(job.allgather("go").ok());
       for (uint64_t i = 0; i < 200; ++i) EXPECT_TRUE((*writer)->append(number_key(i), "second").ok());
       const Status ended = (*writer)->epoch_end(2, 2);
       if (!ended.ok()) {
         ++told;
         clean = false;
-        EXPECT_NE(ended.message().find("disk full"), std::string::npos) << ended.to_string();
+        EXPECT_NE(ended.message().find(reason), std::string::npos) << ended.to_string();
         EXPECT_EQ((*writer)->append("x", "y").code(), Code::kAborted);
       }
       static_cast<void>((*writer)->close());
@@ -297,10 +295,31 @@ TEST(Writer, AStorageFailureAtAnyCallLosesTheOpenEpochOnly) {
       break;
     }
     EXPECT_EQ(told.load(), 2) << "call " << call;
+    EXPECT_EQ((*reader)->manifest().epochs.size(), 1u) << "call " << call << ": what has failed is there";
     ++failures;
     ASSERT_LT(call, 200);
   }
   EXPECT_GT(failures, 10);
+}
+
+TEST(Writer, AStorageFailureAtAnyCallLosesTheOpenEpochOnly) {
+  lose_the_open_epoch_only(
+      [](io::FaultDevice* device, uint64_t n) {
+        device->inject({.nth = n, .status = error(Code::kNoSpace, Scope::kFile, "injected: disk full")});
+      },
+      "disk full");
+}
+
+TEST(Writer, AThrowAtAnyStorageCallLosesTheOpenEpochOnly) {
+  lose_the_open_epoch_only(
+      [](io::FaultDevice* device, uint64_t n) {
+        const auto calls = std::make_shared<std::atomic<uint64_t>>(0);
+        device->set_hook([calls, n](const io::Call&) -> Status {
+          if (++*calls == n) throw std::bad_alloc();
+          return {};
+        });
+      },
+      "memory");
 }
 
 // Canary: the look of the test above notices a record that is gone.
