@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/log.h"
 #include "imd/format/generation.h"
@@ -52,14 +53,34 @@ class Machine {
   // Runs the job until it ends, or until the machine loses power at storage call `stop_at` (from 1; 0:
   // never). Adds to the model and to the promised epochs. Returns whether that call was reached.
   bool run(const ClusterParams& params, uint64_t stop_at, io::CrashMode mode) {
-    io::FaultDevice device(disk_);
     Rng rng(params.seed ^ stop_at);
+    return run(params, stop_at, [&] { disk_.crash(rng, mode); });
+  }
+  // The same, but the job alone ends there: what it has done stays, synced or not.
+  bool kill(const ClusterParams& params, uint64_t stop_at) {
+    return run(params, stop_at, [] {});
+  }
+  void lose_power(uint64_t seed, io::CrashMode mode) {
+    Rng rng(seed);
+    disk_.crash(rng, mode);
+  }
+
+  std::vector<std::string> problems() {
+    if (promised_ == 0 && !*imd::has_manifest(disk_, kDirectory)) return {};
+    return check_directory(disk_, kDirectory, model_, promised_, kProbes);
+  }
+  uint32_t epochs() const { return promised_; }
+  uint64_t changes() const { return changes_; }  // writes and syncs met
+
+ private:
+  bool run(const ClusterParams& params, uint64_t stop_at, const std::function<void()>& stop) {
+    io::FaultDevice device(disk_);
     uint64_t calls = 0;
     bool off = false;
     device.set_hook([&](const io::Call& call) {
       changes_ += call.kind == io::CallKind::kWrite || call.kind == io::CallKind::kSync ? 1 : 0;
       if (!off && ++calls == stop_at) {
-        disk_.crash(rng, mode);
+        stop();
         off = true;
       }
       return off ? error(Code::kIoError, Scope::kFile, "the machine is off") : Status();
@@ -77,14 +98,6 @@ class Machine {
     return off;
   }
 
-  std::vector<std::string> problems() {
-    if (promised_ == 0 && !*imd::has_manifest(disk_, kDirectory)) return {};
-    return check_directory(disk_, kDirectory, model_, promised_, kProbes);
-  }
-  uint32_t epochs() const { return promised_; }
-  uint64_t changes() const { return changes_; }  // writes and syncs met
-
- private:
   io::MemoryDevice disk_;
   Model model_;
   uint32_t promised_ = 0;
@@ -141,6 +154,31 @@ TEST_F(Crash, AtARandomCallOfEverySeed) {
   std::printf("%llu seeds, %llu crashes, %llu writes and syncs, %llu committed epochs read back whole\n",
               static_cast<unsigned long long>(seeds(1000)), static_cast<unsigned long long>(crashes),
               static_cast<unsigned long long>(changes), static_cast<unsigned long long>(epochs));
+}
+
+// A job that is killed leaves names that were never synced. A later job finds them, and acknowledges epochs below them.
+TEST_F(Crash, NamesThatAKilledJobHasLeftAreDurableBeforeALaterOneAcknowledges) {
+  uint64_t points = 0, epochs = 0;
+  for (const io::CrashMode mode : kModes) {
+    for (uint64_t stop_at = 1;; ++stop_at) {
+      Machine machine;
+      ClusterParams params = small_job(3);
+      params.epochs = 1;
+      params.extrema = false;
+      if (!machine.kill(params, stop_at)) break;
+      ++points;
+      ClusterParams later = small_job(1000);
+      later.extrema = false;
+      machine.run(later, 0, mode);
+      machine.lose_power(stop_at, mode);
+      for (const std::string& problem : machine.problems())
+        ADD_FAILURE() << "call " << stop_at << ": " << problem;
+      ASSERT_FALSE(HasFailure());
+      epochs += machine.epochs();
+    }
+  }
+  std::printf("%llu points, %llu committed epochs read back whole\n", static_cast<unsigned long long>(points),
+              static_cast<unsigned long long>(epochs));
 }
 
 // Canary: the checker detects, in every mode, a disk that returns OK for a sync of this kind of file and does nothing.

@@ -1,5 +1,6 @@
 #include "io/device.h"
 
+#include "base/log.h"
 #include "io/anchor.h"
 
 namespace swale::io {
@@ -70,14 +71,19 @@ Status replace_file(Device& device, const std::string& path, Bytes content) {
 }
 
 Status make_directories(Device& device, const std::string& path) {
-  SWALE_ASSIGN_OR_RETURN(const bool exists, device.exists(path));
-  if (exists) return {};
   const std::string parent = parent_directory(path);
-  if (parent != path) SWALE_RETURN_IF_ERROR(make_directories(device, parent));
-  const Status made = device.make_directory(path);
-  if (made.code() == Code::kAlreadyExists) return {};  // another process made it
-  SWALE_RETURN_IF_ERROR(made);
-  return device.sync_directory(parent);
+  SWALE_ASSIGN_OR_RETURN(bool exists, device.exists(path));
+  if (!exists) {
+    if (parent != path) SWALE_RETURN_IF_ERROR(make_directories(device, parent));
+    const Status made = device.make_directory(path);
+    exists = made.code() == Code::kAlreadyExists;  // another process made it
+    if (!exists) SWALE_RETURN_IF_ERROR(made);
+  }
+  const Status synced = device.sync_directory(parent);
+  if (!exists || synced.ok()) return synced;
+  // A directory that somebody else has given to this user may lie where the user may not read.
+  log_warn("{}: a power cut may lose its name: {}", path, synced.message());
+  return {};
 }
 
 std::string parent_directory(const std::string& path) {

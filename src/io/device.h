@@ -154,8 +154,9 @@ Result<std::string> read_file(Device& device, const std::string& path, size_t by
 // of the directory. After a crash at any point, the path has either the complete old content or the new.
 Status replace_file(Device& device, const std::string& path, Bytes content);
 
-// Makes the directory and its missing parents, and makes each durable by a sync of its parent. A directory that
-// exists already stays as it is and is no error.
+// Makes the directory and its missing parents, and makes each durable by a sync of its parent. A directory that exists
+// already stays as it is and is no error. Its parent is synced too, because whoever made it may have been killed before
+// that; if this fails there is a warning.
 Status make_directories(Device& device, const std::string& path);
 
 // The directory that a path's last component is in: "/a/b" -> "/a", "/a" -> "/", "a" -> ".".

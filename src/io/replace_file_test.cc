@@ -119,5 +119,23 @@ TEST(MakeDirectories, SuccessIsDurable) {
   EXPECT_TRUE(*memory.exists("/a/b/c"));
 }
 
+TEST(MakeDirectories, ANameThatAnotherProcessHasNotSyncedIsDurable) {
+  MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("/a").ok());
+  ASSERT_TRUE(make_directories(memory, "/a").ok());
+  Rng rng(1);
+  memory.crash(rng, CrashMode::kDropAll);
+  EXPECT_TRUE(*memory.exists("/a"));
+}
+
+TEST(MakeDirectories, OneInAPlaceThatMayNotBeReadIsTaken) {
+  MemoryDevice memory;
+  ASSERT_TRUE(make_directories(memory, "/others/mine").ok());
+  FaultDevice device(memory);
+  device.inject({.kind = CallKind::kSyncDirectory, .path_part = "/others", .from_then_on = true});
+  EXPECT_TRUE(make_directories(device, "/others/mine").ok());
+  EXPECT_FALSE(make_directories(device, "/others/new").ok());
+}
+
 }  // namespace
 }  // namespace swale::io::replace_file_test

@@ -72,12 +72,12 @@ Status ensure_folder(io::Device& device, const std::string& directory, Create cr
   }
   if (made && create == Create::kExclusive)
     return error(Code::kAlreadyExists, Scope::kFile, "{}: is a massive directory already", directory);
-  if (made) return {};
-  if (create == Create::kNever) {
+  if (!made && create == Create::kNever) {
     return error(Code::kNotFound, Scope::kFile, "{}: no massive directory there (no {}); create it first",
                  directory, kManifestName);
   }
-  return taken ? check_for_others(device, directory) : io::make_directories(device, directory);
+  if (taken && !made) SWALE_RETURN_IF_ERROR(check_for_others(device, directory));
+  return io::make_directories(device, directory);  // one that is there too: its name may not be durable
 }
 
 Manifest empty_manifest(const WriterOptions& options) {
