@@ -150,7 +150,7 @@ Status Rendezvous::look() {
   if (collected_) SWALE_RETURN_IF_ERROR(directory_.scan_answers(take_each));
   SWALE_RETURN_IF_ERROR(clash_);
   if (!newcomers_.empty()) return welcome_newcomers();
-  if (directory_.own_file_exists()) return ok_status();
+  if (directory_.own_records_stand()) return ok_status();
   if (!session_) {  // an earlier job with this id was just cleaning up
     directory_.rewind();
     return hello();
@@ -425,7 +425,7 @@ Result<std::shared_ptr<const AddressBook>> Rendezvous::publish(Bytes row, const 
 
 void Rendezvous::leave() {
   if (!joined_) return;
-  if (!session_ || !directory_.own_file_exists()) return;  // never got in, or all is removed
+  if (!session_ || !directory_.own_records_stand()) return;  // never got in, or all is removed
   Status status = append(RendezvousKind::kBye, "");
   if (collected_ && options_.rank != 0 && status.ok()) return;  // rank 0 sees it, and removes all
   Patience patience(options_.rank == 0 ? options_.leave_wait : 0, system_clock().now());
@@ -434,7 +434,7 @@ void Rendezvous::leave() {
     const bool all_gone = std::find(gone_.begin(), gone_.end(), false) == gone_.end();
     const bool over = patience.over(system_clock().now());
     if (all_gone || (over && options_.rank == 0)) return directory_.remove_all();
-    if (over || !directory_.own_file_exists()) return;  // the last one has removed all
+    if (over || !directory_.own_records_stand()) return;  // the last one has removed all
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
   }
   log_warn("rank {} could not clean up {}: {}", options_.rank, directory_.path(), status.message());

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string_view>
 
@@ -100,6 +101,7 @@ size_t decode_records(Bytes bytes, const std::function<void(RendezvousRecord)>& 
 Status RendezvousDirectory::open() {
   close_directory();
   if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
+  first_header_.clear();
     return errno_status(errno, fmt::format("mkdir {} (rendezvous directory)", path_));
   }
   Descriptor fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -131,26 +133,41 @@ void RendezvousDirectory::close_directory() {
   directory_fd_ = -1;
 }
 
-Status RendezvousDirectory::append_to(const std::string& file, const RendezvousRecord& record) {
-  if (record.body.size() > kBodyBytesMax) {
-    return error(Code::kResourceExhausted, Scope::kOperation,
-                 "rendezvous record of {} bytes, the limit is {}", record.body.size(), kBodyBytesMax);
-  }
+Status RendezvousDirectory::append(const RendezvousRecord& record) {
   const std::string bytes = encode_record(record);
+  SWALE_ASSIGN_OR_RETURN(const uint64_t at, append_to(file_, bytes));
+  if (!first_header_.empty()) return ok_status();
+  first_header_ = bytes.substr(0, kHeaderBytes);  // its checksum covers the nonce and the body
+  first_at_ = at;
+  return ok_status();
+}
+
+Status RendezvousDirectory::append_answer(const RendezvousRecord& record) {
+  return append_to(kAnswers, encode_record(record)).status();
+}
+
+Result<uint64_t> RendezvousDirectory::append_to(const std::string& file, Bytes record) {
+  if (record.size() > kHeaderBytes + kBodyBytesMax) {
+    return error(Code::kResourceExhausted, Scope::kOperation,
+                 "rendezvous record of {} bytes, the limit is {}", record.size() - kHeaderBytes,
+                 kBodyBytesMax);
+  }
   Descriptor fd(::openat(directory_fd_, file.c_str(),
                          O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   if (fd.get() < 0) return errno_status(errno, fmt::format("open {}/{}", path_, file));
   ssize_t written;
   do {
-    written = ::write(fd.get(), bytes.data(), bytes.size());
+    written = ::write(fd.get(), record.data(), record.size());
   } while (written < 0 && errno == EINTR);
   if (written < 0) return errno_status(errno, fmt::format("append to {}/{}", path_, file));
-  if (static_cast<size_t>(written) != bytes.size()) {
+  if (static_cast<size_t>(written) != record.size()) {
     return errno_status(
-        ENOSPC, fmt::format("append to {}/{}: wrote {} of {} bytes", path_, file, written, bytes.size()));
+        ENOSPC, fmt::format("append to {}/{}: wrote {} of {} bytes", path_, file, written, record.size()));
   }
   if (::close(fd.release()) != 0) return errno_status(errno, fmt::format("close {}/{}", path_, file));
-  return ok_status();
+  const off_t end = ::lseek(fd.get(), 0, SEEK_CUR);
+  if (end < written) return errno_status(end < 0 ? errno : EIO, fmt::format("seek in {}/{}", path_, file));
+  return static_cast<uint64_t>(end - written);
 }
 
 Result<std::vector<std::string>> RendezvousDirectory::list(bool of_nodes_only) const {
@@ -219,9 +236,15 @@ std::string RendezvousDirectory::addresses_path(uint64_t session) const {
   return fmt::format("{}/{}{:016x}", path_, kAddressesPrefix, session);
 }
 
-bool RendezvousDirectory::own_file_exists() const {
-  struct stat found;
-  return ::fstatat(directory_fd_, file_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
+bool RendezvousDirectory::own_records_stand() const {
+  const Descriptor fd(::openat(directory_fd_, file_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (fd.get() < 0) return false;
+  std::array<char, kHeaderBytes> found;
+  ssize_t count;
+  do {
+    count = ::pread(fd.get(), found.data(), found.size(), static_cast<off_t>(first_at_));
+  } while (count < 0 && errno == EINTR);
+  return count == static_cast<ssize_t>(found.size()) && Bytes(found.data(), found.size()) == first_header_;
 }
 
 void RendezvousDirectory::remove_all() {

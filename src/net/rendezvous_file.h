@@ -60,8 +60,8 @@ class RendezvousDirectory {
   // others may enter.
   Status open();
 
-  Status append(const RendezvousRecord& record) { return append_to(file_, record); }
-  Status append_answer(const RendezvousRecord& record) { return append_to(kAnswers, record); }
+  Status append(const RendezvousRecord& record);
+  Status append_answer(const RendezvousRecord& record);
 
   using Visit = std::function<void(RendezvousRecord)>;
   // Hands over every record that was appended to a node's file, by anyone, since the last call (or since `rewind`).
@@ -74,7 +74,9 @@ class RendezvousDirectory {
 
   std::string addresses_path(uint64_t session) const;
 
-  bool own_file_exists() const;
+  // Whether the first record that this process has appended since `open` is still in its node's file. Another process may
+  // have removed the file, and a third one of this node may have made it again.
+  bool own_records_stand() const;
   void remove_all();  // the files and the directory itself; what cannot be removed stays
 
   const std::string& path() const { return path_; }
@@ -82,7 +84,8 @@ class RendezvousDirectory {
  private:
   static constexpr char kAnswers[] = "answers";
 
-  Status append_to(const std::string& file, const RendezvousRecord& record);
+  // Where in the file the record begins.
+  Result<uint64_t> append_to(const std::string& file, Bytes record);
   Status read_file(const std::string& name, uint64_t* offset, const Visit& visit);
   Result<std::vector<std::string>> list(bool of_nodes_only) const;
   void close_directory();
@@ -90,6 +93,8 @@ class RendezvousDirectory {
   const std::string path_;
   const std::string file_;
   int directory_fd_ = -1;
+  std::string first_header_;  // of the first own record; empty: there is none
+  uint64_t first_at_ = 0;
   std::map<std::string, uint64_t> offsets_;  // per file: everything before it has been handed over
 };
 

@@ -164,6 +164,31 @@ TEST_P(RendezvousTest, RankZeroDoesNotWaitForRanksThatHaveRemovedTheFiles) {
   leaving.join();
 }
 
+// The earlier job removes its files when a rank of this one has said hello already, and another rank of that node comes
+// before it removes the directory: then the node's file is there, but without that hello.
+TEST_P(RendezvousTest, AHelloThatAnEarlierJobRemovedIsSaidAgainThoughTheFileIsThere) {
+  const auto options_of = [&](Rank rank) {
+    RendezvousOptions mine = options(rank, 4);
+    mine.deadline = seconds(3);
+    mine.deadline_per_rank = 0;
+    return mine;
+  };
+  std::vector<std::unique_ptr<Bootstrap>> ranks(4);
+  ranks[2] = rendezvous_bootstrap(options_of(2)).value();
+  ASSERT_TRUE(std::filesystem::remove(node_file(1)));
+  for (const Rank rank : {3, 0, 1})
+    ranks[static_cast<size_t>(rank)] = rendezvous_bootstrap(options_of(rank)).value();
+  std::vector<std::thread> threads;
+  for (auto& each : ranks) {
+    threads.emplace_back([&] {
+      const auto all = allgather(*each, fmt::format("{}", each->rank()));
+      ASSERT_TRUE(all.ok()) << all.status().to_string();
+      EXPECT_THAT(*all, testing::ElementsAre("0", "1", "2", "3"));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_P(RendezvousTest, AFifoInPlaceOfAFileIsNotWaitedFor) {
   ASSERT_NO_FATAL_FAILURE(make_job_directory());
   ASSERT_EQ(::mkfifo(node_file(7).c_str(), 0600), 0);
