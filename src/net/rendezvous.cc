@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/coding.h"
+#include "base/contain.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/patience.h"
@@ -50,7 +51,10 @@ class Rendezvous : public Bootstrap {
             fmt::format("{}/swale-{}-{}", options.directory, ::geteuid(), file_name_of(options.job_id)),
             file_name_of(options.node_id)),
         limit_(options.deadline + options.deadline_per_rank * options.size) {}
-  ~Rendezvous() override { leave(); }
+  ~Rendezvous() override {
+    static_cast<void>(
+        contain([this] { leave(); }));  // without memory the files stay, as those of a killed rank
+  }
 
   Status join();
   Rank rank() const override { return options_.rank; }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <memory>
 #include <string_view>
 
 #include "base/coding.h"
@@ -100,8 +101,8 @@ size_t decode_records(Bytes bytes, const std::function<void(RendezvousRecord)>& 
 
 Status RendezvousDirectory::open() {
   close_directory();
-  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
   first_header_.clear();
+  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
     return errno_status(errno, fmt::format("mkdir {} (rendezvous directory)", path_));
   }
   Descriptor fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -164,25 +165,25 @@ Result<uint64_t> RendezvousDirectory::append_to(const std::string& file, Bytes r
     return errno_status(
         ENOSPC, fmt::format("append to {}/{}: wrote {} of {} bytes", path_, file, written, record.size()));
   }
-  if (::close(fd.release()) != 0) return errno_status(errno, fmt::format("close {}/{}", path_, file));
   const off_t end = ::lseek(fd.get(), 0, SEEK_CUR);
   if (end < written) return errno_status(end < 0 ? errno : EIO, fmt::format("seek in {}/{}", path_, file));
+  if (::close(fd.release()) != 0) return errno_status(errno, fmt::format("close {}/{}", path_, file));
   return static_cast<uint64_t>(end - written);
 }
 
 Result<std::vector<std::string>> RendezvousDirectory::list(bool of_nodes_only) const {
   Descriptor fd(::openat(directory_fd_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  DIR* directory = fd.get() < 0 ? nullptr : ::fdopendir(fd.get());
-  if (directory == nullptr) return errno_status(errno, fmt::format("list {}", path_));
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(fd.get() < 0 ? nullptr : ::fdopendir(fd.get()),
+                                                      ::closedir);
+  if (!directory) return errno_status(errno, fmt::format("list {}", path_));
   fd.release();
   std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(directory)) {
+  while (const dirent* entry = ::readdir(directory.get())) {
     const std::string_view name = entry->d_name;
     const bool wanted = name.starts_with(kNodePrefix) ||
                         (!of_nodes_only && (name == kAnswers || name.starts_with(kAddressesPrefix)));
     if (wanted) names.emplace_back(name);
   }
-  ::closedir(directory);
   return names;
 }
 
