@@ -49,6 +49,7 @@ CrashWorld::ReadBytes CrashWorld::read_file(const NamedFile& file, uint64_t offs
   if (out.bytes.size() != length) out.wrong = fmt::format("read {} of {} bytes", out.bytes.size(), length);
   engine_->read_done(plan, now_);
   collect();
+  if (!broken_.empty()) out.wrong = broken_;
   return out;
 }
 

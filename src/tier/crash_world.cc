@@ -286,9 +286,13 @@ std::string CrashWorld::answer(const Action& action) {
 }
 
 // Of an old queue.
-std::string CrashWorld::read_queue(uint64_t address, uint64_t length) const {
-  const auto [start, index] = *std::prev(old_queue_at_.upper_bound(address));
-  const Queued& queued = old_queue_[index];
+std::string CrashWorld::read_queue(uint64_t address, uint64_t length) {
+  const auto behind = old_queue_at_.upper_bound(address);
+  if (behind == old_queue_at_.begin()) {
+    broken_ = fmt::format("the old queue is read at {}, but it is erased", address);
+    return std::string(length, '\0');
+  }
+  const Queued& queued = old_queue_[std::prev(behind)->second];
   return queued.payload.substr(address - queued.record.payload_address(), length);
 }
 
@@ -418,7 +422,7 @@ std::string CrashWorld::perform(size_t position) {
   else
     engine_->completed(action.kind, action.id, fails ? Code::kIoError : Code::kOk, clock());
   collect();
-  return {};
+  return broken_;
 }
 
 // The actions that no hanging device holds up.

@@ -109,7 +109,7 @@ class CrashWorld {
   std::vector<size_t> performable() const;
   Nanos clock() const { return now_ + clock_offset_; }
   void apply(const Action& action, double part);
-  std::string read_queue(uint64_t address, uint64_t length) const;
+  std::string read_queue(uint64_t address, uint64_t length);
   Result<LogDamage> verified(const RecordPlace& place, uint64_t address, MutableBytes out) const;
   void read_log(uint32_t id);
   SegmentHeader segment_header(uint32_t index) const;
@@ -156,6 +156,7 @@ class CrashWorld {
   uint64_t acknowledged_ = 0;
   uint64_t refused_ = 0;
   std::string last_ = "start";
+  std::string broken_;  // what no process may do, seen while an action was carried out
   bool abandoned_ = false;
   bool cut_power_ = false;
   bool may_refuse_ = false;                                  // a device fails

@@ -142,6 +142,10 @@ std::string run_failed_log(uint64_t seed, bool cut_power, std::optional<Action::
     return {};
   };
   if (std::string wrong = steps(200); !wrong.empty()) return wrong;
+  if (also != Action::Kind::kTruncate && rng.chance(1, 3)) {  // the process before has left a queue
+    if (std::string wrong = world.crash(); !wrong.empty()) return wrong;
+    if (std::string wrong = steps(50); !wrong.empty()) return wrong;
+  }
   const auto refused =
       std::array{Action::Kind::kAppend, Action::Kind::kSyncLog, Action::Kind::kErase}[rng.below(3)];
   if (also != Action::Kind::kTruncate || rng.chance(1, 2)) world.fail_next(refused);

@@ -38,6 +38,7 @@ void Engine::advance_segments() {
           break;
         }
         if (backing_lane_.done < segment.sync_number) break;
+        segment.durable = true;
         segment.sync_number = want_sync(&log_lane_, now_);
         segment.state = Segment::State::kLogSync;
         break;
@@ -145,12 +146,13 @@ void Engine::backing_sync_failed(Code code) {
   end_sync_waiters(&backing_sync_waiters_, ~uint64_t{0}, code);  // the system tells a failure once
 }
 
-// What of the file was flushed may not be on the backing device.
+// What of the file was flushed may not be on the backing device. What a sync has covered is: its segment may be half erased, or
+// the queue that it stands for gone.
 void Engine::dirty_again(File* file) {
   for (auto at = file->map.locate(0); file->map.valid(at); at = file->map.next(at)) {
     const Extent extent = file->map.get(at);
     const uint32_t segment = log_.segment_of(extent.address);
-    if (extent.state != ExtentState::kClean || log_.at(segment).state >= Segment::State::kLogSync) continue;
+    if (extent.state != ExtentState::kClean || log_.at(segment).durable) continue;
     file->map.set_state(at, ExtentState::kDirty);
     log_.add_dirty(segment, extent.length);
     segments_changed_ = true;  // it may be the only one to be flushed

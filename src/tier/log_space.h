@@ -31,6 +31,7 @@ struct Segment {
   uint64_t ordinal = 0;           // order of activation
   uint64_t shields_from = ~0ull;  // the lowest ordinal of a segment that its records make records of void
   uint64_t sync_number = 0;       // the sync that it waits for
+  bool durable = false;           // sealed, and the backing device has all of it, synced
   Nanos first_write = 0;
   Nanos last_write = 0;
 
