@@ -1,5 +1,6 @@
 // CrashWorld: what reads give, what they must give, and damage.
 #include <algorithm>
+#include <tuple>
 
 #include "tier/crash_world.h"
 #include "tier/log_read.h"
@@ -84,6 +85,44 @@ std::string CrashWorld::check_bytes(int name, uint64_t offset, const ReadBytes& 
 
 std::string CrashWorld::check_range(int name, uint64_t offset, uint64_t length) {
   return check_bytes(name, offset, read_file(names_[name], offset, length));
+}
+
+// Whether a truncate has cut all of the file that is behind `size`, or nothing. Bytes that a write under way may have changed say
+// nothing.
+std::string CrashWorld::check_cut(int name, uint64_t size, const ReadBytes& found) const {
+  const NamedFile& file = names_[name];
+  std::optional<uint64_t> old_at;
+  std::optional<uint64_t> cut_at;
+  for (uint64_t at = size; at < found.bytes.size() && at < file.content.size(); ++at) {
+    const bool unknown = (at < file.uncertain.size() && file.uncertain[at]) ||
+                         (at < file.lost.size() && file.lost[at]) ||
+                         (at < file.damaged.size() && file.damaged[at]) || found.refused[at];
+    const bool written = std::any_of(requests_.begin(), requests_.end(), [&](const auto& each) {
+      const Request& request = each.second;
+      return request.name == name && request.kind == Request::Kind::kWrite && !request.answered &&
+             at >= request.offset && at < request.offset + request.payload.size();
+    });
+    if (unknown || written || file.content[at] == '\0') continue;
+    (found.bytes[at] == '\0' ? cut_at : old_at) = at;
+  }
+  if (!old_at || !cut_at) return {};
+  return fmt::format("file {}: a truncate to {} has cut byte {}, but not byte {}, after {}", name, size,
+                     *cut_at, *old_at, last_);
+}
+
+// A process has found `found`. A truncate that was under way has happened, or has not.
+std::string CrashWorld::check_crash(int name, const ReadBytes& found) {
+  for (const auto& [ticket, request] : requests_) {
+    if (request.name != name || request.answered || request.kind != Request::Kind::kTruncate) continue;
+    if (std::string wrong = check_cut(name, request.offset, found); !wrong.empty()) return wrong;
+  }
+  const std::string wrong = check_bytes(name, 0, found);
+  NamedFile& file = names_[name];
+  const bool power_cut = cut_power_ || options_.durability != Durability::kPageCache;
+  if (wrong.empty() || !power_cut || !file.uncut) return wrong;
+  std::tie(file.content, file.uncertain) = *file.uncut;
+  ++visited_["failed truncate undone by a power cut"];
+  return check_bytes(name, 0, found);
 }
 
 // After a drain the backing device has everything that reads give.

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -83,6 +84,8 @@ class CrashWorld {
     std::vector<bool> lost;                         // a read was refused: it stays so
     std::vector<bool> damaged;                      // a record of this byte was: a read may be refused
     bool busy = false;                              // a truncate or unlink is under way
+    // Content and what is uncertain of it, before a truncate that failed, but has cut the file.
+    std::optional<std::pair<std::string, std::vector<bool>>> uncut;
   };
   struct Queued {
     RecordHeader record;
@@ -103,7 +106,8 @@ class CrashWorld {
   void collect();
   std::string answer(const Action& action);
   static void make_uncertain(NamedFile* file, uint64_t from);
-  void doubt_truncates(Action::Kind failed);
+  static void cut(NamedFile* file, Ticket ticket, uint64_t size);
+  std::string take_failed_truncate(Ticket ticket, const Request& request);
   void take_write(Ticket ticket, const Request& request, bool ok);
   std::string perform(size_t position);
   std::vector<size_t> performable() const;
@@ -122,6 +126,8 @@ class CrashWorld {
   ReadBytes read_file(const NamedFile& file, uint64_t offset, uint64_t length);
   std::string check_range(int name, uint64_t offset, uint64_t length);
   std::string check_bytes(int name, uint64_t offset, const ReadBytes& found);
+  std::string check_cut(int name, uint64_t size, const ReadBytes& found) const;
+  std::string check_crash(int name, const ReadBytes& found);
   std::string check_backing(int name);
   void take_found(NamedFile* file, const ReadBytes& found);
   static void take_sync(NamedFile* file, const std::vector<Ticket>& covered);

@@ -187,6 +187,7 @@ class Engine {
       kIntentSync,
       kBacking,
       kBackingSync,
+      kRefused,  // the backing device has refused the cut or its sync; told, and tried again
       kEnd,
       kEndSync,
       kErasure,
@@ -199,6 +200,7 @@ class Engine {
     bool acknowledged = false;
     bool needs_record = false;             // truncate: something of the log lies behind the new end
     bool repeated = false;                 // truncate: by recovery
+    bool told = false;                     // truncate: of its failure, and goes on
     bool over_loss = false;                // without a log, over a range that is lost
     uint32_t held_segment = ~uint32_t{0};  // truncate: has the intent, and is not erased before the end
     FileIndex file = 0;
@@ -297,7 +299,7 @@ class Engine {
   }
   // What found no space finds none before a segment is free, or the backing device fails.
   bool may_serve_log_waiters() const {
-    return !log_.exhausted() || flush_failures_ > 0 || flush_retry_ > now_;
+    return !log_.exhausted() || flush_failures_ > 0 || flush_retry_ > now_ || cut_failures_ > 0;
   }
   bool may_place() const { return !loaded_.empty() && elevator_.changes() != place_refused_; }
   // No mark while appends are under way, or wait.
@@ -366,8 +368,13 @@ class Engine {
   void append_control(OpIndex index, RecordType type);
   void control_appended(OpIndex index, Code code);
   void control_durable(OpIndex index);
+  void control_failed(OpIndex index, Code code);
   void backing_changed(OpIndex index, Code code);
   void backing_change_durable(OpIndex index);
+  void emit_cut(OpIndex index);
+  void cut_refused(OpIndex index, Code code);
+  void refuse_blocked(FileIndex file, Code code);
+  bool cuts_refused() const;
   void wait_for_abandonment(OpIndex index);
   void release_held_segment(Op* op);
   void end_barrier(OpIndex index, Code code);
@@ -470,6 +477,8 @@ class Engine {
   Nanos flush_retry_ = 0;        // no flush before
   uint32_t flush_failures_ = 0;  // one after the other
   Code flush_failure_ = Code::kIoError;
+  Nanos cut_retry_ = 0;         // no truncate that was refused is tried before
+  uint32_t cut_failures_ = 0;   // refused truncates, one after the other
   uint32_t read_failures_ = 0;  // of the log, one after the other
 
   uint32_t slots_in_flight_ = 0;

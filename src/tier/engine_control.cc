@@ -53,16 +53,9 @@ bool Engine::take_barrier_space(OpIndex index) {
 void Engine::advance_barrier(OpIndex index) {
   Op& op = ops_[index];
   File& file = files_[op.file];
+  if (op.step == Op::Step::kRefused && cut_retry_ <= now_) return emit_cut(index);
   if (op.step != Op::Step::kQuiesce || file.flushing > 0) return;
-  if (!op.needs_record) {
-    op.step = Op::Step::kBacking;
-    emit({.kind = op.kind == Op::Kind::kTruncate ? Action::Kind::kTruncate : Action::Kind::kUnlink,
-          .id = index,
-          .file = op.file,
-          .ticket = op.ticket,
-          .size = op.offset});
-    return;
-  }
+  if (!op.needs_record) return emit_cut(index);
   if (log_.at(op.held_segment).ordinal != log_.ordinal()) {
     // The record would make newer segments' bytes void: it must stand in the newest one.
     release_held_segment(&op);
@@ -91,21 +84,13 @@ void Engine::append_control(OpIndex index, RecordType type) {
 
 void Engine::control_appended(OpIndex index, Code code) {
   Op& op = ops_[index];
-  const uint32_t segment = log_.segment_of(op.address);
   if (code != Code::kOk) {
     log_failed(code);
-    if (op.step == Op::Step::kIntent) op.failure = code;  // nothing was cut
-    return wait_for_abandonment(index);
+    return control_failed(index, code);
   }
   last_logged_ = std::max(last_logged_, op.last_sequence);
   files_[op.file].log_sync = log_lane_.started + 1;
-  if (op.step == Op::Step::kIntent) {
-    carve_map(op.file, op.offset, kFileBytesMax, segment);
-    files_[op.file].size = op.offset;  // what the backing file has behind it is older
-    op.step = Op::Step::kIntentSync;
-  } else {
-    op.step = Op::Step::kEndSync;
-  }
+  op.step = op.step == Op::Step::kIntent ? Op::Step::kIntentSync : Op::Step::kEndSync;
   if (page_cache()) return control_durable(index);
   log_sync_waiters_.emplace_back(want_sync(&log_lane_, now_), index);
 }
@@ -115,8 +100,24 @@ void Engine::control_durable(OpIndex index) {
   Op& op = ops_[index];
   settled_.end(op.last_sequence);
   if (op.step == Op::Step::kEndSync) return end_barrier(index, op.failure);
+  carve_map(op.file, op.offset, kFileBytesMax, log_.segment_of(op.address));
+  files_[op.file].size = op.offset;  // what the backing file has behind it is older
+  emit_cut(index);
+}
+
+// The record of the barrier may stand in the log, and may not. Without an intent nothing is cut: a recovery that did not find it would
+// bring back what the log has behind the cut, and nothing else.
+void Engine::control_failed(OpIndex index, Code code) {
+  Op& op = ops_[index];
+  if (op.step == Op::Step::kIntent || op.step == Op::Step::kIntentSync) op.failure = code;
+  wait_for_abandonment(index);
+}
+
+// The backing file is to be cut, or removed.
+void Engine::emit_cut(OpIndex index) {
+  Op& op = ops_[index];
   op.step = Op::Step::kBacking;
-  emit({.kind = Action::Kind::kTruncate,
+  emit({.kind = op.kind == Op::Kind::kTruncate ? Action::Kind::kTruncate : Action::Kind::kUnlink,
         .id = index,
         .file = op.file,
         .ticket = op.ticket,
@@ -131,6 +132,7 @@ void Engine::backing_changed(OpIndex index, Code code) {
     op.failure = code;
     return backing_change_durable(index);
   }
+  op.failure = Code::kOk;  // of an attempt before
   if (op.kind == Op::Kind::kUnlink) {
     carve_map(op.file, 0, kFileBytesMax, log_.count());
     file.unlinked = true;
@@ -143,9 +145,13 @@ void Engine::backing_changed(OpIndex index, Code code) {
   backing_sync_waiters_.emplace_back(want_sync(&backing_lane_, now_), index);
 }
 
-// Or has failed: an intent needs its end all the same, or recovery would cut off what is written from now on.
+// Or has failed. If nothing has changed by then, the file is as it was. A truncate that was begun must be ended: readers, or the
+// next process, take the file for cut already.
 void Engine::backing_change_durable(OpIndex index) {
   Op& op = ops_[index];
+  const bool begun = op.needs_record || op.told || op.step == Op::Step::kBackingSync;
+  if (op.failure != Code::kOk && op.kind == Op::Kind::kTruncate && begun)
+    return cut_refused(index, op.failure);
   if (!op.needs_record || options_.canaries.skip_truncate_end) return end_barrier(index, op.failure);
   if (!log_usable()) return wait_for_abandonment(index);
   if (!op.repeated) {
@@ -158,6 +164,48 @@ void Engine::backing_change_durable(OpIndex index) {
   op.step = Op::Step::kErasure;
   --log_.at(op.held_segment).appending;
   segments_changed_ = true;
+}
+
+// The file is cut for who reads it; what the backing file still has behind the cut is stale. Until the backing file is cut too, the
+// truncate goes on without its caller, its intent stays in the log, and nobody may write to the file: a write behind the cut would
+// bring the stale bytes back, and a recovery would cut it off.
+void Engine::cut_refused(OpIndex index, Code code) {
+  Op& op = ops_[index];
+  File& file = files_[op.file];
+  op.step = Op::Step::kRefused;
+  ++stats_.flush_errors;
+  ++cut_failures_;
+  cut_retry_ = now_ + options_.retry_ns;
+  file.no_flush = false;  // as of a truncate that recovery repeats
+  restart_pass();
+  if (!std::exchange(op.told, true)) {
+    file.epochs.leave(op.file_epoch);
+    epochs_.leave(op.epoch);
+    refuse(std::exchange(op.ticket, kRecoveryTicket), op.file, code);
+  }
+  refuse_blocked(op.file, code);
+}
+
+void Engine::refuse_blocked(FileIndex file, Code code) {
+  for (size_t i = 0; i < blocked_.size();) {
+    const OpIndex index = blocked_[i];
+    if (ops_[index].file != file) {
+      ++i;
+      continue;
+    }
+    blocked_.erase(blocked_.begin() + static_cast<ptrdiff_t>(i));
+    --files_[file].blocked;
+    finish(index, code);
+  }
+}
+
+// Whether a backing file has stale bytes behind a cut that it has refused.
+bool Engine::cuts_refused() const {
+  return std::any_of(barriers_.begin(), barriers_.end(), [this](OpIndex index) {
+    const Op& op = ops_[index];
+    return op.told && (op.step == Op::Step::kRefused || op.step == Op::Step::kBacking ||
+                       op.step == Op::Step::kBackingSync);
+  });
 }
 
 // The log has failed, and the intent may stand in it without an end: until the log counts no more, nothing is written to the
@@ -202,8 +250,9 @@ void Engine::end_barrier(OpIndex index, Code code) {
     restart_pass();
   }
   barriers_.erase(std::find(barriers_.begin(), barriers_.end(), index));
+  if (!cuts_refused()) cut_failures_ = 0;
   if (!blocked_.empty()) retry_blocked_ = true;
-  finish(index, code);
+  op.told ? free_op(index) : finish(index, code);
 }
 
 void Engine::sync(Ticket ticket, FileIndex file, Nanos now) {
@@ -264,6 +313,7 @@ bool Engine::advance_sync(PendingSync* pending, Code* result) {
         for (uint32_t i = 0; i < log_.count(); ++i)
           if (log_.at(i).live() && log_.at(i).ordinal <= pending->ordinal && log_.at(i).dirty_bytes > 0)
             return false;
+        if (cuts_refused()) return false;  // the next attempt tells
       } else {
         if (files_[pending->file].syncs_done < pending->file_number) return false;
         if (log_lane_.done >= pending->number || log_state_ == LogState::kGone) return true;
@@ -296,6 +346,7 @@ Nanos Engine::next_event() const {
   }
   if (flush_retry_ > now_) at(flush_retry_);
   if (loss_retry_ > now_) at(loss_retry_);
+  if (cut_retry_ > now_ && cuts_refused()) at(cut_retry_);
   at(settle_due_);
   if (flush_retry_ <= now_ && paused()) {
     at(log_.at(flush_segment_).first_write + options_.age_flush_ns);

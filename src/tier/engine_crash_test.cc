@@ -68,7 +68,7 @@ TEST(Engine, ADeviceThatFailsLosesNothingSilently) {
           world.fail_next(kind);
       else
         world.fail_next(std::array{Action::Kind::kWriteBacking, Action::Kind::kSyncBacking,
-                                   Action::Kind::kSyncFile}[rng.below(3)]);
+                                   Action::Kind::kSyncFile, Action::Kind::kTruncate}[rng.below(4)]);
     }
     if (!ssd) world.heal();
     ASSERT_EQ(world.settle(ssd ? CrashWorld::Drain::kMayFail : CrashWorld::Drain::kMustWork), "")
@@ -142,7 +142,7 @@ std::string run_failed_log(uint64_t seed, bool cut_power, std::optional<Action::
     return {};
   };
   if (std::string wrong = steps(200); !wrong.empty()) return wrong;
-  if (also != Action::Kind::kTruncate && rng.chance(1, 3)) {  // the process before has left a queue
+  if (rng.chance(1, 3)) {  // the process before has left a queue
     if (std::string wrong = world.crash(); !wrong.empty()) return wrong;
     if (std::string wrong = steps(50); !wrong.empty()) return wrong;
   }
@@ -187,6 +187,24 @@ TEST(Engine, ATruncateThatFailsCutsNothingThatIsWrittenLater) {
       ASSERT_EQ(run_failed_log(seed, false, also, &seen), "")
           << "seed " << seed << ", backing truncates fail " << also.has_value();
   EXPECT_GT(seen.given_up, 300u);
+}
+
+// A backing directory that takes writes and refuses truncates, for ever: the log fills with intents that have no end.
+TEST(Engine, WhoeverWaitsForARefusedTruncateIsTold) {
+  uint64_t cut = 0;
+  for (uint64_t seed = 1; seed <= 300u * scale(); ++seed) {
+    Rng rng(seed);
+    CrashWorld world(small_options(&rng), seed);
+    for (uint64_t i = 0; i < 150; ++i) ASSERT_EQ(world.step(), "") << "seed " << seed;
+    world.fail_next(Action::Kind::kTruncate);
+    for (uint64_t i = 0; i < 300; ++i) ASSERT_EQ(world.step(), "") << "seed " << seed;
+    ASSERT_EQ(world.settle(CrashWorld::Drain::kNobodyLooks), "") << "seed " << seed;
+    world.heal();
+    ASSERT_EQ(world.settle(), "") << "seed " << seed;
+    const auto seen = world.visited();
+    cut += seen.contains("truncate failed, and the file is cut");
+  }
+  EXPECT_GT(cut, 50u);
 }
 
 TEST(Engine, CanaryASyncThatLeavesTheLogAlone) {

@@ -208,8 +208,7 @@ void Engine::file_synced(FileIndex index, Code code) {
 void Engine::fail_log_sync_waiters(Code code) {
   for (const auto& [number, index] : std::exchange(log_sync_waiters_, {})) {
     if (ops_[index].kind != Op::Kind::kWrite) {
-      // A truncate goes on: the map has no bytes behind the cut any more.
-      ops_[index].step == Op::Step::kEndSync ? wait_for_abandonment(index) : control_durable(index);
+      control_failed(index, code);
       continue;
     }
     settled_.end(ops_[index].sequence);
@@ -249,7 +248,8 @@ void Engine::advance_abandon() {
     if (log_.at(i).appending > 0) return;
   if (free_pieces_.size() < pieces_.size()) return;
   if (backing_lane_.in_flight || file_syncs_ > 0)
-    return;  // a failure of theirs makes flushed bytes dirty again
+    return;                    // a failure of theirs makes flushed bytes dirty again
+  if (cuts_refused()) return;  // their intents would be gone
   log_state_ = LogState::kAbandoning;
   emit({.kind = Action::Kind::kAbandonLog});
 }

@@ -124,7 +124,9 @@ void Engine::serve_log_waiters() {
   while (!log_waiters_.empty()) {
     const OpIndex index = log_waiters_.front();
     Op& op = ops_[index];
-    const bool hopeless = flush_failures_ >= kFlushFailuresMax;
+    // Segments that have the intents of refused truncates cannot be erased; once all else is flushed, waiting helps no more.
+    const bool held = cut_failures_ >= kFlushFailuresMax && log_.dirty_bytes() == 0 && cuts_refused();
+    const bool hopeless = flush_failures_ >= kFlushFailuresMax || held;
     if (op.kind != Op::Kind::kWrite) {
       const bool taken = take_barrier_space(index);
       if (!taken && !hopeless) return;
@@ -133,8 +135,8 @@ void Engine::serve_log_waiters() {
       continue;
     }
     const bool taken = take_log_space(&op);
-    const bool direct =
-        !taken && flush_retry_ > now_ && !files_[op.file].map.overlaps(op.offset, op.offset + op.length);
+    const bool direct = !taken && (flush_retry_ > now_ || held) &&
+                        !files_[op.file].map.overlaps(op.offset, op.offset + op.length);
     if (!taken && !direct && !hopeless) return;
     log_waiters_.pop_front();
     if (taken) {

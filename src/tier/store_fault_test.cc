@@ -250,6 +250,64 @@ TEST_F(StoreFaultTest, ASyncOfALogThatFailsWaitsForTheBackingDirectory) {
   }
 }
 
+// A truncate cuts what the log has first. Then the backing directory refuses: the file reads as cut from then on, in the next process
+// too, and what the backing file still has behind the cut never comes back.
+TEST_F(StoreFaultTest, ATruncateThatTheBackingDirectoryRefusesLeavesTheFileCut) {
+  open(Policy::kSsdBlocking);
+  ASSERT_TRUE(store_->write(file_, 0, std::string(40'000, 'o')).ok());
+  ASSERT_TRUE(store_->drain().ok());
+  ASSERT_TRUE(store_->write(file_, 20'000, std::string(5'000, 'n')).ok());
+  fail("/backing/data", io::CallKind::kTruncate);
+  EXPECT_FALSE(store_->truncate(file_, 10'000).ok());
+  EXPECT_EQ(*store_->size(file_), 10'000u);
+  EXPECT_FALSE(store_->write(file_, 30'000, "new").ok()) << "the bytes before it would be stale ones";
+  EXPECT_EQ(*store_->size(file_), 10'000u);
+  EXPECT_FALSE(store_->drain().ok()) << "the backing file is not what readers see";
+
+  static_cast<void>(store_->close(Store::AtClose::kKeep));
+  store_.reset();
+  open(Policy::kSsdBlocking);
+  EXPECT_EQ(*store_->size(file_), 10'000u);
+  EXPECT_FALSE(store_->write(file_, 30'000, "new").ok());
+
+  device_.faults.clear();
+  ASSERT_TRUE(store_->write(file_, 30'000, "new").ok());
+  const std::string expected = std::string(10'000, 'o') + std::string(20'000, '\0') + "new";
+  std::string found(expected.size(), '?');
+  ASSERT_TRUE(store_->read(file_, 0, found).ok());
+  EXPECT_TRUE(found == expected);
+  ASSERT_TRUE(store_->drain().ok());
+  EXPECT_TRUE(on_backing() == expected);
+}
+
+// Nothing of the file is in the log: a refusal leaves it as it was.
+TEST_F(StoreFaultTest, ATruncateThatIsRefusedBeforeAnythingIsCutLeavesTheFileAsItWas) {
+  open(Policy::kBacking);
+  ASSERT_TRUE(store_->write(file_, 0, std::string(40'000, 'o')).ok());
+  ASSERT_TRUE(store_->drain().ok());
+  fail("/backing/data", io::CallKind::kTruncate);
+  EXPECT_FALSE(store_->truncate(file_, 10'000).ok());
+  EXPECT_EQ(*store_->size(file_), 40'000u);
+  EXPECT_TRUE(store_->write(file_, 50'000, "new").ok());
+  ASSERT_TRUE(store_->drain().ok());
+  const std::string expected = std::string(40'000, 'o') + std::string(10'000, '\0') + "new";
+  EXPECT_TRUE(on_backing() == expected);
+}
+
+// A network file system may cut the file and lose the answer.
+TEST_F(StoreFaultTest, ATruncateThatFailsButHasHappenedIsOne) {
+  open(Policy::kBacking);
+  ASSERT_TRUE(store_->write(file_, 0, std::string(40'000, 'o')).ok());
+  ASSERT_TRUE(store_->drain().ok());
+  device_.faults.set_hook([this](const io::Call& call) -> Status {
+    if (call.kind != io::CallKind::kTruncate) return {};
+    EXPECT_EQ(::truncate((root_ + "/backing/data").c_str(), static_cast<off_t>(call.bytes)), 0);
+    return error(Code::kIoError, Scope::kFile, "no answer");
+  });
+  EXPECT_TRUE(store_->truncate(file_, 10'000).ok());
+  EXPECT_EQ(*store_->size(file_), 10'000u);
+}
+
 // An operator's pause is a wish: a full log, a truncate of what is in it and a drain need the flush.
 TEST_F(StoreFaultTest, AFlushThatIsPausedForEverStopsNobody) {
   open(Policy::kSsdBlocking);
