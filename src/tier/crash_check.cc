@@ -118,8 +118,7 @@ std::string CrashWorld::check_crash(int name, const ReadBytes& found) {
   }
   const std::string wrong = check_bytes(name, 0, found);
   NamedFile& file = names_[name];
-  const bool power_cut = cut_power_ || options_.durability != Durability::kPageCache;
-  if (wrong.empty() || !power_cut || !file.uncut) return wrong;
+  if (wrong.empty() || !cuts_power() || !file.uncut) return wrong;
   std::tie(file.content, file.uncertain) = *file.uncut;
   ++visited_["failed truncate undone by a power cut"];
   return check_bytes(name, 0, found);

@@ -101,7 +101,7 @@ void CrashWorld::start() {
     address += round_up(old_queue_[i].record.head_bytes() + old_queue_[i].payload.size(), kRecordUnit);
   }
   found.segments = scan(log_.bytes());
-  if (!options_.canaries.poison_torn) mend_log(&found.segments);
+  if (!options_.canaries.poison_torn) mend_log(&found.segments, ~uint64_t{0});
   found.losses = saved_losses_;
   engine_->recover(found, clock());
   collect();
@@ -117,25 +117,26 @@ std::vector<SegmentScan> CrashWorld::scan(Bytes log) const {
   return scans;
 }
 
-void CrashWorld::mend_log(std::vector<SegmentScan>* scans) {
-  const std::string zeros(kRecordHeaderBytes, '\0');
-  std::string copy = zeros;
-  for (const DamagedRecord& torn : take_torn(scans)) {
-    const RecordHeader& record = torn.header;
-    log_.write(record.address, zeros);
-    log_.write(record.address + record.space(options_.log_alignment) - kRecordHeaderBytes, zeros);
-    log_.sync();
-    ++visited_["torn record voided"];
-  }
-  for (const SegmentScan& scan : *scans) {
-    for (const RecordHeader& record : scan.mended) {
-      encode_record_header(record, options_.log_id, copy);
-      log_.write(record.address, copy);
-      encode_record_end(record, options_.log_id, copy);
-      log_.write(record.address + record.space(options_.log_alignment) - kRecordHeaderBytes, copy);
-      log_.sync();
+// As opening a store does it. The process is killed after `writes_max` writes.
+void CrashWorld::mend_log(std::vector<SegmentScan>* scans, uint64_t writes_max) {
+  const auto torn = take_torn(scans);
+  visited_["torn record voided"] += torn.size();
+  for (const auto& round : mends_of(*scans, torn, options_.log_id, options_.log_alignment)) {
+    for (const LogWrite& write : round) {
+      if (writes_max-- == 0) return;
+      log_.write(write.address, write.bytes);
     }
+    log_.sync();
   }
+}
+
+// A process that recovers, and dies before it has done so.
+void CrashWorld::recover_in_part() {
+  auto scans = scan(log_.bytes());
+  mend_log(&scans, rng_.below(6));
+  if (cuts_power()) log_.lose_power(&rng_);
+  log_.sync();
+  ++visited_["recovery cut short"];
 }
 
 std::string CrashWorld::payload(uint64_t length) {
@@ -488,13 +489,14 @@ std::string CrashWorld::crash(uint32_t damages) {
     apply(action, part);
   }
   if (cut_power_ && options_.durability == Durability::kPageCache) forget_unsynced();
-  if (cut_power_ || options_.durability != Durability::kPageCache) {
+  if (cuts_power()) {
     log_.lose_power(&rng_);
     for (auto& [id, image] : backing_) image.lose_power(&rng_);
     queue_.clear();
   }
   damage(damages);
   log_.sync();
+  if (rng_.chance(1, 4) && !abandoned_ && !options_.canaries.poison_torn) recover_in_part();
   const auto before = requests_;
   start();
   requests_ = before;  // for what may have happened

@@ -120,7 +120,9 @@ class CrashWorld {
   void write_segment_headers(const SegmentHeader& header, double part);
   void write_record(const Action& action, double part);
   std::vector<SegmentScan> scan(Bytes log) const;
-  void mend_log(std::vector<SegmentScan>* scans);
+  void mend_log(std::vector<SegmentScan>* scans, uint64_t writes_max);
+  void recover_in_part();
+  bool cuts_power() const { return cut_power_ || options_.durability != Durability::kPageCache; }
   void damage_record(const RecordHeader& record);
   void read_piece(const ReadPiece& piece, const NamedFile& file, ReadBytes* out);
   ReadBytes read_file(const NamedFile& file, uint64_t offset, uint64_t length);

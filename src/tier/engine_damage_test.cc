@@ -30,6 +30,8 @@ Outcome run_seed(uint64_t seed, const Canaries& canaries) {
     }
     if (run.wrong.empty() && rng.chance(1, 4)) go(world.settle());
     if (run.wrong.empty()) go(world.crash(static_cast<uint32_t>(rng.below(4))));
+    if (run.wrong.empty() && rng.chance(1, 4))
+      go(world.crash());  // before anything of the recovery is durable
     if (run.wrong.empty() && rng.chance(1, 6)) go(world.accept());
   }
   if (run.wrong.empty()) go(world.settle());

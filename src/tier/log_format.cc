@@ -328,4 +328,33 @@ std::vector<DamagedRecord> take_torn(std::vector<SegmentScan>* segments) {
   return torn;
 }
 
+std::array<std::vector<LogWrite>, 2> mends_of(const std::vector<SegmentScan>& segments,
+                                              const std::vector<DamagedRecord>& torn, uint64_t log_id,
+                                              uint32_t alignment) {
+  std::array<std::vector<LogWrite>, 2> rounds;
+  std::string copy(kRecordHeaderBytes, '\0');
+  const auto end_of = [alignment](const RecordHeader& record) {
+    return record.address + record.space(alignment) - kRecordHeaderBytes;
+  };
+  const auto add = [&](const RecordHeader& record) {
+    encode_record_header(record, log_id, copy);
+    rounds[0].push_back({record.address, copy});
+    encode_record_end(record, log_id, copy);
+    rounds[1].push_back({end_of(record), copy});
+  };
+  for (const DamagedRecord& each : torn) {
+    // Not zeros: perhaps only this header says that a damaged record before it was acknowledged, and is lost.
+    RecordHeader mark = each.header;
+    mark.type = RecordType::kSettled;
+    mark.file = mark.offset = 0;
+    mark.length = mark.check = 0;
+    if (end_of(mark) != end_of(each.header))
+      rounds[1].push_back({end_of(each.header), std::string(kRecordHeaderBytes, '\0')});
+    add(mark);
+  }
+  for (const SegmentScan& scan : segments)
+    for (const RecordHeader& record : scan.mended) add(record);
+  return rounds;
+}
+
 }  // namespace swale::tier

@@ -19,6 +19,7 @@
 // Threads: pure functions. Errors: decoders answer kCorruption and never trust a length.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -149,8 +150,17 @@ struct SegmentScan {
 Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected);
 
 // Takes the damaged records out that no record says were settled: they were torn when the process or the machine stopped.
-// Void them (zeros over header and end) and sync the log before anything is appended to it:
-// later records would say that they were settled.
+// Carry out mends_of before anything is appended to the log: later records would say that they were settled.
 std::vector<DamagedRecord> take_torn(std::vector<SegmentScan>* segments);
+
+struct LogWrite {
+  uint64_t address;
+  std::string bytes;
+};
+// Writes that replace torn records by marks, and damaged copies of headers by whole ones. The log is synced after each of the two
+// rounds: so one copy of each header is whole at any time, and what it says of others being settled is never forgotten.
+std::array<std::vector<LogWrite>, 2> mends_of(const std::vector<SegmentScan>& segments,
+                                              const std::vector<DamagedRecord>& torn, uint64_t log_id,
+                                              uint32_t alignment);
 
 }  // namespace swale::tier

@@ -166,6 +166,30 @@ TEST(TierLog, ADamagedRecordWasAcknowledgedIfALaterOneSaysSo) {
   }
 }
 
+// Record 3 is torn, and nobody else says that record 0, which is damaged, had been acknowledged. The mend of the log may be killed
+// after any of its writes.
+TEST(TierLog, AMendedLogStillSaysWhatWasSettled) {
+  const uint64_t begin = segment_header().index * kSegmentBytes;
+  for (size_t writes = 0; writes <= 4; ++writes) {
+    std::string bytes = make_segment(4);
+    bytes[payload_of(0)] ^= 1;
+    bytes[payload_of(3)] ^= 1;
+    std::vector<SegmentScan> scans = {*scan_segment(bytes, segment_header())};
+    const auto torn = take_torn(&scans);
+    ASSERT_EQ(torn.size(), 1u);
+    size_t left = writes;
+    for (const auto& round : mends_of(scans, torn, kLogId, 64))
+      for (const LogWrite& write : round)
+        if (left > 0 && left-- > 0) bytes.replace(write.address - begin, write.bytes.size(), write.bytes);
+    std::vector<SegmentScan> again = {*scan_segment(bytes, segment_header())};
+    take_torn(&again);
+    ASSERT_EQ(again[0].damaged.size(), 1u) << writes << " writes";
+    EXPECT_EQ(again[0].damaged[0].header.sequence, 100u);
+    for (const RecordHeader& record : again[0].records)
+      EXPECT_TRUE(record.type == RecordType::kSettled || record.sequence != 103) << "the torn one counts";
+  }
+}
+
 TEST(TierLog, RecordsOfAnEarlierGenerationAreRemains) {
   std::string bytes = make_segment(10);
   SegmentHeader erased = segment_header();

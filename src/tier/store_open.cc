@@ -142,30 +142,19 @@ Status go_on_without_log(io::Device& device, uint64_t log_id, OpenedStore* opene
 
 // Writes the missing copies of headers. Records that were torn when the process stopped must not look like damaged ones later, when newer records say that
 // everything before them was settled.
-Status mend_log(io::File& log, uint32_t alignment, OpenedStore* opened) {
-  const std::string zeros(kRecordHeaderBytes, '\0');
+Status mend_log(io::File& log, const Options& engine, OpenedStore* opened) {
   const auto torn = take_torn(&opened->found.segments);
   opened->report.torn = torn.size();
-  std::string header(kRecordHeaderBytes, '\0');
   for (const SegmentScan& scan : opened->found.segments) {
     opened->report.mended += scan.mended.size();
-    for (const RecordHeader& record : scan.mended) {
-      encode_record_header(record, scan.header.log_id, header);
-      SWALE_RETURN_IF_ERROR(log.pwrite(record.address, header));
-      encode_record_end(record, scan.header.log_id, header);
-      SWALE_RETURN_IF_ERROR(
-          log.pwrite(record.address + record.space(alignment) - kRecordHeaderBytes, header));
-    }
-  }
-  for (const DamagedRecord& each : torn) {
-    const RecordHeader& record = each.header;
-    SWALE_RETURN_IF_ERROR(log.pwrite(record.address, zeros));
-    SWALE_RETURN_IF_ERROR(log.pwrite(record.address + record.space(alignment) - kRecordHeaderBytes, zeros));
-  }
-  for (const SegmentScan& scan : opened->found.segments)
     for (const DamagedRecord& damaged : scan.damaged)
       opened->report.damaged.push_back(words_of(log.path(), damaged));
-  return torn.empty() && opened->report.mended == 0 ? Status() : log.sync();
+  }
+  for (const auto& round : mends_of(opened->found.segments, torn, engine.log_id, engine.log_alignment)) {
+    for (const LogWrite& write : round) SWALE_RETURN_IF_ERROR(log.pwrite(write.address, write.bytes));
+    if (!round.empty()) SWALE_RETURN_IF_ERROR(log.sync());
+  }
+  return {};
 }
 
 // Programs see every file of the backing directory, and may write to it or remove it.
@@ -217,7 +206,7 @@ Status use_log(io::Device& device, OpenedStore* opened) {
   engine.log_alignment = geometry->alignment;
   SWALE_RETURN_IF_ERROR(engine.validate());
   SWALE_ASSIGN_OR_RETURN(opened->found.segments, scan_log(*opened->log, *geometry, &opened->report));
-  return mend_log(*opened->log, engine.log_alignment, opened);
+  return mend_log(*opened->log, engine, opened);
 }
 
 Status read_losses(io::Device& device, OpenedStore* opened) {
