@@ -517,7 +517,8 @@ class Engine {
   uint64_t loss_version_ = 0;
   uint64_t loss_saved_ = 0;
   uint64_t loss_saving_ = 0;  // the version that is being written
-  uint64_t loss_sync_ = 0;    // of the log, before it
+  uint64_t loss_sync_ = 0;    // before it, of...
+  SyncLane* loss_lane_ = nullptr;
   std::optional<LossList> loss_snapshot_;
   bool loss_in_flight_ = false;
   Nanos loss_retry_ = 0;

@@ -102,16 +102,19 @@ void Engine::accept_losses(Ticket ticket, Nanos now) {
   pump();
 }
 
-// What the list leaves out must be durable before the list is: a snapshot of it waits for a sync of the log.
+// What the list leaves out must be durable before the list is, whatever the mode: or a power cut would leave older bytes that nobody
+// names. So a snapshot of the list waits for a sync of the device that has what replaced a loss.
 void Engine::save_losses() {
   if (loss_in_flight_ || loss_retry_ > now_) return;
-  const bool syncs = !page_cache() && log_usable();
+  SyncLane& lane = log_usable() ? log_lane_ : backing_lane_;
+  if (loss_lane_ != &lane) loss_snapshot_.reset();  // the log has failed meanwhile
   if (!loss_snapshot_) {
     loss_snapshot_ = losses();
     loss_saving_ = loss_version_;
-    loss_sync_ = syncs ? want_sync(&log_lane_, now_) : 0;
+    loss_lane_ = &lane;
+    loss_sync_ = want_sync(&lane, now_);
   }
-  if (syncs && log_lane_.done < loss_sync_) return;
+  if (lane.done < loss_sync_) return;
   loss_in_flight_ = true;
   emit({.kind = Action::Kind::kSaveLosses});
 }
