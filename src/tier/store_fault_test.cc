@@ -432,6 +432,30 @@ TEST_F(StoreKilledTest, WhatTheQueueHadOutlivesALogWhoseLossIsAccepted) {
   EXPECT_EQ(read_at(0), std::string(kBytes, 'a'));
 }
 
+// Only the log that was abandoned is replaced; another one may have somebody's writes.
+TEST_F(StoreKilledTest, ALogThatWasNotAbandonedIsNotReplaced) {
+  const std::string log = root_ + "/ssd/log";
+  open(Policy::kSsdBlocking);
+  store_->pause_flush(true);
+  ASSERT_TRUE(write('a', 0));
+  ASSERT_TRUE(store_->close(Store::AtClose::kKeep).ok());
+  store_.reset();
+  std::filesystem::rename(log, root_ + "/other");
+  std::filesystem::remove(root_ + "/backing/.swale-tier/log");
+
+  open(Policy::kSsdBlocking);
+  ASSERT_TRUE(write('b', 0));
+  ASSERT_TRUE(give_log_up());
+  store_.reset();
+  device_.faults.clear();
+  std::filesystem::copy_file(root_ + "/other", log, std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(Store::open(device_, options(Policy::kSsdBlocking)).status().code(), Code::kInvalidArgument);
+  std::filesystem::remove(log);
+  open(Policy::kSsdBlocking);
+  EXPECT_TRUE(store_->recovery().made_anew);
+  EXPECT_EQ(read_at(0), std::string(kBytes, 'b'));
+}
+
 TEST_F(StoreKilledTest, AQueueOfAnUnknownLogIsKeptAndNamed) {
   leave_a_write_in_the_queue();
   std::filesystem::remove(root_ + "/ssd/log");

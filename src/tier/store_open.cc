@@ -104,13 +104,8 @@ Result<Marker> read_marker(io::Device& device, const std::string& backing_direct
   return marker;
 }
 
-// Whether no segment was ever written to, and no queue was made: the process that made the log was killed before it had named it.
-bool is_untouched(io::Device& device, const std::string& ssd_directory, io::File& log,
-                  const SegmentHeader& geometry) {
-  const auto names = device.list(ssd_directory);
-  if (!names.ok()) return false;
-  if (std::any_of(names->begin(), names->end(), [](const auto& name) { return name.starts_with("queue."); }))
-    return false;
+// Whether no segment was ever written to.
+bool has_no_record(io::File& log, const SegmentHeader& geometry) {
   const uint64_t first = round_up(kSegmentHeaderBytes, geometry.alignment);
   std::string bytes(first + kRecordHeaderBytes, '\0');
   for (uint32_t i = 0; i < geometry.segment_count; ++i) {
@@ -119,6 +114,14 @@ bool is_untouched(io::Device& device, const std::string& ssd_directory, io::File
     if (!found.ok() || found->generation != 1 || get_u32(bytes.data() + first) == kRecordMagic) return false;
   }
   return true;
+}
+
+// Whether, moreover, no queue was made: the process that made the log was killed before it had named it.
+bool is_untouched(io::Device& device, const std::string& ssd_directory, io::File& log,
+                  const SegmentHeader& geometry) {
+  const auto names = device.list(ssd_directory);
+  const auto is_queue = [](const std::string& name) { return name.starts_with("queue."); };
+  return names.ok() && std::none_of(names->begin(), names->end(), is_queue) && has_no_record(log, geometry);
 }
 
 // The log is gone, and the user knows: any file that the tier has written to may lack writes.
@@ -170,13 +173,29 @@ Status expect_apart(const StoreOptions& options) {
       options.ssd_directory, options.backing_directory);
 }
 
+// The mark says that a log does not count any more: that one may be replaced, or what an SSD that fails has left of it, or a log that
+// a killed process was making in its place. Another one may have writes of another directory that are nowhere else.
+Status replace_abandoned(io::Device& device, io::File* log, OpenedStore* opened) {
+  const Marker& marker = opened->marker;
+  if (log) {
+    const auto geometry = log_geometry(*log, opened->options.engine);
+    if (geometry.ok() && geometry->log_id != marker.log_id && !has_no_record(*log, *geometry))
+      return error(Code::kInvalidArgument, Scope::kFatal,
+                   "{}: log {:016x} does not belong to {}, which has abandoned log {:016x}; give "
+                   "another SSD directory, or remove this log if nobody needs it",
+                   opened->options.ssd_directory, geometry->log_id, opened->options.backing_directory,
+                   marker.log_id);
+  }
+  return make_log(device, opened);
+}
+
 Status use_log(io::Device& device, OpenedStore* opened) {
   Options& engine = opened->options.engine;
   SWALE_ASSIGN_OR_RETURN(opened->marker, read_marker(device, opened->options.backing_directory));
   const Marker marker = opened->marker;
   auto log = device.open(log_path(opened->options.ssd_directory), io::OpenMode::kReadWrite);
   if (!log.ok() && log.status().code() != Code::kNotFound) return log.status();
-  if (marker.abandoned) return make_log(device, opened);
+  if (marker.abandoned) return replace_abandoned(device, log.ok() ? log->get() : nullptr, opened);
   if (!log.ok()) {
     if (!marker.there) return make_log(device, opened);
     if (opened->options.accept_loss) return go_on_without_log(device, marker.log_id, opened);
