@@ -108,7 +108,10 @@ struct Plan {
   std::optional<Codec> compression = {};
   std::optional<run::IndexKind> index = {};
   std::optional<run::ShuffleFormat> format = {};
-  int open_records = 0;  // of a rank: appended by the last job, which is then killed
+  int open_records = 0;             // of a rank: appended by the last job, which is then killed
+  std::vector<int32_t> ranks = {};  // of each job; empty: drawn
+  uint32_t ways = 0;                // of all jobs; 0: drawn
+  size_t dropped = 0;               // epochs of the job before that the last job drops
 };
 
 struct Made {
@@ -145,7 +148,7 @@ class DirectoryMaker {
   void write_job(int number) {
     WriterOptions options;
     options.memory_bytes = plan_.format == run::ShuffleFormat::kLossy ? 20 * kMiB : 8 * kMiB;
-    options.ways = 1 + static_cast<uint32_t>(rng_.below(3));
+    options.ways = plan_.ways > 0 ? plan_.ways : 1 + static_cast<uint32_t>(rng_.below(3));
     if (number == 0) {
       if (plan_.schema) options.schema = run::Schema::parse("number:u8", "number").value();
       options.compression = plan_.compression;
@@ -153,7 +156,12 @@ class DirectoryMaker {
       options.format = plan_.format;
     }
     const bool dies = plan_.open_records > 0 && number + 1 == plan_.jobs;
-    const auto ranks = static_cast<int32_t>(1 + rng_.below(static_cast<uint64_t>(plan_.ranks_max)));
+    const auto drawn = static_cast<int32_t>(1 + rng_.below(static_cast<uint64_t>(plan_.ranks_max)));
+    const int32_t ranks = plan_.ranks.empty() ? drawn : plan_.ranks.at(static_cast<size_t>(number));
+    if (plan_.dropped > 0 && number + 1 == plan_.jobs) {
+      made_.truth.epochs.resize(made_.truth.epochs.size() - plan_.dropped);
+      options.resume_after = static_cast<int64_t>(made_.truth.epochs.size()) - 1;  // epoch i is step i
+    }
     const size_t first = made_.truth.epochs.size();
     made_.truth.epochs.resize(first + static_cast<size_t>(plan_.epochs));
     if (dies) made_.truth.uncommitted.resize(1);

@@ -99,13 +99,20 @@ Status ManifestFinder::read_documents() {
   return {};
 }
 
+// A log that is in another one's place counts where it belongs, unless that place has its own.
 Status ManifestFinder::read_epoch_logs() {
+  std::vector<SalvagedEpochs> elsewhere;
   for (const uint32_t number : numbers_) {
     Result<SalvagedEpochs> log = salvage_epoch_log(device_, directory_, number);
     if (log.status().code() == Code::kNotFound) continue;
     SWALE_RETURN_IF_ERROR(log.status());
-    epoch_logs_.emplace(number, std::move(*log));
+    if (log->generation.value_or(number) == number) {
+      epoch_logs_.emplace(number, std::move(*log));
+    } else {
+      elsewhere.push_back(std::move(*log));
+    }
   }
+  for (SalvagedEpochs& log : elsewhere) epoch_logs_.emplace(*log.generation, std::move(log));
   return {};
 }
 
@@ -249,7 +256,7 @@ void ManifestFinder::gather_epochs(const SalvagedEpochs* log) {
     }
   }
   // A log that is damaged there may have had more.
-  const bool more = !closed && (log == nullptr || log->header_damaged || log->tail_slots > 0);
+  const bool more = !closed && (log == nullptr || !log->generation || log->tail_slots > 0);
   for (uint64_t number = out_.manifest.epochs.size();
        more && take_from_logs(number, first_job(newest, number)); ++number) {
   }

@@ -144,7 +144,8 @@ class SlotReader {
   uint64_t offset_ = 0;
 };
 
-Status check_header(Bytes slot, uint32_t generation, const std::string& path) {
+// The generation whose log it is.
+Result<uint32_t> decode_header(Bytes slot, const std::string& path) {
   const std::optional<Bytes> header = whole_copy(slot);
   Decoder in(header.value_or(Bytes()));
   if (!header || in.u64() != kHeaderMagic) {
@@ -156,7 +157,11 @@ Status check_header(Bytes slot, uint32_t generation, const std::string& path) {
                  "{}: is of format version {}, this build knows up to {}; read it with a newer swale", path,
                  version, kEpochLogVersion);
   }
-  const uint32_t job = in.u32();
+  return in.u32();
+}
+
+Status check_header(Bytes slot, uint32_t generation, const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const uint32_t job, decode_header(slot, path));
   if (job != generation) {
     return corruption("{}: offset 0: is the epoch log of job {}, expected {}; run `swale repair`", path, job,
                       generation);
@@ -269,9 +274,9 @@ Result<SalvagedEpochs> salvage_epoch_log(io::Device& device, const std::string& 
   SlotReader slots(*file, size);
   SalvagedEpochs found;
   SWALE_ASSIGN_OR_RETURN(const Bytes first, slots.next());
-  const Status header = check_header(first, job, path);
-  if (!header.ok() && header.code() != Code::kCorruption) return header;
-  found.header_damaged = !header.ok();
+  const Result<uint32_t> header = decode_header(first, path);
+  if (!header.ok() && header.status().code() != Code::kCorruption) return header.status();
+  if (header.ok()) found.generation = *header;
   for (uint64_t number = 0; number < kEpochsMax && found.tail_slots <= kSalvageGapSlots; ++number) {
     SWALE_ASSIGN_OR_RETURN(const Bytes slot, slots.next());
     if (slot.empty()) break;
