@@ -18,7 +18,7 @@ Status Repairer::begin() {
   SWALE_ASSIGN_OR_RETURN(anchored_, device_->anchored(directory_));
   device_ = anchored_.get();
   SWALE_RETURN_IF_ERROR(find_logs());
-  SWALE_RETURN_IF_ERROR(find_manifest(*device_, directory_, logs_).status());
+  SWALE_RETURN_IF_ERROR(find_manifest(*device_, directory_, &logs_).status());
   if (dry_run_) return {};
   io::LockRequest request = environment_.lock;
   request.job = lock_job(environment_.entropy());
@@ -45,7 +45,7 @@ Status Repairer::find_logs() {
 Status Repairer::look() {
   if (progress_) data_bytes_ = data_bytes();
   for (auto& [id, facts] : logs_) SWALE_RETURN_IF_ERROR(look_at(id, &facts));
-  SWALE_ASSIGN_OR_RETURN(found_, find_manifest(*device_, directory_, logs_));
+  SWALE_ASSIGN_OR_RETURN(found_, find_manifest(*device_, directory_, &logs_));
   report_.found = std::move(found_.found);
   report_.lost = std::move(found_.lost);
   report_.manifest_rebuilt = !report_.found.empty();

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "imd/check/repair_owners.h"
 #include "imd/check/repair_shape.h"
 #include "imd/format/epoch_log.h"
 #include "imd/format/generation.h"
@@ -20,8 +21,8 @@ bool is_damage(const Status& status) {
 
 class ManifestFinder {
  public:
-  ManifestFinder(io::Device& device, const std::string& directory, const Logs& logs)
-      : device_(device), directory_(directory), logs_(logs) {}
+  ManifestFinder(io::Device& device, const std::string& directory, Logs* logs)
+      : device_(device), directory_(directory), logs_(*logs) {}
 
   Result<FoundManifest> run();
 
@@ -32,6 +33,7 @@ class ManifestFinder {
   Status choose_generation();
   bool existed(uint32_t number) const;
   void take_document();
+  void remove_misplaced();
   Status take_epochs();
   void gather_epochs(const SalvagedEpochs* log);
   bool is_own(const SalvagedEpochs& newest, uint64_t number) const;
@@ -44,7 +46,7 @@ class ManifestFinder {
 
   io::Device& device_;
   const std::string& directory_;
-  const Logs& logs_;
+  Logs& logs_;
   std::set<uint32_t> numbers_;                         // of jobs: folders, logs
   std::map<uint32_t, Manifest> documents_;             // by generation
   std::map<uint32_t, std::string> damaged_documents_;  // in folders; and what is wrong
@@ -52,6 +54,7 @@ class ManifestFinder {
   std::set<uint32_t> in_folders_;                      // whose document is whole
   std::map<uint32_t, SalvagedEpochs> epoch_logs_;
   std::optional<uint32_t> newest_;
+  Misplaced misplaced_;
   std::vector<uint32_t> jobs_of_epochs_;  // their numbers, until the jobs are settled
   FoundManifest out_;
 };
@@ -160,6 +163,19 @@ void ManifestFinder::take_document() {
                   newest_.value_or(0), last.generation));
 }
 
+void ManifestFinder::remove_misplaced() {
+  EpochOwners owners;
+  for (const auto& [generation, document] : documents_) {
+    for (const JobEntry& job : document.jobs) owners.add_job(job);
+  }
+  for (const auto& [generation, log] : epoch_logs_) {
+    for (const auto& record : log.records) {
+      if (record) owners.add_record(record->epoch.epoch_id, record->job_number);
+    }
+  }
+  misplaced_ = imd::remove_misplaced(owners, out_.manifest.jobs, newest_.value_or(kJobNumberMax), &logs_);
+}
+
 // Whether the epoch is of the newest generation's own job, not one of those that it found.
 bool ManifestFinder::is_own(const SalvagedEpochs& newest, uint64_t number) const {
   // Until its job closes it, a document promises the epochs that were found.
@@ -168,6 +184,9 @@ bool ManifestFinder::is_own(const SalvagedEpochs& newest, uint64_t number) const
   for (uint64_t at = 0; at < newest.records.size() && at <= number; ++at) {
     if (newest.records[at] && newest.records[at]->job_number == *newest_) return true;
   }
+  const EpochNumber epoch_number(static_cast<uint32_t>(number));
+  if (misplaced_.owned.contains({*newest_, epoch_number}) || misplaced_.unknown.contains(epoch_number))
+    return true;
   return std::any_of(logs_.begin(), logs_.end(), [&](const auto& entry) {
     const auto& [id, log] = entry;
     return id.job == *newest_ && std::any_of(log.epochs.begin(), log.epochs.end(), [&](const auto& epoch) {
@@ -217,7 +236,7 @@ void ManifestFinder::lose(uint64_t number) {
   const std::vector<JobEntry>& jobs = out_.manifest.jobs;
   const uint32_t job = !jobs_of_epochs_.empty() ? jobs_of_epochs_.back()
                        : !jobs.empty()          ? jobs.front().number
-                                                : *newest_;
+                                                : newest_.value_or(logs_.rbegin()->first.job);
   EpochEntry epoch;
   epoch.epoch = EpochNumber(static_cast<uint32_t>(number));
   epoch.epoch_id = hash_bytes(fmt::format("lost epoch {}", number));
@@ -257,8 +276,10 @@ void ManifestFinder::gather_epochs(const SalvagedEpochs* log) {
   }
   // A log that is damaged there may have had more.
   const bool more = !closed && (log == nullptr || !log->generation || log->tail_slots > 0);
-  for (uint64_t number = out_.manifest.epochs.size();
-       more && take_from_logs(number, first_job(newest, number)); ++number) {
+  for (uint64_t number = out_.manifest.epochs.size(); more; ++number) {
+    if (take_from_logs(number, first_job(newest, number))) continue;
+    if (!misplaced_.unknown.contains(EpochNumber(static_cast<uint32_t>(number)))) break;
+    lose(number);
   }
 }
 
@@ -338,13 +359,14 @@ Result<FoundManifest> ManifestFinder::run() {
     out_.found.push_back(fmt::format("{}: is of generation {}, the newest is {}", manifest_path(directory_),
                                      *in_swale_json_, newest_.value_or(0)));
   }
+  remove_misplaced();
   SWALE_RETURN_IF_ERROR(take_epochs());
   return std::move(out_);
 }
 
 }  // namespace
 
-Result<FoundManifest> find_manifest(io::Device& device, const std::string& directory, const Logs& logs) {
+Result<FoundManifest> find_manifest(io::Device& device, const std::string& directory, Logs* logs) {
   return ManifestFinder(device, directory, logs).run();
 }
 

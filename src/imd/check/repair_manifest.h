@@ -27,6 +27,7 @@ struct FoundManifest {
   bool rebuilt = false;       // some of it was rebuilt from the logs
 };
 
-Result<FoundManifest> find_manifest(io::Device& device, const std::string& directory, const Logs& logs);
+// Takes from `logs` what is not of the job whose name the log has (repair_owners.h).
+Result<FoundManifest> find_manifest(io::Device& device, const std::string& directory, Logs* logs);
 
 }  // namespace swale::imd

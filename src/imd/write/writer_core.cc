@@ -6,13 +6,6 @@
 #include <utility>
 
 namespace swale::imd {
-uint64_t epoch_id(uint64_t job_id, EpochNumber epoch) {
-  char bytes[12];
-  std::memcpy(bytes, &job_id, 8);
-  std::memcpy(bytes + 8, &epoch, 4);
-  return hash_bytes({bytes, sizeof bytes});
-}
-
 Result<std::unique_ptr<WriterCore>> WriterCore::create(const WriterCoreParams& params) {
   SWALE_ASSIGN_OR_RETURN(net::Conversation conversation, net::Conversation::create(params.talk));
   SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition, Partition::create(params.partition));

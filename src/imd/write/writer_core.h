@@ -38,6 +38,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "imd/format/epoch_id.h"
 #include "imd/write/batcher.h"
 #include "imd/write/epoch_protocol.h"
 #include "imd/write/memory_plan.h"
@@ -59,9 +60,6 @@ struct WriterCoreParams {
   // A peer's message names its collective call (net/call_order.h).
   std::function<void(net::Rank, net::CallKind, EpochNumber epoch, const net::CallStamp&)> heard_call = {};
 };
-
-// Tells an epoch from one of the same number that another job, or an earlier life of this one, never committed.
-uint64_t epoch_id(uint64_t job_id, EpochNumber epoch);
 
 class WriterCore final : public net::Participant, private net::MessageSink {
  public:
