@@ -257,6 +257,9 @@ TEST_P(RepairExchanges, AnAnswerIsRightOrAnError) {
   expect_right_or_errors(test::make_directory(GetParam()));
 }
 
+// The open epoch of a job that died, and repair's copy of it in files of repair's own job.
+TEST(RepairExchange, AfterAnEarlierRepairAnAnswerIsRightOrAnError) { expect_right_or_errors(repaired()); }
+
 INSTANTIATE_TEST_SUITE_P(
     Plans, RepairExchanges,
     testing::Values(Plan{.seed = 11, .jobs = 3, .ranks = {2, 1, 2}},

@@ -13,7 +13,7 @@ Status Repairer::plan_rebuilds() {
   return {};
 }
 
-// The epochs whose segments are all there and open.
+// The epochs whose segments are all there, open, and lead to the runs.
 Result<std::set<EpochNumber>> Repairer::whole_epochs(LogId id) {
   std::set<EpochNumber> whole;
   const LogFacts& facts = facts_of(logs_, id);
@@ -23,7 +23,15 @@ Result<std::set<EpochNumber>> Repairer::whole_epochs(LogId id) {
   for (const EpochEntry& epoch : found_.manifest.epochs) {
     const JobEntry& job = found_.manifest.job_of(epoch);
     const LogEpoch& here = facts.of(epoch.epoch_id);
-    if (job.number != id.job || here.agreed_segments(job, epoch.epoch).empty()) continue;
+    const std::vector<run::SegmentRecord> segments = here.agreed_segments(job, epoch.epoch);
+    if (job.number != id.job || segments.empty()) continue;
+    const bool all_runs = !here.runs.empty() && !losses_.in_data(epoch, id.partition);
+    if (all_runs && segments.front().data_block != here.runs.front().first_block) {
+      report_.found.push_back(fmt::format(
+          "{}: says that epoch {} begins at block {} of the data log, it begins at {}", index->path(),
+          epoch.epoch, segments.front().data_block, here.runs.front().first_block));
+      continue;
+    }
     const Status status = check_segments(*index, id.partition, facts.footer->end_offset, here);
     if (!status.ok() && status.code() != Code::kCorruption) return status;
     if (status.ok()) {
