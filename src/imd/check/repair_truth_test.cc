@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include "imd/check/repair_index.h"
 #include "imd/check/verify.h"
@@ -68,13 +69,19 @@ class Damager {
     if (path.ends_with("swale.lock") || is_last_witness(path)) return "nothing";
     std::string& content = image->at(path);
     uint64_t kind = rng_.below(7);
-    // Nothing but its epoch log says how many epochs a job has committed that is not closed.
-    if (unclosed_ && path.ends_with("/epochs")) kind = 0;
+    // Nothing but its epoch log says how many epochs a job has committed that is not closed: one copy of its last record stays.
+    if (unclosed_ && path.ends_with("/epochs")) {
+      if (std::exchange(open_log_hit_, true)) return "nothing";
+      kind = 0;
+    }
     switch (kind) {
-      case 0:
+      case 0: {
         if (content.empty()) return "nothing";
-        content[rng_.below(content.size())] ^= static_cast<char>(1 << rng_.below(8));
-        return "a bit of " + path;
+        const char bit = static_cast<char>(1 << rng_.below(8));
+        const size_t at = rng_.below(content.size());
+        content[at] ^= bit;
+        return fmt::format("a bit of byte {} of {}", at, path);
+      }
       case 1: {
         if (content.empty()) return "nothing";
         const size_t at = rng_.below((content.size() + 4095) / 4096) * 4096;
@@ -136,6 +143,7 @@ class Damager {
   const Made& made_;
   Rng& rng_;
   const bool unclosed_;
+  bool open_log_hit_ = false;
   std::set<std::string> witnesses_;  // that were damaged
 };
 
