@@ -14,7 +14,7 @@
 
 #include "bench/writer_job.h"
 #include "imd/write/batcher.h"
-#include "net/conversation_driver.h"
+#include "net/talk/conversation_driver.h"
 
 namespace swale::bench {
 

@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <utility>
 
-#include "net/fabric_module.h"
-#include "net/rendezvous.h"
-#include "net/topology.h"
-#include "net/ucx_fabric.h"
+#include "net/fabric/fabric_module.h"
+#include "net/fabric/ucx_fabric.h"
+#include "net/meeting/rendezvous.h"
+#include "net/meeting/topology.h"
 
 namespace swale::bench {
 

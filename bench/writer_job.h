@@ -11,7 +11,7 @@
 #include "io/device.h"
 #include "io/limited_device.h"
 #include "io/posix_device.h"
-#include "net/job.h"
+#include "net/job/job.h"
 
 namespace swale::bench {
 

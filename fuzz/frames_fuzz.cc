@@ -2,8 +2,8 @@
 // job's exchanges (ExchangeTree). Input: records of 1 byte that says what happens, 1 byte a length, and so many bytes.
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "net/exchange.h"
-#include "net/router.h"
+#include "net/meeting/exchange.h"
+#include "net/route/router.h"
 
 namespace swale::frames_fuzz {
 namespace {

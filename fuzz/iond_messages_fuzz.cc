@@ -1,13 +1,13 @@
 // Requests to an I/O server and its answers, and names. Input: 1 byte that says what, then its bytes. What decodes keeps its
 // promises and encodes to something that decodes to the same.
-#include "fs/iond_messages.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
+#include "iond/iond_messages.h"
 
 namespace swale::iond_messages_fuzz {
 namespace {
 
-using namespace swale::fs;
+using namespace swale::iond;
 using fuzz::require;
 
 void request(Bytes bytes) {

@@ -3,7 +3,7 @@
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
 #include "imd/format/messages.h"
-#include "net/status_codec.h"
+#include "net/fabric/status_codec.h"
 
 namespace swale::messages_fuzz {
 

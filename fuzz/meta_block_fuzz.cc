@@ -6,7 +6,7 @@
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "meta/block.h"
+#include "meta/index/block.h"
 
 namespace swale::meta::meta_block_fuzz {
 namespace {

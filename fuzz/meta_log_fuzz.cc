@@ -8,9 +8,9 @@
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
 #include "io/memory_device.h"
-#include "meta/log.h"
-#include "meta/snapshot.h"
-#include "meta/sorted_file.h"
+#include "meta/index/log.h"
+#include "meta/index/snapshot.h"
+#include "meta/index/sorted_file.h"
 
 namespace swale::meta::meta_log_fuzz {
 namespace {

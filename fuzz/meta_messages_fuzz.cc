@@ -3,10 +3,10 @@
 #include "base/coding.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "meta/attribute_table.h"
-#include "meta/manifest.h"
-#include "meta/messages.h"
-#include "meta/run_table.h"
+#include "meta/attributes/attribute_table.h"
+#include "meta/server/manifest.h"
+#include "meta/server/messages.h"
+#include "meta/server/run_table.h"
 
 namespace swale::meta_messages_fuzz {
 namespace {

@@ -4,8 +4,8 @@
 #include "base/hash.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "net/address_book.h"
-#include "net/job_meeting.h"
+#include "net/fabric/address_book.h"
+#include "net/job/job_meeting.h"
 
 namespace swale::opening_fuzz {
 namespace {

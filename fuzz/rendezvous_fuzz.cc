@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "net/rendezvous_file.h"
+#include "net/meeting/rendezvous_file.h"
 
 namespace swale::rendezvous_fuzz {
 namespace {

@@ -5,7 +5,7 @@
 #include "base/coding.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "net/rpc_core.h"
+#include "net/rpc/rpc_core.h"
 
 namespace swale::rpc_fuzz {
 namespace {

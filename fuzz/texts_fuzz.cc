@@ -5,7 +5,7 @@
 #include "capi/options.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "net/topology.h"
+#include "net/meeting/topology.h"
 #include "run/schema.h"
 
 namespace swale::texts_fuzz {

@@ -5,7 +5,7 @@
 #include "base/coding.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "net/threehop_router.h"
+#include "net/route/threehop_router.h"
 
 namespace swale::net::threehop_fuzz {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "tier/log_format.h"
+#include "tier/log/log_format.h"
 
 namespace swale::tier::tier_log_fuzz {
 namespace {

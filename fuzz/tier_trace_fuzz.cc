@@ -5,7 +5,7 @@
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "tier/trace_format.h"
+#include "tier/trace/trace_format.h"
 
 namespace swale::tier_trace_fuzz {
 namespace {

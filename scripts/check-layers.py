@@ -17,14 +17,21 @@ LAYERS = {
     "io": 1, "net": 1,
     "run": 2, "source": 2, "tier": 2,
     "meta": 3, "imd": 3,
-    "fs": 4,
+    "fs": 4, "iond": 4,
     "capi": 5, "posix": 5, "fuse": 5,
 }
 # Lower, and yet hidden: (the folder, what it does not see).
 HIDDEN = {("run", "net"), ("source", "net"), ("tier", "net")}
 
-# Rooms of one folder: (folder, room) and its layer inside. Sources that stand in no room are tests' helpers.
-ROOMS = {("imd", "format"): 0, ("imd", "write"): 1, ("imd", "read"): 1, ("imd", "check"): 2}
+# Rooms of one folder and their layers inside it: production code of a room sees lower rooms and its own.
+ROOM_LAYERS = {
+    "net": {"fabric": 0, "meeting": 1, "route": 2, "job": 3, "talk": 4, "rpc": 5},
+    "meta": {"index": 0, "attributes": 1, "server": 2, "client": 3, "store": 4},
+    "tier": {"policy": 0, "trace": 0, "log": 1, "engine": 2, "store": 3},
+    "imd": {"format": 0, "write": 1, "read": 1, "check": 2},
+}
+# Where test rigs stand, in any folder or room: only tests and other rigs see them.
+RIGS = "testing"
 
 # Folders beside src/, and whether they may drive the simulator. They may include anything else of ours.
 BESIDE = {"tools": False, "examples": False, "python": False, "sim": True, "tests": True, "bench": True, "fuzz": True}
@@ -76,19 +83,29 @@ def check_ours(path, target, quoted):
     return None
 
 
+def room(path):
+    """(folder, room) of a path from src/, e.g. ("net", "rpc"); None where the folder has no rooms or the path no room."""
+    folder, *rest = path.split("/")
+    return (folder, rest[0]) if len(rest) > 1 and rest[0] in ROOM_LAYERS.get(folder, {}) else None
+
+
 def check_rooms(path, target):
-    """Inside a folder, production code of a room sees lower rooms and its own. Tests of a room may see all of them."""
-    mine = tuple(path.split("/")[1:3])
-    theirs = tuple(target.split("/")[:2])
-    if mine not in ROOMS or theirs not in ROOMS or mine == theirs or is_test(path):
+    """Production code of a room sees lower rooms and its own, and no rig. Tests and rigs may see all."""
+    if is_test(path):
         return None
-    if ROOMS[theirs] >= ROOMS[mine]:
+    if RIGS in target.split("/"):
+        return "only tests see test rigs"
+    mine, theirs = room(path.removeprefix("src/")), room(target)
+    if mine is None or theirs is None or mine == theirs or mine[0] != theirs[0]:
+        return None
+    layers = ROOM_LAYERS[mine[0]]
+    if layers[theirs[1]] >= layers[mine[1]]:
         return f"{'/'.join(mine)} does not see {'/'.join(theirs)}"
     return None
 
 
 def is_test(path):
-    return os.path.basename(path).split(".")[0].endswith("_test")
+    return os.path.basename(path).split(".")[0].endswith("_test") or RIGS in path.split("/")
 
 
 def check_third_party(path, target):
@@ -97,7 +114,7 @@ def check_third_party(path, target):
             continue
         if re.match(pattern, target) and not any(path.startswith(place) for place in places):
             return f"only named in {', '.join(places)}"
-    if TEST_LIBRARY.match(target) and "test" not in os.path.basename(path) and not path.startswith("tests/"):
+    if TEST_LIBRARY.match(target) and not is_test(path) and "test" not in os.path.basename(path) and not path.startswith("tests/"):
         return "only tests name the test library"
     return None
 
@@ -137,11 +154,11 @@ def check_tree(root):
 # One violation of each kind: (file, its text, what the report must say).
 CANARIES = [
     ("src/base/a.cc", '#include "io/device.h"', "does not see io"),
-    ("src/io/a.cc", '#include "net/transport.h"', "does not see net"),
+    ("src/io/a.cc", '#include "net/fabric/transport.h"', "does not see net"),
     ("src/net/a.cc", '#include "io/device.h"', "does not see io"),
-    ("src/run/a.cc", '#include "net/transport.h"', "run does not see net"),
-    ("src/source/a.cc", '#include "net/transport.h"', "source does not see net"),
-    ("src/tier/a.cc", '#include <net/transport.h>', "tier does not see net"),
+    ("src/run/a.cc", '#include "net/fabric/transport.h"', "run does not see net"),
+    ("src/source/a.cc", '#include "net/fabric/transport.h"', "source does not see net"),
+    ("src/tier/a.cc", '#include <net/fabric/transport.h>', "tier does not see net"),
     ("src/run/b.cc", '#include "imd/read/reader.h"', "does not see imd"),
     ("src/imd/a.cc", '#include "meta/server.h"', "does not see meta"),
     ("src/posix/a.cc", '#include "capi/handles.h"', "does not see capi"),
@@ -149,6 +166,11 @@ CANARIES = [
     ("src/imd/c.cc", '#include "tests/helper.h"', "nothing from tests/"),
     ("src/imd/read/h.cc", '#include "imd/check/repair.h"', "does not see imd/check"),
     ("src/imd/read/i.cc", '#include "imd/write/writer.h"', "does not see imd/write"),
+    ("src/net/fabric/a.cc", '#include "net/rpc/rpc.h"', "does not see net/rpc"),
+    ("src/meta/index/a.cc", '#include "meta/attributes/attributes.h"', "does not see meta/attributes"),
+    ("src/tier/log/a.cc", '#include "tier/engine/engine.h"', "does not see tier/engine"),
+    ("src/tier/engine/a.cc", '#include "tier/engine/testing/crash_world.h"', "only tests see test rigs"),
+    ("src/fs/a.cc", '#include "iond/iond.h"', "does not see iond"),
     ("src/imd/d.cc", '#include "../base/status.h"', "never with '..'"),
     ("src/imd/e.cc", '#include "reader.h"', "from src/"),
     ("src/imd/f.cc", '#include "swale/swale.h"', "only the faces"),
@@ -175,13 +197,15 @@ ALLOWED = [
     ("src/imd/a.cc", '#include "imd/a.h"\n#include "run/run.h"\n#include "base/status.h"\n#include <fmt/format.h>'),
     ("src/imd/check/b.cc", '#include "imd/read/reader.h"\n#include "imd/format/manifest.h"'),
     ("src/imd/read/b_test.cc", '#include "imd/write/writer.h"'),
+    ("src/net/rpc/a.cc", '#include "net/fabric/transport.h"'),
+    ("src/tier/engine/testing/a.h", '#include "tier/store/store.h"\n#include <gtest/gtest.h>'),
     ("src/base/a_test.cc", "#include <nlohmann/json.hpp>"),
     ("src/imd/a_test.cc", '#include <gtest/gtest.h>\n// #include "sim/cluster.h"'),
     ("src/net/a.cc", "#include <ucp/api/ucp.h>"),
     ("src/capi/a.cc", '#include "swale/swale.h"\n#include "imd/read/reader.h"'),
     ("include/swale/swale_mpi.h", '#include <mpi.h>\n#include "swale/swale.h"'),
     ("tools/a.cc", '#include "imd/read/reader.h"\n#include <CLI/CLI.hpp>\n#include "local.h"'),
-    ("tests/a_test.cc", '#include "sim/cluster.h"\n#include "net/transport.h"'),
+    ("tests/a_test.cc", '#include "sim/cluster.h"\n#include "net/fabric/transport.h"'),
     ("sim/a.cc", '#include "sim/a.h"\n#include "imd/write/writer_core.h"'),
 ]
 

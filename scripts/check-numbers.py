@@ -21,19 +21,19 @@ LIST = re.compile(r"(?P<function>[~\w]*)(?P<list>\([^()]*\))")
 EXCEPTIONS = {
     # A rank is an int32_t (net::Rank), and stands beside the size of its job, or beside an offset.
     ("src/imd/write/epoch_protocol.h", "EpochProtocol"), ("src/imd/write/parting.h", "Parting"),
-    ("src/net/bootstrap.h", "take"), ("src/net/exchange.h", "Exchange"), ("src/net/exchange.h", "ExchangeTree"),
-    ("src/net/fabric_module.h", ""), ("src/net/rank_table.h", "place_of"), ("src/net/rank_table.h", "put"),
-    ("src/net/ucx_fabric.h", "make_ucx"), ("src/net/ucx_internal.h", "Ucx"), ("src/net/ucx_transport.h", "ucx_transport"),
+    ("src/net/meeting/bootstrap.h", "take"), ("src/net/meeting/exchange.h", "Exchange"), ("src/net/meeting/exchange.h", "ExchangeTree"),
+    ("src/net/fabric/fabric_module.h", ""), ("src/net/fabric/rank_table.h", "place_of"), ("src/net/fabric/rank_table.h", "put"),
+    ("src/net/fabric/ucx_fabric.h", "make_ucx"), ("src/net/fabric/ucx_internal.h", "Ucx"), ("src/net/fabric/ucx_transport.h", "ucx_transport"),
     # As in the C interface: int64_t is the number of an epoch, or kAllEpochs; a user's function gets bytes and partitions.
     ("src/imd/format/partitioner.h", ""),
     ("src/imd/read/reader.h", "sample"), ("src/imd/read/reader.h", "scan_part"),
     ("src/imd/read/reader_view.h", "sample"), ("src/imd/read/reader_view.h", "scan_part"),
     # Two counts in a formula.
-    ("src/imd/read/reader_scan.h", "share_of"), ("src/meta/cluster.h", "ClusterQueue"), ("src/meta/cluster.h", "local_enough"),
-    ("src/net/frame_pool.h", "FramePool"), ("src/net/frame_pool.h", "create"),
+    ("src/imd/read/reader_scan.h", "share_of"), ("src/meta/index/cluster.h", "ClusterQueue"), ("src/meta/index/cluster.h", "local_enough"),
+    ("src/net/talk/frame_pool.h", "FramePool"), ("src/net/talk/frame_pool.h", "create"),
     ("src/run/extrema.h", "memory_bytes"), ("src/run/sketch.h", "sketch_memory_bytes"),
     # A file's index in its set, and a block's in the file: both index vectors.
-    ("src/meta/tree.h", "open"),
+    ("src/meta/index/tree.h", "open"),
 }
 
 

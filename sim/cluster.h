@@ -25,7 +25,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "io/device.h"
-#include "net/transport.h"
+#include "net/fabric/transport.h"
 #include "run/layout.h"
 #include "sim/fabric.h"
 #include "sim/workload.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/router.h"
+#include "net/route/router.h"
 #include "sim/event_queue.h"
 
 namespace swale::sim {

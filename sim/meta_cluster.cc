@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "io/memory_device.h"
-#include "meta/client_core.h"
-#include "meta/run_table.h"
-#include "meta/server_core.h"
+#include "meta/client/client_core.h"
+#include "meta/server/run_table.h"
+#include "meta/server/server_core.h"
 #include "sim/event_queue.h"
 
 namespace swale::sim {

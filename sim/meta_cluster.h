@@ -19,7 +19,7 @@
 #include <string>
 
 #include "io/device.h"
-#include "meta/shard.h"
+#include "meta/index/shard.h"
 
 namespace swale::sim {
 

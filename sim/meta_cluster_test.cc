@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "meta/simple_shard.h"
+#include "meta/index/simple_shard.h"
 #include "sim/test_seeds.h"
 
 namespace swale::sim::meta_cluster_test {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "meta/attributes.h"
-#include "meta/ring.h"
+#include "meta/attributes/attributes.h"
+#include "meta/server/ring.h"
 
 namespace swale::sim {
 namespace {

@@ -18,7 +18,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "meta/delegate.h"
+#include "meta/server/delegate.h"
 
 namespace swale::sim {
 

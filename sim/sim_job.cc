@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "net/conversation.h"
+#include "net/talk/conversation.h"
 
 namespace swale::sim {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "net/agree.h"
-#include "net/exchange.h"
-#include "net/liveness.h"
-#include "net/router.h"
+#include "net/fabric/liveness.h"
+#include "net/job/agree.h"
+#include "net/meeting/exchange.h"
+#include "net/route/router.h"
 #include "sim/fabric.h"
 #include "sim/fiber.h"
 

@@ -6,9 +6,9 @@
 #include <array>
 
 #include "base/sealed_document.h"
-#include "imd/test_directory.h"
+#include "imd/testing/test_directory.h"
 #include "io/memory_device.h"
-#include "tier/log_format.h"
+#include "tier/log/log_format.h"
 
 namespace swale::tools::engine_test {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "capi/handles.h"
 #include "capi/options.h"
-#include "fs/iond.h"
-#include "fs/stats_socket.h"
+#include "iond/iond.h"
+#include "iond/stats_socket.h"
 #include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_choices.h"
@@ -38,11 +38,11 @@ Result<std::unique_ptr<tier::Store>> IondCommand::open_store(io::Device& device,
 }
 
 Status IondCommand::serve(net::Job& job) const {
-  const auto read_options = [&]() -> Result<fs::IondOptions> {
+  const auto read_options = [&]() -> Result<iond::IondOptions> {
     SWALE_RETURN_IF_ERROR(capi::check_process_variables());
     SWALE_ASSIGN_OR_RETURN(const Config config,
                            capi::config_of(capi::Call::kIond, options, capi::process_environment));
-    return fs::iond_options(config);
+    return iond::iond_options(config);
   };
   const auto wanted = read_options();
   io::PosixDevice device;
@@ -54,16 +54,16 @@ Status IondCommand::serve(net::Job& job) const {
     if (opened.ok()) store = std::move(*opened);
   }
   // All ranks hear of a server that cannot serve.
-  std::optional<fs::IondServing> serving;
-  if (store) serving = fs::IondServing{store.get(), with_rank(tier.backing, job.rank())};
-  auto iond = fs::Iond::open(job, wanted.ok() ? *wanted : fs::IondOptions(), serving, mine);
+  std::optional<iond::IondServing> serving;
+  if (store) serving = iond::IondServing{store.get(), with_rank(tier.backing, job.rank())};
+  auto iond = iond::Iond::open(job, wanted.ok() ? *wanted : iond::IondOptions(), serving, mine);
   SWALE_RETURN_IF_ERROR(iond.status());
   for (const Status& damaged : store->recovery().damaged)
     fmt::print(stderr, "swale: {}\n", damaged.message());
   // Until it has drained, too.
-  const auto stats = fs::StatsSocket::open(with_rank(tier.ssd, job.rank()), [&, server = iond->get()] {
-    const fs::IondLoad load = server->load();
-    return fs::stats_text(store->stats(), &load);
+  const auto stats = iond::StatsSocket::open(with_rank(tier.ssd, job.rank()), [&, server = iond->get()] {
+    const tier::IondLoad load = server->load();
+    return tier::stats_text(store->stats(), &load);
   });
   if (!stats.ok())
     fmt::print(stderr, "swale: {}; so nobody can ask how this server stands\n", stats.status().message());

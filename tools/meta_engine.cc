@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "io/posix_device.h"
-#include "meta/attribute_store.h"
-#include "meta/manifest.h"
-#include "meta/partition.h"
-#include "meta/shard_check.h"
+#include "meta/attributes/attribute_store.h"
+#include "meta/index/shard_check.h"
+#include "meta/server/manifest.h"
+#include "meta/server/partition.h"
 #include "tools/dump.h"
 #include "tools/overlay_device.h"
 

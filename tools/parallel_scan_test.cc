@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "imd/test_directory.h"
+#include "imd/testing/test_directory.h"
 #include "io/memory_device.h"
 #include "run/block.h"
 

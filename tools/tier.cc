@@ -1,7 +1,7 @@
 // `swale tier`: makes the SSD directory of a tiered write buffer, looks into it, recovers it, and drains it.
 #include <memory>
 
-#include "tier/store.h"
+#include "tier/store/store.h"
 #include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_choices.h"

@@ -1,8 +1,8 @@
 #include "tools/tier_choices.h"
 
-#include "fs/serving_options.h"
 #include "io/disk_preset.h"
 #include "io/posix_device.h"
+#include "tier/store/serving_options.h"
 
 namespace swale::tools {
 namespace {
@@ -47,7 +47,7 @@ void TierChoices::add_to(OptionSet command, const std::string& end) {
 
 Result<tier::StoreOptions> TierChoices::store_options(const std::string& ssd_directory,
                                                       const std::string& backing_directory) const {
-  tier::StoreOptions options = fs::serving_options(ssd_directory, backing_directory, size);
+  tier::StoreOptions options = tier::serving_options(ssd_directory, backing_directory, size);
   SWALE_ASSIGN_OR_RETURN(options.engine.policy, tier::parse_policy(policy));
   options.engine.durability = durability == "sync"    ? tier::Durability::kSync
                               : durability == "group" ? tier::Durability::kGroupCommit

@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "tier/store.h"
+#include "tier/store/store.h"
 #include "tools/command_line.h"
 
 namespace swale::tools {

@@ -8,9 +8,9 @@
 #include "base/json.h"
 #include "fs/tier_fs.h"
 #include "io/lock_file.h"
-#include "tier/log_format.h"
-#include "tier/loss_list.h"
-#include "tier/store.h"
+#include "tier/log/log_format.h"
+#include "tier/log/loss_list.h"
+#include "tier/store/store.h"
 #include "tools/bytes_text.h"
 
 namespace swale::tools {

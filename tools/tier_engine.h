@@ -9,7 +9,7 @@
 // Threads: free functions.
 #pragma once
 
-#include "tier/store.h"
+#include "tier/store/store.h"
 #include "tools/engine.h"
 
 namespace swale::tools {

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <memory>
 
-#include "fs/stats_socket.h"
 #include "fs/tier_fs.h"
+#include "iond/stats_socket.h"
 #include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_engine.h"
@@ -46,7 +46,7 @@ Result<Json> ask_tier(const std::string& path) {
   if (bytes >= 0) {
     text.resize(static_cast<size_t>(bytes));
   } else {
-    auto told = fs::ask_stats_socket(path, kPatience);
+    auto told = iond::ask_stats_socket(path, kPatience);
     if (told.status().code() == Code::kNotFound)
       return invalid_argument(
           "{}: is not the mountpoint of a tiered write buffer (swale tier mount), nor the SSD directory of an I/O "

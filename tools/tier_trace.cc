@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "base/log.h"
-#include "tier/trace_format.h"
+#include "tier/trace/trace_format.h"
 #include "tools/command_line.h"
 #include "tools/options.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "meta/types.h"
+#include "meta/index/types.h"
 
 namespace swale::bench {
 

@@ -19,7 +19,7 @@
 #include "bench/ranks.h"
 #include "bench/writer_job.h"
 #include "io/posix_device.h"
-#include "meta/store.h"
+#include "meta/store/store.h"
 #include "sim/meta_model.h"
 
 namespace swale::bench {

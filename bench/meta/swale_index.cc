@@ -6,8 +6,8 @@
 #include "bench/check_status.h"
 #include "bench/meta/index_store.h"
 #include "io/posix_device.h"
-#include "meta/run_detector.h"
-#include "meta/shard.h"
+#include "meta/index/run_detector.h"
+#include "meta/index/shard.h"
 
 namespace swale::bench {
 namespace {

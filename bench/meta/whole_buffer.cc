@@ -9,9 +9,9 @@
 #include "bench/check_status.h"
 #include "bench/measure.h"
 #include "bench/meta/index_store.h"
-#include "meta/codec.h"
-#include "meta/merge.h"
-#include "meta/tree.h"
+#include "meta/index/codec.h"
+#include "meta/index/merge.h"
+#include "meta/index/tree.h"
 
 namespace swale::bench {
 namespace {

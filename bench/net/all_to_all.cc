@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "net/job.h"
-#include "net/rendezvous.h"
-#include "net/topology.h"
-#include "net/ucx_fabric.h"
+#include "net/fabric/ucx_fabric.h"
+#include "net/job/job.h"
+#include "net/meeting/rendezvous.h"
+#include "net/meeting/topology.h"
 
 namespace swale::net {
 namespace {

@@ -19,10 +19,10 @@
 #include "imd/write/parting.h"
 #include "imd/write/writer_open.h"
 #include "io/memory_device.h"
-#include "net/agree.h"
-#include "net/exchange.h"
-#include "net/hop_barrier.h"
-#include "net/threehop_router.h"
+#include "net/job/agree.h"
+#include "net/meeting/exchange.h"
+#include "net/route/hop_barrier.h"
+#include "net/route/threehop_router.h"
 
 namespace swale::bench {
 namespace {

@@ -22,12 +22,12 @@
 #include "bench/check_status.h"
 #include "bench/counted_new.h"
 #include "bench/measure.h"
-#include "net/address_book.h"
-#include "net/job.h"
-#include "net/job_meeting.h"
-#include "net/rendezvous.h"
-#include "net/rendezvous_file.h"
-#include "net/ucx_fabric.h"
+#include "net/fabric/address_book.h"
+#include "net/fabric/ucx_fabric.h"
+#include "net/job/job.h"
+#include "net/job/job_meeting.h"
+#include "net/meeting/rendezvous.h"
+#include "net/meeting/rendezvous_file.h"
 
 namespace swale::bench {
 namespace {
@@ -36,7 +36,7 @@ using net::Rank;
 
 constexpr size_t kWordBytes = 8;
 
-// What a rank gives when the ranks meet is another node's if its second word differs (net/job_meeting.cc).
+// What a rank gives when the ranks meet is another node's if its second word differs (net/job/job_meeting.cc).
 void change_node(char* introduction, int32_t node) {
   char* const word = introduction + kWordBytes;
   put_u64(word, get_u64(word) + static_cast<uint64_t>(node) * 0x9e3779b97f4a7c15);
@@ -57,7 +57,7 @@ class Others {
  public:
   explicit Others(const net::NodeMap& nodes) : nodes_(nodes) {}
 
-  // Calls come in the order of net/comm_bootstrap.cc: the lengths of the introductions, these in pieces; the lengths of the
+  // Calls come in the order of net/meeting/comm_bootstrap.cc: the lengths of the introductions, these in pieces; the lengths of the
   // rows, and where these do not fit into the buffer the numbers of files; the rows in pieces; who has failed.
   int allgather(const char* send, char* receive, size_t bytes) {
     ++calls;

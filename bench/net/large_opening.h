@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bench/measure.h"
-#include "net/node_map.h"
+#include "net/meeting/node_map.h"
 
 namespace swale::bench {
 

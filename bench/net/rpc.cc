@@ -22,7 +22,7 @@
 #include "bench/net/rpc_bare.h"
 #include "bench/ranks.h"
 #include "bench/writer_job.h"
-#include "net/rpc.h"
+#include "net/rpc/rpc.h"
 
 namespace swale::bench {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "bench/arguments.h"
 #include "bench/measure.h"
-#include "net/threehop_router.h"
+#include "net/route/threehop_router.h"
 
 namespace swale::bench {
 namespace {

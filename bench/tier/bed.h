@@ -10,7 +10,7 @@
 
 #include "io/disk_model.h"
 #include "io/virtual_disk.h"
-#include "tier/engine.h"
+#include "tier/engine/engine.h"
 
 namespace swale::tierbench {
 

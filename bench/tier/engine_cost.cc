@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <unordered_map>
 
-#include "tier/engine.h"
+#include "tier/engine/engine.h"
 
 namespace swale::tierbench {
 namespace {

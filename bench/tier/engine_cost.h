@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/tier/workloads.h"
-#include "tier/options.h"
+#include "tier/policy/options.h"
 
 namespace swale::tierbench {
 

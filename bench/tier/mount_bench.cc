@@ -17,8 +17,8 @@
 #include "bench/arguments.h"
 #include "bench/measure.h"
 #include "bench/tier/passthrough.h"
-#include "fs/serving_options.h"
 #include "fuse/mount.h"
+#include "tier/store/serving_options.h"
 
 namespace swale::bench {
 namespace {
@@ -115,7 +115,7 @@ std::vector<Place> make_places(const std::string& root, const std::string& polic
   }
   fuse::MountOptions options;
   options.mountpoint = places[3].directory;
-  options.store = fs::serving_options(root + "/ssd", places[3].directory + "-files", kLogMib * kMiB);
+  options.store = tier::serving_options(root + "/ssd", places[3].directory + "-files", kLogMib * kMiB);
   const auto chosen = tier::parse_policy(policy);
   if (!chosen.ok()) die(std::string(chosen.status().message()));
   options.store.engine.policy = *chosen;

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "io/posix_device.h"
-#include "tier/store.h"
+#include "tier/store/store.h"
 
 namespace swale::tierbench {
 

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = tier::TraceRecord::Kind;
 
-constexpr uint64_t kPartBytes = 256 * kKiB;  // as fs::serving_options
+constexpr uint64_t kPartBytes = 256 * kKiB;  // as tier::serving_options
 constexpr tier::Ticket kDrain = ~tier::Ticket{0} - 1;
 
 // The trace's requests with files numbered from 0, each life of an inode one of them, and no longer than

@@ -1,4 +1,4 @@
-// Replay: the requests of a trace (src/tier/trace_format.h) through an engine in virtual time, under any
+// Replay: the requests of a trace (src/tier/trace/trace_format.h) through an engine in virtual time, under any
 // policy and preset.
 //
 // A request begins at its recorded time divided by `speed`, or later if `in_flight` requests are under way.
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "io/disk_model.h"
-#include "tier/engine.h"
-#include "tier/trace_format.h"
+#include "tier/engine/engine.h"
+#include "tier/trace/trace_format.h"
 
 namespace swale::tierbench {
 

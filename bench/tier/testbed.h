@@ -8,7 +8,7 @@
 
 #include "bench/tier/workloads.h"
 #include "io/disk_model.h"
-#include "tier/engine.h"
+#include "tier/engine/engine.h"
 
 namespace swale::tierbench {
 

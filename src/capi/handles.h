@@ -11,7 +11,7 @@
 #include "imd/read/reader.h"
 #include "imd/write/writer.h"
 #include "io/posix_device.h"
-#include "net/job.h"
+#include "net/job/job.h"
 
 namespace swale::capi {
 

@@ -1,33 +1,33 @@
-#include "fs/iond.h"
+#include "iond/iond.h"
 
 #include <memory>
 #include <utility>
 
 #include "capi/handles.h"
 #include "capi/options.h"
-#include "net/agree.h"
+#include "net/job/agree.h"
 
 namespace swale::capi {
 
 struct IondState {
-  std::shared_ptr<JobState> job;   // outlives the rest
-  std::unique_ptr<fs::Iond> iond;  // null after close
+  std::shared_ptr<JobState> job;        // outlives the rest
+  std::unique_ptr<iond::Iond> servers;  // null after close
 };
 
 namespace {
 
 Status open_iond(swale_job* job, std::string_view text, std::shared_ptr<IondState>* out) {
-  const auto read_options = [&]() -> Result<fs::IondOptions> {
+  const auto read_options = [&]() -> Result<iond::IondOptions> {
     SWALE_RETURN_IF_ERROR(check_process_variables());
     SWALE_ASSIGN_OR_RETURN(const Config config, config_of(Call::kIond, text, process_environment));
-    return fs::iond_options(config);
+    return iond::iond_options(config);
   };
   const auto options = read_options();
   auto state = std::make_shared<IondState>();
   state->job = job->state;
-  SWALE_ASSIGN_OR_RETURN(
-      state->iond, fs::Iond::open(*job->state->job, options.ok() ? *options : fs::IondOptions(), std::nullopt,
-                                  options.status()));
+  SWALE_ASSIGN_OR_RETURN(state->servers,
+                         iond::Iond::open(*job->state->job, options.ok() ? *options : iond::IondOptions(),
+                                          std::nullopt, options.status()));
   ++job->state->open_directories;
   *out = std::move(state);
   return {};
@@ -41,7 +41,7 @@ struct swale_iond {
 };
 struct swale_iond_file {
   std::shared_ptr<swale::capi::IondState> state;
-  swale::fs::IondFile file;
+  swale::iond::IondFile file;
 };
 
 namespace {
@@ -49,14 +49,14 @@ namespace {
 using swale::Status;
 using swale::capi::guarded;
 using swale::capi::null_argument;
-namespace fs = swale::fs;
+namespace iond = swale::iond;
 
 // The open servers of a handle.
 template <class Handle>
-swale::Result<fs::Iond*> servers_of(const char* call, const char* argument, const Handle* handle) {
+swale::Result<iond::Iond*> servers_of(const char* call, const char* argument, const Handle* handle) {
   if (handle == nullptr) return null_argument(call, argument);
-  if (!handle->state->iond) return swale::invalid_argument("{}: the I/O servers are closed", call);
-  return handle->state->iond.get();
+  if (!handle->state->servers) return swale::invalid_argument("{}: the I/O servers are closed", call);
+  return handle->state->servers.get();
 }
 
 }  // namespace
@@ -80,15 +80,15 @@ int swale_iond_close(swale_iond* iond) {
     if (iond == nullptr) return {};
     swale::capi::IondState& state = *iond->state;
     --state.job->open_directories;
-    const Status closed = state.iond->close();
-    state.iond.reset();
+    const Status closed = state.servers->close();
+    state.servers.reset();
     return closed;
   });
 }
 
 int swale_iond_file_open(swale_iond* iond, const char* name, int flags, swale_iond_file** file) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_file_open", "iond", iond));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_file_open", "iond", iond));
     if (name == nullptr) return null_argument("swale_iond_file_open", "name");
     if (file == nullptr) return null_argument("swale_iond_file_open", "file");
     if ((flags & ~(SWALE_IOND_CREATE | SWALE_IOND_EXCLUSIVE)) != 0 || flags == SWALE_IOND_EXCLUSIVE)
@@ -107,14 +107,14 @@ int swale_iond_file_close(swale_iond_file* file) {
   return guarded([&]() -> Status {
     const std::unique_ptr<swale_iond_file> handle(file);
     if (file == nullptr) return {};
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_file_close", "file", file));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_file_close", "file", file));
     return servers->close_file(&file->file);
   });
 }
 
 int swale_iond_write(swale_iond_file* file, uint64_t offset, const void* data, size_t bytes) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_write", "file", file));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_write", "file", file));
     SWALE_ASSIGN_OR_RETURN(const swale::Bytes all,
                            swale::capi::bytes_argument("swale_iond_write", "data", data, bytes));
     return servers->write(file->file, offset, all);
@@ -123,7 +123,7 @@ int swale_iond_write(swale_iond_file* file, uint64_t offset, const void* data, s
 
 int swale_iond_read(swale_iond_file* file, uint64_t offset, void* data, size_t bytes, size_t* got) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_read", "file", file));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_read", "file", file));
     if (data == nullptr && bytes != 0) return null_argument("swale_iond_read", "data");
     if (got == nullptr) return null_argument("swale_iond_read", "got");
     SWALE_ASSIGN_OR_RETURN(*got, servers->read(file->file, offset, {static_cast<char*>(data), bytes}));
@@ -133,14 +133,14 @@ int swale_iond_read(swale_iond_file* file, uint64_t offset, void* data, size_t b
 
 int swale_iond_truncate(swale_iond_file* file, uint64_t size) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_truncate", "file", file));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_truncate", "file", file));
     return servers->truncate(file->file, size);
   });
 }
 
 int swale_iond_size(swale_iond_file* file, uint64_t* size) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_size", "file", file));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_size", "file", file));
     if (size == nullptr) return null_argument("swale_iond_size", "size");
     SWALE_ASSIGN_OR_RETURN(*size, servers->size(file->file));
     return {};
@@ -149,14 +149,14 @@ int swale_iond_size(swale_iond_file* file, uint64_t* size) {
 
 int swale_iond_sync(swale_iond_file* file) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_sync", "file", file));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_sync", "file", file));
     return servers->sync(file->file);
   });
 }
 
 int swale_iond_remove(swale_iond* iond, const char* name) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_remove", "iond", iond));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_remove", "iond", iond));
     if (name == nullptr) return null_argument("swale_iond_remove", "name");
     return servers->remove(name);
   });
@@ -164,7 +164,7 @@ int swale_iond_remove(swale_iond* iond, const char* name) {
 
 int swale_iond_rename(swale_iond* iond, const char* from, const char* to) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_rename", "iond", iond));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_rename", "iond", iond));
     if (from == nullptr) return null_argument("swale_iond_rename", "from");
     if (to == nullptr) return null_argument("swale_iond_rename", "to");
     return servers->rename(from, to);
@@ -173,7 +173,7 @@ int swale_iond_rename(swale_iond* iond, const char* from, const char* to) {
 
 int swale_iond_drain(swale_iond* iond) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(fs::Iond* const servers, servers_of("swale_iond_drain", "iond", iond));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_drain", "iond", iond));
     return servers->drain();
   });
 }

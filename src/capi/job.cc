@@ -4,10 +4,10 @@
 #include "capi/handles.h"
 #include "capi/options.h"
 #include "capi/structs.h"
-#include "net/agree.h"
-#include "net/bootstrap.h"
-#include "net/rendezvous.h"
-#include "net/topology.h"
+#include "net/job/agree.h"
+#include "net/meeting/bootstrap.h"
+#include "net/meeting/rendezvous.h"
+#include "net/meeting/topology.h"
 
 namespace swale::capi {
 namespace {

@@ -9,8 +9,8 @@
 #include "capi/options.h"
 #include "capi/structs.h"
 #include "io/posix_settings.h"
-#include "meta/store.h"
-#include "net/agree.h"
+#include "meta/store/store.h"
+#include "net/job/agree.h"
 
 namespace swale::capi {
 

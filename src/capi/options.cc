@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/nearest.h"
-#include "fs/iond_settings.h"
 #include "imd/read/reader_settings.h"
 #include "imd/write/writer_settings.h"
 #include "io/posix_settings.h"
-#include "meta/settings.h"
+#include "iond/iond_settings.h"
+#include "meta/store/settings.h"
 
 namespace swale::capi {
 namespace {
@@ -73,11 +73,11 @@ std::span<const OptionRow> rows_of(Call call) {
     case Call::kIond:
       break;
   }
-  return fs::iond_option_rows();
+  return iond::iond_option_rows();
 }
 
 Status check_variables(const char* const* variables) {
-  // These variables replace a launcher (net/topology.cc).
+  // These variables replace a launcher (net/meeting/topology.cc).
   std::vector<std::string> names = {"SWALE_JOB_RANK", "SWALE_JOB_SIZE"};
   std::vector<std::string> sections;
   for (const Call call : kCalls) {

@@ -1,4 +1,4 @@
-// The options of each call of the C interface. Their rows are next to the code that they configure (net/job_settings.h,
+// The options of each call of the C interface. Their rows are next to the code that they configure (net/job/job_settings.h,
 // io/posix_settings.h, imd/write/writer_settings.h, imd/read/reader_settings.h).
 //
 // A name that a call does not know is an error, even if another call knows it; the message then names that call.
@@ -16,7 +16,7 @@
 #include "imd/read/reader.h"
 #include "imd/write/writer_options.h"
 #include "io/posix_device.h"
-#include "net/job_settings.h"
+#include "net/job/job_settings.h"
 
 namespace swale::capi {
 

@@ -22,9 +22,9 @@
 #include "capi/options.h"
 #include "imd/format/generation.h"
 #include "imd/read/reader.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
-#include "io/device_test_fixture.h"
+#include "io/testing/device_test_fixture.h"
 
 namespace swale::capi::options_ranks_test {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "base/mutex.h"
 #include "io/descriptor.h"
-#include "tier/store.h"
+#include "tier/store/store.h"
 
 namespace swale::fs {
 

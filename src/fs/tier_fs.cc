@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "fs/descriptor_path.h"
-#include "tier/extent_map.h"
+#include "tier/engine/extent_map.h"
 
 namespace swale::fs {
 namespace {

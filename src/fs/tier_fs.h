@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "fs/node_table.h"
-#include "tier/store.h"
-#include "tier/trace_writer.h"
+#include "tier/store/store.h"
+#include "tier/trace/trace_writer.h"
 
 namespace swale::fs {
 

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "fs/descriptor_path.h"
-#include "fs/stats_text.h"
 #include "fs/tier_fs.h"
+#include "tier/store/stats_text.h"
 
 namespace swale::fs {
 namespace {
@@ -124,7 +124,7 @@ int TierFs::statistics(struct statvfs* statistics) {
 int TierFs::get_attribute(Node& node, const char* name, std::string* value) {
   if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return ENODATA;
   if (&node == root_ && std::strcmp(name, kStatsAttribute) == 0) {
-    *value = stats_text(store_.stats());
+    *value = tier::stats_text(store_.stats());
     return 0;
   }
   std::string bytes(kAttributeBytesMax, '\0');

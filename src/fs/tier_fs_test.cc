@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "fs/random_calls.h"
-#include "fs/tier_fs_calls.h"
+#include "fs/testing/random_calls.h"
+#include "fs/testing/tier_fs_calls.h"
 #include "io/posix_device.h"
 
 namespace swale::fs::tier_fs_test {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "tier/store.h"
+#include "tier/store/store.h"
 
 namespace swale::fuse {
 
@@ -19,7 +19,7 @@ struct MountOptions {
   tier::Store::AtClose at_unmount = tier::Store::AtClose::kKeep;
   bool allow_other = false;  // users other than the one that mounts
   unsigned threads = 10;
-  std::string trace_file;  // gets the requests (tier/trace_format.h); must not be there; "": none
+  std::string trace_file;  // gets the requests (tier/trace/trace_format.h); must not be there; "": none
   Nanos wait = 0;          // for an earlier mount of the directories that is still ending
   io::Device* device =
       nullptr;  // for tests: another one than the operating system's files; outlives the mount

@@ -16,11 +16,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fs/random_calls.h"
-#include "fs/serving_options.h"
+#include "fs/testing/random_calls.h"
 #include "fs/tier_fs.h"
 #include "io/posix_device.h"
-#include "tier/described_fault_device.h"
+#include "tier/store/serving_options.h"
+#include "tier/store/testing/described_fault_device.h"
 
 namespace swale::fuse::mount_test {
 namespace {
@@ -77,7 +77,7 @@ class MountTest : public ::testing::Test {
   MountOptions options() const {
     MountOptions options;
     options.mountpoint = mountpoint();
-    options.store = fs::serving_options(root_ + "/ssd", backing(), 16 * kMiB);
+    options.store = tier::serving_options(root_ + "/ssd", backing(), 16 * kMiB);
     options.store.engine.policy = tier::Policy::kSsdBlocking;
     options.threads = 4;
     return options;

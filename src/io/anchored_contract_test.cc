@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "io/device_test_fixture.h"
 #include "io/io_queue.h"
+#include "io/testing/device_test_fixture.h"
 
 namespace swale::io::anchored_contract_test {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/rng.h"
-#include "io/device_test_fixture.h"
+#include "io/testing/device_test_fixture.h"
 
 namespace swale::io::device_contract_test {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "io/device_test_fixture.h"
 #include "io/io_queue.h"
+#include "io/testing/device_test_fixture.h"
 
 namespace swale::io::io_queue_contract_test {
 namespace {

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/test_threads.h"
+#include "base/testing/test_threads.h"
 #include "io/lock_file.h"
 #include "io/memory_device.h"
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/device_test_fixture.h"
+#include "io/testing/device_test_fixture.h"
 
 namespace swale::io::limited_device_test {
 namespace {

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/test_threads.h"
+#include "base/testing/test_threads.h"
 #include "io/advised_queue.h"
-#include "io/device_test_fixture.h"
 #include "io/io_queue.h"
 #include "io/posix_file.h"
+#include "io/testing/device_test_fixture.h"
 #include "io/thread_queue.h"
 #include "io/uring_queue.h"
 

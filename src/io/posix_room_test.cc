@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "io/device_test_fixture.h"
 #include "io/io_queue.h"
+#include "io/testing/device_test_fixture.h"
 
 namespace swale::io::posix_room_test {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/test_threads.h"
-#include "io/device_test_fixture.h"
+#include "base/testing/test_threads.h"
+#include "io/testing/device_test_fixture.h"
 
 namespace swale::io::storage_thread_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::bloom_test {
 namespace {

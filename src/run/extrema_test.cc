@@ -11,7 +11,7 @@
 #include "base/crc32c.h"
 #include "run/extrema_reader.h"
 #include "run/run_cursor.h"
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::extrema_test {
 namespace {

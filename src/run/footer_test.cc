@@ -7,7 +7,7 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "io/posix_device.h"
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::footer_test {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::format_test {
 namespace {

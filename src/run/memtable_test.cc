@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::memtable_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/coding.h"
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::packed_run_test {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "run/memtable.h"
-#include "run/run_test_support.h"
 #include "run/sketch.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::row_copy_test {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::run_builder_test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 #include "run/memtable.h"
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::run_sort_test {
 namespace {

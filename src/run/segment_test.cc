@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::run::segment_test {
 namespace {

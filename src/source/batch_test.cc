@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/crc32c.h"
-#include "source/source_test_support.h"
+#include "source/testing/source_test_support.h"
 
 namespace swale::source::batch_test {
 namespace {

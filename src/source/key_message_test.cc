@@ -6,7 +6,7 @@
 #include <set>
 
 #include "source/batch.h"
-#include "source/source_test_support.h"
+#include "source/testing/source_test_support.h"
 
 namespace swale::source::key_message_test {
 namespace {

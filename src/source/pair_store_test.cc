@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "io/fault_device.h"
-#include "source/source_test_support.h"
+#include "source/testing/source_test_support.h"
 
 namespace swale::source::pair_store_test {
 namespace {

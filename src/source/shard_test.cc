@@ -7,7 +7,7 @@
 
 #include "base/crc32c.h"
 #include "source/bit_stream.h"
-#include "source/source_test_support.h"
+#include "source/testing/source_test_support.h"
 
 namespace swale::source::shard_test {
 namespace {

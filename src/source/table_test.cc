@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "base/crc32c.h"
-#include "source/source_test_support.h"
 #include "source/table_builder.h"
+#include "source/testing/source_test_support.h"
 
 namespace swale::source::table_test {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "base/rng.h"
 #include "io/posix_device.h"
-#include "meta/store.h"
-#include "net/bootstrap.h"
+#include "meta/store/store.h"
+#include "net/meeting/bootstrap.h"
 #include "tests/faults/failing_new.h"
 #include "tests/faults/reader_calls.h"
 

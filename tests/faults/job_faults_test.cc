@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "base/rng.h"
-#include "base/test_shared_memory.h"
+#include "base/testing/test_shared_memory.h"
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
 

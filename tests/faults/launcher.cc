@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "base/test_shared_memory.h"
+#include "base/testing/test_shared_memory.h"
 
 namespace swale::faults {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "base/contain.h"
 #include "io/memory_device.h"
-#include "meta/attribute_store.h"
-#include "meta/shard.h"
+#include "meta/attributes/attribute_store.h"
+#include "meta/index/shard.h"
 #include "tests/faults/failing_new.h"
 
 namespace swale::meta::meta_allocations_test {

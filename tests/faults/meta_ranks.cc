@@ -15,10 +15,10 @@
 
 #include "base/coding.h"
 #include "io/posix_device.h"
-#include "meta/store.h"
-#include "net/rendezvous.h"
-#include "net/topology.h"
-#include "net/ucx_fabric.h"
+#include "meta/store/store.h"
+#include "net/fabric/ucx_fabric.h"
+#include "net/meeting/rendezvous.h"
+#include "net/meeting/topology.h"
 
 namespace swale::meta {
 namespace {

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <sstream>
 
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/posix_device.h"
 #include "tests/faults/failing_new.h"

@@ -1,5 +1,5 @@
 // The look at shared memory notices what is left and nothing of others; part of the program that kills ranks.
-#include "base/test_shared_memory.h"
+#include "base/testing/test_shared_memory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

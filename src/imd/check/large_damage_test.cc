@@ -7,7 +7,7 @@
 #include "imd/check/repair.h"
 #include "imd/check/verify.h"
 #include "imd/format/generation.h"
-#include "imd/test_large.h"
+#include "imd/testing/test_large.h"
 #include "io/fault_device.h"
 
 namespace swale::imd::large_damage_test {

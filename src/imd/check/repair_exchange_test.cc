@@ -8,8 +8,8 @@
 
 #include "imd/check/repair.h"
 #include "imd/format/log_names.h"
-#include "imd/test_repair.h"
-#include "imd/test_repair_case.h"
+#include "imd/testing/test_repair.h"
+#include "imd/testing/test_repair_case.h"
 
 namespace swale::imd::repair_exchange_test {
 namespace {

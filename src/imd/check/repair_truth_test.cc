@@ -11,8 +11,8 @@
 #include "imd/check/repair_index.h"
 #include "imd/check/verify.h"
 #include "imd/format/generation.h"
-#include "imd/test_repair.h"
-#include "imd/test_repair_case.h"
+#include "imd/testing/test_repair.h"
+#include "imd/testing/test_repair_case.h"
 #include "io/fault_device.h"
 
 namespace swale::imd::repair_truth_test {

@@ -6,7 +6,7 @@
 
 #include "base/coding.h"
 #include "base/crc32c.h"
-#include "imd/test_directory.h"
+#include "imd/testing/test_directory.h"
 #include "io/memory_device.h"
 #include "run/block.h"
 

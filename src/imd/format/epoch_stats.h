@@ -16,7 +16,7 @@
 #include "base/bytes.h"
 #include "base/coding.h"
 #include "base/status.h"
-#include "net/transport.h"
+#include "net/fabric/transport.h"
 
 namespace swale::imd {
 

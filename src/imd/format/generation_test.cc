@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/rng.h"
-#include "imd/test_generation.h"
+#include "imd/testing/test_generation.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 

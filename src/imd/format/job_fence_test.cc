@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "imd/test_generation.h"
+#include "imd/testing/test_generation.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 

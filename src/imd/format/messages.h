@@ -6,7 +6,7 @@
 //   COMMITTED parent → child    from rank 0 down the tree: the epoch exists
 //   CLOSE     rank → every rank "I shall send nothing more"; with three hops, as END, and then child → parent "nor will
 //                               any rank below me", parent → child "nobody will"
-// A rank that has failed tells the others as any conversation does (net/conversation.h).
+// A rank that has failed tells the others as any conversation does (net/talk/conversation.h).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 #include "imd/format/extrema_summary.h"
 #include "imd/format/manifest.h"
 #include "imd/format/record_tally.h"
-#include "net/call_order.h"
-#include "net/transport.h"
+#include "net/fabric/transport.h"
+#include "net/meeting/call_order.h"
 
 namespace swale::imd {
 

@@ -11,7 +11,7 @@
 
 #include "imd/check/repair.h"
 #include "imd/read/reader.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/partition_files.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"

@@ -6,7 +6,7 @@
 #include "base/crc32c.h"
 #include "base/sealed_document.h"
 #include "imd/read/reader.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"

@@ -9,7 +9,7 @@
 
 #include "imd/check/verify.h"
 #include "imd/read/reader.h"
-#include "imd/test_directory.h"
+#include "imd/testing/test_directory.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 #include "io/posix_device.h"

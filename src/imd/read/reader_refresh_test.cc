@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "imd/read/reader.h"
-#include "imd/test_directory.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_directory.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 #include "io/posix_device.h"

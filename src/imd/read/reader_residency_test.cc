@@ -13,7 +13,7 @@
 #include <set>
 
 #include "imd/read/reader.h"
-#include "imd/test_directory.h"
+#include "imd/testing/test_directory.h"
 #include "io/advised_queue.h"
 #include "io/mapping.h"
 #include "io/posix_device.h"

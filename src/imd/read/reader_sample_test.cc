@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "imd/test_directory.h"
+#include "imd/testing/test_directory.h"
 #include "io/memory_device.h"
 
 namespace swale::imd::reader_sample_test {

@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "imd/test_directory.h"
+#include "imd/testing/test_directory.h"
 #include "io/memory_device.h"
 
 namespace swale::imd::reader_scan_test {

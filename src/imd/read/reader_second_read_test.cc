@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "imd/read/reader.h"
-#include "imd/test_directory.h"
+#include "imd/testing/test_directory.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 

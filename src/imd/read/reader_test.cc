@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "imd/test_directory.h"
+#include "imd/testing/test_directory.h"
 #include "io/memory_device.h"
 #include "io/posix_device.h"
 

@@ -14,7 +14,7 @@
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "base/rng.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 #include "run/footer.h"

@@ -7,7 +7,7 @@
 #include "base/coding.h"
 #include "imd/check/verify.h"
 #include "imd/read/reader.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/limited_device.h"
 #include "io/memory_device.h"

@@ -15,7 +15,7 @@
 #include "base/hash.h"
 #include "imd/format/partitioner.h"
 #include "imd/format/record_tally.h"
-#include "net/frame_pool.h"
+#include "net/talk/frame_pool.h"
 #include "run/record.h"
 
 namespace swale::imd {

@@ -9,7 +9,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 #include "imd/read/reader.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 

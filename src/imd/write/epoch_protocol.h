@@ -24,9 +24,9 @@
 
 #include "base/status.h"
 #include "imd/format/messages.h"
-#include "net/fan_out.h"
-#include "net/sparse_per_rank.h"
-#include "net/transport.h"
+#include "net/fabric/sparse_per_rank.h"
+#include "net/fabric/transport.h"
+#include "net/meeting/fan_out.h"
 
 namespace swale::imd {
 

@@ -13,7 +13,7 @@
 #include "base/coding.h"
 #include "base/hash.h"
 #include "base/numbers.h"
-#include "net/frame_pool.h"
+#include "net/talk/frame_pool.h"
 #include "source/pair.h"
 
 namespace swale::imd {

@@ -17,7 +17,7 @@
 
 #include "base/hash.h"
 #include "base/numbers.h"
-#include "net/frame_pool.h"
+#include "net/talk/frame_pool.h"
 
 namespace swale::imd {
 

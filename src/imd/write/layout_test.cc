@@ -14,7 +14,7 @@
 #include "imd/format/run_packer.h"
 #include "imd/read/reader.h"
 #include "imd/read/reader_sample.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/memory_plan.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"

@@ -10,7 +10,7 @@
 
 #include "imd/check/repair.h"
 #include "imd/read/reader_tables.h"
-#include "imd/test_large.h"
+#include "imd/testing/test_large.h"
 #include "imd/write/batcher.h"
 #include "imd/write/key_stage.h"
 #include "imd/write/source_home.h"

@@ -10,8 +10,8 @@
 #include "base/bytes.h"
 #include "base/memory_budget.h"
 #include "base/status.h"
-#include "net/job_options.h"
-#include "net/threehop_router.h"
+#include "net/job/job_options.h"
+#include "net/route/threehop_router.h"
 #include "run/layout.h"
 #include "run/record.h"
 

@@ -15,8 +15,8 @@
 
 #include "base/status.h"
 #include "imd/format/messages.h"
-#include "net/fan_out.h"
-#include "net/sparse_per_rank.h"
+#include "net/fabric/sparse_per_rank.h"
+#include "net/meeting/fan_out.h"
 
 namespace swale::imd {
 

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::imd::partition_test {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "base/crew.h"
 #include "base/memory_shares.h"
-#include "base/test_threads.h"
+#include "base/testing/test_threads.h"
 #include "imd/read/reader.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/memory_plan.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"

@@ -16,7 +16,7 @@
 #include "io/memory_device.h"
 #include "io/virtual_device.h"
 #include "run/footer.h"
-#include "run/run_test_support.h"
+#include "run/testing/run_test_support.h"
 
 namespace swale::imd::virtual_time_test {
 namespace {

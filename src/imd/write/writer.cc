@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/memory_shares.h"
 #include "base/patience.h"
-#include "net/agree.h"
+#include "net/job/agree.h"
 #include "run/record.h"
 
 namespace swale::imd {

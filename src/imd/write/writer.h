@@ -40,8 +40,8 @@
 #include "imd/write/writer_options.h"
 #include "io/device.h"
 #include "io/storage_thread.h"
-#include "net/conversation_driver.h"
-#include "net/job.h"
+#include "net/job/job.h"
+#include "net/talk/conversation_driver.h"
 
 namespace swale::imd {
 

@@ -16,12 +16,12 @@
 
 #include "base/contain.h"
 #include "base/log.h"
-#include "base/test_allocations.h"
+#include "base/testing/test_allocations.h"
 #include "imd/read/reader.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
-#include "net/bootstrap.h"
-#include "net/job.h"
+#include "net/job/job.h"
+#include "net/meeting/bootstrap.h"
 
 namespace swale::imd::writer_alloc_test {
 namespace {

@@ -45,9 +45,9 @@
 #include "imd/write/parting.h"
 #include "imd/write/partition.h"
 #include "imd/write/value_log.h"
-#include "net/call_order.h"
-#include "net/inbox.h"
-#include "net/participant.h"
+#include "net/meeting/call_order.h"
+#include "net/talk/inbox.h"
+#include "net/talk/participant.h"
 
 namespace swale::imd {
 
@@ -57,7 +57,7 @@ struct WriterCoreParams {
   uint64_t job_id = 0;  // epoch ids derive from it
   EpochNumber first_epoch = {};
   const Clock* clock = &system_clock();  // for statistics alone
-  // A peer's message names its collective call (net/call_order.h).
+  // A peer's message names its collective call (net/meeting/call_order.h).
   std::function<void(net::Rank, net::CallKind, EpochNumber epoch, const net::CallStamp&)> heard_call = {};
 };
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "imd/test_large.h"
+#include "imd/testing/test_large.h"
 
 namespace swale::imd::writer_large_test {
 namespace {

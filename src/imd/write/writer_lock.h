@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "io/device.h"
 #include "io/lock_file.h"
-#include "net/agree.h"
+#include "net/job/agree.h"
 
 namespace swale::imd {
 

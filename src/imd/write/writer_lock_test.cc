@@ -18,7 +18,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/coding.h"
 #include "base/log.h"
-#include "net/agree.h"
+#include "net/job/agree.h"
 
 namespace swale::imd {
 namespace {

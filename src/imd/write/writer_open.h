@@ -25,7 +25,7 @@
 #include "imd/write/writer_lock.h"
 #include "imd/write/writer_options.h"
 #include "io/device.h"
-#include "net/agree.h"
+#include "net/job/agree.h"
 
 namespace swale::imd {
 

@@ -14,7 +14,7 @@
 #include "imd/check/verify.h"
 #include "imd/format/manifest.h"
 #include "imd/read/reader.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
 

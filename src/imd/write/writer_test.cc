@@ -13,7 +13,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 #include "imd/read/reader.h"
-#include "imd/test_job.h"
+#include "imd/testing/test_job.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 

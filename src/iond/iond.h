@@ -1,0 +1,98 @@
+// Iond: files in stripes over the I/O servers of a job, as one rank has them open: as a client, as a server, or both.
+//
+//   auto iond = Iond::open(job, options, {});                            // collective; servers give their store
+//   auto file = (*iond)->open_file("run7/field", kIondCreate);
+//   (*iond)->write(*file, offset, bytes);  (*iond)->read(*file, offset, out);
+//   (*iond)->close_file(&*file);  (*iond)->close();                      // collective
+//
+// What a write has been answered for is kept as the servers' stores promise (tier::Options::durability), whatever happens to
+// this rank. The servers are numbered in the order of their ranks.
+//
+// Threads: open and close collectively, by one thread; everything else by any number of threads.
+// Errors: all ranks return the same status from open. kUnavailable and kDeadlineExceeded name the rank, its host, the request and the
+// time; what was asked may have been done, in part or in full. Others name the server and the file.
+// Limits: IondOptions; docs/design/iond.md.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "iond/iond_messages.h"
+#include "iond/iond_settings.h"
+#include "net/job/job.h"
+#include "net/rpc/rpc.h"
+#include "tier/store/stats_text.h"
+#include "tier/store/store.h"
+
+namespace swale::iond {
+
+class IondService;
+
+struct IondFile {
+  std::string name;
+  uint64_t id = 0;
+  Striping striping;
+  std::vector<uint64_t> handles;  // by server
+};
+
+// What a rank that serves brings. The store outlives the Iond.
+struct IondServing {
+  tier::Store* store = nullptr;
+  std::string backing_directory;
+};
+
+class Iond {
+ public:
+  // `mine`: a failure of this rank before, of which all shall hear.
+  static Result<std::unique_ptr<Iond>> open(net::Job& job, const IondOptions& options,
+                                            const std::optional<IondServing>& serving,
+                                            const Status& mine = {});
+  ~Iond();
+  Iond(const Iond&) = delete;
+
+  uint32_t servers() const { return static_cast<uint32_t>(hosts_.size()); }
+
+  Result<IondFile> open_file(const std::string& name, uint32_t flags);
+  // Tells of a write that was answered and then lost. The handle is closed in any case.
+  Status close_file(IondFile* file);
+  Status write(const IondFile& file, uint64_t offset, Bytes data);
+  // Fewer bytes only at the end of the file.
+  Result<size_t> read(const IondFile& file, uint64_t offset, MutableBytes out);
+  Status truncate(const IondFile& file, uint64_t size);
+  Result<uint64_t> size(const IondFile& file);
+  Status sync(const IondFile& file);
+  Status remove(const std::string& name);
+  Status rename(const std::string& from, const std::string& to);  // replaces `to`
+  Status drain();  // returns when every server has written everything to its backing directory
+
+  // Of a rank that serves; zeros before and after. May be called concurrently with everything, close too.
+  tier::IondLoad load() const;
+
+  // Collective: this rank asks nothing any more. A server returns when all ranks have come here or are dead, and with a
+  // failure when one has given up: so does a rank whose goodbye a server has not heard within the job's collective deadline.
+  Status close();
+
+ private:
+  struct Part;
+  Iond(net::Job& job, const IondOptions& options);
+  Status begin(const std::optional<IondServing>& serving, const Status& mine);
+  Status run(IondMethod method, const std::string& what, std::vector<Part>* parts);
+  static std::vector<Part> one_for_each_server(const IondFile& file);
+  std::vector<Part> parts_of(const IondFile& file, uint64_t offset, uint64_t length) const;
+  Status remove_parts(uint64_t id, const std::string& name);
+  Status say_goodbye(uint32_t server, Nanos until);
+
+  net::Job& job_;
+  const IondOptions options_;
+  std::vector<net::Rank> hosts_;  // by server
+  std::unique_ptr<IondService> service_;
+  mutable Mutex loaded_mutex_;
+  const IondService* loaded_ GUARDED_BY(loaded_mutex_) = nullptr;  // service_, while it can be asked
+  std::unique_ptr<net::Rpc> rpc_;
+  bool closed_ = false;
+};
+
+}  // namespace swale::iond

@@ -1,0 +1,338 @@
+#include "iond/iond_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "base/entropy.h"
+#include "io/descriptor.h"
+
+namespace swale::iond {
+namespace {
+
+struct Stripes {
+  uint64_t id = 0;
+  Striping striping;
+};
+
+// "1 ID STRIPE SERVERS FIRST"; people can read it.
+std::string text_of(const Stripes& stripes) {
+  return fmt::format("1 {:016x} {} {} {}", stripes.id, stripes.striping.stripe_bytes,
+                     stripes.striping.servers, stripes.striping.first);
+}
+
+Result<Stripes> stripes_of(const std::string& path, std::string_view text) {
+  Stripes found;
+  uint64_t numbers[5] = {};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (size_t i = 0; i < std::size(numbers); ++i) {
+    const auto [after, failed] = std::from_chars(at, end, numbers[i], i == 1 ? 16 : 10);
+    if (failed != std::errc() || (after != end) != (i + 1 < std::size(numbers)))
+      return corruption("{}: the attribute {} is \"{}\"; expected \"1 ID STRIPE SERVERS FIRST\"", path,
+                        kStripesAttribute, text);
+    at = after == end ? end : after + 1;
+  }
+  if (numbers[0] != 1)
+    return error(Code::kUnsupported, Scope::kFile, "{}: {} has version {}; this build knows 1", path,
+                 kStripesAttribute, numbers[0]);
+  found.id = numbers[1];
+  found.striping = {numbers[2], static_cast<uint32_t>(std::min<uint64_t>(numbers[3], UINT32_MAX)),
+                    static_cast<uint32_t>(std::min<uint64_t>(numbers[4], UINT32_MAX))};
+  if (const Status wrong = found.striping.check(); !wrong.ok() || found.id == 0)
+    return corruption("{}: the attribute {} is \"{}\"", path, kStripesAttribute, text);
+  return found;
+}
+
+// None: the file has no such attribute.
+Result<std::optional<Stripes>> read_stripes(const std::string& path) {
+  char text[256];
+  const ssize_t bytes = ::getxattr(path.c_str(), kStripesAttribute, text, sizeof(text));
+  if (bytes < 0 && errno == ENODATA) return std::optional<Stripes>();
+  if (bytes < 0) return errno_status(errno, path + ": its attribute " + kStripesAttribute);
+  SWALE_ASSIGN_OR_RETURN(const Stripes found, stripes_of(path, {text, static_cast<size_t>(bytes)}));
+  return std::optional<Stripes>(found);
+}
+
+std::string done() { return encode_iond_answer({}); }
+
+}  // namespace
+
+Status claim_backing(const std::string& backing_directory, uint32_t server, uint32_t servers) {
+  const std::string path = backing_directory + "/" + tier::kPrivateDirectory + "/server";
+  const std::string mine = fmt::format("server {} of {}\n", server, servers);
+  const io::Descriptor made(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (made.valid()) {
+    if (::write(made.get(), mine.data(), mine.size()) != static_cast<ssize_t>(mine.size()) ||
+        ::fsync(made.get()) != 0)
+      return errno_status(errno, path);
+    return {};
+  }
+  if (errno != EEXIST) return errno_status(errno, path);
+  std::ifstream in(path);
+  const std::string found{std::istreambuf_iterator<char>(in), {}};
+  if (found == mine) return {};
+  return invalid_argument(
+      "{}: was served as {}, now as {}; start the servers in the order and number of before, or, if no file is striped "
+      "yet, remove {}",
+      backing_directory, found.empty() ? "nothing" : found.substr(0, found.find('\n')),
+      mine.substr(0, mine.size() - 1), path);
+}
+
+size_t IondFiles::open_files() const {
+  const MutexLock lock(mutex_);
+  return open_.size();
+}
+
+void IondFiles::drop(net::Rank owner) {
+  std::vector<std::shared_ptr<Open>> gone;  // closed without the mutex
+  const MutexLock lock(mutex_);
+  for (auto at = open_.begin(); at != open_.end();) {
+    if (at->second->owner == owner) {
+      gone.push_back(std::move(at->second));
+      at = open_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+Result<std::shared_ptr<IondFiles::Open>> IondFiles::find(uint64_t file, net::Rank from) const {
+  const MutexLock lock(mutex_);
+  const auto found = open_.find(file);
+  if (found == open_.end() || found->second->owner != from)
+    return invalid_argument("I/O server {}: rank {} has no open file {}", params_.server, from, file);
+  return found->second;
+}
+
+Result<std::string> IondFiles::answer(IondMethod method, Bytes message, net::Rank from) {
+  Result<std::string> told = std::string();
+  serve(method, message, from, [&](Result<std::string> answer) { told = std::move(answer); });
+  return told;
+}
+
+void IondFiles::serve(IondMethod method, Bytes message, net::Rank from, const Reply& reply) {
+  if (method == IondMethod::kPing || method == IondMethod::kLeave) return reply(done());
+  const Reply named = [&](Result<std::string> answer) {
+    if (!answer.ok()) answer = answer.status().with_context(fmt::format("I/O server {}", params_.server));
+    reply(std::move(answer));
+  };
+  const auto request = decode_iond_request(message);
+  if (!request.ok()) return named(request.status());
+  if (method == IondMethod::kWrite) return write(*request, from, named);
+  named(answered(method, *request, from));
+}
+
+Result<std::string> IondFiles::answered(IondMethod method, const IondRequest& request, net::Rank from) {
+  switch (method) {
+    case IondMethod::kOpen:
+      return open(request, from);
+    case IondMethod::kRemove:
+      return remove(request);
+    case IondMethod::kRename:
+      return rename(request);
+    case IondMethod::kDrain:
+      SWALE_RETURN_IF_ERROR(params_.store->drain());
+      return done();
+    default:
+      return use(method, request, from);
+  }
+}
+
+void IondFiles::write(const IondRequest& request, net::Rank from, const Reply& reply) {
+  const auto file = find(request.file, from);
+  if (!file.ok()) return reply(file.status());
+  Bytes data = request.data;
+  if (data.size() != request.length || data.size() > kIondDataBytesMax)
+    return reply(corruption("a write of {} bytes has {}; at most {} are allowed", request.length, data.size(),
+                            kIondDataBytesMax));
+  const auto fill = [&data](MutableBytes out) -> Status {
+    data.copy(out.data(), out.size());
+    data.remove_prefix(out.size());
+    return {};
+  };
+  params_.store->write((*file)->handle, request.offset, data.size(), fill,
+                       [&](const Status& written) { written.ok() ? reply(done()) : reply(written); });
+}
+
+// Requests for an open file.
+Result<std::string> IondFiles::use(IondMethod method, const IondRequest& request, net::Rank from) {
+  SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<Open> file, find(request.file, from));
+  tier::Store& store = *params_.store;
+  switch (method) {
+    case IondMethod::kRead:
+      return read(*file, request);
+    case IondMethod::kTruncate:
+      SWALE_RETURN_IF_ERROR(store.truncate(file->handle, request.offset));
+      return done();
+    case IondMethod::kSync:
+      SWALE_RETURN_IF_ERROR(sync(file.get()));
+      return done();
+    case IondMethod::kSize: {
+      IondAnswer answer;
+      SWALE_ASSIGN_OR_RETURN(answer.size, store.size(file->handle));
+      return encode_iond_answer(answer);
+    }
+    case IondMethod::kClose: {
+      {
+        const MutexLock lock(mutex_);
+        open_.erase(request.file);
+      }
+      SWALE_RETURN_IF_ERROR(store.deferred_failure(file->handle));
+      return done();
+    }
+    default:
+      return error(Code::kUnsupported, Scope::kOperation, "method {} is unknown",
+                   static_cast<unsigned>(method));
+  }
+}
+
+Status IondFiles::sync(Open* open) const {
+  SWALE_RETURN_IF_ERROR(params_.store->sync(open->handle));
+  if (!open->name_unsynced.exchange(false)) return {};
+  // The directory that has the name, and the one that has the parts.
+  for (const std::string& directory :
+       {std::filesystem::path(full(open->name)).parent_path().string(), params_.backing_directory}) {
+    const io::Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd.valid() && ::fsync(fd.get()) == 0) continue;
+    open->name_unsynced = true;
+    return errno_status(errno, directory + ": sync");
+  }
+  return {};
+}
+
+Result<std::string> IondFiles::read(const Open& file, const IondRequest& request) {
+  if (request.length > kIondDataBytesMax)
+    return invalid_argument("a read of {} bytes; at most {} are allowed", request.length, kIondDataBytesMax);
+  std::string out = done();
+  const size_t head = out.size();
+  out.resize(head + request.length);
+  SWALE_ASSIGN_OR_RETURN(
+      const size_t got,
+      params_.store->read(file.handle, request.offset, MutableBytes(out.data() + head, request.length)));
+  out.resize(head + got);
+  return out;
+}
+
+Result<std::string> IondFiles::part_name(uint64_t id) const {
+  if (id == 0) return invalid_argument("a file has the id 0");
+  return fmt::format("{}/{:016x}", kPartsDirectory, id);
+}
+
+Result<std::string> IondFiles::open(const IondRequest& request, net::Rank from) {
+  if (request.striping.servers != params_.servers)
+    return invalid_argument("{}: the client stripes over {} servers, there are {}", request.name,
+                            request.striping.servers, params_.servers);
+  if (open_files() >= params_.open_files_max)
+    return error(Code::kResourceExhausted, Scope::kOperation,
+                 "{} files are open, as many as iond.open_files allows", params_.open_files_max);
+  IondAnswer answer;
+  answer.id = request.file;
+  const MutexLock lock(names_);
+  std::string name;
+  if (has_names()) {
+    SWALE_ASSIGN_OR_RETURN(name, open_name(request));
+  } else {
+    SWALE_ASSIGN_OR_RETURN(name, part_name(request.file));
+    std::error_code failed;
+    std::filesystem::create_directory(full(kPartsDirectory), failed);  // if not, the next step says why
+  }
+  SWALE_ASSIGN_OR_RETURN(
+      const tier::Store::Handle handle,
+      params_.store->open_file(name, has_names() ? io::OpenMode::kReadWrite : io::OpenMode::kOpenOrCreate));
+  auto opened = std::make_shared<Open>(params_.store, handle, name, from);
+  if (has_names()) SWALE_RETURN_IF_ERROR(agree_on_stripes(name, request.striping, &answer));
+  SWALE_ASSIGN_OR_RETURN(answer.size, params_.store->size(handle));
+  const MutexLock table(mutex_);
+  answer.file = next_++;
+  open_.emplace(answer.file, std::move(opened));
+  return encode_iond_answer(answer);
+}
+
+// Makes the file if that is wanted.
+Result<std::string> IondFiles::open_name(const IondRequest& request) const {
+  SWALE_RETURN_IF_ERROR(check_iond_name(request.name));
+  const std::string name(request.name);
+  if ((request.flags & kIondCreate) != 0) {
+    const io::Descriptor made(::open(full(name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!made.valid() && (errno != EEXIST || (request.flags & kIondExclusive) != 0))
+      return errno_status(errno, fmt::format("{}: making it", full(name)));
+  }
+  struct stat found;
+  if (::lstat(full(name).c_str(), &found) != 0) return errno_status(errno, full(name));
+  if (!S_ISREG(found.st_mode)) return invalid_argument("{}: is not a regular file", full(name));
+  return name;
+}
+
+// The file's striping is the client's, or becomes it, if the file is empty and has none.
+Status IondFiles::agree_on_stripes(const std::string& name, const Striping& wanted, IondAnswer* answer) {
+  SWALE_ASSIGN_OR_RETURN(std::optional<Stripes> found, read_stripes(full(name)));
+  if (!found && params_.servers == 1) return {};
+  if (!found) {
+    // Its name is in a directory of which nobody else makes files, and only under names_.
+    struct stat state;
+    if (::stat(full(name).c_str(), &state) != 0) return errno_status(errno, full(name));
+    const auto view = params_.store->view({state.st_dev, state.st_ino});
+    if (state.st_size > 0 || (view && view->size > 0))
+      return invalid_argument("{}: has content and is not striped: only a single I/O server can serve it",
+                              name);
+    Stripes fresh{random_number() | 1, wanted};
+    fresh.striping.first = static_cast<uint32_t>(fresh.id / 2 % params_.servers);
+    const std::string text = text_of(fresh);
+    if (::setxattr(full(name).c_str(), kStripesAttribute, text.data(), text.size(), XATTR_CREATE) != 0)
+      return errno_status(errno, fmt::format("{}: its attribute {}", full(name), kStripesAttribute));
+    found = fresh;
+  }
+  if (found->striping.stripe_bytes != wanted.stripe_bytes || found->striping.servers != wanted.servers)
+    return invalid_argument(
+        "{}: is striped in {} bytes over {} servers; this client stripes in {} bytes over {}", name,
+        found->striping.stripe_bytes, found->striping.servers, wanted.stripe_bytes, wanted.servers);
+  answer->id = found->id;
+  answer->first = found->striping.first;
+  return {};
+}
+
+Result<std::string> IondFiles::remove(const IondRequest& request) {
+  const MutexLock lock(names_);
+  IondAnswer answer;
+  std::string name(request.name);
+  if (has_names()) {
+    SWALE_RETURN_IF_ERROR(check_iond_name(name));
+    SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(full(name)));
+    if (stripes) answer.id = stripes->id;
+  } else {
+    SWALE_ASSIGN_OR_RETURN(name, part_name(request.file));
+  }
+  const Status removed = params_.store->remove(name);
+  // A part that was never written may have none.
+  if (!removed.ok() && (has_names() || removed.code() != Code::kNotFound)) return removed;
+  return encode_iond_answer(answer);
+}
+
+Result<std::string> IondFiles::rename(const IondRequest& request) {
+  if (!has_names()) return invalid_argument("names are on I/O server {}", kNamesServer);
+  const MutexLock lock(names_);
+  const std::string from(request.name), to(request.other);
+  SWALE_RETURN_IF_ERROR(check_iond_name(from));
+  SWALE_RETURN_IF_ERROR(check_iond_name(to));
+  struct stat state;
+  IondAnswer answer;
+  if (::lstat(full(from).c_str(), &state) != 0) return errno_status(errno, full(from));
+  if (!S_ISREG(state.st_mode)) return invalid_argument("{}: is not a regular file", full(from));
+  if (from != to && ::lstat(full(to).c_str(), &state) == 0) {
+    SWALE_ASSIGN_OR_RETURN(const auto replaced, read_stripes(full(to)));
+    if (replaced) answer.id = replaced->id;
+  }
+  SWALE_RETURN_IF_ERROR(params_.store->rename(from, to));
+  return encode_iond_answer(answer);
+}
+
+}  // namespace swale::iond

@@ -1,0 +1,86 @@
+// IondFiles: what an I/O server does with a request: the table of open files, checks, and calls of the store, on the thread that
+// asks. It knows neither Rpc nor threads of its own.
+//
+// On server 0 a file has its name, and the attribute user.swale.stripes (id, stripe, servers, first server); on the others its part
+// is called by the id. With one server a file is a plain one, without attribute.
+//
+// Threads: answer and drop by any; a request may wait for the store.
+// Errors: answers; kResourceExhausted: more open files than the limit, drop those of clients that are gone.
+// Limits: open files.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "base/mutex.h"
+#include "iond/iond_messages.h"
+#include "net/fabric/transport.h"
+#include "tier/store/store.h"
+
+namespace swale::iond {
+
+inline constexpr const char* kStripesAttribute = "user.swale.stripes";
+
+// The directory says which server of how many it is; a new one is told. kInvalidArgument: it is another one.
+Status claim_backing(const std::string& backing_directory, uint32_t server, uint32_t servers);
+
+class IondFiles {
+ public:
+  struct Params {
+    tier::Store* store = nullptr;
+    std::string backing_directory;
+    uint32_t server = 0;
+    uint32_t servers = 1;
+    size_t open_files_max = 65536;
+  };
+  explicit IondFiles(const Params& params) : params_(params) {}
+
+  using Reply = std::function<void(Result<std::string>)>;
+  // Calls `reply` once. After the answer to a write, the thread carries out some writes of the store, as Store::write says.
+  void serve(IondMethod method, Bytes message, net::Rank from, const Reply& reply);
+  // The same without a reply function: the answer is told when all is done.
+  Result<std::string> answer(IondMethod method, Bytes message, net::Rank from);
+  // Closes what a rank has left open. Its requests that are under way are finished first.
+  void drop(net::Rank owner);
+  size_t open_files() const;
+
+ private:
+  // An open file: closed with the last user.
+  struct Open {
+    Open(tier::Store* in, tier::Store::Handle opened, std::string called, net::Rank by)
+        : store(in), handle(opened), name(std::move(called)), owner(by) {}
+    ~Open() { store->close_file(handle); }
+    Open(const Open&) = delete;
+    tier::Store* const store;
+    const tier::Store::Handle handle;
+    const std::string name;  // in the backing directory
+    const net::Rank owner;
+    std::atomic<bool> name_unsynced = true;  // a sync of the file makes its name durable, too
+  };
+
+  Result<std::shared_ptr<Open>> find(uint64_t file, net::Rank from) const;
+  Result<std::string> open(const IondRequest& request, net::Rank from);
+  Result<std::string> open_name(const IondRequest& request) const;
+  Result<std::string> part_name(uint64_t id) const;
+  Result<std::string> remove(const IondRequest& request);
+  Result<std::string> rename(const IondRequest& request);
+  Status sync(Open* open) const;
+  Result<std::string> read(const Open& open, const IondRequest& request);
+  Result<std::string> answered(IondMethod method, const IondRequest& request, net::Rank from);
+  void write(const IondRequest& request, net::Rank from, const Reply& reply);
+  Result<std::string> use(IondMethod method, const IondRequest& request, net::Rank from);
+  Status agree_on_stripes(const std::string& name, const Striping& wanted, IondAnswer* answer);
+  std::string full(const std::string& name) const { return params_.backing_directory + "/" + name; }
+  bool has_names() const { return params_.server == kNamesServer; }
+
+  const Params params_;
+  Mutex names_;  // taken before mutex_; one change of names at a time
+  mutable Mutex mutex_;
+  uint64_t next_ GUARDED_BY(mutex_) = 1;
+  std::unordered_map<uint64_t, std::shared_ptr<Open>> open_ GUARDED_BY(mutex_);
+};
+
+}  // namespace swale::iond

@@ -1,0 +1,109 @@
+#include "iond/iond_messages.h"
+
+#include "base/coding.h"
+#include "tier/engine/extent_map.h"
+#include "tier/store/store.h"
+
+namespace swale::iond {
+namespace {
+
+constexpr uint8_t kVersion = 1;
+
+}  // namespace
+
+std::vector<std::string> iond_method_names() {
+  return {"open", "close",  "write",  "read",  "truncate", "size",
+          "sync", "remove", "rename", "drain", "leave",    "ping"};
+}
+
+std::string encode_iond_request(const IondRequest& request, size_t data_bytes) {
+  std::string out;
+  out.reserve(96 + request.name.size() + request.other.size() + data_bytes);
+  append_u8(&out, kVersion);
+  append_u64(&out, request.file);
+  append_varint(&out, request.offset);
+  append_varint(&out, request.length);
+  append_varint(&out, request.flags);
+  append_varint(&out, request.striping.stripe_bytes);
+  append_varint(&out, request.striping.servers);
+  append_varint(&out, request.striping.first);
+  append_sized(&out, request.name);
+  append_sized(&out, request.other);
+  return out;
+}
+
+Result<IondRequest> decode_iond_request(Bytes message) {
+  Decoder in(message);
+  IondRequest request;
+  const uint8_t version = in.u8();
+  if (in.ok() && version != kVersion)
+    return corruption("a request to an I/O server has version {}; this build knows {}", version, kVersion);
+  request.file = in.u64();
+  request.offset = in.varint64();
+  request.length = in.varint64();
+  request.flags = in.varint32();
+  request.striping.stripe_bytes = in.varint64();
+  request.striping.servers = in.varint32();
+  request.striping.first = in.varint32();
+  request.name = in.sized();
+  request.other = in.sized();
+  request.data = in.rest();
+  SWALE_RETURN_IF_ERROR(in.finish("a request to an I/O server"));
+  if (request.offset > tier::kFileBytesMax || request.length > tier::kFileBytesMax - request.offset)
+    return invalid_argument("a request for {} bytes at {}: parts of files have at most {} bytes",
+                            request.length, request.offset, tier::kFileBytesMax);
+  if (request.name.size() > kIondNameBytesMax || request.other.size() > kIondNameBytesMax)
+    return invalid_argument("a name of {} bytes: at most {} are allowed",
+                            std::max(request.name.size(), request.other.size()), kIondNameBytesMax);
+  if ((request.flags & ~(kIondCreate | kIondExclusive)) != 0)
+    return invalid_argument("flags {:#x} of a request to an I/O server are unknown", request.flags);
+  SWALE_RETURN_IF_ERROR(request.striping.check());
+  return request;
+}
+
+std::string encode_iond_answer(const IondAnswer& answer) {
+  std::string out;
+  out.reserve(32 + answer.data.size());
+  append_u8(&out, kVersion);
+  append_u64(&out, answer.file);
+  append_u64(&out, answer.id);
+  append_u64(&out, answer.size);
+  append_u32(&out, answer.first);
+  out.append(answer.data);
+  return out;
+}
+
+Result<IondAnswer> decode_iond_answer(Bytes message) {
+  Decoder in(message);
+  IondAnswer answer;
+  const uint8_t version = in.u8();
+  if (in.ok() && version != kVersion)
+    return corruption("an answer of an I/O server has version {}; this build knows {}", version, kVersion);
+  answer.file = in.u64();
+  answer.id = in.u64();
+  answer.size = in.u64();
+  answer.first = in.u32();
+  answer.data = in.rest();
+  SWALE_RETURN_IF_ERROR(in.finish("an answer of an I/O server"));
+  if (answer.size > tier::kFileBytesMax)
+    return corruption("an answer of an I/O server says that a part has {} bytes", answer.size);
+  return answer;
+}
+
+Status check_iond_name(std::string_view name) {
+  if (name.empty() || name.size() > kIondNameBytesMax || name.find('\0') != std::string_view::npos)
+    return invalid_argument("a name of {} bytes: expected 1 to {}, without NUL", name.size(),
+                            kIondNameBytesMax);
+  for (std::string_view rest = name;;) {
+    const size_t end = rest.find('/');
+    const std::string_view part = rest.substr(0, end);
+    if (part.empty() || part == "." || part == "..")
+      return invalid_argument("{}: expected a relative path without \".\", \"..\" and empty parts", name);
+    if (part == tier::kPrivateDirectory || part == kPartsDirectory)
+      return invalid_argument("{}: {} belongs to the server", name, part);
+    if (end == std::string_view::npos) return {};
+    rest.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace swale::iond

@@ -1,0 +1,499 @@
+// I/O servers and their clients, as ranks in threads of this process: all operations against plain strings, what is refused, ranks
+// that die, and what is there afterwards. tests/mount/iond_test.py does it with processes.
+#include "iond/iond.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <latch>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/rng.h"
+#include "io/posix_device.h"
+#include "iond/iond_files.h"
+#include "net/fabric/loopback_transport.h"
+#include "net/meeting/bootstrap.h"
+#include "tier/store/testing/described_fault_device.h"
+
+namespace swale::iond::iond_test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Striping, SaysWhereEachByteIs) {
+  for (const uint32_t servers : {1u, 2u, 3u, 5u}) {
+    const Striping striping{kStripeBytesMin, servers, servers / 2};
+    ASSERT_TRUE(striping.check().ok());
+    std::vector<uint64_t> parts(servers);
+    const uint64_t end = 7 * servers * kStripeBytesMin + 5;
+    for (uint64_t offset = 0; offset < end; offset += 4093) {
+      // Byte by byte, as the words of the header say.
+      const uint32_t server = static_cast<uint32_t>((offset / kStripeBytesMin + striping.first) % servers);
+      const uint64_t at = striping.part_bytes(server, offset);
+      ASSERT_EQ(striping.place_of(server, at), offset);
+      ASSERT_EQ(striping.part_bytes(server, offset + 1), at + 1);
+      ASSERT_EQ(striping.end_of(server, at + 1), offset + 1);
+      uint64_t sum = 0;
+      for (uint32_t each = 0; each < servers; ++each) sum += striping.part_bytes(each, offset);
+      ASSERT_EQ(sum, offset);
+    }
+    EXPECT_EQ(striping.end_of(0, 0), 0u);
+  }
+  EXPECT_FALSE((Striping{kStripeBytesMin - 4096, 1, 0}).check().ok());
+  EXPECT_FALSE((Striping{2 * kStripeBytesMax, 1, 0}).check().ok());
+  EXPECT_FALSE((Striping{kMiB, 2, 2}).check().ok());
+}
+
+tier::StoreOptions store_options(const std::string& root, int32_t server) {
+  tier::StoreOptions options;
+  options.ssd_directory = fmt::format("{}/ssd{}", root, server);
+  options.backing_directory = fmt::format("{}/disk{}", root, server);
+  options.engine.segment_count = 4;
+  options.engine.segment_bytes = 256 * kKiB;
+  options.engine.queue_slots = 8;
+  options.queue_slots = 16;
+  options.slot_bytes = 32 * kKiB;
+  return options;
+}
+
+class IondTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = (std::filesystem::current_path() / "iond-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
+    options_.stripe_bytes = kStripeBytesMin;
+    options_.deadline = seconds(20);
+    options_.watch = milliseconds(50);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  struct RankOf {
+    net::Rank rank;
+    net::Job& job;
+    Result<std::unique_ptr<Iond>>& iond;
+    bool dies = false;  // set by the body: without any goodbye
+  };
+  // The first `servers` of `size` ranks serve; `body` is run by the others, and by all if there are no others.
+  void run_ranks(int32_t size, int32_t servers, const std::function<void(RankOf&)>& body,
+                 const std::function<void(RankOf&)>& serve = {}) {
+    net::JobOptions job_options;
+    job_options.transport = "loopback";
+    job_options.posting = "direct";
+    job_options.collective_deadline = collective_deadline_;
+    const auto group = std::make_shared<net::LocalGroup>(size);
+    std::vector<std::thread> threads;
+    std::latch ended(size);
+    job_options.close_deadline = milliseconds(expect_clean_ ? 30'000 : 200);
+    for (net::Rank rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        auto job = net::Job::open(size == 1 ? net::solo_bootstrap() : net::local_bootstrap(group, rank),
+                                  job_options);
+        ASSERT_TRUE(job.ok()) << job.status().to_string();
+        tier::DescribedFaultDevice device;
+        device.faults.set_hook([this](const io::Call& call) {
+          if (call.kind == io::CallKind::kWrite) writes_held_.wait(true);
+          return ok_status();
+        });
+        std::unique_ptr<tier::Store> store;
+        std::optional<IondServing> serving;
+        Status mine;
+        if (rank < servers) {
+          const tier::StoreOptions stored = store_options(root_, rank);
+          std::filesystem::create_directories(stored.backing_directory);
+          auto opened = tier::Store::open(device, stored);
+          mine = opened.status();
+          if (opened.ok()) {
+            store = std::move(*opened);
+            serving = IondServing{store.get(), stored.backing_directory};
+          }
+        }
+        IondOptions options = options_;
+        if (adjust_) adjust_(rank, &options);
+        auto iond = Iond::open(**job, options, serving, mine);
+        RankOf here{rank, **job, iond};
+        if (rank >= servers || servers == size) {
+          body(here);
+        } else if (serve) {
+          serve(here);
+        }
+        if (here.dies) {
+          open_fabric()->kill(rank);
+          ended.arrive_and_wait();
+        } else if (iond.ok()) {
+          const Status closed = (*iond)->close();
+          EXPECT_TRUE(closed.ok() || !expect_clean_) << closed.to_string();
+          {
+            const std::lock_guard lock(told_mutex_);
+            told_.push_back(closed.to_string());
+          }
+          ended.arrive_and_wait();
+        } else {
+          ended.arrive_and_wait();
+        }
+        iond = error(Code::kAborted, Scope::kFatal, "gone");
+        const Status parted = here.dies ? Status() : (*job)->close();
+        EXPECT_TRUE(parted.ok() || !expect_clean_) << parted.to_string();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // Storage of the only server hangs for `time`, beginning with a write that fills the client's window there: when that was
+  // given up, nothing reaches the server before it has gone on.
+  void hang_and_close(std::chrono::milliseconds time) {
+    options_.threads = 1;
+    options_.deadline = milliseconds(300);
+    std::thread goes_on;
+    run_ranks(2, 1, [&](RankOf& here) {
+      ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
+      auto file = (*here.iond)->open_file("f", kIondCreate);
+      ASSERT_TRUE(file.ok()) << file.status().to_string();
+      writes_held_ = true;
+      const std::string data(kMiB - kIondAnswerBytesMax - 2 * kKiB, 'x');
+      EXPECT_EQ((*here.iond)->write(*file, 0, data).code(), Code::kDeadlineExceeded);
+      goes_on = std::thread([this, time] {
+        std::this_thread::sleep_for(time);
+        writes_held_ = false;
+        writes_held_.notify_all();
+      });
+    });
+    if (goes_on.joinable()) goes_on.join();
+  }
+
+  static std::shared_ptr<net::LoopbackFabric> open_fabric() {
+    for (uint64_t id = 1;; ++id)
+      if (auto fabric = net::LoopbackFabric::find(id)) return fabric;
+  }
+
+  std::string root_;
+  IondOptions options_;
+  std::function<void(net::Rank, IondOptions*)> adjust_;
+  bool expect_clean_ = true;
+  Nanos collective_deadline_ = net::JobOptions().collective_deadline;
+  std::atomic<bool> writes_held_ = false;  // on all ranks: they wait until it is not
+  std::mutex told_mutex_;
+  std::vector<std::string> told_;  // what close said to each rank that lived
+};
+
+// A file and what it must contain.
+struct Model {
+  IondFile file;
+  std::string bytes;
+};
+
+void check_content(Iond* iond, const Model& model) {
+  const auto size = iond->size(model.file);
+  ASSERT_TRUE(size.ok()) << size.status().to_string();
+  ASSERT_EQ(*size, model.bytes.size());
+  std::string found(model.bytes.size() + 1000, '?');
+  const auto got = iond->read(model.file, 0, found);
+  ASSERT_TRUE(got.ok()) << got.status().to_string();
+  ASSERT_EQ(*got, model.bytes.size());
+  found.resize(*got);
+  ASSERT_TRUE(found == model.bytes) << "content of " << model.file.name;
+}
+
+void change_at_random(Iond* iond, Rng* rng, Model* model) {
+  constexpr uint64_t kSizeMax = 700'000;
+  const uint64_t offset = rng->below(kSizeMax / 2);
+  if (rng->chance(1, 6)) {
+    model->bytes.resize(offset, '\0');
+    ASSERT_TRUE(iond->truncate(model->file, offset).ok());
+    return;
+  }
+  if (rng->chance(1, 4)) {
+    std::string found(rng->below(kSizeMax / 2), '?');
+    const auto got = iond->read(model->file, offset, found);
+    ASSERT_TRUE(got.ok()) << got.status().to_string();
+    const std::string expected =
+        offset < model->bytes.size() ? model->bytes.substr(offset, found.size()) : std::string();
+    ASSERT_TRUE(found.substr(0, *got) == expected);
+    return;
+  }
+  const std::string data(1 + rng->below(rng->chance(1, 3) ? kSizeMax / 2 : 5000),
+                         static_cast<char>('a' + rng->below(26)));
+  if (model->bytes.size() < offset + data.size()) model->bytes.resize(offset + data.size(), '\0');
+  model->bytes.replace(offset, data.size(), data);
+  const Status written = iond->write(model->file, offset, data);
+  ASSERT_TRUE(written.ok()) << written.to_string();
+}
+
+TEST_F(IondTest, FilesAreWhatPlainFilesWouldBeAndOutliveTheJob) {
+  for (const int32_t servers : {1, 2, 3}) {
+    SCOPED_TRACE(servers);
+    std::vector<std::map<std::string, std::string>> left(3);
+    run_ranks(servers + 3, servers, [&](RankOf& here) {
+      ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
+      Iond& iond = **here.iond;
+      Rng rng(static_cast<uint64_t>(here.rank * 100 + servers));
+      std::vector<Model> models;
+      for (int i = 0; i < 3; ++i) {
+        auto file = iond.open_file(fmt::format("f{}.{}", here.rank, i), kIondCreate | kIondExclusive);
+        ASSERT_TRUE(file.ok()) << file.status().to_string();
+        models.push_back({*std::move(file), {}});
+      }
+      for (int i = 0; i < 60; ++i) {
+        change_at_random(&iond, &rng, &models[rng.below(models.size())]);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+      for (const Model& model : models) check_content(&iond, model);
+      // The second file takes the third one's name, by which the third can be read no more.
+      ASSERT_TRUE(iond.rename(models[1].file.name, models[2].file.name).ok());
+      check_content(&iond, models[2]);
+      for (Model& model : models) {
+        ASSERT_TRUE(iond.sync(model.file).ok());
+        ASSERT_TRUE(iond.close_file(&model.file).ok());
+      }
+      left[static_cast<size_t>(here.rank - servers)] = {{models[0].file.name, models[0].bytes},
+                                                        {models[2].file.name, models[1].bytes}};
+      EXPECT_EQ(iond.open_file(models[1].file.name, 0).status().code(), Code::kNotFound);
+    });
+    // Another job, the same directories.
+    run_ranks(servers + 1, servers, [&](RankOf& here) {
+      ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
+      Iond& iond = **here.iond;
+      for (const auto& files : left)
+        for (const auto& [name, bytes] : files) {
+          auto file = iond.open_file(name, 0);
+          ASSERT_TRUE(file.ok()) << file.status().to_string();
+          check_content(&iond, {*file, bytes});
+          ASSERT_TRUE(iond.close_file(&*file).ok());
+          ASSERT_TRUE(iond.remove(name).ok());
+          EXPECT_EQ(iond.remove(name).code(), Code::kNotFound);
+        }
+      ASSERT_TRUE(iond.drain().ok());
+    });
+    for (const auto& each : std::filesystem::recursive_directory_iterator(root_))
+      EXPECT_FALSE(each.is_regular_file() && each.path().string().find("/.swale-parts/") != std::string::npos)
+          << each.path() << " is left";
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directory(root_);
+  }
+}
+
+TEST_F(IondTest, RanksThatAllServeShareAFile) {
+  run_ranks(3, 3, [&](RankOf& here) {
+    ASSERT_TRUE(here.iond.ok());
+    Iond& iond = **here.iond;
+    auto file = iond.open_file("shared", kIondCreate);
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    // Each rank has every third record of 50,000 bytes.
+    for (int i = 0; i < 9; ++i)
+      ASSERT_TRUE(iond.write(*file, static_cast<uint64_t>((i * 3 + here.rank) * 50'000),
+                             std::string(50'000, static_cast<char>('0' + here.rank)))
+                      .ok());
+    ASSERT_TRUE(here.job.allgather("").ok());
+    std::string all(27 * 50'000, '?');
+    const auto got = iond.read(*file, 0, all);
+    ASSERT_TRUE(got.ok() && *got == all.size());
+    for (size_t i = 0; i < all.size(); i += 10'000)
+      ASSERT_EQ(all[i], static_cast<char>('0' + i / 50'000 % 3));
+    ASSERT_TRUE(iond.close_file(&*file).ok());
+  });
+}
+
+TEST_F(IondTest, OtherStripingsAreRefusedByName) {
+  run_ranks(3, 2, [&](RankOf& here) {
+    auto file = (*here.iond)->open_file("f", kIondCreate);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE((*here.iond)->write(*file, 0, "abc").ok());
+  });
+  // Ranks that differ.
+  adjust_ = [](net::Rank rank, IondOptions* options) { options->stripe_bytes <<= rank == 2; };
+  expect_clean_ = false;
+  const auto refused = [&](const char* what) {
+    return [what](RankOf& here) {
+      ASSERT_FALSE(here.iond.ok());
+      EXPECT_EQ(here.iond.status().code(), Code::kInvalidArgument);
+      EXPECT_THAT(here.iond.status().to_string(), HasSubstr(what));
+    };
+  };
+  run_ranks(3, 2, refused("rank 2 has iond.stripe=131072, rank 0 has 65536"),
+            refused("rank 2 has iond.stripe"));
+  // All alike, and other than the file.
+  adjust_ = [](net::Rank, IondOptions* options) { options->stripe_bytes = kMiB; };
+  expect_clean_ = true;
+  run_ranks(3, 2, [&](RankOf& here) {
+    const auto file = (*here.iond)->open_file("f", kIondCreate);
+    EXPECT_EQ(file.status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(file.status().to_string(), HasSubstr("f: is striped in 65536 bytes over 2 servers"));
+    EXPECT_THAT(file.status().to_string(), HasSubstr("1048576"));
+  });
+  // Another number of servers.
+  adjust_ = {};
+  expect_clean_ = false;
+  run_ranks(4, 3, refused("was served as server 0 of 2, now as server 0 of 3"), refused("was served as"));
+  run_ranks(2, 0, refused("no rank of the job serves"));
+}
+
+TEST_F(IondTest, AServerThatCannotOpenItsStoreIsToldToAll) {
+  expect_clean_ = false;
+  std::filesystem::create_directories(root_ + "/ssd1/log");  // where a file should be
+  const auto refused = [](RankOf& here) {
+    ASSERT_FALSE(here.iond.ok());
+    EXPECT_THAT(here.iond.status().to_string(), HasSubstr("rank 1"));
+  };
+  run_ranks(3, 2, refused, refused);
+}
+
+// What comes from another process may be anything.
+TEST_F(IondTest, GarbageAndOversizedRequestsAreRefused) {
+  const tier::StoreOptions stored = store_options(root_, 0);
+  std::filesystem::create_directories(stored.backing_directory);
+  io::PosixDevice device;
+  auto store = tier::Store::open(device, stored);
+  ASSERT_TRUE(store.ok());
+  IondFiles files({store->get(), stored.backing_directory, 0, 1, 2});
+  const auto ask = [&](IondMethod method, const IondRequest& request, std::string data = {},
+                       net::Rank from = 1) {
+    return files.answer(method, encode_iond_request(request, 0) + data, from);
+  };
+  const auto opened = ask(IondMethod::kOpen, {.flags = kIondCreate, .name = "f"});
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const uint64_t file = decode_iond_answer(*opened)->file;
+  ASSERT_TRUE(ask(IondMethod::kWrite, {.file = file, .length = 3}, "abc").ok());
+  // Sizes and names.
+  EXPECT_EQ(ask(IondMethod::kWrite, {.file = file, .length = 4}, "abc").status().code(), Code::kCorruption);
+  EXPECT_FALSE(ask(IondMethod::kWrite, {.file = file, .length = 2 * kMiB}, std::string(2 * kMiB, 'x')).ok());
+  EXPECT_EQ(ask(IondMethod::kRead, {.file = file, .length = 2 * kMiB}).status().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(
+      ask(IondMethod::kWrite, {.file = file, .offset = uint64_t{1} << 48, .length = 1}, "a").status().code(),
+      Code::kInvalidArgument);
+  for (const char* name : {"", "/f", "..", "a/../../f", "a//b", ".", ".swale-tier/log", ".swale-parts/1"})
+    EXPECT_EQ(ask(IondMethod::kOpen, {.flags = kIondCreate, .name = name}).status().code(),
+              Code::kInvalidArgument)
+        << name;
+  EXPECT_EQ(ask(IondMethod::kOpen, {.flags = kIondCreate, .name = std::string(5000, 'n')}).status().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(ask(IondMethod::kRename, {.name = "f", .other = "../g"}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(ask(IondMethod::kOpen, {.flags = 64, .name = "f"}).status().code(), Code::kInvalidArgument);
+  // Another rank's file, a file that is not open, too many files, a directory.
+  EXPECT_FALSE(ask(IondMethod::kRead, {.file = file, .length = 3}, "", 2).ok());
+  EXPECT_FALSE(ask(IondMethod::kSync, {.file = 77}).ok());
+  std::filesystem::create_directory(stored.backing_directory + "/d");
+  EXPECT_FALSE(ask(IondMethod::kOpen, {.flags = kIondCreate, .name = "d"}).ok());
+  ASSERT_TRUE(ask(IondMethod::kOpen, {.name = "f"}, "", 2).ok());
+  EXPECT_EQ(ask(IondMethod::kOpen, {.name = "f"}).status().code(), Code::kResourceExhausted);
+  files.drop(2);
+  EXPECT_EQ(files.open_files(), 1u);
+  // Bytes without sense, and true requests with some of them changed.
+  Rng rng(3);
+  const std::string good = encode_iond_request({.file = file, .length = 3}, 3) + "abc";
+  for (int i = 0; i < 20'000; ++i) {
+    std::string bytes = rng.chance(1, 2) ? good : std::string(rng.below(60), '\0');
+    for (int flips = 1 + static_cast<int>(rng.below(4)); flips > 0 && !bytes.empty(); --flips)
+      bytes[rng.below(bytes.size())] = static_cast<char>(rng.below(256));
+    const auto method = static_cast<IondMethod>(rng.below(kIondMethods + 2));
+    if (method == IondMethod::kClose || method == IondMethod::kTruncate || method == IondMethod::kDrain)
+      continue;
+    static_cast<void>(files.answer(method, bytes, 1));
+  }
+  EXPECT_TRUE(ask(IondMethod::kWrite, {.file = file, .length = 3}, "def").ok());
+  const auto read = ask(IondMethod::kRead, {.file = file, .length = 3});
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(decode_iond_answer(*read)->data, "def");
+}
+
+TEST_F(IondTest, AClientThatDiesIsNamedAndTheOthersGoOn) {
+  expect_clean_ = false;
+  std::latch dead(1);
+  run_ranks(4, 2, [&](RankOf& here) {
+    ASSERT_TRUE(here.iond.ok());
+    Iond& iond = **here.iond;
+    auto file = iond.open_file(fmt::format("f{}", here.rank), kIondCreate);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(iond.write(*file, 0, std::string(300'000, 'x')).ok());
+    if (here.rank == 3) {
+      here.dies = true;
+      dead.count_down();
+      return;
+    }
+    dead.wait();
+  });
+  EXPECT_THAT(told_, testing::Contains(HasSubstr("rank 3 died")).Times(2)) << "both servers";
+  // What it had been answered for is there.
+  expect_clean_ = true;
+  run_ranks(3, 2, [&](RankOf& here) {
+    ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
+    for (const char* name : {"f2", "f3"}) {
+      auto file = (*here.iond)->open_file(name, 0);
+      ASSERT_TRUE(file.ok()) << file.status().to_string();
+      check_content(here.iond->get(), {*file, std::string(300'000, 'x')});
+    }
+  });
+}
+
+TEST_F(IondTest, AServerThatDiesIsNamedAndTheOthersGoOn) {
+  expect_clean_ = false;
+  std::latch dead(1);
+  const auto serve = [&](RankOf& here) {
+    if (here.rank != 1) return;
+    dead.wait();
+    here.dies = true;
+  };
+  run_ranks(
+      3, 2,
+      [&](RankOf& here) {
+        ASSERT_TRUE(here.iond.ok());
+        Iond& iond = **here.iond;
+        auto file = iond.open_file("f", kIondCreate);
+        ASSERT_TRUE(file.ok());
+        ASSERT_TRUE(iond.write(*file, 0, std::string(300'000, 'x')).ok());
+        dead.count_down();
+        Status failed;
+        for (int i = 0; i < 10'000 && failed.ok(); ++i)
+          failed = iond.write(*file, 300'000, std::string(100'000, 'y'));
+        EXPECT_EQ(failed.code(), Code::kUnavailable) << failed.to_string();
+        EXPECT_THAT(failed.to_string(), HasSubstr("rank 1 (host "));
+        EXPECT_THAT(failed.to_string(), HasSubstr("f: writing 100000 bytes at 300000"));
+        // Names are on the other server.
+        EXPECT_TRUE(iond.rename("f", "g").ok());
+        EXPECT_FALSE(iond.sync(*file).ok());
+      },
+      serve);
+  expect_clean_ = true;
+  run_ranks(3, 2, [&](RankOf& here) {
+    ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
+    auto file = (*here.iond)->open_file("g", 0);
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    std::string found(300'000, '?');
+    const auto got = (*here.iond)->read(*file, 0, found);
+    ASSERT_TRUE(got.ok()) << got.status().to_string();
+    EXPECT_TRUE(*got == found.size() && found == std::string(300'000, 'x'));
+  });
+}
+
+TEST_F(IondTest, ASlowServerHearsTheGoodbye) { hang_and_close(std::chrono::milliseconds(800)); }
+
+// It must not wait for ever for a goodbye that nobody says any more.
+TEST_F(IondTest, AServerThatHangsTooLongHearsThatTheClientHasGivenUp) {
+  expect_clean_ = false;
+  collective_deadline_ = milliseconds(500);
+  hang_and_close(std::chrono::milliseconds(3000));
+  EXPECT_THAT(told_, testing::Contains(HasSubstr("no answer within")));
+  EXPECT_THAT(told_, testing::Contains(HasSubstr("rank 1 has given up requests between ranks")));
+}
+
+// Nobody can say goodbye then.
+TEST_F(IondTest, AServerEndsWhenTheRequestsBetweenRanksHaveFailed) {
+  expect_clean_ = false;
+  run_ranks(2, 1, [&](RankOf& here) {
+    ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
+    here.iond = error(Code::kAborted, Scope::kFatal, "gone without close");
+    static_cast<void>(here.job.close());  // the server does not come in time
+  });
+  EXPECT_THAT(told_, testing::ElementsAre(HasSubstr("rank 1 has given up requests between ranks")));
+}
+
+}  // namespace
+}  // namespace swale::iond::iond_test

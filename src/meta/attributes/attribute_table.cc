@@ -1,0 +1,393 @@
+#include "meta/attributes/attribute_table.h"
+
+#include <algorithm>
+
+namespace swale::meta {
+namespace {
+
+// DO NOT CHANGE THESE VALUES: they are on disk (docs/formats/metadata.md).
+enum RecordKind : uint8_t {
+  kEntry = 1,   // all of a file's attributes
+  kErased = 2,  // the file is gone
+  kMark = 3,    // whether this server's shard refuses puts of the file
+  kNumber = 4,  // what a client has asked for last, and the counter of generations
+};
+
+enum EntryFlag : uint8_t { kTrimDue = 1, kRemoved = 2 };
+
+}  // namespace
+
+// ---- requests
+
+Result<AttributeTable::Entry*> AttributeTable::existing(const AttributeRequest& request) {
+  const auto found = entries_.find(request.file);
+  if (found == entries_.end()) {
+    return error(Code::kNotFound, Scope::kFile, "{} {}: no such file", op_name(request.op), request.name);
+  }
+  Entry& entry = found->second;
+  if (entry.attributes.name != request.name) {
+    return invalid_argument("{} {}: its 128-bit id is that of {}: use another name", op_name(request.op),
+                            request.name, entry.attributes.name);
+  }
+  if (entry.removed && request.op != AttributeOp::kRemove) {
+    return error(
+        Code::kUnavailable, Scope::kFile,
+        "{} {}: its removal has begun and not ended, because a server did not answer: remove it again",
+        op_name(request.op), request.name);
+  }
+  return &entry;
+}
+
+Result<Applied> AttributeTable::apply(const AttributeRequest& request, std::string* record) {
+  switch (request.op) {
+    case AttributeOp::kCreate:
+    case AttributeOp::kCreateExclusive:
+      return create(request, record);
+    case AttributeOp::kTruncate:
+      return truncate(request, record);
+    case AttributeOp::kSeal:
+      return seal(request);
+    case AttributeOp::kRemove:
+      return remove(request, record);
+    case AttributeOp::kOpen:
+    case AttributeOp::kStat:
+    case AttributeOp::kClose:
+      break;
+  }
+  SWALE_ASSIGN_OR_RETURN(Entry* const entry, existing(request));
+  if (request.op == AttributeOp::kClose) close(request, entry, record);
+  return answer(*entry, request.op == AttributeOp::kOpen);
+}
+
+Result<Applied> AttributeTable::create(const AttributeRequest& request, std::string* record) {
+  if (entries_.contains(request.file)) {
+    SWALE_ASSIGN_OR_RETURN(Entry* const entry, existing(request));
+    return answer(*entry, true);
+  }
+  if (entries_.size() >= files_max_) {
+    return error(Code::kResourceExhausted, Scope::kOperation,
+                 "create {}: the server has {} files, as many as it may have (option meta.files_max)",
+                 request.name, files_max_);
+  }
+  Entry entry;
+  entry.attributes = {.file = request.file,
+                      .name = request.name,
+                      .generation = ++generation_,
+                      .mode = request.mode,
+                      .created_ns = request.time_ns,
+                      .modified_ns = request.time_ns,
+                      .creator = request.from};
+  append_entry(record, entry, {});
+  const Applied applied = answer(entry, false);
+  put(request.file, std::move(entry));
+  return applied;
+}
+
+void AttributeTable::close(const AttributeRequest& request, Entry* entry, std::string* record) {
+  const Attributes& now = entry->attributes;
+  // What was written in an earlier generation was cut off, or counted in the truncate's size.
+  const uint64_t size = request.generation < now.generation ? now.size : std::max(now.size, request.size);
+  const int64_t time = std::max(now.modified_ns, request.time_ns);
+  if (now.sealed || (size == now.size && time == now.modified_ns)) return;
+  Entry changed = *entry;
+  changed.attributes.size = size;
+  changed.attributes.modified_ns = time;
+  append_entry(record, changed, {});
+  put(request.file, std::move(changed));
+}
+
+Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::string* record) {
+  SWALE_ASSIGN_OR_RETURN(Entry* const entry, existing(request));
+  if (entry->attributes.sealed) {
+    return invalid_argument("truncate {}: the file is sealed and cannot change", request.name);
+  }
+  if (!repeated(request.from)) {
+    // An earlier truncate that has not reached all servers keeps its generation, because under a new one its cut would take
+    // what was put after it.
+    if (entry->trim_due) {
+      Applied first = trim(*entry);
+      first.again = true;
+      return first;
+    }
+    Entry changed = *entry;
+    changed.attributes.generation = ++generation_;
+    changed.attributes.size = request.size;
+    changed.attributes.modified_ns = std::max(changed.attributes.modified_ns, request.time_ns);
+    changed.truncated_size = request.size;
+    changed.trim_due = true;
+    append_entry(record, changed, request.from);
+    put(request.file, std::move(changed));
+    note_change(request.from);
+  }
+  const Entry& now = entries_.at(request.file);
+  return now.trim_due ? trim(now) : answer(now, false);
+}
+
+Result<Applied> AttributeTable::seal(const AttributeRequest& request) {
+  SWALE_ASSIGN_OR_RETURN(Entry* const entry, existing(request));
+  Applied applied = answer(*entry, true);
+  if (entry->attributes.sealed) return applied;
+  if (entry->trim_due) {
+    applied = trim(*entry);
+    applied.again = true;
+    return applied;
+  }
+  applied.follow_up = FollowUp::kCollect;
+  return applied;
+}
+
+Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::string* record) {
+  if (!entries_.contains(request.file) && repeated(request.from)) {
+    Applied applied;
+    applied.answer.attributes.file = request.file;
+    applied.answer.attributes.name = request.name;
+    return applied;
+  }
+  SWALE_ASSIGN_OR_RETURN(Entry* const entry, existing(request));
+  if (!repeated(request.from) || !entry->removed) {
+    if (repeated(request.from)) return answer(*entry, false);  // a file that was made after the removal
+    Entry changed = *entry;
+    changed.attributes.generation = ++generation_;
+    changed.removed = true;
+    changed.table.clear();
+    append_entry(record, changed, request.from);
+    put(request.file, std::move(changed));
+    note_change(request.from);
+  }
+  Applied applied = answer(entries_.at(request.file), false);
+  applied.follow_up = FollowUp::kForget;
+  return applied;
+}
+
+Result<AttributeAnswer> AttributeTable::followed(const AttributeRequest& request, FollowUp what,
+                                                 uint64_t generation, std::string table,
+                                                 std::string* record) {
+  const auto found = entries_.find(request.file);
+  if (found == entries_.end()) {
+    return error(Code::kNotFound, Scope::kFile, "{} {}: no such file", op_name(request.op), request.name);
+  }
+  Entry changed = found->second;
+  if (what == FollowUp::kForget) {
+    const AttributeAnswer gone = answer(changed, false).answer;
+    if (changed.removed && changed.attributes.generation == generation) {
+      append_erased(record, request.file);
+      put(request.file, std::nullopt);
+    }
+    return gone;
+  }
+  if (what == FollowUp::kTrim && changed.trim_due && changed.attributes.generation == generation) {
+    changed.trim_due = false;
+  }
+  if (what == FollowUp::kCollect && !changed.attributes.sealed) {
+    changed.attributes.sealed = true;
+    if (table.size() <= kTableBytesMax && tables_bytes_ + table.size() <= tables_bytes_max_)
+      changed.table = std::move(table);
+  }
+  append_entry(record, changed, {});
+  put(request.file, std::move(changed));
+  return answer(entries_.at(request.file), what == FollowUp::kCollect).answer;
+}
+
+void AttributeTable::refuse_puts(const FileId& file, std::string* record) {
+  if (immutable_.contains(file)) return;
+  append_mark(record, file, true);
+  remember(file);
+  immutable_.insert(file);
+}
+
+void AttributeTable::allow_puts(const FileId& file, std::string* record) {
+  if (!immutable_.contains(file)) return;
+  append_mark(record, file, false);
+  remember(file);
+  immutable_.erase(file);
+}
+
+// ---- changes
+
+Applied AttributeTable::answer(const Entry& entry, bool with_table) const {
+  Applied applied;
+  applied.answer.attributes = entry.attributes;
+  if (with_table) applied.answer.table = entry.table;
+  return applied;
+}
+
+Applied AttributeTable::trim(const Entry& entry) const {
+  Applied applied = answer(entry, false);
+  applied.follow_up = FollowUp::kTrim;
+  applied.trim_size = entry.truncated_size;
+  return applied;
+}
+
+bool AttributeTable::repeated(const RequestName& from) const {
+  const auto found = numbers_.find(from.client);
+  return found != numbers_.end() && from.number <= found->second;
+}
+
+void AttributeTable::note(const RequestName& from) {
+  const auto [place, added] = numbers_.try_emplace(from.client, 0);
+  place->second = std::max(place->second, from.number);
+  if (!added) return;
+  clients_.push_back(from.client);
+  if (clients_.size() <= kClientsMax) return;
+  numbers_.erase(clients_.front());
+  clients_.pop_front();
+}
+
+// The last change is that of `from`. It is undone with the number: else a repetition would be taken for one that was done.
+void AttributeTable::note_change(const RequestName& from) {
+  const auto found = numbers_.find(from.client);
+  undo_.back().number = found == numbers_.end() ? 0 : found->second;
+  note(from);
+  undo_.back().client = from.client;
+}
+
+void AttributeTable::remember(const FileId& file) {
+  Undo undo{file, std::nullopt, immutable_.contains(file)};
+  if (const auto found = entries_.find(file); found != entries_.end()) undo.before = found->second;
+  undo_.push_back(std::move(undo));
+}
+
+void AttributeTable::put(const FileId& file, std::optional<Entry> entry) {
+  remember(file);
+  if (const auto found = entries_.find(file); found != entries_.end())
+    tables_bytes_ -= found->second.table.size();
+  if (!entry) {
+    entries_.erase(file);
+    return;
+  }
+  generation_ = std::max(generation_, entry->attributes.generation);
+  tables_bytes_ += entry->table.size();
+  entries_.insert_or_assign(file, *std::move(entry));
+}
+
+void AttributeTable::undo() {
+  std::vector<Undo> changes = std::move(undo_);
+  undo_.clear();
+  for (auto change = changes.rbegin(); change != changes.rend(); ++change) {
+    put(change->file, std::move(change->before));
+    change->immutable ? static_cast<void>(immutable_.insert(change->file))
+                      : static_cast<void>(immutable_.erase(change->file));
+    const auto asked = numbers_.find(change->client);
+    if (change->client == 0 || asked == numbers_.end()) continue;
+    asked->second = change->number;
+    if (change->number != 0) continue;
+    numbers_.erase(asked);
+    std::erase(clients_, change->client);
+  }
+  undo_.clear();
+}
+
+const Attributes* AttributeTable::find(const FileId& file) const {
+  const auto found = entries_.find(file);
+  return found == entries_.end() || found->second.removed ? nullptr : &found->second.attributes;
+}
+
+std::vector<Attributes> AttributeTable::list() const {
+  std::vector<Attributes> all;
+  for (const auto& [file, entry] : entries_) {
+    if (!entry.removed) all.push_back(entry.attributes);
+  }
+  return all;
+}
+
+std::vector<AttributeTable::Pending> AttributeTable::pending() const {
+  std::vector<Pending> all;
+  for (const auto& [file, entry] : entries_) {
+    if (!entry.removed && !entry.trim_due) continue;
+    AttributeRequest request;
+    request.op = entry.removed ? AttributeOp::kRemove : AttributeOp::kTruncate;
+    request.file = file;
+    request.name = entry.attributes.name;
+    all.push_back({std::move(request), entry.removed ? FollowUp::kForget : FollowUp::kTrim,
+                   entry.attributes.generation, entry.truncated_size});
+  }
+  return all;
+}
+
+// ---- records
+
+void AttributeTable::append_entry(std::string* record, const Entry& entry, const RequestName& from) {
+  append_u8(record, kEntry);
+  append_u8(record, (entry.trim_due ? kTrimDue : 0) | (entry.removed ? kRemoved : 0));
+  append_u64(record, entry.truncated_size);
+  append_u64(record, from.client);
+  append_u64(record, from.number);
+  append_attributes(record, entry.attributes);
+  append_sized(record, entry.table);
+}
+
+void AttributeTable::append_erased(std::string* record, const FileId& file) const {
+  append_u8(record, kErased);
+  append_u64(record, generation_);
+  append_file(record, file);
+}
+
+void AttributeTable::append_mark(std::string* record, const FileId& file, bool immutable) {
+  append_u8(record, kMark);
+  append_u8(record, immutable ? 1 : 0);
+  append_file(record, file);
+}
+
+void AttributeTable::append_number(std::string* record, const RequestName& from) const {
+  append_u8(record, kNumber);
+  append_u64(record, generation_);
+  append_u64(record, from.client);
+  append_u64(record, from.number);
+}
+
+Status AttributeTable::replay(Bytes record) {
+  Decoder in(record);
+  switch (in.u8()) {
+    case kEntry: {
+      Entry entry;
+      const uint8_t flags = in.u8();
+      entry.trim_due = (flags & kTrimDue) != 0;
+      entry.removed = (flags & kRemoved) != 0;
+      entry.truncated_size = in.u64();
+      RequestName from;
+      from.client = in.u64();
+      from.number = in.u64();
+      entry.attributes = read_attributes(&in);
+      entry.table = in.sized();
+      SWALE_RETURN_IF_ERROR(in.finish("a record of attributes"));
+      if (entry.table.size() > kTableBytesMax || entry.attributes.size > kOffsetEnd) {
+        return corruption("a record of attributes of {}: a size of {}, a table of {} bytes",
+                          entry.attributes.name, entry.attributes.size, entry.table.size());
+      }
+      if (from.number != 0) note(from);
+      const FileId file = entry.attributes.file;
+      put(file, std::move(entry));
+      break;
+    }
+    case kErased: {
+      generation_ = std::max(generation_, in.u64());
+      const FileId file = decode_file_id(&in);
+      SWALE_RETURN_IF_ERROR(in.finish("a record of a removal"));
+      put(file, std::nullopt);
+      break;
+    }
+    case kMark: {
+      const bool immutable = in.u8() != 0;
+      const FileId file = decode_file_id(&in);
+      SWALE_RETURN_IF_ERROR(in.finish("a record of a seal"));
+      immutable ? static_cast<void>(immutable_.insert(file)) : static_cast<void>(immutable_.erase(file));
+      break;
+    }
+    case kNumber: {
+      generation_ = std::max(generation_, in.u64());
+      RequestName from;
+      from.client = in.u64();
+      from.number = in.u64();
+      SWALE_RETURN_IF_ERROR(in.finish("a record of a client"));
+      if (from.number != 0) note(from);
+      break;
+    }
+    default:
+      return corruption("a record of attributes: of an unknown kind {}",
+                        record.empty() ? 0 : static_cast<unsigned char>(record[0]));
+  }
+  undo_.clear();
+  return {};
+}
+
+}  // namespace swale::meta

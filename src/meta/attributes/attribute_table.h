@@ -1,0 +1,158 @@
+// AttributeTable: the attributes of the files whose root is one server, as a passive machine: a request changes the table,
+// gives the bytes of a log record, and says what the servers of the index are to do before it is answered.
+//
+// The table is a function of its records: replaying them gives the same table (recovery), and entries() gives records
+// that are as good as all before them (snapshot). A change can be taken back until its group is durable (undo), because
+// the log may fail.
+//
+// Generations come from one counter of the server, so they grow for each file, also after it was removed and made again.
+// A retry of truncate, remove or exclusive create is known by its client and number: each client has at most one of these
+// requests under way, with ascending numbers. The last kClientsMax clients are remembered.
+//
+// Threads: none; the owner serialises calls. Errors: Result; std::bad_alloc leaves the table as it was but for the counter.
+// Limits: files_max files, tables_bytes_max bytes of run tables (beyond it a sealed file is read by asking servers).
+// Source: metakv III-C for the reduction of sizes; the rest is ours.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "meta/attributes/attributes.h"
+
+namespace swale::meta {
+
+// What the servers of the index are to do, all of them, after the record is durable and before the answer.
+enum class FollowUp : uint8_t {
+  kNone = 0,
+  kTrim = 1,     // Shard::truncate
+  kForget = 2,   // Shard::remove
+  kCollect = 3,  // refuse puts from now on, give their part of the run table
+};
+
+struct Applied {
+  AttributeAnswer answer;
+  FollowUp follow_up = FollowUp::kNone;
+  uint64_t trim_size = 0;  // of kTrim
+  // The follow-up is that of an earlier truncate, which failed half way, and nothing was changed: apply the request again
+  // when it is done.
+  bool again = false;
+};
+
+class AttributeTable {
+ public:
+  static constexpr size_t kClientsMax = 1 << 16;
+
+  explicit AttributeTable(size_t files_max = 16 << 20, size_t tables_bytes_max = 64 * kMiB)
+      : files_max_(files_max), tables_bytes_max_(tables_bytes_max) {}
+
+  // Appends to `record` what must be durable before the answer leaves; nothing if the request changed nothing.
+  Result<Applied> apply(const AttributeRequest& request, std::string* record);
+  // All servers have done the follow-up. For kCollect with the file's table; then the answer is the sealed file's.
+  Result<AttributeAnswer> followed(const AttributeRequest& request, FollowUp what, uint64_t generation,
+                                   std::string table, std::string* record);
+
+  // This server's shard takes no puts of the file any more (kCollect, at the servers of the index).
+  void refuse_puts(const FileId& file, std::string* record);
+  bool refuses_puts(const FileId& file) const { return immutable_.contains(file); }
+  // The index server has forgotten the file.
+  void allow_puts(const FileId& file, std::string* record);
+
+  // Changes that may be taken back, oldest first: the first `count` of them are durable; or all are taken back.
+  size_t changes() const { return undo_.size(); }
+  void keep(size_t count) { undo_.erase(undo_.begin(), undo_.begin() + static_cast<ptrdiff_t>(count)); }
+  void undo();
+
+  // Recovery. A record as apply and followed make them; kCorruption if it is none.
+  Status replay(Bytes record);
+  // The table as records, each passed to `visit`.
+  template <class Visit>
+  void for_each_record(const Visit& visit) const;
+  // Follow-ups that a crash has interrupted.
+  struct Pending {
+    AttributeRequest request;
+    FollowUp what;
+    uint64_t generation;
+    uint64_t trim_size;
+  };
+  std::vector<Pending> pending() const;
+
+  size_t files() const { return entries_.size(); }
+  size_t tables_bytes() const { return tables_bytes_; }
+  const Attributes* find(const FileId& file) const;
+  // Names in no order; for tools.
+  std::vector<Attributes> list() const;
+
+ private:
+  struct Entry {
+    Attributes attributes;
+    uint64_t truncated_size = 0;  // to what the last truncate cut the file
+    bool trim_due = false;
+    bool removed = false;  // its bytes are not yet forgotten everywhere
+    std::string table;
+  };
+  struct Undo {
+    FileId file;
+    std::optional<Entry> before;
+    bool immutable = false;  // whether it was in immutable_
+    uint64_t client = 0;     // who asked for the truncate or removal; 0: it was none
+    uint64_t number = 0;     // of that client, before; 0: none
+  };
+
+  Result<Applied> create(const AttributeRequest& request, std::string* record);
+  Result<Applied> truncate(const AttributeRequest& request, std::string* record);
+  Result<Applied> seal(const AttributeRequest& request);
+  Result<Applied> remove(const AttributeRequest& request, std::string* record);
+  Result<Entry*> existing(const AttributeRequest& request);
+  void close(const AttributeRequest& request, Entry* entry, std::string* record);
+  bool repeated(const RequestName& from) const;
+  void remember(const FileId& file);
+  void note(const RequestName& from);
+  void note_change(const RequestName& from);
+  Applied answer(const Entry& entry, bool with_table) const;
+  Applied trim(const Entry& entry) const;
+  void put(const FileId& file, std::optional<Entry> entry);
+  void append_number(std::string* record, const RequestName& from) const;
+  static void append_entry(std::string* record, const Entry& entry, const RequestName& from);
+  void append_erased(std::string* record, const FileId& file) const;
+  static void append_mark(std::string* record, const FileId& file, bool immutable);
+
+  const size_t files_max_;
+  const size_t tables_bytes_max_;
+  std::unordered_map<FileId, Entry, FileIdHash> entries_;
+  std::unordered_set<FileId, FileIdHash> immutable_;
+  std::unordered_map<uint64_t, uint64_t> numbers_;  // of clients: the last truncate or remove
+  std::deque<uint64_t> clients_;                    // of numbers_, oldest first
+  uint64_t generation_ = 0;
+  size_t tables_bytes_ = 0;
+  std::vector<Undo> undo_;
+};
+
+template <class Visit>
+void AttributeTable::for_each_record(const Visit& visit) const {
+  std::string record;
+  append_number(&record, {});  // for the counter of generations
+  visit(record);
+  for (const uint64_t client : clients_) {
+    record.clear();
+    append_number(&record, {client, numbers_.at(client)});
+    visit(record);
+  }
+  for (const auto& [file, entry] : entries_) {
+    record.clear();
+    append_entry(&record, entry, {});
+    visit(record);
+  }
+  for (const FileId& file : immutable_) {
+    record.clear();
+    append_mark(&record, file, true);
+    visit(record);
+  }
+}
+
+}  // namespace swale::meta

@@ -1,0 +1,188 @@
+// What a shard answers: the calls of shard.h that only read. lookup.h does the work.
+#include <algorithm>
+
+#include "base/contain.h"
+#include "meta/index/lookup.h"
+
+namespace swale::meta {
+
+std::vector<ShardCore::LayerRef> ShardCore::layers() {
+  std::vector<LayerRef> found;
+  for (Memtable* const memtable : {active_.get(), frozen_.get()}) {
+    if (memtable == nullptr || memtable->visible() == 0) continue;
+    for (const Memtable::Part& part : memtable->parts())
+      found.push_back({part.get(), &memtable->files(), nullptr});
+  }
+  for (const auto& tree : trees_) found.push_back({nullptr, nullptr, tree.get()});
+  for (const auto& table : tables_) found.push_back({nullptr, nullptr, table.get()});
+  return found;
+}
+
+Status ShardCore::lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) {
+  SWALE_RETURN_IF_ERROR(unreadable_);
+  for (const Range& range : ranges) {
+    if (range.offset > kOffsetEnd || range.length > kOffsetEnd - range.offset)
+      return invalid_argument("lookup of {} bytes at offset {}: files end at 2^63", range.length,
+                              range.offset);
+  }
+  counters_.lookups += ranges.size();
+  const Status status = contain([&] { return Lookup(this).run(ranges, pieces_max, out); });
+  counters_.lookup_pieces += out->extents.size();
+  return status;
+}
+
+namespace {
+
+void append_blocks(const FileId& file, const Run& query, std::vector<Range>* out) {
+  const uint64_t blocks = blocks_of(query);
+  for (uint64_t i = 0; i < blocks; ++i) {
+    const Extent block = block_at(query, i);
+    out->push_back({file, block.offset, block.length});
+  }
+}
+
+// The outermost items of a query, each of a level less.
+std::vector<Run> items_of(const Run& query) {
+  std::vector<Run> items;
+  const Level level = query.level[query.levels - 1];
+  for (uint64_t i = 0; i < level.count; ++i) {
+    Run item = query;
+    item.levels = query.levels - 1;
+    item.level[item.levels] = {};
+    item.offset += i * level.stride;
+    items.push_back(item);
+  }
+  return items;
+}
+
+uint64_t bytes_of(const Run& run) { return blocks_of(run) * run.length; }
+
+}  // namespace
+
+// True: the runs of the file say all about the query, and their parts were appended.
+Result<bool> ShardCore::answer_query(Lookup* lookup, const FileId& file, const FileState& state,
+                                     const Run& query, std::vector<Run>* out) {
+  if (!state.runs) return state.irregular_max == 0;
+  if (!relocations_.empty()) return false;
+  cut_.clear();
+  if (state.runs->intersect(query, &cut_) != RunLayers::Cut::kExact) return false;
+  uint64_t bytes = 0;
+  Sequence oldest = ~Sequence{0};
+  for (const StoredRun& part : cut_) {
+    bytes += bytes_of(part.run);
+    oldest = std::min(oldest, part.sequence);
+  }
+  const bool covered = bytes == bytes_of(query);
+  if (state.irregular_max != 0 && !(covered && oldest > state.irregular_max)) {
+    SWALE_ASSIGN_OR_RETURN(const Sequence newest, lookup->newest_extent(file, query));
+    if (newest != 0 && !(covered && newest < oldest)) return false;
+  }
+  for (const StoredRun& part : cut_) out->push_back(part.run);
+  ++counters_.run_answers;
+  return true;
+}
+
+Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
+                              std::vector<Run>* out) {
+  SWALE_RETURN_IF_ERROR(unreadable_);
+  constexpr uint64_t kItemsMax = 4096;
+  constexpr uint64_t kBlocksMax = 1 << 20;
+  for (const Run& query : queries) {
+    if (!valid(query)) return invalid_argument("the query at offset {} is no valid run", query.offset);
+  }
+  const uint32_t number = files_.find(file);
+  if (number == FileTable::kNone || number >= states_.size()) return {};
+  counters_.lookups += queries.size();
+  const auto too_many = [&] {
+    return error(Code::kResourceExhausted, Scope::kOperation,
+                 "the answer has more than {} runs: ask for less", runs_max);
+  };
+  return contain([&]() -> Status {
+    const FileState& state = states_[number];
+    std::vector<Run> open(queries.rbegin(), queries.rend());
+    std::vector<Range> ranges;
+    Found found;
+    Lookup irregular(this);
+    while (!open.empty()) {
+      const Run query = open.back();
+      open.pop_back();
+      SWALE_ASSIGN_OR_RETURN(const bool answered, answer_query(&irregular, file, state, query, out));
+      if (answered) {
+        if (out->size() > runs_max) return too_many();
+        continue;
+      }
+      if (query.levels > 1 && query.level[query.levels - 1].count <= kItemsMax && state.runs) {
+        std::vector<Run> items = items_of(query);
+        open.insert(open.end(), items.rbegin(), items.rend());
+        continue;
+      }
+      if (blocks_of(query) > kBlocksMax || out->size() > runs_max) return too_many();
+      ranges.clear();
+      append_blocks(file, query, &ranges);
+      SWALE_RETURN_IF_ERROR(lookup(ranges, runs_max - out->size() + 1, &found));
+      if (found.answered < ranges.size()) return too_many();
+      for (const Extent& extent : found.extents) out->push_back(run_of(extent));
+    }
+    return out->size() > runs_max ? too_many() : ok_status();
+  });
+}
+
+Status ShardCore::scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
+                       std::vector<Extent>* out, uint64_t* next) {
+  SWALE_RETURN_IF_ERROR(unreadable_);
+  return contain([&]() -> Status {
+    Lookup lookup(this);
+    const size_t first = out->size();
+    *next = from;
+    while (*next < kOffsetEnd) {
+      std::pair<uint64_t, uint64_t> owned{*next, kOffsetEnd};
+      if (ownership != nullptr) {
+        owned = ownership->next_owned(file, *next);
+        if (owned.first >= owned.second) break;
+        owned.first = std::max(owned.first, *next);
+      }
+      const uint64_t end = std::min(owned.second, end_of_file(file));
+      if (owned.first >= end) break;
+      if (out->size() - first >= pieces_max) {
+        *next = owned.first;
+        return {};
+      }
+      SWALE_ASSIGN_OR_RETURN(const uint64_t stop,
+                             lookup.gather(file, owned.first, end, first, first + pieces_max, out));
+      *next = stop;
+      if (stop < end) return {};
+    }
+    *next = kOffsetEnd;
+    return {};
+  });
+}
+
+// No extent ends after it: a truncate to more bytes leaves nothing there.
+uint64_t ShardCore::end_of_file(const FileId& file) const { return size(file).size; }
+
+Status ShardCore::run_table(const FileId& file, size_t runs_max, const Ownership* ownership,
+                            std::vector<Run>* out) {
+  SWALE_RETURN_IF_ERROR(unreadable_);
+  const auto too_many = [&] {
+    return error(Code::kResourceExhausted, Scope::kOperation, "the file needs more than {} runs", runs_max);
+  };
+  const uint32_t number = files_.find(file);
+  if (number == FileTable::kNone || number >= states_.size()) return {};
+  return contain([&]() -> Status {
+    const FileState& state = states_[number];
+    // Layers do not overlap themselves: one of them, with nothing irregular, is the table.
+    if (state.runs && state.irregular_max == 0 && state.runs->layers() == 1 && relocations_.empty() &&
+        ownership == nullptr) {
+      state.runs->for_each([&](const Run& run, Sequence) { out->push_back(run); });
+      return out->size() > runs_max ? too_many() : ok_status();
+    }
+    std::vector<Extent> extents;
+    uint64_t next = 0;
+    SWALE_RETURN_IF_ERROR(scan(file, 0, runs_max + 1, ownership, &extents, &next));
+    if (next < kOffsetEnd || extents.size() > runs_max) return too_many();
+    for (const Extent& extent : extents) out->push_back(run_of(extent));
+    return {};
+  });
+}
+
+}  // namespace swale::meta

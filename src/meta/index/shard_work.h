@@ -1,0 +1,106 @@
+// The work that a shard hands out (shard.h, Work): commits of groups, flushes of write buffers, checkpoints.
+//
+// Order of writes. A commit: record, sync of the log (for its first record also of the directory); then the fence; then the
+// group is durable. A checkpoint: sorted files and snapshot, each synced; the directory; the fence; the manifest, replaced
+// atomically; the fence again; only then are the files that it no longer names removed. The second look at the fence is for
+// a job that was stopped and wakes: the job that has taken over may have read the manifest before, which names these files.
+//
+// Threads: run() by any thread; it touches nothing that the shard changes. All else by the shard's.
+// Errors: status(). A commit that found no space takes its record back (taken_back()), so that the log is as it was. A
+// checkpoint that fails before the manifest removes what it has written.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "meta/index/shard_core.h"
+
+namespace swale::meta {
+
+class CommitWork final : public Work {
+ public:
+  CommitWork(const ShardCore& shard, std::shared_ptr<LogFile> log, std::string record)
+      : Work(WorkKind::kCommit),
+        device_(shard.device_),
+        options_(shard.options_),
+        log_(std::move(log)),
+        record_(std::move(record)) {}
+
+  void run() noexcept override;
+  const Status& status() const { return status_; }
+  // The failed record is gone from the log: another one may be written.
+  bool taken_back() const { return taken_back_; }
+  uint64_t bytes() const { return record_.size(); }
+
+ private:
+  Status write();
+  Status take_back();
+
+  io::Device& device_;
+  const ShardOptions& options_;
+  const std::shared_ptr<LogFile> log_;
+  std::string record_;
+  bool fresh_ = false;   // the record begins the log
+  bool synced_ = false;  // a sync was tried: its failure is for good
+  bool taken_back_ = false;
+  Status status_;
+};
+
+class FlushWork final : public Work {
+ public:
+  FlushWork(std::shared_ptr<const Memtable> from, std::vector<Sequence> barriers, BlockCodec codec)
+      : Work(WorkKind::kFlush), from_(std::move(from)), barriers_(std::move(barriers)), codec_(codec) {}
+
+  void run() noexcept override;
+  const Status& status() const { return status_; }
+  const std::shared_ptr<Table>& table() const { return table_; }
+
+ private:
+  Status encode();
+
+  const std::shared_ptr<const Memtable> from_;
+  const std::vector<Sequence> barriers_;
+  const BlockCodec codec_;
+  std::shared_ptr<Table> table_;
+  Status status_;
+};
+
+class CheckpointWork final : public Work {
+ public:
+  explicit CheckpointWork(ShardCore& shard) : Work(WorkKind::kCheckpoint), shard_(shard) {}
+
+  void run() noexcept override;
+  const Status& status() const { return status_; }
+
+  // Set by the shard before run().
+  MergeRequest request;                             // no tables: nothing to merge
+  std::vector<std::shared_ptr<const Table>> kept;   // older tables that stay, newest first
+  std::vector<std::shared_ptr<const Table>> taken;  // what the merge replaces
+  std::string snapshot;
+  ShardManifest manifest;
+  std::vector<std::string> obsolete;  // paths
+  uint64_t freed_log_bytes = 0;
+  size_t trees = 0;    // how many of the shard's trees are in it
+  size_t retired = 0;  // how many of the oldest relocations nothing needs after it
+
+  // Read by the shard after it.
+  std::shared_ptr<Table> merged;
+  MergeCounters counters;
+  uint64_t merged_bytes = 0;
+  uint32_t next_file = 0;
+
+ private:
+  Status write();
+  Status write_snapshot();
+  Status merge();
+  Status write_file(SortedFileWriter* writer);
+  void list_tables();
+
+  ShardCore& shard_;                  // its device, options and names; nothing that changes
+  std::vector<std::string> written_;  // paths, until the manifest may name them
+  Status status_;
+};
+
+}  // namespace swale::meta

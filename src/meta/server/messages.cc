@@ -1,0 +1,383 @@
+#include "meta/server/messages.h"
+
+#include <algorithm>
+
+#include "meta/index/lattice.h"
+
+namespace swale::meta {
+namespace {
+
+constexpr std::string_view kNames[] = {"put",    "get",      "get runs", "scan",       "trim",
+                                       "forget", "relocate", "collect",  "attributes", "stats"};
+
+void append_extent(std::string* out, const Extent& extent) {
+  char bytes[kExtentWireBytes];
+  put_u64(bytes, extent.offset);
+  put_u64(bytes + 8, extent.length);
+  put_u64(bytes + 16, extent.place.address);
+  put_u32(bytes + 24, extent.place.log);
+  out->append(bytes, sizeof(bytes));
+}
+
+Extent extent_at(const char* bytes) {
+  return {get_u64(bytes), get_u64(bytes + 8), {get_u32(bytes + 24), get_u64(bytes + 16)}};
+}
+
+Status read_extents(Decoder* in, uint64_t count, std::vector<Extent>* out) {
+  if (count > kItemsMax + kPiecesMax) return corruption("{} extents in a message: too many", count);
+  const Bytes bytes = in->bytes(count * kExtentWireBytes);
+  SWALE_RETURN_IF_ERROR(in->status("extents of a message"));
+  out->reserve(out->size() + count);
+  for (uint64_t i = 0; i < count; ++i) out->push_back(extent_at(bytes.data() + i * kExtentWireBytes));
+  return {};
+}
+
+Status check_extent(const Extent& extent) {
+  if (extent.length == 0)
+    return invalid_argument("a segment of 0 bytes at offset {}: expected 1 or more", extent.offset);
+  if (extent.offset > kOffsetEnd || extent.length > kOffsetEnd - extent.offset) {
+    return invalid_argument("a segment of {} bytes at offset {}: expected an end of at most 2^63",
+                            extent.length, extent.offset);
+  }
+  if (extent.place.log == kHoleLog)
+    return invalid_argument("a segment in log {}: that number stands for holes", kHoleLog);
+  return {};
+}
+
+std::string start(Server to, const FileId& file) {
+  std::string out;
+  append_u32(&out, to);
+  append_file(&out, file);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> method_names() { return {std::begin(kNames), std::end(kNames)}; }
+std::string_view method_name(Method method) { return kNames[static_cast<size_t>(method)]; }
+
+Server server_of_message(Bytes message) { return message.size() < 4 ? ~0u : get_u32(message.data()); }
+
+// u64 offset | u64 length | u64 address | u32 log | u8 levels | levels x (u64 count | u64 stride | u64 address stride)
+void append_run(std::string* out, const Run& run) {
+  append_extent(out, {run.offset, run.length, run.place});
+  append_u8(out, static_cast<uint8_t>(run.levels));
+  for (uint32_t i = 0; i < run.levels; ++i) {
+    append_u64(out, run.level[i].count);
+    append_u64(out, run.level[i].stride);
+    append_u64(out, run.level[i].address_stride);
+  }
+}
+
+Run read_run(Decoder* in) {
+  Run run;
+  const Bytes bytes = in->bytes(kExtentWireBytes);
+  if (!in->ok()) return run;
+  const Extent first = extent_at(bytes.data());
+  run.offset = first.offset;
+  run.length = first.length;
+  run.place = first.place;
+  run.levels = in->u8();
+  for (uint32_t i = 0; i < std::min(run.levels, kRunLevels); ++i) {
+    run.level[i].count = in->u64();
+    run.level[i].stride = in->u64();
+    run.level[i].address_stride = in->u64();
+  }
+  return run;
+}
+
+std::string encode_put(Server to, const FileId& file, const RequestName& from, const DetectedBatch& items) {
+  std::string out;
+  out.reserve(64 + items.extents.size() * kExtentWireBytes + items.runs.size() * 110);
+  append_u32(&out, to);
+  append_file(&out, file);
+  append_u64(&out, from.client);
+  append_u64(&out, from.number);
+  append_u32(&out, static_cast<uint32_t>(items.extents.size()));
+  append_u32(&out, static_cast<uint32_t>(items.runs.size()));
+  const size_t at = out.size();
+  out.resize(at + items.extents.size() * kExtentWireBytes);
+  char* place = out.data() + at;
+  for (const Extent& extent : items.extents) {
+    put_u64(place, extent.offset);
+    put_u64(place + 8, extent.length);
+    put_u64(place + 16, extent.place.address);
+    put_u32(place + 24, extent.place.log);
+    place += kExtentWireBytes;
+  }
+  for (size_t i = 0; i < items.runs.size(); ++i) {
+    append_u32(&out, static_cast<uint32_t>(items.run_at[i]));
+    append_run(&out, items.runs[i]);
+  }
+  return out;
+}
+
+Result<PutMessage> decode_put(Bytes message) {
+  Decoder in(message);
+  PutMessage put;
+  in.u32();
+  put.file = decode_file_id(&in);
+  put.from.client = in.u64();
+  put.from.number = in.u64();
+  const uint32_t extents = in.u32();
+  const uint32_t runs = in.u32();
+  SWALE_RETURN_IF_ERROR(in.status("a put"));
+  if (extents > kItemsMax || runs > kItemsMax) {
+    return invalid_argument("a put of {} extents and {} runs: expected at most {} of each", extents, runs,
+                            kItemsMax);
+  }
+  SWALE_RETURN_IF_ERROR(read_extents(&in, extents, &put.items.extents));
+  for (const Extent& extent : put.items.extents) SWALE_RETURN_IF_ERROR(check_extent(extent));
+  uint32_t before = 0;
+  for (uint32_t i = 0; i < runs && in.ok(); ++i) {
+    const uint32_t at = in.u32();
+    const Run run = read_run(&in);
+    if (!in.ok()) break;
+    if (at < before || at > extents) return corruption("a put: run {} stands at {} of {}", i, at, extents);
+    if (!valid(run) || run.place.log == kHoleLog) {
+      return invalid_argument("a put: run {} at offset {} overlaps itself or ends beyond 2^63", i,
+                              run.offset);
+    }
+    before = at;
+    put.items.run_at.push_back(at);
+    put.items.runs.push_back(run);
+  }
+  SWALE_RETURN_IF_ERROR(in.finish("a put"));
+  return put;
+}
+
+std::string encode_get(Server to, const GetMessage& message) {
+  std::string out = start(to, message.file);
+  append_u32(&out, static_cast<uint32_t>(message.pieces_max));
+  append_u32(&out, static_cast<uint32_t>(message.ranges.size()));
+  const size_t at = out.size();
+  out.resize(at + 16 * message.ranges.size());
+  char* place = out.data() + at;
+  for (const Range& range : message.ranges) {
+    put_u64(place, range.offset);
+    put_u64(place + 8, range.length);
+    place += 16;
+  }
+  return out;
+}
+
+Result<GetMessage> decode_get(Bytes message) {
+  Decoder in(message);
+  GetMessage get;
+  in.u32();
+  get.file = decode_file_id(&in);
+  get.pieces_max = std::min<size_t>(in.u32(), kPiecesMax);
+  const uint32_t count = in.u32();
+  const Bytes ranges = in.bytes(uint64_t{count} * 16);
+  SWALE_RETURN_IF_ERROR(in.finish("a get"));
+  if (count > kItemsMax) return invalid_argument("a get of {} ranges: expected at most {}", count, kItemsMax);
+  get.ranges.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const Range range{get.file, get_u64(ranges.data() + 16 * i), get_u64(ranges.data() + 16 * i + 8)};
+    if (range.length == 0 || range.offset > kOffsetEnd || range.length > kOffsetEnd - range.offset) {
+      return invalid_argument(
+          "a get of {} bytes at offset {}: expected 1 or more, and an end of at most 2^63", range.length,
+          range.offset);
+    }
+    get.ranges.push_back(range);
+  }
+  return get;
+}
+
+// u32 answered | u8 whether it is to be resumed | u64 where | u32 ends | u32 each | u32 extents | extents
+std::string encode_found(const Found& found) {
+  std::string out;
+  out.reserve(20 + 4 * found.ends.size() + kExtentWireBytes * found.extents.size());
+  append_u32(&out, static_cast<uint32_t>(found.answered));
+  append_u8(&out, found.resume ? 1 : 0);
+  append_u64(&out, found.resume.value_or(0));
+  append_u32(&out, static_cast<uint32_t>(found.ends.size()));
+  for (const size_t end : found.ends) append_u32(&out, static_cast<uint32_t>(end));
+  append_u32(&out, static_cast<uint32_t>(found.extents.size()));
+  for (const Extent& extent : found.extents) append_extent(&out, extent);
+  return out;
+}
+
+Result<Found> decode_found(Bytes bytes, size_t ranges) {
+  Decoder in(bytes);
+  Found found;
+  found.answered = in.u32();
+  const bool resumed = in.u8() != 0;
+  const uint64_t resume = in.u64();
+  if (resumed) found.resume = resume;
+  const uint32_t ends = in.u32();
+  SWALE_RETURN_IF_ERROR(in.status("an answer to a get"));
+  if (ends > ranges || found.answered > ranges || (found.answered < ranges) != resumed ||
+      ends < found.answered)
+    return corruption("an answer to a get of {} ranges: {} ends, {} answered", ranges, ends, found.answered);
+  size_t before = 0;
+  for (uint32_t i = 0; i < ends; ++i) {
+    found.ends.push_back(in.u32());
+    if (found.ends.back() < before) return corruption("an answer to a get: its ends do not ascend");
+    before = found.ends.back();
+  }
+  const uint32_t extents = in.u32();
+  if (extents < before)
+    return corruption("an answer to a get: {} extents, the last end is {}", extents, before);
+  SWALE_RETURN_IF_ERROR(read_extents(&in, extents, &found.extents));
+  SWALE_RETURN_IF_ERROR(in.finish("an answer to a get"));
+  return found;
+}
+
+std::string encode_runs(std::span<const Run> runs) {
+  std::string out;
+  append_u32(&out, static_cast<uint32_t>(runs.size()));
+  for (const Run& run : runs) append_run(&out, run);
+  return out;
+}
+
+Result<std::vector<Run>> decode_runs(Bytes bytes) {
+  Decoder in(bytes);
+  const uint32_t count = in.u32();
+  if (count > bytes.size() / kExtentWireBytes) return corruption("{} runs in {} bytes", count, bytes.size());
+  std::vector<Run> runs;
+  runs.reserve(count);
+  for (uint32_t i = 0; i < count && in.ok(); ++i) {
+    runs.push_back(read_run(&in));
+    if (in.ok() && !valid(runs.back())) {
+      return invalid_argument("run {} at offset {} overlaps itself or ends beyond 2^63", i,
+                              runs.back().offset);
+    }
+  }
+  SWALE_RETURN_IF_ERROR(in.finish("a list of runs"));
+  return runs;
+}
+
+std::string encode_runs_query(Server to, const RunsMessage& message) {
+  return start(to, message.file) + encode_runs(message.queries);
+}
+
+Result<RunsMessage> decode_runs_query(Bytes message) {
+  Decoder in(message);
+  RunsMessage query;
+  in.u32();
+  query.file = decode_file_id(&in);
+  SWALE_RETURN_IF_ERROR(in.status("a query of runs"));
+  SWALE_ASSIGN_OR_RETURN(query.queries, decode_runs(in.rest()));
+  if (query.queries.size() > kItemsMax)
+    return invalid_argument("a query of {} runs: expected at most {}", query.queries.size(), kItemsMax);
+  return query;
+}
+
+std::string encode_scan(Server to, const ScanMessage& message) {
+  std::string out = start(to, message.file);
+  append_u64(&out, message.from);
+  append_u32(&out, static_cast<uint32_t>(message.pieces_max));
+  return out;
+}
+
+Result<ScanMessage> decode_scan(Bytes message) {
+  Decoder in(message);
+  ScanMessage scan;
+  in.u32();
+  scan.file = decode_file_id(&in);
+  scan.from = in.u64();
+  scan.pieces_max = std::clamp<size_t>(in.u32(), 1, kPiecesMax);
+  SWALE_RETURN_IF_ERROR(in.finish("a scan"));
+  return scan;
+}
+
+std::string encode_scanned(const Scanned& scanned) {
+  std::string out;
+  append_u64(&out, scanned.next);
+  append_u32(&out, static_cast<uint32_t>(scanned.extents.size()));
+  for (const Extent& extent : scanned.extents) append_extent(&out, extent);
+  return out;
+}
+
+Result<Scanned> decode_scanned(Bytes bytes) {
+  Decoder in(bytes);
+  Scanned scanned;
+  scanned.next = in.u64();
+  const uint32_t count = in.u32();
+  SWALE_RETURN_IF_ERROR(in.status("an answer to a scan"));
+  SWALE_RETURN_IF_ERROR(read_extents(&in, count, &scanned.extents));
+  SWALE_RETURN_IF_ERROR(in.finish("an answer to a scan"));
+  return scanned;
+}
+
+std::string encode_file(Server to, const FileMessage& message) {
+  std::string out = start(to, message.file);
+  append_u64(&out, message.size);
+  append_u64(&out, message.generation);
+  return out;
+}
+
+Result<FileMessage> decode_file(Bytes message) {
+  Decoder in(message);
+  FileMessage file;
+  in.u32();
+  file.file = decode_file_id(&in);
+  file.size = in.u64();
+  file.generation = in.u64();
+  SWALE_RETURN_IF_ERROR(in.finish("a request about a file"));
+  if (file.size > kOffsetEnd) return invalid_argument("a size of {}: expected at most 2^63", file.size);
+  return file;
+}
+
+std::string encode_relocate(Server to, const RelocateMessage& message) {
+  std::string out;
+  append_u32(&out, to);
+  append_u64(&out, message.from.client);
+  append_u64(&out, message.from.number);
+  append_u32(&out, message.relocation.from);
+  append_u64(&out, message.relocation.begin);
+  append_u64(&out, message.relocation.end);
+  append_u32(&out, message.relocation.to.log);
+  append_u64(&out, message.relocation.to.address);
+  return out;
+}
+
+Result<RelocateMessage> decode_relocate(Bytes message) {
+  Decoder in(message);
+  RelocateMessage relocate;
+  in.u32();
+  relocate.from.client = in.u64();
+  relocate.from.number = in.u64();
+  relocate.relocation.from = in.u32();
+  relocate.relocation.begin = in.u64();
+  relocate.relocation.end = in.u64();
+  relocate.relocation.to.log = in.u32();
+  relocate.relocation.to.address = in.u64();
+  SWALE_RETURN_IF_ERROR(in.finish("a relocation"));
+  return relocate;
+}
+
+std::string encode_attributes(Server to, const AttributeRequest& request) {
+  std::string out;
+  append_u32(&out, to);
+  append_request(&out, request);
+  return out;
+}
+
+Result<AttributeRequest> decode_attributes(Bytes message) {
+  Decoder in(message);
+  in.u32();
+  SWALE_ASSIGN_OR_RETURN(AttributeRequest request, read_request(&in));
+  SWALE_RETURN_IF_ERROR(in.finish("a request for attributes"));
+  return request;
+}
+
+std::string encode_collected(const Collected& collected) {
+  std::string out;
+  append_u64(&out, collected.bytes);
+  append_u8(&out, collected.complete ? 1 : 0);
+  return out + encode_runs(collected.runs);
+}
+
+Result<Collected> decode_collected(Bytes bytes) {
+  Decoder in(bytes);
+  Collected collected;
+  collected.bytes = in.u64();
+  collected.complete = in.u8() != 0;
+  SWALE_RETURN_IF_ERROR(in.status("a server's part of a table of runs"));
+  SWALE_ASSIGN_OR_RETURN(collected.runs, decode_runs(in.rest()));
+  return collected;
+}
+
+}  // namespace swale::meta

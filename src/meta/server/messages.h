@@ -1,0 +1,116 @@
+// What clients and servers of the metadata store say to each other: the payloads of requests and responses.
+//
+// Each request begins with the number of the server that it is for (a rank may host several). Threads: free functions.
+// Errors: decoding answers kCorruption for malformed bytes and kInvalidArgument for what must not be asked (lengths of 0,
+// ends beyond 2^63, runs that overlap themselves). Format: docs/formats/metadata.md. Limits: kRpcMessageBytesMax.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "meta/attributes/attributes.h"
+#include "meta/index/run_detector.h"
+#include "meta/server/partition.h"
+
+namespace swale::meta {
+
+// DO NOT CHANGE THE ORDER: the methods of net::Rpc. method_names() has their names.
+enum class Method : uint16_t {
+  kPut = 0,
+  kGet = 1,
+  kGetRuns = 2,
+  kScan = 3,
+  kTrim = 4,
+  kForget = 5,
+  kRelocate = 6,
+  kCollect = 7,
+  kAttributes = 8,
+  kStats = 9,
+};
+std::vector<std::string> method_names();
+std::string_view method_name(Method method);
+
+inline constexpr size_t kExtentWireBytes = 28;
+inline constexpr size_t kPiecesMax = 128 * 1024;  // of one response: 3.5 MiB
+inline constexpr size_t kItemsMax = 256 * 1024;   // of one put or get
+inline constexpr size_t kResponseBytesMax = 4 << 20;
+
+// The number of the server; 0xffffffff for a message that is too short.
+Server server_of_message(Bytes message);
+
+struct PutMessage {
+  FileId file;
+  RequestName from;
+  DetectedBatch items;
+};
+std::string encode_put(Server to, const FileId& file, const RequestName& from, const DetectedBatch& items);
+Result<PutMessage> decode_put(Bytes message);
+// The answer: the file's generation at that server.
+
+struct GetMessage {
+  FileId file;
+  size_t pieces_max = kPiecesMax;
+  std::vector<Range> ranges;
+};
+std::string encode_get(Server to, const GetMessage& message);
+Result<GetMessage> decode_get(Bytes message);
+std::string encode_found(const Found& found);
+Result<Found> decode_found(Bytes bytes, size_t ranges);
+
+struct RunsMessage {
+  FileId file;
+  std::vector<Run> queries;
+};
+std::string encode_runs_query(Server to, const RunsMessage& message);
+Result<RunsMessage> decode_runs_query(Bytes message);
+std::string encode_runs(std::span<const Run> runs);
+Result<std::vector<Run>> decode_runs(Bytes bytes);
+
+struct ScanMessage {
+  FileId file;
+  uint64_t from = 0;
+  size_t pieces_max = kPiecesMax;
+};
+std::string encode_scan(Server to, const ScanMessage& message);
+Result<ScanMessage> decode_scan(Bytes message);
+struct Scanned {
+  std::vector<Extent> extents;
+  uint64_t next = kOffsetEnd;
+};
+std::string encode_scanned(const Scanned& scanned);
+Result<Scanned> decode_scanned(Bytes bytes);
+
+// kTrim, kForget (size is 0) and kCollect (size and generation are 0).
+struct FileMessage {
+  FileId file;
+  uint64_t size = 0;
+  uint64_t generation = 0;
+};
+std::string encode_file(Server to, const FileMessage& message);
+Result<FileMessage> decode_file(Bytes message);
+
+struct RelocateMessage {
+  RequestName from;
+  Relocation relocation;
+};
+std::string encode_relocate(Server to, const RelocateMessage& message);
+Result<RelocateMessage> decode_relocate(Bytes message);
+
+std::string encode_attributes(Server to, const AttributeRequest& request);
+Result<AttributeRequest> decode_attributes(Bytes message);
+
+// The answer to kCollect.
+struct Collected {
+  uint64_t bytes = 0;     // that the runs map in ranges which the server owns
+  bool complete = false;  // false: there would be more runs than a table may have
+  std::vector<Run> runs;  // whole, of the server
+};
+std::string encode_collected(const Collected& collected);
+Result<Collected> decode_collected(Bytes bytes);
+
+void append_run(std::string* out, const Run& run);
+Run read_run(Decoder* in);  // may be invalid
+
+}  // namespace swale::meta

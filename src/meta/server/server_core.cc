@@ -1,0 +1,501 @@
+#include "meta/server/server_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json_writer.h"
+#include "meta/server/run_table.h"
+
+namespace swale::meta {
+namespace {
+
+constexpr size_t kTableRunsMax = 4096;                   // of a table of at most kTableBytesMax bytes
+constexpr uint64_t kOwnedRangesMax = uint64_t{1} << 16;  // that are walked for one run of a table
+
+bool changes_attributes(AttributeOp op) { return op != AttributeOp::kOpen && op != AttributeOp::kStat; }
+
+Method method_of(FollowUp what) {
+  return what == FollowUp::kTrim     ? Method::kTrim
+         : what == FollowUp::kForget ? Method::kForget
+                                     : Method::kCollect;
+}
+
+uint64_t bytes_within(const Run& run, uint64_t begin, uint64_t end) {
+  std::vector<Run> parts;
+  clip(run, begin, end, &parts);
+  uint64_t bytes = 0;
+  for (const Run& part : parts) bytes += blocks_of(part) * part.length;
+  return bytes;
+}
+
+}  // namespace
+
+ServerCore::ServerCore(const Partition& partition, Server server, RingMode mode, std::unique_ptr<Shard> shard,
+                       std::unique_ptr<AttributeStore> attributes)
+    : partition_(partition),
+      server_(server),
+      ranges_(&partition_, server),
+      shard_(std::move(shard)),
+      attributes_(std::move(attributes)),
+      delegate_({.server = server, .servers = partition.servers(), .mode = mode}, this) {}
+
+ServerCore::~ServerCore() = default;
+
+void ServerCore::resume() {
+  for (AttributeTable::Pending& each : attributes_->table().pending()) {
+    Applied applied;
+    applied.follow_up = each.what;
+    applied.trim_size = each.trim_size;
+    applied.answer.attributes.generation = each.generation;
+    begin_follow_up({std::move(each.request), {}}, applied);
+  }
+}
+
+// ---- requests
+
+void ServerCore::on_request(Method method, Bytes payload, uint64_t token) {
+  ++counters_.requests;
+  const bool joins_shard = method == Method::kPut || method == Method::kTrim || method == Method::kForget ||
+                           method == Method::kRelocate;
+  if (joins_shard && !held_.empty()) {  // not before those that came earlier
+    held_.push_back({method, std::string(payload), token});
+    return;
+  }
+  const Status status = handle(method, payload, token);
+  if (status.ok() || held(method, payload, token, status)) return;
+  waits_added_ |= joins_shard;  // a shard without space makes another attempt
+  ++counters_.refused;
+  reply(token, status.with_context(fmt::format("metadata server {}", server_)));
+}
+
+Status ServerCore::handle(Method method, Bytes payload, uint64_t token) {
+  switch (method) {
+    case Method::kPut:
+      return put(payload, token);
+    case Method::kGet:
+      return get(payload, token);
+    case Method::kGetRuns:
+      return get_runs(payload, token);
+    case Method::kScan:
+      return scan(payload, token);
+    case Method::kTrim:
+    case Method::kForget:
+      return trim(method, payload, token);
+    case Method::kRelocate:
+      return relocate(payload, token);
+    case Method::kCollect:
+      return collect(payload, token);
+    case Method::kAttributes:
+      return attribute_request(payload, token);
+    case Method::kStats:
+      reply(token, stats_json());
+      return {};
+  }
+  return error(Code::kUnsupported, Scope::kOperation, "no method {}", static_cast<int>(method));
+}
+
+// A shard that is full now takes the request later.
+bool ServerCore::held(Method method, Bytes payload, uint64_t token, const Status& why) {
+  if (why.code() != Code::kBusy) return false;
+  waits_added_ = true;
+  held_.push_back({method, std::string(payload), token});
+  counters_.held_max = std::max<uint64_t>(counters_.held_max, held_.size());
+  return true;
+}
+
+void ServerCore::retry_held() {
+  while (!held_.empty()) {
+    Held first = std::move(held_.front());
+    held_.pop_front();
+    const Status status = handle(first.method, first.payload, first.token);
+    if (status.code() == Code::kBusy) {
+      held_.push_front(std::move(first));
+      return;
+    }
+    if (!status.ok()) reply(first.token, status.with_context(fmt::format("metadata server {}", server_)));
+  }
+}
+
+Status ServerCore::put(Bytes payload, uint64_t token) {
+  SWALE_ASSIGN_OR_RETURN(const PutMessage message, decode_put(payload));
+  if (attributes_->table().refuses_puts(message.file)) {
+    return invalid_argument("put: file {:016x}{:016x} is sealed and cannot change", message.file.high,
+                            message.file.low);
+  }
+  SWALE_ASSIGN_OR_RETURN(const uint64_t trimmed, stage_owed_trim(message.file));
+  const Put one{message.file, message.items.extents, message.items.runs, message.items.run_at};
+  SWALE_ASSIGN_OR_RETURN(const uint64_t group,
+                         shard_->put({message.from.client, message.from.number}, std::span(&one, 1)));
+  ++counters_.puts;
+  when_shard_durable(group, [this, token, file = message.file, trimmed](const Status& status) {
+    if (!status.ok()) return reply(token, status);
+    trim_is_durable(file, trimmed);
+    std::string generation;
+    append_u64(&generation, shard_->size(file).generation);
+    reply(token, std::move(generation));
+  });
+  return {};
+}
+
+// A trim that failed here may come again, and must not cut what is put meanwhile. Its generation; 0: none is owed.
+Result<uint64_t> ServerCore::stage_owed_trim(const FileId& file) {
+  const auto owed = owed_trims_.find(file);
+  if (owed == owed_trims_.end()) return 0;
+  const auto& [id, trim] = *owed;
+  SWALE_RETURN_IF_ERROR(shard_->truncate({}, id, trim.size, trim.generation).status());
+  return trim.generation;
+}
+
+void ServerCore::trim_is_durable(const FileId& file, uint64_t generation) {
+  const auto owed = owed_trims_.find(file);
+  if (owed != owed_trims_.end() && owed->second.generation <= generation) owed_trims_.erase(owed);
+}
+
+Status ServerCore::check_owned(const FileId& file, uint64_t begin, uint64_t end) const {
+  const uint64_t bytes = partition_.range_bytes();
+  if (partition_.servers() == 1) return {};
+  if (partition_.server_of(file, begin) == server_ && begin / bytes == (end - 1) / bytes) return {};
+  return invalid_argument(
+      "bytes {} to {} of a file are not all of a range of this server: do ranks differ in meta.range or in "
+      "the "
+      "number of servers?",
+      begin, end);
+}
+
+Status ServerCore::get(Bytes payload, uint64_t token) {
+  SWALE_ASSIGN_OR_RETURN(const GetMessage message, decode_get(payload));
+  for (const Range& range : message.ranges) {
+    SWALE_RETURN_IF_ERROR(check_owned(message.file, range.offset, range.offset + range.length));
+  }
+  SWALE_RETURN_IF_ERROR(shard_->lookup(message.ranges, message.pieces_max, &found_));
+  ++counters_.gets;
+  counters_.ranges += message.ranges.size();
+  counters_.pieces += found_.extents.size();
+  reply(token, encode_found(found_));
+  return {};
+}
+
+Status ServerCore::get_runs(Bytes payload, uint64_t token) {
+  SWALE_ASSIGN_OR_RETURN(const RunsMessage message, decode_runs_query(payload));
+  for (const Run& query : message.queries)
+    SWALE_RETURN_IF_ERROR(check_owned(message.file, query.offset, end_of(query)));
+  std::vector<Run> runs;
+  constexpr size_t kRunsMax = kResponseBytesMax / 128;
+  SWALE_RETURN_IF_ERROR(shard_->lookup_runs(message.file, message.queries, kRunsMax, &runs));
+  ++counters_.gets;
+  reply(token, encode_runs(runs));
+  return {};
+}
+
+Status ServerCore::scan(Bytes payload, uint64_t token) {
+  SWALE_ASSIGN_OR_RETURN(const ScanMessage message, decode_scan(payload));
+  Scanned scanned;
+  SWALE_RETURN_IF_ERROR(shard_->scan(message.file, message.from, message.pieces_max, &ranges_,
+                                     &scanned.extents, &scanned.next));
+  reply(token, encode_scanned(scanned));
+  return {};
+}
+
+Status ServerCore::trim(Method method, Bytes payload, uint64_t token) {
+  SWALE_ASSIGN_OR_RETURN(const FileMessage message, decode_file(payload));
+  uint64_t group = 0;
+  if (method == Method::kTrim) {
+    if (message.size <= kOffsetEnd) {  // else the shard refuses it for good
+      FileMessage& owed = owed_trims_[message.file];
+      if (owed.generation < message.generation) owed = message;
+    }
+    SWALE_ASSIGN_OR_RETURN(group, shard_->truncate({}, message.file, message.size, message.generation));
+  } else {
+    SWALE_ASSIGN_OR_RETURN(group, shard_->remove({}, message.file, message.generation));
+    std::string record;
+    attributes_->table().allow_puts(message.file, &record);
+    attributes_->add(record);
+  }
+  when_shard_durable(group, [this, token, message](const Status& status) {
+    if (!status.ok()) return reply(token, status);
+    trim_is_durable(message.file, message.generation);
+    when_attributes_durable([this, token](const Status& logged) {
+      logged.ok() ? reply(token, std::string()) : reply(token, logged);
+    });
+  });
+  return {};
+}
+
+Status ServerCore::relocate(Bytes payload, uint64_t token) {
+  SWALE_ASSIGN_OR_RETURN(const RelocateMessage message, decode_relocate(payload));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t group,
+                         shard_->relocate({message.from.client, message.from.number}, message.relocation));
+  when_shard_durable(group, [this, token](const Status& status) {
+    status.ok() ? reply(token, std::string()) : reply(token, status);
+  });
+  return {};
+}
+
+// From here on puts of the file are refused. What was accepted before is in the answer.
+Status ServerCore::collect(Bytes payload, uint64_t token) {
+  SWALE_ASSIGN_OR_RETURN(const FileMessage message, decode_file(payload));
+  SWALE_RETURN_IF_ERROR(attributes_->health());
+  std::string record;
+  attributes_->table().refuse_puts(message.file, &record);
+  attributes_->add(record);
+  when_shard_durable(last_group_, [this, token, file = message.file](const Status& status) {
+    if (!status.ok()) return reply(token, status);
+    when_attributes_durable([this, token, file](const Status& logged) {
+      logged.ok() ? reply(token, encode_collected(collected(file))) : reply(token, logged);
+    });
+  });
+  return {};
+}
+
+Collected ServerCore::collected(const FileId& file) {
+  Collected part;
+  if (!shard_->run_table(file, kTableRunsMax, nullptr, &part.runs).ok()) return {};
+  for (const Run& run : part.runs) {
+    uint64_t ranges = 0;
+    for (uint64_t from = run.offset; from < end_of(run);) {
+      const auto [begin, end] = ranges_.next_owned(file, from);
+      if (begin == end || begin >= end_of(run)) break;
+      if (++ranges > kOwnedRangesMax) return {};
+      part.bytes += bytes_within(run, begin, end);
+      from = end;
+    }
+  }
+  part.complete = true;
+  return part;
+}
+
+// ---- attributes
+
+Status ServerCore::attribute_request(Bytes payload, uint64_t token) {
+  SWALE_ASSIGN_OR_RETURN(AttributeRequest request, decode_attributes(payload));
+  ++counters_.attribute_requests;
+  const Server root = partition_.root_of(request.file);
+  if (root != server_) {
+    delegate_.on_request(std::move(request), root, token);
+    return {};
+  }
+  change({std::move(request), {token}});
+  return {};
+}
+
+void ServerCore::change(Change change) {
+  const AttributeOp op = change.request.op;
+  if (const auto job = jobs_.find(change.request.file); job != jobs_.end() && changes_attributes(op)) {
+    std::deque<Change>& queue = job->second.queue;
+    const auto fits = [&](const Change& each) { return mergeable(change.request, each.request); };
+    const auto same = std::find_if(queue.begin(), queue.end(), fits);
+    if (same == queue.end()) {
+      queue.push_back(std::move(change));
+    } else {
+      merge(change.request, &same->request);
+      same->tokens.insert(same->tokens.end(), change.tokens.begin(), change.tokens.end());
+    }
+    return;
+  }
+  if (changes_attributes(op) && !attributes_->health().ok())
+    return reply_all(change.tokens, attributes_->health());
+  std::string record;
+  const Result<Applied> applied = attributes_->table().apply(change.request, &record);
+  if (!applied.ok()) return reply_all(change.tokens, applied.status());
+  attributes_->add(record);
+  if (applied->follow_up != FollowUp::kNone) return begin_follow_up(std::move(change), *applied);
+  when_attributes_durable([this, tokens = std::move(change.tokens),
+                           response = encode_answer(applied->answer)](const Status& status) {
+    status.ok() ? reply_all(tokens, response) : reply_all(tokens, status);
+  });
+}
+
+void ServerCore::begin_follow_up(Change change, const Applied& applied) {
+  ++counters_.follow_ups;
+  const FileId file = change.request.file;
+  FollowUpJob& job = jobs_[file];
+  job.change = std::move(change);
+  job.what = applied.follow_up;
+  job.generation = applied.answer.attributes.generation;
+  job.trim_size = applied.trim_size;
+  job.again = applied.again;
+  when_attributes_durable([this, file](const Status& status) {
+    if (status.ok()) return start_follow_up(file);
+    jobs_.at(file).failure = status;
+    end_follow_up(file);
+  });
+}
+
+void ServerCore::start_follow_up(const FileId& file) {
+  FollowUpJob& job = jobs_.at(file);
+  job.open_calls = partition_.servers();
+  const bool trims = job.what == FollowUp::kTrim;
+  const FileMessage message{file, trims ? job.trim_size : 0,
+                            job.what == FollowUp::kCollect ? 0 : job.generation};
+  const size_t response = job.what == FollowUp::kCollect ? 64 + kTableRunsMax * 104 : 4096;
+  for (Server to = 0; to < partition_.servers(); ++to) {
+    const uint64_t tag = next_tag_++;
+    follow_up_calls_.emplace(tag, file);
+    call(to, method_of(job.what), encode_file(to, message), response, tag);
+  }
+}
+
+void ServerCore::on_follow_up(const FileId& file, Result<std::string> response) {
+  FollowUpJob& job = jobs_.at(file);
+  Status status = response.status();
+  if (status.ok() && job.what == FollowUp::kCollect) {
+    Result<Collected> part = decode_collected(*response);
+    status = part.status();
+    if (part.ok()) job.collected.push_back(*std::move(part));
+  }
+  if (job.failure.ok() && !status.ok()) job.failure = status;
+  if (--job.open_calls == 0) end_follow_up(file);
+}
+
+void ServerCore::end_follow_up(const FileId& file) {
+  FollowUpJob job = std::move(jobs_.at(file));
+  jobs_.erase(file);
+  const AttributeRequest& request = job.change.request;
+  Result<AttributeAnswer> done = AttributeAnswer();
+  if (!job.failure.ok()) {
+    done = job.failure.with_context(fmt::format("{} {}", op_name(request.op), request.name));
+  } else if (!attributes_->health().ok()) {
+    done = attributes_->health();
+  } else {
+    std::string table;
+    if (job.what == FollowUp::kCollect) table = joined_table(job.collected);
+    std::string record;
+    done = attributes_->table().followed(request, job.what, job.generation, std::move(table), &record);
+    attributes_->add(record);
+  }
+  // Before those that wait. It may begin another follow-up.
+  if (job.again && done.ok()) {
+    change(std::move(job.change));
+    for (Change& each : job.queue) change(std::move(each));
+    return;
+  }
+  when_attributes_durable([this, tokens = std::move(job.change.tokens),
+                           response = done.ok() ? Result<std::string>(encode_answer(*done))
+                                                : Result<std::string>(done.status())](const Status& status) {
+    status.ok() || !response.ok() ? reply_all(tokens, response) : reply_all(tokens, status);
+  });
+  for (Change& each : job.queue) change(std::move(each));
+}
+
+// The delegate's actions.
+void ServerCore::forward(uint32_t server, const AttributeRequest& request, uint64_t id) {
+  const uint64_t tag = next_tag_++;
+  delegate_calls_.emplace(tag, id);
+  call(server, Method::kAttributes, encode_attributes(server, request), kTableBytesMax + 16 * kKiB, tag);
+}
+void ServerCore::answer(uint64_t token, const Result<std::string>& response) { reply(token, response); }
+
+void ServerCore::reply_all(const std::vector<uint64_t>& tokens, const Result<std::string>& response) {
+  for (const uint64_t token : tokens) reply(token, response);
+}
+
+void ServerCore::on_completion(uint64_t tag, Result<std::string> response) {
+  if (const auto own = delegate_calls_.find(tag); own != delegate_calls_.end()) {
+    const uint64_t id = own->second;
+    delegate_calls_.erase(own);
+    delegate_.on_answer(id, response);
+  } else if (const auto follow = follow_up_calls_.find(tag); follow != follow_up_calls_.end()) {
+    const FileId file = follow->second;
+    follow_up_calls_.erase(follow);
+    on_follow_up(file, std::move(response));
+  }
+}
+
+// ---- storage
+
+void ServerCore::when_shard_durable(uint64_t group, std::function<void(const Status&)> act) {
+  last_group_ = std::max(last_group_, group);
+  if (group <= shard_->durable_group()) return act({});
+  if (!shard_->health().ok()) return act(shard_->health());
+  waits_added_ = true;
+  shard_waits_.push_back({group, std::move(act)});
+}
+
+void ServerCore::when_attributes_durable(std::function<void(const Status&)> act) {
+  const uint64_t group = attributes_->covering_group();
+  if (group <= attributes_->durable_group()) return act({});
+  if (!attributes_->health().ok()) return act(attributes_->health());
+  waits_added_ = true;
+  attribute_waits_.push_back({group, std::move(act)});
+}
+
+// A duplicate may wait for a group before the last one, so all are looked at.
+void ServerCore::release(std::deque<Waiting>* waits, uint64_t durable, const Status& failure) {
+  std::deque<Waiting> all;
+  all.swap(*waits);
+  std::deque<Waiting> rest;
+  for (Waiting& each : all) {
+    if (each.group <= durable) {
+      each.act({});
+    } else if (!failure.ok()) {
+      each.act(failure);
+    } else {
+      rest.push_back(std::move(each));
+    }
+  }
+  // What act() has added waits for later groups.
+  for (Waiting& each : *waits) rest.push_back(std::move(each));
+  waits->swap(rest);
+}
+
+std::unique_ptr<Work> ServerCore::next_work() {
+  if (std::unique_ptr<Work> work = shard_->next_commit()) return work;
+  if (std::unique_ptr<Work> work = attributes_->next_commit()) {
+    attribute_work_ = work.get();
+    return work;
+  }
+  return shard_->next_background();
+}
+
+void ServerCore::finish(std::unique_ptr<Work> work) {
+  // A commit that failed has made every group void that is not durable, for good (health) or until there is space again.
+  if (work.get() == attribute_work_) {
+    attribute_work_ = nullptr;
+    const Status done = attributes_->finish(std::move(work));
+    release(&attribute_waits_, attributes_->durable_group(), done);
+    return;
+  }
+  const bool commit = work->kind() == WorkKind::kCommit;
+  const Status done = shard_->finish(std::move(work));
+  // No commit comes for a void group, and its number is given again: nothing is to wait for it any more.
+  if (commit && !done.ok() && shard_->health().ok()) last_group_ = shard_->durable_group();
+  release(&shard_waits_, shard_->durable_group(), commit ? done : shard_->health());
+  retry_held();
+}
+
+void ServerCore::take_replies(std::vector<Reply>* out) {
+  std::move(replies_.begin(), replies_.end(), std::back_inserter(*out));
+  replies_.clear();
+}
+void ServerCore::take_calls(std::vector<Call>* out) {
+  delegate_.flush();
+  std::move(calls_.begin(), calls_.end(), std::back_inserter(*out));
+  calls_.clear();
+}
+
+std::string ServerCore::stats_json() const {
+  const ShardCounters& shard = shard_->counters();
+  const ShardState state = shard_->state();
+  const Delegate::Counters& ring = delegate_.counters();
+  JsonWriter json;
+  json.object().member("server", server_);
+  json.member("health", shard_->health().ok() ? "ok" : shard_->health().to_string());
+  json.member("requests", counters_.requests).member("puts", counters_.puts).member("gets", counters_.gets);
+  json.member("ranges", counters_.ranges).member("pieces", counters_.pieces);
+  json.member("refused", counters_.refused).member("held_max", counters_.held_max);
+  json.member("attribute_requests", counters_.attribute_requests).member("follow_ups", counters_.follow_ups);
+  json.member("forwarded", ring.forwarded).member("bypassed", ring.bypassed);
+  json.member("merged_max", ring.merged_max);
+  json.member("files", attributes_->table().files()).member("attribute_log_bytes", attributes_->log_bytes());
+  json.member("extents", shard.extents).member("runs", shard.runs).member("duplicates", shard.duplicates);
+  json.member("groups", shard.groups).member("log_syncs", shard.log_syncs);
+  json.member("log_bytes", state.log_bytes).member("file_bytes", state.file_bytes);
+  json.member("indexed_files", state.files).member("indexed_runs", state.runs);
+  json.member("entries", state.buffered_entries + state.compressed_entries + state.filed_entries);
+  json.member("reads", shard.reads).member("read_bytes", shard.read_bytes);
+  json.member("cache_hits", shard.cache_hits).member("index_memory_bytes", state.index_memory_bytes);
+  json.end();
+  return json.text();
+}
+
+}  // namespace swale::meta

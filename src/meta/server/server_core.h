@@ -1,0 +1,177 @@
+// ServerCore: one metadata server as a passive machine: requests and completions in, replies, calls to other servers and
+// storage work out. It joins a Shard (the index of the ranges that it owns), an AttributeStore (the files whose root it is)
+// and a Delegate (its place in the ring).
+//
+//   rim:   on_request, on_completion; then take_replies and take_calls; next_work -> Work::run on any thread -> finish
+//
+// What a request changed is durable before its reply leaves. A truncate, removal or seal has a second half: once its
+// record is durable, the root asks all servers to trim, forget or collect, and replies when all have. Other changes of the
+// same file wait for that; equal ones are combined. A restart finishes what it finds half done (resume()).
+//
+// A server whose trim found no space still owes it: it trims before the next put of the file, in the same group. So what is
+// put after the failed truncate is newer than the cut, whoever repeats the cut later.
+//
+// Invariants: (1) each request gets exactly one reply; (2) puts that the shard cannot take yet wait in the order in which
+//   they came, and so do later ones; (3) after a failed sync of a log every change is refused with the first failure;
+//   (4) a group that finds no space is void: its requests are answered with that, and later ones may succeed.
+// Threads: all calls by one thread at a time, but for Work::run. Errors: replies carry them; messages name the server.
+// Limits: what waits is bounded by what callers may have under way (net::RpcParams).
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "meta/attributes/attribute_store.h"
+#include "meta/index/shard.h"
+#include "meta/server/delegate.h"
+#include "meta/server/messages.h"
+#include "meta/server/partition.h"
+
+namespace swale::meta {
+
+// A request of a core to a server.
+struct Call {
+  Server to = 0;
+  Method method = Method::kStats;
+  std::string payload;
+  uint64_t tag = 0;  // of the core; comes back with the completion
+  size_t response_bytes_max = 4096;
+};
+
+struct Reply {
+  uint64_t token = 0;
+  Result<std::string> response{std::string()};
+};
+
+struct ServerCounters {
+  uint64_t requests = 0, puts = 0, gets = 0, ranges = 0, pieces = 0, attribute_requests = 0, follow_ups = 0;
+  uint64_t refused = 0, held_max = 0;
+};
+
+class ServerCore final : private Delegate::Actions {
+ public:
+  ServerCore(const Partition& partition, Server server, RingMode mode, std::unique_ptr<Shard> shard,
+             std::unique_ptr<AttributeStore> attributes);
+  ~ServerCore() override;
+
+  // Finishes truncates and removals that a crash has cut in half. Once, before the first request.
+  void resume();
+  // Whether a second half is under way.
+  bool follows_up() const { return !jobs_.empty(); }
+
+  void on_request(Method method, Bytes payload, uint64_t token);
+  void on_completion(uint64_t tag, Result<std::string> response);
+  // Appends what has become ready. Call them when all requests and completions that there are have been handed over:
+  // equal requests for attributes are combined until then.
+  void take_replies(std::vector<Reply>* out);
+  void take_calls(std::vector<Call>* out);
+
+  // Whether something has begun to wait for storage since the last call: next_work may have work.
+  bool take_waits() { return std::exchange(waits_added_, false); }
+  // Null: nothing to do now. Several may be under way.
+  std::unique_ptr<Work> next_work();
+  void finish(std::unique_ptr<Work> work);
+
+  Server server() const { return server_; }
+  Shard& shard() { return *shard_; }
+  AttributeStore& attributes() { return *attributes_; }
+  const ServerCounters& counters() const { return counters_; }
+  const Delegate::Counters& delegate_counters() const { return delegate_.counters(); }
+  std::string stats_json() const;
+
+ private:
+  // A change of attributes by everybody who asked for it.
+  struct Change {
+    AttributeRequest request;
+    std::vector<uint64_t> tokens;
+  };
+  // A file whose second half is under way, and who waits for it.
+  struct FollowUpJob {
+    Change change;
+    FollowUp what = FollowUp::kNone;
+    uint64_t generation = 0;
+    uint64_t trim_size = 0;
+    bool again = false;  // the change is applied when this is done (Applied::again)
+    uint32_t open_calls = 0;
+    Status failure;
+    std::vector<Collected> collected;
+    std::deque<Change> queue;
+  };
+  // What happens when a group is durable, or its log has failed.
+  struct Waiting {
+    uint64_t group;
+    std::function<void(const Status&)> act;
+  };
+
+  void forward(uint32_t server, const AttributeRequest& request, uint64_t id) override;
+  void answer(uint64_t token, const Result<std::string>& response) override;
+
+  Status handle(Method method, Bytes payload, uint64_t token);
+  Status put(Bytes payload, uint64_t token);
+  Status get(Bytes payload, uint64_t token);
+  Status get_runs(Bytes payload, uint64_t token);
+  Status scan(Bytes payload, uint64_t token);
+  Status trim(Method method, Bytes payload, uint64_t token);
+  Result<uint64_t> stage_owed_trim(const FileId& file);
+  void trim_is_durable(const FileId& file, uint64_t generation);
+  Status relocate(Bytes payload, uint64_t token);
+  Status collect(Bytes payload, uint64_t token);
+  Status attribute_request(Bytes payload, uint64_t token);
+  Status check_owned(const FileId& file, uint64_t begin, uint64_t end) const;
+
+  bool held(Method method, Bytes payload, uint64_t token, const Status& why);
+  void retry_held();
+  void when_shard_durable(uint64_t group, std::function<void(const Status&)> act);
+  void when_attributes_durable(std::function<void(const Status&)> act);
+  static void release(std::deque<Waiting>* waits, uint64_t durable, const Status& health);
+
+  void change(Change change);
+  void begin_follow_up(Change change, const Applied& applied);
+  void start_follow_up(const FileId& file);
+  void on_follow_up(const FileId& file, Result<std::string> response);
+  void end_follow_up(const FileId& file);
+  Collected collected(const FileId& file);
+  void reply(uint64_t token, Result<std::string> response) {
+    replies_.push_back({token, std::move(response)});
+  }
+  void reply_all(const std::vector<uint64_t>& tokens, const Result<std::string>& response);
+  void call(Server to, Method method, std::string payload, size_t response_bytes_max, uint64_t tag) {
+    calls_.push_back({to, method, std::move(payload), tag, response_bytes_max});
+  }
+
+  const Partition partition_;
+  const Server server_;
+  const ServerRanges ranges_;
+  const std::unique_ptr<Shard> shard_;
+  const std::unique_ptr<AttributeStore> attributes_;
+  Delegate delegate_;
+
+  struct Held {
+    Method method;
+    std::string payload;
+    uint64_t token;
+  };
+  std::deque<Held> held_;            // puts and the like until the shard accepts them
+  std::deque<Waiting> shard_waits_;  // groups ascend
+  std::deque<Waiting> attribute_waits_;
+  uint64_t last_group_ = 0;  // of the shard that a request has joined and that is not void
+  std::unordered_map<FileId, FileMessage, FileIdHash> owed_trims_;  // asked for and not durable
+  std::unordered_map<FileId, FollowUpJob, FileIdHash> jobs_;
+  std::unordered_map<uint64_t, FileId> follow_up_calls_;   // by tag
+  std::unordered_map<uint64_t, uint64_t> delegate_calls_;  // tag -> the delegate's id
+  uint64_t next_tag_ = 1;
+  bool waits_added_ = false;
+  const Work* attribute_work_ = nullptr;  // the one under way
+  std::vector<Reply> replies_;
+  std::vector<Call> calls_;
+  Found found_;
+  ServerCounters counters_;
+};
+
+}  // namespace swale::meta

@@ -1,0 +1,198 @@
+// One server, and requests that no client of ours makes: garbage, cut and damaged messages, lengths of zero, ends beyond 2^63,
+// lattices upon lattices. Each gets one reply; what is refused changes nothing; what is not is right.
+#include "meta/server/server_core.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/rng.h"
+#include "io/memory_device.h"
+
+namespace swale::meta::server_core_test {
+namespace {
+
+constexpr FileId kFile{3, 4};
+
+class OneServer {
+ public:
+  OneServer() : partition_(1, 64 << 20) {
+    EXPECT_TRUE(disk_.make_directory("/s").ok());
+    auto attributes = AttributeStore::open(disk_, {.directory = "/s"});
+    ShardOptions options;
+    options.directory = "/s";
+    auto shard = Shard::open(disk_, options);
+    core_ = std::make_unique<ServerCore>(partition_, 0, RingMode::kRing, *std::move(shard),
+                                         *std::move(attributes));
+  }
+
+  // The one reply to a request. A server has to answer when its storage has nothing more to do.
+  Result<std::string> ask(Method method, Bytes message) {
+    core_->on_request(method, message, ++token_);
+    for (;;) {
+      std::vector<Call> calls;
+      core_->take_calls(&calls);
+      for (const Call& call : calls) {  // to itself, with tags for tokens that no client has
+        core_->on_request(call.method, call.payload, kOwn + call.tag);
+      }
+      std::vector<Reply> replies;
+      core_->take_replies(&replies);
+      for (Reply& each : replies) {
+        if (each.token >= kOwn) {
+          core_->on_completion(each.token - kOwn, std::move(each.response));
+        } else {
+          EXPECT_TRUE(replies_.emplace(each.token, std::move(each.response)).second) << "two replies";
+        }
+      }
+      std::unique_ptr<Work> work = core_->next_work();
+      if (work != nullptr) {
+        work->run();
+        core_->finish(std::move(work));
+      } else if (calls.empty() && replies.empty()) {
+        break;
+      }
+    }
+    const auto reply = replies_.find(token_);
+    if (reply == replies_.end()) return error(Code::kInternal, Scope::kOperation, "no reply");
+    return reply->second;
+  }
+
+  Status put(std::vector<Extent> extents, std::vector<meta::Run> runs = {}) {
+    DetectedBatch batch;
+    batch.run_at.assign(runs.size(), extents.size());
+    batch.extents = std::move(extents);
+    batch.runs = std::move(runs);
+    return ask(Method::kPut, encode_put(0, kFile, {1, ++number_}, batch)).status();
+  }
+
+  std::vector<Extent> content() {
+    std::vector<Extent> extents;
+    uint64_t next = 0;
+    EXPECT_TRUE(core_->shard().scan(kFile, 0, 100'000, nullptr, &extents, &next).ok());
+    return extents;
+  }
+  ServerCore& core() { return *core_; }
+
+ private:
+  static constexpr uint64_t kOwn = uint64_t{1} << 40;
+  io::MemoryDevice disk_;
+  const Partition partition_;
+  std::unique_ptr<ServerCore> core_;
+  uint64_t token_ = 0, number_ = 0;
+  std::map<uint64_t, Result<std::string>> replies_;
+};
+
+Run lattice(uint64_t offset, uint64_t length, uint64_t count, uint64_t stride) {
+  Run run;
+  run.offset = offset, run.length = length, run.place = {7, offset}, run.levels = 1;
+  run.level[0] = {count, stride, length};
+  return run;
+}
+
+// A message of each kind, all of them right.
+std::vector<std::pair<Method, std::string>> messages() {
+  DetectedBatch batch;
+  batch.extents = {{5000, 10, {1, 0}}, {5010, 20, {2, 77}}};
+  batch.runs = {lattice(6000, 8, 20, 64)};
+  batch.run_at = {1};
+  AttributeRequest create;
+  create.op = AttributeOp::kCreate;
+  create.name = "f";
+  create.file = file_id("f");
+  create.from = {1, 1};
+  return {{Method::kPut, encode_put(0, {9, 9}, {5, 1}, batch)},
+          {Method::kGet, encode_get(0, {kFile, 100, {{kFile, 0, 500}, {kFile, 100, 5000}}})},
+          {Method::kGetRuns, encode_runs_query(0, {kFile, {lattice(0, 8, 50, 64)}})},
+          {Method::kScan, encode_scan(0, {kFile, 0, 100})},
+          {Method::kTrim, encode_file(0, {{9, 9}, 100, 5})},
+          {Method::kForget, encode_file(0, {{9, 9}, 0, 6})},
+          {Method::kRelocate, encode_relocate(0, {{5, 2}, {50, 0, 100, {51, 0}}})},
+          {Method::kCollect, encode_file(0, {{9, 9}, 0, 0})},
+          {Method::kAttributes, encode_attributes(0, create)},
+          {Method::kStats, std::string(4, '\0')}};
+}
+
+TEST(ServerCore, CutAndDamagedMessagesAreRefusedOrHarmless) {
+  OneServer server;
+  ASSERT_TRUE(server.put({{0, 100, {1, 0}}, {200, 50, {2, 0}}}, {lattice(1000, 10, 40, 64)}).ok());
+  const std::vector<Extent> before = server.content();
+  uint64_t refused = 0, asked = 0;
+  Rng rng(6);
+  for (const auto& [method, message] : messages()) {
+    const auto send = [&](const std::string& bytes) {
+      const Result<std::string> reply = server.ask(method, bytes);
+      ++asked;
+      ASSERT_NE(reply.status().code(), Code::kInternal) << reply.status().to_string();
+      refused += reply.ok() ? 0 : 1;
+    };
+    for (size_t length = 0; length < message.size(); ++length) send(message.substr(0, length));
+    for (int i = 0; i < 300; ++i) {
+      std::string damaged = message;
+      for (uint64_t n = 1 + rng.below(3); n > 0; --n) {
+        // Files of the message alone: bytes of another file would be a right message.
+        const size_t at = 20 + rng.below(damaged.size() > 20 ? damaged.size() - 20 : 1);
+        if (at < damaged.size()) damaged[at] = static_cast<char>(rng.next());
+      }
+      send(damaged);
+    }
+    for (int i = 0; i < 100; ++i) {
+      std::string garbage(rng.below(200), '\0');
+      for (char& byte : garbage) byte = static_cast<char>(rng.next());
+      send(garbage);
+    }
+    ASSERT_TRUE(server.core().shard().health().ok());
+    ASSERT_TRUE(server.core().attributes().health().ok());
+  }
+  std::printf("%llu damaged requests, %llu refused\n", static_cast<unsigned long long>(asked),
+              static_cast<unsigned long long>(refused));
+  EXPECT_GT(refused, asked / 3);
+  EXPECT_EQ(server.content(), before);
+  // Canary: a right one does change it.
+  ASSERT_TRUE(server.put({{0, 10, {3, 3}}}).ok());
+  EXPECT_NE(server.content(), before);
+}
+
+TEST(ServerCore, LengthsOfZeroAndEndsBeyondTheLastByteAreRefused) {
+  OneServer server;
+  for (const Extent& bad :
+       {Extent{5, 0, {1, 0}}, Extent{kOffsetEnd, 1, {1, 0}}, Extent{kOffsetEnd - 1, 2, {1, 0}},
+        Extent{UINT64_MAX, UINT64_MAX, {1, 0}}, Extent{0, 1, {kHoleLog, 0}}}) {
+    EXPECT_EQ(server.put({bad}).code(), Code::kInvalidArgument);
+  }
+  meta::Run run = lattice(kOffsetEnd - 100, 10, 5, 64);
+  EXPECT_EQ(server.put({}, {run}).code(), Code::kInvalidArgument);
+  run = lattice(0, 10, UINT64_MAX, UINT64_MAX / 2);
+  EXPECT_EQ(server.put({}, {run}).code(), Code::kInvalidArgument);
+  run = lattice(0, 100, 5, 64);  // overlaps itself
+  EXPECT_EQ(server.put({}, {run}).code(), Code::kInvalidArgument);
+  for (const Range& bad : {Range{kFile, 0, 0}, Range{kFile, kOffsetEnd, 1}, Range{kFile, 1, UINT64_MAX}}) {
+    EXPECT_EQ(server.ask(Method::kGet, encode_get(0, {kFile, 10, {bad}})).status().code(),
+              Code::kInvalidArgument);
+  }
+  EXPECT_EQ(server.ask(Method::kTrim, encode_file(0, {kFile, UINT64_MAX, 9})).status().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(server.ask(Method::kRelocate, encode_relocate(0, {{5, 9}, {1, 100, 50, {2, 0}}})).status().code(),
+            Code::kInvalidArgument);
+  EXPECT_TRUE(server.content().empty());
+  // The last bytes that a file can have.
+  ASSERT_TRUE(server.put({{kOffsetEnd - 10, 10, {1, 5}}}, {lattice(kOffsetEnd - 2048, 10, 20, 64)}).ok());
+  EXPECT_EQ(server.content().size(), 21u);
+  EXPECT_EQ(server.content().back(), (Extent{kOffsetEnd - 10, 10, {1, 5}}));
+  EXPECT_EQ(server.core().shard().size(kFile).size, kOffsetEnd);
+}
+
+TEST(ServerCore, LatticesUponLatticesStayWithinMemory) {
+  OneServer server;
+  std::vector<meta::Run> runs;  // they overlap in layer upon layer: 12 M blocks, as entries 480 MB
+  for (uint64_t i = 0; i < 120; ++i) runs.push_back(lattice(i * 3, 2, 100'000, 1000 + i));
+  ASSERT_TRUE(server.put({}, runs).ok());
+  const ShardState state = server.core().shard().state();
+  EXPECT_LT((state.buffered_entries + state.compressed_entries + state.filed_entries) * 40, 20u << 20);
+  std::vector<Extent> some;
+  uint64_t next = 0;
+  ASSERT_TRUE(server.core().shard().scan(kFile, 0, 1000, nullptr, &some, &next).ok());
+  EXPECT_EQ(some.size(), 1000u);
+}
+
+}  // namespace
+}  // namespace swale::meta::server_core_test

@@ -1,0 +1,250 @@
+#include "meta/server/service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "base/contain.h"
+
+namespace swale::meta {
+namespace {
+
+constexpr size_t kInlineBytes = 4 * kKiB;  // a larger request goes to the storage thread
+constexpr uint64_t kCoreShift = 40;        // a tag says which core has called
+constexpr uint64_t kTagMask = (uint64_t{1} << kCoreShift) - 1;
+constexpr uint64_t kMade = ~uint64_t{0};       // in place of a call's tag: it was made
+constexpr Nanos kLookAgain = milliseconds(1);  // others of this rank may have all calls that there may be
+
+}  // namespace
+
+Service::Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net::Rank> hosts, Nanos patience)
+    : hosts_(std::move(hosts)), patience_(patience), cores_(std::move(cores)) {}
+
+Service::~Service() { static_cast<void>(stop()); }
+
+void Service::start(net::Rpc* rpc) {
+  const std::lock_guard lock(mutex_);
+  upstream_ = std::make_shared<net::RpcClient>(rpc);
+  rpc_ = rpc;
+  storage_ = std::thread([this] { store(); });
+  awaiting_ = std::thread([this] { await(); });
+}
+
+Status Service::resume(Nanos deadline) {
+  Lock lock(mutex_);
+  for (const auto& core : cores_) core->resume();
+  resuming_ = true;
+  flush(lock);
+  const bool ended = resumed_.wait_for(lock, std::chrono::nanoseconds(deadline), [this] {
+    return !failure_.ok() ||
+           std::none_of(cores_.begin(), cores_.end(), [](const auto& core) { return core->follows_up(); });
+  });
+  resuming_ = false;
+  if (!failure_.ok() || ended) return failure_;
+  return error(Code::kDeadlineExceeded, Scope::kNode,
+               "truncates and removals that an earlier job has left half done were not finished in time");
+}
+
+Status Service::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  upstream_work_.notify_all();
+  if (storage_.joinable()) storage_.join();
+  if (awaiting_.joinable()) awaiting_.join();
+  std::shared_ptr<net::RpcClient> upstream;  // ends without the lock
+  const std::lock_guard lock(mutex_);
+  upstream.swap(upstream_);
+  Status status = failure_;
+  for (const auto& core : cores_) {
+    if (status.ok()) status = core->shard().health();
+    if (status.ok()) status = core->attributes().health();
+  }
+  return status;
+}
+
+ServerCore* Service::core_of(Bytes payload) {
+  const Server server = server_of_message(payload);
+  const auto found =
+      std::find_if(cores_.begin(), cores_.end(), [&](const auto& core) { return core->server() == server; });
+  return found == cores_.end() ? nullptr : found->get();
+}
+
+void Service::on_requests(std::span<net::RpcRequest> requests) {
+  Lock lock(mutex_);
+  for (net::RpcRequest& each : requests) {
+    if (rpc_ != nullptr && each.payload.size() <= kInlineBytes) {
+      handle(each);
+    } else {
+      const Status kept = contain([&] { queue_.push_back(std::move(each)); });
+      if (kept.ok()) continue;
+      fail(kept);
+      if (rpc_ != nullptr) rpc_->reply(each.token, failure_);
+    }
+  }
+  if (rpc_ != nullptr) flush(lock);
+}
+
+// Locked.
+void Service::handle(net::RpcRequest& request) {
+  const auto token = static_cast<uint64_t>(request.token);
+  Status refused = failure_;
+  ServerCore* const core = core_of(request.payload);
+  if (refused.ok() && core == nullptr) {
+    refused = invalid_argument("metadata server {} is not on this rank: do ranks differ in the store's path?",
+                               server_of_message(request.payload));
+  }
+  if (refused.ok()) {
+    const Status done =
+        contain([&] { core->on_request(static_cast<Method>(request.method), request.payload, token); });
+    if (done.ok()) return;
+    fail(done);
+    refused = done;
+  }
+  rpc_->reply(request.token, refused);
+}
+
+// What the cores have to say leaves, without the lock. So do calls for which there was no capacity before.
+void Service::flush(Lock& lock) {
+  if (resuming_) resumed_.notify_all();
+  std::vector<Reply> replies;
+  std::vector<Call> calls = std::exchange(unsent_, {});
+  const size_t unsent = calls.size();
+  bool work = !queue_.empty();
+  const Status taken = contain([&] {
+    for (size_t i = 0; i < cores_.size(); ++i) {
+      cores_[i]->take_replies(&replies);
+      const size_t first = calls.size();
+      cores_[i]->take_calls(&calls);
+      work |= cores_[i]->take_waits();
+      for (size_t call = first; call < calls.size(); ++call) calls[call].tag |= uint64_t{i} << kCoreShift;
+    }
+  });
+  if (!taken.ok()) fail(taken);
+  if (calls.size() > unsent && open_calls_ == 0) upstream_work_.notify_one();
+  open_calls_ += calls.size() - unsent;
+  ++sending_;
+  if (work) work_.notify_one();
+  std::shared_ptr<net::RpcClient> upstream = upstream_;
+  lock.unlock();
+  for (Reply& each : replies) {
+    const auto token = static_cast<net::ReplyToken>(each.token);
+    each.response.ok() ? rpc_->reply(token, net::RpcPayload(*std::move(each.response)))
+                       : rpc_->reply(token, each.response.status());
+  }
+  Status why;  // of the first call that could not be made
+  size_t tried = 0;
+  for (; tried < calls.size(); ++tried) {
+    const Status made = make(upstream.get(), calls[tried]);
+    if (made.code() == Code::kResourceExhausted) break;
+    if (made.ok()) calls[tried].tag = kMade;
+    if (!made.ok() && why.ok()) why = made;
+  }
+  upstream.reset();  // not locked: after stop() it may be the last, and a client's end gives requests out
+  lock.lock();
+  --sending_;
+  if (tried < calls.size()) keep_unsent(&calls, tried);
+  if (why.ok()) return;
+  std::erase_if(calls, [](const Call& each) { return each.tag == kMade; });
+  open_calls_ -= calls.size();
+  const Status told = contain([&] {
+    for (const Call& each : calls) cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, why);
+  });
+  if (!told.ok()) fail(told);
+  flush(lock);
+}
+
+// kResourceExhausted: not now.
+Status Service::make(net::RpcClient* upstream, const Call& call) {
+  if (upstream == nullptr) return error(Code::kAborted, Scope::kOperation, "the server is closing");
+  Status status;
+  const Status contained = contain([&] {
+    // Beside another thread's wait: all that a call touches of its client is guarded by the Rpc's mutex.
+    status = upstream
+                 ->call({.to = hosts_[call.to],
+                         .method = static_cast<net::RpcMethod>(call.method),
+                         .payload = call.payload,
+                         .response_bytes_max = static_cast<uint32_t>(call.response_bytes_max),
+                         .deadline = system_clock().now() + patience_,
+                         .tag = call.tag})
+                 .status();
+  });
+  return contained.ok() ? status : contained;
+}
+
+// Calls from `first` on leave when others are complete. Their failure instead would be told for a truncate of which a server
+// has not heard, and which cuts there, when it is repeated, what was put meanwhile.
+void Service::keep_unsent(std::vector<Call>* calls, size_t first) {
+  const auto begin = calls->begin() + static_cast<ptrdiff_t>(first);
+  const Status kept = contain(
+      [&] { unsent_.insert(unsent_.end(), std::move_iterator(begin), std::move_iterator(calls->end())); });
+  if (!kept.ok()) open_calls_ -= calls->size() - first;
+  calls->erase(begin, calls->end());
+  if (!kept.ok()) fail(kept);
+}
+
+void Service::fail(const Status& why) {
+  if (failure_.ok()) failure_ = why.with_context("the metadata servers of this rank have stopped");
+}
+
+// The storage thread: large requests and the work of the stores.
+void Service::store() {
+  Lock lock(mutex_);
+  for (;;) {
+    if (!queue_.empty()) {
+      net::RpcRequest request = std::move(queue_.front());
+      queue_.pop_front();
+      handle(request);
+      flush(lock);
+      if (!queue_.empty()) continue;  // what has come meanwhile joins the same group
+    }
+    std::unique_ptr<Work> work;
+    ServerCore* owner = nullptr;
+    const Status looked = contain([&] {
+      for (const auto& core : cores_) {
+        if (work == nullptr && (work = core->next_work()) != nullptr) owner = core.get();
+      }
+    });
+    if (!looked.ok()) fail(looked);
+    if (work == nullptr) {
+      if (stop_ && queue_.empty()) return;
+      if (queue_.empty()) work_.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    work->run();
+    lock.lock();
+    const Status finished = contain([&] { owner->finish(std::move(work)); });
+    if (!finished.ok()) fail(finished);
+    flush(lock);
+  }
+}
+
+// Completions of calls to other servers.
+void Service::await() {
+  Lock lock(mutex_);
+  std::vector<net::RpcCompletion> done;
+  for (;;) {
+    upstream_work_.wait(lock, [&] { return open_calls_ > 0 || stop_; });
+    if (open_calls_ == 0) return;
+    const std::shared_ptr<net::RpcClient> upstream = upstream_;
+    const bool look_again = !unsent_.empty() || sending_ > 0;
+    lock.unlock();
+    done.clear();
+    upstream->wait(&done, system_clock().now() + (look_again ? std::min(kLookAgain, patience_) : patience_));
+    lock.lock();
+    open_calls_ -= done.size();
+    const Status told = contain([&] {
+      for (net::RpcCompletion& each : done) {
+        cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, std::move(each.response));
+      }
+    });
+    if (!told.ok()) fail(told);
+    flush(lock);
+  }
+}
+
+}  // namespace swale::meta

@@ -1,0 +1,74 @@
+// Store: a metadata store as one rank of a job has it open: the servers that this rank hosts, and clients.
+//
+//   auto store = Store::open(job, device, "/nvme/store", options);          // collective
+//   auto client = (*store)->client();                                       // any thread, as many as are wanted
+//   auto file = client->open("/run7/checkpoint", Client::kCreate, 0644);
+//   client->put(&*file, segments);  client->get(*file, ranges, &found);
+//   (*store)->close();                                                      // collective
+//
+// Servers are hosted by the first `meta.servers_per_node` ranks of each node. A store that exists keeps its number of
+// servers; they are then divided among the ranks that host. Where the directory is on storage of the node, a server's data
+// must be where its rank is: the same nodes must come in the same order.
+//
+// One job has a store open at a time: the first rank of each node holds DIR/swale.lock (io/lock_file.h), rank 0 before the
+// others. A rank that finds a lock of its own job shares the directory with its holder. The lock keeps two jobs apart; what
+// protects the data from a job that lost its lock is the fence of its commits (attribute_store.h).
+//
+// Threads: open and close collectively, by one thread at a time; client() by any. A Client by one thread at a time.
+// Errors: all ranks return the same status from open and close. kBusy from open names the job that has the store open.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/device.h"
+#include "io/lock_file.h"
+#include "meta/client/client.h"
+#include "meta/server/manifest.h"
+#include "meta/server/service.h"
+#include "meta/store/settings.h"
+#include "net/job/job.h"
+#include "net/rpc/rpc.h"
+
+namespace swale::meta {
+
+class Store {
+ public:
+  static Result<std::unique_ptr<Store>> open(net::Job& job, io::Device& device, const std::string& directory,
+                                             const StoreOptions& options);
+  ~Store();
+  Store(const Store&) = delete;
+
+  std::unique_ptr<Client> client();
+  const Partition& partition() const { return *partition_; }
+  // The servers of this rank, for counters; locked meanwhile.
+  template <class Act>
+  void with_servers(const Act& act) {
+    if (service_) service_->with_cores(act);
+  }
+
+  // Collective, when this rank's clients are gone and its calls complete. What was acknowledged is durable already.
+  Status close();
+
+ private:
+  explicit Store(net::Job& job, const StoreOptions& options) : job_(job), options_(options) {}
+  Status begin(io::Device& device, const std::string& directory);
+  Status lock(io::Device& device, const std::string& directory, const std::string& job);
+  void meet(uint32_t servers);
+  Result<std::vector<std::unique_ptr<ServerCore>>> open_servers(io::Device& device,
+                                                                const std::string& directory);
+
+  net::Job& job_;
+  const StoreOptions options_;
+  std::unique_ptr<Partition> partition_;
+  std::vector<net::Rank> hosts_;      // of each server
+  Server home_ = 0;                   // whose delegate serves this rank
+  std::optional<io::LockFile> lock_;  // released after the servers have stopped
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<net::Rpc> rpc_;
+  bool closed_ = false;
+};
+
+}  // namespace swale::meta

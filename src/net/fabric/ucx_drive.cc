@@ -1,0 +1,161 @@
+// Threads that do the progress thread's work while they wait, and the beds in which either sleeps.
+//
+// The seat (seat_mutex_) is held by whoever makes events. The progress thread takes it for each round of work and leaves it
+// when it sleeps. A thread in drive keeps it until it leaves, also asleep. When the progress thread finds the seat taken it
+// stands by. It takes the seat again only when nobody has driven for handover_: a thread that makes one call after another
+// drives for each, and if the progress thread came in between, it would cost two changes of threads a call, and the two would
+// meet at every mutex. handover_ is twice the time that the thread has been away before, from kHandoverMin to kHandoverMax.
+// While drives follow one another it also looks less and less often (stand_by_): each look takes a core from somebody, and
+// on a busy machine the answer that somebody waits for comes 100 us later. So what comes after the last drive may wait for
+// kHandoverMax, once.
+//
+// Before they sleep they poll, as long as that pays (polling.h): a thread in drive for what it waits for, the progress thread
+// for the next request after it has brought one (expect_frame). The progress thread takes the seat anew for each round, and
+// leaves it to a thread that comes to drive.
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/contain.h"
+#include "base/cpu.h"
+#include "net/fabric/ucx_internal.h"
+
+namespace swale::net::ucx_internal {
+namespace {
+
+constexpr Nanos kHandoverMin = 250'000;
+constexpr Nanos kHandoverMax = 2'000'000;
+constexpr Nanos kStandByMax = 100'000'000;
+constexpr int kSeatTries = 1000;  // some 50 us
+
+}  // namespace
+
+Bed::~Bed() {
+  if (epoll_fd >= 0) ::close(epoll_fd);
+  if (event_fd >= 0) ::close(event_fd);
+}
+
+Status Bed::init(int worker_fd) {
+  epoll_fd = ::epoll_create1(EPOLL_CLOEXEC);
+  event_fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (epoll_fd < 0 || event_fd < 0) return errno_status(errno, "epoll_create1, eventfd");
+  for (const int fd : {worker_fd, event_fd}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    if (::epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) return errno_status(errno, "epoll_ctl");
+  }
+  return ok_status();
+}
+
+void Bed::ring() {
+  const uint64_t one = 1;
+  // Fails only if the counter is at its limit, and then the thread will wake anyway.
+  [[maybe_unused]] const ssize_t written = ::write(event_fd, &one, sizeof(one));
+}
+
+void Bed::forget_rings() {
+  uint64_t count;
+  while (::read(event_fd, &count, sizeof(count)) > 0) {
+  }
+}
+
+// Of the progress thread, which has found nothing to do: whether it looks again at once.
+bool Ucx::polls() {
+  Polling& polling = bed_.polling;
+  if (expecting_.exchange(false)) {
+    polling.met();
+    polling.begin(system_clock().now());
+  }
+  if (!polling.go_on(system_clock().now())) return false;
+  cpu_relax();
+  return true;
+}
+
+// Of the progress thread. True: seat_mutex_ is locked.
+bool Ucx::take_seat() {
+  if (seat_wanted_.load()) return false;
+  const Nanos driven_at = driven_at_.load();
+  if (driven_at != 0 && system_clock().now() - driven_at < handover_.load()) return false;
+  if (!seat_mutex_.try_lock()) return false;
+  progress_thread_.store(std::this_thread::get_id());
+  stand_by_ = 0;
+  return true;
+}
+
+// The longer one thread keeps the seat, the longer the progress thread leaves it alone; then that thread rings when it
+// leaves.
+void Ucx::stand_by() {
+  const Nanos handover = std::max(handover_.load(), stand_by_);
+  Nanos wait = handover;
+  for (Nanos left = driven_at_.load(); !closing_.load(); wait = std::min(2 * wait, kStandByMax)) {
+    standing_by_long_.store(wait > handover);
+    const bool driven = driven_.load();
+    if (!driven && wait > handover) break;
+    pollfd event{bed_.event_fd, POLLIN, 0};
+    const timespec pause{0, wait};
+    if (::ppoll(&event, 1, &pause, nullptr) > 0) bed_.forget_rings();
+    if (driven_at_.load() != left) stand_by_ = std::min(2 * handover, kHandoverMax);
+    if (!driven_.load() || driven_at_.load() != left) break;
+  }
+  standing_by_long_.store(false);
+  bed_.forget_rings();
+}
+
+// Of a thread that comes to drive. True: seat_mutex_ is locked. A round of the progress thread takes less than a microsecond
+// if it finds nothing.
+bool Ucx::take_seat_to_drive() {
+  if (seat_mutex_.try_lock()) return true;
+  if (driven_.load()) return false;
+  seat_wanted_.store(true);
+  bool taken = false;
+  for (int tries = 0; tries < kSeatTries && !taken; ++tries) {
+    cpu_relax();
+    taken = seat_mutex_.try_lock();
+  }
+  seat_wanted_.store(false);
+  return taken;
+}
+
+bool Ucx::drive(const std::function<bool()>& done, Nanos until) {
+  if (!take_seat_to_drive()) return false;
+  const MutexLock seat(seat_mutex_, std::adopt_lock);
+  if (closing_.load()) return false;
+  driven_.store(true);
+  const Nanos begin = system_clock().now();
+  const Nanos away = begin - driven_at_.load();
+  handover_.store(2 * away < kHandoverMax ? std::max(2 * away, kHandoverMin) : kHandoverMin);
+  progress_thread_.store(std::this_thread::get_id());
+  driver_bed_.busy = 0;
+  driver_bed_.polling.begin(begin);
+  while (!closing_.load() && !done()) {
+    bool did = false;
+    const Status status = contain([&]() REQUIRES(seat_mutex_) { did = work_once(); });
+    if (!status.ok()) events_->on_failure(status);
+    if (did) {
+      driver_bed_.busy = 0;
+      continue;
+    }
+    if (done()) break;
+    const Nanos now = system_clock().now();
+    if (now >= until) break;
+    if (driver_bed_.polling.go_on(now)) {
+      cpu_relax();
+    } else {
+      sleep(&driver_bed_, std::min(next_, until));
+    }
+  }
+  done() ? driver_bed_.polling.met() : driver_bed_.polling.give_up();
+  progress_thread_.store({});  // this thread's posts are an application's again
+  if (woken_.load()) kick();   // by this thread's last events: wake has left it to this thread
+  driven_at_.store(system_clock().now());
+  driven_.store(false);
+  if (standing_by_long_.exchange(false)) bed_.ring();
+  return true;
+}
+
+}  // namespace swale::net::ucx_internal

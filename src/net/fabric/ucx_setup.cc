@@ -1,0 +1,159 @@
+// Setting UCX up: configuration, worker, addresses, start.
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+#include "base/start_thread.h"
+#include "net/fabric/ucx_internal.h"
+
+namespace swale::net::ucx_internal {
+namespace {
+
+constexpr size_t kSegmentBytes = 32 * kKiB + 256;  // the largest frame and all headers
+
+Status ucx_status(ucs_status_t status, std::string_view what) {
+  return error(Code::kUnavailable, Scope::kFatal,
+               "{} failed: {} (fabrics are chosen by UCX_TLS and UCX_NET_DEVICES)", what,
+               ucs_status_string(status));
+}
+
+#define SWALE_UCX(call, what)                                                            \
+  do {                                                                                   \
+    if (const ucs_status_t ucx_ = (call); ucx_ != UCS_OK) return ucx_status(ucx_, what); \
+  } while (false)
+
+// May the list of UCX_TLS choose one of these? "" is the default list; "^a,b" is all but a and b.
+bool allows(std::string_view tls, std::initializer_list<const char*> names) {
+  const bool all_but = tls.starts_with('^');
+  bool named = false;
+  for (const char* name : names) {
+    named |= (',' + std::string(tls.substr(all_but ? 1 : 0)) + ',').find(fmt::format(",{},", name)) !=
+             std::string::npos;
+  }
+  return tls.empty() || tls == "all" || named != all_but;
+}
+
+bool allows_shared_memory(std::string_view tls) {
+  return allows(tls, {"sm", "shm", "mm", "posix", "sysv", "xpmem"});
+}
+
+// InfiniBand devices are named with their port, "mlx5_0:1"; TCP's are "eth0". Where UCX opens no TCP device, it warns of
+// settings for them.
+bool allows_tcp(std::string_view tls) {
+  const char* devices = std::getenv("UCX_NET_DEVICES");
+  return allows(tls, {"tcp"}) && (devices == nullptr || std::strchr(devices, ':') == nullptr);
+}
+
+}  // namespace
+
+Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
+  const char* set = std::getenv("UCX_TLS");
+  std::string tls = set != nullptr ? set : "";
+  for (const auto& [name, value] : options.settings) {
+    if (name == "TLS") tls = value;
+    SWALE_UCX(ucp_config_modify(config, name.c_str(), value.c_str()),
+              fmt::format("ucp_config_modify {}={}", name, value));
+  }
+  const auto is_set = [](std::string_view name) {
+    return std::getenv(fmt::format("UCX_{}", name).c_str()) != nullptr;
+  };
+  const auto set_unless_user = [&](const char* name, const std::string& value) {
+    if (is_set(name)) return ok_status();
+    SWALE_UCX(ucp_config_modify(config, name, value.c_str()),
+              fmt::format("ucp_config_modify {}={}", name, value));
+    return ok_status();
+  };
+  if (allows_shared_memory(tls)) {
+    // Without it, error handling turns shared memory off; where there is none, UCX warns of it.
+    SWALE_RETURN_IF_ERROR(set_unless_user("MM_ERROR_HANDLING", "y"));
+    // A frame is one segment, and arrives without being put together from several. "MM_" is all of these.
+    if (!is_set("POSIX_SEG_SIZE") && !is_set("SYSV_SEG_SIZE") && !is_set("XPMEM_SEG_SIZE")) {
+      SWALE_RETURN_IF_ERROR(set_unless_user("MM_SEG_SIZE", std::to_string(kSegmentBytes)));
+    }
+  }
+  // Otherwise connect() blocks the progress thread, for 3 s to 2 minutes if the peer cannot be reached: meanwhile this rank
+  // sends nothing, so that others take it for dead instead of the one that it tries to reach. Settings of a fabric are
+  // modified by their names without its prefix.
+  if (allows_tcp(tls) && !is_set("TCP_CONN_NB")) SWALE_RETURN_IF_ERROR(set_unless_user("CONN_NB", "y"));
+  // Finds a dead shared-memory peer within a second (20 s by default).
+  return set_unless_user("KEEPALIVE_INTERVAL", "1s");
+}
+
+Status Ucx::init(const TransportOptions& options) {
+  direct_ = options.posting == Posting::kDirect;
+  bed_.polling = Polling(options.poll);
+  driver_bed_.polling = Polling(options.poll);
+  ucp_config_t* config = nullptr;
+  SWALE_UCX(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+  Status configured = configure(options, config);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.name = "swale";
+  const ucs_status_t status = configured.ok() ? ucp_init(&params, config, &context_) : UCS_OK;
+  ucp_config_release(config);
+  SWALE_RETURN_IF_ERROR(configured);
+  SWALE_UCX(status, "ucp_init");
+
+  ucp_worker_params_t worker{};
+  worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // by fabric_mutex_
+  SWALE_UCX(ucp_worker_create(context_, &worker, &worker_), "ucp_worker_create");
+  ucp_am_handler_param_t handler{};
+  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                       UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+  handler.id = kActiveMessageId;
+  handler.cb = on_message;
+  handler.arg = this;
+  handler.flags = UCP_AM_FLAG_WHOLE_MSG;
+  SWALE_UCX(ucp_worker_set_am_recv_handler(worker_, &handler), "ucp_worker_set_am_recv_handler");
+
+  int worker_fd = -1;
+  SWALE_UCX(ucp_worker_get_efd(worker_, &worker_fd), "ucp_worker_get_efd");
+  SWALE_RETURN_IF_ERROR(bed_.init(worker_fd));
+  return driver_bed_.init(worker_fd);
+}
+
+std::string Ucx::address() const {
+  ucp_address_t* bytes = nullptr;
+  size_t count = 0;
+  if (ucp_worker_get_address(worker_, &bytes, &count) != UCS_OK) return "";
+  const std::string out(reinterpret_cast<const char*>(bytes), count);
+  ucp_worker_release_address(worker_, bytes);
+  return out;
+}
+
+Status Ucx::start(std::shared_ptr<const AddressBook> book, TransportEvents* events) {
+  if (book->ranks() != size_) {
+    return invalid_argument("UCX transport: {} addresses for {} ranks", book->ranks(), size_);
+  }
+  book_ = std::move(book);
+  events_ = events;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the application's signals are not for our thread
+  const Status started = start_thread(&thread_, "the progress thread", [this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (started.ok()) pthread_setname_np(thread_.native_handle(), "swale-net");
+  return started;
+}
+
+}  // namespace swale::net::ucx_internal
+
+namespace swale::net {
+
+Result<std::unique_ptr<UcxTransport>> ucx_transport(Rank rank, int32_t size,
+                                                    const TransportOptions& options) {
+  auto transport = std::make_unique<ucx_internal::Ucx>(rank, size);
+  SWALE_RETURN_IF_ERROR(transport->init(options));
+  return std::unique_ptr<UcxTransport>(std::move(transport));
+}
+
+}  // namespace swale::net

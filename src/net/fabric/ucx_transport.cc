@@ -1,0 +1,532 @@
+#include "net/fabric/ucx_transport.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "base/coding.h"
+#include "base/contain.h"
+#include "base/log.h"
+#include "net/fabric/ucx_internal.h"
+
+namespace swale::net::ucx_internal {
+namespace {
+
+constexpr uint32_t kMagic = 0x31555753;  // "SWU1"
+
+constexpr int kProgressBatch = 64;
+// ucp_worker_arm stays busy while a shared-memory send is pending: yield a few times, then wait 50 us between
+// tries, and 1 ms once that has gone on for 10 ms, because then the receiver is stuck.
+constexpr unsigned kBusyYields = 16;
+constexpr unsigned kBusyShortPauses = 200;
+constexpr Nanos kBusyPauseShort = 50'000;
+constexpr Nanos kBusyPauseLong = 1'000'000;
+constexpr Nanos kCallInterval = milliseconds(1);  // of on_progress while there is always something to do
+
+}  // namespace
+
+// ---- any thread
+// ---------------------------------------------------------------------------------------------------
+
+// Wakes whoever sleeps: of the progress thread and one that drives, the one that has the seat will look.
+void Ucx::kick() {
+  for (Bed* bed : {&driver_bed_, &bed_}) {
+    if (bed->asleep.load() && bed->asleep.exchange(false)) bed->ring();
+  }
+}
+
+Peer& Ucx::peer(Rank rank) {
+  Peer& met = peers_.meet(rank);
+  met.owner = this;
+  met.rank = rank;
+  return met;
+}
+
+// Under mutex_.
+Slot* Ucx::take_slot() { return free_.empty() ? &slots_.emplace_back() : free_.pop_front(); }
+
+void Ucx::put_prefix(char* out, MessageKind kind) const {
+  put_u32(out, kMagic);
+  put_u32(out + 4, static_cast<uint32_t>(rank_));
+  put_u32(out + 8, static_cast<uint32_t>(kind));
+}
+
+void Ucx::fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
+  slot->owner = this;
+  slot->to = to;
+  slot->cookie = cookie;
+  slot->payload = payload;
+  slot->kind = kind;
+  slot->header_bytes = kPrefixBytes + header.size();
+  slot->in_flight = true;
+  put_prefix(slot->header.data(), kind);
+  std::copy(header.begin(), header.end(), slot->header.begin() + kPrefixBytes);
+}
+
+void Ucx::enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
+  {
+    const MutexLock lock(mutex_);
+    Slot* slot = take_slot();
+    fill(slot, to, kind, header, payload, cookie);
+    queue_.push_back(slot);
+    queued_.store(true);
+  }
+  kick();
+}
+
+// The progress thread calls UCX anyway, but not from inside a callback of UCX.
+bool Ucx::may_send_here() const {
+  return progress_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id() ? !in_event_
+                                                                                        : direct_;
+}
+
+bool Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
+  assert(to >= 0 && to != rank_ && to < size_ && header.size() <= kHeaderBytesMax);
+  // Only tried: who holds it may be in an event that waits for a lock of our caller's.
+  if (may_send_here() && fabric_mutex_.try_lock()) {
+    const MutexLock fabric(fabric_mutex_, std::adopt_lock);
+    const Peer* const receiver = peers_.find(to);
+    if (receiver != nullptr && receiver->meeting == Meeting::kOpen && !receiver->failing && !queued_.load() &&
+        !winding_up_) {
+      return send_here(to, header, payload, cookie);
+    }
+  }
+  enqueue(to, MessageKind::kFrame, header, payload, cookie);
+  return false;
+}
+
+// Under fabric_mutex_, by any thread.
+bool Ucx::send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
+  if (spare_ == nullptr) {
+    const MutexLock lock(mutex_);
+    spare_ = take_slot();
+  }
+  fill(spare_, to, MessageKind::kFrame, header, payload, cookie);
+  sending_here_ = true;
+  void* request = start_send(spare_);
+  sending_here_ = false;
+  const bool pending = UCS_PTR_IS_PTR(request);
+  if (pending) {
+    ++in_flight_;
+    spare_ = nullptr;
+  } else {
+    spare_->in_flight = false;
+  }
+  // A pending send needs progress, and so does what could not be told here.
+  if (pending || any_failing_ || !late_.empty()) kick();
+  return !pending;
+}
+
+void Ucx::wake() {
+  if (woken_.exchange(true)) return;
+  // The thread that has the seat is awake.
+  if (progress_thread_.load(std::memory_order_relaxed) != std::this_thread::get_id()) kick();
+}
+
+void Ucx::drop(Rank rank, const Status& why) {
+  {
+    const MutexLock lock(mutex_);
+    dropped_.emplace_back(rank, why);
+  }
+  wake();
+}
+
+// ---- the progress thread
+// ------------------------------------------------------------------------------------------
+
+void Ucx::run() {
+  while (!closing_.load()) {
+    bool did = false;
+    if (!take_seat()) {
+      stand_by();
+      continue;
+    }
+    const Status status = contain([&]() REQUIRES(seat_mutex_) { did = work_once(); });
+    if (!status.ok()) events_->on_failure(status);
+    const Nanos next = next_;
+    seat_mutex_.unlock();
+    if (did) {
+      bed_.busy = 0;
+    } else if (!polls()) {
+      sleep(&bed_, next);
+    }
+  }
+  const MutexLock seat(seat_mutex_);  // the last thread that drove leaves
+  progress_thread_.store(std::this_thread::get_id());
+  if (const Status status = contain([&]() REQUIRES(seat_mutex_) { wind_up(); }); close_status_.ok())
+    close_status_ = status;
+  part();
+}
+
+// With the seat. True if there may be more to do.
+bool Ucx::work_once() {
+  const bool did = turn(true);
+  call_ |= did;
+  const Nanos now = system_clock().now();
+  const bool woken = woken_.exchange(false);
+  if (woken || now >= next_ || (call_ && (!did || now - last_call_ >= kCallInterval))) {
+    next_ = events_->on_progress(now);
+    last_call_ = now;
+    call_ = false;
+  }
+  return did;
+}
+
+// Sends, receives, tells of peers that are gone. True if there may be more to do.
+bool Ucx::turn(bool tell) {
+  const MutexLock fabric(fabric_mutex_);
+  in_event_ = true;
+  bool did = false;
+  const Status status = contain([&]() REQUIRES(fabric_mutex_) {
+    did |= send_queued();
+    did |= progress_fabric();
+    did |= meet();
+    take_failures(tell);
+  });
+  in_event_ = false;
+  if (!status.ok()) events_->on_failure(status);
+  return did;
+}
+
+bool Ucx::send_queued() {
+  {
+    const MutexLock lock(mutex_);
+    free_.append(&done_);
+    sending_.append(&queue_);
+    queued_.store(false);
+    for (const auto& [gone, why] : dropped_) fail(&peer(gone), why);
+    dropped_.clear();
+  }
+  const bool did = !sending_.empty();
+  while (!sending_.empty()) send(sending_.pop_front());
+  while (!late_.empty()) {
+    Slot* slot = late_.pop_front();
+    events_->on_sent(slot->cookie);
+    done_.push_back(slot);
+  }
+  return did;
+}
+
+bool Ucx::progress_fabric() {
+  bool did = false;
+  for (int i = 0; i < kProgressBatch && ucp_worker_progress(worker_) != 0; ++i) {
+    did = true;
+    if (woken_.load()) break;  // what the event has to send leaves before the next one
+  }
+  return did;
+}
+
+// Whoever posts after `asleep` is set sees it and rings; what came before is seen here.
+void Ucx::sleep(Bed* bed, Nanos next) {
+  bed->asleep.store(true);
+  bool rung = false;
+  bool pending = woken_.load() || (closing_.load() && !winding_up_);
+  if (!pending) {
+    const MutexLock lock(mutex_);
+    pending = !queue_.empty() || !dropped_.empty();
+  }
+  if (!pending) {
+    const Nanos wait = next - system_clock().now();
+    const bool armed = arm();
+    if (!armed) ++bed->busy;
+    if (!armed && bed->busy == 1) {
+      // Most often UCX has only taken the signal of what was read before: the next try arms.
+    } else if (!armed && bed->busy <= kBusyYields) {
+      sched_yield();
+    } else if (!armed) {
+      pollfd event{bed->event_fd, POLLIN, 0};
+      const timespec pause{0, bed->busy <= kBusyYields + kBusyShortPauses ? kBusyPauseShort : kBusyPauseLong};
+      rung = ::ppoll(&event, 1, &pause, nullptr) > 0;
+    } else {
+      bed->busy = 0;
+      const Nanos wait_ms = std::clamp<Nanos>(wait / 1'000'000 + 1, 0, 60'000);
+      epoll_event events[2];
+      bed->sleeps.fetch_add(1, std::memory_order_relaxed);
+      const int woken = wait > 0 ? ::epoll_wait(bed->epoll_fd, events, 2, static_cast<int>(wait_ms)) : 0;
+      rung = std::any_of(events, events + std::max(woken, 0),
+                         [bed](const epoll_event& event) { return event.data.fd == bed->event_fd; });
+    }
+  }
+  // Who has seen this thread asleep may ring only after it has looked: the ring then ends the next sleep, and only that.
+  if (!bed->asleep.exchange(false) || rung) bed->forget_rings();
+}
+
+// False: something is pending, try again soon.
+bool Ucx::arm() {
+  const MutexLock fabric(fabric_mutex_);
+  if (any_failing_ || !late_.empty()) return false;  // by a send_here since the last turn
+  return ucp_worker_arm(worker_) != UCS_ERR_BUSY;
+}
+
+void Ucx::send(Slot* slot) {
+  Peer& to = peer(slot->to);
+  ++in_flight_;
+  if (to.down || to.failing) return finish(slot);
+  if (to.meeting != Meeting::kOpen) {
+    to.waiting.push_back(slot);
+    return begin_meeting(&to);
+  }
+  if (!UCS_PTR_IS_PTR(start_send(slot))) finish(slot);
+}
+
+// A request of UCX, if the send is pending; a failure is noted.
+void* Ucx::start_send(Slot* slot) {
+  Peer& to = peer(slot->to);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.cb.send = on_send_done;
+  param.user_data = slot;
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  if (slot->kind == MessageKind::kKnock) param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  const ucs_status_ptr_t request =
+      ucp_am_send_nbx(to.endpoint, kActiveMessageId, slot->header.data(), slot->header_bytes,
+                      slot->payload.data(), slot->payload.size(), &param);
+  if (UCS_PTR_IS_ERR(request)) fail(&to, UCS_PTR_STATUS(request), "sending");
+  return request;
+}
+
+void Ucx::on_send_done(void* request, ucs_status_t status, void* user_data) {
+  ucp_request_free(request);
+  auto* slot = static_cast<Slot*>(user_data);
+  Ucx* self = slot->owner;
+  self->fabric_mutex_.assert_held();
+  Peer& to = self->peer(slot->to);
+  if (status != UCS_OK) self->fail(&to, status, "sending");
+  if (status == UCS_OK && slot->kind == MessageKind::kKnock && !to.down) to.meeting = Meeting::kKnocked;
+  self->finish(slot);
+}
+
+void Ucx::finish(Slot* slot) {
+  --in_flight_;
+  slot->in_flight = false;
+  if (slot->kind == MessageKind::kFrame && sending_here_) return late_.push_back(slot);
+  const bool frame = slot->kind == MessageKind::kFrame;
+  const uint64_t cookie = slot->cookie;
+  done_.push_back(slot);
+  if (frame) events_->on_sent(cookie);
+}
+
+ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes, void* data, size_t bytes,
+                             const ucp_am_recv_param_t* param) {
+  auto* self = static_cast<Ucx*>(arg);
+  const auto* in = static_cast<const char*>(header);
+  const uint32_t sender = header_bytes >= kPrefixBytes ? get_u32(in + 4) : 0;
+  if (header_bytes < kPrefixBytes || header_bytes > kPrefixBytes + kHeaderBytesMax || get_u32(in) != kMagic ||
+      sender >= static_cast<uint32_t>(self->size_) || static_cast<Rank>(sender) == self->rank_ ||
+      get_u32(in + 8) >= kMessageKinds) {
+    if (self->rejected_.fetch_add(1) == 0) {
+      log_warn("rank {}: dropped a UCX message that is not of this job ({} bytes of header, claims rank {})",
+               self->rank_, header_bytes, sender);
+    }
+    return UCS_OK;
+  }
+  // UCX knows no exceptions.
+  self->fabric_mutex_.assert_held();
+  const Status status = contain([&]() REQUIRES(self->fabric_mutex_) {
+    self->receive(static_cast<Rank>(sender), in, header_bytes,
+                  bytes == 0 ? Bytes() : Bytes(static_cast<const char*>(data), bytes),
+                  (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+  });
+  if (!status.ok()) self->events_->on_failure(status);
+  return UCS_OK;
+}
+
+void Ucx::receive(Rank sender, const char* header, size_t header_bytes, Bytes payload, bool by_rendezvous) {
+  Peer& from = peer(sender);
+  if (from.down || from.failing) return;
+  if (by_rendezvous) {
+    return fail(&from, error(Code::kCorruption, Scope::kPeer,
+                             "rank {} (host {}) sent {} bytes by rendezvous, expected eager messages only",
+                             from.rank, book_->host_of(from.rank), payload.size()));
+  }
+  from.heard = true;
+  switch (static_cast<MessageKind>(get_u32(header + 8))) {
+    case MessageKind::kEnd:
+      from.ended = true;
+      break;
+    case MessageKind::kHello:
+      from.greeted = true;
+      begin_meeting(&from);
+      break;
+    case MessageKind::kKnock:
+      break;
+    case MessageKind::kFrame:
+      events_->on_frame(from.rank, Bytes(header + kPrefixBytes, header_bytes - kPrefixBytes), payload);
+      break;
+  }
+}
+
+void Ucx::on_endpoint_error(void* arg, ucp_ep_h, ucs_status_t status) {
+  auto* peer = static_cast<Peer*>(arg);
+  peer->owner->fabric_mutex_.assert_held();
+  peer->owner->fail(peer, status, peer->ended ? "it has left" : "its process or the network to it has ended");
+}
+
+void Ucx::fail(Peer* peer, ucs_status_t status, std::string_view what) {
+  fail(peer, error(Code::kUnavailable, Scope::kPeer, "rank {} (host {}) is gone: {} ({}, by UCX)", peer->rank,
+                   book_->host_of(peer->rank), what, ucs_status_string(status)));
+}
+
+// Only notes it: endpoints are not closed, and nobody is told, from inside a callback of UCX.
+void Ucx::fail(Peer* peer, const Status& why) {
+  if (peer->down || peer->failing) return;
+  peer->failing = true;
+  peer->why = why;
+  any_failing_ = true;
+}
+
+void Ucx::take_failures(bool tell) {
+  while (std::exchange(any_failing_, false)) {
+    for (const std::unique_ptr<Peer>& gone : peers_.items()) {
+      if (!gone->failing || gone->down) continue;
+      gone->down = true;
+      gone->meeting = Meeting::kNone;
+      close_endpoint(gone.get(), UCP_EP_CLOSE_FLAG_FORCE);
+      while (!gone->waiting.empty()) finish(gone->waiting.pop_front());
+      if (tell) events_->on_down(gone->rank, gone->why);
+    }
+  }
+  if (closes_ != 0) finish_closes();
+}
+
+void Ucx::finish_closes() {
+  for (const std::unique_ptr<Peer>& each : peers_.items()) {
+    if (each->close_request == nullptr || ucp_request_check_status(each->close_request) == UCS_INPROGRESS)
+      continue;
+    ucp_request_free(std::exchange(each->close_request, nullptr));
+    --closes_;
+  }
+}
+
+void Ucx::close_endpoint(Peer* peer, unsigned flags) {
+  if (peer->endpoint == nullptr) return;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = flags;
+  void* request = ucp_ep_close_nbx(peer->endpoint, &param);
+  peer->endpoint = nullptr;
+  if (!UCS_PTR_IS_PTR(request)) return;
+  peer->close_request = request;  // the only one: a peer that is closed is met no more
+  ++closes_;
+}
+
+// ---- the end
+// ------------------------------------------------------------------------------------------------------
+
+Status Ucx::close(Deadline deadline) {
+  if (!thread_.joinable()) return ok_status();
+  const Nanos now = system_clock().now();
+  close_patience_.emplace(deadline.at == kForever ? kForever : deadline.at - now, now);
+  closing_.store(true);
+  driver_bed_.ring();
+  bed_.ring();
+  thread_.join();
+  return close_status_;
+}
+
+bool Ucx::all_ended() {
+  const MutexLock fabric(fabric_mutex_);
+  return in_flight_ == 0 && std::all_of(peers_.items().begin(), peers_.items().end(), [](const auto& each) {
+           return !each->heard || each->ended || each->down;
+         });
+}
+
+// False if the deadline passed first.
+bool Ucx::progress_until(const std::function<bool()>& done) {
+  bed_.busy = 0;
+  for (;;) {
+    const bool did = turn(false);
+    if (done()) return true;
+    const Nanos now = system_clock().now();
+    if (close_patience_->over(now)) return false;
+    woken_.store(false);
+    if (did) bed_.busy = 0;
+    if (!did) sleep(&bed_, now + close_patience_->step());
+  }
+}
+
+void Ucx::say_end(Peer* to) {
+  if (!std::exchange(to->end_said, true)) enqueue(to->rank, MessageKind::kEnd, Bytes(), Bytes(), 0);
+}
+
+// Everything posted goes out, then an end mark on every endpoint; those who have sent to us send theirs. Only
+// then does nobody need our progress any more: closing earlier gives the others time-outs.
+void Ucx::wind_up() {
+  {
+    const MutexLock fabric(fabric_mutex_);
+    winding_up_ = true;  // nobody but this thread sends from here on
+  }
+  turn(false);
+  {
+    const MutexLock fabric(fabric_mutex_);
+    for (const std::unique_ptr<Peer>& each : peers_.items()) {
+      if (each->meeting != Meeting::kNone && !each->down) say_end(each.get());
+    }
+  }
+  if (!progress_until([this] { return all_ended(); })) {
+    std::string late;
+    const MutexLock fabric(fabric_mutex_);
+    for (const std::unique_ptr<Peer>& each : peers_.items()) {
+      if (each->heard && !each->ended && !each->down)
+        late += fmt::format(" {} (host {})", each->rank, book_->host_of(each->rank));
+    }
+    close_status_ =
+        error(Code::kDeadlineExceeded, Scope::kPeer,
+              "rank {}: at the deadline of closing, {} frames were not sent and no end had come from ranks{}",
+              rank_, in_flight_, late);
+  }
+}
+
+// The last thing that the thread does, whatever has failed before.
+void Ucx::part() {
+  const bool clean = close_status_.ok();
+  {
+    const MutexLock fabric(fabric_mutex_);
+    parting_ = true;
+    for (const std::unique_ptr<Peer>& each : peers_.items())
+      close_endpoint(each.get(), clean && !each->failing ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+  }
+  if (!clean) close_patience_.emplace(milliseconds(100), system_clock().now());  // forced closes end at once
+  const auto all_closed = [this] {
+    const MutexLock fabric(fabric_mutex_);
+    return closes_ == 0;
+  };
+  static_cast<void>(contain([&]() REQUIRES(seat_mutex_) { progress_until(all_closed); }));
+  destroy();
+  // What UCX still held of ours it holds no more.
+  const MutexLock fabric(fabric_mutex_);
+  for (size_t i = 0; Slot* slot = slot_at(i); ++i) {
+    if (slot->in_flight) finish(slot);
+  }
+}
+
+// nullptr: there are no more.
+Slot* Ucx::slot_at(size_t index) {
+  const MutexLock lock(mutex_);
+  return index < slots_.size() ? &slots_[index] : nullptr;
+}
+
+void Ucx::destroy() {
+  const MutexLock fabric(fabric_mutex_);
+  // Closes that did not end in time: UCX aborts the process if it finds requests that we have not let go of.
+  for (const std::unique_ptr<Peer>& each : peers_.items()) {
+    if (each->close_request != nullptr) ucp_request_free(std::exchange(each->close_request, nullptr));
+  }
+  closes_ = 0;
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (context_ != nullptr) ucp_cleanup(context_);
+  worker_ = nullptr;
+  context_ = nullptr;
+}
+
+Ucx::~Ucx() {
+  static_cast<void>(close(Deadline{0}));
+  destroy();
+}
+
+}  // namespace swale::net::ucx_internal

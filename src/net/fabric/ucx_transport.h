@@ -1,0 +1,39 @@
+// UCX: the Transport between processes: shared memory inside a node; InfiniBand, RoCE or TCP between nodes.
+// UCX 1.13 active messages, always eager, because credits bound the receiver's memory (Router) and a
+// rendezvous would cost a round trip. docs/design/transport.md has the settings and the measurements behind
+// them.
+//
+// Sites choose fabrics with UCX's own variables (UCX_TLS, UCX_NET_DEVICES); what we set, we set only where
+// the user's variable is unset.
+//
+// Threads: as Transport. UCX is entered by one thread at a time, under a lock of ours: the progress thread,
+// and with Posting::kDirect whoever posts while the lock is free, for a peer that is connected.
+// Format of the active message's header: u32 magic "SWU1" | u32 sender's rank | u32 kind (0 frame, 1 end,
+//   2 hello, 3 knock: ucx_meeting.cc) |
+//   the frame's header, at most 64 bytes. Messages that do not look so are dropped and counted.
+#pragma once
+
+#include <memory>
+
+#include "net/fabric/transport.h"
+
+namespace swale::net {
+
+class UcxTransport : public Transport {
+ public:
+  // Counters. Any thread.
+  virtual uint64_t rejected_messages() const = 0;
+  // How often a thread has slept for want of anything to do.
+  struct Sleeps {
+    uint64_t of_drivers = 0;
+    uint64_t of_progress_thread = 0;
+  };
+  virtual Sleeps sleeps() const = 0;
+
+  static constexpr unsigned kActiveMessageId = 7;
+};
+
+Result<std::unique_ptr<UcxTransport>> ucx_transport(Rank rank, int32_t size,
+                                                    const TransportOptions& options = {});
+
+}  // namespace swale::net

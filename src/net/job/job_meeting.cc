@@ -1,0 +1,221 @@
+#include "net/job/job_meeting.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/coding.h"
+#include "base/hash.h"
+#include "base/process_identity.h"
+#include "net/fabric/fabric_module.h"
+#include "net/fabric/loopback_transport.h"
+#include "net/job/agree.h"
+#include "net/meeting/topology.h"
+
+namespace swale::net {
+namespace {
+
+constexpr uint32_t kHandshakeVersion = 9;
+
+const char* text_of(RouteChoice route) {
+  switch (route) {
+    case RouteChoice::kAuto:
+      return "auto";
+    case RouteChoice::kDirect:
+      return "direct";
+    case RouteChoice::kThreeHop:
+      return "three-hop";
+  }
+  return "one that this version does not know";
+}
+
+// What a rank gives when the ranks meet: three words of 8 bytes, so that pieces of a gift hold whole words.
+//   u32 version | u32 of the hash of what all ranks must give alike     u64 hash of its machine     u64 random
+// What all ranks get of it:
+//   u8 1 | u64 secret | (varint node | varint ranks)...    runs of ranks on one node; nodes in the order of their first ranks
+//   u8 2 | u32 rank | u64 | u64                            the first rank with another first word than rank 0's; both
+constexpr size_t kAddressWordBytes = 8;
+constexpr uint8_t kMet = 1;
+constexpr uint8_t kDiffers = 2;
+
+class Introductions final : public Survey {
+ public:
+  void take(Rank rank, size_t offset, Bytes piece) override {
+    for (size_t at = 0; at + kAddressWordBytes <= piece.size(); at += kAddressWordBytes)
+      take_word(rank, (offset + at) / kAddressWordBytes, get_u64(piece.data() + at));
+  }
+  std::string answer() override;
+
+ private:
+  void take_word(Rank rank, size_t index, uint64_t word);
+
+  uint64_t common_ = 0;  // rank 0's
+  Rank other_ = -1;
+  uint64_t others_ = 0;
+  uint64_t secret_ = 0;
+  std::unordered_map<uint64_t, int32_t> nodes_;  // by machine
+  std::vector<NodeRun> runs_;
+};
+
+void Introductions::take_word(Rank rank, size_t index, uint64_t word) {
+  if (index == 0 && rank == 0) common_ = word;
+  if (index == 0 && word != common_ && other_ < 0) {
+    other_ = rank;
+    others_ = word;
+  }
+  if (index == 1) {
+    const int32_t node = nodes_.try_emplace(word, static_cast<int32_t>(nodes_.size())).first->second;
+    if (runs_.empty() || runs_.back().node != node) runs_.push_back({node, 0});
+    ++runs_.back().ranks;
+  }
+  if (index == 2 && rank == 0) secret_ = word;
+}
+
+std::string Introductions::answer() {
+  std::string out;
+  if (other_ >= 0) {
+    append_u8(&out, kDiffers);
+    append_u32(&out, static_cast<uint32_t>(other_));
+    append_u64(&out, others_);
+    append_u64(&out, common_);
+    return out;
+  }
+  append_u8(&out, kMet);
+  append_u64(&out, secret_);
+  for (const NodeRun& each : runs_) {
+    append_varint(&out, static_cast<uint64_t>(each.node));
+    append_varint(&out, static_cast<uint64_t>(each.ranks));
+  }
+  return out;
+}
+
+std::string text_of(const JobOptions& options) {
+  return fmt::format("transport \"{}\" and net.route={}", options.transport, text_of(options.route));
+}
+
+std::string introduction(const JobOptions& options, uint64_t random) {
+  std::string out;
+  append_u32(&out, kHandshakeVersion);
+  append_u32(&out, static_cast<uint32_t>(hash_bytes(text_of(options))));
+  append_u64(&out, hash_bytes(options.node.empty() ? this_machine() : options.node));
+  append_u64(&out, random);
+  return out;
+}
+
+// Ranks differ: says in what. Collective.
+Status difference(Bootstrap& bootstrap, const JobOptions& options, Rank other, uint64_t others,
+                  uint64_t common) {
+  if (static_cast<uint32_t>(others) != static_cast<uint32_t>(common)) {
+    return error(Code::kUnsupported, Scope::kFatal,
+                 "rank {} speaks handshake {}, rank 0 speaks {}: all ranks need the same version of Swale",
+                 other, static_cast<uint32_t>(others), static_cast<uint32_t>(common));
+  }
+  const std::string mine = text_of(options);
+  SWALE_ASSIGN_OR_RETURN(const Word theirs, first_word(bootstrap, bootstrap.rank() == other ? mine : ""));
+  SWALE_ASSIGN_OR_RETURN(const Word first, first_word(bootstrap, bootstrap.rank() == 0 ? mine : ""));
+  return invalid_argument("rank {} was opened with {}, rank 0 with {}: all ranks must give the same", other,
+                          theirs.text, first.text);
+}
+
+// Of the ranks of a job of `size` ranks.
+Result<NodeMap> read_runs(Decoder* in, int32_t size) {
+  std::vector<NodeRun> runs;
+  uint64_t ranks = 0;
+  while (in->ok() && in->remaining() > 0) {
+    const uint32_t node = in->varint32(), more = in->varint32();
+    ranks += more;
+    runs.push_back({static_cast<int32_t>(node), static_cast<int32_t>(more)});
+  }
+  SWALE_RETURN_IF_ERROR(in->status("which ranks share which nodes"));
+  if (ranks == static_cast<uint64_t>(size)) return NodeMap::of_runs(runs);
+  return error(
+      Code::kCorruption, Scope::kFatal,
+      "the ranks of the job met as {} ranks, expected {}: do all ranks run the same version of Swale?", ranks,
+      size);
+}
+
+Result<Posting> choose_posting(const JobOptions& options, int32_t ranks_here) {
+  const std::string& wanted = options.posting;
+  if (wanted != "auto" && wanted != "queue" && wanted != "direct") {
+    return invalid_argument("net.posting is \"{}\", expected auto, queue or direct", wanted);
+  }
+  const bool direct = wanted == "direct" || (wanted == "auto" && ranks_here > 1);
+  return direct ? Posting::kDirect : Posting::kQueue;
+}
+
+// A rank that polls where another one needs the processor would keep that one from answering.
+Nanos choose_poll(const JobOptions& options, int32_t ranks_here) {
+  return ranks_here <= ::sysconf(_SC_NPROCESSORS_ONLN) ? options.poll : 0;
+}
+
+Result<std::unique_ptr<Transport>> make_own_end(Bootstrap& bootstrap, const JobOptions& options,
+                                                const JobMeeting& meeting) {
+  if (options.transport == "auto" || options.transport == "ucx") {
+    SWALE_ASSIGN_OR_RETURN(const FabricModule* ucx, load_fabric("ucx"));
+    return ucx->make(bootstrap.rank(), bootstrap.size(),
+                     {.posting = meeting.posting, .poll = meeting.poll, .settings = {}});
+  }
+  if (options.transport != "loopback") {
+    return invalid_argument("net.transport is \"{}\", expected auto, ucx or loopback", options.transport);
+  }
+  std::shared_ptr<LoopbackFabric> fabric =
+      bootstrap.rank() == 0 ? LoopbackFabric::create(bootstrap.size()) : nullptr;
+  SWALE_ASSIGN_OR_RETURN(const Word made, first_word(bootstrap, fabric ? std::to_string(fabric->id()) : ""));
+  if (!fabric) fabric = LoopbackFabric::find(std::strtoull(made.text.c_str(), nullptr, 10));
+  if (!fabric)
+    return invalid_argument("transport \"loopback\" joins threads of one process, rank 0 is in another");
+  return fabric->transport(bootstrap.rank(), meeting.posting);
+}
+
+}  // namespace
+
+Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
+  uint64_t random = 0;
+  if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return errno_status(errno, "getrandom");
+  std::string answer;
+  {
+    Introductions survey;
+    SWALE_ASSIGN_OR_RETURN(answer, bootstrap.ask(introduction(options, random), &survey));
+  }
+  Decoder in(answer);
+  const uint8_t kind = in.u8();
+  if (kind == kDiffers) {
+    const auto other = static_cast<Rank>(in.u32());
+    const uint64_t others = in.u64(), common = in.u64();
+    SWALE_RETURN_IF_ERROR(in.finish("how the ranks of the job differ"));
+    return difference(bootstrap, options, other, others, common);
+  }
+  if (kind != kMet) {
+    return error(Code::kCorruption, Scope::kFatal, "the ranks of the job met with an answer of kind {}",
+                 kind);
+  }
+  JobMeeting meeting;
+  meeting.secret = in.u64();
+  SWALE_ASSIGN_OR_RETURN(NodeMap map, read_runs(&in, bootstrap.size()));
+  const int32_t ranks_here = map.ranks_on(map.seat(bootstrap.rank()).node);
+  meeting.node_map = std::make_shared<const NodeMap>(std::move(map));
+  SWALE_ASSIGN_OR_RETURN(meeting.posting, choose_posting(options, ranks_here));
+  meeting.poll = choose_poll(options, ranks_here);
+  return meeting;
+}
+
+Result<JoinedTransport> make_transport(Bootstrap& bootstrap, const JobOptions& options,
+                                       const JobMeeting& meeting) {
+  Result<std::unique_ptr<Transport>> made = make_own_end(bootstrap, options, meeting);
+  // The failure of one rank is told to all.
+  Result<std::string> address = made.ok() ? Result<std::string>((*made)->address()) : made.status();
+  if (address.ok() && address->empty())
+    address = error(Code::kUnavailable, Scope::kFatal, "the fabric gives no address");
+  auto book = bootstrap.publish(encode_address(bootstrap.rank(), host_name(), address), *meeting.node_map);
+  SWALE_RETURN_IF_ERROR(made.status());
+  SWALE_RETURN_IF_ERROR(book.status());
+  return JoinedTransport{*std::move(made), *std::move(book)};
+}
+
+}  // namespace swale::net

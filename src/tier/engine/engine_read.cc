@@ -1,0 +1,100 @@
+// Engine: where the bytes of a file are.
+#include <algorithm>
+#include <cassert>
+
+#include "tier/engine/engine.h"
+
+namespace swale::tier {
+
+void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPlan* plan) {
+  const File& file = files_[index];
+  plan->file = index;
+  plan->pieces.clear();
+  const auto add_stored = [&](uint64_t from, uint64_t to) {
+    uint64_t at = from;
+    const auto backing = [&](uint64_t end) {
+      if (at < end)
+        plan->pieces.push_back({.from = ReadPiece::From::kBacking, .offset = at, .length = end - at});
+      at = end;
+    };
+    file.map.visit(from, to, [&](const Extent& extent) {
+      if (extent.state == ExtentState::kLost) {
+        const LostRange& lost = losses_[(extent.address - kLossBase) / kLossStride].range;
+        backing(extent.offset);
+        plan->pieces.push_back({.from = ReadPiece::From::kLost,
+                                .offset = extent.offset,
+                                .length = extent.length,
+                                .address = lost.address,
+                                .reason = lost.reason});
+        at = extent.end();
+        return;
+      }
+      const uint32_t segment = log_.segment_of(extent.address);
+      // What is being erased, and what a failing SSD has, is read where it is whole.
+      const bool elsewhere = extent.state == ExtentState::kClean &&
+                             (!log_usable() || log_.at(segment).state >= Segment::State::kErasing);
+      if (elsewhere) return;
+      backing(extent.offset);
+      ++log_.at(segment).pins;
+      plan->pieces.push_back({.from = ReadPiece::From::kLog,
+                              .offset = extent.offset,
+                              .length = extent.length,
+                              .address = extent.address,
+                              .record = log_.record_of(extent.address),
+                              .on_backing = extent.state == ExtentState::kClean,
+                              .pinned = segment});
+      at = extent.end();
+    });
+    backing(to);
+  };
+  uint64_t at = offset;
+  const uint64_t asked = offset + length;
+  const uint64_t end = std::clamp(file.size, offset, asked);
+  held_.find(index, offset, end, &read_holders_);
+  for (const OpIndex op_index : read_holders_) {
+    Op& op = ops_[op_index];
+    if (!op.acknowledged) continue;  // its bytes may be read as they were
+    const uint64_t from = std::max(op.offset, offset);
+    const uint64_t to = std::min(op.offset + op.length, end);
+    if (at < from) add_stored(at, from);
+    ++op.pins;
+    plan->pieces.push_back({.from = ReadPiece::From::kQueue,
+                            .offset = from,
+                            .length = to - from,
+                            .ticket = op.ticket,
+                            .skip = from - op.offset,
+                            .pinned = op_index});
+    at = to;
+  }
+  if (at < end) add_stored(at, end);
+  if (end < asked)
+    plan->pieces.push_back({.from = ReadPiece::From::kZeros, .offset = end, .length = asked - end});
+}
+
+void Engine::read_done(const ReadPlan& plan, Nanos now) {
+  set_now(now);
+  for (const ReadPiece& piece : plan.pieces) {
+    if (piece.from == ReadPiece::From::kLog) {
+      Segment& segment = log_.at(piece.pinned);
+      if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) segments_changed_ = true;
+    } else if (piece.from == ReadPiece::From::kQueue) {
+      Op& op = ops_[piece.pinned];
+      if (--op.pins == 0 && op.stage == Op::Stage::kPinned) release(piece.pinned);
+    }
+  }
+  pump();
+}
+
+std::vector<std::pair<FileIndex, uint64_t>> Engine::dirty_files() const {
+  std::vector<std::pair<FileIndex, uint64_t>> dirty;
+  for (FileIndex i = 0; i < files_.size(); ++i) {
+    uint64_t bytes = 0;
+    files_[i].map.visit(0, kFileBytesMax, [&bytes](const Extent& extent) {
+      if (extent.state < ExtentState::kClean) bytes += extent.length;
+    });
+    if (bytes > 0) dirty.emplace_back(i, bytes);
+  }
+  return dirty;
+}
+
+}  // namespace swale::tier

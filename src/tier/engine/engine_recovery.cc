@@ -1,0 +1,222 @@
+// Engine: what a log says happened. Everything that it names is applied in the order of the sequences: records, records that
+// are damaged, and the list of losses.
+#include <algorithm>
+#include <cassert>
+
+#include "tier/engine/engine.h"
+
+namespace swale::tier {
+
+// One thing to apply. A range of the list comes before the record of its sequence, which may be whole after all; an
+// accepted one after it.
+struct Engine::Replayed {
+  enum class Kind : uint8_t { kLost, kRecord, kAccepted };
+  uint64_t sequence = 0;
+  Kind kind = Kind::kRecord;
+  const RecordHeader* record = nullptr;
+  const DamagedRecord* damaged = nullptr;  // of a record
+  const LostRange* range = nullptr;        // of others
+
+  uint64_t file() const { return record ? record->file : range->file; }
+  bool operator<(const Replayed& other) const {
+    return sequence != other.sequence ? sequence < other.sequence : kind < other.kind;
+  }
+};
+
+Engine::Recovered Engine::recover(const Found& found, Nanos now) {
+  set_now(now);
+  Recovered recovered;
+  restore_segments(found);
+  replay(order_replay(found), &recovered);
+  recovered.dirty_bytes = log_.dirty_bytes();
+  for (const LostRange& range : losses().ranges)
+    if (!range.accepted) recovered.lost.push_back(range);
+  if (!found.losses.ranges.empty()) losses_changed();
+  stats_.lost_bytes = 0;
+  marked_ = last_logged_ = sequence_;
+  segments_changed_ = true;
+  pump();
+  return recovered;
+}
+
+void Engine::restore_segments(const Found& found) {
+  std::vector<std::pair<uint64_t, uint32_t>> order;  // first sequence, segment
+  std::vector<const RecordHeader*> inside;           // of one segment
+  for (const SegmentScan& scan : found.segments) {
+    inside.clear();
+    for (const RecordHeader& record : scan.records) inside.push_back(&record);
+    for (const DamagedRecord& damaged : scan.damaged) inside.push_back(&damaged.header);
+    std::sort(inside.begin(), inside.end(),
+              [](const RecordHeader* a, const RecordHeader* b) { return a->address < b->address; });
+    uint64_t used = round_up(kSegmentHeaderBytes, options_.log_alignment);
+    uint64_t first = ~0ull;
+    const uint32_t index = scan.header.index;
+    // A segment without a whole header is erased before it is used, even if nothing is in it.
+    const bool live = !inside.empty() || scan.header_damaged;
+    std::vector<uint64_t> begins;
+    for (const RecordHeader* record : inside) {
+      first = std::min(first, record->sequence);
+      const uint64_t end_before = log_.begin_of(index) + used;
+      if (record->address > end_before) begins.push_back(end_before);  // nothing is known of what was here
+      begins.push_back(record->address);
+      used = record->address - log_.begin_of(index) + record->space(options_.log_alignment);
+    }
+    log_.restore(index, scan.header.generation, used, live);
+    for (const uint64_t begin : begins) log_.restore_record(index, begin);
+    if (live) order.emplace_back(first, index);
+    sequence_ = std::max(sequence_, scan.header.sequence);
+  }
+  if (!found.queued.empty() || !found.queued_damaged.empty()) {
+    inside.clear();
+    for (const RecordHeader& record : found.queued) inside.push_back(&record);
+    for (const DamagedRecord& damaged : found.queued_damaged) inside.push_back(&damaged.header);
+    std::sort(inside.begin(), inside.end(),
+              [](const RecordHeader* a, const RecordHeader* b) { return a->address < b->address; });
+    queue_segment_ = log_.add_recovered_queue();
+    for (const RecordHeader* record : inside) log_.restore_record(queue_segment_, record->address);
+    log_.order(queue_segment_);
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [first, segment] : order) log_.order(segment);
+  for (uint32_t i = 0; i < log_.count(); ++i) log_.at(i).first_write = log_.at(i).last_write = now_;
+}
+
+std::vector<Engine::Replayed> Engine::order_replay(const Found& found) {
+  using Kind = Replayed::Kind;
+  std::vector<Replayed> items;
+  const auto add_damaged = [&](const DamagedRecord& damaged) {
+    items.push_back({damaged.header.sequence, Kind::kRecord, &damaged.header, &damaged, nullptr});
+  };
+  for (const SegmentScan& scan : found.segments) {
+    for (const RecordHeader& record : scan.records)
+      items.push_back({record.sequence, Kind::kRecord, &record, nullptr, nullptr});
+    for (const DamagedRecord& damaged : scan.damaged) add_damaged(damaged);
+  }
+  for (const RecordHeader& record : found.queued)
+    items.push_back({record.sequence, Kind::kRecord, &record, nullptr, nullptr});
+  for (const DamagedRecord& damaged : found.queued_damaged) add_damaged(damaged);
+  const bool same_log = found.losses.log_id == options_.log_id;
+  for (const LostRange& range : found.losses.ranges) {
+    if (range.accepted && !same_log) continue;
+    // Whatever this log has is newer than a loss of another one.
+    items.push_back({same_log ? range.sequence : 0, range.accepted ? Kind::kAccepted : Kind::kLost, nullptr,
+                     nullptr, &range});
+  }
+  std::sort(items.begin(), items.end());
+  return items;
+}
+
+// Applies all in their order; truncates that have no end begin again.
+void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
+  std::vector<std::pair<uint64_t, FileIndex>> ids;
+  for (FileIndex i = 0; i < files_.size(); ++i) ids.emplace_back(files_[i].id, i);
+  std::sort(ids.begin(), ids.end());
+  std::vector<std::pair<const RecordHeader*, FileIndex>> open;  // truncates
+  for (const Replayed& item : items) {
+    sequence_ = std::max(sequence_, item.sequence);
+    recovered->records += item.record != nullptr;
+    if (item.record && item.record->type == RecordType::kSettled) continue;
+    const auto id = std::lower_bound(ids.begin(), ids.end(), std::make_pair(item.file(), FileIndex{0}));
+    if (id == ids.end() || id->first != item.file()) {
+      recovered->dropped += item.record != nullptr;
+      continue;
+    }
+    const FileIndex index = id->second;
+    if (item.record) {
+      replay_record(*item.record, index, item.damaged);
+      if (item.record->type == RecordType::kTruncate && item.record->offset < kFileBytesMax)
+        open.emplace_back(item.record, index);
+      if (item.record->type == RecordType::kTruncateDone)
+        std::erase_if(open, [&](const auto& each) { return each.first->sequence == item.record->offset; });
+      continue;
+    }
+    const LostRange& range = *item.range;
+    const uint64_t end = range.offset + range.length;
+    carve_map(index, range.offset, end, log_.count());
+    if (range.accepted) {
+      accepted_.push_back(range);
+      continue;
+    }
+    LostRange as = range;
+    as.sequence = item.sequence;
+    if (item.sequence == 0) as.address = LostRange::kNoAddress;
+    lose_range(index, range.offset, end, as);
+  }
+  // What a truncate has cut off counts no more; the backing file tells the rest.
+  for (File& file : files_) file.size = std::max(file.size, file.map.end());
+  for (const auto& [record, index] : open) {
+    ++recovered->truncates;
+    repeat_truncate(*record, index);
+  }
+}
+
+void Engine::replay_record(const RecordHeader& record, FileIndex index, const DamagedRecord* damaged) {
+  const uint32_t segment = log_.segment_of(record.address);
+  files_[index].log_sync = 1;  // the process before may not have synced the log
+  switch (record.type) {
+    case RecordType::kWrite:
+    case RecordType::kQueued:
+      if (record.offset < kFileBytesMax - record.length) replay_write(record, index, damaged);
+      break;
+    case RecordType::kPunch:
+      carve_map(index, record.offset, record.offset + record.length, segment);
+      break;
+    case RecordType::kTruncate:
+      if (record.offset < kFileBytesMax) carve_map(index, record.offset, kFileBytesMax, segment);
+      break;
+    case RecordType::kUnlink:
+      carve_map(index, 0, kFileBytesMax, segment);
+      break;
+    case RecordType::kTruncateDone:
+    case RecordType::kSettled:
+      break;
+  }
+}
+
+// The parts of a damaged record that pass their checksums are as good as any.
+void Engine::replay_write(const RecordHeader& record, FileIndex index, const DamagedRecord* damaged) {
+  const uint32_t segment = log_.segment_of(record.address);
+  File& file = files_[index];
+  carve_map(index, record.offset, record.offset + record.length, segment);
+  const auto take = [&](uint32_t begin, uint32_t end) {
+    if (begin >= end) return;
+    file.map.insert(
+        {record.offset + begin, record.payload_address() + begin, end - begin, ExtentState::kDirty});
+    log_.add_dirty(segment, end - begin);
+  };
+  uint32_t at = 0;
+  if (damaged) {
+    for (const PayloadRange& range : damaged->ranges) {
+      take(at, range.begin);
+      lose_range(index, record.offset + range.begin, record.offset + range.end,
+                 {.sequence = record.sequence, .address = record.address, .reason = LossReason::kDamaged});
+      at = range.end;
+    }
+  }
+  take(at, record.length);
+}
+
+void Engine::repeat_truncate(const RecordHeader& record, FileIndex index) {
+  const OpIndex op_index = new_op(Op::Kind::kTruncate, kRecoveryTicket, index, clock_);
+  Op& op = ops_[op_index];
+  op.stage = Op::Stage::kBarrier;
+  op.step = Op::Step::kBacking;
+  op.offset = record.offset;
+  op.sequence = record.sequence;
+  op.needs_record = true;
+  op.repeated = true;
+  op.held_segment = log_.segment_of(record.address);
+  ++log_.at(op.held_segment).appending;
+  files_[index].size = record.offset;  // nothing of the file is younger
+  files_[index].barrier = op_index;
+  files_[index].no_flush = true;
+  barriers_.push_back(op_index);
+  rare_work_ = true;
+  emit({.kind = Action::Kind::kTruncate,
+        .id = op_index,
+        .file = index,
+        .ticket = kRecoveryTicket,
+        .size = op.offset});
+}
+
+}  // namespace swale::tier

@@ -1,0 +1,356 @@
+#include "tier/store/store_core.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace swale::tier {
+
+StoreCore::StoreCore(io::Device& device, OpenedStore opened)
+    : device_(device),
+      opened_(std::move(opened)),
+      log_bytes_(opened_.options.engine.segment_count * opened_.options.engine.segment_bytes),
+      storage_(io::StorageThread::of(device)) {
+  const MutexLock lock(mutex_);
+  engine_ = std::make_unique<Engine>(opened_.options.engine);
+  slots_.resize(opened_.options.queue_slots);
+  for (uint32_t i = opened_.options.queue_slots; i-- > 0;) free_slots_.push_back(i);
+  buffers_.resize(engine_->flush_buffers());
+  erasures_under_way_.resize(opened_.options.engine.segment_count);
+}
+
+StoreCore::~StoreCore() { static_cast<void>(close(false)); }
+
+Status StoreCore::start() {
+  SWALE_RETURN_IF_ERROR(storage_->add(this));
+  for (const auto& [path, id] : opened_.files) {
+    SWALE_ASSIGN_OR_RETURN(auto file, open_backing(device_, full_path(path)));
+    SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*file));
+    const MutexLock lock(mutex_);
+    unreferenced_.push_back(add_file(std::move(file), state, id));
+    files_[unreferenced_.back()].waits = true;
+  }
+  {
+    const MutexLock lock(mutex_);
+    engine_call([&]() REQUIRES(mutex_) {
+      const auto recovered = engine_->recover(opened_.found, now());
+      opened_.report.records = recovered.records;
+      opened_.report.dropped = recovered.dropped;
+      opened_.report.dirty_bytes = recovered.dirty_bytes;
+      opened_.report.truncates = recovered.truncates;
+    });
+    opened_.found = {};
+    if (!poisoned_.ok()) return poisoned_;
+    for (LostBytes& lost : lost_bytes()) opened_.report.lost.push_back(std::move(lost));
+  }
+  timer_ = std::thread([this] { run_timer(); });
+  storage_->wake(this);
+  return opened_.options.accept_loss ? accept_losses() : Status();
+}
+
+Status StoreCore::close(bool drain_first) {
+  {
+    const MutexLock lock(mutex_);
+    if (closed_) return {};
+  }
+  Status status = drain_first ? drain() : Status();
+  {
+    // Page cache: what is under way has a place in the queue. Other modes: whoever waits for an answer is not done yet.
+    MutexLock lock(mutex_);
+    answered_.wait(lock, [this]() REQUIRES(mutex_) { return waiters_.empty() || !poisoned_.ok(); });
+    slot_free_.wait(
+        lock, [this]() REQUIRES(mutex_) { return free_slots_.size() == slots_.size() || !poisoned_.ok(); });
+    settle_log(&lock);
+    closed_ = stopping_ = true;
+    timer_changed_.notify_all();
+    slot_free_.notify_all();
+  }
+  if (timer_.joinable()) timer_.join();
+  storage_->remove(this);
+  const bool clean = [this] {
+    const MutexLock lock(mutex_);
+    for (FileIndex file = 0; file < files_.size() && poisoned_.ok(); ++file)
+      if (files_[file].file && !files_[file].unlinked) save_times(file);
+    return poisoned_.ok();
+  }();
+  if (clean && opened_.queue) static_cast<void>(device_.remove(opened_.queue->path()));
+  opened_.ssd_lock.reset();
+  opened_.backing_lock.reset();
+  return status;
+}
+
+std::string StoreCore::full_path(const std::string& path) const {
+  return opened_.options.backing_directory + "/" + path;
+}
+
+// Nothing is known of the engine any more. Whoever waits is told.
+void StoreCore::poison(const Status& why) {
+  poisoned_ = why.with_context("the tier's engine failed; open the store again to recover");
+  for (auto& [ticket, waiter] : waiters_) waiter->answered = true;
+  answered_.notify_all();
+  slot_free_.notify_all();
+  timer_changed_.notify_all();
+}
+
+// Gives answers, and keeps what the storage thread has to do.
+void StoreCore::collect() {
+  bool work = false;
+  while (const Action* action = engine_->next_action()) {
+    if (action->kind <= Action::Kind::kRelease) {
+      answer(*action);
+      continue;
+    }
+    if (action->kind == Action::Kind::kAppend && action->ticket == own_ticket_) {
+      own_append_ = *action;
+      continue;
+    }
+    pending_.push_back(*action);
+    work |= action->kind != Action::Kind::kWriteBacking || !helps_;
+  }
+  if (work) storage_->wake(this);
+  if (engine_->next_event() < timer_due_) timer_changed_.notify_one();
+}
+
+void StoreCore::answer(const Action& action) {
+  if (action.ticket == kRecoveryTicket) return;
+  if (action.ticket < slots_.size()) {
+    const auto index = static_cast<uint32_t>(action.ticket);
+    Slot& slot = slots_[index];
+    if (action.kind == Action::Kind::kAcknowledge) {
+      if (action.queued && !opened_.options.canary_unsealed_queue) {
+        RecordHeader record = action.record;
+        record.check = slot.check;
+        opened_.queue->seal(index, record);
+      }
+      slot.state = Slot::State::kAnswered;
+      slot.code = action.code;
+      answered_.notify_all();
+      if (!action.released) return;
+    }
+    opened_.queue->clear(index);
+    slot.released = true;
+    if (slot.collected) free_slot(index);
+    return;
+  }
+  if (action.kind == Action::Kind::kRelease) return;
+  const auto waiter = waiters_.find(action.ticket);
+  if (waiter == waiters_.end()) return;
+  waiter->second->answered = true;
+  waiter->second->code = action.code;
+  answered_.notify_all();
+}
+
+void StoreCore::free_slot(uint32_t index) {
+  slots_[index] = {};
+  free_slots_.push_back(index);
+  slot_free_.notify_all();
+}
+
+Status StoreCore::failure(Code code, FileIndex file, std::string_view what) {
+  if (code == Code::kOk) return {};
+  return error(code, Scope::kFile, "{}: {} failed: {}", name_of(file), what,
+               last_error_.ok() ? "refused by the engine" : last_error_.message());
+}
+
+Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill,
+                        Helps helps) {
+  const uint32_t part_max = opened_.queue->slot_bytes();
+  if (offset > kFileBytesMax || length > kFileBytesMax - offset)
+    return invalid_argument("a write of {} bytes at {}: files have at most {} bytes", length, offset,
+                            kFileBytesMax);
+  std::vector<uint32_t> mine;
+  MutexLock lock(mutex_);
+  if (!known(file)) return unknown(file);
+  Status status;
+  const auto harvest = [&]() REQUIRES(mutex_) {  // the oldest of our parts
+    Slot& slot = slots_[mine.front()];
+    if (slot.state != Slot::State::kAnswered) wake_for_pending();
+    answered_.wait(
+        lock, [&]() REQUIRES(mutex_) { return slot.state == Slot::State::kAnswered || !poisoned_.ok(); });
+    const Code code = poisoned_.ok() ? slot.code : poisoned_.code();
+    if (status.ok() && code != Code::kOk)
+      status = poisoned_.ok() ? failure(code, file, "a write") : poisoned_;
+    slot.collected = true;
+    if (slot.released) free_slot(mine.front());
+    mine.erase(mine.begin());
+  };
+  while (length > 0 && status.ok()) {
+    if (free_slots_.empty() && !mine.empty()) {
+      harvest();
+      continue;
+    }
+    if (free_slots_.empty()) wake_for_pending();
+    slot_free_.wait(lock,
+                    [&]() REQUIRES(mutex_) { return !free_slots_.empty() || stopping_ || !poisoned_.ok(); });
+    if (!poisoned_.ok()) status = poisoned_;
+    if (stopping_ && status.ok()) status = error(Code::kAborted, Scope::kFile, "the store is closed");
+    if (!status.ok()) break;
+    const uint32_t index = free_slots_.back();
+    free_slots_.pop_back();
+    slots_[index].state = Slot::State::kUsed;
+    const auto part = static_cast<uint32_t>(std::min<uint64_t>(length, part_max));
+    const MutableBytes place(opened_.queue->payload(index), part);
+    lock.unlock();
+    status = contain([&] { return fill(place); });
+    const uint32_t check =
+        status.ok() ? make_checks(Bytes(place.data(), part), opened_.queue->checks(index, part)) : 0;
+    lock.lock();
+    if (!status.ok()) {
+      free_slot(index);
+      break;
+    }
+    slots_[index].check = check;
+    mine.push_back(index);
+    modify(file);
+    hand_in(index, file, offset, part, helps);
+    offset += part;
+    length -= part;
+  }
+  while (!mine.empty()) harvest();
+  return status;
+}
+
+// Gives the engine a write whose bytes are in slot `index`. If it goes to the log at once, this thread appends it.
+void StoreCore::hand_in(uint32_t index, FileIndex file, uint64_t offset, uint32_t length, Helps helps) {
+  own_ticket_ = index;
+  helps_ = helps == Helps::kYes;
+  engine_call([&]() REQUIRES(mutex_) { engine_->write(index, file, offset, length, now()); });
+  own_ticket_ = kRecoveryTicket;
+  helps_ = false;
+  const auto append = std::exchange(own_append_, std::nullopt);
+  if (!append) return;
+  const auto [at, bytes] = record_bytes(*append);
+  mutex_.unlock();
+  const Status appended = contain([&] { return opened_.log->pwrite(at, bytes); });
+  mutex_.lock();
+  finish(Action::Kind::kAppend, append->id, appended);
+}
+
+std::pair<io::File*, uint64_t> StoreCore::log_place(uint64_t address) const {
+  if (address < log_bytes_) return {opened_.log.get(), address};
+  for (size_t i = opened_.old_queues.size(); i-- > 0;)
+    if (address >= opened_.old_queues[i].base)
+      return {opened_.old_queues[i].file.get(), address - opened_.old_queues[i].base};
+  return {opened_.log.get(), address};
+}
+
+Status StoreCore::read_piece(const ReadPiece& piece, io::File* backing, MutableBytes out) {
+  switch (piece.from) {
+    case ReadPiece::From::kBacking:
+      return read_backing(piece, backing, out);
+    case ReadPiece::From::kLog:
+      return read_log_piece(piece, backing, out);
+    case ReadPiece::From::kLost:
+      return lost(backing->path(), piece);
+    case ReadPiece::From::kQueue:
+      std::memcpy(out.data(), opened_.queue->payload(static_cast<uint32_t>(piece.ticket)) + piece.skip,
+                  out.size());
+      return {};
+    case ReadPiece::From::kZeros:
+      std::memset(out.data(), 0, out.size());
+      return {};
+  }
+  return {};
+}
+
+Result<size_t> StoreCore::read(FileIndex file, uint64_t offset, MutableBytes out) {
+  ReadPlan plan;
+  io::File* backing = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    if (!poisoned_.ok()) return poisoned_;
+    if (!known(file)) return unknown(file);
+    const uint64_t size = engine_->file_size(file);
+    if (offset >= size || out.empty()) return size_t{0};
+    out = out.first(std::min<uint64_t>(out.size(), size - offset));
+    backing = use(file);
+    engine_->plan_read(file, offset, out.size(), &plan);
+  }
+  Status status;
+  for (const ReadPiece& piece : plan.pieces)
+    if (status.ok()) status = read_piece(piece, backing, out.subspan(piece.offset - offset, piece.length));
+  const MutexLock lock(mutex_);
+  unuse(file);
+  engine_call([&]() REQUIRES(mutex_) { engine_->read_done(plan, now()); });
+  if (!status.ok()) return status;
+  return out.size();
+}
+
+Result<uint64_t> StoreCore::size(FileIndex file) {
+  const MutexLock lock(mutex_);
+  if (!known(file)) return unknown(file);
+  return engine_->file_size(file);
+}
+
+Status StoreCore::wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::string_view what,
+                           MutexLock* lock) {
+  answered_.wait(*lock, [&]() { return waiter->answered; });
+  waiters_.erase(ticket);
+  if (waiters_.empty()) answered_.notify_all();
+  if (!poisoned_.ok()) return poisoned_;
+  return failure(waiter->code, file, what);
+}
+
+Status StoreCore::truncate(FileIndex file, uint64_t size) {
+  MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  if (!known(file)) return unknown(file);
+  modify(file);
+  Waiter waiter;
+  const Ticket ticket = next_ticket_++;
+  waiters_[ticket] = &waiter;
+  engine_call([&]() REQUIRES(mutex_) { engine_->truncate(ticket, file, size, now()); });
+  return wait_for(ticket, &waiter, file, "truncate", &lock);
+}
+
+Status StoreCore::sync(FileIndex file) {
+  MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  if (!known(file)) return unknown(file);
+  Waiter waiter;
+  const Ticket ticket = next_ticket_++;
+  waiters_[ticket] = &waiter;
+  engine_call([&]() REQUIRES(mutex_) { engine_->sync(ticket, file, now()); });
+  const Status status =
+      wait_for(ticket, &waiter, file, "a write that was acknowledged before, or its sync,", &lock);
+  save_times(file);
+  return status;
+}
+
+Status StoreCore::drain() {
+  MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  Waiter waiter;
+  const Ticket ticket = next_ticket_++;
+  waiters_[ticket] = &waiter;
+  engine_call([&]() REQUIRES(mutex_) { engine_->drain(ticket, now()); });
+  return wait_for(ticket, &waiter, ~FileIndex{0}, "drain", &lock);
+}
+
+void StoreCore::pause_flush(bool paused) {
+  const MutexLock lock(mutex_);
+  engine_call([&]() REQUIRES(mutex_) { engine_->pause_flush(paused, now()); });
+}
+
+Stats StoreCore::stats() {
+  const MutexLock lock(mutex_);
+  return engine_->stats();
+}
+
+void StoreCore::run_timer() {
+  const MutexLock lock(mutex_);
+  while (!stopping_ && poisoned_.ok()) {
+    const Nanos next = engine_->next_event();
+    const Nanos time = now();
+    timer_due_ = next;
+    if (next <= time) {
+      engine_call([&]() REQUIRES(mutex_) { engine_->advance(time); });
+      // An engine that wants to be called at once again would keep the mutex busy.
+      if (engine_->next_event() <= time) timer_changed_.wait_for(lock, 1'000'000);
+      continue;
+    }
+    timer_changed_.wait_for(lock, std::min<Nanos>(next - time, 3'600'000'000'000));
+  }
+}
+
+}  // namespace swale::tier

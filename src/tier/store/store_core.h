@@ -1,0 +1,296 @@
+// StoreCore: the driver of the engine on real files: carries out its actions through the device's StorageThread.
+//
+// One mutex guards the engine and everything that follows from it; no I/O happens under it. Actions wait in `pending_`; the
+// storage thread takes them as operations; their completions go back into the engine, whose new actions are collected by
+// whoever has the mutex. Answers are given at once, in the engine's order.
+//
+// Threads: as Store says. Errors: an exception out of the engine poisons the store: all calls fail from then on, and what was
+// acknowledged is recovered by the next open.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/contain.h"
+#include "base/mutex.h"
+#include "io/lock_file.h"
+#include "io/storage_thread.h"
+#include "tier/engine/engine.h"
+#include "tier/log/log_read.h"
+#include "tier/store/shared_queue.h"
+#include "tier/store/store.h"
+
+namespace swale::tier {
+
+// What the backing directory says of the log and the queues that it was used with.
+struct Marker {
+  bool there = false;
+  bool abandoned = false;
+  uint64_t log_id = 0;
+  // The log before this one. Its process went on without it, so acknowledged writes may stand in queues under its id. Queues
+  // with lower numbers were flushed before it was abandoned: they are older than the backing device.
+  uint64_t queues_log_id = 0;  // 0: there was none
+  uint64_t queues_from = 0;
+};
+std::string encode_marker(const Marker& marker);
+
+// What opening has found; store_open.cc makes it.
+struct OpenedStore {
+  StoreOptions options;  // with the log's own id and sizes
+  std::unique_ptr<io::LockFile> ssd_lock;
+  std::unique_ptr<io::LockFile> backing_lock;
+  std::unique_ptr<io::File> log;
+  std::unique_ptr<SharedQueue> queue;
+  struct OldQueue {
+    std::string path;
+    std::unique_ptr<io::File> file;
+    uint64_t base = 0;  // address of its first byte
+  };
+  std::vector<OldQueue> old_queues;
+  Marker marker;  // as it is on the backing device
+  uint64_t queue_number = 0;
+  Engine::Found found;
+  std::vector<std::pair<std::string, uint64_t>> files;  // paths of the files that records name, and their ids
+  RecoveryReport report;
+};
+Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options);
+
+Result<SegmentHeader> log_geometry(io::File& log, const Options& otherwise);
+Result<std::vector<SegmentScan>> scan_log(io::File& log, const SegmentHeader& geometry,
+                                          RecoveryReport* report);
+std::string marker_path(
+    const std::string& backing_directory);  // says which log the backing directory belongs to
+Status words_of(const std::string& path, const DamagedRecord& damaged);
+std::string losses_path(const std::string& backing_directory);  // the list of what is lost
+Result<uint64_t> file_id_of(io::File& file);                    // kNotFound: it has none
+Status set_file_id(io::File& file, uint64_t id);
+uint64_t random_id();
+// Opens a backing file to read and write, also one of this user's that is read-only by its mode.
+Result<std::unique_ptr<io::File>> open_backing(io::Device& device, const std::string& path);
+// What the file is, and what it says of itself; it may have no name any more.
+struct BackingState {
+  FileKey key;
+  FileView view;
+  bool unlinked = false;
+};
+Result<BackingState> state_of(io::File& file);
+
+class StoreCore final : public io::StorageClient {
+ public:
+  StoreCore(io::Device& device, OpenedStore opened);
+  ~StoreCore() override;
+
+  Status start();
+  Status close(bool drain);
+
+  Result<FileIndex> open_file(const std::string& path, io::OpenMode mode);
+  Result<FileIndex> adopt_file(const std::string& path);
+  std::optional<FileIndex> handle_of(const FileKey& key);
+  void close_file(FileIndex file);
+  // Whether the caller calls help() as soon as it has told the answer.
+  enum class Helps { kNo, kYes };
+  Status write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill,
+               Helps helps = Helps::kNo);
+  void help_before_answer();
+  void help();
+  Result<size_t> read(FileIndex file, uint64_t offset, MutableBytes out);
+  Result<uint64_t> seek(FileIndex file, uint64_t offset, Store::Seek what);
+  Result<uint64_t> size(FileIndex file);
+  Status truncate(FileIndex file, uint64_t size);
+  Status sync(FileIndex file);
+  Status deferred_failure(FileIndex file);
+  std::optional<FileView> view(const FileKey& key);
+  void set_modified(const FileKey& key, int64_t modified_ns);
+  void removed(const FileKey& key);
+  Status remove(const std::string& path);
+  Status rename(const std::string& from, const std::string& to);
+  Status drain();
+  void pause_flush(bool paused);
+  Stats stats();
+  std::vector<LostBytes> losses();
+  Status accept_losses();
+  const RecoveryReport& recovery() const { return opened_.report; }
+  std::vector<std::pair<std::string, uint64_t>> dirty_files();
+
+ private:
+  struct Slot {
+    enum class State : uint8_t { kFree, kUsed, kAnswered } state = State::kFree;
+    Code code = Code::kOk;
+    bool released = false;
+    bool collected = false;  // the writer has its answer
+    uint32_t check = 0;      // of its payload
+  };
+  struct Waiter {
+    bool answered = false;
+    Code code = Code::kOk;
+  };
+  struct FileEntry {
+    std::unique_ptr<io::File> file;  // null: the index is free
+    FileKey key;
+    uint64_t id = 0;
+    uint32_t references = 0;  // handles
+    uint32_t in_use = 0;      // operations under way
+    // Something has been written that no sync has begun after; at all, and without standing in the log. Also of a new one:
+    // whoever wrote it before may not have synced.
+    bool unsynced = true;
+    bool direct_unsynced = true;
+    uint8_t sync_for = 0;        // SyncFor: for whom a sync of it is under way, and...
+    uint8_t next_sync_for = 0;   // ... for whom another one begins after that
+    uint32_t failed_syncs = 0;   // how many
+    bool unlinked = false;       // has no name
+    bool discarded = false;      // and the engine was told to forget its bytes
+    bool waits = false;          // in unreferenced_
+    bool times_unsaved = false;  // the backing file's mtime is not view's
+    FileView view;               // but for the size, which the engine knows
+  };
+  struct KeyHash {
+    size_t operator()(const FileKey& key) const { return key.inode * 0x9e3779b97f4a7c15 ^ key.device; }
+  };
+  enum SyncFor : uint8_t { kSyncForAll = 1, kSyncForFile = 2 };
+  struct SlotWrite {
+    uint32_t operations = 0;
+    bool direct = false;        // some of it does not stand in the log
+    uint32_t failed_syncs = 0;  // of its file, when it began
+    Status status;
+  };
+
+  // io::StorageClient
+  bool start(std::vector<io::Operation>* operations) override;
+  void completed(const io::Completion& completion) override;
+  void failed(const Status& why) noexcept override;
+
+  // With the mutex.
+  // Calls the engine. What it throws poisons the store.
+  template <class Call>
+  void engine_call(const Call& call) REQUIRES(mutex_) {
+    if (!poisoned_.ok()) return;
+    try {
+      call();
+      collect();
+    } catch (...) {
+      poison(status_of_exception());
+    }
+  }
+  void poison(const Status& why) REQUIRES(mutex_);
+  void collect() REQUIRES(mutex_);
+  void answer(const Action& action) REQUIRES(mutex_);
+  void free_slot(uint32_t slot) REQUIRES(mutex_);
+  void finish(Action::Kind kind, uint32_t id, const Status& status) REQUIRES(mutex_);
+  Status failure(Code code, FileIndex file, std::string_view what) REQUIRES(mutex_);
+
+  // store_files.cc. Those that say so give the mutex up meanwhile.
+  Result<FileIndex> take_in(std::unique_ptr<io::File> file);
+  FileIndex add_file(std::unique_ptr<io::File> file, const BackingState& state, uint64_t id) REQUIRES(mutex_);
+  bool known(FileIndex file) const REQUIRES(mutex_) {
+    return file < files_.size() && files_[file].references > 0;
+  }
+  Status unknown(FileIndex file) const { return invalid_argument("file handle {} is not open", file); }
+  io::File* use(FileIndex file) REQUIRES(mutex_);
+  void unuse(FileIndex file) REQUIRES(mutex_) { --files_[file].in_use; }
+  void modify(FileIndex file) REQUIRES(mutex_);      // its times are those of now
+  void save_times(FileIndex file) REQUIRES(mutex_);  // gives the mutex up
+  void settle(FileIndex file) REQUIRES(mutex_);      // gives the mutex up
+  void settle_all() REQUIRES(mutex_);                // gives the mutex up
+  void look_after_files(Action::Kind kind) REQUIRES(mutex_);
+  void discard(FileIndex file) REQUIRES(mutex_);
+  std::string name_of(FileIndex file) const REQUIRES(mutex_);
+
+  void hand_in(uint32_t slot, FileIndex file, uint64_t offset, uint32_t length, Helps helps)
+      REQUIRES(mutex_);  // gives the mutex up
+  Status wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::string_view what, MutexLock* lock)
+      REQUIRES(mutex_);
+  void begin_action(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  std::pair<uint64_t, Bytes> record_bytes(const Action& action) REQUIRES(mutex_);
+  void begin_append(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  void begin_slot(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  void help_with(size_t slots_max) REQUIRES(mutex_);  // gives the mutex up meanwhile
+  void wake_for_pending() REQUIRES(mutex_);
+  void slot_done(uint32_t slot, const Status& status, Helps helps) REQUIRES(mutex_);  // gives the mutex up
+  const char* flushed_bytes(uint32_t buffer) REQUIRES(mutex_);
+  void log_was_read(uint32_t id, size_t bytes);
+  void begin_read_log(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  void begin_backing_sync() REQUIRES(mutex_);  // gives the mutex up
+  void want_sync(FileIndex file, SyncFor whom) REQUIRES(mutex_);
+  void start_sync(FileIndex file, uint8_t whom) REQUIRES(mutex_);
+  void file_synced(FileIndex file, const Status& status) REQUIRES(mutex_);  // gives the mutex up
+  void end_part_of_sync() REQUIRES(mutex_);                                 // gives the mutex up
+  void sync_files(std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  void begin_erase(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  // Gives the mutex up meanwhile and has it again when it returns.
+  void call_blocking(const Action& action) REQUIRES(mutex_);
+  Status read_piece(const ReadPiece& piece, io::File* backing, MutableBytes out);
+  // store_losses.cc
+  Status read_backing(const ReadPiece& piece, io::File* backing, MutableBytes out);
+  Status read_log_piece(const ReadPiece& piece, io::File* backing, MutableBytes out);
+  Status read_log_bytes(uint64_t address, MutableBytes out);
+  Status lost(const std::string& path, const ReadPiece& piece) const;
+  std::string loss_words(LossReason reason, uint64_t address) const;
+  Status save_loss_list(const LossList& list);
+  std::vector<LostBytes> lost_bytes() REQUIRES(mutex_);
+  // Says in the log that all of it was acknowledged.
+  void settle_log(MutexLock* lock) REQUIRES(mutex_);
+  // What a flush has read, if it fails its checks.
+  std::vector<Engine::FileRange> damage_of(const FlushPiece& piece, Bytes record);
+  bool is_old_queue(uint64_t address) const { return address >= log_bytes_; }
+  std::pair<io::File*, uint64_t> log_place(uint64_t address) const;
+  Status abandon_log();
+  std::string full_path(const std::string& path) const;
+  void run_timer();
+  Nanos now() const { return system_clock().now(); }
+
+  io::Device& device_;
+  OpenedStore opened_;
+  const uint64_t log_bytes_;
+  std::shared_ptr<io::StorageThread> storage_;
+  std::thread timer_;
+
+  Mutex mutex_;
+  CondVar answered_;
+  CondVar slot_free_;
+  CondVar timer_changed_;
+  std::unique_ptr<Engine> engine_ GUARDED_BY(mutex_);
+  Status poisoned_ GUARDED_BY(mutex_);
+  Nanos timer_due_ GUARDED_BY(mutex_) = kForever;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool closed_ GUARDED_BY(mutex_) = false;
+  std::deque<Action> pending_ GUARDED_BY(mutex_);
+  std::vector<Slot> slots_ GUARDED_BY(mutex_);
+  std::vector<uint32_t> free_slots_ GUARDED_BY(mutex_);
+  std::map<Ticket, Waiter*> waiters_ GUARDED_BY(mutex_);
+  Ticket next_ticket_ GUARDED_BY(mutex_) = uint64_t{1} << 32;
+  // Writes to the backing device that the engine asks for now need no storage thread: this thread calls help() before it waits
+  // for anything.
+  bool helps_ GUARDED_BY(mutex_) = false;
+  bool helping_ GUARDED_BY(mutex_) = false;
+  uint32_t slow_writes_ GUARDED_BY(mutex_) = 0;  // by helpers: counts down with each quick one
+  // What the engine wants of the writer that has asked (write): it appends to the log itself, which saves two changes of threads.
+  Ticket own_ticket_ GUARDED_BY(mutex_) = kRecoveryTicket;
+  std::optional<Action> own_append_ GUARDED_BY(mutex_);
+  Mutex adoption_;  // taken before mutex_: a file gets one id
+  std::vector<FileEntry> files_ GUARDED_BY(mutex_);
+  std::unordered_map<FileKey, FileIndex, KeyHash> by_key_ GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, FileIndex> by_id_ GUARDED_BY(mutex_);
+  std::vector<FileIndex> unreferenced_ GUARDED_BY(mutex_);  // still in the log, or under way
+  uint64_t next_base_ GUARDED_BY(mutex_) = 0;
+  uint64_t erasures_ GUARDED_BY(mutex_) = 0;                    // when unreferenced_ was looked at
+  std::vector<SlotWrite> slot_writes_ GUARDED_BY(mutex_);       // by slot of the elevator
+  std::vector<std::string> buffers_ GUARDED_BY(mutex_);         // of flush pieces
+  std::map<uint32_t, std::string> control_ GUARDED_BY(mutex_);  // records without payload, by op
+  struct Erasure {
+    std::array<char, kSegmentHeaderBytes> header;
+    uint32_t left = 0;  // writes of its two copies
+    Status status;
+  };
+  std::vector<Erasure> erasures_under_way_ GUARDED_BY(mutex_);  // by segment
+  uint32_t syncs_left_ GUARDED_BY(mutex_) = 0;                  // of a sync of all files
+  Status sync_status_ GUARDED_BY(mutex_);
+  std::vector<FileIndex> to_sync_ GUARDED_BY(mutex_);  // in use; not handed to the storage thread yet
+  Status last_error_ GUARDED_BY(mutex_);  // the device's words for the code that the engine hands on
+};
+
+}  // namespace swale::tier

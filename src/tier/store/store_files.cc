@@ -1,0 +1,329 @@
+// StoreCore: which files there are, their descriptors, names and times.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+#include "tier/store/store_core.h"
+
+namespace swale::tier {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+int64_t nanos_of(const timespec& time) { return time.tv_sec * kSecondNs + time.tv_nsec; }
+
+// The clock of file times: as exact as the kernel's own.
+int64_t file_time() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &time);
+  return nanos_of(time);
+}
+
+// A file that its owner may not write to, as git makes them, is opened all the same.
+Result<std::unique_ptr<io::File>> open_read_only_mode(io::Device& device, const std::string& path,
+                                                      const Status& refused) {
+  struct stat found;
+  if (::stat(path.c_str(), &found) != 0 || ::chmod(path.c_str(), found.st_mode | S_IRUSR | S_IWUSR) != 0)
+    return refused;
+  auto file = device.open(path, io::OpenMode::kReadWrite);
+  if (::chmod(path.c_str(), found.st_mode & 07777) != 0)
+    return errno_status(errno, path + ": setting its mode back");
+  return file;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<io::File>> open_backing(io::Device& device, const std::string& path) {
+  auto file = device.open(path, io::OpenMode::kReadWrite);
+  if (file.ok() || file.status().error_number() != EACCES) return file;
+  return open_read_only_mode(device, path, file.status());
+}
+
+Result<BackingState> state_of(io::File& file) {
+  struct stat found;
+  if (::fstat(file.descriptor(), &found) != 0) return errno_status(errno, file.path() + ": stat");
+  return BackingState{
+      {found.st_dev, found.st_ino},
+      {static_cast<uint64_t>(found.st_size), nanos_of(found.st_mtim), nanos_of(found.st_ctim)},
+      found.st_nlink == 0};
+}
+
+// The engine has the file from now on.
+FileIndex StoreCore::add_file(std::unique_ptr<io::File> file, const BackingState& state, uint64_t id) {
+  // Nobody tells where a file lies: what was made later is taken to lie behind.
+  const uint64_t base = next_base_++ << 40;
+  const FileIndex index = engine_->open_file(id, base, state.view.size);
+  if (index >= files_.size()) files_.resize(index + 1);
+  FileEntry& entry = files_[index] = {};
+  entry.file = std::move(file);
+  entry.key = state.key;
+  entry.id = id;
+  entry.unlinked = state.unlinked;
+  entry.view = state.view;
+  by_key_[state.key] = index;
+  by_id_[id] = index;
+  return index;
+}
+
+// A handle of an open backing file, which the store may have already.
+Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
+  const MutexLock adoption(adoption_);
+  SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*file));
+  if (const auto there = handle_of(state.key)) return *there;
+  auto id = file_id_of(*file);
+  if (!id.ok() && id.status().code() != Code::kNotFound) return id.status();
+  uint64_t name = id.ok() ? *id : 0;
+  {
+    // A copy that took the attribute along is another file.
+    const MutexLock lock(mutex_);
+    if (!poisoned_.ok()) return poisoned_;
+    if (name != 0 && by_id_.contains(name)) name = 0;
+    if (by_key_.size() >= opened_.options.open_files_max)
+      return error(
+          Code::kResourceExhausted, Scope::kFile,
+          "{}: {} files are open or have bytes in the log already; drain, close some, or raise open_files_max",
+          file->path(), by_key_.size());
+  }
+  if (name == 0) {
+    name = random_id();
+    SWALE_RETURN_IF_ERROR(set_file_id(*file, name));
+    if (opened_.options.engine.durability != Durability::kPageCache) SWALE_RETURN_IF_ERROR(file->sync());
+  }
+  // Again: a write of the file that was under way may have changed its size.
+  SWALE_ASSIGN_OR_RETURN(const BackingState now_is, state_of(*file));
+  const MutexLock lock(mutex_);
+  const FileIndex index = add_file(std::move(file), now_is, name);
+  ++files_[index].references;
+  return index;
+}
+
+Result<FileIndex> StoreCore::adopt_file(const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(auto file, device_.open(path, io::OpenMode::kReadWrite));
+  return take_in(std::move(file));
+}
+
+Result<FileIndex> StoreCore::open_file(const std::string& path, io::OpenMode mode) {
+  if (path.empty() || path.front() == '/' || path.find("..") != std::string::npos ||
+      path.starts_with(kPrivateDirectory))
+    return invalid_argument("'{}': expected a path below the backing directory, without ..", path);
+  const std::string full = full_path(path);
+  const bool makes = mode == io::OpenMode::kCreate || mode == io::OpenMode::kOpenOrCreate;
+  auto file = mode == io::OpenMode::kRead ? open_backing(device_, full)
+                                          : device_.open(full, makes ? mode : io::OpenMode::kReadWrite);
+  if (!file.ok()) return file.status();
+  auto index = take_in(std::move(*file));
+  if (index.ok() && makes && opened_.options.engine.durability != Durability::kPageCache) {
+    Status status = device_.sync_directory(io::parent_directory(full));
+    if (!status.ok()) {
+      close_file(*index);
+      return status;
+    }
+  }
+  return index;
+}
+
+std::optional<FileIndex> StoreCore::handle_of(const FileKey& key) {
+  const MutexLock lock(mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return std::nullopt;
+  ++files_[found->second].references;
+  return found->second;
+}
+
+void StoreCore::close_file(FileIndex file) {
+  const MutexLock lock(mutex_);
+  if (!known(file)) return;
+  --files_[file].references;
+  settle(file);
+}
+
+io::File* StoreCore::use(FileIndex file) {
+  ++files_[file].in_use;
+  return files_[file].file.get();
+}
+
+void StoreCore::modify(FileIndex file) {
+  FileEntry& entry = files_[file];
+  entry.view.modified_ns = entry.view.changed_ns = file_time();
+  entry.times_unsaved = true;
+}
+
+// Gives the backing file the mtime that it should have. A failure leaves the one that it has: it is still a file.
+void StoreCore::save_times(FileIndex file) {
+  while (files_[file].times_unsaved) {
+    files_[file].times_unsaved = false;
+    const int64_t modified = files_[file].view.modified_ns;
+    const int descriptor = use(file)->descriptor();
+    mutex_.unlock();
+    const timespec times[2] = {{0, UTIME_OMIT}, {modified / kSecondNs, modified % kSecondNs}};
+    static_cast<void>(::futimens(descriptor, times));
+    mutex_.lock();
+    unuse(file);
+  }
+}
+
+// A file without handles: its times are set right, its bytes go if it has no name, and once nothing of it is under way or in
+// the log, it is closed.
+void StoreCore::settle(FileIndex file) {
+  const auto unreferenced = [&]() REQUIRES(mutex_) {
+    return poisoned_.ok() && files_[file].file && files_[file].references == 0;
+  };
+  const auto look_later = [&]() REQUIRES(mutex_) {
+    if (!std::exchange(files_[file].waits, true)) unreferenced_.push_back(file);
+  };
+  if (!unreferenced()) return;
+  if (files_[file].in_use > 0) return look_later();
+  if (files_[file].unlinked) {
+    if (!files_[file].discarded) discard(file);
+  } else {
+    save_times(file);
+  }
+  if (!unreferenced()) return;
+  if (files_[file].in_use > 0 || !engine_->close_file(file)) return look_later();
+  FileEntry& entry = files_[file];
+  by_key_.erase(entry.key);
+  by_id_.erase(entry.id);
+  if (entry.waits) std::erase(unreferenced_, file);
+  auto closing = std::move(entry.file);
+  entry = {};
+  mutex_.unlock();
+  closing.reset();  // frees the blocks of a file without a name
+  mutex_.lock();
+}
+
+void StoreCore::settle_all() {
+  const auto waiting = unreferenced_;
+  for (const FileIndex file : waiting) settle(file);
+}
+
+// What is in the log of a file without a name and without handles is not needed any more.
+void StoreCore::discard(FileIndex file) {
+  files_[file].discarded = true;
+  engine_call([&]() REQUIRES(mutex_) { engine_->unlink(next_ticket_++, file, now()); });
+}
+
+void StoreCore::removed(const FileKey& key) {
+  const MutexLock lock(mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  files_[found->second].unlinked = true;
+  settle(found->second);
+}
+
+Status StoreCore::remove(const std::string& path) {
+  const std::string full = full_path(path);
+  SWALE_ASSIGN_OR_RETURN(const auto file, device_.open(full, io::OpenMode::kRead));
+  SWALE_RETURN_IF_ERROR(device_.remove(full));
+  SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*file));
+  if (state.unlinked) removed(state.key);
+  if (opened_.options.engine.durability == Durability::kPageCache) return {};
+  return device_.sync_directory(io::parent_directory(full));
+}
+
+Status StoreCore::rename(const std::string& from, const std::string& to) {
+  if (from == to) return {};
+  const std::string source = full_path(from);
+  const std::string target = full_path(to);
+  auto replaced = device_.open(target, io::OpenMode::kRead);
+  if (!replaced.ok() && replaced.status().code() != Code::kNotFound) return replaced.status();
+  SWALE_RETURN_IF_ERROR(device_.rename(source, target));
+  if (replaced.ok()) {
+    SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(**replaced));
+    if (state.unlinked) removed(state.key);
+  }
+  if (opened_.options.engine.durability == Durability::kPageCache) return {};
+  SWALE_RETURN_IF_ERROR(device_.sync_directory(io::parent_directory(source)));
+  return device_.sync_directory(io::parent_directory(target));
+}
+
+std::optional<FileView> StoreCore::view(const FileKey& key) {
+  const MutexLock lock(mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return std::nullopt;
+  FileView view = files_[found->second].view;
+  view.size = engine_->file_size(found->second);
+  return view;
+}
+
+void StoreCore::set_modified(const FileKey& key, int64_t modified_ns) {
+  const MutexLock lock(mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  FileEntry& entry = files_[found->second];
+  entry.view.modified_ns = modified_ns;
+  entry.view.changed_ns = file_time();
+  entry.times_unsaved = true;
+}
+
+Status StoreCore::deferred_failure(FileIndex file) {
+  const MutexLock lock(mutex_);
+  if (!poisoned_.ok()) return poisoned_;
+  if (!known(file)) return unknown(file);
+  return failure(engine_->deferred_failure(file), file, "a write that was acknowledged before");
+}
+
+Result<uint64_t> StoreCore::seek(FileIndex file, uint64_t offset, Store::Seek what) {
+  ReadPlan plan;
+  uint64_t size = 0;
+  int descriptor = -1;
+  {
+    const MutexLock lock(mutex_);
+    if (!poisoned_.ok()) return poisoned_;
+    if (!known(file)) return unknown(file);
+    size = engine_->file_size(file);
+    if (offset >= size)
+      return error(Code::kNotFound, Scope::kOperation, "offset {} is not before the end {}", offset, size);
+    descriptor = use(file)->descriptor();
+    engine_->plan_read(file, offset, size - offset, &plan);
+  }
+  uint64_t found = what == Store::Seek::kHole ? size : ~uint64_t{0};
+  for (const ReadPiece& piece : plan.pieces) {
+    uint64_t at = piece.offset;  // of what is looked for
+    if (piece.from != ReadPiece::From::kBacking) {
+      if (what == Store::Seek::kHole) continue;
+    } else {
+      const off_t next = ::lseek(descriptor, static_cast<off_t>(piece.offset),
+                                 what == Store::Seek::kData ? SEEK_DATA : SEEK_HOLE);
+      // Beyond the backing file's end there is a hole; a file system that knows of none has data everywhere.
+      if (next < 0 && errno == ENXIO && what == Store::Seek::kData) continue;
+      if (next < 0 && errno != ENXIO && what == Store::Seek::kHole) continue;
+      if (next >= 0) at = static_cast<uint64_t>(next);
+      if (at >= piece.offset + piece.length) continue;
+    }
+    found = at;
+    break;
+  }
+  const MutexLock lock(mutex_);
+  unuse(file);
+  engine_call([&]() REQUIRES(mutex_) { engine_->read_done(plan, now()); });
+  if (found == ~uint64_t{0})
+    return error(Code::kNotFound, Scope::kOperation, "no data at {} or behind", offset);
+  return found;
+}
+
+// The path by which the system knows the file now.
+std::string StoreCore::name_of(FileIndex file) const {
+  if (file >= files_.size() || !files_[file].file) return opened_.options.backing_directory;
+  std::error_code failed;
+  const auto path =
+      std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", files_[file].file->descriptor()), failed);
+  return failed ? files_[file].file->path() : path.string();
+}
+
+std::vector<std::pair<std::string, uint64_t>> StoreCore::dirty_files() {
+  std::error_code failed;
+  const auto root = std::filesystem::canonical(opened_.options.backing_directory, failed);
+  const MutexLock lock(mutex_);
+  std::vector<std::pair<std::string, uint64_t>> named;
+  for (const auto& [file, bytes] : engine_->dirty_files()) {
+    const std::filesystem::path path = name_of(file);
+    named.emplace_back(failed ? path.string() : path.lexically_relative(root).string(), bytes);
+  }
+  return named;
+}
+
+}  // namespace swale::tier

@@ -1,0 +1,87 @@
+// Store::inspect: the log of a store that nobody has open.
+#include "tier/log/log_format.h"
+#include "tier/store/shared_queue.h"
+#include "tier/store/store_core.h"
+
+namespace swale::tier {
+namespace {
+
+std::string_view type_name(RecordType type) {
+  switch (type) {
+    case RecordType::kWrite:
+      return "write";
+    case RecordType::kPunch:
+      return "punch";
+    case RecordType::kTruncate:
+      return "truncate";
+    case RecordType::kTruncateDone:
+      return "truncate done";
+    case RecordType::kUnlink:
+      return "unlink";
+    case RecordType::kQueued:
+      return "queued";
+    case RecordType::kSettled:
+      return "settled";
+  }
+  return "?";
+}
+
+LogRecord shown(const RecordHeader& record, const std::string& place) {
+  return {place,         type_name(record.type), record.sequence, record.file,
+          record.offset, record.length,          record.segment,  record.address};
+}
+
+}  // namespace
+
+std::string LogRecord::text() const {
+  return fmt::format("{}{} sequence {} file {:016x} offset {} length {} segment {} address {}",
+                     place == "log" ? "" : place + " ", type, sequence, file, offset, length, segment,
+                     address);
+}
+
+Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_directory,
+                                 const std::function<void(const LogRecord&)>& visit) {
+  SWALE_ASSIGN_OR_RETURN(const auto log, device.open(ssd_directory + "/log", io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const SegmentHeader geometry, log_geometry(*log, Options{}));
+  LogReport report;
+  report.log_id = geometry.log_id;
+  report.segment_bytes = geometry.segment_size;
+  report.segments = geometry.segment_count;
+  RecoveryReport read;
+  SWALE_ASSIGN_OR_RETURN(auto scans, scan_log(*log, geometry, &read));
+  report.torn = take_torn(&scans).size();
+  for (const SegmentScan& scan : scans) {
+    if (scan.header_damaged)
+      report.problems.push_back(corruption(
+          "{}: offset {}: {} of segment {} fails its checksum", log->path(),
+          scan.header.index * geometry.segment_size,
+          scan.generation_guessed ? "both copies of the header" : "a copy of the header", scan.header.index));
+    for (const DamagedRecord& damaged : scan.damaged)
+      report.problems.push_back(words_of(log->path(), damaged));
+    for (const RecordHeader& record : scan.mended)
+      report.problems.push_back(corruption(
+          "{}: offset {}: one of the two copies of a record's header is damaged or missing; the other one tells all, and nothing is lost",
+          log->path(), record.address));
+    report.live_segments += !scan.records.empty();
+    for (const RecordHeader& record : scan.records) {
+      ++report.records;
+      if (record.has_payload()) report.payload_bytes += record.length;
+      if (visit) visit(shown(record, "log"));
+    }
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto names, device.list(ssd_directory));
+  for (const std::string& name : names) {
+    if (!name.starts_with("queue.")) continue;
+    SWALE_ASSIGN_OR_RETURN(const auto file, device.open(ssd_directory + "/" + name, io::OpenMode::kRead));
+    std::vector<DamagedRecord> damaged;
+    SWALE_ASSIGN_OR_RETURN(const auto left, SharedQueue::left_in(*file, geometry.log_id, &damaged));
+    for (const DamagedRecord& record : damaged) report.problems.push_back(words_of(file->path(), record));
+    for (const RecordHeader& record : left) {
+      ++report.queued;
+      if (visit) visit(shown(record, name));
+    }
+  }
+  return report;
+}
+
+}  // namespace swale::tier
