@@ -9,7 +9,7 @@
 namespace swale::meta {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kTableVersion = 1;
 
 bool before(const Run& a, const Run& b) {
   const auto key = [](const Run& run) {
@@ -30,7 +30,7 @@ bool same_shape_and_strides(const Run& a, const Run& b) {
 std::string encode_table(std::vector<Run> runs) {
   std::sort(runs.begin(), runs.end(), before);
   std::string out;
-  append_u8(&out, kVersion);
+  append_u8(&out, kTableVersion);
   append_varint(&out, runs.size());
   for (size_t at = 0; at < runs.size();) {
     const Run& first = runs[at];
@@ -59,7 +59,7 @@ std::string encode_table(std::vector<Run> runs) {
 
 Result<std::vector<Run>> decode_table(Bytes bytes) {
   Decoder in(bytes);
-  if (const uint8_t version = in.u8(); in.ok() && version != kVersion) {
+  if (const uint8_t version = in.u8(); in.ok() && version != kTableVersion) {
     return error(Code::kUnsupported, Scope::kFile, "a table of runs of version {}: a newer Swale wrote it",
                  version);
   }

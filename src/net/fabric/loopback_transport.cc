@@ -13,14 +13,14 @@
 namespace swale::net {
 namespace {
 
-struct Registry {
+struct LoopbackRegistry {
   Mutex mutex;
   uint64_t last_id GUARDED_BY(mutex) = 0;
   std::map<uint64_t, std::weak_ptr<LoopbackFabric>> fabrics GUARDED_BY(mutex);
 };
 
-Registry& registry() {
-  static Registry all;
+LoopbackRegistry& loopback_registry() {
+  static LoopbackRegistry all;
   return all;
 }
 
@@ -151,7 +151,7 @@ LoopbackFabric::LoopbackFabric(int32_t size, uint64_t id)
       cut_(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
 
 std::shared_ptr<LoopbackFabric> LoopbackFabric::create(int32_t size) {
-  Registry& all = registry();
+  LoopbackRegistry& all = loopback_registry();
   const MutexLock lock(all.mutex);
   std::shared_ptr<LoopbackFabric> fabric(new LoopbackFabric(size, ++all.last_id));
   all.fabrics[fabric->id()] = fabric;
@@ -159,14 +159,14 @@ std::shared_ptr<LoopbackFabric> LoopbackFabric::create(int32_t size) {
 }
 
 std::shared_ptr<LoopbackFabric> LoopbackFabric::find(uint64_t id) {
-  Registry& all = registry();
+  LoopbackRegistry& all = loopback_registry();
   const MutexLock lock(all.mutex);
   const auto found = all.fabrics.find(id);
   return found == all.fabrics.end() ? nullptr : found->second.lock();
 }
 
 LoopbackFabric::~LoopbackFabric() {
-  Registry& all = registry();
+  LoopbackRegistry& all = loopback_registry();
   const MutexLock lock(all.mutex);
   all.fabrics.erase(id_);
 }

@@ -29,7 +29,7 @@ constexpr size_t kNamedMax = 16;
 constexpr size_t kWelcomedAtOnce = 1024;
 // The first byte of an answer: what follows is the answer, or a Status.
 constexpr char kAnswered = 1;
-constexpr char kFailed = 2;
+constexpr char kMeetingFailed = 2;
 
 // A name that is safe as a part of a path and still different for different ids.
 std::string file_name_of(std::string_view id) {
@@ -367,7 +367,7 @@ Result<std::string> Rendezvous::collect_addresses(Bytes mine) {
 // A failure of rank 0 is told to all: only rank 0 knows whom it has waited for.
 Result<std::string> Rendezvous::tell(const Result<std::string>& answer) {
   std::string body;
-  append_u8(&body, answer.ok() ? kAnswered : kFailed);
+  append_u8(&body, answer.ok() ? kAnswered : kMeetingFailed);
   body += answer.ok() ? *answer : encode_status(answer.status());
   const Status told = directory_.append_answer(make_record(RendezvousKind::kAnswer, body));
   ++round_;

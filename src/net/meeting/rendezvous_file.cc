@@ -21,7 +21,7 @@ constexpr char kRecordMagic[] = "SWRZ";
 constexpr size_t kMagicBytes = 4;
 constexpr std::string_view kNodePrefix = "node-";
 constexpr std::string_view kAddressesPrefix = "addresses-";
-constexpr size_t kChecked = 16;  // offset of the first byte under the checksum
+constexpr size_t kFileChecked = 16;  // offset of the first byte under the checksum
 constexpr size_t kHeaderBytes = 48;
 
 // What stands at the start of `bytes`?
@@ -37,7 +37,7 @@ Found decode_one(Bytes bytes, RendezvousRecord* record, size_t* size) {
   if (body_bytes > RendezvousDirectory::kBodyBytesMax) return Found::kDamage;
   if (bytes.size() < kHeaderBytes + body_bytes) return Found::kCutOff;
   *size = kHeaderBytes + body_bytes;
-  if (hash_bytes(bytes.substr(kChecked, *size - kChecked)) != checksum) return Found::kDamage;
+  if (hash_bytes(bytes.substr(kFileChecked, *size - kFileChecked)) != checksum) return Found::kDamage;
   record->kind = static_cast<RendezvousKind>(in.u32());
   record->rank = static_cast<Rank>(in.u32());
   record->nonce = in.u64();
@@ -76,7 +76,7 @@ std::string encode_record(const RendezvousRecord& record) {
   append_u32(&out, record.round);
   append_u32(&out, 0);
   out += record.body;
-  put_u64(out.data() + 8, hash_bytes(Bytes(out).substr(kChecked)));
+  put_u64(out.data() + 8, hash_bytes(Bytes(out).substr(kFileChecked)));
   return out;
 }
 

@@ -11,10 +11,10 @@ namespace {
 
 constexpr uint32_t kHeaderMagic = 0x54775453;  // "STwT"
 constexpr uint32_t kBlockMagic = 0x42775453;   // "STwB"
-constexpr size_t kCrcFrom = 8;
+constexpr size_t kTraceCrcFrom = 8;
 constexpr size_t kRecordBytesMax = 1 + 4 * kVarint64BytesMax;
 
-void seal(std::string* bytes) { put_u32(bytes->data() + 4, crc32c(Bytes(*bytes).substr(kCrcFrom))); }
+void seal(std::string* bytes) { put_u32(bytes->data() + 4, crc32c(Bytes(*bytes).substr(kTraceCrcFrom))); }
 
 bool has_length(TraceRecord::Kind kind) {
   return kind == TraceRecord::Kind::kRead || kind == TraceRecord::Kind::kWrite;
@@ -46,7 +46,7 @@ Result<int64_t> decode_trace_header(Bytes bytes) {
   if (bytes.size() < kTraceHeaderBytes || get_u32(bytes.data()) != kHeaderMagic)
     return corruption("is no trace of a mount");
   bytes = bytes.substr(0, kTraceHeaderBytes);
-  if (get_u32(bytes.data() + 4) != crc32c(bytes.substr(kCrcFrom)))
+  if (get_u32(bytes.data() + 4) != crc32c(bytes.substr(kTraceCrcFrom)))
     return corruption("the header of the trace fails its checksum");
   const uint16_t version = get_u16(bytes.data() + 8);
   if (version != kTraceVersion)
@@ -105,7 +105,7 @@ Result<TraceBlockHeader> decode_trace_block_header(Bytes bytes) {
 Status decode_trace_block(Bytes block, std::vector<TraceRecord>* out) {
   SWALE_ASSIGN_OR_RETURN(const TraceBlockHeader header, decode_trace_block_header(block));
   if (block.size() != kTraceBlockHeaderBytes + header.payload_bytes ||
-      get_u32(block.data() + 4) != crc32c(block.substr(kCrcFrom)))
+      get_u32(block.data() + 4) != crc32c(block.substr(kTraceCrcFrom)))
     return corruption("a block of a trace fails its checksum");
   Decoder in(block.substr(kTraceBlockHeaderBytes));
   Nanos time = header.time;
