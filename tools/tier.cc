@@ -1,5 +1,8 @@
 // `swale tier`: makes the SSD directory of a tiered write buffer, looks into it, recovers it, and drains it.
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <string_view>
 
 #include "tier/store/store.h"
 #include "tools/command_line.h"
@@ -11,6 +14,8 @@ namespace swale::tools {
 namespace {
 
 constexpr uint32_t kSegments = 16;
+// `swale tier mount` is the command tier-mount (main.cc). Completion and help of ACTION name these words, too.
+constexpr std::string_view kCommandsOfTheirOwn[] = {"mount", "stats", "measure", "trace"};
 
 struct TierCommand {
   std::string action;
@@ -137,6 +142,11 @@ int TierCommand::use(io::PosixDevice& device) const {
 }
 
 int TierCommand::run() const {
+  if (std::find(std::begin(kCommandsOfTheirOwn), std::end(kCommandsOfTheirOwn), action) !=
+      std::end(kCommandsOfTheirOwn)) {
+    fmt::print(stderr, "swale: tier: \"{0}\" comes before its options: swale tier {0} ...\n", action);
+    return kExitUsage;
+  }
   io::PosixDevice device;
   return action == "verify" || action == "dump" ? look(device) : use(device);
 }
@@ -156,7 +166,9 @@ void add_tier(CLI::App& app, Run* run) {
               "reads of them fail until they are overwritten; with --accept-loss reads give the older bytes of the "
               "backing directory from then on, also if the whole log is gone. drain also writes everything to the "
               "backing directory, whose files are then complete. Two programs never use one directory at a time. "
-              "swale-tier-mount(1) mounts them.",
+              "`swale tier mount` mounts them, `swale tier stats` shows how a mount stands, `swale tier measure` "
+              "measures the disks, and `swale tier trace` reads a recording: each has options and a page of its own "
+              "(swale-tier-mount(1) and so on).",
           .examples = {{"mkdir -p slow && swale tier make ssd slow --size 16M",
                         "a log in ssd for the files in slow"},
                        {"swale tier verify ssd", "checks the log"},
@@ -165,9 +177,11 @@ void add_tier(CLI::App& app, Run* run) {
                        {"swale tier drain ssd slow", "writes all that is left to the backing directory"}},
           .exit_1 = "the log is damaged; what is lost is named",
       });
-  sub.add_option("ACTION", command->action, "make, verify, dump, recover or drain")
+  sub.add_option(
+         "ACTION", command->action,
+         "make, verify, dump, recover or drain; mount, stats, measure or trace: commands of their own")
       .required()
-      .one_of({"make", "verify", "dump", "recover", "drain"});
+      .one_of({"make", "verify", "dump", "recover", "drain", "mount", "stats", "measure", "trace"});
   sub.add_option("SSD", command->ssd, "the directory of the log").required();
   sub.add_option("BACKING", command->backing, "the directory of the files; for make, recover and drain");
   add_log_size(sub, &command->size);

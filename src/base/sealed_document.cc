@@ -122,7 +122,12 @@ Result<SealedDocument> SealedDocument::parse(Bytes text, std::string path) {
 Status SealedDocument::check_header(const DocumentFormat& format) const {
   const DocumentObject header = root();
   SWALE_ASSIGN_OR_RETURN(const std::string name, header.text("format"));
-  if (name != format.name) return header.problem("format", fmt::format("\"{}\"", format.name));
+  // Its checksum is right, so nothing is damaged: the caller looks in the wrong place.
+  if (name != format.name)
+    return error(
+        Code::kInvalidArgument, Scope::kFile,
+        "{}: is a document of the format \"{}\", not \"{}\": `swale info` says what its directory is", path_,
+        name, format.name);
   SWALE_ASSIGN_OR_RETURN(const uint64_t version, header.number("version", 1, UINT32_MAX));
   if (version > format.version) {
     return header.unsupported(

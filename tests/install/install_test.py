@@ -187,6 +187,7 @@ class Installed(Scratch):
                 self.assert_only_the_tree(program)
                 said = run(launcher, "-n", "2", program, self.fresh("particles"), tree=self.tree, libraries=True)
                 self.assertRegex(said, r"(\d+) of \1 trajectories are right")
+        self.assertIn("2 ranks", run(MPI["openmpi"][0], "-n", "2", os.path.join(out, "ranks_cxx")))
 
     def test_by_cmake(self):
         out = build_by_cmake(self.tree, self.sources, self.fresh("by-cmake"))
@@ -200,6 +201,17 @@ class Installed(Scratch):
         for program in ("particles_c", "particles_fortran", "particles_f08"):
             said = run(MPI["openmpi"][0], "-n", "2", os.path.join(out, program), self.fresh("particles"))
             self.assertRegex(said, r"(\d+) of \1 trajectories are right")
+
+    def test_a_cxx_program_with_mpi_needs_no_c(self):
+        sources = self.fresh("cxx-only")
+        os.makedirs(sources)
+        shutil.copy(os.path.join(self.sources, "ranks.cc"), sources)
+        with open(os.path.join(sources, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write("cmake_minimum_required(VERSION 3.25)\nproject(ranks LANGUAGES CXX)\n"
+                       "find_package(swale REQUIRED COMPONENTS mpi)\nadd_executable(ranks ranks.cc)\n"
+                       "target_link_libraries(ranks PRIVATE swale::mpi)\n")
+        out = build_by_cmake(self.tree, sources, self.fresh("by-cmake"))
+        self.assertIn("2 ranks", run(MPI["openmpi"][0], "-n", "2", os.path.join(out, "ranks")))
 
     def test_another_major_version_is_refused(self):
         sources = self.fresh("sources")
@@ -245,6 +257,6 @@ class Canaries(Scratch):
 missing = [tool for tool in ("cc", "c++", "gfortran", "cmake", "ninja", "pkg-config", "readelf",
                              *(tool for tools in MPI.values() for tool in tools)) if not shutil.which(tool)]
 if missing and "CI" not in os.environ:
-    print(f"SKIPPED: 10 cases need {', '.join(missing)}")
+    print(f"SKIPPED: 11 cases need {', '.join(missing)}")
     sys.exit(77)
 unittest.main(argv=sys.argv[:1])
