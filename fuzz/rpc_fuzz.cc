@@ -21,7 +21,8 @@ constexpr Rank kPeer = 0;
 RpcParams params() {
   RpcParams params;
   params.rank = 1;
-  params.hosts = {"a", "b", "c"};
+  params.ranks = 3;
+  params.host_of = [](Rank rank) { return std::string(1, static_cast<char>('a' + rank)); };
   params.methods = {"echo", "lookup"};
   params.frame_bytes = kFrameBytes;
   params.window_bytes = kWindowBytes;

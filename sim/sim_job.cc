@@ -102,9 +102,9 @@ Result<std::string> SimJob::least(Fiber& fiber, Bytes mine) {
   // Children that have not sent anything yet may be dead already: watch them from here on.
   for (const net::Rank each : tree_.awaited()) post_own(each, net::FrameKind::kHeartbeat, {});
   for (;;) {
-    if (std::optional<Result<std::vector<std::string>>> answer = tree_.take()) {
+    if (std::optional<Result<net::ExchangeTree::Parts>> answer = tree_.take()) {
       if (!answer->ok()) return answer->status();
-      return (*answer)->empty() ? std::string() : std::move((*answer)->front());
+      return (*answer)->empty() ? std::string() : std::move((*answer)->begin()->second);
     }
     if (!fiber.wait()) return error(Code::kAborted, Scope::kFatal, "this process is dead");
   }

@@ -24,7 +24,8 @@ typedef struct swale_iond swale_iond;
 /* An open file. */
 typedef struct swale_iond_file swale_iond_file;
 
-/* [collective, with the servers] Options "iond....". SWALE_INVALID_ARGUMENT names a rank that has another stripe. The job
+/* [collective, with the servers] Options "iond....". SWALE_INVALID_ARGUMENT names a rank that has another stripe, or
+ * makes another collective call. The job
  * must have been opened without a communicator of the program's own, because the servers are no part of that. */
 int swale_iond_open(swale_job* job, const char* options, swale_iond** iond);
 /* [collective, with the servers, which then end] Frees the handle in any case. Close its files first. */

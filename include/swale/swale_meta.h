@@ -55,7 +55,9 @@ typedef struct swale_meta_attributes {
 
 /* [collective] Opens the store in the directory `path`, or makes it. Options "meta...." and "io....". A new store has
  * meta.servers_per_node servers on each node; an existing store keeps its number of servers. The rank that hosts a server
- * writes its data: `path` must be on storage that all ranks see, or the same local path on each node. */
+ * writes its data: `path` must be on storage that all ranks see, or the same local path on each node. SWALE_INVALID_ARGUMENT
+ * names the option and the ranks that differ, a rank whose path leads elsewhere than those of its node, or the other
+ * collective call that a rank makes. */
 int swale_meta_open(swale_job* job, const char* path, const char* options, swale_meta** meta);
 /* [collective] Closes the store and frees the handle in any case. Close its files first. */
 int swale_meta_close(swale_meta* meta);

@@ -6,6 +6,7 @@
 #include "capi/handles.h"
 #include "capi/options.h"
 #include "imd/write/writer_open.h"
+#include "net/job/opening.h"
 
 namespace swale::capi {
 namespace {
@@ -39,18 +40,6 @@ Result<OpenRequest> open_request(const char* path, int flags, const char* option
   return request;
 }
 
-// A rank that throws while other ranks wait for it abandons the job, which tells them.
-Status begin_call(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine) {
-  bool threw = true;
-  const Status status = contain([&] {
-    Status begun = imd::begin_collective(job, kind, path, mine);
-    threw = false;
-    return begun;
-  });
-  if (threw) job.give_up(status);
-  return status;
-}
-
 Status open_dir(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir,
                 swale_partition_fn partition_fn = nullptr, void* context = nullptr) {
   const std::shared_ptr<JobState> state = job->state;
@@ -66,7 +55,8 @@ Status open_dir(swale_job* job, const char* path, int flags, const char* options
     handle->state->device = io::PosixDevice::of_this_process(request.storage);
     return {};
   });
-  SWALE_RETURN_IF_ERROR(begin_call(*state->job, net::CallKind::kOpenDirectory, request.path, mine));
+  SWALE_RETURN_IF_ERROR(
+      net::begin_collective(*state->job, net::CallKind::kOpenDirectory, request.path, mine));
   DirectoryState& directory = *handle->state;
   SWALE_ASSIGN_OR_RETURN(directory.writer, imd::Writer::open(*state->job, *directory.device, request.path,
                                                              request.create, request.options));
@@ -81,7 +71,7 @@ Status make_dir(net::Job& job, const char* path, const char* options) {
     SWALE_ASSIGN_OR_RETURN(request, open_request(path, SWALE_DIR_CREATE, options));
     return {};
   });
-  SWALE_RETURN_IF_ERROR(begin_call(job, net::CallKind::kMakeDirectory, request.path, mine));
+  SWALE_RETURN_IF_ERROR(net::begin_collective(job, net::CallKind::kMakeDirectory, request.path, mine));
   io::PosixDevice device(request.storage);
   Status status =
       contain([&] { return imd::make_massive_directory(job, device, request.path, request.options); });

@@ -10,7 +10,7 @@
 #include "capi/structs.h"
 #include "io/posix_settings.h"
 #include "meta/store/store.h"
-#include "net/job/agree.h"
+#include "net/job/opening.h"
 
 namespace swale::capi {
 
@@ -80,7 +80,8 @@ Status open_meta(swale_job* job, const char* path, std::string_view text, std::s
     return std::pair(meta::store_options(config), io::posix_options(config));
   };
   const auto options = read_options();
-  SWALE_RETURN_IF_ERROR(net::agree(*job->state->job, options.status()));
+  SWALE_RETURN_IF_ERROR(
+      net::begin_collective(*job->state->job, net::CallKind::kOpenStore, path, options.status()));
   auto state = std::make_shared<MetaState>(options->second);
   state->job = job->state;
   SWALE_ASSIGN_OR_RETURN(state->store,

@@ -25,6 +25,7 @@
 #include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/testing/device_test_fixture.h"
+#include "net/job/opening.h"
 
 namespace swale::capi::options_ranks_test {
 namespace {
@@ -184,7 +185,7 @@ Result<std::unique_ptr<Writer>> open_as_given(net::Job& job, Place& place, const
     return {};
   };
   const std::string directory = place.directory();
-  SWALE_RETURN_IF_ERROR(imd::begin_collective(job, net::CallKind::kOpenDirectory, directory, parse()));
+  SWALE_RETURN_IF_ERROR(net::begin_collective(job, net::CallKind::kOpenDirectory, directory, parse()));
   return Writer::open(job, **device, directory, given.create, options);
 }
 

@@ -8,11 +8,18 @@
 #include "base/contain.h"
 #include "iond/iond_service.h"
 #include "net/job/agree.h"
+#include "net/job/opening.h"
 
 namespace swale::iond {
 namespace {
 
 constexpr size_t kInFlightPerServer = 4;
+constexpr char kServes[] = "s";  // what a rank that serves tells the others
+
+// What ranks must have in common, as the table of options names it.
+std::vector<net::AgreedOption> agreed_options(const IondOptions& options) {
+  return {{"iond.stripe", fmt::format("{}", options.stripe_bytes)}};
+}
 
 // What a server says of those that it has waited for.
 Status left_behind(const Result<std::vector<net::Rank>>& dead) {
@@ -43,26 +50,14 @@ Result<std::unique_ptr<Iond>> Iond::open(net::Job& job, const IondOptions& optio
 Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine) {
   Status fit = mine;
   if (fit.ok()) fit = Striping{options_.stripe_bytes, 1, 0}.check();
-  SWALE_RETURN_IF_ERROR(net::agree(job_, fit));
-  std::string text;
-  append_u8(&text, serving.has_value());
-  append_u64(&text, options_.stripe_bytes);
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_.allgather(text));
+  SWALE_RETURN_IF_ERROR(net::begin_collective(job_, net::CallKind::kOpenServers, "", fit));
+  SWALE_RETURN_IF_ERROR(net::agree_on_options(net::ranks_of(job_), agreed_options(options_)));
+  SWALE_ASSIGN_OR_RETURN(const auto serving_ranks, job_.given(serving ? kServes : ""));
   Status differs;
-  uint64_t stripe = 0;
   uint32_t server = 0;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    Decoder in(all[rank]);
-    const bool serves = in.u8() != 0;
-    const uint64_t its = in.u64();
-    if (rank == 0) stripe = its;
-    if (its != stripe && differs.ok())
-      differs =
-          invalid_argument("rank {} has iond.stripe={}, rank 0 has {}: give all ranks and servers the same",
-                           rank, its, stripe);
-    if (!serves) continue;
-    if (static_cast<net::Rank>(rank) == job_.rank()) server = static_cast<uint32_t>(hosts_.size());
-    hosts_.push_back(static_cast<net::Rank>(rank));
+  for (const auto& [rank, word] : serving_ranks) {
+    if (rank == job_.rank()) server = static_cast<uint32_t>(hosts_.size());
+    hosts_.push_back(rank);
   }
   if (hosts_.empty() && differs.ok())
     differs = invalid_argument("no rank of the job serves: start swale iond as ranks of it");
@@ -315,7 +310,9 @@ Status Iond::say_goodbye(uint32_t server, Nanos until) {
 Status Iond::close() {
   if (closed_) return {};
   closed_ = true;
-  Status status;
+  Status status = job_.begin_call(net::CallKind::kCloseServers, "");
+  // Another failure of the job is found again below, with the rank that it concerns.
+  if (!net::is_mismatch(status)) status = {};
   bool heard = true;
   // So long the ranks would wait for that server at the end of this close, too.
   const Nanos until = system_clock().now() + job_.collective_deadline();

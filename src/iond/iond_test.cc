@@ -317,8 +317,8 @@ TEST_F(IondTest, OtherStripingsAreRefusedByName) {
       EXPECT_THAT(here.iond.status().to_string(), HasSubstr(what));
     };
   };
-  run_ranks(3, 2, refused("rank 2 has iond.stripe=131072, rank 0 has 65536"),
-            refused("rank 2 has iond.stripe"));
+  run_ranks(3, 2, refused("rank 0 opened with iond.stripe=\"65536\", rank 2 with iond.stripe=\"131072\""),
+            refused("rank 2 with iond.stripe"));
   // All alike, and other than the file.
   adjust_ = [](net::Rank, IondOptions* options) { options->stripe_bytes = kMiB; };
   expect_clean_ = true;

@@ -18,6 +18,7 @@
 #include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
+#include "net/job/opening.h"
 
 namespace swale::imd::collective_calls_test {
 namespace {
@@ -56,7 +57,7 @@ const std::vector<CollectiveCall>& calls() {
        }},
       {"mkdir", "makes ",
        [](Rank& rank) {
-         SWALE_RETURN_IF_ERROR(begin_collective(rank.job, net::CallKind::kMakeDirectory, "/run/z", {}));
+         SWALE_RETURN_IF_ERROR(net::begin_collective(rank.job, net::CallKind::kMakeDirectory, "/run/z", {}));
          return make_massive_directory(rank.job, rank.device, "/run/z");
        }},
   };

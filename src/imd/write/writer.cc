@@ -12,6 +12,7 @@
 #include "base/memory_shares.h"
 #include "base/patience.h"
 #include "net/job/agree.h"
+#include "net/job/opening.h"
 #include "run/record.h"
 
 namespace swale::imd {
@@ -381,7 +382,7 @@ Result<std::unique_ptr<Writer>> Writer::open_collectively(net::Job& job, io::Dev
                   0,      {},         job.route(),  job.nodes()};
   Status possible = plan_memory(wish).status();
   if (possible.ok()) possible = options.partitioner.check();
-  SWALE_RETURN_IF_ERROR(begin_collective(job, net::CallKind::kOpenDirectory, directory, possible));
+  SWALE_RETURN_IF_ERROR(net::begin_collective(job, net::CallKind::kOpenDirectory, directory, possible));
   SWALE_RETURN_IF_ERROR(agree_on_options(net::ranks_of(job), create, options));
   SWALE_ASSIGN_OR_RETURN(OpenedDirectory opened,
                          open_directory(net::ranks_of(job), device, {}, directory, create, options));
@@ -409,11 +410,6 @@ Result<std::unique_ptr<Writer>> Writer::open_collectively(net::Job& job, io::Dev
     return started;
   }
   return writer;
-}
-
-Status begin_collective(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine) {
-  SWALE_RETURN_IF_ERROR(job.begin_call(kind, path));
-  return agree(job, mine);
 }
 
 Result<std::unique_ptr<Writer>> Writer::open(net::Job& job, io::Device& device, const std::string& directory,

@@ -180,7 +180,4 @@ class Writer final : private net::ConversationDriver {
   std::vector<size_t> io_started_;                    // tags; storage thread only
 };
 
-// Begins a collective call on `job`: the ranks tell each other whether they can make it, and that it is the same one.
-Status begin_collective(net::Job& job, net::CallKind kind, const std::string& path, const Status& mine);
-
 }  // namespace swale::imd

@@ -7,6 +7,7 @@
 #include "base/coding.h"
 #include "base/log.h"
 #include "net/job/agree.h"
+#include "net/job/opening.h"
 
 namespace swale::imd {
 namespace {
@@ -27,7 +28,7 @@ std::string flags_text(Create create) {
 // The options that all ranks must give alike, as the option table names them: what the format or the protocol depends
 // on, and the flags, so that none gets an answer to another's question. Others (memory, engine of the storage, ...) may
 // differ.
-std::vector<std::pair<std::string, std::string>> agreed_options(Create create, const WriterOptions& options) {
+std::vector<net::AgreedOption> agreed_options(Create create, const WriterOptions& options) {
   const auto text = [](const auto& value) {
     return value ? fmt::format("{}", *value) : std::string("as_made");
   };
@@ -274,26 +275,7 @@ Status install(OpenedDirectory* opened) {
 }  // namespace
 
 Status agree_on_options(const net::Ranks& ranks, Create create, const WriterOptions& options) {
-  if (ranks.size == 1) return {};
-  const auto mine = agreed_options(create, options);
-  std::string text;
-  for (const auto& [name, value] : mine) {
-    append_sized(&text, value);
-  }
-  SWALE_ASSIGN_OR_RETURN(const net::Word of_first, net::first_word(ranks, ranks.rank == 0 ? text : ""));
-  SWALE_ASSIGN_OR_RETURN(const net::Word other, net::first_word(ranks, of_first.text == text ? "" : text));
-  if (other.rank < 0) return {};
-  Decoder first(of_first.text);
-  Decoder second(other.text);
-  for (const auto& [name, value] : mine) {
-    const Bytes a = first.sized();
-    const Bytes b = second.sized();
-    if (a == b) continue;
-    return invalid_argument(
-        "rank 0 opened with {}=\"{}\", rank {} with {}=\"{}\": all ranks must give the same", name, a,
-        other.rank, name, b);
-  }
-  return invalid_argument("rank {} opened with other options than rank 0", other.rank);
+  return net::agree_on_options(ranks, agreed_options(create, options));
 }
 
 Status finish_opening(const net::Ranks& ranks, OpenedDirectory* opened) {

@@ -1,38 +1,61 @@
 #include "meta/store/store.h"
 
+#include "base/coding.h"
 #include "base/contain.h"
 #include "base/entropy.h"
 #include "net/job/agree.h"
+#include "net/job/opening.h"
 #include "net/meeting/node_map.h"
 
 namespace swale::meta {
 namespace {
 
-// What each rank says before the store opens; rank 0's manifest counts.
+// As option meta.ring names them.
+std::string_view name_of(RingMode mode) {
+  switch (mode) {
+    case RingMode::kRing:
+      return "ring";
+    case RingMode::kDirect:
+      return "direct";
+    case RingMode::kPlain:
+      break;
+  }
+  return "plain";
+}
+
+// What ranks must have in common, as the table of options names it.
+std::vector<net::AgreedOption> agreed_options(const StoreOptions& options) {
+  return {{"meta.servers_per_node", fmt::format("{}", options.servers_per_node)},
+          {"meta.range", fmt::format("{}", options.range_bytes)},
+          {"meta.ring", std::string(name_of(options.ring))}};
+}
+
+// What rank 0 tells the others before the store opens.
 struct Greeting {
-  Status status;
-  std::string options;  // that ranks must have in common
-  std::string manifest;
-  std::string job;  // rank 0's name for this job, in its lock
+  std::string manifest;  // empty: a new store has none yet; it is written when all servers stand
+  std::string job;       // rank 0's name for this job, in its lock
 };
 
-std::string shared_options(const StoreOptions& options) {
+std::string encode(const Greeting& greeting) {
   std::string text;
-  append_u32(&text, options.servers_per_node);
-  append_u64(&text, options.range_bytes);
-  append_u8(&text, static_cast<uint8_t>(options.ring));
+  append_sized(&text, greeting.manifest);
+  append_sized(&text, greeting.job);
   return text;
 }
 
-// Rank 0 reads the manifest. A new store has none yet: it is written when all servers stand.
-Status read_or_begin(io::Device& device, const std::string& directory, Greeting* greeting) {
+Status take_greeting(const net::Ranks& ranks, Greeting* greeting) {
+  SWALE_ASSIGN_OR_RETURN(const net::Word told,
+                         net::first_word(ranks, ranks.rank == 0 ? encode(*greeting) : ""));
+  Decoder in(told.text);
+  greeting->manifest = std::string(in.sized());
+  greeting->job = std::string(in.sized());
+  return in.finish("what rank 0 says of the store");
+}
+
+Status read_manifest_if_any(io::Device& device, const std::string& directory, std::string* text) {
   const Result<Manifest> found = read_manifest(device, directory);
-  if (found.ok()) {
-    greeting->manifest = encode_manifest(*found);
-  } else if (found.status().code() != Code::kNotFound) {
-    return found.status();
-  }
-  return {};
+  if (found.ok()) *text = encode_manifest(*found);
+  return found.ok() || found.status().code() == Code::kNotFound ? ok_status() : found.status();
 }
 
 }  // namespace
@@ -66,40 +89,42 @@ Status Store::lock(io::Device& device, const std::string& directory, const std::
   return {};
 }
 
+// The first rank of this node has the lock of its directory: where this rank finds none of this job, its path leads
+// elsewhere.
+Status Store::check_same_directory(io::Device& device, const std::string& directory, const std::string& job) {
+  const net::Seat seat = job_.nodes()->seat(job_.rank());
+  if (seat.local == 0) return {};
+  const std::string path = directory + "/" + kLockName;
+  const Result<io::FoundLock> found = io::read_lock(device, path);
+  if (!found.ok() && found.status().code() != Code::kNotFound) return found.status();
+  if (found.ok() && found->content.ok() && found->content->job == job) return {};
+  return invalid_argument(
+      "{}: is not the directory that rank {} of the same node opened (its {} {}); all ranks of a node must give "
+      "the same path",
+      directory, job_.nodes()->rank_at(seat.node, 0), path, found.ok() ? "is another job's" : "is missing");
+}
+
 Status Store::begin(io::Device& device, const std::string& directory) {
-  Greeting mine{{}, shared_options(options_), {}, {}};
+  const net::Ranks ranks = net::ranks_of(job_);
+  directory_ = directory;
+  SWALE_RETURN_IF_ERROR(net::begin_collective(job_, net::CallKind::kOpenStore, directory, {}));
+  SWALE_RETURN_IF_ERROR(net::agree_on_options(ranks, agreed_options(options_)));
+  Greeting greeting;
+  Status prepared;
   if (job_.rank() == 0) {
-    mine.job = fmt::format("{:016x}", random_number());
-    mine.status = lock(device, directory, mine.job);
-    if (mine.status.ok()) mine.status = read_or_begin(device, directory, &mine);
+    greeting.job = fmt::format("{:016x}", random_number());
+    prepared = lock(device, directory, greeting.job);
+    if (prepared.ok()) prepared = read_manifest_if_any(device, directory, &greeting.manifest);
   }
-  std::string text;
-  append_sized(&text, mine.options);
-  append_sized(&text, mine.manifest);
-  append_sized(&text, mine.job);
-  SWALE_RETURN_IF_ERROR(net::agree(job_, mine.status));
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_.allgather(text));
-  std::string manifest_text, job;
-  Status differs;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    Decoder in(all[rank]);
-    if (in.sized() != mine.options && differs.ok()) {
-      differs =
-          invalid_argument("rank {} has other options meta.servers_per_node, meta.range or meta.ring", rank);
-    }
-    const Bytes manifest = in.sized();
-    if (rank == 0) {
-      manifest_text = std::string(manifest);
-      job = std::string(in.sized());
-    }
-  }
-  SWALE_RETURN_IF_ERROR(net::agree(job_, differs));
+  SWALE_RETURN_IF_ERROR(net::agree(job_, prepared));
+  SWALE_RETURN_IF_ERROR(take_greeting(ranks, &greeting));
   const bool first_of_node = job_.nodes()->seat(job_.rank()).local == 0;
-  SWALE_RETURN_IF_ERROR(
-      net::agree(job_, first_of_node && job_.rank() != 0 ? lock(device, directory, job) : ok_status()));
+  SWALE_RETURN_IF_ERROR(net::agree(
+      job_, first_of_node && job_.rank() != 0 ? lock(device, directory, greeting.job) : ok_status()));
+  SWALE_RETURN_IF_ERROR(net::agree(job_, check_same_directory(device, directory, greeting.job)));
   Manifest manifest{0, options_.range_bytes};
-  if (!manifest_text.empty()) {
-    SWALE_ASSIGN_OR_RETURN(manifest, decode_manifest(manifest_text, directory + "/" + kManifestName));
+  if (!greeting.manifest.empty()) {
+    SWALE_ASSIGN_OR_RETURN(manifest, decode_manifest(greeting.manifest, directory + "/" + kManifestName));
   }
   meet(manifest.servers);
   manifest.servers = static_cast<uint32_t>(hosts_.size());
@@ -109,7 +134,7 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   Result<std::vector<std::unique_ptr<ServerCore>>> cores = open_servers(device, directory);
   SWALE_RETURN_IF_ERROR(net::agree(job_, cores.status()));
   Status written;
-  if (job_.rank() == 0 && manifest_text.empty())
+  if (job_.rank() == 0 && greeting.manifest.empty())
     written = io::replace_file(device, directory + "/" + kManifestName, encode_manifest(manifest));
   SWALE_RETURN_IF_ERROR(net::agree(job_, written));
 
@@ -179,7 +204,7 @@ Status Store::close() {
   if (closed_) return {};
   closed_ = true;
   // Nobody stops serving while another rank still asks.
-  Status status = net::agree(job_, {});
+  Status status = net::begin_collective(job_, net::CallKind::kCloseStore, directory_, {});
   Status mine;
   if (service_) mine = service_->stop();
   const Status stopped = net::agree(job_, mine);

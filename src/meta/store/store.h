@@ -56,12 +56,14 @@ class Store {
   explicit Store(net::Job& job, const StoreOptions& options) : job_(job), options_(options) {}
   Status begin(io::Device& device, const std::string& directory);
   Status lock(io::Device& device, const std::string& directory, const std::string& job);
+  Status check_same_directory(io::Device& device, const std::string& directory, const std::string& job);
   void meet(uint32_t servers);
   Result<std::vector<std::unique_ptr<ServerCore>>> open_servers(io::Device& device,
                                                                 const std::string& directory);
 
   net::Job& job_;
   const StoreOptions options_;
+  std::string directory_;  // for messages
   std::unique_ptr<Partition> partition_;
   std::vector<net::Rank> hosts_;      // of each server
   Server home_ = 0;                   // whose delegate serves this rank

@@ -80,6 +80,13 @@ Result<std::string> Job::least(Bytes mine) {
   return exchange_->least(mine);
 }
 
+Result<std::map<Rank, std::string>> Job::given(Bytes mine) {
+  if (size() > 1 && closed_)
+    return error(Code::kAborted, Scope::kFatal, "rank {} has closed this job", rank());
+  if (size() > 1) return exchange_->given(mine);
+  return mine.empty() ? std::map<Rank, std::string>() : std::map<Rank, std::string>{{0, std::string(mine)}};
+}
+
 // ---- the order of calls, and the end of all conversations
 
 Status Job::begin_call(CallKind kind, std::string_view path) {

@@ -84,6 +84,8 @@ class Job final : private TransportEvents {
   // The same, of which each rank gets only the least that was given; an empty string gives nothing. Bytes, messages and
   // memory do not grow with the ranks.
   Result<std::string> least(Bytes mine);
+  // The same, of which each rank gets what was given by those that gave something, by rank: bytes grow with these alone.
+  Result<std::map<Rank, std::string>> given(Bytes mine);
 
   // This rank makes its next collective call: before any message of the call is sent. If a peer has made another call in
   // its place, the job is given up, and the failure names both (call_order.h). `path`: for messages.

@@ -4,6 +4,7 @@ namespace swale::net {
 
 std::string CallOrder::text_of(const Call& call) {
   const std::string_view directory = call.path.empty() ? std::string_view("a directory") : call.path;
+  const std::string named = call.path.empty() ? std::string() : " " + call.path;
   switch (call.kind) {
     case CallKind::kNone:
       return "makes no collective call";
@@ -17,6 +18,14 @@ std::string CallOrder::text_of(const Call& call) {
       return fmt::format("closes {}", directory);
     case CallKind::kCloseJob:
       return "closes the job";
+    case CallKind::kOpenStore:
+      return fmt::format("opens the metadata store{}", named);
+    case CallKind::kCloseStore:
+      return fmt::format("closes the metadata store{}", named);
+    case CallKind::kOpenServers:
+      return "opens the I/O servers";
+    case CallKind::kCloseServers:
+      return "closes the I/O servers";
   }
   return fmt::format("makes call {} of another version of Swale", static_cast<int>(call.kind));
 }

@@ -1,7 +1,8 @@
 // CallOrder: finds ranks that make different collective calls. All ranks make the collective calls of a job in one order.
 // Where they do not, each waits for something that the other will never send, though both live: no deadline finds that.
 //
-// Calls of the job (opening or making a directory, closing the job) have numbers, the same on all ranks; and so have the
+// Calls of the job (opening or making a directory, opening and closing a metadata store or I/O servers, closing the
+// job) have numbers, the same on all ranks; and so have the
 // calls on each directory (ends of epochs, close). A message of a call says its number and which call it is, and a call on
 // a directory also how many calls of the job its sender had made before. So a receiver finds
 //   - another call of the same number;
@@ -34,6 +35,10 @@ enum class CallKind : uint8_t {
   kEndEpoch = 3,
   kCloseDirectory = 4,
   kCloseJob = 5,
+  kOpenStore = 6,  // a metadata store
+  kCloseStore = 7,
+  kOpenServers = 8,  // I/O servers
+  kCloseServers = 9,
 };
 
 // What messages of a call on a directory carry.

@@ -13,11 +13,14 @@ namespace swale::net {
 namespace {
 
 // DO NOT CHANGE THESE VALUES: ranks of one job may run different builds.
-constexpr uint8_t kUp = 1;
-constexpr uint8_t kDown = 2;
 constexpr uint8_t kFailed = 3;
-constexpr uint8_t kLeastUp = 4;
-constexpr uint8_t kLeastDown = 5;
+struct Kinds {
+  uint8_t up;
+  uint8_t down;
+};
+constexpr Kinds kKinds[] = {{1, 2}, {4, 5}, {6, 7}};  // by ExchangeTree::Answer
+
+const Kinds& kinds_of(ExchangeTree::Answer wanted) { return kKinds[static_cast<size_t>(wanted)]; }
 
 Status malformed(Rank from, Bytes message) {
   return error(
@@ -118,7 +121,7 @@ void ExchangeTree::advance() {
   sent_up_ = true;
   if (wanted_ == Answer::kLeast) keep_least(&all);
   if (!tree_.is_root()) {
-    outgoing_.emplace_back(tree_.parent(), encode(wanted_ == Answer::kAll ? kUp : kLeastUp, all));
+    outgoing_.emplace_back(tree_.parent(), encode(kinds_of(wanted_).up, all));
   } else {
     receive_down(round_, {wanted_, std::move(all)});
   }
@@ -138,14 +141,14 @@ void ExchangeTree::receive_up(Rank from, uint32_t round, Given given) {
 
 void ExchangeTree::receive_down(uint32_t round, Given given) {
   Parts& parts = given.parts;
-  const bool whole = given.wanted == Answer::kLeast || parts.size() == static_cast<size_t>(size_);
+  const bool whole = given.wanted != Answer::kAll || parts.size() == static_cast<size_t>(size_);
   if (!under_way_ || round != round_ || !sent_up_ || down_ || given.wanted != wanted_ || !whole) {
     return fail(
         error(Code::kCorruption, Scope::kPeer,
               "rank {}: an answer of {} ranks to round {} of an exchange, expected {} ranks and round {}",
-              rank_, parts.size(), round, wanted_ == Answer::kLeast ? 1 : size_, round_));
+              rank_, parts.size(), round, wanted_ == Answer::kAll ? size_ : 1, round_));
   }
-  const std::string message = encode(wanted_ == Answer::kAll ? kDown : kLeastDown, parts);
+  const std::string message = encode(kinds_of(wanted_).down, parts);
   for (const Rank child : tree_.children()) outgoing_.emplace_back(child, message);
   down_ = std::move(parts);
 }
@@ -164,9 +167,14 @@ void ExchangeTree::on_message(Rank from, Bytes message) {
     failure_due_ = true;
     return tell_failure();
   }
-  const bool up = kind == kUp || kind == kLeastUp;
-  const bool down = kind == kDown || kind == kLeastDown;
-  Given given{kind == kLeastUp || kind == kLeastDown ? Answer::kLeast : Answer::kAll, {}};
+  bool up = false, down = false;
+  Given given{Answer::kAll, {}};
+  for (const Answer each : {Answer::kAll, Answer::kLeast, Answer::kGiven}) {
+    if (kind != kinds_of(each).up && kind != kinds_of(each).down) continue;
+    given.wanted = each;
+    up = kind == kinds_of(each).up;
+    down = !up;
+  }
   const bool read = (up || down) && read_parts(&in, size_, &given.parts);
   if (!read || !tree_.is_neighbour(from) || (given.wanted == Answer::kLeast && given.parts.size() > 1))
     return fail(malformed(from, message));
@@ -206,12 +214,11 @@ void ExchangeTree::tell_failure() {
   failure_told_ = true;
 }
 
-std::optional<Result<std::vector<std::string>>> ExchangeTree::take() {
+std::optional<Result<ExchangeTree::Parts>> ExchangeTree::take() {
   if (!under_way_) return std::nullopt;
   if (down_) {
     under_way_ = false;
-    std::vector<std::string> all;
-    for (auto& [rank, bytes] : *down_) all.push_back(std::move(bytes));
+    Parts all = *std::move(down_);
     down_.reset();
     return all;
   }
@@ -239,14 +246,21 @@ void Exchange::post_all() {
   }
 }
 
-Result<std::string> Exchange::least(Bytes mine) {
-  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> one, exchange(mine, ExchangeTree::Answer::kLeast));
-  return one.empty() ? std::string() : std::move(one.front());
+Result<std::vector<std::string>> Exchange::allgather(Bytes mine) {
+  SWALE_ASSIGN_OR_RETURN(ExchangeTree::Parts parts, exchange(mine, ExchangeTree::Answer::kAll));
+  std::vector<std::string> all;
+  for (auto& [rank, bytes] : parts) all.push_back(std::move(bytes));
+  return all;
 }
 
-Result<std::vector<std::string>> Exchange::exchange(Bytes mine, ExchangeTree::Answer wanted) {
+Result<std::string> Exchange::least(Bytes mine) {
+  SWALE_ASSIGN_OR_RETURN(ExchangeTree::Parts one, exchange(mine, ExchangeTree::Answer::kLeast));
+  return one.empty() ? std::string() : std::move(one.begin()->second);
+}
+
+Result<ExchangeTree::Parts> Exchange::exchange(Bytes mine, ExchangeTree::Answer wanted) {
   MutexLock lock(mutex_);
-  std::optional<Result<std::vector<std::string>>> answer;
+  std::optional<Result<ExchangeTree::Parts>> answer;
   const Status status = contain([&]() REQUIRES(mutex_) { answer = wait_for_all(lock, mine, wanted); });
   if (status.ok()) return *std::move(answer);
   tree_.leave();
@@ -255,8 +269,8 @@ Result<std::vector<std::string>> Exchange::exchange(Bytes mine, ExchangeTree::An
   return status;
 }
 
-std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(const MutexLock& lock, Bytes mine,
-                                                                       ExchangeTree::Answer wanted) {
+std::optional<Result<ExchangeTree::Parts>> Exchange::wait_for_all(const MutexLock& lock, Bytes mine,
+                                                                  ExchangeTree::Answer wanted) {
   if (const Status status = check_gathered_bytes(mine.size()); !status.ok()) {
     tree_.fail(status.with_context(fmt::format("rank {}", rank_)));
     mine = {};
@@ -265,7 +279,7 @@ std::optional<Result<std::vector<std::string>>> Exchange::wait_for_all(const Mut
   post_all();
   // Children that have not spoken yet may be dead already: from here on they are watched.
   for (const Rank each : tree_.awaited()) fabric_.watch(each);
-  std::optional<Result<std::vector<std::string>>> answer;
+  std::optional<Result<ExchangeTree::Parts>> answer;
   const auto answered = [&]() REQUIRES(mutex_) {
     answer = tree_.take();
     return answer.has_value();

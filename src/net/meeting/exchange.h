@@ -3,6 +3,7 @@
 //
 //   allgather   every rank gets what each has given: bytes and memory grow with the ranks
 //   least       every rank gets the least of what was given, as bytes compare; they do not
+//   given       every rank gets what those ranks gave that gave something: bytes and memory grow with these
 //
 // What the ranks give travels up a tree of fan-out 8, the answer down the same tree: a rank talks to at most
 // nine others, and only these are met, and so watched, by it. Whoever learns that a neighbour in the tree is gone tells
@@ -15,6 +16,7 @@
 //   1 up, 2 down   varint count | count x (u32 rank | sized bytes): what a rank's subtree gave, or all did
 //   3 failed       a Status (status_codec.h)
 //   4 up, 5 down   as 1 and 2, with the least of them alone, or none
+//   6 up, 7 down   as 1 and 2, with those that are not empty
 // Limits: Bootstrap::kBytesMax a rank, as for any allgather.
 #pragma once
 
@@ -40,14 +42,15 @@ namespace swale::net {
 class ExchangeTree {
  public:
   using Outgoing = std::pair<Rank, std::string>;
-  enum class Answer : uint8_t { kAll, kLeast };
+  enum class Answer : uint8_t { kAll, kLeast, kGiven };
+  using Parts = std::map<Rank, std::string>;
 
   ExchangeTree(Rank rank, int32_t size) : tree_{rank, size}, rank_(rank), size_(size) {}
 
-  // This rank comes to its next round. Requires that the last one is done. kLeast: nothing is given if `mine` is empty.
+  // This rank comes to its next round. Requires that the last one is done. kLeast, kGiven: nothing is given if `mine` is empty.
   void begin(Bytes mine, Answer wanted = Answer::kAll);
-  // The round's answer, in rank order (kLeast: one string or none), or the failure; nothing while it is under way.
-  std::optional<Result<std::vector<std::string>>> take();
+  // The round's answer by rank (kLeast: one or none), or the failure; nothing while it is under way.
+  std::optional<Result<Parts>> take();
 
   // What cannot be decoded is a failure (kCorruption) that names the sender.
   void on_message(Rank from, Bytes message);
@@ -69,8 +72,6 @@ class ExchangeTree {
   std::vector<Rank> awaited() const;
 
  private:
-  using Parts = std::map<Rank, std::string>;
-
   void tell_neighbours(const std::string& message, Rank but = -1);
   struct Given {
     Answer wanted;
@@ -112,11 +113,10 @@ class Exchange {
   Exchange(Rank rank, int32_t size, Nanos deadline, Fabric fabric)
       : deadline_(deadline), fabric_(std::move(fabric)), tree_(rank, size), rank_(rank), size_(size) {}
 
-  Result<std::vector<std::string>> allgather(Bytes mine) {
-    return exchange(mine, ExchangeTree::Answer::kAll);
-  }
+  Result<std::vector<std::string>> allgather(Bytes mine);
   // Empty if every rank gave nothing, which is an empty string.
   Result<std::string> least(Bytes mine);
+  Result<ExchangeTree::Parts> given(Bytes mine) { return exchange(mine, ExchangeTree::Answer::kGiven); }
 
   // None of these throws: what fails here fails the exchange.
   void on_message(Rank from, Bytes message) noexcept;
@@ -129,9 +129,9 @@ class Exchange {
   Status failure();
 
  private:
-  Result<std::vector<std::string>> exchange(Bytes mine, ExchangeTree::Answer wanted);
-  std::optional<Result<std::vector<std::string>>> wait_for_all(const MutexLock& lock, Bytes mine,
-                                                               ExchangeTree::Answer wanted) REQUIRES(mutex_);
+  Result<ExchangeTree::Parts> exchange(Bytes mine, ExchangeTree::Answer wanted);
+  std::optional<Result<ExchangeTree::Parts>> wait_for_all(const MutexLock& lock, Bytes mine,
+                                                          ExchangeTree::Answer wanted) REQUIRES(mutex_);
   void post_all() REQUIRES(mutex_);  // what it has not posted when it throws, it posts the next time
   template <class Event>
   void handle(const Event& event) noexcept;

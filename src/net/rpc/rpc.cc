@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <map>
 #include <thread>
 #include <utility>
 
-#include "base/coding.h"
 #include "base/contain.h"
 #include "base/process_identity.h"
 #include "net/job/agree.h"
+#include "net/job/opening.h"
+#include "net/meeting/node_map.h"
 
 namespace swale::net {
 namespace {
@@ -28,15 +30,25 @@ Nanos recent_time() {
   return seconds(1) * at.tv_sec + at.tv_nsec;
 }
 
-// What ranks must have in common.
-std::string fingerprint(const RpcOptions& options) {
-  std::string text;
-  for (const uint64_t number : {uint64_t{options.window_bytes_sum}, uint64_t{options.granted_bytes_max},
-                                uint64_t{options.frame_bytes}, uint64_t{options.window_frames}}) {
-    append_u64(&text, number);
-  }
-  for (const std::string& method : options.methods) append_sized(&text, method);
-  return text;
+// What ranks must have in common: none of it is a user's option.
+std::vector<AgreedOption> agreed_options(const RpcOptions& options) {
+  return {{"rpc.window_bytes", fmt::format("{}", options.window_bytes_sum)},
+          {"rpc.granted_bytes", fmt::format("{}", options.granted_bytes_max)},
+          {"rpc.frame_bytes", fmt::format("{}", options.frame_bytes)},
+          {"rpc.window_frames", fmt::format("{}", options.window_frames)},
+          {"rpc.methods", fmt::format("{}", fmt::join(options.methods, ","))}};
+}
+
+// The names of all hosts, for messages: each node's first rank tells it, so that bytes grow with the nodes alone.
+Result<std::function<std::string(Rank)>> hosts_of(Job& job) {
+  const std::shared_ptr<const NodeMap> nodes = job.nodes();
+  const bool tells = nodes->seat(job.rank()).local == 0;
+  SWALE_ASSIGN_OR_RETURN(const auto told, job.given(tells ? host_name() : std::string()));
+  std::vector<std::string> names(static_cast<size_t>(nodes->nodes()), "unknown");
+  for (const auto& [rank, name] : told) names[static_cast<size_t>(nodes->seat(rank).node)] = name;
+  return std::function<std::string(Rank)>([nodes, names = std::move(names)](Rank rank) {
+    return names[static_cast<size_t>(nodes->seat(rank).node)];
+  });
 }
 
 }  // namespace
@@ -52,25 +64,17 @@ Result<std::unique_ptr<Rpc>> Rpc::open(Job& job, const RpcOptions& options, RpcS
 }
 
 Status Rpc::start() {
-  std::string mine;
-  append_sized(&mine, host_name());
-  append_sized(&mine, fingerprint(options_));
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_.allgather(mine));
+  SWALE_RETURN_IF_ERROR(agree_on_options(ranks_of(job_), agreed_options(options_)));
   RpcParams params;
   params.rank = rank();
+  params.ranks = size();
+  SWALE_ASSIGN_OR_RETURN(params.host_of, hosts_of(job_));
   params.methods = options_.methods;
   params.frame_bytes = options_.frame_bytes;
   params.window_bytes = std::min(kWindowBytesMax, options_.window_bytes_sum / static_cast<size_t>(size()));
   params.granted_bytes_max = options_.granted_bytes_max;
   params.calls_max = options_.calls_max;
   params.calls_bytes_max = options_.calls_bytes_max;
-  for (size_t i = 0; i < all.size(); ++i) {
-    Decoder in(all[i]);
-    params.hosts.emplace_back(in.sized());
-    if (in.sized() != fingerprint(options_)) {
-      return invalid_argument("rank {} has other options or methods than rank {}", i, rank());
-    }
-  }
   SWALE_RETURN_IF_ERROR(RpcCore::check(params));
   SWALE_RETURN_IF_ERROR(join());
   Conversation::Params talk = conversation_params();

@@ -17,7 +17,7 @@ Status broken(const Piece& piece, const char* what) {
 }  // namespace
 
 RpcCalls::RpcCalls(const RpcParams* params, RpcOutbox* outbox)
-    : params_(*params), outbox_(*outbox), peers_(static_cast<Rank>(params->hosts.size())) {}
+    : params_(*params), outbox_(*outbox), peers_(params->ranks) {}
 
 bool RpcCalls::large(const Call& call) const {
   return call.cost > params_.window_bytes && call.peer != params_.rank;
@@ -30,8 +30,7 @@ Status RpcCalls::ended(const Call& call, Nanos now, Code code, Scope scope, std:
                                       ? std::string_view(params_.methods[call.method])
                                       : std::string_view(number.data(), number.size());
   return error(code, scope, "rank {} (host {}), asked for \"{}\"{}{:.3f} s{}{}", call.peer,
-               params_.hosts[static_cast<size_t>(call.peer)], method, before, to_seconds(now - call.asked_at),
-               after, why);
+               params_.host_of(call.peer), method, before, to_seconds(now - call.asked_at), after, why);
 }
 
 Status RpcCalls::failed(const Call& call, const Status& why, Nanos now) const noexcept {

@@ -5,9 +5,8 @@
 namespace swale::net {
 
 Status RpcCore::check(const RpcParams& params) {
-  const size_t size = params.hosts.size();
-  if (params.rank < 0 || static_cast<size_t>(params.rank) >= size) {
-    return invalid_argument("rank {} of {}", params.rank, size);
+  if (params.rank < 0 || params.rank >= params.ranks) {
+    return invalid_argument("rank {} of {}", params.rank, params.ranks);
   }
   if (params.frame_bytes < kRpcFrameBytesMin) {
     return invalid_argument("frames of {} bytes: at least {}", params.frame_bytes, kRpcFrameBytesMin);
@@ -30,7 +29,7 @@ Status RpcCore::check(const RpcParams& params) {
 
 RpcCore::RpcCore(RpcParams params)
     : params_(std::move(params)),
-      outbox_(static_cast<int32_t>(params_.hosts.size())),
+      outbox_(params_.ranks),
       calls_(&params_, &outbox_),
       served_(&params_, &outbox_) {
   assert(check(params_).ok());
@@ -39,8 +38,8 @@ RpcCore::RpcCore(RpcParams params)
 // ---- calling
 
 Status RpcCore::check(const RpcCall& call) const {
-  if (call.to < 0 || static_cast<size_t>(call.to) >= params_.hosts.size()) {
-    return invalid_argument("a call to rank {} of {}", call.to, params_.hosts.size());
+  if (call.to < 0 || call.to >= params_.ranks) {
+    return invalid_argument("a call to rank {} of {}", call.to, params_.ranks);
   }
   const size_t most = params_.message_bytes_max;
   if (call.payload.size() > most || call.response_bytes_max > most) {
@@ -130,14 +129,14 @@ size_t RpcCore::fill_frame(Rank peer, MutableBytes frame) {
 }
 
 Status RpcCore::on_frame(Rank from, Bytes frame, Nanos now) {
-  if (from < 0 || static_cast<size_t>(from) >= params_.hosts.size() || from == params_.rank) {
+  if (from < 0 || from >= params_.ranks || from == params_.rank) {
     return error(Code::kCorruption, Scope::kPeer, "rank {}: a frame claims to come from rank {} of {}",
-                 params_.rank, from, params_.hosts.size());
+                 params_.rank, from, params_.ranks);
   }
   const auto in_frame = [&](const Status& status, size_t at) {
     return error(status.code(), status.scope(),
                  "rank {}: a frame of requests from rank {} (host {}), byte {}: {}", params_.rank, from,
-                 params_.hosts[static_cast<size_t>(from)], at, status.message());
+                 params_.host_of(from), at, status.message());
   };
   if (!calls_.hears(from)) return {};
   Bytes rest = frame;

@@ -25,7 +25,7 @@ bool too_long(const Piece& piece, size_t most) {
 }  // namespace
 
 RpcServed::RpcServed(const RpcParams* params, RpcOutbox* outbox)
-    : params_(*params), outbox_(*outbox), peers_(static_cast<Rank>(params->hosts.size())) {}
+    : params_(*params), outbox_(*outbox), peers_(params->ranks) {}
 
 // ---- pieces from a caller
 

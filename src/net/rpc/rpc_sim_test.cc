@@ -78,7 +78,8 @@ class Simulation {
     for (Rank rank = 0; rank < params.ranks; ++rank) {
       RpcParams core;
       core.rank = rank;
-      for (Rank i = 0; i < params.ranks; ++i) core.hosts.push_back(fmt::format("h{}", i));
+      core.ranks = params.ranks;
+      core.host_of = [](Rank each) { return fmt::format("h{}", each); };
       core.methods = {"echo", "lookup", "fail"};
       core.frame_bytes = kFrameBytes;
       core.window_bytes = params.window_bytes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -80,9 +81,10 @@ struct RpcRequest {
 
 struct RpcParams {
   Rank rank = 0;
-  std::vector<std::string> hosts;    // of each rank, for messages; their number is the size of the job
-  std::vector<std::string> methods;  // names, by RpcMethod, for messages; the same on all ranks
-  size_t frame_bytes = 32 * kKiB;    // each frame that fill_frame gets; at least kRpcFrameBytesMin
+  int32_t ranks = 1;
+  std::function<std::string(Rank)> host_of;  // for messages
+  std::vector<std::string> methods;          // names, by RpcMethod, for messages; the same on all ranks
+  size_t frame_bytes = 32 * kKiB;            // each frame that fill_frame gets; at least kRpcFrameBytesMin
   size_t message_bytes_max =
       kRpcMessageBytesMax;  // of a request and of a response; at most kRpcMessageBytesMax
   // A request costs the bytes of request and largest response and kRpcCallBytes. All ranks have the same numbers.

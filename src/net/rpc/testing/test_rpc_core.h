@@ -19,7 +19,8 @@ inline constexpr RpcMethod kLookup = 1;
 inline RpcParams params_of(Rank rank, int32_t size) {
   RpcParams params;
   params.rank = rank;
-  for (int32_t i = 0; i < size; ++i) params.hosts.push_back(fmt::format("host{}", i));
+  params.ranks = size;
+  params.host_of = [](Rank rank) { return fmt::format("host{}", rank); };
   params.methods = {"echo", "lookup"};
   params.frame_bytes = 4 * kKiB;
   params.window_bytes = 64 * kKiB;
