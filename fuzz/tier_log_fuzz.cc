@@ -8,6 +8,7 @@
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
 #include "tier/log/log_format.h"
+#include "tier/log/log_seal.h"
 
 namespace swale::tier::tier_log_fuzz {
 namespace {
@@ -63,6 +64,18 @@ void check_scan(Bytes segment, const SegmentHeader& expected) {
       require(range.begin < range.end && range.end <= record.header.length);
 }
 
+// The input as a seal whose checksum is right: what is decoded encodes to what decodes to the same.
+void check_seal(Bytes input) {
+  if (input.size() < kSealHeadBytes) return;
+  std::string bytes(input);
+  put_u32(bytes.data(), kSealMagic);
+  put_u32(bytes.data() + 4, crc32c(Bytes(bytes).substr(8)));
+  const auto seal = decode_log_seal(bytes, "seal");
+  if (!seal.ok()) return;
+  const auto again = decode_log_seal(encode_log_seal(*seal), "seal");
+  require(again.ok() && *again == *seal);
+}
+
 void run(Bytes input) {
   SegmentHeader expected;
   std::string log = make_log(&expected);
@@ -85,6 +98,9 @@ void run(Bytes input) {
     put_u32(log.data() + header + 4,
             crc32c_extend(crc32c(Bytes(id, 8)), Bytes(log).substr(header + 8, kRecordHeaderBytes - 8)));
   }
+  const KnownGeneration known{input.empty() ? 0u : static_cast<uint32_t>(input[0]) % 5, input.size() % 2 == 0};
+  static_cast<void>(scan_segment(log, expected, &known));
+  check_seal(input);
   check_scan(log, expected);
   check_scan(Bytes(log).substr(0, input.size() % log.size()), expected);
 }

@@ -70,9 +70,9 @@ int TierCommand::look(io::PosixDevice& device) const {
   } else {
     for (const Status& problem : report->problems) print(fmt::format("{}\n", problem.message()));
     print(fmt::format(
-        "{}: log {:016x}, {} of {} segments hold {} records with {} bytes; {} writes in the queue; {}\n", ssd,
-        report->log_id, report->live_segments, report->segments, report->records, report->payload_bytes,
-        report->queued,
+        "{}: log {:016x}, {} of {} segments hold {} records with {} bytes; {} writes in the queue; {}; {}\n",
+        ssd, report->log_id, report->live_segments, report->segments, report->records, report->payload_bytes,
+        report->queued, report->closed ? "closed cleanly" : "not closed",
         report->problems.empty() ? "all checksums are right"
                                  : fmt::format("{} problems", report->problems.size())));
   }

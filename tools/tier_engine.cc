@@ -268,7 +268,9 @@ Json json_of(const tier::LogReport& report) {
           {"live_segments", report.live_segments},
           {"records", report.records},
           {"payload_bytes", report.payload_bytes},
-          {"queued", report.queued}};
+          {"queued", report.queued},
+          {"generation", report.generation},
+          {"closed", report.closed}};
 }
 
 constexpr Engine kTierEngine = {.format = "swale-tier",

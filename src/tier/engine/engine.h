@@ -37,6 +37,7 @@
 #include "tier/engine/held_ranges.h"
 #include "tier/engine/settled.h"
 #include "tier/log/log_format.h"
+#include "tier/log/log_seal.h"
 #include "tier/log/log_space.h"
 #include "tier/log/loss_list.h"
 #include "tier/policy/options.h"
@@ -51,6 +52,9 @@ class Engine {
   // A file by its persistent id, of `size` bytes on the backing device. `base`: where it lies there, as far as known; it
   // orders the queue.
   FileIndex open_file(uint64_t id, uint64_t base, uint64_t size);
+  // What a clean end may promise of the log's segments. None: the log has failed, or a record is being written. Call when
+  // nothing is under way.
+  std::optional<std::vector<SegmentSeal>> segment_seals() const;
   // Ends the use of a file that has nothing in the log and nothing under way; false: it has, and nothing happens. open_file
   // may give the index to another file afterwards.
   bool close_file(FileIndex file);

@@ -53,16 +53,23 @@ void Engine::restore_segments(const Found& found) {
     const uint32_t index = scan.header.index;
     // A segment without a whole header is erased before it is used, even if nothing is in it.
     const bool live = !inside.empty() || scan.header_damaged;
-    std::vector<uint64_t> begins;
+    struct Begin {
+      uint64_t address;
+      bool sealed;
+    };
+    std::vector<Begin> begins;
     for (const RecordHeader* record : inside) {
       first = std::min(first, record->sequence);
       const uint64_t end_before = log_.begin_of(index) + used;
-      if (record->address > end_before) begins.push_back(end_before);  // nothing is known of what was here
-      begins.push_back(record->address);
+      if (record->address > end_before) begins.push_back({end_before, false});
+      begins.push_back({record->address, record->type != RecordType::kSettled});
       used = record->address - log_.begin_of(index) + record->space(options_.log_alignment);
     }
     log_.restore(index, scan.header.generation, used, live);
-    for (const uint64_t begin : begins) log_.restore_record(index, begin);
+    for (const Begin& begin : begins) {
+      log_.restore_record(index, begin.address);
+      if (!begin.sealed) log_.leave_unsealed(index);
+    }
     if (live) order.emplace_back(first, index);
     sequence_ = std::max(sequence_, scan.header.sequence);
   }

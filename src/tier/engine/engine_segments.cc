@@ -241,6 +241,19 @@ void Engine::log_failed(Code code) {
   segments_changed_ = true;
 }
 
+std::optional<std::vector<SegmentSeal>> Engine::segment_seals() const {
+  if (!log_usable()) return std::nullopt;
+  std::vector<SegmentSeal> seals;
+  for (uint32_t i = 0; i < options_.segment_count; ++i) {
+    const Segment& segment = log_.at(i);
+    if (segment.appending > 0) return std::nullopt;
+    const bool erased = segment.state == Segment::State::kFree || segment.state == Segment::State::kErasing ||
+                        segment.state == Segment::State::kErasureSync;
+    seals.push_back({segment.generation, erased ? std::vector<uint32_t>() : log_.sealed_records(i)});
+  }
+  return seals;
+}
+
 void Engine::advance_abandon() {
   if (log_state_ != LogState::kReadOnly || log_.dirty_bytes() > 0 || flush_retry_ > now_ || !losses_saved())
     return;

@@ -25,6 +25,7 @@ void Engine::advance_settle() {
 
 void Engine::append_mark() {
   mark_address_ = *log_.reserve(control_bytes(), now_);
+  log_.leave_unsealed(log_.segment_of(mark_address_));
   mark_in_flight_ = true;
   Action action{.kind = Action::Kind::kAppend, .id = kNoOp, .ticket = kMarkTicket};
   action.record.type = RecordType::kSettled;

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "tier/log/log_format.h"
+#include "tier/log/log_seal.h"
 #include "tier/log/loss_list.h"
 
 namespace swale::tier::golden_test {
@@ -100,6 +101,15 @@ TEST(TierGolden, ASegmentHasTheBytesOfTheGoldenOneWhichIsRead) {
   EXPECT_EQ(scan->records[1].length, 9000u);
   EXPECT_EQ(scan->records[6].type, RecordType::kSettled);
   EXPECT_EQ(scan->records[6].settled(), 44u);
+}
+
+TEST(TierGolden, ASealHasTheBytesOfTheGoldenOneWhichIsRead) {
+  const LogSeal seal{kLogId, 12, true, {{3, {1, 13, 168, 300'000}}, {4, {}}}, {{"queue.7", 2}}};
+  const std::string bytes = golden("seal", encode_log_seal(seal));
+  EXPECT_EQ(bytes, encode_log_seal(seal));
+  const auto read = decode_log_seal(bytes, "seal");
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(*read, seal);
 }
 
 TEST(TierGolden, AListOfLossesHasTheBytesOfTheGoldenOneWhichIsRead) {

@@ -299,12 +299,31 @@ Status read_headers(Bytes segment, const SegmentHeader& expected, SegmentScan* s
 
 }  // namespace
 
-Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected) {
+Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected, const KnownGeneration* known) {
   SegmentScan scan;
   scan.header = expected;
   SWALE_RETURN_IF_ERROR(read_headers(segment, expected, &scan));
+  const bool behind =
+      known != nullptr && !scan.generation_guessed && scan.header.generation < known->generation;
+  if (known != nullptr && known->exact && !scan.generation_guessed &&
+      scan.header.generation > known->generation)
+    return corruption(
+        "tier log: segment {}: its header has generation {}, the seal of the log's clean end says {}: the log was "
+        "written after it was sealed",
+        expected.index, scan.header.generation, known->generation);
+  if (behind || (known != nullptr && known->exact && scan.generation_guessed)) {
+    scan.header.generation = known->generation;
+    scan.header_damaged = true;
+    scan.generation_guessed = false;
+  }
   Scanner(segment, expected, &scan).run();
-  if (scan.generation_guessed) keep_generation(&scan);
+  if (!scan.generation_guessed) return scan;
+  keep_generation(&scan);
+  if (known == nullptr || scan.header.generation >= known->generation) return scan;
+  scan.header.generation = known->generation;  // all that was found was erased long ago
+  scan.records.clear();
+  scan.mended.clear();
+  scan.damaged.clear();
   return scan;
 }
 

@@ -145,9 +145,19 @@ struct SegmentScan {
   uint64_t skipped_bytes = 0;  // between records: remains, or headers that were damaged
 };
 
+// What the log's seal says of a segment's generation (log_seal.h).
+struct KnownGeneration {
+  uint32_t generation = 0;
+  bool exact =
+      false;  // the log was closed cleanly; else it was this one or a later one when the process stopped
+};
+
 // Finds all records of a segment, whatever is damaged before or between them. `expected` is what the log's configuration
-// says about the segment (generation and sequence are ignored). kCorruption if the segment belongs to another log.
-Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected);
+// says about the segment (generation and sequence are ignored). Records of a generation below the known one are remains,
+// whatever the segment's headers say: such headers count as damaged. kCorruption if the segment belongs to another log, or
+// is newer than an exact generation.
+Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected,
+                                 const KnownGeneration* known = nullptr);
 
 // Takes the damaged records out that no record says were settled: they were torn when the process or the machine stopped.
 // Carry out mends_of before anything is appended to the log: later records would say that they were settled.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 
 #include "tier/log/log_format.h"
 
@@ -132,6 +133,15 @@ void LogSpace::restore(uint32_t index, uint32_t generation, uint64_t used_bytes,
 }
 
 void LogSpace::restore_record(uint32_t segment, uint64_t address) { index_record(segment, address); }
+
+std::vector<uint32_t> LogSpace::sealed_records(uint32_t index) const {
+  const Segment& segment = segments_[index];
+  std::vector<uint32_t> sealed;
+  sealed.reserve(segment.records.size());
+  std::set_difference(segment.records.begin(), segment.records.end(), segment.unsealed.begin(),
+                      segment.unsealed.end(), std::back_inserter(sealed));
+  return sealed;
+}
 
 uint32_t LogSpace::add_recovered_queue() {
   segments_.emplace_back();

@@ -38,6 +38,8 @@ struct Segment {
   // Where its records begin, in units of kRecordUnit from the begin of the segment: rising. 4 bytes a record, so that a
   // part of one finds its checksums.
   std::vector<uint32_t> records;
+  // Of `records`: marks, which hold nothing, and places where nothing was found.
+  std::vector<uint32_t> unsealed;
 
   bool live() const { return state != State::kFree; }
 };
@@ -113,6 +115,12 @@ class LogSpace {
   void restore(uint32_t segment, uint32_t generation, uint64_t used_bytes, bool live);
   uint32_t add_recovered_queue();
   void restore_record(uint32_t segment, uint64_t address);
+  // The record that was reserved or restored last in the segment is no loss if it is gone.
+  void leave_unsealed(uint32_t segment) {
+    segments_[segment].unsealed.push_back(segments_[segment].records.back());
+  }
+  // Where the other records of a segment begin, in units of kRecordUnit from its begin: rising.
+  std::vector<uint32_t> sealed_records(uint32_t segment) const;
   void order(uint32_t segment) { segments_[segment].ordinal = ++ordinal_; }
 
  private:

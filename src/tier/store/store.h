@@ -57,6 +57,8 @@ struct LogReport {
   uint64_t payload_bytes = 0;
   uint64_t queued = 0;
   uint64_t torn = 0;             // records that were being written when the process stopped
+  uint64_t generation = 0;       // how often the log was opened; 0: it has no seal
+  bool closed = false;           // its last process has ended cleanly
   std::vector<Status> problems;  // damaged records, by file, offset and length
 };
 

@@ -74,6 +74,7 @@ Status StoreCore::close(bool drain_first) {
     return poisoned_.ok();
   }();
   if (clean && opened_.queue) static_cast<void>(device_.remove(opened_.queue->path()));
+  if (clean) seal_log();
   opened_.ssd_lock.reset();
   opened_.backing_lock.reset();
   return status;

@@ -22,6 +22,7 @@
 #include "io/storage_thread.h"
 #include "tier/engine/engine.h"
 #include "tier/log/log_read.h"
+#include "tier/log/log_seal.h"
 #include "tier/store/shared_queue.h"
 #include "tier/store/store.h"
 
@@ -36,6 +37,7 @@ struct Marker {
   // with lower numbers were flushed before it was abandoned: they are older than the backing device.
   uint64_t queues_log_id = 0;  // 0: there was none
   uint64_t queues_from = 0;
+  uint64_t generation = 0;  // how often it was used with a log (store_seal.h)
 };
 std::string encode_marker(const Marker& marker);
 
@@ -52,7 +54,8 @@ struct OpenedStore {
     uint64_t base = 0;  // address of its first byte
   };
   std::vector<OldQueue> old_queues;
-  Marker marker;  // as it is on the backing device
+  Marker marker;                // as it is on the backing device
+  std::optional<LogSeal> seal;  // as it is on the SSD
   uint64_t queue_number = 0;
   Engine::Found found;
   std::vector<std::pair<std::string, uint64_t>> files;  // paths of the files that records name, and their ids
@@ -62,7 +65,7 @@ Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options);
 
 Result<SegmentHeader> log_geometry(io::File& log, const Options& otherwise);
 Result<std::vector<SegmentScan>> scan_log(io::File& log, const SegmentHeader& geometry,
-                                          RecoveryReport* report);
+                                          const std::optional<LogSeal>& seal, RecoveryReport* report);
 std::string marker_path(
     const std::string& backing_directory);  // says which log the backing directory belongs to
 Status words_of(const std::string& path, const DamagedRecord& damaged);
@@ -239,6 +242,7 @@ class StoreCore final : public io::StorageClient {
   bool is_old_queue(uint64_t address) const { return address >= log_bytes_; }
   std::pair<io::File*, uint64_t> log_place(uint64_t address) const;
   Status abandon_log();
+  void seal_log();  // store_seal.cc
   std::string full_path(const std::string& path) const;
   void run_timer();
   Nanos now() const { return system_clock().now(); }

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "io/posix_device.h"
 #include "tier/log/log_format.h"
+#include "tier/log/log_seal.h"
 #include "tier/store/store.h"
 
 namespace swale::tier::store_damage_test {
@@ -83,6 +84,17 @@ class StoreDamageTest : public ::testing::Test {
     std::sort(all.begin(), all.end(),
               [](const RecordHeader& x, const RecordHeader& y) { return x.sequence < y.sequence; });
     return all;
+  }
+  // As a process leaves its log that was killed, instead of one that has ended.
+  void leave_open() const {
+    for (const char* name : {"/ssd/seal", "/ssd/seal.copy"}) {
+      std::ifstream in(root_ + name, std::ios::binary);
+      auto seal = decode_log_seal(std::string(std::istreambuf_iterator<char>(in), {}), name);
+      ASSERT_TRUE(seal.ok());
+      seal->closed = false;
+      for (SegmentSeal& segment : seal->segments) segment.records.clear();
+      std::ofstream(root_ + name, std::ios::binary) << encode_log_seal(*seal);
+    }
   }
   void flip(uint64_t at) const {
     std::fstream log(root_ + "/ssd/log", std::ios::in | std::ios::out | std::ios::binary);
@@ -194,6 +206,7 @@ TEST_F(StoreDamageTest, ATornRecordIsNoLoss) {
   open();
   write(0, std::string(5000, 'a'));
   close();
+  leave_open();
   const auto before = records();
   // As an append that was under way: header and a part of the payload.
   RecordHeader torn = before[0];

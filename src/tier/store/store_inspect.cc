@@ -2,6 +2,7 @@
 #include "tier/log/log_format.h"
 #include "tier/store/shared_queue.h"
 #include "tier/store/store_core.h"
+#include "tier/store/store_seal.h"
 
 namespace swale::tier {
 namespace {
@@ -48,8 +49,23 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
   report.segment_bytes = geometry.segment_size;
   report.segments = geometry.segment_count;
   RecoveryReport read;
-  SWALE_ASSIGN_OR_RETURN(auto scans, scan_log(*log, geometry, &read));
-  report.torn = take_torn(&scans).size();
+  auto seal = read_seal(device, ssd_directory);
+  if (!seal.ok() && seal.status().code() != Code::kCorruption) return seal.status();
+  if (!seal.ok()) report.problems.push_back(seal.status());
+  if (seal.ok() && *seal && (*seal)->log_id != geometry.log_id) {
+    report.problems.push_back(corruption("{}: the seal is that of log {:016x}, the log is {:016x}",
+                                         ssd_directory, (*seal)->log_id, geometry.log_id));
+    seal->reset();
+  }
+  const std::optional<LogSeal> known = seal.ok() ? *std::move(seal) : std::nullopt;
+  SWALE_ASSIGN_OR_RETURN(auto scans, scan_log(*log, geometry, known, &read));
+  report.generation = known ? known->generation : 0;
+  report.closed = known && known->closed;
+  if (report.closed)
+    for (Status& missing : missing_records(*known, scans, log->path()))
+      report.problems.push_back(std::move(missing));
+  else
+    report.torn = take_torn(&scans).size();
   for (const SegmentScan& scan : scans) {
     if (scan.header_damaged)
       report.problems.push_back(corruption(
@@ -70,17 +86,26 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
     }
   }
   SWALE_ASSIGN_OR_RETURN(const auto names, device.list(ssd_directory));
+  uint64_t queued_damaged = 0;
   for (const std::string& name : names) {
     if (!name.starts_with("queue.")) continue;
     SWALE_ASSIGN_OR_RETURN(const auto file, device.open(ssd_directory + "/" + name, io::OpenMode::kRead));
     std::vector<DamagedRecord> damaged;
     SWALE_ASSIGN_OR_RETURN(const auto left, SharedQueue::left_in(*file, geometry.log_id, &damaged));
     for (const DamagedRecord& record : damaged) report.problems.push_back(words_of(file->path(), record));
+    queued_damaged += damaged.size();
     for (const RecordHeader& record : left) {
       ++report.queued;
       if (visit) visit(shown(record, name));
     }
   }
+  uint64_t sealed = 0;
+  if (report.closed)
+    for (const QueueSeal& queue : known->queues) sealed += queue.records;
+  if (report.queued + queued_damaged < sealed)
+    report.problems.push_back(
+        corruption("{}: {} of the {} writes in queues that the clean end has sealed are not there",
+                   ssd_directory, sealed - report.queued - queued_damaged, sealed));
   return report;
 }
 

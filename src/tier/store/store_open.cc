@@ -13,6 +13,7 @@
 #include "base/coding.h"
 #include "base/json.h"
 #include "tier/store/store_core.h"
+#include "tier/store/store_seal.h"
 
 namespace swale::tier {
 namespace {
@@ -60,6 +61,9 @@ Status make_log(io::Device& device, OpenedStore* opened) {
   SWALE_RETURN_IF_ERROR(opened->log->sync());
   SWALE_RETURN_IF_ERROR(device.sync_directory(opened->options.ssd_directory));
   opened->report.made_anew = true;
+  LogSeal seal{engine.log_id, opened->marker.generation, false, {}, {}};
+  seal.segments.resize(engine.segment_count, {1, {}});
+  SWALE_RETURN_IF_ERROR(write_seal(device, opened->options.ssd_directory, seal));
   // The queues of a process that went on without its log still bear that log's id.
   Marker& marker = opened->marker;
   if (marker.there) marker.queues_log_id = marker.log_id;
@@ -84,11 +88,16 @@ bool decode_marker(const std::string& text, Marker* marker) {
   marker->there = true;
   marker->abandoned = text.starts_with("abandoned ");
   if (!take_number(&at, 16, &marker->log_id) || *at++ != '\n') return false;
+  constexpr std::string_view kGeneration = "generation";
+  if (std::string_view(at).starts_with(kGeneration)) {
+    at += kGeneration.size();
+    if (!take_number(&at, 10, &marker->generation) || *at++ != '\n') return false;
+  }
   constexpr std::string_view kQueues = "queues";
   if (!std::string_view(at).starts_with(kQueues)) return *at == '\0';
   at += kQueues.size();
   return take_number(&at, 16, &marker->queues_log_id) && take_number(&at, 10, &marker->queues_from) &&
-         *at == '\n';
+         *at++ == '\n' && *at == '\0';
 }
 
 Result<Marker> read_marker(io::Device& device, const std::string& backing_directory) {
@@ -98,8 +107,8 @@ Result<Marker> read_marker(io::Device& device, const std::string& backing_direct
   if (!text.ok()) return text.status().code() == Code::kNotFound ? Result<Marker>(marker) : text.status();
   if (!decode_marker(*text, &marker))
     return corruption(
-        "{}: expected 'log ID' or 'abandoned ID', and perhaps 'queues ID NUMBER'; found {} bytes of "
-        "something else",
+        "{}: expected 'log ID' or 'abandoned ID', 'generation NUMBER', and perhaps 'queues ID NUMBER'; found {} "
+        "bytes of something else",
         path, text->size());
   return marker;
 }
@@ -146,7 +155,9 @@ Status go_on_without_log(io::Device& device, uint64_t log_id, OpenedStore* opene
 // Writes the missing copies of headers. Records that were torn when the process stopped must not look like damaged ones later, when newer records say that
 // everything before them was settled.
 Status mend_log(io::File& log, const Options& engine, OpenedStore* opened) {
-  const auto torn = take_torn(&opened->found.segments);
+  // After a clean end nothing is torn: what is damaged had been acknowledged.
+  const bool closed = opened->seal && opened->seal->closed;
+  const auto torn = closed ? std::vector<DamagedRecord>() : take_torn(&opened->found.segments);
   opened->report.torn = torn.size();
   for (const SegmentScan& scan : opened->found.segments) {
     opened->report.mended += scan.mended.size();
@@ -224,7 +235,10 @@ Status use_log(io::Device& device, OpenedStore* opened) {
   engine.segment_count = geometry->segment_count;
   engine.log_alignment = geometry->alignment;
   SWALE_RETURN_IF_ERROR(engine.validate());
-  SWALE_ASSIGN_OR_RETURN(opened->found.segments, scan_log(*opened->log, *geometry, &opened->report));
+  SWALE_RETURN_IF_ERROR(take_seal(device, *geometry, opened));
+  SWALE_ASSIGN_OR_RETURN(opened->found.segments,
+                         scan_log(*opened->log, *geometry, opened->seal, &opened->report));
+  SWALE_RETURN_IF_ERROR(check_sealed_records(*opened->log, opened));
   return mend_log(*opened->log, engine, opened);
 }
 
@@ -378,7 +392,7 @@ Result<SegmentHeader> log_geometry(io::File& log, const Options& otherwise) {
 }
 
 Result<std::vector<SegmentScan>> scan_log(io::File& log, const SegmentHeader& geometry,
-                                          RecoveryReport* report) {
+                                          const std::optional<LogSeal>& seal, RecoveryReport* report) {
   std::vector<SegmentScan> scans;
   std::string bytes(geometry.segment_size, '\0');
   for (uint32_t i = 0; i < geometry.segment_count; ++i) {
@@ -387,7 +401,8 @@ Result<std::vector<SegmentScan>> scan_log(io::File& log, const SegmentHeader& ge
     report->log_bytes_read += bytes.size();
     SegmentHeader expected = geometry;
     expected.index = i;
-    auto scan = scan_segment(bytes, expected);
+    const std::optional<KnownGeneration> known = known_generation(seal, i);
+    auto scan = scan_segment(bytes, expected, known ? &*known : nullptr);
     if (!scan.ok()) return scan.status().with_context(log.path());
     scans.push_back(std::move(*scan));
   }
@@ -408,6 +423,7 @@ std::string losses_path(const std::string& backing_directory) {
 
 std::string encode_marker(const Marker& marker) {
   std::string text = fmt::format("{} {:016x}\n", marker.abandoned ? "abandoned" : "log", marker.log_id);
+  if (marker.generation != 0) text += fmt::format("generation {}\n", marker.generation);
   if (marker.queues_log_id != 0)
     text += fmt::format("queues {:016x} {}\n", marker.queues_log_id, marker.queues_from);
   return text;
@@ -465,7 +481,10 @@ Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options) 
   SWALE_RETURN_IF_ERROR(use_log(device, &opened));
   SWALE_RETURN_IF_ERROR(use_queues(device, &opened));
   SWALE_RETURN_IF_ERROR(read_losses(device, &opened));
+  SWALE_RETURN_IF_ERROR(check_sealed_queues(&opened));
   SWALE_RETURN_IF_ERROR(find_files(&opened));
+  // Last: an opening that fails leaves a clean end sealed.
+  SWALE_RETURN_IF_ERROR(raise_generation(device, &opened));
   return opened;
 }
 
