@@ -50,6 +50,16 @@ bool allows_tcp(std::string_view tls) {
   return allows(tls, {"tcp"}) && (devices == nullptr || std::strchr(devices, ':') == nullptr);
 }
 
+// ucp_config_modify takes a fabric's setting by its name without the fabric's prefix before UCX 1.17 (seen in 1.13 to 1.16),
+// and with it since (seen in 1.17 to 1.20). A name of the other kind does nothing but a warning in the users' terminals.
+bool knows_fabrics_prefixes() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  ucp_get_version(&major, &minor, &release);
+  return major > 1 || (major == 1 && minor >= 17);
+}
+
 }  // namespace
 
 Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
@@ -78,9 +88,13 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
     }
   }
   // Otherwise connect() blocks the progress thread, for 3 s to 2 minutes if the peer cannot be reached: meanwhile this rank
-  // sends nothing, so that others take it for dead instead of the one that it tries to reach. Settings of a fabric are
-  // modified by their names without its prefix.
-  if (allows_tcp(tls) && !is_set("TCP_CONN_NB")) SWALE_RETURN_IF_ERROR(set_unless_user("CONN_NB", "y"));
+  // sends nothing, so that others take it for dead instead of the one that it tries to reach.
+  if (allows_tcp(tls) && !is_set("TCP_CONN_NB")) {
+    SWALE_RETURN_IF_ERROR(set_unless_user(knows_fabrics_prefixes() ? "TCP_CONN_NB" : "CONN_NB", "y"));
+  }
+  // Its cache of registered memory hooks malloc's calls, with which UCX 1.18 hangs in two ranks of a thousand. Our frames are
+  // too small to gain by it.
+  SWALE_RETURN_IF_ERROR(set_unless_user("RCACHE_ENABLE", "n"));
   // Finds a dead shared-memory peer within a second (20 s by default).
   return set_unless_user("KEEPALIVE_INTERVAL", "1s");
 }

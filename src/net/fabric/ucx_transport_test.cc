@@ -198,6 +198,25 @@ TEST(UcxTransport, APeerWhoseAddressIsDamagedIsDownWhenItIsMet) {
   other.join();
 }
 
+// What UCX does with these settings, and what it says: it writes that into the terminal of every rank.
+std::string what_ucx_says(const TransportOptions& options) {
+  testing::internal::CaptureStdout();
+  const Status made = ucx_transport(0, 2, options).status();
+  return testing::internal::GetCapturedStdout() + (made.ok() ? "" : made.to_string());
+}
+
+TEST(UcxTransport, UcxKnowsEverySettingThatItIsGiven) {
+  EXPECT_EQ(what_ucx_says({}), "");
+  for (const char* const tls : {"tcp,self", "sm,self"}) {
+    TransportOptions options;
+    options.settings = {{"TLS", tls}};
+    EXPECT_EQ(what_ucx_says(options), "") << tls;
+    // Canary: UCX complains of a name that it does not know.
+    options.settings.emplace_back("NO_SUCH_SETTING", "y");
+    EXPECT_NE(what_ucx_says(options), "") << tls;
+  }
+}
+
 TEST(UcxTransport, RefusesABookOfAnotherJobAndMalformedSettings) {
   auto made = ucx_transport(0, 2);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
