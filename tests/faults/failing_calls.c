@@ -90,6 +90,8 @@ static int change_operation(struct io_uring_sqe* entry, int what) {
     if (entry->opcode == IORING_OP_WRITE && half > 0) entry->len = half >= 4096 ? half / 4096 * 4096 : half;
     return -1;
   }
+  /* The flags of a sync mean something else to a write, and new versions of liburing leave them there. */
+  memset(entry, 0, sizeof *entry);
   const char* refuses = what == ENOSPC ? "/dev/full" : "/proc/self/mem";
   io_uring_prep_write(entry, open(refuses, O_WRONLY | O_CLOEXEC), &byte, 1, 0);
   entry->user_data = tag;

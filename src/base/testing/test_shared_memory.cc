@@ -76,6 +76,16 @@ bool own_namespaces() {
          write_file("/proc/self/gid_map", fmt::format("{} {} 1", group, group));
 }
 
+// What is mounted on /dev/shm from now on stays in this process's namespace. The nearest mount decides that: in a chroot "/"
+// is none.
+bool keep_mounts_here() {
+  for (const char* const place : {kShm, "/dev", "/"}) {
+    if (::mount(nullptr, place, nullptr, MS_PRIVATE, nullptr) == 0) return true;
+    if (errno != EINVAL) return false;  // EINVAL: it is no mount
+  }
+  return false;
+}
+
 void add_segments(const Known& of, std::set<std::string>* left) {
   std::ifstream segments("/proc/sysvipc/shm");
   std::string line;
@@ -95,8 +105,8 @@ void add_segments(const Known& of, std::set<std::string>* left) {
 
 bool isolate_shared_memory(std::string* why) {
   neighbours_folder();
-  const bool done = own_namespaces() && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                    ::mount("swale-test", kShm, "tmpfs", 0, "mode=1777") == 0;
+  const bool done =
+      own_namespaces() && keep_mounts_here() && ::mount("swale-test", kShm, "tmpfs", 0, "mode=1777") == 0;
   if (!done) *why = std::strerror(errno);
   known().isolated = done;
   return done;
