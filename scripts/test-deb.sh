@@ -41,7 +41,7 @@ in_root() {
     mount --rbind /dev '$root/dev'; mount -t proc proc '$root/proc'; mount -t sysfs sysfs '$root/sys'
     exec chroot '$root' env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
       DEBIAN_FRONTEND=noninteractive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-      OMPI_MCA_rmaps_base_oversubscribe=1 bash -euxc \"\$1\"" in_root "$1"
+      OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe bash -euxc \"\$1\"" in_root "$1"
 }
 apt='apt-get -q -y -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 --no-install-recommends'
 

@@ -25,7 +25,8 @@ def environment(tree=None, libraries=False):
     result = {name: text for name, text in os.environ.items()
               if not name.startswith(("SWALE_", "CMAKE_", "PKG_CONFIG", "LD_LIBRARY", "CPATH", "LIBRARY_PATH"))}
     result.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                  OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_mpi_yield_when_idle="1")
+                  OMPI_MCA_rmaps_base_oversubscribe="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",  # Open MPI 4, 5
+                  OMPI_MCA_mpi_yield_when_idle="1")
     if tree:
         result["PKG_CONFIG_PATH"] = os.path.join(tree, "lib/pkgconfig")
         result["PATH"] = os.path.join(tree, "bin") + ":" + result["PATH"]

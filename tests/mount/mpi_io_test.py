@@ -32,7 +32,8 @@ SIEVING = ["unordered", "romio_cb_write=disable", "romio_cb_read=disable", "romi
 SMALL_BUFFERS = ["romio_cb_write=enable", "romio_cb_read=enable", "cb_buffer_size=20000"]
 LAUNCHERS = {"openmpi": "mpirun.openmpi", "mpich": "mpiexec.mpich"}
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                   OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_mpi_yield_when_idle="1")
+                   OMPI_MCA_rmaps_base_oversubscribe="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",  # Open MPI 4, 5
+                   OMPI_MCA_mpi_yield_when_idle="1")
 
 
 class MpiIo(Mounted):
