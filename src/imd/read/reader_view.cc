@@ -249,7 +249,9 @@ Status ReaderView::sample(int64_t epoch, size_t n, uint64_t seed, const Reader::
     return invalid_argument("a sample of {} keys: at most {} can be drawn", n, Reader::kSampleMax);
   KeySample sample(files_, manifest_, manifest_.epochs[number], partitions_, seed);
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> keys, sample.draw(n));
-  std::all_of(keys.begin(), keys.end(), fn);
+  for (const std::string& key : keys) {
+    if (!fn(key)) break;
+  }
   return {};
 }
 
