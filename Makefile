@@ -132,7 +132,7 @@ check: ## before a commit: format, layers, tree, numbers, locks, pages, fast tes
 
 format: ## clang-format over all sources
 	@scripts/install-deps.sh check
-	@git ls-files -co --deduplicate --exclude-standard '*.h' '*.hpp' '*.c' '*.cc' | xargs -r clang-format-16 -i
+	@git ls-files -co --deduplicate --exclude-standard '*.h' '*.hpp' '*.c' '*.cc' | xargs -r "$$(scripts/clang-tool.sh clang-format)" -i
 
 docs: ## the reference of the public headers, into build/docs
 	@scripts/install-deps.sh docs

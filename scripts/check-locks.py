@@ -7,12 +7,14 @@ MAY_NAME_STD lists. The self-test breaks the rule and expects to be told so.
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CLANG = os.environ.get("SWALE_CLANG", "clang++-16")
+CLANG = os.environ.get("SWALE_CLANG") or next(
+    (name for name in ("clang++-16", "clang++-19") if shutil.which(name)), "clang++")
 ANNOTATED = ("src/base", "src/io", "src/net", "src/imd", "src/tier")
 # The mutex itself, and one that is more than a std::mutex.
 MAY_NAME_STD = {"src/base/mutex.h", "src/base/biased_mutex.h", "src/base/biased_mutex.cc"}

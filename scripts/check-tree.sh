@@ -17,7 +17,7 @@ files() {
 }
 
 check_tree() {
-  local wrong=0 file lines found
+  local wrong=0 file lines found format
   while IFS= read -r file; do
     if [ "$(stat -c %s "$file")" -gt "$file_bytes_max" ]; then
       echo "$file: larger than 1 MiB"
@@ -37,7 +37,8 @@ check_tree() {
       [ "$file" = total ] || [ "$lines" -le "$source_lines_max" ] ||
         echo "look: $file has $lines lines (is it one thing, or two?)"
     done < <(wc -l "${sources[@]}")
-    if ! found=$(clang-format-16 --dry-run -Werror --ferror-limit=1 "${sources[@]}" 2>&1); then
+    format=$("$swale_root/scripts/clang-tool.sh" clang-format)
+    if ! found=$("$format" --dry-run -Werror --ferror-limit=1 "${sources[@]}" 2>&1); then
       echo "not as clang-format would write it; 'make format' mends:"
       sed -n 's/^\([^:]*\):.*error: code should be clang-formatted.*/  \1/p' <<< "$found" | sort -u
       wrong=1

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, long, demo, bench, deb, check and docs.
 #
-# On Debian 12, Ubuntu 24.04 and later: installs what is missing, as root or through sudo, in one transaction; when
+# On Debian 12 and 13, Ubuntu 24.04 and later: installs what is missing, as root or through sudo, in one transaction; when
 # nothing is missing it does nothing and needs no privilege. On other systems it prints the names to install. With
 # SWALE_DEPS=skip it trusts you to have installed everything.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 
 # One row a package: the groups that need it; its names in Debian, Fedora (RHEL with EPEL), Arch and Spack ("-": part
-# of another row or not packaged there; aur:NAME: in Arch's user repository).
+# of another row or not packaged there; aur:NAME: in Arch's user repository; A|B: the first that the release has).
 packages='
 build,test,demo  cmake               cmake               cmake          cmake
 build,test,demo  ninja-build         ninja-build         ninja          ninja
@@ -66,12 +66,12 @@ deb              build-essential     -                   -              -
 deb              debhelper           -                   -              -
 deb              debootstrap         -                   -              -
 deb              lintian             -                   -              -
-check            clang-16            clang               clang          llvm+clang
-check            clang-format-16     clang-tools-extra   -              -
-check            clang-tidy-16       -                   -              -
-check            libclang-rt-16-dev  compiler-rt         compiler-rt    -
-check            lld-16              lld                 lld            -
-check            llvm-16             llvm                llvm           -
+check  clang-16|clang-19                      clang              clang        llvm+clang
+check  clang-format-16|python3-venv           clang-tools-extra  -            -
+check  clang-tidy-16|clang-tidy-19            -                  -            -
+check  libclang-rt-16-dev|libclang-rt-19-dev  compiler-rt        compiler-rt  -
+check  lld-16|lld-19                          lld                lld          -
+check  llvm-16|llvm-19                        llvm               llvm         -
 docs             doxygen             doxygen             doxygen        doxygen
 '
 
@@ -106,23 +106,41 @@ END
 fi
 
 mapfile -t wanted < <(names 2 "$@")
-installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2> /dev/null | sed -n 's/^installed //p' || true)
+mapfile -t spellings < <(printf '%s\n' "${wanted[@]}" | tr '|' '\n')
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${spellings[@]}" 2> /dev/null | sed -n 's/^installed //p' || true)
 missing=()
 for package in "${wanted[@]}"; do
-  grep -qxF -e "$package" <<< "$installed" || missing+=("$package")
+  for name in ${package//|/ }; do
+    if grep -qxF -e "$name" <<< "$installed"; then continue 2; fi
+  done
+  missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
+
+# Of A|B the first that apt has heard of, else the last; in `chosen`.
+choose_names() {
+  local package name
+  chosen=()
+  for package in "${missing[@]}"; do
+    for name in ${package//|/ }; do
+      if [ "$name" = "$package" ] || apt-cache show "$name" > /dev/null 2>&1; then break; fi
+    done
+    chosen+=("$name")
+  done
+}
+choose_names
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   command -v sudo > /dev/null ||
-    die "needs root to install; run as root: apt-get install --no-install-recommends ${missing[*]}"
-  say "sudo is needed to install ${#missing[@]} packages: ${missing[*]}"
-  sudo -v || die "without sudo, have these installed: ${missing[*]}"
+    die "needs root to install; run as root: apt-get install --no-install-recommends ${chosen[*]}"
+  say "sudo is needed to install ${#chosen[@]} packages: ${chosen[*]}"
+  sudo -v || die "without sudo, have these installed: ${chosen[*]}"
   as_root=(sudo)
 fi
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300
   -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
 
 step deps-update "Updating the package lists" "${apt[@]}" update
-step deps-install "Installing ${#missing[@]} packages for: $*" "${apt[@]}" install --no-install-recommends "${missing[@]}"
+choose_names  # apt may know more now
+step deps-install "Installing ${#chosen[@]} packages for: $*" "${apt[@]}" install --no-install-recommends "${chosen[@]}"

@@ -8,7 +8,8 @@ cd "$swale_root"
 preset=${1:?tidy-changed.sh needs a preset}
 build=build/$preset
 step "configure-$preset" "Configuring $build for clang-tidy" cmake --preset "$preset"
-export build deadline=$(($(date +%s) + ${2:-150}))
+tidy=$(scripts/clang-tool.sh clang-tidy)
+export tidy build deadline=$(($(date +%s) + ${2:-150}))
 
 changed() {
   local base=
@@ -35,7 +36,7 @@ compiled() {
 tidy_one() {
   local left=$((deadline - $(date +%s))) status=0
   if [ "$left" -gt 0 ]; then
-    timeout "$left" clang-tidy-16 --quiet -p "$build" --extra-arg=-Wno-unknown-warning-option "$1" \
+    timeout "$left" "$tidy" --quiet -p "$build" --extra-arg=-Wno-unknown-warning-option "$1" \
       2> >(grep -vE '^[0-9]+ warnings?' >&2) || status=$?
   fi
   if [ "$left" -le 0 ] || [ "$status" -eq 124 ]; then
