@@ -1,5 +1,6 @@
 #include "imd/check/repair_tables.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
