@@ -124,7 +124,7 @@ void run_mpi_program(Network& network, const Shape& shape) {
   const std::string line = fmt::format(
       "UCX_NET_DEVICES=eth0 {} timeout -k 5 {} mpirun.openmpi --allow-run-as-root --mca mpi_yield_when_idle 1 "
       "--mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 "
-      "--mca plm_rsh_agent {}/agent --host {} -n {} {} {}/particles >{}/out 2>&1 </dev/null",
+      "--mca plm_rsh_agent {}/agent --bind-to none --host {} -n {} {} {}/particles >{}/out 2>&1 </dev/null",
       fmt::join(network.enter_switch(), " "), static_cast<int>(kPatience.count()), scratch, hosts, ranks,
       OPENMPI_PROGRAM, scratch, scratch);
   EXPECT_EQ(std::system(line.c_str()), 0) << line << "\n" << text_of(scratch + "/out");

@@ -123,9 +123,12 @@ std::vector<std::string> Network::enter_switch() const { return {"/usr/bin/nsent
 
 bool Network::write_agent(const std::string& path) const {
   std::ofstream script(path);
-  script << "#!/bin/sh\nhost=$1\nshift\ncase $host in\n";
+  // In a chroot the working folder is not one of the host. Open MPI 5 wants its own for temporary files: the hosts number
+  // their processes from 1, and so find the files of an earlier launcher, which it refuses to use.
+  script << "#!/bin/sh\nTMPDIR=${0%/*}\nexport TMPDIR\nhost=$1\nshift\ncase $host in\n";
   for (int place = 0; place < static_cast<int>(ranks_.size()); ++place)
-    script << fmt::format("{}) exec {} /bin/sh -c \"$*\";;\n", address(place), fmt::join(enter(place), " "));
+    script << fmt::format("{}) exec {} /bin/sh -c \"cd / && $*\";;\n", address(place),
+                          fmt::join(enter(place), " "));
   script << "esac\necho \"no host $host\" >&2\nexit 1\n";
   script.close();
   return script && ::chmod(path.c_str(), 0700) == 0;
