@@ -257,7 +257,7 @@ void ExtremaGroup::add_stream(Bytes block) {
   RecordView record;
   if (!unfinished_.empty()) {
     const Bytes part = stream->substr(begin, start - begin);
-    unfinished_.insert(unfinished_.end(), part.begin(), part.end());
+    unfinished_.append(part);
     if (trailer.count > 0 || last) {
       [[maybe_unused]] const RecordParse parse =
           parse_record({unfinished_.data(), unfinished_.size()}, &record);
@@ -270,7 +270,7 @@ void ExtremaGroup::add_stream(Bytes block) {
   for (uint32_t i = 0; i < trailer.count; ++i) {
     if (parse_record(payload, &record) != RecordParse::kOk) {
       assert(i + 1 == trailer.count && !last);
-      unfinished_.assign(payload.begin(), payload.end());
+      unfinished_.assign(payload);
       unfinished_block_ = next_block_;
       return;
     }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -90,9 +91,9 @@ class ExtremaGroup {
   std::vector<Run> runs_;
   std::vector<std::vector<Extrema>> blocks_of_;  // by field and block
   std::vector<FieldTotals> totals_;
-  uint32_t blocks_ = 0;           // of all runs, the one being added included
-  uint32_t next_block_ = 0;       // the next to be added
-  std::vector<char> unfinished_;  // variable runs: front of a record that spans blocks
+  uint32_t blocks_ = 0;      // of all runs, the one being added included
+  uint32_t next_block_ = 0;  // the next to be added
+  std::string unfinished_;   // variable runs: front of a record that spans blocks
   uint32_t unfinished_block_ = 0;
   std::vector<char> piece_;  // packed runs: of the current block
 };
