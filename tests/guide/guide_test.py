@@ -71,7 +71,8 @@ class Shell:
     def __init__(self, home, folder, **variables):
         environment = {name: text for name, text in os.environ.items() if not name.startswith((
             "SWALE_", "OMPI_", "CMAKE_", "PKG_CONFIG", "LD_LIBRARY", "MAKE", "MFLAGS", "DESTDIR", "PREFIX"))}
-        environment.update(variables, HOME=home)
+        # In some virtual machines Open MPI 5 complains of its network; docs/guide/faq.md tells the reader.
+        environment.update(variables, HOME=home, OMPI_MCA_btl_tcp_if_include="lo")
         self.process = subprocess.Popen(["bash", "--norc", "--noprofile"], cwd=folder, env=environment, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
