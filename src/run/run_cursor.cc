@@ -90,8 +90,11 @@ Status RunCursor::feed_block(Bytes block, const RecordFn& fn) {
   }
   if (stopped_) return {};
   resync_ = false;
+  // First the end, then the step: a failure must name the block at which it was found, or the owner would look for that
+  // block after the end of what it fed.
+  if (next_block_ + 1 == run_end_block_) SWALE_RETURN_IF_ERROR(end_run());
   ++next_block_;
-  return between_runs() ? end_run() : Status();
+  return {};
 }
 
 Status RunCursor::end_run() {
@@ -100,8 +103,8 @@ Status RunCursor::end_run() {
     return {};
   }
   if (ordinal_ != run_.records || !unfinished_.empty() || data_bytes_ != run_.data_bytes) {
-    return malformed(next_block_ - 1, fmt::format("holds {} records with {} bytes, expected {} with {}",
-                                                  ordinal_, data_bytes_, run_.records, run_.data_bytes));
+    return malformed(next_block_, fmt::format("holds {} records with {} bytes, expected {} with {}", ordinal_,
+                                              data_bytes_, run_.records, run_.data_bytes));
   }
   ++runs_;
   return {};

@@ -3,9 +3,10 @@
 // blocks, and feeds them; the cursor keeps only the record that spans a chunk's end.
 //
 // Threads: one at a time.
-// Errors: kCorruption that names file and offset. After a failure, make a new cursor and feed it from a later
-//   run (runs start where decode_run_header succeeds). Exception: if the block next_block() fails verify_block,
-//   none of its records was yielded; feed an intact copy of it, or call pass_block() to skip it.
+// Errors: kCorruption that names file and offset. After a failure of feed, next_block() is the block at which it was
+//   found, always one of those that were fed. Then make a new cursor and feed it from a later run (runs start where
+//   decode_run_header succeeds). Exceptions: if the block next_block() fails verify_block, none of its records was
+//   yielded, and an intact copy of it may be fed; and pass_block() skips it, whatever is wrong with it.
 // Limits: memory for one record, 16 KiB.
 #pragma once
 
