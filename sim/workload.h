@@ -36,7 +36,7 @@ Record make_record(const WorkloadParams& params, uint64_t seed, EpochNumber epoc
 using Model = std::map<uint32_t, std::map<std::string, std::map<int32_t, std::vector<std::string>>>>;
 
 // The schema of make_record's values, as options imd.schema and imd.extrema. Short values lack some fields.
-inline constexpr char kSchema[] = "epoch:u4;writer:u4;number:u8;x:u8;y:f8;z:f4";
+inline constexpr char kSchema[] = "epoch:u4;writer:u4;number:u8;x:u8;y:f8;z:f4;_:*";
 inline constexpr char kIndexed[] = "number;x;y;z";
 
 // The writer's number as stored in a value; -1 if the value is too short to have one.

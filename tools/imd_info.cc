@@ -134,6 +134,7 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
   return {{"path", path},
           {"key", manifest.schema.key ? Json(run::key_text(manifest.schema.key)) : Json()},
           {"schema", fields},
+          {"any_length", manifest.schema.exact_bytes() == std::nullopt},
           {"extrema", extrema},
           {"layout", layout},
           {"generation", manifest.generation},

@@ -121,9 +121,11 @@ enum swale_dir_flags {
  *
  * Some options are fixed when the directory is made; a later call that gives them must give the same value. "imd.schema"
  * says what a value consists of, and "imd.extrema" which of its numbers are indexed for swale_reader_top:
- * "imd.schema=id:u8;velocity:f4x3:m/s;energy:f8,imd.extrema=energy". "imd.key=u64", "i64", "text" or "bytes" is the type of
- * keys: tools show and accept keys in this form. "imd.compression=lz4" or "zstd" compresses blocks that shrink.
- * "imd.index" is for comparisons only.
+ * "imd.schema=id:u8;velocity:f4x3:m/s;energy:f8,imd.extrema=energy". Every value then has the length of all fields
+ * together (there: 28 bytes). If it is a C struct with padding, the schema says where and how many bytes:
+ * "type:i4;_:4;energy:f8". A schema that ends with ";_:*" allows values of any length. "imd.key=u64", "i64", "text" or
+ * "bytes" is the type of keys: tools show and accept keys in this form. "imd.compression=lz4" or "zstd" compresses blocks
+ * that shrink. "imd.index" is for comparisons only.
  *
  * "imd.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all epochs after it are
  * dropped for good, atomically, before anything else is written. They stay dropped even if opening fails afterwards.
@@ -148,8 +150,9 @@ int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, cons
  * while the pipeline is full, but not longer than its peers are silent (option net.silence_deadline_s). A record is
  * durable when swale_dir_epoch_end has returned SWALE_OK on this rank, not before. The call itself writes a value of more
  * than 16,384 bytes to storage, straight from `value`; only a pointer to the value travels. SWALE_INVALID_ARGUMENT changes
- * nothing, and the caller may go on. After any other failure every later call fails with SWALE_ABORTED and the first
- * cause. */
+ * nothing, and the caller may go on: a size beyond the limits, or a value whose length is not that of the directory's
+ * schema; swale_last_error then says both lengths. After any other failure every later call fails with SWALE_ABORTED and
+ * the first cause. */
 int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
                      size_t value_bytes);
 

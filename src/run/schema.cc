@@ -12,6 +12,7 @@ namespace swale::run {
 namespace {
 
 constexpr char kPaddingName[] = "_";
+constexpr char kAnyLength[] = "_:*";
 constexpr uint64_t kSignBit = uint64_t{1} << 63;
 constexpr uint32_t kFloatSignBit = uint32_t{1} << 31;
 constexpr std::string_view kTypeNames[] = {"f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"};
@@ -51,14 +52,21 @@ bool is_unit(std::string_view text) {
 
 Result<Field> parse_field(std::string_view text) {
   const auto problem = [&](std::string_view what) {
-    return invalid_argument("schema: field \"{}\": {}; expected name:type[xCOUNT][:unit] with a type of {}",
-                            text, what, fmt::join(kTypeNames, " "));
+    return invalid_argument(
+        "schema: field \"{}\": {}; expected name:type[xCOUNT][:unit] with a type of {}, or _:N for N bytes of "
+        "padding, or _:* at the end if values have any length",
+        text, what, fmt::join(kTypeNames, " "));
   };
   const size_t name_end = text.find(':');
   if (name_end == std::string_view::npos) return problem("it has no type");
   Field field;
   field.name = text.substr(0, name_end);
   std::string_view type = text.substr(name_end + 1);
+  if (const auto padding = parse_number(type); padding && field.name == kPaddingName) {
+    field.type = FieldType::kU1;
+    field.count = *padding;
+    return field;
+  }
   if (const size_t type_end = type.find(':'); type_end != std::string_view::npos) {
     field.unit = type.substr(type_end + 1);
     type = type.substr(0, type_end);
@@ -131,6 +139,9 @@ uint32_t type_bytes(FieldType type) { return static_cast<uint32_t>(type_name(typ
 std::string_view type_name(FieldType type) { return kTypeNames[static_cast<size_t>(type) - 1]; }
 
 Status Schema::add(Field field) {
+  if (any_length)
+    return invalid_argument("schema: \"{}\" must be the last field, found \"{}\" after it", kAnyLength,
+                            field.name);
   const uint64_t offset =
       fields.empty() ? 0
                      : fields.back().offset + uint64_t{fields.back().count} * type_bytes(fields.back().type);
@@ -171,6 +182,10 @@ Status Schema::index(std::string_view name) {
 Result<Schema> Schema::parse(std::string_view fields_text, std::string_view indexed_text) {
   Schema schema;
   for (const std::string_view text : split(fields_text, ';')) {
+    if (text == kAnyLength && !schema.empty() && !schema.any_length) {
+      schema.any_length = true;
+      continue;
+    }
     SWALE_ASSIGN_OR_RETURN(Field field, parse_field(text));
     SWALE_RETURN_IF_ERROR(schema.add(std::move(field)));
   }
@@ -203,14 +218,34 @@ Result<FieldPlace> Schema::find(std::string_view name) const {
                     found->offset + element.value_or(0) * type_bytes(found->type)};
 }
 
+Status Schema::wrong_length(uint64_t bytes) const {
+  const std::string text = fields_text();
+  const std::string longer =
+      bytes > value_bytes() && bytes - value_bytes() <= kValueBytesMax
+          ? fmt::format(
+                "; {} more may be padding that a compiler put between or after fields of a struct: write it "
+                "where it lies, as \"_:N\" for N bytes",
+                bytes - value_bytes())
+          : "";
+  return invalid_argument(
+      "a value of {} bytes, but the schema \"{}\" describes {}{}; if values have any length, end the schema with "
+      "\";{}\"",
+      bytes, text, value_bytes(), longer, kAnyLength);
+}
+
 std::string Schema::fields_text() const {
   std::string text;
   for (const Field& field : fields) {
-    text += fmt::format("{}{}:{}", text.empty() ? "" : ";", field.name, type_name(field.type));
+    text += fmt::format("{}{}:", text.empty() ? "" : ";", field.name);
+    if (field.name == kPaddingName && field.type == FieldType::kU1 && field.unit.empty()) {
+      text += fmt::format("{}", field.count);
+      continue;
+    }
+    text += type_name(field.type);
     if (field.count != 1) text += fmt::format("x{}", field.count);
     if (!field.unit.empty()) text += ":" + field.unit;
   }
-  return text;
+  return any_length ? text + ";" + kAnyLength : text;
 }
 
 std::string Schema::indexed_text() const {

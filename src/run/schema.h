@@ -1,9 +1,11 @@
 // Schema: which numbers a value consists of, and which of these numbers are indexed by their extrema.
 //
-// Fields lie in a value in the order of the schema, little-endian, without padding (a field called "_" is padding).
-// Bytes of a value after its last field are ignored; a value that ends before a field lacks that field.
+// Fields lie in a value in the order of the schema, little-endian, without gaps. A field called "_" is padding: no name
+// means it. A value is as long as its fields are, so that a compiler's padding is not read as numbers; unless the schema
+// says any_length: then bytes of a value after its last field are ignored, and a value that ends before a field lacks it.
 // Text form, as in the options imd.schema and imd.extrema: fields "name:type[xCOUNT][:unit]" separated by ';', and
-// names of fields or elements ("v[1]") separated by ';'. Types: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8.
+// names of fields or elements ("v[1]") separated by ';'. Types: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8. "_:N" is a field of N bytes
+// of padding (u1xN); "_:*", only as the last one, is any_length.
 //
 // Order keys: every number as a 64-bit unsigned integer, in the order of the numbers, exactly (design/field-extrema.md).
 // Threads: values. Errors: kInvalidArgument that names the field and what is possible.
@@ -79,6 +81,7 @@ struct Schema {
   std::vector<Field> fields;
   std::vector<FieldPlace> indexed;
   std::optional<KeyType> key = {};  // none: not declared
+  bool any_length = false;          // values may be shorter or longer than their fields
 
   // Both may be empty; `indexed` may not be without `fields`.
   static Result<Schema> parse(std::string_view fields, std::string_view indexed);
@@ -97,12 +100,23 @@ struct Schema {
   uint32_t value_bytes() const {
     return fields.empty() ? 0 : fields.back().offset + fields.back().count * type_bytes(fields.back().type);
   }
+  // The length of every value; none: values have any length.
+  std::optional<uint32_t> exact_bytes() const {
+    return empty() || any_length ? std::nullopt : std::optional(value_bytes());
+  }
+  // kInvalidArgument unless a value may have this length: says both lengths, and how padding is written.
+  Status check_length(uint64_t bytes) const {
+    return empty() || any_length || bytes == value_bytes() ? Status() : wrong_length(bytes);
+  }
   // A field with count 1 by its name, any element as "name[i]". kInvalidArgument names those there are.
   Result<FieldPlace> find(std::string_view name) const;
   std::string fields_text() const;
   std::string indexed_text() const;
 
   bool operator==(const Schema&) const = default;
+
+ private:
+  Status wrong_length(uint64_t bytes) const;
 };
 
 using OrderKey = uint64_t;

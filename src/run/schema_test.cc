@@ -77,7 +77,7 @@ TEST(Schema, NanIsNoNumberAndAShortValueHasNoField) {
 TEST(Schema, ParsesWhatItPrints) {
   const auto schema = Schema::parse("id:u8;v:f4x3:m/s;_:u1x4;ke:f8:J", "ke;v[1]");
   ASSERT_TRUE(schema.ok()) << schema.status().to_string();
-  EXPECT_EQ(schema->fields_text(), "id:u8;v:f4x3:m/s;_:u1x4;ke:f8:J");
+  EXPECT_EQ(schema->fields_text(), "id:u8;v:f4x3:m/s;_:4;ke:f8:J");
   EXPECT_EQ(schema->indexed_text(), "ke;v[1]");
   ASSERT_EQ(schema->indexed.size(), 2u);
   EXPECT_EQ(schema->indexed[0], (FieldPlace{"ke", FieldType::kF8, 24}));
@@ -85,6 +85,39 @@ TEST(Schema, ParsesWhatItPrints) {
   EXPECT_EQ(*Schema::parse(schema->fields_text(), schema->indexed_text()), *schema);
   EXPECT_EQ(schema->find("ke[0]")->name, "ke");
   EXPECT_TRUE(Schema::parse("", "")->empty());
+  EXPECT_EQ(*Schema::parse("a:i4;_:4;e:f8", ""), *Schema::parse("a:i4;_:u1x4;e:f8", ""));
+  EXPECT_EQ(Schema::parse("a:i4;_:u1x4;e:f8", "")->fields_text(), "a:i4;_:4;e:f8");
+  EXPECT_EQ(Schema::parse("a:i4;_:*", "")->fields_text(), "a:i4;_:*");
+  EXPECT_EQ(*Schema::parse(Schema::parse("a:i4;_:*", "")->fields_text(), ""), *Schema::parse("a:i4;_:*", ""));
+}
+
+TEST(Schema, PaddingHasALengthAndNoName) {
+  const auto schema = Schema::parse("type:i4;_:4;energy:f8;_:16", "energy");
+  ASSERT_TRUE(schema.ok()) << schema.status().to_string();
+  EXPECT_EQ(schema->value_bytes(), 32u);
+  EXPECT_EQ(schema->find("energy")->offset, 8u);
+  EXPECT_FALSE(schema->find("_").ok());
+  EXPECT_EQ(schema->exact_bytes(), 32u);
+  EXPECT_FALSE(Schema::parse("type:i4;_:*", "")->exact_bytes().has_value());
+  EXPECT_FALSE(Schema().exact_bytes().has_value());
+  for (const char* text :
+       {"_:0", "_:*", "a:i4;_:*;b:i4", "a:i4;_:*;_:*", "a:4", "a:*", "a:i4;_:16381", "_:-1", "_:"})
+    EXPECT_EQ(Schema::parse(text, "").status().code(), Code::kInvalidArgument) << text;
+}
+
+// What a C compiler makes of struct { int type; double energy; }.
+TEST(Schema, TellsBothLengthsAndHowPaddingIsWritten) {
+  const auto schema = Schema::parse("type:i4;energy:f8", "");
+  EXPECT_TRUE(schema->check_length(12).ok());
+  const Status longer = schema->check_length(16);
+  EXPECT_EQ(longer.code(), Code::kInvalidArgument);
+  EXPECT_EQ(longer.scope(), Scope::kOperation);
+  for (const char* part : {"16 bytes", "describes 12", "\"_:N\"", "4 more", "\";_:*\""})
+    EXPECT_NE(longer.message().find(part), std::string_view::npos) << longer.message();
+  EXPECT_NE(schema->check_length(11).message().find("11 bytes"), std::string_view::npos);
+  EXPECT_EQ(schema->check_length(11).message().find("padding"), std::string_view::npos);
+  EXPECT_TRUE(Schema::parse("type:i4;energy:f8;_:*", "")->check_length(3).ok());
+  EXPECT_TRUE(Schema().check_length(3).ok());
 }
 
 TEST(Schema, SaysWhatIsWrong) {

@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   }
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
   if (fails(swale_dir_open(job, argv[1], SWALE_DIR_CREATE,
-                           "imd.memory=16M,imd.schema=number:u8:apples,imd.extrema=number", &dir)))
+                           "imd.memory=16M,imd.schema=number:u8:apples;_:*,imd.extrema=number", &dir)))
     return 1;
   for (int epoch = first; epoch < end; ++epoch) {
     if (write_epoch(job, dir, epoch, (uint64_t)keys, large)) return 1;

@@ -203,7 +203,7 @@ ReaderSample::ReaderSample(uint64_t records_per_rank)
     imd::WriterOptions options;
     options.memory_bytes = 6 * kMiB;
     options.ways = 2;
-    options.schema = *run::Schema::parse("x:f8;id:u8", "x");
+    options.schema = *run::Schema::parse("x:f8;id:u8;_:*", "x");
     auto writer = imd::Writer::open(job, device, path_, imd::Writer::Create::kIfMissing, options);
     ASSERT_TRUE(writer.ok()) << writer.status().to_string();
     for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {

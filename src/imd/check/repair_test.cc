@@ -392,7 +392,7 @@ WriterOptions options_of(std::optional<int64_t> resume_after = {}) {
   WriterOptions options;
   options.memory_bytes = 4 * kMiB;
   options.resume_after = resume_after;
-  options.schema = run::Schema::parse("number:u8", "number").value();
+  options.schema = run::Schema::parse("number:u8;_:*", "number").value();
   return options;
 }
 

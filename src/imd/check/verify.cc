@@ -74,6 +74,8 @@ class Verifier {
   void walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, BlockNumber first_block, Bytes blocks);
   Status check_record(const PartitionLogs& logs, const EpochEntry& epoch, const run::ScannedRecord& record);
   Status ask_index(const run::RunHeader& run, Hash hash, const HashChoice& way);
+  void note_length(const PartitionLogs& logs, const run::ScannedRecord& record);
+  void tell_lengths();
   void compare_sums();
   void tell_losses();
   void check_values();
@@ -101,6 +103,8 @@ class Verifier {
   bool segments_whole_ = false;
   NamedRecords named_;
   std::optional<run::RunCursor> cursor_;  // none: looking for the next run behind damage
+  Status first_wrong_length_;
+  uint64_t wrong_lengths_ = 0;
 };
 
 uint32_t Verifier::partition_count() const {
@@ -203,6 +207,7 @@ void Verifier::check_epoch(const PartitionLogs& logs, const EpochEntry& epoch) {
   report_.bytes_checked += extrema_.begin(logs, epoch, tell);
   const uint64_t problems = sums_[epoch.epoch].problems;
   walk_blocks(logs, epoch);
+  tell_lengths();
   tables_.end_partition(epoch, logs.id.partition,
                         [this](const Status& status, EpochNumber of) { problem(status, of); });
   extrema_.finish(logs, epoch, !full() && sums_[epoch.epoch].problems == problems, tell);
@@ -269,6 +274,7 @@ void Verifier::walk_chunk(const PartitionLogs& logs, const EpochEntry& epoch, Bl
     sums.data_bytes += record.key.size() + record.value.size();
     sums.digest += record.digest();
     if (const Status status = check_record(logs, epoch, record); !status.ok()) problem(status, epoch.epoch);
+    note_length(logs, record);
     if (record.large) {
       if (const Status status = large_.record(epoch, record, path); !status.ok())
         problem(status, epoch.epoch);
@@ -340,6 +346,33 @@ Status Verifier::ask_index(const run::RunHeader& run, Hash hash, const HashChoic
   }
   named_.end(hash);
   return {};
+}
+
+// If one value has a wrong length, mostly all have: they are one problem.
+void Verifier::note_length(const PartitionLogs& logs, const run::ScannedRecord& record) {
+  if (!manifest_.schema.exact_bytes()) return;
+  uint64_t bytes = record.value.size();
+  if (record.large) {
+    const auto stored = run::decode_stored_value(record.run->values, record.value, logs.data->path());
+    if (!stored.ok()) return;  // ValuesVerifier tells it
+    bytes = stored->pointer.value_bytes;
+  }
+  const Status status = manifest_.schema.check_length(bytes);
+  if (status.ok() || ++wrong_lengths_ > 1) return;
+  first_wrong_length_ = corruption("{}: offset {}: record {} of run {}, epoch {}: {}", logs.data->path(),
+                                   record.block * run::kBlockBytes, record.ordinal, record.run->run,
+                                   record.run->epoch, status.message());
+}
+
+// No damage: the sums of the epoch are compared nevertheless.
+void Verifier::tell_lengths() {
+  if (wrong_lengths_ > 0 && !full()) {
+    report_.problems.push_back(corruption(
+        "{} ({} values of the file have a wrong length in this epoch: fields of the schema may have "
+        "been read from wrong places)",
+        first_wrong_length_.message(), wrong_lengths_));
+  }
+  wrong_lengths_ = 0;
 }
 
 void Verifier::check_values() {

@@ -20,6 +20,9 @@ constexpr std::string_view kLayoutFeature = "layout";
 constexpr std::string_view kFormatFeature = "format";
 constexpr std::string_view kFeatures[] = {kLayoutFeature, kFormatFeature};
 constexpr DocumentFormat kFormat{.name = "swale-imd", .version = 1, .features = kFeatures};
+// In "schema": every value is as long as its fields. Directories of earlier builds do not say so, and values of any length are
+// right there.
+constexpr char kExactLengths[] = "exact";
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";
 constexpr uint64_t kWaysMax = 65'535;
@@ -85,6 +88,13 @@ Result<run::Schema> decode_schema(const DocumentObject& object) {
     if (const Status indexed = schema.index(*name); !indexed.ok())
       return corruption("{}: {}; restore the file from a copy", object.where(), indexed.message());
   }
+  schema.any_length = !object.find("lengths").exists();
+  if (!schema.any_length) {
+    SWALE_ASSIGN_OR_RETURN(const std::string lengths, object.text("lengths"));
+    if (lengths != kExactLengths)
+      return object.unsupported(
+          fmt::format("values have lengths by a rule \"{}\", unknown to this build", lengths));
+  }
   return schema;
 }
 
@@ -136,7 +146,9 @@ void encode_schema(const run::Schema& schema, JsonWriter* json) {
   }
   json->end().name("extrema").array();
   for (const run::FieldPlace& place : schema.indexed) json->value(place.name);
-  json->end().end();
+  json->end();
+  if (!schema.any_length) json->member("lengths", kExactLengths);
+  json->end();
 }
 
 Status decode_generation(const DocumentObject& root, Manifest* manifest) {

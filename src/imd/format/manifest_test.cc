@@ -109,10 +109,17 @@ TEST(Manifest, KeepsTheSchema) {
   EXPECT_NE(
       json.find("\n\"schema\":{\"fields\":[{\"name\":\"id\",\"type\":\"u8\",\"count\":1,\"unit\":\"\"},"),
       std::string::npos);
-  EXPECT_NE(json.find("],\"extrema\":[\"e\",\"v[1]\"]},\n\"jobs\""), std::string::npos);
+  EXPECT_NE(json.find("],\"extrema\":[\"e\",\"v[1]\"],\"lengths\":\"exact\"},\n\"jobs\""), std::string::npos);
   const auto decoded = Manifest::decode(json, kPath);
   ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
   EXPECT_EQ(decoded->schema, manifest.schema);
+  manifest.schema.any_length = true;
+  const std::string any = manifest.encode();
+  EXPECT_EQ(any.find("lengths"), std::string::npos) << "as earlier builds wrote it";
+  EXPECT_EQ(Manifest::decode(any, kPath)->schema, manifest.schema);
+  std::string newer = json.substr(0, json.size() - kSealBytes);
+  newer.replace(newer.find("\"exact\""), 7, "\"at_least\"");
+  EXPECT_EQ(Manifest::decode(newer + seal_of(newer), kPath).status().code(), Code::kUnsupported);
   EXPECT_TRUE(sample().schema.empty());
   EXPECT_FALSE(decoded->schema.key.has_value());
   for (const run::KeyType key :

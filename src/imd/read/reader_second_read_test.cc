@@ -27,7 +27,7 @@ class ReaderSecondRead : public testing::Test {
  protected:
   ReaderSecondRead() : written_(device_, kDir), faults_(device_) {
     set_log_sink([this](LogLevel, std::string_view message) { log_.emplace_back(message); });
-    written_.manifest.schema = *run::Schema::parse("x:f8", "");
+    written_.manifest.schema = *run::Schema::parse("x:f8;_:*", "");
     written_.begin_job(1, 2);
     for (uint32_t epoch = 0; epoch < 2; ++epoch) {
       Rng rng(epoch + 1);

@@ -28,7 +28,7 @@ using testing::HasSubstr;
 using ValueFn = std::function<std::string(Rng&)>;
 
 constexpr char kDir[] = "/dir";
-constexpr char kFields[] = "x:f8;id:u8;v:f4x2;small:i1";
+constexpr char kFields[] = "x:f8;id:u8;v:f4x2;small:i1;_:*";
 
 struct Shape {
   int32_t ranks = 1;

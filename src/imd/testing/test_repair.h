@@ -150,7 +150,7 @@ class DirectoryMaker {
     options.memory_bytes = plan_.format == run::ShuffleFormat::kLossy ? 20 * kMiB : 8 * kMiB;
     options.ways = plan_.ways > 0 ? plan_.ways : 1 + static_cast<uint32_t>(rng_.below(3));
     if (number == 0) {
-      if (plan_.schema) options.schema = run::Schema::parse("number:u8", "number").value();
+      if (plan_.schema) options.schema = run::Schema::parse("number:u8;_:*", "number").value();
       options.compression = plan_.compression;
       options.index = plan_.index;
       options.format = plan_.format;

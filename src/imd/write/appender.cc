@@ -19,10 +19,12 @@ const char* Appender::Need::text() const {
 
 Appender::Appender(const AppenderParams& params)
     : params_(params),
-      inline_bytes_max_(params.pages != nullptr ? run::kPagePointerBytes - 1 : run::kValueBytesMax),
+      inline_lengths_(params.schema.exact_bytes(),
+                      params.pages != nullptr ? run::kPagePointerBytes - 1 : run::kValueBytesMax),
       row_bytes_max_(params.record_bytes_max - run::kRecordHeaderBytesMax),
       batcher_(params.ranks, params.partitioner, params.frames),
-      keys_(params.own, params.lossy && params.key_stage_bytes == 0 ? params.ranks : 0) {
+      keys_(params.own, params.lossy && params.key_stage_bytes == 0 ? params.ranks : 0),
+      intake_(params.schema.exact_bytes()) {
   if (params.key_stage_bytes != 0) {
     stage_.emplace(KeyStage::Params{.ranks = params.ranks,
                                     .own = params.own,
@@ -51,6 +53,7 @@ Result<run::RecordView> Appender::write_value(Bytes key, Bytes value) {
     return invalid_argument("a key of {} and a value of {} bytes: keys have 1 to {} bytes, values 0 to {}",
                             key.size(), value.size(), run::kKeyBytesMax, run::kLargeValueBytesMax);
   }
+  SWALE_RETURN_IF_ERROR(params_.schema.check_length(value.size()));
   // Before the value is written: a key without a home changes nothing.
   if (!params_.partitioner.has_home(key, params_.ranks)) return nowhere(key);
   const Bytes prefix = value.substr(0, params_.prefix_bytes);

@@ -26,6 +26,7 @@
 #include "imd/write/key_batcher.h"
 #include "imd/write/key_stage.h"
 #include "imd/write/page_log.h"
+#include "imd/write/value_lengths.h"
 #include "imd/write/value_log.h"
 #include "imd/write/writer_core.h"
 #include "run/record.h"
@@ -46,6 +47,7 @@ struct AppenderParams {
   ValueLog* values = nullptr;  // outlives the Appender, as does
   PageLog* pages = nullptr;    // which takes its place in a directory of the indirect format
   size_t prefix_bytes = 0;     // of a value in either that stand in its record, for the schema's fields
+  run::Schema schema = {};     // what a value consists of, and so its length
   uint64_t job_id = 0;
   EpochNumber first_epoch = {};
 };
@@ -69,13 +71,13 @@ class Appender {
   bool append_to_frame(Bytes key, Bytes value) { return batcher_.append(key, value) == Batcher::kAccepted; }
   // The same for a record that is encoded.
   Need append(const run::RecordView& record) { return append_as(record.key, record); }
-  // Whether write_value must be called first. Also if the sizes are beyond all limits: it says so.
+  // Whether write_value must be called first. Also for sizes that cannot be appended: it says why.
   bool goes_elsewhere(Bytes key, Bytes value) const {
-    return key.size() - 1 >= run::kKeyBytesMax || value.size() > inline_bytes_max_ ||
+    return key.size() - 1 >= run::kKeyBytesMax || !inline_lengths_.fit(value.size()) ||
            key.size() + value.size() > row_bytes_max_;
   }
   // Writes the value to the value log or to pages. The record that points to it, to be appended in the same epoch, is good until the
-  // next call. kInvalidArgument, and nothing was done: sizes, or a key without a home.
+  // next call. kInvalidArgument, and nothing was done: sizes, a length that the schema does not have, or a key without a home.
   Result<run::RecordView> write_value(Bytes key, Bytes value);
   // Why a key has no home: kInvalidArgument.
   Status nowhere(Bytes key) const;
@@ -106,8 +108,8 @@ class Appender {
   void begin_values();
 
   const AppenderParams params_;
-  const size_t inline_bytes_max_;  // of a value that stands in its record
-  const size_t row_bytes_max_;     // of key and value: with the longest header within record_bytes_max
+  const ValueLengths inline_lengths_;  // of values that stand in their records
+  const size_t row_bytes_max_;         // of key and value: with the longest header within record_bytes_max
   Batcher batcher_;
   KeyBatcher keys_;  // in the lossy format, of several ranks, or
   std::optional<KeyStage> stage_;

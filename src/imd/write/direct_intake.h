@@ -8,24 +8,32 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "base/biased_mutex.h"
 #include "base/hash.h"
 #include "imd/format/record_tally.h"
 #include "imd/write/partition.h"
+#include "imd/write/value_lengths.h"
 #include "run/record.h"
 
 namespace swale::imd {
 
 class DirectIntake {
  public:
+  // `value_bytes`: the only length that a value may have; none: any.
+  explicit DirectIntake(std::optional<uint32_t> value_bytes = {})
+      : quick_(value_bytes, run::kQuickValueBytesMax) {}
+
   // Serialises appends, whichever way they take.
   BiasedMutex mutex;
 
   // The usual case and nothing else: a short record, room for it where its bin's last one lies, the thread that the
   // mutex is biased to. Small and without calls, so that everything stays in registers. False: nothing was done.
   [[gnu::always_inline]] bool append_quickly(Bytes key, Bytes value) {
-    if (!run::has_quick_sizes(key, value)) return false;
+    if (key.size() != run::kQuickKeyBytes || !quick_.fit(value.size())) return false;
+    if (value.size() > run::kQuickValueBytesMax)
+      __builtin_unreachable();  // so that the copy below stays short
     if (!mutex.try_lock_by_bias()) return false;
     bool taken = false;
     if (closed_.load(std::memory_order_relaxed) == 0) [[likely]] {
@@ -75,6 +83,7 @@ class DirectIntake {
   static constexpr uint32_t kLongWayOnly = 4;
 
   std::atomic<uint32_t> closed_{kNoPartition};
+  const ValueLengths quick_;
   Partition* partition_ = nullptr;
   uint64_t digest_ = 0;  // of the open epoch's records
 };

@@ -83,7 +83,7 @@ class Layouts : public testing::TestWithParam<Case> {
       options.compression = made.layout.compression;
       options.index = made.layout.index;
       options.bloom_bits = made.layout.bloom_bits;
-      options.schema = *run::Schema::parse("number:u8", "number");
+      options.schema = *run::Schema::parse("number:u8;_:*", "number");
       auto writer = Writer::open(job, device_, kDirectory, Writer::Create::kIfMissing, options);
       ASSERT_TRUE(writer.ok()) << writer.status().to_string();
       Rng rng(7);

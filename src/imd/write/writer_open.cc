@@ -132,14 +132,16 @@ std::string job_id_path(const std::string& directory, uint32_t number) {
 
 std::string job_id_text(uint64_t job_id) { return fmt::format("{:016x}", job_id); }
 
-// Another schema than the directory's is a mistake; none at all is fine.
+// Another schema than the directory's is a mistake; none at all is fine. A directory of values of any length keeps them: it may
+// be older than the rule that lengths are compared, and its application gives the text that it always gave.
 Status check_schema(const run::Schema& wanted, const Manifest& manifest, const std::string& path) {
   if (wanted.key && wanted.key != manifest.schema.key) {
     return invalid_argument(
         "{}: the directory was made with imd.key={}, which cannot be changed; given was {}", path,
         run::key_text(manifest.schema.key), run::key_text(wanted.key));
   }
-  const bool same = wanted.fields == manifest.schema.fields && wanted.indexed == manifest.schema.indexed;
+  const bool same = wanted.fields == manifest.schema.fields && wanted.indexed == manifest.schema.indexed &&
+                    (!wanted.any_length || manifest.schema.any_length);
   if (wanted.empty() || same) return {};
   return invalid_argument(
       "{}: the directory was made with imd.schema=\"{}\" and imd.extrema=\"{}\", which cannot be changed; "
@@ -351,6 +353,7 @@ AppenderParams OpenedDirectory::appender_params(PartitionNumber own, uint32_t ra
           .values = &files->values(),
           .pages = paged ? &files->pages() : nullptr,
           .prefix_bytes = paged ? manifest.schema.indexed_bytes() : manifest.schema.value_bytes(),
+          .schema = manifest.schema,
           .job_id = job_id,
           .first_epoch = first_epoch};
 }

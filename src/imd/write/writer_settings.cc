@@ -52,9 +52,12 @@ constexpr std::array kRows = {
               .help = "what keys are, told when the directory is made, so that tools take and show them as "
                       "such: numbers of 8 bytes, little-endian (u64, i64), text, or any bytes (as_made: not "
                       "told then, as bytes)"},
-    OptionRow{.name = "imd.schema",
-              .help = "what a value consists of, told when the directory is made: name:type[xCOUNT][:unit] "
-                      "separated by ';', little-endian and packed; types f4 f8 i1 i2 i4 i8 u1 u2 u4 u8"},
+    OptionRow{
+        .name = "imd.schema",
+        .help = "what a value consists of, told when the directory is made: name:type[xCOUNT][:unit] "
+                "separated by ';', little-endian and packed; types f4 f8 i1 i2 i4 i8 u1 u2 u4 u8. Values of "
+                "another length are refused: write padding of N bytes as _:N, and at the end _:* if values "
+                "have any length"},
     OptionRow{.name = "imd.extrema",
               .help =
                   "at most 8 fields of imd.schema, separated by ';', whose largest and smallest numbers are "
