@@ -4,6 +4,9 @@
 
 #include <array>
 #include <string_view>
+#include <vector>
+
+#include "net/meeting/rendezvous_base.h"
 
 namespace swale::net {
 namespace {
@@ -16,10 +19,12 @@ constexpr std::array kRows = {
               .default_value = "auto",
               .choices = "auto|ucx|loopback",
               .help = "how ranks talk; loopback is for threads of one process"},
-    OptionRow{.name = "job.rendezvous",
-              .help =
-                  "directory that all ranks see, where they meet if no communicator is given; by default a "
-                  "folder in /dev/shm if all ranks are on one node"},
+    OptionRow{
+        .name = "job.rendezvous",
+        .help =
+            "directory that all ranks see, where they meet if no communicator is given; other users must "
+            "not be able to change it, or a folder above it; by default a folder of your own in /dev/shm, "
+            "/tmp or your home, if all ranks are on one node"},
     OptionRow{.name = "job.id",
               .help =
                   "a word that is the same on all ranks of a job and on no other job at the same time; by "
@@ -108,8 +113,15 @@ Result<std::string> default_rendezvous(const LaunchEnvironment& launch,
         "see: set option job.rendezvous (or SWALE_JOB_RENDEZVOUS), or give a communicator",
         launch.size, launch.launcher);
   }
-  const char* base = ::access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
-  return fmt::format("{}/swale-{}", base, ::geteuid());
+  std::vector<std::string> candidates;
+  for (const char* folder : {"/dev/shm", "/tmp"}) {
+    if (::access(folder, W_OK | X_OK) == 0)
+      candidates.push_back(fmt::format("{}/swale-{}", folder, ::geteuid()));
+  }
+  // Nobody else can take a name there.
+  if (const char* home = environment("HOME"); home != nullptr && *home == '/')
+    candidates.push_back(fmt::format("{}/.swale-{}", home, ::geteuid()));
+  return own_rendezvous_base(candidates);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "net/fabric/status_codec.h"
 #include "net/meeting/rendezvous_file.h"
 #include "net/meeting/topology.h"
+#include "net/meeting/rendezvous_base.h"
 
 namespace swale::net {
 namespace {
@@ -123,6 +124,7 @@ Status Rendezvous::join() {
   if (::mkdir(options_.directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return errno_status(errno, fmt::format("mkdir {} (option job.rendezvous)", options_.directory));
   }
+  SWALE_RETURN_IF_ERROR(check_rendezvous_base(options_.directory));
   uint64_t random[2];
   if (::getrandom(random, sizeof(random), 0) != sizeof(random)) return errno_status(errno, "getrandom");
   nonce_ = random[0];

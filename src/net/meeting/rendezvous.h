@@ -28,7 +28,7 @@
 namespace swale::net {
 
 struct RendezvousOptions {
-  std::string directory;  // shared by all ranks; created (one level, 0700) if it is not there
+  std::string directory;  // shared by all ranks; created (one level, 0700) if it is not there; checked
   std::string job_id;     // the same on all ranks
   std::string node_id;    // the same on all ranks of one machine and on no other machine
   Rank rank = 0;
