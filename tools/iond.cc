@@ -62,7 +62,8 @@ Status IondCommand::serve(net::Job& job) const {
     fmt::print(stderr, "swale: {}\n", damaged.message());
   // Until it has drained, too.
   const auto stats = iond::StatsSocket::open(with_rank(tier.ssd, job.rank()), [&, server = iond->get()] {
-    const tier::IondLoad load = server->load();
+    tier::IondLoad load = server->load();
+    load.refused_frames = job.refused_frames();
     return tier::stats_text(store->stats(), &load);
   });
   if (!stats.ok())

@@ -30,7 +30,7 @@ void IondService::on_requests(std::span<net::RpcRequest> requests) {
 tier::IondLoad IondService::load() const {
   const size_t open_files = files_.open_files();
   const MutexLock lock(mutex_);
-  return {rpc_->rank(), clients_.size(), open_files, queue_.size()};
+  return {rpc_->rank(), clients_.size(), open_files, queue_.size(), 0};
 }
 
 void IondService::work() {

@@ -40,6 +40,8 @@ constexpr std::array kRows = {
     StatRow{Stat::kEpochFlushNanos, "epoch.flush", "ns", false,
             "from then until this rank's part was durable"},
     StatRow{Stat::kCommitNanos, "commit.time", "ns", false, "for replacing swale.json, on rank 0"},
+    StatRow{Stat::kNetworkRefused, "network.refused", "", false,
+            "frames and messages dropped because they are not of this job"},
 };
 
 constexpr bool rows_are_in_order() {

@@ -47,8 +47,9 @@ enum class Stat : uint16_t {
   kEpochDrainNanos = 23,
   kEpochFlushNanos = 24,
   kCommitNanos = 25,
+  kNetworkRefused = 26,
 };
-inline constexpr size_t kStatCount = 26;
+inline constexpr size_t kStatCount = 27;
 
 struct StatRow {
   Stat stat;

@@ -366,6 +366,10 @@ EpochStats WriterCore::close_stats() {
   stats.raise(Stat::kNetworkFramesMax, conversation_.take_frames_lent_max());
   stats.add(Stat::kNetworkCreditWaits, conversation_.waits_for_credit() - credit_waits_reported_);
   credit_waits_reported_ = conversation_.waits_for_credit();
+  if (params_.refused_frames) {
+    const uint64_t refused = params_.refused_frames();
+    stats.add(Stat::kNetworkRefused, refused - std::exchange(refused_reported_, refused));
+  }
   if (const net::ThreeHopRouter* const route = conversation_.route()) {
     stats.add(Stat::kNetworkFrames,
               route->data_frames() - std::exchange(route_frames_reported_, route->data_frames()));

@@ -59,6 +59,8 @@ struct WriterCoreParams {
   const Clock* clock = &system_clock();  // for statistics alone
   // A peer's message names its collective call (net/meeting/call_order.h).
   std::function<void(net::Rank, net::CallKind, EpochNumber epoch, const net::CallStamp&)> heard_call = {};
+  // As Job::refused_frames, for statistics alone; empty: nothing is refused.
+  std::function<uint64_t()> refused_frames = {};
 };
 
 class WriterCore final : public net::Participant, private net::MessageSink {
@@ -201,6 +203,7 @@ class WriterCore final : public net::Participant, private net::MessageSink {
   RankStats totals_;
   EpochNumber appending_epoch_;  // the application's open one
   uint64_t credit_waits_reported_ = 0;
+  uint64_t refused_reported_ = 0;
   uint64_t route_frames_reported_ = 0;
   uint64_t route_bytes_reported_ = 0;
   uint32_t requests_out_ = 0;

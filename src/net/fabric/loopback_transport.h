@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -33,6 +34,10 @@ class LoopbackFabric : public std::enable_shared_from_this<LoopbackFabric> {
   void kill(Rank rank);
   // Frames between the two vanish, in both directions, and nobody is told.
   void cut(Rank a, Rank b);
+  // A frame that `from` has not sent reaches `to`: somebody else's, or one that the way has changed.
+  void inject(Rank from, Rank to, std::string header, std::string payload) {
+    deliver(to, {Item::What::kFrame, from, 0, std::move(header), std::move(payload), {}});
+  }
 
  private:
   friend class LoopbackTransport;

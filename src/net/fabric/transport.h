@@ -55,6 +55,8 @@ enum class Posting { kQueue, kDirect };
 
 struct TransportOptions {
   Posting posting = Posting::kDirect;
+  // The job's: messages without it are a stranger's.
+  uint64_t secret = 0;
   // How long a thread that expects a frame polls before it sleeps (polling.h); 0: never.
   Nanos poll = 0;
   // Settings of the fabric's own, stronger than the environment; of UCX without the prefix "UCX_": tests.
@@ -100,6 +102,9 @@ class Transport {
   // frame. Peers already down are dropped by force. After `deadline` everything is dropped by force. No
   // on_down comes from here on.
   virtual Status close(Deadline deadline) = 0;
+
+  // Messages that were dropped because they are not of this job. Any thread.
+  virtual uint64_t rejected_messages() const { return 0; }
 };
 
 }  // namespace swale::net

@@ -24,7 +24,7 @@
 
 namespace swale::net::ucx_internal {
 
-constexpr size_t kPrefixBytes = 12;
+constexpr size_t kPrefixBytes = 20;
 // DO NOT CHANGE THESE VALUES: they travel.
 enum class MessageKind : uint32_t { kFrame = 0, kEnd = 1, kHello = 2, kKnock = 3 };
 constexpr uint32_t kMessageKinds = 4;
@@ -188,6 +188,7 @@ class Ucx final : public UcxTransport {
 
   const Rank rank_;
   const int32_t size_;
+  uint64_t secret_ = 0;
   bool direct_ = false;
   TransportEvents* events_ = nullptr;
   std::shared_ptr<const AddressBook> book_;

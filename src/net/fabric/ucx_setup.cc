@@ -101,6 +101,7 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
 
 Status Ucx::init(const TransportOptions& options) {
   direct_ = options.posting == Posting::kDirect;
+  secret_ = options.secret;
   bed_.polling = Polling(options.poll);
   driver_bed_.polling = Polling(options.poll);
   ucp_config_t* config = nullptr;

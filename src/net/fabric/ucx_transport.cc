@@ -12,12 +12,17 @@
 #include "base/coding.h"
 #include "base/contain.h"
 #include "base/log.h"
+#include "net/fabric/secret.h"
 #include "net/fabric/ucx_internal.h"
 
 namespace swale::net::ucx_internal {
 namespace {
 
-constexpr uint32_t kMagic = 0x31555753;  // "SWU1"
+constexpr uint32_t kMagic = 0x32555753;  // "SWU2"
+// Where the fields of the prefix stand (ucx_transport.h).
+constexpr size_t kRankAt = 4;
+constexpr size_t kSecretAt = 8;
+constexpr size_t kKindAt = 16;
 
 constexpr int kProgressBatch = 64;
 // ucp_worker_arm stays busy while a shared-memory send is pending: yield a few times, then wait 50 us between
@@ -52,8 +57,9 @@ Slot* Ucx::take_slot() { return free_.empty() ? &slots_.emplace_back() : free_.p
 
 void Ucx::put_prefix(char* out, MessageKind kind) const {
   put_u32(out, kMagic);
-  put_u32(out + 4, static_cast<uint32_t>(rank_));
-  put_u32(out + 8, static_cast<uint32_t>(kind));
+  put_u32(out + kRankAt, static_cast<uint32_t>(rank_));
+  put_u64(out + kSecretAt, secret_);
+  put_u32(out + kKindAt, static_cast<uint32_t>(kind));
 }
 
 void Ucx::fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
@@ -315,10 +321,12 @@ ucs_status_t Ucx::on_message(void* arg, const void* header, size_t header_bytes,
                              const ucp_am_recv_param_t* param) {
   auto* self = static_cast<Ucx*>(arg);
   const auto* in = static_cast<const char*>(header);
-  const uint32_t sender = header_bytes >= kPrefixBytes ? get_u32(in + 4) : 0;
-  if (header_bytes < kPrefixBytes || header_bytes > kPrefixBytes + kHeaderBytesMax || get_u32(in) != kMagic ||
+  const bool ours = header_bytes >= kPrefixBytes && get_u32(in) == kMagic &&
+                    same_secret(get_u64(in + kSecretAt), self->secret_);
+  const uint32_t sender = header_bytes >= kPrefixBytes ? get_u32(in + kRankAt) : 0;
+  if (!ours || header_bytes > kPrefixBytes + kHeaderBytesMax ||
       sender >= static_cast<uint32_t>(self->size_) || static_cast<Rank>(sender) == self->rank_ ||
-      get_u32(in + 8) >= kMessageKinds) {
+      get_u32(in + kKindAt) >= kMessageKinds) {
     if (self->rejected_.fetch_add(1) == 0) {
       log_warn("rank {}: dropped a UCX message that is not of this job ({} bytes of header, claims rank {})",
                self->rank_, header_bytes, sender);
@@ -345,7 +353,7 @@ void Ucx::receive(Rank sender, const char* header, size_t header_bytes, Bytes pa
                              from.rank, book_->host_of(from.rank), payload.size()));
   }
   from.heard = true;
-  switch (static_cast<MessageKind>(get_u32(header + 8))) {
+  switch (static_cast<MessageKind>(get_u32(header + kKindAt))) {
     case MessageKind::kEnd:
       from.ended = true;
       break;

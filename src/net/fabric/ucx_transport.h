@@ -8,9 +8,9 @@
 //
 // Threads: as Transport. UCX is entered by one thread at a time, under a lock of ours: the progress thread,
 // and with Posting::kDirect whoever posts while the lock is free, for a peer that is connected.
-// Format of the active message's header: u32 magic "SWU1" | u32 sender's rank | u32 kind (0 frame, 1 end,
-//   2 hello, 3 knock: ucx_meeting.cc) |
-//   the frame's header, at most 64 bytes. Messages that do not look so are dropped and counted.
+// Format of the active message's header: u32 magic "SWU2" | u32 sender's rank | u64 the job's secret | u32 kind (0 frame,
+//   1 end, 2 hello, 3 knock: ucx_meeting.cc) | the frame's header, at most 64 bytes. Magic and secret are compared before
+//   anything else is looked at. Messages that do not look so are dropped and counted.
 #pragma once
 
 #include <memory>
@@ -21,9 +21,7 @@ namespace swale::net {
 
 class UcxTransport : public Transport {
  public:
-  // Counters. Any thread.
-  virtual uint64_t rejected_messages() const = 0;
-  // How often a thread has slept for want of anything to do.
+  // How often a thread has slept for want of anything to do. Any thread.
   struct Sleeps {
     uint64_t of_drivers = 0;
     uint64_t of_progress_thread = 0;

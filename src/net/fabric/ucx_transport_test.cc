@@ -7,100 +7,17 @@
 
 #include "base/coding.h"
 #include "net/fabric/testing/transport_test_util.h"
+#include "net/fabric/testing/ucx_stranger_test_util.h"
 
 namespace swale::net::ucx_transport_test {
 namespace {
 
-// A process that is not of the job, talking to one that is, with UCX itself.
-class Stranger {
- public:
-  Stranger() {
-    ucp_config_t* config = nullptr;
-    EXPECT_EQ(ucp_config_read(nullptr, nullptr, &config), UCS_OK);
-    EXPECT_EQ(ucp_config_modify(config, "TLS", "tcp,self"), UCS_OK);
-    ucp_params_t params{};
-    params.field_mask = UCP_PARAM_FIELD_FEATURES;
-    params.features = UCP_FEATURE_AM;
-    EXPECT_EQ(ucp_init(&params, config, &context_), UCS_OK);
-    ucp_config_release(config);
-    ucp_worker_params_t worker{};
-    EXPECT_EQ(ucp_worker_create(context_, &worker, &worker_), UCS_OK);
-    ucp_am_handler_param_t handler{};
-    handler.field_mask =
-        UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-    handler.id = UcxTransport::kActiveMessageId;
-    handler.cb = on_message;
-    handler.arg = this;
-    EXPECT_EQ(ucp_worker_set_am_recv_handler(worker_, &handler), UCS_OK);
-  }
-  // Before the first send.
-  void meet(const std::string& address) {
-    ucp_ep_params_t endpoint{};
-    endpoint.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-    endpoint.address = reinterpret_cast<const ucp_address_t*>(address.data());
-    endpoint.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    EXPECT_EQ(ucp_ep_create(worker_, &endpoint, &endpoint_), UCS_OK);
-  }
-  ~Stranger() {
-    ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    if (endpoint_ != nullptr) finish(ucp_ep_close_nbx(endpoint_, &param));
-    ucp_worker_destroy(worker_);
-    ucp_cleanup(context_);
-  }
-  std::string address() const {
-    ucp_address_t* bytes = nullptr;
-    size_t count = 0;
-    EXPECT_EQ(ucp_worker_get_address(worker_, &bytes, &count), UCS_OK);
-    std::string out(reinterpret_cast<const char*>(bytes), count);
-    ucp_worker_release_address(worker_, bytes);
-    return out;
-  }
-  // The kinds of the messages that have come, in order: waits for so many, or for a moment if there are never as many.
-  std::vector<uint32_t> heard(size_t count, std::chrono::milliseconds patience = kTestPatience) {
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (kinds_.size() < count && std::chrono::steady_clock::now() < until) ucp_worker_progress(worker_);
-    return kinds_;
-  }
-  void send(const std::string& header, const std::string& payload, unsigned flags) {
-    ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = flags;
-    finish(ucp_am_send_nbx(endpoint_, UcxTransport::kActiveMessageId, header.data(), header.size(),
-                           payload.data(), payload.size(), &param));
-  }
-
- private:
-  static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void*, size_t,
-                                 const ucp_am_recv_param_t*) {
-    EXPECT_GE(header_bytes, 12u);
-    static_cast<Stranger*>(self)->kinds_.push_back(get_u32(static_cast<const char*>(header) + 8));
-    return UCS_OK;
-  }
-  void finish(void* request) {
-    if (!UCS_PTR_IS_PTR(request)) return;
-    while (ucp_request_check_status(request) == UCS_INPROGRESS) ucp_worker_progress(worker_);
-    ucp_request_free(request);
-  }
-  ucp_context_h context_ = nullptr;
-  ucp_worker_h worker_ = nullptr;
-  ucp_ep_h endpoint_ = nullptr;
-  std::vector<uint32_t> kinds_;
-};
-
-std::string prefix(uint32_t magic, uint32_t rank, uint32_t kind) {
-  std::string out;
-  append_u32(&out, magic);
-  append_u32(&out, rank);
-  append_u32(&out, kind);
-  return out;
-}
-
 TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
-  constexpr uint32_t kMagic = 0x31555753;
+  constexpr uint32_t kMagic = kUcxMagic;
+  constexpr uint64_t kSecret = 0x1122334455667788;
   TransportOptions options;
   options.settings = {{"TLS", "tcp,self"}};
+  options.secret = kSecret;
   auto made = ucx_transport(0, 3, options);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   std::unique_ptr<UcxTransport> transport = *std::move(made);
@@ -112,25 +29,32 @@ TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
     Stranger stranger;
     stranger.meet(transport->address());
     stranger.send("short", "x", UCP_AM_SEND_FLAG_EAGER);
-    stranger.send(prefix(kMagic + 1, 1, 0), "x", UCP_AM_SEND_FLAG_EAGER);
-    stranger.send(prefix(kMagic, 3, 0), "x", UCP_AM_SEND_FLAG_EAGER);  // no such rank
-    stranger.send(prefix(kMagic, 0, 0), "x", UCP_AM_SEND_FLAG_EAGER);  // from oneself
-    stranger.send(prefix(kMagic, 1, 4), "x", UCP_AM_SEND_FLAG_EAGER);  // no such kind
-    stranger.send(prefix(kMagic, 1, 0) + std::string(65, 'h'), "x",
+    stranger.send(ucx_prefix(kMagic + 1, 1, 0, kSecret), "x", UCP_AM_SEND_FLAG_EAGER);
+    stranger.send(ucx_prefix(kMagic, 3, 0, kSecret), "x", UCP_AM_SEND_FLAG_EAGER);  // no such rank
+    stranger.send(ucx_prefix(kMagic, 0, 0, kSecret), "x", UCP_AM_SEND_FLAG_EAGER);  // from oneself
+    stranger.send(ucx_prefix(kMagic, 1, 4, kSecret), "x", UCP_AM_SEND_FLAG_EAGER);  // no such kind
+    stranger.send(ucx_prefix(kMagic, 1, 0, kSecret) + std::string(65, 'h'), "x",
                   UCP_AM_SEND_FLAG_EAGER);  // header too long
-    stranger.send(prefix(kMagic, 1, 0) + "good", "x", UCP_AM_SEND_FLAG_EAGER);
+    // Without the secret nothing is believed: not that a rank leaves, nor that it sends what this rank must not take.
+    for (const uint32_t kind : {0, 1, 2, 3}) {
+      stranger.send(ucx_prefix(kMagic, 1, kind, kSecret ^ 1), "x", UCP_AM_SEND_FLAG_EAGER);
+      stranger.send(ucx_prefix(kMagic, 1, kind, kSecret ^ 1), std::string(kMiB, 'x'), 0);
+    }
+    stranger.send(ucx_prefix(kMagic, 1, 0, kSecret) + "good", "x", UCP_AM_SEND_FLAG_EAGER);
     ASSERT_TRUE(recorder.wait_for([&] { return recorder.frames.size() == 1; }));
-    EXPECT_EQ(transport->rejected_messages(), 6u);
+    EXPECT_EQ(transport->rejected_messages(), 14u);
     EXPECT_EQ(recorder.frames[0].header, "good");
-    stranger.send(prefix(kMagic, 2, 1), "", UCP_AM_SEND_FLAG_EAGER);  // so that close waits for nobody
-    stranger.send(prefix(kMagic, 1, 1), "", UCP_AM_SEND_FLAG_EAGER);
+    EXPECT_TRUE(recorder.downs.empty());
+    stranger.send(ucx_prefix(kMagic, 2, 1, kSecret), "",
+                  UCP_AM_SEND_FLAG_EAGER);  // so that close waits for nobody
+    stranger.send(ucx_prefix(kMagic, 1, 1, kSecret), "", UCP_AM_SEND_FLAG_EAGER);
     EXPECT_TRUE(transport->close(Deadline::in(system_clock(), seconds(30))).ok());
   }
 }
 
 // The reason stands in ucx_meeting.cc. A peer that says nothing gets a hello, and no frame.
 TEST(UcxTransport, NoFrameIsSentBeforeBothHaveSaidHello) {
-  constexpr uint32_t kMagic = 0x31555753, kFrame = 0, kHello = 2, kKnock = 3;
+  constexpr uint32_t kMagic = kUcxMagic, kFrame = 0, kHello = 2, kKnock = 3;
   TransportOptions options;
   options.settings = {{"TLS", "tcp,self"}};
   for (const bool answers : {true, false}) {
@@ -146,7 +70,7 @@ TEST(UcxTransport, NoFrameIsSentBeforeBothHaveSaidHello) {
     EXPECT_EQ(recorder.sent_count, 0u);
     if (answers) {
       stranger.meet(transport->address());
-      stranger.send(prefix(kMagic, 1, kHello), "", UCP_AM_SEND_FLAG_EAGER);
+      stranger.send(ucx_prefix(kMagic, 1, kHello), "", UCP_AM_SEND_FLAG_EAGER);
       EXPECT_THAT(stranger.heard(5), testing::ElementsAre(kHello, kKnock, kFrame, kFrame, kFrame));
     } else {
       transport->drop(1, error(Code::kUnavailable, Scope::kPeer, "it says nothing"));

@@ -216,8 +216,8 @@ void Job::on_frame(Rank from, Bytes bytes, Bytes payload) {
       return give_up(error(Code::kCorruption, Scope::kFatal, "rank {}: from rank {}: {}", rank(), from,
                            header.status().message()));
     }
-    // A stranger's.
-    if (!std::exchange(refused_logged_, true)) {
+    // A stranger's: nothing in it is believed, so it is no reason to end anything.
+    if (refused_frames_.fetch_add(1, std::memory_order_relaxed) == 0) {
       log_warn("rank {}: dropped a frame that claims to come from rank {}: {}", rank(), from,
                header.status().message());
     }

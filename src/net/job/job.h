@@ -70,6 +70,11 @@ class Job final : private TransportEvents {
   Rank rank() const { return bootstrap_->rank(); }
   int32_t size() const { return bootstrap_->size(); }
   uint64_t secret() const { return meeting_.secret; }
+  // Frames and messages that were dropped because they do not have the job's secret, or are none at all. Any thread.
+  uint64_t refused_frames() const {
+    return refused_frames_.load(std::memory_order_relaxed) +
+           (transport_ ? transport_->rejected_messages() : 0);
+  }
   // The ranks on that machine which has most of them; the same number on all ranks.
   int32_t ranks_on_fullest_node() const { return meeting_.node_map->ranks_on_fullest(); }
   // Which ranks share which nodes, and how records are to travel.
@@ -184,7 +189,7 @@ class Job final : private TransportEvents {
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<Transport> transport_;
   bool closed_ = false;
-  bool refused_logged_ = false;  // progress thread
+  std::atomic<uint64_t> refused_frames_{0};
 
   // Held by the progress thread during every event of a channel, so that close_channel waits for a running
   // one.

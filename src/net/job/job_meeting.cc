@@ -21,7 +21,7 @@
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kHandshakeVersion = 9;
+constexpr uint32_t kHandshakeVersion = 10;
 
 const char* text_of(RouteChoice route) {
   switch (route) {
@@ -159,7 +159,7 @@ Result<std::unique_ptr<Transport>> make_own_end(Bootstrap& bootstrap, const JobO
   if (options.transport == "auto" || options.transport == "ucx") {
     SWALE_ASSIGN_OR_RETURN(const FabricModule* ucx, load_fabric("ucx"));
     return ucx->make(bootstrap.rank(), bootstrap.size(),
-                     {.posting = meeting.posting, .poll = meeting.poll, .settings = {}});
+                     {.posting = meeting.posting, .secret = meeting.secret, .poll = meeting.poll, .settings = {}});
   }
   if (options.transport != "loopback") {
     return invalid_argument("net.transport is \"{}\", expected auto, ucx or loopback", options.transport);

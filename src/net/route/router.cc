@@ -5,6 +5,7 @@
 
 #include "base/coding.h"
 #include "base/crc32c.h"
+#include "net/fabric/secret.h"
 
 namespace swale::net {
 namespace {
@@ -43,6 +44,15 @@ Result<FrameHeader> FrameHeader::decode(Bytes bytes, Bytes payload, uint64_t exp
   FrameHeader header;
   header.channel = in.u32();
   header.secret = in.u64();
+  if (magic != kFrameMagic) {
+    return error(Code::kCorruption, Scope::kOperation, "frame header: expected magic {:08x}, found {:08x}",
+                 kFrameMagic, magic);
+  }
+  if (!same_secret(header.secret, expected_secret)) {
+    return error(
+        Code::kCorruption, Scope::kOperation,
+        "frame header: not the secret of this job: a process of another job sent it, or of an earlier one");
+  }
   header.sequence = in.u32();
   header.credits = in.u16();
   const uint8_t kind = in.u8();
@@ -55,15 +65,6 @@ Result<FrameHeader> FrameHeader::decode(Bytes bytes, Bytes payload, uint64_t exp
                  "changes bits; if it happens again, report it with the fabric in use (UCX_TLS, "
                  "UCX_NET_DEVICES)",
                  payload.size(), found, expected);
-  }
-  if (magic != kFrameMagic) {
-    return error(Code::kCorruption, Scope::kOperation, "frame header: expected magic {:08x}, found {:08x}",
-                 kFrameMagic, magic);
-  }
-  if (header.secret != expected_secret) {
-    return error(
-        Code::kCorruption, Scope::kOperation,
-        "frame header: not the secret of this job: a process of another job sent it, or of an earlier one");
   }
   if (kind > static_cast<uint8_t>(FrameKind::kAbort) || header.control_credits > Router::kControlWindow) {
     return error(Code::kCorruption, Scope::kPeer,

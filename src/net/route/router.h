@@ -58,6 +58,7 @@ struct FrameHeader {
 
   std::array<char, kBytes> encode(Bytes payload) const;
   // kCorruption. Of scope operation for a frame that is not of this job (its length, magic or secret is wrong): drop it.
+  // These are looked at first: whoever does not know the secret has no other field believed, nor its checksum computed.
   // Of scope peer for one of this job whose checksum is wrong, or of an unknown kind, or with more control credits than
   // can be out: nothing that its sender says can be relied on.
   static Result<FrameHeader> decode(Bytes bytes, Bytes payload, uint64_t expected_secret);

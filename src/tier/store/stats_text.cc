@@ -44,6 +44,7 @@ std::string stats_text(const tier::Stats& stats, const IondLoad* load) {
     add("clients", load->clients);
     add("open_files", load->open_files);
     add("requests_waiting", load->requests_waiting);
+    add("refused_frames", load->refused_frames);
   }
   return text + "}";
 }

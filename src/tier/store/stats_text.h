@@ -16,6 +16,7 @@ struct IondLoad {
   size_t clients = 0;  // ranks that have asked something and have not closed
   size_t open_files = 0;
   size_t requests_waiting = 0;
+  uint64_t refused_frames = 0;  // of its job: Job::refused_frames
 };
 
 // `load`: of the I/O server; null: of a mount.
