@@ -110,7 +110,7 @@ constexpr const char* kFormats[] = {"base", "indirect", "lossy"};
 LaunchParams params_of(const Case& of, const JobFiles& files) {
   LaunchParams params = files.job(of.size, kEpochs, kRecords);
   if (of.three_hop) route_by_three_hops(of.seed % 3 == 0 ? "abbb" : "abab", &params);
-  if (of.tcp) params.environment.push_back("UCX_TLS=tcp,self");
+  params.by_tcp = of.tcp;
   params.environment.push_back(fmt::format("SWALE_IMD_FORMAT={}", kFormats[of.seed % 3]));
   if (of.stage.hold != nullptr) {
     params.held = of.victim;
@@ -213,7 +213,7 @@ TEST(JobFaults, RecordsThatGoByThreeHopsAreAllThere) {
     LaunchParams params = files.job(static_cast<int>(placement.size()), kEpochs, kRecords);
     route_by_three_hops(placement, &params);
     params.environment.push_back(fmt::format("SWALE_IMD_FORMAT={}", kFormats[i % 3]));
-    if (i % 2 == 1) params.environment.push_back("UCX_TLS=tcp,self");
+    params.by_tcp = i % 2 == 1;
     Launcher job(params);
     ASSERT_TRUE(job.wait_for_ends(kPatience)) << placement << ": somebody hangs\n" << job.describe();
     for (int rank = 0; rank < job.size(); ++rank)
@@ -390,7 +390,7 @@ LaunchParams impatient_job(const JobFiles& files, int size, bool tcp, const char
   params.environment[1] = fmt::format("SWALE_NET_SILENCE_DEADLINE_S={}", kImpatience.count());
   params.environment[3] = fmt::format("SWALE_NET_CLOSE_DEADLINE_S={}", kImpatience.count());
   params.environment.push_back(fmt::format("SWALE_JOB_COLLECTIVE_DEADLINE_S={}", kImpatience.count()));
-  if (tcp) params.environment.push_back("UCX_TLS=tcp,self");
+  params.by_tcp = tcp;
   params.held = size - 1;
   params.hold = hold;
   return params;
@@ -465,7 +465,7 @@ TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
     const JobFiles files;
     LaunchParams params = files.job(2, 2, 500);
     params.program = MANY_JOBS;
-    if (tcp != 0) params.environment.push_back("UCX_TLS=tcp,self");
+    params.by_tcp = tcp != 0;
     Launcher job(params);
     ASSERT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
     for (int rank = 0; rank < 2; ++rank) {

@@ -75,6 +75,10 @@ void Launcher::start(const LaunchParams& params, int number) {
   words.insert(words.end(), params.arguments.begin(), params.arguments.end());
   words.push_back(number == params.held ? params.hold : params.held_argument);
   std::vector<std::string> changes = params.environment;
+  if (params.by_tcp) {
+    changes.push_back("UCX_TLS=tcp,self");
+    changes.push_back(fmt::format("SWALE_JOB_NODE=place-{}", number % 2));
+  }
   changes.push_back("SWALE_JOB_RANK=" + std::to_string(number));
   changes.push_back("SWALE_JOB_SIZE=" + std::to_string(params.size));
   changes.push_back("SWALE_JOB_ID=" + params.job_id);

@@ -92,7 +92,7 @@ void run_case(const Case& of, Tally* tally) {
   ASSERT_NE(network, nullptr) << why;
   const JobFiles files;
   LaunchParams params = files.job(of.size, kEpochs, 2000);
-  params.environment.push_back("UCX_TLS=tcp,self");
+  params.by_tcp = true;
   params.environment.push_back("UCX_NET_DEVICES=eth0");
   params.environment[1] = fmt::format("SWALE_NET_SILENCE_DEADLINE_S={}", kSilence.count());
   params.environment[3] = fmt::format("SWALE_NET_CLOSE_DEADLINE_S={}", kClose.count());
@@ -144,7 +144,7 @@ TEST(LinkFaultsCanary, WithoutACutTheJobSucceedsAndACutIsFelt) {
   EXPECT_TRUE(network->reaches(0, 1));
   const JobFiles files;
   LaunchParams params = files.job(2, 2, 1000);
-  params.environment.push_back("UCX_TLS=tcp,self");
+  params.by_tcp = true;
   params.environment.push_back("UCX_NET_DEVICES=eth0");
   for (int rank = 0; rank < 2; ++rank) params.before.push_back(network->enter(rank));
   Launcher job(params);

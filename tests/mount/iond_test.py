@@ -127,7 +127,7 @@ class IondTest(unittest.TestCase):
                                SWALE_NET_CLOSE_DEADLINE_S="1", SWALE_NET_SILENCE_DEADLINE_S="30" if LONG else "5",
                                LD_LIBRARY_PATH=os.path.dirname(LIBRARY))  # of libswale-ucx.so
             if tcp:
-                environment["UCX_TLS"] = "tcp,self"
+                environment.update(UCX_TLS="tcp,self", SWALE_JOB_NODE=f"node{rank % 2}")  # one node has no TCP
             if rank < 2:
                 words = [SWALE, "iond", "--ssd", f"{self.root}/ssd%r", "--backing", f"{self.root}/disk%r", "--size", "16M",
                          "--durability", durability, "--options", f"iond.stripe={STRIPE},iond.watch_s=0.2"]

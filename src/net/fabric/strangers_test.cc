@@ -196,11 +196,12 @@ TEST_F(Strangers, FramesInTheLoopbackAreDroppedAndCounted) {
   EXPECT_EQ(logged_.load(), 1) << "once, not once each";
 }
 
-// Over shared memory (from this user's own processes alone), and over TCP.
+// A job on several nodes takes messages by TCP, one on a node by shared memory (from this user's own processes alone).
 TEST_F(Strangers, MessagesInUcxAreDroppedAndCounted) {
   ASSERT_TRUE(ucx_is_here);
   for (const bool one_node : {true, false}) {
     JobOptions options;
+    options.listens_on_one_node = !one_node;
     size_t sent = 0;
     const uint64_t refused = attacked_job(options, [&](uint64_t secret) {
       Stranger stranger(one_node ? "posix,self" : "tcp,self");

@@ -53,8 +53,13 @@ class TransportEvents {
 // The second saves a change of threads per frame; a frame that cannot leave at once goes through the queue too.
 enum class Posting { kQueue, kDirect };
 
+// Whom a transport must reach. kNode: all ranks share one memory (memory_probe.h), so the fabric uses that and nothing else:
+// it opens no port, whatever the environment says.
+enum class Reach { kAnywhere, kNode };
+
 struct TransportOptions {
   Posting posting = Posting::kDirect;
+  Reach reach = Reach::kAnywhere;
   // The job's: messages without it are a stranger's.
   uint64_t secret = 0;
   // How long a thread that expects a frame polls before it sleeps (polling.h); 0: never.

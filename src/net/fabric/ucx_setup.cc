@@ -4,11 +4,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
+#include "base/log.h"
 #include "base/start_thread.h"
 #include "net/fabric/ucx_internal.h"
 
@@ -28,6 +30,13 @@ Status ucx_status(ucs_status_t status, std::string_view what) {
     if (const ucs_status_t ucx_ = (call); ucx_ != UCS_OK) return ucx_status(ucx_, what); \
   } while (false)
 
+// What a job on one node uses. Segments of POSIX have mode 0600 and no name. Not: tcp, which listens on every address of the
+// node, and writes into the memory of this process what a stranger sends; sysv, whose segments the user's group may read and
+// write; cma, which nothing here needs.
+constexpr char kNodeFabrics[] = "posix,self";
+// What a job on several nodes uses by default: all but sysv.
+constexpr char kAllFabrics[] = "^sysv";
+
 // May the list of UCX_TLS choose one of these? "" is the default list; "^a,b" is all but a and b.
 bool allows(std::string_view tls, std::initializer_list<const char*> names) {
   const bool all_but = tls.starts_with('^');
@@ -40,7 +49,17 @@ bool allows(std::string_view tls, std::initializer_list<const char*> names) {
 }
 
 bool allows_shared_memory(std::string_view tls) {
-  return allows(tls, {"sm", "shm", "mm", "posix", "sysv", "xpmem"});
+  return tls == kAllFabrics || allows(tls, {"sm", "shm", "mm", "posix", "sysv", "xpmem"});
+}
+
+// Whether the list names nothing but what a job on one node uses.
+bool stays_inside_node(std::string_view tls) {
+  while (!tls.empty()) {
+    const std::string_view name = tls.substr(0, tls.find(','));
+    if (name != "posix" && name != "self") return false;
+    tls.remove_prefix(std::min(tls.size(), name.size() + 1));
+  }
+  return true;
 }
 
 // InfiniBand devices are named with their port, "mlx5_0:1"; TCP's are "eth0". Where UCX opens no TCP device, it warns of
@@ -64,7 +83,17 @@ bool knows_fabrics_prefixes() {
 
 Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
   const char* set = std::getenv("UCX_TLS");
-  std::string tls = set != nullptr ? set : "";
+  std::string tls = set != nullptr ? set : kAllFabrics;
+  if (options.reach == Reach::kNode) {
+    if (set != nullptr && !stays_inside_node(set) && rank_ == 0) {
+      log_warn("UCX_TLS={} is not used: all ranks are on this node, and talk by its shared memory alone ({})",
+               set, kNodeFabrics);
+    }
+    tls = kNodeFabrics;
+  }
+  if (set == nullptr || tls != set) {
+    SWALE_UCX(ucp_config_modify(config, "TLS", tls.c_str()), fmt::format("ucp_config_modify TLS={}", tls));
+  }
   for (const auto& [name, value] : options.settings) {
     if (name == "TLS") tls = value;
     SWALE_UCX(ucp_config_modify(config, name.c_str(), value.c_str()),

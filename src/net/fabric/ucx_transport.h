@@ -4,7 +4,7 @@
 // them.
 //
 // Sites choose fabrics with UCX's own variables (UCX_TLS, UCX_NET_DEVICES); what we set, we set only where
-// the user's variable is unset.
+// the user's variable is unset. The one exception: with Reach::kNode the fabric is POSIX shared memory alone.
 //
 // Threads: as Transport. UCX is entered by one thread at a time, under a lock of ours: the progress thread,
 // and with Posting::kDirect whoever posts while the lock is free, for a peer that is connected.

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -12,10 +13,12 @@
 
 #include "base/coding.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/process_identity.h"
 #include "net/fabric/fabric_module.h"
 #include "net/fabric/loopback_transport.h"
 #include "net/job/agree.h"
+#include "net/meeting/memory_probe.h"
 #include "net/meeting/topology.h"
 
 namespace swale::net {
@@ -35,10 +38,12 @@ const char* text_of(RouteChoice route) {
   return "one that this version does not know";
 }
 
-// What a rank gives when the ranks meet: three words of 8 bytes, so that pieces of a gift hold whole words.
+// What a rank gives when the ranks meet: words of 8 bytes, so that pieces of a gift hold whole words.
 //   u32 version | u32 of the hash of what all ranks must give alike     u64 hash of its machine     u64 random
+// and rank 0 two more, MemoryProbe::Offer:   u64 where | u64 what
 // What all ranks get of it:
-//   u8 1 | u64 secret | (varint node | varint ranks)...    runs of ranks on one node; nodes in the order of their first ranks
+//   u8 1 | u64 secret | u64 where | u64 what |
+//     (varint node | varint ranks)...    runs of ranks on one node; nodes in the order of their first ranks
 //   u8 2 | u32 rank | u64 | u64                            the first rank with another first word than rank 0's; both
 constexpr size_t kAddressWordBytes = 8;
 constexpr uint8_t kMet = 1;
@@ -59,6 +64,7 @@ class Introductions final : public Survey {
   Rank other_ = -1;
   uint64_t others_ = 0;
   uint64_t secret_ = 0;
+  MemoryProbe::Offer offer_;
   std::unordered_map<uint64_t, int32_t> nodes_;  // by machine
   std::vector<NodeRun> runs_;
 };
@@ -75,6 +81,8 @@ void Introductions::take_word(Rank rank, size_t index, uint64_t word) {
     ++runs_.back().ranks;
   }
   if (index == 2 && rank == 0) secret_ = word;
+  if (index == 3 && rank == 0) offer_.where = word;
+  if (index == 4 && rank == 0) offer_.what = word;
 }
 
 std::string Introductions::answer() {
@@ -88,6 +96,8 @@ std::string Introductions::answer() {
   }
   append_u8(&out, kMet);
   append_u64(&out, secret_);
+  append_u64(&out, offer_.where);
+  append_u64(&out, offer_.what);
   for (const NodeRun& each : runs_) {
     append_varint(&out, static_cast<uint64_t>(each.node));
     append_varint(&out, static_cast<uint64_t>(each.ranks));
@@ -99,12 +109,15 @@ std::string text_of(const JobOptions& options) {
   return fmt::format("transport \"{}\" and net.route={}", options.transport, text_of(options.route));
 }
 
-std::string introduction(const JobOptions& options, uint64_t random) {
+std::string introduction(const JobOptions& options, uint64_t random, const MemoryProbe* probe) {
   std::string out;
   append_u32(&out, kHandshakeVersion);
   append_u32(&out, static_cast<uint32_t>(hash_bytes(text_of(options))));
   append_u64(&out, hash_bytes(options.node.empty() ? this_machine() : options.node));
   append_u64(&out, random);
+  if (probe == nullptr) return out;
+  append_u64(&out, probe->offer().where);
+  append_u64(&out, probe->offer().what);
   return out;
 }
 
@@ -154,12 +167,37 @@ Nanos choose_poll(const JobOptions& options, int32_t ranks_here) {
   return ranks_here <= ::sysconf(_SC_NPROCESSORS_ONLN) ? options.poll : 0;
 }
 
+// Collective, for ranks that are on one machine.
+Result<Reach> choose_reach(Bootstrap& bootstrap, const MemoryProbe::Offer& offer) {
+  const Status mine = bootstrap.rank() == 0 && offer.where != 0 ? ok_status() : look_for_memory(offer);
+  std::string told(mine.message());
+  if (!mine.ok() && told.empty()) told = "it lacks memory";
+  // first_word, not agree: an error of the bootstrap itself is none of this.
+  SWALE_ASSIGN_OR_RETURN(const Word first, first_word(bootstrap, told));
+  if (first.rank < 0) return Reach::kNode;
+  if (bootstrap.rank() == 0) {
+    log_warn(
+        "the ranks of this job are on one machine and do not share its memory (rank {}: {}); they talk as ranks on "
+        "several nodes do, by ports that others can reach: let containers share IPC and process numbers",
+        first.rank, first.text);
+  }
+  return Reach::kAnywhere;
+}
+
+bool may_use_ucx(const JobOptions& options) {
+  return options.transport == "auto" || options.transport == "ucx";
+}
+
 Result<std::unique_ptr<Transport>> make_own_end(Bootstrap& bootstrap, const JobOptions& options,
                                                 const JobMeeting& meeting) {
-  if (options.transport == "auto" || options.transport == "ucx") {
+  if (may_use_ucx(options)) {
     SWALE_ASSIGN_OR_RETURN(const FabricModule* ucx, load_fabric("ucx"));
     return ucx->make(bootstrap.rank(), bootstrap.size(),
-                     {.posting = meeting.posting, .secret = meeting.secret, .poll = meeting.poll, .settings = {}});
+                     {.posting = meeting.posting,
+                      .reach = meeting.reach,
+                      .secret = meeting.secret,
+                      .poll = meeting.poll,
+                      .settings = {}});
   }
   if (options.transport != "loopback") {
     return invalid_argument("net.transport is \"{}\", expected auto, ucx or loopback", options.transport);
@@ -179,9 +217,13 @@ Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
   uint64_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return errno_status(errno, "getrandom");
   std::string answer;
+  std::optional<MemoryProbe> probe;  // until the others have looked
+  const bool has_fabric = bootstrap.size() > 1 && may_use_ucx(options);
+  if (bootstrap.rank() == 0 && has_fabric) probe.emplace(MemoryProbe::make());
   {
     Introductions survey;
-    SWALE_ASSIGN_OR_RETURN(answer, bootstrap.ask(introduction(options, random), &survey));
+    SWALE_ASSIGN_OR_RETURN(answer,
+                           bootstrap.ask(introduction(options, random, probe ? &*probe : nullptr), &survey));
   }
   Decoder in(answer);
   const uint8_t kind = in.u8();
@@ -197,11 +239,15 @@ Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
   }
   JobMeeting meeting;
   meeting.secret = in.u64();
+  const uint64_t where = in.u64(), what = in.u64();
   SWALE_ASSIGN_OR_RETURN(NodeMap map, read_runs(&in, bootstrap.size()));
   const int32_t ranks_here = map.ranks_on(map.seat(bootstrap.rank()).node);
   meeting.node_map = std::make_shared<const NodeMap>(std::move(map));
   SWALE_ASSIGN_OR_RETURN(meeting.posting, choose_posting(options, ranks_here));
   meeting.poll = choose_poll(options, ranks_here);
+  if (ranks_here == bootstrap.size() && has_fabric && !options.listens_on_one_node) {
+    SWALE_ASSIGN_OR_RETURN(meeting.reach, choose_reach(bootstrap, {where, what}));
+  }
   return meeting;
 }
 

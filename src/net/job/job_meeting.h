@@ -20,10 +20,12 @@ struct JobMeeting {
   std::shared_ptr<const NodeMap> node_map;
   Posting posting = Posting::kQueue;
   Nanos poll = 0;  // TransportOptions::poll
+  Reach reach = Reach::kAnywhere;
 };
 
 // All ranks tell their version, what they must have in common, their machine and a random number; rank 0's number becomes the
-// secret.
+// secret. If they are on one machine, they find out whether they share its memory (memory_probe.h), which decides how the
+// fabric is made; a difference costs security or speed, so it is logged.
 Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options);
 
 struct JoinedTransport {

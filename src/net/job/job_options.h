@@ -25,6 +25,8 @@ struct JobOptions {
   Nanos close_deadline = 30'000'000'000;
   Nanos collective_deadline = 600'000'000'000;
   RouteChoice route = RouteChoice::kAuto;  // all ranks give the same
+  // For a benchmark's comparison only, and no option: a job on one node opens ports, as it did before it had a choice.
+  bool listens_on_one_node = false;
   std::string node;  // what ranks of one machine have in common; "": this_machine (topology.h)
   // What all open directories of this process may take together, as far as this job opens them; 0: as Swale chooses.
   uint64_t memory_bytes = 0;
