@@ -116,6 +116,19 @@ class Ports(unittest.TestCase):
         self.finish()
         self.assertEqual(self.logged().count("UCX_TLS=tcp,sysv,self is not used"), 1, self.logged())
 
+    def test_a_node_without_memory_for_the_job_gets_an_error_and_no_port(self):
+        small = subprocess.run(["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o size=1M none /dev/shm && df /dev/shm"],
+                               capture_output=True, text=True)
+        if small.returncode != 0:
+            self.skipTest(f"no mounts of one's own here: {small.stderr}")
+        before = "mount -t tmpfs -o size=1M none /dev/shm && exec"
+        self.start([["unshare", "--mount", "sh", "-c", f"{before} {FAULT_WRITER} {self.root}/directory 1 10 none"]] * 2,
+                   node=lambda rank: "here")
+        for process in self.processes:
+            out, _ = process.communicate(timeout=PATIENCE_S)
+            self.assertNotEqual(process.returncode, 0, out)
+            self.assertIn("/dev/shm", out, self.logged())
+
     def test_a_job_that_asks_for_shared_memory_is_told_nothing(self):
         self.start_writers(UCX_TLS="self,posix")
         self.finish()

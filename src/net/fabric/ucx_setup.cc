@@ -148,7 +148,14 @@ Status Ucx::init(const TransportOptions& options) {
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // by fabric_mutex_
-  SWALE_UCX(ucp_worker_create(context_, &worker, &worker_), "ucp_worker_create");
+  if (const ucs_status_t made = ucp_worker_create(context_, &worker, &worker_); made != UCS_OK) {
+    // Most often the first call that takes memory.
+    return ucx_status(made,
+                      options.reach == Reach::kNode
+                          ? "all ranks are on this node, so they use its shared memory alone, some 5 MB a "
+                            "rank: is there as much free in /dev/shm? ucp_worker_create"
+                          : "ucp_worker_create");
+  }
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                        UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
