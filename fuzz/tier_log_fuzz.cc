@@ -98,7 +98,8 @@ void run(Bytes input) {
     put_u32(log.data() + header + 4,
             crc32c_extend(crc32c(Bytes(id, 8)), Bytes(log).substr(header + 8, kRecordHeaderBytes - 8)));
   }
-  const KnownGeneration known{input.empty() ? 0u : static_cast<uint32_t>(input[0]) % 5, input.size() % 2 == 0};
+  const KnownGeneration known{input.empty() ? 0u : static_cast<uint32_t>(input[0]) % 5,
+                              input.size() % 2 == 0};
   static_cast<void>(scan_segment(log, expected, &known));
   check_seal(input);
   check_scan(log, expected);

@@ -13,11 +13,11 @@
 
 #include "base/coding.h"
 #include "base/log.h"
-#include "net/job/job.h"
 #include "net/fabric/loopback_transport.h"
 #include "net/fabric/testing/transport_test_util.h"
-#include "net/fabric/ucx_fabric.h"
 #include "net/fabric/testing/ucx_stranger_test_util.h"
+#include "net/fabric/ucx_fabric.h"
+#include "net/job/job.h"
 
 namespace swale::net::strangers_test {
 namespace {

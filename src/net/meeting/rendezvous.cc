@@ -17,9 +17,9 @@
 #include "base/patience.h"
 #include "base/process_identity.h"
 #include "net/fabric/status_codec.h"
+#include "net/meeting/rendezvous_base.h"
 #include "net/meeting/rendezvous_file.h"
 #include "net/meeting/topology.h"
-#include "net/meeting/rendezvous_base.h"
 
 namespace swale::net {
 namespace {
