@@ -39,7 +39,7 @@ bench-rpc: ## requests between ranks beside UCX alone; results in build/bench/rp
 	@scripts/build.sh release bench_rpc
 	@$${PYTHON:-/usr/bin/python3} bench/net/rpc.py build/release/bench/net/bench_rpc build/bench --profile "$${BENCH:-full}"
 
-bench-shuffle: ## records to their home ranks, directly and by three hops; results in build/bench/shuffle.json (BENCH=quick: 2 min)
+bench-shuffle: ## records to their home ranks, directly and by three hops, on one node without and with ports; results in build/bench/shuffle.json (BENCH=quick: 2 min)
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_route bench_large_job bench_lossy_directory bench_sim_shuffle bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/net/shuffle.py build/release/bench build/bench --profile "$${BENCH:-full}"

@@ -1,6 +1,6 @@
 // bench_route: shuffle and index, directly and by three hops: ranks of one machine on so many nodes as they are told.
 //   --path DIR --nodes M --ranks C (a node) --keys N (all ranks, each epoch) --epochs N --memory BYTES
-//   --route direct|three-hop
+//   --route direct|three-hop --listening 0|1 (1: a job on one node opens ports, as one on several nodes does)
 // Every epoch is committed, which needs the digests of what was appended and of what was indexed to agree.
 // Reported: processor time of all threads of all ranks for each record, from the first append to the end of the last
 // epoch, generating taken off; the wall time of the same; what went over the wire; what the three hops' frames take.
@@ -21,6 +21,7 @@ struct Work {
   int ranks = 4;
   Dataset data;
   net::RouteChoice route = net::RouteChoice::kDirect;
+  bool listening = false;
   imd::WriterOptions options;
 
   int size() const { return nodes * ranks; }
@@ -52,6 +53,7 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
   net::JobOptions options;
   options.node = fmt::format("node-{}", rank / work.ranks);
   options.route = work.route;
+  options.listens_on_one_node = work.listening;
   const std::unique_ptr<net::Job> job = open_job(work.size(), options);
   const std::unique_ptr<imd::Writer> writer = take(
       imd::Writer::open(*job, storage.device(), work.path, imd::Writer::Create::kExclusive, work.options));
@@ -107,6 +109,7 @@ int main(int argc, char** argv) {
   constexpr const char* kRoutes[] = {"direct", "three-hop"};
   const bool three_hop = arguments.choice("route", kRoutes) == 1;
   work.route = three_hop ? net::RouteChoice::kThreeHop : net::RouteChoice::kDirect;
+  work.listening = arguments.number("listening", 0) != 0;
   arguments.expect_no_more();
   register_network();
   remove_all(work.path);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""shuffle.py PROGRAMS OUT [--profile full|quick|tiny]: records sent to their home ranks directly and by three hops.
+"""shuffle.py PROGRAMS OUT [--profile full|quick|tiny]: records sent to their home ranks directly and by three hops; and on one
+node, without a port and with one.
 
 PROGRAMS is the folder of bench_calibrate; in its folders are net/bench_route and net/bench_large_job, sim/bench_sim_shuffle and
 source/bench_lossy_directory (build/release/bench).
@@ -26,6 +27,9 @@ PROFILES = {"full": dict(keys=4_000_000, epochs=2, rounds=5), "quick": dict(keys
             "tiny": dict(keys=20_000, epochs=2, rounds=1)}
 ROUTES = ("direct", "three-hop")
 SHAPES = {"2 x 4": (2, 4), "4 x 8": (4, 8)}
+ONE_NODE = 4  # ranks
+# Each round runs both, in both orders: a drift of the machine falls on both alike.
+LISTENING = (0, 1, 1, 0)
 LARGE = {4096: (128, 32), 131072: (4096, 32)}  # ranks: nodes, ranks of each
 
 KEYS = (
@@ -33,6 +37,8 @@ KEYS = (
         200, 120, by="cpu"),
     Key("threehop_cpu_ns_per_record", "the same by three hops", "ns", 320, 200, by="cpu"),
     Key("threehop_over_direct_time", "wall time by three hops over directly, 4 nodes of 8 ranks on one machine", "", 1.8, 1.5),
+    Key("node_only_shuffle_over_listening", "records a second on one node, 4 ranks: without a port over with one", "", 0.99, 1.02,
+        less_is_better=False),
     Key("threehop_buffer_bytes_per_rank", "frames of the hops, 4,096 nodes of 32 ranks", "B", 16 << 20, 8 << 20),
     Key("job_open_bytes_per_rank_131072", "memory to open a job: at its most, on the rank that takes most, and its part of the "
         "node's file", "B", 8 << 20, 1 << 20),
@@ -54,13 +60,23 @@ def measure(programs, profile, scratch, say):
                 lines[f"{shape}, {route}"] = run(
                     programs / "net" / "bench_route", "--path", scratch / "directory", "--nodes", nodes, "--ranks", ranks,
                     "--keys", settings["keys"], "--epochs", settings["epochs"], "--route", route)
-        rounds.append({"factors": calibration.factors(calibrated), "lines": lines})
+        one_node = []
+        for listening in LISTENING[:: -1 if number % 2 else 1]:
+            say(f"round {number + 1} of {settings['rounds']}: one node, {'with' if listening else 'without'} a port")
+            one_node.append({"listening": listening, "line": run(
+                programs / "net" / "bench_route", "--path", scratch / "directory", "--nodes", 1, "--ranks", ONE_NODE, "--keys",
+                settings["keys"], "--epochs", settings["epochs"], "--route", "direct", "--listening", listening)})
+        rounds.append({"factors": calibration.factors(calibrated), "lines": lines, "one_node": one_node})
     large = {}
     for ranks, (nodes, each) in LARGE.items():
         say(f"a job of {ranks:,} ranks")
         large[str(ranks)] = run(programs / "net" / "bench_large_job", "--nodes", nodes, "--ranks", each)
     say("what base is slowed down over lossy, on the 2020 paper's machine")
     return {"rounds": rounds, "large": large, "lossy_slowdown_ratio": sim_shuffle.slowdown_ratio(programs, scratch, profile)}
+
+
+def on_one_node(entry, listening, name):
+    return statistics.fmean(each["line"][name] for each in entry["one_node"] if each["listening"] == listening)
 
 
 def figures(found):
@@ -73,6 +89,8 @@ def figures(found):
     values["threehop_over_direct_time"] = [
         (entry["lines"]["4 x 8, three-hop"]["wall_s"] / entry["lines"]["4 x 8, direct"]["wall_s"], entry["factors"])
         for entry in rounds]
+    values["node_only_shuffle_over_listening"] = [
+        (on_one_node(entry, 1, "wall_s") / on_one_node(entry, 0, "wall_s"), entry["factors"]) for entry in rounds]
     values["threehop_buffer_bytes_per_rank"] = [(largest["hop_buffer_bytes"], still)]
     values["job_open_bytes_per_rank_131072"] = [(largest["job_open_bytes"], still)]
     values["epoch_end_messages_per_rank_131072"] = [(largest["epoch_end_messages_most"], still)]
@@ -120,6 +138,11 @@ def text_of(rows, found):
                       for name in ("shuffle_cpu_ns_per_record", "wall_s", "wire_bytes_per_record", "frames")}
             lines.append(f"| {shape}, {route} | {middle['shuffle_cpu_ns_per_record']:.0f} | {middle['wall_s']:.3f} | "
                          f"{middle['wire_bytes_per_record']:.1f} | {middle['frames']:,.0f} |")
+    for listening, what in ((0, "without a port"), (1, "with ports")):
+        middle = {name: statistics.median(on_one_node(entry, listening, name) for entry in found["rounds"])
+                  for name in ("shuffle_cpu_ns_per_record", "wall_s", "wire_bytes_per_record", "frames")}
+        lines.append(f"| 1 x {ONE_NODE}, {what} | {middle['shuffle_cpu_ns_per_record']:.0f} | {middle['wall_s']:.3f} | "
+                     f"{middle['wire_bytes_per_record']:.1f} | {middle['frames']:,.0f} |")
     return "\n".join(lines)
 
 

@@ -9,12 +9,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import shuffle  # noqa: E402
 
 
-def found(cpu=(190.0, 310.0), wall=(1.0, 1.75), buffers=16 << 20, messages=64, opening=8 << 20, factor=1.0, ratio=3.3):
+def found(cpu=(190.0, 310.0), wall=(1.0, 1.75), buffers=16 << 20, messages=64, opening=8 << 20, factor=1.0, ratio=3.3,
+          one_node=(1.0, 1.0)):
     lines = {}
     for shape in shuffle.SHAPES:
         for i, route in enumerate(shuffle.ROUTES):
             lines[f"{shape}, {route}"] = {"shuffle_cpu_ns_per_record": cpu[i], "wall_s": wall[i]}
-    return {"rounds": [{"factors": {"cpu": factor, "storage": 1.0, "cold": 1.0}, "lines": lines}],
+    nodes = [{"listening": listening, "line": {"wall_s": one_node[listening]}} for listening in (0, 1, 1, 0)]
+    return {"rounds": [{"factors": {"cpu": factor, "storage": 1.0, "cold": 1.0}, "lines": lines, "one_node": nodes}],
             "large": {"131072": {"hop_buffer_bytes": buffers, "epoch_end_messages_most": messages,
                                  "job_open_bytes": opening}},
             "lossy_slowdown_ratio": ratio}
@@ -33,6 +35,7 @@ def main():
     assert missed(buffers=(16 << 20) + 1) == ["threehop_buffer_bytes_per_rank"]
     assert missed(opening=(8 << 20) + 1) == ["job_open_bytes_per_rank_131072"]
     assert missed(ratio=3.29) == ["lossy_slowdown_ratio"]
+    assert missed(one_node=(1.02, 1.0)) == ["node_only_shuffle_over_listening"]
     assert missed(messages=65) == ["epoch_end_messages_per_rank_131072"]
     with tempfile.TemporaryDirectory() as out:
         sys.argv = ["shuffle.py", sys.argv[1], out, "--profile", "tiny"]
