@@ -44,17 +44,17 @@ void run(Bytes input) {
     return true;
   });
   if (walked.ok()) (void)cursor.finish();
-  std::vector<char> scratch;
+  BlockWalk walk;
   const Bytes blocks = Bytes(data).substr(0, candidate.block_count * kBlockBytes);
   if (any) {
-    (void)RecordMatch::each_in_verified(candidate, blocks, "hot key!", &scratch, "fuzz",
+    (void)RecordMatch::each_in_verified(candidate, blocks, "hot key!", &walk, "fuzz",
                                         [&](const RecordView& record) {
                                           require(hash_bytes(record.value) + bytes + 1 != bytes);
                                           return true;
                                         });
     return;
   }
-  const auto match = RecordMatch::in_verified(candidate, blocks, "hot key!", &scratch, "fuzz");
+  const auto match = RecordMatch::in_verified(candidate, blocks, "hot key!", &walk, "fuzz");
   if (match.ok() && *match) require(hash_bytes((*match)->value) + bytes + 1 != bytes);
 }
 

@@ -24,7 +24,8 @@ Result<std::optional<RecordView>> match_row(const Candidate& candidate, const ch
   const size_t row_bytes = candidate.key_bytes + size_t{candidate.value_bytes};
   const size_t at = candidate.slot * row_bytes;
   const size_t rows_end = trailer.first_start + trailer.count * row_bytes;
-  if (at < trailer.first_start || at >= rows_end || rows_end > kPayloadBytes) {
+  // The whole row: rows of another length than the block's may begin before the end and reach behind the block.
+  if (at < trailer.first_start || at + row_bytes > rows_end || rows_end > kPayloadBytes) {
     return disagree(candidate, path,
                     fmt::format("rows of {} bytes lie at {}..{}", row_bytes, trailer.first_start, rows_end));
   }
@@ -35,54 +36,100 @@ Result<std::optional<RecordView>> match_row(const Candidate& candidate, const ch
                                   .encoded = {}});
 }
 
-// Walks the records that start in the first of `blocks`, in order, until fn(index in the block, record) returns false; the
-// last one may continue in the other blocks. Not kOk: why the next record could not be parsed.
-template <class Fn>
-Result<RecordParse> walk_starts(const Candidate& candidate, Bytes blocks, std::vector<char>* scratch,
-                                std::string_view path, Fn&& fn) {
-  const BlockTrailer trailer = block_trailer(blocks.data());
-  if (trailer.count == 0) return RecordParse::kOk;
-  BlockNumber number = candidate.block + candidate.block_count - blocks.size() / kBlockBytes;
-  SWALE_ASSIGN_OR_RETURN(
-      Bytes rest, stream_of_block(blocks.substr(0, kBlockBytes), candidate.packed, number, path, scratch));
-  if (trailer.first_start >= rest.size()) return RecordParse::kMalformed;
-  rest.remove_prefix(trailer.first_start);
-  RecordView record;
-  for (uint32_t i = 0; i < trailer.count; ++i) {
-    RecordParse parse = parse_record(rest, &record);
-    if (parse == RecordParse::kCutOff && i + 1 == trailer.count && blocks.size() > kBlockBytes) {
-      std::vector<char> whole(rest.begin(), rest.end());
-      for (blocks.remove_prefix(kBlockBytes); !blocks.empty(); blocks.remove_prefix(kBlockBytes)) {
-        if (candidate.packed) {
-          SWALE_RETURN_IF_ERROR(append_piece(blocks.substr(0, kBlockBytes), ++number, path, &whole));
-        } else {
-          whole.insert(whole.end(), blocks.begin(), blocks.begin() + kPayloadBytes);
-        }
+}  // namespace
+
+class StreamWalker {
+ public:
+  StreamWalker(const Candidate& candidate, BlockWalk* walk, std::string_view path)
+      : candidate_(candidate), walk_(*walk), path_(path) {}
+
+  // Walks the records that start in the first of `blocks`, from number `from` or an earlier one on, until fn(number in the
+  // block, record) returns false; the last one may continue in the other blocks. Not kOk: why the next record could not be
+  // parsed.
+  template <class Fn>
+  Result<RecordParse> walk(Bytes blocks, uint32_t from, Fn&& fn) {
+    const BlockTrailer trailer = block_trailer(blocks.data());
+    if (trailer.count == 0) return RecordParse::kOk;
+    SWALE_ASSIGN_OR_RETURN(const Bytes stream, begin(blocks, trailer, from));
+    if (trailer.first_start >= stream.size()) return RecordParse::kMalformed;
+    RecordView record;
+    for (; walk_.next_ < trailer.count; ++walk_.next_) {
+      const Bytes rest = stream.substr(walk_.at_);
+      RecordParse parse = parse_record(rest, &record);
+      if (parse == RecordParse::kCutOff && walk_.next_ + 1 == trailer.count && blocks.size() > kBlockBytes) {
+        SWALE_RETURN_IF_ERROR(assemble(rest, blocks.substr(kBlockBytes)));
+        parse = parse_record({walk_.spanning_.data(), walk_.spanning_.size()}, &record);
       }
-      scratch->swap(whole);
-      parse = parse_record({scratch->data(), scratch->size()}, &record);
+      if (parse != RecordParse::kOk) return parse;
+      if (!fn(walk_.next_, record)) return RecordParse::kOk;
+      walk_.at_ += std::min(record.encoded.size(), rest.size());
     }
-    if (parse != RecordParse::kOk) return parse;
-    if (!fn(i, record)) return RecordParse::kOk;
-    rest.remove_prefix(std::min(record.encoded.size(), rest.size()));
+    return RecordParse::kOk;
   }
-  return RecordParse::kOk;
-}
+
+ private:
+  BlockNumber number_of(Bytes blocks) const {
+    return candidate_.block + candidate_.block_count - blocks.size() / kBlockBytes;
+  }
+
+  // The stream of the first block, and in walk_ where to begin in it.
+  Result<Bytes> begin(Bytes blocks, const BlockTrailer& trailer, uint32_t from) {
+    const Bytes block = blocks.substr(0, kBlockBytes);
+    const bool known = walk_.block_ == block.data() && walk_.packed_ == candidate_.packed;
+    if (!known) {
+      walk_.forget();
+      if (candidate_.packed) {
+        ++walk_.decompressed_;
+        walk_.piece_.clear();
+        SWALE_RETURN_IF_ERROR(append_piece(block, number_of(blocks), path_, &walk_.piece_));
+      }
+      walk_.block_ = block.data();
+      walk_.packed_ = candidate_.packed;
+    }
+    if (!known || walk_.next_ > from) {
+      walk_.next_ = 0;
+      walk_.at_ = trailer.first_start;
+    }
+    return candidate_.packed ? Bytes(walk_.piece_.data(), walk_.piece_.size())
+                             : block.substr(0, kPayloadBytes);
+  }
+
+  Status assemble(Bytes front, Bytes blocks) {
+    walk_.spanning_.assign(front.begin(), front.end());
+    for (; !blocks.empty(); blocks.remove_prefix(kBlockBytes)) {
+      if (candidate_.packed) {
+        ++walk_.decompressed_;
+        SWALE_RETURN_IF_ERROR(
+            append_piece(blocks.substr(0, kBlockBytes), number_of(blocks), path_, &walk_.spanning_));
+      } else {
+        walk_.spanning_.insert(walk_.spanning_.end(), blocks.begin(), blocks.begin() + kPayloadBytes);
+      }
+    }
+    return {};
+  }
+
+  const Candidate& candidate_;
+  BlockWalk& walk_;
+  const std::string_view path_;
+};
+
+namespace {
 
 // Not inlined, so that matching a row stays a few instructions.
 [[gnu::noinline]] Result<std::optional<RecordView>> match_stream(const Candidate& candidate, Bytes blocks,
-                                                                 Bytes key, std::vector<char>* scratch,
+                                                                 Bytes key, BlockWalk* walk,
                                                                  std::string_view path) {
   for (; !blocks.empty(); blocks.remove_prefix(kBlockBytes)) {
     const BlockTrailer trailer = block_trailer(blocks.data());
     const uint32_t skip = candidate.slot - trailer.first_ordinal;
     if (candidate.slot < trailer.first_ordinal || skip >= trailer.count) continue;
     std::optional<RecordView> found;
-    SWALE_ASSIGN_OR_RETURN(const RecordParse parse, walk_starts(candidate, blocks, scratch, path,
-                                                                [&](uint32_t i, const RecordView& record) {
-                                                                  if (i == skip) found = record;
-                                                                  return i < skip;
-                                                                }));
+    SWALE_ASSIGN_OR_RETURN(
+        const RecordParse parse,
+        StreamWalker(candidate, walk, path).walk(blocks, skip, [&](uint32_t i, const RecordView& record) {
+          if (i == skip) found = record;
+          return i < skip;
+        }));
     if (!found) {
       return disagree(
           candidate, path,
@@ -177,18 +224,18 @@ Result<RunHeader> decode_run_header(Bytes block, PartitionNumber partition, Bloc
 }
 
 Result<std::optional<RecordView>> RecordMatch::in_verified(const Candidate& candidate, Bytes blocks,
-                                                           Bytes key, std::vector<char>* scratch,
+                                                           Bytes key, BlockWalk* walk,
                                                            std::string_view path) {
   if (blocks.empty() || blocks.size() != candidate.block_count * kBlockBytes) {
     return disagree(candidate, path, fmt::format("{} bytes were read", blocks.size()));
   }
   assert(!candidate.any_slot());
   if (!candidate.variable()) return match_row(candidate, blocks.data(), key, path);
-  return match_stream(candidate, blocks, key, scratch, path);
+  return match_stream(candidate, blocks, key, walk, path);
 }
 
-Status RecordMatch::each_in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
-                                     std::vector<char>* scratch, std::string_view path, const MatchFn& fn) {
+Status RecordMatch::each_in_verified(const Candidate& candidate, Bytes blocks, Bytes key, BlockWalk* walk,
+                                     std::string_view path, const MatchFn& fn) {
   assert(candidate.any_slot());
   if (blocks.empty() || blocks.size() != candidate.block_count * kBlockBytes) {
     return disagree(candidate, path, fmt::format("{} bytes were read", blocks.size()));
@@ -204,10 +251,11 @@ Status RecordMatch::each_in_verified(const Candidate& candidate, Bytes blocks, B
     }
     return {};
   }
-  SWALE_ASSIGN_OR_RETURN(const RecordParse parse, walk_starts(candidate, blocks, scratch, path,
-                                                              [&](uint32_t, const RecordView& record) {
-                                                                return record.key != key || fn(record);
-                                                              }));
+  SWALE_ASSIGN_OR_RETURN(
+      const RecordParse parse,
+      StreamWalker(candidate, walk, path).walk(blocks, 0, [&](uint32_t, const RecordView& record) {
+        return record.key != key || fn(record);
+      }));
   // A record that continues after the candidate's blocks has another hash: otherwise the fences would name more blocks.
   if (parse == RecordParse::kMalformed) return disagree(candidate, path, "one of its records is malformed");
   return {};

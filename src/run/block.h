@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -38,23 +39,44 @@ Status verify_blocks(Bytes blocks, uint32_t seed, BlockNumber first_block_number
 Result<RunHeader> decode_run_header(Bytes block, PartitionNumber partition, BlockNumber block_number,
                                     std::string_view path);
 
+// A walk through the records that start in one block, kept from one candidate to the next: a key with many values has many
+// candidates in each block, and these come in order. Then every block is decompressed once and its records are parsed once;
+// otherwise each candidate would cost as much as its whole block.
+//
+// The block is known by its address. Whoever owns the memory of the blocks calls forget before it holds other bytes.
+class BlockWalk {
+ public:
+  void forget() { block_ = nullptr; }
+  // How many blocks were decompressed since the last call.
+  uint64_t take_decompressed() { return std::exchange(decompressed_, 0); }
+
+ private:
+  friend class StreamWalker;
+  std::vector<char> piece_;      // packed: the block's stream
+  std::vector<char> spanning_;   // a record that ends in a later block
+  const char* block_ = nullptr;  // none: what stands below means nothing
+  bool packed_ = false;
+  uint32_t next_ = 0;  // the number in the block of the record that starts at at_
+  size_t at_ = 0;      // in the stream
+  uint64_t decompressed_ = 0;
+};
+
 // Matches any key. No key is empty.
 inline constexpr Bytes kAnyKey = {};
 
 // Finds the record of a candidate in blocks that were read.
 struct RecordMatch {
   // The candidate's record if it has the key (kAnyKey: always), none if the candidate is a false positive.
-  // `blocks` are the candidate's block_count blocks, *verified*. A record that spans blocks is assembled in
-  // `scratch`; otherwise the views point into `blocks`. kCorruption if the blocks hold no such record: then
-  // index and data disagree.
+  // `blocks` are the candidate's block_count blocks, *verified*. The views point into `blocks` or into `walk`, until
+  // the next call. kCorruption if the blocks hold no such record: then index and data disagree.
   static Result<std::optional<RecordView>> in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
-                                                       std::vector<char>* scratch, std::string_view path);
+                                                       BlockWalk* walk, std::string_view path);
 
   // For a candidate with any_slot(): calls fn for each record with the key that starts in its first block, in
   // order, until fn returns false.
   using MatchFn = std::function<bool(const RecordView&)>;
-  static Status each_in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
-                                 std::vector<char>* scratch, std::string_view path, const MatchFn& fn);
+  static Status each_in_verified(const Candidate& candidate, Bytes blocks, Bytes key, BlockWalk* walk,
+                                 std::string_view path, const MatchFn& fn);
 };
 
 }  // namespace swale::run

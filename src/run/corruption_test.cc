@@ -103,9 +103,10 @@ TEST_F(BitFlips, InTheDataLogNeverGiveAWrongAnswer) {
 TEST_F(BitFlips, CanaryBlocksThatAreNotVerifiedGiveWrongAnswers) {
   const SegmentRecord segment = partition_.segments[0];
   size_t wrong = 0;
-  std::vector<char> scratch;
+  BlockWalk walk;
   for (size_t byte = 64; byte < kPayloadBytes; ++byte) {
     partition_.data[byte] = static_cast<char>(partition_.data[byte] ^ 1);
+    walk.forget();
     for (const auto& [key, expected] : values_) {
       auto slice = partition_.open_slice(segment, *locate_slice(segment, test::rest_of(key)));
       ASSERT_TRUE(slice.ok());
@@ -115,8 +116,8 @@ TEST_F(BitFlips, CanaryBlocksThatAreNotVerifiedGiveWrongAnswers) {
                                    [&](const Candidate& candidate) {
                                      if (candidate.block != 0 || candidate.block_count != 1) return;
                                      const auto match = RecordMatch::in_verified(
-                                         candidate, Bytes(partition_.data).substr(0, kBlockBytes), key,
-                                         &scratch, "data");
+                                         candidate, Bytes(partition_.data).substr(0, kBlockBytes), key, &walk,
+                                         "data");
                                      if (match.ok() && *match) found.emplace_back((*match)->value);
                                    })
                       .ok());

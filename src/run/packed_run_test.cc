@@ -126,6 +126,29 @@ TEST(PackedRun, SmallRecordsDoNotSpanBlocks) {
   EXPECT_LT(spanning, 20u);
 }
 
+// Each value of a key is a candidate of its own: looked up one by one they cost a block each.
+TEST(PackedRun, AKeyWithManyValuesHasEachOfItsBlocksDecompressedOnce) {
+  Rng rng(37);
+  for (const size_t value_bytes : {12, 5'000}) {  // within blocks, and across them
+    Records records;
+    for (size_t i = 0; i < 80'000 / value_bytes; ++i) {
+      records.emplace_back("hot", fmt::format("{:0{}}", rng.below(1'000), value_bytes));
+      records.emplace_back(fmt::format("cold {}", i), std::string(value_bytes, 'c'));
+    }
+    PartitionInMemory partition;
+    partition.layout.compression = Codec::kLz4;
+    partition.add_run(records);
+    partition.finish_epoch();
+    const test::Found found = partition.find("hot", partition.segments[0]);
+    ASSERT_TRUE(found.status.ok()) << found.status.to_string();
+    EXPECT_EQ(found.values.size(), records.size() / 2);
+    EXPECT_GT(found.values.size(), 2 * partition.data.size() / kBlockBytes) << "the test compares with that";
+    EXPECT_LE(found.decompressed,
+              2 * partition.data.size() / kBlockBytes);  // those that records reach into twice
+    EXPECT_GT(found.decompressed, 0u);
+  }
+}
+
 TEST(PackedRun, OnlyWhatGetsSmallerIsWorthIt) {
   Rng rng(34);
   RunScratch scratch = RunScratch::create(Memtable::kRecordsMax).value();

@@ -267,11 +267,11 @@ TEST(Segment, FarRunsOfAHugeEpochAreNamed) {
                                [&](Candidate candidate) {
                                  EXPECT_GE(candidate.block, kFar);
                                  candidate.block = candidate.block - kFar;
-                                 std::vector<char> scratch;
+                                 BlockWalk walk;
                                  const auto match = RecordMatch::in_verified(
                                      candidate,
                                      Bytes(partition.data).substr(candidate.block * kBlockBytes, kBlockBytes),
-                                     records[0].first, &scratch, "data");
+                                     records[0].first, &walk, "data");
                                  ASSERT_TRUE(match.ok());
                                  found += *match && (*match)->value == records[0].second ? 1 : 0;
                                })

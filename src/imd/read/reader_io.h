@@ -33,6 +33,7 @@ struct ReadCounters {
   HighWater depth_max;
   Counter queries;
   Counter false_candidates;
+  Counter blocks_decompressed;  // by queries
 
   ReadStats snapshot() const {
     return {bytes_read.value(), reads.value(), depth_max.value(), queries.value(), false_candidates.value()};

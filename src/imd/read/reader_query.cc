@@ -335,12 +335,12 @@ void Query::close_block_group() {
 }
 
 Status Query::match_group(const BlockGroup& group) {
-  verified_ = {};
+  forget_blocks();
   for (size_t i = group.first_pending; i < group.first_pending + group.pending_count && !stopped_; ++i) {
     const char* bytes = group.bytes + (pending_[i].candidate.block - group.first_block) * run::kBlockBytes;
     SWALE_RETURN_IF_ERROR(look_into_blocks(pending_[i], bytes, false));
   }
-  verified_ = {};
+  forget_blocks();
   return {};
 }
 
@@ -392,9 +392,9 @@ Status Query::match(const Pending& pending, const char* bytes) {
   const QueryKey& key = keys_[rest_keys_[pending.rest]];
   const Bytes blocks(bytes, pending.candidate.block_count * run::kBlockBytes);
   if (pending.candidate.any_slot()) return match_all(pending, blocks);
-  SWALE_ASSIGN_OR_RETURN(const std::optional<run::RecordView> record,
-                         run::RecordMatch::in_verified(pending.candidate, blocks, key.key, &record_scratch_,
-                                                       group.logs->data->path()));
+  SWALE_ASSIGN_OR_RETURN(
+      const std::optional<run::RecordView> record,
+      run::RecordMatch::in_verified(pending.candidate, blocks, key.key, &walk_, group.logs->data->path()));
   if (!record) {
     ++false_count_;
   } else if (!sink_->hit({key.index, group.record().epoch, (sequence_ + pending.group) << 32 | pending.number,
@@ -411,8 +411,8 @@ Status Query::match_all(const Pending& pending, Bytes blocks) {
   const uint64_t sequence = (sequence_ + pending.group) << 32 | pending.number;
   bool found = false;
   SWALE_RETURN_IF_ERROR(
-      run::RecordMatch::each_in_verified(pending.candidate, blocks, key.key, &record_scratch_,
-                                         group.logs->data->path(), [&](const run::RecordView& record) {
+      run::RecordMatch::each_in_verified(pending.candidate, blocks, key.key, &walk_, group.logs->data->path(),
+                                         [&](const run::RecordView& record) {
                                            found = true;
                                            stopped_ = !sink_->hit({key.index, group.record().epoch, sequence,
                                                                    record.value, run::points(rule_, record)});
@@ -446,7 +446,7 @@ void Query::forget_groups() {
   block_memory_.reset();
   resolved_ = 0;
   group_is_open_ = false;
-  verified_ = {};
+  forget_blocks();
 }
 
 void Query::settle_counters() {
@@ -454,6 +454,7 @@ void Query::settle_counters() {
   counters_.reads.add(std::exchange(reads_count_, 0));
   counters_.bytes_read.add(std::exchange(bytes_count_, 0));
   counters_.false_candidates.add(std::exchange(false_count_, 0));
+  counters_.blocks_decompressed.add(walk_.take_decompressed());
 }
 
 void Query::touch() {

@@ -32,6 +32,7 @@
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
 #include "imd/read/reader_tables.h"
+#include "run/block.h"
 #include "run/segment_reader.h"
 
 namespace swale::imd {
@@ -178,6 +179,11 @@ class Query {
   Result<const char*> read_blocks_again(const Pending& pending, const char* bytes, const Status& found);
   Status match(const Pending& pending, const char* bytes);
   Status match_all(const Pending& pending, Bytes blocks);
+  // Their memory is about to hold others.
+  void forget_blocks() {
+    verified_ = {};
+    walk_.forget();
+  }
   void raise_depth(const Pending& pending);
 
   Status run_all(EpochRange epochs);
@@ -207,7 +213,7 @@ class Query {
   std::vector<Overflow> overflows_;
   Arena slice_memory_;
   Arena block_memory_;
-  std::vector<char> record_scratch_;
+  run::BlockWalk walk_;
   Verified verified_;
   size_t resolved_ = 0;         // pending_ before it have been matched or asked for
   bool group_is_open_ = false;  // the last of block_groups_ may grow

@@ -169,6 +169,7 @@ Status KeySample::keep_if_hit(const PartitionLogs& logs, const run::Candidate& c
   if (blocks_of_ != logs.id.partition || first_block_ != candidate.block ||
       blocks_.size() != candidate.block_count * run::kBlockBytes) {
     blocks_of_ = kNoPartition;
+    walk_.forget();
     blocks_.resize(candidate.block_count * run::kBlockBytes);
     SWALE_RETURN_IF_ERROR(
         read(*logs.data, candidate.block * run::kBlockBytes, {blocks_.data(), blocks_.size()}));
@@ -187,7 +188,7 @@ Status KeySample::keep_if_hit(const PartitionLogs& logs, const run::Candidate& c
   }
   SWALE_ASSIGN_OR_RETURN(const std::optional<run::RecordView> record,
                          run::RecordMatch::in_verified(candidate, {blocks_.data(), blocks_.size()},
-                                                       run::kAnyKey, &record_scratch_, logs.data->path()));
+                                                       run::kAnyKey, &walk_, logs.data->path()));
   const Hash rest = choose(choose(hash_bytes(record->key), ranks_).rest, ways_).rest;
   if (top_bits(rest, cell_bits) != top_bits(thrown, cell_bits)) return {};
   if (found_.emplace(record->key).second) keys_.emplace_back(record->key);

@@ -20,6 +20,7 @@
 #include "imd/read/reader.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
+#include "run/block.h"
 #include "run/segment_reader.h"
 
 namespace swale::imd {
@@ -74,7 +75,7 @@ class KeySample {
   std::vector<char> blocks_;               // verified
   uint32_t blocks_of_ = kNoPartition;      // the partition of blocks_
   BlockNumber first_block_;                // the number of their first one
-  std::vector<char> record_scratch_;
+  run::BlockWalk walk_;
 };
 
 }  // namespace swale::imd

@@ -13,6 +13,7 @@
 #include "imd/check/verify.h"
 #include "imd/format/run_packer.h"
 #include "imd/read/reader.h"
+#include "imd/read/reader_io.h"
 #include "imd/read/reader_sample.h"
 #include "imd/testing/test_job.h"
 #include "imd/write/memory_plan.h"
@@ -234,6 +235,39 @@ Status open_with(io::Device& device, const WriterOptions& options) {
     if (writer.ok()) status = (*writer)->close();
   });
   return status;
+}
+
+// Each value of the key is a candidate of its own; each decompressed its block anew.
+TEST(Layout, AKeyWithManyValuesHasEachOfItsBlocksDecompressedOnce) {
+  constexpr uint64_t kValues = 40'000;
+  for (const ReaderOptions::Map map : {ReaderOptions::Map::kNever, ReaderOptions::Map::kAuto}) {
+    io::MemoryDevice device;
+    run_ranks(1, [&](net::Job& job) {
+      WriterOptions options;
+      options.memory_bytes = 16 * kMiB;
+      options.compression = Codec::kLz4;
+      auto writer = Writer::open(job, device, kDirectory, Writer::Create::kIfMissing, options);
+      ASSERT_TRUE(writer.ok()) << writer.status().to_string();
+      for (uint64_t i = 0; i < kValues; ++i) {
+        ASSERT_TRUE((*writer)->append("hot", fmt::format("{:020}", i)).ok());
+        ASSERT_TRUE((*writer)->append(key_of(i % 100), fmt::format("{:020}", i)).ok());
+      }
+      ASSERT_TRUE((*writer)->epoch_end(0, 0).ok() && (*writer)->close().ok());
+    });
+    const std::string path = data_log_path(kDirectory, {1, PartitionNumber(0)});
+    const uint64_t blocks = *device.open(path, io::OpenMode::kRead).value()->size() / run::kBlockBytes;
+    ASSERT_LT(blocks, kValues / 20) << "the records are not compressed";
+    const auto reader = Reader::open(device, kDirectory, {.map = map});
+    ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+    const auto values = (*reader)->get("hot", 0);
+    ASSERT_TRUE(values.ok()) << values.status().to_string();
+    ASSERT_EQ(values->size(), kValues);
+    for (uint64_t i = 0; i < kValues; ++i) ASSERT_EQ((*values)[i].bytes, fmt::format("{:020}", i));
+    const uint64_t decompressed = (*reader)->files().counters.blocks_decompressed.value();
+    fmt::print("{} values in {} blocks: {} were decompressed\n", kValues, blocks, decompressed);
+    EXPECT_LE(decompressed, 2 * blocks);
+    EXPECT_GT(decompressed, blocks / 4);
+  }
 }
 
 TEST(Layout, IsFixedWhenTheDirectoryIsMade) {

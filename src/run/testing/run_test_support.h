@@ -59,6 +59,7 @@ struct Found {
   std::vector<std::string> values;  // of true candidates, in the order the index names them
   size_t candidates = 0;
   size_t false_candidates = 0;
+  uint64_t decompressed = 0;  // blocks
   Status status;
 };
 
@@ -152,7 +153,7 @@ class PartitionInMemory {
       found.status = slice.status();
       return found;
     }
-    std::vector<char> scratch;
+    BlockWalk walk;
     const Status status = slice->candidates(rest_of(key), [&](const Candidate& candidate) {
       ++found.candidates;
       const Bytes blocks =
@@ -164,7 +165,7 @@ class PartitionInMemory {
       }
       if (candidate.any_slot()) {
         const size_t before = found.values.size();
-        const Status matched = RecordMatch::each_in_verified(candidate, blocks, key, &scratch, "data",
+        const Status matched = RecordMatch::each_in_verified(candidate, blocks, key, &walk, "data",
                                                              [&](const RecordView& record) {
                                                                found.values.emplace_back(record.value);
                                                                return true;
@@ -173,7 +174,7 @@ class PartitionInMemory {
         found.false_candidates += found.values.size() == before ? 1 : 0;
         return;
       }
-      const auto match = RecordMatch::in_verified(candidate, blocks, key, &scratch, "data");
+      const auto match = RecordMatch::in_verified(candidate, blocks, key, &walk, "data");
       if (!match.ok()) {
         found.status = match.status();
       } else if (*match) {
@@ -184,6 +185,7 @@ class PartitionInMemory {
       }
     });
     if (!status.ok()) found.status = status;
+    found.decompressed = walk.take_decompressed();
     return found;
   }
 
