@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "base/sealed_document.h"
 
 namespace swale::imd::manifest_test {
 namespace {

@@ -140,8 +140,12 @@ class Flips {
     return ask(**reader, epoch).value();
   }
   // The first failure of all questions; a wrong answer fails the test.
+  // Chunks of a scan are shorter than a log, about as long, and longer, in turn.
   Status compare(const std::string& path, uint64_t at) {
-    auto reader = Reader::open(device_, kDirectory, {});
+    const size_t chunk_blocks[] = {1, 2, 3, 1'024};
+    ReaderOptions options;
+    options.scan_chunk_bytes = chunk_blocks[at % std::size(chunk_blocks)] * run::kBlockBytes;
+    auto reader = Reader::open(device_, kDirectory, options);
     if (!reader.ok()) return reader.status();
     Status failure;
     EXPECT_EQ((*reader)->manifest().epochs.size(), 2u) << path << " offset " << at;

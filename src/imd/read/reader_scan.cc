@@ -149,6 +149,9 @@ class PieceFinder {
     Status gap;  // why the last run that is not known is not known
     bool in_gap = false;
     uint64_t records = 0;
+    // Where the file ends, all else is missing at once: an index log may name 2^32 blocks that were never there.
+    SWALE_ASSIGN_OR_RETURN(const uint64_t file_bytes, logs_.data->size());
+    const uint64_t file_blocks = (file_bytes + run::kBlockBytes - 1) / run::kBlockBytes;
     for (BlockNumber at = range_.first; at < end();) {
       const Result<run::RunHeader> header = header_at(at);
       if (!header.ok()) {
@@ -156,6 +159,7 @@ class PieceFinder {
         if (!in_gap && !gap.ok()) damaged(gap, 0);
         if (!in_gap) gap = header.status();
         in_gap = true;
+        if (at >= BlockNumber(file_blocks)) break;
         ++at;
         continue;
       }

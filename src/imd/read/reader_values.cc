@@ -43,6 +43,14 @@ Status check_place(const run::ValueHead& head, const ValueReader::Place& place, 
       head.checksum, head.key_hash == place.key_hash ? "" : ", of another key");
 }
 
+// Before memory is taken for a value that is long, if what says so is true.
+Status expect_to_hold(io::File& file, uint64_t end_offset) {
+  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, file.size());
+  if (end_offset <= bytes) return {};
+  return corruption("{}: offset {}: the file ends here, but a value reaches to offset {}; run `swale verify`",
+                    file.path(), bytes, end_offset);
+}
+
 }  // namespace
 
 Status check_page(Bytes page, PartitionNumber writer, uint64_t number, EpochNumber epoch, uint64_t epoch_id,
@@ -119,6 +127,11 @@ Result<run::ValueHead> ValueReader::head(const Place& place) {
 
 Result<std::string> ValueReader::read(const Place& place) {
   if (place.rule == run::ValueRule::kPaged) {
+    if (place.pointer.value_bytes > kOneReadBytes) {
+      SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> pages, file_of(place));
+      const uint64_t last = run::page_of(place.pointer.offset + place.pointer.value_bytes - 1);
+      SWALE_RETURN_IF_ERROR(expect_to_hold(*pages, (last + 1) * run::kValuePageBytes));
+    }
     std::string value(place.pointer.value_bytes, '\0');
     SWALE_RETURN_IF_ERROR(read_paged(place, 0, value));
     return value;
@@ -127,6 +140,7 @@ Result<std::string> ValueReader::read(const Place& place) {
   if (head_bytes + place.pointer.value_bytes > kOneReadBytes) {
     SWALE_ASSIGN_OR_RETURN(const run::ValueHead found, head(place));  // before memory is taken for the value
     SWALE_ASSIGN_OR_RETURN(const std::shared_ptr<io::File> log, file_of(place));
+    SWALE_RETURN_IF_ERROR(expect_to_hold(*log, found.end_offset()));
     std::string value(place.pointer.value_bytes, '\0');
     SWALE_RETURN_IF_ERROR(read_pieces(*log, found, 0, value));
     return value;
