@@ -43,6 +43,7 @@ test             munge               munge               munge          munge
 test,demo        liblammps-dev       lammps-devel        aur:lammps     lammps+lib
 test             groff-base          groff-base          groff          groff
 test             fuse3               fuse3               -              -
+test             acl                 acl                 acl            acl
 test             fio                 fio                 fio            fio
 test             sqlite3             sqlite              sqlite         sqlite
 test             git                 git                 git            git

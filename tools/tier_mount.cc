@@ -23,6 +23,7 @@ struct TierMountCommand {
   double wait_s = 10;
   bool foreground = false;
   bool allow_other = false;
+  bool trust_tree = false;
   bool json = false;
 
   int run() const;
@@ -44,6 +45,7 @@ Result<fuse::MountOptions> TierMountCommand::options() const {
   options.wait = static_cast<Nanos>(wait_s * 1e9);
   options.at_unmount = tier.at_close();
   options.allow_other = allow_other;
+  options.trust_tree = trust_tree;
   options.threads = threads;
   if (!trace_file.empty()) options.trace_file = absolute(trace_file);
   return options;
@@ -164,7 +166,13 @@ void add_tier_mount(CLI::App& app, Run* run) {
                  "records the requests into this file, which must not be there: see swale-tier-trace(1)")
       .type_name("FILE");
   sub.add_flag("--foreground", command->foreground, "stays until the mount has ended");
-  sub.add_flag("--allow-other", command->allow_other, "users other than the one that mounts may use it");
+  sub.add_flag(
+      "--allow-other", command->allow_other,
+      "users other than the one that mounts may use it; a mount by root does what each asks for as that user");
+  sub.add_flag(
+      "--trust-tree", command->trust_tree,
+      "with --allow-other, by an ordinary user: whoever else may write into the backing directory is "
+      "trusted with your files");
   sub.add_flag("--json", command->json, "print JSON when the mount is there");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }

@@ -2,6 +2,7 @@
 #include "fs/tier_fs.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
+#include "fs/beneath.h"
 #include "fs/descriptor_path.h"
 #include "tier/engine/extent_map.h"
 
@@ -26,9 +28,9 @@ Result<std::unique_ptr<TierFs>> TierFs::open(tier::Store& store, const std::stri
   struct stat attributes;
   if (!path.valid() || ::fstat(path.get(), &attributes) != 0)
     return errno_status(errno, backing_directory + ": opening the backing directory");
-  std::unique_ptr<TierFs> fs(new TierFs(store, trace));
+  SWALE_ASSIGN_OR_RETURN(auto identity, Identity::of_this_process());
+  std::unique_ptr<TierFs> fs(new TierFs(store, trace, std::move(identity)));
   fs->root_ = fs->nodes_.enter(std::move(path), attributes);
-  fs->privileged_ = ::geteuid() == 0;
   return fs;
 }
 
@@ -73,23 +75,37 @@ std::optional<tier::Store::Handle> TierFs::handle(Node& node) const {
   return node.handle;
 }
 
+// The file is the caller's from its first moment, with the mode and the ACLs that the backing file system gives it.
 int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const Caller& caller, Entry* entry,
                    std::unique_ptr<OpenFile>* file) {
   if (is_private(parent, name)) return EPERM;
-  // Writable by its owner until the store has opened it; then as the caller wants it.
-  const mode_t first = mode | S_IRUSR | S_IWUSR;
-  const io::Descriptor fd(::openat(parent.path.get(), name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, first));
-  if (!fd.valid()) {
-    if (errno != EEXIST || (flags & O_EXCL) != 0) return errno;
-    if (const int failed = lookup(parent, name, entry); failed != 0) return failed;
-    const int failed = open_file(*entry->node, flags, file);
+  // An ordinary user's store opens the file by its mode: the owner may read and write until it has.
+  const mode_t first = identity_.switches() ? mode : mode | S_IRUSR | S_IWUSR;
+  io::Descriptor fd;
+  int failed = 0;
+  {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    fd = io::Descriptor(open_beneath(parent.path.get(), name, O_CREAT | O_EXCL | O_RDWR, first));
+    failed = fd.valid() ? 0 : errno;
+  }
+  if (failed != 0) {
+    if (failed != EEXIST || (flags & O_EXCL) != 0) return failed;
+    failed = lookup(parent, name, entry);
+    if (failed != 0) return failed;
+    failed = open_file(*entry->node, flags, caller, file);
     if (failed != 0) forget(entry->node, 1);
     return failed;
   }
+  struct stat made;
   Entry there;
-  if (const int failed = made(parent, name, first, caller, &there); failed != 0) return failed;
-  int failed = open_file(*there.node, flags, file);
-  if (failed == 0 && first != mode && ::fchmod(fd.get(), mode & 07777) != 0) failed = errno;
+  if (::fstat(fd.get(), &made) != 0) return errno;
+  failed = enter(io::Descriptor(::open(descriptor_path(fd).c_str(), O_PATH | O_CLOEXEC)), &there);
+  if (failed != 0) return failed;
+  const io::Descriptor kept(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  failed = opened(*there.node, flags & ~O_TRUNC, std::move(fd), caller, file);
+  const mode_t wanted = made.st_mode & 07777 & (mode | ~static_cast<mode_t>(S_IRWXU));
+  if (failed == 0 && first != mode && ::fchmod(kept.get(), wanted) != 0) failed = errno;
   if (failed == 0) failed = attributes(*there.node, &there.attributes);
   if (failed != 0) {
     if (*file) release(std::move(*file));
@@ -100,21 +116,45 @@ int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const
   return 0;
 }
 
-int TierFs::open_file(Node& node, int flags, std::unique_ptr<OpenFile>* file) {
+// Whether the caller may open the file so; a descriptor by which it did.
+int TierFs::open_as(Node& node, int flags, const Caller& caller, io::Descriptor* own) const {
+  constexpr int kToExecute = 040;  // the kernel's FMODE_EXEC: no program can ask for it by open()
+  const std::string path = descriptor_path(node.path);
+  int access = flags & O_ACCMODE;
+  if (access == O_RDONLY && (flags & O_TRUNC) != 0) access = O_RDWR;
+  if (access == O_RDONLY && (flags & kToExecute) != 0) {
+    {
+      const AsCaller as(identity_, caller);
+      if (as.failed() != 0) return as.failed();
+      if (::syscall(SYS_faccessat2, AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) != 0) return errno;
+    }
+    *own = io::Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    return own->valid() ? 0 : errno;
+  }
+  const AsCaller as(identity_, caller);
+  if (as.failed() != 0) return as.failed();
+  *own = io::Descriptor(::open(path.c_str(), access | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  return own->valid() ? 0 : errno;
+}
+
+int TierFs::open_file(Node& node, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file) {
   if (S_ISDIR(node.type)) return EISDIR;
+  if (S_ISLNK(node.type)) return ELOOP;
+  if (!S_ISREG(node.type)) return ENXIO;  // the kernel opens devices and pipes itself
+  io::Descriptor own;
+  if (const int failed = open_as(node, flags, caller, &own); failed != 0) return failed;
+  return opened(node, flags, std::move(own), caller, file);
+}
+
+// `own`: by which the caller may read, if it opens only to read.
+int TierFs::opened(Node& node, int flags, io::Descriptor own, const Caller& caller,
+                   std::unique_ptr<OpenFile>* file) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   std::unique_ptr<OpenFile> opened(new OpenFile(node));
   if (const int failed = hold(node, writes); failed != 0) return failed;
-  if (!handle(node)) {
-    opened->own_ = io::Descriptor(::open(descriptor_path(node.path).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!opened->own_.valid()) {
-      const int failed = errno;
-      let_go(node);
-      return failed;
-    }
-  }
+  if (!handle(node)) opened->own_ = std::move(own);
   if ((flags & O_TRUNC) != 0)
-    if (const int failed = truncate(node, 0); failed != 0) {
+    if (const int failed = truncate(node, 0, caller); failed != 0) {
       let_go(node);
       return failed;
     }
@@ -146,26 +186,28 @@ int TierFs::read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got)
   return 0;
 }
 
-int TierFs::writable(OpenFile& file, uint64_t offset, uint64_t length, tier::Store::Handle* found) const {
+int TierFs::writable(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
+                     tier::Store::Handle* found) const {
   const auto there = handle(file.node());
   if (!there) return EBADF;
   if (offset > tier::kFileBytesMax || length > tier::kFileBytesMax - offset) return EFBIG;
   *found = *there;
-  return content_changes(file.node());
+  return content_changes(file.node(), caller);
 }
 
-int TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill) {
+int TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
+                  const tier::Store::Fill& fill) {
   note(Traced::kWrite, file.node(), offset, length);
   tier::Store::Handle there = 0;
-  if (const int failed = writable(file, offset, length, &there); failed != 0) return failed;
+  if (const int failed = writable(file, offset, length, caller, &there); failed != 0) return failed;
   return answer(store_.write(there, offset, length, fill));
 }
 
-void TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill,
-                   const std::function<void(int)>& answered) {
+void TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
+                   const tier::Store::Fill& fill, const std::function<void(int)>& answered) {
   note(Traced::kWrite, file.node(), offset, length);
   tier::Store::Handle there = 0;
-  if (const int failed = writable(file, offset, length, &there); failed != 0) return answered(failed);
+  if (const int failed = writable(file, offset, length, caller, &there); failed != 0) return answered(failed);
   store_.write(there, offset, length, fill, [&](const Status& status) { answered(answer(status)); });
 }
 
@@ -180,25 +222,25 @@ int TierFs::sync(OpenFile& file) {
   return ::fsync(file.own_.get()) == 0 ? 0 : errno;
 }
 
-int TierFs::truncate(Node& node, uint64_t size) {
+int TierFs::truncate(Node& node, uint64_t size, const Caller& caller) {
   note(Traced::kTruncate, node, size);
   if (size >= tier::kFileBytesMax) return EFBIG;
   if (const int failed = hold(node, true); failed != 0) return failed;
-  int answered = content_changes(node);
+  int answered = content_changes(node, caller);
   if (answered == 0) answered = answer(store_.truncate(*handle(node), size));
   let_go(node);
   return answered;
 }
 
 // Holes cannot be punched: the log has no record for them that the backing file could follow.
-int TierFs::allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length) {
+int TierFs::allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) {
   if ((mode & ~FALLOC_FL_KEEP_SIZE) != 0) return EOPNOTSUPP;
   const auto there = handle(file.node());
   if (!there) return EBADF;
   if (length > tier::kFileBytesMax || offset > tier::kFileBytesMax - length) return EFBIG;
   const io::Descriptor fd(::open(descriptor_path(file.node().path).c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) return errno;
-  if (const int failed = content_changes(file.node()); failed != 0) return failed;
+  if (const int failed = content_changes(file.node(), caller); failed != 0) return failed;
   if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0)
     return errno;
   const auto size = store_.size(*there);
@@ -224,7 +266,7 @@ int TierFs::seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) {
 }
 
 int TierFs::copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
-                 uint64_t* copied) {
+                 const Caller& caller, uint64_t* copied) {
   auto buffer = Buffer::allocate(std::min(length, kCopyBytes));
   if (!buffer.ok()) return answer(buffer.status());
   uint64_t done = 0;
@@ -233,11 +275,12 @@ int TierFs::copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to
     const auto part = buffer->span().first(std::min<uint64_t>(length - done, buffer->size()));
     int failed = read(from, from_offset + done, part, &got);
     if (failed == 0 && got > 0)
-      failed = write(to, to_offset + done, got, [&, at = part.data()](MutableBytes out) mutable -> Status {
-        std::copy_n(at, out.size(), out.data());
-        at += out.size();
-        return {};
-      });
+      failed =
+          write(to, to_offset + done, got, caller, [&, at = part.data()](MutableBytes out) mutable -> Status {
+            std::copy_n(at, out.size(), out.data());
+            at += out.size();
+            return {};
+          });
     if (failed != 0 && done == 0) return failed;
     if (failed != 0 || got == 0) break;
     done += got;

@@ -4,10 +4,14 @@
 // It knows no kernel: src/fuse hands on the kernel's requests, tests call it directly. Calls answer 0 or an errno; output
 // parameters are set only on success. Each Entry holds one lookup of its node until forget; each OpenFile lasts until release.
 //
+// A call with a Caller runs as that caller where this process may (as_caller.h): the backing file system decides whether it is
+// allowed. Calls without one need no permission, or that of an open file, which its opening has checked.
+//
 // Threads: all calls are thread-safe, but two things must not run concurrently, which the kernel's inode locks see to: calls that
 // change a file's size (truncate, allocate) with its writes, and calls that make or remove the same name.
 // Invariants: (1) A file that was opened to be written, or that the log has bytes of, is read through the store; any other is read
-// from the backing file. (2) The store's private directory and its attribute are neither seen nor changed.
+// from the backing file. (2) The store's private directory and its attribute are neither seen nor changed. (3) Names are resolved
+// one at a time in an open directory (beneath.h); nothing is changed by a name that another process may have replaced.
 // Errors: those of the backing file system; EIO where the store has lost something, with the cause in the log of the program.
 // Limits: one descriptor for each node that the kernel knows, one more for each file that is open or in the log.
 #pragma once
@@ -23,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "fs/as_caller.h"
 #include "fs/node_table.h"
 #include "tier/store/store.h"
 #include "tier/trace/trace_writer.h"
@@ -37,12 +42,6 @@ struct Entry {
   struct stat attributes = {};
 };
 
-// Whose the new file shall be, if this process may say so.
-struct Caller {
-  uid_t user = 0;
-  gid_t group = 0;
-};
-
 // What setattr changes.
 struct Change {
   static constexpr timespec kNow = {0, UTIME_NOW};
@@ -52,6 +51,7 @@ struct Change {
   std::optional<uint64_t> size = {};
   std::optional<timespec> accessed = {};
   std::optional<timespec> modified = {};
+  bool size_by_handle = false;  // by a file that is open to write: its mode does not matter any more
 };
 
 class OpenFile;
@@ -88,6 +88,13 @@ class TierFs {
   ~TierFs();
 
   Node* root() const { return root_; }
+  bool switches() const { return identity_.switches(); }  // calls run as their callers
+  // Before the first call: all run as this process (the benchmark's comparison).
+  void never_switch() { identity_.never_switch(); }
+  // Whether the kernel above enforces ACLs; without, they are EOPNOTSUPP, because nobody would keep what they promise. By default it does.
+  void set_acls(bool enforced) { acls_ = enforced; }
+  // For tests: modes of new directories are set again by name, which follows links. Their checker must notice.
+  void canary_mode_by_name() { canary_mode_by_name_ = true; }
 
   // Names (tier_fs_names.cc).
   int lookup(Node& parent, const char* name, Entry* entry);
@@ -97,13 +104,14 @@ class TierFs {
   int make_directory(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry);
   int make_symlink(Node& parent, const char* name, const char* target, const Caller& caller, Entry* entry);
   int read_symlink(Node& node, std::string* target);
-  int link(Node& node, Node& parent, const char* name, Entry* entry);
-  int unlink(Node& parent, const char* name);
-  int remove_directory(Node& parent, const char* name);
+  int link(Node& node, Node& parent, const char* name, const Caller& caller, Entry* entry);
+  int unlink(Node& parent, const char* name, const Caller& caller);
+  int remove_directory(Node& parent, const char* name, const Caller& caller);
   // flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE
-  int rename(Node& parent, const char* name, Node& new_parent, const char* new_name, unsigned flags);
+  int rename(Node& parent, const char* name, Node& new_parent, const char* new_name, unsigned flags,
+             const Caller& caller);
 
-  int open_directory(Node& node, std::unique_ptr<OpenDirectory>* directory);
+  int open_directory(Node& node, const Caller& caller, std::unique_ptr<OpenDirectory>* directory);
   // Names from `from` on (0, or some entry's `next`) until `add` answers false: that one was not taken.
   int read_directory(OpenDirectory& directory, off_t from,
                      const std::function<bool(const DirectoryEntry&)>& add);
@@ -111,32 +119,35 @@ class TierFs {
 
   // Attributes (tier_fs_attributes.cc).
   int attributes(Node& node, struct stat* attributes);
-  int change(Node& node, const Change& change, struct stat* attributes);
+  int change(Node& node, const Change& change, const Caller& caller, struct stat* attributes);
   int statistics(struct statvfs* statistics);
-  int get_attribute(Node& node, const char* name, std::string* value);
-  int list_attributes(Node& node, std::string* names);  // each ends with a 0
-  int set_attribute(Node& node, const char* name, Bytes value, int flags);
-  int remove_attribute(Node& node, const char* name);
+  int get_attribute(Node& node, const char* name, const Caller& caller, std::string* value);
+  int list_attributes(Node& node, const Caller& caller, std::string* names);  // each ends with a 0
+  int set_attribute(Node& node, const char* name, Bytes value, int flags, const Caller& caller);
+  int remove_attribute(Node& node, const char* name, const Caller& caller);
 
   // Bytes (tier_fs.cc).
   int create(Node& parent, const char* name, mode_t mode, int flags, const Caller& caller, Entry* entry,
              std::unique_ptr<OpenFile>* file);
-  int open_file(Node& node, int flags, std::unique_ptr<OpenFile>* file);
+  int open_file(Node& node, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file);
   void release(std::unique_ptr<OpenFile> file);
   int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got);
-  int write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill);
+  // Changes of the content need no permission but the handle's. The caller matters for set-id bits, which root's changes leave.
+  int write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
+            const tier::Store::Fill& fill);
   // The same; `answered` gets the errno, and afterwards this thread helps the store.
-  void write(OpenFile& file, uint64_t offset, uint64_t length, const tier::Store::Fill& fill,
-             const std::function<void(int)>& answered);
+  void write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
+             const tier::Store::Fill& fill, const std::function<void(int)>& answered);
   int flush(OpenFile& file);  // at each close of a descriptor: tells of what was lost
   int sync(OpenFile& file);
-  int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length);
+  int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller);
   int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found);  // SEEK_DATA, SEEK_HOLE
   int copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
-           uint64_t* copied);
+           const Caller& caller, uint64_t* copied);
 
  private:
-  TierFs(tier::Store& store, tier::TraceWriter* trace) : store_(store), trace_(trace) {}
+  TierFs(tier::Store& store, tier::TraceWriter* trace, Identity identity)
+      : store_(store), trace_(trace), identity_(std::move(identity)) {}
 
   void note(tier::TraceRecord::Kind kind, const Node& node, uint64_t offset = 0, uint64_t length = 0) const {
     if (trace_ != nullptr) trace_->add(kind, node.key.inode, offset, length);
@@ -144,14 +155,23 @@ class TierFs {
 
   bool is_private(const Node& parent, std::string_view name) const;
   int enter(int parent, const char* name, Entry* entry);
+  int enter(io::Descriptor path, Entry* entry);
   int attributes_of(int path, struct stat* attributes);
   static void changed(Node& node);  // just now
-  int content_changes(Node& node) const;
+  int content_changes(Node& node, const Caller& caller) const;
   static void set_change_time(Node& node, struct stat* attributes);
-  int made(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry);
+  // Makes a name by `make`, as the caller, and enters what has it then.
+  template <class Make>
+  int make(Node& parent, const char* name, mode_t type, const Caller& caller, Entry* entry, const Make& make);
   void removed(const io::Descriptor& path);
-  int truncate(Node& node, uint64_t size);
-  int writable(OpenFile& file, uint64_t offset, uint64_t length, tier::Store::Handle* handle) const;
+  int open_as(Node& node, int flags, const Caller& caller, io::Descriptor* own) const;
+  int opened(Node& node, int flags, io::Descriptor own, const Caller& caller,
+             std::unique_ptr<OpenFile>* file);
+  int change_rights(Node& node, const Change& change, const Caller& caller);
+  int change_times(Node& node, const Change& change, const Caller& caller);
+  int truncate(Node& node, uint64_t size, const Caller& caller);
+  int writable(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
+               tier::Store::Handle* handle) const;
   int answer(const Status& status) const;
 
   // Opens of a node. hold: with a handle of the store if `wanted`, or if the store has the file.
@@ -163,7 +183,9 @@ class TierFs {
   tier::TraceWriter* const trace_;
   NodeTable nodes_;
   Node* root_ = nullptr;
-  bool privileged_ = false;  // may give files to others
+  Identity identity_;
+  bool acls_ = true;
+  bool canary_mode_by_name_ = false;
 };
 
 // One open of a regular file.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "fs/descriptor_path.h"
 #include "fs/tier_fs.h"
@@ -29,6 +30,13 @@ timespec time_now() {
   ::clock_gettime(CLOCK_REALTIME, &time);
   return time;
 }
+
+bool is_acl(std::string_view name) {
+  return name == "system.posix_acl_access" || name == "system.posix_acl_default";
+}
+
+// Everybody may read an ACL, and the kernel asks for it and for capabilities in any caller's name, before most requests.
+bool needs_no_permission(std::string_view name) { return is_acl(name) || name == "security.capability"; }
 
 }  // namespace
 
@@ -60,9 +68,11 @@ void TierFs::changed(Node& node) {
   node.changed_ns = nanos_of(time);
 }
 
-// A program that runs as its owner must not do so with another content. The kernel leaves this to us (src/fuse/wire.h).
-int TierFs::content_changes(Node& node) const {
+// A program that runs as its owner must not do so with another content. The kernel leaves this to us (src/fuse/wire.h). As on
+// any file system, changes by root leave the bits, and so do pages that the kernel writes for a mapping, as root.
+int TierFs::content_changes(Node& node, const Caller& caller) const {
   changed(node);
+  if (caller.user == 0) return 0;
   if (!node.may_be_set_id.load(std::memory_order_acquire)) return 0;
   const MutexLock lock(node.mutex);
   struct stat found;
@@ -86,29 +96,51 @@ int TierFs::attributes(Node& node, struct stat* attributes) {
   return 0;
 }
 
-int TierFs::change(Node& node, const Change& change, struct stat* attributes) {
-  const std::string path = descriptor_path(node.path);
-  changed(node);
+// Mode and owner, as the caller.
+int TierFs::change_rights(Node& node, const Change& change, const Caller& caller) {
+  const MutexLock lock(node.mutex);
+  const AsCaller as(identity_, caller);
+  if (as.failed() != 0) return as.failed();
   if (change.mode) {
-    const MutexLock lock(node.mutex);
     node.may_be_set_id.store(true, std::memory_order_release);
-    if (::chmod(path.c_str(), *change.mode & 07777) != 0) return errno;
+    if (::chmod(descriptor_path(node.path).c_str(), *change.mode & 07777) != 0) return errno;
   }
   if ((change.user || change.group) &&
       ::fchownat(node.path.get(), "", change.user.value_or(static_cast<uid_t>(-1)),
                  change.group.value_or(static_cast<gid_t>(-1)), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0)
     return errno;
-  if (change.size)
-    if (const int failed = truncate(node, *change.size); failed != 0) return failed;
-  if (change.accessed || change.modified) {
-    constexpr timespec kOmit = {0, UTIME_OMIT};
-    timespec times[2] = {change.accessed.value_or(kOmit), change.modified.value_or(kOmit)};
-    if (change.modified) {
-      if (times[1].tv_nsec == UTIME_NOW) times[1] = time_now();
-      store_.set_modified(node.key, nanos_of(times[1]));
-    }
+  return 0;
+}
+
+// The backing file's, as the caller, so that its file system decides; then the store's, which will set them again after a flush.
+int TierFs::change_times(Node& node, const Change& change, const Caller& caller) {
+  constexpr timespec kOmit = {0, UTIME_OMIT};
+  const timespec times[2] = {change.accessed.value_or(kOmit), change.modified.value_or(kOmit)};
+  {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
     if (::utimensat(node.path.get(), "", times, AT_EMPTY_PATH) != 0) return errno;
   }
+  if (change.modified)
+    store_.set_modified(node.key, nanos_of(times[1].tv_nsec == UTIME_NOW ? time_now() : times[1]));
+  return 0;
+}
+
+int TierFs::change(Node& node, const Change& change, const Caller& caller, struct stat* attributes) {
+  if (change.mode || change.user || change.group)
+    if (const int failed = change_rights(node, change, caller); failed != 0) return failed;
+  if (change.size) {
+    io::Descriptor may_write;
+    int failed = change.size_by_handle ? 0 : open_as(node, O_WRONLY, caller, &may_write);
+    if (failed == 0) failed = truncate(node, *change.size, caller);
+    if (failed != 0) return failed;
+  }
+  // A truncate by path says "modified now", which it has done already; who may write, but is not the owner, may say no more.
+  const bool said =
+      change.size && !change.accessed && change.modified && change.modified->tv_nsec == UTIME_NOW;
+  if ((change.accessed || change.modified) && !said)
+    if (const int failed = change_times(node, change, caller); failed != 0) return failed;
+  changed(node);
   return this->attributes(node, attributes);
 }
 
@@ -121,48 +153,76 @@ int TierFs::statistics(struct statvfs* statistics) {
   return 0;
 }
 
-int TierFs::get_attribute(Node& node, const char* name, std::string* value) {
+int TierFs::get_attribute(Node& node, const char* name, const Caller& caller, std::string* value) {
   if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return ENODATA;
   if (&node == root_ && std::strcmp(name, kStatsAttribute) == 0) {
     *value = tier::stats_text(store_.stats());
     return 0;
   }
+  if (is_acl(name) && !acls_) return EOPNOTSUPP;
   std::string bytes(kAttributeBytesMax, '\0');
-  const ssize_t size = ::getxattr(descriptor_path(node.path).c_str(), name, bytes.data(), bytes.size());
-  if (size < 0) return errno;
+  ssize_t size = -1;
+  if (needs_no_permission(name)) {
+    size = ::getxattr(descriptor_path(node.path).c_str(), name, bytes.data(), bytes.size());
+  } else {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    size = ::getxattr(descriptor_path(node.path).c_str(), name, bytes.data(), bytes.size());
+  }
+  // The kernel takes another answer for a refusal of each access.
+  if (size < 0) return errno == EOPNOTSUPP && is_acl(name) ? ENODATA : errno;
   bytes.resize(static_cast<size_t>(size));
   *value = std::move(bytes);
   return 0;
 }
 
-int TierFs::list_attributes(Node& node, std::string* names) {
+int TierFs::list_attributes(Node& node, const Caller& caller, std::string* names) {
   names->clear();
   if (S_ISLNK(node.type)) return 0;  // no system call takes a symlink by its descriptor
   std::string bytes(kAttributeBytesMax, '\0');
-  const ssize_t size = ::listxattr(descriptor_path(node.path).c_str(), bytes.data(), bytes.size());
-  if (size < 0) return errno;
+  ssize_t size = -1;
+  {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    size = ::listxattr(descriptor_path(node.path).c_str(), bytes.data(), bytes.size());
+    if (size < 0) return errno;
+  }
   bytes.resize(static_cast<size_t>(size));
   for (size_t at = 0; at < bytes.size();) {
     const std::string name = bytes.c_str() + at;
     at += name.size() + 1;
-    if (name != tier::kIdAttribute) names->append(name).push_back('\0');
+    if (name != tier::kIdAttribute && (acls_ || !is_acl(name))) names->append(name).push_back('\0');
   }
   return 0;
 }
 
-int TierFs::set_attribute(Node& node, const char* name, Bytes value, int flags) {
+int TierFs::set_attribute(Node& node, const char* name, Bytes value, int flags, const Caller& caller) {
   if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0 ||
       std::strcmp(name, kStatsAttribute) == 0)
     return EPERM;
+  if (is_acl(name) && !acls_) return EOPNOTSUPP;
+  {
+    const MutexLock lock(node.mutex);  // an ACL changes the mode
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    if (::setxattr(descriptor_path(node.path).c_str(), name, value.data(), value.size(), flags) != 0)
+      return errno;
+  }
   changed(node);
-  return ::setxattr(descriptor_path(node.path).c_str(), name, value.data(), value.size(), flags) == 0 ? 0
-                                                                                                      : errno;
+  return 0;
 }
 
-int TierFs::remove_attribute(Node& node, const char* name) {
+int TierFs::remove_attribute(Node& node, const char* name, const Caller& caller) {
   if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return ENODATA;
+  if (is_acl(name) && !acls_) return EOPNOTSUPP;
+  {
+    const MutexLock lock(node.mutex);
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    if (::removexattr(descriptor_path(node.path).c_str(), name) != 0) return errno;
+  }
   changed(node);
-  return ::removexattr(descriptor_path(node.path).c_str(), name) == 0 ? 0 : errno;
+  return 0;
 }
 
 }  // namespace swale::fs

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "fs/beneath.h"
 #include "fs/descriptor_path.h"
 #include "fs/tier_fs.h"
 
@@ -19,7 +20,10 @@ bool TierFs::is_private(const Node& parent, std::string_view name) const {
 
 // The node of a name, with its attributes.
 int TierFs::enter(int parent, const char* name, Entry* entry) {
-  io::Descriptor path(::openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  return enter(io::Descriptor(open_beneath(parent, name, O_PATH)), entry);
+}
+
+int TierFs::enter(io::Descriptor path, Entry* entry) {
   if (!path.valid()) return errno;
   struct stat attributes;
   if (const int failed = attributes_of(path.get(), &attributes); failed != 0) return failed;
@@ -34,46 +38,52 @@ int TierFs::lookup(Node& parent, const char* name, Entry* entry) {
   return enter(parent.path.get(), name, entry);
 }
 
-// Finishes what was made: its owner, and the mode that the caller wanted. On failure the name is taken away again.
-int TierFs::made(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry) {
-  struct stat attributes;
-  const int directory = parent.path.get();
-  int failed = ::fstatat(directory, name, &attributes, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : errno;
-  struct stat above;
-  if (failed == 0 && privileged_ && ::fstat(directory, &above) == 0) {
-    const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : caller.group;
-    if ((caller.user != attributes.st_uid || group != attributes.st_gid) &&
-        ::fchownat(directory, name, caller.user, group, AT_SYMLINK_NOFOLLOW) != 0)
-      failed = errno;
+// The backing file system gives what is made its owner, group, mode and ACLs, because the caller makes it. Nothing is set
+// afterwards by the name: whoever may write to the directory can have put a link to another file there.
+template <class Make>
+int TierFs::make(Node& parent, const char* name, mode_t type, const Caller& caller, Entry* entry,
+                 const Make& make) {
+  if (is_private(parent, name)) return EPERM;
+  if (!is_one_name(name)) return EINVAL;
+  {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    if (make(parent.path.get()) != 0) return errno;
   }
-  if (failed == 0 && !S_ISLNK(attributes.st_mode)) {
-    // A directory keeps the S_ISGID that it has inherited.
-    const mode_t wanted = (mode & 07777) | (S_ISDIR(attributes.st_mode) ? attributes.st_mode & S_ISGID : 0);
-    if ((attributes.st_mode & 07777) != wanted && ::fchmodat(directory, name, wanted, 0) != 0) failed = errno;
+  Entry there;
+  int failed = enter(parent.path.get(), name, &there);
+  if (failed == 0 && there.node->type != type) {
+    forget(there.node, 1);
+    return ESTALE;  // replaced since
   }
-  if (failed == 0) failed = enter(directory, name, entry);
-  if (failed != 0) ::unlinkat(directory, name, S_ISDIR(attributes.st_mode) ? AT_REMOVEDIR : 0);
+  if (failed == 0) {
+    *entry = there;
+    return 0;
+  }
+  const AsCaller as(identity_, caller);
+  if (as.failed() == 0) ::unlinkat(parent.path.get(), name, S_ISDIR(type) ? AT_REMOVEDIR : 0);
   return failed;
 }
 
 int TierFs::make_node(Node& parent, const char* name, mode_t mode, dev_t device, const Caller& caller,
                       Entry* entry) {
-  if (is_private(parent, name)) return EPERM;
-  if (::mknodat(parent.path.get(), name, mode, device) != 0) return errno;
-  return made(parent, name, mode, caller, entry);
+  const mode_t type = (mode & S_IFMT) == 0 ? S_IFREG : mode & S_IFMT;
+  return make(parent, name, type, caller, entry,
+              [&](int directory) { return ::mknodat(directory, name, mode, device); });
 }
 
 int TierFs::make_directory(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry) {
-  if (is_private(parent, name)) return EPERM;
-  if (::mkdirat(parent.path.get(), name, mode) != 0) return errno;
-  return made(parent, name, mode, caller, entry);
+  const int failed = make(parent, name, S_IFDIR, caller, entry,
+                          [&](int directory) { return ::mkdirat(directory, name, mode); });
+  if (failed == 0 && canary_mode_by_name_)
+    static_cast<void>(::fchmodat(parent.path.get(), name, mode & 07777, 0));
+  return failed;
 }
 
 int TierFs::make_symlink(Node& parent, const char* name, const char* target, const Caller& caller,
                          Entry* entry) {
-  if (is_private(parent, name)) return EPERM;
-  if (::symlinkat(target, parent.path.get(), name) != 0) return errno;
-  return made(parent, name, 0, caller, entry);
+  return make(parent, name, S_IFLNK, caller, entry,
+              [&](int directory) { return ::symlinkat(target, directory, name); });
 }
 
 int TierFs::read_symlink(Node& node, std::string* target) {
@@ -84,12 +94,19 @@ int TierFs::read_symlink(Node& node, std::string* target) {
   return 0;
 }
 
-int TierFs::link(Node& node, Node& parent, const char* name, Entry* entry) {
+// The new name is entered by the node, whatever has the name by now.
+int TierFs::link(Node& node, Node& parent, const char* name, const Caller& caller, Entry* entry) {
   if (is_private(parent, name)) return EPERM;
-  if (::linkat(AT_FDCWD, descriptor_path(node.path).c_str(), parent.path.get(), name, AT_SYMLINK_FOLLOW) != 0)
-    return errno;
+  if (!is_one_name(name)) return EINVAL;
+  {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    if (::linkat(AT_FDCWD, descriptor_path(node.path).c_str(), parent.path.get(), name, AT_SYMLINK_FOLLOW) !=
+        0)
+      return errno;
+  }
   changed(node);
-  return enter(parent.path.get(), name, entry);
+  return enter(io::Descriptor(::fcntl(node.path.get(), F_DUPFD_CLOEXEC, 0)), entry);
 }
 
 // A name of this file was taken away: if it was the last one, the store need not keep its bytes.
@@ -101,35 +118,56 @@ void TierFs::removed(const io::Descriptor& path) {
   if (attributes.st_nlink == 0) store_.removed({attributes.st_dev, attributes.st_ino});
 }
 
-int TierFs::unlink(Node& parent, const char* name) {
+int TierFs::unlink(Node& parent, const char* name, const Caller& caller) {
   if (is_private(parent, name)) return ENOENT;
-  const io::Descriptor path(::openat(parent.path.get(), name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  if (::unlinkat(parent.path.get(), name, 0) != 0) return errno;
+  if (!is_one_name(name)) return EINVAL;
+  const io::Descriptor path(open_beneath(parent.path.get(), name, O_PATH));
+  {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    if (::unlinkat(parent.path.get(), name, 0) != 0) return errno;
+  }
   removed(path);
   return 0;
 }
 
-int TierFs::remove_directory(Node& parent, const char* name) {
+int TierFs::remove_directory(Node& parent, const char* name, const Caller& caller) {
   if (is_private(parent, name)) return ENOENT;
+  if (!is_one_name(name)) return EINVAL;
+  const AsCaller as(identity_, caller);
+  if (as.failed() != 0) return as.failed();
   return ::unlinkat(parent.path.get(), name, AT_REMOVEDIR) == 0 ? 0 : errno;
 }
 
-int TierFs::rename(Node& parent, const char* name, Node& new_parent, const char* new_name, unsigned flags) {
+int TierFs::rename(Node& parent, const char* name, Node& new_parent, const char* new_name, unsigned flags,
+                   const Caller& caller) {
   if (is_private(parent, name)) return ENOENT;
   if (is_private(new_parent, new_name)) return EPERM;
+  if (!is_one_name(name) || !is_one_name(new_name)) return EINVAL;
   struct stat moved;
   if (trace_ != nullptr && ::fstatat(parent.path.get(), name, &moved, AT_SYMLINK_NOFOLLOW) == 0 &&
       S_ISREG(moved.st_mode))
     trace_->add(tier::TraceRecord::Kind::kRename, moved.st_ino);
-  const io::Descriptor replaced(::openat(new_parent.path.get(), new_name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  if (::renameat2(parent.path.get(), name, new_parent.path.get(), new_name, flags) != 0) return errno;
+  const io::Descriptor replaced(open_beneath(new_parent.path.get(), new_name, O_PATH));
+  {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    if (::renameat2(parent.path.get(), name, new_parent.path.get(), new_name, flags) != 0) return errno;
+  }
   removed(replaced);
   return 0;
 }
 
-int TierFs::open_directory(Node& node, std::unique_ptr<OpenDirectory>* directory) {
-  const int fd = ::openat(node.path.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return errno;
+// By the descriptor: to read a directory's names needs no right to search it.
+int TierFs::open_directory(Node& node, const Caller& caller, std::unique_ptr<OpenDirectory>* directory) {
+  if (!S_ISDIR(node.type)) return ENOTDIR;
+  int fd = -1;
+  {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0) return as.failed();
+    fd = ::open(descriptor_path(node.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno;
+  }
   DIR* const stream = ::fdopendir(fd);
   if (stream == nullptr) {
     const int failed = errno;

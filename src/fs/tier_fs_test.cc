@@ -228,11 +228,12 @@ TEST_F(TierFsTest, TheStoresOwnThingsAreNeitherSeenNorTouched) {
   std::string value;
   EXPECT_EQ(calls_->get_attribute("f", tier::kIdAttribute, &value), ENODATA);
   EXPECT_EQ(calls_->set_attribute("f", tier::kIdAttribute, "12345678"), EPERM);
-  const auto removed = [&](Node& node) { return fs_->remove_attribute(node, tier::kIdAttribute); };
+  const Caller me = Caller::this_thread();
+  const auto removed = [&](Node& node) { return fs_->remove_attribute(node, tier::kIdAttribute, me); };
   ASSERT_EQ(fs_->lookup(*fs_->root(), "f", &entry), 0);
   EXPECT_EQ(removed(*entry.node), ENODATA);
   std::string list;
-  ASSERT_EQ(fs_->list_attributes(*entry.node, &list), 0);
+  ASSERT_EQ(fs_->list_attributes(*entry.node, me, &list), 0);
   EXPECT_EQ(list.find(tier::kIdAttribute), std::string::npos);
   fs_->forget(entry.node, 1);
 }
@@ -253,22 +254,63 @@ TEST_F(TierFsTest, AFileThatWasOpenedToReadBeforeItHadAHandleIsReadThroughTheSto
 }
 
 TEST_F(TierFsTest, WhatIsMadeBelongsToTheCaller) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, which may act for others";
+  ASSERT_EQ(::chmod(backing().c_str(), 0777), 0);
   open();
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root, who may give files to others";
+  const Caller caller = {.user = 1234, .group = 2345, .umask = 027};
   Entry entry;
   std::unique_ptr<OpenFile> file;
-  ASSERT_EQ(fs_->create(*fs_->root(), "f", 0640, O_RDWR, {1234, 2345}, &entry, &file), 0);
+  ASSERT_EQ(fs_->create(*fs_->root(), "f", 0666, O_RDWR, caller, &entry, &file), 0);
   EXPECT_EQ(entry.attributes.st_uid, 1234u);
   EXPECT_EQ(entry.attributes.st_gid, 2345u);
   EXPECT_EQ(entry.attributes.st_mode & 07777, 0640u);
   fs_->release(std::move(file));
   fs_->forget(entry.node, 1);
-  ASSERT_EQ(fs_->make_directory(*fs_->root(), "d", 02755, {1234, 2345}, &entry), 0);
+  ASSERT_EQ(fs_->make_directory(*fs_->root(), "d", 0777, caller, &entry), 0);
+  struct stat state;
+  ASSERT_EQ(fs_->change(*entry.node, {.mode = 02777}, caller, &state), 0);
   Entry inside;
-  ASSERT_EQ(fs_->make_directory(*entry.node, "e", 0755, {1, 1}, &inside), 0);
+  ASSERT_EQ(fs_->make_directory(*entry.node, "e", 0755, {.user = 1, .group = 1}, &inside), 0);
   EXPECT_EQ(inside.attributes.st_gid, 2345u) << "of the directory, which has S_ISGID";
+  EXPECT_EQ(inside.attributes.st_mode & 07777, 02755u);
   fs_->forget(inside.node, 1);
   fs_->forget(entry.node, 1);
+}
+
+// Without a kernel above that would refuse it first.
+TEST_F(TierFsTest, TheBackingFileSystemDecidesWhatACallerMayDo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, which may act for others";
+  open();
+  ASSERT_EQ(calls_->close(open_file("f", O_CREAT | O_RDWR)), 0);
+  ASSERT_EQ(calls_->set_mode("f", 0640), 0);
+  ASSERT_EQ(calls_->make_directory("d", 0700), 0);
+  TierFsCalls other(*fs_, {.user = 1234, .group = 1234});
+  int handle = -1;
+  std::vector<std::string> names;
+  for (const int flags : {O_RDONLY, O_WRONLY, O_RDWR, O_RDONLY | O_TRUNC})
+    EXPECT_EQ(other.open("f", flags, 0, &handle), EACCES) << flags;
+  EXPECT_EQ(other.open("new", O_CREAT | O_RDWR, 0644, &handle), EACCES);
+  EXPECT_EQ(other.truncate("f", 0), EACCES);
+  EXPECT_EQ(other.set_mode("f", 0777), EPERM);
+  EXPECT_EQ(other.set_time("f", 5), EPERM);
+  EXPECT_EQ(other.set_attribute("f", "user.x", "y"), EACCES);
+  std::string value;
+  EXPECT_EQ(other.get_attribute("f", "user.x", &value), EACCES);
+  EXPECT_EQ(other.unlink("f"), EACCES);
+  EXPECT_EQ(other.rename("f", "g", 0), EACCES);
+  EXPECT_NE(other.link("f", "g"), 0);  // EPERM where links to others' files are protected
+  EXPECT_EQ(other.make_directory("e", 0755), EACCES);
+  EXPECT_EQ(other.make_symlink("f", "s"), EACCES);
+  EXPECT_EQ(other.remove_directory("d"), EACCES);
+  EXPECT_EQ(other.list("d", &names), EACCES);
+  // The same file by a group, and the thread is root again afterwards.
+  ASSERT_EQ(::chown((backing() + "/f").c_str(), 0, 2345), 0);
+  TierFsCalls member(*fs_, {.user = 1234, .group = 2345});
+  ASSERT_EQ(member.open("f", O_RDONLY, 0, &handle), 0);
+  ASSERT_EQ(member.close(handle), 0);
+  EXPECT_EQ(member.open("f", O_WRONLY, 0, &handle), EACCES);
+  ASSERT_EQ(calls_->set_mode("f", 0600), 0);
+  EXPECT_EQ(member.open("f", O_RDONLY, 0, &handle), EACCES);
 }
 
 TEST_F(TierFsTest, WhatCannotBeDoneIsRefusedAsPosixSays) {
@@ -281,7 +323,7 @@ TEST_F(TierFsTest, WhatCannotBeDoneIsRefusedAsPosixSays) {
   EXPECT_EQ(calls_->seek(handle, 0, SEEK_DATA, &found), ENXIO);
   EXPECT_EQ(calls_->close(handle), 0);
   std::unique_ptr<OpenFile> file;
-  EXPECT_EQ(fs_->open_file(*fs_->root(), O_RDONLY, &file), EISDIR);
+  EXPECT_EQ(fs_->open_file(*fs_->root(), O_RDONLY, Caller::this_thread(), &file), EISDIR);
 }
 
 TEST_F(TierFsTest, ManyThreadsUseManyFilesAtATime) {

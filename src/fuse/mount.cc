@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "fs/tier_fs.h"
 #include "fuse/tier_session.h"
+#include "fuse/tree_trust.h"
 #include "fuse/wire.h"
 #include "io/posix_device.h"
 
@@ -193,6 +194,8 @@ Status serve(io::Device& device, const MountOptions& options, tier::Store* store
   SWALE_ASSIGN_OR_RETURN(const auto trace, open_trace(device, options));
   SWALE_ASSIGN_OR_RETURN(const auto fs,
                          fs::TierFs::open(*store, options.store.backing_directory, trace.get()));
+  if (options.all_as_this_process) fs->never_switch();
+  if (options.canary_mode_by_name) fs->canary_mode_by_name();
   Session session;
   SWALE_RETURN_IF_ERROR(start(options, fs.get(), &session));
   if (options.ready) options.ready(store->recovery());
@@ -201,11 +204,21 @@ Status serve(io::Device& device, const MountOptions& options, tier::Store* store
   return {};
 }
 
+// Of a mount that runs all requests as one user.
+Status check_others(const MountOptions& options) {
+  if (!options.allow_other || options.trust_tree) return {};
+  SWALE_ASSIGN_OR_RETURN(const auto identity, fs::Identity::of_this_process());
+  return identity.switches() ? Status() : check_trust(options.store.backing_directory);
+}
+
 }  // namespace
 
 Status run_mount(const MountOptions& options) {
   SWALE_RETURN_IF_ERROR(check_mountpoint(options));
+  SWALE_RETURN_IF_ERROR(check_others(options));
   raise_descriptor_limit();
+  // With it, root's flushes would pass over the quotas of the files' owners, and take the space that is kept for root.
+  SWALE_RETURN_IF_ERROR(fs::give_up_capability(CAP_SYS_RESOURCE));
   const FuseWords words;
   io::PosixDevice files;
   io::Device& device = options.device ? *options.device : files;

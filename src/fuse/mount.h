@@ -18,11 +18,15 @@ struct MountOptions {
   tier::StoreOptions store;
   tier::Store::AtClose at_unmount = tier::Store::AtClose::kKeep;
   bool allow_other = false;  // users other than the one that mounts
+  bool trust_tree =
+      false;  // an ordinary user's mount: whoever else may write into the backing tree is trusted (tree_trust.h)
   unsigned threads = 10;
   std::string trace_file;  // gets the requests (tier/trace/trace_format.h); must not be there; "": none
   Nanos wait = 0;          // for an earlier mount of the directories that is still ending
   io::Device* device =
       nullptr;  // for tests: another one than the operating system's files; outlives the mount
+  bool all_as_this_process = false;  // for the benchmark: requests do not run as their callers
+  bool canary_mode_by_name = false;  // for tests: a new directory's mode is set again by its name
   // Called once the mount is there, with what opening the store has found.
   std::function<void(const tier::RecoveryReport&)> ready;
 };

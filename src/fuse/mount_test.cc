@@ -18,6 +18,7 @@
 
 #include "fs/testing/random_calls.h"
 #include "fs/tier_fs.h"
+#include "fuse/testing/test_mount.h"
 #include "io/posix_device.h"
 #include "tier/store/serving_options.h"
 #include "tier/store/testing/described_fault_device.h"
@@ -31,111 +32,7 @@ uint64_t lives() {
 }
 constexpr uint64_t kCallsOfALife = 1'300;
 
-// Why this machine allows no FUSE mount; "" if it does. As root it is tried: a container may have /dev/fuse alone.
-std::string why_no_mounts() {
-  const int device = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
-  if (device < 0) return fmt::format("/dev/fuse: {}", ::strerror(errno));
-  std::string why;
-  std::string folder = (std::filesystem::temp_directory_path() / "swale-probe-XXXXXX").string();
-  if (::geteuid() == 0 && ::mkdtemp(folder.data()) != nullptr) {
-    const std::string options = fmt::format("fd={},rootmode=40000,user_id=0,group_id=0", device);
-    if (::mount("swale-probe", folder.c_str(), "fuse", 0, options.c_str()) != 0) {
-      why = fmt::format("mount: {}", ::strerror(errno));
-    } else {
-      ::umount2(folder.c_str(), MNT_DETACH);  // nobody serves it
-    }
-    ::rmdir(folder.c_str());
-  }
-  ::close(device);
-  return why;
-}
-
-class MountTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    static const std::string why = why_no_mounts();
-    if (!why.empty())
-      GTEST_SKIP() << "no FUSE mounts here: " << why
-                   << "; in a container, add --device /dev/fuse --cap-add SYS_ADMIN";
-    // Beside the program: /tmp may be without extended attributes.
-    root_ = (std::filesystem::current_path() / "mount-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
-    for (const char* name : {"backing", "plain", "mnt"})
-      std::filesystem::create_directory(root_ + "/" + name);
-    old_mask_ = ::umask(022);
-  }
-  void TearDown() override {
-    if (root_.empty()) return;
-    ::umask(old_mask_);
-    if (child_ > 0) kill_mount();
-    std::filesystem::remove_all(root_);
-  }
-
-  std::string backing() const { return root_ + "/backing"; }
-  std::string plain() const { return root_ + "/plain"; }
-  std::string mountpoint() const { return root_ + "/mnt"; }
-  MountOptions options() const {
-    MountOptions options;
-    options.mountpoint = mountpoint();
-    options.store = tier::serving_options(root_ + "/ssd", backing(), 16 * kMiB);
-    options.store.engine.policy = tier::Policy::kSsdBlocking;
-    options.threads = 4;
-    return options;
-  }
-
-  // Returns when the mount is there; what hindered it otherwise.
-  std::string mount(MountOptions options) {
-    int ends[2];
-    if (::pipe(ends) != 0) return "no pipe";
-    child_ = ::fork();
-    if (child_ == 0) {
-      ::close(ends[0]);
-      options.ready = [&, own = options.ready](const tier::RecoveryReport& report) {
-        if (own) own(report);
-        static_cast<void>(::write(ends[1], "+", 1));
-      };
-      const Status ended = run_mount(options);
-      const std::string text = ended.to_string();
-      if (!ended.ok()) static_cast<void>(::write(ends[1], text.data(), text.size()));
-      ::_exit(ended.ok() ? 0 : 1);
-    }
-    ::close(ends[1]);
-    char text[1024];
-    const ssize_t got = ::read(ends[0], text, sizeof(text));
-    ::close(ends[0]);
-    if (got == 1 && text[0] == '+') return "";
-    wait_for_mount();
-    return std::string(text, got > 0 ? static_cast<size_t>(got) : 0);
-  }
-  int wait_for_mount() {
-    int state = 0;
-    ::waitpid(child_, &state, 0);
-    child_ = 0;
-    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
-  }
-  int unmount() {
-    EXPECT_EQ(std::system(("fusermount3 -u " + mountpoint()).c_str()), 0);
-    return wait_for_mount();
-  }
-  void kill_mount() {
-    ::kill(child_, SIGKILL);
-    wait_for_mount();
-    static_cast<void>(std::system(("fusermount3 -uz " + mountpoint()).c_str()));
-  }
-  bool mounted() const {
-    struct stat inside, outside;
-    return ::stat(mountpoint().c_str(), &inside) != 0 || ::stat(root_.c_str(), &outside) != 0 ||
-           inside.st_dev != outside.st_dev;
-  }
-  static std::string content(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
-  std::string root_;
-  pid_t child_ = 0;
-  mode_t old_mask_ = 0;
-};
+using MountTest = MountRig;
 
 // Lives of a mount that end by a clean unmount, a drain or SIGKILL. After each, what the programs had been told is there.
 std::string random_lives(uint64_t count, const std::function<std::string(uint64_t life)>& mount,
@@ -293,9 +190,12 @@ TEST_F(MountTest, TheRootTellsHowTheStoreStands) {
   EXPECT_EQ(unmount(), 0);
 }
 
-// A program that runs as its owner does not do so with another content, whoever has written it: the kernel leaves that to the mount.
+// A program that runs as its owner does not do so with another content, unless root has written it, as on every file system. The
+// kernel leaves that to the mount.
 TEST_F(MountTest, AChangeOfTheContentTakesTheRightToRunAsTheOwner) {
-  ASSERT_EQ(mount(options()), "");
+  MountOptions wanted = options();
+  wanted.allow_other = ::geteuid() == 0;
+  ASSERT_EQ(mount(wanted), "");
   const std::string path = mountpoint() + "/f";
   const auto mode = [](const std::string& of) {
     struct stat state = {};
@@ -303,15 +203,27 @@ TEST_F(MountTest, AChangeOfTheContentTakesTheRightToRunAsTheOwner) {
     return state.st_mode & 07777;
   };
   const int file = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0755);
-  for (const bool cut : {false, true, false}) {
+  const auto changes = [&](bool cuts, uid_t user) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (user != ::geteuid() && ::setuid(user) != 0) ::_exit(1);
+      ::_exit(cuts ? ::ftruncate(file, 1) != 0 : ::pwrite(file, "x", 1, 5) != 1);
+    }
+    int state = 0;
+    return ::waitpid(child, &state, 0) == child && state == 0;
+  };
+  const uid_t self = ::geteuid(), other = self == 0 ? 20001 : self;
+  for (const bool cuts : {false, true, false}) {
     ASSERT_EQ(::chmod(path.c_str(), 06755), 0);
     ASSERT_EQ(mode(path), 06755u);
-    ASSERT_EQ(cut ? ::ftruncate(file, 1) : static_cast<int>(::pwrite(file, "x", 1, 5)) - 1, 0);
-    EXPECT_EQ(mode(path), 0755u) << cut;
-    EXPECT_EQ(mode(backing() + "/f"), 0755u) << cut;
+    ASSERT_TRUE(changes(cuts, self));
+    EXPECT_EQ(mode(path), self == 0 ? 06755u : 0755u) << cuts;
+    ASSERT_TRUE(changes(cuts, other));
+    EXPECT_EQ(mode(path), 0755u) << cuts;
+    EXPECT_EQ(mode(backing() + "/f"), 0755u) << cuts;
   }
   ASSERT_EQ(::chmod(path.c_str(), 02745), 0);  // not a right to run, but an old mark for locks
-  ASSERT_EQ(::pwrite(file, "y", 1, 0), 1);
+  ASSERT_TRUE(changes(false, other));
   EXPECT_EQ(mode(path), 02745u);
   ::close(file);
   EXPECT_EQ(unmount(), 0);

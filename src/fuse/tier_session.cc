@@ -28,7 +28,7 @@ fuse_ino_t number_of(fuse_req_t request, Node* node) {
 }
 fs::Caller caller_of(fuse_req_t request) {
   const fuse_ctx* const context = fuse_req_ctx(request);
-  return {context->uid, context->gid};
+  return {context->uid, context->gid, context->pid, context->umask};
 }
 OpenFile& file_of(const fuse_file_info* info) { return *reinterpret_cast<OpenFile*>(info->fh); }
 OpenDirectory& directory_of(const fuse_file_info* info) {
@@ -71,7 +71,10 @@ int answer_entry(fuse_req_t request, const Entry& entry) {
   return kAnswered;
 }
 
-void init(void*, fuse_conn_info* connection) {
+// The kernel hands over the umask, because a directory's default ACL takes its place, and checks the ACLs that the mount tells it.
+void init(void* data, fuse_conn_info* connection) {
+  connection->want |= connection->capable & (FUSE_CAP_DONT_MASK | FUSE_CAP_POSIX_ACL);
+  static_cast<TierFs*>(data)->set_acls((connection->capable & FUSE_CAP_POSIX_ACL) != 0);
   connection->want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV);
   connection->max_write = std::min(connection->max_write, kRequestBytesMax);
   connection->max_background = 64;
@@ -112,7 +115,7 @@ void getattr(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
   });
 }
 
-void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_set, fuse_file_info*) {
+void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_set, fuse_file_info* info) {
   guarded(request, [&] {
     Change change;
     if ((to_set & FUSE_SET_ATTR_MODE) != 0) change.mode = wanted->st_mode;
@@ -123,8 +126,10 @@ void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_
     if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) change.accessed = Change::kNow;
     if ((to_set & FUSE_SET_ATTR_MTIME) != 0) change.modified = wanted->st_mtim;
     if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) change.modified = Change::kNow;
+    change.size_by_handle = info != nullptr;
     struct stat attributes;
-    const int failed = fs_of(request).change(node_of(request, number), change, &attributes);
+    const int failed =
+        fs_of(request).change(node_of(request, number), change, caller_of(request), &attributes);
     if (failed != 0) return failed;
     fuse_reply_attr(request, &attributes, kKeepSeconds);
     return kAnswered;
@@ -170,23 +175,27 @@ void symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const ch
 
 void link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char* name) {
   make(request, [&](Entry* entry) {
-    return fs_of(request).link(node_of(request, number), node_of(request, parent), name, entry);
+    return fs_of(request).link(node_of(request, number), node_of(request, parent), name, caller_of(request),
+                               entry);
   });
 }
 
 void unlink(fuse_req_t request, fuse_ino_t parent, const char* name) {
-  done_or_failed(request, [&] { return fs_of(request).unlink(node_of(request, parent), name); });
+  done_or_failed(request,
+                 [&] { return fs_of(request).unlink(node_of(request, parent), name, caller_of(request)); });
 }
 
 void rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) {
-  done_or_failed(request, [&] { return fs_of(request).remove_directory(node_of(request, parent), name); });
+  done_or_failed(request, [&] {
+    return fs_of(request).remove_directory(node_of(request, parent), name, caller_of(request));
+  });
 }
 
 void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
             const char* new_name, unsigned flags) {
   done_or_failed(request, [&] {
     return fs_of(request).rename(node_of(request, parent), name, node_of(request, new_parent), new_name,
-                                 flags);
+                                 flags, caller_of(request));
   });
 }
 
@@ -204,7 +213,8 @@ void release_file(fuse_req_t request, const fuse_file_info* info) {
 void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
   guarded(request, [&] {
     std::unique_ptr<OpenFile> file;
-    const int failed = fs_of(request).open_file(node_of(request, number), info->flags, &file);
+    const int failed =
+        fs_of(request).open_file(node_of(request, number), info->flags, caller_of(request), &file);
     if (failed != 0) return failed;
     describe(std::move(file), info);
     TierFs& fs = fs_of(request);
@@ -286,7 +296,7 @@ void write_buf(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, 
   };
   const Status status = contain([&] {
     fs_of(request).write(
-        file_of(info), static_cast<uint64_t>(offset), length,
+        file_of(info), static_cast<uint64_t>(offset), length, caller_of(request),
         [from](MutableBytes out) { return take(from, out); }, answer);
   });
   if (!answered) answer(status.posix_error());
@@ -303,7 +313,7 @@ void fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info* info) {
 void fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t length, fuse_file_info* info) {
   done_or_failed(request, [&] {
     return fs_of(request).allocate(file_of(info), mode, static_cast<uint64_t>(offset),
-                                   static_cast<uint64_t>(length));
+                                   static_cast<uint64_t>(length), caller_of(request));
   });
 }
 
@@ -321,8 +331,9 @@ void copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset, fuse_fil
                      off_t to_offset, fuse_file_info* to, size_t length, int) {
   guarded(request, [&] {
     uint64_t copied = 0;
-    const int failed = fs_of(request).copy(file_of(from), static_cast<uint64_t>(from_offset), file_of(to),
-                                           static_cast<uint64_t>(to_offset), length, &copied);
+    const int failed =
+        fs_of(request).copy(file_of(from), static_cast<uint64_t>(from_offset), file_of(to),
+                            static_cast<uint64_t>(to_offset), length, caller_of(request), &copied);
     if (failed != 0) return failed;
     fuse_reply_write(request, copied);
     return kAnswered;
@@ -332,7 +343,8 @@ void copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset, fuse_fil
 void opendir(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
   guarded(request, [&] {
     std::unique_ptr<OpenDirectory> directory;
-    const int failed = fs_of(request).open_directory(node_of(request, number), &directory);
+    const int failed =
+        fs_of(request).open_directory(node_of(request, number), caller_of(request), &directory);
     if (failed != 0) return failed;
     OpenDirectory* const opened = directory.release();
     info->fh = reinterpret_cast<uint64_t>(opened);
@@ -430,14 +442,16 @@ int answer_text(fuse_req_t request, const std::string& text, size_t size) {
 void setxattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value, size_t size,
               int flags) {
   done_or_failed(request, [&] {
-    return fs_of(request).set_attribute(node_of(request, number), name, Bytes(value, size), flags);
+    return fs_of(request).set_attribute(node_of(request, number), name, Bytes(value, size), flags,
+                                        caller_of(request));
   });
 }
 
 void getxattr(fuse_req_t request, fuse_ino_t number, const char* name, size_t size) {
   guarded(request, [&] {
     std::string value;
-    const int failed = fs_of(request).get_attribute(node_of(request, number), name, &value);
+    const int failed =
+        fs_of(request).get_attribute(node_of(request, number), name, caller_of(request), &value);
     return failed != 0 ? failed : answer_text(request, value, size);
   });
 }
@@ -445,13 +459,15 @@ void getxattr(fuse_req_t request, fuse_ino_t number, const char* name, size_t si
 void listxattr(fuse_req_t request, fuse_ino_t number, size_t size) {
   guarded(request, [&] {
     std::string names;
-    const int failed = fs_of(request).list_attributes(node_of(request, number), &names);
+    const int failed = fs_of(request).list_attributes(node_of(request, number), caller_of(request), &names);
     return failed != 0 ? failed : answer_text(request, names, size);
   });
 }
 
 void removexattr(fuse_req_t request, fuse_ino_t number, const char* name) {
-  done_or_failed(request, [&] { return fs_of(request).remove_attribute(node_of(request, number), name); });
+  done_or_failed(request, [&] {
+    return fs_of(request).remove_attribute(node_of(request, number), name, caller_of(request));
+  });
 }
 
 }  // namespace

@@ -40,11 +40,11 @@ int TierFsCalls::open(const std::string& path, int flags, mode_t mode, int* hand
   const int failed = with_parent(path, [&](Node& parent, const char* name) {
     const int missing = fs_.lookup(parent, name, &entry);
     if (missing == ENOENT && (flags & O_CREAT) != 0)
-      return fs_.create(parent, name, mode, flags, {::geteuid(), ::getegid()}, &entry, &opened.file);
+      return fs_.create(parent, name, mode, flags, caller_, &entry, &opened.file);
     if (missing != 0) return missing;
     const int refused = (flags & O_CREAT) != 0 && (flags & O_EXCL) != 0
                             ? EEXIST
-                            : fs_.open_file(*entry.node, flags, &opened.file);
+                            : fs_.open_file(*entry.node, flags, caller_, &opened.file);
     if (refused != 0) fs_.forget(entry.node, 1);
     return refused;
   });
@@ -75,11 +75,12 @@ int TierFsCalls::write(int handle, uint64_t offset, Bytes data) {
 }
 
 int TierFsCalls::write_at(int handle, uint64_t offset, Bytes data) {
-  return fs_.write(*files_.at(handle).file, offset, data.size(), [&data](MutableBytes out) -> Status {
-    std::memcpy(out.data(), data.data(), out.size());
-    data.remove_prefix(out.size());
-    return {};
-  });
+  return fs_.write(*files_.at(handle).file, offset, data.size(), caller_,
+                   [&data](MutableBytes out) -> Status {
+                     std::memcpy(out.data(), data.data(), out.size());
+                     data.remove_prefix(out.size());
+                     return {};
+                   });
 }
 
 int TierFsCalls::read(int handle, uint64_t offset, size_t size, std::string* out) {
@@ -92,22 +93,22 @@ int TierFsCalls::read(int handle, uint64_t offset, size_t size, std::string* out
 
 int TierFsCalls::resize(int handle, uint64_t size) {
   struct stat state;
-  return fs_.change(*files_.at(handle).node, {.size = size}, &state);
+  return fs_.change(*files_.at(handle).node, {.size = size, .size_by_handle = true}, caller_, &state);
 }
 int TierFsCalls::truncate(const std::string& path, uint64_t size) {
   struct stat state;
-  return with(path, [&](Node& node) { return fs_.change(node, {.size = size}, &state); });
+  return with(path, [&](Node& node) { return fs_.change(node, {.size = size}, caller_, &state); });
 }
 int TierFsCalls::look(const std::string& path, struct stat* state) {
   return with(path, [&](Node& node) { return fs_.attributes(node, state); });
 }
 int TierFsCalls::unlink(const std::string& path) {
-  return with_parent(path, [&](Node& parent, const char* name) { return fs_.unlink(parent, name); });
+  return with_parent(path, [&](Node& parent, const char* name) { return fs_.unlink(parent, name, caller_); });
 }
 int TierFsCalls::rename(const std::string& from, const std::string& to, unsigned flags) {
   return with_parent(from, [&](Node& parent, const char* name) {
     return with_parent(to, [&](Node& new_parent, const char* new_name) {
-      return fs_.rename(parent, name, new_parent, new_name, flags);
+      return fs_.rename(parent, name, new_parent, new_name, flags, caller_);
     });
   });
 }
@@ -115,7 +116,7 @@ int TierFsCalls::link(const std::string& from, const std::string& to) {
   return with(from, [&](Node& node) {
     return with_parent(to, [&](Node& parent, const char* name) {
       Entry entry;
-      const int failed = fs_.link(node, parent, name, &entry);
+      const int failed = fs_.link(node, parent, name, caller_, &entry);
       if (failed == 0) fs_.forget(entry.node, 1);
       return failed;
     });
@@ -124,7 +125,7 @@ int TierFsCalls::link(const std::string& from, const std::string& to) {
 int TierFsCalls::make_symlink(const std::string& target, const std::string& path) {
   return with_parent(path, [&](Node& parent, const char* name) {
     Entry entry;
-    const int failed = fs_.make_symlink(parent, name, target.c_str(), {::geteuid(), ::getegid()}, &entry);
+    const int failed = fs_.make_symlink(parent, name, target.c_str(), caller_, &entry);
     if (failed == 0) fs_.forget(entry.node, 1);
     return failed;
   });
@@ -135,14 +136,14 @@ int TierFsCalls::read_symlink(const std::string& path, std::string* target) {
 int TierFsCalls::make_directory(const std::string& path, mode_t mode) {
   return with_parent(path, [&](Node& parent, const char* name) {
     Entry entry;
-    const int failed = fs_.make_directory(parent, name, mode, {::geteuid(), ::getegid()}, &entry);
+    const int failed = fs_.make_directory(parent, name, mode, caller_, &entry);
     if (failed == 0) fs_.forget(entry.node, 1);
     return failed;
   });
 }
 int TierFsCalls::remove_directory(const std::string& path) {
-  return with_parent(path,
-                     [&](Node& parent, const char* name) { return fs_.remove_directory(parent, name); });
+  return with_parent(
+      path, [&](Node& parent, const char* name) { return fs_.remove_directory(parent, name, caller_); });
 }
 
 // Some names at a time, as the kernel reads them.
@@ -151,7 +152,7 @@ int TierFsCalls::list(const std::string& path, std::vector<std::string>* names) 
   names->clear();
   const int failed = with(path, [&](Node& node) {
     std::unique_ptr<OpenDirectory> directory;
-    if (const int refused = fs_.open_directory(node, &directory); refused != 0) return refused;
+    if (const int refused = fs_.open_directory(node, caller_, &directory); refused != 0) return refused;
     off_t from = 0;
     for (size_t took = 1; took > 0;) {
       took = 0;
@@ -172,23 +173,24 @@ int TierFsCalls::list(const std::string& path, std::vector<std::string>* names) 
 
 int TierFsCalls::set_mode(const std::string& path, mode_t mode) {
   struct stat state;
-  return with(path, [&](Node& node) { return fs_.change(node, {.mode = mode}, &state); });
+  return with(path, [&](Node& node) { return fs_.change(node, {.mode = mode}, caller_, &state); });
 }
 int TierFsCalls::set_time(const std::string& path, int64_t modified_s) {
   struct stat state;
   const timespec time = {modified_s, 0};
-  return with(path,
-              [&](Node& node) { return fs_.change(node, {.accessed = time, .modified = time}, &state); });
+  return with(path, [&](Node& node) {
+    return fs_.change(node, {.accessed = time, .modified = time}, caller_, &state);
+  });
 }
 int TierFsCalls::set_attribute(const std::string& path, const std::string& name, const std::string& value) {
-  return with(path, [&](Node& node) { return fs_.set_attribute(node, name.c_str(), value, 0); });
+  return with(path, [&](Node& node) { return fs_.set_attribute(node, name.c_str(), value, 0, caller_); });
 }
 int TierFsCalls::get_attribute(const std::string& path, const std::string& name, std::string* value) {
-  return with(path, [&](Node& node) { return fs_.get_attribute(node, name.c_str(), value); });
+  return with(path, [&](Node& node) { return fs_.get_attribute(node, name.c_str(), caller_, value); });
 }
 int TierFsCalls::list_attributes(const std::string& path, std::vector<std::string>* names) {
   std::string text;
-  const int failed = with(path, [&](Node& node) { return fs_.list_attributes(node, &text); });
+  const int failed = with(path, [&](Node& node) { return fs_.list_attributes(node, caller_, &text); });
   *names = attribute_names(text);
   return failed;
 }

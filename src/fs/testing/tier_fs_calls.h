@@ -9,7 +9,8 @@ namespace swale::fs {
 
 class TierFsCalls final : public FileCalls {
  public:
-  explicit TierFsCalls(TierFs& fs) : fs_(fs) {}
+  // All calls as `caller`; by default as the thread that makes this.
+  explicit TierFsCalls(TierFs& fs, const Caller& caller = Caller::this_thread()) : fs_(fs), caller_(caller) {}
 
   int open(const std::string& path, int flags, mode_t mode, int* handle) override;
   int close(int handle) override;
@@ -22,14 +23,15 @@ class TierFsCalls final : public FileCalls {
   int resize(int handle, uint64_t size) override;
   int sync(int handle) override { return fs_.sync(*files_.at(handle).file); }
   int allocate(int handle, int mode, uint64_t offset, uint64_t length) override {
-    return fs_.allocate(*files_.at(handle).file, mode, offset, length);
+    return fs_.allocate(*files_.at(handle).file, mode, offset, length, caller_);
   }
   int seek(int handle, uint64_t offset, int whence, uint64_t* found) override {
     return fs_.seek(*files_.at(handle).file, offset, whence, found);
   }
   int copy(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t length,
            uint64_t* copied) override {
-    return fs_.copy(*files_.at(from).file, from_offset, *files_.at(to).file, to_offset, length, copied);
+    return fs_.copy(*files_.at(from).file, from_offset, *files_.at(to).file, to_offset, length, caller_,
+                    copied);
   }
   int state(int handle, struct stat* state) override {
     return fs_.attributes(files_.at(handle).file->node(), state);
@@ -65,6 +67,7 @@ class TierFsCalls final : public FileCalls {
   int with_parent(const std::string& path, const Body& body);
 
   TierFs& fs_;
+  const Caller caller_;
   std::map<int, Opened> files_;
   int next_ = 1;
 };

@@ -1,0 +1,184 @@
+// A user who owns a folder of the backing tree puts links to root's files in the place of names, while calls through the mount
+// make and change these names. No call may touch root's files. The canary sets a mode by name: the checker must see it.
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/xattr.h>
+
+#include <atomic>
+#include <cstdio>
+#include <optional>
+
+#include "tests/security/two_users.h"
+
+namespace swale::security::mount_race_test {
+namespace {
+
+constexpr uint64_t kNamesOfAFolder = 500;
+
+uint64_t tries() {
+  const char* wanted = std::getenv("SWALE_RACES");
+  return wanted ? std::strtoull(wanted, nullptr, 10) : 2'000;
+}
+
+// What the attacker and the caller share.
+struct Ring {
+  std::atomic<uint64_t> turn = 0;     // the try that is under way; kEnd: none follows
+  std::atomic<uint64_t> ready = 0;    // the try that the attacker waits for
+  std::atomic<uint64_t> swapped = 0;  // names that it replaced
+};
+constexpr uint64_t kEnd = ~uint64_t{0};
+
+std::string folder_of(uint64_t i) { return fmt::format("/a/{}", i / kNamesOfAFolder); }
+std::string name_of(uint64_t i) { return fmt::format("{}/x{}", folder_of(i), i); }
+
+// Replaces each name as soon as it is there, or in every other round is there before it.
+int attack(Ring& ring) {
+  for (uint64_t i = 1;; ++i) {
+    const std::string name = "backing" + name_of(i), link = fmt::format("backing{}/s{}", folder_of(i), i);
+    while (ring.turn < i) ::sched_yield();
+    if (ring.turn == kEnd) return 0;
+    if (::symlink(i % 4 < 2 ? "../../victim" : "../../../victim", link.c_str()) != 0) {
+      const int failed = errno;
+      ring.ready = kEnd;  // nobody waits for it
+      return failed;
+    }
+    ring.ready = i;
+    const unsigned how = i % 2 == 0 ? RENAME_EXCHANGE : 0;
+    while (ring.turn == i)
+      if (::renameat2(AT_FDCWD, link.c_str(), AT_FDCWD, name.c_str(), how) == 0) {
+        ++ring.swapped;
+        break;
+      }
+  }
+}
+
+// A call by a name that may be replaced at any moment.
+struct Call {
+  const char* what;
+  bool needs_file;  // that is there before
+  bool by_root;     // also safe when root makes it: it follows no link
+  std::function<void(const std::string& path)> make;
+};
+
+template <class... Modes>
+void open_and_write(const std::string& path, int flags, Modes... mode) {
+  const int file = ::open(path.c_str(), flags | O_CLOEXEC, mode...);
+  if (file < 0) return;
+  static_cast<void>(::pwrite(file, "overwritten", 11, 0));
+  static_cast<void>(::fchmod(file, 0777));
+  ::close(file);
+}
+
+std::vector<Call> calls() {
+  return {
+      {"mkdir", false, true, [](const std::string& at) { static_cast<void>(::mkdir(at.c_str(), 0777)); }},
+      {"mknod", false, true,
+       [](const std::string& at) { static_cast<void>(::mknod(at.c_str(), S_IFIFO | 0777, 0)); }},
+      {"create", false, true,
+       [](const std::string& at) { open_and_write(at, O_CREAT | O_EXCL | O_RDWR, 0777); }},
+      {"create or open", false, false,
+       [](const std::string& at) { open_and_write(at, O_CREAT | O_RDWR, 0777); }},
+      {"symlink", false, true,
+       [](const std::string& at) { static_cast<void>(::symlink("nowhere", at.c_str())); }},
+      {"link", false, true,
+       [](const std::string& at) { static_cast<void>(::link("mnt/a/own", at.c_str())); }},
+      {"chmod", true, false, [](const std::string& at) { static_cast<void>(::chmod(at.c_str(), 0777)); }},
+      {"chown", true, false,
+       [](const std::string& at) { static_cast<void>(::chown(at.c_str(), kAlice, kAlice)); }},
+      {"truncate", true, false, [](const std::string& at) { static_cast<void>(::truncate(at.c_str(), 0)); }},
+      {"open", true, false, [](const std::string& at) { open_and_write(at, O_RDWR | O_TRUNC); }},
+      {"setxattr", true, false,
+       [](const std::string& at) { static_cast<void>(::setxattr(at.c_str(), "user.x", "y", 1, 0)); }},
+      {"utimens", true, false,
+       [](const std::string& at) {
+         const timespec times[2] = {{5, 0}, {5, 0}};
+         static_cast<void>(::utimensat(AT_FDCWD, at.c_str(), times, 0));
+       }},
+      {"rename", true, true,
+       [](const std::string& at) { static_cast<void>(::rename(at.c_str(), (at + "-new").c_str())); }},
+      {"unlink", true, true, [](const std::string& at) { static_cast<void>(::unlink(at.c_str())); }},
+  };
+}
+
+class MountRaceTest : public TwoUsers {
+ protected:
+  void SetUp() override {
+    TwoUsers::SetUp();
+    if (IsSkipped()) return;
+    file("victim", 0, 0600);
+    file("backing/victim", 0, 0600);
+    folder("backing/a", kAlice, 0755);
+    file("backing/a/own", kAlice, 0644);
+    void* const memory =
+        ::mmap(nullptr, sizeof(Ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    ring_ = new (memory) Ring;
+  }
+
+  static std::string state_of(const std::string& path) {
+    struct stat found = {};
+    EXPECT_EQ(::lstat(path.c_str(), &found), 0);
+    return fmt::format("{}: mode {:o} owner {}:{} links {} size {} changed {}.{} content {}", path,
+                       found.st_mode, found.st_uid, found.st_gid, found.st_nlink, found.st_size,
+                       found.st_ctim.tv_sec, found.st_ctim.tv_nsec, content(path));
+  }
+  static std::string victims() { return state_of("victim") + "\n" + state_of("backing/victim"); }
+
+  // Makes calls by names that are being replaced; answers what became of root's files, "" if nothing did.
+  std::string race(const std::vector<Call>& list, uint64_t count) {
+    const std::string before = victims();
+    const pid_t attacker = start({kAlice}, [this] { return attack(*ring_); });
+    std::string found;
+    for (uint64_t i = 1; i <= count && found.empty(); ++i) {
+      const Call& call = list[i % list.size()];
+      if (i == 1 || i % kNamesOfAFolder == 0) folder("backing" + folder_of(i), kAlice, 0755);
+      const std::string path = "mnt" + name_of(i);
+      const User caller{call.by_root && i / list.size() % 2 == 0 ? 0 : kAlice, {}};
+      const pid_t child = start(caller, [&] {
+        if (call.needs_file) {
+          const int made = ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
+          if (made >= 0) ::close(made);
+        }
+        ring_->turn = i;
+        while (ring_->ready < i) ::sched_yield();
+        call.make(path);
+        return 0;
+      });
+      int state = 0;
+      ::waitpid(child, &state, 0);
+      EXPECT_EQ(state, 0) << call.what;
+      if (const std::string after = victims(); after != before)
+        found = fmt::format("try {}, {} by user {}: {}", i, call.what, caller.id, after);
+    }
+    ring_->turn = kEnd;
+    int state = 0;
+    ::waitpid(attacker, &state, 0);
+    EXPECT_EQ(state, 0) << "the attacker failed";
+    return found;
+  }
+
+  Ring* ring_ = nullptr;
+};
+
+TEST_F(MountRaceTest, ALinkInTheNamesPlaceLeadsNoCallToRootsFiles) {
+  ASSERT_EQ(mount(for_others()), "");
+  EXPECT_EQ(race(calls(), tries()), "");
+  std::printf("%lu of %lu names were replaced\n", ring_->swapped.load(), tries());
+  EXPECT_GT(ring_->swapped.load(), tries() / 4);
+  EXPECT_EQ(unmount(), 0);
+}
+
+TEST_F(MountRaceTest, CanaryAModeThatIsSetByNameIsSeen) {
+  fuse::MountOptions wanted = for_others();
+  wanted.canary_mode_by_name = true;
+  ASSERT_EQ(mount(wanted), "");
+  const std::string found = race({calls().front()}, 20'000);
+  EXPECT_NE(found, "");
+  std::printf("found: %s\n", found.c_str());
+  EXPECT_EQ(unmount(), 0);
+}
+
+}  // namespace
+}  // namespace swale::security::mount_race_test
