@@ -68,7 +68,7 @@ bench-meta: ## the metadata store beside LevelDB; build/bench/meta.json, page an
 
 bench-tier: ## the tiered write buffer's policies on the model of the paper's testbed; results in build/bench/tier.json (BENCH=quick: 3 min)
 	@scripts/install-deps.sh build bench
-	@scripts/build.sh release bench_tier bench_mount bench_calibrate
+	@scripts/build.sh release bench_tier bench_mount bench_calibrate swale_cli
 	@$${PYTHON:-/usr/bin/python3} bench/tier/tier.py build/release/bench/tier build/bench --profile "$${BENCH:-full}"
 
 bench-imd-ablation: ## the papers' experiments, techniques on and off; results in docs/results (BENCH=quick: 3 min; PARTS="reads size")

@@ -3,6 +3,8 @@ import csv
 import datetime
 import platform
 
+import real
+
 PICTURES = (
     ("02-patterns", "Figures 2 and 6: everything to the disk", "Printed values are bars. The paper's strided speeds differ between its "
      "figures (107 and 133 MB/s at 128 processes); those of figure 6 are shown."),
@@ -67,7 +69,15 @@ def missing(comparison):
     return "\n".join(lines)
 
 
-def write(bench, out, profile, tables, comparison, pictures):
+def on_the_device(device):
+    if "not_measured" in device:
+        return f"Not measured, and not judged: {device['not_measured']}."
+    return (f"Eight processes write 4 to 64 KiB at random places of a file each, on ext4 on a loop device that the kernel limits to "
+            f"{device['writes_per_second']} writes a second (`bench/tier/real.py`). `plain` is that file system; the others are `swale tier "
+            f"mount`, `swale` with its defaults.\n\n{real.text(device)}")
+
+
+def write(bench, out, profile, tables, comparison, pictures, device):
     """tables: the judged figures, the cells and the comparison, as Markdown."""
     judged, cells, compared = tables
     reproduced = sum(row["reproduced"] for row in comparison["figures"])
@@ -79,6 +89,7 @@ def write(bench, out, profile, tables, comparison, pictures):
         "figures 2 and 6, C a modern drive behind a fast network. Throughput ends at the last acknowledgement. Sizes are of both servers. "
         "Numbers of every run: [tiered-buffer.csv](tiered-buffer.csv).",
         "## What is judged", judged,
+        "## A real device", on_the_device(device),
         "## Mixes that nothing was tuned on",
         "A hash chose the seeds before the tuning began; the short profiles run mixes that have been looked at (`bench/tier/tier.py`).",
         held_out(bench),

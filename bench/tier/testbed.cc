@@ -58,9 +58,13 @@ class Server {
     if (network_done_ <= now_) {
       network_done_ = kForever;
       const Request& request = programs_[sending_].requests[state_[sending_].next++];
-      bed_.engine().write(sending_, static_cast<tier::FileIndex>(sending_), request.offset, request.length,
-                          now_);
-      bed_.carry_out(now_);
+      const auto file = static_cast<tier::FileIndex>(sending_);
+      if (request.read) {
+        bed_.read(sending_, file, request.offset, request.length, now_);
+      } else {
+        bed_.engine().write(sending_, file, request.offset, request.length, now_);
+        bed_.carry_out(now_);
+      }
     }
     bed_.step(now_);
     send();

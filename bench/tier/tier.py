@@ -20,6 +20,8 @@ sys.path.insert(0, str(HERE.parent))
 import calibration  # noqa: E402
 import page  # noqa: E402
 import paper  # noqa: E402
+import real  # noqa: E402
+import throttle  # noqa: E402
 from tier_keys import KEYS  # noqa: E402
 
 POLICIES = ("backing", "ssd", "ssd-overflow", "ssdup", "ssdup+", "swale")
@@ -157,6 +159,19 @@ def of_the_mount(bench, out):
     return ratios, rates
 
 
+def of_a_real_device(bench, out, profile):
+    """(figures, what was measured): no figures where this machine has no device that its kernel limits, and then why."""
+    swale = bench.programs.parent.parent / "tools" / "swale"
+    try:
+        measured = real.measure(swale.absolute(), (out / "tier-real").absolute(), "full" if profile == "full" else "quick", bench.p["rounds"])
+    except throttle.Unavailable as why:
+        print(f"tier.py: no real device: {why}", file=sys.stderr, flush=True)
+        return {}, {"not_measured": str(why)}
+    except (RuntimeError, OSError, subprocess.SubprocessError) as failure:
+        raise Failed(f"the real device: {failure}") from failure
+    return real.keys(measured), measured
+
+
 def judge(found, timed, factors, keys=KEYS):
     rows = {}
     for key in keys:
@@ -239,23 +254,26 @@ def main():
             print(of_a_preset(bench, arguments.preset, arguments.out, arguments.profile))
             return 0
         timed, factors, mount = {}, [], {}
+        on_device, device = {}, {"not_measured": "--model"}
         if not arguments.model:  # first: who starts this has a quiet machine now; the model takes its time anywhere
             timed, factors = of_this_machine(bench, arguments.out)
             ratios, mount = of_the_mount(bench, arguments.out)
             timed.update(ratios)
+            on_device, device = of_a_real_device(bench, arguments.out, arguments.profile)
         found = figures(bench)
+        found.update(on_device)
         comparison = paper.compare(bench)
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"tier.py: {failure}", file=sys.stderr)
         return 2
-    keys = [key for key in KEYS if not arguments.model or key.name in found]
+    keys = [key for key in KEYS if key.name in found or not (arguments.model or key.name.startswith("real_"))]
     rows = judge(found, timed, factors, keys)
-    result = {"profile": arguments.profile, "results": rows, "paper": comparison, "mount": mount, "runs": list(bench.runs.values()),
+    result = {"profile": arguments.profile, "results": rows, "paper": comparison, "mount": mount, "real": device, "runs": list(bench.runs.values()),
               "took_s": round(time.monotonic() - bench.began, 1)}
     (arguments.out / "tier.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     plots = draw(bench, comparison["table1"], arguments.out)
     tables = (table(rows), cells(bench), paper.text(comparison))
-    page.write(bench, arguments.out, arguments.profile, tables, comparison, plots)
+    page.write(bench, arguments.out, arguments.profile, tables, comparison, plots, device)
     print(*tables, f"plots: {', '.join(plots) or 'none: this Python has no matplotlib'}", sep="\n\n")
     missed = [name for name, row in rows.items() if row["met"] is False]
     print(f"\n{arguments.out / 'tier.json'}; {len(missed)} of {len(rows)} missed{': ' + ', '.join(missed) if missed else ''}")

@@ -9,6 +9,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from keys import Key  # noqa: E402
 
+REAL = "a real device of 150 writes a second, 8 processes, 4 to 64 KiB at random places"
 NINE = "W1, W2, W3 on A, B, C"
 KEYS = (
     Key("swale_over_ssdupplus_throughput_min", f"throughput to the last acknowledgement over SSDUP+, {NINE}: least", "", 1.0,
@@ -34,4 +35,12 @@ KEYS = (
     Key("mount_over_passthrough_seq", "1 MiB writes in order through the mount over a FUSE pass-through (spliced or not, the better), "
         "page cache, interleaved: median", "", 0.9, 1.0, less_is_better=False),
     Key("mount_over_passthrough_random", "the same: 4 KiB at random offsets", "", 0.9, 1.2, less_is_better=False),
+    Key("real_fsync_over_plain", f"{REAL}, fsync after every eight writes: bytes a second through the mount with its defaults over the "
+        "device's own file system", "", 1.4, 1.9, less_is_better=False),
+    Key("real_osync_over_plain", "the same, O_SYNC", "", 1.2, 3, less_is_better=False),
+    Key("real_fsync_over_ssdupplus", "the mount with its defaults over the mount with SSDUP+, fsync after every eight", "", 1.0, 1.2,
+        less_is_better=False),
+    Key("real_ssd_bytes_over_ssdupplus", "the same: bytes sent to the SSD; the largest of fsync, O_SYNC, fsync at the end", "", 1.0, 0.7),
+    Key("real_drained_over_plain", "time until all is on the limited device, synced, over the file system's; the largest of the three", "",
+        1.1, 0.8),
 )

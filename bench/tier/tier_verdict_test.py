@@ -6,6 +6,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import real  # noqa: E402
 import tier  # noqa: E402
 from tier_keys import KEYS  # noqa: E402
 
@@ -48,6 +49,7 @@ def main():
     assert tier.best_rival(bench, "W", "A") == (1.11, "ssdup+"), "faster with more bytes is no rival"
     assert tier.ssd_bytes_over(Fake({"swale": (1.0, 1), "ssdup+": (1.0, 0)}), "W", "A") == float("inf")
     measured_preset()
+    real_device()
     print(f"{len(KEYS)} bounds, each missed once")
 
 
@@ -64,6 +66,22 @@ def measured_preset():
     ran = {(line["workload"], line["policy"]) for line in result["runs"]}
     assert ran == {(workload, policy) for workload in tier.workloads(bench.p) for policy in tier.POLICIES}, ran
     assert "node7: measured disk.preset" in text and "| W1 node7 | 100, 1.0, 3" in text and "no bound is judged" in text, text
+
+
+def real_device():
+    """Figures of the real device from rounds that are given: medians of the rounds' ratios, the worst case of bytes and draining."""
+    def runs(speeds, ssd, drained):
+        return [{"bytes": 100, "seconds": 1.0, "mb_per_s": speed, "ssd_bytes": ssd, "drained_s": drained} for speed in speeds]
+    case = {"plain": runs((4.0, 2.0, 1.0), 0, 10.0), "swale": runs((4.0, 4.0, 4.0), 50, 9.0), "ssdup+": runs((2.0, 4.0, 8.0), 60, 9.0),
+            "ssd": runs((5.0, 5.0, 5.0), 100, 9.0)}
+    worse_case = dict(case, swale=runs((1.0, 1.0, 1.0), 61, 12.0))
+    found = {"writes_per_second": 150, "processes": 8, "cases": {"fsync": case, "osync": worse_case}}
+    keys = real.keys(found)
+    assert {name for name in keys} == {key.name for key in KEYS if key.name.startswith("real_")}, keys
+    values = {name: round(value, 3) for name, (value, _) in keys.items()}
+    assert values == {"real_fsync_over_plain": 2.0, "real_osync_over_plain": 0.5, "real_fsync_over_ssdupplus": 1.0,
+                      "real_ssd_bytes_over_ssdupplus": 1.017, "real_drained_over_plain": 1.2}, values
+    assert "50.0%" in real.text(found), real.text(found)
 
 
 class Fake:

@@ -11,8 +11,8 @@
 namespace swale::tierbench {
 namespace {
 
-constexpr uint64_t kSpacing = 20 * kGiB;  // between the files of two programs
-constexpr uint64_t kTileRow = 4;          // requests in a row of a tile
+constexpr uint64_t kTileRow = 4;    // requests in a row of a tile
+constexpr uint64_t kZipfShare = 4;  // a program writes so many times what its region has
 
 double uniform(Rng* rng) { return (static_cast<double>(rng->next() >> 11) + 0.5) * 0x1p-53; }
 
@@ -26,6 +26,7 @@ uint64_t place(Pattern pattern, uint64_t i, uint64_t r, uint64_t n, uint64_t per
   switch (pattern) {
     case Pattern::kContiguous:
     case Pattern::kRandom:
+    case Pattern::kZipf:
       return r * per_process + i;
     case Pattern::kStrided:
       return i * n + r;
@@ -57,6 +58,18 @@ Pattern pattern_of(const std::string& name) {
                               : Pattern::kRandom;
 }
 
+// Blocks of one region, drawn in proportion to 1 / rank by the inverse of the sum of 1 / k, which is about ln. Ranks are spread over
+// the region by a multiplication with a number that has no factor in common with the count.
+std::vector<uint64_t> zipf_places(uint64_t count, uint64_t blocks, Rng* rng) {
+  constexpr uint64_t kPrime = 2'654'435'761;
+  std::vector<uint64_t> places(count);
+  for (uint64_t& at : places) {
+    const double rank = std::pow(static_cast<double>(blocks), uniform(rng)) - 1;
+    at = static_cast<uint64_t>(rank) * kPrime % blocks;
+  }
+  return places;
+}
+
 Workload draw_mix(uint64_t seed) {
   Rng rng(seed);
   Workload workload;
@@ -82,31 +95,38 @@ Program make_program(const ProgramSpec& spec, uint32_t number, uint64_t seed) {
   Rng rng(seed + number);
   const uint64_t length = spec.request_kib * kKiB;
   const auto requests = static_cast<uint64_t>(spec.gib * static_cast<double>(kGiB) / 2) / length;
-  uint64_t per_process = requests / spec.processes;
+  uint64_t per_process = requests / spec.processes / spec.times;
   if (spec.pattern == Pattern::kTiles) per_process = per_process / kTileRow * kTileRow;
   struct Arrival {
     double key;
     uint64_t offset;
   };
   std::vector<Arrival> arrivals;
-  arrivals.reserve(per_process * spec.processes);
+  arrivals.reserve(per_process * spec.processes * spec.times);
   std::vector<uint64_t> order(per_process);
-  for (uint64_t r = 0; r < spec.processes; ++r) {
+  for (uint64_t r = 0; r < spec.processes * spec.times; ++r) {
+    const uint64_t rank = r % spec.processes;
+    const auto round = static_cast<double>(r / spec.processes * per_process);  // of the same region
     std::iota(order.begin(), order.end(), 0);
     if (spec.pattern == Pattern::kRandom)
       for (uint64_t i = per_process; i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+    if (spec.pattern == Pattern::kZipf) order = zipf_places(per_process, requests / kZipfShare, &rng);
     for (uint64_t i = 0; i < per_process; ++i)
-      arrivals.push_back({static_cast<double>(i) + static_cast<double>(r) / spec.processes + normal(&rng),
-                          place(spec.pattern, order[i], r, spec.processes, per_process) * length});
+      arrivals.push_back(
+          {round + static_cast<double>(i) + static_cast<double>(rank) / spec.processes + normal(&rng),
+           place(spec.pattern, order[i], spec.pattern == Pattern::kZipf ? 0 : rank, spec.processes,
+                 per_process) *
+               length});
   }
   std::stable_sort(arrivals.begin(), arrivals.end(),
                    [](const Arrival& a, const Arrival& b) { return a.key < b.key; });
   Program program;
   program.processes = spec.processes;
-  program.base = number * kSpacing;
+  program.base = static_cast<uint64_t>(number * spec.spacing_gib * static_cast<double>(kGiB));
   program.start = seconds(spec.start_s);
   for (const Arrival& arrival : arrivals)
-    program.requests.push_back({arrival.offset, static_cast<uint32_t>(length)});
+    program.requests.push_back({arrival.offset, static_cast<uint32_t>(length),
+                                spec.read_share > 0 && uniform(&rng) < spec.read_share});
   return program;
 }
 
@@ -146,6 +166,20 @@ Workload make_workload(const std::string& name) {
   if (parts[0] == "TILE" && processes > 0) {
     workload.programs = {{Pattern::kContiguous, processes, 16, 64}, {Pattern::kTiles, processes, 16, 64}};
     workload.ssd_gib = 64;
+  }
+  if (parts[0] == "ZIPF" && processes > 0) workload.programs = {{Pattern::kZipf, processes}};
+  if (parts[0] == "ZIPF") workload.ssd_gib = 4;
+  if (parts[0] == "AGAIN" && processes > 0)
+    workload.programs = {{Pattern::kContiguous, 16, 8, 128, 0, processes}};
+  if (parts[0] == "AGAIN") workload.ssd_gib = 4;
+  if (parts[0] == "GROW" && processes > 0) {
+    const double each = 8.0 / processes;
+    workload.programs.assign(processes, {Pattern::kContiguous, 1, each, 64, 0, 1, 0, 2 * each});
+    workload.ssd_gib = 4;
+  }
+  if (parts[0] == "READS" && processes <= 100) {
+    workload.programs = {{Pattern::kRandom, 16, 8, 128, 0, 1, number / 100}};
+    workload.ssd_gib = 4;
   }
   if (parts[0] == "mixed" && parts.size() == 2) workload = draw_mix(static_cast<uint64_t>(number));
   if (parts[0] == "drawn" && parts.size() == 2) {

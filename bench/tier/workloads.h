@@ -18,9 +18,11 @@ namespace swale::tierbench {
 struct Request {
   uint64_t offset = 0;
   uint32_t length = 0;
+  bool read = false;
 };
 
-enum class Pattern { kContiguous, kStrided, kRandom, kTiles };
+// kZipf: the block of rank k (ranks lie anywhere) is written in proportion to 1/k.
+enum class Pattern { kContiguous, kStrided, kRandom, kTiles, kZipf };
 
 // One program: its requests in order of arrival; each of its processes has one request under way.
 struct Program {
@@ -36,6 +38,9 @@ struct ProgramSpec {
   double gib = 8;              // of both servers
   uint32_t request_kib = 128;  // at one server
   double start_s = 0;
+  uint32_t times = 1;       // the same region again and again: each time a part of `gib`
+  double read_share = 0;    // of the requests: reads
+  double spacing_gib = 20;  // between the begins of two programs' files
 };
 
 Program make_program(const ProgramSpec& spec, uint32_t number, uint64_t seed);
@@ -50,7 +55,8 @@ struct Workload {
 
 // "W1", "W2", "W3", "F11:32" (processes), "F8:64", "F2:random:16", "F14:10" (seconds between), "HPIO:64" (KiB), "TILE:32",
 // "mixed:9001" (patterns, processes, sizes and SSD drawn from a seed), "drawn:9001" (the same, and the order of arrival).
-// Without a match: no programs.
+// Traffic that the paper does not have: "ZIPF:16" (processes: hot blocks written again and again), "GROW:32" (files that grow, a
+// process each), "AGAIN:20" (the same region so many times), "READS:50" (percent of the requests). Without a match: no programs.
 Workload make_workload(const std::string& name);
 
 }  // namespace swale::tierbench

@@ -103,14 +103,41 @@ SlotIndex Elevator::next() const {
   return waiting_[next_].slot;
 }
 
-void Elevator::take(SlotIndex index) {
-  size_t at = next_;
+void Elevator::erase(SlotIndex index, size_t at) {
   if (at >= waiting_.size() || waiting_[at].slot != index)
     for (at = 0; waiting_[at].slot != index;) ++at;
   waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(at));
   passing_ -= slots_[index]->passing;
   ++changes_;
+}
+
+void Elevator::take(SlotIndex index) {
+  erase(index, next_);
   head_ = slots_[index]->position + slots_[index]->length;
+}
+
+void Elevator::withdraw(SlotIndex index) {
+  const size_t behind = after(slots_[index]->position);
+  erase(index, behind == 0 ? 0 : behind - 1);
+}
+
+SlotIndex Elevator::waiting_with(FileIndex file, uint64_t position) const {
+  const size_t behind = after(position);
+  if (behind == 0) return kNoSlot;
+  const SlotIndex index = waiting_[behind - 1].slot;
+  const Slot& slot = *slots_[index];
+  return slot.file == file && position < slot.position + slot.length ? index : kNoSlot;
+}
+
+bool Elevator::replace(FileIndex file, uint64_t position, const Piece& piece) {
+  const SlotIndex index = waiting_with(file, position);
+  if (index == kNoSlot) return false;
+  for (Piece& old : slots_[index]->pieces) {
+    if (old.offset != piece.offset || old.length != piece.length || old.source != piece.source) continue;
+    old = piece;
+    return true;
+  }
+  return false;
 }
 
 void Elevator::release(SlotIndex index) {

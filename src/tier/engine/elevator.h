@@ -54,6 +54,9 @@ class Elevator {
   // full() is allowed: the caller decides. Passing: what lies in a gap that the head crosses next (gap filling).
   void add(FileIndex file, uint64_t position, const Piece& piece, bool passing = false);
 
+  // Puts `piece` in the place of another piece of the same range that waits. False: none does.
+  bool replace(FileIndex file, uint64_t position, const Piece& piece);
+
   bool empty() const { return waiting_.empty(); }
   size_t depth() const { return waiting_.size() - passing_; }  // slots that count
   uint32_t slots_max() const { return slots_max_; }
@@ -62,7 +65,14 @@ class Elevator {
   SlotIndex next() const;
   // Takes a waiting slot out; the head moves to its end.
   void take(SlotIndex slot);
+  // Takes a waiting slot out as if it had never been added: the head stays where it is.
+  void withdraw(SlotIndex slot);
   void release(SlotIndex slot);
+  // The slots that wait, in order of position: any change makes the indices invalid.
+  size_t waiting() const { return waiting_.size(); }
+  SlotIndex waiting_at(size_t i) const { return waiting_[i].slot; }
+  // The waiting slot that has the byte at `position`; kNoSlot: none has.
+  SlotIndex waiting_with(FileIndex file, uint64_t position) const;
 
   uint64_t head() const { return head_; }
   // Rises whenever slots change: what was refused is refused again until then.
@@ -75,6 +85,7 @@ class Elevator {
     SlotIndex slot;
   };
 
+  void erase(SlotIndex slot, size_t guess);
   size_t after(uint64_t position) const;  // the index of the first slot behind the position
   SlotIndex make_slot(FileIndex file, uint64_t position, const Piece& piece);
 

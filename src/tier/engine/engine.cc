@@ -103,11 +103,15 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
   ++stats_.writes;
   stats_.write_bytes += length;
   File& on = files_[file];
+  expect_sync(&on, length);
   if (on.barrier == kNoOp && on.blocked == 0 && hold(index)) {
     begin_write(index);
   } else if (conflicts(op)) {
-    ++stats_.overlap_waits;
-    block(index);
+    if (!absorb(index)) {
+      ++stats_.overlap_waits;
+      block(index);
+      divert_overlapping(ops_[index]);
+    }
   } else {
     begin(index);
   }
@@ -278,6 +282,8 @@ Stats Engine::stats() const {
   stats.threshold = traffic_.threshold();
   stats.flushing = flush_segment_ < log_.count();
   stats.log_failed = !log_usable();
+  stats.log_sync_ns = log_sync_ns_;
+  stats.backing_sync_ns = file_sync_ns_;
   stats.direct_ns_per_byte = direct_cost_;
   stats.flush_ns_per_byte = flush_cost_;
   return stats;

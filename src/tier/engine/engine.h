@@ -146,13 +146,27 @@ class Engine {
 
   static constexpr OpIndex kNoOp = ~OpIndex{0};
 
+  // What a file's syncs have shown: engine_waiters.cc.
+  struct SyncHabit {
+    uint64_t since_bytes = 0;   // written since the last sync
+    uint32_t since_writes = 0;  //
+    double bytes = 0;           // between two syncs, smoothed; 0: nobody has synced it
+    double writes = 0;          // the same
+    double direct_ns = 0;       // what a sync took for which the backing device had to write, smoothed
+    Nanos measured = 0;         // when that was found last
+    bool direct = false;        // a write has gone to the backing device since the last sync
+    bool to_log = false;        // what is written until the next sync goes to the log
+    bool small_to_log = false;  // of that, what is short
+  };
+
   struct File {
     uint64_t id = 0;
     uint64_t base = 0;
     uint64_t size = 0;
     ExtentMap map;  // of the log
     Epochs epochs;
-    double direct_cost = 0;          // ns a byte of direct writes, smoothed
+    double direct_cost = 0;  // ns a byte of direct writes, smoothed
+    SyncHabit habit;
     uint32_t held = 0;               // ranges of held_
     uint64_t log_sync = 0;           // the number of the sync of the log that covers its newest record
     uint64_t syncs_started = 0;      // of the file alone, on the backing device
@@ -228,6 +242,7 @@ class Engine {
     bool in_flight = false;
     bool wanted = false;
     Nanos due = kForever;
+    Nanos began = 0;  // the one in flight
   };
   struct PendingSync {
     Ticket ticket;
@@ -238,6 +253,9 @@ class Engine {
     uint64_t number;           // of the sync that it waits for; kLog of a file: of the log
     uint64_t errors;           // drain: flush errors when it began
     uint64_t file_number = 0;  // of a file: the sync of the file alone that it waits for
+    Nanos began = 0;           // of a file: when it was asked for
+    bool direct = false;       // of a file: the backing device has to write for it
+    bool logged = false;       // of a file: it waits for a sync of the log
   };
   static constexpr FileIndex kNoFile = ~FileIndex{0};
   static constexpr uint64_t kLossBase = uint64_t{1} << 45;  // beyond all logs
@@ -265,6 +283,22 @@ class Engine {
   bool stripe_wants_log(const Op& op);
   bool costly_wants_log(const Op& op) const;
   bool log_usable() const { return log_state_ == LogState::kGood; }
+
+  // engine_waiters.cc: what somebody waits for
+  bool absorb(OpIndex index);
+  void divert(SlotIndex slot, uint64_t from, uint64_t to);
+  void divert_overlapping(const Op& op);
+  void divert_for_sync(FileIndex file);
+  void expect_sync(File* file, uint32_t length);
+  bool log_answers_sooner(const File& file) const;
+  bool syncs_want_log(const Op& op);
+  PendingSync watched_sync(Ticket ticket, FileIndex file);
+  void sync_answered(const PendingSync& done, Code code);
+  bool somebody_waits_for_backing() const;
+  static void smooth_sync(double* value, Nanos sample) {
+    *value += (static_cast<double>(sample) - *value) * (*value == 0 ? 1 : 1.0 / 8);
+  }
+  static constexpr Nanos kQuietNs = 100'000'000;
   bool take_log_space(Op* op);
   void serve_log_waiters();
   void append(OpIndex index);
@@ -495,8 +529,15 @@ class Engine {
   FileIndex last_file_ = kNoFile;
   double direct_cost_ = 0;  // ns a byte, smoothed
   double flush_cost_ = 0;
-  double costliest_ = 0;     // the largest File::direct_cost among files that are being written
-  double arrival_cost_ = 0;  // ns a byte at which writes arrive when nothing holds them up
+  double costliest_ = 0;                // the largest File::direct_cost among files that are being written
+  uint32_t backing_reads_ = 0;          // under way
+  Nanos backing_read_end_ = -kQuietNs;  // when the last one ended
+  double slot_ns_ = 0;                  // what the backing device takes for a slot, smoothed
+  double log_sync_ns_ = 0;              // what a sync of the log takes, smoothed
+  double file_sync_ns_ = 0;      // what a sync takes for which the backing device has to write, smoothed
+  uint32_t measured_syncs_ = 0;  // such syncs under way
+  Nanos measured_sync_end_ = -kQuietNs;  // when the last one ended
+  double arrival_cost_ = 0;              // ns a byte at which writes arrive when nothing holds them up
   uint64_t window_bytes_ = 0;
   uint32_t window_writes_ = 0;
   Nanos window_start_ = 0;

@@ -257,8 +257,7 @@ void Engine::end_barrier(OpIndex index, Code code) {
 
 void Engine::sync(Ticket ticket, FileIndex file, Nanos now) {
   set_now(now);
-  pending_syncs_.push_back(
-      {ticket, file, files_[file].epochs.close(), 0, PendingSync::Stage::kWrites, 0, stats_.flush_errors});
+  pending_syncs_.push_back(watched_sync(ticket, file));
   rare_work_ = true;
   pump();
 }
@@ -282,10 +281,13 @@ bool Engine::advance_syncs() {
     }
     const PendingSync done = pending_syncs_[i];
     pending_syncs_.erase(pending_syncs_.begin() + static_cast<ptrdiff_t>(i));
-    if (done.file == kNoFile)
+    if (done.file == kNoFile) {
       --drains_;
-    else if (const Code lost = std::exchange(files_[done.file].deferred, Code::kOk); lost != Code::kOk)
-      result = lost;
+    } else {
+      sync_answered(done, result);
+      const Code lost = std::exchange(files_[done.file].deferred, Code::kOk);
+      if (lost != Code::kOk) result = lost;
+    }
     refuse(done.ticket, done.file, result);
     any = true;
   }
@@ -302,6 +304,7 @@ bool Engine::advance_sync(PendingSync* pending, Code* result) {
       pending->ordinal = log_.ordinal();
       pending->number = drain ? 0 : want_log_sync(files_[pending->file]);
       pending->file_number = drain ? 0 : want_file_sync(pending->file);
+      pending->logged = pending->number > log_lane_.done;
       pending->stage = PendingSync::Stage::kLog;
       [[fallthrough]];
     case PendingSync::Stage::kLog:
@@ -350,6 +353,9 @@ Nanos Engine::next_event() const {
   at(settle_due_);
   if (flush_retry_ <= now_ && paused()) {
     at(log_.at(flush_segment_).first_write + options_.age_flush_ns);
+    if (options_.policy == Policy::kSwale && measured_syncs_ + backing_reads_ == 0 &&
+        somebody_waits_for_backing())
+      at(std::max(measured_sync_end_, backing_read_end_) + kQuietNs);
     if (options_.policy == Policy::kSsdupPlus && !flush_paused_)
       at(direct_times_[direct_next_] + 1'000'000'001);
   }

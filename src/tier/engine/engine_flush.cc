@@ -35,8 +35,9 @@ bool Engine::flush_allowed() const {
     case Policy::kSsdupPlus:
       return traffic_.to_ssd() || quiet();
     case Policy::kSwale:
-      return static_cast<double>(elevator_.depth()) < flush_depth_max_ ||
-             static_cast<double>(log_.used_bytes()) > flush_used_max_ || overloaded();
+      if (static_cast<double>(log_.used_bytes()) > flush_used_max_) return true;
+      if (somebody_waits_for_backing()) return false;
+      return static_cast<double>(elevator_.depth()) < flush_depth_max_ || overloaded();
     default:
       return true;
   }
@@ -146,6 +147,7 @@ void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) 
   taken.offset = extent.offset;
   taken.address = extent.address;
   taken.segment = log_.segment_of(extent.address);
+  taken.generation = log_.at(taken.segment).generation;
   taken.record = log_.record_of(taken.segment, extent.address);
   taken.at = at;
   ++file.flushing;
@@ -286,7 +288,9 @@ void Engine::fill_gap(FileIndex index) {
 void Engine::slot_written(uint32_t index, Code code) {
   const Slot& slot = elevator_.slot(index);
   --slots_in_flight_;
-  const double cost = static_cast<double>(now_ - slot_started_[index]) / static_cast<double>(slot.length);
+  const auto took = static_cast<double>(now_ - slot_started_[index]);
+  const double cost = took / static_cast<double>(slot.length);
+  if (code == Code::kOk) smooth(&slot_ns_, took);
   if (code == Code::kOk && !slot.passing) {
     double* const smoothed = slot.direct_count == slot.pieces.size() ? &direct_cost_
                              : slot.direct_count == 0                ? &flush_cost_
@@ -308,15 +312,18 @@ void Engine::piece_done(uint32_t index, Code code) {
   File& file = files_[piece.file];
   const uint32_t segment = piece.segment;
   const uint64_t end = piece.offset + piece.length;
+  // A newer record may stand at the same address once the segment is erased: that one is not flushed.
+  const bool same = log_.at(segment).generation == piece.generation;
   if (code == Code::kOk) {
     // What was overwritten meanwhile has another address, and stays dirty.
-    log_.remove_dirty(segment,
-                      file.map.mark(piece.offset, end, piece.address, ExtentState::kClean, piece.at));
+    if (same)
+      log_.remove_dirty(segment,
+                        file.map.mark(piece.offset, end, piece.address, ExtentState::kClean, piece.at));
     stats_.flushed_bytes += piece.length;
     flush_failures_ = 0;
     if (piece.passing) stats_.gap_filled_bytes += piece.length;
   } else {
-    file.map.mark(piece.offset, end, piece.address, ExtentState::kDirty);
+    if (same) file.map.mark(piece.offset, end, piece.address, ExtentState::kDirty);
     ++stats_.flush_errors;
     ++flush_failures_;
     flush_failure_ = code;

@@ -40,6 +40,7 @@ bool Engine::wants_log(const Op& op) {
   costliest_ = std::max(costliest_ * kForget, files_[op.file].direct_cost);
   several_files_ |= last_file_ != kNoFile && last_file_ != op.file;
   last_file_ = op.file;
+  if (syncs_want_log(op)) return true;
   return is_costly(op.file) ? costly_wants_log(op) : stripe_wants_log(op);
 }
 
@@ -79,7 +80,7 @@ double Engine::budget_left() const {
   const double ordered = several_files_ ? own.byte_budget_several : 1;
   const double random = traffic_.percentage_mean();
   return (ordered + (own.byte_budget_random - ordered) * random * random) *
-             static_cast<double>(traffic_.ssd_bytes()) -
+             static_cast<double>(traffic_.ssd_bytes() + stats_.forced_bytes) -
          static_cast<double>(stats_.ssd_bytes);
 }
 
@@ -99,6 +100,8 @@ bool Engine::is_cheap(const File& file) const {
 bool Engine::waits_when_full(const Op& op) const {
   if (options_.policy == Policy::kSsdOverflowing) return false;
   const double cost = files_[op.file].direct_cost;
+  if (files_[op.file].habit.to_log || files_[op.file].habit.small_to_log)
+    return false;  // a segment takes longer than the sync that is to be spared
   if (options_.policy == Policy::kSwale && cost > 0 && cost < options_.swale.overflow_ratio * flush_cost_)
     return false;
   return flush_retry_ <= now_;  // while the backing device fails, nothing would make space

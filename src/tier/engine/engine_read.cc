@@ -5,6 +5,14 @@
 #include "tier/engine/engine.h"
 
 namespace swale::tier {
+namespace {
+
+bool reads_backing(const ReadPlan& plan) {
+  return std::any_of(plan.pieces.begin(), plan.pieces.end(),
+                     [](const ReadPiece& piece) { return piece.from == ReadPiece::From::kBacking; });
+}
+
+}  // namespace
 
 void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPlan* plan) {
   const File& file = files_[index];
@@ -67,12 +75,17 @@ void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPl
     at = to;
   }
   if (at < end) add_stored(at, end);
+  backing_reads_ += reads_backing(*plan);
   if (end < asked)
     plan->pieces.push_back({.from = ReadPiece::From::kZeros, .offset = end, .length = asked - end});
 }
 
 void Engine::read_done(const ReadPlan& plan, Nanos now) {
   set_now(now);
+  if (reads_backing(plan)) {
+    --backing_reads_;
+    backing_read_end_ = now_;
+  }
   for (const ReadPiece& piece : plan.pieces) {
     if (piece.from == ReadPiece::From::kLog) {
       Segment& segment = log_.at(piece.pinned);

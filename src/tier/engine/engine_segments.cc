@@ -89,6 +89,7 @@ void Engine::start_syncs() {
     if (!lane->wanted || lane->in_flight || now_ < lane->due || waits_for_abandonment(*lane)) return;
     lane->wanted = false;
     lane->in_flight = true;
+    lane->began = now_;
     ++lane->started;
     emit({.kind = kind});
   };
@@ -118,6 +119,7 @@ void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters,
 
 void Engine::log_synced(Code code) {
   log_lane_.in_flight = false;
+  if (code == Code::kOk && !page_cache()) smooth_sync(&log_sync_ns_, now_ - log_lane_.began);
   if (code != Code::kOk) log_failed(code);
   // The system tells a failure once: later syncs of a log that has failed say nothing of what came before.
   if (log_state_ == LogState::kReadOnly || log_state_ == LogState::kAbandoning)
@@ -130,6 +132,11 @@ void Engine::log_synced(Code code) {
 void Engine::backing_synced(Code code) {
   backing_lane_.in_flight = false;
   segments_changed_ = true;
+  // In the modes in which writes wait for it, this is what a direct write costs.
+  if (code == Code::kOk && !backing_sync_waiters_.empty()) {
+    smooth_sync(&file_sync_ns_, now_ - backing_lane_.began);
+    measured_sync_end_ = now_;
+  }
   if (code != Code::kOk) backing_sync_failed(code);
   backing_lane_.done = backing_lane_.started;
   end_sync_waiters(&backing_sync_waiters_, backing_lane_.done, Code::kOk);

@@ -21,6 +21,11 @@ struct Stats {
   uint64_t append_errors = 0;
   uint64_t flush_errors = 0;
   uint64_t direct_errors = 0;
+  uint64_t absorbed_bytes =
+      0;  // acknowledged writes that a newer one replaced before they were written anywhere
+  uint64_t diverted_bytes = 0;  // taken out of the queue to the backing device for the log: somebody waited
+  uint64_t forced_bytes =
+      0;  // over bytes in the log, by writes that SSDUP+ would have sent elsewhere otherwise
   uint64_t lost_bytes = 0;  // acknowledged, and gone
   int64_t paused_ns = 0;    // there was something to flush, and a gate was closed
   int64_t stalled_ns = 0;   // writers waited for space in the log
@@ -35,6 +40,8 @@ struct Stats {
   double threshold = 0;
   bool flushing = false;
   bool log_failed = false;
+  double log_sync_ns = 0;         // measured
+  double backing_sync_ns = 0;     // of a file for which the backing device had to write, measured
   double direct_ns_per_byte = 0;  // of the backing device, measured
   double flush_ns_per_byte = 0;
 };

@@ -41,7 +41,12 @@ void Engine::retry_blocked() {
   for (size_t i = 0; i < blocked_.size();) {
     const OpIndex index = blocked_[i];
     if (conflicts(ops_[index])) {
-      ++i;
+      if (absorb(index)) {
+        blocked_.erase(blocked_.begin() + static_cast<ptrdiff_t>(i));
+        --files_[ops_[index].file].blocked;
+      } else {
+        ++i;
+      }
       continue;
     }
     blocked_.erase(blocked_.begin() + static_cast<ptrdiff_t>(i));
@@ -96,6 +101,7 @@ void Engine::route(OpIndex index) {
     }
     return to_backing(index);
   }
+  if (overlap && !op.stream_to_ssd) stats_.forced_bytes += op.length;
   if (!overlap && !wants_log(op)) return to_backing(index);
   if (log_waiters_.empty() && take_log_space(&op)) return append(index);
   if (overlap || waits_when_full(op)) {
@@ -229,6 +235,7 @@ void Engine::admitted(OpIndex index) {
   Op& op = ops_[index];
   op.stage = Op::Stage::kQueued;
   stats_.direct_bytes += op.length;
+  files_[op.file].habit.direct = true;
   direct_times_[direct_next_] = now_;
   direct_next_ = direct_next_ + 1 == direct_times_.size() ? 0 : direct_next_ + 1;
   // A device that fails now may refuse this write too: its writer waits for the answer.

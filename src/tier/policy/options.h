@@ -91,6 +91,7 @@ struct Canaries {
   bool forget_losses = false;       // what is lost reads as the backing device has it
   bool erase_unsaved = false;       // segments are erased before the list of losses is durable
   bool sync_without_log = false;    // a sync of a file leaves the log alone
+  bool forget_replaced = false;     // a sync does not wait for what has replaced a write in the queue
   bool latch_clock = false;         // time that went back stands still until it is as late again
   bool latch_gate = false;          // a flush that is held back does not yield to anybody
   bool poison_torn =

@@ -62,9 +62,12 @@ std::string CrashWorld::request() {
   if (cut_power_ && dice >= 80 && dice < 89) dice = 90;  // sizes have no tickets
   if (dice < 80) {
     // Half of the writes go to few places, so that they overlap.
-    const uint64_t offset = rng_.chance(1, 2) ? rng_.below(8) * 150 : rng_.below(kFileBytes - 500);
+    const bool same = repeat_ranges_ && rng_.chance(7, 8);
+    const uint64_t offset = same                ? rng_.below(2) * 150
+                            : rng_.chance(1, 2) ? rng_.below(8) * 150
+                                                : rng_.below(kFileBytes - 500);
     const bool long_one = options_.segment_bytes > 8192 && rng_.chance(1, 4);  // of several checked blocks
-    const uint64_t length = 1 + rng_.below(long_one ? kFileBytes - offset : 400);
+    const uint64_t length = same ? 150 : 1 + rng_.below(long_one ? kFileBytes - offset : 400);
     Request& request = requests_[ticket] = {Request::Kind::kWrite, name, offset, payload(length)};
     engine_->write(ticket, file.index, offset, static_cast<uint32_t>(request.payload.size()), clock());
   } else if (dice < 86) {

@@ -45,6 +45,8 @@ class CrashWorld {
   // Before the first step: crashes cut the power, whatever the mode. With the page cache as the promise, what counts is what a
   // sync of its file covered.
   void cut_power() { cut_power_ = true; }
+  // Many writes have exactly the range of another one.
+  void repeat_ranges() { repeat_ranges_ = true; }
 
   void fail_next(Action::Kind kind) {  // from now on
     failing_.insert(kind);
@@ -167,6 +169,7 @@ class CrashWorld {
   std::string broken_;  // what no process may do, seen while an action was carried out
   bool abandoned_ = false;
   bool cut_power_ = false;
+  bool repeat_ranges_ = false;
   bool may_refuse_ = false;                                  // a device fails
   std::set<std::pair<uint64_t, uint64_t>> damaged_records_;  // address and sequence: each one once
   uint64_t damaged_ = 0;
