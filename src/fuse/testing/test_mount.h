@@ -18,8 +18,8 @@
 #include <fstream>
 #include <string>
 
-#include "tier/store/serving_options.h"
 #include "fuse/mount.h"
+#include "tier/store/serving_options.h"
 
 namespace swale::fuse {
 

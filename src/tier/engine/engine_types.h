@@ -56,8 +56,8 @@ struct FlushPiece {
   uint64_t address = 0;
   uint32_t segment = 0;
   uint32_t generation = 0;  // of the segment: it may be erased and filled again before the piece is written
-  RecordPlace record;      // that it is of
-  ExtentMap::Position at;  // the engine's: where the extent stood in the map
+  RecordPlace record;       // that it is of
+  ExtentMap::Position at;   // the engine's: where the extent stood in the map
 };
 
 struct ReadPiece {
