@@ -53,9 +53,12 @@ int TierFs::attributes_of(int path, struct stat* attributes) {
       found.st_size = static_cast<off_t>(view->size);
       found.st_mtim = timespec_of(view->modified_ns);
       found.st_ctim = timespec_of(view->changed_ns);
-      // Programs take a file with few blocks for one with holes.
-      const auto blocks = static_cast<blkcnt_t>((view->size + kBlockBytes - 1) / kBlockBytes);
-      found.st_blocks = std::max(found.st_blocks, blocks);
+      // Programs take a file with few blocks for one with holes (and ask for them by lseek), and one with none for a hole: so never
+      // fewer than it has, and more than its size needs only if the backing file has more.
+      const auto full = static_cast<blkcnt_t>((view->size + kBlockBytes - 1) / kBlockBytes);
+      const auto known =
+          found.st_blocks + static_cast<blkcnt_t>((view->written_bytes + kBlockBytes - 1) / kBlockBytes);
+      found.st_blocks = std::max(found.st_blocks, std::min(full, known));
     }
   }
   *attributes = found;

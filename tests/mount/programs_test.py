@@ -82,6 +82,36 @@ class Programs(Mounted):
         names = run("tar", "-tvf", archive).splitlines()[1:]  # without ".", which the store's own folder has changed
         self.assertEqual(run("tar", "-tvf", again).splitlines()[1:], names)
 
+    def test_copies_of_a_sparse_file_are_sparse(self):
+        def blocks(path):
+            return os.stat(path).st_blocks * 512
+
+        def make(path):
+            with open(path, "wb") as file:
+                for offset in (0, 5_000_000, 40_000_000):
+                    file.seek(offset)
+                    file.write(b"x" * 10_000)
+                file.truncate(64_000_000)
+
+        make(os.path.join(self.plain, "sparse"))
+        source = os.path.join(self.mounted, "sparse")
+        make(source)
+        self.assertLess(blocks(source), 1_000_000)
+        for target in (os.path.join(self.plain, "from-mount"), os.path.join(self.mounted, "within")):
+            run("cp", source, target)
+            self.assertLess(blocks(target), 1_000_000, target)
+            self.assertTrue(filecmp.cmp(source, target, shallow=False))
+        run("tar", "-C", self.mounted, "-Scf", os.path.join(self.scratch, "sparse.tar"), "sparse")
+        self.assertLess(os.path.getsize(os.path.join(self.scratch, "sparse.tar")), 1_000_000)
+        # Full as well: many small writes, and one over a hole.
+        with open(source, "r+b") as file:
+            for _ in range(64):
+                file.write(b"y" * 1_000_000)
+        self.assertGreaterEqual(blocks(source), 64_000_000)
+        self.unmount()
+        self.assertLess(blocks(os.path.join(self.backing, "within")), 1_000_000)
+        self.mount()
+
     def test_git(self):
         self.needs("git")
         source = os.path.join(self.scratch, "source")

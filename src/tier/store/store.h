@@ -112,6 +112,8 @@ struct FileView {
   uint64_t size = 0;
   int64_t modified_ns = 0;
   int64_t changed_ns = 0;
+  // The bytes that the backing file's blocks do not have yet are at most so many: what was written since the store has the file.
+  uint64_t written_bytes = 0;
 };
 
 class StoreCore;

@@ -5,6 +5,11 @@
 #include <cstring>
 
 namespace swale::tier {
+namespace {
+
+constexpr uint64_t kBlockBytes = 4096;  // in which file systems take space
+
+}  // namespace
 
 StoreCore::StoreCore(io::Device& device, OpenedStore opened)
     : device_(device),
@@ -29,6 +34,7 @@ Status StoreCore::start() {
     const MutexLock lock(mutex_);
     unreferenced_.push_back(add_file(std::move(file), state, id));
     files_[unreferenced_.back()].waits = true;
+    files_[unreferenced_.back()].view.written_bytes = kFileBytesMax;  // not counted
   }
   {
     const MutexLock lock(mutex_);
@@ -213,6 +219,11 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
 
 // Gives the engine a write whose bytes are in slot `index`. If it goes to the log at once, this thread appends it.
 void StoreCore::hand_in(uint32_t index, FileIndex file, uint64_t offset, uint32_t length, Helps helps) {
+  // Each write takes whole blocks.
+  uint64_t& written = files_[file].view.written_bytes;
+  written = std::min(written + (offset + length + kBlockBytes - 1) / kBlockBytes * kBlockBytes -
+                         offset / kBlockBytes * kBlockBytes,
+                     kFileBytesMax);
   own_ticket_ = index;
   helps_ = helps == Helps::kYes;
   engine_call([&]() REQUIRES(mutex_) { engine_->write(index, file, offset, length, now()); });

@@ -149,6 +149,7 @@ class StoreCore final : public io::StorageClient {
     bool discarded = false;      // and the engine was told to forget its bytes
     bool waits = false;          // in unreferenced_
     bool times_unsaved = false;  // the backing file's mtime is not view's
+    bool write_failed = false;   // the last write to the backing device; told once until one succeeds
     FileView view;               // but for the size, which the engine knows
   };
   struct KeyHash {
@@ -159,6 +160,7 @@ class StoreCore final : public io::StorageClient {
     uint32_t operations = 0;
     bool direct = false;        // some of it does not stand in the log
     uint32_t failed_syncs = 0;  // of its file, when it began
+    uint64_t offset = 0, bytes = 0;  // of all operations together
     Status status;
   };
 
@@ -213,6 +215,7 @@ class StoreCore final : public io::StorageClient {
   void begin_slot(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void help_with(size_t slots_max) REQUIRES(mutex_);  // gives the mutex up meanwhile
   void wake_for_pending() REQUIRES(mutex_);
+  void tell_write(FileIndex file, const SlotWrite& write, const Status& status) REQUIRES(mutex_);
   void slot_done(uint32_t slot, const Status& status, Helps helps) REQUIRES(mutex_);  // gives the mutex up
   const char* flushed_bytes(uint32_t buffer) REQUIRES(mutex_);
   void log_was_read(uint32_t id, size_t bytes);

@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 
+#include "base/log.h"
 #include "base/rng.h"
 #include "tier/store/store.h"
 #include "tier/store/testing/described_fault_device.h"
@@ -189,6 +191,39 @@ TEST_F(StoreFaultTest, AFullBackingDirectoryRefusesWritesAndTakesThemAgainLater)
   found = read_all();
   EXPECT_EQ(found.wrong, 0u);
   EXPECT_EQ(found.refused, 0u);
+}
+
+// Nobody may ask the store for a while: the log of the program says it, once until the file can be written again.
+TEST_F(StoreFaultTest, AFlushThatFailsIsTold) {
+  std::mutex mutex;
+  std::vector<std::string> told;
+  set_log_sink([&](LogLevel, std::string_view message) {
+    const std::lock_guard lock(mutex);
+    told.emplace_back(message);
+  });
+  const auto all = [&] {
+    const std::lock_guard lock(mutex);
+    return told;
+  };
+  open(Policy::kSsdBlocking, 200'000);
+  fail("/backing/data", io::CallKind::kWrite, 1, error(Code::kNoSpace, Scope::kFile, "no space"));
+  write_some(3);
+  EXPECT_FALSE(store_->drain().ok());
+  EXPECT_FALSE(store_->drain().ok());
+  ASSERT_EQ(all().size(), 1u) << ::testing::PrintToString(all());
+  for (const char* part :
+       {"/backing/data: flushing ", " bytes from offset ", "no space", "SSD log", "tried again every"})
+    EXPECT_NE(all().front().find(part), std::string::npos) << part << ": " << all().front();
+  device_.faults.clear();
+  while (!store_->drain().ok()) {
+  }
+  ASSERT_EQ(all().size(), 2u) << ::testing::PrintToString(all());
+  EXPECT_NE(all().back().find("can be written to again"), std::string::npos);
+  fail("/backing/data", io::CallKind::kSync, 1, error(Code::kIoError, Scope::kFile, "no disk"));
+  write_some(3);
+  EXPECT_FALSE(store_->drain().ok());
+  EXPECT_NE(all().back().find("/backing/data: syncing it failed: "), std::string::npos) << all().back();
+  set_log_sink({});
 }
 
 // A write that was acknowledged in the queue, and that neither device takes, is lost: reads say so.

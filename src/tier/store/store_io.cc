@@ -5,6 +5,7 @@
 
 #include "base/contain.h"
 #include "base/crc32c.h"
+#include "base/log.h"
 #include "tier/store/store_core.h"
 
 namespace swale::tier {
@@ -132,7 +133,9 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
   SlotWrite& write = slot_writes_[action.id] = {};
   write.failed_syncs = files_[slot.file].failed_syncs;
   io::File* const file = use(slot.file);
+  write.offset = slot.pieces.front().offset;
   for (const Piece& piece : slot.pieces) {
+    write.bytes += piece.length;
     write.direct |= piece.source == Piece::Source::kRequest;
     const char* const from = piece.source == Piece::Source::kRequest
                                  ? opened_.queue->payload(static_cast<uint32_t>(piece.ticket))
@@ -188,10 +191,33 @@ void StoreCore::wake_for_pending() {
   if (!pending_.empty()) storage_->wake(this);
 }
 
+// The engine tries again or keeps the bytes elsewhere, and its callers may never ask: so the log of the program is told, once until the file
+// can be written again.
+void StoreCore::tell_write(FileIndex file, const SlotWrite& write, const Status& status) {
+  if (status.ok() != files_[file].write_failed) return;
+  files_[file].write_failed = !status.ok();
+  const std::string name = name_of(file);
+  if (status.ok()) {
+    log_warn("{}: can be written to again", name);
+  } else if (write.direct) {
+    log_error(
+        "{}: writing {} bytes from offset {} to it failed: {}; they are offered to the SSD log; if it does not take them, the write "
+        "fails, or if it was acknowledged, the next fsync and close of the file say that it is lost",
+        name, write.bytes, write.offset, status.message());
+  } else {
+    log_error(
+        "{}: flushing {} bytes from offset {} to it failed: {}; they stay in the SSD log and are tried again every "
+        "{:.1f} s; when the log is full, writes fail",
+        name, write.bytes, write.offset, status.message(),
+        static_cast<double>(opened_.options.engine.retry_ns) / 1e9);
+  }
+}
+
 // All writes of a slot have ended.
 void StoreCore::slot_done(uint32_t slot, const Status& status, Helps helps) {
   const FileIndex file = engine_->slot(slot).file;
   unuse(file);
+  tell_write(file, slot_writes_[slot], status);
   if (status.ok() && slot_writes_[slot].failed_syncs != files_[file].failed_syncs) {
     // The sync that has failed may have had a part of this, and no later one would write or tell of it.
     pending_.push_front({.kind = Action::Kind::kWriteBacking, .id = slot});
@@ -255,6 +281,11 @@ void StoreCore::file_synced(FileIndex index, const Status& status) {
   FileEntry& entry = files_[index];
   unuse(index);
   entry.failed_syncs += !status.ok();
+  if (!status.ok())
+    log_error(
+        "{}: syncing it failed: {}; what was flushed since its last sync stays in the SSD log and is written again, and "
+        "the fsync that asked for it says so",
+        name_of(index), status.message());
   const uint8_t served = std::exchange(entry.sync_for, 0);
   if (const uint8_t next = std::exchange(entry.next_sync_for, 0); next != 0) {
     start_sync(index, next);
