@@ -4,6 +4,9 @@
 // Per round and place: N MiB in writes of 1 MiB to a new file, and requests of 4 KiB at random offsets of a file of a quarter
 // of N MiB. Durability is the page cache's everywhere: neither is synced while the clock runs, and all is synced before it runs
 // again. Prints one line of JSON: MB/s and requests a second, each round's.
+//
+// As root also: what it costs that requests run as their callers. An ordinary user makes N / 10 empty files, and writes 4 KiB at random
+// offsets, on two more mounts that differ in this alone.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -28,6 +31,8 @@ using Json = nlohmann::ordered_json;
 constexpr unsigned kThreads = 10;
 constexpr size_t kSmall = 4096;
 constexpr uint64_t kLogMib = 1024;
+constexpr uid_t kUser = 20001;
+constexpr uint64_t kRequestsOfAFile = 10;
 
 struct Place {
   std::string name;
@@ -35,6 +40,7 @@ struct Place {
   pid_t server = 0;
   std::vector<double> sequential;  // MB/s
   std::vector<double> random;      // requests a second
+  std::vector<double> creates;     // a second
 };
 
 // A child that serves the mount until it is unmounted; `serve` calls what it is given once the mount is there.
@@ -99,13 +105,75 @@ double random(const Place& place, uint64_t mib, uint64_t requests, const std::st
   return static_cast<double>(requests) / seconds;
 }
 
+double creates(const Place& place, uint64_t count) {
+  const std::string folder = place.directory + "/many";
+  const auto name = [&](uint64_t i) { return fmt::format("{}/{}", folder, i); };
+  const Stopwatch clock;
+  for (uint64_t i = 0; i < count; ++i) {
+    const int file = ::open(name(i).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    if (file < 0) die(fmt::format("{}: {}", name(i), ::strerror(errno)));
+    ::close(file);
+  }
+  const double seconds = clock.wall_s();
+  for (uint64_t i = 0; i < count; ++i) ::unlink(name(i).c_str());
+  ::sync();
+  return static_cast<double>(count) / seconds;
+}
+
+// The calls of this thread are an ordinary user's while it lives.
+class AsUser {
+ public:
+  AsUser() {
+    if (::setegid(kUser) != 0 || ::seteuid(kUser) != 0) die("becoming an ordinary user");
+  }
+  ~AsUser() {
+    if (::seteuid(0) != 0 || ::setegid(0) != 0) die("becoming root again");
+  }
+  AsUser(const AsUser&) = delete;
+  AsUser& operator=(const AsUser&) = delete;
+};
+
+pid_t start_mount(const Place& place, const std::string& ssd, const std::string& policy, bool others,
+                  bool as_root) {
+  fuse::MountOptions options;
+  options.mountpoint = place.directory;
+  options.store = fs::serving_options(ssd, place.directory + "-files", kLogMib * kMiB);
+  const auto chosen = tier::parse_policy(policy);
+  if (!chosen.ok()) die(std::string(chosen.status().message()));
+  options.store.engine.policy = *chosen;
+  options.threads = kThreads;
+  options.allow_other = others;
+  options.all_as_this_process = as_root;
+  return start([&](const auto& ready) {
+    options.ready = [&](const tier::RecoveryReport&) { ready(); };
+    if (const Status ended = fuse::run_mount(options); !ended.ok()) die(std::string(ended.message()));
+  });
+}
+
+// Two mounts for the ordinary user; none if this process cannot be one.
+std::vector<Place> places_of_a_user(const std::string& root, const std::string& policy) {
+  std::vector<Place> places;
+  if (::geteuid() != 0) return places;
+  std::filesystem::permissions(root, std::filesystem::perms(0755));
+  for (const char* name : {"as_caller", "as_root"}) {
+    Place place = {name, root + "/" + name, 0, {}, {}, {}};
+    std::filesystem::create_directories(place.directory);
+    std::filesystem::create_directories(place.directory + "-files/many");
+    for (const char* part : {"-files", "-files/many"})
+      std::filesystem::permissions(place.directory + part, std::filesystem::perms(0777));
+    place.server = start_mount(place, root + "/ssd-" + name, policy, true, place.name == "as_root");
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
 std::vector<Place> make_places(const std::string& root, const std::string& policy) {
   std::vector<Place> places;
   for (const char* name : {"plain", "passthrough", "passthrough-spliced", "mount"}) {
     const std::string directory = root + "/" + name;
     std::filesystem::create_directories(directory + "-files");
     std::filesystem::create_directories(directory);
-    places.push_back({name, directory, 0, {}, {}});
+    places.push_back({name, directory, 0, {}, {}, {}});
   }
   for (const size_t i : {1, 2}) {
     const Place& place = places[i];
@@ -113,17 +181,7 @@ std::vector<Place> make_places(const std::string& root, const std::string& polic
       run_passthrough(place.directory + "-files", place.directory, kThreads, i == 2, ready);
     });
   }
-  fuse::MountOptions options;
-  options.mountpoint = places[3].directory;
-  options.store = tier::serving_options(root + "/ssd", places[3].directory + "-files", kLogMib * kMiB);
-  const auto chosen = tier::parse_policy(policy);
-  if (!chosen.ok()) die(std::string(chosen.status().message()));
-  options.store.engine.policy = *chosen;
-  options.threads = kThreads;
-  places[3].server = start([&](const auto& ready) {
-    options.ready = [&](const tier::RecoveryReport&) { ready(); };
-    if (const Status ended = fuse::run_mount(options); !ended.ok()) die(std::string(ended.message()));
-  });
+  places[3].server = start_mount(places[3], root + "/ssd", policy, false, false);
   return places;
 }
 
@@ -159,10 +217,22 @@ int main(int argc, char** argv) {
     }
   }
   unmount_all(places);
+  std::vector<Place> of_a_user = places_of_a_user(root, policy);
+  for (uint64_t round = 0; round < rounds && !of_a_user.empty(); ++round) {
+    for (size_t i = 0; i < of_a_user.size(); ++i) {
+      Place& place = of_a_user[(i + round) % of_a_user.size()];
+      const AsUser user;
+      place.creates.push_back(creates(place, requests / kRequestsOfAFile));
+      place.random.push_back(random(place, std::max<uint64_t>(1, mib / 4), requests, bytes, round));
+    }
+  }
+  unmount_all(of_a_user);
   std::filesystem::remove_all(root);
   Json out = {{"policy", policy}, {"mib", mib}, {"requests", requests}};
   for (const Place& place : places)
     out[place.name] = Json{{"sequential_mb_s", place.sequential}, {"random_per_s", place.random}};
+  for (const Place& place : of_a_user)
+    out[place.name] = Json{{"creates_per_s", place.creates}, {"random_per_s", place.random}};
   fmt::print("{}\n", out.dump());
   return 0;
 }

@@ -22,7 +22,7 @@ import page  # noqa: E402
 import paper  # noqa: E402
 import real  # noqa: E402
 import throttle  # noqa: E402
-from tier_keys import KEYS  # noqa: E402
+from tier_keys import KEYS, NEED_ROOT  # noqa: E402
 
 POLICIES = ("backing", "ssd", "ssd-overflow", "ssdup", "ssdup+", "swale")
 PRESETS = "ABC"
@@ -156,6 +156,11 @@ def of_the_mount(bench, out):
     for key, what in (("mount_over_passthrough_seq", "sequential_mb_s"), ("mount_over_passthrough_random", "random_per_s")):
         through = map(max, rates["passthrough"][what], rates["passthrough-spliced"][what])
         ratios[key] = [mine / other for mine, other in zip(rates["mount"][what], through)]
+    if "as_caller" in rates:
+        for key, what in zip(NEED_ROOT, ("creates_per_s", "random_per_s")):
+            ratios[key] = [mine / other for mine, other in zip(rates["as_caller"][what], rates["as_root"][what])]
+    else:
+        print(f"tier.py: not measured: {', '.join(NEED_ROOT)}: they need root", file=sys.stderr, flush=True)
     return ratios, rates
 
 
@@ -266,7 +271,8 @@ def main():
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"tier.py: {failure}", file=sys.stderr)
         return 2
-    keys = [key for key in KEYS if key.name in found or not (arguments.model or key.name.startswith("real_"))]
+    measured = found.keys() | timed.keys()
+    keys = [key for key in KEYS if key.name in measured or not (arguments.model or key.name in NEED_ROOT)]
     rows = judge(found, timed, factors, keys)
     result = {"profile": arguments.profile, "results": rows, "paper": comparison, "mount": mount, "real": device, "runs": list(bench.runs.values()),
               "took_s": round(time.monotonic() - bench.began, 1)}

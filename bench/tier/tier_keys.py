@@ -43,4 +43,10 @@ KEYS = (
     Key("real_ssd_bytes_over_ssdupplus", "the same: bytes sent to the SSD; the largest of fsync, O_SYNC, fsync at the end", "", 1.0, 0.7),
     Key("real_drained_over_plain", "time until all is on the limited device, synced, over the file system's; the largest of the three", "",
         1.1, 0.8),
+    Key("mount_create_as_caller_over_root", "empty files made by an ordinary user through root's mount: requests that run as their caller "
+        "over all as root, interleaved: median", "", 0.9, 1.0, less_is_better=False),
+    Key("mount_write_as_caller_over_root", "the same: 4 KiB at random offsets", "", 0.97, 1.0, less_is_better=False),
 )
+# An ordinary user who runs the benchmark has no mount that serves others and no limited device: these are said to be not measured.
+NEED_ROOT = ("mount_create_as_caller_over_root", "mount_write_as_caller_over_root",
+             *(key.name for key in KEYS if key.name.startswith("real_")))

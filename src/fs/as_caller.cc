@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr size_t kStatusBytes = 4096;
 constexpr size_t kStatusBytesMax = 1u << 20;  // 65,536 groups, the kernel's most
+constexpr size_t kOpenStatuses = 4;           // of a thread that serves requests
 
 __user_cap_header_struct this_thread_header() { return {_LINUX_CAPABILITY_VERSION_3, 0}; }
 
@@ -52,23 +54,44 @@ bool own_umask() {
   return has_own;
 }
 
-// The text of /proc/THREAD/task/THREAD/status; "" if there is none.
-std::string status_of(pid_t thread) {
-  const std::string number = std::to_string(thread);
-  const io::Descriptor file(
-      ::open(("/proc/" + number + "/task/" + number + "/status").c_str(), O_RDONLY | O_CLOEXEC));
+// The text of an open status file; "" if its thread is gone.
+std::string read_status(const io::Descriptor& file) {
   std::string text(kStatusBytes, '\0');
   size_t used = 0;
-  while (file.valid()) {
-    const ssize_t got =
-        io::continued([&] { return ::read(file.get(), text.data() + used, text.size() - used); });
-    if (got < 0) return "";
+  for (;;) {
+    const ssize_t got = io::continued([&] {
+      return ::pread(file.get(), text.data() + used, text.size() - used, static_cast<off_t>(used));
+    });
+    if (got < 0 || used == kStatusBytesMax) return "";
     if (got == 0) break;
     used += static_cast<size_t>(got);
-    if (used == text.size() && used < kStatusBytesMax) text.resize(2 * used);
-    if (used == kStatusBytesMax) return "";
+    if (used == text.size()) text.resize(std::min(2 * used, kStatusBytesMax));
   }
   text.resize(used);
+  return text;
+}
+
+// The text of /proc/THREAD/task/THREAD/status; "" if there is none. To open the file costs more than to read it, so a thread that
+// serves requests keeps some open. An open file is its thread's for ever: when the thread is gone it gives an error, also if
+// another thread has the number by then.
+std::string status_of(pid_t thread) {
+  struct Open {
+    pid_t thread = 0;
+    io::Descriptor file;
+  };
+  thread_local std::array<Open, kOpenStatuses> open;
+  thread_local size_t oldest = 0;
+  for (const Open& one : open) {
+    if (one.thread != thread || !one.file.valid()) continue;
+    if (std::string text = read_status(one.file); !text.empty()) return text;
+  }
+  const std::string number = std::to_string(thread);
+  io::Descriptor file(
+      ::open(("/proc/" + number + "/task/" + number + "/status").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return "";
+  std::string text = read_status(file);
+  open[oldest] = {thread, std::move(file)};
+  oldest = (oldest + 1) % kOpenStatuses;
   return text;
 }
 
