@@ -101,17 +101,23 @@ int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const
   Entry there;
   if (::fstat(fd.get(), &made) != 0) return errno;
   failed = enter(io::Descriptor(::open(descriptor_path(fd).c_str(), O_PATH | O_CLOEXEC)), &there);
-  if (failed != 0) return failed;
+  if (failed != 0) {
+    take_back(parent, name, fd, caller);
+    return failed;
+  }
   const io::Descriptor kept(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
-  failed = opened(*there.node, flags & ~O_TRUNC, std::move(fd), caller, file);
+  std::unique_ptr<OpenFile> open;
+  failed = opened(*there.node, flags & ~O_TRUNC, std::move(fd), caller, &open);
   const mode_t wanted = made.st_mode & 07777 & (mode | ~static_cast<mode_t>(S_IRWXU));
   if (failed == 0 && first != mode && ::fchmod(kept.get(), wanted) != 0) failed = errno;
   if (failed == 0) failed = attributes(*there.node, &there.attributes);
   if (failed != 0) {
-    if (*file) release(std::move(*file));
+    take_back(parent, name, there.node->path, caller);
+    if (open) release(std::move(open));
     forget(there.node, 1);
     return failed;
   }
+  *file = std::move(open);
   *entry = there;
   return 0;
 }
@@ -200,7 +206,9 @@ int TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const Caller
   note(Traced::kWrite, file.node(), offset, length);
   tier::Store::Handle there = 0;
   if (const int failed = writable(file, offset, length, caller, &there); failed != 0) return failed;
-  return answer(store_.write(there, offset, length, fill));
+  const int failed = answer(store_.write(there, offset, length, fill));
+  if (failed == 0) changed(file.node());
+  return failed;
 }
 
 void TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
@@ -208,7 +216,10 @@ void TierFs::write(OpenFile& file, uint64_t offset, uint64_t length, const Calle
   note(Traced::kWrite, file.node(), offset, length);
   tier::Store::Handle there = 0;
   if (const int failed = writable(file, offset, length, caller, &there); failed != 0) return answered(failed);
-  store_.write(there, offset, length, fill, [&](const Status& status) { answered(answer(status)); });
+  store_.write(there, offset, length, fill, [&](const Status& status) {
+    if (status.ok()) changed(file.node());
+    answered(answer(status));
+  });
 }
 
 int TierFs::flush(OpenFile& file) {
@@ -228,6 +239,7 @@ int TierFs::truncate(Node& node, uint64_t size, const Caller& caller) {
   if (const int failed = hold(node, true); failed != 0) return failed;
   int answered = content_changes(node, caller);
   if (answered == 0) answered = answer(store_.truncate(*handle(node), size));
+  if (answered == 0) changed(node);
   let_go(node);
   return answered;
 }
@@ -245,9 +257,13 @@ int TierFs::allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length,
     return errno;
   const auto size = store_.size(*there);
   if (!size.ok()) return answer(size.status());
-  if (mode == FALLOC_FL_KEEP_SIZE || offset + length <= *size) return 0;
-  note(Traced::kTruncate, file.node(), offset + length);
-  return answer(store_.truncate(*there, offset + length));
+  int failed = 0;
+  if (mode != FALLOC_FL_KEEP_SIZE && offset + length > *size) {
+    note(Traced::kTruncate, file.node(), offset + length);
+    failed = answer(store_.truncate(*there, offset + length));
+  }
+  if (failed == 0) changed(file.node());
+  return failed;
 }
 
 int TierFs::seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) {

@@ -167,8 +167,13 @@ class TierFs {
   int open_as(Node& node, int flags, const Caller& caller, io::Descriptor* own) const;
   int opened(Node& node, int flags, io::Descriptor own, const Caller& caller,
              std::unique_ptr<OpenFile>* file);
-  int change_rights(Node& node, const Change& change, const Caller& caller);
-  int change_times(Node& node, const Change& change, const Caller& caller);
+  // As the caller; null: as this process, to take back what was changed before.
+  int change_size(Node& node, uint64_t size, std::optional<timespec> modified, const Caller& caller);
+  int change_mode(Node& node, mode_t mode, const Caller* caller);
+  int change_owner(Node& node, std::optional<uid_t> user, std::optional<gid_t> group, const Caller* caller);
+  int change_times(Node& node, std::optional<timespec> accessed, std::optional<timespec> modified,
+                   const Caller* caller);
+  void take_back(Node& parent, const char* name, const io::Descriptor& made, const Caller& caller);
   int truncate(Node& node, uint64_t size, const Caller& caller);
   int writable(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
                tier::Store::Handle* handle) const;

@@ -74,7 +74,6 @@ void TierFs::changed(Node& node) {
 // A program that runs as its owner must not do so with another content. The kernel leaves this to us (src/fuse/wire.h). As on
 // any file system, changes by root leave the bits, and so do pages that the kernel writes for a mapping, as root.
 int TierFs::content_changes(Node& node, const Caller& caller) const {
-  changed(node);
   if (caller.user == 0) return 0;
   if (!node.may_be_set_id.load(std::memory_order_acquire)) return 0;
   const MutexLock lock(node.mutex);
@@ -99,52 +98,75 @@ int TierFs::attributes(Node& node, struct stat* attributes) {
   return 0;
 }
 
-// Mode and owner, as the caller.
-int TierFs::change_rights(Node& node, const Change& change, const Caller& caller) {
-  const MutexLock lock(node.mutex);
-  const AsCaller as(identity_, caller);
-  if (as.failed() != 0) return as.failed();
-  if (change.mode) {
-    node.may_be_set_id.store(true, std::memory_order_release);
-    if (::chmod(descriptor_path(node.path).c_str(), *change.mode & 07777) != 0) return errno;
-  }
-  if ((change.user || change.group) &&
-      ::fchownat(node.path.get(), "", change.user.value_or(static_cast<uid_t>(-1)),
-                 change.group.value_or(static_cast<gid_t>(-1)), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0)
-    return errno;
-  return 0;
-}
-
-// The backing file's, as the caller, so that its file system decides; then the store's, which will set them again after a flush.
-int TierFs::change_times(Node& node, const Change& change, const Caller& caller) {
-  constexpr timespec kOmit = {0, UTIME_OMIT};
-  const timespec times[2] = {change.accessed.value_or(kOmit), change.modified.value_or(kOmit)};
-  {
-    const AsCaller as(identity_, caller);
-    if (as.failed() != 0) return as.failed();
-    if (::utimensat(node.path.get(), "", times, AT_EMPTY_PATH) != 0) return errno;
-  }
-  if (change.modified)
-    store_.set_modified(node.key, nanos_of(times[1].tv_nsec == UTIME_NOW ? time_now() : times[1]));
-  return 0;
-}
-
+// All of it, or nothing: a part that fails takes back those before it. The size comes last, because no other part can bring
+// back what it cuts off; whether the caller may change it is asked first.
 int TierFs::change(Node& node, const Change& change, const Caller& caller, struct stat* attributes) {
-  if (change.mode || change.user || change.group)
-    if (const int failed = change_rights(node, change, caller); failed != 0) return failed;
-  if (change.size) {
+  struct stat before;
+  if (const int failed = attributes_of(node.path.get(), &before); failed != 0) return failed;
+  if (change.size && !change.size_by_handle) {
     io::Descriptor may_write;
-    int failed = change.size_by_handle ? 0 : open_as(node, O_WRONLY, caller, &may_write);
-    if (failed == 0) failed = truncate(node, *change.size, caller);
-    if (failed != 0) return failed;
+    if (const int failed = open_as(node, O_WRONLY, caller, &may_write); failed != 0) return failed;
   }
-  // A truncate by path says "modified now", which it has done already; who may write, but is not the owner, may say no more.
+  const bool owner = change.user || change.group;
+  // A truncate by path says "modified now", which it will have done; who may write, but is not the owner, may say no more.
   const bool said =
       change.size && !change.accessed && change.modified && change.modified->tv_nsec == UTIME_NOW;
-  if ((change.accessed || change.modified) && !said)
-    if (const int failed = change_times(node, change, caller); failed != 0) return failed;
-  changed(node);
-  return this->attributes(node, attributes);
+  const bool times = (change.accessed || change.modified) && !said;
+  int failed = change.mode ? change_mode(node, *change.mode, &caller) : 0;
+  if (failed == 0 && owner) failed = change_owner(node, change.user, change.group, &caller);
+  const bool owner_changed = owner && failed == 0;
+  if (failed == 0 && times) failed = change_times(node, change.accessed, change.modified, &caller);
+  if (failed == 0 && change.size) failed = change_size(node, *change.size, change.modified, caller);
+  if (failed == 0) {
+    changed(node);
+    return this->attributes(node, attributes);
+  }
+  if (owner_changed) static_cast<void>(change_owner(node, before.st_uid, before.st_gid, nullptr));
+  if (change.mode || owner_changed) static_cast<void>(change_mode(node, before.st_mode, nullptr));
+  if (times) static_cast<void>(change_times(node, before.st_atim, before.st_mtim, nullptr));
+  return failed;
+}
+
+// The store has the file until its time is set, which a truncate makes that of now; then it gives that time to the backing file.
+int TierFs::change_size(Node& node, uint64_t size, std::optional<timespec> modified, const Caller& caller) {
+  if (const int failed = hold(node, true); failed != 0) return failed;
+  const int failed = truncate(node, size, caller);
+  if (failed == 0 && modified && modified->tv_nsec != UTIME_NOW)
+    store_.set_modified(node.key, nanos_of(*modified));
+  let_go(node);
+  return failed;
+}
+
+int TierFs::change_mode(Node& node, mode_t mode, const Caller* caller) {
+  const MutexLock lock(node.mutex);
+  node.may_be_set_id.store(true, std::memory_order_release);
+  std::optional<AsCaller> as;
+  if (caller != nullptr && as.emplace(identity_, *caller).failed() != 0) return as->failed();
+  return ::chmod(descriptor_path(node.path).c_str(), mode & 07777) == 0 ? 0 : errno;
+}
+
+int TierFs::change_owner(Node& node, std::optional<uid_t> user, std::optional<gid_t> group,
+                         const Caller* caller) {
+  const MutexLock lock(node.mutex);
+  std::optional<AsCaller> as;
+  if (caller != nullptr && as.emplace(identity_, *caller).failed() != 0) return as->failed();
+  const int changed = ::fchownat(node.path.get(), "", user.value_or(static_cast<uid_t>(-1)),
+                                 group.value_or(static_cast<gid_t>(-1)), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+  return changed == 0 ? 0 : errno;
+}
+
+// The backing file's, so that its file system decides; then the store's, which will set them again after a flush.
+int TierFs::change_times(Node& node, std::optional<timespec> accessed, std::optional<timespec> modified,
+                         const Caller* caller) {
+  constexpr timespec kOmit = {0, UTIME_OMIT};
+  const timespec times[2] = {accessed.value_or(kOmit), modified.value_or(kOmit)};
+  {
+    std::optional<AsCaller> as;
+    if (caller != nullptr && as.emplace(identity_, *caller).failed() != 0) return as->failed();
+    if (::utimensat(node.path.get(), "", times, AT_EMPTY_PATH) != 0) return errno;
+  }
+  if (modified) store_.set_modified(node.key, nanos_of(times[1].tv_nsec == UTIME_NOW ? time_now() : times[1]));
+  return 0;
 }
 
 int TierFs::statistics(struct statvfs* statistics) {

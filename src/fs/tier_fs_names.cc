@@ -105,8 +105,13 @@ int TierFs::link(Node& node, Node& parent, const char* name, const Caller& calle
         0)
       return errno;
   }
+  if (const int failed = enter(io::Descriptor(::fcntl(node.path.get(), F_DUPFD_CLOEXEC, 0)), entry); failed != 0) {
+    take_back(parent, name, node.path, caller);
+    return failed;
+  }
   changed(node);
-  return enter(io::Descriptor(::fcntl(node.path.get(), F_DUPFD_CLOEXEC, 0)), entry);
+  set_change_time(node, &entry->attributes);
+  return 0;
 }
 
 // A name of this file was taken away: if it was the last one, the store need not keep its bytes.
@@ -116,6 +121,19 @@ void TierFs::removed(const io::Descriptor& path) {
   if (trace_ != nullptr)
     trace_->add(tier::TraceRecord::Kind::kUnlink, attributes.st_ino, attributes.st_nlink);
   if (attributes.st_nlink == 0) store_.removed({attributes.st_dev, attributes.st_ino});
+}
+
+// Removes a name that was made for a call that has failed, if it still leads to that file.
+void TierFs::take_back(Node& parent, const char* name, const io::Descriptor& made, const Caller& caller) {
+  struct stat there, ours;
+  if (::fstatat(parent.path.get(), name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
+      ::fstat(made.get(), &ours) != 0 || there.st_dev != ours.st_dev || there.st_ino != ours.st_ino)
+    return;
+  {
+    const AsCaller as(identity_, caller);
+    if (as.failed() != 0 || ::unlinkat(parent.path.get(), name, 0) != 0) return;
+  }
+  removed(made);
 }
 
 int TierFs::unlink(Node& parent, const char* name, const Caller& caller) {

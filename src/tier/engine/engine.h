@@ -196,8 +196,8 @@ class Engine {
       kBarrier,      // truncate, unlink: see Step
       kPinned,       // finished; a read still uses its buffer
     };
-    // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a record; if the log
-    // fails, with its abandonment.
+    // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a record, which says
+    // whether the backing file was cut; if the log fails, with its abandonment.
     enum class Step : uint8_t {
       kSpace,
       kQuiesce,
@@ -205,7 +205,7 @@ class Engine {
       kIntentSync,
       kBacking,
       kBackingSync,
-      kRefused,  // the backing device has refused the cut or its sync; told, and tried again
+      kRefused,  // the backing device has refused the cut's sync, or a repeated cut; told, and tried again
       kEnd,
       kEndSync,
       kErasure,
@@ -219,6 +219,7 @@ class Engine {
     bool needs_record = false;             // truncate: something of the log lies behind the new end
     bool repeated = false;                 // truncate: by recovery
     bool told = false;                     // truncate: of its failure, and goes on
+    bool cancelled = false;                // truncate: its last record takes the intent back
     bool over_loss = false;                // without a log, over a range that is lost
     uint32_t held_segment = ~uint32_t{0};  // truncate: has the intent, and is not erased before the end
     FileIndex file = 0;
@@ -307,6 +308,7 @@ class Engine {
   void admitted(OpIndex index);
   void direct_done(OpIndex index, Code code);
   void release_range(OpIndex index);
+  void extend_to(const Op& op);
   void finish(OpIndex index, Code code);
   void release(OpIndex index);
   void free_op(OpIndex index);

@@ -21,8 +21,8 @@ void Engine::unlink(Ticket ticket, FileIndex file, Nanos now) {
   pump();
 }
 
-// A truncate has an intent and an end in the log, if the log has anything behind the new size: recovery repeats what has no
-// end. Ids are never used again, so an unlink needs no record.
+// A truncate has an intent and an end in the log, if the log has anything behind the new size: recovery repeats an intent without
+// an end. The end says whether the backing file was cut. Ids are never used again, so an unlink needs no record.
 void Engine::begin_barrier(OpIndex index) {
   Op& op = ops_[index];
   File& file = files_[op.file];
@@ -72,6 +72,7 @@ void Engine::advance_barrier(OpIndex index) {
 void Engine::append_control(OpIndex index, RecordType type) {
   Op& op = ops_[index];
   const bool intent = type == RecordType::kTruncate;
+  op.cancelled = type == RecordType::kTruncateCancelled;
   Action action{.kind = Action::Kind::kAppend, .id = index, .file = op.file, .ticket = op.ticket};
   action.record.type = type;
   action.record.offset = intent ? op.offset : op.sequence;
@@ -91,17 +92,17 @@ void Engine::control_appended(OpIndex index, Code code) {
   last_logged_ = std::max(last_logged_, op.last_sequence);
   files_[op.file].log_sync = log_lane_.started + 1;
   op.step = op.step == Op::Step::kIntent ? Op::Step::kIntentSync : Op::Step::kEndSync;
-  if (page_cache()) return control_durable(index);
+  // The cancelled intent may be durable already, by a sync of the log. A power cut must not leave the intent alone: recovery would
+  // cut off what a sync of the file has covered, by a truncate that its caller knows to have failed.
+  if (page_cache() && !op.cancelled) return control_durable(index);
   log_sync_waiters_.emplace_back(want_sync(&log_lane_, now_), index);
 }
 
-// The record of the barrier counts from now on.
+// The record of the barrier counts from now on. After an intent, nothing has changed yet: the backing device may still refuse.
 void Engine::control_durable(OpIndex index) {
   Op& op = ops_[index];
   settled_.end(op.last_sequence);
   if (op.step == Op::Step::kEndSync) return end_barrier(index, op.failure);
-  carve_map(op.file, op.offset, kFileBytesMax, log_.segment_of(op.address));
-  files_[op.file].size = op.offset;  // what the backing file has behind it is older
   emit_cut(index);
 }
 
@@ -138,6 +139,9 @@ void Engine::backing_changed(OpIndex index, Code code) {
     file.unlinked = true;
     file.size = 0;
   } else {
+    // What recovery repeats was carved when the intent was replayed.
+    if (op.needs_record && !op.repeated)
+      carve_map(op.file, op.offset, kFileBytesMax, log_.segment_of(op.address));
     file.size = op.offset;
   }
   if (page_cache()) return backing_change_durable(index);
@@ -145,18 +149,19 @@ void Engine::backing_changed(OpIndex index, Code code) {
   backing_sync_waiters_.emplace_back(want_sync(&backing_lane_, now_), index);
 }
 
-// Or has failed. If nothing has changed by then, the file is as it was. A truncate that was begun must be ended: readers, or the
-// next process, take the file for cut already.
+// Or has failed. If the backing file was not cut, the file is as it was, and the intent is cancelled. A cut that has happened must
+// become durable: only its sync has failed. So must one that recovery repeats, because its process may have cut the file.
 void Engine::backing_change_durable(OpIndex index) {
   Op& op = ops_[index];
-  const bool begun = op.needs_record || op.told || op.step == Op::Step::kBackingSync;
+  const bool begun = op.repeated || op.told || op.step == Op::Step::kBackingSync;
   if (op.failure != Code::kOk && op.kind == Op::Kind::kTruncate && begun)
     return cut_refused(index, op.failure);
   if (!op.needs_record || options_.canaries.skip_truncate_end) return end_barrier(index, op.failure);
   if (!log_usable()) return wait_for_abandonment(index);
   if (!op.repeated) {
     op.step = Op::Step::kEnd;
-    return append_control(index, RecordType::kTruncateDone);
+    return append_control(
+        index, op.failure == Code::kOk ? RecordType::kTruncateDone : RecordType::kTruncateCancelled);
   }
   // What is left of the file lies before its new end: flushes of it cannot undo the truncate.
   files_[op.file].no_flush = false;
@@ -166,9 +171,9 @@ void Engine::backing_change_durable(OpIndex index) {
   segments_changed_ = true;
 }
 
-// The file is cut for who reads it; what the backing file still has behind the cut is stale. Until the backing file is cut too, the
-// truncate goes on without its caller, its intent stays in the log, and nobody may write to the file: a write behind the cut would
-// bring the stale bytes back, and a recovery would cut it off.
+// The file is cut for who reads it, but perhaps not durably; or recovery repeats a truncate, and what the backing file still has
+// behind the cut is stale. Until the backing file is cut and synced, the truncate goes on without its caller, its intent stays in the
+// log, and nobody may write to the file: a write behind the cut would bring the stale bytes back, and a recovery would cut it off.
 void Engine::cut_refused(OpIndex index, Code code) {
   Op& op = ops_[index];
   File& file = files_[op.file];

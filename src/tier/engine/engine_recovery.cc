@@ -2,6 +2,7 @@
 // are damaged, and the list of losses.
 #include <algorithm>
 #include <cassert>
+#include <unordered_set>
 
 #include "tier/engine/engine.h"
 
@@ -113,8 +114,12 @@ std::vector<Engine::Replayed> Engine::order_replay(const Found& found) {
   return items;
 }
 
-// Applies all in their order; truncates that have no end begin again.
+// Applies all in their order; truncates that have no end begin again, and those that were cancelled mean nothing.
 void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
+  std::unordered_set<uint64_t> cancelled;
+  for (const Replayed& item : items)
+    if (item.record && item.record->type == RecordType::kTruncateCancelled)
+      cancelled.insert(item.record->offset);
   std::vector<std::pair<uint64_t, FileIndex>> ids;
   for (FileIndex i = 0; i < files_.size(); ++i) ids.emplace_back(files_[i].id, i);
   std::sort(ids.begin(), ids.end());
@@ -130,6 +135,7 @@ void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
     }
     const FileIndex index = id->second;
     if (item.record) {
+      if (item.record->type == RecordType::kTruncate && cancelled.contains(item.sequence)) continue;
       replay_record(*item.record, index, item.damaged);
       if (item.record->type == RecordType::kTruncate && item.record->offset < kFileBytesMax)
         open.emplace_back(item.record, index);
@@ -175,6 +181,7 @@ void Engine::replay_record(const RecordHeader& record, FileIndex index, const Da
       carve_map(index, 0, kFileBytesMax, segment);
       break;
     case RecordType::kTruncateDone:
+    case RecordType::kTruncateCancelled:
     case RecordType::kSettled:
       break;
   }

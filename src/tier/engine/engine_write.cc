@@ -76,11 +76,12 @@ bool Engine::hold(OpIndex index) {
 }
 
 // The range is held.
-void Engine::begin_write(OpIndex index) {
-  const Op& op = ops_[index];
+void Engine::begin_write(OpIndex index) { route(index); }
+
+// The write's bytes are where reads find them, so the file reaches to its end. Not before: a write that fails leaves the size.
+void Engine::extend_to(const Op& op) {
   File& file = files_[op.file];
   file.size = std::max(file.size, op.offset + op.length);
-  route(index);
 }
 
 void Engine::route(OpIndex index) {
@@ -202,6 +203,7 @@ void Engine::appended(OpIndex index, Code code) {
   file.map.replace({op.offset, payload, op.length, ExtentState::kDirty}, op.at,
                    [&](const Extent& extent) { made_void(&file, extent, segment); });
   log_.add_dirty(segment, op.length);
+  extend_to(op);
   last_logged_ = std::max(last_logged_, op.sequence);
   file.log_sync = log_lane_.started + 1;
   release_range(index);
@@ -242,6 +244,7 @@ void Engine::admitted(OpIndex index) {
   if (!page_cache() || op.acknowledged || op.over_loss || flush_failures_ > 0) return;
   op.sequence = ++sequence_;
   op.acknowledged = true;
+  extend_to(op);
   Action& action = emit(Action::Kind::kAcknowledge, op.file, op.ticket);
   action.queued = true;
   action.record = {.type = RecordType::kQueued,
@@ -268,6 +271,7 @@ void Engine::direct_done(OpIndex index, Code code) {
     release_range(index);
     return finish(index, code);
   }
+  extend_to(op);
   release_range(index);
   if (page_cache()) {
     if (op.over_loss) return wait_for_losses(index);

@@ -72,6 +72,27 @@ std::string golden_segment() {
   return bytes;
 }
 
+// A truncate that the backing device has refused: the intent, and beside it the record that takes it back.
+std::string golden_cancelled() {
+  std::string bytes(2 * record_space(0, kAlignment), '\0');
+  RecordHeader record{.type = RecordType::kTruncate,
+                      .segment = 1,
+                      .generation = 2,
+                      .sequence = 51,
+                      .file = 0xfeedfacecafebeef,
+                      .offset = 1 << 19,
+                      .address = 4096};
+  for (const RecordType type : {RecordType::kTruncate, RecordType::kTruncateCancelled}) {
+    record.type = type;
+    const auto place = std::span(bytes).subspan(type == RecordType::kTruncate ? 0 : bytes.size() / 2);
+    encode_record_header(record, kLogId, place);
+    encode_record_end(record, kLogId, place.subspan(bytes.size() / 2 - kRecordHeaderBytes));
+    record.offset = record.sequence++;
+    record.address += bytes.size() / 2;
+  }
+  return bytes;
+}
+
 LossList golden_losses() {
   return {kLogId,
           {{0xfeedfacecafebeef, 4096, 8192, 41, 64, LossReason::kDamaged, false},
@@ -110,6 +131,15 @@ TEST(TierGolden, ASealHasTheBytesOfTheGoldenOneWhichIsRead) {
   const auto read = decode_log_seal(bytes, "seal");
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(*read, seal);
+}
+
+TEST(TierGolden, ACancelledTruncateHasTheBytesOfTheGoldenOneWhichIsRead) {
+  const std::string bytes = golden("cancelled", golden_cancelled());
+  ASSERT_EQ(bytes == golden_cancelled(), true);
+  const auto record = decode_record_header(Bytes(bytes).substr(bytes.size() / 2), kLogId);
+  ASSERT_TRUE(record.ok()) << record.status().to_string();
+  EXPECT_EQ(record->type, RecordType::kTruncateCancelled);
+  EXPECT_EQ(record->offset, 51u) << "the sequence of the intent";
 }
 
 TEST(TierGolden, AListOfLossesHasTheBytesOfTheGoldenOneWhichIsRead) {

@@ -23,7 +23,7 @@ uint32_t header_crc(Bytes header, uint64_t log_id) {
 
 bool known_type(uint8_t type) {
   return type >= static_cast<uint8_t>(RecordType::kWrite) &&
-         type <= static_cast<uint8_t>(RecordType::kSettled);
+         type <= static_cast<uint8_t>(RecordType::kTruncateCancelled);
 }
 
 void encode_record(const RecordHeader& header, uint32_t magic, uint64_t log_id, MutableBytes out) {

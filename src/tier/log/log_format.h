@@ -41,11 +41,12 @@ enum class RecordType : uint8_t {
   kWrite = 1,  // `length` bytes of payload for [offset, offset + length)
   kPunch =
       2,  // the backing device has [offset, offset + length) as of this sequence; older records of it are void
-  kTruncate = 3,      // the file's size becomes `offset`: intent; the backing file may still be longer
-  kTruncateDone = 4,  // the truncate of sequence `offset` has happened to the backing file
-  kUnlink = 5,        // all older records of the file are void
-  kQueued = 6,        // as kWrite, but in a slot of the shared queue, on its way to the backing device
-  kSettled = 7,       // nothing: its header says that what came before it is settled
+  kTruncate = 3,           // the file's size becomes `offset`: intent; the backing file may still be longer
+  kTruncateDone = 4,       // the truncate of sequence `offset` has happened to the backing file
+  kUnlink = 5,             // all older records of the file are void
+  kQueued = 6,             // as kWrite, but in a slot of the shared queue, on its way to the backing device
+  kSettled = 7,            // nothing: its header says that what came before it is settled
+  kTruncateCancelled = 8,  // the truncate of sequence `offset` has failed: the backing file was not cut
 };
 
 struct SegmentHeader {

@@ -107,7 +107,9 @@ void StoreCore::collect() {
       answer(*action);
       continue;
     }
-    if (action->kind == Action::Kind::kAppend && action->ticket == own_ticket_) {
+    // Not what the engine does for nobody: its ticket is what own_ticket_ is while no write is handed in.
+    if (action->kind == Action::Kind::kAppend && own_ticket_ != kRecoveryTicket &&
+        action->ticket == own_ticket_) {
       own_append_ = *action;
       continue;
     }
@@ -177,6 +179,7 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
     const Code code = poisoned_.ok() ? slot.code : poisoned_.code();
     if (status.ok() && code != Code::kOk)
       status = poisoned_.ok() ? failure(code, file, "a write") : poisoned_;
+    if (code == Code::kOk) modify(file);
     slot.collected = true;
     if (slot.released) free_slot(mine.front());
     mine.erase(mine.begin());
@@ -208,7 +211,6 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
     }
     slots_[index].check = check;
     mine.push_back(index);
-    modify(file);
     hand_in(index, file, offset, part, helps);
     offset += part;
     length -= part;
@@ -307,12 +309,13 @@ Status StoreCore::truncate(FileIndex file, uint64_t size) {
   MutexLock lock(mutex_);
   if (!poisoned_.ok()) return poisoned_;
   if (!known(file)) return unknown(file);
-  modify(file);
   Waiter waiter;
   const Ticket ticket = next_ticket_++;
   waiters_[ticket] = &waiter;
   engine_call([&]() REQUIRES(mutex_) { engine_->truncate(ticket, file, size, now()); });
-  return wait_for(ticket, &waiter, file, "truncate", &lock);
+  const Status status = wait_for(ticket, &waiter, file, "truncate", &lock);
+  if (status.ok() && known(file)) modify(file);
+  return status;
 }
 
 Status StoreCore::sync(FileIndex file) {

@@ -285,36 +285,6 @@ TEST_F(StoreFaultTest, ASyncOfALogThatFailsWaitsForTheBackingDirectory) {
   }
 }
 
-// A truncate cuts what the log has first. Then the backing directory refuses: the file reads as cut from then on, in the next process
-// too, and what the backing file still has behind the cut never comes back.
-TEST_F(StoreFaultTest, ATruncateThatTheBackingDirectoryRefusesLeavesTheFileCut) {
-  open(Policy::kSsdBlocking);
-  ASSERT_TRUE(store_->write(file_, 0, std::string(40'000, 'o')).ok());
-  ASSERT_TRUE(store_->drain().ok());
-  ASSERT_TRUE(store_->write(file_, 20'000, std::string(5'000, 'n')).ok());
-  fail("/backing/data", io::CallKind::kTruncate);
-  EXPECT_FALSE(store_->truncate(file_, 10'000).ok());
-  EXPECT_EQ(*store_->size(file_), 10'000u);
-  EXPECT_FALSE(store_->write(file_, 30'000, "new").ok()) << "the bytes before it would be stale ones";
-  EXPECT_EQ(*store_->size(file_), 10'000u);
-  EXPECT_FALSE(store_->drain().ok()) << "the backing file is not what readers see";
-
-  static_cast<void>(store_->close(Store::AtClose::kKeep));
-  store_.reset();
-  open(Policy::kSsdBlocking);
-  EXPECT_EQ(*store_->size(file_), 10'000u);
-  EXPECT_FALSE(store_->write(file_, 30'000, "new").ok());
-
-  device_.faults.clear();
-  ASSERT_TRUE(store_->write(file_, 30'000, "new").ok());
-  const std::string expected = std::string(10'000, 'o') + std::string(20'000, '\0') + "new";
-  std::string found(expected.size(), '?');
-  ASSERT_TRUE(store_->read(file_, 0, found).ok());
-  EXPECT_TRUE(found == expected);
-  ASSERT_TRUE(store_->drain().ok());
-  EXPECT_TRUE(on_backing() == expected);
-}
-
 // Nothing of the file is in the log: a refusal leaves it as it was.
 TEST_F(StoreFaultTest, ATruncateThatIsRefusedBeforeAnythingIsCutLeavesTheFileAsItWas) {
   open(Policy::kBacking);
@@ -415,6 +385,38 @@ class StoreKilledTest : public StoreFaultTest {
     return names;
   }
 };
+
+// A process is killed between the intent of a truncate and its end, so the next one repeats it. If the backing directory refuses then,
+// the file reads as cut, and what the backing file still has behind the cut never comes back.
+TEST_F(StoreKilledTest, ATruncateThatIsRepeatedAndRefusedLeavesTheFileCut) {
+  live_and_be_killed([this] {
+    open_again();
+    EXPECT_TRUE(store_->write(file_, 0, std::string(40'000, 'o')).ok());
+    EXPECT_TRUE(store_->drain().ok());
+    EXPECT_TRUE(store_->write(file_, 20'000, std::string(5'000, 'n')).ok());
+    device_.faults.set_hook([](const io::Call& call) -> Status {
+      if (call.kind == io::CallKind::kTruncate) ::kill(::getpid(), SIGKILL);
+      return {};
+    });
+    static_cast<void>(store_->truncate(file_, 10'000));
+    return false;
+  });
+  fail("/backing/data", io::CallKind::kTruncate);
+  open_again();
+  EXPECT_EQ(store_->recovery().truncates, 1u);
+  EXPECT_EQ(*store_->size(file_), 10'000u);
+  EXPECT_FALSE(store_->write(file_, 30'000, "new").ok()) << "the bytes before it would be stale ones";
+  EXPECT_EQ(*store_->size(file_), 10'000u);
+  EXPECT_FALSE(store_->drain().ok()) << "the backing file is not what readers see";
+  device_.faults.clear();
+  ASSERT_TRUE(store_->write(file_, 30'000, "new").ok());
+  const std::string expected = std::string(10'000, 'o') + std::string(20'000, '\0') + "new";
+  std::string found(expected.size(), '?');
+  ASSERT_TRUE(store_->read(file_, 0, found).ok());
+  EXPECT_TRUE(found == expected);
+  ASSERT_TRUE(store_->drain().ok());
+  EXPECT_TRUE(on_backing() == expected);
+}
 
 // A process goes on without its log, acknowledges writes in the queue, and is killed. So is the next one, which has a new log, before it has
 // flushed them.

@@ -23,6 +23,8 @@ std::string_view type_name(RecordType type) {
       return "queued";
     case RecordType::kSettled:
       return "settled";
+    case RecordType::kTruncateCancelled:
+      return "truncate cancelled";
   }
   return "?";
 }

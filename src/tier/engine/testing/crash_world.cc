@@ -129,12 +129,20 @@ void CrashWorld::cut(NamedFile* file, Ticket ticket, uint64_t size) {
   file->cuts.emplace_back(ticket, size);
 }
 
-// The file is as it was, or cut, and stays so. But a cut that was not synced may be undone when the power fails.
+// The file is as it was, or, if only the sync of its cut has failed, cut, and stays so. But a cut that was not synced may be undone
+// when the power fails.
 std::string CrashWorld::take_failed_truncate(Ticket ticket, const Request& request) {
   NamedFile& file = names_[request.name];
   const ReadBytes found = read_file(file, 0, kFileBytes);
   if (std::string wrong = check_cut(request.name, request.offset, found); !wrong.empty()) return wrong;
-  if (check_bytes(request.name, 0, found).empty()) return {};
+  const std::string uncut = check_bytes(request.name, 0, found);
+  if (uncut.empty()) {
+    ++visited_["truncate failed, and the file is as it was"];
+    return {};
+  }
+  if (failing_.contains(Action::Kind::kTruncate) && !failing_.contains(Action::Kind::kSyncBacking) &&
+      !failing_.contains(Action::Kind::kSyncFile))
+    return uncut + "; a truncate that was refused has changed the file";
   ++visited_["truncate failed, and the file is cut"];
   file.uncut = {file.content, file.uncertain};
   cut(&file, ticket, request.offset);
