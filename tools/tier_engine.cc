@@ -121,6 +121,9 @@ Result<InfoReport> backing_info(io::Device& device, const std::string& path) {
   const auto marker = io::read_file(device, private_file(path, "log"), 256);
   if (!marker.ok() && marker.status().code() != Code::kNotFound) return marker.status();
   const std::string log = marker.ok() ? marker->substr(0, marker->find('\n')) : "no log yet";
+  // What was abandoned by a process that went on has a second line: its queue may have writes.
+  const bool drained =
+      marker.ok() && marker->starts_with("abandoned ") && marker->find("\nqueues ") == std::string::npos;
   const std::string holder = holder_of(device, private_file(path, "lock"));
   SWALE_ASSIGN_OR_RETURN(const tier::LossList losses, losses_of(device, path));
   Json json = {{"path", path},
@@ -131,10 +134,11 @@ Result<InfoReport> backing_info(io::Device& device, const std::string& path) {
   if (!holder.empty()) json["in_use_by"] = holder;
   return InfoReport{
       std::move(json),
-      fmt::format("{}: the backing directory of a tiered write buffer ({}), {}; {} lost ranges\nFiles may "
-                  "have older bytes here until: swale tier drain SSD {}\n",
-                  path, log, holder.empty() ? "nobody has it open" : "in use by " + holder,
-                  losses.ranges.size(), path)};
+      fmt::format("{}: the backing directory of a tiered write buffer ({}), {}; {} lost ranges\n{}\n", path,
+                  log, holder.empty() ? "nobody has it open" : "in use by " + holder, losses.ranges.size(),
+                  drained
+                      ? "Everything was drained: another SSD directory may be used"
+                      : fmt::format("Files may have older bytes here until: swale tier drain SSD {}", path))};
 }
 
 Result<InfoReport> tier_info(const std::string& wanted) {

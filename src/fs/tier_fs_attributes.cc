@@ -25,6 +25,8 @@ timespec timespec_of(int64_t nanos) {
   const int64_t rest = (nanos % kSecondNs + kSecondNs) % kSecondNs;
   return {(nanos - rest) / kSecondNs, rest};
 }
+// The store's own, of either kind: a mount by root hides what an ordinary user's has left, too.
+bool is_id(std::string_view name) { return name == tier::kIdAttribute || name == tier::kTrustedIdAttribute; }
 timespec time_now() {
   timespec time = {};
   ::clock_gettime(CLOCK_REALTIME, &time);
@@ -179,7 +181,7 @@ int TierFs::statistics(struct statvfs* statistics) {
 }
 
 int TierFs::get_attribute(Node& node, const char* name, const Caller& caller, std::string* value) {
-  if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return ENODATA;
+  if (S_ISLNK(node.type) || is_id(name)) return ENODATA;
   if (&node == root_ && std::strcmp(name, kStatsAttribute) == 0) {
     *value = tier::stats_text(store_.stats());
     return 0;
@@ -216,15 +218,13 @@ int TierFs::list_attributes(Node& node, const Caller& caller, std::string* names
   for (size_t at = 0; at < bytes.size();) {
     const std::string name = bytes.c_str() + at;
     at += name.size() + 1;
-    if (name != tier::kIdAttribute && (acls_ || !is_acl(name))) names->append(name).push_back('\0');
+    if (!is_id(name) && (acls_ || !is_acl(name))) names->append(name).push_back('\0');
   }
   return 0;
 }
 
 int TierFs::set_attribute(Node& node, const char* name, Bytes value, int flags, const Caller& caller) {
-  if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0 ||
-      std::strcmp(name, kStatsAttribute) == 0)
-    return EPERM;
+  if (S_ISLNK(node.type) || is_id(name) || std::strcmp(name, kStatsAttribute) == 0) return EPERM;
   if (is_acl(name) && !acls_) return EOPNOTSUPP;
   {
     const MutexLock lock(node.mutex);  // an ACL changes the mode
@@ -238,7 +238,7 @@ int TierFs::set_attribute(Node& node, const char* name, Bytes value, int flags, 
 }
 
 int TierFs::remove_attribute(Node& node, const char* name, const Caller& caller) {
-  if (S_ISLNK(node.type) || std::strcmp(name, tier::kIdAttribute) == 0) return ENODATA;
+  if (S_ISLNK(node.type) || is_id(name)) return ENODATA;
   if (is_acl(name) && !acls_) return EOPNOTSUPP;
   {
     const MutexLock lock(node.mutex);

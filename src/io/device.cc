@@ -16,6 +16,10 @@ Status write_and_sync(Device& device, const std::string& path, Bytes content) {
 
 }  // namespace
 
+Result<std::unique_ptr<Device>> Device::anchored_private(const std::string& directory) {
+  return anchored(directory);
+}
+
 void File::read_many(std::span<ReadRequest> requests) {
   for (ReadRequest& request : requests) {
     const Result<size_t> got = pread(request.offset, request.out);

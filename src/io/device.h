@@ -133,6 +133,11 @@ class Device {
   // "directory/../x" is in whatever directory contains `directory` at the time.
   virtual Result<std::unique_ptr<Device>> anchored(const std::string& directory) = 0;
 
+  // As anchored, for a directory that only this process's user may use: it and each file that is opened below it must be this user's and
+  // closed to all others, at each opening. New ones are made so, whatever the umask; an empty directory is closed. No symbolic
+  // link is followed. kInvalidArgument names what is loose or another user's, and what to do. A device without users takes it as anchored.
+  virtual Result<std::unique_ptr<Device>> anchored_private(const std::string& directory);
+
   // Only regular files are opened: kIoError for a directory, and for a FIFO, socket or device, which may block.
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
   virtual Status make_directory(const std::string& path) = 0;                 // kAlreadyExists if it exists

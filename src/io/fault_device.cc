@@ -191,6 +191,11 @@ Result<std::unique_ptr<Device>> FaultDevice::anchored(const std::string& directo
   return std::unique_ptr<Device>(new FaultDevice(std::move(below), plan_));
 }
 
+Result<std::unique_ptr<Device>> FaultDevice::anchored_private(const std::string& directory) {
+  SWALE_ASSIGN_OR_RETURN(auto below, device_.anchored_private(directory));
+  return std::unique_ptr<Device>(new FaultDevice(std::move(below), plan_));
+}
+
 Result<std::unique_ptr<File>> FaultDevice::open(const std::string& path, OpenMode mode) {
   SWALE_RETURN_IF_ERROR(plan_->next({CallKind::kOpen, path}).status());
   SWALE_ASSIGN_OR_RETURN(auto file, device_.open(path, mode));

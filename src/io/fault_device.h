@@ -74,6 +74,7 @@ class FaultDevice : public Device {
 
   // Shares counters and faults with this device. anchored() itself is not counted.
   Result<std::unique_ptr<Device>> anchored(const std::string& directory) override;
+  Result<std::unique_ptr<Device>> anchored_private(const std::string& directory) override;
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
   Status make_directory(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;

@@ -17,6 +17,7 @@
 #include "io/descriptor.h"
 #include "io/mapping.h"
 #include "io/posix_file.h"
+#include "io/private_files.h"
 #include "io/thread_queue.h"
 #include "io/uring_queue.h"
 
@@ -42,14 +43,45 @@ std::string_view kind_of_file(mode_t mode) {
   return "a device";
 }
 
+bool is_private(const PosixPath& at) { return at.anchor && at.anchor->directory.is_private; }
+
+// In a private directory: through no link, and a new file is this user's alone, whatever the umask.
+int open_private(const PosixPath& at, OpenMode mode) {
+  const int flags = open_flags(mode) | O_NONBLOCK | O_NOFOLLOW;
+  const bool makes = mode == OpenMode::kOpenOrCreate || mode == OpenMode::kCreate;
+  constexpr int kTries = 16;  // somebody removes and makes it again meanwhile
+  for (int i = 0; i < kTries; ++i) {
+    int fd = -1;
+    if (mode != OpenMode::kCreate)
+      fd = continued([&] { return ::openat(directory_of(at), at.rest.c_str(), flags & ~O_CREAT); });
+    if (fd >= 0 || (mode != OpenMode::kCreate && errno != ENOENT) || !makes) return fd;
+    fd = continued([&] {
+      return ::openat(directory_of(at), at.rest.c_str(), flags | O_CREAT | O_EXCL, kPrivateFileMode);
+    });
+    if (fd >= 0) {
+      if (::fchmod(fd, kPrivateFileMode) == 0) return fd;
+      const int failed = errno;
+      ::close(fd);
+      errno = failed;
+      return -1;
+    }
+    if (errno != EEXIST || mode == OpenMode::kCreate) return fd;
+  }
+  return -1;
+}
+
 // Opens without blocking, whatever kind of file is there, and then accepts only a regular file.
 Result<Descriptor> open_regular(const PosixPath& at, const std::string& path, OpenMode mode) {
-  Descriptor fd(continued(
-      [&] { return ::openat(directory_of(at), at.rest.c_str(), open_flags(mode) | O_NONBLOCK, 0666); }));
+  Descriptor fd(is_private(at) ? open_private(at, mode) : continued([&] {
+    return ::openat(directory_of(at), at.rest.c_str(), open_flags(mode) | O_NONBLOCK, 0666);
+  }));
   const int failed = fd.valid() ? 0 : errno;
   struct stat attributes;
   const int looked = fd.valid() ? ::fstat(fd.get(), &attributes)
-                                : ::fstatat(directory_of(at), at.rest.c_str(), &attributes, 0);
+                                : ::fstatat(directory_of(at), at.rest.c_str(), &attributes,
+                                            is_private(at) ? AT_SYMLINK_NOFOLLOW : 0);
+  if (looked == 0 && S_ISLNK(attributes.st_mode) && failed == ELOOP)
+    return invalid_argument("{}: is a symbolic link, which is not followed; remove it", path);
   const bool special = looked == 0 && !S_ISREG(attributes.st_mode) && !S_ISDIR(attributes.st_mode);
   if (special && failed != EEXIST && failed != EACCES) {
     return error(Code::kIoError, Scope::kFile,
@@ -59,6 +91,7 @@ Result<Descriptor> open_regular(const PosixPath& at, const std::string& path, Op
   if (failed != 0) return errno_status(failed, path + ": opening");
   if (looked != 0) return errno_status(errno, path + ": opening");
   if (S_ISDIR(attributes.st_mode)) return errno_status(EISDIR, path + ": opening");
+  if (is_private(at)) SWALE_RETURN_IF_ERROR(expect_private(fd.get(), path));
   // Blocking again from now on: with O_NONBLOCK a ring would return EAGAIN.
   if (::fcntl(fd.get(), F_SETFL, open_flags(mode)) != 0) return errno_status(errno, path + ": opening");
   return fd;
@@ -82,7 +115,9 @@ std::shared_ptr<PosixDevice> PosixDevice::of_this_process(const PosixOptions& op
   return device;
 }
 
-int directory_of(const PosixPath& path) { return path.anchor ? path.anchor->directory.get() : AT_FDCWD; }
+int directory_of(const PosixPath& path) {
+  return path.anchor ? path.anchor->directory.descriptor.get() : AT_FDCWD;
+}
 
 Result<std::unique_ptr<Device>> PosixDevice::anchored(const std::string& directory) {
   const PosixPath place = at(directory);
@@ -90,7 +125,15 @@ Result<std::unique_ptr<Device>> PosixDevice::anchored(const std::string& directo
       [&] { return ::openat(directory_of(place), place.rest.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
   if (!fd.valid()) return errno_status(errno, directory + ": opening the directory");
   auto anchor = std::make_shared<const PosixAnchor>(
-      PosixAnchor{without_trailing_slashes(directory), std::move(fd), anchor_});
+      PosixAnchor{without_trailing_slashes(directory), {std::move(fd)}, anchor_});
+  return std::unique_ptr<Device>(new PosixDevice(options_, rooms_, std::move(anchor)));
+}
+
+Result<std::unique_ptr<Device>> PosixDevice::anchored_private(const std::string& directory) {
+  const std::string path = without_trailing_slashes(directory);  // one would follow a link
+  const PosixPath place = at(path);
+  SWALE_ASSIGN_OR_RETURN(Descriptor fd, open_private_directory(directory_of(place), place.rest, path));
+  auto anchor = std::make_shared<const PosixAnchor>(PosixAnchor{path, {std::move(fd), true}, anchor_});
   return std::unique_ptr<Device>(new PosixDevice(options_, rooms_, std::move(anchor)));
 }
 
@@ -119,7 +162,8 @@ Result<std::unique_ptr<File>> PosixDevice::open(const std::string& path, OpenMod
 
 Status PosixDevice::make_directory(const std::string& path) {
   const PosixPath place = at(path);
-  if (::mkdirat(directory_of(place), place.rest.c_str(), 0777) == 0) return {};
+  const mode_t mode = is_private(place) ? kPrivateDirectoryMode : 0777;
+  if (::mkdirat(directory_of(place), place.rest.c_str(), mode) == 0) return {};
   const int failed = errno;
   return errno_status(is_removed_anchor(place) ? ENOENT : failed, path + ": making the directory");
 }

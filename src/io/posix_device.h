@@ -26,8 +26,13 @@
 
 namespace swale::io {
 
-using PosixAnchor = Anchor<Descriptor>;
-using PosixPath = AnchoredPath<Descriptor>;  // the arguments of the ...at system calls
+// A directory that a device keeps open.
+struct PosixDirectory {
+  Descriptor descriptor;
+  bool is_private = false;  // so are the files in it (private_files.h)
+};
+using PosixAnchor = Anchor<PosixDirectory>;
+using PosixPath = AnchoredPath<PosixDirectory>;  // the arguments of the ...at system calls
 
 int directory_of(const PosixPath& path);  // AT_FDCWD without an anchor
 
@@ -60,6 +65,7 @@ class PosixDevice : public Device {
   // Engine::kAuto: an AdvisedQueue for local file systems, the quickest there (docs/design/reader.md).
   Result<std::unique_ptr<IoQueue>> make_read_queue(size_t depth, const File& file) override;
   Result<std::unique_ptr<Device>> anchored(const std::string& directory) override;
+  Result<std::unique_ptr<Device>> anchored_private(const std::string& directory) override;
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
   Status make_directory(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;

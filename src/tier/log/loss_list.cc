@@ -12,17 +12,18 @@ namespace {
 
 constexpr DocumentFormat kFormat = {.name = "swale-tier-losses"};
 
-constexpr std::array<std::pair<LossReason, std::string_view>, 3> kReasons = {{
+constexpr std::array<std::pair<LossReason, std::string_view>, 4> kReasons = {{
     {LossReason::kDamaged, "damaged"},
     {LossReason::kUnreadable, "unreadable"},
     {LossReason::kNotWritten, "not-written"},
+    {LossReason::kTwoFiles, "two-files"},
 }};
 
 Result<LossReason> parse_reason(const DocumentObject& object) {
   SWALE_ASSIGN_OR_RETURN(const std::string text, object.text("reason"));
   for (const auto& [reason, name] : kReasons)
     if (name == text) return reason;
-  return object.problem("reason", "damaged, unreadable or not-written");
+  return object.problem("reason", "damaged, unreadable, not-written or two-files");
 }
 
 Result<LostRange> decode_range(const DocumentObject& object) {

@@ -22,6 +22,7 @@ enum class LossReason : uint8_t {
   kDamaged,     // "damaged": the record fails its checksums
   kUnreadable,  // "unreadable": the SSD does not give the record back
   kNotWritten,  // "not-written": the backing device refused a write that was acknowledged from the queue
+  kTwoFiles,    // "two-files": two files had the id of the record
 };
 std::string_view loss_reason_name(LossReason reason);
 

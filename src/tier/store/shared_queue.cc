@@ -20,8 +20,18 @@ constexpr uint64_t kStep = 4096;  // slots begin at multiples of it
 Result<std::unique_ptr<SharedQueue>> SharedQueue::create(io::Device& device, const std::string& path,
                                                          uint32_t slots, uint32_t slot_bytes,
                                                          uint64_t log_id) {
+  SWALE_ASSIGN_OR_RETURN(auto file, device.open(path, io::OpenMode::kCreate));
+  auto queue = make(std::move(file), path, slots, slot_bytes, log_id);
+  // Nothing of one that has no space stays: each try would leave another one.
+  if (!queue.ok()) static_cast<void>(device.remove(path));
+  return queue;
+}
+
+Result<std::unique_ptr<SharedQueue>> SharedQueue::make(std::unique_ptr<io::File> file,
+                                                       const std::string& path, uint32_t slots,
+                                                       uint32_t slot_bytes, uint64_t log_id) {
   std::unique_ptr<SharedQueue> queue(new SharedQueue);
-  SWALE_ASSIGN_OR_RETURN(queue->file_, device.open(path, io::OpenMode::kCreate));
+  queue->file_ = std::move(file);
   queue->path_ = path;
   queue->slots_ = slots;
   queue->slot_bytes_ = slot_bytes;

@@ -59,6 +59,8 @@ class SharedQueue {
 
  private:
   SharedQueue() = default;
+  static Result<std::unique_ptr<SharedQueue>> make(std::unique_ptr<io::File> file, const std::string& path,
+                                                   uint32_t slots, uint32_t slot_bytes, uint64_t log_id);
   char* begin(uint32_t slot) { return memory_ + slot * stride_; }
 
   std::string path_;

@@ -67,6 +67,7 @@ Status Store::accept_losses() { return core_->accept_losses(); }
 Status Store::drain() { return core_->drain(); }
 void Store::pause_flush(bool paused) { core_->pause_flush(paused); }
 Stats Store::stats() const { return core_->stats(); }
+Durability Store::durability() const { return core_->durability(); }
 const RecoveryReport& Store::recovery() const { return core_->recovery(); }
 std::vector<std::pair<std::string, uint64_t>> Store::dirty_files() const { return core_->dirty_files(); }
 

@@ -30,6 +30,8 @@
 
 namespace swale::tier {
 
+// A file's id: only root (CAP_SYS_ADMIN) can see and change the first one; the second one its owner can, too.
+inline constexpr const char* kTrustedIdAttribute = "trusted.swale.tier";
 inline constexpr const char* kIdAttribute = "user.swale.tier";
 inline constexpr const char* kPrivateDirectory = ".swale-tier";  // in the backing directory
 
@@ -170,6 +172,7 @@ class Store {
   void pause_flush(bool paused);
 
   Stats stats() const;
+  Durability durability() const;
   const RecoveryReport& recovery() const;
   // What reads refuse now; also in .swale-tier/lost of the backing directory.
   std::vector<LostBytes> losses() const;

@@ -168,8 +168,7 @@ uint64_t StoreChangesTest::try_all(const Change& change, Policy policy, Durabili
     failed += !status.ok();
     device_.faults.clear();  // the comparison reads the devices, too
     // A write that was acknowledged and then refused is lost, and says so; so is what an SSD does not give back.
-    const bool may_refuse =
-        refused && ((status.ok() && policy == Policy::kBacking) || (from_then_on && part == kSsd));
+    const bool may_refuse = refused && (policy == Policy::kBacking || (from_then_on && part == kSsd));
     EXPECT_EQ(compare(status.ok() ? after : before, after, change.in_parts && !status.ok(), may_refuse), "");
     if (!status.ok() && *store_->size(file_) == before.size() && !change.in_parts) {
       EXPECT_EQ(modified_ns(), modified) << "the time of a change that did not happen";

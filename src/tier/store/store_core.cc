@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/log.h"
+
 namespace swale::tier {
 namespace {
 
@@ -12,7 +14,7 @@ constexpr uint64_t kBlockBytes = 4096;  // in which file systems take space
 }  // namespace
 
 StoreCore::StoreCore(io::Device& device, OpenedStore opened)
-    : device_(device),
+    : device_(*opened.device),
       opened_(std::move(opened)),
       log_bytes_(opened_.options.engine.segment_count * opened_.options.engine.segment_bytes),
       storage_(io::StorageThread::of(device)) {
@@ -30,6 +32,13 @@ Status StoreCore::start() {
   SWALE_RETURN_IF_ERROR(storage_->add(this));
   for (const auto& [path, id] : opened_.files) {
     SWALE_ASSIGN_OR_RETURN(auto file, open_backing(device_, full_path(path)));
+    // Who may write to a folder can put a link to another file in its place meanwhile.
+    const auto is = file_id_of(*file, opened_.id_attribute);
+    if (!is.ok() || *is != id)
+      return error(
+          Code::kAborted, Scope::kFatal,
+          "{}: became another file while the store was opened; start again, and see who can write to its folder",
+          full_path(path));
     SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*file));
     const MutexLock lock(mutex_);
     unreferenced_.push_back(add_file(std::move(file), state, id));
@@ -59,6 +68,10 @@ Status StoreCore::close(bool drain_first) {
     const MutexLock lock(mutex_);
     if (closed_) return {};
   }
+  // A log without a name is lost with this process.
+  const Status there = log_is_there();
+  if (!there.ok()) log_error("{}; everything is written to the backing directory now", there.message());
+  drain_first |= !there.ok();
   Status status = drain_first ? drain() : Status();
   {
     // Page cache: what is under way has a place in the queue. Other modes: whoever waits for an answer is not done yet.
@@ -81,9 +94,26 @@ Status StoreCore::close(bool drain_first) {
   }();
   if (clean && opened_.queue) static_cast<void>(device_.remove(opened_.queue->path()));
   if (clean) seal_log();
+  if (clean && drain_first && status.ok()) status = end_claim();
   opened_.ssd_lock.reset();
   opened_.backing_lock.reset();
   return status;
+}
+
+// Everything is on the backing device, so the log does not count any more: another SSD directory may be used, and this log, if it
+// comes back one day, is not replayed.
+Status StoreCore::end_claim() {
+  const bool nothing_left = [this] {
+    const MutexLock lock(mutex_);
+    return engine_->dirty_files().empty() && engine_->idle() && engine_->losses().ranges.empty() &&
+           !engine_->stats().log_failed;
+  }();
+  if (!nothing_left) return {};
+  Marker marker = opened_.marker;
+  marker.abandoned = true;
+  marker.log_id = opened_.options.engine.log_id;
+  marker.queues_log_id = marker.queues_from = 0;
+  return io::replace_file(device_, marker_path(opened_.options.backing_directory), encode_marker(marker));
 }
 
 std::string StoreCore::full_path(const std::string& path) const {

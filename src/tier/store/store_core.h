@@ -38,12 +38,16 @@ struct Marker {
   uint64_t queues_log_id = 0;  // 0: there was none
   uint64_t queues_from = 0;
   uint64_t generation = 0;  // how often it was used with a log (store_seal.h)
+  // Where the ids of the files are that its records name.
+  bool trusted_ids = false;
 };
 std::string encode_marker(const Marker& marker);
 
 // What opening has found; store_open.cc makes it.
 struct OpenedStore {
-  StoreOptions options;  // with the log's own id and sizes
+  std::unique_ptr<io::Device> device;  // the SSD directory and .swale-tier are private ones of it
+  StoreOptions options;                // with the log's own id and sizes
+  const char* id_attribute = kIdAttribute;
   std::unique_ptr<io::LockFile> ssd_lock;
   std::unique_ptr<io::LockFile> backing_lock;
   std::unique_ptr<io::File> log;
@@ -54,7 +58,7 @@ struct OpenedStore {
     uint64_t base = 0;  // address of its first byte
   };
   std::vector<OldQueue> old_queues;
-  Marker marker;                // as it is on the backing device
+  Marker marker;  // as it is on the backing device; of a log that was made anew: as it will be
   std::optional<LogSeal> seal;  // as it is on the SSD
   uint64_t queue_number = 0;
   Engine::Found found;
@@ -70,11 +74,14 @@ std::string marker_path(
     const std::string& backing_directory);  // says which log the backing directory belongs to
 Status words_of(const std::string& path, const DamagedRecord& damaged);
 std::string losses_path(const std::string& backing_directory);  // the list of what is lost
-Result<uint64_t> file_id_of(io::File& file);                    // kNotFound: it has none
-Status set_file_id(io::File& file, uint64_t id);
+// `attribute`: OpenedStore::id_attribute. kNotFound: it has none.
+Result<uint64_t> file_id_of(io::File& file, const char* attribute);
+Status set_file_id(io::File& file, const char* attribute, uint64_t id);
 uint64_t random_id();
 // Opens a backing file to read and write, also one of this user's that is read-only by its mode.
 Result<std::unique_ptr<io::File>> open_backing(io::Device& device, const std::string& path);
+// The files that the log's records name; store_find.cc.
+Status find_files(OpenedStore* opened);
 // What the file is, and what it says of itself; it may have no name any more.
 struct BackingState {
   FileKey key;
@@ -118,6 +125,7 @@ class StoreCore final : public io::StorageClient {
   std::vector<LostBytes> losses();
   Status accept_losses();
   const RecoveryReport& recovery() const { return opened_.report; }
+  Durability durability() const { return opened_.options.engine.durability; }
   std::vector<std::pair<std::string, uint64_t>> dirty_files();
 
  private:
@@ -246,6 +254,8 @@ class StoreCore final : public io::StorageClient {
   std::pair<io::File*, uint64_t> log_place(uint64_t address) const;
   Status abandon_log();
   void seal_log();  // store_seal.cc
+  Status log_is_there() const;
+  Status end_claim();
   std::string full_path(const std::string& path) const;
   void run_timer();
   Nanos now() const { return system_clock().now(); }

@@ -74,7 +74,7 @@ Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
   const MutexLock adoption(adoption_);
   SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*file));
   if (const auto there = handle_of(state.key)) return *there;
-  auto id = file_id_of(*file);
+  auto id = file_id_of(*file, opened_.id_attribute);
   if (!id.ok() && id.status().code() != Code::kNotFound) return id.status();
   uint64_t name = id.ok() ? *id : 0;
   {
@@ -90,7 +90,7 @@ Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
   }
   if (name == 0) {
     name = random_id();
-    SWALE_RETURN_IF_ERROR(set_file_id(*file, name));
+    SWALE_RETURN_IF_ERROR(set_file_id(*file, opened_.id_attribute, name));
     if (opened_.options.engine.durability != Durability::kPageCache) SWALE_RETURN_IF_ERROR(file->sync());
   }
   // Again: a write of the file that was under way may have changed its size.

@@ -1,4 +1,6 @@
 // StoreCore: actions of the engine as operations of the storage thread.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -360,6 +362,16 @@ void StoreCore::call_blocking(const Action& action) {
   finish(action.kind, action.id, status);
 }
 
+// A log whose last name was removed (a node's cleaner) keeps nothing: no later process finds it.
+Status StoreCore::log_is_there() const {
+  struct stat found;
+  if (::fstat(opened_.log->descriptor(), &found) == 0 && found.st_nlink > 0) return {};
+  return error(
+      Code::kIoError, Scope::kFatal,
+      "{}: was removed while it is in use; keep cleaners away from the SSD directory, and start again",
+      opened_.log->path());
+}
+
 // Records of this log do not count any more: says so on the backing device, durably, after all that was flushed.
 Status StoreCore::abandon_log() {
   std::vector<std::pair<FileIndex, io::File*>> unsynced;
@@ -381,8 +393,11 @@ Status StoreCore::abandon_log() {
   SWALE_RETURN_IF_ERROR(status);
   // This process goes on, and acknowledges writes in its own queue. The older queues were flushed with the log.
   const uint64_t log_id = opened_.options.engine.log_id;
-  const Marker marker = {
-      .abandoned = true, .log_id = log_id, .queues_log_id = log_id, .queues_from = opened_.queue_number};
+  const Marker marker = {.abandoned = true,
+                         .log_id = log_id,
+                         .queues_log_id = log_id,
+                         .queues_from = opened_.queue_number,
+                         .trusted_ids = opened_.marker.trusted_ids};
   SWALE_RETURN_IF_ERROR(
       io::replace_file(device_, marker_path(opened_.options.backing_directory), encode_marker(marker)));
   for (const std::string& path : old_queues)
@@ -409,6 +424,7 @@ void StoreCore::completed(const io::Completion& completion) {
     if (--erasure.left > 0) return;
     status = erasure.status;
   }
+  if (kind == Action::Kind::kSyncLog && status.ok()) status = log_is_there();
   if (kind == Action::Kind::kAppend) control_.erase(id);
   if (kind == Action::Kind::kWriteBacking) {
     SlotWrite& write = slot_writes_[id];

@@ -51,6 +51,10 @@ std::string StoreCore::loss_words(LossReason reason, uint64_t address) const {
       return record + ", which had their newest version, cannot be read";
     case LossReason::kNotWritten:
       return "the backing device refused a write that had been acknowledged";
+    case LossReason::kTwoFiles:
+      return fmt::format(
+          "another file had the same id, so nobody knows whose their newest version in {}/{} is",
+          opened_.options.backing_directory, kPrivateDirectory);
   }
   return record;
 }

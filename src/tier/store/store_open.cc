@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <map>
-#include <unordered_set>
 
 #include "base/coding.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "tier/store/store_core.h"
 #include "tier/store/store_seal.h"
 
@@ -33,6 +32,7 @@ Result<std::unique_ptr<io::LockFile>> take_lock(io::Device& device, const std::s
 Status make_log(io::Device& device, OpenedStore* opened) {
   Options& engine = opened->options.engine;
   engine.log_id = random_id();
+  opened->report.made_anew = true;
   const std::string path = log_path(opened->options.ssd_directory);
   if (auto removed = device.remove(path); !removed.ok() && removed.code() != Code::kNotFound) return removed;
   SWALE_ASSIGN_OR_RETURN(opened->log, device.open(path, io::OpenMode::kCreate));
@@ -60,7 +60,6 @@ Status make_log(io::Device& device, OpenedStore* opened) {
   }
   SWALE_RETURN_IF_ERROR(opened->log->sync());
   SWALE_RETURN_IF_ERROR(device.sync_directory(opened->options.ssd_directory));
-  opened->report.made_anew = true;
   LogSeal seal{engine.log_id, opened->marker.generation, false, {}, {}};
   seal.segments.resize(engine.segment_count, {1, {}});
   SWALE_RETURN_IF_ERROR(write_seal(device, opened->options.ssd_directory, seal));
@@ -70,8 +69,20 @@ Status make_log(io::Device& device, OpenedStore* opened) {
   marker.there = true;
   marker.abandoned = false;
   marker.log_id = engine.log_id;
-  return io::replace_file(device, marker_path(opened->options.backing_directory), encode_marker(marker));
+  marker.trusted_ids = opened->id_attribute == kTrustedIdAttribute;
+  return {};
 }
+
+// What an opening has made that has failed: the next one finds what this one has found. Failures of this leave an empty log, or an
+// empty queue, which the next one takes for what they are.
+void take_back(io::Device& device, OpenedStore* opened) {
+  if (opened->queue) static_cast<void>(device.remove(opened->queue->path()));
+  if (!opened->report.made_anew) return;
+  remove_seal(device, opened->options.ssd_directory);
+  static_cast<void>(device.remove(log_path(opened->options.ssd_directory)));
+}
+
+constexpr std::string_view kTrustedIds = "ids trusted\n";
 
 // Takes a space and a number at *at, and moves it behind them.
 bool take_number(const char** at, int base, uint64_t* number) {
@@ -94,10 +105,14 @@ bool decode_marker(const std::string& text, Marker* marker) {
     if (!take_number(&at, 10, &marker->generation) || *at++ != '\n') return false;
   }
   constexpr std::string_view kQueues = "queues";
-  if (!std::string_view(at).starts_with(kQueues)) return *at == '\0';
-  at += kQueues.size();
-  return take_number(&at, 16, &marker->queues_log_id) && take_number(&at, 10, &marker->queues_from) &&
-         *at++ == '\n' && *at == '\0';
+  if (std::string_view(at).starts_with(kQueues)) {
+    at += kQueues.size();
+    if (!take_number(&at, 16, &marker->queues_log_id) || !take_number(&at, 10, &marker->queues_from) ||
+        *at++ != '\n')
+      return false;
+  }
+  marker->trusted_ids = std::string_view(at) == kTrustedIds;
+  return *at == '\0' || marker->trusted_ids;
 }
 
 Result<Marker> read_marker(io::Device& device, const std::string& backing_directory) {
@@ -107,8 +122,8 @@ Result<Marker> read_marker(io::Device& device, const std::string& backing_direct
   if (!text.ok()) return text.status().code() == Code::kNotFound ? Result<Marker>(marker) : text.status();
   if (!decode_marker(*text, &marker))
     return corruption(
-        "{}: expected 'log ID' or 'abandoned ID', 'generation NUMBER', and perhaps 'queues ID NUMBER'; found {} "
-        "bytes of something else",
+        "{}: expected 'log ID' or 'abandoned ID', 'generation NUMBER', and perhaps 'queues ID NUMBER' and 'ids trusted'; "
+        "found {} bytes of something else",
         path, text->size());
   return marker;
 }
@@ -125,12 +140,35 @@ bool has_no_record(io::File& log, const SegmentHeader& geometry) {
   return true;
 }
 
-// Whether, moreover, no queue was made: the process that made the log was killed before it had named it.
+// Whether, moreover, no queue has a write: the process that made the log was killed before it had named it.
 bool is_untouched(io::Device& device, const std::string& ssd_directory, io::File& log,
                   const SegmentHeader& geometry) {
   const auto names = device.list(ssd_directory);
-  const auto is_queue = [](const std::string& name) { return name.starts_with("queue."); };
-  return names.ok() && std::none_of(names->begin(), names->end(), is_queue) && has_no_record(log, geometry);
+  const auto has_writes = [&](const std::string& name) {
+    if (!name.starts_with("queue.")) return false;
+    const auto queue = device.open(ssd_directory + "/" + name, io::OpenMode::kRead);
+    const auto writes = queue.ok() ? SharedQueue::unknown_in(**queue, {}) : queue.status();
+    return !writes.ok() || *writes > 0;
+  };
+  return names.ok() && std::none_of(names->begin(), names->end(), has_writes) && has_no_record(log, geometry);
+}
+
+// Records name files by ids. Those that a file's owner can write are not believed by a store that has others.
+Status expect_ids(const OpenedStore& opened, io::File& log, const SegmentHeader& geometry) {
+  const bool trusted = opened.id_attribute == kTrustedIdAttribute;
+  if (opened.marker.trusted_ids == trusted || has_no_record(log, geometry)) return {};
+  const StoreOptions& options = opened.options;
+  return error(
+      Code::kInvalidArgument, Scope::kFatal,
+      "{}: log {:016x} names files by their attributes {}, this process keeps ids in {}{}; drain it first{}: swale "
+      "tier drain {} {}",
+      options.ssd_directory, geometry.log_id, trusted ? kIdAttribute : kTrustedIdAttribute,
+      opened.id_attribute, trusted ? ", because owners of files could forge the others" : "",
+      trusted
+          ? " as the user who wrote it, or, if you trust all who could write to these files, by root with setpriv "
+            "--bounding-set=-sys_admin"
+          : " as root",
+      options.ssd_directory, options.backing_directory);
 }
 
 // The log is gone, and the user knows: any file that the tier has written to may lack writes.
@@ -141,7 +179,7 @@ Status go_on_without_log(io::Device& device, uint64_t log_id, OpenedStore* opene
   for (; !failed && walk != end; walk.increment(failed)) {
     char id[8];
     if (!walk->is_regular_file(failed) || walk->is_symlink(failed)) continue;
-    if (::getxattr(walk->path().c_str(), kIdAttribute, id, sizeof(id)) != sizeof(id)) continue;
+    if (::getxattr(walk->path().c_str(), opened->id_attribute, id, sizeof(id)) != sizeof(id)) continue;
     opened->report.lost.push_back(
         {walk->path().lexically_relative(root).string(), 0, 0,
          fmt::format("log {:016x} is gone; it may have had writes of this file", log_id)});
@@ -229,7 +267,9 @@ Status use_log(io::Device& device, OpenedStore* opened) {
         geometry->log_id, opened->options.backing_directory,
         marker.there ? fmt::format("used with log {:016x}", marker.log_id) : "not used with a log yet");
   }
+  SWALE_RETURN_IF_ERROR(expect_ids(*opened, **log, *geometry));
   opened->log = std::move(*log);
+  opened->marker.trusted_ids = opened->id_attribute == kTrustedIdAttribute;
   engine.log_id = geometry->log_id;
   engine.segment_bytes = geometry->segment_size;
   engine.segment_count = geometry->segment_count;
@@ -313,63 +353,6 @@ Status use_queues(io::Device& device, OpenedStore* opened) {
   return device.sync_directory(directory);
 }
 
-// The ids that records name.
-std::unordered_set<uint64_t> named_files(const OpenedStore& opened) {
-  std::unordered_set<uint64_t> ids;
-  for (const RecordHeader& record : opened.found.queued) ids.insert(record.file);
-  for (const DamagedRecord& record : opened.found.queued_damaged) ids.insert(record.header.file);
-  for (const SegmentScan& scan : opened.found.segments) {
-    for (const RecordHeader& record : scan.records)
-      if (record.type != RecordType::kSettled) ids.insert(record.file);
-    for (const DamagedRecord& record : scan.damaged) ids.insert(record.header.file);
-  }
-  for (const LostRange& range : opened.found.losses.ranges) ids.insert(range.file);
-  return ids;
-}
-
-// Two files with one id: a copy was made with its attributes, and the log does not say which of them it means.
-Status two_of_one_id(const OpenedStore& opened, const std::string& path, uint64_t id) {
-  const auto first = std::find_if(opened.files.begin(), opened.files.end(),
-                                  [id](const auto& file) { return file.second == id; });
-  return error(
-      Code::kCorruption, Scope::kFatal,
-      "{}: {} and {} have the id {:016x}, so the log cannot tell them apart; remove the attribute {} of "
-      "the one that is a copy (setfattr -x)",
-      opened.options.backing_directory, first->first, path, id, kIdAttribute);
-}
-
-// The files that records name.
-Status find_files(OpenedStore* opened) {
-  const auto named = named_files(*opened);
-  if (named.empty()) return {};
-  std::map<uint64_t, std::pair<dev_t, ino_t>> found;
-  const std::filesystem::path root = opened->options.backing_directory;
-  std::error_code failed;
-  std::filesystem::recursive_directory_iterator walk(root, failed), end;
-  for (; !failed && walk != end; walk.increment(failed)) {
-    if (walk->path().filename() == kPrivateDirectory) {
-      walk.disable_recursion_pending();
-      continue;
-    }
-    if (!walk->is_regular_file(failed) || walk->is_symlink(failed)) continue;
-    char id[8];
-    if (::getxattr(walk->path().c_str(), kIdAttribute, id, sizeof(id)) != sizeof(id)) continue;
-    const uint64_t name = get_u64(id);
-    struct stat attributes;
-    if (!named.contains(name) || ::stat(walk->path().c_str(), &attributes) != 0) continue;
-    const std::string path = walk->path().lexically_relative(root).string();
-    const auto [known, made] = found.try_emplace(name, attributes.st_dev, attributes.st_ino);
-    if (made)
-      opened->files.emplace_back(path, name);
-    else if (known->second != std::make_pair(attributes.st_dev, attributes.st_ino))
-      return two_of_one_id(*opened, path, name);
-  }
-  if (failed)
-    return error(Code::kIoError, Scope::kFatal, "{}: cannot be searched for the files of the log: {}",
-                 root.string(), failed.message());
-  return {};
-}
-
 }  // namespace
 
 // The sizes of a log, from the first segment header that is whole. A log's file is as long as its segments.
@@ -426,6 +409,7 @@ std::string encode_marker(const Marker& marker) {
   if (marker.generation != 0) text += fmt::format("generation {}\n", marker.generation);
   if (marker.queues_log_id != 0)
     text += fmt::format("queues {:016x} {}\n", marker.queues_log_id, marker.queues_from);
+  if (marker.trusted_ids) text += kTrustedIds;
   return text;
 }
 
@@ -440,22 +424,61 @@ uint64_t random_id() {
   return id;
 }
 
-Result<uint64_t> file_id_of(io::File& file) {
+Result<uint64_t> file_id_of(io::File& file, const char* attribute) {
   char id[8];
-  const ssize_t got = ::fgetxattr(file.descriptor(), kIdAttribute, id, sizeof(id));
+  const ssize_t got = ::fgetxattr(file.descriptor(), attribute, id, sizeof(id));
   if (got == sizeof(id)) return get_u64(id);
   if (got < 0 && errno != ENODATA)
-    return errno_status(errno, fmt::format("{}: extended attribute {}", file.path(), kIdAttribute));
+    return errno_status(errno, fmt::format("{}: extended attribute {}", file.path(), attribute));
   return error(Code::kNotFound, Scope::kFile, "{}: has no id", file.path());
 }
 
-Status set_file_id(io::File& file, uint64_t id) {
+Status set_file_id(io::File& file, const char* attribute, uint64_t id) {
   char bytes[8];
   put_u64(bytes, id);
-  if (::fsetxattr(file.descriptor(), kIdAttribute, bytes, sizeof(bytes), 0) == 0) return {};
-  return errno_status(
-      errno, fmt::format("{}: extended attribute {} (the backing file system must support user attributes)",
-                         file.path(), kIdAttribute));
+  if (::fsetxattr(file.descriptor(), attribute, bytes, sizeof(bytes), 0) == 0) return {};
+  return errno_status(errno, fmt::format("{}: extended attribute {}", file.path(), attribute));
+}
+
+// Where the ids of files are kept: where only root can write, if this process may and the file system can.
+Status choose_ids(io::Device& device, OpenedStore* opened) {
+  const std::string& backing = opened->options.backing_directory;
+  const std::string path = fmt::format("{}/{}/probe", backing, kPrivateDirectory);
+  Status refused[2];
+  {
+    SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kOpenOrCreate));
+    opened->id_attribute = kTrustedIdAttribute;
+    refused[0] = set_file_id(*file, kTrustedIdAttribute, 1);
+    if (!refused[0].ok()) {
+      opened->id_attribute = kIdAttribute;
+      refused[1] = set_file_id(*file, kIdAttribute, 1);
+    }
+  }
+  SWALE_RETURN_IF_ERROR(device.remove(path));
+  if (!refused[0].ok() && !refused[1].ok())
+    return refused[1].with_context(fmt::format(
+        "{}: the log finds files by an extended attribute, and this file system takes none: nothing can be buffered here; "
+        "use one that has them (ext4, xfs, btrfs, tmpfs of Linux 6.6, NFS 4.2)",
+        backing));
+  if (!refused[0].ok() && ::geteuid() == 0)
+    log_warn(
+        "{}: ids of files are kept in {}, where owners can copy and change them, because {} is refused ({}): two "
+        "files with one id will be set apart, and their newest writes refused; run with CAP_SYS_ADMIN, on a file "
+        "system with trusted. attributes",
+        backing, kIdAttribute, kTrustedIdAttribute, refused[0].message());
+  return {};
+}
+
+// The log and the queue, and what they say; `device`: with both private directories.
+Status open_contents(io::Device& device, OpenedStore* opened) {
+  SWALE_RETURN_IF_ERROR(choose_ids(device, opened));
+  SWALE_RETURN_IF_ERROR(use_log(device, opened));
+  SWALE_RETURN_IF_ERROR(use_queues(device, opened));
+  SWALE_RETURN_IF_ERROR(read_losses(device, opened));
+  SWALE_RETURN_IF_ERROR(check_sealed_queues(opened));
+  SWALE_RETURN_IF_ERROR(find_files(opened));
+  // Last: an opening that fails leaves a clean end sealed, and no claim of a new log.
+  return raise_generation(device, opened);
 }
 
 Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options) {
@@ -470,22 +493,20 @@ Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options) 
                             options.engine.segment_bytes, options.slot_bytes);
   SWALE_RETURN_IF_ERROR(expect_apart(options));
   SWALE_RETURN_IF_ERROR(io::make_directories(device, options.ssd_directory));
-  SWALE_ASSIGN_OR_RETURN(opened.ssd_lock, take_lock(device, options.ssd_directory + "/lock"));
+  SWALE_ASSIGN_OR_RETURN(opened.device, device.anchored_private(options.ssd_directory));
   SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(options.backing_directory));
   if (!there)
     return error(Code::kNotFound, Scope::kFile, "{}: the backing directory is not there",
                  options.backing_directory);
-  SWALE_RETURN_IF_ERROR(io::make_directories(device, options.backing_directory + "/" + kPrivateDirectory));
-  SWALE_ASSIGN_OR_RETURN(opened.backing_lock,
-                         take_lock(device, options.backing_directory + "/" + kPrivateDirectory + "/lock"));
-  SWALE_RETURN_IF_ERROR(use_log(device, &opened));
-  SWALE_RETURN_IF_ERROR(use_queues(device, &opened));
-  SWALE_RETURN_IF_ERROR(read_losses(device, &opened));
-  SWALE_RETURN_IF_ERROR(check_sealed_queues(&opened));
-  SWALE_RETURN_IF_ERROR(find_files(&opened));
-  // Last: an opening that fails leaves a clean end sealed.
-  SWALE_RETURN_IF_ERROR(raise_generation(device, &opened));
-  return opened;
+  const std::string own = fmt::format("{}/{}", options.backing_directory, kPrivateDirectory);
+  SWALE_RETURN_IF_ERROR(io::make_directories(*opened.device, own));
+  SWALE_ASSIGN_OR_RETURN(opened.device, opened.device->anchored_private(own));
+  SWALE_ASSIGN_OR_RETURN(opened.ssd_lock, take_lock(*opened.device, options.ssd_directory + "/lock"));
+  SWALE_ASSIGN_OR_RETURN(opened.backing_lock, take_lock(*opened.device, own + "/lock"));
+  const Status status = open_contents(*opened.device, &opened);
+  if (status.ok()) return opened;
+  take_back(*opened.device, &opened);
+  return status;
 }
 
 }  // namespace swale::tier

@@ -56,6 +56,10 @@ Status write_seal(io::Device& device, const std::string& ssd_directory, const Lo
   return {};
 }
 
+void remove_seal(io::Device& device, const std::string& ssd_directory) {
+  for (const std::string& path : seal_paths(ssd_directory)) static_cast<void>(device.remove(path));
+}
+
 Status take_seal(io::Device& device, const SegmentHeader& geometry, OpenedStore* opened) {
   const Marker& marker = opened->marker;
   auto seal = read_seal(device, opened->options.ssd_directory);
@@ -140,10 +144,16 @@ Status raise_generation(io::Device& device, OpenedStore* opened) {
   seal.generation = std::max(opened->marker.generation, opened->seal ? opened->seal->generation : 0) + 1;
   for (const SegmentScan& scan : opened->found.segments)
     seal.segments.push_back({scan.header.generation, {}});
-  SWALE_RETURN_IF_ERROR(write_seal(device, opened->options.ssd_directory, seal));
-  opened->marker.generation = seal.generation;
-  SWALE_RETURN_IF_ERROR(io::replace_file(device, marker_path(opened->options.backing_directory),
-                                         encode_marker(opened->marker)));
+  Marker marker = opened->marker;
+  marker.generation = seal.generation;
+  Status raised = write_seal(device, opened->options.ssd_directory, seal);
+  if (raised.ok())
+    raised = io::replace_file(device, marker_path(opened->options.backing_directory), encode_marker(marker));
+  if (!raised.ok()) {  // as it was, as far as that is possible: a clean end stays sealed
+    if (opened->seal) static_cast<void>(write_seal(device, opened->options.ssd_directory, *opened->seal));
+    return raised;
+  }
+  opened->marker = marker;
   opened->seal = std::move(seal);
   return {};
 }

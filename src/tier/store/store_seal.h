@@ -21,6 +21,7 @@ namespace swale::tier {
 // The newest copy that is whole. None: there is no copy. kCorruption: there are only damaged ones.
 Result<std::optional<LogSeal>> read_seal(io::Device& device, const std::string& ssd_directory);
 Status write_seal(io::Device& device, const std::string& ssd_directory, const LogSeal& seal);
+void remove_seal(io::Device& device, const std::string& ssd_directory);
 
 // Reads the seal into *opened, and checks that it is that of the log, and neither it nor the mark is older than the other.
 Status take_seal(io::Device& device, const SegmentHeader& geometry, OpenedStore* opened);
@@ -29,7 +30,8 @@ std::optional<KnownGeneration> known_generation(const std::optional<LogSeal>& se
 // That everything is there which the clean end has sealed. With accept_loss it only tells.
 Status check_sealed_records(const io::File& log, OpenedStore* opened);
 Status check_sealed_queues(OpenedStore* opened);
-// The next generation: no older copy of either directory passes for the newest from now on.
+// The next generation: no older copy of either directory passes for the newest from now on, and the backing directory belongs
+// to the log.
 Status raise_generation(io::Device& device, OpenedStore* opened);
 
 }  // namespace swale::tier

@@ -58,10 +58,15 @@ class StoreSealTest : public ::testing::Test {
     const Status status = try_open(accept);
     if (!status.ok()) throw std::runtime_error(status.to_string());  // ends the test, without a store
   }
-  void close(Store::AtClose how = Store::AtClose::kKeep) {
-    const Status status = store_->close(how);
+  void close() {
+    const Status status = store_->close(Store::AtClose::kKeep);
     ASSERT_TRUE(status.ok()) << status.to_string();
     store_.reset();
+  }
+  // A drain at the end would end the claim of the log, which is then made anew.
+  void drain_and_close() {
+    ASSERT_TRUE(store_->drain().ok());
+    close();
   }
   void write(uint64_t offset, char what) {
     const auto file = *store_->open_file("data", io::OpenMode::kOpenOrCreate);
@@ -81,7 +86,7 @@ class StoreSealTest : public ::testing::Test {
   void make_newer_bytes() {
     open();
     for (uint64_t i = 0; i < 4; ++i) write(i * kBytes, 'o');
-    close(Store::AtClose::kDrain);
+    drain_and_close();
     open();
     for (uint64_t i = 0; i < 4; ++i) write(i * kBytes, 'n');
     close();
@@ -174,7 +179,7 @@ TEST_F(StoreSealTest, ASegmentThatWasErasedDoesNotComeBack) {
   open();
   for (uint64_t i = 0; i < 4; ++i) write(i * kBytes, 'o');
   const RecordHeader old = records().front();
-  close(Store::AtClose::kDrain);  // erases the segment
+  drain_and_close();  // erases the segment
   put(root_ + "/backing/data", std::string(4 * kBytes, 'n'));
   const auto damage_headers = [&] {
     flip(log(), old.segment * kSegmentBytes + 8);
@@ -208,7 +213,7 @@ TEST_F(StoreSealTest, AnOlderCopyOfEitherDirectoryIsRefused) {
   keep("backing");
   open();
   for (uint64_t i = 0; i < 4; ++i) write(i * kBytes, 'N');
-  close(Store::AtClose::kDrain);
+  drain_and_close();
   put_back("ssd");
   EXPECT_THAT(try_open().to_string(),
               AllOf(HasSubstr("is an older copy: it was opened 2 times"), HasSubstr("3 times")));

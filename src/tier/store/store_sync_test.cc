@@ -90,33 +90,48 @@ class WatchedFile final : public io::File {
   const std::string name_;
 };
 
-class WatchedDevice final : public io::Device {
+// Files of a device, watched. It must live as long as `watch`.
+class WatchedBelow : public io::Device {
  public:
+  WatchedBelow(std::unique_ptr<io::Device> files, Watch& watched)
+      : files_(std::move(files)), watch_(watched) {}
   // As in production, syncs of several files are under way at a time.
   Result<std::unique_ptr<io::IoQueue>> make_queue(size_t depth) override {
     return io::ThreadQueue::make(depth);
   }
   Result<std::unique_ptr<io::Device>> anchored(const std::string& directory) override {
-    return files_.anchored(directory);
+    SWALE_ASSIGN_OR_RETURN(auto below, files_->anchored(directory));
+    return std::unique_ptr<io::Device>(new WatchedBelow(std::move(below), watch_));
+  }
+  Result<std::unique_ptr<io::Device>> anchored_private(const std::string& directory) override {
+    SWALE_ASSIGN_OR_RETURN(auto below, files_->anchored_private(directory));
+    return std::unique_ptr<io::Device>(new WatchedBelow(std::move(below), watch_));
   }
   Result<std::unique_ptr<io::File>> open(const std::string& path, io::OpenMode mode) override {
-    SWALE_ASSIGN_OR_RETURN(auto file, files_.open(path, mode));
-    return std::unique_ptr<io::File>(new WatchedFile(std::move(file), watch));
+    SWALE_ASSIGN_OR_RETURN(auto file, files_->open(path, mode));
+    return std::unique_ptr<io::File>(new WatchedFile(std::move(file), watch_));
   }
-  Status make_directory(const std::string& path) override { return files_.make_directory(path); }
-  Status rename(const std::string& from, const std::string& to) override { return files_.rename(from, to); }
+  Status make_directory(const std::string& path) override { return files_->make_directory(path); }
+  Status rename(const std::string& from, const std::string& to) override { return files_->rename(from, to); }
   Status rename_new(const std::string& from, const std::string& to) override {
-    return files_.rename_new(from, to);
+    return files_->rename_new(from, to);
   }
-  Status remove(const std::string& path) override { return files_.remove(path); }
-  Status sync_directory(const std::string& path) override { return files_.sync_directory(path); }
-  Result<std::vector<std::string>> list(const std::string& path) override { return files_.list(path); }
-  Result<bool> exists(const std::string& path) override { return files_.exists(path); }
-
-  Watch watch;
+  Status remove(const std::string& path) override { return files_->remove(path); }
+  Status sync_directory(const std::string& path) override { return files_->sync_directory(path); }
+  Result<std::vector<std::string>> list(const std::string& path) override { return files_->list(path); }
+  Result<bool> exists(const std::string& path) override { return files_->exists(path); }
 
  private:
-  io::PosixDevice files_;
+  const std::unique_ptr<io::Device> files_;
+  Watch& watch_;
+};
+
+struct HasWatch {
+  Watch watch;
+};
+class WatchedDevice final : public HasWatch, public WatchedBelow {
+ public:
+  WatchedDevice() : WatchedBelow(std::make_unique<io::PosixDevice>(), watch) {}
 };
 
 class StoreSyncTest : public ::testing::Test {

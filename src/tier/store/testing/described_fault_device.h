@@ -26,33 +26,58 @@ class DescribedFile final : public io::File {
   std::unique_ptr<io::File> plain_;
 };
 
-// For a store, which needs descriptors.
-class DescribedFaultDevice final : public io::Device {
+// For a store, which needs descriptors. An anchored one has the faults of the one that it was made from.
+class DescribedDevice : public io::Device {
  public:
+  DescribedDevice(io::Device& faults, io::Device& plain) : faults_(faults), plain_(plain) {}
+  DescribedDevice(std::unique_ptr<io::Device> faults, std::unique_ptr<io::Device> plain)
+      : own_faults_(std::move(faults)),
+        own_plain_(std::move(plain)),
+        faults_(*own_faults_),
+        plain_(*own_plain_) {}
+
   Result<std::unique_ptr<io::Device>> anchored(const std::string& directory) override {
-    return faults.anchored(directory);
+    SWALE_ASSIGN_OR_RETURN(auto faulty, faults_.anchored(directory));
+    SWALE_ASSIGN_OR_RETURN(auto plain, plain_.anchored(directory));
+    return std::unique_ptr<io::Device>(new DescribedDevice(std::move(faulty), std::move(plain)));
+  }
+  Result<std::unique_ptr<io::Device>> anchored_private(const std::string& directory) override {
+    SWALE_ASSIGN_OR_RETURN(auto faulty, faults_.anchored_private(directory));
+    SWALE_ASSIGN_OR_RETURN(auto plain, plain_.anchored_private(directory));
+    return std::unique_ptr<io::Device>(new DescribedDevice(std::move(faulty), std::move(plain)));
   }
   Result<std::unique_ptr<io::File>> open(const std::string& path, io::OpenMode mode) override {
-    SWALE_ASSIGN_OR_RETURN(auto faulty, faults.open(path, mode));
+    SWALE_ASSIGN_OR_RETURN(auto faulty, faults_.open(path, mode));
     SWALE_ASSIGN_OR_RETURN(auto plain,
-                           posix_.open(path, mode == io::OpenMode::kRead ? mode : io::OpenMode::kReadWrite));
+                           plain_.open(path, mode == io::OpenMode::kRead ? mode : io::OpenMode::kReadWrite));
     return std::unique_ptr<io::File>(new DescribedFile(std::move(faulty), std::move(plain)));
   }
-  Status make_directory(const std::string& path) override { return faults.make_directory(path); }
-  Status rename(const std::string& from, const std::string& to) override { return faults.rename(from, to); }
+  Status make_directory(const std::string& path) override { return faults_.make_directory(path); }
+  Status rename(const std::string& from, const std::string& to) override { return faults_.rename(from, to); }
   Status rename_new(const std::string& from, const std::string& to) override {
-    return faults.rename_new(from, to);
+    return faults_.rename_new(from, to);
   }
-  Status remove(const std::string& path) override { return faults.remove(path); }
-  Status sync_directory(const std::string& path) override { return faults.sync_directory(path); }
-  Result<std::vector<std::string>> list(const std::string& path) override { return faults.list(path); }
-  Result<bool> exists(const std::string& path) override { return faults.exists(path); }
+  Status remove(const std::string& path) override { return faults_.remove(path); }
+  Status sync_directory(const std::string& path) override { return faults_.sync_directory(path); }
+  Result<std::vector<std::string>> list(const std::string& path) override { return faults_.list(path); }
+  Result<bool> exists(const std::string& path) override { return faults_.exists(path); }
 
  private:
-  io::PosixDevice posix_;
+  const std::unique_ptr<io::Device> own_faults_;
+  const std::unique_ptr<io::Device> own_plain_;
+  io::Device& faults_;
+  io::Device& plain_;
+};
 
+struct FaultsOfPosix {
+  io::PosixDevice posix;
+  io::FaultDevice faults{posix};
+};
+
+class DescribedFaultDevice final : private FaultsOfPosix, public DescribedDevice {
  public:
-  io::FaultDevice faults{posix_};
+  DescribedFaultDevice() : DescribedDevice(FaultsOfPosix::faults, posix) {}
+  using FaultsOfPosix::faults;
 };
 
 }  // namespace swale::tier

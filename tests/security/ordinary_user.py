@@ -1,0 +1,59 @@
+"""Other users for tests that root runs: an I/O server refuses to run as root, and a neighbour is somebody else.
+
+The users need no entry in /etc/passwd. Without root there is one user only, and tests of neighbours say that they are skipped.
+"""
+import os
+import shutil
+import sys
+import tempfile
+
+OWNER = 65533  # whose job it is
+NEIGHBOUR = 65532
+
+
+def give(folder, user=OWNER):
+    """The folder and all below it, and the way to it, where that is a folder of this test."""
+    if os.geteuid() != 0:
+        return
+    for path, folders, names in os.walk(folder):
+        for name in [*folders, *names]:
+            os.chown(os.path.join(path, name), user, user, follow_symlinks=False)
+    os.chown(folder, user, user)
+
+
+def drop(user=OWNER):
+    """This process becomes that user, for good."""
+    if os.geteuid() != 0:
+        return
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+
+
+def words(*command, user=OWNER):
+    """The command as that user."""
+    if os.geteuid() != 0:
+        return list(command)
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
+
+
+def run(body):
+    """Runs `body` as that user, in a folder of its own, and returns its exit status."""
+    scratch = tempfile.mkdtemp(prefix="ordinary-user-", dir=os.getcwd())
+    give(scratch)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.chdir(scratch)
+            drop()
+            body()
+            status = 0
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+    _, state = os.waitpid(child, 0)
+    shutil.rmtree(scratch, ignore_errors=True)
+    return os.waitstatus_to_exitcode(state)
