@@ -167,7 +167,8 @@ int TierFs::change_times(Node& node, std::optional<timespec> accessed, std::opti
     if (caller != nullptr && as.emplace(identity_, *caller).failed() != 0) return as->failed();
     if (::utimensat(node.path.get(), "", times, AT_EMPTY_PATH) != 0) return errno;
   }
-  if (modified) store_.set_modified(node.key, nanos_of(times[1].tv_nsec == UTIME_NOW ? time_now() : times[1]));
+  if (modified)
+    store_.set_modified(node.key, nanos_of(times[1].tv_nsec == UTIME_NOW ? time_now() : times[1]));
   return 0;
 }
 

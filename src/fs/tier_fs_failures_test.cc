@@ -112,7 +112,7 @@ class TierFsFailuresTest : public ::testing::Test {
     Entry entry;
     if (const int failed = fs_->lookup(*fs_->root(), "data", &entry); failed != 0) return failed;
     struct stat attributes;
-    const int failed = fs_->change(*entry.node, wanted, &attributes);
+    const int failed = fs_->change(*entry.node, wanted, Caller::this_thread(), &attributes);
     fs_->forget(entry.node, 1);
     return failed;
   }

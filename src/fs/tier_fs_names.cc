@@ -105,7 +105,8 @@ int TierFs::link(Node& node, Node& parent, const char* name, const Caller& calle
         0)
       return errno;
   }
-  if (const int failed = enter(io::Descriptor(::fcntl(node.path.get(), F_DUPFD_CLOEXEC, 0)), entry); failed != 0) {
+  if (const int failed = enter(io::Descriptor(::fcntl(node.path.get(), F_DUPFD_CLOEXEC, 0)), entry);
+      failed != 0) {
     take_back(parent, name, node.path, caller);
     return failed;
   }

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <functional>
 
-#include "tier/store/testing/described_fault_device.h"
 #include "tier/store/store.h"
+#include "tier/store/testing/described_fault_device.h"
 
 namespace swale::tier::store_changes_test {
 namespace {

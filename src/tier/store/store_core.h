@@ -58,7 +58,7 @@ struct OpenedStore {
     uint64_t base = 0;  // address of its first byte
   };
   std::vector<OldQueue> old_queues;
-  Marker marker;  // as it is on the backing device; of a log that was made anew: as it will be
+  Marker marker;                // as it is on the backing device; of a log that was made anew: as it will be
   std::optional<LogSeal> seal;  // as it is on the SSD
   uint64_t queue_number = 0;
   Engine::Found found;
@@ -166,8 +166,8 @@ class StoreCore final : public io::StorageClient {
   enum SyncFor : uint8_t { kSyncForAll = 1, kSyncForFile = 2 };
   struct SlotWrite {
     uint32_t operations = 0;
-    bool direct = false;        // some of it does not stand in the log
-    uint32_t failed_syncs = 0;  // of its file, when it began
+    bool direct = false;             // some of it does not stand in the log
+    uint32_t failed_syncs = 0;       // of its file, when it began
     uint64_t offset = 0, bytes = 0;  // of all operations together
     Status status;
   };
