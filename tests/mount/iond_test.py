@@ -103,6 +103,8 @@ def client(what, name, count):
 class IondTest(unittest.TestCase):
     def setUp(self):
         self.root = tempfile.mkdtemp(prefix="iond-", dir=os.getcwd())
+        # Not there: who runs the test as root need not own the folders above it.
+        self.meet = tempfile.mkdtemp(prefix="iond-meet-")
         self.processes = []
         for server in (0, 1):
             os.mkdir(f"{self.root}/disk{server}")
@@ -114,16 +116,16 @@ class IondTest(unittest.TestCase):
                 process.kill()
             process.communicate()
         shutil.rmtree(self.root)
+        shutil.rmtree(self.meet)
 
     def start(self, *clients, durability="page-cache", tcp=False):
         """Two servers and these clients (what, name, count), as one job. tcp: for a case that kills a rank. A rank that dies in the
         middle of a send through shared memory leaves its receiver deaf (docs/design/transport.md, "Limits")."""
         self.jobs += 1
-        os.mkdir(f"{self.root}/meet{self.jobs}")
         started = []
         for rank in range(2 + len(clients)):
             environment = dict(os.environ, SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE=str(2 + len(clients)),
-                               SWALE_JOB_ID=f"iond{os.getpid()}.{self.jobs}", SWALE_JOB_RENDEZVOUS=f"{self.root}/meet{self.jobs}",
+                               SWALE_JOB_ID=f"iond{os.getpid()}.{self.jobs}", SWALE_JOB_RENDEZVOUS=self.meet,
                                SWALE_NET_CLOSE_DEADLINE_S="1", SWALE_NET_SILENCE_DEADLINE_S="30" if LONG else "5",
                                LD_LIBRARY_PATH=os.path.dirname(LIBRARY))  # of libswale-ucx.so
             if tcp:
