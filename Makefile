@@ -112,7 +112,7 @@ test-deb: ## make deb, then install the packages in a bare Debian root and use t
 	@scripts/build-deb.sh
 	@scripts/test-deb.sh
 
-check: ## before a commit: format, layers, tree, numbers, locks, pages, fast tests, clang-tidy on what changed
+check: ## before a commit: format, layers, tree, numbers, prints, locks, pages, fast tests, clang-tidy on what changed
 	@scripts/install-deps.sh test check
 	@scripts/check-tree.sh --self-test
 	@scripts/check-tree.sh
@@ -124,6 +124,8 @@ check: ## before a commit: format, layers, tree, numbers, locks, pages, fast tes
 	@scripts/figures.py check
 	@scripts/check-numbers.py --self-test
 	@scripts/check-numbers.py
+	@scripts/check-prints.py --self-test
+	@scripts/check-prints.py
 	@scripts/check-locks.py --self-test
 	@scripts/check-locks.py
 	@scripts/build.sh checked

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/coding.h"
+#include "base/plain_text.h"
 
 namespace swale::tools {
 namespace {
@@ -51,31 +52,7 @@ bool is_number(std::optional<run::KeyType> type) {
   return type == run::KeyType::kU64 || type == run::KeyType::kI64;
 }
 
-// The length of the character that begins at `at`; 0 if it is not UTF-8, or a control character.
-size_t character_bytes(Bytes text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(i < text.size() ? text[i] : 0); };
-  const uint8_t first = byte(at);
-  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
-  const size_t bytes = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  }
-  const uint8_t second = byte(at + 1);
-  const bool too_long = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
-  const bool beyond = (first == 0xed && second >= 0xa0) || (first == 0xf4 && second >= 0x90);
-  return too_long || beyond ? 0 : bytes;
-}
-
-bool is_text(Bytes bytes) {
-  for (size_t at = 0; at < bytes.size();) {
-    const size_t character = character_bytes(bytes, at);
-    if (character == 0) return false;
-    at += character;
-  }
-  return true;
-}
-
-bool is_plain(Bytes bytes) {
+bool stands_for_itself(Bytes bytes) {
   const bool printable = std::all_of(bytes.begin(), bytes.end(), [](char c) { return c >= ' ' && c <= '~'; });
   return printable && !bytes.starts_with(kHexPrefix) && !bytes.starts_with(kU64Prefix) &&
          !bytes.starts_with(kU32Prefix);
@@ -111,7 +88,7 @@ std::string hex16(uint64_t id) { return fmt::format("{:016x}", id); }
 std::string show(Bytes bytes, Notation notation) {
   if (notation == Notation::kRaw) return std::string(bytes);
   if (notation == Notation::kU64 && bytes.size() == 8) return fmt::format("u64:{}", get_u64(bytes.data()));
-  if (notation == Notation::kHex || !is_plain(bytes)) return hex(bytes);
+  if (notation == Notation::kHex || !stands_for_itself(bytes)) return hex(bytes);
   return std::string(bytes);
 }
 
@@ -128,7 +105,7 @@ std::string show_key(Bytes key, Notation notation, std::optional<run::KeyType> t
   }
   const bool as_bytes = notation == Notation::kHex || notation == Notation::kRaw;
   if (is_number(type) && !as_bytes) return hex(key);  // text could look like a number
-  if (notation == Notation::kAuto && type == run::KeyType::kText && is_text(key)) return std::string(key);
+  if (notation == Notation::kAuto && type == run::KeyType::kText && is_plain(key)) return std::string(key);
   return show(key, notation);
 }
 

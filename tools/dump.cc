@@ -37,7 +37,7 @@ void DumpOutput::begin_file(const std::string& path) {
   path_ = path;
   lines_ = 0;
   if (wants_progress_) bar_.emplace();
-  if (!options_.json) print(fmt::format("{}\n", path));
+  if (!options_.json) print_line(path);
 }
 
 void DumpOutput::progress(uint64_t offset, uint64_t file_bytes) {
@@ -73,7 +73,7 @@ void DumpOutput::line(const Json& thing) {
                         value.is_string() ? value.get<std::string>()
                                           : value.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
-  print(text + "\n");
+  print_line(text);
 }
 
 void DumpOutput::damage(uint64_t offset, const Status& cause) {

@@ -72,8 +72,8 @@ std::string hint_for(imd::Reader& reader, int64_t epoch, const std::string& text
 void GetCommand::print_missing(imd::Reader& reader, const std::vector<uint32_t>& epochs, size_t key,
                                Bytes bytes) const {
   const bool told = reader.manifest().schema.key.has_value();
-  fmt::print(stderr, "swale: {}: not found in {}{}\n", keys[key], choice.text(),
-             epochs.empty() || told ? "" : hint_for(reader, epochs.back(), keys[key], bytes));
+  complain("{}: not found in {}{}", keys[key], choice.text(),
+           epochs.empty() || told ? "" : hint_for(reader, epochs.back(), keys[key], bytes));
 }
 
 // The key's values in the epochs; kNotFound if there is none.
@@ -146,17 +146,17 @@ int GetCommand::run() {
     if (!values.ok()) return fail(values.status());
     for (const imd::Value& value : *values) {
       if (values_alone) {
-        print(value.bytes);  // without a copy, as it may be large
+        print_bytes(value.bytes);  // without a copy, as it may be large
         continue;
       }
       const imd::EpochEntry& epoch = manifest.epochs[value.epoch];
       line.clear();
       if (!format->append({value.epoch, epoch.step, epoch.time, bytes[i], value.bytes}, &line)) ++left_out;
-      print(line);
+      print_records(*layout, line);
     }
   }
   if (left_out != 0) {
-    fmt::print(stderr, "swale: {} values were left out: they are too short for the fields\n", left_out);
+    complain("{} values were left out: they are too short for the fields", left_out);
   }
   return finish_output(missing == 0 ? kExitOk : kExitNotFound);
 }

@@ -63,7 +63,7 @@ Status dump_manifest(io::Device& device, const std::string& path, DumpOutput* ou
   } else if (out->options().json) {
     out->line({{"what", "manifest"}, {"offset", 0}, {"content", json}});
   } else {
-    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_json_text(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   return {};
 }

@@ -58,16 +58,14 @@ Status IondCommand::serve(net::Job& job) const {
   if (store) serving = iond::IondServing{store.get(), with_rank(tier.backing, job.rank())};
   auto iond = iond::Iond::open(job, wanted.ok() ? *wanted : iond::IondOptions(), serving, mine);
   SWALE_RETURN_IF_ERROR(iond.status());
-  for (const Status& damaged : store->recovery().damaged)
-    fmt::print(stderr, "swale: {}\n", damaged.message());
+  for (const Status& damaged : store->recovery().damaged) complain("{}", damaged.message());
   // Until it has drained, too.
   const auto stats = iond::StatsSocket::open(with_rank(tier.ssd, job.rank()), [&, server = iond->get()] {
     tier::IondLoad load = server->load();
     load.refused_frames = job.refused_frames();
     return tier::stats_text(store->stats(), &load);
   });
-  if (!stats.ok())
-    fmt::print(stderr, "swale: {}; so nobody can ask how this server stands\n", stats.status().message());
+  if (!stats.ok()) complain("{}; so nobody can ask how this server stands", stats.status().message());
   const Status served = (*iond)->close();
   const Status closed = store->close(tier.at_close());
   tell(job.rank(), store->stats());
@@ -92,14 +90,14 @@ void IondCommand::tell(net::Rank rank, const tier::Stats& stats) const {
 int IondCommand::run() const {
   swale_job* job = nullptr;
   if (swale_job_open(nullptr, "", &job) != SWALE_OK) {
-    fmt::print(stderr, "swale: {}\n", swale_last_error());
+    complain("{}", swale_last_error());
     return kExitFailure;
   }
   const Status served = serve(*job->state->job);
   const bool left = swale_job_close(job) == SWALE_OK;
   if (!served.ok()) return fail(served);
   if (left) return finish_output(kExitOk);
-  fmt::print(stderr, "swale: {}\n", swale_last_error());
+  complain("{}", swale_last_error());
   return kExitFailure;
 }
 

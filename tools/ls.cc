@@ -100,9 +100,9 @@ void Listing::print_key(const std::string& key, const KeySizes& sizes) const {
     const std::string epochs = sizes.first_epoch == sizes.last_epoch
                                    ? fmt::format("{}", sizes.first_epoch)
                                    : fmt::format("{}-{}", sizes.first_epoch, sizes.last_epoch);
-    print(fmt::format("{:>8} {:>12} {:>11}  {}\n", sizes.values, sizes.bytes, epochs, shown));
+    print_line(fmt::format("{:>8} {:>12} {:>11}  {}", sizes.values, sizes.bytes, epochs, shown));
   } else {
-    print(shown + "\n");
+    print_line(shown);
   }
 }
 

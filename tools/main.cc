@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/plain_text.h"
 #include "tools/commands.h"
 
 namespace swale::tools {
@@ -66,7 +67,7 @@ int run_command(int argc, char** argv) {
   std::vector<std::string> words =
       without_engine_word(without_help_word(with_tier_word({argv + 1, argv + argc})));
   if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
-    fmt::print(stderr, "swale: {}\n", unknown);
+    complain("{}", unknown);
     return kExitUsage;
   }
   try {
@@ -78,7 +79,7 @@ int run_command(int argc, char** argv) {
       print(out.str());
       return finish_output(kExitOk);
     }
-    fmt::print(stderr, "swale: {}", complaint.str());
+    fmt::print(stderr, "swale: {}", plain_text(complaint.str(), TextUse::kPage));
     return kExitUsage;
   }
   return run();
@@ -92,7 +93,11 @@ int fail_with(const std::exception_ptr& exception) {
   } catch (const std::bad_alloc&) {
     std::fputs("swale: out of memory\n", stderr);
   } catch (const std::exception& known) {
-    std::fprintf(stderr, "swale: %s\n", known.what());
+    std::fputs("swale: ", stderr);
+    // Not plain_text, which allocates: only what is ASCII and no control character.
+    for (const char* at = known.what(); *at != '\0'; ++at)
+      std::fputc(*at >= ' ' && *at <= '~' ? *at : '?', stderr);
+    std::fputc('\n', stderr);
   } catch (...) {
     std::fputs("swale: unexpected failure\n", stderr);
   }

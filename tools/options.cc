@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/plain_text.h"
 #include "capi/options.h"
 #include "tools/engine.h"
 
@@ -23,7 +24,7 @@ void note_output_failure() {
 
 int fail(const Status& status) {
   std::fflush(stdout);
-  fmt::print(stderr, "swale: {}\n", status.message());
+  complain_text(status.message());
   return status.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
 }
 
@@ -34,15 +35,32 @@ Status own_limit_among(std::span<const Status> problems) {
   return found == problems.end() ? Status() : *found;
 }
 
+void complain_text(std::string_view text) { fmt::print(stderr, "swale: {}\n", plain_text(text)); }
+
+void print_bytes(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size()) note_output_failure();
+}
+
 void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) note_output_failure();
+  is_plain(text, TextUse::kPage) ? print_bytes(text) : print_bytes(plain_text(text, TextUse::kPage));
+}
+
+void print_line(std::string_view text) { print_bytes(plain_text(text) + "\n"); }
+
+void print_json_text(std::string_view text) {
+  is_plain(text, TextUse::kJson) ? print_bytes(text) : print_bytes(plain_text(text, TextUse::kJson));
+}
+
+void print_records(Layout layout, std::string_view records) {
+  if (layout == Layout::kRaw) return print_bytes(records);
+  layout == Layout::kJson ? print_json_text(records) : print(records);
 }
 
 std::string json_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void print_json(const Json& json) { print(json_line(json)); }
+void print_json(const Json& json) { print_json_text(json_line(json)); }
 
 Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type) {
   std::string text = show_key(key, notation, type);
@@ -52,7 +70,7 @@ Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type) {
 int finish_output(int exit_code) {
   if (std::fflush(stdout) != 0) note_output_failure();
   if (std::ferror(stdout) == 0 && output_errno == 0) return exit_code;
-  fmt::print(stderr, "swale: writing to the standard output: {}\n", std::strerror(output_errno));
+  complain("writing to the standard output: {}", std::strerror(output_errno));
   return kExitFailure;
 }
 

@@ -38,10 +38,25 @@ Status own_limit_among(std::span<const Status> problems);
 // A key in JSON: a number if it is shown as one.
 Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type);
 
-// Writes to stdout. Keeps the first failure and its reason for finish_output.
+// A line "swale: ..." on stderr, as plain text (base/plain_text.h).
+void complain_text(std::string_view text);
+template <class... Args>
+void complain(fmt::format_string<Args...> format, Args&&... args) {
+  complain_text(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Writes to stdout, as plain text: lines and tables for people. Keeps the first failure and its reason for finish_output.
 void print(std::string_view text);
+// One line of plain text: a line feed within it is escaped, so that no name forges a line.
+void print_line(std::string_view text);
+// Bytes as they are: raw output, and what moves the cursor.
+void print_bytes(std::string_view bytes);
+// Text that is JSON already.
+void print_json_text(std::string_view text);
 std::string json_line(const Json& json);  // bytes that are no text are replaced
 void print_json(const Json& json);        // one line
+// Records as a RecordFormat of this layout wrote them.
+void print_records(Layout layout, std::string_view records);
 // Returns the command's exit code, or kExitFailure if a write to stdout has failed.
 int finish_output(int exit_code);
 

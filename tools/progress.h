@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/plain_text.h"
 #include "base/status.h"
 
 namespace swale::tools {
@@ -31,7 +32,7 @@ class ProgressBar {
     shown_ = permille;
     const int columns = static_cast<int>(share * kColumns);
     fmt::print(stderr, "\r[{:=<{}}{:{}}] {:5.1f} % of {} {}", "", columns, "", kColumns - columns,
-               share * 100, total / unit_size, unit);
+               share * 100, total / unit_size, plain_text(unit));
     std::fflush(stderr);
   }
 
@@ -40,7 +41,7 @@ class ProgressBar {
     const auto units = static_cast<int>(done / unit_size);
     if (units == shown_) return;
     shown_ = units;
-    fmt::print(stderr, "\r{} {}", units, unit);
+    fmt::print(stderr, "\r{} {}", units, plain_text(unit));
     std::fflush(stderr);
   }
 

@@ -17,12 +17,12 @@ struct RepairCommand {
 };
 
 void RepairCommand::print_text(const RepairReport& report) const {
-  print(fmt::format("{}: {}\n", common.path, report.headline));
-  for (const std::string& line : report.found) print(fmt::format("found: {}\n", line));
+  print_line(fmt::format("{}: {}", common.path, report.headline));
+  for (const std::string& line : report.found) print_line(fmt::format("found: {}", line));
   for (const std::string& line : report.done) {
-    print(fmt::format("{}: {}\n", dry_run ? "would have" : "done", line));
+    print_line(fmt::format("{}: {}", dry_run ? "would have" : "done", line));
   }
-  for (const std::string& line : report.lost) print(fmt::format("lost: {}\n", line));
+  for (const std::string& line : report.lost) print_line(fmt::format("lost: {}", line));
   if (!report.remark.empty()) print(report.remark + "\n");
   if (report.found.empty() && report.done.empty() && report.lost.empty()) print("nothing to repair\n");
 }

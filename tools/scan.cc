@@ -41,9 +41,9 @@ unsigned usable_processors() {
 }
 
 void tell_damage(uint64_t places, uint64_t unread) {
-  fmt::print(stderr, "swale: {} skipped, and at least {} not read\n",
-             places == 1 ? "1 damaged place was" : fmt::format("{} damaged places were", places),
-             unread == 1 ? "1 record was" : fmt::format("{} records were", unread));
+  complain("{} skipped, and at least {} not read",
+           places == 1 ? "1 damaged place was" : fmt::format("{} damaged places were", places),
+           unread == 1 ? "1 record was" : fmt::format("{} records were", unread));
 }
 
 int ScanCommand::run() const {
@@ -83,8 +83,8 @@ int ScanCommand::run() const {
     left_out.fetch_add(1, std::memory_order_relaxed);
     return false;
   };
-  job.write = [](Bytes text) {
-    print(text);
+  job.write = [&](Bytes records) {
+    print_records(*layout, records);
     return std::ferror(stdout) == 0;
   };
   if (keep_going) {
@@ -92,7 +92,7 @@ int ScanCommand::run() const {
     job.damaged = [&](const Status& cause, uint64_t records) {
       ++damaged_places;
       unread += records;
-      fmt::print(stderr, "swale: passed: {}\n", cause.message());
+      complain("passed: {}", cause.message());
     };
   }
   if (ProgressBar::wanted_beside_output())
@@ -101,8 +101,7 @@ int ScanCommand::run() const {
   const Result<uint64_t> written = parallel_scan(reader, job);
   if (!written.ok()) return fail(written.status());
   if (left_out != 0) {
-    fmt::print(stderr, "swale: {} records were left out: their values are too short for the fields\n",
-               left_out.load());
+    complain("{} records were left out: their values are too short for the fields", left_out.load());
   }
   if (damaged_places != 0) tell_damage(damaged_places, unread);
   return finish_output(damaged_places == 0 ? kExitOk : kExitFailure);
@@ -129,7 +128,7 @@ int KeysCommand::run() const {
     if (common.json) {
       print_json({{"key", key_json(key, notation, manifest.schema.key)}});
     } else {
-      print(show_key(key, notation, manifest.schema.key) + "\n");
+      print_line(show_key(key, notation, manifest.schema.key));
     }
     return std::ferror(stdout) == 0;
   };

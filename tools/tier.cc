@@ -47,8 +47,8 @@ Json lost_ranges(const std::vector<tier::LostBytes>& lost) {
 }
 
 std::string line_of(const tier::LostBytes& range) {
-  return range.length == 0 ? fmt::format("{}: {}\n", range.path, range.what)
-                           : fmt::format("{}: bytes {} to {} are lost: {}\n", range.path, range.offset,
+  return range.length == 0 ? fmt::format("{}: {}", range.path, range.what)
+                           : fmt::format("{}: bytes {} to {} are lost: {}", range.path, range.offset,
                                          range.offset + range.length, range.what);
 }
 
@@ -56,7 +56,7 @@ std::string line_of(const tier::LostBytes& range) {
 int TierCommand::look(io::PosixDevice& device) const {
   if (const Status unused = expect_unused(device, ssd); !unused.ok()) return fail(unused);
   const auto show = [this](const tier::LogRecord& record) {
-    json ? print_json(Json{{"record", record.text()}}) : print(record.text() + "\n");
+    json ? print_json(Json{{"record", record.text()}}) : print_line(record.text());
   };
   const bool dumps = action == "dump";
   const auto report =
@@ -68,7 +68,7 @@ int TierCommand::look(io::PosixDevice& device) const {
     found["problems"] = texts(report->problems);
     print_json(found);
   } else {
-    for (const Status& problem : report->problems) print(fmt::format("{}\n", problem.message()));
+    for (const Status& problem : report->problems) print_line(problem.message());
     print(fmt::format(
         "{}: log {:016x}, {} of {} segments hold {} records with {} bytes; {} writes in the queue; {}; {}\n",
         ssd, report->log_id, report->live_segments, report->segments, report->records, report->payload_bytes,
@@ -82,7 +82,7 @@ int TierCommand::look(io::PosixDevice& device) const {
 // make, recover, drain: as the next program that uses the directories would.
 int TierCommand::use(io::PosixDevice& device) const {
   if (backing.empty()) {
-    fmt::print(stderr, "swale: tier {}: give the backing directory, too\n", action);
+    complain("tier {}: give the backing directory, too", action);
     return kExitUsage;
   }
   tier::StoreOptions options;
@@ -92,7 +92,7 @@ int TierCommand::use(io::PosixDevice& device) const {
   options.engine.segment_bytes = size / kSegments / 4096 * 4096;
   options.accept_loss = accept_loss;
   if (accept_loss && action != "recover") {
-    fmt::print(stderr, "swale: tier {}: --accept-loss belongs to recover\n", action);
+    complain("tier {}: --accept-loss belongs to recover", action);
     return kExitUsage;
   }
   // A mistyped path makes no log, and make leaves alone what is there.
@@ -127,8 +127,8 @@ int TierCommand::use(io::PosixDevice& device) const {
                     {"accepted", accept_loss},
                     {"left_bytes", stats.dirty_bytes}});
   } else {
-    for (const Status& damaged : found.damaged) print(fmt::format("{}\n", damaged.message()));
-    for (const tier::LostBytes& range : found.lost) print(line_of(range));
+    for (const Status& damaged : found.damaged) print_line(damaged.message());
+    for (const tier::LostBytes& range : found.lost) print_line(line_of(range));
     if (accept_loss && !found.lost.empty())
       print("these losses are accepted: reads give older bytes there\n");
     print(

@@ -84,7 +84,7 @@ int TierMountCommand::in_background(fuse::MountOptions options) const {
     for (ssize_t got; (got = ::read(ends[0], part, sizeof(part))) > 0;)
       text.append(part, static_cast<size_t>(got));
     if (!text.empty()) {
-      print(text);
+      json ? print_json_text(text) : print(text);
       return finish_output(kExitOk);
     }
     int state = 0;
@@ -118,7 +118,7 @@ int TierMountCommand::run() const {
   }
   if (!foreground) return in_background(std::move(*wanted));
   wanted->ready = [this](const tier::RecoveryReport& found) {
-    print(said(found));
+    json ? print_json_text(said(found)) : print(said(found));
     static_cast<void>(finish_output(kExitOk));
   };
   const Status ended = fuse::run_mount(*wanted);

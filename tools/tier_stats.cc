@@ -128,8 +128,8 @@ int TierStatsCommand::run() const {
     if (json) {
       print_json(*now);
     } else {
-      print(fmt::format("{}{}{}", rewrites ? "\r\x1b[K" : "", live_line(before, *now, every_s),
-                        rewrites ? "" : "\n"));
+      if (rewrites) print_bytes("\r\x1b[K");
+      print(live_line(before, *now, every_s) + (rewrites ? "" : "\n"));
     }
     if (const int failed = finish_output(kExitOk); failed != kExitOk) return failed;
   }

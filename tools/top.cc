@@ -62,12 +62,11 @@ Result<RecordFormat> TopCommand::format(const run::Schema& schema) const {
 // Prints to stderr what the result does not show.
 void TopCommand::print_remarks(const imd::TopResult& top) {
   if (top.partitions_scanned != 0) {
-    fmt::print(stderr, "swale: {} has no extrema: {} partitions were scanned, {} bytes read\n",
-               top.field.name, top.partitions_scanned, top.bytes_read);
+    complain("{} has no extrema: {} partitions were scanned, {} bytes read", top.field.name,
+             top.partitions_scanned, top.bytes_read);
   }
   if (top.nans != 0 || top.absent != 0) {
-    fmt::print(stderr, "swale: left out: {} records with NaN, {} whose value is too short\n", top.nans,
-               top.absent);
+    complain("left out: {} records with NaN, {} whose value is too short", top.nans, top.absent);
   }
 }
 
@@ -111,12 +110,14 @@ int TopCommand::run() const {
     total.bytes_read += top->bytes_read;
   }
   print(lines->header());
+  const auto layout = common.layout();
+  if (!layout.ok()) return fail(layout.status());
   std::string line;
   for (const auto& [number, record] : best) {
     const imd::EpochEntry& epoch = manifest.epochs[number];
     line.clear();
     lines->append({number, epoch.step, epoch.time, record.key, record.value}, &line);
-    print(line);
+    print_records(*layout, line);
   }
   print_remarks(total);
   return finish_output(kExitOk);

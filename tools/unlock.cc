@@ -36,9 +36,9 @@ struct UnlockCommand {
 constexpr const char* kStates[] = {"none", "dead", "silent", "alive"};
 
 std::string text_of(const io::FoundLock& lock) {
-  if (!lock.content.ok()) return lock.text() + "\n";
+  if (!lock.content.ok()) return lock.text();
   const io::LockContent& content = *lock.content;
-  return fmt::format("held by {} since {}, job {}, lease {:g} s, renewed {} times\n", content.who(),
+  return fmt::format("held by {} since {}, job {}, lease {:g} s, renewed {} times", content.who(),
                      content.since, content.job, to_seconds(content.lease), content.counter);
 }
 
@@ -49,7 +49,7 @@ Result<UnlockCommand::Finding> UnlockCommand::look(io::Device& device, const std
   SWALE_RETURN_IF_ERROR(found.status());
   Finding finding;
   finding.lock = *std::move(found);
-  if (!common.json) print(text_of(finding.lock));
+  if (!common.json) print_line(text_of(finding.lock));
   const io::LockVerdict verdict = io::judge_lock(finding.lock);
   finding.why = verdict.why;
   if (verdict.kind == io::LockVerdict::Kind::kDead) {
@@ -121,8 +121,8 @@ void UnlockCommand::report(const Finding& finding, bool removed) const {
     print_json(json);
     return;
   }
-  if (!held) return print(fmt::format("{}: nobody holds it\n", common.path));
-  print(fmt::format("{}: {}\n", kStates[static_cast<int>(finding.state)], finding.why));
+  if (!held) return print_line(fmt::format("{}: nobody holds it", common.path));
+  print_line(fmt::format("{}: {}", kStates[static_cast<int>(finding.state)], finding.why));
   if (removed) {
     print("removed\n");
   } else if (finding.state == Finding::State::kAlive && !force) {

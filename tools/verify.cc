@@ -39,8 +39,7 @@ Json as_json(const std::string& path, const VerifyReport& report) {
 }
 
 void VerifyCommand::print_text(const VerifyReport& report) const {
-  for (const Status& problem : report.problems)
-    fmt::print(stderr, "swale: {}\n", without_advice(problem.to_string()));
+  for (const Status& problem : report.problems) complain("{}", without_advice(problem.to_string()));
   std::string counts;
   for (const Count& count : report.checked) {
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count.value, count.words);
@@ -50,7 +49,7 @@ void VerifyCommand::print_text(const VerifyReport& report) const {
                                   : fmt::format("{} {}{}", report.problems.size(),
                                                 report.problems.size() == 1 ? "problem" : "problems",
                                                 report.problems.size() == problems_max ? " or more" : "");
-  print(fmt::format("{}: {} ({})\n", common.path, verdict, counts));
+  print_line(fmt::format("{}: {} ({})", common.path, verdict, counts));
 }
 
 int VerifyCommand::run() const {

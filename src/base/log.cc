@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "base/plain_text.h"
 
 namespace swale {
 namespace {
@@ -70,7 +71,8 @@ class Log {
       set_level(static_cast<LogLevel>(i));
       return;
     }
-    logger_.warn("SWALE_LOG is '{}': expected debug, info, warn, error or off; taking warn", wanted);
+    logger_.warn("SWALE_LOG is '{}': expected debug, info, warn, error or off; taking warn",
+                 plain_text(wanted));
   }
 
   std::atomic<LogLevel> level_{LogLevel::kWarn};
@@ -86,7 +88,7 @@ void set_log_level(LogLevel level) { Log::instance().set_level(level); }
 bool log_enabled(LogLevel level) { return Log::instance().enabled(level); }
 
 void log_message(LogLevel level, std::string_view message) {
-  if (log_enabled(level)) Log::instance().write(level, message);
+  if (log_enabled(level)) Log::instance().write(level, plain_text(message));
 }
 
 void log_formatted(LogLevel level, fmt::string_view format, fmt::format_args args) noexcept {

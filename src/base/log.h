@@ -3,6 +3,8 @@
 //
 // Logging never throws: a message for which there is no memory, or whose sink throws, is dropped.
 //
+// A message is one line of plain text, whatever it quotes (base/plain_text.h): for stderr as for sinks.
+//
 // Messages of SWALE_LOG's level (debug, info, warn, error, off; default warn) and above go to stderr, or to
 // the sink that the host application has set.
 //

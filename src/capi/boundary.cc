@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/plain_text.h"
+
 namespace swale::capi {
 namespace {
 
@@ -17,7 +19,7 @@ thread_local LastError last;
 
 int report(const Status& status) noexcept {
   try {
-    last.text.assign(status.message());
+    last.text = plain_text(status.message());  // programs print it on terminals
     last.fixed = nullptr;
   } catch (...) {
     last.fixed = kNoMemoryForTheText;
