@@ -7,7 +7,7 @@
  * Conventions
  *   Status      Every call that can fail returns an int: SWALE_OK (0) or one of the codes below. Output parameters
  *               are set only on success. swale_last_error() tells the failing call's thread what went wrong, where,
- *               and what to do about it.
+ *               and what to do about it. Its text is one line; control characters of names in it are escaped.
  *   Bytes       Keys and values are any bytes, given as pointer and length; the library copies what it keeps.
  *   Structs     Structs that the caller provides begin with struct_bytes. Set it to the struct's size before the call:
  *               "swale_epoch_info info; info.struct_bytes = sizeof info;". Later versions add members at the end. The
@@ -16,6 +16,9 @@
  *               NULL is allowed and does nothing.
  *   Threads     Several threads may call swale_dir_append at once, and several threads may use one reader at once. All
  *               other calls on one handle are made by one thread at a time.
+ *   Processes   A child made by fork has its parent's handles, and none of the threads that serve them. There every call
+ *               on the handle of a job, a directory, a store or I/O servers is SWALE_INVALID_ARGUMENT at once, and
+ *               closing frees nothing. Readers are not meant: open one in the child.
  *   Collective  All ranks of the job make the calls marked [collective], in the same order. Ranks that make different
  *               calls get SWALE_INVALID_ARGUMENT, which names both calls. When a rank dies or falls silent, the calls
  *               of the others fail. At the end of an epoch and at the close of a directory the ranks wait without

@@ -85,6 +85,7 @@ Status make_dir(net::Job& job, const char* path, const char* options) {
                              size_t value_bytes) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return null_argument("swale_dir_append", "dir");
+    SWALE_RETURN_IF_ERROR(check_process("swale_dir_append", *dir->state->job));
     SWALE_ASSIGN_OR_RETURN(const Bytes key_view, bytes_argument("swale_dir_append", "key", key, key_bytes));
     SWALE_ASSIGN_OR_RETURN(const Bytes value_view,
                            bytes_argument("swale_dir_append", "value", value, value_bytes));
@@ -128,6 +129,7 @@ int swale_dir_open(swale_job* job, const char* path, int flags, const char* opti
   return guarded([&]() -> Status {
     if (job == nullptr) return swale::capi::null_argument("swale_dir_open", "job");
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_open", "dir");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_open", *job->state));
     return swale::capi::open_dir(job, path, flags, options, dir);
   });
 }
@@ -137,6 +139,7 @@ int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, cons
   return guarded([&]() -> Status {
     if (job == nullptr) return swale::capi::null_argument("swale_dir_open_partitioned", "job");
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_open_partitioned", "dir");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_open_partitioned", *job->state));
     // A rank without a function fails together with the others, not before them.
     return swale::capi::open_dir(job, path, flags, options, dir, fn, context);
   });
@@ -160,6 +163,7 @@ int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const vo
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end", "dir");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_epoch_end", *dir->state->job));
     return dir->state->writer->epoch_end(step, time);
   });
 }
@@ -167,6 +171,7 @@ int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time) {
 int swale_dir_epoch_end_begin(swale_dir* dir, int64_t step, double time) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end_begin", "dir");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_epoch_end_begin", *dir->state->job));
     return dir->state->writer->epoch_end_begin(step, time);
   });
 }
@@ -174,6 +179,7 @@ int swale_dir_epoch_end_begin(swale_dir* dir, int64_t step, double time) {
 int swale_dir_epoch_end_wait(swale_dir* dir) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end_wait", "dir");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_epoch_end_wait", *dir->state->job));
     return dir->state->writer->epoch_end_wait();
   });
 }
@@ -181,6 +187,7 @@ int swale_dir_epoch_end_wait(swale_dir* dir) {
 int swale_dir_pause(swale_dir* dir) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_pause", "dir");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_pause", *dir->state->job));
     dir->state->writer->pause();
     return {};
   });
@@ -189,6 +196,7 @@ int swale_dir_pause(swale_dir* dir) {
 int swale_dir_resume(swale_dir* dir) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_resume", "dir");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_resume", *dir->state->job));
     dir->state->writer->resume();
     return {};
   });
@@ -196,8 +204,9 @@ int swale_dir_resume(swale_dir* dir) {
 
 int swale_dir_close(swale_dir* dir) {
   return guarded([&]() -> Status {
-    const std::unique_ptr<swale_dir> handle(dir);
+    std::unique_ptr<swale_dir> handle(dir);
     if (dir == nullptr) return {};
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process_of("swale_dir_close", *dir->state->job, &handle));
     swale::capi::DirectoryState& state = *dir->state;
     --state.job->open_directories;
     const std::unique_ptr<swale::imd::Writer> writer = std::move(state.writer);
@@ -208,6 +217,7 @@ int swale_dir_close(swale_dir* dir) {
 int swale_dir_make(swale_job* job, const char* path, const char* options) {
   return guarded([&]() -> Status {
     if (job == nullptr) return swale::capi::null_argument("swale_dir_make", "job");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_make", *job->state));
     return swale::capi::make_dir(*job->state->job, path, options);
   });
 }
@@ -217,6 +227,7 @@ int swale_subfile_open_write(swale_dir* dir, const char* name, swale_subfile** f
     if (dir == nullptr) return swale::capi::null_argument("swale_subfile_open_write", "dir");
     if (name == nullptr) return swale::capi::null_argument("swale_subfile_open_write", "name");
     if (file == nullptr) return swale::capi::null_argument("swale_subfile_open_write", "file");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_subfile_open_write", *dir->state->job));
     auto opened = std::make_unique<swale_subfile>();
     opened->key = name;
     if (opened->key.empty() || opened->key.size() > SWALE_KEY_BYTES_MAX) {
@@ -248,6 +259,7 @@ int swale_subfile_write(swale_subfile* file, const void* data, size_t bytes) {
     if (file == nullptr) return swale::capi::null_argument("swale_subfile_write", "file");
     if (!file->directory)
       return swale::invalid_argument("swale_subfile_write: this subfile was opened for reading");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_subfile_write", *file->directory->job));
     if (!file->directory->writer) return swale::capi::closed_directory("swale_subfile_write");
     SWALE_ASSIGN_OR_RETURN(const Bytes value,
                            swale::capi::bytes_argument("swale_subfile_write", "data", data, bytes));

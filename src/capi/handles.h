@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/own_process.h"
 #include "capi/boundary.h"
 #include "imd/read/reader.h"
 #include "imd/write/writer.h"
@@ -18,7 +19,25 @@ namespace swale::capi {
 struct JobState {
   std::unique_ptr<net::Job> job;
   std::atomic<int> open_directories{0};
+  OwnProcess process;
 };
+
+// kInvalidArgument in a child made by fork: every call on a handle of its parent would wait for threads that it does not have.
+inline Status check_process(const char* call, const JobState& job) {
+  if (job.process.is_this()) return {};
+  return invalid_argument(
+      "{}: the handle belongs to the process that opened it, and a child made by fork has none of its threads; "
+      "call it there, or open a job in the child",
+      call);
+}
+
+// Closing in such a child frees nothing: what the handle refers to would wait for its threads.
+template <class Handle>
+Status check_process_of(const char* call, const JobState& job, std::unique_ptr<Handle>* handle) {
+  Status status = check_process(call, job);
+  if (!status.ok()) static_cast<void>(handle->release());
+  return status;
+}
 
 struct DirectoryState {
   std::shared_ptr<JobState> job;  // outlives the writer

@@ -55,6 +55,7 @@ namespace iond = swale::iond;
 template <class Handle>
 swale::Result<iond::Iond*> servers_of(const char* call, const char* argument, const Handle* handle) {
   if (handle == nullptr) return null_argument(call, argument);
+  SWALE_RETURN_IF_ERROR(swale::capi::check_process(call, *handle->state->job));
   if (!handle->state->servers) return swale::invalid_argument("{}: the I/O servers are closed", call);
   return handle->state->servers.get();
 }
@@ -67,6 +68,7 @@ int swale_iond_open(swale_job* job, const char* options, swale_iond** iond) {
   return guarded([&]() -> Status {
     if (job == nullptr) return null_argument("swale_iond_open", "job");
     if (iond == nullptr) return null_argument("swale_iond_open", "iond");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_iond_open", *job->state));
     auto handle = std::make_unique<swale_iond>();
     SWALE_RETURN_IF_ERROR(swale::capi::open_iond(job, swale::capi::text_or_empty(options), &handle->state));
     *iond = handle.release();
@@ -76,8 +78,9 @@ int swale_iond_open(swale_job* job, const char* options, swale_iond** iond) {
 
 int swale_iond_close(swale_iond* iond) {
   return guarded([&]() -> Status {
-    const std::unique_ptr<swale_iond> handle(iond);
+    std::unique_ptr<swale_iond> handle(iond);
     if (iond == nullptr) return {};
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process_of("swale_iond_close", *iond->state->job, &handle));
     swale::capi::IondState& state = *iond->state;
     --state.job->open_directories;
     const Status closed = state.servers->close();
@@ -105,8 +108,9 @@ int swale_iond_file_open(swale_iond* iond, const char* name, int flags, swale_io
 
 int swale_iond_file_close(swale_iond_file* file) {
   return guarded([&]() -> Status {
-    const std::unique_ptr<swale_iond_file> handle(file);
+    std::unique_ptr<swale_iond_file> handle(file);
     if (file == nullptr) return {};
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process_of("swale_iond_file_close", *file->state->job, &handle));
     SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_file_close", "file", file));
     return servers->close_file(&file->file);
   });

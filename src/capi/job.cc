@@ -107,8 +107,9 @@ int swale_job_size(const swale_job* job) {
 
 int swale_job_close(swale_job* job) {
   return guarded([&]() -> Status {
-    const std::unique_ptr<swale_job> handle(job);
+    std::unique_ptr<swale_job> handle(job);
     if (job == nullptr) return {};
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process_of("swale_job_close", *job->state, &handle));
     if (const int open = job->state->open_directories; open != 0) {
       const Status refused = swale::invalid_argument(
           "swale_job_close: {} directories of this job are still open; close them first. The handle is freed",

@@ -121,6 +121,7 @@ swale_meta_segment segment_of(const meta::Extent& extent) {
 }
 
 Status check_open(const char* call, const swale::capi::MetaState& state) {
+  SWALE_RETURN_IF_ERROR(swale::capi::check_process(call, *state.job));
   if (state.store) return {};
   return swale::invalid_argument("{}: the store is closed", call);
 }
@@ -153,6 +154,7 @@ int swale_meta_open(swale_job* job, const char* path, const char* options, swale
     if (job == nullptr) return null_argument("swale_meta_open", "job");
     if (path == nullptr) return null_argument("swale_meta_open", "path");
     if (store == nullptr) return null_argument("swale_meta_open", "meta");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_meta_open", *job->state));
     auto handle = std::make_unique<swale_meta>();
     SWALE_RETURN_IF_ERROR(
         swale::capi::open_meta(job, path, swale::capi::text_or_empty(options), &handle->state));
@@ -163,8 +165,9 @@ int swale_meta_open(swale_job* job, const char* path, const char* options, swale
 
 int swale_meta_close(swale_meta* store) {
   return guarded([&]() -> Status {
-    const std::unique_ptr<swale_meta> handle(store);
+    std::unique_ptr<swale_meta> handle(store);
     if (store == nullptr) return {};
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process_of("swale_meta_close", *store->state->job, &handle));
     swale::capi::MetaState& state = *store->state;
     --state.job->open_directories;
     state.clients.reset();
@@ -187,8 +190,9 @@ int swale_meta_create(swale_meta* store, const char* name, uint32_t mode, swale_
 
 int swale_meta_file_close(swale_meta_file* file) {
   return guarded([&]() -> Status {
-    const std::unique_ptr<swale_meta_file> handle(file);
+    std::unique_ptr<swale_meta_file> handle(file);
     if (file == nullptr) return {};
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process_of("swale_meta_file_close", *file->state->job, &handle));
     SWALE_RETURN_IF_ERROR(check_open("swale_meta_file_close", *file->state));
     if (file->file.written_end == 0) return {};
     Using client(*file->state);

@@ -39,6 +39,7 @@ int swale_dir_stats(swale_dir* dir, swale_stats** stats) {
   return guarded([&]() -> Status {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_stats", "dir");
     if (stats == nullptr) return swale::capi::null_argument("swale_dir_stats", "stats");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_stats", *dir->state->job));
     auto handle = std::make_unique<swale_stats>();
     const int rank = dir->state->job->job->rank();
     for (swale::Metric& metric : dir->state->writer->metrics()) {

@@ -344,7 +344,7 @@ static void top_records(const char* path) {
   CHECK_OK(swale_job_close(job));
   CHECK_OK(swale_reader_open(path, NULL, &reader));
   CHECK(strcmp(swale_reader_key_type(reader), "bytes") == 0 && strcmp(swale_reader_key_type(NULL), "") == 0);
-  CHECK(strcmp(swale_reader_schema(reader), "id:u4;x:f8:m") == 0 &&
+  CHECK(strcmp(swale_reader_schema(reader), "id:u4;x:f8:m;_:*") == 0 &&
         strcmp(swale_reader_schema(NULL), "") == 0);
   CHECK_OK(swale_reader_top(reader, "x", 0, 3, SWALE_TOP_LARGEST, &top));
   CHECK(swale_top_count(top) == 3 && swale_top_count(NULL) == 0);

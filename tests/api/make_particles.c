@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
   if (fails(swale_dir_open(
           job, argv[1], SWALE_DIR_CREATE,
-          "imd.memory=8M,imd.schema=id:u8;position:f4x3:m;velocity:f4x3:m/s;energy:f4:J,imd.extrema=energy",
+          "imd.memory=8M,imd.schema=id:u8;position:f4x3:m;velocity:f4x3:m/s;energy:f4:J;_:*,imd.extrema=energy",
           &dir)))
     return 1;
   for (int epoch = 0; epoch < EPOCHS; ++epoch) {
