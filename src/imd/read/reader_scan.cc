@@ -105,7 +105,7 @@ class PieceScan {
   }
 
   Status pass(const Status& cause) {
-    if (!can_be_passed(cause)) return cause;
+    if (!damaged_ || !can_be_passed(cause)) return cause;
     tell();
     if (!cursor_.pass_block()) return cause;
     untold_ = cause;

@@ -261,6 +261,20 @@ class ScanDamage {
     ASSERT_TRUE(file_->pwrite(0, bytes_).ok());
   }
 
+  // The first `kept` blocks of the file are left.
+  void cut(size_t kept) {
+    ASSERT_TRUE(file_->truncate(kept * run::kBlockBytes).ok());
+    for (const size_t chunk_blocks : {size_t{1}, kept + 1, blocks(), size_t{1'024}}) {
+      ReaderOptions options;
+      options.scan_chunk_bytes = chunk_blocks * run::kBlockBytes;
+      auto reader = Reader::open(device_, "/dir", options).value();
+      const Status status = reader->scan(0, [](auto&&...) { return true; });
+      EXPECT_EQ(status.code(), Code::kCorruption) << status.to_string();
+      EXPECT_NE(status.message().find("part-000000"), std::string_view::npos) << status.to_string();
+    }
+    ASSERT_TRUE(file_->pwrite(0, bytes_).ok());
+  }
+
   // Damages `places` (offsets), scans, compares with what no damage can have touched, mends.
   void pass(const std::set<uint64_t>& places, bool mistaken = false) {
     std::vector<bool> damaged(blocks());
@@ -371,6 +385,15 @@ TEST(ScanDamage, ARunWhoseHeaderDisagreesWithItsRecordsIsDamage) {
       for (int times = 0; times < 5; ++times) directory.forge_data_bytes(run);
     }
     if (testing::Test::HasFailure()) return;
+  }
+}
+
+// In a later chunk than the first, a scan that passes no damage passed the end of the file, and called nobody.
+TEST(ScanDamage, ALogThatIsCutOffIsToldByAScanWithAnyChunk) {
+  for (const Records& records : records_of_all_shapes()) {
+    ScanDamage directory(records);
+    for (const size_t kept : {size_t{0}, size_t{1}, directory.blocks() / 2, directory.blocks() - 1})
+      directory.cut(kept);
   }
 }
 
