@@ -5,6 +5,7 @@
 #include "capi/handles.h"
 #include "capi/options.h"
 #include "iond/iond.h"
+#include "iond/ordinary_user.h"
 #include "iond/stats_socket.h"
 #include "tools/command_line.h"
 #include "tools/options.h"
@@ -88,6 +89,8 @@ void IondCommand::tell(net::Rank rank, const tier::Stats& stats) const {
 }
 
 int IondCommand::run() const {
+  // Before this process joins the job: as root it has nothing to say to it.
+  if (const Status user = iond::expect_ordinary_user(); !user.ok()) return fail(user);
   swale_job* job = nullptr;
   if (swale_job_open(nullptr, "", &job) != SWALE_OK) {
     complain("{}", swale_last_error());
@@ -112,7 +115,8 @@ void add_iond(CLI::App& app, Run* run) {
               "An I/O server. Start one or more of them as ranks of the same job as the program, which writes "
               "and reads files by the functions of swale/swale_iond.h. Files are striped over all servers (iond.stripe). Each "
               "server has an SSD directory and a backing directory of its own; %r in their names stands for its "
-              "rank, for servers that share a host. The log is made if it is not there.\n\n"
+              "rank, for servers that share a host. The log is made if it is not there. A server runs as the user whose job it serves, "
+              "and refuses to run as root.\n\n"
               "Start the servers in the same order and number each time: what they serve says which server it is. A server "
               "ends when all ranks have closed, or died; what is in the log then stays there, or is drained first. After a "
               "crash, start it again with the same directories: nothing that it acknowledged is missing, as "

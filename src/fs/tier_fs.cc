@@ -10,8 +10,8 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
-#include "fs/beneath.h"
-#include "fs/descriptor_path.h"
+#include "io/beneath.h"
+#include "io/descriptor_path.h"
 #include "tier/engine/extent_map.h"
 
 namespace swale::fs {
@@ -51,7 +51,7 @@ int TierFs::hold(Node& node, bool wanted) {
   if (!node.handle) {
     node.handle = store_.handle_of(node.key);
     if (!node.handle && wanted) {
-      const auto adopted = store_.adopt_file(descriptor_path(node.path));
+      const auto adopted = store_.adopt_file(io::descriptor_path(node.path));
       if (!adopted.ok()) return answer(adopted.status());
       node.handle = *adopted;
     }
@@ -86,7 +86,7 @@ int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const
   {
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
-    fd = io::Descriptor(open_beneath(parent.path.get(), name, O_CREAT | O_EXCL | O_RDWR, first));
+    fd = io::Descriptor(io::open_beneath(parent.path.get(), name, O_CREAT | O_EXCL | O_RDWR, first));
     failed = fd.valid() ? 0 : errno;
   }
   if (failed != 0) {
@@ -100,7 +100,7 @@ int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const
   struct stat made;
   Entry there;
   if (::fstat(fd.get(), &made) != 0) return errno;
-  failed = enter(io::Descriptor(::open(descriptor_path(fd).c_str(), O_PATH | O_CLOEXEC)), &there);
+  failed = enter(io::Descriptor(::open(io::descriptor_path(fd).c_str(), O_PATH | O_CLOEXEC)), &there);
   if (failed != 0) {
     take_back(parent, name, fd, caller);
     return failed;
@@ -125,7 +125,7 @@ int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const
 // Whether the caller may open the file so; a descriptor by which it did.
 int TierFs::open_as(Node& node, int flags, const Caller& caller, io::Descriptor* own) const {
   constexpr int kToExecute = 040;  // the kernel's FMODE_EXEC: no program can ask for it by open()
-  const std::string path = descriptor_path(node.path);
+  const std::string path = io::descriptor_path(node.path);
   int access = flags & O_ACCMODE;
   if (access == O_RDONLY && (flags & O_TRUNC) != 0) access = O_RDWR;
   if (access == O_RDONLY && (flags & kToExecute) != 0) {
@@ -250,7 +250,7 @@ int TierFs::allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length,
   const auto there = handle(file.node());
   if (!there) return EBADF;
   if (length > tier::kFileBytesMax || offset > tier::kFileBytesMax - length) return EFBIG;
-  const io::Descriptor fd(::open(descriptor_path(file.node().path).c_str(), O_RDWR | O_CLOEXEC));
+  const io::Descriptor fd(::open(io::descriptor_path(file.node().path).c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) return errno;
   if (const int failed = content_changes(file.node(), caller); failed != 0) return failed;
   if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0)

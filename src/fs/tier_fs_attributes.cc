@@ -9,8 +9,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "fs/descriptor_path.h"
 #include "fs/tier_fs.h"
+#include "io/descriptor_path.h"
 #include "tier/store/stats_text.h"
 
 namespace swale::fs {
@@ -84,7 +84,7 @@ int TierFs::content_changes(Node& node, const Caller& caller) const {
   // S_ISGID without the group's right to execute once meant mandatory locks.
   const mode_t taken = S_ISUID | ((found.st_mode & S_IXGRP) != 0 ? S_ISGID : 0);
   if ((found.st_mode & taken) != 0 &&
-      ::chmod(descriptor_path(node.path).c_str(), found.st_mode & 07777 & ~taken) != 0)
+      ::chmod(io::descriptor_path(node.path).c_str(), found.st_mode & 07777 & ~taken) != 0)
     return errno;
   node.may_be_set_id.store(false, std::memory_order_release);
   return 0;
@@ -144,7 +144,7 @@ int TierFs::change_mode(Node& node, mode_t mode, const Caller* caller) {
   node.may_be_set_id.store(true, std::memory_order_release);
   std::optional<AsCaller> as;
   if (caller != nullptr && as.emplace(identity_, *caller).failed() != 0) return as->failed();
-  return ::chmod(descriptor_path(node.path).c_str(), mode & 07777) == 0 ? 0 : errno;
+  return ::chmod(io::descriptor_path(node.path).c_str(), mode & 07777) == 0 ? 0 : errno;
 }
 
 int TierFs::change_owner(Node& node, std::optional<uid_t> user, std::optional<gid_t> group,
@@ -191,11 +191,11 @@ int TierFs::get_attribute(Node& node, const char* name, const Caller& caller, st
   std::string bytes(kAttributeBytesMax, '\0');
   ssize_t size = -1;
   if (needs_no_permission(name)) {
-    size = ::getxattr(descriptor_path(node.path).c_str(), name, bytes.data(), bytes.size());
+    size = ::getxattr(io::descriptor_path(node.path).c_str(), name, bytes.data(), bytes.size());
   } else {
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
-    size = ::getxattr(descriptor_path(node.path).c_str(), name, bytes.data(), bytes.size());
+    size = ::getxattr(io::descriptor_path(node.path).c_str(), name, bytes.data(), bytes.size());
   }
   // The kernel takes another answer for a refusal of each access.
   if (size < 0) return errno == EOPNOTSUPP && is_acl(name) ? ENODATA : errno;
@@ -212,7 +212,7 @@ int TierFs::list_attributes(Node& node, const Caller& caller, std::string* names
   {
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
-    size = ::listxattr(descriptor_path(node.path).c_str(), bytes.data(), bytes.size());
+    size = ::listxattr(io::descriptor_path(node.path).c_str(), bytes.data(), bytes.size());
     if (size < 0) return errno;
   }
   bytes.resize(static_cast<size_t>(size));
@@ -231,7 +231,7 @@ int TierFs::set_attribute(Node& node, const char* name, Bytes value, int flags, 
     const MutexLock lock(node.mutex);  // an ACL changes the mode
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
-    if (::setxattr(descriptor_path(node.path).c_str(), name, value.data(), value.size(), flags) != 0)
+    if (::setxattr(io::descriptor_path(node.path).c_str(), name, value.data(), value.size(), flags) != 0)
       return errno;
   }
   changed(node);
@@ -245,7 +245,7 @@ int TierFs::remove_attribute(Node& node, const char* name, const Caller& caller)
     const MutexLock lock(node.mutex);
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
-    if (::removexattr(descriptor_path(node.path).c_str(), name) != 0) return errno;
+    if (::removexattr(io::descriptor_path(node.path).c_str(), name) != 0) return errno;
   }
   changed(node);
   return 0;

@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "fs/beneath.h"
-#include "fs/descriptor_path.h"
 #include "fs/tier_fs.h"
+#include "io/beneath.h"
+#include "io/descriptor_path.h"
 
 namespace swale::fs {
 
@@ -20,7 +20,7 @@ bool TierFs::is_private(const Node& parent, std::string_view name) const {
 
 // The node of a name, with its attributes.
 int TierFs::enter(int parent, const char* name, Entry* entry) {
-  return enter(io::Descriptor(open_beneath(parent, name, O_PATH)), entry);
+  return enter(io::Descriptor(io::open_beneath(parent, name, O_PATH)), entry);
 }
 
 int TierFs::enter(io::Descriptor path, Entry* entry) {
@@ -44,7 +44,7 @@ template <class Make>
 int TierFs::make(Node& parent, const char* name, mode_t type, const Caller& caller, Entry* entry,
                  const Make& make) {
   if (is_private(parent, name)) return EPERM;
-  if (!is_one_name(name)) return EINVAL;
+  if (!io::is_one_name(name)) return EINVAL;
   {
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
@@ -97,12 +97,12 @@ int TierFs::read_symlink(Node& node, std::string* target) {
 // The new name is entered by the node, whatever has the name by now.
 int TierFs::link(Node& node, Node& parent, const char* name, const Caller& caller, Entry* entry) {
   if (is_private(parent, name)) return EPERM;
-  if (!is_one_name(name)) return EINVAL;
+  if (!io::is_one_name(name)) return EINVAL;
   {
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
-    if (::linkat(AT_FDCWD, descriptor_path(node.path).c_str(), parent.path.get(), name, AT_SYMLINK_FOLLOW) !=
-        0)
+    if (::linkat(AT_FDCWD, io::descriptor_path(node.path).c_str(), parent.path.get(), name,
+                 AT_SYMLINK_FOLLOW) != 0)
       return errno;
   }
   if (const int failed = enter(io::Descriptor(::fcntl(node.path.get(), F_DUPFD_CLOEXEC, 0)), entry);
@@ -139,8 +139,8 @@ void TierFs::take_back(Node& parent, const char* name, const io::Descriptor& mad
 
 int TierFs::unlink(Node& parent, const char* name, const Caller& caller) {
   if (is_private(parent, name)) return ENOENT;
-  if (!is_one_name(name)) return EINVAL;
-  const io::Descriptor path(open_beneath(parent.path.get(), name, O_PATH));
+  if (!io::is_one_name(name)) return EINVAL;
+  const io::Descriptor path(io::open_beneath(parent.path.get(), name, O_PATH));
   {
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
@@ -152,7 +152,7 @@ int TierFs::unlink(Node& parent, const char* name, const Caller& caller) {
 
 int TierFs::remove_directory(Node& parent, const char* name, const Caller& caller) {
   if (is_private(parent, name)) return ENOENT;
-  if (!is_one_name(name)) return EINVAL;
+  if (!io::is_one_name(name)) return EINVAL;
   const AsCaller as(identity_, caller);
   if (as.failed() != 0) return as.failed();
   return ::unlinkat(parent.path.get(), name, AT_REMOVEDIR) == 0 ? 0 : errno;
@@ -162,12 +162,12 @@ int TierFs::rename(Node& parent, const char* name, Node& new_parent, const char*
                    const Caller& caller) {
   if (is_private(parent, name)) return ENOENT;
   if (is_private(new_parent, new_name)) return EPERM;
-  if (!is_one_name(name) || !is_one_name(new_name)) return EINVAL;
+  if (!io::is_one_name(name) || !io::is_one_name(new_name)) return EINVAL;
   struct stat moved;
   if (trace_ != nullptr && ::fstatat(parent.path.get(), name, &moved, AT_SYMLINK_NOFOLLOW) == 0 &&
       S_ISREG(moved.st_mode))
     trace_->add(tier::TraceRecord::Kind::kRename, moved.st_ino);
-  const io::Descriptor replaced(open_beneath(new_parent.path.get(), new_name, O_PATH));
+  const io::Descriptor replaced(io::open_beneath(new_parent.path.get(), new_name, O_PATH));
   {
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
@@ -184,7 +184,7 @@ int TierFs::open_directory(Node& node, const Caller& caller, std::unique_ptr<Ope
   {
     const AsCaller as(identity_, caller);
     if (as.failed() != 0) return as.failed();
-    fd = ::open(descriptor_path(node.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = ::open(io::descriptor_path(node.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return errno;
   }
   DIR* const stream = ::fdopendir(fd);

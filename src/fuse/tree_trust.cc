@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "fs/beneath.h"
+#include "io/beneath.h"
 #include "io/descriptor.h"
 
 namespace swale::fuse {
@@ -58,7 +58,7 @@ Status check_trust(const std::string& backing_directory, size_t directories_max)
     const std::string path = std::move(waiting.back());
     waiting.pop_back();
     const std::string named = path.empty() ? backing_directory : backing_directory + "/" + path;
-    io::Descriptor directory(fs::open_path_beneath(root.get(), path.empty() ? "." : path.c_str(),
+    io::Descriptor directory(io::open_path_beneath(root.get(), path.empty() ? "." : path.c_str(),
                                                    O_RDONLY | O_DIRECTORY | O_NONBLOCK));
     if (!directory.valid() && (errno == ENOENT || errno == ENOTDIR)) continue;
     if (!directory.valid())

@@ -64,12 +64,16 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
   if (hosts_.size() > kServersMax && differs.ok())
     differs = invalid_argument("{} ranks serve; at most {} are supported", hosts_.size(), kServersMax);
   if (differs.ok() && serving) differs = claim_backing(serving->backing_directory, server, servers());
+  std::unique_ptr<IondFiles> files;
+  if (differs.ok() && serving) {
+    auto made = IondFiles::make(
+        {serving->store, serving->backing_directory, server, servers(), options_.open_files_max});
+    differs = made.status();
+    if (made.ok()) files = std::move(*made);
+  }
   SWALE_RETURN_IF_ERROR(net::agree(job_, differs));
 
-  if (serving)
-    service_ = std::make_unique<IondService>(IondFiles::Params{serving->store, serving->backing_directory,
-                                                               server, servers(), options_.open_files_max},
-                                             options_.threads, options_.watch);
+  if (serving) service_ = std::make_unique<IondService>(std::move(files), options_.threads, options_.watch);
   net::RpcOptions talk;
   talk.methods = iond_method_names();
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));

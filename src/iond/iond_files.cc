@@ -8,12 +8,12 @@
 
 #include <cerrno>
 #include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 
 #include "base/entropy.h"
 #include "io/descriptor.h"
+#include "io/descriptor_path.h"
 
 namespace swale::iond {
 namespace {
@@ -52,10 +52,10 @@ Result<Stripes> stripes_of(const std::string& path, std::string_view text) {
   return found;
 }
 
-// None: the file has no such attribute.
-Result<std::optional<Stripes>> read_stripes(const std::string& path) {
+// None: the file has no such attribute. `path`: for messages.
+Result<std::optional<Stripes>> read_stripes(const io::Descriptor& file, const std::string& path) {
   char text[256];
-  const ssize_t bytes = ::getxattr(path.c_str(), kStripesAttribute, text, sizeof(text));
+  const ssize_t bytes = ::getxattr(io::descriptor_path(file).c_str(), kStripesAttribute, text, sizeof(text));
   if (bytes < 0 && errno == ENODATA) return std::optional<Stripes>();
   if (bytes < 0) return errno_status(errno, path + ": its attribute " + kStripesAttribute);
   SWALE_ASSIGN_OR_RETURN(const Stripes found, stripes_of(path, {text, static_cast<size_t>(bytes)}));
@@ -67,9 +67,13 @@ std::string done() { return encode_iond_answer({}); }
 }  // namespace
 
 Status claim_backing(const std::string& backing_directory, uint32_t server, uint32_t servers) {
-  const std::string path = backing_directory + "/" + tier::kPrivateDirectory + "/server";
+  SWALE_ASSIGN_OR_RETURN(const Beneath root, Beneath::open(backing_directory));
+  SWALE_ASSIGN_OR_RETURN(const Beneath::Place place,
+                         root.place_of(fmt::format("{}/server", tier::kPrivateDirectory)));
+  const std::string& path = place.full;
   const std::string mine = fmt::format("server {} of {}\n", server, servers);
-  const io::Descriptor made(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const io::Descriptor made(::openat(place.directory.get(), place.last.c_str(),
+                                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (made.valid()) {
     if (::write(made.get(), mine.data(), mine.size()) != static_cast<ssize_t>(mine.size()) ||
         ::fsync(made.get()) != 0)
@@ -77,7 +81,8 @@ Status claim_backing(const std::string& backing_directory, uint32_t server, uint
     return {};
   }
   if (errno != EEXIST) return errno_status(errno, path);
-  std::ifstream in(path);
+  SWALE_ASSIGN_OR_RETURN(const io::Descriptor there, root.look(place));
+  std::ifstream in(io::descriptor_path(there));
   const std::string found{std::istreambuf_iterator<char>(in), {}};
   if (found == mine) return {};
   return invalid_argument(
@@ -85,6 +90,11 @@ Status claim_backing(const std::string& backing_directory, uint32_t server, uint
       "yet, remove {}",
       backing_directory, found.empty() ? "nothing" : found.substr(0, found.find('\n')),
       mine.substr(0, mine.size() - 1), path);
+}
+
+Result<std::unique_ptr<IondFiles>> IondFiles::make(const Params& params) {
+  SWALE_ASSIGN_OR_RETURN(Beneath root, Beneath::open(params.backing_directory));
+  return std::unique_ptr<IondFiles>(new IondFiles(params, std::move(root)));
 }
 
 size_t IondFiles::open_files() const {
@@ -199,12 +209,12 @@ Status IondFiles::sync(Open* open) const {
   SWALE_RETURN_IF_ERROR(params_.store->sync(open->handle));
   if (!open->name_unsynced.exchange(false)) return {};
   // The directory that has the name, and the one that has the parts.
-  for (const std::string& directory :
-       {std::filesystem::path(full(open->name)).parent_path().string(), params_.backing_directory}) {
-    const io::Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd.valid() && ::fsync(fd.get()) == 0) continue;
+  for (const std::string& name : {open->name, std::string(kPartsDirectory)}) {
+    const auto place = root_.place_of(name);
+    const Status synced = place.ok() ? Beneath::sync_directory(*place) : place.status();
+    if (synced.ok()) continue;
     open->name_unsynced = true;
-    return errno_status(errno, directory + ": sync");
+    return synced;
   }
   return {};
 }
@@ -222,9 +232,19 @@ Result<std::string> IondFiles::read(const Open& file, const IondRequest& request
   return out;
 }
 
-Result<std::string> IondFiles::part_name(uint64_t id) const {
+// Of a name that a client has sent.
+Result<Beneath::Place> IondFiles::place_of(const std::string& name) const {
+  SWALE_RETURN_IF_ERROR(check_iond_name(name));
+  return root_.place_of(name);
+}
+
+// Of a part, which is called by its file's id, in a directory that is made if it is not there.
+Result<Beneath::Place> IondFiles::part_place(uint64_t id, std::string* name) const {
   if (id == 0) return invalid_argument("a file has the id 0");
-  return fmt::format("{}/{:016x}", kPartsDirectory, id);
+  *name = fmt::format("{}/{:016x}", kPartsDirectory, id);
+  SWALE_ASSIGN_OR_RETURN(const Beneath::Place parts, root_.place_of(kPartsDirectory));
+  SWALE_RETURN_IF_ERROR(root_.make_directory(parts, 0777));
+  return root_.place_of(*name);
 }
 
 Result<std::string> IondFiles::open(const IondRequest& request, net::Rank from) {
@@ -237,19 +257,15 @@ Result<std::string> IondFiles::open(const IondRequest& request, net::Rank from) 
   IondAnswer answer;
   answer.id = request.file;
   const MutexLock lock(names_);
-  std::string name;
-  if (has_names()) {
-    SWALE_ASSIGN_OR_RETURN(name, open_name(request));
-  } else {
-    SWALE_ASSIGN_OR_RETURN(name, part_name(request.file));
-    std::error_code failed;
-    std::filesystem::create_directory(full(kPartsDirectory), failed);  // if not, the next step says why
-  }
-  SWALE_ASSIGN_OR_RETURN(
-      const tier::Store::Handle handle,
-      params_.store->open_file(name, has_names() ? io::OpenMode::kReadWrite : io::OpenMode::kOpenOrCreate));
+  std::string name(request.name);
+  SWALE_ASSIGN_OR_RETURN(Beneath::Place place,
+                         has_names() ? place_of(name) : part_place(request.file, &name));
+  SWALE_ASSIGN_OR_RETURN(const io::Descriptor file, open_name(place, request));
+  const auto adopted = params_.store->adopt_file(io::descriptor_path(file));
+  if (!adopted.ok()) return adopted.status().with_context(place.full);
+  const tier::Store::Handle handle = *adopted;
   auto opened = std::make_shared<Open>(params_.store, handle, name, from);
-  if (has_names()) SWALE_RETURN_IF_ERROR(agree_on_stripes(name, request.striping, &answer));
+  if (has_names()) SWALE_RETURN_IF_ERROR(agree_on_stripes(file, name, request.striping, &answer));
   SWALE_ASSIGN_OR_RETURN(answer.size, params_.store->size(handle));
   const MutexLock table(mutex_);
   answer.file = next_++;
@@ -257,29 +273,25 @@ Result<std::string> IondFiles::open(const IondRequest& request, net::Rank from) 
   return encode_iond_answer(answer);
 }
 
-// Makes the file if that is wanted.
-Result<std::string> IondFiles::open_name(const IondRequest& request) const {
-  SWALE_RETURN_IF_ERROR(check_iond_name(request.name));
-  const std::string name(request.name);
-  if ((request.flags & kIondCreate) != 0) {
-    const io::Descriptor made(::open(full(name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (!made.valid() && (errno != EEXIST || (request.flags & kIondExclusive) != 0))
-      return errno_status(errno, fmt::format("{}: making it", full(name)));
+// The file, made if that is wanted. A part is always made: its name comes from the file that is there.
+Result<io::Descriptor> IondFiles::open_name(const Beneath::Place& place, const IondRequest& request) const {
+  if (!has_names() || (request.flags & kIondCreate) != 0) {
+    SWALE_ASSIGN_OR_RETURN(const bool made, root_.make(place, 0644));
+    if (!made && has_names() && (request.flags & kIondExclusive) != 0)
+      return errno_status(EEXIST, fmt::format("{}: making it", place.full));
   }
-  struct stat found;
-  if (::lstat(full(name).c_str(), &found) != 0) return errno_status(errno, full(name));
-  if (!S_ISREG(found.st_mode)) return invalid_argument("{}: is not a regular file", full(name));
-  return name;
+  return root_.look(place);
 }
 
 // The file's striping is the client's, or becomes it, if the file is empty and has none.
-Status IondFiles::agree_on_stripes(const std::string& name, const Striping& wanted, IondAnswer* answer) {
-  SWALE_ASSIGN_OR_RETURN(std::optional<Stripes> found, read_stripes(full(name)));
+Status IondFiles::agree_on_stripes(const io::Descriptor& file, const std::string& name,
+                                   const Striping& wanted, IondAnswer* answer) {
+  SWALE_ASSIGN_OR_RETURN(std::optional<Stripes> found, read_stripes(file, name));
   if (!found && params_.servers == 1) return {};
   if (!found) {
     // Its name is in a directory of which nobody else makes files, and only under names_.
     struct stat state;
-    if (::stat(full(name).c_str(), &state) != 0) return errno_status(errno, full(name));
+    if (::fstat(file.get(), &state) != 0) return errno_status(errno, name);
     const auto view = params_.store->view({state.st_dev, state.st_ino});
     if (state.st_size > 0 || (view && view->size > 0))
       return invalid_argument("{}: has content and is not striped: only a single I/O server can serve it",
@@ -287,8 +299,9 @@ Status IondFiles::agree_on_stripes(const std::string& name, const Striping& want
     Stripes fresh{random_number() | 1, wanted};
     fresh.striping.first = static_cast<uint32_t>(fresh.id / 2 % params_.servers);
     const std::string text = text_of(fresh);
-    if (::setxattr(full(name).c_str(), kStripesAttribute, text.data(), text.size(), XATTR_CREATE) != 0)
-      return errno_status(errno, fmt::format("{}: its attribute {}", full(name), kStripesAttribute));
+    if (::setxattr(io::descriptor_path(file).c_str(), kStripesAttribute, text.data(), text.size(),
+                   XATTR_CREATE) != 0)
+      return errno_status(errno, fmt::format("{}: its attribute {}", name, kStripesAttribute));
     found = fresh;
   }
   if (found->striping.stripe_bytes != wanted.stripe_bytes || found->striping.servers != wanted.servers)
@@ -300,20 +313,36 @@ Status IondFiles::agree_on_stripes(const std::string& name, const Striping& want
   return {};
 }
 
+// A file has lost a name: if that was its last one, the store need not keep its bytes.
+void IondFiles::name_gone(const io::Descriptor& file) const {
+  struct stat state;
+  if (::fstat(file.get(), &state) == 0 && state.st_nlink == 0)
+    params_.store->removed({state.st_dev, state.st_ino});
+}
+
+Status IondFiles::sync_name(const Beneath::Place& place) const {
+  return params_.store->durability() == tier::Durability::kPageCache ? Status()
+                                                                     : Beneath::sync_directory(place);
+}
+
 Result<std::string> IondFiles::remove(const IondRequest& request) {
   const MutexLock lock(names_);
   IondAnswer answer;
   std::string name(request.name);
-  if (has_names()) {
-    SWALE_RETURN_IF_ERROR(check_iond_name(name));
-    SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(full(name)));
-    if (stripes) answer.id = stripes->id;
-  } else {
-    SWALE_ASSIGN_OR_RETURN(name, part_name(request.file));
-  }
-  const Status removed = params_.store->remove(name);
+  SWALE_ASSIGN_OR_RETURN(const Beneath::Place place,
+                         has_names() ? place_of(name) : part_place(request.file, &name));
+  const auto file = root_.look(place);
   // A part that was never written may have none.
-  if (!removed.ok() && (has_names() || removed.code() != Code::kNotFound)) return removed;
+  if (!has_names() && file.status().code() == Code::kNotFound) return encode_iond_answer(answer);
+  if (!file.ok()) return file.status();
+  if (has_names()) {
+    SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(*file, place.full));
+    if (stripes) answer.id = stripes->id;
+  }
+  if (::unlinkat(place.directory.get(), place.last.c_str(), 0) != 0)
+    return errno_status(errno, place.full + ": removing");
+  name_gone(*file);
+  SWALE_RETURN_IF_ERROR(sync_name(place));
   return encode_iond_answer(answer);
 }
 
@@ -321,17 +350,23 @@ Result<std::string> IondFiles::rename(const IondRequest& request) {
   if (!has_names()) return invalid_argument("names are on I/O server {}", kNamesServer);
   const MutexLock lock(names_);
   const std::string from(request.name), to(request.other);
-  SWALE_RETURN_IF_ERROR(check_iond_name(from));
-  SWALE_RETURN_IF_ERROR(check_iond_name(to));
-  struct stat state;
+  SWALE_ASSIGN_OR_RETURN(const Beneath::Place source, place_of(from));
+  SWALE_ASSIGN_OR_RETURN(const Beneath::Place target, place_of(to));
   IondAnswer answer;
-  if (::lstat(full(from).c_str(), &state) != 0) return errno_status(errno, full(from));
-  if (!S_ISREG(state.st_mode)) return invalid_argument("{}: is not a regular file", full(from));
-  if (from != to && ::lstat(full(to).c_str(), &state) == 0) {
-    SWALE_ASSIGN_OR_RETURN(const auto replaced, read_stripes(full(to)));
-    if (replaced) answer.id = replaced->id;
+  SWALE_RETURN_IF_ERROR(root_.look(source).status());
+  if (from == to) return encode_iond_answer(answer);
+  const auto replaced = root_.look(target);
+  if (!replaced.ok() && replaced.status().code() != Code::kNotFound) return replaced.status();
+  if (replaced.ok()) {
+    SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(*replaced, target.full));
+    if (stripes) answer.id = stripes->id;
   }
-  SWALE_RETURN_IF_ERROR(params_.store->rename(from, to));
+  if (::renameat(source.directory.get(), source.last.c_str(), target.directory.get(), target.last.c_str()) !=
+      0)
+    return errno_status(errno, fmt::format("{}: renaming to {}", source.full, target.full));
+  if (replaced.ok()) name_gone(*replaced);
+  SWALE_RETURN_IF_ERROR(sync_name(source));
+  SWALE_RETURN_IF_ERROR(sync_name(target));
   return encode_iond_answer(answer);
 }
 

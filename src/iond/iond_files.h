@@ -16,6 +16,7 @@
 #include <unordered_map>
 
 #include "base/mutex.h"
+#include "iond/beneath.h"
 #include "iond/iond_messages.h"
 #include "net/fabric/transport.h"
 #include "tier/store/store.h"
@@ -36,7 +37,7 @@ class IondFiles {
     uint32_t servers = 1;
     size_t open_files_max = 65536;
   };
-  explicit IondFiles(const Params& params) : params_(params) {}
+  static Result<std::unique_ptr<IondFiles>> make(const Params& params);
 
   using Reply = std::function<void(Result<std::string>)>;
   // Calls `reply` once. After the answer to a write, the thread carries out some writes of the store, as Store::write says.
@@ -63,8 +64,11 @@ class IondFiles {
 
   Result<std::shared_ptr<Open>> find(uint64_t file, net::Rank from) const;
   Result<std::string> open(const IondRequest& request, net::Rank from);
-  Result<std::string> open_name(const IondRequest& request) const;
-  Result<std::string> part_name(uint64_t id) const;
+  Result<Beneath::Place> place_of(const std::string& name) const;
+  Result<Beneath::Place> part_place(uint64_t id, std::string* name) const;
+  Result<io::Descriptor> open_name(const Beneath::Place& place, const IondRequest& request) const;
+  void name_gone(const io::Descriptor& file) const;
+  Status sync_name(const Beneath::Place& place) const;
   Result<std::string> remove(const IondRequest& request);
   Result<std::string> rename(const IondRequest& request);
   Status sync(Open* open) const;
@@ -72,12 +76,15 @@ class IondFiles {
   Result<std::string> answered(IondMethod method, const IondRequest& request, net::Rank from);
   void write(const IondRequest& request, net::Rank from, const Reply& reply);
   Result<std::string> use(IondMethod method, const IondRequest& request, net::Rank from);
-  Status agree_on_stripes(const std::string& name, const Striping& wanted, IondAnswer* answer);
-  std::string full(const std::string& name) const { return params_.backing_directory + "/" + name; }
+  Status agree_on_stripes(const io::Descriptor& file, const std::string& name, const Striping& wanted,
+                          IondAnswer* answer);
   bool has_names() const { return params_.server == kNamesServer; }
 
+  IondFiles(const Params& params, Beneath root) : params_(params), root_(std::move(root)) {}
+
   const Params params_;
-  Mutex names_;  // taken before mutex_; one change of names at a time
+  const Beneath root_;  // names that clients send lead nowhere else
+  Mutex names_;         // taken before mutex_; one change of names at a time
   mutable Mutex mutex_;
   uint64_t next_ GUARDED_BY(mutex_) = 1;
   std::unordered_map<uint64_t, std::shared_ptr<Open>> open_ GUARDED_BY(mutex_);

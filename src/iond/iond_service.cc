@@ -5,8 +5,8 @@
 
 namespace swale::iond {
 
-IondService::IondService(const IondFiles::Params& params, uint32_t threads, Nanos watch)
-    : files_(params), thread_count_(threads), watch_(watch) {}
+IondService::IondService(std::unique_ptr<IondFiles> files, uint32_t threads, Nanos watch)
+    : files_(std::move(files)), thread_count_(threads), watch_(watch) {}
 
 IondService::~IondService() { stop(); }
 
@@ -28,7 +28,7 @@ void IondService::on_requests(std::span<net::RpcRequest> requests) {
 }
 
 tier::IondLoad IondService::load() const {
-  const size_t open_files = files_.open_files();
+  const size_t open_files = files_->open_files();
   const MutexLock lock(mutex_);
   return {rpc_->rank(), clients_.size(), open_files, queue_.size(), 0};
 }
@@ -57,21 +57,21 @@ void IondService::work() {
 void IondService::answer(const net::RpcRequest& request, const IondFiles::Reply& reply) {
   const auto method = static_cast<IondMethod>(request.method);
   if (method == IondMethod::kLeave) {
-    files_.drop(request.from);
+    files_->drop(request.from);
     const MutexLock lock(mutex_);
     left_.insert(request.from);
     clients_.erase(request.from);
     left_changed_.notify_all();
   }
-  if (method != IondMethod::kOpen) return files_.serve(method, request.payload, request.from, reply);
-  auto opened = files_.answer(method, request.payload, request.from);
+  if (method != IondMethod::kOpen) return files_->serve(method, request.payload, request.from, reply);
+  auto opened = files_->answer(method, request.payload, request.from);
   if (opened.status().code() == Code::kResourceExhausted) {
     // Clients that have died may have left files open.
     std::set<net::Rank> all;
     for (net::Rank rank = 0; rank < rpc_->size(); ++rank)
       if (rank != request.from) all.insert(rank);
     look_for_dead(std::move(all));
-    opened = files_.answer(method, request.payload, request.from);
+    opened = files_->answer(method, request.payload, request.from);
   }
   reply(std::move(opened));
 }
@@ -94,7 +94,7 @@ void IondService::look_for_dead(std::set<net::Rank> asked) {
       // Who answers that it knows no such request lives, too; who is late may.
       if (each.response.ok() || each.response.status().code() != Code::kUnavailable) continue;
       log_warn("I/O server: {}", each.response.status().message());
-      files_.drop(each.from);
+      files_->drop(each.from);
       const MutexLock lock(mutex_);
       gone_.insert(each.from);
       clients_.erase(each.from);

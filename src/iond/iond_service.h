@@ -19,7 +19,7 @@ namespace swale::iond {
 class IondService final : public net::RpcService {
  public:
   // watch: how often ranks that have not said goodbye are asked whether they live.
-  IondService(const IondFiles::Params& params, uint32_t threads, Nanos watch);
+  IondService(std::unique_ptr<IondFiles> files, uint32_t threads, Nanos watch);
   ~IondService() override;
 
   void start(net::Rpc* rpc);
@@ -36,7 +36,7 @@ class IondService final : public net::RpcService {
   void answer(const net::RpcRequest& request, const IondFiles::Reply& reply);
   void look_for_dead(std::set<net::Rank> asked);
 
-  IondFiles files_;
+  const std::unique_ptr<IondFiles> files_;
   const uint32_t thread_count_;
   const Nanos watch_;
   net::Rpc* rpc_ = nullptr;

@@ -352,7 +352,9 @@ TEST_F(IondTest, GarbageAndOversizedRequestsAreRefused) {
   io::PosixDevice device;
   auto store = tier::Store::open(device, stored);
   ASSERT_TRUE(store.ok());
-  IondFiles files({store->get(), stored.backing_directory, 0, 1, 2});
+  const auto made = IondFiles::make({store->get(), stored.backing_directory, 0, 1, 2});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  IondFiles& files = **made;
   const auto ask = [&](IondMethod method, const IondRequest& request, std::string data = {},
                        net::Rank from = 1) {
     return files.answer(method, encode_iond_request(request, 0) + data, from);

@@ -15,6 +15,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../security"))
+import ordinary_user  # noqa: E402
+
 SWALE = os.path.abspath(sys.argv[1])
 LIBRARY = os.path.abspath(sys.argv[2])
 LONG = "--long" in sys.argv
@@ -135,7 +138,7 @@ class IondTest(unittest.TestCase):
                          "--durability", durability, "--options", f"iond.stripe={STRIPE},iond.watch_s=0.2"]
             else:
                 what, name, count = clients[rank - 2]
-                words = [sys.executable, __file__, SWALE, LIBRARY, "--client", what, name, str(count)]
+                words = [ordinary_user.python(), os.path.abspath(__file__), SWALE, LIBRARY, "--client", what, name, str(count)]
             started.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         self.processes += started
         return started
@@ -234,5 +237,5 @@ class IondTest(unittest.TestCase):
 if __name__ == "__main__":
     if sys.argv[3:4] == ["--client"]:
         client(sys.argv[4], sys.argv[5], int(sys.argv[6]))
-    else:
-        unittest.main(argv=sys.argv[:1] + [word for word in sys.argv[3:] if word != "--long"])
+    else:  # all of it as an ordinary user
+        sys.exit(ordinary_user.run(lambda: unittest.main(argv=sys.argv[:1] + [word for word in sys.argv[3:] if word != "--long"])))

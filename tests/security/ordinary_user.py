@@ -37,6 +37,11 @@ def words(*command, user=OWNER):
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
 
 
+def python():
+    """An interpreter that this user may run: root's own may lie where nobody else gets in."""
+    return sys.executable if os.access(sys.executable, os.X_OK) else shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
+
+
 def run(body):
     """Runs `body` as that user, in a folder of its own, and returns its exit status."""
     scratch = tempfile.mkdtemp(prefix="ordinary-user-", dir=os.getcwd())

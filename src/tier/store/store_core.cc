@@ -103,10 +103,11 @@ Status StoreCore::close(bool drain_first) {
 // Everything is on the backing device, so the log does not count any more: another SSD directory may be used, and this log, if it
 // comes back one day, is not replayed.
 Status StoreCore::end_claim() {
+  // Nobody waits, and all slots are free: no write is on its way. What goes on in the log (an erasure, its abandonment) does
+  // not matter.
   const bool nothing_left = [this] {
     const MutexLock lock(mutex_);
-    return engine_->dirty_files().empty() && engine_->idle() && engine_->losses().ranges.empty() &&
-           !engine_->stats().log_failed;
+    return engine_->dirty_files().empty() && engine_->losses().ranges.empty();
   }();
   if (!nothing_left) return {};
   Marker marker = opened_.marker;

@@ -14,7 +14,7 @@
 #include <cerrno>
 #include <string_view>
 
-namespace swale::fs {
+namespace swale::io {
 
 inline bool is_one_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos;
@@ -53,4 +53,4 @@ inline int open_path_beneath(int directory, const char* path, int flags) {
   return static_cast<int>(openat2(directory, path, how));
 }
 
-}  // namespace swale::fs
+}  // namespace swale::io

@@ -8,10 +8,10 @@
 
 #include "io/descriptor.h"
 
-namespace swale::fs {
+namespace swale::io {
 
-inline std::string descriptor_path(const io::Descriptor& descriptor) {
+inline std::string descriptor_path(const Descriptor& descriptor) {
   return fmt::format("/proc/self/fd/{}", descriptor.get());
 }
 
-}  // namespace swale::fs
+}  // namespace swale::io
