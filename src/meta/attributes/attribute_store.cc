@@ -130,14 +130,22 @@ Status replay(LogWindow* log, const std::string& path, AttributeTable* table, At
     }
     SWALE_ASSIGN_OR_RETURN(const Bytes records, log->at(at + kGroupHeadBytes, group.bytes - kGroupHeadBytes));
     Decoder in(records);
-    while (in.ok() && in.remaining() > 0) {
+    size_t whole = 0;  // bytes of whole records
+    while (in.remaining() > 0) {
       const Bytes record = in.sized();
       if (!in.ok()) break;
+      whole = in.offset();
       const Status status = table->replay(record);
       if (!status.ok()) return status.with_context(fmt::format("{}: group at offset {}", path, at));
       ++report->records;
     }
-    SWALE_RETURN_IF_ERROR(in.status(fmt::format("{}: group at offset {}", path, at)));
+    if (!in.ok()) {
+      // Half a record at the end of the last group: a version that is older than this one has written it when it had no
+      // memory for the rest, and has acknowledged it to nobody.
+      SWALE_RETURN_IF_ERROR(check_torn(log, at, group.sequence, path));
+      report->torn_bytes = log->size() - at - kGroupHeadBytes - whole;
+      return {};
+    }
     sequence = group.sequence;
     at += group.bytes;
   }
@@ -366,12 +374,22 @@ std::string AttributeStore::path() const {
 
 AttributeStore::~AttributeStore() = default;
 
+// It joins the group whole or not at all: half a record would make the group, and with it the log, unreadable.
 void AttributeStore::add(Bytes record) {
+  constexpr size_t kSizeBytesMax = 10;  // of append_sized
   if (record.empty()) return;
   // A group that recovery would refuse as too long must not be acknowledged.
-  if (open_.empty() || open_.back().records.size() + record.size() > options_.group_bytes_max)
-    open_.emplace_back();
-  append_sized(&open_.back().records, record);
+  if (open_.empty() || open_.back().records.size() + record.size() > options_.group_bytes_max) {
+    Group next;
+    append_sized(&next.records, record);
+    next.changes = 1;
+    open_.push_back(std::move(next));
+    return;
+  }
+  std::string& records = open_.back().records;
+  const size_t wanted = records.size() + kSizeBytesMax + record.size();
+  if (wanted > records.capacity()) records.reserve(std::max(wanted, 2 * records.capacity()));
+  append_sized(&records, record);
   ++open_.back().changes;
 }
 

@@ -63,7 +63,11 @@ class AttributeStore {
   AttributeTable& table() { return table_; }
   const AttributeTable& table() const { return table_; }
 
-  // The record of a change that the table has made.
+  // One change: act(&record) makes it in the table and appends its record, which joins the open group. What throws
+  // std::bad_alloc has done neither.
+  template <class Act>
+  auto change(const Act& act);
+  // The record of a change that the table has made. It joins the group whole, or std::bad_alloc comes and it has not.
   void add(Bytes record);
   uint64_t covering_group() const;
   uint64_t durable_group() const { return durable_; }
@@ -127,5 +131,19 @@ class AttributeStore {
   mutable Mutex path_mutex_;
   std::string path_ GUARDED_BY(path_mutex_);
 };
+
+template <class Act>
+auto AttributeStore::change(const Act& act) {
+  const size_t before = table_.changes();
+  try {
+    std::string record;
+    auto result = act(&record);
+    add(record);
+    return result;
+  } catch (...) {
+    table_.undo_to(before);
+    throw;
+  }
+}
 
 }  // namespace swale::meta

@@ -1,6 +1,7 @@
 #include "meta/attributes/attribute_table.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace swale::meta {
 namespace {
@@ -79,7 +80,7 @@ Result<Applied> AttributeTable::create(const AttributeRequest& request, std::str
                       .creator = request.from};
   append_entry(record, entry, {});
   const Applied applied = answer(entry, false);
-  put(request.file, std::move(entry));
+  put(std::move(entry));
   return applied;
 }
 
@@ -93,7 +94,7 @@ void AttributeTable::close(const AttributeRequest& request, Entry* entry, std::s
   changed.attributes.size = size;
   changed.attributes.modified_ns = time;
   append_entry(record, changed, {});
-  put(request.file, std::move(changed));
+  put(std::move(changed));
 }
 
 Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::string* record) {
@@ -116,7 +117,7 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
     changed.truncated_size = request.size;
     changed.trim_due = true;
     append_entry(record, changed, request.from);
-    put(request.file, std::move(changed));
+    put(std::move(changed));
     note_change(request.from);
   }
   const Entry& now = entries_.at(request.file);
@@ -151,7 +152,7 @@ Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::str
     changed.removed = true;
     changed.table.clear();
     append_entry(record, changed, request.from);
-    put(request.file, std::move(changed));
+    put(std::move(changed));
     note_change(request.from);
   }
   Applied applied = answer(entries_.at(request.file), false);
@@ -171,7 +172,7 @@ Result<AttributeAnswer> AttributeTable::followed(const AttributeRequest& request
     const AttributeAnswer gone = answer(changed, false).answer;
     if (changed.removed && changed.attributes.generation == generation) {
       append_erased(record, request.file);
-      put(request.file, std::nullopt);
+      erase(request.file);
     }
     return gone;
   }
@@ -184,22 +185,20 @@ Result<AttributeAnswer> AttributeTable::followed(const AttributeRequest& request
       changed.table = std::move(table);
   }
   append_entry(record, changed, {});
-  put(request.file, std::move(changed));
+  put(std::move(changed));
   return answer(entries_.at(request.file), what == FollowUp::kCollect).answer;
 }
 
 void AttributeTable::refuse_puts(const FileId& file, std::string* record) {
   if (immutable_.contains(file)) return;
   append_mark(record, file, true);
-  remember(file);
-  immutable_.insert(file);
+  mark(file, true);
 }
 
 void AttributeTable::allow_puts(const FileId& file, std::string* record) {
   if (!immutable_.contains(file)) return;
   append_mark(record, file, false);
-  remember(file);
-  immutable_.erase(file);
+  mark(file, false);
 }
 
 // ---- changes
@@ -224,10 +223,17 @@ bool AttributeTable::repeated(const RequestName& from) const {
 }
 
 void AttributeTable::note(const RequestName& from) {
-  const auto [place, added] = numbers_.try_emplace(from.client, 0);
-  place->second = std::max(place->second, from.number);
-  if (!added) return;
+  if (const auto found = numbers_.find(from.client); found != numbers_.end()) {
+    found->second = std::max(found->second, from.number);
+    return;
+  }
   clients_.push_back(from.client);
+  try {
+    numbers_.emplace(from.client, from.number);
+  } catch (const std::bad_alloc&) {
+    clients_.pop_back();
+    throw;
+  }
   if (clients_.size() <= kClientsMax) return;
   numbers_.erase(clients_.front());
   clients_.pop_front();
@@ -241,40 +247,88 @@ void AttributeTable::note_change(const RequestName& from) {
   undo_.back().client = from.client;
 }
 
-void AttributeTable::remember(const FileId& file) {
-  Undo undo{file, std::nullopt, immutable_.contains(file)};
-  if (const auto found = entries_.find(file); found != entries_.end()) undo.before = found->second;
-  undo_.push_back(std::move(undo));
-}
-
-void AttributeTable::put(const FileId& file, std::optional<Entry> entry) {
-  remember(file);
-  if (const auto found = entries_.find(file); found != entries_.end())
+// Of the three that follow, each is one change, or throws and has done nothing.
+void AttributeTable::put(Entry entry) {
+  const FileId file = entry.attributes.file;
+  const uint64_t generation = entry.attributes.generation;
+  const size_t bytes = entry.table.size();
+  Undo& change = undo_.emplace_back();
+  change.file = file;
+  if (const auto found = entries_.find(file); found != entries_.end()) {
+    change.what = Undo::What::kChanged;
     tables_bytes_ -= found->second.table.size();
-  if (!entry) {
-    entries_.erase(file);
-    return;
+    change.before = std::exchange(found->second, std::move(entry));
+  } else {
+    try {
+      entries_.emplace(file, std::move(entry));
+    } catch (const std::bad_alloc&) {
+      undo_.pop_back();
+      throw;
+    }
+    change.what = Undo::What::kMade;
   }
-  generation_ = std::max(generation_, entry->attributes.generation);
-  tables_bytes_ += entry->table.size();
-  entries_.insert_or_assign(file, *std::move(entry));
+  tables_bytes_ += bytes;
+  generation_ = std::max(generation_, generation);
 }
 
-void AttributeTable::undo() {
-  std::vector<Undo> changes = std::move(undo_);
-  undo_.clear();
-  for (auto change = changes.rbegin(); change != changes.rend(); ++change) {
-    put(change->file, std::move(change->before));
-    change->immutable ? static_cast<void>(immutable_.insert(change->file))
-                      : static_cast<void>(immutable_.erase(change->file));
-    const auto asked = numbers_.find(change->client);
-    if (change->client == 0 || asked == numbers_.end()) continue;
-    asked->second = change->number;
-    if (change->number != 0) continue;
-    numbers_.erase(asked);
-    std::erase(clients_, change->client);
+void AttributeTable::erase(const FileId& file) {
+  Undo& change = undo_.emplace_back();
+  change.file = file;
+  const auto found = entries_.find(file);
+  if (found == entries_.end()) return;
+  tables_bytes_ -= found->second.table.size();
+  change.what = Undo::What::kErased;
+  change.entry = entries_.extract(found);
+}
+
+void AttributeTable::mark(const FileId& file, bool immutable) {
+  Undo& change = undo_.emplace_back();
+  change.file = file;
+  if (const auto found = immutable_.find(file); found != immutable_.end()) {
+    if (immutable) return;
+    change.what = Undo::What::kUnmarked;
+    change.mark = immutable_.extract(found);
+  } else if (immutable) {
+    try {
+      immutable_.insert(file);
+    } catch (const std::bad_alloc&) {
+      undo_.pop_back();
+      throw;
+    }
+    change.what = Undo::What::kMarked;
   }
-  undo_.clear();
+}
+
+// Tables never become smaller than they were before a change, so that what comes back finds its place in them.
+void AttributeTable::take_back(Undo* change) noexcept {
+  using What = Undo::What;
+  const auto now = entries_.find(change->file);
+  if (change->what == What::kMade || change->what == What::kChanged)
+    tables_bytes_ -= now->second.table.size();
+  if (change->what == What::kMade) entries_.erase(now);
+  if (change->what == What::kChanged) {
+    tables_bytes_ += change->before.table.size();
+    now->second = std::move(change->before);
+  }
+  if (change->what == What::kErased) {
+    tables_bytes_ += change->entry.mapped().table.size();
+    entries_.insert(std::move(change->entry));
+  }
+  if (change->what == What::kMarked) immutable_.erase(change->file);
+  if (change->what == What::kUnmarked) immutable_.insert(std::move(change->mark));
+}
+
+void AttributeTable::undo_to(size_t count) noexcept {
+  for (; undo_.size() > count; undo_.pop_back()) {
+    Undo& change = undo_.back();
+    take_back(&change);
+    const auto asked = numbers_.find(change.client);
+    if (change.client == 0 || asked == numbers_.end()) continue;
+    asked->second = change.number;
+    if (change.number != 0) continue;
+    numbers_.erase(asked);
+    std::erase(clients_, change.client);
+  }
 }
 
 const Attributes* AttributeTable::find(const FileId& file) const {
@@ -355,22 +409,21 @@ Status AttributeTable::replay(Bytes record) {
                           entry.attributes.name, entry.attributes.size, entry.table.size());
       }
       if (from.number != 0) note(from);
-      const FileId file = entry.attributes.file;
-      put(file, std::move(entry));
+      put(std::move(entry));
       break;
     }
     case kErased: {
       generation_ = std::max(generation_, in.u64());
       const FileId file = decode_file_id(&in);
       SWALE_RETURN_IF_ERROR(in.finish("a record of a removal"));
-      put(file, std::nullopt);
+      erase(file);
       break;
     }
     case kMark: {
       const bool immutable = in.u8() != 0;
       const FileId file = decode_file_id(&in);
       SWALE_RETURN_IF_ERROR(in.finish("a record of a seal"));
-      immutable ? static_cast<void>(immutable_.insert(file)) : static_cast<void>(immutable_.erase(file));
+      mark(file, immutable);
       break;
     }
     case kNumber: {

@@ -9,7 +9,8 @@
 // A retry of truncate, remove or exclusive create is known by its client and number: each client has at most one of these
 // requests under way, with ascending numbers. The last kClientsMax clients are remembered.
 //
-// Threads: none; the owner serialises calls. Errors: Result; std::bad_alloc leaves the table as it was but for the counter.
+// Threads: none; the owner serialises calls. Errors: Result; std::bad_alloc: the owner takes the change back (undo_to), and the
+// table is as it was but for the counter.
 // Limits: files_max files, tables_bytes_max bytes of run tables (beyond it a sealed file is read by asking servers).
 // Source: metakv III-C for the reduction of sizes; the rest is ours.
 #pragma once
@@ -63,10 +64,12 @@ class AttributeTable {
   // The index server has forgotten the file.
   void allow_puts(const FileId& file, std::string* record);
 
-  // Changes that may be taken back, oldest first: the first `count` of them are durable; or all are taken back.
+  // Changes that may be taken back, oldest first: the first `count` of them are durable; or all after the first `count` are
+  // taken back, which needs no memory.
   size_t changes() const { return undo_.size(); }
   void keep(size_t count) { undo_.erase(undo_.begin(), undo_.begin() + static_cast<ptrdiff_t>(count)); }
-  void undo();
+  void undo_to(size_t count) noexcept;
+  void undo() noexcept { undo_to(0); }
 
   // Recovery. A record as apply and followed make them; kCorruption if it is none.
   Status replay(Bytes record);
@@ -96,12 +99,24 @@ class AttributeTable {
     bool removed = false;  // its bytes are not yet forgotten everywhere
     std::string table;
   };
+  using Entries = std::unordered_map<FileId, Entry, FileIdHash>;
+  using Files = std::unordered_set<FileId, FileIdHash>;
+  // How to take a change back. What it has erased is kept as it was, so that it comes back without an allocation.
   struct Undo {
     FileId file;
-    std::optional<Entry> before;
-    bool immutable = false;  // whether it was in immutable_
-    uint64_t client = 0;     // who asked for the truncate or removal; 0: it was none
-    uint64_t number = 0;     // of that client, before; 0: none
+    enum class What : uint8_t {
+      kNothing,
+      kMade,
+      kChanged,
+      kErased,
+      kMarked,
+      kUnmarked
+    } what = What::kNothing;
+    Entry before = {};              // kChanged
+    Entries::node_type entry = {};  // kErased
+    Files::node_type mark = {};     // kUnmarked
+    uint64_t client = 0;            // who asked for the truncate or removal; 0: it was none
+    uint64_t number = 0;            // of that client, before; 0: none
   };
 
   Result<Applied> create(const AttributeRequest& request, std::string* record);
@@ -111,12 +126,14 @@ class AttributeTable {
   Result<Entry*> existing(const AttributeRequest& request);
   void close(const AttributeRequest& request, Entry* entry, std::string* record);
   bool repeated(const RequestName& from) const;
-  void remember(const FileId& file);
   void note(const RequestName& from);
   void note_change(const RequestName& from);
   Applied answer(const Entry& entry, bool with_table) const;
   Applied trim(const Entry& entry) const;
-  void put(const FileId& file, std::optional<Entry> entry);
+  void put(Entry entry);
+  void erase(const FileId& file);
+  void mark(const FileId& file, bool immutable);
+  void take_back(Undo* change) noexcept;
   void append_number(std::string* record, const RequestName& from) const;
   static void append_entry(std::string* record, const Entry& entry, const RequestName& from);
   void append_erased(std::string* record, const FileId& file) const;
@@ -124,8 +141,8 @@ class AttributeTable {
 
   const size_t files_max_;
   const size_t tables_bytes_max_;
-  std::unordered_map<FileId, Entry, FileIdHash> entries_;
-  std::unordered_set<FileId, FileIdHash> immutable_;
+  Entries entries_;
+  Files immutable_;
   std::unordered_map<uint64_t, uint64_t> numbers_;  // of clients: the last truncate or remove
   std::deque<uint64_t> clients_;                    // of numbers_, oldest first
   uint64_t generation_ = 0;

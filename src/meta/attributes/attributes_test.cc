@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/crc32c.h"
 #include "base/rng.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
@@ -543,6 +544,44 @@ TEST(AttributeStore, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {
     ASSERT_EQ(dump(**found), states[states.size() - 2]) << "bit " << bit;
   }
   EXPECT_GT(errors, torn);
+}
+
+// The log of a store, with half a record more at the end of the group that begins at `at`, and the right checksum.
+std::string with_half_a_record(std::string log, size_t at) {
+  const size_t bytes = 24 + get_u32(log.data() + at + 8);
+  const std::string half = "\x50half";  // of 80 bytes
+  log.insert(at + bytes, half);
+  put_u32(&log[at + 8], static_cast<uint32_t>(bytes - 24 + half.size()));
+  put_u32(&log[at + 4], crc32c(Bytes(log).substr(at + 8, bytes - 8 + half.size())));
+  return log;
+}
+
+TEST(AttributeStore, HalfARecordEndsTheLastGroupAndDamagesAnEarlierOne) {
+  io::MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("store").ok());
+  const std::string path = "store/attributes-00003.j0001.log";
+  std::vector<size_t> groups;
+  std::string state;
+  {
+    auto store = open(memory);
+    for (const char* const name : {"first", "second"}) {
+      groups.push_back((*store)->log_bytes());
+      std::string record;
+      ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, name), &record).ok());
+      (*store)->add(record);
+      ASSERT_TRUE(commit(store->get()).ok());
+    }
+    state = dump((*store)->table());
+  }
+  const std::string log = *io::read_file(memory, path, kMiB);
+  AttributeRecovery report;
+  ASSERT_TRUE(io::replace_file(memory, path, with_half_a_record(log, groups[0])).ok());
+  EXPECT_EQ(AttributeStore::read(memory, "store", 3, &report).status().code(), Code::kCorruption);
+  ASSERT_TRUE(io::replace_file(memory, path, with_half_a_record(log, groups[1])).ok());
+  const auto found = AttributeStore::read(memory, "store", 3, &report);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(dump(**found), state);
+  EXPECT_EQ(report.torn_bytes, 5u);
 }
 
 TEST(AttributeStore, AJobWhoseStoreAnotherOneHasOpenedAcknowledgesNothingMore) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/contain.h"
 #include "base/json_writer.h"
 #include "meta/server/run_table.h"
 
@@ -61,7 +62,13 @@ void ServerCore::on_request(Method method, Bytes payload, uint64_t token) {
     held_.push_back({method, std::string(payload), token});
     return;
   }
-  const Status status = handle(method, payload, token);
+  replies_.reserve(replies_.size() + 1);
+  Status status;
+  try {
+    status = handle(method, payload, token);
+  } catch (const std::bad_alloc&) {  // what it has changed is whole, or was taken back
+    status = Status::out_of_memory();
+  }
   if (status.ok() || held(method, payload, token, status)) return;
   waits_added_ |= joins_shard;  // a shard without space makes another attempt
   ++counters_.refused;
@@ -207,9 +214,10 @@ Status ServerCore::trim(Method method, Bytes payload, uint64_t token) {
     SWALE_ASSIGN_OR_RETURN(group, shard_->truncate({}, message.file, message.size, message.generation));
   } else {
     SWALE_ASSIGN_OR_RETURN(group, shard_->remove({}, message.file, message.generation));
-    std::string record;
-    attributes_->table().allow_puts(message.file, &record);
-    attributes_->add(record);
+    attributes_->change([&](std::string* record) {
+      attributes_->table().allow_puts(message.file, record);
+      return true;
+    });
   }
   when_shard_durable(group, [this, token, message](const Status& status) {
     if (!status.ok()) return reply(token, status);
@@ -235,9 +243,10 @@ Status ServerCore::relocate(Bytes payload, uint64_t token) {
 Status ServerCore::collect(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const FileMessage message, decode_file(payload));
   SWALE_RETURN_IF_ERROR(attributes_->health());
-  std::string record;
-  attributes_->table().refuse_puts(message.file, &record);
-  attributes_->add(record);
+  attributes_->change([&](std::string* record) {
+    attributes_->table().refuse_puts(message.file, record);
+    return true;
+  });
   when_shard_durable(last_group_, [this, token, file = message.file](const Status& status) {
     if (!status.ok()) return reply(token, status);
     when_attributes_durable([this, token, file](const Status& logged) {
@@ -294,10 +303,9 @@ void ServerCore::change(Change change) {
   }
   if (changes_attributes(op) && !attributes_->health().ok())
     return reply_all(change.tokens, attributes_->health());
-  std::string record;
-  const Result<Applied> applied = attributes_->table().apply(change.request, &record);
+  const Result<Applied> applied = attributes_->change(
+      [&](std::string* record) { return attributes_->table().apply(change.request, record); });
   if (!applied.ok()) return reply_all(change.tokens, applied.status());
-  attributes_->add(record);
   if (applied->follow_up != FollowUp::kNone) return begin_follow_up(std::move(change), *applied);
   when_attributes_durable([this, tokens = std::move(change.tokens),
                            response = encode_answer(applied->answer)](const Status& status) {
@@ -314,24 +322,36 @@ void ServerCore::begin_follow_up(Change change, const Applied& applied) {
   job.generation = applied.answer.attributes.generation;
   job.trim_size = applied.trim_size;
   job.again = applied.again;
-  when_attributes_durable([this, file](const Status& status) {
-    if (status.ok()) return start_follow_up(file);
-    jobs_.at(file).failure = status;
-    end_follow_up(file);
-  });
+  try {
+    when_attributes_durable([this, file](const Status& status) {
+      if (status.ok()) return start_follow_up(file);
+      jobs_.at(file).failure = status;
+      end_follow_up(file);
+    });
+  } catch (const std::bad_alloc&) {
+    if (const auto left = jobs_.find(file); left != jobs_.end() && left->second.open_calls == 0)
+      jobs_.erase(left);
+    throw;
+  }
 }
 
 void ServerCore::start_follow_up(const FileId& file) {
   FollowUpJob& job = jobs_.at(file);
-  job.open_calls = partition_.servers();
   const bool trims = job.what == FollowUp::kTrim;
   const FileMessage message{file, trims ? job.trim_size : 0,
                             job.what == FollowUp::kCollect ? 0 : job.generation};
   const size_t response = job.what == FollowUp::kCollect ? 64 + kTableRunsMax * 104 : 4096;
-  for (Server to = 0; to < partition_.servers(); ++to) {
-    const uint64_t tag = next_tag_++;
-    follow_up_calls_.emplace(tag, file);
-    call(to, method_of(job.what), encode_file(to, message), response, tag);
+  try {
+    for (Server to = 0; to < partition_.servers(); ++to) {
+      const uint64_t tag = next_tag_++;
+      follow_up_calls_.emplace(tag, file);
+      call(to, method_of(job.what), encode_file(to, message), response, tag);
+      ++job.open_calls;
+    }
+  } catch (const std::bad_alloc&) {
+    follow_up_calls_.erase(next_tag_ - 1);
+    job.failure = Status::out_of_memory();  // once those that were called have answered
+    if (job.open_calls == 0) end_follow_up(file);
   }
 }
 
@@ -357,11 +377,14 @@ void ServerCore::end_follow_up(const FileId& file) {
   } else if (!attributes_->health().ok()) {
     done = attributes_->health();
   } else {
-    std::string table;
-    if (job.what == FollowUp::kCollect) table = joined_table(job.collected);
-    std::string record;
-    done = attributes_->table().followed(request, job.what, job.generation, std::move(table), &record);
-    attributes_->add(record);
+    const Status kept = contain([&] {
+      std::string table;
+      if (job.what == FollowUp::kCollect) table = joined_table(job.collected);
+      done = attributes_->change([&](std::string* record) {
+        return attributes_->table().followed(request, job.what, job.generation, std::move(table), record);
+      });
+    });
+    if (!kept.ok()) done = kept;  // as if a server had failed: it is done again
   }
   // Before those that wait. It may begin another follow-up.
   if (job.again && done.ok()) {

@@ -1,0 +1,290 @@
+// The n-th allocation of every operation of a metadata server fails, alone or with all later ones: creations, puts, closes,
+// truncates, seals, removals and relocations, from the request to the last sync. A server that goes on does what it has
+// refused when it is asked again. One that ends leaves what the next job opens, and finds as it was before the operation or
+// after it, with everything else that was acknowledged.
+// SWALE_FAULT_ROUNDS > 1 visits every n; otherwise some of each operation.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/contain.h"
+#include "io/memory_device.h"
+#include "meta/server/server_core.h"
+#include "tests/faults/failing_new.h"
+
+namespace swale::meta::meta_server_allocations_test {
+namespace {
+
+using faults::FailingNew;
+
+const std::string kNames[] = {"the first of the files, whose name needs memory of its own",
+                              "the second one of them, whose name needs memory of its own",
+                              "the last one of the files, whose name needs memory of its own"};
+
+// One server with all it needs, and what a Service does with it: one that throws in an event is asked for nothing more.
+class Rig {
+ public:
+  explicit Rig(io::Device& disk) : partition_(1, 64 << 20) {
+    opened_ = [&]() -> Status {
+      SWALE_ASSIGN_OR_RETURN(auto attributes, AttributeStore::open(disk, {.directory = "/s"}));
+      ShardOptions options;
+      options.directory = "/s";
+      options.job = attributes->job();
+      options.write_buffer_entries = 64;
+      SWALE_ASSIGN_OR_RETURN(auto shard, Shard::open(disk, options));
+      core_ = std::make_unique<ServerCore>(partition_, 0, RingMode::kRing, std::move(shard),
+                                           std::move(attributes));
+      core_->resume();
+      pump();
+      return {};
+    }();
+  }
+  const Status& opened() const { return opened_; }
+  const Status& failure() const { return failure_; }
+  ServerCore& core() { return *core_; }
+
+  Status ask(Method method, const std::string& message) {
+    const uint64_t token = ++token_;
+    guard([&] { core_->on_request(method, message, token); });
+    pump();
+    const FailingNew::Pause pause;
+    const auto reply = replies_.find(token);
+    return reply == replies_.end() ? Status::out_of_memory() : reply->second;
+  }
+  // Calls and storage, until there is nothing more to do.
+  void pump() {
+    for (bool again = true; again;) {
+      again = false;
+      std::vector<Call> calls;
+      std::vector<Reply> replies;
+      {
+        const FailingNew::Pause pause;
+        calls.reserve(64);
+        replies.reserve(64);
+      }
+      guard([&] { core_->take_calls(&calls); });
+      for (const Call& call : calls) {
+        again = true;
+        guard([&] { core_->on_request(call.method, call.payload, kOwn + call.tag); });
+      }
+      guard([&] { core_->take_replies(&replies); });
+      for (Reply& each : replies) {
+        again = true;
+        if (each.token >= kOwn) {
+          guard([&] { core_->on_completion(each.token - kOwn, std::move(each.response)); });
+        } else {
+          const FailingNew::Pause pause;
+          replies_.emplace(each.token, each.response.status());
+        }
+      }
+      std::unique_ptr<Work> work;
+      guard([&] { work = core_->next_work(); });
+      if (work == nullptr) continue;
+      again = true;
+      work->run();
+      guard([&] { core_->finish(std::move(work)); });
+    }
+  }
+
+ private:
+  static constexpr uint64_t kOwn = uint64_t{1} << 40;
+  template <class Act>
+  void guard(const Act& act) {
+    const Status done = contain([&] { act(); });
+    if (failure_.ok()) failure_ = done;
+  }
+
+  const Partition partition_;
+  Status opened_, failure_;
+  std::unique_ptr<ServerCore> core_;
+  uint64_t token_ = 0;
+  std::map<uint64_t, Status> replies_;
+};
+
+struct Step {
+  std::string name;
+  Method method;
+  std::string message;
+};
+
+AttributeRequest attribute(AttributeOp op, size_t file, uint64_t number, uint64_t size = 0) {
+  AttributeRequest request;
+  request.op = op;
+  request.name = kNames[file];
+  request.file = file_id(request.name);
+  request.from = {3, number};
+  request.size = size;
+  request.generation = 1000;
+  request.time_ns = 5;
+  return request;
+}
+
+std::vector<Step> script() {
+  std::vector<Step> steps;
+  uint64_t number = 0;
+  const auto change = [&](std::string name, AttributeOp op, size_t file, uint64_t size = 0) {
+    steps.push_back(
+        {std::move(name), Method::kAttributes, encode_attributes(0, attribute(op, file, ++number, size))});
+  };
+  const auto put = [&](size_t file, uint64_t offset) {
+    DetectedBatch batch;
+    for (uint64_t i = 0; i < 5; ++i) batch.extents.push_back({offset + i * 100, 50, {4, i * 7 + offset}});
+    Run run;
+    run.offset = offset + 5000, run.length = 10, run.place = {5, 0}, run.levels = 1;
+    run.level[0] = {20, 64, 10};
+    batch.runs.push_back(run);
+    batch.run_at.push_back(batch.extents.size());
+    steps.push_back({"put", Method::kPut, encode_put(0, file_id(kNames[file]), {4, ++number}, batch)});
+  };
+  change("create", AttributeOp::kCreate, 0);
+  put(0, 0);
+  change("create exclusively", AttributeOp::kCreateExclusive, 1);
+  put(1, 100);
+  change("close", AttributeOp::kClose, 0, 700);
+  change("truncate", AttributeOp::kTruncate, 0, 450);
+  put(0, 4000);
+  change("seal", AttributeOp::kSeal, 1);
+  steps.push_back({"relocate", Method::kRelocate, encode_relocate(0, {{4, ++number}, {4, 0, 120, {9, 0}}})});
+  change("create", AttributeOp::kCreate, 2);
+  put(2, 300);
+  change("remove", AttributeOp::kRemove, 2);
+  change("create again", AttributeOp::kCreate, 2);
+  put(2, 600);
+  change("truncate again", AttributeOp::kTruncate, 0, 100);
+  change("close again", AttributeOp::kClose, 2, 9000);
+  return steps;
+}
+
+// All that the server says of its files, without what counts attempts.
+std::string content(Rig& rig) {
+  std::string text;
+  for (const std::string& name : kNames) {
+    const FileId file = file_id(name);
+    const Attributes* const found = rig.core().attributes().table().find(file);
+    text += found == nullptr ? "\n-" : fmt::format("\n{} sealed {}", found->size, found->sealed);
+    std::vector<Extent> extents;
+    uint64_t next = 0;
+    const Status status = rig.core().shard().scan(file, 0, 100'000, nullptr, &extents, &next);
+    if (!status.ok()) return status.to_string();
+    for (const Extent& each : extents)
+      text += fmt::format(" {}+{}={}@{}", each.offset, each.length, each.place.log, each.place.address);
+  }
+  return text;
+}
+
+// After the first `count` steps without `skipped`, for the job that comes then.
+const std::string& expected(const std::vector<Step>& steps, size_t count, size_t skipped) {
+  static std::map<std::pair<size_t, size_t>, std::string> known;
+  const auto [place, added] = known.try_emplace({count, skipped});
+  if (!added) return place->second;
+  io::MemoryDevice disk;
+  static_cast<void>(disk.make_directory("/s"));
+  {
+    Rig rig(disk);
+    for (size_t i = 0; i < count; ++i) {
+      if (i != skipped) static_cast<void>(rig.ask(steps[i].method, steps[i].message));
+    }
+  }
+  Rig next(disk);
+  place->second = next.opened().ok() ? content(next) : next.opened().to_string();
+  return place->second;
+}
+
+bool visited(uint64_t n) {
+  static const bool all = [] {
+    const char* const rounds = std::getenv("SWALE_FAULT_ROUNDS");
+    return rounds != nullptr && std::atoi(rounds) > 1;
+  }();
+  return all || n <= 40 || n % 7 == 0;
+}
+
+struct Outcome {
+  std::string problem;
+  bool failed = false;   // an allocation
+  bool refused = false;  // the operation
+  bool again = false;    // it was asked for once more
+  bool ended = false;    // the server takes nothing more
+};
+
+Outcome run(const std::vector<Step>& steps, size_t at, FailingNew::Which which, uint64_t nth, bool canary) {
+  Outcome outcome;
+  io::MemoryDevice disk;
+  static_cast<void>(disk.make_directory("/s"));
+  size_t done = 0;
+  {
+    Rig rig(disk);
+    for (; done < steps.size() && !outcome.ended; ++done) {
+      Status status;
+      if (done == at) {
+        const FailingNew plan(which, nth);
+        status = rig.ask(steps[done].method, steps[done].message);
+      } else {
+        status = rig.ask(steps[done].method, steps[done].message);
+      }
+      outcome.ended =
+          !rig.failure().ok() || !rig.core().shard().health().ok() || !rig.core().attributes().health().ok();
+      if (done == at) {
+        outcome.failed = FailingNew::failed() > 0;
+        outcome.refused = !status.ok();
+        // A server that goes on does it when it is asked again, as a client does.
+        outcome.again = outcome.refused && !outcome.ended && !canary;
+        if (outcome.again) status = rig.ask(steps[done].method, steps[done].message);
+        if (canary) status = {};
+      }
+      if (!outcome.ended && !status.ok() && !canary) {
+        outcome.problem = fmt::format("{}: {}", steps[done].name, status.to_string());
+        return outcome;
+      }
+    }
+  }
+  const std::string with = expected(steps, done, SIZE_MAX);
+  const std::string without = expected(steps, done, at);
+  Rig next(disk);
+  if (!next.opened().ok()) {
+    outcome.problem = "the next job: " + next.opened().to_string();
+    return outcome;
+  }
+  const std::string found = content(next);
+  const bool may_be_without = outcome.refused && !outcome.again && !canary;
+  if (found != with && !(may_be_without && found == without))
+    outcome.problem = fmt::format("found{}\ninstead of{}\nor{}", found, with, without);
+  return outcome;
+}
+
+constexpr FailingNew::Which kBoth[] = {FailingNew::Which::kOnce, FailingNew::Which::kFromThere};
+
+TEST(MetaServerAllocations, OfEveryOperationFailAndTheNextJobFindsItDoneOrNot) {
+  const std::vector<Step> steps = script();
+  uint64_t points = 0, refused = 0, ended = 0;
+  for (size_t at = 0; at < steps.size(); ++at) {
+    for (const auto which : kBoth) {
+      for (uint64_t nth = 1;; ++nth) {
+        if (!visited(nth)) continue;
+        const Outcome outcome = run(steps, at, which, nth, false);
+        ASSERT_EQ(outcome.problem, "") << "step " << at << " (" << steps[at].name << "), allocation " << nth
+                                       << (which == FailingNew::Which::kOnce ? "" : " and all later ones");
+        if (!outcome.failed) break;
+        ++points;
+        refused += outcome.refused ? 1 : 0;
+        ended += outcome.ended ? 1 : 0;
+      }
+    }
+  }
+  fmt::print("{} failed allocations in {} operations: {} were told, {} ended the server\n", points,
+             steps.size(), refused, ended);
+  EXPECT_GT(points, 500u);
+  EXPECT_GT(refused, points / 3);
+}
+
+TEST(MetaServerAllocations, CanaryARefusedCreationThatCountsIsFoundOut) {
+  const std::vector<Step> steps = script();
+  EXPECT_NE(run(steps, 2, FailingNew::Which::kFromThere, 1, true).problem, "");
+}
+
+}  // namespace
+}  // namespace swale::meta::meta_server_allocations_test
