@@ -6,8 +6,8 @@
 namespace swale::meta {
 namespace {
 
-constexpr size_t kGatherRows = 64 * 1024;  // resolved at once
-constexpr size_t kQueryRows = 1024;        // looked at for a query of a run
+constexpr size_t kNextRows = 16;     // looked at for one byte
+constexpr size_t kQueryRows = 1024;  // looked at for a query of a run
 constexpr uint32_t kClusterBlocksMax = kSortedFileBlocks;
 
 void append_extent(const Extent& extent, size_t begin, std::vector<Extent>* out) {
@@ -287,13 +287,13 @@ Status Lookup::rows_between(const FileId& file, uint64_t begin, uint64_t end, si
   return {};
 }
 
-void Lookup::runs_between(uint32_t file, uint64_t begin, uint64_t end, std::vector<Entry>* rows,
-                          uint64_t* stop) {
+void Lookup::runs_between(uint32_t file, uint64_t begin, uint64_t end, size_t rows_max,
+                          std::vector<Entry>* rows, uint64_t* stop) {
   const FileState& state = shard_.states_[file];
   if (!state.runs) return;
   runs_.clear();
   state.runs->find(begin, end, &runs_);
-  const size_t each = std::max<size_t>(16, kGatherRows / (runs_.size() + 1));
+  const size_t each = std::max<size_t>(16, rows_max / (runs_.size() + 1));
   for (const StoredRun& stored : runs_) {
     const uint64_t blocks = blocks_of(stored.run);
     size_t count = 0;
@@ -327,7 +327,7 @@ Result<Sequence> Lookup::newest_extent(const FileId& file, const Run& query) {
 }
 
 Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end, size_t first,
-                                size_t pieces_max, std::vector<Extent>* out) {
+                                size_t pieces_max, std::vector<Extent>* out, size_t rows_max) {
   const uint32_t number = shard_.files_.find(file);
   if (number == FileTable::kNone) return end;
   FileTable one;
@@ -338,9 +338,9 @@ Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end
     size_t cursor = 0;
     for (const auto& layer : layers_) {
       TableCursor* const at = layer.table != nullptr ? &cursors_[cursor++] : nullptr;
-      SWALE_RETURN_IF_ERROR(rows_between(file, begin, end, kGatherRows, layer, at, &rows_, &stop));
+      SWALE_RETURN_IF_ERROR(rows_between(file, begin, end, rows_max, layer, at, &rows_, &stop));
     }
-    runs_between(number, begin, end, &rows_, &stop);
+    runs_between(number, begin, end, rows_max, &rows_, &stop);
     std::vector<Entry> sorted;
     sort_entries(rows_, one, &sorted);
     resolve_overlaps(&sorted);
@@ -360,6 +360,18 @@ Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end
       }
     }
     begin = stop;
+  }
+  return end;
+}
+
+// In windows that double: a byte at 2^62 costs some 50 looks, and a near one no look at what stands far away.
+Result<uint64_t> Lookup::next_byte(const FileId& file, uint64_t begin, uint64_t end, uint64_t near) {
+  std::vector<Extent> piece;
+  for (uint64_t window = std::max<uint64_t>(near, 1); begin < end; window *= 2) {
+    const uint64_t until = window < end - begin ? begin + window : end;
+    SWALE_RETURN_IF_ERROR(gather(file, begin, until, 0, 1, &piece, kNextRows).status());
+    if (!piece.empty()) return piece.front().offset;
+    begin = until;
   }
   return end;
 }

@@ -23,11 +23,14 @@ class Lookup {
   Status run(std::span<const Range> ranges, size_t pieces_max, Found* out);
   // Appends the extents of [begin, end) of a file, in order, until `pieces_max` are in *out. Returns where it stopped.
   Result<uint64_t> gather(const FileId& file, uint64_t begin, uint64_t end, size_t first, size_t pieces_max,
-                          std::vector<Extent>* out);
+                          std::vector<Extent>* out, size_t rows_max = kGatherRows);
+  // The first byte of [begin, end) that is no hole; `end`: none. `near`: how far to look first.
+  Result<uint64_t> next_byte(const FileId& file, uint64_t begin, uint64_t end, uint64_t near);
   // The newest extent that has bytes of the query's blocks; 0: none. ~0 if there are many to look at.
   Result<Sequence> newest_extent(const FileId& file, const Run& query);
 
  private:
+  static constexpr size_t kGatherRows = 64 * 1024;  // of a layer, resolved at once
   // kOpen: no layer has had a byte of it yet. Its answer's sequence is that of a run that covers it, or 0.
   enum class State : uint8_t { kOpen, kAnswered, kNothing, kGather };
   struct Answer {
@@ -49,7 +52,8 @@ class Lookup {
   Status rows_between(const FileId& file, uint64_t begin, uint64_t end, size_t rows_max,
                       const ShardCore::LayerRef& layer, TableCursor* cursor, std::vector<Entry>* rows,
                       uint64_t* stop) const;
-  void runs_between(uint32_t file, uint64_t begin, uint64_t end, std::vector<Entry>* rows, uint64_t* stop);
+  void runs_between(uint32_t file, uint64_t begin, uint64_t end, size_t rows_max, std::vector<Entry>* rows,
+                    uint64_t* stop);
 
   ShardCore& shard_;
   const std::vector<ShardCore::LayerRef> layers_;

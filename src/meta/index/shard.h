@@ -142,6 +142,7 @@ struct ShardCounters {
   uint64_t checkpoints = 0, checkpoint_bytes = 0;
   uint64_t groups_void = 0, background_failures = 0;  // for lack of space or memory
   uint64_t lookups = 0, lookup_pieces = 0, run_answers = 0;
+  uint64_t ranges_scanned = 0;  // that scans have looked into
   uint64_t reads = 0, read_bytes = 0, blocks_wanted = 0, blocks_read = 0, cache_hits = 0;
 };
 
@@ -221,7 +222,8 @@ class Shard {
   virtual Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
                              std::vector<Run>* out) = 0;
   virtual FileSize size(const FileId& file) const = 0;
-  // The extents of a file from `from` on, in order, up to pieces_max of them. *next: where to go on; kOffsetEnd: done.
+  // The extents of a file from `from` on, in order, up to pieces_max of them. *next: where to go on; kOffsetEnd: done. There
+  // may be none before *next. Ranges without a byte cost nothing, however many they are.
   virtual Status scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
                       std::vector<Extent>* out, uint64_t* next) = 0;
   // The whole file as at most runs_max runs that do not overlap, for a sealed file's table. kResourceExhausted if it needs

@@ -130,9 +130,11 @@ Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, 
 Status ShardCore::scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
                        std::vector<Extent>* out, uint64_t* next) {
   SWALE_RETURN_IF_ERROR(unreadable_);
+  constexpr uint64_t kEmptyRangesMax = 4096;  // the caller goes on: other requests are not to wait longer
   return contain([&]() -> Status {
     Lookup lookup(this);
     const size_t first = out->size();
+    uint64_t empty = 0;
     *next = from;
     while (*next < kOffsetEnd) {
       std::pair<uint64_t, uint64_t> owned{*next, kOffsetEnd};
@@ -147,10 +149,16 @@ Status ShardCore::scan(const FileId& file, uint64_t from, size_t pieces_max, con
         *next = owned.first;
         return {};
       }
+      const size_t before = out->size();
+      ++counters_.ranges_scanned;
       SWALE_ASSIGN_OR_RETURN(const uint64_t stop,
                              lookup.gather(file, owned.first, end, first, first + pieces_max, out));
       *next = stop;
       if (stop < end) return {};
+      if (ownership == nullptr || out->size() > before) continue;
+      if (++empty == kEmptyRangesMax) return {};
+      // Ranges without a byte are passed over at once, whatever their number.
+      SWALE_ASSIGN_OR_RETURN(*next, lookup.next_byte(file, stop, end_of_file(file), stop - owned.first));
     }
     *next = kOffsetEnd;
     return {};
