@@ -103,11 +103,13 @@ int swale_meta_stat(swale_meta* meta, const char* name, swale_meta_attributes* a
  * SWALE_UNAVAILABLE, SWALE_DEADLINE_EXCEEDED or SWALE_ABORTED the cut may still come, and take what is put meanwhile: repeat
  * the call until it succeeds before putting more. */
 int swale_meta_truncate(swale_meta_file* file, uint64_t size);
-/* Makes the file immutable. Call it after all writers have closed the file; several ranks may call it. */
+/* Makes the file immutable. Call it after all writers have closed the file; several ranks may call it. If it fails because a
+ * server could not be reached, the next seal, or the next job that opens the store, finishes it. */
 int swale_meta_seal(swale_meta_file* file);
 /* Removes the file and everything put into it. */
 int swale_meta_remove(swale_meta* meta, const char* name);
-/* For a log that was moved, in all files: bytes [begin, end) of log `from` are in log `to` at `address` from now on. */
+/* For a log that was moved, in all files: bytes [begin, end) of log `from` are in log `to` at `address` from now on.
+ * When it has returned SWALE_OK, no get of any rank answers the old place any more. After a failure some may: keep both. */
 int swale_meta_relocate(swale_meta* meta, uint32_t from, uint64_t begin, uint64_t end, uint32_t to,
                         uint64_t address);
 

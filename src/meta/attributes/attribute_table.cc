@@ -14,7 +14,7 @@ enum RecordKind : uint8_t {
   kNumber = 4,  // what a client has asked for last, and the counter of generations
 };
 
-enum EntryFlag : uint8_t { kTrimDue = 1, kRemoved = 2 };
+enum EntryFlag : uint8_t { kTrimDue = 1, kRemoved = 2, kSealDue = 4 };
 
 }  // namespace
 
@@ -47,7 +47,7 @@ Result<Applied> AttributeTable::apply(const AttributeRequest& request, std::stri
     case AttributeOp::kTruncate:
       return truncate(request, record);
     case AttributeOp::kSeal:
-      return seal(request);
+      return seal(request, record);
     case AttributeOp::kRemove:
       return remove(request, record);
     case AttributeOp::kOpen:
@@ -102,6 +102,12 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
   if (entry->attributes.sealed) {
     return invalid_argument("truncate {}: the file is sealed and cannot change", request.name);
   }
+  if (entry->seal_due) {
+    return error(
+        Code::kUnavailable, Scope::kFile,
+        "truncate {}: its seal has begun and not ended, because a server did not answer: seal it again",
+        request.name);
+  }
   if (!repeated(request.from)) {
     // An earlier truncate that has not reached all servers keeps its generation, because under a new one its cut would take
     // what was put after it.
@@ -124,7 +130,8 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
   return now.trim_due ? trim(now) : answer(now, false);
 }
 
-Result<Applied> AttributeTable::seal(const AttributeRequest& request) {
+// The intent is durable before the first server refuses puts: whoever finds it, this job or the next, finishes it.
+Result<Applied> AttributeTable::seal(const AttributeRequest& request, std::string* record) {
   SWALE_ASSIGN_OR_RETURN(Entry* const entry, existing(request));
   Applied applied = answer(*entry, true);
   if (entry->attributes.sealed) return applied;
@@ -132,6 +139,12 @@ Result<Applied> AttributeTable::seal(const AttributeRequest& request) {
     applied = trim(*entry);
     applied.again = true;
     return applied;
+  }
+  if (!entry->seal_due) {
+    Entry changed = *entry;
+    changed.seal_due = true;
+    append_entry(record, changed, {});
+    put(std::move(changed));
   }
   applied.follow_up = FollowUp::kCollect;
   return applied;
@@ -150,6 +163,7 @@ Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::str
     Entry changed = *entry;
     changed.attributes.generation = ++generation_;
     changed.removed = true;
+    changed.seal_due = false;
     changed.table.clear();
     append_entry(record, changed, request.from);
     put(std::move(changed));
@@ -181,12 +195,20 @@ Result<AttributeAnswer> AttributeTable::followed(const AttributeRequest& request
   }
   if (what == FollowUp::kCollect && !changed.attributes.sealed) {
     changed.attributes.sealed = true;
+    changed.seal_due = false;
     if (table.size() <= kTableBytesMax && tables_bytes_ + table.size() <= tables_bytes_max_)
       changed.table = std::move(table);
   }
   append_entry(record, changed, {});
   put(std::move(changed));
   return answer(entries_.at(request.file), what == FollowUp::kCollect).answer;
+}
+
+void AttributeTable::replace_table(const FileId& file, std::string table, std::string* record) {
+  Entry changed = entries_.at(file);
+  changed.table = std::move(table);
+  append_entry(record, changed, {});
+  put(std::move(changed));
 }
 
 void AttributeTable::refuse_puts(const FileId& file, std::string* record) {
@@ -347,13 +369,17 @@ std::vector<Attributes> AttributeTable::list() const {
 std::vector<AttributeTable::Pending> AttributeTable::pending() const {
   std::vector<Pending> all;
   for (const auto& [file, entry] : entries_) {
-    if (!entry.removed && !entry.trim_due) continue;
+    if (!entry.removed && !entry.trim_due && !entry.seal_due) continue;
     AttributeRequest request;
-    request.op = entry.removed ? AttributeOp::kRemove : AttributeOp::kTruncate;
+    request.op = entry.removed    ? AttributeOp::kRemove
+                 : entry.trim_due ? AttributeOp::kTruncate
+                                  : AttributeOp::kSeal;
     request.file = file;
     request.name = entry.attributes.name;
-    all.push_back({std::move(request), entry.removed ? FollowUp::kForget : FollowUp::kTrim,
-                   entry.attributes.generation, entry.truncated_size});
+    const FollowUp what = entry.removed    ? FollowUp::kForget
+                          : entry.trim_due ? FollowUp::kTrim
+                                           : FollowUp::kCollect;
+    all.push_back({std::move(request), what, entry.attributes.generation, entry.truncated_size});
   }
   return all;
 }
@@ -362,7 +388,8 @@ std::vector<AttributeTable::Pending> AttributeTable::pending() const {
 
 void AttributeTable::append_entry(std::string* record, const Entry& entry, const RequestName& from) {
   append_u8(record, kEntry);
-  append_u8(record, (entry.trim_due ? kTrimDue : 0) | (entry.removed ? kRemoved : 0));
+  append_u8(record, (entry.trim_due ? kTrimDue : 0) | (entry.removed ? kRemoved : 0) |
+                        (entry.seal_due ? kSealDue : 0));
   append_u64(record, entry.truncated_size);
   append_u64(record, from.client);
   append_u64(record, from.number);
@@ -397,6 +424,7 @@ Status AttributeTable::replay(Bytes record) {
       const uint8_t flags = in.u8();
       entry.trim_due = (flags & kTrimDue) != 0;
       entry.removed = (flags & kRemoved) != 0;
+      entry.seal_due = (flags & kSealDue) != 0;
       entry.truncated_size = in.u64();
       RequestName from;
       from.client = in.u64();

@@ -58,6 +58,16 @@ class AttributeTable {
   Result<AttributeAnswer> followed(const AttributeRequest& request, FollowUp what, uint64_t generation,
                                    std::string table, std::string* record);
 
+  // The runs' places have changed: the table of a sealed file is another one; empty: none.
+  void replace_table(const FileId& file, std::string table, std::string* record);
+  // Calls visit(file, table) for each file that has a table of runs.
+  template <class Visit>
+  void for_each_table(const Visit& visit) const {
+    for (const auto& [file, entry] : entries_) {
+      if (!entry.table.empty()) visit(file, Bytes(entry.table));
+    }
+  }
+
   // This server's shard takes no puts of the file any more (kCollect, at the servers of the index).
   void refuse_puts(const FileId& file, std::string* record);
   bool refuses_puts(const FileId& file) const { return immutable_.contains(file); }
@@ -96,7 +106,8 @@ class AttributeTable {
     Attributes attributes;
     uint64_t truncated_size = 0;  // to what the last truncate cut the file
     bool trim_due = false;
-    bool removed = false;  // its bytes are not yet forgotten everywhere
+    bool removed = false;   // its bytes are not yet forgotten everywhere
+    bool seal_due = false;  // some servers may refuse puts already
     std::string table;
   };
   using Entries = std::unordered_map<FileId, Entry, FileIdHash>;
@@ -121,7 +132,7 @@ class AttributeTable {
 
   Result<Applied> create(const AttributeRequest& request, std::string* record);
   Result<Applied> truncate(const AttributeRequest& request, std::string* record);
-  Result<Applied> seal(const AttributeRequest& request);
+  Result<Applied> seal(const AttributeRequest& request, std::string* record);
   Result<Applied> remove(const AttributeRequest& request, std::string* record);
   Result<Entry*> existing(const AttributeRequest& request);
   void close(const AttributeRequest& request, Entry* entry, std::string* record);

@@ -7,7 +7,7 @@ namespace swale::meta {
 
 Client::Client(net::Rpc* rpc, const std::vector<net::Rank>* hosts, const Partition& partition,
                const ClientOptions& options, Nanos deadline)
-    : rpc_(rpc), hosts_(*hosts), core_(partition, options), deadline_(deadline) {}
+    : channel_(*rpc), rpc_(rpc), hosts_(*hosts), core_(partition, options), deadline_(deadline) {}
 
 // Hands calls to rpc_ until it takes no more for now.
 void Client::send() {
@@ -66,12 +66,14 @@ Result<AttributeAnswer> Client::ask(AttributeOp op, const std::string& name, uin
   return std::move(finished.answer);
 }
 
-Status Client::take(const AttributeAnswer& answer, File* file) {
+// `relocations`: known before the answer was asked for.
+Status Client::take(const AttributeAnswer& answer, uint64_t relocations, File* file) {
   if (answer.attributes.generation > file->generation) file->written_end = 0;
   file->generation = std::max(file->generation, answer.attributes.generation);
   file->attributes = answer.attributes;
-  if (answer.table.empty() || file->table) return {};
+  if (answer.table.empty() || (file->table && file->table_relocations == relocations)) return {};
   SWALE_ASSIGN_OR_RETURN(std::vector<Run> runs, decode_table(answer.table));
+  file->table_relocations = relocations;
   file->table = std::make_shared<const SealedTable>(std::move(runs));
   return {};
 }
@@ -80,9 +82,10 @@ Result<File> Client::open(const std::string& name, unsigned flags, uint32_t mode
   const AttributeOp op = (flags & kCreate) == 0      ? AttributeOp::kOpen
                          : (flags & kExclusive) != 0 ? AttributeOp::kCreateExclusive
                                                      : AttributeOp::kCreate;
+  const uint64_t relocations = core_.relocations();
   SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer, ask(op, name, 0, 0, mode, time_ns));
   File file;
-  SWALE_RETURN_IF_ERROR(take(answer, &file));
+  SWALE_RETURN_IF_ERROR(take(answer, relocations, &file));
   return file;
 }
 
@@ -92,22 +95,25 @@ Result<Attributes> Client::stat(const std::string& name) {
 }
 
 Result<Attributes> Client::close(File* file, int64_t time_ns) {
+  const uint64_t relocations = core_.relocations();
   SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer, ask(AttributeOp::kClose, file->attributes.name,
                                                            file->written_end, file->generation, 0, time_ns));
-  SWALE_RETURN_IF_ERROR(take(answer, file));
+  SWALE_RETURN_IF_ERROR(take(answer, relocations, file));
   return file->attributes;
 }
 
 Status Client::truncate(File* file, uint64_t size, int64_t time_ns) {
+  const uint64_t relocations = core_.relocations();
   SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer,
                          ask(AttributeOp::kTruncate, file->attributes.name, size, 0, 0, time_ns));
-  return take(answer, file);
+  return take(answer, relocations, file);
 }
 
 Status Client::seal(File* file) {
+  const uint64_t relocations = core_.relocations();
   SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer,
                          ask(AttributeOp::kSeal, file->attributes.name, 0, 0, 0, 0));
-  return take(answer, file);
+  return take(answer, relocations, file);
 }
 
 Status Client::remove(const std::string& name) {
@@ -132,7 +138,7 @@ Status Client::put(File* file, std::span<const Extent> segments) {
 
 Status Client::get(const File& file, std::span<const Range> ranges, Found* out) {
   SWALE_RETURN_IF_ERROR(check_ranges(core_.partition(), ranges));
-  if (file.table) {
+  if (file.table && file.table_relocations == core_.relocations()) {
     out->extents.clear();
     out->ends.clear();
     for (const Range& each : ranges) {
@@ -171,7 +177,24 @@ Status Client::scan(const File& file, uint64_t from, size_t pieces_max, std::vec
   return {};
 }
 
-Status Client::relocate(const Relocation& relocation) { return run(core_.relocate(relocation)).status(); }
+Status Client::relocate(const Relocation& relocation) {
+  SWALE_RETURN_IF_ERROR(run(core_.relocate(relocation)).status());
+  // Servers answer the new place now. Handles that have a table of runs ask nobody: so every rank is told.
+  constexpr size_t kRanksAtOnce = 512;
+  std::vector<net::Rank> ranks;
+  for (net::Rank rank = 0; rank < channel_.size();) {
+    ranks.clear();
+    for (; rank < channel_.size() && ranks.size() < kRanksAtOnce; ++rank) ranks.push_back(rank);
+    const auto heard = rpc_.ask_many(ranks, {.method = static_cast<net::RpcMethod>(Method::kRelocated),
+                                             .payload = {},
+                                             .response_bytes_max = 64,
+                                             .deadline = system_clock().now() + deadline_});
+    for (const Result<std::string>& each : heard) {
+      if (!each.ok()) return each.status().with_context("relocate: a rank was not told; keep the old place");
+    }
+  }
+  return {};
+}
 
 Result<std::vector<std::string>> Client::stats() {
   SWALE_ASSIGN_OR_RETURN(Finished finished, run(core_.stats()));

@@ -25,6 +25,7 @@ struct File {
   uint64_t generation = 0;
   uint64_t written_end = 0;                  // of puts by this handle in that generation
   std::shared_ptr<const SealedTable> table;  // of a sealed file
+  uint64_t table_relocations = 0;            // that this rank knew when it asked for the table
 };
 
 class Client {
@@ -49,6 +50,7 @@ class Client {
   Status get_runs(const File& file, std::span<const Run> queries, std::vector<Run>* out);
   // Up to about pieces_max pieces a server, from `from` on, in order. *next: where to go on; kOffsetEnd: done.
   Status scan(const File& file, uint64_t from, size_t pieces_max, std::vector<Extent>* out, uint64_t* next);
+  // When it is OK, no get by any handle of any rank answers the old place any more. After a failure both places must stay.
   Status relocate(const Relocation& relocation);
   Result<std::vector<std::string>> stats();  // of each server, JSON
 
@@ -59,9 +61,10 @@ class Client {
   Result<Finished> run(OperationId id);
   Result<AttributeAnswer> ask(AttributeOp op, const std::string& name, uint64_t size, uint64_t generation,
                               uint32_t mode, int64_t time_ns);
-  Status take(const AttributeAnswer& answer, File* file);
+  Status take(const AttributeAnswer& answer, uint64_t relocations, File* file);
   void send();
 
+  net::Rpc& channel_;
   net::RpcClient rpc_;
   const std::vector<net::Rank>& hosts_;
   ClientCore core_;

@@ -369,6 +369,28 @@ OperationId ClientCore::get_runs(const FileId& file, std::span<const Run> querie
 
 // ---- all servers
 
+// First every server's index, then the tables of runs at the roots: what is collected for a table after that is new.
+class ClientCore::RelocateOperation final : public Operation {
+ public:
+  RelocateOperation(uint32_t servers, const RelocateMessage& message)
+      : servers_(servers), message_(message) {}
+  void begin(ClientCore* core) override { send_all(core, Method::kRelocate, 4096); }
+  Status on_answer(ClientCore* core, size_t, Bytes) override {
+    if (++answers_ == servers_) send_all(core, Method::kRelocateTables, 4096);
+    return {};
+  }
+
+ private:
+  void send_all(ClientCore* core, Method method, size_t response) {
+    for (Server to = 0; to < servers_; ++to)
+      core->send(this, to, to, method, encode_relocate(to, message_), response);
+  }
+
+  const uint32_t servers_;
+  const RelocateMessage message_;
+  uint64_t answers_ = 0;
+};
+
 class ClientCore::AllOperation final : public Operation {
  public:
   AllOperation(uint32_t servers, Method method, std::function<std::string(Server)> payload)
@@ -411,8 +433,7 @@ OperationId ClientCore::scan(const FileId& file, uint64_t from, size_t pieces_ma
 
 OperationId ClientCore::relocate(const Relocation& relocation) {
   const RequestName name{client(), next_number()};
-  const auto payload = [=](Server to) { return encode_relocate(to, {name, relocation}); };
-  return start(std::make_unique<AllOperation>(partition_.servers(), Method::kRelocate, payload));
+  return start(std::make_unique<RelocateOperation>(partition_.servers(), RelocateMessage{name, relocation}));
 }
 
 OperationId ClientCore::stats() {

@@ -9,6 +9,7 @@
 // client up. Limits: kItemsMax extents or ranges a message; larger operations become several messages, one after the other.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,8 @@ struct ClientOptions {
   RingMode mode = RingMode::kRing;
   unsigned attempts_max = 3;
   bool detect_runs = true;  // false: for comparison
+  // How many relocations this rank has heard of: a table of runs that is older is not looked into. None: there are none.
+  const std::atomic<uint64_t>* relocations = nullptr;
 };
 
 // What an operation has found, in the member that belongs to it.
@@ -66,6 +69,7 @@ class ClientCore {
 
   const Partition& partition() const { return partition_; }
   uint64_t client() const { return options_.client; }
+  uint64_t relocations() const { return options_.relocations == nullptr ? 0 : options_.relocations->load(); }
 
  private:
   class Operation;
@@ -73,6 +77,7 @@ class ClientCore {
   class GetOperation;
   class RunsOperation;
   class AllOperation;
+  class RelocateOperation;
   class AttributeOperation;
   struct Sent {
     OperationId operation;

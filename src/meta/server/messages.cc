@@ -7,8 +7,9 @@
 namespace swale::meta {
 namespace {
 
-constexpr std::string_view kNames[] = {"put",    "get",      "get runs", "scan",       "trim",
-                                       "forget", "relocate", "collect",  "attributes", "stats"};
+constexpr std::string_view kNames[] = {"put",        "get",    "get runs",        "scan",
+                                       "trim",       "forget", "relocate",        "collect",
+                                       "attributes", "stats",  "relocate tables", "relocated"};
 
 void append_extent(std::string* out, const Extent& extent) {
   char bytes[kExtentWireBytes];

@@ -28,6 +28,8 @@ enum class Method : uint16_t {
   kCollect = 7,
   kAttributes = 8,
   kStats = 9,
+  kRelocateTables = 10,
+  kRelocated = 11,  // to a rank, not to a server: its handles' tables of runs are old
 };
 std::vector<std::string> method_names();
 std::string_view method_name(Method method);
@@ -91,6 +93,7 @@ struct FileMessage {
 std::string encode_file(Server to, const FileMessage& message);
 Result<FileMessage> decode_file(Bytes message);
 
+// kRelocate; kRelocateTables: the root's tables of runs follow, when all servers have done it.
 struct RelocateMessage {
   RequestName from;
   Relocation relocation;

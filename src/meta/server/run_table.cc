@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "meta/index/relocation.h"
 #include "meta/index/zigzag.h"
 
 namespace swale::meta {
@@ -111,6 +112,22 @@ std::string joined_table(const std::vector<Collected>& parts) {
   if (mapped != owned) return {};
   std::string table = encode_table(std::move(runs));
   return table.size() <= kTableBytesMax ? table : std::string();
+}
+
+Result<std::optional<std::string>> relocated_table(Bytes table, const Relocation& relocation) {
+  SWALE_ASSIGN_OR_RETURN(std::vector<Run> runs, decode_table(table));
+  const SequencedRelocation rule{relocation, 1};
+  bool moved = false;
+  for (Run& run : runs) {
+    Place place;
+    if (rules_for_whole(std::span(&rule, 1), run, 0, &place) == 0) return std::optional(std::string());
+    moved |= place != run.place;
+    run.place = place;
+  }
+  if (!moved) return std::optional<std::string>();
+  std::string after = encode_table(std::move(runs));
+  if (after.size() > kTableBytesMax) after.clear();
+  return std::optional(std::move(after));
 }
 
 SealedTable::SealedTable(std::vector<Run> runs) : runs_(std::move(runs)) {

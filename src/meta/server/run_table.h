@@ -28,6 +28,10 @@ Result<std::vector<Run>> decode_table(Bytes bytes);  // runs that do not overlap
 // The table of a file, of the parts of all servers. Empty: there is none.
 std::string joined_table(const std::vector<Collected>& parts);
 
+// The table after bytes of a log have moved; empty: a run has moved in part, and there is none any more. Nothing: it has no
+// run there.
+Result<std::optional<std::string>> relocated_table(Bytes table, const Relocation& relocation);
+
 class SealedTable {
  public:
   // Requires valid runs that do not overlap.

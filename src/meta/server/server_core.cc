@@ -90,6 +90,8 @@ Status ServerCore::handle(Method method, Bytes payload, uint64_t token) {
       return trim(method, payload, token);
     case Method::kRelocate:
       return relocate(payload, token);
+    case Method::kRelocateTables:
+      return relocate_tables(payload, token);
     case Method::kCollect:
       return collect(payload, token);
     case Method::kAttributes:
@@ -97,6 +99,8 @@ Status ServerCore::handle(Method method, Bytes payload, uint64_t token) {
     case Method::kStats:
       reply(token, stats_json());
       return {};
+    case Method::kRelocated:  // for the rank
+      break;
   }
   return error(Code::kUnsupported, Scope::kOperation, "no method {}", static_cast<int>(method));
 }
@@ -239,6 +243,29 @@ Status ServerCore::relocate(Bytes payload, uint64_t token) {
   return {};
 }
 
+// All servers have done the relocation. A table that is collected meanwhile may have both places (end_follow_up).
+Status ServerCore::relocate_tables(Bytes payload, uint64_t token) {
+  SWALE_ASSIGN_OR_RETURN(const RelocateMessage message, decode_relocate(payload));
+  SWALE_RETURN_IF_ERROR(attributes_->health());
+  ++table_relocations_;
+  std::vector<std::pair<FileId, std::string>> moved;
+  attributes_->table().for_each_table([&](const FileId& file, Bytes table) {
+    Result<std::optional<std::string>> after = relocated_table(table, message.relocation);
+    if (!after.ok()) after = std::optional(std::string());  // nobody could read it
+    if (*after) moved.emplace_back(file, **std::move(after));
+  });
+  for (auto& [file, table] : moved) {
+    attributes_->change([&](std::string* record) {
+      attributes_->table().replace_table(file, std::move(table), record);
+      return true;
+    });
+  }
+  when_attributes_durable([this, token](const Status& status) {
+    status.ok() ? reply(token, std::string()) : reply(token, status);
+  });
+  return {};
+}
+
 // From here on puts of the file are refused. What was accepted before is in the answer.
 Status ServerCore::collect(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const FileMessage message, decode_file(payload));
@@ -337,6 +364,7 @@ void ServerCore::begin_follow_up(Change change, const Applied& applied) {
 
 void ServerCore::start_follow_up(const FileId& file) {
   FollowUpJob& job = jobs_.at(file);
+  job.relocations = table_relocations_;
   const bool trims = job.what == FollowUp::kTrim;
   const FileMessage message{file, trims ? job.trim_size : 0,
                             job.what == FollowUp::kCollect ? 0 : job.generation};
@@ -379,7 +407,8 @@ void ServerCore::end_follow_up(const FileId& file) {
   } else {
     const Status kept = contain([&] {
       std::string table;
-      if (job.what == FollowUp::kCollect) table = joined_table(job.collected);
+      if (job.what == FollowUp::kCollect && job.relocations == table_relocations_)
+        table = joined_table(job.collected);
       done = attributes_->change([&](std::string* record) {
         return attributes_->table().followed(request, job.what, job.generation, std::move(table), record);
       });

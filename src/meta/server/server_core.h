@@ -101,6 +101,7 @@ class ServerCore final : private Delegate::Actions {
     uint32_t open_calls = 0;
     Status failure;
     std::vector<Collected> collected;
+    uint64_t relocations = 0;  // of tables when the collection began
     std::deque<Change> queue;
   };
   // What happens when a group is durable, or its log has failed.
@@ -121,6 +122,7 @@ class ServerCore final : private Delegate::Actions {
   Result<uint64_t> stage_owed_trim(const FileId& file);
   void trim_is_durable(const FileId& file, uint64_t generation);
   Status relocate(Bytes payload, uint64_t token);
+  Status relocate_tables(Bytes payload, uint64_t token);
   Status collect(Bytes payload, uint64_t token);
   Status attribute_request(Bytes payload, uint64_t token);
   Status check_owned(const FileId& file, uint64_t begin, uint64_t end) const;
@@ -160,6 +162,7 @@ class ServerCore final : private Delegate::Actions {
   std::deque<Held> held_;            // puts and the like until the shard accepts them
   std::deque<Waiting> shard_waits_;  // groups ascend
   std::deque<Waiting> attribute_waits_;
+  uint64_t table_relocations_ = 0;
   uint64_t last_group_ = 0;  // of the shard that a request has joined and that is not void
   std::unordered_map<FileId, FileMessage, FileIdHash> owed_trims_;  // asked for and not durable
   std::unordered_map<FileId, FollowUpJob, FileIdHash> jobs_;

@@ -42,8 +42,9 @@ Status Service::resume(Nanos deadline) {
   });
   resuming_ = false;
   if (!failure_.ok() || ended) return failure_;
-  return error(Code::kDeadlineExceeded, Scope::kNode,
-               "truncates and removals that an earlier job has left half done were not finished in time");
+  return error(
+      Code::kDeadlineExceeded, Scope::kNode,
+      "truncates, seals and removals that an earlier job has left half done were not finished in time");
 }
 
 Status Service::stop() {

@@ -142,7 +142,9 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   if (serves) service_ = std::make_unique<Service>(*std::move(cores), hosts_, options_.deadline / 4);
   net::RpcOptions talk;
   talk.methods = method_names();
-  SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));
+  requests_ = std::make_unique<RankService>(service_.get());
+  SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, requests_.get()));
+  requests_->start(rpc_.get());
   if (serves) service_->start(rpc_.get());
   SWALE_RETURN_IF_ERROR(net::agree(job_, {}));
   // A trim that comes late would cut what a rank that is already open has put.
@@ -197,6 +199,7 @@ std::unique_ptr<Client> Store::client() {
   options.home = home_;
   options.mode = options_.ring;
   options.detect_runs = options_.detect_runs;
+  options.relocations = &requests_->relocations();
   return std::make_unique<Client>(rpc_.get(), &hosts_, *partition_, options, options_.deadline);
 }
 

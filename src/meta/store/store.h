@@ -28,6 +28,7 @@
 #include "meta/client/client.h"
 #include "meta/server/manifest.h"
 #include "meta/server/service.h"
+#include "meta/store/rank_service.h"
 #include "meta/store/settings.h"
 #include "net/job/job.h"
 #include "net/rpc/rpc.h"
@@ -69,6 +70,7 @@ class Store {
   Server home_ = 0;                   // whose delegate serves this rank
   std::optional<io::LockFile> lock_;  // released after the servers have stopped
   std::unique_ptr<Service> service_;
+  std::unique_ptr<RankService> requests_;  // of all kinds, to this rank
   std::unique_ptr<net::Rpc> rpc_;
   bool closed_ = false;
 };
