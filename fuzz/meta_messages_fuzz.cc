@@ -7,6 +7,7 @@
 #include "meta/server/manifest.h"
 #include "meta/server/messages.h"
 #include "meta/server/run_table.h"
+#include "meta/store/closing.h"
 
 namespace swale::meta_messages_fuzz {
 namespace {
@@ -72,6 +73,8 @@ void others(uint8_t what, Bytes bytes) {
         const std::string text = encode_manifest(*manifest);
         require(decode_manifest(text, "swale.json").ok());
       }
+      if (const auto closing = decode_closing(bytes, "closing"); closing.ok())
+        require(decode_closing(encode_closing(*closing), "closing").ok());
       break;
     default:
       static_cast<void>(decode_scan(bytes).ok() && decode_file(bytes).ok());

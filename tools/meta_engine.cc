@@ -7,6 +7,7 @@
 #include "meta/index/shard_check.h"
 #include "meta/server/manifest.h"
 #include "meta/server/partition.h"
+#include "meta/store/closing.h"
 #include "tools/dump.h"
 #include "tools/overlay_device.h"
 
@@ -32,7 +33,25 @@ struct OpenStore {
   meta::Manifest manifest;
   std::unique_ptr<meta::Partition> partition;
   std::vector<ServerPart> servers;
+  std::vector<Status> problems;  // of a closed store: what is not as it was then, at servers that are here
+  std::vector<Status> absent;    // servers of a closed store of which nothing is here
 };
+
+// A closed store has what it had then.
+void check_closed(io::Device& device, const std::string& path, OpenStore* store) {
+  for (meta::Server server = 0; server < store->manifest.servers; ++server) {
+    if (!store->manifest.closed) {
+      const Status newer = meta::check_open(device, path, store->manifest, server);
+      if (!newer.ok()) store->problems.push_back(newer);
+      continue;
+    }
+    std::vector<Status> problems = meta::check_closing(device, path, store->manifest, server);
+    const auto closing = device.exists(path + "/" + meta::closing_name(server));
+    const bool here = store->servers[server].there || !closing.ok() || *closing;
+    std::vector<Status>& to = here ? store->problems : store->absent;
+    to.insert(to.end(), problems.begin(), problems.end());
+  }
+}
 
 Status open_server(OpenStore* store, const std::string& path, meta::Server server, ServerPart* part) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, store->device.list(path));
@@ -59,6 +78,7 @@ Result<std::unique_ptr<OpenStore>> open_store(io::Device& below, const std::stri
     ServerPart& part = store->servers.emplace_back();
     part.status = open_server(store.get(), path, server, &part);
   }
+  check_closed(below, path, store.get());
   return store;
 }
 
@@ -95,6 +115,7 @@ std::string id_text(const meta::FileId& file) { return fmt::format("{:016x}{:016
 Result<InfoReport> meta_info(const std::string& path) {
   io::PosixDevice device;
   SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
+  if (!store->problems.empty()) return store->problems.front();
   uint64_t files = 0, entries = 0, runs = 0, here = 0;
   for (const ServerPart& part : store->servers) {
     SWALE_RETURN_IF_ERROR(part.status);
@@ -109,12 +130,16 @@ Result<InfoReport> meta_info(const std::string& path) {
                {"format", meta::kFormatName},
                {"servers", store->manifest.servers},
                {"servers_here", here},
+               {"generation", store->manifest.generation},
+               {"closed", store->manifest.closed},
                {"range_bytes", store->manifest.range_bytes},
                {"files", files},
                {"extents", entries},
                {"runs", runs}};
   std::string text = fmt::format("{}: metadata store, {} servers ({} of them here), ranges of {} bytes\n",
                                  path, store->manifest.servers, here, store->manifest.range_bytes);
+  text += store->manifest.closed ? "closed: nothing is missing at the servers that are here\n"
+                                 : "not closed: a job has it open, or has ended without closing it\n";
   text += fmt::format("{} files, {} extents and {} runs (a run counts at each server that has it)\n", files,
                       entries, runs);
   return InfoReport{std::move(json), std::move(text)};
@@ -131,6 +156,8 @@ Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& r
     if (problem.ok() || std::any_of(report.problems.begin(), report.problems.end(), same)) return;
     if (report.problems.size() < request.problems_max) report.problems.push_back(problem);
   };
+  for (const Status& problem : store->problems) add(problem);
+  for (const Status& problem : store->absent) add(problem);
   for (meta::Server server = 0; server < store->servers.size(); ++server) {
     ServerPart& part = store->servers[server];
     add(part.status);
@@ -163,6 +190,7 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
   if (request.epoch) return invalid_argument("{}: a metadata store has no epochs", path);
   io::PosixDevice device;
   SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
+  if (!store->problems.empty()) return store->problems.front();
   StatsReport report;
   report.text = fmt::format("{:>6} {:>8} {:>12} {:>8} {:>12} {:>12} {:>12}\n", "server", "files", "extents",
                             "runs", "log bytes", "file bytes", "index bytes");
@@ -194,6 +222,12 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
 
 Status meta_dump(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
+  if (!store->problems.empty() || !store->absent.empty()) {
+    out->begin_file(fmt::format("{}: as it was closed", path));
+    for (const Status& problem : store->problems) out->damage(0, problem);
+    for (const Status& problem : store->absent) out->damage(0, problem);
+    out->end_file();
+  }
   for (meta::Server server = 0; server < store->servers.size(); ++server) {
     ServerPart& part = store->servers[server];
     out->begin_file(fmt::format("{}: server {}", path, server));

@@ -172,8 +172,9 @@ TEST(MetadataFormats, TheBytesAreThoseOfVersion1) {
   EXPECT_EQ(record.size(), 26u + 16 + 53 + 2 + 1);
   EXPECT_EQ(crc32c(record), 591'995'840u);
   EXPECT_EQ(encode_manifest({4, 64 << 20}),
-            "{\"format\":\"swale-meta\",\"version\":1,\"incompatible_features\":[],\n\"servers\":4,\n"
-            "\"range_bytes\":\"0000000004000000\",\n\"crc32c\":\"fef7f867\"}\n");
+            "{\"format\":\"swale-meta\",\"version\":2,\"incompatible_features\":[],\n\"servers\":4,\n"
+            "\"range_bytes\":\"0000000004000000\",\n\"generation\":\"0000000000000000\",\"closed\":false,\n"
+            "\"closings\":[],\n\"crc32c\":\"959f7ac5\"}\n");
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include "base/coding.h"
 #include "base/contain.h"
 #include "base/entropy.h"
+#include "base/process_identity.h"
+#include "meta/store/closing.h"
 #include "net/job/agree.h"
 #include "net/job/opening.h"
 #include "net/meeting/node_map.h"
@@ -106,6 +108,7 @@ Status Store::check_same_directory(io::Device& device, const std::string& direct
 
 Status Store::begin(io::Device& device, const std::string& directory) {
   const net::Ranks ranks = net::ranks_of(job_);
+  device_ = &device;
   directory_ = directory;
   SWALE_RETURN_IF_ERROR(net::begin_collective(job_, net::CallKind::kOpenStore, directory, {}));
   SWALE_RETURN_IF_ERROR(net::agree_on_options(ranks, agreed_options(options_)));
@@ -122,21 +125,23 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   SWALE_RETURN_IF_ERROR(net::agree(
       job_, first_of_node && job_.rank() != 0 ? lock(device, directory, greeting.job) : ok_status()));
   SWALE_RETURN_IF_ERROR(net::agree(job_, check_same_directory(device, directory, greeting.job)));
-  Manifest manifest{0, options_.range_bytes};
-  if (!greeting.manifest.empty()) {
-    SWALE_ASSIGN_OR_RETURN(manifest, decode_manifest(greeting.manifest, directory + "/" + kManifestName));
+  const bool is_new = greeting.manifest.empty();
+  manifest_.servers = 0;
+  manifest_.range_bytes = options_.range_bytes;
+  if (!is_new) {
+    SWALE_ASSIGN_OR_RETURN(manifest_, decode_manifest(greeting.manifest, directory + "/" + kManifestName));
   }
-  meet(manifest.servers);
-  manifest.servers = static_cast<uint32_t>(hosts_.size());
-  SWALE_RETURN_IF_ERROR(Partition::check(manifest.servers, manifest.range_bytes));
-  partition_ = std::make_unique<Partition>(manifest.servers, manifest.range_bytes);
+  meet(manifest_.servers);
+  manifest_.servers = static_cast<uint32_t>(hosts_.size());
+  SWALE_RETURN_IF_ERROR(Partition::check(manifest_.servers, manifest_.range_bytes));
+  partition_ = std::make_unique<Partition>(manifest_.servers, manifest_.range_bytes);
+  SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return check_files(device, is_new); })));
+  // Before the first of its files changes.
+  if (!is_new) SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(device, is_new); })));
 
   Result<std::vector<std::unique_ptr<ServerCore>>> cores = open_servers(device, directory);
   SWALE_RETURN_IF_ERROR(net::agree(job_, cores.status()));
-  Status written;
-  if (job_.rank() == 0 && greeting.manifest.empty())
-    written = io::replace_file(device, directory + "/" + kManifestName, encode_manifest(manifest));
-  SWALE_RETURN_IF_ERROR(net::agree(job_, written));
+  if (is_new) SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(device, is_new); })));
 
   const bool serves = !cores->empty();
   if (serves) service_ = std::make_unique<Service>(*std::move(cores), hosts_, options_.deadline / 4);
@@ -149,6 +154,91 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   SWALE_RETURN_IF_ERROR(net::agree(job_, {}));
   // A trim that comes late would cut what a rank that is already open has put.
   return net::agree(job_, serves ? service_->resume(options_.deadline) : ok_status());
+}
+
+// Those of this rank's servers, as they are. Changes nothing.
+Status Store::check_files(io::Device& device, bool is_new) const {
+  bool looked = false;
+  for (Server server = 0; server < hosts_.size(); ++server) {
+    if (hosts_[server] != job_.rank()) continue;
+    if (!std::exchange(looked, true)) {
+      SWALE_RETURN_IF_ERROR(io::make_directories(device, directory_));
+      if (is_new) SWALE_RETURN_IF_ERROR(check_no_store(device, directory_));
+    }
+    if (is_new) continue;
+    if (!manifest_.closed) {
+      SWALE_RETURN_IF_ERROR(check_open(device, directory_, manifest_, server));
+      continue;
+    }
+    const std::vector<Status> problems = check_closing(device, directory_, manifest_, server);
+    if (!problems.empty()) return problems.front();
+  }
+  return {};
+}
+
+// A new store's manifest is written when all servers stand.
+Status Store::mark_open(io::Device& device, bool is_new) {
+  manifest_.generation = is_new ? 1 : manifest_.generation + 1;
+  manifest_.closed = false;
+  manifest_.closings.clear();
+  if (job_.rank() != 0) return {};
+  return io::replace_file(device, directory_ + "/" + kManifestName, encode_manifest(manifest_));
+}
+
+// What this rank's servers wrote, as mark_closed reads it.
+Status Store::close_servers(std::string* about) {
+  Status failure;
+  with_servers([&](ServerCore& core) {
+    const Status closed = contain([&]() -> Status {
+      SWALE_RETURN_IF_ERROR(core.attributes().fence());
+      Closing closing;
+      closing.server = core.server();
+      closing.job = core.attributes().job();
+      closing.generation = manifest_.generation;
+      closing.files = core.attributes().table().files();
+      const ShardState state = core.shard().state();
+      closing.extents = state.buffered_entries + state.compressed_entries + state.filed_entries;
+      SWALE_ASSIGN_OR_RETURN(const ClosedServer written,
+                             write_closing(*device_, directory_, std::move(closing)));
+      append_u32(about, core.server());
+      append_u32(about, written.crc);
+      append_sized(about, host_name());
+      return {};
+    });
+    if (failure.ok()) failure = closed;
+  });
+  return failure;
+}
+
+// Collective, when the servers have stopped.
+Status Store::mark_closed() {
+  std::string about;
+  SWALE_RETURN_IF_ERROR(net::agree(job_, close_servers(&about)));
+  SWALE_ASSIGN_OR_RETURN(const auto all, job_.given(about));
+  const auto write = [&]() -> Status {
+    if (job_.rank() != 0) return {};
+    // A job that has taken the store over has said so.
+    if (lock_) SWALE_RETURN_IF_ERROR(lock_->check());
+    SWALE_ASSIGN_OR_RETURN(const Manifest now, read_manifest(*device_, directory_));
+    if (now.generation != manifest_.generation || now.closed) {
+      return error(Code::kAborted, Scope::kNode, "{}/{}: another job has opened this store (generation {})",
+                   directory_, kManifestName, now.generation);
+    }
+    Manifest manifest = manifest_;
+    manifest.closed = true;
+    manifest.closings.resize(manifest.servers);
+    for (const auto& [rank, each] : all) {
+      Decoder in(each);
+      while (in.ok() && in.remaining() > 0) {
+        ClosedServer& closed = manifest.closings[in.u32() % manifest.servers];
+        closed.crc = in.u32();
+        closed.host = in.sized();
+      }
+      SWALE_RETURN_IF_ERROR(in.finish("what a rank says of its closed servers"));
+    }
+    return io::replace_file(*device_, directory_ + "/" + kManifestName, encode_manifest(manifest));
+  };
+  return net::agree(job_, contain(write));
 }
 
 // Which rank hosts which server, and whose delegate serves this rank.
@@ -210,7 +300,11 @@ Status Store::close() {
   Status status = net::begin_collective(job_, net::CallKind::kCloseStore, directory_, {});
   Status mine;
   if (service_) mine = service_->stop();
-  const Status stopped = net::agree(job_, mine);
+  Status stopped = net::agree(job_, mine);
+  if (status.ok() && stopped.ok()) {
+    stopped = mark_closed().with_context(
+        "all that was acknowledged is durable, and the store was not marked closed");
+  }
   const Status left = rpc_->close();
   service_.reset();
   rpc_.reset();

@@ -14,6 +14,8 @@
 // others. A rank that finds a lock of its own job shares the directory with its holder. The lock keeps two jobs apart; what
 // protects the data from a job that lost its lock is the fence of its commits (attribute_store.h).
 //
+// A store that was closed has all the files that it had then, unchanged, or opening it fails and changes nothing (closing.h).
+//
 // Threads: open and close collectively, by one thread at a time; client() by any. A Client by one thread at a time.
 // Errors: all ranks return the same status from open and close. kBusy from open names the job that has the store open.
 #pragma once
@@ -50,7 +52,8 @@ class Store {
     if (service_) service_->with_cores(act);
   }
 
-  // Collective, when this rank's clients are gone and its calls complete. What was acknowledged is durable already.
+  // Collective, when this rank's clients are gone and its calls complete. What was acknowledged is durable already. If it
+  // fails the store is as after a crash: the next job recovers it.
   Status close();
 
  private:
@@ -58,13 +61,19 @@ class Store {
   Status begin(io::Device& device, const std::string& directory);
   Status lock(io::Device& device, const std::string& directory, const std::string& job);
   Status check_same_directory(io::Device& device, const std::string& directory, const std::string& job);
+  Status check_files(io::Device& device, bool is_new) const;
+  Status mark_open(io::Device& device, bool is_new);
+  Status mark_closed();
+  Status close_servers(std::string* about);
   void meet(uint32_t servers);
   Result<std::vector<std::unique_ptr<ServerCore>>> open_servers(io::Device& device,
                                                                 const std::string& directory);
 
   net::Job& job_;
   const StoreOptions options_;
-  std::string directory_;  // for messages
+  io::Device* device_ = nullptr;
+  std::string directory_;
+  Manifest manifest_;
   std::unique_ptr<Partition> partition_;
   std::vector<net::Rank> hosts_;      // of each server
   Server home_ = 0;                   // whose delegate serves this rank
