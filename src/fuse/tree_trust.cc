@@ -42,7 +42,7 @@ Status list(io::Descriptor directory, const std::string& path, std::vector<std::
   DIR* const stream = ::fdopendir(::fcntl(directory.get(), F_DUPFD_CLOEXEC, 0));
   if (stream == nullptr) return errno_status(errno, path);
   while (const dirent* const entry = ::readdir(stream))
-    if (fs::is_one_name(entry->d_name) && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN))
+    if (io::is_one_name(entry->d_name) && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN))
       found->push_back(path.empty() ? entry->d_name : path + "/" + entry->d_name);
   ::closedir(stream);
   return {};
