@@ -52,7 +52,7 @@ class MetaCommand(unittest.TestCase):
         return [name for name in sorted(os.listdir(self.path)) if not name.endswith(".lock")]
 
     def damaged(self, name, change):
-        """The exit status and words of `swale verify` of a copy in which `change` has made another file of this one."""
+        """What `swale verify` says of a copy in which `change` has made another file of this one."""
         copy = os.path.join(self.scratch, "copy")
         shutil.copytree(self.path, copy)
         path = os.path.join(copy, name)
@@ -83,7 +83,8 @@ class MetaCommand(unittest.TestCase):
 
     def test_flipped_bytes_are_found_and_not_repaired(self):
         for name in self.files():
-            status, words, error = self.damaged(name, lambda content: content[:20] + bytes([content[20] ^ 0x10]) + content[21:])
+            status, words, error = self.damaged(
+                name, lambda content: content[:20] + bytes([content[20] ^ 0x10]) + content[21:])
             self.assertNotEqual(status, 0, words)
             self.assertEqual(len(set(error.splitlines())), len(error.splitlines()), "nothing is said twice")
             self.assertNotIn("corruption (file): corruption", error)

@@ -167,6 +167,7 @@ std::string content(Rig& rig) {
     const FileId file = file_id(name);
     const Attributes* const found = rig.core().attributes().table().find(file);
     text += found == nullptr ? "\n-" : fmt::format("\n{} sealed {}", found->size, found->sealed);
+    text += rig.core().attributes().table().refuses_puts(file) ? " refuses puts:" : " takes puts:";
     std::vector<Extent> extents;
     uint64_t next = 0;
     const Status status = rig.core().shard().scan(file, 0, 100'000, nullptr, &extents, &next);

@@ -23,7 +23,7 @@ inline constexpr char kFormatName[] = "swale-meta";
 
 // What a closed store's manifest says of a server.
 struct ClosedServer {
-  uint32_t crc = 0;  // of its closing
+  uint32_t crc = 0;       // of its closing
   std::string host = {};  // that had its files
 };
 

@@ -65,8 +65,8 @@ Status compare(const std::string& path, const ClosingFile& closed, const Closing
   }
   if (found.crc != closed.crc) {
     return corruption(
-        "{}: of its {} bytes some are others than when the store was closed (generation {}): checksum {:08x}, "
-        "found {:08x}: {}",
+        "{}: of its {} bytes some are others than when the store was closed (generation {}): "
+        "checksum {:08x}, found {:08x}: {}",
         path, closed.bytes, closing.generation, closed.crc, found.crc, kRemedy);
   }
   return {};
@@ -85,8 +85,8 @@ Result<Closing> read_closing(io::Device& device, const std::string& directory, c
   const Result<std::string> text = io::read_file(device, path, kClosingBytesMax);
   if (text.status().code() == Code::kNotFound) {
     return corruption(
-        "{}: is missing: server {} was closed on host {} (generation {}): are its files elsewhere, or the nodes in "
-        "another order? Else {}",
+        "{}: is missing: server {} was closed on host {} (generation {}): are its files elsewhere, or the "
+        "nodes in another order? Else {}",
         path, server, closed.host, manifest.generation, kRemedy);
   }
   SWALE_RETURN_IF_ERROR(text.status());
@@ -95,8 +95,8 @@ Result<Closing> read_closing(io::Device& device, const std::string& directory, c
     return older_manifest(directory, manifest, *closing);
   if (crc32c(*text) != closed.crc) {
     return corruption(
-        "{}: is not the one of the last close (generation {}; checksum {:08x}, found {:08x}): an older copy, or "
-        "damage: {}",
+        "{}: is not the one of the last close (generation {}; checksum {:08x}, found {:08x}): an older copy, "
+        "or damage: {}",
         path, manifest.generation, closed.crc, crc32c(*text), kRemedy);
   }
   return closing;
@@ -219,8 +219,8 @@ Status check_no_store(io::Device& device, const std::string& directory) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(directory));
   const auto lost = [&](const std::string& name) {
     return corruption(
-        "{}/{}: is missing, and {} is of a store that was used: are the nodes in another order? Else restore it "
-        "from a copy; nothing was changed",
+        "{}/{}: is missing, and {} is of a store that was used: are the nodes in another order? Else restore "
+        "it from a copy; nothing was changed",
         directory, kManifestName, name);
   };
   for (const std::string& name : names) {

@@ -148,7 +148,7 @@ void expect_damage(const Damage& damage, const std::string& content, bool in_a_b
   const std::vector<Status> problems = verify(device);
   const Files before = files_of(device);
   const Opened opened = open_store(device);
-  // A flipped byte in a page of a sorted file is found when the page is read; behind its block it is nothing's.
+  // A flipped byte in a page of a sorted file is found when the page is read; behind its block it says nothing.
   if (in_a_block && opened.status.ok()) {
     EXPECT_EQ(opened.content, content) << where;
     return;
