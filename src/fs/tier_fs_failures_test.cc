@@ -15,7 +15,7 @@
 #include <functional>
 
 #include "fs/testing/tier_fs_calls.h"
-#include "io/posix_device.h"
+#include "tier/store/testing/described_fault_device.h"
 
 namespace swale::fs::tier_fs_failures_test {
 namespace {
@@ -135,7 +135,7 @@ class TierFsFailuresTest : public ::testing::Test {
     ASSERT_TRUE(store_->drain().ok());
   }
 
-  io::PosixDevice device_;
+  tier::DescribedFaultDevice device_;
   std::string root_;
   std::unique_ptr<tier::Store> store_;
   std::unique_ptr<TierFs> fs_;
@@ -182,6 +182,28 @@ TEST_F(TierFsFailuresTest, ACallThatFailsLeavesNamesAndAttributesAsTheyWere) {
     EXPECT_GT(failed, 0u) << name << ": nothing has failed";
     std::printf("%s: %lu calls failed\n", name, failed);
   }
+}
+
+// The backing directory refuses a truncate of what the log has. The size once was the new one, and the next write ended the process.
+TEST_F(TierFsFailuresTest, ATruncateThatIsRefusedLeavesSizeModeAndTimesAndTheNextWriteGoesOn) {
+  begin();
+  const std::string before = state();
+  io::Fault fault;
+  fault.kind = io::CallKind::kTruncate;
+  fault.path_part = "/proc/self/fd";  // as which files are adopted
+  fault.from_then_on = true;
+  device_.faults.inject(fault);
+  EXPECT_EQ(change({.size = 100}), EIO);
+  EXPECT_EQ(state(), before);
+  EXPECT_EQ(change({.mode = 0604, .size = 100, .modified = timespec{1'000'000, 5}}), EIO);
+  EXPECT_EQ(state(), before);
+  ASSERT_TRUE(store_->drain().ok());  // a backing file that is empty need not be cut to nothing
+  EXPECT_EQ(make("data", O_RDWR | O_TRUNC), EIO);
+  EXPECT_EQ(state(), before);
+  EXPECT_EQ(device_.faults.faults(), 3u);
+  device_.faults.clear();
+  expect_that_it_goes_on();
+  EXPECT_EQ(change({.size = 100}), 0);
 }
 
 }  // namespace
