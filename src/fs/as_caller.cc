@@ -160,6 +160,8 @@ Result<Identity> Identity::of_this_process() {
   Identity own;
   own.user_ = ::geteuid();
   own.group_ = ::getegid();
+  own.umask_ = ::umask(077);
+  ::umask(own.umask_);
   const int count = ::getgroups(0, nullptr);
   if (count < 0) return errno_status(errno, "reading the groups of this process");
   own.groups_.resize(static_cast<size_t>(count));
@@ -179,7 +181,7 @@ AsCaller::AsCaller(const Identity& own, const Caller& caller) : own_(own) {
     failed_ = EPERM;
     return;
   }
-  umask_ = ::umask(caller.umask & 0777);
+  ::umask(caller.umask & 0777);
   has_umask_ = true;
   if (!own_.switches_) return;
   become(caller);
@@ -220,7 +222,7 @@ void AsCaller::become_again() {
   }
   if (std::exchange(has_group_, false) && !set_group(own_.group_)) end_process("setfsgid", EPERM);
   if (std::exchange(has_groups_, false) && !set_groups(own_.groups_)) end_process("setgroups", errno);
-  if (std::exchange(has_umask_, false)) ::umask(umask_);
+  if (std::exchange(has_umask_, false)) ::umask(own_.umask_);
   errno = before;
 }
 

@@ -57,6 +57,7 @@ class Identity {
   bool switches_ = false;
   uid_t user_ = 0;
   gid_t group_ = 0;
+  mode_t umask_ = 0;  // a thread that another one started has that one's caller's at first
   std::vector<gid_t> groups_;
   Capabilities capabilities_ = {};
 };
@@ -76,7 +77,6 @@ class AsCaller {
 
   const Identity& own_;
   int failed_ = 0;
-  mode_t umask_ = 0;
   bool has_umask_ = false;
   bool has_groups_ = false;
   bool has_group_ = false;

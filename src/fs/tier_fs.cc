@@ -105,7 +105,7 @@ int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const
     take_back(parent, name, fd, caller);
     return failed;
   }
-  const io::Descriptor kept(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  const io::Descriptor kept(first != mode ? ::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0) : -1);
   std::unique_ptr<OpenFile> open;
   failed = opened(*there.node, flags & ~O_TRUNC, std::move(fd), caller, &open);
   const mode_t wanted = made.st_mode & 07777 & (mode | ~static_cast<mode_t>(S_IRWXU));
@@ -244,14 +244,30 @@ int TierFs::truncate(Node& node, uint64_t size, const Caller& caller) {
   return answered;
 }
 
+// A handle may write whatever the mode says by now. An ordinary user's process gets another descriptor only if the mode lets it.
+int TierFs::open_to_allocate(Node& node, io::Descriptor* fd) {
+  const std::string path = io::descriptor_path(node.path);
+  *fd = io::Descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (fd->valid()) return 0;
+  if (errno != EACCES) return errno;
+  const MutexLock lock(node.mutex);
+  struct stat now;
+  if (::fstat(node.path.get(), &now) != 0) return errno;
+  const mode_t mode = now.st_mode & 07777;
+  if (::chmod(path.c_str(), mode | S_IRUSR | S_IWUSR) != 0) return EACCES;
+  *fd = io::Descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const int failed = fd->valid() ? 0 : errno;
+  return ::chmod(path.c_str(), mode) != 0 ? errno : failed;
+}
+
 // Holes cannot be punched: the log has no record for them that the backing file could follow.
 int TierFs::allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) {
   if ((mode & ~FALLOC_FL_KEEP_SIZE) != 0) return EOPNOTSUPP;
   const auto there = handle(file.node());
   if (!there) return EBADF;
   if (length > tier::kFileBytesMax || offset > tier::kFileBytesMax - length) return EFBIG;
-  const io::Descriptor fd(::open(io::descriptor_path(file.node().path).c_str(), O_RDWR | O_CLOEXEC));
-  if (!fd.valid()) return errno;
+  io::Descriptor fd;
+  if (const int failed = open_to_allocate(file.node(), &fd); failed != 0) return failed;
   if (const int failed = content_changes(file.node(), caller); failed != 0) return failed;
   if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0)
     return errno;

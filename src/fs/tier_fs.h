@@ -175,6 +175,7 @@ class TierFs {
                    const Caller* caller);
   void take_back(Node& parent, const char* name, const io::Descriptor& made, const Caller& caller);
   int truncate(Node& node, uint64_t size, const Caller& caller);
+  static int open_to_allocate(Node& node, io::Descriptor* fd);
   int writable(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
                tier::Store::Handle* handle) const;
   int answer(const Status& status) const;

@@ -20,7 +20,7 @@ inline RpcParams params_of(Rank rank, int32_t size) {
   RpcParams params;
   params.rank = rank;
   params.ranks = size;
-  params.host_of = [](Rank rank) { return fmt::format("host{}", rank); };
+  params.host_of = [](Rank each) { return fmt::format("host{}", each); };
   params.methods = {"echo", "lookup"};
   params.frame_bytes = 4 * kKiB;
   params.window_bytes = 64 * kKiB;
