@@ -1,6 +1,6 @@
 // bench_tier: one measurement of the tier's engine, as a line of JSON. bench/tier/tier.py runs all of them.
 //
-//   bench_tier run WORKLOAD PRESET POLICY [name=value ...]     in virtual time, on the model of the paper's testbed
+//   bench_tier run WORKLOAD PRESET POLICY[@paper] [name=value ...]  in virtual time, on the model of the paper's testbed
 //   bench_tier --trace FILE [PRESET [POLICY]] [name=value ...]  a recorded trace (swale tier mount --trace), replayed: a line for
 //                                                              each policy and preset
 //   bench_tier streams WORKLOAD [name=value ...]               the detector's percentages and decisions, stream by stream
@@ -11,7 +11,7 @@
 //
 // PRESET: A, B, C, or a file that swale tier measure has written.
 // Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_several, budget_random, stripe_mib,
-// spread_mib, need, stripe_queue, overload, slack_us, costly, cheap, overflow; of a replay: speed (0: as fast as
+// spread_mib, need, stripe_queue, overload, log_first, slack_us, costly, cheap, overflow; of a replay: speed (0: as fast as
 // answers come), in_flight, and ssd_gib (by default 1).
 #include <cstdio>
 #include <cstdlib>
@@ -31,6 +31,12 @@ namespace {
 
 using nlohmann::json;
 using Values = std::map<std::string, double>;
+
+// As a mount has them (fs/serving_options.cc), for every policy. "ssdup+@paper": two regions, and the preset's own queue; one segment for
+// policies that send everything to the SSD.
+constexpr double kShippedSegments = 16;
+constexpr double kShippedSlots = 64;
+constexpr std::string_view kPaperShape = "@paper";
 
 double value(const Values& values, const std::string& name, double otherwise) {
   const auto found = values.find(name);
@@ -65,15 +71,19 @@ Preset preset(const std::string& name) {
 tier::Options make_options(const std::string& policy, const io::Testbed& bed, const Workload& workload,
                            const Values& values) {
   tier::Options options;
-  const auto parsed = tier::parse_policy(policy);
+  const bool paper_shape = policy.ends_with(kPaperShape);
+  const auto parsed =
+      tier::parse_policy(paper_shape ? policy.substr(0, policy.size() - kPaperShape.size()) : policy);
   if (!parsed.ok()) usage(std::string(parsed.status().message()));
   options.policy = *parsed;
   const bool all_to_ssd = *parsed == tier::Policy::kSsdBlocking || *parsed == tier::Policy::kSsdOverflowing;
-  const double segments = *parsed == tier::Policy::kSwale ? 16 : all_to_ssd ? 1 : 2;
-  options.segment_count = static_cast<uint32_t>(value(values, "segments", segments));
+  const double paper = all_to_ssd ? 1 : 2;
+  options.segment_count =
+      static_cast<uint32_t>(value(values, "segments", paper_shape ? paper : kShippedSegments));
   const double ssd = value(values, "ssd_gib", workload.ssd_gib) / 2 * static_cast<double>(kGiB);
   options.segment_bytes = static_cast<uint64_t>(ssd / options.segment_count) / 4096 * 4096;
-  options.queue_slots = static_cast<uint32_t>(value(values, "slots", bed.disk.slots));
+  options.queue_slots =
+      static_cast<uint32_t>(value(values, "slots", paper_shape ? bed.disk.slots : kShippedSlots));
   options.merge_bytes_max = static_cast<uint32_t>(bed.disk.merge_bytes_max);
   options.backing = bed.disk;
   options.detector.stream_requests = static_cast<uint32_t>(value(values, "stream", 128));
@@ -94,6 +104,7 @@ tier::Options make_options(const std::string& policy, const io::Testbed& bed, co
   own.costly_share = value(values, "costly", own.costly_share);
   own.cheap_ratio = value(values, "cheap", own.cheap_ratio);
   own.overflow_ratio = value(values, "overflow", own.overflow_ratio);
+  own.log_first_ratio = value(values, "log_first", own.log_first_ratio);
   own.gap_fill_slack_ns = static_cast<int64_t>(
       1e3 * value(values, "slack_us", 1e-3 * static_cast<double>(own.gap_fill_slack_ns)));
   if (const Status status = options.validate(); !status.ok()) usage(std::string(status.message()));
@@ -163,6 +174,8 @@ json run(const std::string& name, const std::string& bed_name, const std::string
   line["workload"] = name;
   line.update(about);
   line["policy"] = policy;
+  line["segments"] = options.segment_count;
+  line["slots"] = options.queue_slots;
   line["values"] = values;
   return line;
 }

@@ -101,9 +101,12 @@ def write(bench, out, profile, tables, comparison, pictures, device):
         if f"tiered-buffer-{name}.png" in pictures:
             text += [f"### {title}", f"![{title}](tiered-buffer-{name}.png)", note]
     text += ["## Printed numbers beside ours", compared, "## What does not reproduce", missing(comparison),
-             "## Every workload, every policy", cells]
+             "## Every workload, every policy",
+             "All policies have the shape of a mount: 16 segments and an elevator of 64 slots. `ssdup+@paper` has the paper's two regions, and the queue of "
+             "the preset's disk (A and C 128, B 64), and so have all policies but ours in the figures above; those that send everything to the SSD have one segment there. "
+             "ZIPF: hot blocks; GROW: files that grow; AGAIN: the same region twenty times; READS: percent of reads.", cells]
     (out / "tiered-buffer.md").write_text("\n\n".join(text) + "\n", encoding="utf-8")
-    columns = ("workload", "preset", "policy", "mb_per_s", "ssd_bytes", "drained_s", "stalled_s", "paused_s")
+    columns = ("workload", "preset", "policy", "segments", "slots", "mb_per_s", "ssd_bytes", "drained_s", "stalled_s", "paused_s")
     with open(out / "tiered-buffer.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow((*columns, "values"))

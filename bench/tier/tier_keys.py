@@ -10,11 +10,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from keys import Key  # noqa: E402
 
 REAL = "a real device of 150 writes a second, 8 processes, 4 to 64 KiB at random places"
-NINE = "W1, W2, W3 on A, B, C"
+NINE = "W1, W2, W3 on A, B, C, 16 segments and 64 slots for all"
 KEYS = (
     Key("swale_over_ssdupplus_throughput_min", f"throughput to the last acknowledgement over SSDUP+, {NINE}: least", "", 1.0,
-        1.05, less_is_better=False),
-    Key("swale_over_ssdupplus_throughput_mean", "the same: mean", "", 1.15, 1.25, less_is_better=False),
+        1.01, less_is_better=False),
+    Key("swale_over_ssdupplus_throughput_mean", "the same: mean (1.15 and 1.25 while SSDUP+ had two segments)", "", 1.13, 1.18,
+        less_is_better=False),
     Key("swale_ssd_bytes_over_ssdupplus_max", f"bytes sent to the SSD over SSDUP+'s, {NINE}: largest", "", 1.0, 0.85),
     Key("swale_ssd_bytes_over_ssdupplus_mean", "the same: mean", "", 0.75, 0.6),
     Key("swale_drained_over_ssdupplus_max", f"time until everything is on the disk over SSDUP+'s, {NINE}: largest", "", 1.1, 1.0),
@@ -24,6 +25,8 @@ KEYS = (
     Key("swale_ssd_share_128", "the same, 128 processes", "", 0.5, 0.35),
     Key("swale_best_rival_over_swale_max", "throughput of the fastest policy that sends no more bytes to the SSD, over ours: "
         "largest of all workloads", "", 1.05, 1.0),
+    Key("beyond_throughput_min", "hot blocks, files that grow, the same region twenty times, half reads, A, B, C: throughput over SSDUP+: "
+        "least", "", 0.99, 1.0, less_is_better=False),
     Key("heldout_throughput_min", "ten seeds and mixes that nothing was tuned on, A, B, C: throughput over SSDUP+: least", "",
         0.97, 1.0, less_is_better=False),
     Key("heldout_ssd_bytes_max", "the same: bytes sent to the SSD over SSDUP+'s, largest", "", 1.0, 0.9),

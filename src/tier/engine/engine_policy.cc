@@ -68,6 +68,9 @@ bool Engine::stripe_wants_log(const Op& op) {
 // Files that need a seek for every write: back-pressure, what would wait goes to the log.
 bool Engine::costly_wants_log(const Op& op) const {
   if (elevator_.would_merge(op.file, position(op.file, op.offset), op.offset, op.length)) return false;
+  const double first = options_.swale.log_first_ratio;
+  if (first > 0 && flush_cost_ > 0 && files_[op.file].direct_cost >= first * flush_cost_)
+    return !is_cheap(files_[op.file]) && budget_left() >= op.length;
   if (!elevator_.full() && elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
   return !is_cheap(files_[op.file]) && budget_left() >= op.length;
 }

@@ -19,8 +19,8 @@ constexpr double kHabitSmoothing = 1.0 / 4;
 // What the log takes measures nothing of the backing device. After so many times what a sync took there, one tries again: 2 % of the time.
 constexpr double kTryAgain = 50;
 constexpr double kShort = 0.75;  // a write is short below this share of the mean
-constexpr double kReserve =
-    16;  // writes of mean length for which budget is kept before one of them goes to the log
+// So many times what a group or a write has stays in the budget when it goes to the log: for short writes that will come.
+constexpr double kReserve = 3;
 
 }  // namespace
 
@@ -139,7 +139,7 @@ void Engine::expect_sync(File* file, uint32_t length) {
       const double each = habit.bytes / habit.writes;
       // Of writes that are synced one by one, long ones leave a part of the budget to the short ones that will come.
       const double wanted =
-          habit.writes < 1.5 ? length * std::max(1.0, kReserve * length / each) : habit.bytes;
+          kReserve * (habit.writes < 1.5 ? static_cast<double>(length) * length / each : habit.bytes);
       habit.to_log = left >= std::max<double>(length, wanted);
       habit.small_to_log = !habit.to_log && habit.writes >= 1.5;
     }

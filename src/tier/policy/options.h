@@ -52,9 +52,9 @@ struct DetectorOptions {
 
 struct SwaleOptions {
   // Flush only while the backing queue holds less than this share of its slots, or the log is fuller than the other share.
-  double flush_queue_share = 0.75;
+  double flush_queue_share = 1;
   double flush_always_share = 0.93;
-  double gap_fill_share = 0.40;         // fill gaps once this share of the log is dirty
+  double gap_fill_share = 2;            // fill gaps once this share of the log is dirty; above 1: never
   int64_t gap_fill_slack_ns = 150'000;  // what a detour may cost
   // At most this share of the bytes that SSDUP+ would have sent to the SSD: for traffic in order of several files, and for random
   // traffic, between them by the square of the mean random percentage; all of them for one file in order, because SSDUP+ would have
@@ -68,7 +68,7 @@ struct SwaleOptions {
   // ... and below so many times the share that the backing device has no time for, as measured. While the queue, once it was full,
   // holds more than this share of its slots.
   double stripe_need = 1.25;
-  double stripe_queue_share = 0.5;
+  double stripe_queue_share = 0.2;
   // While files of several kinds would wait for the backing device, the log is for those that cost it most. A file is cheap, and
   // waits, if its bytes cost less than this share of the costliest file's when the log is full, in proportion before...
   double costly_share = 0.95;
@@ -76,9 +76,12 @@ struct SwaleOptions {
   double cheap_ratio = 4;
   // A write that finds the log full goes to the backing device if that costs less than this many times a flush.
   double overflow_ratio = 0.7;
+  // Writes that need a seek each go to the log although the queue has space, once they cost so many times what a flush of the log
+  // costs: the flush sorts more of them than the queue does. 0: never.
+  double log_first_ratio = 0.9;
   // A backing device that needs so many times longer for a byte than the writers is overloaded: segments are then flushed at once,
   // half of the log in one sweep, because every seek that is saved is time that is gained.
-  double overload_ratio = 3;
+  double overload_ratio = 8;
 };
 
 // Mistakes on purpose, so that tests can show that they would be found.
