@@ -32,7 +32,7 @@ namespace {
 using nlohmann::json;
 using Values = std::map<std::string, double>;
 
-// As a mount has them (fs/serving_options.cc), for every policy. "ssdup+@paper": two regions, and the preset's own queue; one segment for
+// As a mount has them (tier/store/serving_options.cc), for every policy. "ssdup+@paper": two regions, and the preset's own queue; one segment for
 // policies that send everything to the SSD.
 constexpr double kShippedSegments = 16;
 constexpr double kShippedSlots = 64;
