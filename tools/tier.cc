@@ -144,7 +144,7 @@ int TierCommand::use(io::PosixDevice& device) const {
 int TierCommand::run() const {
   if (std::find(std::begin(kCommandsOfTheirOwn), std::end(kCommandsOfTheirOwn), action) !=
       std::end(kCommandsOfTheirOwn)) {
-    fmt::print(stderr, "swale: tier: \"{0}\" comes before its options: swale tier {0} ...\n", action);
+    complain("tier: \"{0}\" comes before its options: swale tier {0} ...", action);
     return kExitUsage;
   }
   io::PosixDevice device;
