@@ -69,7 +69,7 @@ class MountRig : public ::testing::Test {
   MountOptions options() const {
     MountOptions options;
     options.mountpoint = mountpoint();
-    options.store = fs::serving_options(root_ + "/ssd", backing(), 16 * kMiB);
+    options.store = tier::serving_options(root_ + "/ssd", backing(), 16 * kMiB);
     options.store.engine.policy = tier::Policy::kSsdBlocking;
     options.threads = 4;
     return options;
