@@ -137,7 +137,7 @@ pid_t start_mount(const Place& place, const std::string& ssd, const std::string&
                   bool as_root) {
   fuse::MountOptions options;
   options.mountpoint = place.directory;
-  options.store = fs::serving_options(ssd, place.directory + "-files", kLogMib * kMiB);
+  options.store = tier::serving_options(ssd, place.directory + "-files", kLogMib * kMiB);
   const auto chosen = tier::parse_policy(policy);
   if (!chosen.ok()) die(std::string(chosen.status().message()));
   options.store.engine.policy = *chosen;
