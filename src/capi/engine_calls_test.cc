@@ -35,19 +35,18 @@ struct CollectiveCall {
 
 const std::vector<CollectiveCall>& calls() {
   static const std::vector<CollectiveCall> all = {
-      {"dir_open", "opens /run/x",
+      {"dir_open", "opens ",
        [](Rank& rank) {
          imd::WriterOptions options;
          options.memory_bytes = 6 * kMiB;
          return imd::Writer::open(rank.job, rank.device, "/run/x", imd::Writer::Create::kIfMissing, options)
              .status();
        }},
-      {"meta_open", "opens the metadata store /run/second",
+      {"meta_open", "opens the metadata store",
        [](Rank& rank) { return meta::Store::open(rank.job, rank.device, "/run/second", {}).status(); }},
-      {"meta_close", "closes the metadata store /run/store", [](Rank& rank) { return rank.store->close(); }},
+      {"meta_close", "closes the metadata store", [](Rank& rank) { return rank.store->close(); }},
       {"iond_open", "opens the I/O servers",
        [](Rank& rank) { return iond::Iond::open(rank.job, {}, std::nullopt).status(); }},
-      {"job_close", "closes the job", [](Rank& rank) { return rank.job.close(); }},
   };
   return all;
 }

@@ -5,7 +5,9 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -222,6 +224,28 @@ int openat(int directory, const char* path, int flags, ...) {
   if (failures::fails()) return failures::refused();
   static const auto next = failures::real<int (*)(int, const char*, int, ...)>("openat");
   return next(directory, path, flags, mode);
+}
+int open(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  if ((flags & O_PATH) == 0 && failures::fails()) return failures::refused();
+  static const auto next = failures::real<int (*)(const char*, int, ...)>("open");
+  return next(path, flags, mode);
+}
+// openat2 has no function of its own. Other calls (a thread's user, for instance) do not fail.
+long syscall(long number, ...) {
+  va_list rest;
+  va_start(rest, number);
+  long words[6];
+  for (long& word : words) word = va_arg(rest, long);
+  va_end(rest);
+  if (number == SYS_openat2 && (reinterpret_cast<const open_how*>(words[2])->flags & O_PATH) == 0 &&
+      failures::fails())
+    return failures::refused();
+  static const auto next = failures::real<long (*)(long, ...)>("syscall");
+  return next(number, words[0], words[1], words[2], words[3], words[4], words[5]);
 }
 int chmod(const char* path, mode_t mode) {
   if (failures::fails()) return failures::refused();

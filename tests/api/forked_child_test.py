@@ -11,6 +11,9 @@ import tempfile
 import traceback
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../security"))
+import ordinary_user  # noqa: E402
+
 SWALE, LIBRARY = map(os.path.abspath, sys.argv[1:3])
 INVALID_ARGUMENT = 1
 SECONDS = 20  # that a child may take for all its calls
@@ -123,13 +126,14 @@ class ForkedChild(unittest.TestCase):
     def test_servers(self):
         with tempfile.TemporaryDirectory(prefix="swale-fork-") as scratch:
             os.mkdir(f"{scratch}/disk")
-            os.mkdir(f"{scratch}/meet")
+            os.mkdir(f"{scratch}/meet", 0o700)
+            ordinary_user.give(scratch)  # an I/O server refuses to run as root
             started = []
             for rank, words in ((0, [SWALE, "iond", "--ssd", f"{scratch}/ssd", "--backing", f"{scratch}/disk", "--size", "16M"]),
-                                (1, [sys.executable, os.path.abspath(__file__), SWALE, LIBRARY, "--client"])):
+                                (1, [ordinary_user.python(), os.path.abspath(__file__), SWALE, LIBRARY, "--client"])):
                 environment = dict(os.environ, SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE="2", SWALE_JOB_ID=f"fork{os.getpid()}",
                                    SWALE_JOB_RENDEZVOUS=f"{scratch}/meet", LD_LIBRARY_PATH=os.path.dirname(LIBRARY))
-                started.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                started.append(subprocess.Popen(ordinary_user.words(*words), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
             try:
                 out, err = started[1].communicate(timeout=120)
                 self.assertEqual((out.strip(), started[1].returncode), ("", 0), err)

@@ -15,6 +15,7 @@ import time
 import unittest
 
 import net_openings
+import ordinary_user
 
 FAULT_WRITER, META_RANKS, SWALE = (os.path.abspath(path) for path in sys.argv[1:4])
 LIBRARY = os.path.abspath(sys.argv[4]) if len(sys.argv) > 4 else None
@@ -144,9 +145,11 @@ class Ports(unittest.TestCase):
     def test_io_servers_and_their_client_on_one_node(self):
         for server in (0, 1):
             os.mkdir(f"{self.root}/disk{server}")
+        ordinary_user.give(self.root)  # an I/O server refuses to run as root
         server = [SWALE, "iond", "--ssd", f"{self.root}/ssd%r", "--backing", f"{self.root}/disk%r", "--size", "16M",
                   "--options", "iond.stripe=65536"]
-        self.start([server, server, [sys.executable, IOND_CLIENT, SWALE, LIBRARY, "--client", "write", "file", "200"]])
+        client = [ordinary_user.python(), IOND_CLIENT, SWALE, LIBRARY, "--client", "write", "file", "200"]
+        self.start([ordinary_user.words(*words) for words in (server, server, client)])
         self.expect_none_while(lambda: self.processes[2].poll() is None)
         for process in self.processes:
             out, _ = process.communicate(timeout=PATIENCE_S)

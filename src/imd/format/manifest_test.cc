@@ -174,8 +174,12 @@ TEST(Manifest, RefusesWhatANewerBuildWrote) {
 }
 
 TEST(Manifest, RefusesWhatCannotBe) {
+  const Status another =
+      Manifest::decode(edited("\"format\":\"swale-imd\"", "\"format\":\"swale-tier\""), kPath).status();
+  EXPECT_EQ(another.code(), Code::kInvalidArgument) << "of another engine, and whole";
+  EXPECT_THAT(std::string(another.message()),
+              HasSubstr(std::string(kPath) + ": is a document of the format \"swale-tier\""));
   const std::pair<const char*, const char*> edits[] = {
-      {"\"format\":\"swale-imd\"", "\"format\":\"swale-tier\""},
       {"\"format\":\"swale-imd\",", ""},
       {"\"version\":1", "\"version\":0"},
       {"\"version\":1", "\"version\":1.5"},

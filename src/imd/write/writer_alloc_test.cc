@@ -59,7 +59,7 @@ WriterOptions options_of(const Shape& shape) {
   WriterOptions options;
   options.memory_bytes = 6 * kMiB;
   options.ways = shape.ways;
-  if (shape.with_schema) options.schema = run::Schema::parse("energy:f4;rest:u1x36", "energy").value();
+  if (shape.with_schema) options.schema = run::Schema::parse("energy:f4;rest:u1x36;_:*", "energy").value();
   return options;
 }
 
