@@ -358,9 +358,10 @@ Nanos Engine::next_event() const {
   at(settle_due_);
   if (flush_retry_ <= now_ && paused()) {
     at(log_.at(flush_segment_).first_write + options_.age_flush_ns);
-    if (options_.policy == Policy::kSwale && measured_syncs_ + backing_reads_ == 0 &&
-        somebody_waits_for_backing())
-      at(std::max(measured_sync_end_, backing_read_end_) + kQuietNs);
+    // Who waits for a group's sync is answered by it, not by time.
+    const Nanos quiet_from = std::max(measured_sync_end_, backing_read_end_) + kQuietNs;
+    if (options_.policy == Policy::kSwale && measured_syncs_ + backing_reads_ == 0 && quiet_from > now_)
+      at(quiet_from);
     if (options_.policy == Policy::kSsdupPlus && !flush_paused_)
       at(direct_times_[direct_next_] + 1'000'000'001);
   }
