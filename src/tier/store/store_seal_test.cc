@@ -98,6 +98,7 @@ class StoreSealTest : public ::testing::Test {
   }
   static void put(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    std::filesystem::permissions(path, std::filesystem::perms{0600});  // or nobody would believe it
   }
   static void flip(const std::string& path, uint64_t at) {
     std::string bytes = content(path);
