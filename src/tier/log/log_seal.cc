@@ -95,6 +95,13 @@ Result<LogSeal> decode_log_seal(Bytes bytes, const std::string& path) {
   return seal;
 }
 
+Status check_belongs(const LogSeal& seal, const SegmentHeader& geometry, const std::string& ssd_directory) {
+  if (seal.log_id == geometry.log_id && seal.segments.size() == geometry.segment_count) return {};
+  return corruption(
+      "{}: the seal is that of log {:016x} with {} segments, the log is {:016x} with {}: they do not belong together",
+      ssd_directory, seal.log_id, seal.segments.size(), geometry.log_id, geometry.segment_count);
+}
+
 std::vector<Status> missing_records(const LogSeal& seal, const std::vector<SegmentScan>& segments,
                                     const std::string& path) {
   std::vector<Status> missing;

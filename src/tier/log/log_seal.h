@@ -56,6 +56,9 @@ struct LogSeal {
 std::string encode_log_seal(const LogSeal& seal);
 Result<LogSeal> decode_log_seal(Bytes bytes, const std::string& path);
 
+// Whether the seal is that of this log; only then is it compared with the log's segments.
+Status check_belongs(const LogSeal& seal, const SegmentHeader& geometry, const std::string& ssd_directory);
+
 // What the seal of a closed log names and the scan has not found, one message a segment, with its place in the log.
 std::vector<Status> missing_records(const LogSeal& seal, const std::vector<SegmentScan>& segments,
                                     const std::string& path);

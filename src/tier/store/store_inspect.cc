@@ -54,10 +54,11 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
   auto seal = read_seal(device, ssd_directory);
   if (!seal.ok() && seal.status().code() != Code::kCorruption) return seal.status();
   if (!seal.ok()) report.problems.push_back(seal.status());
-  if (seal.ok() && *seal && (*seal)->log_id != geometry.log_id) {
-    report.problems.push_back(corruption("{}: the seal is that of log {:016x}, the log is {:016x}",
-                                         ssd_directory, (*seal)->log_id, geometry.log_id));
-    seal->reset();
+  if (seal.ok() && *seal) {
+    if (const Status belongs = check_belongs(**seal, geometry, ssd_directory); !belongs.ok()) {
+      report.problems.push_back(belongs);
+      seal->reset();
+    }
   }
   const std::optional<LogSeal> known = seal.ok() ? *std::move(seal) : std::nullopt;
   SWALE_ASSIGN_OR_RETURN(auto scans, scan_log(*log, geometry, known, &read));

@@ -80,11 +80,9 @@ Status take_seal(io::Device& device, const SegmentHeader& geometry, OpenedStore*
                : refused(*opened,
                          "the log's seal is missing (files seal and seal.copy): restore one of them");
   const LogSeal& found = *opened->seal;
-  if (found.log_id != geometry.log_id || found.segments.size() != geometry.segment_count)
-    return refused(
-        *opened, fmt::format("the seal is that of log {:016x} with {} segments, the log is {:016x} with {}: "
-                             "they do not belong together",
-                             found.log_id, found.segments.size(), geometry.log_id, geometry.segment_count));
+  if (const Status belongs = check_belongs(found, geometry, opened->options.ssd_directory); !belongs.ok())
+    return error(Code::kCorruption, Scope::kFatal, "{}; {}", belongs.message(),
+                 how_to_give_up(opened->options));
   if (found.generation < marker.generation)
     return refused(
         *opened,

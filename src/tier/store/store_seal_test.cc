@@ -272,6 +272,15 @@ TEST_F(StoreSealTest, OneCopyOfTheSealIsEnoughAndNoneIsRefused) {
   for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(*read(i * kBytes), 'n') << i;
 }
 
+TEST_F(StoreSealTest, ASealOfFewerSegmentsThanTheLogHasIsNotItsSeal) {
+  make_newer_bytes();
+  auto seal = *decode_log_seal(content(root_ + "/ssd/seal"), "seal");
+  seal.segments.pop_back();
+  for (const char* name : {"/ssd/seal", "/ssd/seal.copy"}) put(root_ + name, encode_log_seal(seal));
+  EXPECT_THAT(problems(), testing::ElementsAre(HasSubstr("with 3 segments, the log is ")));
+  EXPECT_THAT(try_open().to_string(), AllOf(HasSubstr("do not belong together"), HasSubstr("--accept-loss")));
+}
+
 TEST_F(StoreSealTest, AProcessThatStopsBetweenSealAndMarkLosesNothing) {
   make_newer_bytes();
   const std::string marker = root_ + "/backing/.swale-tier/log";
