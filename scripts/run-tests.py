@@ -6,6 +6,9 @@ added to the build. Here each of these fails the run. Skipped cases of every run
 counted and listed, with their reasons where the runner says them. With CI in the environment any of them fails the run,
 except for cases that the machine's kernel or container does not allow (MACHINE_LACKS): no package can bring that.
 ctest's own closing line is printed last. With --self-test it shows that it notices.
+
+Root's tests start servers and neighbours as other users, who must get into the checkout. Where a folder above it lets nobody
+in (/root), all is run in a namespace of its own, in which that folder is open.
 """
 import json
 import os
@@ -29,6 +32,35 @@ OWN_REASON = re.compile(r"^SKIPPED: (.*)$", re.MULTILINE)
 # Tests say so only after they have tried it.
 MACHINE_LACKS = re.compile(r": no (FUSE mounts|namespaces of hosts|Slurm) here: ")
 CTEST_SKIP = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) .*\*\*\*Skipped ")
+
+
+# In place of folder $1 one that lets all in, with the same in it; then the rest of the words.
+OPEN_WAY = """set -e; shopt -s dotglob nullglob
+away=$(mktemp -d); mount --rbind "$1" "$away"; mount -t tmpfs -o mode=755 none "$1"
+for each in "$away"/*; do
+  there=$1/${each##*/}
+  if [ -L "$each" ]; then cp -P "$each" "$there"; continue; fi
+  if [ -d "$each" ]; then mkdir "$there"; else touch "$there"; fi
+  mount --rbind "$each" "$there"
+done
+umount -l "$away"; rmdir "$away"; cd "$PWD"; shift; exec "$@"
+"""
+
+
+def open_way():
+    """Starts this program again where other users get in, if they do not here. Returns if they do, or cannot be helped."""
+    above, closed = os.path.dirname(ROOT), ""
+    while above != "/":
+        closed = closed if os.stat(above).st_mode & 0o001 else above
+        above = os.path.dirname(above)
+    if os.geteuid() != 0 or not closed or os.environ.get("SWALE_TESTS_WAY") == closed:
+        return
+    if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        return
+    print(f"run-tests.py: {closed} lets no other user in: the tests run in a namespace in which it does", flush=True)
+    os.environ["SWALE_TESTS_WAY"] = closed
+    os.execvp("unshare", ["unshare", "--mount", "bash", "-c", OPEN_WAY, "bash", closed, sys.executable, os.path.abspath(__file__),
+                          *sys.argv[1:]])
 
 
 def build_folder(test_preset):
@@ -161,6 +193,7 @@ def main():
         sys.exit(__doc__)
     if sys.argv[1] == "--self-test":
         return self_test()
+    open_way()
     build = build_folder(sys.argv[1])
     log_path = os.path.join(build, "Testing", "Temporary", "LastTest.log")
     if os.path.exists(log_path):
