@@ -55,12 +55,21 @@ def open_way():
         above = os.path.dirname(above)
     if os.geteuid() != 0 or not closed or os.environ.get("SWALE_TESTS_WAY") == closed:
         return
-    if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+    unshare = next((words for words in own_mounts()
+                    if subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0), None)
+    if not unshare:
         return
     print(f"run-tests.py: {closed} lets no other user in: the tests run in a namespace in which it does", flush=True)
     os.environ["SWALE_TESTS_WAY"] = closed
-    os.execvp("unshare", ["unshare", "--mount", "bash", "-c", OPEN_WAY, "bash", closed, sys.executable, os.path.abspath(__file__),
-                          *sys.argv[1:]])
+    os.execvp("unshare", [*unshare, "bash", "-c", OPEN_WAY, "bash", closed, sys.executable, os.path.abspath(__file__), *sys.argv[1:]])
+
+
+def own_mounts():
+    """Commands that give the words after them mounts of their own. Below chroot no mount can be made private; it may be so."""
+    yield ["unshare", "--mount"]
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+        if " shared:" not in mounts.read():
+            yield ["unshare", "--mount", "--propagation", "unchanged"]
 
 
 def build_folder(test_preset):
