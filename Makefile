@@ -34,10 +34,11 @@ bench-imd: ## Swale, LevelDB, RocksDB, DuckDB and raw appends, the same work; re
 	@scripts/build.sh release swale_benchmarks
 	@build/venv/bin/python bench/imd.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
-bench-rpc: ## requests between ranks beside UCX alone; results in build/bench/rpc.json
+bench-rpc: ## requests between ranks beside UCX alone, and TLS beside UCX over TCP; results in build/bench/rpc.json and tls.json
 	@scripts/install-deps.sh build bench
-	@scripts/build.sh release bench_rpc
+	@scripts/build.sh release bench_all_to_all bench_handshakes bench_rpc
 	@$${PYTHON:-/usr/bin/python3} bench/net/rpc.py build/release/bench/net/bench_rpc build/bench --profile "$${BENCH:-full}"
+	@$${PYTHON:-/usr/bin/python3} bench/net/tls.py build/release/bench/net build/bench --profile "$${BENCH:-full}"
 
 bench-shuffle: ## records to their home ranks, directly and by three hops, on one node without and with ports; results in build/bench/shuffle.json (BENCH=quick: 2 min)
 	@scripts/install-deps.sh build bench

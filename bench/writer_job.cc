@@ -4,13 +4,17 @@
 #include <utility>
 
 #include "net/fabric/fabric_module.h"
+#include "net/fabric/tls_fabric.h"
 #include "net/fabric/ucx_fabric.h"
 #include "net/meeting/rendezvous.h"
 #include "net/meeting/topology.h"
 
 namespace swale::bench {
 
-void register_network() { net::register_fabric(net::ucx_fabric()); }
+void register_network() {
+  net::register_fabric(net::tls_fabric());
+  net::register_fabric(net::ucx_fabric());
+}
 
 std::unique_ptr<net::Job> open_job(int ranks, const net::JobOptions& job) {
   net::RendezvousOptions options;

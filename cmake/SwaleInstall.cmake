@@ -1,10 +1,10 @@
-# What `cmake --install` puts where. The tree can be moved as a whole: the module is found from libswale's own folder,
+# What `cmake --install` puts where. The tree can be moved as a whole: the modules are found from libswale's own folder,
 # the CMake package and swale.pc from theirs. Components: Runtime (what a compiled program needs), Development, Tools,
 # Documentation. docs/design/installation.md tells why it is laid out so.
 include(CMakePackageConfigHelpers)
 
 # All that is installed, and no more: benchmarks, examples and the simulator stay unbuilt.
-add_custom_target(swale_installed DEPENDS swale swale_ucx swale_cli)
+add_custom_target(swale_installed DEPENDS swale swale_tls swale_ucx swale_cli)
 if(TARGET swale_man)
   add_dependencies(swale_installed swale_man)
 endif()
@@ -15,8 +15,8 @@ install(TARGETS swale EXPORT swale
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Runtime NAMELINK_COMPONENT Development
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # In a folder with the version in its name: libswale.so.0 and a later libswale.so.1 may stand side by side, each with
-# the module of its own build.
-install(TARGETS swale_ucx
+# the modules of its own build.
+install(TARGETS swale_tls swale_ucx
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swale-${PROJECT_VERSION} COMPONENT Runtime)
 install(TARGETS swale_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Tools)
 

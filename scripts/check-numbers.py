@@ -23,6 +23,7 @@ EXCEPTIONS = {
     ("src/imd/write/epoch_protocol.h", "EpochProtocol"), ("src/imd/write/parting.h", "Parting"),
     ("src/net/meeting/bootstrap.h", "take"), ("src/net/meeting/exchange.h", "Exchange"), ("src/net/meeting/exchange.h", "ExchangeTree"),
     ("src/net/fabric/fabric_module.h", ""), ("src/net/fabric/rank_table.h", "place_of"), ("src/net/fabric/rank_table.h", "put"),
+    ("src/net/fabric/tls_fabric.h", "make_tls"), ("src/net/fabric/tls_internal.h", "Tls"), ("src/net/fabric/tls_transport.h", "tls_transport"),
     ("src/net/fabric/ucx_fabric.h", "make_ucx"), ("src/net/fabric/ucx_internal.h", "Ucx"), ("src/net/fabric/ucx_transport.h", "ucx_transport"),
     # As in the C interface: int64_t is the number of an epoch, or kAllEpochs; a user's function gets bytes and partitions.
     ("src/imd/format/partitioner.h", ""),

@@ -16,6 +16,7 @@ build,test,demo  g++                 gcc-c++             gcc            gcc
 build,test,demo  pkg-config          pkgconf-pkg-config  pkgconf        pkgconf
 build,test,demo  ccache              ccache              ccache         ccache
 build,test,demo  libucx-dev          ucx-devel           openucx        ucx
+build,test,demo  libssl-dev          openssl-devel       openssl        openssl
 build,test,demo  libfmt-dev          fmt-devel           fmt            fmt
 build,test,demo  libspdlog-dev       spdlog-devel        spdlog         spdlog
 build,test,demo  nlohmann-json3-dev  json-devel          nlohmann-json  nlohmann-json

@@ -1,6 +1,11 @@
-// bench_all_to_all RANKS FRAMES POSTING [QUIET_SECONDS]: processes of this machine send each other frames under
-// credits, one application thread each, and then stay quiet for a while. Prints what moved, its CPU time, and
-// the CPU time of a quiet rank. Fabrics and settings by UCX's variables.
+// bench_all_to_all RANKS FRAMES POSTING [QUIET_SECONDS [FABRIC [PLACES]]]: processes of this machine send each other frames
+// under credits, one application thread each, and then stay quiet for a while. Prints what moved, its CPU time, and
+// the CPU time of a quiet rank. Settings by UCX's variables.
+//   FABRIC  node (the default): by what one node has; ucx, tls, clear: as ranks of so many nodes, by UCX as it is on a
+//           network that is trusted, by TLS, by the same without TLS
+//   PLACES  rank r runs in the network namespace /run/netns/PLACESr
+#include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "net/fabric/tls_fabric.h"
 #include "net/fabric/ucx_fabric.h"
 #include "net/job/job.h"
 #include "net/meeting/rendezvous.h"
@@ -155,12 +161,38 @@ class Traffic : public ChannelEvents {
   uint64_t lent_ = 0;
 };
 
-Status run_rank(RendezvousOptions meeting, const std::string& posting, uint64_t frames, double quiet_s,
-                Outcome* outcome) {
-  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Bootstrap> bootstrap, rendezvous_bootstrap(meeting));
+struct Way {
+  std::string posting;
+  std::string fabric = "node";
+  std::string places;
+};
+
+// Before the process has a thread.
+Status enter_place(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || ::setns(fd, CLONE_NEWNET) != 0) return errno_status(errno, path);
+  ::close(fd);
+  return {};
+}
+
+JobOptions options_of(const Way& way, Rank rank) {
   JobOptions options;
-  options.posting = posting;
-  SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, Job::open(std::move(bootstrap), options));
+  options.posting = way.posting;
+  if (way.fabric == "node") return options;
+  options.transport = way.fabric == "ucx" ? "ucx" : "tls";
+  options.in_clear = way.fabric == "clear";
+  options.trusts_network = true;
+  options.node = fmt::format("host-{}", rank);
+  return options;
+}
+
+Status run_rank(RendezvousOptions meeting, const Way& way, uint64_t frames, double quiet_s,
+                Outcome* outcome) {
+  if (!way.places.empty())
+    SWALE_RETURN_IF_ERROR(enter_place(fmt::format("/run/netns/{}{}", way.places, meeting.rank)));
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Bootstrap> bootstrap, rendezvous_bootstrap(meeting));
+  SWALE_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job,
+                         Job::open(std::move(bootstrap), options_of(way, meeting.rank)));
   {
     Traffic warm_up(job.get(), 8);
     warm_up.run();
@@ -186,7 +218,7 @@ Status run_rank(RendezvousOptions meeting, const std::string& posting, uint64_t 
   return job->close();
 }
 
-int run(int32_t ranks, uint64_t frames, const std::string& posting, double quiet_s) {
+int run(int32_t ranks, uint64_t frames, const Way& way, double quiet_s) {
   char directory[] = "/tmp/swale_bench_XXXXXX";
   RendezvousOptions meeting;
   meeting.directory = ::mkdtemp(directory);
@@ -198,7 +230,7 @@ int run(int32_t ranks, uint64_t frames, const std::string& posting, double quiet
                                                 PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   for (meeting.rank = 0; meeting.rank < ranks; ++meeting.rank) {
     if (::fork() != 0) continue;
-    const Status status = run_rank(meeting, posting, frames, quiet_s, &outcomes[meeting.rank]);
+    const Status status = run_rank(meeting, way, frames, quiet_s, &outcomes[meeting.rank]);
     if (!status.ok()) std::fprintf(stderr, "rank %d: %s\n", meeting.rank, status.to_string().c_str());
     std::_Exit(status.ok() ? 0 : 1);
   }
@@ -218,7 +250,7 @@ int run(int32_t ranks, uint64_t frames, const std::string& posting, double quiet
   std::printf(
       "%2d ranks, %-6s: %5.0f MB/s, %.3f CPU s/GB, %.2f switches a frame; quiet %.3f %% of a core and "
       "%.1f MB shared a rank\n",
-      ranks, posting.c_str(), bytes / 1e6 / to_seconds(sum.wall), to_seconds(sum.cpu) / bytes * 1e9,
+      ranks, way.posting.c_str(), bytes / 1e6 / to_seconds(sum.wall), to_seconds(sum.cpu) / bytes * 1e9,
       static_cast<double>(sum.switches) / (bytes / static_cast<double>(kFrameBytes)),
       100.0 * static_cast<double>(sum.quiet_cpu) / ranks / (quiet_s * 1e9),
       static_cast<double>(sum.shared_kilobytes) / ranks / 1024);
@@ -230,10 +262,14 @@ int run(int32_t ranks, uint64_t frames, const std::string& posting, double quiet
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: bench_all_to_all RANKS FRAMES queue|direct|auto [QUIET_SECONDS]\n");
+    std::fprintf(
+        stderr,
+        "usage: bench_all_to_all RANKS FRAMES queue|direct|auto [QUIET_SECONDS [node|ucx|tls|clear [PLACES]]]\n");
     return 2;
   }
+  swale::net::register_fabric(swale::net::tls_fabric());
   swale::net::register_fabric(swale::net::ucx_fabric());
   const double quiet_s = argc > 4 ? std::atof(argv[4]) : 3;
-  return swale::net::run(std::atoi(argv[1]), std::strtoull(argv[2], nullptr, 10), argv[3], quiet_s);
+  const swale::net::Way way{argv[3], argc > 5 ? argv[5] : "node", argc > 6 ? argv[6] : ""};
+  return swale::net::run(std::atoi(argv[1]), std::strtoull(argv[2], nullptr, 10), way, quiet_s);
 }

@@ -23,6 +23,7 @@
 #include "bench/counted_new.h"
 #include "bench/measure.h"
 #include "net/fabric/address_book.h"
+#include "net/fabric/tls_fabric.h"
 #include "net/fabric/ucx_fabric.h"
 #include "net/job/job.h"
 #include "net/job/job_meeting.h"
@@ -239,6 +240,7 @@ void add(nlohmann::json* line, const std::string& name, const Opened& opened) {
 }  // namespace
 
 void add_job_opening(nlohmann::json* line, const net::NodeMap& nodes) {
+  net::register_fabric(net::tls_fabric());
   net::register_fabric(net::ucx_fabric());
   Others others(nodes);
   const Opened by_communicator = open_job([&] {

@@ -3,6 +3,7 @@
 //   --size N     bytes of a request, and of its answer
 //   --depth N    requests in flight
 //   --seconds S  hundredths of a second that are measured
+//   --transport ucx|tls|clear   of net::Rpc: UCX; TLS; the same connections without TLS
 //   --service inline|thread   who answers in net::Rpc: the event itself, or a thread that it wakes
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ namespace {
 
 constexpr const char* kWith[] = {"rpc", "bare", "bare_poll", "calibration"};
 constexpr const char* kService[] = {"inline", "thread"};
+constexpr const char* kTransport[] = {"ucx", "tls", "clear"};
 constexpr double kWarmUpS = 0.02;
 
 struct Work {
@@ -36,6 +38,7 @@ struct Work {
   size_t depth = 1;
   double seconds = 0.3;
   bool service_thread = false;
+  size_t transport = 0;  // in kTransport
 };
 
 // What the asking rank measured; in memory that both share.
@@ -131,6 +134,8 @@ class Echo final : public net::RpcService {
 
 void run_rpc(int rank, const Work& work, Outcome* outcome, RankBarrier& barrier) {
   net::JobOptions of_job;
+  of_job.transport = work.transport == 0 ? "ucx" : "tls";
+  of_job.in_clear = work.transport == 2;
   of_job.listens_on_one_node = true;  // both ranks are on this node, and UCX_TLS is to be believed
   const auto job = open_job(2, of_job);
   {
@@ -226,6 +231,7 @@ int run(Arguments& arguments) {
   work.size = arguments.number("size", 64);
   work.depth = arguments.number("depth", 1);
   work.seconds = static_cast<double>(arguments.number("seconds", 30)) / 100;
+  work.transport = arguments.choice("transport", kTransport);
   work.service_thread = arguments.choice("service", kService) == 1;
   arguments.expect_no_more();
   auto* outcome = static_cast<Outcome*>(

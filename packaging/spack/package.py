@@ -34,6 +34,7 @@ class Swale(CMakePackage):
     depends_on("lz4@1.9:")
     depends_on("xxhash@0.8:")
     depends_on("zstd@1.5:")
+    depends_on("openssl@3:")
     depends_on("ucx@1.13:")
     depends_on("py-matplotlib", type="run", when="+plot")
 

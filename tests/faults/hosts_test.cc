@@ -42,6 +42,7 @@ struct Way {
   const char* route;
   const char* format;
   const char* fabrics = "";  // UCX_TLS; "": all
+  const char* transport = "auto";
 };
 
 // Runs one job and reads back what it wrote. The traffic of the first host.
@@ -51,6 +52,8 @@ Network::Traffic run_job(Network& network, const Shape& shape, const Way& way) {
   const JobFiles files;
   LaunchParams params = files.job(shape.hosts * shape.ranks, kEpochs, kRecords);
   params.environment.push_back("UCX_NET_DEVICES=eth0");
+  params.environment.push_back(fmt::format("SWALE_JOB_TRANSPORT={}", way.transport));
+  params.environment.push_back("SWALE_JOB_TRUST=network");  // what auto asks for
   if (*way.fabrics != 0) params.environment.push_back(fmt::format("UCX_TLS={}", way.fabrics));
   params.environment.push_back(fmt::format("SWALE_NET_ROUTE={}", way.route));
   params.environment.push_back(fmt::format("SWALE_IMD_FORMAT={}", way.format));
@@ -99,6 +102,10 @@ TEST(Hosts, RecordsCrossByTcpAndStayInSharedMemory) {
       EXPECT_GT(lossy.across, 0u);
       EXPECT_LT(lossy.across, base.across / 2) << route << ": records crossed";
     }
+    // TLS carries all of it, also between ranks of one host.
+    const Network::Traffic tls = run_job(*network, shape, {"direct", "base", "", "tls"});
+    EXPECT_GT(tls.across, bytes_from_others(shape) / hosts / 4 * 3);
+    EXPECT_GT(tls.inside, bytes_of_its_own(shape) / hosts / 2);
     // Canary: the loopback device counts what shared memory does not take.
     const Network::Traffic tcp = run_job(*network, shape, {"direct", "base", "tcp,self"});
     EXPECT_GT(tcp.inside, bytes_of_its_own(shape) / hosts / 2);

@@ -1,7 +1,7 @@
 """load_time_test.py FOLDER (build/.../src): nothing of ours runs when the library is loaded or unloaded.
 
 The compiler puts the address of what runs at load time into .init_array (older: .ctors) of an object file. None of the
-object files of which the library and libswale-ucx.so are built may have one, nor .fini_array, nor a call of sigaction or
+object files of which the library, libswale-tls.so and libswale-ucx.so are built may have one, nor .fini_array, nor a call of sigaction or
 signal. (UCX itself, which that one is linked with, has constructors; what they do to signals is tested by fabric_test.py.)
 """
 import glob

@@ -16,6 +16,7 @@
 #include "base/coding.h"
 #include "io/posix_device.h"
 #include "meta/store/store.h"
+#include "net/fabric/tls_fabric.h"
 #include "net/fabric/ucx_fabric.h"
 #include "net/meeting/rendezvous.h"
 #include "net/meeting/topology.h"
@@ -204,6 +205,7 @@ int run(char** argv) {
   work.store.range_bytes = 64 * 1024;
   work.blocks = static_cast<uint64_t>(std::atoi(argv[4]));
   work.rounds = static_cast<uint64_t>(std::atoi(argv[5]));
+  net::register_fabric(net::tls_fabric());
   net::register_fabric(net::ucx_fabric());
   const auto job = open_job();
   io::PosixDevice device;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""net_ports_test.py FAULT_WRITER META_RANKS SWALE [LIBSWALE]: a job on one node opens nothing that a neighbour could reach.
+"""net_ports_test.py FAULT_WRITER META_RANKS SWALE [LIBSWALE]: a job on one node opens nothing that a neighbour could reach,
+one on several nodes nothing but ports of TLS.
 
 Massive directories, the metadata store and I/O servers, as jobs of several processes on this machine. While they work,
 /proc is read: no port, no System V segment, no shared memory with another mode than 0600.
@@ -8,6 +9,8 @@ import os
 import shutil
 import signal
 import socket
+import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -43,7 +46,7 @@ class Ports(unittest.TestCase):
         for rank, words in enumerate(programs):
             environment = dict(os.environ, SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE=str(len(programs)),
                                SWALE_JOB_ID=f"ports{os.getpid()}", SWALE_JOB_RENDEZVOUS=f"{self.root}/meet",
-                               SWALE_LOG="warn", **variables)
+                               **{"SWALE_LOG": "warn", **variables})
             if LIBRARY:
                 environment["LD_LIBRARY_PATH"] = os.path.dirname(LIBRARY)  # of libswale-ucx.so
             if node:
@@ -194,6 +197,64 @@ class Ports(unittest.TestCase):
             process.communicate(timeout=PATIENCE_S)
         left = {name for name in set(os.listdir("/dev/shm")) - before if "swale" in name}
         self.assertEqual(left, set())
+
+    def doors(self):
+        """Where the ranks that live wait for others: (family, address, port)."""
+        found = set()
+        for process in self.processes:
+            for listener in net_openings.listeners(process.pid):
+                protocol, place = listener.split()
+                self.assertIn(protocol, ("tcp", "tcp6"), listener)
+                words, port = place.split(":")
+                # The kernel prints the words of an address as numbers of this machine's byte order.
+                packed = b"".join(struct.pack("=I", int(words[at:at + 8], 16)) for at in range(0, len(words), 8))
+                family = socket.AF_INET if protocol == "tcp" else socket.AF_INET6
+                found.add((family, socket.inet_ntop(family, packed), int(port, 16)))
+        return found
+
+    def test_a_job_on_several_nodes_has_no_port_but_those_of_tls(self):
+        self.start_writers(node=lambda rank: f"node{rank % 2}", SWALE_LOG="info")
+        self.assertIn("talk by TLS: rank 0 has no RDMA", self.logged())
+        doors = self.doors()
+        self.assertGreaterEqual(len(doors), RANKS)
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        for family, address, port in doors:
+            self.assertNotIn(address, ("127.0.0.1", "::1", "0.0.0.0", "::"), "loopback, or every interface")
+            with socket.socket(family) as stranger:
+                stranger.connect((address, port))
+                with self.assertRaises(ssl.SSLError) as refused:  # by an alert of TLS, not by a protocol of ours
+                    context.wrap_socket(stranger)
+                self.assertIn("ALERT", str(refused.exception).upper())
+            with socket.socket(family) as stranger:
+                stranger.settimeout(PATIENCE_S)
+                stranger.connect((address, port))
+                stranger.sendall(b"\xff" * 4096)
+                try:
+                    while stranger.recv(4096):
+                        pass
+                except ConnectionResetError:
+                    pass
+        self.finish()
+        self.assertIn("is not of this job", self.logged())
+        checked = subprocess.run([SWALE, "verify", f"{self.root}/directory"], capture_output=True, text=True)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+    def test_ucx_without_rdma_and_without_trust_is_refused(self):
+        self.start([[FAULT_WRITER, f"{self.root}/directory", "1", "10", "none"]] * 2, node=lambda rank: f"node{rank}",
+                   SWALE_JOB_TRANSPORT="ucx")
+        for process in self.processes:
+            out, _ = process.communicate(timeout=PATIENCE_S)
+            self.assertNotEqual(process.returncode, 0, out)
+            self.assertIn("job.trust=network", out + self.logged())
+
+    def test_a_trusted_network_is_used_where_it_is_and_not_on_loopback(self):
+        self.start_writers(node=lambda rank: f"node{rank % 2}", SWALE_LOG="info", SWALE_JOB_TRUST="network")
+        self.assertIn("talk by UCX: the network is trusted", self.logged())
+        doors = self.doors()
+        self.assertGreaterEqual(len(doors), RANKS)
+        self.assertEqual([door for door in doors if door[1] in ("127.0.0.1", "::1", "0.0.0.0", "::")], [])
+        self.finish()
 
     # Canaries: the look sees what it should not see.
     def test_canary_listeners_of_every_kind_are_seen(self):

@@ -26,7 +26,7 @@
 namespace swale::net {
 
 struct FabricModule {
-  static constexpr uint32_t kInterface = 4;  // of this struct, Transport, Status and what they are made of
+  static constexpr uint32_t kInterface = 5;  // of this struct, Transport, Status and what they are made of
 
   uint32_t interface = kInterface;
   const char* version = SWALE_VERSION;

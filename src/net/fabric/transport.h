@@ -1,5 +1,5 @@
-// Transport: moves frames between the ranks of one job; the thin layer over a fabric (UCX, in-process
-// loopback).
+// Transport: moves frames between the ranks of one job; the thin layer over a fabric (UCX, TLS,
+// in-process loopback).
 //
 // What it promises (tests/transport contract suite, run over every implementation):
 //   - frames from one rank to another arrive whole, at most once, and in the order of their post calls;
@@ -27,6 +27,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "net/fabric/job_key.h"
 
 namespace swale::net {
 
@@ -54,17 +55,23 @@ class TransportEvents {
 enum class Posting { kQueue, kDirect };
 
 // Whom a transport must reach. kNode: all ranks share one memory (memory_probe.h), so the fabric uses that and nothing else:
-// it opens no port, whatever the environment says.
-enum class Reach { kAnywhere, kNode };
+// it opens no port, whatever the environment says. kHardware: all ranks have RDMA devices, and nobody says that the network
+// is private: UCX leaves TCP out.
+enum class Reach { kAnywhere, kNode, kHardware };
 
 struct TransportOptions {
   Posting posting = Posting::kDirect;
   Reach reach = Reach::kAnywhere;
   // The job's: messages without it are a stranger's.
   uint64_t secret = 0;
+  // The job's, for a fabric that proves with it who is of the job (tls).
+  JobKey key;
   // How long a thread that expects a frame polls before it sleeps (polling.h); 0: never.
   Nanos poll = 0;
-  // Settings of the fabric's own, stronger than the environment; of UCX without the prefix "UCX_": tests.
+  // For a benchmark's comparison only: a fabric that encrypts does not, nor asks who its peers are.
+  bool in_clear = false;
+  // Settings of the fabric's own, stronger than the environment; of UCX without the prefix "UCX_": tests. Of tls:
+  // tls_transport.h.
   std::vector<std::pair<std::string, std::string>> settings;
 };
 

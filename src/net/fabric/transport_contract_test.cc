@@ -341,7 +341,16 @@ INSTANTIATE_TEST_SUITE_P(
                    [](int32_t size) { return make_ucx(size, "sm,self", Posting::kDirect); }},
         FabricKind{"ucx_tcp", [](int32_t size) { return make_ucx(size, "tcp,self", Posting::kQueue); }},
         FabricKind{"ucx_tcp_direct",
-                   [](int32_t size) { return make_ucx(size, "tcp,self", Posting::kDirect); }}),
+                   [](int32_t size) { return make_ucx(size, "tcp,self", Posting::kDirect); }},
+        FabricKind{"tls", [](int32_t size) { return make_tls(size, Posting::kQueue); }},
+        FabricKind{"tls_direct", [](int32_t size) { return make_tls(size, Posting::kDirect); }},
+        // New keys every few frames, so that each test passes several changes of them.
+        FabricKind{"tls_new_keys",
+                   [](int32_t size) {
+                     TransportOptions options;
+                     options.settings = {{"REKEY_AFTER", "7"}};
+                     return make_tls(size, Posting::kDirect, options);
+                   }}),
     [](const auto& each) { return each.param.name; });
 
 }  // namespace

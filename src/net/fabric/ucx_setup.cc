@@ -1,17 +1,13 @@
 // Setting UCX up: configuration, worker, addresses, start.
-#include <pthread.h>
-#include <signal.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <utility>
 
 #include "base/log.h"
-#include "base/start_thread.h"
+#include "net/fabric/interfaces.h"
 #include "net/fabric/ucx_internal.h"
 
 namespace swale::net::ucx_internal {
@@ -48,8 +44,14 @@ bool allows(std::string_view tls, std::initializer_list<const char*> names) {
   return tls.empty() || tls == "all" || named != all_but;
 }
 
+// Without tcp, which nobody has asked for: whoever reaches its port writes into this process's memory.
+std::string without_tcp(const std::string& tls) {
+  if (tls.empty() || tls == "all") return std::string(kAllFabrics) + ",tcp";
+  return tls.starts_with('^') && allows(tls, {"tcp"}) ? tls + ",tcp" : tls;
+}
+
 bool allows_shared_memory(std::string_view tls) {
-  return tls == kAllFabrics || allows(tls, {"sm", "shm", "mm", "posix", "sysv", "xpmem"});
+  return tls.starts_with(kAllFabrics) || allows(tls, {"sm", "shm", "mm", "posix", "sysv", "xpmem"});
 }
 
 // Whether the list names nothing but what a job on one node uses.
@@ -91,6 +93,7 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
     }
     tls = kNodeFabrics;
   }
+  if (options.reach == Reach::kHardware) tls = without_tcp(tls);
   if (set == nullptr || tls != set) {
     SWALE_UCX(ucp_config_modify(config, "TLS", tls.c_str()), fmt::format("ucp_config_modify TLS={}", tls));
   }
@@ -116,6 +119,13 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
       SWALE_RETURN_IF_ERROR(set_unless_user("MM_SEG_SIZE", std::to_string(kSegmentBytes)));
     }
   }
+  // By default UCX listens on the address of every interface, loopback too.
+  if (options.reach == Reach::kAnywhere && allows_tcp(tls)) {
+    std::vector<std::string> devices = ucx_interfaces();
+    for (std::string& each : rdma_ports()) devices.push_back(std::move(each));
+    if (!devices.empty())
+      SWALE_RETURN_IF_ERROR(set_unless_user("NET_DEVICES", fmt::format("{}", fmt::join(devices, ","))));
+  }
   // Otherwise connect() blocks the progress thread, for 3 s to 2 minutes if the peer cannot be reached: meanwhile this rank
   // sends nothing, so that others take it for dead instead of the one that it tries to reach.
   if (allows_tcp(tls) && !is_set("TCP_CONN_NB")) {
@@ -131,8 +141,6 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
 Status Ucx::init(const TransportOptions& options) {
   direct_ = options.posting == Posting::kDirect;
   secret_ = options.secret;
-  bed_.polling = Polling(options.poll);
-  driver_bed_.polling = Polling(options.poll);
   ucp_config_t* config = nullptr;
   SWALE_UCX(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
   Status configured = configure(options, config);
@@ -167,8 +175,7 @@ Status Ucx::init(const TransportOptions& options) {
 
   int worker_fd = -1;
   SWALE_UCX(ucp_worker_get_efd(worker_, &worker_fd), "ucp_worker_get_efd");
-  SWALE_RETURN_IF_ERROR(bed_.init(worker_fd));
-  return driver_bed_.init(worker_fd);
+  return init_beds(worker_fd, options.poll);
 }
 
 std::string Ucx::address() const {
@@ -185,15 +192,7 @@ Status Ucx::start(std::shared_ptr<const AddressBook> book, TransportEvents* even
     return invalid_argument("UCX transport: {} addresses for {} ranks", book->ranks(), size_);
   }
   book_ = std::move(book);
-  events_ = events;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the application's signals are not for our thread
-  const Status started = start_thread(&thread_, "the progress thread", [this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (started.ok()) pthread_setname_np(thread_.native_handle(), "swale-net");
-  return started;
+  return start_progress(events);
 }
 
 }  // namespace swale::net::ucx_internal

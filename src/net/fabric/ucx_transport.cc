@@ -1,10 +1,5 @@
 #include "net/fabric/ucx_transport.h"
 
-#include <poll.h>
-#include <sched.h>
-#include <sys/epoll.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -25,25 +20,11 @@ constexpr size_t kSecretAt = 8;
 constexpr size_t kKindAt = 16;
 
 constexpr int kProgressBatch = 64;
-// ucp_worker_arm stays busy while a shared-memory send is pending: yield a few times, then wait 50 us between
-// tries, and 1 ms once that has gone on for 10 ms, because then the receiver is stuck.
-constexpr unsigned kBusyYields = 16;
-constexpr unsigned kBusyShortPauses = 200;
-constexpr Nanos kBusyPauseShort = 50'000;
-constexpr Nanos kBusyPauseLong = 1'000'000;
-constexpr Nanos kCallInterval = milliseconds(1);  // of on_progress while there is always something to do
 
 }  // namespace
 
 // ---- any thread
 // ---------------------------------------------------------------------------------------------------
-
-// Wakes whoever sleeps: of the progress thread and one that drives, the one that has the seat will look.
-void Ucx::kick() {
-  for (Bed* bed : {&driver_bed_, &bed_}) {
-    if (bed->asleep.load() && bed->asleep.exchange(false)) bed->ring();
-  }
-}
 
 Peer& Ucx::peer(Rank rank) {
   Peer& met = peers_.meet(rank);
@@ -86,10 +67,7 @@ void Ucx::enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64
 }
 
 // The progress thread calls UCX anyway, but not from inside a callback of UCX.
-bool Ucx::may_send_here() const {
-  return progress_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id() ? !in_event_
-                                                                                        : direct_;
-}
+bool Ucx::may_send_here() const { return has_seat() ? !in_event_ : direct_; }
 
 bool Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
   assert(to >= 0 && to != rank_ && to < size_ && header.size() <= kHeaderBytesMax);
@@ -128,12 +106,6 @@ bool Ucx::send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
   return !pending;
 }
 
-void Ucx::wake() {
-  if (woken_.exchange(true)) return;
-  // The thread that has the seat is awake.
-  if (progress_thread_.load(std::memory_order_relaxed) != std::this_thread::get_id()) kick();
-}
-
 void Ucx::drop(Rank rank, const Status& why) {
   {
     const MutexLock lock(mutex_);
@@ -144,44 +116,6 @@ void Ucx::drop(Rank rank, const Status& why) {
 
 // ---- the progress thread
 // ------------------------------------------------------------------------------------------
-
-void Ucx::run() {
-  while (!closing_.load()) {
-    bool did = false;
-    if (!take_seat()) {
-      stand_by();
-      continue;
-    }
-    const Status status = contain([&]() REQUIRES(seat_mutex_) { did = work_once(); });
-    if (!status.ok()) events_->on_failure(status);
-    const Nanos next = next_;
-    seat_mutex_.unlock();
-    if (did) {
-      bed_.busy = 0;
-    } else if (!polls()) {
-      sleep(&bed_, next);
-    }
-  }
-  const MutexLock seat(seat_mutex_);  // the last thread that drove leaves
-  progress_thread_.store(std::this_thread::get_id());
-  if (const Status status = contain([&]() REQUIRES(seat_mutex_) { wind_up(); }); close_status_.ok())
-    close_status_ = status;
-  part();
-}
-
-// With the seat. True if there may be more to do.
-bool Ucx::work_once() {
-  const bool did = turn(true);
-  call_ |= did;
-  const Nanos now = system_clock().now();
-  const bool woken = woken_.exchange(false);
-  if (woken || now >= next_ || (call_ && (!did || now - last_call_ >= kCallInterval))) {
-    next_ = events_->on_progress(now);
-    last_call_ = now;
-    call_ = false;
-  }
-  return did;
-}
 
 // Sends, receives, tells of peers that are gone. True if there may be more to do.
 bool Ucx::turn(bool tell) {
@@ -222,47 +156,16 @@ bool Ucx::progress_fabric() {
   bool did = false;
   for (int i = 0; i < kProgressBatch && ucp_worker_progress(worker_) != 0; ++i) {
     did = true;
-    if (woken_.load()) break;  // what the event has to send leaves before the next one
+    if (woken()) break;  // what the event has to send leaves before the next one
   }
   return did;
 }
 
-// Whoever posts after `asleep` is set sees it and rings; what came before is seen here.
-void Ucx::sleep(Bed* bed, Nanos next) {
-  bed->asleep.store(true);
-  bool rung = false;
-  bool pending = woken_.load() || (closing_.load() && !winding_up_);
-  if (!pending) {
-    const MutexLock lock(mutex_);
-    pending = !queue_.empty() || !dropped_.empty();
-  }
-  if (!pending) {
-    const Nanos wait = next - system_clock().now();
-    const bool armed = arm();
-    if (!armed) ++bed->busy;
-    if (!armed && bed->busy == 1) {
-      // Most often UCX has only taken the signal of what was read before: the next try arms.
-    } else if (!armed && bed->busy <= kBusyYields) {
-      sched_yield();
-    } else if (!armed) {
-      pollfd event{bed->event_fd, POLLIN, 0};
-      const timespec pause{0, bed->busy <= kBusyYields + kBusyShortPauses ? kBusyPauseShort : kBusyPauseLong};
-      rung = ::ppoll(&event, 1, &pause, nullptr) > 0;
-    } else {
-      bed->busy = 0;
-      const Nanos wait_ms = std::clamp<Nanos>(wait / 1'000'000 + 1, 0, 60'000);
-      epoll_event events[2];
-      bed->sleeps.fetch_add(1, std::memory_order_relaxed);
-      const int woken = wait > 0 ? ::epoll_wait(bed->epoll_fd, events, 2, static_cast<int>(wait_ms)) : 0;
-      rung = std::any_of(events, events + std::max(woken, 0),
-                         [bed](const epoll_event& event) { return event.data.fd == bed->event_fd; });
-    }
-  }
-  // Who has seen this thread asleep may ring only after it has looked: the ring then ends the next sleep, and only that.
-  if (!bed->asleep.exchange(false) || rung) bed->forget_rings();
+bool Ucx::has_posts() {
+  const MutexLock lock(mutex_);
+  return !queue_.empty() || !dropped_.empty();
 }
 
-// False: something is pending, try again soon.
 bool Ucx::arm() {
   const MutexLock fabric(fabric_mutex_);
   if (any_failing_ || !late_.empty()) return false;  // by a send_here since the last turn
@@ -426,36 +329,11 @@ void Ucx::close_endpoint(Peer* peer, unsigned flags) {
 // ---- the end
 // ------------------------------------------------------------------------------------------------------
 
-Status Ucx::close(Deadline deadline) {
-  if (!thread_.joinable()) return ok_status();
-  const Nanos now = system_clock().now();
-  close_patience_.emplace(deadline.at == kForever ? kForever : deadline.at - now, now);
-  closing_.store(true);
-  driver_bed_.ring();
-  bed_.ring();
-  thread_.join();
-  return close_status_;
-}
-
 bool Ucx::all_ended() {
   const MutexLock fabric(fabric_mutex_);
   return in_flight_ == 0 && std::all_of(peers_.items().begin(), peers_.items().end(), [](const auto& each) {
            return !each->heard || each->ended || each->down;
          });
-}
-
-// False if the deadline passed first.
-bool Ucx::progress_until(const std::function<bool()>& done) {
-  bed_.busy = 0;
-  for (;;) {
-    const bool did = turn(false);
-    if (done()) return true;
-    const Nanos now = system_clock().now();
-    if (close_patience_->over(now)) return false;
-    woken_.store(false);
-    if (did) bed_.busy = 0;
-    if (!did) sleep(&bed_, now + close_patience_->step());
-  }
 }
 
 void Ucx::say_end(Peer* to) {

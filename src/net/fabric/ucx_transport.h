@@ -15,19 +15,12 @@
 
 #include <memory>
 
-#include "net/fabric/transport.h"
+#include "net/fabric/seat.h"
 
 namespace swale::net {
 
-class UcxTransport : public Transport {
+class UcxTransport : public SeatedTransport {
  public:
-  // How often a thread has slept for want of anything to do. Any thread.
-  struct Sleeps {
-    uint64_t of_drivers = 0;
-    uint64_t of_progress_thread = 0;
-  };
-  virtual Sleeps sleeps() const = 0;
-
   static constexpr unsigned kActiveMessageId = 7;
 };
 

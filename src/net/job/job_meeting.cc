@@ -3,6 +3,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <optional>
@@ -24,7 +25,7 @@
 namespace swale::net {
 namespace {
 
-constexpr uint32_t kHandshakeVersion = 10;
+constexpr uint32_t kHandshakeVersion = 11;
 
 const char* text_of(RouteChoice route) {
   switch (route) {
@@ -39,15 +40,25 @@ const char* text_of(RouteChoice route) {
 }
 
 // What a rank gives when the ranks meet: words of 8 bytes, so that pieces of a gift hold whole words.
-//   u32 version | u32 of the hash of what all ranks must give alike     u64 hash of its machine     u64 random
-// and rank 0 two more, MemoryProbe::Offer:   u64 where | u64 what
+//   u32 version | u32 of the hash of what all ranks must give alike     u64 hash of its machine     u64 NetworkView
+// and rank 0 more:   u64 secret    u64 where    u64 what (MemoryProbe::Offer)    32 bytes key (JobKey)
 // What all ranks get of it:
-//   u8 1 | u64 secret | u64 where | u64 what |
-//     (varint node | varint ranks)...    runs of ranks on one node; nodes in the order of their first ranks
+//   u8 1 | u64 secret | u64 where | u64 what | 32 bytes key | u32 first rank without RDMA | u32 first rank that does not
+//     trust the network (~0: none) | (varint node | varint ranks)...    runs of ranks on one node; nodes in the order of
+//     their first ranks
 //   u8 2 | u32 rank | u64 | u64                            the first rank with another first word than rank 0's; both
 constexpr size_t kAddressWordBytes = 8;
+constexpr size_t kFirstGiftOfRankZero = 3;
+constexpr size_t kKeyWords = sizeof(JobKey::bytes) / kAddressWordBytes;
 constexpr uint8_t kMet = 1;
 constexpr uint8_t kDiffers = 2;
+
+// What rank 0 gives for all.
+struct Gift {
+  uint64_t secret = 0;
+  MemoryProbe::Offer offer;
+  JobKey key;
+};
 
 class Introductions final : public Survey {
  public:
@@ -59,12 +70,14 @@ class Introductions final : public Survey {
 
  private:
   void take_word(Rank rank, size_t index, uint64_t word);
+  void take_gift(size_t index, uint64_t word);
 
   uint64_t common_ = 0;  // rank 0's
   Rank other_ = -1;
   uint64_t others_ = 0;
-  uint64_t secret_ = 0;
-  MemoryProbe::Offer offer_;
+  Gift gift_;
+  Rank without_rdma_ = -1;
+  Rank without_trust_ = -1;
   std::unordered_map<uint64_t, int32_t> nodes_;  // by machine
   std::vector<NodeRun> runs_;
 };
@@ -80,9 +93,26 @@ void Introductions::take_word(Rank rank, size_t index, uint64_t word) {
     if (runs_.empty() || runs_.back().node != node) runs_.push_back({node, 0});
     ++runs_.back().ranks;
   }
-  if (index == 2 && rank == 0) secret_ = word;
-  if (index == 3 && rank == 0) offer_.where = word;
-  if (index == 4 && rank == 0) offer_.what = word;
+  if (index == 2) {
+    const NetworkView view = NetworkView::of_word(word);
+    if (!view.rdma && without_rdma_ < 0) without_rdma_ = rank;
+    if (!view.trusted && without_trust_ < 0) without_trust_ = rank;
+  }
+  if (index >= kFirstGiftOfRankZero && rank == 0) take_gift(index - kFirstGiftOfRankZero, word);
+}
+
+void Introductions::take_gift(size_t index, uint64_t word) {
+  if (index == 0) gift_.secret = word;
+  if (index == 1) gift_.offer.where = word;
+  if (index == 2) gift_.offer.what = word;
+  constexpr size_t kBefore = 3;
+  if (index >= kBefore && index < kBefore + kKeyWords) {
+    put_u64(reinterpret_cast<char*>(gift_.key.bytes.data()) + (index - kBefore) * kAddressWordBytes, word);
+  }
+}
+
+void append_key(std::string* out, const JobKey& key) {
+  out->append(reinterpret_cast<const char*>(key.bytes.data()), key.bytes.size());
 }
 
 std::string Introductions::answer() {
@@ -95,9 +125,12 @@ std::string Introductions::answer() {
     return out;
   }
   append_u8(&out, kMet);
-  append_u64(&out, secret_);
-  append_u64(&out, offer_.where);
-  append_u64(&out, offer_.what);
+  append_u64(&out, gift_.secret);
+  append_u64(&out, gift_.offer.where);
+  append_u64(&out, gift_.offer.what);
+  append_key(&out, gift_.key);
+  append_u32(&out, static_cast<uint32_t>(without_rdma_));
+  append_u32(&out, static_cast<uint32_t>(without_trust_));
   for (const NodeRun& each : runs_) {
     append_varint(&out, static_cast<uint64_t>(each.node));
     append_varint(&out, static_cast<uint64_t>(each.ranks));
@@ -109,15 +142,18 @@ std::string text_of(const JobOptions& options) {
   return fmt::format("transport \"{}\" and net.route={}", options.transport, text_of(options.route));
 }
 
-std::string introduction(const JobOptions& options, uint64_t random, const MemoryProbe* probe) {
+// `gift`: of rank 0; nullptr on others.
+std::string introduction(const JobOptions& options, const NetworkView& view, const Gift* gift) {
   std::string out;
   append_u32(&out, kHandshakeVersion);
   append_u32(&out, static_cast<uint32_t>(hash_bytes(text_of(options))));
   append_u64(&out, hash_bytes(options.node.empty() ? this_machine() : options.node));
-  append_u64(&out, random);
-  if (probe == nullptr) return out;
-  append_u64(&out, probe->offer().where);
-  append_u64(&out, probe->offer().what);
+  append_u64(&out, view.word());
+  if (gift == nullptr) return out;
+  append_u64(&out, gift->secret);
+  append_u64(&out, gift->offer.where);
+  append_u64(&out, gift->offer.what);
+  append_key(&out, gift->key);
   return out;
 }
 
@@ -167,41 +203,50 @@ Nanos choose_poll(const JobOptions& options, int32_t ranks_here) {
   return ranks_here <= ::sysconf(_SC_NPROCESSORS_ONLN) ? options.poll : 0;
 }
 
-// Collective, for ranks that are on one machine.
-Result<Reach> choose_reach(Bootstrap& bootstrap, const MemoryProbe::Offer& offer) {
+// Collective, for ranks that are on one machine: do they share its memory?
+Result<bool> share_memory(Bootstrap& bootstrap, const MemoryProbe::Offer& offer) {
   const Status mine = bootstrap.rank() == 0 && offer.where != 0 ? ok_status() : look_for_memory(offer);
   std::string told(mine.message());
   if (!mine.ok() && told.empty()) told = "it lacks memory";
   // first_word, not agree: an error of the bootstrap itself is none of this.
   SWALE_ASSIGN_OR_RETURN(const Word first, first_word(bootstrap, told));
-  if (first.rank < 0) return Reach::kNode;
+  if (first.rank < 0) return true;
   if (bootstrap.rank() == 0) {
     log_warn(
         "the ranks of this job are on one machine and do not share its memory (rank {}: {}); they talk as ranks on "
         "several nodes do, by ports that others can reach: let containers share IPC and process numbers",
         first.rank, first.text);
   }
-  return Reach::kAnywhere;
+  return false;
 }
 
 bool may_use_ucx(const JobOptions& options) {
   return options.transport == "auto" || options.transport == "ucx";
 }
 
+Result<std::unique_ptr<Transport>> make_module_transport(Bootstrap& bootstrap, const JobOptions& options,
+                                                         const JobMeeting& meeting) {
+  const bool tls = meeting.fabric.fabric == Fabric::kTls;
+  const Result<const FabricModule*> module = load_fabric(tls ? "tls" : "ucx");
+  if (!module.ok() && tls) {
+    return module.status().with_context(
+        "without OpenSSL 3 (libssl3) ranks on several nodes have no encryption; where the network between them is "
+        "private, job.trust=network lets them talk by UCX instead");
+  }
+  SWALE_RETURN_IF_ERROR(module.status());
+  TransportOptions own;
+  own.posting = meeting.posting;
+  own.reach = meeting.fabric.reach;
+  own.secret = meeting.secret;
+  own.key = meeting.key;
+  own.poll = meeting.poll;
+  own.in_clear = options.in_clear;
+  return (*module)->make(bootstrap.rank(), bootstrap.size(), own);
+}
+
 Result<std::unique_ptr<Transport>> make_own_end(Bootstrap& bootstrap, const JobOptions& options,
                                                 const JobMeeting& meeting) {
-  if (may_use_ucx(options)) {
-    SWALE_ASSIGN_OR_RETURN(const FabricModule* ucx, load_fabric("ucx"));
-    return ucx->make(bootstrap.rank(), bootstrap.size(),
-                     {.posting = meeting.posting,
-                      .reach = meeting.reach,
-                      .secret = meeting.secret,
-                      .poll = meeting.poll,
-                      .settings = {}});
-  }
-  if (options.transport != "loopback") {
-    return invalid_argument("net.transport is \"{}\", expected auto, ucx or loopback", options.transport);
-  }
+  if (meeting.fabric.fabric != Fabric::kLoopback) return make_module_transport(bootstrap, options, meeting);
   std::shared_ptr<LoopbackFabric> fabric =
       bootstrap.rank() == 0 ? LoopbackFabric::create(bootstrap.size()) : nullptr;
   SWALE_ASSIGN_OR_RETURN(const Word made, first_word(bootstrap, fabric ? std::to_string(fabric->id()) : ""));
@@ -211,19 +256,29 @@ Result<std::unique_ptr<Transport>> make_own_end(Bootstrap& bootstrap, const JobO
   return fabric->transport(bootstrap.rank(), meeting.posting);
 }
 
+// What is given on rank 0. `probe`: what the others look at, if they are to.
+Result<Gift> make_gift(const MemoryProbe* probe) {
+  Gift gift;
+  if (::getrandom(&gift.secret, sizeof(gift.secret), 0) != sizeof(gift.secret))
+    return errno_status(errno, "getrandom");
+  SWALE_ASSIGN_OR_RETURN(gift.key, JobKey::draw());
+  if (probe != nullptr) gift.offer = probe->offer();
+  return gift;
+}
+
 }  // namespace
 
 Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
-  uint64_t random = 0;
-  if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return errno_status(errno, "getrandom");
   std::string answer;
   std::optional<MemoryProbe> probe;  // until the others have looked
   const bool has_fabric = bootstrap.size() > 1 && may_use_ucx(options);
   if (bootstrap.rank() == 0 && has_fabric) probe.emplace(MemoryProbe::make());
   {
+    SWALE_ASSIGN_OR_RETURN(const Gift gift, make_gift(probe ? &*probe : nullptr));
+    const NetworkView view = has_fabric ? look_at_network(options, ::getenv) : NetworkView();
     Introductions survey;
-    SWALE_ASSIGN_OR_RETURN(answer,
-                           bootstrap.ask(introduction(options, random, probe ? &*probe : nullptr), &survey));
+    SWALE_ASSIGN_OR_RETURN(
+        answer, bootstrap.ask(introduction(options, view, bootstrap.rank() == 0 ? &gift : nullptr), &survey));
   }
   Decoder in(answer);
   const uint8_t kind = in.u8();
@@ -240,13 +295,24 @@ Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
   JobMeeting meeting;
   meeting.secret = in.u64();
   const uint64_t where = in.u64(), what = in.u64();
+  const Bytes key = in.bytes(sizeof(meeting.key.bytes));
+  if (in.ok()) std::copy(key.begin(), key.end(), meeting.key.bytes.begin());
+  NetworkFacts facts;
+  facts.without_rdma = static_cast<Rank>(in.u32());
+  facts.without_trust = static_cast<Rank>(in.u32());
   SWALE_ASSIGN_OR_RETURN(NodeMap map, read_runs(&in, bootstrap.size()));
   const int32_t ranks_here = map.ranks_on(map.seat(bootstrap.rank()).node);
   meeting.node_map = std::make_shared<const NodeMap>(std::move(map));
   SWALE_ASSIGN_OR_RETURN(meeting.posting, choose_posting(options, ranks_here));
   meeting.poll = choose_poll(options, ranks_here);
   if (ranks_here == bootstrap.size() && has_fabric && !options.listens_on_one_node) {
-    SWALE_ASSIGN_OR_RETURN(meeting.reach, choose_reach(bootstrap, {where, what}));
+    SWALE_ASSIGN_OR_RETURN(facts.one_memory, share_memory(bootstrap, {where, what}));
+  }
+  if (bootstrap.size() == 1) return meeting;
+  SWALE_ASSIGN_OR_RETURN(meeting.fabric, choose_fabric(options.transport, facts));
+  if (bootstrap.rank() == 0 && meeting.fabric.fabric != Fabric::kLoopback) {
+    log_info("{} ranks talk by {}: {}", bootstrap.size(),
+             meeting.fabric.fabric == Fabric::kTls ? "TLS" : "UCX", meeting.fabric.why);
   }
   return meeting;
 }

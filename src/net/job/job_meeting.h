@@ -9,6 +9,7 @@
 
 #include "net/fabric/address_book.h"
 #include "net/fabric/transport.h"
+#include "net/job/fabric_choice.h"
 #include "net/job/job_options.h"
 #include "net/meeting/bootstrap.h"
 #include "net/meeting/node_map.h"
@@ -17,14 +18,15 @@ namespace swale::net {
 
 struct JobMeeting {
   uint64_t secret = 0;  // drawn by rank 0
+  JobKey key;           // the same
   std::shared_ptr<const NodeMap> node_map;
   Posting posting = Posting::kQueue;
   Nanos poll = 0;  // TransportOptions::poll
-  Reach reach = Reach::kAnywhere;
+  FabricChoice fabric;
 };
 
-// All ranks tell their version, what they must have in common, their machine and a random number; rank 0's number becomes the
-// secret. If they are on one machine, they find out whether they share its memory (memory_probe.h), which decides how the
+// All ranks tell their version, what they must have in common, their machine and what they know of the network; rank 0 gives
+// the job's secret and key. If they are on one machine, they find out whether they share its memory (memory_probe.h), which decides how the
 // fabric is made; a difference costs security or speed, so it is logged.
 Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options);
 

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "net/fabric/tls_fabric.h"
 #include "net/fabric/ucx_fabric.h"
 #include "net/job/agree.h"
 #include "net/job/job.h"
@@ -22,7 +23,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const bool ucx_is_here = (register_fabric(ucx_fabric()), true);
+const bool fabrics_are_here = (register_fabric(tls_fabric()), register_fabric(ucx_fabric()), true);
 
 class JobOpening : public testing::Test {
  protected:
@@ -91,7 +92,7 @@ class JobOpening : public testing::Test {
 
 // Each rank talks to each: the addresses are found, whatever way they came.
 TEST_F(JobOpening, RanksOfAJobReachEachOther) {
-  ASSERT_TRUE(ucx_is_here);
+  ASSERT_TRUE(fabrics_are_here);
   constexpr int32_t kSize = 5;
   class Listener final : public ChannelEvents {
    public:

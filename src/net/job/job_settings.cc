@@ -17,8 +17,19 @@ constexpr std::array kRows = {
     OptionRow{.name = "job.transport",
               .type = OptionType::kEnum,
               .default_value = "auto",
-              .choices = "auto|ucx|loopback",
-              .help = "how ranks talk; loopback is for threads of one process"},
+              .choices = "auto|ucx|tls|loopback",
+              .help =
+                  "how ranks talk: ucx, shared memory and RDMA, or TCP if job.trust=network; tls, TCP with "
+                  "a key and encryption; auto is ucx on one node, where all nodes have RDMA, or if the "
+                  "network is trusted, else tls; loopback is for threads of one process"},
+    OptionRow{.name = "job.trust",
+              .type = OptionType::kEnum,
+              .default_value = "none",
+              .choices = "none|network",
+              .help =
+                  "network: nobody but this job's user can reach the nodes' ports, so UCX may use TCP, which "
+                  "is faster than tls and lets whoever reaches it write into the memory of ranks; also a "
+                  "site's word in /etc/swale/trust, or tcp in UCX_TLS"},
     OptionRow{
         .name = "job.rendezvous",
         .help =
@@ -131,6 +142,7 @@ std::span<const OptionRow> job_option_rows() { return kRows; }
 Result<JobSettings> job_settings(const Config& config) {
   JobSettings settings;
   settings.job.transport = config.get_string("job.transport");
+  settings.job.trusts_network = config.get_string("job.trust") == "network";
   settings.job.posting = config.get_string("net.posting");
   settings.job.poll = config.get_nanos("net.poll_s");
   settings.job.node = config.get_string("job.node");

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/testing/test_threads.h"
+#include "net/fabric/tls_fabric.h"
 #include "net/fabric/ucx_fabric.h"
 
 namespace swale::net::job_test {
@@ -77,7 +78,7 @@ void post(Job* job, Listener* listener, uint32_t channel, const Post& what) {
   if (job->post(channel, what) && what.cookie != kNoCookie) listener->on_sent(what.cookie);
 }
 
-const bool ucx_is_here = (register_fabric(ucx_fabric()), true);
+const bool fabrics_are_here = (register_fabric(tls_fabric()), register_fabric(ucx_fabric()), true);
 
 JobOptions loopback(const char* posting = "queue") {
   JobOptions options;
@@ -347,7 +348,7 @@ TEST(Job, AllgatherThatIsTooLongFailsOnAllRanks) {
 }
 
 TEST(Job, LongAllgathersPassUcx) {
-  ASSERT_TRUE(ucx_is_here);
+  ASSERT_TRUE(fabrics_are_here);
   as_ranks(4, {}, [&](Job* job) {
     const std::string mine(Bootstrap::kBytesMax - static_cast<size_t>(job->rank()), 'x');
     const auto all = job->allgather(mine);
@@ -427,12 +428,12 @@ TEST(Job, ADamagedFrameGivesTheJobUpAndNamesItsSender) {
        {size_t{33}, size_t{40}, size_t{130}, size_t{180}, header_bits - 1, header_bits + 5}) {
     damage_a_frame(options, bit);
   }
-  ASSERT_TRUE(ucx_is_here);
+  ASSERT_TRUE(fabrics_are_here);
   damage_a_frame(over_ucx, header_bits + 1);
 }
 
 TEST_P(JobOfEitherPosting, GoesOverUcxInOneProcess) {
-  ASSERT_TRUE(ucx_is_here);
+  ASSERT_TRUE(fabrics_are_here);
   JobOptions options;
   options.posting = GetParam();
   as_ranks(2, options, [&](Job* job) {

@@ -1,4 +1,4 @@
-// Jobs of real processes over UCX and a rendezvous directory: this program starts itself once per rank. Ranks
+// Jobs of real processes over UCX, or TLS, and a rendezvous directory: this program starts itself once per rank. Ranks
 // exchange 32 KB frames all-to-all under credits, with checksums; some are killed or stopped in the middle.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -26,6 +26,7 @@
 #include "base/hash.h"
 #include "base/process_identity.h"
 #include "base/testing/test_shared_memory.h"
+#include "net/fabric/tls_fabric.h"
 #include "net/fabric/ucx_fabric.h"
 #include "net/job/job.h"
 #include "net/meeting/rendezvous.h"
@@ -51,6 +52,7 @@ struct RankArguments {
   uint64_t frames_per_peer = 0;  // 0: without end, until a peer is down
   Rank victim = -1;
   double silence_s = 10;
+  std::string transport = "auto";
 };
 
 // Asks a rank to stop itself where it holds no half-filled element of a peer's shared-memory queue, which would make
@@ -196,6 +198,7 @@ int run_rank(const RankArguments& arguments) {
   auto bootstrap = rendezvous_bootstrap(meeting);
   if (!bootstrap.ok()) return complain(arguments, bootstrap.status().to_string());
   JobOptions options;
+  options.transport = arguments.transport;
   options.heartbeat_interval = milliseconds(200);
   options.silence_deadline = seconds(arguments.silence_s);
   if (arguments.victim >= 0) options.close_deadline = seconds(5);
@@ -234,7 +237,8 @@ int run_rank(const RankArguments& arguments) {
   const Status status = job->close();
   // A rank killed while it wrote into a peer's shared-memory queue blocks that queue for good
   // (docs/design/transport.md): then the parting of the others takes until its deadline.
-  const bool excused = arguments.victim >= 0 && status.code() == Code::kDeadlineExceeded;
+  const bool excused =
+      arguments.victim >= 0 && arguments.transport != "tls" && status.code() == Code::kDeadlineExceeded;
   if (!status.ok() && !excused) return complain(arguments, status.to_string());
   if (excused) fmt::print("rank {} left at the deadline\n", arguments.rank);
   if (!exchange.mistake().empty()) return complain(arguments, exchange.mistake());
@@ -252,7 +256,8 @@ struct Child {
 const testing::Environment* const own_shared_memory =
     testing::AddGlobalTestEnvironment(new test::OwnSharedMemory);
 
-class NetProcesses : public testing::Test {
+// By shared memory (auto) and by TLS.
+class NetProcesses : public testing::TestWithParam<const char*> {
  protected:
   NetProcesses() {
     char path[] = "/tmp/swale_net_XXXXXX";
@@ -271,6 +276,7 @@ class NetProcesses : public testing::Test {
   void launch(RankArguments arguments) {
     arguments.directory = directory_;
     arguments.job_id = "test";
+    arguments.transport = GetParam();
     for (arguments.rank = 0; arguments.rank < arguments.size; ++arguments.rank) {
       std::vector<std::string> words = {"/proc/self/exe",
                                         "--rank",
@@ -280,7 +286,8 @@ class NetProcesses : public testing::Test {
                                         arguments.job_id,
                                         std::to_string(arguments.frames_per_peer),
                                         std::to_string(arguments.victim),
-                                        std::to_string(arguments.silence_s)};
+                                        std::to_string(arguments.silence_s),
+                                        arguments.transport};
       std::vector<char*> argv;
       for (std::string& each : words) argv.push_back(each.data());
       argv.push_back(nullptr);
@@ -331,7 +338,7 @@ class NetProcesses : public testing::Test {
   const std::set<std::string> shared_memory_before_ = test::shared_memory_left();
 };
 
-TEST_F(NetProcesses, TwoRanksExchangeEverything) {
+TEST_P(NetProcesses, TwoRanksExchangeEverything) {
   RankArguments arguments;
   arguments.size = 2;
   arguments.frames_per_peer = 2000;
@@ -341,7 +348,7 @@ TEST_F(NetProcesses, TwoRanksExchangeEverything) {
   EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
-TEST_F(NetProcesses, FourRanksExchangeEverything) {
+TEST_P(NetProcesses, FourRanksExchangeEverything) {
   RankArguments arguments;
   arguments.size = 4;
   arguments.frames_per_peer = 1000;
@@ -351,7 +358,7 @@ TEST_F(NetProcesses, FourRanksExchangeEverything) {
   EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
-TEST_F(NetProcesses, SixteenRanksExchangeEverything) {
+TEST_P(NetProcesses, SixteenRanksExchangeEverything) {
   RankArguments arguments;
   arguments.size = 16;
   arguments.frames_per_peer = 100;
@@ -361,7 +368,7 @@ TEST_F(NetProcesses, SixteenRanksExchangeEverything) {
   EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
-TEST_F(NetProcesses, AKilledRankIsReportedByNameToAllAndTheyCloseCleanly) {
+TEST_P(NetProcesses, AKilledRankIsReportedByNameToAllAndTheyCloseCleanly) {
   RankArguments arguments;
   arguments.size = 4;
   arguments.victim = 2;
@@ -376,7 +383,7 @@ TEST_F(NetProcesses, AKilledRankIsReportedByNameToAllAndTheyCloseCleanly) {
   EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
-TEST_F(NetProcesses, AStoppedRankIsReportedByNameToAllAndTheyCloseCleanly) {
+TEST_P(NetProcesses, AStoppedRankIsReportedByNameToAllAndTheyCloseCleanly) {
   RankArguments arguments;
   arguments.size = 4;
   arguments.victim = 1;
@@ -391,12 +398,16 @@ TEST_F(NetProcesses, AStoppedRankIsReportedByNameToAllAndTheyCloseCleanly) {
   EXPECT_EQ(test::shared_memory_left(), shared_memory_before_);
 }
 
+INSTANTIATE_TEST_SUITE_P(Fabrics, NetProcesses, testing::Values("auto", "tls"),
+                         [](const auto& each) { return std::string(each.param); });
+
 }  // namespace
 }  // namespace swale::net::net_process_test
 
 int main(int argc, char** argv) {
+  swale::net::register_fabric(swale::net::tls_fabric());
   swale::net::register_fabric(swale::net::ucx_fabric());
-  if (argc == 9 && std::strcmp(argv[1], "--rank") == 0) {
+  if (argc == 10 && std::strcmp(argv[1], "--rank") == 0) {
     swale::net::net_process_test::RankArguments arguments;
     arguments.rank = std::atoi(argv[2]);
     arguments.size = std::atoi(argv[3]);
@@ -405,6 +416,7 @@ int main(int argc, char** argv) {
     arguments.frames_per_peer = std::strtoull(argv[6], nullptr, 10);
     arguments.victim = std::atoi(argv[7]);
     arguments.silence_s = std::atof(argv[8]);
+    arguments.transport = argv[9];
     return swale::net::net_process_test::run_rank(arguments);
   }
   testing::InitGoogleTest(&argc, argv);

@@ -10,6 +10,7 @@
 
 #include "net/fabric/fabric_module.h"
 #include "net/fabric/loopback_transport.h"
+#include "net/fabric/tls_fabric.h"
 #include "net/fabric/ucx_fabric.h"
 
 namespace swale::net::rpc_test {
@@ -102,6 +103,7 @@ class Service final : public RpcService {
 // Runs `body` on `size` threads, each a rank of one job with an Rpc.
 void run_ranks(int32_t size, const Fabric& fabric, const std::function<void(Rpc&, Service&)>& body,
                bool service_thread = false, bool close = true) {
+  register_fabric(tls_fabric());
   register_fabric(ucx_fabric());
   JobOptions job_options;
   job_options.transport = fabric.transport;
@@ -265,6 +267,7 @@ TEST_P(RpcOverFabrics, ARankThatGivesUpFailsTheCallsOfOthers) {
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, RpcOverFabrics,
                          testing::Values(Fabric{"loopback", "queue"}, Fabric{"loopback", "direct"},
+                                         Fabric{"tls", "queue"}, Fabric{"tls", "direct"},
                                          Fabric{"ucx", "queue"}, Fabric{"ucx", "direct"}));
 
 TEST(Rpc, WorksInAJobOfOneRank) {

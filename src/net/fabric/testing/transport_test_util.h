@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "net/fabric/address_book.h"
 #include "net/fabric/loopback_transport.h"
+#include "net/fabric/tls_transport.h"
 #include "net/fabric/transport.h"
 #include "net/fabric/ucx_transport.h"
 
@@ -101,6 +102,19 @@ inline std::vector<std::unique_ptr<Transport>> make_ucx(int32_t size, const std:
   std::vector<std::unique_ptr<Transport>> all;
   for (Rank rank = 0; rank < size; ++rank) {
     auto made = ucx_transport(rank, size, options);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    if (made.ok()) all.push_back(*std::move(made));
+  }
+  return all;
+}
+
+inline std::vector<std::unique_ptr<Transport>> make_tls(int32_t size, Posting posting = Posting::kDirect,
+                                                        TransportOptions options = {}) {
+  options.posting = posting;
+  options.key = JobKey::draw().value();
+  std::vector<std::unique_ptr<Transport>> all;
+  for (Rank rank = 0; rank < size; ++rank) {
+    auto made = tls_transport(rank, size, options);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     if (made.ok()) all.push_back(*std::move(made));
   }

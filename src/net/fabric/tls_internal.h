@@ -1,0 +1,217 @@
+// Inside of tls_transport.cc, tls_receive.cc and tls_meeting.cc: the class that they implement.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "net/fabric/address_book.h"
+#include "net/fabric/slot_list.h"
+#include "net/fabric/sparse_per_rank.h"
+#include "net/fabric/tls_listener.h"
+#include "net/fabric/tls_session.h"
+#include "net/fabric/tls_transport.h"
+
+namespace swale::net::tls_internal {
+
+constexpr size_t kHeadBytes = 8;  // before each record's header
+// DO NOT CHANGE THESE VALUES: they travel.
+enum class RecordKind : uint8_t { kFrame = 0, kEnd = 1, kIntroduction = 2, kWelcome = 3, kRefusal = 4 };
+enum class TlsRefusal : uint32_t {
+  kCrossed = 1,  // the rank that refuses dials, too, and its connection wins
+  kNotMe = 2,    // the address has led to another rank
+  kGivenUp = 3,  // the rank that refuses has given the other one up
+};
+constexpr size_t kIntroductionBytes = 20;
+
+// What epoll's events point to.
+struct Watched {
+  enum class What : uint8_t { kListener, kTimer, kConnection };
+  explicit Watched(What is) : what(is) {}
+  const What what;
+  int fd = -1;
+};
+
+struct Connection : Watched {
+  enum class State : uint8_t {
+    kConnecting,   // dialled; TCP's answer is awaited
+    kHandshaking,  // TLS
+    kMeeting,      // TLS is done; the introduction (of one that was accepted) or the answer to it is awaited
+    kOpen,         // frames may be sent
+    kDead,         // closed; in the graveyard
+  };
+  Connection() : Watched(What::kConnection) {}
+  std::unique_ptr<TlsSession> session;
+  State state = State::kConnecting;
+  bool accepted = false;
+  bool watches_writing = false;
+  bool has_more = false;  // the session may hold bytes of which epoll knows nothing
+  Rank peer = -1;         // of one that was dialled, or is open
+  Nanos deadline = 0;     // of one that is not open
+  std::string partial;    // the begin of a record
+  Endpoint remote;
+};
+
+// One frame on its way.
+struct Slot {
+  Rank to = -1;
+  uint64_t cookie = 0;
+  Bytes payload;
+  RecordKind kind = RecordKind::kFrame;
+  size_t header_bytes = 0;
+  size_t done = 0;         // bytes of the payload that are encrypted
+  bool begun = false;      // the header is encrypted
+  bool in_flight = false;  // stands in a list
+  Slot* next = nullptr;
+  std::array<char, kHeadBytes + Transport::kHeaderBytesMax> header;
+};
+using SlotList = LinkedSlots<Slot>;
+
+// A rank that was met.
+struct Peer {
+  Rank rank = -1;
+  std::unique_ptr<Connection> open;
+  std::unique_ptr<Connection> dial;  // ours, unanswered
+  bool dialling = false;             // stands in dialling_
+  bool crossed = false;              // its own dial is awaited
+  std::vector<Endpoint> endpoints;
+  size_t next_endpoint = 0;
+  size_t refusals = 0;   // endpoints in a row at which nobody listens
+  Nanos retry_at = 0;    // of the next dial
+  Nanos give_up_at = 0;  // dialling
+  std::string last_try;  // why the last dial failed
+  SlotList waiting;
+  bool touched = false;  // has new frames in waiting, and stands in the list of those
+  Peer* next_touched = nullptr;
+  bool end_said = false;
+  bool ended = false;    // its end mark has come
+  bool failing = false;  // to be taken down, for this reason
+  Status why;
+  bool down = false;
+};
+
+class Tls final : public TlsTransport {
+ public:
+  Tls(Rank rank, int32_t size) : rank_(rank), size_(size) {}
+  ~Tls() override;
+
+  Status init(const TransportOptions& options);
+
+  std::string address() const override { return encode_endpoints(listener_->endpoints()); }
+  Status start(std::shared_ptr<const AddressBook> book, TransportEvents* events) override;
+  bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) override;
+  void drop(Rank peer, const Status& why) override;
+  uint64_t rejected_messages() const override { return rejected_.load(std::memory_order_relaxed); }
+  Connections connections() override;
+
+ private:
+  using Step = TlsSession::Step;
+
+  bool turn(bool tell) override REQUIRES(seat_mutex_);
+  bool has_posts() override;
+  bool arm() override;
+  void wind_up() override REQUIRES(seat_mutex_);
+  void part() override REQUIRES(seat_mutex_);
+
+  // Posting and sending (tls_transport.cc).
+  Peer& peer(Rank rank) REQUIRES(fabric_mutex_);
+  Slot* take_slot() REQUIRES(mutex_);
+  void fill(Slot* slot, Rank to, RecordKind kind, Bytes header, Bytes payload, uint64_t cookie);
+  bool may_send_here() const;
+  bool send_here(Peer* to, Bytes header, Bytes payload, uint64_t cookie) REQUIRES(fabric_mutex_);
+  bool send_queued() REQUIRES(fabric_mutex_);
+  void say_end(Peer* to);
+  void pump(Peer* to) REQUIRES(fabric_mutex_);
+  bool encrypt_waiting(Peer* to) REQUIRES(fabric_mutex_);
+  bool encrypt_payload(Peer* to, Slot* slot) REQUIRES(fabric_mutex_);
+  bool flush(Connection* connection) REQUIRES(fabric_mutex_);
+  void finish(Slot* slot) REQUIRES(fabric_mutex_);
+  void fail(Peer* peer, const Status& why) REQUIRES(fabric_mutex_);
+  void take_failures(bool tell) REQUIRES(fabric_mutex_);
+  bool all_ended() EXCLUDES(fabric_mutex_);
+
+  // Receiving (tls_receive.cc).
+  bool poll_fabric() REQUIRES(fabric_mutex_);
+  void make_plain_room(const Connection& connection) REQUIRES(fabric_mutex_);
+  void handle(Connection* connection, uint32_t events) REQUIRES(fabric_mutex_);
+  void receive(Connection* connection) REQUIRES(fabric_mutex_);
+  // The bytes that were used; false: the connection is dead.
+  bool take_records(Connection* connection, Bytes bytes, size_t* used) REQUIRES(fabric_mutex_);
+  void take_record(Connection* connection, RecordKind kind, Bytes header, Bytes payload)
+      REQUIRES(fabric_mutex_);
+  void lose(Connection* connection, Step step, const std::string& why) REQUIRES(fabric_mutex_);
+  void watch(Connection* connection, bool writing) REQUIRES(fabric_mutex_);
+
+  // Meeting (tls_meeting.cc).
+  void accept_from(Watched* listener) REQUIRES(fabric_mutex_);
+  void begin_dialling(Peer* to) REQUIRES(fabric_mutex_);
+  void dial(Peer* to) REQUIRES(fabric_mutex_);
+  void dial_failed(Peer* to, bool nobody_listens, const std::string& why) REQUIRES(fabric_mutex_);
+  void connected(Connection* connection) REQUIRES(fabric_mutex_);
+  void shake_hands(Connection* connection) REQUIRES(fabric_mutex_);
+  void take_answer(Connection* connection, RecordKind kind, Bytes payload) REQUIRES(fabric_mutex_);
+  void take_introduction(Connection* connection, Bytes payload) REQUIRES(fabric_mutex_);
+  bool say(Connection* connection, RecordKind kind, Bytes payload) REQUIRES(fabric_mutex_);
+  void refuse(Connection* connection, TlsRefusal why) REQUIRES(fabric_mutex_);
+  void open(Peer* to, std::unique_ptr<Connection> connection) REQUIRES(fabric_mutex_);
+  void reject(Connection* connection, const std::string& why) REQUIRES(fabric_mutex_);
+  void bury(std::unique_ptr<Connection> connection) REQUIRES(fabric_mutex_);
+  std::unique_ptr<Connection> take_half_open(Connection* connection) REQUIRES(fabric_mutex_);
+  void tick() REQUIRES(fabric_mutex_);
+  void tick_dials(Nanos now) REQUIRES(fabric_mutex_);
+  void set_timer() REQUIRES(fabric_mutex_);
+  void watch_listeners(bool on) REQUIRES(fabric_mutex_);
+  size_t half_open_limit() const;
+  Status add_watch(Watched* watched, uint32_t events);
+
+  const Rank rank_;
+  const int32_t size_;
+  uint64_t secret_ = 0;
+  bool direct_ = false;
+  uint64_t rekey_after_ = 0;  // 0: TlsSession's
+  std::shared_ptr<const AddressBook> book_;
+  std::atomic<uint64_t> rejected_{0};
+  std::unique_ptr<TlsContext> context_;  // nullptr: in clear
+  std::unique_ptr<TlsListener> listener_;
+  int epoll_fd_ = -1;
+  std::deque<Watched> listeners_;
+  Watched timer_{Watched::What::kTimer};
+
+  Mutex mutex_;
+  std::deque<Slot> slots_ GUARDED_BY(mutex_);
+  SlotList free_ GUARDED_BY(mutex_);
+  SlotList queue_ GUARDED_BY(mutex_);
+  std::vector<std::pair<Rank, Status>> dropped_ GUARDED_BY(mutex_);  // by drop, to be taken down
+  std::atomic<bool> queued_{false};  // queue_ is not empty; frames posted now go behind it
+
+  bool in_event_ = false;  // only the thread that has the seat looks: holds fabric_mutex_
+
+  // Whoever touches a connection holds it, and for what follows. Threads that post only ever try it. Before mutex_.
+  Mutex fabric_mutex_;
+  TlsBuffers buffers_ GUARDED_BY(fabric_mutex_);
+  SparsePerRank<Peer> peers_ GUARDED_BY(fabric_mutex_);
+  std::list<std::unique_ptr<Connection>> half_open_ GUARDED_BY(fabric_mutex_);  // accepted; the oldest first
+  std::vector<Rank> dialling_ GUARDED_BY(fabric_mutex_);
+  std::vector<std::unique_ptr<Connection>> graveyard_
+      GUARDED_BY(fabric_mutex_);                             // until no event points to them
+  std::vector<Connection*> more_ GUARDED_BY(fabric_mutex_);  // has_more
+  std::vector<char> plain_ GUARDED_BY(fabric_mutex_);        // what was decrypted last
+  std::string staged_ GUARDED_BY(fabric_mutex_);             // small frames that become one record
+  Slot* spare_ GUARDED_BY(fabric_mutex_) = nullptr;          // for send_here
+  bool sending_here_ GUARDED_BY(fabric_mutex_) = false;      // inside send_here: no events
+  SlotList sending_ GUARDED_BY(fabric_mutex_);
+  SlotList done_ GUARDED_BY(fabric_mutex_);
+  bool any_failing_ GUARDED_BY(fabric_mutex_) = false;
+  bool timer_runs_ GUARDED_BY(fabric_mutex_) = false;
+  bool exhausted_ GUARDED_BY(fabric_mutex_) = false;  // listeners are not watched, for want of descriptors
+  bool parting_ GUARDED_BY(fabric_mutex_) = false;    // nobody is met any more
+  size_t in_flight_ GUARDED_BY(fabric_mutex_) = 0;
+};
+
+}  // namespace swale::net::tls_internal

@@ -1,0 +1,147 @@
+#include "net/fabric/tls_listener.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/coding.h"
+
+namespace swale::net {
+namespace {
+
+constexpr uint32_t kMagic = 0x31545753;  // "SWT1"
+constexpr size_t kEndpointsMax = 8;
+constexpr int kBacklog = 4096;  // the system's limit is the smaller one
+constexpr uint8_t kIPv4 = 4;
+constexpr uint8_t kIPv6 = 6;
+
+}  // namespace
+
+std::string encode_endpoints(const std::vector<Endpoint>& endpoints) {
+  std::string out;
+  append_u32(&out, kMagic);
+  append_u8(&out, static_cast<uint8_t>(endpoints.size()));
+  for (const Endpoint& each : endpoints) {
+    if (each.storage.ss_family == AF_INET) {
+      const auto* four = reinterpret_cast<const sockaddr_in*>(&each.storage);
+      append_u8(&out, kIPv4);
+      append_u16(&out, ntohs(four->sin_port));
+      out.append(reinterpret_cast<const char*>(&four->sin_addr), sizeof(four->sin_addr));
+    } else {
+      const auto* six = reinterpret_cast<const sockaddr_in6*>(&each.storage);
+      append_u8(&out, kIPv6);
+      append_u16(&out, ntohs(six->sin6_port));
+      out.append(reinterpret_cast<const char*>(&six->sin6_addr), sizeof(six->sin6_addr));
+    }
+  }
+  return out;
+}
+
+Result<std::vector<Endpoint>> decode_endpoints(Bytes address) {
+  Decoder in(address);
+  const bool known = in.u32() == kMagic;
+  const size_t count = in.u8();
+  std::vector<Endpoint> all;
+  for (size_t i = 0; known && in.ok() && i < count; ++i) {
+    const uint8_t family = in.u8();
+    const uint16_t port = in.u16();
+    Endpoint each;
+    if (family == kIPv4) {
+      auto* four = reinterpret_cast<sockaddr_in*>(&each.storage);
+      four->sin_family = AF_INET;
+      four->sin_port = htons(port);
+      const Bytes host = in.bytes(sizeof(four->sin_addr));
+      if (in.ok()) std::memcpy(&four->sin_addr, host.data(), host.size());
+      each.bytes = sizeof(*four);
+    } else {
+      auto* six = reinterpret_cast<sockaddr_in6*>(&each.storage);
+      six->sin6_family = AF_INET6;
+      six->sin6_port = htons(port);
+      const Bytes host = in.bytes(sizeof(six->sin6_addr));
+      if (in.ok()) std::memcpy(&six->sin6_addr, host.data(), host.size());
+      each.bytes = sizeof(*six);
+    }
+    all.push_back(each);
+  }
+  if (known && in.finish("address").ok() && !all.empty()) return all;
+  return error(
+      Code::kCorruption, Scope::kPeer,
+      "{} bytes are no address of the transport \"tls\": do all ranks run the same version of Swale?",
+      address.size());
+}
+
+Result<std::unique_ptr<TlsListener>> TlsListener::make() {
+  std::unique_ptr<TlsListener> made(new TlsListener);
+  made->reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (made->reserve_ < 0) return errno_status(errno, "a descriptor in reserve (/dev/null)");
+  SWALE_ASSIGN_OR_RETURN(const std::vector<InterfaceAddress> all, addresses_in_use());
+  std::string tried;
+  for (const InterfaceAddress& each : all) {
+    if (made->sockets_.size() == kEndpointsMax) break;
+    const Status status = made->listen_at(each.endpoint);
+    if (!status.ok()) tried += fmt::format("; {}: {}", each.interface, status.message());
+  }
+  if (made->sockets_.empty()) {
+    return error(
+        Code::kUnavailable, Scope::kFatal,
+        "no interface of this node can be listened on{}: ranks on several nodes need one that is up and has an "
+        "address",
+        tried.empty() ? " (none is up)" : tried);
+  }
+  return made;
+}
+
+Status TlsListener::listen_at(Endpoint endpoint) {
+  const int fd = ::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno_status(errno, "socket");
+  const int on = 1;
+  if (endpoint.storage.ss_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  Endpoint bound;
+  bound.bytes = sizeof(bound.storage);
+  if (::bind(fd, endpoint.get(), endpoint.bytes) != 0 || ::listen(fd, kBacklog) != 0 ||
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes) != 0) {
+    const Status why = errno_status(errno, fmt::format("listening at {}", endpoint.text()));
+    ::close(fd);
+    return why;
+  }
+  sockets_.push_back(fd);
+  endpoints_.push_back(bound);
+  return {};
+}
+
+TlsListener::Accepted TlsListener::accept(int socket) {
+  Accepted got;
+  const auto take = [&] {
+    got.from.bytes = sizeof(got.from.storage);
+    return ::accept4(socket, reinterpret_cast<sockaddr*>(&got.from.storage), &got.from.bytes,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+  };
+  got.fd = take();
+  if (got.fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)) return got;
+  bool empty = false;  // the limit is also told where nobody waits
+  if (reserve_ >= 0) {
+    ::close(std::exchange(reserve_, -1));
+    const int waiting = take();
+    empty = waiting < 0 && errno == EAGAIN;
+    if (waiting >= 0) ::close(waiting);
+    got.refused = waiting >= 0;
+  }
+  reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  got.exhausted = reserve_ < 0 || (!got.refused && !empty);
+  return got;
+}
+
+void TlsListener::close() {
+  for (const int fd : sockets_) ::close(fd);
+  sockets_.clear();
+}
+
+TlsListener::~TlsListener() {
+  close();
+  if (reserve_ >= 0) ::close(reserve_);
+}
+
+}  // namespace swale::net
