@@ -7,6 +7,8 @@
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
+#include "tier/log/file_table_format.h"
+#include "tier/log/kept_file.h"
 #include "tier/log/log_format.h"
 #include "tier/log/log_seal.h"
 
@@ -76,6 +78,34 @@ void check_seal(Bytes input) {
   require(again.ok() && *again == *seal);
 }
 
+// The input as an entry of the table of files, and as a kept file's document, whose checksums are right.
+void check_files(Bytes input) {
+  std::string entry(input.substr(0, input.size() / kFileTableUnit * kFileTableUnit));
+  if (entry.size() >= kFileTableUnit) {
+    put_u32(entry.data(), kFileEntryMagic);
+    put_u32(entry.data() + 8, static_cast<uint32_t>(entry.size()));
+    put_u64(entry.data() + 16, kFileTableHeadBytes);
+    char id[8];
+    put_u64(id, kLogId);
+    put_u32(entry.data() + 4, crc32c_extend(crc32c(Bytes(id, 8)), Bytes(entry).substr(8)));
+  }
+  std::string table = encode_file_table({}, kLogId) + entry;
+  for (const FileEntry& each : decode_file_table(table, {kLogId}, "files").entries) {
+    const std::string again =
+        encode_file_table({}, kLogId) + encode_file_entry(each, kLogId, kFileTableHeadBytes);
+    const auto scan = decode_file_table(again, {kLogId}, "files");
+    require(scan.entries.size() == 1 && scan.entries[0] == each);
+  }
+  static_cast<void>(decode_file_table(input, {kLogId}, "files"));
+  static_cast<void>(decode_kept_head(input, "kept"));
+  const std::string head = encode_kept_head({.file = 7}, input, kKeptHeadBytes);
+  const auto kept = decode_kept(head, input, "kept");
+  if (!kept.ok()) return;
+  const std::string document = encode_kept_document(*kept);
+  const auto again = decode_kept(encode_kept_head(*kept, document, kKeptHeadBytes), document, "kept");
+  require(again.ok() && *again == *kept);
+}
+
 void run(Bytes input) {
   SegmentHeader expected;
   std::string log = make_log(&expected);
@@ -102,6 +132,7 @@ void run(Bytes input) {
                               input.size() % 2 == 0};
   static_cast<void>(scan_segment(log, expected, &known));
   check_seal(input);
+  check_files(input);
   check_scan(log, expected);
   check_scan(Bytes(log).substr(0, input.size() % log.size()), expected);
 }

@@ -124,20 +124,26 @@ int TierCommand::use(io::PosixDevice& device) const {
                     {"torn", found.torn},
                     {"mended", found.mended},
                     {"lost", lost_ranges(found.lost)},
+                    {"kept", json_of(found.kept)},
+                    {"brought_bytes", found.brought_bytes},
                     {"accepted", accept_loss},
                     {"left_bytes", stats.dirty_bytes}});
   } else {
     for (const Status& damaged : found.damaged) print_line(damaged.message());
     for (const tier::LostBytes& range : found.lost) print_line(line_of(range));
+    for (const tier::KeptBytes& kept : found.kept) print_line(kept.text().message());
+    if (found.brought_bytes > 0)
+      print(fmt::format("{} bytes that had been kept aside were brought to their files\n",
+                        found.brought_bytes));
     if (accept_loss && !found.lost.empty())
       print("these losses are accepted: reads give older bytes there\n");
-    print(
-        fmt::format("{}: {} records and {} queued writes, {} of files that are gone; {} bytes were not on "
-                    "{}, {} are left\n",
-                    ssd, found.records - found.queued, found.queued, found.dropped, found.dirty_bytes,
-                    backing, stats.dirty_bytes));
+    print(fmt::format(
+        "{}: {} records and {} queued writes, {} of files that were removed; {} bytes were not on "
+        "{}, {} are left\n",
+        ssd, found.records - found.queued, found.queued, found.dropped, found.dirty_bytes, backing,
+        stats.dirty_bytes));
   }
-  const bool told = found.damaged.empty() && found.lost.empty();
+  const bool told = found.damaged.empty() && found.lost.empty() && found.kept.empty();
   return finish_output(told || accept_loss ? kExitOk : kExitNotFound);
 }
 
@@ -164,7 +170,9 @@ void add_tier(CLI::App& app, Run* run) {
               "records; both change nothing. recover does what the next program that uses the directories would do: it "
               "takes over the log of a program that was killed. Bytes that a damaged record has lost are named, and "
               "reads of them fail until they are overwritten; with --accept-loss reads give the older bytes of the "
-              "backing directory from then on, also if the whole log is gone. drain also writes everything to the "
+              "backing directory from then on, also if the whole log is gone. Bytes of a file that is not found, and which nobody removed "
+              "through the tier, are kept in BACKING/.swale-tier/kept.ID and named, and the next recover, drain or mount that "
+              "finds the file brings them to it; --accept-loss gives them up. drain also writes everything to the "
               "backing directory, whose files are then complete. Two programs never use one directory at a time. "
               "`swale tier mount` mounts them, `swale tier stats` shows how a mount stands, `swale tier measure` "
               "measures the disks, and `swale tier trace` reads a recording: each has options and a page of its own "
@@ -175,7 +183,8 @@ void add_tier(CLI::App& app, Run* run) {
                        {"swale tier dump ssd --json", "its records, a line of JSON each"},
                        {"swale tier recover ssd slow --accept-loss", "goes on without what is lost"},
                        {"swale tier drain ssd slow", "writes all that is left to the backing directory"}},
-          .exit_1 = "the log is damaged; what is lost is named",
+          .exit_1 =
+              "the log is damaged, what is lost is named; or bytes of files that were not found are kept aside",
       });
   sub.add_option(
          "ACTION", command->action,

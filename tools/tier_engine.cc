@@ -126,16 +126,17 @@ Result<InfoReport> backing_info(io::Device& device, const std::string& path) {
       marker.ok() && marker->starts_with("abandoned ") && marker->find("\nqueues ") == std::string::npos;
   const std::string holder = holder_of(device, private_file(path, "lock"));
   SWALE_ASSIGN_OR_RETURN(const tier::LossList losses, losses_of(device, path));
-  Json json = {{"path", path},
-               {"format", kTierEngine.format},
-               {"part", "backing"},
-               {"log", log},
-               {"lost", losses.ranges.size()}};
+  SWALE_ASSIGN_OR_RETURN(const auto kept, tier::Store::kept(device, path));
+  Json json = {{"path", path}, {"format", kTierEngine.format}, {"part", "backing"},
+               {"log", log},   {"lost", losses.ranges.size()}, {"kept", json_of(kept)}};
   if (!holder.empty()) json["in_use_by"] = holder;
   return InfoReport{
       std::move(json),
-      fmt::format("{}: the backing directory of a tiered write buffer ({}), {}; {} lost ranges\n{}\n", path,
+      fmt::format("{}: the backing directory of a tiered write buffer ({}), {}; {} lost ranges\n{}{}\n", path,
                   log, holder.empty() ? "nobody has it open" : "in use by " + holder, losses.ranges.size(),
+                  kept.empty() ? ""
+                               : fmt::format("BYTES OF {} FILES ARE KEPT ASIDE: swale verify {} names them\n",
+                                             kept.size(), path),
                   drained
                       ? "Everything was drained: another SSD directory may be used"
                       : fmt::format("Files may have older bytes here until: swale tier drain SSD {}", path))};
@@ -170,6 +171,8 @@ Result<VerifyReport> tier_verify(const std::string& wanted, const VerifyRequest&
     SWALE_ASSIGN_OR_RETURN(const tier::LossList losses, losses_of(device, path));
     for (const tier::LostRange& range : losses.ranges)
       if (!range.accepted) report.problems.push_back(corruption("{}: {}", path, words_of(range)));
+    SWALE_ASSIGN_OR_RETURN(const auto kept, tier::Store::kept(device, path));
+    for (const tier::KeptBytes& each : kept) report.problems.push_back(each.text());
     report.checked = {
         {"lost_ranges", "lost ranges; the log is verified by its SSD directory", losses.ranges.size()}};
   }
@@ -215,7 +218,7 @@ Status tier_dump(io::Device& device, const std::string& wanted, DumpOutput* out)
   }
   SWALE_RETURN_IF_ERROR(expect_unused(device, path));
   out->begin_file(path);
-  const auto report = tier::Store::inspect(device, path, [&](const tier::LogRecord& record) {
+  const auto show_record = [&](const tier::LogRecord& record) {
     out->line({{"what", record.type},
                {"offset", record.address},
                {"in", record.place},
@@ -224,7 +227,16 @@ Status tier_dump(io::Device& device, const std::string& wanted, DumpOutput* out)
                {"length", record.length},
                {"sequence", record.sequence},
                {"segment", record.segment}});
-  });
+  };
+  const auto show_file = [&](const tier::KnownFile& file) {
+    out->line({{"what", file.removed ? "removed file" : "known file"},
+               {"offset", file.address},
+               {"in", "files"},
+               {"file", hex16(file.file)},
+               {"inode", file.inode},
+               {"path", file.path}});
+  };
+  const auto report = tier::Store::inspect(device, path, show_record, show_file);
   SWALE_RETURN_IF_ERROR(report.status());
   for (const Status& problem : report->problems) out->damage(0, problem);
   out->end_file();
@@ -275,6 +287,17 @@ Json json_of(const tier::LogReport& report) {
           {"queued", report.queued},
           {"generation", report.generation},
           {"closed", report.closed}};
+}
+
+Json json_of(const std::vector<tier::KeptBytes>& kept) {
+  Json all = Json::array();
+  for (const tier::KeptBytes& each : kept)
+    all.push_back({{"path", each.path},
+                   {"file", hex16(each.file)},
+                   {"bytes", each.bytes},
+                   {"kept_in", each.kept_in},
+                   {"why", each.why}});
+  return all;
 }
 
 constexpr Engine kTierEngine = {.format = "swale-tier",

@@ -27,5 +27,6 @@ Status expect_marked(io::Device& device, const std::string& backing);
 std::string tier_lock_path(io::Device& device, std::string path);
 // What a log holds, without its problems.
 Json json_of(const tier::LogReport& report);
+Json json_of(const std::vector<tier::KeptBytes>& kept);
 
 }  // namespace swale::tools

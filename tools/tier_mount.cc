@@ -60,12 +60,21 @@ std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
                       {"new_log", found.made_anew},
                       {"dirty_bytes", found.dirty_bytes},
                       {"dropped", found.dropped},
+                      {"kept", found.kept.size()},
+                      {"brought_bytes", found.brought_bytes},
                       {"damaged", found.damaged.size()}});
   std::string text = fmt::format("{}: {} with {} in front", mountpoint, tier.backing, tier.ssd);
   if (!tier.preset.empty()) text += fmt::format(", costs from {}", tier.preset);
   if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", tier.size);
   text += fmt::format("; {} bytes were not on {} yet", found.dirty_bytes, tier.backing);
-  if (found.dropped > 0) text += fmt::format(", {} records are of files that are gone", found.dropped);
+  if (found.dropped > 0) text += fmt::format(", {} records are of files that were removed", found.dropped);
+  if (!found.kept.empty())
+    text +=
+        fmt::format("; BYTES OF {} FILES ARE KEPT ASIDE, because they were not found: see swale verify {}",
+                    found.kept.size(), tier.backing);
+  if (found.brought_bytes > 0)
+    text +=
+        fmt::format("; {} bytes that had been kept aside were brought to their files", found.brought_bytes);
   if (!found.damaged.empty())
     text += fmt::format("; {} RECORDS ARE DAMAGED: see swale tier verify", found.damaged.size());
   return text + "\n";

@@ -187,6 +187,46 @@ class TierCommand(unittest.TestCase):
         self.assertIn("t.trace", error)
 
     @unittest.skipIf(NO_MOUNTS, f"no FUSE mounts here: {NO_MOUNTS}")
+    def test_bytes_of_a_file_that_is_not_found_are_kept_and_named(self):
+        mounted = os.path.join(self.root, "mnt")
+        os.mkdir(mounted)
+        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing", self.backing, "--policy",
+                                    "ssd", mounted], stdout=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        os.mkdir(os.path.join(mounted, "folder"))
+        for name in ("folder/.swale-tier", "vanished", "removed"):
+            with open(os.path.join(mounted, name), "wb") as file:
+                file.write(b"n" * 5000)
+                file.flush()
+                os.fsync(file.fileno())
+        os.unlink(os.path.join(mounted, "removed"))
+        process.kill()
+        process.wait(timeout=60)
+        process.stdout.close()
+        subprocess.run(["fusermount3", "-u", "-z", mounted], check=True, timeout=60)
+        os.unlink(os.path.join(self.backing, "vanished"))  # nobody tells the tier
+        status, out, error = swale("dump", self.ssd)
+        self.assertEqual((status, error), (OK, ""))
+        self.assertIn("folder/.swale-tier", out)
+        status, out, _ = swale("tier", "drain", self.ssd, self.backing)
+        self.assertEqual(status, PROBLEMS, out)
+        self.assertIn("vanished: 5000 acknowledged bytes", out)
+        self.assertIn("swale tier recover --accept-loss", out)
+        self.assertEqual(out.count("acknowledged bytes of this file"), 1, out)
+        with open(os.path.join(self.backing, "folder/.swale-tier"), "rb") as file:
+            self.assertEqual(file.read(), b"n" * 5000)
+        status, out, _ = swale("info", self.backing)
+        self.assertIn("BYTES OF 1 FILES ARE KEPT ASIDE", out)
+        status, out, error = swale("verify", self.backing)
+        self.assertEqual(status, PROBLEMS)
+        self.assertIn("vanished", out + error)
+        status, out, error = swale("tier", "recover", self.ssd, self.backing, "--accept-loss", "--json")
+        self.assertEqual(status, OK, error)
+        self.assertEqual([lost["path"] for lost in json.loads(out)["lost"]], ["vanished"])
+        self.assertEqual(swale("verify", self.backing)[0], OK)
+        self.assertEqual(swale("tier", "drain", self.ssd, self.backing)[0], OK)
+
+    @unittest.skipIf(NO_MOUNTS, f"no FUSE mounts here: {NO_MOUNTS}")
     def test_a_mountpoint_may_have_a_name_that_is_no_text(self):
         mounted = os.path.join(os.fsencode(self.root), b"mnt-\xff")
         os.mkdir(mounted)

@@ -52,6 +52,13 @@ bool Engine::close_file(FileIndex index) {
   return true;
 }
 
+uint64_t Engine::oldest_segment() const {
+  uint64_t oldest = log_.ordinal() + 1;
+  for (uint32_t i = 0; i < log_.count(); ++i)
+    if (log_.at(i).live()) oldest = std::min(oldest, log_.at(i).ordinal);
+  return oldest;
+}
+
 // A clock that is set back, or ahead and back again, must stop nothing that waits for a time: only steps ahead count.
 void Engine::set_now(Nanos now) {
   const Nanos elapsed = now - clock_;

@@ -58,6 +58,10 @@ class Engine {
   // Ends the use of a file that has nothing in the log and nothing under way; false: it has, and nothing happens. open_file
   // may give the index to another file afterwards.
   bool close_file(FileIndex file);
+  // By their ordinals: the newest segment, and the oldest one that has records. Records of a file that was closed when a
+  // segment was the newest are gone once the oldest one is newer.
+  uint64_t newest_segment() const { return log_.ordinal(); }
+  uint64_t oldest_segment() const;
   uint64_t file_size(FileIndex file) const { return files_[file].size; }
   uint64_t file_base(FileIndex file) const { return files_[file].base; }
   uint64_t file_id(FileIndex file) const { return files_[file].id; }

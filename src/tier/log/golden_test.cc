@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "tier/log/file_table_format.h"
+#include "tier/log/kept_file.h"
 #include "tier/log/log_format.h"
 #include "tier/log/log_seal.h"
 #include "tier/log/loss_list.h"
@@ -149,6 +151,44 @@ TEST(TierGolden, AListOfLossesHasTheBytesOfTheGoldenOneWhichIsRead) {
   ASSERT_TRUE(list.ok()) << list.status().to_string();
   EXPECT_EQ(list->log_id, kLogId);
   EXPECT_EQ(list->ranges, golden_losses().ranges);
+}
+
+FileIdentity golden_identity() {
+  return {.root_inode = 2,
+          .root_born_ns = 1'700'000'000'000'000'000,
+          .inode = 300'000,
+          .born_ns = 1'700'000'000'123'456'789,
+          .handle_type = 1,
+          .handle = "a handle",
+          .path = "folder/file"};
+}
+
+TEST(TierGolden, ATableOfFilesHasTheBytesOfTheGoldenOneWhichIsRead) {
+  const std::vector<FileEntry> entries = {{FileEntryKind::kFile, 0xfeedfacecafebeef, golden_identity()},
+                                          {FileEntryKind::kRemoved, 0x1, {}}};
+  std::string now = encode_file_table(entries, kLogId);
+  now += encode_file_entry(entries[0], kLogId, now.size());
+  const std::string bytes = golden("files", now);
+  ASSERT_EQ(bytes == now, true);
+  const auto scan = decode_file_table(bytes, {kLogId}, "files");
+  EXPECT_TRUE(scan.problems.empty());
+  EXPECT_EQ(scan.entries, (std::vector<FileEntry>{entries[0], entries[1], entries[0]}));
+}
+
+TEST(TierGolden, AKeptFileHasTheBytesOfTheGoldenOneWhichIsRead) {
+  const KeptFile kept{.file = 0xfeedfacecafebeef,
+                      .identity = golden_identity(),
+                      .truncate = 9000,
+                      .ranges = {{100, 5, kKeptHeadBytes, 0x12345678}},
+                      .lost = {{4096, 700, LossReason::kUnreadable}}};
+  const std::string document = encode_kept_document(kept);
+  const std::string now = encode_kept_head(kept, document, kKeptHeadBytes + 5) + "bytes" + document;
+  const std::string bytes = golden("kept", now);
+  ASSERT_EQ(bytes == now, true);
+  const auto read =
+      decode_kept(Bytes(bytes).substr(0, kKeptHeadBytes), Bytes(bytes).substr(kKeptHeadBytes + 5), "kept");
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(*read, kept);
 }
 
 TEST(TierGolden, ADamagedListOfLossesIsRefusedAndNamesTheFile) {

@@ -61,7 +61,18 @@ struct LogReport {
   uint64_t torn = 0;             // records that were being written when the process stopped
   uint64_t generation = 0;       // how often the log was opened; 0: it has no seal
   bool closed = false;           // its last process has ended cleanly
-  std::vector<Status> problems;  // damaged records, by file, offset and length
+  std::vector<Status> problems;  // damaged records, by file, offset and length; damage to the table of files
+};
+
+// An entry of the table of files.
+struct KnownFile {
+  uint64_t address = 0;
+  bool removed = false;
+  uint64_t file = 0;
+  uint64_t inode = 0;
+  std::string path;
+
+  std::string text() const;  // a line
 };
 
 // A record of a log or of a queue, as inspect shows it.
@@ -86,12 +97,25 @@ struct LostBytes {
   std::string what;     // which record, and why
 };
 
+// Acknowledged bytes of a file that recovery could not find or open. They are in `kept_in`; an opening that finds the file brings
+// them to it, and no other call reads or writes the file before.
+struct KeptBytes {
+  std::string path;   // the last known one; empty: nobody knows
+  uint64_t file = 0;  // its id
+  uint64_t inode = 0;
+  uint64_t bytes = 0;
+  std::string kept_in;
+  std::string why;
+
+  Status text() const;  // with what to do
+};
+
 // What opening found and did.
 struct RecoveryReport {
   bool made_anew = false;
   uint64_t log_bytes_read = 0;
   uint64_t records = 0;
-  uint64_t dropped = 0;  // of files that are gone
+  uint64_t dropped = 0;  // of files that were removed
   uint64_t queued = 0;   // of records: writes of a killed process that were under way
   uint64_t dirty_bytes = 0;
   uint64_t truncates = 0;  // carried out again
@@ -100,6 +124,8 @@ struct RecoveryReport {
   std::vector<Status>
       damaged;  // records, by file and offset of the log; queues of unknown logs, which were kept
   std::vector<LostBytes> lost;  // by file and offset: with accept_loss, accepted
+  std::vector<KeptBytes> kept;
+  uint64_t brought_bytes = 0;  // that had been kept, to files that were found now
 };
 
 // What a file is on the backing device.
@@ -161,6 +187,8 @@ class Store {
   // What the next sync will fail with, because an acknowledged write was lost. The next sync still does.
   Status deferred_failure(Handle file);
 
+  // An error if acknowledged bytes of the file are kept aside (RecoveryReport::kept): the backing file is older than they are.
+  Status expect_whole(const FileKey& key) const;
   // None: as handle_of.
   std::optional<FileView> view(const FileKey& key);
   void set_modified(const FileKey& key, int64_t modified_ns);
@@ -180,9 +208,12 @@ class Store {
   std::vector<std::pair<std::string, uint64_t>> dirty_files()
       const;  // what the loss of the SSD would cost now
 
+  // What is kept aside below a backing directory, whoever has it open.
+  static Result<std::vector<KeptBytes>> kept(io::Device& device, const std::string& backing_directory);
   // Reads the log of a store that nobody has open. `visit` gets each record, if it is set.
   static Result<LogReport> inspect(io::Device& device, const std::string& ssd_directory,
-                                   const std::function<void(const LogRecord&)>& visit);
+                                   const std::function<void(const LogRecord&)>& visit,
+                                   const std::function<void(const KnownFile&)>& visit_file = {});
 
  private:
   explicit Store(std::shared_ptr<StoreCore> core) : core_(std::move(core)) {}

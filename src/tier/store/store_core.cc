@@ -30,27 +30,21 @@ StoreCore::~StoreCore() { static_cast<void>(close(false)); }
 
 Status StoreCore::start() {
   SWALE_RETURN_IF_ERROR(storage_->add(this));
-  for (const auto& [path, id] : opened_.files) {
-    SWALE_ASSIGN_OR_RETURN(auto file, open_backing(device_, full_path(path)));
-    // Who may write to a folder can put a link to another file in its place meanwhile.
-    const auto is = file_id_of(*file, opened_.id_attribute);
-    if (!is.ok() || *is != id)
-      return error(
-          Code::kAborted, Scope::kFatal,
-          "{}: became another file while the store was opened; start again, and see who can write to its folder",
-          full_path(path));
-    SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*file));
+  root_ = backing_root(opened_.options.backing_directory);
+  for (FoundFile& found : opened_.files) {
+    SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*found.file));
     const MutexLock lock(mutex_);
-    unreferenced_.push_back(add_file(std::move(file), state, id));
+    unreferenced_.push_back(add_file(std::move(found.file), state, found.id));
     files_[unreferenced_.back()].waits = true;
     files_[unreferenced_.back()].view.written_bytes = kFileBytesMax;  // not counted
   }
+  opened_.files.clear();
   {
     const MutexLock lock(mutex_);
     engine_call([&]() REQUIRES(mutex_) {
       const auto recovered = engine_->recover(opened_.found, now());
       opened_.report.records = recovered.records;
-      opened_.report.dropped = recovered.dropped;
+      opened_.report.dropped = recovered.dropped - std::min(recovered.dropped, opened_.kept_records);
       opened_.report.dirty_bytes = recovered.dirty_bytes;
       opened_.report.truncates = recovered.truncates;
     });
@@ -395,7 +389,11 @@ void StoreCore::run_timer() {
       if (engine_->next_event() <= time) timer_changed_.wait_for(lock, 1'000'000);
       continue;
     }
-    timer_changed_.wait_for(lock, std::min<Nanos>(next - time, 3'600'000'000'000));
+    if (removals_due_ <= time) {
+      sync_removals();
+      continue;
+    }
+    timer_changed_.wait_for(lock, std::min<Nanos>(std::min(next, removals_due_) - time, 3'600'000'000'000));
   }
 }
 

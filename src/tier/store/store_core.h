@@ -23,6 +23,8 @@
 #include "tier/engine/engine.h"
 #include "tier/log/log_read.h"
 #include "tier/log/log_seal.h"
+#include "tier/store/file_identity.h"
+#include "tier/store/file_table.h"
 #include "tier/store/shared_queue.h"
 #include "tier/store/store.h"
 
@@ -43,6 +45,12 @@ struct Marker {
 };
 std::string encode_marker(const Marker& marker);
 
+// A file that records name.
+struct FoundFile {
+  std::unique_ptr<io::File> file;
+  uint64_t id = 0;
+};
+
 // What opening has found; store_open.cc makes it.
 struct OpenedStore {
   std::unique_ptr<io::Device> device;  // the SSD directory and .swale-tier are private ones of it
@@ -62,7 +70,9 @@ struct OpenedStore {
   std::optional<LogSeal> seal;  // as it is on the SSD
   uint64_t queue_number = 0;
   Engine::Found found;
-  std::vector<std::pair<std::string, uint64_t>> files;  // paths of the files that records name, and their ids
+  std::vector<FoundFile> files;      // that records name
+  std::unique_ptr<FileTable> table;  // of all of them, and of those that are opened
+  uint64_t kept_records = 0;         // of files that were not found, or not opened
   RecoveryReport report;
 };
 Result<OpenedStore> open_store(io::Device& device, const StoreOptions& options);
@@ -78,8 +88,10 @@ std::string losses_path(const std::string& backing_directory);  // the list of w
 Result<uint64_t> file_id_of(io::File& file, const char* attribute);
 Status set_file_id(io::File& file, const char* attribute, uint64_t id);
 uint64_t random_id();
-// Opens a backing file to read and write, also one of this user's that is read-only by its mode.
+// Opens a backing file to read and write, also one of this user's whose mode forbids it.
 Result<std::unique_ptr<io::File>> open_backing(io::Device& device, const std::string& path);
+// The same, of the file that `fd` (O_PATH) is of; `path` names it in messages, if it still leads to it.
+Result<std::unique_ptr<io::File>> open_backing(io::Device& device, int fd, const std::string& path);
 // The files that the log's records name; store_find.cc.
 Status find_files(OpenedStore* opened);
 // What the file is, and what it says of itself; it may have no name any more.
@@ -117,6 +129,7 @@ class StoreCore final : public io::StorageClient {
   std::optional<FileView> view(const FileKey& key);
   void set_modified(const FileKey& key, int64_t modified_ns);
   void removed(const FileKey& key);
+  Status expect_whole(const FileKey& key) const;
   Status remove(const std::string& path);
   Status rename(const std::string& from, const std::string& to);
   Status drain();
@@ -260,8 +273,16 @@ class StoreCore final : public io::StorageClient {
   void run_timer();
   Nanos now() const { return system_clock().now(); }
 
+  // store_files.cc: the table of files
+  void note_file(uint64_t id, FileIdentity identity) EXCLUDES(mutex_);
+  Status expect_whole(uint64_t id, const std::string& path) const;
+  void sync_removals() REQUIRES(mutex_);  // gives the mutex up
+  void begin_log_sync(std::vector<io::Operation>* operations) REQUIRES(mutex_);
+  bool log_sync_part_done(uint32_t id, Status* status) REQUIRES(mutex_);
+
   io::Device& device_;
   OpenedStore opened_;
+  BackingRoot root_;
   const uint64_t log_bytes_;
   std::shared_ptr<io::StorageThread> storage_;
   std::thread timer_;
@@ -306,6 +327,11 @@ class StoreCore final : public io::StorageClient {
   std::vector<Erasure> erasures_under_way_ GUARDED_BY(mutex_);  // by segment
   uint32_t syncs_left_ GUARDED_BY(mutex_) = 0;                  // of a sync of all files
   Status sync_status_ GUARDED_BY(mutex_);
+  Nanos removals_due_ GUARDED_BY(mutex_) = kForever;  // when removals in the table of files are synced
+  // A sync of the log is one of the table, too.
+  std::shared_ptr<io::File> syncing_table_ GUARDED_BY(mutex_);
+  uint32_t log_sync_parts_ GUARDED_BY(mutex_) = 0;
+  Status log_sync_status_ GUARDED_BY(mutex_);
   std::vector<FileIndex> to_sync_ GUARDED_BY(mutex_);  // in use; not handed to the storage thread yet
   Status last_error_ GUARDED_BY(mutex_);  // the device's words for the code that the engine hands on
 };

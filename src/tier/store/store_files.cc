@@ -7,12 +7,16 @@
 #include <ctime>
 #include <filesystem>
 
+#include "base/contain.h"
+#include "io/descriptor.h"
+#include "tier/store/file_identity.h"
 #include "tier/store/store_core.h"
 
 namespace swale::tier {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr Nanos kRemovalSyncNs = kSecondNs;  // before a file system's own commit (5 s), as a rule
 
 int64_t nanos_of(const timespec& time) { return time.tv_sec * kSecondNs + time.tv_nsec; }
 
@@ -23,14 +27,16 @@ int64_t file_time() {
   return nanos_of(time);
 }
 
-// A file that its owner may not write to, as git makes them, is opened all the same.
-Result<std::unique_ptr<io::File>> open_read_only_mode(io::Device& device, const std::string& path,
-                                                      const Status& refused) {
+// A file whose mode forbids it its owner, as git makes them, is opened all the same. By descriptor: whoever may write to the folder can
+// put a link in the name's place. A kill in between leaves the owner's bits set, which the owner could set at any time.
+Result<std::unique_ptr<io::File>> open_forbidden(io::Device& device, int fd, const std::string& path,
+                                                 const Status& refused) {
+  const std::string link = fmt::format("/proc/self/fd/{}", fd);
   struct stat found;
-  if (::stat(path.c_str(), &found) != 0 || ::chmod(path.c_str(), found.st_mode | S_IRUSR | S_IWUSR) != 0)
+  if (::fstat(fd, &found) != 0 || ::chmod(link.c_str(), (found.st_mode & 07777) | S_IRUSR | S_IWUSR) != 0)
     return refused;
-  auto file = device.open(path, io::OpenMode::kReadWrite);
-  if (::chmod(path.c_str(), found.st_mode & 07777) != 0)
+  auto file = device.open(link, io::OpenMode::kReadWrite);
+  if (::chmod(link.c_str(), found.st_mode & 07777) != 0)
     return errno_status(errno, path + ": setting its mode back");
   return file;
 }
@@ -40,7 +46,20 @@ Result<std::unique_ptr<io::File>> open_read_only_mode(io::Device& device, const 
 Result<std::unique_ptr<io::File>> open_backing(io::Device& device, const std::string& path) {
   auto file = device.open(path, io::OpenMode::kReadWrite);
   if (file.ok() || file.status().error_number() != EACCES) return file;
-  return open_read_only_mode(device, path, file.status());
+  const io::Descriptor fd(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  return fd.valid() ? open_forbidden(device, fd.get(), path, file.status()) : std::move(file);
+}
+
+Result<std::unique_ptr<io::File>> open_backing(io::Device& device, int fd, const std::string& path) {
+  struct stat meant, found;
+  if (::fstat(fd, &meant) != 0) return errno_status(errno, path + ": stat");
+  auto file = device.open(path, io::OpenMode::kReadWrite);
+  if (file.ok() && ::fstat((*file)->descriptor(), &found) == 0 && found.st_dev == meant.st_dev &&
+      found.st_ino == meant.st_ino)
+    return file;
+  file = device.open(fmt::format("/proc/self/fd/{}", fd), io::OpenMode::kReadWrite);
+  if (file.ok() || file.status().error_number() != EACCES) return file;
+  return open_forbidden(device, fd, path, file.status());
 }
 
 Result<BackingState> state_of(io::File& file) {
@@ -77,6 +96,10 @@ Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
   auto id = file_id_of(*file, opened_.id_attribute);
   if (!id.ok() && id.status().code() != Code::kNotFound) return id.status();
   uint64_t name = id.ok() ? *id : 0;
+  SWALE_RETURN_IF_ERROR(expect_whole(state.key));
+  SWALE_RETURN_IF_ERROR(expect_whole(name, file->path()));
+  FileIdentity identity = identity_of(file->descriptor(), root_);
+  if (name != 0 && opened_.table->is_of_another(name, identity)) name = 0;
   {
     // A copy that took the attribute along is another file.
     const MutexLock lock(mutex_);
@@ -95,10 +118,44 @@ Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
   }
   // Again: a write of the file that was under way may have changed its size.
   SWALE_ASSIGN_OR_RETURN(const BackingState now_is, state_of(*file));
+  if (!now_is.unlinked) note_file(name, std::move(identity));
   const MutexLock lock(mutex_);
   const FileIndex index = add_file(std::move(file), now_is, name);
   ++files_[index].references;
   return index;
+}
+
+// Before the file has a record in the log.
+void StoreCore::note_file(uint64_t id, FileIdentity identity) {
+  if (opened_.table->is_long()) {
+    uint64_t oldest = 0;
+    {
+      const MutexLock lock(mutex_);
+      oldest = engine_->oldest_segment();
+    }
+    opened_.table->shorten(oldest);
+  }
+  opened_.table->add(id, std::move(identity));
+}
+
+Status StoreCore::expect_whole(const FileKey& key) const {
+  for (const KeptBytes& kept : opened_.report.kept)
+    if (kept.inode == key.inode && key.device == root_.device) return kept.text();
+  return {};
+}
+
+Status StoreCore::expect_whole(uint64_t id, const std::string& path) const {
+  for (const KeptBytes& kept : opened_.report.kept)
+    if (id != 0 && kept.file == id) return kept.text().with_context(path);
+  return {};
+}
+
+// Without the mutex. A failure is told, and costs nothing: a file that is not found is kept.
+void StoreCore::sync_removals() {
+  removals_due_ = kForever;
+  mutex_.unlock();
+  static_cast<void>(contain([this] { return opened_.table->sync(); }));
+  mutex_.lock();
 }
 
 Result<FileIndex> StoreCore::adopt_file(const std::string& path) {
@@ -108,7 +165,7 @@ Result<FileIndex> StoreCore::adopt_file(const std::string& path) {
 
 Result<FileIndex> StoreCore::open_file(const std::string& path, io::OpenMode mode) {
   if (path.empty() || path.front() == '/' || path.find("..") != std::string::npos ||
-      path.starts_with(kPrivateDirectory))
+      path == kPrivateDirectory || path.starts_with(std::string(kPrivateDirectory) + "/"))
     return invalid_argument("'{}': expected a path below the backing directory, without ..", path);
   const std::string full = full_path(path);
   const bool makes = mode == io::OpenMode::kCreate || mode == io::OpenMode::kOpenOrCreate;
@@ -187,6 +244,7 @@ void StoreCore::settle(FileIndex file) {
   FileEntry& entry = files_[file];
   by_key_.erase(entry.key);
   by_id_.erase(entry.id);
+  opened_.table->closed(entry.id, engine_->newest_segment());
   if (entry.waits) std::erase(unreferenced_, file);
   auto closing = std::move(entry.file);
   entry = {};
@@ -206,8 +264,22 @@ void StoreCore::discard(FileIndex file) {
   engine_call([&]() REQUIRES(mutex_) { engine_->unlink(next_ticket_++, file, now()); });
 }
 
+// The table says so before the bytes are forgotten: a recovery that finds neither the file nor this keeps them.
 void StoreCore::removed(const FileKey& key) {
+  uint64_t id = 0;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return;
+    id = files_[found->second].id;
+  }
+  if (opened_.table->add_removed(id) && opened_.options.engine.durability != Durability::kPageCache)
+    static_cast<void>(opened_.table->sync());
   const MutexLock lock(mutex_);
+  if (removals_due_ == kForever && opened_.options.engine.durability == Durability::kPageCache) {
+    removals_due_ = now() + kRemovalSyncNs;
+    timer_changed_.notify_one();
+  }
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   files_[found->second].unlinked = true;

@@ -1,24 +1,43 @@
-// Opening a store: the files that the log's records name, found by the ids in their attributes.
+// Opening a store: the files that the log's records name.
 //
-// Two files with one id (a copy that took the attribute along, or somebody's forgery) are set apart. Nobody knows whose the records
-// are, so neither file gets them: they go to a file of their own, .swale-tier/apart.ID. Both files get new ids, and their ranges that
-// the records name are lost until they are overwritten or accepted, so that nobody reads older bytes unawares. The order of
-// steps lets a kill between any two of them be finished by the next opening: the file apart has the id first, and the list of
-// losses is durable before a file has its new id.
+// Each is looked for by what the table of files says of it (file_identity.h); only what that does not find is looked for by its id, in
+// the whole backing directory. A file that is found neither way has its bytes kept (store_keep.h), unless the table says
+// that it was removed. A path alone is never believed: a file that was renamed would give its bytes to the next one of its name.
+//
+// Two files with one id (a copy that took the attribute along, or somebody's forgery) are set apart, if the table does not know which one
+// it is. Nobody knows whose the records are, so neither file gets them: they go to a file of their own, .swale-tier/apart.ID. Both
+// files get new ids, and their ranges that the records name are lost until they are overwritten or accepted, so that nobody
+// reads older bytes unawares. The order of steps lets a kill between any two of them be finished by the next opening: the
+// file apart has the id first, and the list of losses is durable before a file has its new id.
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cerrno>
+#include <cstring>
 #include <map>
+#include <memory>
+#include <set>
 #include <unordered_set>
 
 #include "base/coding.h"
+#include "base/log.h"
+#include "io/beneath.h"
+#include "tier/store/file_identity.h"
 #include "tier/store/store_core.h"
+#include "tier/store/store_keep.h"
 
 namespace swale::tier {
 namespace {
+
+// A file that has a wanted id.
+struct Holder {
+  std::string path;   // below the backing directory
+  io::Descriptor fd;  // O_PATH
+  FileKey key;
+};
 
 constexpr std::string_view kApart = "apart.";
 
@@ -74,7 +93,7 @@ void lose_what_is_named(const OpenedStore& opened, uint64_t id, uint64_t as, std
   }
 }
 
-Status set_apart(uint64_t id, const std::vector<std::string>& paths, OpenedStore* opened) {
+Status set_apart(uint64_t id, const std::vector<Holder>& holders, OpenedStore* opened) {
   io::Device& device = *opened->device;
   const std::string root = opened->options.backing_directory + "/";
   SWALE_ASSIGN_OR_RETURN(const auto apart,
@@ -85,21 +104,21 @@ Status set_apart(uint64_t id, const std::vector<std::string>& paths, OpenedStore
   std::vector<uint64_t> fresh;
   LossList& losses = opened->found.losses;
   if (losses.ranges.empty()) losses.log_id = opened->options.engine.log_id;
-  for (size_t i = 0; i < paths.size(); ++i) {
+  for (size_t i = 0; i < holders.size(); ++i) {
     fresh.push_back(random_id());
     lose_what_is_named(*opened, id, fresh.back(), &losses.ranges);
   }
   SWALE_RETURN_IF_ERROR(
       io::replace_file(device, losses_path(opened->options.backing_directory), encode_loss_list(losses)));
   std::string all;
-  for (size_t i = 0; i < paths.size(); ++i) {
-    SWALE_ASSIGN_OR_RETURN(const auto file, open_backing(device, root + paths[i]));
+  for (size_t i = 0; i < holders.size(); ++i) {
+    SWALE_ASSIGN_OR_RETURN(auto file, open_backing(device, holders[i].fd.get(), root + holders[i].path));
     const auto is = file_id_of(*file, opened->id_attribute);
     if (!is.ok() || *is != id) continue;  // it is another one by now
     SWALE_RETURN_IF_ERROR(set_file_id(*file, opened->id_attribute, fresh[i]));
     SWALE_RETURN_IF_ERROR(file->sync());
-    opened->files.emplace_back(paths[i], fresh[i]);
-    all += (all.empty() ? "" : " and ") + paths[i];
+    opened->files.push_back({std::move(file), fresh[i]});
+    all += (all.empty() ? "" : " and ") + holders[i].path;
   }
   opened->report.damaged.push_back(corruption(
       "{}: {} had the same id {:016x}, so nobody knows whose its writes in the log are: they are kept in {}, and these "
@@ -109,50 +128,269 @@ Status set_apart(uint64_t id, const std::vector<std::string>& paths, OpenedStore
   return {};
 }
 
+// The file that has the bytes of an id that several files had.
+Status take_apart(uint64_t id, OpenedStore* opened) {
+  SWALE_ASSIGN_OR_RETURN(
+      auto file, open_backing(*opened->device, opened->options.backing_directory + "/" + path_of_apart(id)));
+  opened->files.push_back({std::move(file), id});
+  return {};
+}
+
+// Looks through the whole backing directory for files with the ids that are wanted, or which are the files that the table means.
+// By descriptors: no path is too long. What cannot be searched is told, and passed over.
+class Search {
+ public:
+  Search(const OpenedStore& opened, const std::map<uint64_t, FileIdentity>& wanted)
+      : attribute_(opened.id_attribute), wanted_(wanted) {
+    for (const auto& [id, identity] : wanted)
+      if (identity.inode != 0) inodes_.emplace(identity.inode, id);
+  }
+
+  void run(int root) { search(root, "", true); }
+  std::map<uint64_t, std::vector<Holder>>& found() { return found_; }
+  const std::string& unsearched() const { return unsearched_; }
+
+ private:
+  void pass_over(const std::string& path) {
+    if (++unsearched_count_ <= 3)
+      unsearched_ +=
+          fmt::format("; {} cannot be searched: {}", path.empty() ? "." : path, std::strerror(errno));
+  }
+  void search(int parent, const std::string& path, bool top) {
+    const std::string name = top ? "." : path.substr(path.rfind('/') + 1);
+    const int fd = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR* const stream = fd < 0 ? nullptr : ::fdopendir(fd);
+    if (stream == nullptr) {
+      pass_over(path);
+      if (fd >= 0) ::close(fd);
+      return;
+    }
+    const std::unique_ptr<DIR, int (*)(DIR*)> closes(stream, ::closedir);
+    while (const dirent* const entry = ::readdir(stream)) {
+      const std::string_view each = entry->d_name;
+      if (each == "." || each == ".." || (top && each == kPrivateDirectory)) continue;
+      std::string below = top ? std::string(each) : fmt::format("{}/{}", path, each);
+      unsigned char type = entry->d_type;
+      struct stat attributes;
+      if (type == DT_UNKNOWN && ::fstatat(fd, entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW) == 0)
+        type = static_cast<unsigned char>(IFTODT(attributes.st_mode));
+      if (type == DT_DIR) search(fd, below, false);
+      if (type == DT_REG) look_at(fd, entry->d_name, entry->d_ino, std::move(below));
+    }
+  }
+  void look_at(int folder, const char* name, uint64_t inode, std::string path) {
+    char bytes[8];
+    const std::string link = fmt::format("/proc/self/fd/{}/{}", folder, name);
+    uint64_t id = 0;
+    if (::lgetxattr(link.c_str(), attribute_, bytes, sizeof(bytes)) == sizeof(bytes)) id = get_u64(bytes);
+    const bool has_id = id != 0 && wanted_.contains(id);
+    const auto meant = inodes_.find(inode);
+    if (!has_id && meant == inodes_.end()) return;
+    io::Descriptor fd(io::open_beneath(folder, name, O_PATH));
+    struct stat attributes;
+    if (!fd.valid() || ::fstat(fd.get(), &attributes) != 0 || !S_ISREG(attributes.st_mode)) return;
+    if (!has_id) {
+      id = meant->second;
+      if (!is_file(fd.get(), wanted_.at(id), id, attribute_, false)) return;
+    }
+    const FileKey key{attributes.st_dev, attributes.st_ino};
+    std::vector<Holder>& same = found_[id];
+    if (std::any_of(same.begin(), same.end(), [&](const Holder& each) { return each.key == key; }))
+      return;  // another name
+    same.push_back({std::move(path), std::move(fd), key});
+  }
+
+  const char* const attribute_;
+  const std::map<uint64_t, FileIdentity>& wanted_;
+  std::map<uint64_t, uint64_t> inodes_;
+  std::map<uint64_t, std::vector<Holder>> found_;
+  std::string unsearched_;
+  size_t unsearched_count_ = 0;
+};
+
+// What is looked for, and why it is missing.
+struct Quest {
+  std::map<uint64_t, FileIdentity> wanted;  // by id; an inode of 0: nothing is known of it
+  std::set<uint64_t> removed;
+  std::map<uint64_t, std::string> why;
+};
+
+Quest quest_of(const std::unordered_set<uint64_t>& named, const std::map<uint64_t, FoundKept>& kept,
+               const FileTableScan& table, const std::unordered_set<uint64_t>& apart,
+               const BackingRoot& root) {
+  Quest quest;
+  for (const uint64_t id : named) quest.wanted[id];
+  for (const auto& [id, each] : kept) quest.wanted[id] = each.kept.identity;
+  for (const FileEntry& entry : table.entries) {
+    const auto wanted = quest.wanted.find(entry.file);
+    if (wanted == quest.wanted.end() || apart.contains(entry.file)) continue;
+    wanted->second = entry.identity;
+    if (entry.kind == FileEntryKind::kRemoved) quest.removed.insert(entry.file);
+  }
+  for (const uint64_t id : quest.removed) quest.wanted.erase(id);
+  for (auto& [id, identity] : quest.wanted)
+    if (!is_of_root(identity, root)) identity = {.path = std::move(identity.path)};
+  return quest;
+}
+
+// A file that its owner may not open, and whom another user owns: the bytes are kept until that has changed.
+bool is_forbidden(const Status& status) {
+  return status.error_number() == EACCES || status.error_number() == EPERM;
+}
+
+// Opens the file of an id. False: it may not be opened.
+Result<bool> take_file(uint64_t id, int fd, const std::string& path, Quest* quest, OpenedStore* opened) {
+  auto file = open_backing(*opened->device, fd, opened->options.backing_directory + "/" + path);
+  if (!file.ok() && is_forbidden(file.status())) {
+    quest->why[id] = fmt::format("it may not be opened ({})", std::strerror(file.status().error_number()));
+    return false;
+  }
+  if (!file.ok()) return file.status();
+  const auto has = file_id_of(**file, opened->id_attribute);
+  // Attributes that a mode forbids to read are nobody else's: the file was known by its inode and birth time.
+  if (!has.ok() && has.status().code() != Code::kNotFound && !is_forbidden(has.status())) return has.status();
+  if (!has.ok() && !is_forbidden(has.status()))
+    SWALE_RETURN_IF_ERROR(set_file_id(**file, opened->id_attribute, id));
+  opened->files.push_back({std::move(*file), id});
+  quest->wanted.erase(id);
+  return true;
+}
+
+Status find_known(int root, Quest* quest, OpenedStore* opened) {
+  for (const auto& [id, identity] : std::map(quest->wanted)) {
+    if (identity.inode == 0) continue;
+    std::string why;
+    const io::Descriptor fd = open_identity(root, identity, id, opened->id_attribute, &why);
+    if (!fd.valid()) {
+      quest->why[id] = why;
+      continue;
+    }
+    SWALE_RETURN_IF_ERROR(take_file(id, fd.get(), identity.path, quest, opened).status());
+  }
+  return {};
+}
+
+// What was set apart before has its file already; a kill may have left the id with the others.
+Status find_others(int root, const std::unordered_set<uint64_t>& named,
+                   const std::unordered_set<uint64_t>& apart, Quest* quest, OpenedStore* opened) {
+  if (quest->wanted.empty()) return {};
+  const std::map<uint64_t, FileIdentity> wanted = quest->wanted;
+  Search search(*opened, wanted);
+  search.run(root);
+  for (auto& [id, holders] : search.found()) {
+    const bool parted = apart.contains(id);
+    if (holders.size() == 1 && !parted) {
+      SWALE_RETURN_IF_ERROR(
+          take_file(id, holders.front().fd.get(), holders.front().path, quest, opened).status());
+    } else if (named.contains(id)) {
+      SWALE_RETURN_IF_ERROR(set_apart(id, holders, opened));
+      if (!parted) SWALE_RETURN_IF_ERROR(take_apart(id, opened));
+      quest->wanted.erase(id);
+    } else {
+      quest->why[id] = "several files have its id";
+    }
+  }
+  for (const uint64_t id : apart) quest->wanted.erase(id);
+  for (const auto& [id, identity] : quest->wanted) {
+    if (!quest->why.contains(id)) quest->why[id] = "it was not found";
+    quest->why[id] += search.unsearched();
+  }
+  return {};
+}
+
+// How a user shows the file, where everything that the tier knows of it is gone: in a copy without attributes.
+std::string how_to_show(uint64_t id, const char* attribute) {
+  char bytes[8];
+  put_u64(bytes, id);
+  std::string hex;
+  for (const char each : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(each));
+  return fmt::format(" (if a file is a copy of it: setfattr -n {} -v 0x{} FILE)", attribute, hex);
+}
+
+Status keep_missing(const std::unordered_set<uint64_t>& named, const std::map<uint64_t, FoundKept>& kept,
+                    Quest* quest, OpenedStore* opened) {
+  for (const auto& [id, identity] : quest->wanted) {
+    const auto before = kept.find(id);
+    const FoundKept* const there = before == kept.end() ? nullptr : &before->second;
+    const std::string why = quest->why[id] + how_to_show(id, opened->id_attribute);
+    if (opened->options.accept_loss) {
+      if (there) SWALE_RETURN_IF_ERROR(give_up_kept(*there, opened));
+      if (named.contains(id) && has_news(id, opened))
+        opened->report.lost.push_back(
+            {identity.path, 0, 0,
+             fmt::format("the log's records of file {:016x} are given up: {}", id, why)});
+      continue;
+    }
+    if (named.contains(id) || (there && there->damaged.ok())) {
+      SWALE_RETURN_IF_ERROR(keep_bytes(id, identity, there, why, opened));
+    } else if (there) {
+      return there->damaged;
+    }
+  }
+  return {};
+}
+
+// The table of all files that the log names from now on.
+void make_table(const std::unordered_set<uint64_t>& named, const Quest& quest, OpenedStore* opened) {
+  opened->table = std::make_unique<FileTable>(*opened->device, opened->options.ssd_directory,
+                                              opened->options.engine.log_id);
+  const BackingRoot root = backing_root(opened->options.backing_directory);
+  std::vector<FileEntry> entries;
+  for (const FoundFile& found : opened->files)
+    entries.push_back({FileEntryKind::kFile, found.id, identity_of(found.file->descriptor(), root)});
+  for (const auto& [id, identity] : quest.wanted)
+    if (named.contains(id)) entries.push_back({FileEntryKind::kFile, id, identity});
+  for (const uint64_t id : quest.removed) entries.push_back({FileEntryKind::kRemoved, id, {}});
+  opened->table->make(entries);
+}
+
+Result<FileTableScan> read_table(OpenedStore* opened) {
+  const std::string path = file_table_path(opened->options.ssd_directory);
+  const auto bytes = io::read_file(*opened->device, path, kFileTableBytesMax);
+  if (!bytes.ok() && bytes.status().code() == Code::kNotFound) return FileTableScan{};
+  if (!bytes.ok()) return bytes.status();
+  std::vector<uint64_t> ids = {opened->options.engine.log_id};
+  if (opened->marker.queues_log_id != 0) ids.push_back(opened->marker.queues_log_id);
+  FileTableScan scan = decode_file_table(*bytes, ids, path);
+  if (!opened->report.made_anew)
+    opened->report.damaged.insert(opened->report.damaged.end(), scan.problems.begin(), scan.problems.end());
+  return scan;
+}
+
+// Not O_PATH where that is possible: handles want more.
+Result<io::Descriptor> open_root(const std::string& path) {
+  io::Descriptor root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) root = io::Descriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return errno_status(errno, path + ": opening the backing directory");
+  return root;
+}
+
 }  // namespace
 
 Status find_files(OpenedStore* opened) {
   const auto named = named_files(*opened);
-  if (named.empty()) return {};
+  SWALE_ASSIGN_OR_RETURN(const FileTableScan table, read_table(opened));
+  SWALE_ASSIGN_OR_RETURN(auto kept, read_kept(*opened->device, opened->options.backing_directory));
   SWALE_ASSIGN_OR_RETURN(const auto apart, apart_before(*opened));
-  struct Found {
-    std::vector<std::string> paths;
-    std::vector<std::pair<dev_t, ino_t>> files;
-  };
-  std::map<uint64_t, Found> found;
-  const std::filesystem::path root = opened->options.backing_directory;
-  std::error_code failed;
-  std::filesystem::recursive_directory_iterator walk(root, failed), end;
-  for (; !failed && walk != end; walk.increment(failed)) {
-    if (walk->path().filename() == kPrivateDirectory) {
-      walk.disable_recursion_pending();
-      continue;
-    }
-    if (!walk->is_regular_file(failed) || walk->is_symlink(failed)) continue;
-    char id[8];
-    if (::lgetxattr(walk->path().c_str(), opened->id_attribute, id, sizeof(id)) != sizeof(id)) continue;
-    const uint64_t name = get_u64(id);
-    struct stat attributes;
-    if (!named.contains(name) || ::lstat(walk->path().c_str(), &attributes) != 0) continue;
-    Found& same = found[name];
-    const std::pair<dev_t, ino_t> file(attributes.st_dev, attributes.st_ino);
-    if (std::find(same.files.begin(), same.files.end(), file) != same.files.end()) continue;  // another name
-    same.files.push_back(file);
-    same.paths.push_back(walk->path().lexically_relative(root).string());
-  }
-  if (failed)
-    return error(Code::kIoError, Scope::kFatal, "{}: cannot be searched for the files of the log: {}",
-                 root.string(), failed.message());
-  for (const auto& [id, same] : found) {
-    if (same.paths.size() == 1 && !apart.contains(id)) {
-      opened->files.emplace_back(same.paths.front(), id);
-      continue;
-    }
-    SWALE_RETURN_IF_ERROR(set_apart(id, same.paths, opened));
-    if (!apart.contains(id)) opened->files.emplace_back(path_of_apart(id), id);
+  Quest quest = quest_of(named, kept, table, apart, backing_root(opened->options.backing_directory));
+  if (!quest.wanted.empty()) {
+    SWALE_ASSIGN_OR_RETURN(const io::Descriptor root, open_root(opened->options.backing_directory));
+    SWALE_RETURN_IF_ERROR(find_known(root.get(), &quest, opened));
+    SWALE_RETURN_IF_ERROR(find_others(root.get(), named, apart, &quest, opened));
   }
   for (const uint64_t id : apart)
-    if (named.contains(id)) opened->files.emplace_back(path_of_apart(id), id);
+    if (named.contains(id)) SWALE_RETURN_IF_ERROR(take_apart(id, opened));
+  for (const FoundFile& found : opened->files) {
+    const auto there = kept.find(found.id);
+    if (there == kept.end()) continue;
+    if (!there->second.damaged.ok() && opened->options.accept_loss)
+      SWALE_RETURN_IF_ERROR(give_up_kept(there->second, opened));
+    else
+      SWALE_RETURN_IF_ERROR(bring_bytes(there->second, *found.file, opened));
+  }
+  SWALE_RETURN_IF_ERROR(keep_missing(named, kept, &quest, opened));
+  for (const KeptBytes& each : opened->report.kept) log_error("{}", each.text().message());
+  make_table(named, quest, opened);
   return {};
 }
 

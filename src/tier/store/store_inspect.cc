@@ -1,4 +1,5 @@
 // Store::inspect: the log of a store that nobody has open.
+#include "tier/log/file_table_format.h"
 #include "tier/log/log_format.h"
 #include "tier/store/shared_queue.h"
 #include "tier/store/store_core.h"
@@ -34,7 +35,28 @@ LogRecord shown(const RecordHeader& record, const std::string& place) {
           record.offset, record.length,          record.segment,  record.address};
 }
 
+Status inspect_files(io::Device& device, const std::string& ssd_directory, uint64_t log_id, LogReport* report,
+                     const std::function<void(const KnownFile&)>& visit) {
+  const std::string path = file_table_path(ssd_directory);
+  const auto bytes = io::read_file(device, path, kFileTableBytesMax);
+  if (!bytes.ok() && bytes.status().code() == Code::kNotFound) return {};  // ids find the files
+  if (!bytes.ok()) return bytes.status();
+  const FileTableScan scan = decode_file_table(*bytes, {log_id}, path);
+  report->problems.insert(report->problems.end(), scan.problems.begin(), scan.problems.end());
+  for (size_t i = 0; i < scan.entries.size() && visit; ++i) {
+    const FileEntry& entry = scan.entries[i];
+    visit({scan.places[i], entry.kind == FileEntryKind::kRemoved, entry.file, entry.identity.inode,
+           entry.identity.path});
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string KnownFile::text() const {
+  return fmt::format("{} file {:016x} inode {} address {}: {}", removed ? "removed" : "known", file, inode,
+                     address, path.empty() ? "(no path)" : path);
+}
 
 std::string LogRecord::text() const {
   return fmt::format("{}{} sequence {} file {:016x} offset {} length {} segment {} address {}",
@@ -43,7 +65,8 @@ std::string LogRecord::text() const {
 }
 
 Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_directory,
-                                 const std::function<void(const LogRecord&)>& visit) {
+                                 const std::function<void(const LogRecord&)>& visit,
+                                 const std::function<void(const KnownFile&)>& visit_file) {
   SWALE_ASSIGN_OR_RETURN(const auto log, device.open(ssd_directory + "/log", io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const SegmentHeader geometry, log_geometry(*log, Options{}));
   LogReport report;
@@ -88,6 +111,7 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
       if (visit) visit(shown(record, "log"));
     }
   }
+  SWALE_RETURN_IF_ERROR(inspect_files(device, ssd_directory, geometry.log_id, &report, visit_file));
   SWALE_ASSIGN_OR_RETURN(const auto names, device.list(ssd_directory));
   uint64_t queued_damaged = 0;
   for (const std::string& name : names) {

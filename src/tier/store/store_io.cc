@@ -15,8 +15,9 @@ namespace {
 
 constexpr size_t kHelpMax = 64;      // slots that one call of help() writes
 constexpr Nanos kQuickNs = 200'000;  // a write to the backing device that does not wait for the device itself
-constexpr uint32_t kQuickAgain = 64;  // so many quick ones must follow a slow one
-constexpr size_t kActionsMax = 32;    // of one batch; a slot may be several operations
+constexpr uint32_t kQuickAgain = 64;          // so many quick ones must follow a slow one
+constexpr uint32_t kOfLog = 0, kOfTable = 1;  // the parts of a sync of the log
+constexpr size_t kActionsMax = 32;            // of one batch; a slot may be several operations
 
 uint64_t tag_of(Action::Kind kind, uint32_t id) { return static_cast<uint64_t>(kind) << 32 | id; }
 
@@ -61,8 +62,7 @@ void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* o
     case Action::Kind::kWriteBacking:
       return begin_slot(action, operations);
     case Action::Kind::kSyncLog:
-      operations->push_back(sync_of(opened_.log.get(), tag_of(action.kind, action.id)));
-      return;
+      return begin_log_sync(operations);
     case Action::Kind::kSyncBacking:
       return begin_backing_sync();
     case Action::Kind::kSyncFile:
@@ -78,6 +78,29 @@ void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* o
     case Action::Kind::kRelease:
       return;
   }
+}
+
+// What a record's file is must be durable no later than the record: a sync of the log is one of the table of files, too.
+void StoreCore::begin_log_sync(std::vector<io::Operation>* operations) {
+  syncing_table_ = opened_.table->begin_sync();
+  log_sync_parts_ = syncing_table_ ? 2 : 1;
+  log_sync_status_ = {};
+  operations->push_back(sync_of(opened_.log.get(), tag_of(Action::Kind::kSyncLog, kOfLog)));
+  if (syncing_table_)
+    operations->push_back(sync_of(syncing_table_.get(), tag_of(Action::Kind::kSyncLog, kOfTable)));
+}
+
+// False: the other part is under way. The table's failure is told, and costs nothing that is acknowledged.
+bool StoreCore::log_sync_part_done(uint32_t id, Status* status) {
+  if (id == kOfTable) {
+    opened_.table->synced(*status);
+    syncing_table_.reset();
+  } else {
+    log_sync_status_ = *status;
+  }
+  if (--log_sync_parts_ > 0) return false;
+  *status = log_sync_status_;
+  return true;
 }
 
 void StoreCore::begin_append(const Action& action, std::vector<io::Operation>* operations) {
@@ -424,6 +447,7 @@ void StoreCore::completed(const io::Completion& completion) {
     if (--erasure.left > 0) return;
     status = erasure.status;
   }
+  if (kind == Action::Kind::kSyncLog && !log_sync_part_done(id, &status)) return;
   if (kind == Action::Kind::kSyncLog && status.ok()) status = log_is_there();
   if (kind == Action::Kind::kAppend) control_.erase(id);
   if (kind == Action::Kind::kWriteBacking) {
@@ -433,7 +457,7 @@ void StoreCore::completed(const io::Completion& completion) {
     return slot_done(id, write.status, Helps::kNo);
   }
   if (kind == Action::Kind::kSyncFile) return file_synced(id, status);
-  finish(kind, id, status);
+  finish(kind, kind == Action::Kind::kSyncLog ? 0 : id, status);
   look_after_files(kind);
 }
 

@@ -80,6 +80,7 @@ void take_back(io::Device& device, OpenedStore* opened) {
   if (!opened->report.made_anew) return;
   remove_seal(device, opened->options.ssd_directory);
   static_cast<void>(device.remove(log_path(opened->options.ssd_directory)));
+  static_cast<void>(device.remove(file_table_path(opened->options.ssd_directory)));
 }
 
 constexpr std::string_view kTrustedIds = "ids trusted\n";

@@ -226,11 +226,22 @@ TEST_F(StoreSyncTest, DirectWritesAreSyncedFileByFile) {
   EXPECT_EQ(syncs_of("a"), (Counts{{"a", 1}}));
 }
 
+// What recovery does not find by the table it finds by ids, or keeps.
+TEST_F(StoreSyncTest, ATableOfFilesThatCannotBeSyncedFailsNoSync) {
+  open_synced(Policy::kSsdBlocking, Durability::kPageCache);
+  write("a");
+  {
+    const MutexLock lock(device_.watch.mutex);
+    device_.watch.failing.insert("files");
+  }
+  EXPECT_EQ(syncs_of("a"), (Counts{{"files", 1}, {"log", 1}}));
+}
+
 TEST_F(StoreSyncTest, BytesInTheLogNeedOneSyncOfTheLogForAllFiles) {
   open_synced(Policy::kSsdBlocking, Durability::kPageCache);
   for (const char* name : {"a", "b"}) write(name);
-  EXPECT_EQ(syncs_of("a"), (Counts{{"log", 1}}));
-  EXPECT_EQ(syncs_of("b"), Counts());  // its record came before that sync
+  EXPECT_EQ(syncs_of("a"), (Counts{{"files", 1}, {"log", 1}}));  // recovery finds the files, too
+  EXPECT_EQ(syncs_of("b"), Counts());                            // its record came before that sync
   write("b", 20'000);
   EXPECT_EQ(syncs_of("a"), Counts());
   EXPECT_EQ(syncs_of("b"), (Counts{{"log", 1}}));
