@@ -43,6 +43,10 @@ class Checked final : public LogVisitor, public SnapshotVisitor {
   }
   Status relocation(const SequencedRelocation& relocation) override { return relocate(0, relocation.rule); }
   Status client(const SnapshotClient&) override { return {}; }
+  Status removed(const RemovedRange& range) override {
+    require(range.first <= range.last);
+    return {};
+  }
 };
 
 void check_payload(Bytes input) {

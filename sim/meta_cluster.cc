@@ -111,7 +111,7 @@ class Simulation {
                       run.what == Running::What::kPut   ? "put"
                       : run.what == Running::What::kGet ? "get"
                                                         : meta::op_name(run.op),
-                      run.file, partition_.root_of(meta::file_id(names_[run.file]))));
+                      run.file, partition_.root_of(names_[run.file])));
     }
     return outcome_;
   }
@@ -137,6 +137,7 @@ class Simulation {
     std::unique_ptr<meta::ClientCore> core;
     uint32_t made = 0;
     Running running;
+    FileId files[kFiles] = {};
     uint64_t generation[kFiles] = {};
     uint64_t written[kFiles] = {};
   };
@@ -290,7 +291,7 @@ class Simulation {
     run.begun = events_.now();
     run.file = rng.below(kFiles);
     run.closed_before = closed_[run.file];
-    const FileId file = meta::file_id(names_[run.file]);
+    const FileId file = client.files[run.file];
     const uint64_t kind = client.made < kFiles ? 0 : 1 + rng.below(10);
     if (kind == 0) {  // all clients make all files at first, one of them truly
       run.file = client.made;
@@ -343,7 +344,6 @@ class Simulation {
     meta::AttributeRequest request;
     request.op = op;
     request.name = names_[run->file];
-    request.file = meta::file_id(request.name);
     request.size = op == AttributeOp::kClose ? client->written[run->file] : run->size;
     request.generation = client->generation[run->file];
     if (op == AttributeOp::kClose) run->size = request.size;
@@ -401,6 +401,7 @@ class Simulation {
 
   void judge_attributes(Client* client, const Running& run, const meta::Attributes& attributes) {
     learn(client, run.file, attributes.generation);
+    client->files[run.file] = attributes.file;
     if (run.op == AttributeOp::kCreateExclusive && ++winners_[run.file] > 1)
       return blame("an exclusive creation has two winners");
     if (run.op == AttributeOp::kCreateExclusive) ++outcome_.winners;

@@ -64,10 +64,11 @@ void fill(meta::Client* client, meta::File* file) {
 
 void point(int rank, meta::Store& store, net::Job& job, uint64_t gets, Outcome* outcome) {
   auto client = store.client();
-  // A file whose root, and with it its first range, is on the other rank.
+  // A file whose first range is on the other rank.
   std::string name = "f";
-  while (store.partition().root_of(meta::file_id(name)) != 1) name += "f";
   auto file = take(client->open(name, meta::Client::kCreate, 0644, 0));
+  while (store.partition().first_of(file.attributes.file) != 1)
+    file = take(client->open(name += "f", meta::Client::kCreate, 0644, 0));
   if (rank == 0) fill(client.get(), &file);
   check(job.allgather("").status());
   if (rank == 0) {

@@ -106,7 +106,8 @@ int swale_meta_truncate(swale_meta_file* file, uint64_t size);
 /* Makes the file immutable. Call it after all writers have closed the file; several ranks may call it. If it fails because a
  * server could not be reached, the next seal, or the next job that opens the store, finishes it. */
 int swale_meta_seal(swale_meta_file* file);
-/* Removes the file and everything put into it. */
+/* Removes the file and everything put into it. When it has returned SWALE_OK, all handles of the file, of all ranks, get
+ * SWALE_NOT_FOUND, also when another file of that name was created since. */
 int swale_meta_remove(swale_meta* meta, const char* name);
 /* For a log that was moved, in all files: bytes [begin, end) of log `from` are in log `to` at `address` from now on.
  * When it has returned SWALE_OK, no get of any rank answers the old place any more. After a failure some may: keep both. */

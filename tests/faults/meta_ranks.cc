@@ -130,7 +130,7 @@ class RankOfJob {
   // Requests for attributes that this rank's servers have had, and of those the ones at the file's root.
   std::pair<uint64_t, uint64_t> requests() {
     std::pair<uint64_t, uint64_t> counts{0, 0};
-    const Server root = store_.partition().root_of(file_id("shared"));
+    const Server root = store_.partition().root_of("shared");
     store_.with_servers([&](ServerCore& core) {
       counts.first += core.counters().attribute_requests;
       if (core.server() == root) counts.second += core.counters().attribute_requests;

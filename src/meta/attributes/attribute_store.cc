@@ -12,7 +12,7 @@ namespace swale::meta {
 namespace {
 
 constexpr char kMagic[] = "SWATTR01";  // 8 bytes
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kHeadBytes = 32;
 constexpr uint32_t kGroupMagic = 0x47415753;  // "SWAG"
 constexpr size_t kGroupHeadBytes = 24;
@@ -62,8 +62,10 @@ Status check_head(Bytes bytes, const std::string& path, uint32_t server, uint32_
                       path);
   }
   if (get_u32(bytes.data() + 8) != kVersion || get_u32(bytes.data() + 12) != 0) {
-    return error(Code::kUnsupported, Scope::kFile, "{}: version {}, features {:x}: a newer Swale wrote it",
-                 path, get_u32(bytes.data() + 8), get_u32(bytes.data() + 12));
+    return error(
+        Code::kUnsupported, Scope::kFile,
+        "{}: version {}, features {:x}; this build reads version {}: read it with the Swale that wrote it",
+        path, get_u32(bytes.data() + 8), get_u32(bytes.data() + 12), kVersion);
   }
   if (get_u32(bytes.data() + 16) != server || get_u32(bytes.data() + 20) != job) {
     return corruption("{}: is the log of server {} and job {}: was it renamed?", path,
@@ -344,7 +346,7 @@ Result<std::unique_ptr<AttributeStore>> AttributeStore::open(io::Device& device,
 
 Result<std::unique_ptr<AttributeTable>> AttributeStore::read(io::Device& device, const std::string& directory,
                                                              uint32_t server, AttributeRecovery* report) {
-  auto table = std::make_unique<AttributeTable>();
+  auto table = std::make_unique<AttributeTable>(server);
   *report = {};
   SWALE_ASSIGN_OR_RETURN(const Logs logs, find_logs(device, directory, server));
   if (logs.newest == 0) return table;

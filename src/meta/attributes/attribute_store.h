@@ -38,7 +38,7 @@ struct AttributeStoreOptions {
   uint32_t server = 0;
   size_t files_max = 16 << 20;
   size_t tables_bytes_max = 64 * kMiB;
-  uint64_t compact_bytes_min = 16 * kMiB;  // a shorter log is not compacted
+  uint64_t compact_bytes_min = 256 * kKiB;  // a shorter log is not compacted
   uint64_t group_bytes_max = 8 * kMiB;  // a record that would make the open group longer begins the next one
 };
 
@@ -93,7 +93,7 @@ class AttributeStore {
     uint64_t sequence = 0;  // of its last group
   };
   explicit AttributeStore(const AttributeStoreOptions& options)
-      : options_(options), table_(options.files_max, options.tables_bytes_max) {}
+      : options_(options), table_(options.server, options.files_max, options.tables_bytes_max) {}
 
   static Status write_log(io::Device& device, const AttributeStoreOptions& options, uint32_t job,
                           Bytes content, Log* log);

@@ -1,6 +1,7 @@
 #include "meta/attributes/attribute_table.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace swale::meta {
@@ -21,14 +22,17 @@ enum EntryFlag : uint8_t { kTrimDue = 1, kRemoved = 2, kSealDue = 4 };
 // ---- requests
 
 Result<AttributeTable::Entry*> AttributeTable::existing(const AttributeRequest& request) {
-  const auto found = entries_.find(request.file);
+  const auto found = entries_.find(request.name);
   if (found == entries_.end()) {
-    return error(Code::kNotFound, Scope::kFile, "{} {}: no such file", op_name(request.op), request.name);
+    return error(Code::kNotFound, Scope::kFile, "{} {}: no such file{}", op_name(request.op), request.name,
+                 request.file.none() ? "" : ": it was removed after this handle was opened");
   }
   Entry& entry = found->second;
-  if (entry.attributes.name != request.name) {
-    return invalid_argument("{} {}: its 128-bit id is that of {}: use another name", op_name(request.op),
-                            request.name, entry.attributes.name);
+  if (!request.file.none() && entry.attributes.file != request.file) {
+    return error(
+        Code::kNotFound, Scope::kFile,
+        "{} {}: the file of this handle was removed, and the name is another file's now: open it again",
+        op_name(request.op), request.name);
   }
   if (entry.removed && request.op != AttributeOp::kRemove) {
     return error(
@@ -61,7 +65,7 @@ Result<Applied> AttributeTable::apply(const AttributeRequest& request, std::stri
 }
 
 Result<Applied> AttributeTable::create(const AttributeRequest& request, std::string* record) {
-  if (entries_.contains(request.file)) {
+  if (entries_.contains(request.name)) {
     SWALE_ASSIGN_OR_RETURN(Entry* const entry, existing(request));
     return answer(*entry, true);
   }
@@ -71,7 +75,7 @@ Result<Applied> AttributeTable::create(const AttributeRequest& request, std::str
                  request.name, files_max_);
   }
   Entry entry;
-  entry.attributes = {.file = request.file,
+  entry.attributes = {.file = {server_, files_drawn_ + 1},
                       .name = request.name,
                       .generation = ++generation_,
                       .mode = request.mode,
@@ -126,7 +130,7 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
     put(std::move(changed));
     note_change(request.from);
   }
-  const Entry& now = entries_.at(request.file);
+  const Entry& now = entries_.at(request.name);
   return now.trim_due ? trim(now) : answer(now, false);
 }
 
@@ -151,9 +155,8 @@ Result<Applied> AttributeTable::seal(const AttributeRequest& request, std::strin
 }
 
 Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::string* record) {
-  if (!entries_.contains(request.file) && repeated(request.from)) {
+  if (!entries_.contains(request.name) && repeated(request.from)) {
     Applied applied;
-    applied.answer.attributes.file = request.file;
     applied.answer.attributes.name = request.name;
     return applied;
   }
@@ -169,7 +172,7 @@ Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::str
     put(std::move(changed));
     note_change(request.from);
   }
-  Applied applied = answer(entries_.at(request.file), false);
+  Applied applied = answer(entries_.at(request.name), false);
   applied.follow_up = FollowUp::kForget;
   return applied;
 }
@@ -177,7 +180,7 @@ Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::str
 Result<AttributeAnswer> AttributeTable::followed(const AttributeRequest& request, FollowUp what,
                                                  uint64_t generation, std::string table,
                                                  std::string* record) {
-  const auto found = entries_.find(request.file);
+  const auto found = entries_.find(request.name);
   if (found == entries_.end()) {
     return error(Code::kNotFound, Scope::kFile, "{} {}: no such file", op_name(request.op), request.name);
   }
@@ -185,8 +188,8 @@ Result<AttributeAnswer> AttributeTable::followed(const AttributeRequest& request
   if (what == FollowUp::kForget) {
     const AttributeAnswer gone = answer(changed, false).answer;
     if (changed.removed && changed.attributes.generation == generation) {
-      append_erased(record, request.file);
-      erase(request.file);
+      append_erased(record, request.name);
+      erase(request.name);
     }
     return gone;
   }
@@ -201,11 +204,11 @@ Result<AttributeAnswer> AttributeTable::followed(const AttributeRequest& request
   }
   append_entry(record, changed, {});
   put(std::move(changed));
-  return answer(entries_.at(request.file), what == FollowUp::kCollect).answer;
+  return answer(entries_.at(request.name), what == FollowUp::kCollect).answer;
 }
 
-void AttributeTable::replace_table(const FileId& file, std::string table, std::string* record) {
-  Entry changed = entries_.at(file);
+void AttributeTable::replace_table(const std::string& name, std::string table, std::string* record) {
+  Entry changed = entries_.at(name);
   changed.table = std::move(table);
   append_entry(record, changed, {});
   put(std::move(changed));
@@ -274,15 +277,15 @@ void AttributeTable::put(Entry entry) {
   const FileId file = entry.attributes.file;
   const uint64_t generation = entry.attributes.generation;
   const size_t bytes = entry.table.size();
-  Undo& change = undo_.emplace_back();
-  change.file = file;
-  if (const auto found = entries_.find(file); found != entries_.end()) {
+  Undo& change = begin_change(entry.attributes.name);
+  if (const auto found = entries_.find(change.name); found != entries_.end()) {
     change.what = Undo::What::kChanged;
     tables_bytes_ -= found->second.table.size();
     change.before = std::exchange(found->second, std::move(entry));
   } else {
     try {
-      entries_.emplace(file, std::move(entry));
+      std::string name = change.name;
+      entries_.emplace(std::move(name), std::move(entry));
     } catch (const std::bad_alloc&) {
       undo_.pop_back();
       throw;
@@ -291,12 +294,19 @@ void AttributeTable::put(Entry entry) {
   }
   tables_bytes_ += bytes;
   generation_ = std::max(generation_, generation);
+  if (file.high == server_) files_drawn_ = std::max(files_drawn_, file.low);
 }
 
-void AttributeTable::erase(const FileId& file) {
-  Undo& change = undo_.emplace_back();
-  change.file = file;
-  const auto found = entries_.find(file);
+AttributeTable::Undo& AttributeTable::begin_change(const std::string& name) {
+  Undo change;
+  change.name = name;
+  change.files_drawn = files_drawn_;
+  return undo_.emplace_back(std::move(change));
+}
+
+void AttributeTable::erase(const std::string& name) {
+  Undo& change = begin_change(name);
+  const auto found = entries_.find(name);
   if (found == entries_.end()) return;
   tables_bytes_ -= found->second.table.size();
   change.what = Undo::What::kErased;
@@ -304,7 +314,7 @@ void AttributeTable::erase(const FileId& file) {
 }
 
 void AttributeTable::mark(const FileId& file, bool immutable) {
-  Undo& change = undo_.emplace_back();
+  Undo& change = begin_change({});
   change.file = file;
   if (const auto found = immutable_.find(file); found != immutable_.end()) {
     if (immutable) return;
@@ -324,7 +334,8 @@ void AttributeTable::mark(const FileId& file, bool immutable) {
 // Tables never become smaller than they were before a change, so that what comes back finds its place in them.
 void AttributeTable::take_back(Undo* change) noexcept {
   using What = Undo::What;
-  const auto now = entries_.find(change->file);
+  const auto now = entries_.find(change->name);
+  files_drawn_ = change->files_drawn;  // nobody has heard of an id that was drawn since
   if (change->what == What::kMade || change->what == What::kChanged)
     tables_bytes_ -= now->second.table.size();
   if (change->what == What::kMade) entries_.erase(now);
@@ -340,6 +351,22 @@ void AttributeTable::take_back(Undo* change) noexcept {
   if (change->what == What::kUnmarked) immutable_.insert(std::move(change->mark));
 }
 
+// Tables become smaller only while nothing may come back. Without memory for that they stay as they are.
+void AttributeTable::keep(size_t count) noexcept {
+  undo_.erase(undo_.begin(), undo_.begin() + static_cast<ptrdiff_t>(count));
+  if (!undo_.empty()) return;
+  const auto shrink = [](auto* table) {
+    constexpr size_t kBucketsKept = 1024;
+    if (table->bucket_count() > kBucketsKept && table->bucket_count() > 8 * table->size()) table->rehash(0);
+  };
+  try {
+    if (undo_.capacity() > 1024) undo_.shrink_to_fit();
+    shrink(&entries_);
+    shrink(&immutable_);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 void AttributeTable::undo_to(size_t count) noexcept {
   for (; undo_.size() > count; undo_.pop_back()) {
     Undo& change = undo_.back();
@@ -353,14 +380,14 @@ void AttributeTable::undo_to(size_t count) noexcept {
   }
 }
 
-const Attributes* AttributeTable::find(const FileId& file) const {
-  const auto found = entries_.find(file);
+const Attributes* AttributeTable::find(const std::string& name) const {
+  const auto found = entries_.find(name);
   return found == entries_.end() || found->second.removed ? nullptr : &found->second.attributes;
 }
 
 std::vector<Attributes> AttributeTable::list() const {
   std::vector<Attributes> all;
-  for (const auto& [file, entry] : entries_) {
+  for (const auto& [name, entry] : entries_) {
     if (!entry.removed) all.push_back(entry.attributes);
   }
   return all;
@@ -368,14 +395,14 @@ std::vector<Attributes> AttributeTable::list() const {
 
 std::vector<AttributeTable::Pending> AttributeTable::pending() const {
   std::vector<Pending> all;
-  for (const auto& [file, entry] : entries_) {
+  for (const auto& [name, entry] : entries_) {
     if (!entry.removed && !entry.trim_due && !entry.seal_due) continue;
     AttributeRequest request;
     request.op = entry.removed    ? AttributeOp::kRemove
                  : entry.trim_due ? AttributeOp::kTruncate
                                   : AttributeOp::kSeal;
-    request.file = file;
-    request.name = entry.attributes.name;
+    request.file = entry.attributes.file;
+    request.name = name;
     const FollowUp what = entry.removed    ? FollowUp::kForget
                           : entry.trim_due ? FollowUp::kTrim
                                            : FollowUp::kCollect;
@@ -397,10 +424,11 @@ void AttributeTable::append_entry(std::string* record, const Entry& entry, const
   append_sized(record, entry.table);
 }
 
-void AttributeTable::append_erased(std::string* record, const FileId& file) const {
+void AttributeTable::append_erased(std::string* record, const std::string& name) const {
   append_u8(record, kErased);
   append_u64(record, generation_);
-  append_file(record, file);
+  append_u64(record, files_drawn_);
+  append_sized(record, name);
 }
 
 void AttributeTable::append_mark(std::string* record, const FileId& file, bool immutable) {
@@ -412,6 +440,7 @@ void AttributeTable::append_mark(std::string* record, const FileId& file, bool i
 void AttributeTable::append_number(std::string* record, const RequestName& from) const {
   append_u8(record, kNumber);
   append_u64(record, generation_);
+  append_u64(record, files_drawn_);
   append_u64(record, from.client);
   append_u64(record, from.number);
 }
@@ -442,9 +471,10 @@ Status AttributeTable::replay(Bytes record) {
     }
     case kErased: {
       generation_ = std::max(generation_, in.u64());
-      const FileId file = decode_file_id(&in);
+      files_drawn_ = std::max(files_drawn_, in.u64());
+      const std::string name(in.sized());
       SWALE_RETURN_IF_ERROR(in.finish("a record of a removal"));
-      erase(file);
+      erase(name);
       break;
     }
     case kMark: {
@@ -456,6 +486,7 @@ Status AttributeTable::replay(Bytes record) {
     }
     case kNumber: {
       generation_ = std::max(generation_, in.u64());
+      files_drawn_ = std::max(files_drawn_, in.u64());
       RequestName from;
       from.client = in.u64();
       from.number = in.u64();

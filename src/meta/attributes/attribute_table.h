@@ -5,7 +5,9 @@
 // that are as good as all before them (snapshot). A change can be taken back until its group is durable (undo), because
 // the log may fail.
 //
-// Generations come from one counter of the server, so they grow for each file, also after it was removed and made again.
+// The table is that of names, too: each name has at most one file, whose id is drawn here when it is created. Ids count on
+// for the life of the store: the counter is in the records, also when all files are gone.
+// Generations come from one counter of the server.
 // A retry of truncate, remove or exclusive create is known by its client and number: each client has at most one of these
 // requests under way, with ascending numbers. The last kClientsMax clients are remembered.
 //
@@ -49,8 +51,9 @@ class AttributeTable {
  public:
   static constexpr size_t kClientsMax = 1 << 16;
 
-  explicit AttributeTable(size_t files_max = 16 << 20, size_t tables_bytes_max = 64 * kMiB)
-      : files_max_(files_max), tables_bytes_max_(tables_bytes_max) {}
+  explicit AttributeTable(uint32_t server = 0, size_t files_max = 16 << 20,
+                          size_t tables_bytes_max = 64 * kMiB)
+      : server_(server), files_max_(files_max), tables_bytes_max_(tables_bytes_max) {}
 
   // Appends to `record` what must be durable before the answer leaves; nothing if the request changed nothing.
   Result<Applied> apply(const AttributeRequest& request, std::string* record);
@@ -59,12 +62,12 @@ class AttributeTable {
                                    std::string table, std::string* record);
 
   // The runs' places have changed: the table of a sealed file is another one; empty: none.
-  void replace_table(const FileId& file, std::string table, std::string* record);
-  // Calls visit(file, table) for each file that has a table of runs.
+  void replace_table(const std::string& name, std::string table, std::string* record);
+  // Calls visit(name, table) for each file that has a table of runs.
   template <class Visit>
   void for_each_table(const Visit& visit) const {
-    for (const auto& [file, entry] : entries_) {
-      if (!entry.table.empty()) visit(file, Bytes(entry.table));
+    for (const auto& [name, entry] : entries_) {
+      if (!entry.table.empty()) visit(name, Bytes(entry.table));
     }
   }
 
@@ -77,7 +80,7 @@ class AttributeTable {
   // Changes that may be taken back, oldest first: the first `count` of them are durable; or all after the first `count` are
   // taken back, which needs no memory.
   size_t changes() const { return undo_.size(); }
-  void keep(size_t count) { undo_.erase(undo_.begin(), undo_.begin() + static_cast<ptrdiff_t>(count)); }
+  void keep(size_t count) noexcept;
   void undo_to(size_t count) noexcept;
   void undo() noexcept { undo_to(0); }
 
@@ -97,7 +100,8 @@ class AttributeTable {
 
   size_t files() const { return entries_.size(); }
   size_t tables_bytes() const { return tables_bytes_; }
-  const Attributes* find(const FileId& file) const;
+  const Attributes* find(const std::string& name) const;
+  uint64_t files_drawn() const { return files_drawn_; }
   // Names in no order; for tools.
   std::vector<Attributes> list() const;
 
@@ -110,11 +114,12 @@ class AttributeTable {
     bool seal_due = false;  // some servers may refuse puts already
     std::string table;
   };
-  using Entries = std::unordered_map<FileId, Entry, FileIdHash>;
+  using Entries = std::unordered_map<std::string, Entry>;  // by name
   using Files = std::unordered_set<FileId, FileIdHash>;
   // How to take a change back. What it has erased is kept as it was, so that it comes back without an allocation.
   struct Undo {
-    FileId file;
+    std::string name = {};  // of the file
+    FileId file = {};       // of a mark
     enum class What : uint8_t {
       kNothing,
       kMade,
@@ -123,6 +128,7 @@ class AttributeTable {
       kMarked,
       kUnmarked
     } what = What::kNothing;
+    uint64_t files_drawn = 0;       // before
     Entry before = {};              // kChanged
     Entries::node_type entry = {};  // kErased
     Files::node_type mark = {};     // kUnmarked
@@ -141,15 +147,17 @@ class AttributeTable {
   void note_change(const RequestName& from);
   Applied answer(const Entry& entry, bool with_table) const;
   Applied trim(const Entry& entry) const;
+  Undo& begin_change(const std::string& name);
   void put(Entry entry);
-  void erase(const FileId& file);
+  void erase(const std::string& name);
   void mark(const FileId& file, bool immutable);
   void take_back(Undo* change) noexcept;
   void append_number(std::string* record, const RequestName& from) const;
   static void append_entry(std::string* record, const Entry& entry, const RequestName& from);
-  void append_erased(std::string* record, const FileId& file) const;
+  void append_erased(std::string* record, const std::string& name) const;
   static void append_mark(std::string* record, const FileId& file, bool immutable);
 
+  const uint32_t server_;
   const size_t files_max_;
   const size_t tables_bytes_max_;
   Entries entries_;
@@ -157,6 +165,7 @@ class AttributeTable {
   std::unordered_map<uint64_t, uint64_t> numbers_;  // of clients: the last truncate or remove
   std::deque<uint64_t> clients_;                    // of numbers_, oldest first
   uint64_t generation_ = 0;
+  uint64_t files_drawn_ = 0;  // how many ids
   size_t tables_bytes_ = 0;
   std::vector<Undo> undo_;
 };
@@ -164,14 +173,14 @@ class AttributeTable {
 template <class Visit>
 void AttributeTable::for_each_record(const Visit& visit) const {
   std::string record;
-  append_number(&record, {});  // for the counter of generations
+  append_number(&record, {});  // for the counters
   visit(record);
   for (const uint64_t client : clients_) {
     record.clear();
     append_number(&record, {client, numbers_.at(client)});
     visit(record);
   }
-  for (const auto& [file, entry] : entries_) {
+  for (const auto& [name, entry] : entries_) {
     record.clear();
     append_entry(&record, entry, {});
     visit(record);

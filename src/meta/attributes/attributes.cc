@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/hash.h"
-
 namespace swale::meta {
 
 std::string_view op_name(AttributeOp op) {
@@ -26,10 +24,6 @@ std::string_view op_name(AttributeOp op) {
       return "remove";
   }
   return "unknown";
-}
-
-FileId file_id(std::string_view name) {
-  return {hash_bytes_seeded(name, 0x6d657461), hash_bytes_seeded(name, 0x66696c65)};
 }
 
 Status check(const AttributeRequest& request) {

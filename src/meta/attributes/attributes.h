@@ -9,7 +9,9 @@
 //   close       size := max, by (generation, size): what was written before a truncate does not count after it
 //   truncate    a new generation, then the size
 //   seal        immutable from now on; brings the table of runs
-//   remove      the file and its bytes are forgotten
+//   remove      the file and its bytes are forgotten; its id is never given again
+//
+// A file is found by its name. What a handle asks for names the id too.
 //
 // Threads: plain values. Errors: decoding answers kCorruption; a request that is decoded has passed check().
 // Format: docs/formats/metadata.md.
@@ -62,8 +64,9 @@ struct Attributes {
 
 struct AttributeRequest {
   AttributeOp op = AttributeOp::kStat;
-  FileId file = {};
-  std::string name = {};  // of the file: an id that belongs to another name is refused
+  FileId file =
+      {};  // of a handle: kNotFound if the name has another one by now. None: whatever file has the name
+  std::string name = {};
   RequestName from = {};
   uint64_t size = 0;        // close, truncate
   uint64_t generation = 0;  // close: what the writer knew
@@ -75,9 +78,6 @@ struct AttributeAnswer {
   Attributes attributes;
   std::string table;  // runs of a sealed file (run_table.h); empty: none
 };
-
-// The id of a name: 128 bits of hash.
-FileId file_id(std::string_view name);
 
 Status check(const AttributeRequest& request);
 

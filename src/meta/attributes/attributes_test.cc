@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "base/crc32c.h"
 #include "base/rng.h"
@@ -19,7 +20,6 @@ using testing::HasSubstr;
 AttributeRequest request(AttributeOp op, std::string name, uint64_t client = 1, uint64_t number = 0) {
   AttributeRequest made;
   made.op = op;
-  made.file = file_id(name);
   made.name = std::move(name);
   made.from = {client, number};
   return made;
@@ -154,12 +154,59 @@ TEST(AttributeTable, ARequestThatWasTakenBackIsNotDone) {
   }
 }
 
-TEST(AttributeTable, AnIdOfAnotherNameIsRefused) {
+// What a handle asks for is of the file that it opened, whatever file has the name by now.
+TEST(AttributeTable, AHandleOfARemovedFileFindsNothing) {
   AttributeTable table;
-  ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "first")).ok());
-  AttributeRequest other = request(AttributeOp::kOpen, "second");
-  other.file = file_id("first");
-  EXPECT_THAT(std::string(ask(&table, other).status().message()), HasSubstr("is that of first"));
+  const FileId first = ask(&table, request(AttributeOp::kCreate, "f"))->answer.attributes.file;
+  const auto remove = [&](uint64_t number) {
+    const AttributeRequest what = request(AttributeOp::kRemove, "f", 7, number);
+    const auto begun = ask(&table, what);
+    std::string record;
+    ASSERT_TRUE(
+        table.followed(what, begun->follow_up, begun->answer.attributes.generation, {}, &record).ok());
+  };
+  const auto by_handle = [&](AttributeOp op) {
+    AttributeRequest what = request(op, "f", 8);
+    what.file = first;
+    return ask(&table, what).status();
+  };
+  remove(1);
+  constexpr AttributeOp kOfHandles[] = {AttributeOp::kStat, AttributeOp::kClose, AttributeOp::kTruncate,
+                                        AttributeOp::kSeal};
+  for (const AttributeOp op : kOfHandles) EXPECT_EQ(by_handle(op).code(), Code::kNotFound);
+  const FileId second = ask(&table, request(AttributeOp::kCreate, "f"))->answer.attributes.file;
+  EXPECT_NE(second, first);
+  const std::string before = dump(table);
+  for (const AttributeOp op : kOfHandles) {
+    EXPECT_EQ(by_handle(op).code(), Code::kNotFound);
+    EXPECT_THAT(std::string(by_handle(op).message()), HasSubstr("another file's now"));
+  }
+  EXPECT_EQ(dump(table), before);
+  EXPECT_EQ(table.find("f")->file, second);
+}
+
+// The counter is in the records, also when no file is left: a later job goes on.
+TEST(AttributeTable, IdsAreDrawnOnceInTheLifeOfAStore) {
+  std::set<FileId> drawn;
+  std::string state;
+  for (int job = 0; job < 5; ++job) {
+    AttributeTable table(3);
+    Decoder in(state);
+    while (in.remaining() > 0) ASSERT_TRUE(table.replay(in.sized()).ok());
+    for (uint64_t i = 0; i < 4; ++i) {
+      const auto made = ask(&table, request(AttributeOp::kCreate, "f", 7, 1));
+      EXPECT_EQ(made->answer.attributes.file.high, 3u);
+      EXPECT_TRUE(drawn.insert(made->answer.attributes.file).second);
+      const AttributeRequest remove =
+          request(AttributeOp::kRemove, "f", 7, 10 * static_cast<uint64_t>(job) + i + 1);
+      const auto begun = ask(&table, remove);
+      std::string record;
+      ASSERT_TRUE(
+          table.followed(remove, begun->follow_up, begun->answer.attributes.generation, {}, &record).ok());
+    }
+    EXPECT_EQ(table.files(), 0u);
+    state = dump(table);
+  }
 }
 
 TEST(AttributeTable, ASealedFileDoesNotChange) {
@@ -355,8 +402,8 @@ TEST(AttributeStore, AFailedSyncMakesItReadOnlyAndTakesBackWhatWasNotDurable) {
   const Status failed = commit(store->get());
   EXPECT_THAT(std::string(failed.message()), HasSubstr("can no longer be changed"));
   EXPECT_EQ((*store)->health().code(), failed.code());
-  EXPECT_NE((*store)->table().find(file_id("kept")), nullptr);
-  EXPECT_EQ((*store)->table().find(file_id("lost")), nullptr);
+  EXPECT_NE((*store)->table().find("kept"), nullptr);
+  EXPECT_EQ((*store)->table().find("lost"), nullptr);
   EXPECT_EQ((*store)->next_commit(), nullptr);
 }
 
@@ -441,11 +488,11 @@ TEST(AttributeStore, GoesOnWhenAFullDiskHasSpaceAgain) {
         kept = size;
       }
       ASSERT_TRUE((*store)->health().ok());
-      ASSERT_EQ((*store)->table().find(file_id("f"))->size, kept);
+      ASSERT_EQ((*store)->table().find("f")->size, kept);
       const auto found =
           AttributeStore::read(memory, "store", 3, std::make_unique<AttributeRecovery>().get());
       ASSERT_TRUE(found.ok()) << found.status().to_string();
-      ASSERT_EQ((*found)->find(file_id("f"))->size, kept);
+      ASSERT_EQ((*found)->find("f")->size, kept);
     }
     EXPECT_EQ(refused, 90u);
     EXPECT_EQ((*store)->compactions() > 0, compact_bytes_min == 200);
@@ -503,7 +550,7 @@ TEST(AttributeStore, OfTwoOpenGroupsTheFirstMayBeDurableAlone) {
                  .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
   EXPECT_EQ(commit(store->get()).code(), Code::kNoSpace);
   EXPECT_EQ((*store)->covering_group(), 1u);
-  EXPECT_NE((*store)->table().find(file_id("first")), nullptr);
+  EXPECT_NE((*store)->table().find("first"), nullptr);
   EXPECT_EQ((*store)->table().files(), 1u);
 }
 
@@ -598,7 +645,7 @@ TEST(AttributeStore, AJobWhoseStoreAnotherOneHasOpenedAcknowledgesNothingMore) {
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(report.job, 1u);
   EXPECT_EQ((*second)->job(), 2u);
-  EXPECT_NE((*second)->table().find(file_id("f")), nullptr);
+  EXPECT_NE((*second)->table().find("f"), nullptr);
   record.clear();
   ASSERT_TRUE((*first)->table().apply(request(AttributeOp::kCreate, "g"), &record).ok());
   (*first)->add(record);

@@ -4,6 +4,15 @@
 #include <utility>
 
 namespace swale::meta {
+namespace {
+
+// Servers know a file by its id.
+Result<Finished> named(Result<Finished> done, std::string_view what, const File& file) {
+  if (done.ok()) return done;
+  return done.status().with_context(fmt::format("{} {}", what, file.attributes.name));
+}
+
+}  // namespace
 
 Client::Client(net::Rpc* rpc, const std::vector<net::Rank>* hosts, const Partition& partition,
                const ClientOptions& options, Nanos deadline)
@@ -52,28 +61,32 @@ Result<Finished> Client::run(OperationId id) {
   }
 }
 
-Result<AttributeAnswer> Client::ask(AttributeOp op, const std::string& name, uint64_t size,
-                                    uint64_t generation, uint32_t mode, int64_t time_ns) {
-  AttributeRequest request{.op = op,
-                           .file = file_id(name),
-                           .name = name,
-                           .size = size,
-                           .generation = generation,
-                           .mode = mode,
-                           .time_ns = time_ns};
+Result<AttributeAnswer> Client::ask(AttributeRequest request) {
   SWALE_RETURN_IF_ERROR(check(request));
   SWALE_ASSIGN_OR_RETURN(Finished finished, run(core_.attributes(std::move(request))));
   return std::move(finished.answer);
 }
 
-// `relocations`: known before the answer was asked for.
-Status Client::take(const AttributeAnswer& answer, uint64_t relocations, File* file) {
+// By a handle.
+Result<AttributeAnswer> Client::ask(AttributeOp op, const File& file, uint64_t size, int64_t time_ns) {
+  return ask({.op = op,
+              .file = file.attributes.file,
+              .name = file.attributes.name,
+              .size = size,
+              .generation = file.generation,
+              .time_ns = time_ns});
+}
+
+// `heard`: before the answer was asked for.
+Status Client::take(const AttributeAnswer& answer, const TableNews::Heard& heard, File* file) {
   if (answer.attributes.generation > file->generation) file->written_end = 0;
   file->generation = std::max(file->generation, answer.attributes.generation);
   file->attributes = answer.attributes;
-  if (answer.table.empty() || (file->table && file->table_relocations == relocations)) return {};
+  if (answer.table.empty()) return {};
+  const uint64_t age = core_.news().age(heard, answer.attributes.file);
+  if (age == TableNews::kOld || (file->table && file->table_age == age)) return {};
   SWALE_ASSIGN_OR_RETURN(std::vector<Run> runs, decode_table(answer.table));
-  file->table_relocations = relocations;
+  file->table_age = age;
   file->table = std::make_shared<const SealedTable>(std::move(runs));
   return {};
 }
@@ -82,50 +95,55 @@ Result<File> Client::open(const std::string& name, unsigned flags, uint32_t mode
   const AttributeOp op = (flags & kCreate) == 0      ? AttributeOp::kOpen
                          : (flags & kExclusive) != 0 ? AttributeOp::kCreateExclusive
                                                      : AttributeOp::kCreate;
-  const uint64_t relocations = core_.relocations();
-  SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer, ask(op, name, 0, 0, mode, time_ns));
+  const TableNews::Heard heard = core_.news().heard();
+  SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer,
+                         ask({.op = op, .name = name, .mode = mode, .time_ns = time_ns}));
   File file;
-  SWALE_RETURN_IF_ERROR(take(answer, relocations, &file));
+  SWALE_RETURN_IF_ERROR(take(answer, heard, &file));
   return file;
 }
 
 Result<Attributes> Client::stat(const std::string& name) {
-  SWALE_ASSIGN_OR_RETURN(AttributeAnswer answer, ask(AttributeOp::kStat, name, 0, 0, 0, 0));
+  SWALE_ASSIGN_OR_RETURN(AttributeAnswer answer, ask({.op = AttributeOp::kStat, .name = name}));
   return std::move(answer.attributes);
 }
 
 Result<Attributes> Client::close(File* file, int64_t time_ns) {
-  const uint64_t relocations = core_.relocations();
-  SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer, ask(AttributeOp::kClose, file->attributes.name,
-                                                           file->written_end, file->generation, 0, time_ns));
-  SWALE_RETURN_IF_ERROR(take(answer, relocations, file));
+  const TableNews::Heard heard = core_.news().heard();
+  SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer,
+                         ask(AttributeOp::kClose, *file, file->written_end, time_ns));
+  SWALE_RETURN_IF_ERROR(take(answer, heard, file));
   return file->attributes;
 }
 
 Status Client::truncate(File* file, uint64_t size, int64_t time_ns) {
-  const uint64_t relocations = core_.relocations();
-  SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer,
-                         ask(AttributeOp::kTruncate, file->attributes.name, size, 0, 0, time_ns));
-  return take(answer, relocations, file);
+  const TableNews::Heard heard = core_.news().heard();
+  SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer, ask(AttributeOp::kTruncate, *file, size, time_ns));
+  return take(answer, heard, file);
 }
 
 Status Client::seal(File* file) {
-  const uint64_t relocations = core_.relocations();
-  SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer,
-                         ask(AttributeOp::kSeal, file->attributes.name, 0, 0, 0, 0));
-  return take(answer, relocations, file);
+  const TableNews::Heard heard = core_.news().heard();
+  SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer, ask(AttributeOp::kSeal, *file, 0, 0));
+  return take(answer, heard, file);
 }
 
+// Servers refuse the id now. Handles that have a table of runs ask nobody: so every rank is told. A repetition of a removal
+// whose answer was lost does not say what it removed.
 Status Client::remove(const std::string& name) {
-  return ask(AttributeOp::kRemove, name, 0, 0, 0, 0).status();
+  SWALE_ASSIGN_OR_RETURN(const AttributeAnswer gone, ask({.op = AttributeOp::kRemove, .name = name}));
+  if (!gone.attributes.sealed && !gone.attributes.file.none()) return {};
+  return tell_all(Method::kRemoved, encode_removed(gone.attributes.file))
+      .with_context(fmt::format(
+          "remove {}: it is gone, and a rank was not told: its handles of this sealed file may still answer",
+          name));
 }
 
 Status Client::put(File* file, std::span<const Extent> segments) {
   SWALE_RETURN_IF_ERROR(check_segments(segments));
   if (segments.empty()) return {};
-  if (file->attributes.sealed)
-    return invalid_argument("put: {} is sealed and cannot change", file->attributes.name);
-  SWALE_ASSIGN_OR_RETURN(const Finished finished, run(core_.put(file->attributes.file, segments)));
+  SWALE_ASSIGN_OR_RETURN(const Finished finished,
+                         named(run(core_.put(file->attributes.file, segments)), "put", *file));
   if (finished.generation >
       file->generation) {  // truncated meanwhile; what was written before does not count
     file->generation = finished.generation;
@@ -138,7 +156,7 @@ Status Client::put(File* file, std::span<const Extent> segments) {
 
 Status Client::get(const File& file, std::span<const Range> ranges, Found* out) {
   SWALE_RETURN_IF_ERROR(check_ranges(core_.partition(), ranges));
-  if (file.table && file.table_relocations == core_.relocations()) {
+  if (file.table && core_.news().is(file.table_age, file.attributes.file)) {
     out->extents.clear();
     out->ends.clear();
     for (const Range& each : ranges) {
@@ -150,7 +168,7 @@ Status Client::get(const File& file, std::span<const Range> ranges, Found* out) 
     out->resume.reset();
     return {};
   }
-  SWALE_ASSIGN_OR_RETURN(Finished finished, run(core_.get(file.attributes.file, ranges)));
+  SWALE_ASSIGN_OR_RETURN(Finished finished, named(run(core_.get(file.attributes.file, ranges)), "get", file));
   *out = std::move(finished.found);
   return {};
 }
@@ -164,14 +182,16 @@ Status Client::get_runs(const File& file, std::span<const Run> queries, std::vec
                               each.offset, kPartsMax);
     }
   }
-  SWALE_ASSIGN_OR_RETURN(Finished finished, run(core_.get_runs(file.attributes.file, queries)));
+  SWALE_ASSIGN_OR_RETURN(Finished finished,
+                         named(run(core_.get_runs(file.attributes.file, queries)), "get", file));
   *out = std::move(finished.runs);
   return {};
 }
 
 Status Client::scan(const File& file, uint64_t from, size_t pieces_max, std::vector<Extent>* out,
                     uint64_t* next) {
-  SWALE_ASSIGN_OR_RETURN(Finished finished, run(core_.scan(file.attributes.file, from, pieces_max)));
+  SWALE_ASSIGN_OR_RETURN(Finished finished,
+                         named(run(core_.scan(file.attributes.file, from, pieces_max)), "scan", file));
   *out = std::move(finished.scanned.extents);
   *next = finished.scanned.next;
   return {};
@@ -180,17 +200,21 @@ Status Client::scan(const File& file, uint64_t from, size_t pieces_max, std::vec
 Status Client::relocate(const Relocation& relocation) {
   SWALE_RETURN_IF_ERROR(run(core_.relocate(relocation)).status());
   // Servers answer the new place now. Handles that have a table of runs ask nobody: so every rank is told.
+  return tell_all(Method::kRelocated, {}).with_context("relocate: a rank was not told; keep the old place");
+}
+
+Status Client::tell_all(Method method, const std::string& payload) {
   constexpr size_t kRanksAtOnce = 512;
   std::vector<net::Rank> ranks;
   for (net::Rank rank = 0; rank < channel_.size();) {
     ranks.clear();
     for (; rank < channel_.size() && ranks.size() < kRanksAtOnce; ++rank) ranks.push_back(rank);
-    const auto heard = rpc_.ask_many(ranks, {.method = static_cast<net::RpcMethod>(Method::kRelocated),
-                                             .payload = {},
+    const auto heard = rpc_.ask_many(ranks, {.method = static_cast<net::RpcMethod>(method),
+                                             .payload = payload,
                                              .response_bytes_max = 64,
                                              .deadline = system_clock().now() + deadline_});
     for (const Result<std::string>& each : heard) {
-      if (!each.ok()) return each.status().with_context("relocate: a rank was not told; keep the old place");
+      if (!each.ok()) return each.status();
     }
   }
   return {};

@@ -3,7 +3,7 @@
 // A File remembers what its handle knows: the generation and the end of what it has written, for close, and the runs of a
 // sealed file, with which gets need no server.
 //
-// Threads: one at a time; a File too. Errors: kNotFound, kAlreadyExists, kInvalidArgument (also: the file is sealed);
+// Threads: one at a time; a File too. Errors: kNotFound (also: the handle's file was removed), kAlreadyExists, kInvalidArgument (also: the file is sealed);
 // kUnavailable and kDeadlineExceeded name the rank, its host, the request and the time. An operation that failed so may have
 // been done, in part or in full; repeating it is safe.
 // Limits: meta.deadline_s for each operation.
@@ -25,7 +25,7 @@ struct File {
   uint64_t generation = 0;
   uint64_t written_end = 0;                  // of puts by this handle in that generation
   std::shared_ptr<const SealedTable> table;  // of a sealed file
-  uint64_t table_relocations = 0;            // that this rank knew when it asked for the table
+  uint64_t table_age = TableNews::kOld;      // what its rank had heard when it was asked for
 };
 
 class Client {
@@ -41,6 +41,7 @@ class Client {
   Result<Attributes> close(File* file, int64_t time_ns);
   Status truncate(File* file, uint64_t size, int64_t time_ns);
   Status seal(File* file);
+  // When it is OK, all handles of the file, of all ranks, get kNotFound from then on, also when its name is another file's.
   Status remove(const std::string& name);
 
   Status put(File* file, std::span<const Extent> segments);
@@ -59,9 +60,10 @@ class Client {
 
  private:
   Result<Finished> run(OperationId id);
-  Result<AttributeAnswer> ask(AttributeOp op, const std::string& name, uint64_t size, uint64_t generation,
-                              uint32_t mode, int64_t time_ns);
-  Status take(const AttributeAnswer& answer, uint64_t relocations, File* file);
+  Result<AttributeAnswer> ask(AttributeRequest request);
+  Result<AttributeAnswer> ask(AttributeOp op, const File& file, uint64_t size, int64_t time_ns);
+  Status take(const AttributeAnswer& answer, const TableNews::Heard& heard, File* file);
+  Status tell_all(Method method, const std::string& payload);
   void send();
 
   net::Rpc& channel_;

@@ -475,7 +475,7 @@ class ClientCore::AttributeOperation final : public Operation {
 
 OperationId ClientCore::attributes(AttributeRequest request) {
   request.from = {client(), next_number()};
-  const Server root = partition_.root_of(request.file);
+  const Server root = partition_.root_of(request.name);
   const Server first = options_.mode == RingMode::kPlain ? root : options_.home;
   return start(std::make_unique<AttributeOperation>(std::move(request), first, root));
 }

@@ -9,7 +9,6 @@
 // client up. Limits: kItemsMax extents or ranges a message; larger operations become several messages, one after the other.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "meta/client/table_news.h"
 #include "meta/server/delegate.h"
 #include "meta/server/messages.h"
 #include "meta/server/partition.h"
@@ -31,9 +31,8 @@ struct ClientOptions {
   Server home = 0;      // whose delegate serves this client
   RingMode mode = RingMode::kRing;
   unsigned attempts_max = 3;
-  bool detect_runs = true;  // false: for comparison
-  // How many relocations this rank has heard of: a table of runs that is older is not looked into. None: there are none.
-  const std::atomic<uint64_t>* relocations = nullptr;
+  bool detect_runs = true;          // false: for comparison
+  const TableNews* news = nullptr;  // what this rank has heard; none: nothing comes
 };
 
 // What an operation has found, in the member that belongs to it.
@@ -69,7 +68,7 @@ class ClientCore {
 
   const Partition& partition() const { return partition_; }
   uint64_t client() const { return options_.client; }
-  uint64_t relocations() const { return options_.relocations == nullptr ? 0 : options_.relocations->load(); }
+  const TableNews& news() const { return options_.news == nullptr ? no_news_ : *options_.news; }
 
  private:
   class Operation;
@@ -93,6 +92,7 @@ class ClientCore {
 
   const Partition partition_;
   const ClientOptions options_;
+  const TableNews no_news_;
   uint64_t number_ = 0;
   uint64_t next_id_ = 1;
   uint64_t next_tag_ = 1;

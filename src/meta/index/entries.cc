@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -98,9 +99,13 @@ void radix_sort(std::vector<SortKey>* keys) {
 }
 
 uint32_t FileTable::index_of(const FileId& id) {
-  if (!ids_.empty() && ids_.back() == id) return static_cast<uint32_t>(ids_.size() - 1);
-  const auto [at, added] = numbers_.try_emplace(id, static_cast<uint32_t>(ids_.size()));
-  if (added) {
+  if (free_.empty() && !ids_.empty() && ids_.back() == id) return static_cast<uint32_t>(ids_.size() - 1);
+  const uint32_t next = free_.empty() ? static_cast<uint32_t>(ids_.size()) : free_.back();
+  const auto [at, added] = numbers_.try_emplace(id, next);
+  if (added && next < ids_.size()) {
+    free_.pop_back();
+    ids_[next] = id;
+  } else if (added) {
     try {
       ids_.push_back(id);
     } catch (...) {
@@ -109,6 +114,16 @@ uint32_t FileTable::index_of(const FileId& id) {
     }
   }
   return at->second;
+}
+
+// Without memory for the list the number is given to nobody any more.
+void FileTable::free(uint32_t index) noexcept {
+  numbers_.erase(ids_[index]);
+  try {
+    free_.push_back(index);
+  } catch (const std::bad_alloc&) {
+  }
+  ids_[index] = {};
 }
 
 uint32_t FileTable::find(const FileId& id) const {

@@ -27,18 +27,24 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 40);
 
-// Small numbers for file ids, given in order of appearance.
+// Small numbers for file ids, given in order of appearance. A number that was freed is given again.
 class FileTable {
  public:
   uint32_t index_of(const FileId& id);  // adds it if it is new
   static constexpr uint32_t kNone = ~uint32_t{0};
   uint32_t find(const FileId& id) const;
   const FileId& id(uint32_t index) const { return ids_[index]; }
-  size_t size() const { return ids_.size(); }
-  size_t memory_bytes() const { return ids_.capacity() * sizeof(FileId) + numbers_.size() * 48; }
+  void free(uint32_t index) noexcept;
+  size_t size() const { return ids_.size(); }       // numbers are below it
+  size_t files() const { return numbers_.size(); }  // that have one
+  size_t memory_bytes() const {
+    return ids_.capacity() * sizeof(FileId) + free_.capacity() * sizeof(uint32_t) + numbers_.size() * 48 +
+           numbers_.bucket_count() * sizeof(void*);
+  }
 
  private:
   std::vector<FileId> ids_;
+  std::vector<uint32_t> free_;
   std::unordered_map<FileId, uint32_t, FileIdHash> numbers_;
 };
 

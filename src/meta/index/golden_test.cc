@@ -16,7 +16,7 @@ namespace swale::meta::golden_test {
 namespace {
 
 const std::filesystem::path kGoldenFolder = SWALE_SOURCE_DIR "/tests/golden/meta-v1";
-constexpr FileId kFirst{0x11, 0x22}, kSecond{0x11, 0x33};
+constexpr FileId kFirst{0x11, 0x22}, kSecond{0x11, 0x33}, kThird{0x12, 1};
 
 ShardOptions golden_options(uint32_t job) {
   ShardOptions options;
@@ -59,7 +59,8 @@ void make_golden(io::Device* device) {
   put(shard, 5, kFirst, {{77, 3, {2, 500}}}, {run});
   ASSERT_TRUE(shard->truncate({8, 6}, kFirst, 3 << 20, 2).ok());
   ASSERT_TRUE(shard->relocate({8, 7}, {2, 0, 600, {20, 0}}).ok());
-  ASSERT_TRUE(shard->remove({8, 8}, kSecond, 3).ok());
+  put(shard, 8, kThird, {{5, 10, {1, 1}}});
+  ASSERT_TRUE(shard->remove({8, 9}, kThird, 3).ok());
   ASSERT_TRUE(shard->commit().ok());
 }
 
@@ -72,7 +73,11 @@ std::vector<Extent> content_of(io::Device& device, uint32_t job) {
   EXPECT_TRUE((*shard)->scan(kFirst, 0, 100'000, nullptr, &extents, &next).ok());
   EXPECT_EQ((*shard)->size(kFirst).size, 3u << 20);
   EXPECT_EQ((*shard)->size(kFirst).generation, 2u);
-  EXPECT_FALSE((*shard)->size(kSecond).known);
+  for (const FileId& removed : {kSecond, kThird}) {
+    Found found;
+    const Range range{removed, 0, 100};
+    EXPECT_EQ((*shard)->lookup(std::span(&range, 1), 10, &found).code(), Code::kNotFound);
+  }
   return extents;
 }
 
@@ -107,7 +112,7 @@ TEST(MetaGoldenFiles, AreRead) {
   ASSERT_TRUE(found.ok());
   EXPECT_TRUE(found->problems.empty()) << found->problems.front().to_string();
   EXPECT_EQ(found->clients, 1u);
-  EXPECT_EQ(found->files, 2u);
+  EXPECT_EQ(found->files, 1u);
   const std::vector<Extent> extents = content_of(golden, 2);
   EXPECT_GT(extents.size(), 100u);
   EXPECT_EQ(extents, content_of(expected, 2));

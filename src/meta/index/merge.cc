@@ -14,7 +14,8 @@ constexpr size_t kCopiedBytesMin = kBlockBytes * 3 / 4;  // smaller blocks are p
 // One table as a stream of rows.
 class Input {
  public:
-  Input(const Table& table, FileTable* files) : table_(table), files_(files) {}
+  Input(const Table& table, FileTable* files, std::span<const RemovedRange> removed, MergeCounters* counters)
+      : table_(table), files_(files), removed_(removed), counters_(*counters) {}
 
   Status load() {  // the next set, if the last one is used up
     while (set_ < table_.sets.size() && block_ == blocks_.size()) {
@@ -46,15 +47,19 @@ class Input {
         const BlockView view,
         BlockView::parse(blocks_[block_], fmt::format("{}: block {}", table_.sets[set_]->name(), block_)));
     std::vector<uint32_t> numbers(view.files());
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = files_->index_of(view.file_id(i));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const FileId file = view.file_id(i);
+      numbers[i] = contains(removed_, file) ? FileTable::kNone : files_->index_of(file);
+    }
     if (begin > 0) {
       rows.erase(rows.begin(), rows.begin() + static_cast<ptrdiff_t>(begin));
       begin = 0;
     }
     rows.reserve(rows.size() + view.rows());
     for (size_t i = 0; i < view.rows(); ++i) {
-      rows.push_back(view.row(i));
-      rows.back().file = numbers[rows.back().file];
+      Entry row = view.row(i);
+      row.file = numbers[row.file];
+      row.file == FileTable::kNone ? static_cast<void>(++counters_.dropped) : rows.push_back(row);
     }
     return skip();
   }
@@ -86,6 +91,8 @@ class Input {
  private:
   const Table& table_;
   FileTable* const files_;
+  const std::span<const RemovedRange> removed_;
+  MergeCounters& counters_;
   std::string bytes_;
   std::vector<Bytes> blocks_;
   size_t set_ = 0, block_ = 0;
@@ -97,7 +104,7 @@ class Merger {
   Merger(const MergeRequest& request, const BlockSink& sink, MergeCounters* counters)
       : request_(request), sink_(sink), counters_(counters) {
     for (const auto& table : request.tables) {
-      inputs_.emplace_back(*table, &files_);
+      inputs_.emplace_back(*table, &files_, request.removed, counters);
       sequence_max_ = std::max(sequence_max_, table->sequence_max);
     }
   }
@@ -134,6 +141,12 @@ class Merger {
     for (const Input& input : inputs_) {
       if (input.buffered() > 0) return {};
       if (&input != next && input.has_block() && input.next_key() < *next->next_end()) return {};
+    }
+    if (!request_.removed.empty()) {
+      SWALE_ASSIGN_OR_RETURN(const BlockView view, BlockView::parse(next->next_block(), "a block", true));
+      for (size_t i = 0; i < view.files(); ++i) {
+        if (contains(request_.removed, view.file_id(i))) return {};
+      }
     }
     SWALE_RETURN_IF_ERROR(cutter_->add({}, true));
     const size_t rows = get_u16(next->next_block().data() + 8);

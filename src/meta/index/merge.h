@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "meta/index/log.h"
+#include "meta/index/removed_files.h"
 #include "meta/index/tree.h"
 
 namespace swale::meta {
 
 struct MergeCounters {
   uint64_t blocks_decoded = 0, blocks_copied = 0, entries = 0;
+  uint64_t dropped = 0;  // rows of removed files
 };
 
 // Sequences of entries are raised as far as nothing that must stay newer is passed: to the next barrier less one, or to
@@ -53,6 +55,7 @@ struct MergeRequest {
   BlockCodec codec = BlockCodec::kAuto;
   bool drop_holes = false;                 // nothing older exists
   std::vector<SequencedRelocation> rules;  // places are rewritten by them
+  std::vector<RemovedRange> removed;       // rows of these files are left out
 };
 
 Status merge_tables(const MergeRequest& request, const BlockSink& sink, MergeCounters* counters);

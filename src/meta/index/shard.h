@@ -17,7 +17,7 @@
 //   every group after durable_group() is void: answer its clients with that failure. Their retries count as new requests. A
 //   checkpoint that finds no space is tried again later; while the buffers are full, each put answers kNoSpace and causes
 //   one more attempt. So the shard goes on when space returns.
-// Errors: kInvalidArgument (nothing was done), kBusy (accepts() is false: finish background work first), kNoSpace,
+// Errors: kInvalidArgument (nothing was done), kNotFound (the file was removed), kBusy (accepts() is false: finish background work first), kNoSpace,
 //   kCorruption (a block or log is damaged; never a wrong extent), kResourceExhausted, or the failure that made the shard
 //   read-only. A call that runs out of memory has done nothing.
 // Limits: memory as ShardOptions says; ends of puts at or below kOffsetEnd.
@@ -140,6 +140,7 @@ struct ShardCounters {
   uint64_t groups = 0, log_bytes = 0, log_syncs = 0;
   uint64_t flushes = 0, flushed_bytes = 0, merges = 0, merged_bytes = 0, blocks_merged = 0, blocks_copied = 0;
   uint64_t checkpoints = 0, checkpoint_bytes = 0;
+  uint64_t rows_dropped = 0;                          // of removed files
   uint64_t groups_void = 0, background_failures = 0;  // for lack of space or memory
   uint64_t lookups = 0, lookup_pieces = 0, run_answers = 0;
   uint64_t ranges_scanned = 0;  // that scans have looked into
@@ -152,7 +153,8 @@ struct ShardState {
   uint64_t files = 0, runs = 0, run_layers_max = 0;
   uint64_t buffered_entries = 0, compressed_entries = 0, filed_entries = 0;
   uint64_t relocations = 0;  // rules that lookups still apply
-  uint64_t layers = 0;       // of irregular extents: buffers, trees and tables
+  uint64_t removed_ranges = 0;
+  uint64_t layers = 0;  // of irregular extents: buffers, trees and tables
   uint64_t log_bytes = 0, file_bytes = 0, snapshot_bytes = 0;
   uint64_t index_memory_bytes = 0;  // runs, files, indexes of blocks; without buffers and cache
   uint64_t buffer_memory_bytes = 0, cache_memory_bytes = 0;
@@ -194,7 +196,8 @@ class Shard {
   // Drops bytes from `size` on and makes `size` the file's size, unless the file has seen `generation` or a later one.
   virtual Result<uint64_t> truncate(RequestKey key, const FileId& file, uint64_t size,
                                     uint64_t generation) = 0;
-  // Truncates to 0 and forgets that the file was known; its generation stays.
+  // The file's id names nothing from then on, for ever: what was put by it is dropped from memory and files by and by, and
+  // every later call for it but another removal answers kNotFound.
   virtual Result<uint64_t> remove(RequestKey key, const FileId& file, uint64_t generation) = 0;
   virtual Result<uint64_t> relocate(RequestKey key, const Relocation& relocation) = 0;
 
@@ -213,6 +216,8 @@ class Shard {
   // makes a checkpoint, after which the log is empty. Requires that no work is under way.
   virtual Status commit() = 0;
   virtual Status drain() = 0;
+  // Before a close: gives back what removed files have left, if it is more than a little. Requires that no work is under way.
+  virtual Status tidy() { return {}; }
 
   // Many ranges at once: sorted inside, answered in their order.
   virtual Status lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) = 0;

@@ -82,12 +82,17 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
     ++found_.files;
     found_.runs += file.runs.size();
     say("  file {}: size {}, generation {}{}", words_of(file.id), file.size, file.generation,
-        file.known ? "" : ", removed");
+        file.known ? "" : ", nothing was put");
     for (const StoredRun& run : file.runs) say("    run, sequence {}: {}", run.sequence, words_of(run.run));
     return {};
   }
   Status relocation(const SequencedRelocation& relocation) override {
     return relocate(relocation.sequence, relocation.rule);
+  }
+  Status removed(const RemovedRange& range) override {
+    say("  removed: files {} to {}", words_of(FileId{range.high, range.first}),
+        words_of(FileId{range.high, range.last}));
+    return {};
   }
   Status client(const SnapshotClient& client) override {
     ++found_.clients;

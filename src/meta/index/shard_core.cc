@@ -1,11 +1,15 @@
 #include "meta/index/shard_core.h"
 
 #include <algorithm>
+#include <new>
 
 namespace swale::meta {
 namespace {
 
-constexpr size_t kFilesOfAGroup = 64;  // how far back a file is looked for before it is noted again
+constexpr size_t kFilesOfAGroup = 64;     // how far back a file is looked for before it is noted again
+constexpr uint64_t kRemovalsMax = 8192;   // in the log, 100 bytes each, before a checkpoint cuts it
+constexpr uint64_t kDeadRowsMin = 16384;  // fewer are no reason to merge everything
+constexpr size_t kNumbersMin = 1024;      // of files: fewer are not worth renumbering
 
 uint64_t extents_end(std::span<const Extent> extents) {
   uint64_t end = 0;
@@ -94,7 +98,15 @@ void ShardCore::begin_request(const RequestKey& key) {
 
 uint32_t ShardCore::state_of(const FileId& file) {
   const uint32_t index = files_.index_of(file);
-  if (index >= states_.size()) states_.resize(index + 1);
+  if (index >= states_.size()) {
+    try {
+      states_.resize(index + 1);
+    } catch (const std::bad_alloc&) {
+      files_.free(index);  // no number without a state
+      throw;
+    }
+  }
+  states_[index].free = false;
   return index;
 }
 
@@ -125,6 +137,7 @@ void ShardCore::note_file(const StagedFile& mark) {
     if (noted.file != mark.file) continue;
     noted.end = std::max(noted.end, mark.end);
     noted.last = mark.last;
+    noted.rows += mark.rows;
     return;
   }
   open_.files.push_back(mark);
@@ -132,8 +145,9 @@ void ShardCore::note_file(const StagedFile& mark) {
 
 namespace {
 
-void extend(StagedFile* mark, uint64_t end, Sequence first, Sequence last) {
+void extend(StagedFile* mark, uint64_t end, Sequence first, Sequence last, uint64_t rows) {
   mark->end = std::max(mark->end, end);
+  mark->rows += rows;
   if (mark->last == 0) mark->first = first;
   mark->last = last;
 }
@@ -143,7 +157,7 @@ void extend(StagedFile* mark, uint64_t end, Sequence first, Sequence last) {
 void ShardCore::stage_extents(uint32_t local, std::span<const Extent> extents, StagedFile* mark) {
   if (extents.empty()) return;
   active_->append(extents, local, next_sequence_);
-  extend(mark, extents_end(extents), next_sequence_, next_sequence_ + extents.size() - 1);
+  extend(mark, extents_end(extents), next_sequence_, next_sequence_ + extents.size() - 1, extents.size());
   next_sequence_ += extents.size();
   counters_.extents += extents.size();
 }
@@ -155,7 +169,7 @@ void ShardCore::stage_expanded(uint32_t local, const Run& run, StagedFile* mark)
     active_->append(
         {block.offset, block.length, block.place.address, next_sequence_, block.place.log, local});
   }
-  extend(mark, end_of(run), next_sequence_, next_sequence_);
+  extend(mark, end_of(run), next_sequence_, next_sequence_, blocks);
   ++next_sequence_;
   counters_.runs_expanded += 1;
 }
@@ -189,6 +203,12 @@ void ShardCore::stage_run(uint32_t local, const Run& run, StagedFile* mark) {
   ++counters_.runs;
 }
 
+Status ShardCore::check_removed(const FileId& file) const {
+  const uint32_t index = files_.find(file);
+  const bool removing = index != FileTable::kNone && index < states_.size() && states_[index].removing;
+  return removing || removed_.contains(file) ? was_removed(file) : ok_status();
+}
+
 Result<uint64_t> ShardCore::put(RequestKey key, std::span<const Put> puts) {
   bool duplicate = false;
   SWALE_RETURN_IF_ERROR(ready(key, &duplicate));
@@ -197,10 +217,11 @@ Result<uint64_t> ShardCore::put(RequestKey key, std::span<const Put> puts) {
     return last_group();
   }
   SWALE_RETURN_IF_ERROR(check_put(puts));
-  if (files_.size() + puts.size() > options_.files_max) {
+  for (const Put& put : puts) SWALE_RETURN_IF_ERROR(check_removed(put.file));
+  if (files_.files() + puts.size() > options_.files_max) {
     size_t unknown = 0;
     for (const Put& put : puts) unknown += files_.find(put.file) == FileTable::kNone ? 1 : 0;
-    if (files_.size() + unknown > options_.files_max)
+    if (files_.files() + unknown > options_.files_max)
       return error(Code::kResourceExhausted, Scope::kOperation,
                    "shard {}: {} files are the limit: use more servers", options_.shard, options_.files_max);
   }
@@ -236,8 +257,7 @@ Result<uint64_t> ShardCore::put(RequestKey key, std::span<const Put> puts) {
   return open_.number;
 }
 
-Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, const FileId& id, uint64_t size,
-                                           uint64_t generation) {
+Result<uint64_t> ShardCore::truncate(RequestKey key, const FileId& id, uint64_t size, uint64_t generation) {
   bool duplicate = false;
   SWALE_RETURN_IF_ERROR(ready(key, &duplicate));
   if (duplicate) {
@@ -245,14 +265,14 @@ Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, co
     return last_group();
   }
   if (size > kOffsetEnd) return invalid_argument("truncate to {} bytes: files end at 2^63", size);
+  SWALE_RETURN_IF_ERROR(check_removed(id));
   const Staged before = staged();
   try {
     const uint32_t file = state_of(id);
     uint64_t newest = states_[file].generation;
     for (const Group* group : {&in_flight_, &open_}) {
       for (const StagedOperation& staged : group->operations) {
-        if (staged.file == file &&
-            (staged.kind == LogOperation::kTruncate || staged.kind == LogOperation::kRemove))
+        if (staged.file == file && staged.kind == LogOperation::kTruncate)
           newest = std::max(newest, staged.generation);
       }
     }
@@ -263,7 +283,7 @@ Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, co
             {size, kOffsetEnd - size, 0, next_sequence_, kHoleLog, active_->files().index_of(id)});
       }
       StagedOperation operation;
-      operation.kind = kind;
+      operation.kind = LogOperation::kTruncate;
       operation.file = file;
       operation.sequence = next_sequence_++;
       operation.size = size;
@@ -272,7 +292,7 @@ Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, co
     }
     begin_request(key);
     if (generation > newest) {  // nothing below throws
-      if (size < kOffsetEnd) note_file({file, 0, before.sequence, before.sequence});
+      if (size < kOffsetEnd) note_file({file, 0, before.sequence, before.sequence, 1});
       open_.files_begin = open_.files.size();
     }
   } catch (const std::bad_alloc&) {
@@ -284,12 +304,31 @@ Result<uint64_t> ShardCore::stage_truncate(RequestKey key, LogOperation kind, co
   return last_group();
 }
 
-Result<uint64_t> ShardCore::truncate(RequestKey key, const FileId& file, uint64_t size, uint64_t generation) {
-  return stage_truncate(key, LogOperation::kTruncate, file, size, generation);
-}
-
-Result<uint64_t> ShardCore::remove(RequestKey key, const FileId& file, uint64_t generation) {
-  return stage_truncate(key, LogOperation::kRemove, file, 0, generation);
+Result<uint64_t> ShardCore::remove(RequestKey key, const FileId& id, uint64_t generation) {
+  bool duplicate = false;
+  SWALE_RETURN_IF_ERROR(ready(key, &duplicate));
+  if (duplicate || !check_removed(id).ok()) {
+    counters_.duplicates += duplicate ? 1 : 0;
+    return last_group();
+  }
+  const Staged before = staged();
+  try {
+    StagedOperation operation;
+    operation.kind = LogOperation::kRemove;
+    operation.file = state_of(id);
+    operation.sequence = next_sequence_;
+    operation.generation = generation;
+    open_.operations.push_back(operation);
+    begin_request(key);
+    states_[operation.file].removing = true;
+  } catch (const std::bad_alloc&) {
+    take_back(before);
+    return Status::out_of_memory();
+  }
+  ++next_sequence_;
+  open_.files_begin = open_.files.size();
+  open_.sequence_end = next_sequence_;
+  return open_.number;
 }
 
 Result<uint64_t> ShardCore::relocate(RequestKey key, const Relocation& relocation) {
@@ -339,6 +378,11 @@ void ShardCore::open_next_group() {
 // No group after the durable one exists any more. Allocates nothing.
 void ShardCore::give_up_groups() {
   counters_.groups_void += 1 + (open_.empty() ? 0 : 1);
+  for (const Group* group : {&in_flight_, &open_}) {
+    for (const StagedOperation& operation : group->operations) {
+      if (operation.kind == LogOperation::kRemove) states_[operation.file].removing = false;
+    }
+  }
   active_->shrink(active_->visible());
   staged_requests_.clear();
   next_sequence_ = visible_sequence_;
@@ -368,6 +412,7 @@ void ShardCore::apply_operation(const StagedOperation& operation) {
     ++runs_;
     return;
   }
+  if (operation.kind == LogOperation::kRemove) return apply_removal(operation);
   if (operation.generation <= state.generation) return;
   if (state.runs) {
     runs_ -= std::min(runs_, state.runs->runs());
@@ -377,7 +422,55 @@ void ShardCore::apply_operation(const StagedOperation& operation) {
   }
   state.generation = operation.generation;
   state.size = operation.size;
-  state.known = operation.kind == LogOperation::kTruncate;
+  state.known = true;
+}
+
+// No hole is needed: nothing asks for the id any more, and flushes and merges leave its rows out.
+void ShardCore::apply_removal(const StagedOperation& operation) {
+  removed_.add(files_.id(operation.file));
+  FileState& state = states_[operation.file];
+  if (state.runs) runs_ -= std::min(runs_, state.runs->runs());
+  dead_rows_ += state.rows;
+  state = FileState();
+  state.free = true;
+  files_.free(operation.file);
+  ++removals_;
+  want_space_back();
+}
+
+uint64_t ShardCore::rows() const {
+  uint64_t rows = active_->size() + (frozen_ ? frozen_->size() : 0);
+  for (const auto& tree : trees_) rows += tree->entries;
+  for (const auto& table : tables_) rows += table->entries;
+  return rows;
+}
+
+// What is rewritten for it is at most what was put and removed since the last time, or what a checkpoint takes anyway.
+void ShardCore::want_space_back() {
+  merge_all_wanted_ |= dead_rows_ >= kDeadRowsMin && dead_rows_ > rows() / 2;
+  if (removals_ >= kRemovalsMax || merge_all_wanted_) freeze_wanted_ = checkpoint_wanted_ = true;
+}
+
+// Most numbers are nobody's: files get new ones, and the memory of the rest is given back. Without memory: another time.
+void ShardCore::renumber_files() noexcept {
+  if (files_.size() < kNumbersMin || files_.files() > files_.size() / 4 || committing_) return;
+  try {
+    FileTable files;
+    std::vector<FileState> states(files_.files());
+    std::vector<uint32_t> numbers(files_.size(), FileTable::kNone);
+    for (uint32_t i = 0; i < states_.size(); ++i) {
+      if (!states_[i].free) numbers[i] = files.index_of(files_.id(i));
+    }
+    if (files.size() != states.size()) return;  // some have a number and no state yet
+    for (uint32_t i = 0; i < states_.size(); ++i) {
+      if (numbers[i] != FileTable::kNone) states[numbers[i]] = std::move(states_[i]);
+    }
+    for (StagedOperation& operation : open_.operations) operation.file = numbers[operation.file];
+    for (StagedFile& noted : open_.files) noted.file = numbers[noted.file];
+    std::swap(files_, files);
+    states_.swap(states);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 // The group is durable: it becomes visible whole. Extents and operations are applied in the order of their sequences.
@@ -386,8 +479,10 @@ void ShardCore::apply(const Group& group) {
   std::vector<StagedFile> files = group.files;
   std::sort(files.begin(), files.end(),
             [](const StagedFile& a, const StagedFile& b) { return a.first < b.first; });
-  for (const StagedFile& noted : files)
+  for (const StagedFile& noted : files) {
     states_[noted.file].irregular_max = std::max(states_[noted.file].irregular_max, noted.last);
+    states_[noted.file].rows += noted.rows;
+  }
   const auto apply_files_before = [&](Sequence sequence) {
     for (; done < files.size() && files[done].first < sequence; ++done) {
       if (files[done].end == 0) continue;
@@ -439,7 +534,8 @@ const ShardCounters& ShardCore::counters() const {
 ShardState ShardCore::state() const {
   ShardState state;
   state.sequence = next_sequence_;
-  state.files = files_.size();
+  state.files = files_.files();
+  state.removed_ranges = removed_.ranges();
   state.relocations = relocations_.size();
   for (const FileState& file : states_) {
     if (!file.runs) continue;
@@ -461,7 +557,8 @@ ShardState ShardCore::state() const {
     state.index_memory_bytes += table->memory_bytes();
   }
   state.index_memory_bytes += files_.memory_bytes() + states_.capacity() * sizeof(FileState) +
-                              barriers_.capacity() * sizeof(Sequence) + clients_.size() * 48;
+                              barriers_.capacity() * sizeof(Sequence) + clients_.size() * 48 +
+                              removed_.ranges() * 72;
   state.log_bytes = logs_bytes_;
   state.snapshot_bytes = snapshot_bytes_;
   state.cache_memory_bytes = cache_.memory_bytes();

@@ -21,6 +21,7 @@
 #include "meta/index/memtable.h"
 #include "meta/index/merge.h"
 #include "meta/index/relocation.h"
+#include "meta/index/removed_files.h"
 #include "meta/index/run_layers.h"
 #include "meta/index/shard.h"
 #include "meta/index/snapshot.h"
@@ -40,6 +41,9 @@ struct FileState {
   uint64_t generation = 0;
   uint64_t size = 0;
   Sequence irregular_max = 0;  // the newest extent or hole; 0: the file has runs only
+  uint64_t rows = 0;           // extents and holes that were put, whatever became of them
+  bool removing = false;       // a group that is not durable removes it
+  bool free = false;           // the number is nobody's
   std::unique_ptr<RunLayers> runs;
 };
 
@@ -58,6 +62,7 @@ struct StagedFile {
   uint32_t file = 0;
   uint64_t end = 0;
   Sequence first = 0, last = 0;
+  uint64_t rows = 0;
 };
 
 struct Group {
@@ -106,6 +111,7 @@ class ShardCore final : public Shard {
   Status finish(std::unique_ptr<Work> work) override;
   Status commit() override;
   Status drain() override;
+  Status tidy() override;
 
   Status lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) override;
   Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
@@ -148,8 +154,7 @@ class ShardCore final : public Shard {
   void stage_run(uint32_t local, const Run& run, StagedFile* mark);
   void stage_expanded(uint32_t local, const Run& run, StagedFile* mark);
   bool keep_as_run(uint32_t file, const Run& run) const;
-  Result<uint64_t> stage_truncate(RequestKey key, LogOperation kind, const FileId& file, uint64_t size,
-                                  uint64_t generation);
+  Status check_removed(const FileId& file) const;
   void reserve_marks(size_t count);
   void note_file(const StagedFile& mark);
 
@@ -165,11 +170,16 @@ class ShardCore final : public Shard {
   std::string encode_group(const Group& group);
   void apply(const Group& group);
   void apply_operation(const StagedOperation& operation);
+  void apply_removal(const StagedOperation& operation);
+  void want_space_back();
+  uint64_t rows() const;
+  void renumber_files() noexcept;
   void fail(const Status& why);
   void open_next_group();
   void give_up_groups();
   void drop_spare() { std::vector<Entry>().swap(spare_); }  // an assignment of {} would keep its memory
   bool freeze();
+  Status merge(bool all);
   std::shared_ptr<LogFile> next_log() const;
   Status finish_commit(CommitWork* work);
   Status finish_flush(FlushWork* work);
@@ -206,6 +216,10 @@ class ShardCore final : public Shard {
 
   FileTable files_;
   std::vector<FileState> states_;
+  RemovedFiles removed_;
+  uint64_t dead_rows_ = 0;         // about how many rows of removed files are in buffers, trees and tables
+  uint64_t removals_ = 0;          // since the last checkpoint
+  bool merge_all_wanted_ = false;  // most rows are dead
   std::unordered_map<uint64_t, ClientWindow> clients_;
   std::vector<SequencedRelocation> relocations_;  // by sequence
   std::vector<Sequence> barriers_;                // of runs and relocations, ascending

@@ -20,7 +20,12 @@ std::vector<ShardCore::LayerRef> ShardCore::layers() {
 
 Status ShardCore::lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) {
   SWALE_RETURN_IF_ERROR(unreadable_);
+  const FileId* file = nullptr;
   for (const Range& range : ranges) {
+    if (file == nullptr || range.file != *file) {
+      if (removed_.contains(range.file)) return was_removed(range.file);
+      file = &range.file;
+    }
     if (range.offset > kOffsetEnd || range.length > kOffsetEnd - range.offset)
       return invalid_argument("lookup of {} bytes at offset {}: files end at 2^63", range.length,
                               range.offset);
@@ -90,6 +95,7 @@ Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, 
   for (const Run& query : queries) {
     if (!valid(query)) return invalid_argument("the query at offset {} is no valid run", query.offset);
   }
+  if (removed_.contains(file)) return was_removed(file);
   const uint32_t number = files_.find(file);
   if (number == FileTable::kNone || number >= states_.size()) return {};
   counters_.lookups += queries.size();
@@ -130,6 +136,7 @@ Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, 
 Status ShardCore::scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
                        std::vector<Extent>* out, uint64_t* next) {
   SWALE_RETURN_IF_ERROR(unreadable_);
+  if (removed_.contains(file)) return was_removed(file);
   constexpr uint64_t kEmptyRangesMax = 4096;  // the caller goes on: other requests are not to wait longer
   return contain([&]() -> Status {
     Lookup lookup(this);
@@ -174,6 +181,7 @@ Status ShardCore::run_table(const FileId& file, size_t runs_max, const Ownership
   const auto too_many = [&] {
     return error(Code::kResourceExhausted, Scope::kOperation, "the file needs more than {} runs", runs_max);
   };
+  if (removed_.contains(file)) return was_removed(file);
   const uint32_t number = files_.find(file);
   if (number == FileTable::kNone || number >= states_.size()) return {};
   return contain([&]() -> Status {

@@ -21,6 +21,7 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
     state.generation = file.generation;
     state.size = file.size;
     state.irregular_max = file.irregular_max;
+    state.rows = file.rows;
     Sequence before = 0;
     for (const StoredRun& stored : file.runs) {
       if (stored.sequence < before)
@@ -40,6 +41,10 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
     shard_.clients_[client.client] = client.window;
     return {};
   }
+  Status removed(const RemovedRange& range) override {
+    shard_.removed_.add(range);
+    return {};
+  }
 
   Status request(const RequestKey& key) override {
     group_.requests.push_back(key);
@@ -50,6 +55,9 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
     to.reserve(block.rows());
     std::vector<uint32_t> local(block.files()), global(block.files());
     for (size_t i = 0; i < block.files(); ++i) {
+      // The snapshot knows that it was removed later.
+      local[i] = global[i] = FileTable::kNone;
+      if (shard_.removed_.contains(block.file_id(i))) continue;
       local[i] = to.files().index_of(block.file_id(i));
       global[i] = shard_.state_of(block.file_id(i));
     }
@@ -57,21 +65,23 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
         std::any_of(group_.operations.begin(), group_.operations.end(),
                     [](const auto& operation) { return operation.kind != LogOperation::kRun; });
     Sequence first = 0, last = 0;
-    uint64_t end = 0;
+    uint64_t end = 0, rows = 0;
     uint32_t number = FileTable::kNone;
     const auto note = [&] {
-      if (number != FileTable::kNone) group_.files.push_back({global[number], end, first, last});
+      if (number != FileTable::kNone) group_.files.push_back({global[number], end, first, last, rows});
     };
     for (size_t i = 0; i < block.rows(); ++i) {
       Entry row = block.row(i);
       const uint32_t in_block = row.file;
+      if (local[in_block] == FileTable::kNone) continue;
       const uint64_t row_end = row.log == kHoleLog || row.sequence < snapshot_sequence_ ? 0 : row.end();
       if (in_block != number || one_by_one) {
         note();
         number = in_block;
         first = row.sequence;
-        end = 0;
+        end = rows = 0;
       }
+      rows += row.sequence < snapshot_sequence_ ? 0 : 1;  // the snapshot has counted the others
       last = row.sequence;
       end = std::max(end, row_end);
       row.file = local[in_block];
@@ -201,6 +211,9 @@ Status ShardCore::recover(RecoveryReport* report) {
   }
   replay.set_snapshot_sequence(snapshot_sequence);
   prune_barriers();
+  // The snapshot has no count: what belongs to no file of it.
+  dead_rows_ = rows();
+  for (const FileState& state : states_) dead_rows_ -= std::min(dead_rows_, state.rows);
   durable_group_ = manifest.group;
   visible_sequence_ = std::max<Sequence>(1, manifest.sequence);
   const auto found = listing.logs.find(manifest.job);

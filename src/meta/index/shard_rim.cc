@@ -117,8 +117,9 @@ void ShardCore::prune_barriers() {
 }
 
 std::unique_ptr<Work> ShardCore::start_flush() {
-  return std::make_unique<FlushWork>(
-      frozen_, barriers_between(frozen_->sequence_min(), frozen_->sequence_max()), options_.codec);
+  return std::make_unique<FlushWork>(frozen_,
+                                     barriers_between(frozen_->sequence_min(), frozen_->sequence_max()),
+                                     options_.codec, removed_.list());
 }
 
 // How many of the oldest relocations a checkpoint that merges all trees and tables may put into effect: those before
@@ -143,7 +144,9 @@ std::string ShardCore::encode_snapshot(uint64_t owner, size_t retired) const {
   SnapshotBuilder builder(options_.shard, owner, visible_sequence_);
   for (uint32_t i = 0; i < states_.size(); ++i) {
     const FileState& state = states_[i];
-    SnapshotFile file{files_.id(i), state.known, state.generation, state.size, state.irregular_max, {}};
+    if (state.free) continue;
+    SnapshotFile file{files_.id(i), state.known, state.generation, state.size, state.irregular_max,
+                      state.rows,   {}};
     if (state.runs) {
       state.runs->for_each([&](const Run& run, Sequence sequence) {
         StoredRun& stored = file.runs.emplace_back(run, sequence);
@@ -157,6 +160,7 @@ std::string ShardCore::encode_snapshot(uint64_t owner, size_t retired) const {
   for (const SequencedRelocation& relocation : std::span(relocations_).subspan(retired))
     builder.add(relocation);
   for (const auto& [client, window] : clients_) builder.add(SnapshotClient{client, window});
+  for (const RemovedRange& range : removed_.list()) builder.add(range);
   return builder.finish();
 }
 
@@ -174,7 +178,10 @@ std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
   auto work = std::make_unique<CheckpointWork>(*this);
   if (options_.relocations_retire != 0 && (all || relocations_.size() >= options_.relocations_retire))
     work->retired = rules_to_retire();
-  all |= work->retired > 0;
+  all |= work->retired > 0 || merge_all_wanted_;
+  work->removals = removals_;
+  work->dead_rows = all ? dead_rows_ : 0;
+  work->request.removed = removed_.list();
   work->request.rules.assign(relocations_.begin(),
                              relocations_.begin() + static_cast<ptrdiff_t>(work->retired));
   work->trees = trees_.size();
@@ -187,7 +194,7 @@ std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
     bytes += tables_[merged]->stored_bytes();
     work->request.tables.push_back(tables_[merged++]);
   }
-  if (all && trees_.empty() && merged == 1 && work->retired == 0)
+  if (all && trees_.empty() && merged == 1 && work->retired == 0 && dead_rows_ == 0)
     merged = 0, work->request.tables.clear();  // one table stays as it is
   work->kept.assign(tables_.begin() + static_cast<ptrdiff_t>(merged), tables_.end());
   work->taken.assign(tables_.begin(), tables_.begin() + static_cast<ptrdiff_t>(merged));
@@ -296,6 +303,7 @@ Status ShardCore::finish_commit(CommitWork* work) {
   logs_bytes_ += work->bytes();
   current_log_bytes_ += work->bytes();
   in_flight_ = Group();
+  renumber_files();
   if (active_->full()) retry_background_ = true;
   if (active_->visible() >= options_.write_buffer_entries && frozen_ == nullptr)
     static_cast<void>(contain([this] { freeze(); }));  // else next_background does it
@@ -310,6 +318,8 @@ Status ShardCore::finish_flush(FlushWork* work) {
     if (!kept.ok()) return background_failed(kept);
   }
   blocked_ = {};
+  dead_rows_ -= std::min(dead_rows_, work->dropped());
+  counters_.rows_dropped += work->dropped();
   spare_ = frozen_->release();
   frozen_.reset();
   ++counters_.flushes;
@@ -343,7 +353,11 @@ Status ShardCore::finish_checkpoint(CheckpointWork* work) {
   snapshot_job_ = options_.job;
   snapshot_bytes_ = work->snapshot.size();
   logs_bytes_ -= std::min(logs_bytes_, work->freed_log_bytes);
-  checkpoint_wanted_ = false;
+  checkpoint_wanted_ = merge_all_wanted_ = false;
+  removals_ -= work->removals;
+  // Counts of rows are of what was put, and rows that another one covers are gone: a merge of all has all.
+  dead_rows_ -= std::min(dead_rows_, std::max(work->dead_rows, work->counters.dropped));
+  counters_.rows_dropped += work->counters.dropped;
   ++counters_.checkpoints;
   counters_.checkpoint_bytes += work->snapshot.size();
   if (work->merged) {
@@ -363,8 +377,21 @@ Status ShardCore::commit() {
   return health_;
 }
 
+Status ShardCore::tidy() {
+  constexpr uint64_t kRemovalsKept = 256;  // 25 KB of the log
+  SWALE_RETURN_IF_ERROR(commit());
+  merge_all_wanted_ |= dead_rows_ >= kRemovalsKept && dead_rows_ > rows() / 2;
+  if (removals_ < kRemovalsKept && !merge_all_wanted_) return {};
+  return merge(merge_all_wanted_);
+}
+
 Status ShardCore::drain() {
   SWALE_RETURN_IF_ERROR(commit());
+  return merge(true);
+}
+
+// Everything goes to sorted files, and the log is empty after it. `all`: into one table.
+Status ShardCore::merge(bool all) {
   const auto run = [this](std::unique_ptr<Work> work) {
     background_ = true;
     work->run();
@@ -377,7 +404,7 @@ Status ShardCore::drain() {
       if (frozen_ != nullptr) SWALE_RETURN_IF_ERROR(run(start_flush()));
     }
     drop_spare();
-    return run(start_checkpoint(true));
+    return run(start_checkpoint(all));
   });
 }
 

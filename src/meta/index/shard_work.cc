@@ -47,6 +47,11 @@ void FlushWork::run() noexcept {
 
 Status FlushWork::encode() {
   std::vector<Entry> entries = from_->sorted();
+  if (!removed_.empty()) {
+    std::vector<bool> dead(from_->files().size());
+    for (uint32_t i = 0; i < dead.size(); ++i) dead[i] = contains(removed_, from_->files().id(i));
+    dropped_ = std::erase_if(entries, [&](const Entry& row) { return dead[row.file]; });
+  }
   auto tree = std::make_shared<Tree>();
   table_ = std::make_shared<Table>();
   table_->sequence_min = from_->sequence_min();

@@ -50,12 +50,18 @@ class CommitWork final : public Work {
 
 class FlushWork final : public Work {
  public:
-  FlushWork(std::shared_ptr<const Memtable> from, std::vector<Sequence> barriers, BlockCodec codec)
-      : Work(WorkKind::kFlush), from_(std::move(from)), barriers_(std::move(barriers)), codec_(codec) {}
+  FlushWork(std::shared_ptr<const Memtable> from, std::vector<Sequence> barriers, BlockCodec codec,
+            std::vector<RemovedRange> removed)
+      : Work(WorkKind::kFlush),
+        from_(std::move(from)),
+        barriers_(std::move(barriers)),
+        codec_(codec),
+        removed_(std::move(removed)) {}
 
   void run() noexcept override;
   const Status& status() const { return status_; }
   const std::shared_ptr<Table>& table() const { return table_; }
+  uint64_t dropped() const { return dropped_; }  // rows of removed files
 
  private:
   Status encode();
@@ -63,6 +69,8 @@ class FlushWork final : public Work {
   const std::shared_ptr<const Memtable> from_;
   const std::vector<Sequence> barriers_;
   const BlockCodec codec_;
+  const std::vector<RemovedRange> removed_;
+  uint64_t dropped_ = 0;
   std::shared_ptr<Table> table_;
   Status status_;
 };
@@ -82,8 +90,9 @@ class CheckpointWork final : public Work {
   ShardManifest manifest;
   std::vector<std::string> obsolete;  // paths
   uint64_t freed_log_bytes = 0;
-  size_t trees = 0;    // how many of the shard's trees are in it
-  size_t retired = 0;  // how many of the oldest relocations nothing needs after it
+  size_t trees = 0;                      // how many of the shard's trees are in it
+  size_t retired = 0;                    // how many of the oldest relocations nothing needs after it
+  uint64_t removals = 0, dead_rows = 0;  // of the shard when it began; dead_rows only if all is merged
 
   // Read by the shard after it.
   std::shared_ptr<Table> merged;

@@ -38,6 +38,9 @@ class SimpleShard final : public Shard {
     SWALE_RETURN_IF_ERROR(health_);
     uint64_t group = durable_;
     for (const Put& each : puts) {
+      if (removed(each.file, true)) return gone();
+    }
+    for (const Put& each : puts) {
       SimpleDisk::Item item{.key = key, .file = each.file, .relocation = {}};
       size_t extent = 0;
       for (size_t i = 0; i < each.runs.size(); ++i) {
@@ -51,6 +54,7 @@ class SimpleShard final : public Shard {
   }
   Result<uint64_t> truncate(RequestKey key, const FileId& file, uint64_t size, uint64_t generation) override {
     SWALE_RETURN_IF_ERROR(health_);
+    if (removed(file, true)) return gone();
     return add({.key = key,
                 .file = file,
                 .what = SimpleDisk::Item::What::kTruncate,
@@ -111,6 +115,7 @@ class SimpleShard final : public Shard {
   Status lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) override {
     *out = {};
     for (const Range& each : ranges) {
+      if (removed(each.file, false)) return gone();
       for (const auto& [offset, piece] : painted(each.file, each.offset, each.offset + each.length)) {
         if (out->extents.size() == pieces_max) {
           out->resume = offset;
@@ -125,6 +130,7 @@ class SimpleShard final : public Shard {
   }
   Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t,
                      std::vector<Run>* out) override {
+    if (removed(file, false)) return gone();
     for (const Run& query : queries) {
       for (uint64_t i = 0; i < blocks_of(query); ++i) {
         const Extent block = block_at(query, i);
@@ -145,6 +151,7 @@ class SimpleShard final : public Shard {
   Status scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
               std::vector<Extent>* out, uint64_t* next) override {
     *next = kOffsetEnd;
+    if (removed(file, false)) return gone();
     for (const auto& [offset, piece] : painted(file, from, kOffsetEnd)) {
       if (piece.place.log == kHoleLog) continue;
       for (uint64_t at = offset; at < offset + piece.length;) {
@@ -195,6 +202,15 @@ class SimpleShard final : public Shard {
     void run() noexcept override {}
   };
   using Map = std::map<uint64_t, Extent>;
+
+  static Status gone() { return error(Code::kNotFound, Scope::kFile, "the file was removed"); }
+  bool removed(const FileId& file, bool also_soon) const {
+    const auto removes = [&](const SimpleDisk::Item& each) {
+      return each.file == file && each.what == SimpleDisk::Item::What::kRemove;
+    };
+    const auto has = [&](const auto& list) { return std::any_of(list.begin(), list.end(), removes); };
+    return has(disk_->items) || (also_soon && (has(taken_) || has(pending_)));
+  }
 
   // The group that makes it durable.
   uint64_t add(SimpleDisk::Item item) {

@@ -9,7 +9,7 @@ namespace swale::meta {
 namespace {
 
 // DO NOT CHANGE THESE VALUES: they are on disk.
-enum class Item : uint8_t { kEnd = 0, kFile = 1, kRelocation = 2, kClient = 3 };
+enum class Item : uint8_t { kEnd = 0, kFile = 1, kRelocation = 2, kClient = 3, kRemoved = 4 };
 
 constexpr DocumentFormat kSnapshotFormat{.name = "swale-meta-shard", .version = 1};
 constexpr uint64_t kNumberMax = UINT32_MAX;
@@ -37,6 +37,7 @@ void SnapshotBuilder::add(const SnapshotFile& file) {
   append_varint(&bytes_, file.generation);
   append_varint(&bytes_, file.size);
   append_varint(&bytes_, file.irregular_max);
+  append_varint(&bytes_, file.rows);
   append_varint(&bytes_, file.runs.size());
   for (const StoredRun& run : file.runs) {
     append_varint(&bytes_, run.sequence);
@@ -57,6 +58,13 @@ void SnapshotBuilder::add(const SnapshotClient& client) {
   append_varint(&bytes_, client.window.recent);
 }
 
+void SnapshotBuilder::add(const RemovedRange& range) {
+  append_u8(&bytes_, static_cast<uint8_t>(Item::kRemoved));
+  append_varint(&bytes_, range.high);
+  append_varint(&bytes_, range.first);
+  append_varint(&bytes_, range.last - range.first);
+}
+
 std::string SnapshotBuilder::finish() {
   append_u8(&bytes_, static_cast<uint8_t>(Item::kEnd));
   put_u32(bytes_.data() + 4, crc32c(Bytes(bytes_).substr(8)));
@@ -71,6 +79,7 @@ Status read_file_item(Decoder* decoder, const std::string& path, SnapshotFile* f
   file->generation = decoder->varint64();
   file->size = decoder->varint64();
   file->irregular_max = decoder->varint64();
+  file->rows = decoder->varint64();
   const uint64_t runs = decoder->varint64();
   if (!decoder->ok() || file->size > kOffsetEnd || runs > decoder->remaining())
     return corruption("{}: the file before byte {} is malformed", path, decoder->offset());
@@ -123,6 +132,16 @@ Result<Sequence> visit_snapshot(Bytes bytes, const std::string& path, uint32_t s
       if (!decoder.ok())
         return corruption("{}: the client before byte {} is malformed", path, decoder.offset());
       SWALE_RETURN_IF_ERROR(visitor->client(client));
+    } else if (item == Item::kRemoved) {
+      RemovedRange range;
+      range.high = decoder.varint64();
+      range.first = decoder.varint64();
+      const uint64_t more = decoder.varint64();
+      range.last = range.first + more;
+      if (!decoder.ok() || range.last < range.first)
+        return corruption("{}: the range of removed files before byte {} is malformed", path,
+                          decoder.offset());
+      SWALE_RETURN_IF_ERROR(visitor->removed(range));
     } else {
       return error(Code::kUnsupported, Scope::kFile, "{}: item {} is unknown; read it with a newer swale",
                    path, static_cast<unsigned>(item));

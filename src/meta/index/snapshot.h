@@ -14,13 +14,14 @@
 
 #include "io/device.h"
 #include "meta/index/log.h"
+#include "meta/index/removed_files.h"
 #include "meta/index/run_layers.h"
 #include "meta/index/shard.h"
 
 namespace swale::meta {
 
 inline constexpr uint32_t kSnapshotMagic = 0x534d7753;  // "SwMS"
-inline constexpr uint16_t kSnapshotVersion = 1;
+inline constexpr uint16_t kSnapshotVersion = 2;
 inline constexpr size_t kSnapshotHeaderBytes = 32;
 
 // Which requests of a client are done: all up to `highest` - kRetryWindow count as done; bit i of `recent`: number
@@ -51,6 +52,7 @@ struct SnapshotFile {
   uint64_t generation = 0;
   uint64_t size = 0;
   Sequence irregular_max = 0;
+  uint64_t rows = 0;            // extents and holes that were put
   std::vector<StoredRun> runs;  // by sequence
 };
 
@@ -65,6 +67,7 @@ class SnapshotBuilder {
   void add(const SnapshotFile& file);
   void add(const SequencedRelocation& relocation);
   void add(const SnapshotClient& client);
+  void add(const RemovedRange& range);
   std::string finish();
 
  private:
@@ -77,6 +80,7 @@ class SnapshotVisitor {
   virtual Status file(const SnapshotFile& file) = 0;
   virtual Status relocation(const SequencedRelocation& relocation) = 0;
   virtual Status client(const SnapshotClient& client) = 0;
+  virtual Status removed(const RemovedRange& range) = 0;
 };
 // Returns the sequence up to which the snapshot knows everything but extents.
 Result<Sequence> visit_snapshot(Bytes bytes, const std::string& path, uint32_t shard, uint64_t owner,

@@ -18,10 +18,12 @@ namespace swale::meta {
 inline constexpr uint64_t kOffsetEnd = uint64_t{1} << 63;  // no byte of a file stands here or later
 inline constexpr unsigned kRunLevels = 3;                  // BTIO's cells: lines, planes, cells
 
-// 128 bits: a strong hash of the file's name; attributes keep the name, so that a collision is found and refused.
+// Drawn when the file is created, by the server that keeps its name: `high` is that server, `low` counts its files from 1. No
+// id is drawn twice in a store, so an id whose file was removed names nothing for ever. All zero: none.
 struct FileId {
   uint64_t high = 0;
   uint64_t low = 0;
+  bool none() const { return high == 0 && low == 0; }
   friend auto operator<=>(const FileId&, const FileId&) = default;
 };
 struct FileIdHash {

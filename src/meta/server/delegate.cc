@@ -13,6 +13,7 @@ void Delegate::on_request(AttributeRequest request, uint32_t root, uint64_t toke
   std::string key;
   append_u8(&key, static_cast<uint8_t>(request.op));
   append_file(&key, request.file);
+  key += request.name;
   Flow& flow = flows_[key];
   flow.root = root;
   const auto fits = [&](const Batch& batch) { return mergeable(request, batch.request); };

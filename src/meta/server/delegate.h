@@ -64,7 +64,7 @@ class Delegate {
 
   Delegate(const Shape& shape, Actions* actions) : shape_(shape), actions_(*actions) {}
 
-  // `root` of request.file, another server than this one. The request leaves with flush().
+  // `root` of request.name, another server than this one. The request leaves with flush().
   void on_request(AttributeRequest request, uint32_t root, uint64_t token);
   // What forward() has led to. A failure of the way (kUnavailable, kDeadlineExceeded, kAborted) bypasses the parent.
   void on_answer(uint64_t id, const Result<std::string>& response);

@@ -221,7 +221,6 @@ AttributeRequest request(AttributeOp op, uint64_t client, uint64_t size = 0) {
   AttributeRequest made;
   made.op = op;
   made.name = "f";
-  made.file = file_id("f");
   made.from = {client, 1};
   made.size = size;
   made.generation = 1;
@@ -263,7 +262,7 @@ std::string storm(uint64_t seed, RingMode mode, Sabotage sabotage, uint64_t* kil
     if (!heard.response.ok()) return heard.response.status().to_string();
   }
   if (storm.waiting() != 0) return "a delegate still waits";
-  if (storm.table().find(file_id("f"))->size != largest) return "a close was lost";
+  if (storm.table().find("f")->size != largest) return "a close was lost";
   for (const uint64_t token : stats) {
     const auto answer = decode_answer(*storm.heard()[token].response);
     if (!answer.ok()) return answer.status().to_string();

@@ -7,9 +7,9 @@
 namespace swale::meta {
 namespace {
 
-constexpr std::string_view kNames[] = {"put",        "get",    "get runs",        "scan",
-                                       "trim",       "forget", "relocate",        "collect",
-                                       "attributes", "stats",  "relocate tables", "relocated"};
+constexpr std::string_view kNames[] = {
+    "put",        "get",   "get runs",        "scan",      "trim",   "forget", "relocate", "collect",
+    "attributes", "stats", "relocate tables", "relocated", "removed"};
 
 void append_extent(std::string* out, const Extent& extent) {
   char bytes[kExtentWireBytes];
@@ -347,6 +347,19 @@ Result<RelocateMessage> decode_relocate(Bytes message) {
   relocate.relocation.to.address = in.u64();
   SWALE_RETURN_IF_ERROR(in.finish("a relocation"));
   return relocate;
+}
+
+std::string encode_removed(const FileId& file) {
+  std::string out;
+  append_file(&out, file);
+  return out;
+}
+
+Result<FileId> decode_removed(Bytes message) {
+  Decoder in(message);
+  const FileId file = decode_file_id(&in);
+  SWALE_RETURN_IF_ERROR(in.finish("the news of a removal"));
+  return file;
 }
 
 std::string encode_attributes(Server to, const AttributeRequest& request) {

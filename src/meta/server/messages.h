@@ -30,6 +30,7 @@ enum class Method : uint16_t {
   kStats = 9,
   kRelocateTables = 10,
   kRelocated = 11,  // to a rank, not to a server: its handles' tables of runs are old
+  kRemoved = 12,    // the same, of one file
 };
 std::vector<std::string> method_names();
 std::string_view method_name(Method method);
@@ -100,6 +101,10 @@ struct RelocateMessage {
 };
 std::string encode_relocate(Server to, const RelocateMessage& message);
 Result<RelocateMessage> decode_relocate(Bytes message);
+
+// kRemoved: without a server in front.
+std::string encode_removed(const FileId& file);
+Result<FileId> decode_removed(Bytes message);
 
 std::string encode_attributes(Server to, const AttributeRequest& request);
 Result<AttributeRequest> decode_attributes(Bytes message);

@@ -16,15 +16,19 @@ Status Partition::check(uint32_t servers, uint64_t range_bytes) {
   return {};
 }
 
-Server Partition::root_of(const FileId& file) const {
-  // The id is a hash already; mixed once more, so that ids which people choose (1, 2, 3) spread too.
+Server Partition::root_of(std::string_view name) const {
+  return choose(hash_bytes_seeded(name, 0x6d657461), servers_).index;
+}
+
+// Ids count on: they are mixed, so that they spread.
+Server Partition::first_of(const FileId& file) const {
   char bytes[8];
   put_u64(bytes, file.high * 0x9e3779b97f4a7c15 ^ file.low);
   return choose(hash_eight_bytes(bytes), servers_).index;
 }
 
 void Partition::owners_of(const FileId& file, const Run& run, std::vector<Server>* out) const {
-  const Server root = root_of(file);
+  const Server root = first_of(file);
   const uint64_t blocks = blocks_of(run);
   const auto mark = [&](uint64_t range, std::vector<bool>* seen) {
     const auto server = static_cast<Server>((root + range) % servers_);
@@ -83,7 +87,7 @@ std::pair<uint64_t, uint64_t> ServerRanges::next_owned(const FileId& file, uint6
   if (from >= kOffsetEnd) return {kOffsetEnd, kOffsetEnd};
   if (servers == 1) return {0, kOffsetEnd};
   const uint64_t range = from / bytes;
-  const uint64_t owner = (partition_.root_of(file) + range) % servers;
+  const uint64_t owner = (partition_.first_of(file) + range) % servers;
   const uint64_t ahead = (server_ + servers - owner) % servers;
   // Ranges above the end: 2^63 / 4096 of them fit with ease.
   const uint64_t first = range + ahead;

@@ -1,8 +1,8 @@
 // Partition: which server owns which bytes of which file, and how requests that span servers are split.
 //
-// A file is cut into ranges of `range_bytes`. Range r of a file belongs to server (root + r) mod servers, where the root is
-// chosen by the file's id; the root also keeps the file's attributes. So each server has an equal share of every large
-// file, and small files spread.
+// A file is cut into ranges of `range_bytes`. Range r of a file belongs to server (first + r) mod servers, where the first is
+// chosen by the file's id. So each server has an equal share of every large file, and small files spread. Attributes are
+// kept by the file's root, which is chosen by the file's name: whoever has a name needs no id to ask.
 //
 // An extent inside one range goes to its owner. Everything else is a run, and goes whole to each server that owns a range
 // which the run touches. A server answers for ranges that it owns and for no others, so bytes that were stored by several
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,9 +40,10 @@ class Partition {
 
   uint32_t servers() const { return servers_; }
   uint64_t range_bytes() const { return range_bytes_; }
-  Server root_of(const FileId& file) const;
+  Server root_of(std::string_view name) const;
+  Server first_of(const FileId& file) const;
   Server server_of(const FileId& file, uint64_t offset) const {
-    return static_cast<Server>((root_of(file) + offset / range_bytes_) % servers_);
+    return static_cast<Server>((first_of(file) + offset / range_bytes_) % servers_);
   }
 
   // The servers that own a range which the run touches, each once. May name others if the run has more than 64 blocks a

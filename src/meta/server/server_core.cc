@@ -47,6 +47,7 @@ void ServerCore::resume() {
     Applied applied;
     applied.follow_up = each.what;
     applied.trim_size = each.trim_size;
+    applied.answer.attributes.file = each.request.file;
     applied.answer.attributes.generation = each.generation;
     begin_follow_up({std::move(each.request), {}}, applied);
   }
@@ -100,6 +101,7 @@ Status ServerCore::handle(Method method, Bytes payload, uint64_t token) {
       reply(token, stats_json());
       return {};
     case Method::kRelocated:  // for the rank
+    case Method::kRemoved:
       break;
   }
   return error(Code::kUnsupported, Scope::kOperation, "no method {}", static_cast<int>(method));
@@ -248,15 +250,15 @@ Status ServerCore::relocate_tables(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const RelocateMessage message, decode_relocate(payload));
   SWALE_RETURN_IF_ERROR(attributes_->health());
   ++table_relocations_;
-  std::vector<std::pair<FileId, std::string>> moved;
-  attributes_->table().for_each_table([&](const FileId& file, Bytes table) {
+  std::vector<std::pair<std::string, std::string>> moved;
+  attributes_->table().for_each_table([&](const std::string& name, Bytes table) {
     Result<std::optional<std::string>> after = relocated_table(table, message.relocation);
     if (!after.ok()) after = std::optional(std::string());  // nobody could read it
-    if (*after) moved.emplace_back(file, **std::move(after));
+    if (*after) moved.emplace_back(name, **std::move(after));
   });
-  for (auto& [file, table] : moved) {
+  for (auto& [name, table] : moved) {
     attributes_->change([&](std::string* record) {
-      attributes_->table().replace_table(file, std::move(table), record);
+      attributes_->table().replace_table(name, std::move(table), record);
       return true;
     });
   }
@@ -305,7 +307,7 @@ Collected ServerCore::collected(const FileId& file) {
 Status ServerCore::attribute_request(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(AttributeRequest request, decode_attributes(payload));
   ++counters_.attribute_requests;
-  const Server root = partition_.root_of(request.file);
+  const Server root = partition_.root_of(request.name);
   if (root != server_) {
     delegate_.on_request(std::move(request), root, token);
     return {};
@@ -316,7 +318,7 @@ Status ServerCore::attribute_request(Bytes payload, uint64_t token) {
 
 void ServerCore::change(Change change) {
   const AttributeOp op = change.request.op;
-  if (const auto job = jobs_.find(change.request.file); job != jobs_.end() && changes_attributes(op)) {
+  if (const auto job = jobs_.find(change.request.name); job != jobs_.end() && changes_attributes(op)) {
     std::deque<Change>& queue = job->second.queue;
     const auto fits = [&](const Change& each) { return mergeable(change.request, each.request); };
     const auto same = std::find_if(queue.begin(), queue.end(), fits);
@@ -342,49 +344,50 @@ void ServerCore::change(Change change) {
 
 void ServerCore::begin_follow_up(Change change, const Applied& applied) {
   ++counters_.follow_ups;
-  const FileId file = change.request.file;
-  FollowUpJob& job = jobs_[file];
+  const std::string name = change.request.name;
+  FollowUpJob& job = jobs_[name];
   job.change = std::move(change);
+  job.file = applied.answer.attributes.file;
   job.what = applied.follow_up;
   job.generation = applied.answer.attributes.generation;
   job.trim_size = applied.trim_size;
   job.again = applied.again;
   try {
-    when_attributes_durable([this, file](const Status& status) {
-      if (status.ok()) return start_follow_up(file);
-      jobs_.at(file).failure = status;
-      end_follow_up(file);
+    when_attributes_durable([this, name](const Status& status) {
+      if (status.ok()) return start_follow_up(name);
+      jobs_.at(name).failure = status;
+      end_follow_up(name);
     });
   } catch (const std::bad_alloc&) {
-    if (const auto left = jobs_.find(file); left != jobs_.end() && left->second.open_calls == 0)
+    if (const auto left = jobs_.find(name); left != jobs_.end() && left->second.open_calls == 0)
       jobs_.erase(left);
     throw;
   }
 }
 
-void ServerCore::start_follow_up(const FileId& file) {
-  FollowUpJob& job = jobs_.at(file);
+void ServerCore::start_follow_up(const std::string& name) {
+  FollowUpJob& job = jobs_.at(name);
   job.relocations = table_relocations_;
   const bool trims = job.what == FollowUp::kTrim;
-  const FileMessage message{file, trims ? job.trim_size : 0,
+  const FileMessage message{job.file, trims ? job.trim_size : 0,
                             job.what == FollowUp::kCollect ? 0 : job.generation};
   const size_t response = job.what == FollowUp::kCollect ? 64 + kTableRunsMax * 104 : 4096;
   try {
     for (Server to = 0; to < partition_.servers(); ++to) {
       const uint64_t tag = next_tag_++;
-      follow_up_calls_.emplace(tag, file);
+      follow_up_calls_.emplace(tag, name);
       call(to, method_of(job.what), encode_file(to, message), response, tag);
       ++job.open_calls;
     }
   } catch (const std::bad_alloc&) {
     follow_up_calls_.erase(next_tag_ - 1);
     job.failure = Status::out_of_memory();  // once those that were called have answered
-    if (job.open_calls == 0) end_follow_up(file);
+    if (job.open_calls == 0) end_follow_up(name);
   }
 }
 
-void ServerCore::on_follow_up(const FileId& file, Result<std::string> response) {
-  FollowUpJob& job = jobs_.at(file);
+void ServerCore::on_follow_up(const std::string& name, Result<std::string> response) {
+  FollowUpJob& job = jobs_.at(name);
   Status status = response.status();
   if (status.ok() && job.what == FollowUp::kCollect) {
     Result<Collected> part = decode_collected(*response);
@@ -392,12 +395,12 @@ void ServerCore::on_follow_up(const FileId& file, Result<std::string> response) 
     if (part.ok()) job.collected.push_back(*std::move(part));
   }
   if (job.failure.ok() && !status.ok()) job.failure = status;
-  if (--job.open_calls == 0) end_follow_up(file);
+  if (--job.open_calls == 0) end_follow_up(name);
 }
 
-void ServerCore::end_follow_up(const FileId& file) {
-  FollowUpJob job = std::move(jobs_.at(file));
-  jobs_.erase(file);
+void ServerCore::end_follow_up(const std::string& name) {
+  FollowUpJob job = std::move(jobs_.at(name));
+  jobs_.erase(name);
   const AttributeRequest& request = job.change.request;
   Result<AttributeAnswer> done = AttributeAnswer();
   if (!job.failure.ok()) {
@@ -447,9 +450,9 @@ void ServerCore::on_completion(uint64_t tag, Result<std::string> response) {
     delegate_calls_.erase(own);
     delegate_.on_answer(id, response);
   } else if (const auto follow = follow_up_calls_.find(tag); follow != follow_up_calls_.end()) {
-    const FileId file = follow->second;
+    const std::string name = std::move(follow->second);
     follow_up_calls_.erase(follow);
-    on_follow_up(file, std::move(response));
+    on_follow_up(name, std::move(response));
   }
 }
 

@@ -94,6 +94,7 @@ class ServerCore final : private Delegate::Actions {
   // A file whose second half is under way, and who waits for it.
   struct FollowUpJob {
     Change change;
+    FileId file;
     FollowUp what = FollowUp::kNone;
     uint64_t generation = 0;
     uint64_t trim_size = 0;
@@ -135,9 +136,9 @@ class ServerCore final : private Delegate::Actions {
 
   void change(Change change);
   void begin_follow_up(Change change, const Applied& applied);
-  void start_follow_up(const FileId& file);
-  void on_follow_up(const FileId& file, Result<std::string> response);
-  void end_follow_up(const FileId& file);
+  void start_follow_up(const std::string& name);
+  void on_follow_up(const std::string& name, Result<std::string> response);
+  void end_follow_up(const std::string& name);
   Collected collected(const FileId& file);
   void reply(uint64_t token, Result<std::string> response) {
     replies_.push_back({token, std::move(response)});
@@ -165,9 +166,9 @@ class ServerCore final : private Delegate::Actions {
   uint64_t table_relocations_ = 0;
   uint64_t last_group_ = 0;  // of the shard that a request has joined and that is not void
   std::unordered_map<FileId, FileMessage, FileIdHash> owed_trims_;  // asked for and not durable
-  std::unordered_map<FileId, FollowUpJob, FileIdHash> jobs_;
-  std::unordered_map<uint64_t, FileId> follow_up_calls_;   // by tag
-  std::unordered_map<uint64_t, uint64_t> delegate_calls_;  // tag -> the delegate's id
+  std::unordered_map<std::string, FollowUpJob> jobs_;               // by the file's name
+  std::unordered_map<uint64_t, std::string> follow_up_calls_;       // tag -> name
+  std::unordered_map<uint64_t, uint64_t> delegate_calls_;           // tag -> the delegate's id
   uint64_t next_tag_ = 1;
   bool waits_added_ = false;
   const Work* attribute_work_ = nullptr;  // the one under way

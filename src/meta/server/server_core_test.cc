@@ -98,7 +98,6 @@ std::vector<std::pair<Method, std::string>> messages() {
   AttributeRequest create;
   create.op = AttributeOp::kCreate;
   create.name = "f";
-  create.file = file_id("f");
   create.from = {1, 1};
   return {{Method::kPut, encode_put(0, {9, 9}, {5, 1}, batch)},
           {Method::kGet, encode_get(0, {kFile, 100, {{kFile, 0, 500}, {kFile, 100, 5000}}})},

@@ -1,16 +1,16 @@
 // RankService: what a rank of a job with an open metadata store answers: the requests to the servers that it hosts (Service),
-// and the news that bytes of a log have moved, which every rank hears.
+// and the news that bytes of a log have moved, or that a sealed file was removed, which every rank hears.
 //
 // Threads: any. Errors: a request to a server that is not here is refused. Limits: none.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <string>
 #include <utility>
 
 #include "base/contain.h"
+#include "meta/client/table_news.h"
 #include "meta/server/service.h"
 #include "net/rpc/rpc.h"
 
@@ -26,20 +26,19 @@ class RankService final : public net::RpcService {
     const std::lock_guard lock(mutex_);
     rpc_ = rpc;
   }
-  // How many relocations this rank has heard of.
-  const std::atomic<uint64_t>& relocations() const { return relocations_; }
+  const TableNews& table_news() const { return table_news_; }
 
   void on_requests(std::span<net::RpcRequest> requests) override {
     const auto news = [](const net::RpcRequest& each) {
-      return each.method == static_cast<net::RpcMethod>(Method::kRelocated);
+      return each.method == static_cast<net::RpcMethod>(Method::kRelocated) ||
+             each.method == static_cast<net::RpcMethod>(Method::kRemoved);
     };
     // Together as they came: a delegate combines them.
     if (servers_ != nullptr && std::none_of(requests.begin(), requests.end(), news))
       return servers_->on_requests(requests);
     for (net::RpcRequest& each : requests) {
       if (news(each)) {
-        ++relocations_;
-        reply(each.token, std::string());
+        reply(each.token, hear(each));
       } else if (servers_ != nullptr) {
         servers_->on_requests(std::span(&each, 1));
       } else {
@@ -49,6 +48,15 @@ class RankService final : public net::RpcService {
   }
 
  private:
+  Result<std::string> hear(const net::RpcRequest& each) {
+    if (each.method == static_cast<net::RpcMethod>(Method::kRelocated)) {
+      table_news_.relocation_heard();
+      return std::string();
+    }
+    SWALE_ASSIGN_OR_RETURN(const FileId file, decode_removed(each.payload));
+    table_news_.removal_heard(file);
+    return std::string();
+  }
   void reply(net::ReplyToken token, Result<std::string> response) {
     net::Rpc* rpc = nullptr;
     {
@@ -65,7 +73,7 @@ class RankService final : public net::RpcService {
   Service* const servers_;
   std::mutex mutex_;
   net::Rpc* rpc_ = nullptr;
-  std::atomic<uint64_t> relocations_{0};
+  TableNews table_news_;
 };
 
 }  // namespace swale::meta

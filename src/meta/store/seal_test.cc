@@ -98,7 +98,7 @@ TEST(Seal, OneThatFailsHalfWayIsFinishedByTheNextJob) {
   io::FaultDevice device(memory);
   const Partition partition(2, small_ranges().range_bytes);
   std::string name;  // of a file whose root is server 0
-  for (int i = 0; name.empty() || partition.root_of(file_id(name)) != 0; ++i) name = fmt::format("f{}", i);
+  for (int i = 0; name.empty() || partition.root_of(name) != 0; ++i) name = fmt::format("f{}", i);
   const Extent early{0, 100, {1, 0}}, late{4096, 100, {1, 100}};  // of server 0, and of server 1
   run_ranks(2, device, small_ranges(), [&](RankOf& rank) {
     if (rank.job.rank() == 0) {
@@ -121,7 +121,7 @@ TEST(Seal, OneThatFailsHalfWayIsFinishedByTheNextJob) {
     EXPECT_TRUE(file->attributes.sealed);
     for (const Extent& each : {early, late}) {
       File blind;  // as a handle that was opened before the seal
-      blind.attributes.file = file_id(name);
+      blind.attributes.file = file->attributes.file;
       EXPECT_EQ(rank.client->put(&blind, std::span(&each, 1)).code(), Code::kInvalidArgument) << each.offset;
       Found found;
       const Range range{{}, each.offset, each.length};

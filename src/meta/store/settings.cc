@@ -43,7 +43,7 @@ constexpr std::array kRows = {
               .default_value = "16777216",
               .min = 1,
               .max = 4e9,
-              .help = "files whose attributes one server keeps in memory, about 300 bytes each"},
+              .help = "files whose attributes one server keeps in memory, about 350 bytes each"},
     OptionRow{
         .name = "meta.lock_lease_s",
         .type = OptionType::kSeconds,

@@ -191,6 +191,10 @@ Status Store::close_servers(std::string* about) {
   with_servers([&](ServerCore& core) {
     const Status closed = contain([&]() -> Status {
       SWALE_RETURN_IF_ERROR(core.attributes().fence());
+      const Status tidied = core.shard().tidy();
+      // Without space or memory for it the store is closed as it is.
+      if (tidied.code() != Code::kNoSpace && tidied.code() != Code::kResourceExhausted)
+        SWALE_RETURN_IF_ERROR(tidied);
       Closing closing;
       closing.server = core.server();
       closing.job = core.attributes().job();
@@ -289,7 +293,7 @@ std::unique_ptr<Client> Store::client() {
   options.home = home_;
   options.mode = options_.ring;
   options.detect_runs = options_.detect_runs;
-  options.relocations = &requests_->relocations();
+  options.news = &requests_->table_news();
   return std::make_unique<Client>(rpc_.get(), &hosts_, *partition_, options, options_.deadline);
 }
 

@@ -436,7 +436,7 @@ TEST(Store, AKilledRankFailsOperationsOnItsServersByName) {
         for (int i = 0; i < 20; ++i) {
           const std::string name = fmt::format("g{}", i);
           const auto made = client->open(name, Client::kCreate, 0, 0);
-          const bool root_is_dead = (*store)->partition().root_of(file_id(name)) == 1;
+          const bool root_is_dead = (*store)->partition().root_of(name) == 1;
           EXPECT_EQ(made.ok(), !root_is_dead) << made.status().to_string();
         }
       }

@@ -26,12 +26,13 @@ void Oracle::apply(const Operation& operation) {
       }
       break;
     }
-    case Operation::Kind::kTruncate:
     case Operation::Kind::kRemove:
+      file = FileModel{.bytes = {}, .size = {}, .removals = file.removals + 1};
+      break;
+    case Operation::Kind::kTruncate:
       if (operation.generation <= file.size.generation) break;
       for (uint64_t i = operation.size; i < kBytes; ++i) file.bytes[i] = {};
-      file.size = {operation.kind == Operation::Kind::kTruncate, operation.generation, operation.size};
-      if (!file.size.known) file.size.size = 0;
+      file.size = {true, operation.generation, operation.size};
       break;
     case Operation::Kind::kRelocate:
       for (FileModel& each : files_) {
@@ -64,8 +65,6 @@ ShardOptions small_options(Rng* rng) {
 
 namespace {
 
-FileId id_of(size_t file) { return {file % 2, 1000 - file}; }
-
 class Test {
  public:
   Test(uint64_t seed, const Faults& faults)
@@ -84,6 +83,17 @@ class Test {
   }
 
  private:
+  FileId id_after(size_t file, uint64_t removals) const { return {file % 2, 1 + kFiles * removals + file}; }
+  // As lookups see it; and as the next operation does, after removals that are not durable yet.
+  FileId id_of(size_t file) const { return id_after(file, oracle_.file(file).removals); }
+  FileId next_id_of(size_t file) const {
+    const auto removes = [&](const auto& each) {
+      return each.second.kind == Operation::Kind::kRemove && each.second.file == file;
+    };
+    const auto pending = std::count_if(pending_.begin(), pending_.end(), removes);
+    return id_after(file, oracle_.file(file).removals + static_cast<uint64_t>(pending));
+  }
+
   void problem(const std::string& what) {
     if (report_.problem.empty())
       report_.problem = fmt::format("step {}, job {}: {}", report_.steps, options_.job, what);
@@ -248,15 +258,15 @@ class Test {
 
   void submit(Operation operation) {
     const RequestKey key{1 + rng_.below(3), ++number_};
+    const FileId id = next_id_of(operation.file);
     const auto send = [&]() -> Result<uint64_t> {
       if (operation.kind == Operation::Kind::kPut) {
-        const Put put{id_of(operation.file), operation.extents, operation.runs, operation.run_at};
+        const Put put{id, operation.extents, operation.runs, operation.run_at};
         return shard_->put(key, std::span(&put, 1));
       }
       if (operation.kind == Operation::Kind::kRelocate) return shard_->relocate(key, operation.relocation);
-      if (operation.kind == Operation::Kind::kRemove)
-        return shard_->remove(key, id_of(operation.file), operation.generation);
-      return shard_->truncate(key, id_of(operation.file), operation.size, operation.generation);
+      if (operation.kind == Operation::Kind::kRemove) return shard_->remove(key, id, operation.generation);
+      return shard_->truncate(key, id, operation.size, operation.generation);
     };
     const auto group = send();
     if (!group.ok()) {
@@ -268,11 +278,23 @@ class Test {
       return;
     }
     if (*group < durable_) return problem("a put joined a group that is over");
-    pending_.emplace_back(*group, std::move(operation));
     if (rng_.chance(1, 8)) {  // a retry changes nothing
       const auto again = send();
       if (again.ok() && *again < *group) problem("a retry was acknowledged too early");
     }
+    pending_.emplace_back(*group, std::move(operation));
+    put_dead(rng_.below(kFiles));
+  }
+
+  // By the handle of a file that was removed: also if the removal is not durable yet.
+  void put_dead(size_t file) {
+    const FileId id = next_id_of(file);
+    if (id.low <= kFiles) return;
+    const Extent one = extent();
+    const Put put{{id.high, id.low - kFiles}, std::span(&one, 1), {}, {}};
+    const Code code = shard_->put({}, std::span(&put, 1)).status().code();
+    if (code != Code::kNotFound && shard_->health().ok() && code != Code::kBusy && code != Code::kNoSpace)
+      problem("a put by the handle of a removed file was not refused with kNotFound");
   }
 
   Place place() { return {static_cast<LogId>(rng_.below(4)), rng_.below(2000)}; }
@@ -459,7 +481,12 @@ class Test {
   }
 
   void check_all(size_t file) {
-    const Found none;
+    if (const uint64_t removals = oracle_.file(file).removals; removals > 0) {
+      Found found;
+      const Range dead{id_after(file, removals - 1), 0, kBytes};
+      if (shard_->lookup(std::span(&dead, 1), 10, &found).code() != Code::kNotFound)
+        return problem("a lookup by the id of a removed file did not answer kNotFound");
+    }
     scan(file, 0, 1'000'000);
     if (!report_.problem.empty()) return;
     const FileSize found = shard_->size(id_of(file));

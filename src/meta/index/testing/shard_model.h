@@ -27,6 +27,7 @@ struct Byte {
 struct FileModel {
   std::array<Byte, kBytes> bytes;
   FileSize size;
+  uint64_t removals = 0;  // each gives the file a new id
 };
 
 struct Operation {
