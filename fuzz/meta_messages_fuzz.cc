@@ -8,6 +8,7 @@
 #include "meta/server/messages.h"
 #include "meta/server/run_table.h"
 #include "meta/store/closing.h"
+#include "meta/store/roster.h"
 
 namespace swale::meta_messages_fuzz {
 namespace {
@@ -73,6 +74,8 @@ void others(uint8_t what, Bytes bytes) {
         const std::string text = encode_manifest(*manifest);
         require(decode_manifest(text, "swale.json").ok());
       }
+      if (const auto server = decode_server_file(bytes, "server"); server.ok())
+        require(*decode_server_file(encode_server_file(*server), "server") == *server);
       if (const auto closing = decode_closing(bytes, "closing"); closing.ok())
         require(decode_closing(encode_closing(*closing), "closing").ok());
       break;

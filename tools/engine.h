@@ -34,6 +34,7 @@ struct Count {
 struct InfoReport {
   Json json;
   std::string text;
+  std::vector<Status> problems = {};  // what the report does not include: the command fails after showing it
 };
 
 struct VerifyRequest {

@@ -23,7 +23,10 @@ int InfoCommand::run() const {
   } else {
     print(report->text);
   }
-  return finish_output(kExitOk);
+  int exit = kExitOk;
+  for (const Status& problem : report->problems) exit = fail(problem);
+  const int shown = finish_output(kExitOk);
+  return exit == kExitOk ? shown : exit;
 }
 
 }  // namespace

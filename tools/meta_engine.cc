@@ -8,6 +8,7 @@
 #include "meta/server/manifest.h"
 #include "meta/server/partition.h"
 #include "meta/store/closing.h"
+#include "meta/store/roster.h"
 #include "tools/dump.h"
 #include "tools/overlay_device.h"
 
@@ -33,31 +34,41 @@ struct OpenStore {
   meta::Manifest manifest;
   std::unique_ptr<meta::Partition> partition;
   std::vector<ServerPart> servers;
-  std::vector<Status> problems;  // of a closed store: what is not as it was then, at servers that are here
-  std::vector<Status> absent;    // servers of a closed store of which nothing is here
+  std::vector<Status>
+      problems;  // what is damaged, or of a closed store not as it was then, at servers that are here
+  std::vector<Status> absent;  // servers that are elsewhere, or nowhere
+
+  std::vector<Status> all_problems() const {
+    std::vector<Status> all = problems;
+    all.insert(all.end(), absent.begin(), absent.end());
+    return all;
+  }
 };
 
-// A closed store has what it had then.
-void check_closed(io::Device& device, const std::string& path, OpenStore* store) {
-  for (meta::Server server = 0; server < store->manifest.servers; ++server) {
-    if (!store->manifest.closed) {
-      const Status newer = meta::check_open(device, path, store->manifest, server);
-      if (!newer.ok()) store->problems.push_back(newer);
+// Each server of the store is here, and a closed one has what it had then.
+void check_servers(io::Device& device, const std::string& path, OpenStore* store) {
+  const meta::Manifest& manifest = store->manifest;
+  std::vector<uint32_t> here;
+  for (meta::Server server = 0; server < manifest.servers; ++server) {
+    if (store->servers[server].there) here.push_back(server);
+  }
+  for (meta::Server server = 0; server < manifest.servers; ++server) {
+    const ServerPart& part = store->servers[server];
+    if (!part.there && part.status.ok()) {
+      store->absent.push_back(meta::absent_server(manifest, server, path, here));
       continue;
     }
-    std::vector<Status> problems = meta::check_closing(device, path, store->manifest, server);
-    const auto closing = device.exists(path + "/" + meta::closing_name(server));
-    const bool here = store->servers[server].there || !closing.ok() || *closing;
-    std::vector<Status>& to = here ? store->problems : store->absent;
-    to.insert(to.end(), problems.begin(), problems.end());
+    if (manifest.closed) {
+      const std::vector<Status> problems = meta::check_closing(device, path, manifest, server);
+      store->problems.insert(store->problems.end(), problems.begin(), problems.end());
+    } else if (const Status newer = meta::check_open(device, path, manifest, server); !newer.ok()) {
+      store->problems.push_back(newer);
+    }
   }
 }
 
 Status open_server(OpenStore* store, const std::string& path, meta::Server server, ServerPart* part) {
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, store->device.list(path));
-  const std::string head = fmt::format("attributes-{:05}.j", server);
-  part->there = std::any_of(names.begin(), names.end(),
-                            [&](const std::string& name) { return name.starts_with(head); });
+  SWALE_ASSIGN_OR_RETURN(part->there, meta::has_server(store->device, path, store->manifest, server));
   if (!part->there) return {};
   SWALE_ASSIGN_OR_RETURN(part->attributes,
                          meta::AttributeStore::open(store->device, {.directory = path, .server = server},
@@ -78,7 +89,7 @@ Result<std::unique_ptr<OpenStore>> open_store(io::Device& below, const std::stri
     ServerPart& part = store->servers.emplace_back();
     part.status = open_server(store.get(), path, server, &part);
   }
-  check_closed(below, path, store.get());
+  check_servers(below, path, store.get());
   return store;
 }
 
@@ -138,11 +149,11 @@ Result<InfoReport> meta_info(const std::string& path) {
                {"runs", runs}};
   std::string text = fmt::format("{}: metadata store, {} servers ({} of them here), ranges of {} bytes\n",
                                  path, store->manifest.servers, here, store->manifest.range_bytes);
-  text += store->manifest.closed ? "closed: nothing is missing at the servers that are here\n"
+  text += store->manifest.closed ? "closed: what is here is as it was then\n"
                                  : "not closed: a job has it open, or has ended without closing it\n";
   text += fmt::format("{} files, {} extents and {} runs (a run counts at each server that has it)\n", files,
                       entries, runs);
-  return InfoReport{std::move(json), std::move(text)};
+  return InfoReport{std::move(json), std::move(text), store->absent};
 }
 
 Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& request) {
@@ -156,8 +167,7 @@ Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& r
     if (problem.ok() || std::any_of(report.problems.begin(), report.problems.end(), same)) return;
     if (report.problems.size() < request.problems_max) report.problems.push_back(problem);
   };
-  for (const Status& problem : store->problems) add(problem);
-  for (const Status& problem : store->absent) add(problem);
+  for (const Status& problem : store->all_problems()) add(problem);
   for (meta::Server server = 0; server < store->servers.size(); ++server) {
     ServerPart& part = store->servers[server];
     add(part.status);
@@ -190,7 +200,7 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
   if (request.epoch) return invalid_argument("{}: a metadata store has no epochs", path);
   io::PosixDevice device;
   SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
-  if (!store->problems.empty()) return store->problems.front();
+  if (const auto problems = store->all_problems(); !problems.empty()) return problems.front();
   StatsReport report;
   report.text = fmt::format("{:>6} {:>8} {:>12} {:>8} {:>12} {:>12} {:>12}\n", "server", "files", "extents",
                             "runs", "log bytes", "file bytes", "index bytes");
@@ -222,10 +232,9 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
 
 Status meta_dump(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
-  if (!store->problems.empty() || !store->absent.empty()) {
-    out->begin_file(fmt::format("{}: as it was closed", path));
-    for (const Status& problem : store->problems) out->damage(0, problem);
-    for (const Status& problem : store->absent) out->damage(0, problem);
+  if (const auto problems = store->all_problems(); !problems.empty()) {
+    out->begin_file(fmt::format("{}: as a whole", path));
+    for (const Status& problem : problems) out->damage(0, problem);
     out->end_file();
   }
   for (meta::Server server = 0; server < store->servers.size(); ++server) {

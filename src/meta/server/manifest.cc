@@ -5,7 +5,7 @@
 
 namespace swale::meta {
 namespace {
-constexpr DocumentFormat kManifestFormat{.name = kFormatName, .version = 2};
+constexpr DocumentFormat kManifestFormat{.name = kFormatName, .version = 3};
 constexpr size_t kManifestBytesMax = 32 * kMiB;  // 65,536 servers
 }  // namespace
 
@@ -14,10 +14,17 @@ std::string encode_manifest(const Manifest& manifest) {
   begin_document(kManifestFormat, {}, &json);
   json.line().member("servers", manifest.servers);
   json.line().member("range_bytes", hex16(manifest.range_bytes));
+  json.line().member("store", hex16(manifest.store));
   json.line().member("generation", hex16(manifest.generation)).member("closed", manifest.closed);
   json.line().name("closings").array();
   for (const ClosedServer& each : manifest.closings)
-    json.line().object().member("crc32c", hex16(each.crc)).member("host", each.host).end();
+    json.line().object().member("crc32c", hex16(each.crc)).end();
+  json.end();
+  json.line().name("places").array();
+  for (const ServerPlace& each : manifest.places) {
+    json.line().object().member("id", hex16(each.id)).member("host", each.host);
+    json.member("path", each.path).member("rank", each.rank).end();
+  }
   json.end();
   json.line();
   return take_sealed(&json);
@@ -33,7 +40,9 @@ Result<Manifest> decode_manifest(Bytes text, const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(manifest.range_bytes, root.hex("range_bytes"));
   if (!Partition::check(manifest.servers, manifest.range_bytes).ok())
     return root.problem("range_bytes", "4096 to 2^63");
-  if (!root.find("generation").exists()) return manifest;  // of version 1
+  if (!root.find("store").exists())
+    return root.unsupported("its servers have no ids, as in versions 1 and 2");
+  SWALE_ASSIGN_OR_RETURN(manifest.store, root.hex("store"));
   SWALE_ASSIGN_OR_RETURN(manifest.generation, root.hex("generation"));
   SWALE_ASSIGN_OR_RETURN(manifest.closed, root.flag("closed"));
   SWALE_ASSIGN_OR_RETURN(const JsonValue closings, root.array("closings"));
@@ -42,8 +51,18 @@ Result<Manifest> decode_manifest(Bytes text, const std::string& path) {
     ClosedServer& closed = manifest.closings.emplace_back();
     SWALE_ASSIGN_OR_RETURN(const uint64_t crc, object.hex("crc32c"));
     closed.crc = static_cast<uint32_t>(crc);
-    SWALE_ASSIGN_OR_RETURN(closed.host, object.text("host"));
   }
+  SWALE_ASSIGN_OR_RETURN(const JsonValue places, root.array("places"));
+  for (const JsonValue each : places) {
+    const DocumentObject object = root.below(each, fmt::format("place {}", manifest.places.size()));
+    ServerPlace& place = manifest.places.emplace_back();
+    SWALE_ASSIGN_OR_RETURN(place.id, object.hex("id"));
+    SWALE_ASSIGN_OR_RETURN(place.host, object.text("host"));
+    SWALE_ASSIGN_OR_RETURN(place.path, object.text("path"));
+    SWALE_ASSIGN_OR_RETURN(const uint64_t rank, object.number("rank", 0, INT32_MAX));
+    place.rank = static_cast<uint32_t>(rank);
+  }
+  if (manifest.places.size() != manifest.servers) return root.problem("places", "one of each server");
   if (manifest.closings.size() != (manifest.closed ? manifest.servers : 0))
     return root.problem("closings", "one of each server of a closed store");
   return manifest;

@@ -5,6 +5,9 @@
 // is changed; a close says "closed" when all else is durable, and names what each server wrote about its files
 // (store/closing.h).
 //
+// Each directory with servers of the store has a copy: the newest one counts. It names all servers by their ids, and says
+// where each one was last (store/roster.h).
+//
 // Format: a sealed document (base/sealed_document.h), docs/formats/metadata.md. Threads: free functions.
 #pragma once
 
@@ -23,15 +26,25 @@ inline constexpr char kFormatName[] = "swale-meta";
 
 // What a closed store's manifest says of a server.
 struct ClosedServer {
-  uint32_t crc = 0;       // of its closing
-  std::string host = {};  // that had its files
+  uint32_t crc = 0;  // of its closing
+};
+
+// Where a server's files were when a job last found them elsewhere than before.
+struct ServerPlace {
+  uint64_t id = 0;  // drawn when the store was made
+  std::string host = {};
+  std::string path = {};  // of the directory
+  uint32_t rank = 0;
+  friend bool operator==(const ServerPlace&, const ServerPlace&) = default;
 };
 
 struct Manifest {
   uint32_t servers = 1;
   uint64_t range_bytes = 64 << 20;
-  uint64_t generation = 0;  // how often the store was opened; 0: an older Swale wrote it, which did not say
+  uint64_t store = 0;       // drawn when it was made
+  uint64_t generation = 0;  // how often the store was opened
   bool closed = false;
+  std::vector<ServerPlace> places = {};     // by server
   std::vector<ClosedServer> closings = {};  // of a closed store: by server
 };
 

@@ -11,6 +11,8 @@
 #include "meta/index/shard_check.h"
 #include "meta/index/snapshot.h"
 #include "meta/index/sorted_file.h"
+#include "meta/server/partition.h"
+#include "meta/store/roster.h"
 
 namespace swale::meta {
 namespace {
@@ -84,10 +86,8 @@ Result<Closing> read_closing(io::Device& device, const std::string& directory, c
   const std::string path = directory + "/" + closing_name(server);
   const Result<std::string> text = io::read_file(device, path, kClosingBytesMax);
   if (text.status().code() == Code::kNotFound) {
-    return corruption(
-        "{}: is missing: server {} was closed on host {} (generation {}): are its files elsewhere, or the "
-        "nodes in another order? Else {}",
-        path, server, closed.host, manifest.generation, kRemedy);
+    return corruption("{}: is missing: it was written at a close (generation {}) by {}: {}", path,
+                      manifest.generation, name_of_server(manifest, server), kRemedy);
   }
   SWALE_RETURN_IF_ERROR(text.status());
   Result<Closing> closing = decode_closing(*text, path);
@@ -161,7 +161,7 @@ Result<ClosedServer> write_closing(io::Device& device, const std::string& direct
   }
   const std::string text = encode_closing(closing);
   SWALE_RETURN_IF_ERROR(io::replace_file(device, directory + "/" + closing_name(closing.server), text));
-  return ClosedServer{crc32c(text), {}};
+  return ClosedServer{crc32c(text)};
 }
 
 std::vector<Status> check_closing(io::Device& device, const std::string& directory, const Manifest& manifest,

@@ -1,9 +1,13 @@
 #include "meta/store/store.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "base/coding.h"
 #include "base/contain.h"
 #include "base/entropy.h"
 #include "base/process_identity.h"
+#include "base/sealed_document.h"
 #include "meta/store/closing.h"
 #include "net/job/agree.h"
 #include "net/job/opening.h"
@@ -32,32 +36,20 @@ std::vector<net::AgreedOption> agreed_options(const StoreOptions& options) {
           {"meta.ring", std::string(name_of(options.ring))}};
 }
 
-// What rank 0 tells the others before the store opens.
-struct Greeting {
-  std::string manifest;  // empty: a new store has none yet; it is written when all servers stand
-  std::string job;       // rank 0's name for this job, in its lock
-};
-
-std::string encode(const Greeting& greeting) {
-  std::string text;
-  append_sized(&text, greeting.manifest);
-  append_sized(&text, greeting.job);
-  return text;
+// The newest manifest comes first: of the highest generation, and a closed one before the one that its job had written.
+std::string newest_first(const Manifest& manifest) {
+  std::string key;
+  for (int shift = 56; shift >= 0; shift -= 8)
+    append_u8(&key, static_cast<uint8_t>(~manifest.generation >> shift & 0xff));
+  append_u8(&key, manifest.closed ? 0 : 1);
+  return key + encode_manifest(manifest);
 }
+constexpr size_t kNewestKeyBytes = 9;
 
-Status take_greeting(const net::Ranks& ranks, Greeting* greeting) {
-  SWALE_ASSIGN_OR_RETURN(const net::Word told,
-                         net::first_word(ranks, ranks.rank == 0 ? encode(*greeting) : ""));
-  Decoder in(told.text);
-  greeting->manifest = std::string(in.sized());
-  greeting->job = std::string(in.sized());
-  return in.finish("what rank 0 says of the store");
-}
-
-Status read_manifest_if_any(io::Device& device, const std::string& directory, std::string* text) {
-  const Result<Manifest> found = read_manifest(device, directory);
-  if (found.ok()) *text = encode_manifest(*found);
-  return found.ok() || found.status().code() == Code::kNotFound ? ok_status() : found.status();
+std::string absolute(const std::string& directory) {
+  std::error_code unknown;
+  const std::filesystem::path path = std::filesystem::absolute(directory, unknown);
+  return unknown ? directory : path.string();
 }
 
 }  // namespace
@@ -112,36 +104,31 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   directory_ = directory;
   SWALE_RETURN_IF_ERROR(net::begin_collective(job_, net::CallKind::kOpenStore, directory, {}));
   SWALE_RETURN_IF_ERROR(net::agree_on_options(ranks, agreed_options(options_)));
-  Greeting greeting;
-  Status prepared;
-  if (job_.rank() == 0) {
-    greeting.job = fmt::format("{:016x}", random_number());
-    prepared = lock(device, directory, greeting.job);
-    if (prepared.ok()) prepared = read_manifest_if_any(device, directory, &greeting.manifest);
-  }
-  SWALE_RETURN_IF_ERROR(net::agree(job_, prepared));
-  SWALE_RETURN_IF_ERROR(take_greeting(ranks, &greeting));
+  SWALE_ASSIGN_OR_RETURN(const net::Word name,
+                         net::first_word(ranks, job_.rank() == 0 ? hex16(random_number()) : ""));
+  const std::string& job = name.text;  // in its locks
   const bool first_of_node = job_.nodes()->seat(job_.rank()).local == 0;
-  SWALE_RETURN_IF_ERROR(net::agree(
-      job_, first_of_node && job_.rank() != 0 ? lock(device, directory, greeting.job) : ok_status()));
-  SWALE_RETURN_IF_ERROR(net::agree(job_, check_same_directory(device, directory, greeting.job)));
-  const bool is_new = greeting.manifest.empty();
-  manifest_.servers = 0;
-  manifest_.range_bytes = options_.range_bytes;
-  if (!is_new) {
-    SWALE_ASSIGN_OR_RETURN(manifest_, decode_manifest(greeting.manifest, directory + "/" + kManifestName));
-  }
-  meet(manifest_.servers);
-  manifest_.servers = static_cast<uint32_t>(hosts_.size());
+  // Rank 0 before the others: they see whether its directory is theirs, too.
+  SWALE_RETURN_IF_ERROR(net::agree(job_, job_.rank() == 0 ? lock(device, directory, job) : ok_status()));
+  SWALE_RETURN_IF_ERROR(
+      net::agree(job_, first_of_node && job_.rank() != 0 ? lock(device, directory, job) : ok_status()));
+  SWALE_RETURN_IF_ERROR(net::agree(job_, check_same_directory(device, directory, job)));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t alone, net::least_number(ranks, lock_ && job_.rank() != 0 ? 0 : 1));
+  spread_ = alone == 0;
+  bool is_new = false;
+  SWALE_RETURN_IF_ERROR(find_manifest(&is_new));
   SWALE_RETURN_IF_ERROR(Partition::check(manifest_.servers, manifest_.range_bytes));
   partition_ = std::make_unique<Partition>(manifest_.servers, manifest_.range_bytes);
-  SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return check_files(device, is_new); })));
+  if (!is_new) SWALE_RETURN_IF_ERROR(find_servers());
+  find_home();
+  SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return check_files(is_new); })));
+  SWALE_RETURN_IF_ERROR(note_places(is_new));
   // Before the first of its files changes.
-  if (!is_new) SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(device, is_new); })));
+  if (!is_new) SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(is_new); })));
 
   Result<std::vector<std::unique_ptr<ServerCore>>> cores = open_servers(device, directory);
   SWALE_RETURN_IF_ERROR(net::agree(job_, cores.status()));
-  if (is_new) SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(device, is_new); })));
+  if (is_new) SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(is_new); })));
 
   const bool serves = !cores->empty();
   if (serves) service_ = std::make_unique<Service>(*std::move(cores), hosts_, options_.deadline / 4);
@@ -156,33 +143,194 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   return net::agree(job_, serves ? service_->resume(options_.deadline) : ok_status());
 }
 
-// Those of this rank's servers, as they are. Changes nothing.
-Status Store::check_files(io::Device& device, bool is_new) const {
+// The newest of the copies that the ranks' directories have; none: the store is new, and gets its ids.
+Status Store::find_manifest(bool* is_new) {
+  Result<Manifest> mine = error(Code::kNotFound, Scope::kFile, "this rank looks into no directory");
+  const Status looked = contain([&] {
+    if (lock_) mine = read_manifest(*device_, directory_);
+    return ok_status();
+  });
+  if (!looked.ok()) mine = looked;
+  const bool has_one = mine.ok();
+  SWALE_RETURN_IF_ERROR(
+      net::agree(job_, has_one || mine.status().code() == Code::kNotFound ? ok_status() : mine.status()));
+  SWALE_ASSIGN_OR_RETURN(const std::string newest, job_.least(has_one ? newest_first(*mine) : ""));
+  *is_new = newest.empty();
+  manifest_ = Manifest();
+  manifest_.range_bytes = options_.range_bytes;
+  hosts_ = hosting_ranks();
+  manifest_.servers = static_cast<uint32_t>(hosts_.size());
+  if (*is_new) {
+    SWALE_ASSIGN_OR_RETURN(
+        manifest_.store,
+        net::least_number(net::ranks_of(job_), job_.rank() == 0 ? random_number() >> 1 : ~uint64_t{0}));
+    manifest_.places.resize(manifest_.servers);
+    return {};
+  }
+  const std::string path = directory_ + "/" + kManifestName;
+  SWALE_ASSIGN_OR_RETURN(manifest_, decode_manifest(newest.substr(kNewestKeyBytes), path));
+  hosts_.resize(manifest_.servers);
+  const std::vector<net::Rank> hosting = hosting_ranks();
+  for (size_t server = 0; server < hosts_.size(); ++server) hosts_[server] = hosting[server % hosting.size()];
+  Status fits;
+  if (has_one && mine->store != manifest_.store) {
+    fits = corruption(
+        "{}: is of store {:016x}, and other ranks have store {:016x}: directories of two stores; was one made "
+        "anew beside the other?",
+        path, mine->store, manifest_.store);
+  } else if (has_one && mine->generation + (manifest_.closed ? 0 : 1) < manifest_.generation) {
+    // One that is older by one is left by an opening that was interrupted, before anything was changed.
+    fits = corruption(
+        "{}: is of generation {}, and that of other ranks of {}: this directory is an older copy; restore it as it was last",
+        path, mine->generation, manifest_.generation);
+  }
+  return net::agree(job_, fits);
+}
+
+// Where each rank's directory has the servers that it hosts, nobody says more than that. Else all directories' servers are
+// gathered, and each server is hosted where it is.
+Status Store::find_servers() {
+  std::vector<uint32_t> here;  // in this rank's directory, if this rank looks for its node
+  bool missing = false, stray = false;
+  const Status looked = contain([&]() -> Status {
+    for (Server server = 0; server < hosts_.size(); ++server) {
+      if (!hosts(server)) continue;
+      SWALE_ASSIGN_OR_RETURN(const bool has, has_server(*device_, directory_, manifest_, server));
+      missing |= !has;
+    }
+    if (!lock_) return {};
+    SWALE_ASSIGN_OR_RETURN(here, servers_in(*device_, directory_, manifest_));
+    const int32_t node = job_.nodes()->seat(job_.rank()).node;
+    for (const uint32_t server : here) stray |= spread_ && job_.nodes()->seat(hosts_[server]).node != node;
+    return {};
+  });
+  SWALE_RETURN_IF_ERROR(net::agree(job_, looked));
+  SWALE_ASSIGN_OR_RETURN(const net::Word word,
+                         net::first_word(net::ranks_of(job_), missing || stray ? "look" : ""));
+  if (word.rank < 0) return {};
+  std::string text;
+  if (lock_ || missing) {
+    append_u8(&text, missing ? 1 : 0);
+    append_sized(&text, host_name());
+    append_sized(&text, absolute(directory_));
+    for (const uint32_t server : here) append_u32(&text, server);
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto found, job_.given(text));
+  return host_where_found(found);
+}
+
+// The same on all ranks. `found`: of each directory what servers are in it, as its rank with the lock has seen it.
+Status Store::host_where_found(const std::map<net::Rank, std::string>& found) {
+  struct Spot {
+    net::Rank rank = -1;
+    std::string words;
+  };
+  std::vector<Spot> places(manifest_.servers);
+  std::vector<uint32_t> all;
+  std::string looked_in;
+  bool missing = false;
+  for (const auto& [rank, text] : found) {
+    Decoder in(text);
+    missing |= in.u8() != 0;
+    std::string words = fmt::format("rank {} on host {}", rank, in.sized());
+    words += fmt::format(", in {}", in.sized());
+    if (looked_in.empty()) looked_in = directory_;
+    while (in.ok() && in.remaining() > 0) {
+      const uint32_t server = in.u32() % manifest_.servers;
+      if (places[server].rank >= 0) {
+        return corruption(
+            "{}/{}: {} of store {:016x} is in two places: at {}, and at {}: one of them is a copy; remove it",
+            directory_, server_file_name(server), name_of_server(manifest_, server), manifest_.store,
+            places[server].words, words);
+      }
+      places[server] = {rank, words};
+      all.push_back(server);
+    }
+    SWALE_RETURN_IF_ERROR(in.finish("what a rank says of the servers in its directory"));
+  }
+  std::sort(all.begin(), all.end());
+  for (Server server = 0; server < manifest_.servers; ++server) {
+    if (places[server].rank < 0) return absent_server(manifest_, server, directory_, all);
+  }
+  if (!missing) return {};
+  const net::NodeMap& nodes = *job_.nodes();
+  std::map<int32_t, int32_t> given;  // by node: how many servers its ranks have got
+  for (Server server = 0; server < manifest_.servers; ++server) {
+    const int32_t node = nodes.seat(places[server].rank).node;
+    const auto ranks = std::min(static_cast<int32_t>(options_.servers_per_node), nodes.ranks_on(node));
+    hosts_[server] = nodes.rank_at(node, given[node]++ % ranks);
+  }
+  return {};
+}
+
+// Where the servers of a new store are, and of an older one those that have moved: so that a later job can say where one was
+// that it does not find. All servers of one directory are found together, so that nothing is said of them.
+Status Store::note_places(bool is_new) {
+  std::string moved;
+  for (Server server = 0; server < hosts_.size(); ++server) {
+    if (!hosts(server) || (!is_new && !spread_)) continue;
+    ServerPlace place{is_new ? random_number() : manifest_.places[server].id, host_name(),
+                      absolute(directory_), static_cast<uint32_t>(job_.rank())};
+    if (place == manifest_.places[server]) continue;
+    append_u32(&moved, server);
+    append_u64(&moved, place.id);
+    append_sized(&moved, place.host);
+    append_sized(&moved, place.path);
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto all, job_.given(moved));
+  for (const auto& [rank, text] : all) {
+    Decoder in(text);
+    while (in.ok() && in.remaining() > 0) {
+      ServerPlace& place = manifest_.places[in.u32() % manifest_.servers];
+      place.id = in.u64();
+      place.host = in.sized();
+      place.path = in.sized();
+      place.rank = static_cast<uint32_t>(rank);
+    }
+    SWALE_RETURN_IF_ERROR(in.finish("what a rank says of where its servers are"));
+  }
+  return {};
+}
+
+// Those of this rank's servers, as they are. Changes nothing but that a new store's directory is made.
+Status Store::check_files(bool is_new) const {
   bool looked = false;
   for (Server server = 0; server < hosts_.size(); ++server) {
-    if (hosts_[server] != job_.rank()) continue;
-    if (!std::exchange(looked, true)) {
-      SWALE_RETURN_IF_ERROR(io::make_directories(device, directory_));
-      if (is_new) SWALE_RETURN_IF_ERROR(check_no_store(device, directory_));
-    }
-    if (is_new) continue;
-    if (!manifest_.closed) {
-      SWALE_RETURN_IF_ERROR(check_open(device, directory_, manifest_, server));
+    if (!hosts(server)) continue;
+    if (is_new) {
+      if (std::exchange(looked, true)) continue;
+      SWALE_RETURN_IF_ERROR(io::make_directories(*device_, directory_));
+      SWALE_RETURN_IF_ERROR(check_no_store(*device_, directory_));
       continue;
     }
-    const std::vector<Status> problems = check_closing(device, directory_, manifest_, server);
+    if (!manifest_.closed) {
+      SWALE_RETURN_IF_ERROR(check_open(*device_, directory_, manifest_, server));
+      continue;
+    }
+    const std::vector<Status> problems = check_closing(*device_, directory_, manifest_, server);
     if (!problems.empty()) return problems.front();
   }
   return {};
 }
 
 // A new store's manifest is written when all servers stand.
-Status Store::mark_open(io::Device& device, bool is_new) {
+Status Store::mark_open(bool is_new) {
   manifest_.generation = is_new ? 1 : manifest_.generation + 1;
   manifest_.closed = false;
   manifest_.closings.clear();
-  if (job_.rank() != 0) return {};
-  return io::replace_file(device, directory_ + "/" + kManifestName, encode_manifest(manifest_));
+  return write_manifest(manifest_);
+}
+
+// In each directory that has servers of the store.
+bool Store::keeps_manifest() const {
+  const int32_t node = job_.nodes()->seat(job_.rank()).node;
+  return lock_ && std::any_of(hosts_.begin(), hosts_.end(),
+                              [&](net::Rank rank) { return job_.nodes()->seat(rank).node == node; });
+}
+
+Status Store::write_manifest(const Manifest& manifest) {
+  if (!keeps_manifest()) return {};
+  return io::replace_file(*device_, directory_ + "/" + kManifestName, encode_manifest(manifest));
 }
 
 // What this rank's servers wrote, as mark_closed reads it.
@@ -206,7 +354,6 @@ Status Store::close_servers(std::string* about) {
                              write_closing(*device_, directory_, std::move(closing)));
       append_u32(about, core.server());
       append_u32(about, written.crc);
-      append_sized(about, host_name());
       return {};
     });
     if (failure.ok()) failure = closed;
@@ -220,13 +367,14 @@ Status Store::mark_closed() {
   SWALE_RETURN_IF_ERROR(net::agree(job_, close_servers(&about)));
   SWALE_ASSIGN_OR_RETURN(const auto all, job_.given(about));
   const auto write = [&]() -> Status {
-    if (job_.rank() != 0) return {};
+    if (!keeps_manifest()) return {};
     // A job that has taken the store over has said so.
-    if (lock_) SWALE_RETURN_IF_ERROR(lock_->check());
-    SWALE_ASSIGN_OR_RETURN(const Manifest now, read_manifest(*device_, directory_));
-    if (now.generation != manifest_.generation || now.closed) {
+    SWALE_RETURN_IF_ERROR(lock_->check());
+    const Result<Manifest> now = read_manifest(*device_, directory_);
+    SWALE_RETURN_IF_ERROR(now.status());
+    if (now->generation != manifest_.generation || now->closed) {
       return error(Code::kAborted, Scope::kNode, "{}/{}: another job has opened this store (generation {})",
-                   directory_, kManifestName, now.generation);
+                   directory_, kManifestName, now->generation);
     }
     Manifest manifest = manifest_;
     manifest.closed = true;
@@ -236,26 +384,28 @@ Status Store::mark_closed() {
       while (in.ok() && in.remaining() > 0) {
         ClosedServer& closed = manifest.closings[in.u32() % manifest.servers];
         closed.crc = in.u32();
-        closed.host = in.sized();
       }
       SWALE_RETURN_IF_ERROR(in.finish("what a rank says of its closed servers"));
     }
-    return io::replace_file(*device_, directory_ + "/" + kManifestName, encode_manifest(manifest));
+    return write_manifest(manifest);
   };
   return net::agree(job_, contain(write));
 }
 
-// Which rank hosts which server, and whose delegate serves this rank.
-void Store::meet(uint32_t servers) {
-  const net::NodeMap& nodes = *job_.nodes();
+// One after the other, each the host of a server of a new store.
+std::vector<net::Rank> Store::hosting_ranks() const {
   std::vector<net::Rank> hosting;
   for (net::Rank rank = 0; rank < job_.size(); ++rank) {
-    if (static_cast<uint32_t>(nodes.seat(rank).local) < options_.servers_per_node) hosting.push_back(rank);
+    if (static_cast<uint32_t>(job_.nodes()->seat(rank).local) < options_.servers_per_node)
+      hosting.push_back(rank);
   }
-  if (servers == 0) servers = static_cast<uint32_t>(hosting.size());
-  hosts_.clear();
-  for (uint32_t server = 0; server < servers; ++server) hosts_.push_back(hosting[server % hosting.size()]);
-  // Ranks of a node share its servers evenly.
+  return hosting;
+}
+
+// Whose delegate serves this rank: ranks of a node share its servers evenly.
+void Store::find_home() {
+  const net::NodeMap& nodes = *job_.nodes();
+  const auto servers = static_cast<uint32_t>(hosts_.size());
   const net::Seat mine = nodes.seat(job_.rank());
   std::vector<Server> near;
   for (uint32_t server = 0; server < servers; ++server) {
@@ -281,6 +431,11 @@ Result<std::vector<std::unique_ptr<ServerCore>>> Store::open_servers(io::Device&
     options.job = attributes->job();
     options.fence = [fence = attributes.get()] { return fence->fence(); };
     SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard, Shard::open(device, options));
+    if (manifest_.generation == 0) {  // a new store
+      SWALE_RETURN_IF_ERROR(
+          io::replace_file(device, directory + "/" + server_file_name(server),
+                           encode_server_file({manifest_.store, manifest_.places[server].id, server})));
+    }
     cores.push_back(std::make_unique<ServerCore>(*partition_, server, options_.ring, std::move(shard),
                                                  std::move(attributes)));
   }

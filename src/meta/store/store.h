@@ -7,8 +7,8 @@
 //   (*store)->close();                                                      // collective
 //
 // Servers are hosted by the first `meta.servers_per_node` ranks of each node. A store that exists keeps its number of
-// servers; they are then divided among the ranks that host. Where the directory is on storage of the node, a server's data
-// must be where its rank is: the same nodes must come in the same order.
+// servers; they are then divided among the ranks that host. Where the directory is on storage of the node, a server is hosted
+// where its data is, whatever order the nodes come in; a server that is nowhere fails the opening by name (roster.h).
 //
 // One job has a store open at a time: the first rank of each node holds DIR/swale.lock (io/lock_file.h), rank 0 before the
 // others. A rank that finds a lock of its own job shares the directory with its holder. The lock keeps two jobs apart; what
@@ -20,6 +20,7 @@
 // Errors: all ranks return the same status from open and close. kBusy from open names the job that has the store open.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@
 #include "meta/server/manifest.h"
 #include "meta/server/service.h"
 #include "meta/store/rank_service.h"
+#include "meta/store/roster.h"
 #include "meta/store/settings.h"
 #include "net/job/job.h"
 #include "net/rpc/rpc.h"
@@ -61,11 +63,19 @@ class Store {
   Status begin(io::Device& device, const std::string& directory);
   Status lock(io::Device& device, const std::string& directory, const std::string& job);
   Status check_same_directory(io::Device& device, const std::string& directory, const std::string& job);
-  Status check_files(io::Device& device, bool is_new) const;
-  Status mark_open(io::Device& device, bool is_new);
+  Status find_manifest(bool* is_new);
+  Status find_servers();
+  Status host_where_found(const std::map<net::Rank, std::string>& found);
+  Status note_places(bool is_new);
+  Status check_files(bool is_new) const;
+  Status mark_open(bool is_new);
+  bool keeps_manifest() const;
+  Status write_manifest(const Manifest& manifest);
+  bool hosts(Server server) const { return hosts_[server] == job_.rank(); }
   Status mark_closed();
   Status close_servers(std::string* about);
-  void meet(uint32_t servers);
+  std::vector<net::Rank> hosting_ranks() const;
+  void find_home();
   Result<std::vector<std::unique_ptr<ServerCore>>> open_servers(io::Device& device,
                                                                 const std::string& directory);
 
@@ -77,7 +87,8 @@ class Store {
   std::unique_ptr<Partition> partition_;
   std::vector<net::Rank> hosts_;      // of each server
   Server home_ = 0;                   // whose delegate serves this rank
-  std::optional<io::LockFile> lock_;  // released after the servers have stopped
+  std::optional<io::LockFile> lock_;  // of this rank's directory; released after the servers have stopped
+  bool spread_ = false;               // ranks have the store in several directories
   std::unique_ptr<Service> service_;
   std::unique_ptr<RankService> requests_;  // of all kinds, to this rank
   std::unique_ptr<net::Rpc> rpc_;
