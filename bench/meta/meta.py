@@ -25,15 +25,17 @@ PATTERNS = {  # name in keys: pattern, clients
     "strided": ("strided", 16), "tile": ("tile", 16), "btio_e": ("btio", 400), "random": ("random", 16),
 }
 LEVELDB = ("leveldb-4m", "leveldb-64m")  # the better one of the round is the rival
+ITERATOR = "leveldb-iterator"
+CLIENTS = ("swale", *LEVELDB, ITERATOR)  # of bench_meta_client
 PROFILES = {
     "full": dict(rounds=3, entries=4 << 20, btio=20_808_000, gets=1 << 20, cold=1 << 16, others=True, expected_s=1150,
                  curve=[1 << n for n in range(16, 21)], fig8=1 << 20, data_bytes=1 << 30, storm_ranks=32,
-                 streams=4 << 20, largest=64 << 20),
+                 streams=4 << 20, largest=64 << 20, memory=16 << 20),
     "quick": dict(rounds=1, entries=4 << 20, btio=20_808_000, gets=1 << 18, cold=1 << 16, others=False, expected_s=500,
                   curve=[1 << 16, 1 << 18, 1 << 20], fig8=1 << 18, data_bytes=256 << 20, storm_ranks=32,
-                  streams=1 << 20, largest=8 << 20),
+                  streams=1 << 20, largest=8 << 20, memory=16 << 20),
     "tiny": dict(rounds=1, entries=1 << 17, btio=200_000, gets=1 << 16, cold=1 << 13, others=True, expected_s=40,
-                 curve=[1 << 14, 1 << 15], fig8=1 << 15, data_bytes=8 << 20, storm_ranks=4, streams=1 << 16, largest=1 << 17),
+                 curve=[1 << 14, 1 << 15], fig8=1 << 15, data_bytes=8 << 20, storm_ranks=4, streams=1 << 16, largest=1 << 17, memory=1 << 17),
 }
 # What else is shown: rivals that are not judged, and our techniques one by one (on `random`, and on patterns without runs).
 OTHERS = ("append", "memory-map", "leveldb-mdhim", "rocksdb", "sqlite", "swale-no-runs", "swale-no-clusters",
@@ -48,15 +50,19 @@ def more(name, what, must, aim):
 
 
 KEYS = (
-    more("put_speedup_vs_leveldb_strided", "CPU of LevelDB for the same puts, drain included, over ours", 20, 80),
+    more("put_speedup_vs_leveldb_strided", "CPU of client and server for LevelDB's puts until it rests, over ours", 20, 80),
     more("put_speedup_vs_leveldb_tile", "", 10, 50),
     more("put_speedup_vs_leveldb_btio_e", "", 10, 30),
     more("put_speedup_vs_leveldb_random", "", 3, 8),
-    more("get_speedup_vs_leveldb_strided", "CPU of LevelDB for the same gets over ours, warm", 20, 100),
-    more("get_speedup_vs_leveldb_tile", "", 20, 80),
-    more("get_speedup_vs_leveldb_btio_e", "", 15, 50),
-    more("get_speedup_vs_leveldb_random", "", 6, 10),
-    more("get_speedup_vs_leveldb_strided_cold", "the same, nothing in memory", 10, None),
+    more("get_speedup_vs_leveldb_strided", "CPU of client and server for LevelDB's single gets over ours, warm", 25, 60),
+    more("get_speedup_vs_leveldb_tile", "", 25, 70),
+    more("get_speedup_vs_leveldb_btio_e", "", 12, 20),
+    more("get_speedup_vs_leveldb_random", "", 5, 12),
+    more("get_speedup_vs_leveldb_iterator_strided", "the same, by one iterator over all keys that wait, sorted", 6, 10),
+    more("get_speedup_vs_leveldb_iterator_tile", "", 6, 10),
+    more("get_speedup_vs_leveldb_iterator_btio_e", "", 3, 6),
+    more("get_speedup_vs_leveldb_iterator_random", "", 1.5, 4),
+    more("get_speedup_vs_leveldb_strided_cold", "CPU of the index alone for single gets over ours, nothing in memory", 10, None),
     more("get_speedup_vs_leveldb_tile_cold", "", 10, None),
     more("get_speedup_vs_leveldb_btio_e_cold", "", 8, None),
     more("get_speedup_vs_leveldb_random_cold", "", 4, None),
@@ -65,9 +71,9 @@ KEYS = (
     Key("bytes_per_segment_random", "", "B", 5, 4),
     Key("recovery_entries_per_second", "random entries in the log of a server that was killed", "1/s", 5e6, 20e6,
         less_is_better=False, by="cpu"),
-    Key("memory_bytes_per_entry_random", "flushed: indexes of blocks, runs, files", "B", 1, 0.3),
-    Key("point_get_us_p50", "one get of one segment from another rank's server, shared memory", "us", 15, 9, by="cpu"),
-    Key("point_get_us_p99", "", "us", 60, 40, by="cpu"),
+    Key("memory_bytes_per_entry_random", "indexes, buffers and cache of a server that has come to rest", "B", 1, 0.3),
+    Key("point_get_us_p50", "one get of one random segment from another rank's server, shared memory", "us", 12, 6, by="cpu"),
+    Key("point_get_us_p99", "", "us", 40, 15, by="cpu"),
     Key("sealed_get_ns", "CPU of a get from a sealed regular file, without a server", "ns", 100, 10, by="cpu"),
     more("ring_speedup_vs_plain_1024_clients", "slowest client of a storm on the model, 64 servers", 6, 12),
     Key("put_cpu_ns_strided", "client and server", "ns", None, 20, by="cpu"),
@@ -97,6 +103,16 @@ class Bench(judge.Runner):
         return self.run(f"{name}.{store}.{key}", "meta/bench_meta_index", store=store, path=self.scratch / store,
                         pattern=pattern, clients=clients, entries=entries, mode=mode, **options)
 
+    def client(self, store, key, entries=None):
+        """Through the public calls, and rivals behind the same requests."""
+        pattern, clients = PATTERNS[key]
+        whole = self.p["btio"] if pattern == "btio" else self.p["entries"]
+        if pattern == "btio" and self.p["btio"] < 1_000_000:
+            clients = 64
+        name = f"client.{store}.{key}" if entries is None else f"memory.{store}.{key}"
+        self.run(name, "meta/bench_meta_client", store=store, dir=self.scratch / "client", pattern=pattern, clients=clients,
+                 entries=entries or whole, gets=self.p["gets"])
+
     def measure(self, store, key, gets=True):
         self.index("load", store, key, "load")
         if gets:
@@ -119,6 +135,9 @@ class Bench(judge.Runner):
                 stores = ["swale", *LEVELDB]
                 for store in stores if (self.round + number) % 2 == 0 else stores[::-1]:
                     self.measure(store, key)
+                for store in CLIENTS if (self.round + number) % 2 == 0 else CLIENTS[::-1]:
+                    self.client(store, key)
+            self.client("swale", "random", entries=self.p["memory"])
             self.index("crash", "swale", "random", "crash")
             self.index("recover", "swale", "random", "recover")
             shutil.rmtree(self.scratch / "swale", ignore_errors=True)
@@ -146,21 +165,23 @@ def samples_of(lines, rounds):
     found = {key.name: [] for key in KEYS}
     for number in range(rounds):
         for key in PATTERNS:
-            rival = {what: min(cpu(number, f"{what}.{store}.{key}") for store in LEVELDB)
-                     for what in ("load", "warm", "cold")}
-            for what, name in (("load", "put"), ("warm", "get"), ("cold", "get")):
-                suffix = "_cold" if what == "cold" else ""
-                found[f"{name}_speedup_vs_leveldb_{key}{suffix}"].append(
-                    (number, rival[what] / cpu(number, f"{what}.swale.{key}")))
+            def client(what, *stores):
+                return min(by_name[(number, f"client.{store}.{key}")][-1][f"{what}_cpu_ns"] for store in stores)
+
+            for what in ("put", "get"):
+                found[f"{what}_speedup_vs_leveldb_{key}"].append(
+                    (number, client(what, *LEVELDB) / client(what, "swale")))
+                if f"{what}_cpu_ns_{key}" in found:
+                    found[f"{what}_cpu_ns_{key}"].append((number, client(what, "swale")))
+            found[f"get_speedup_vs_leveldb_iterator_{key}"].append((number, client("get", ITERATOR) / client("get", "swale")))
+            cold = min(cpu(number, f"cold.{store}.{key}") for store in LEVELDB)
+            found[f"get_speedup_vs_leveldb_{key}_cold"].append((number, cold / cpu(number, f"cold.swale.{key}")))
             load = by_name[(number, f"load.swale.{key}")][-1]
             if f"bytes_per_segment_{key}" in found:
                 found[f"bytes_per_segment_{key}"].append((number, load["bytes_per_entry"]))
-            for what, name in (("load", "put"), ("warm", "get")):
-                if f"{name}_cpu_ns_{key}" in found:
-                    found[f"{name}_cpu_ns_{key}"].append((number, cpu(number, f"{what}.swale.{key}")))
-        about = by_name[(number, "load.swale.random")][-1]
-        memory = about["about"]["index_memory_bytes"] + about["about"]["buffer_memory_bytes"]
-        found["memory_bytes_per_entry_random"].append((number, memory / about["operations"]))
+        rests = by_name[(number, "memory.swale.random")][-1]
+        memory = sum(rests["about"][f"{what}_memory_bytes"] for what in ("index", "buffer", "cache"))
+        found["memory_bytes_per_entry_random"].append((number, memory / rests["entries"]))
         for part, names in SERVICE.items():
             for name in names:
                 found[name].append((number, by_name[(number, part)][-1][name]))
@@ -181,7 +202,7 @@ def table(lines):
     rows = {}
     for entry in lines:
         parts = entry["name"].split(".")
-        if len(parts) == 3:
+        if len(parts) == 3 and parts[0] in ("load", "warm", "cold"):
             what, store, key = parts
             row = rows.setdefault((key, store), {})
             row.setdefault(what, []).append((entry["line"]["cpu_ns"], entry["line"]["wall_ns"]))
@@ -200,9 +221,23 @@ def table(lines):
     return out
 
 
+def client_table(lines):
+    """Every store behind requests: CPU nanoseconds of client and server a put and a get, and of the server alone."""
+    names = ("put_cpu_ns", "put_server_cpu_ns", "get_cpu_ns", "get_server_cpu_ns")
+    rows = {}
+    for entry in lines:
+        parts = entry["name"].split(".")
+        if parts[0] == "client":
+            rows.setdefault((parts[2], parts[1]), []).append([entry["line"][name] for name in names])
+    return [[key, store, *("%.1f" % statistics.median(column) for column in zip(*found))]
+            for (key, store), found in sorted(rows.items())]
+
+
 def text(result):
     lines = [report.text(result), "",
-             "CPU / wall ns an operation: pattern, store, put with drain, get warm, get cold; bytes an entry"]
+             "Through the public calls, rivals behind the same requests: CPU ns of a put, its server's part, of a get, its server's part"]
+    lines += ["  ".join(f"{cell:>20}" for cell in row) for row in client_table(result["lines"])]
+    lines += ["", "The index alone: CPU / wall ns an operation: pattern, store, put with drain, get warm, get cold; bytes an entry"]
     lines += ["  ".join(f"{cell:>20}" for cell in row) for row in table(result["lines"])]
     return "\n".join(lines)
 

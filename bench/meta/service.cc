@@ -1,5 +1,6 @@
 // bench_meta_service: the metadata store between real processes, and the model of many of them.
-//   --part point      two ranks in shared memory: one gets single segments from the other's server
+//   --part point      two ranks in shared memory: one gets single segments from the other's server, of a regular file and of
+//                     one without a pattern
 //   --part sealed     gets of a sealed regular file, without a server
 //   --part storm      --ranks N processes, each rank asks for the attributes of one file: --ring ring|direct|plain
 //   --part detect     run detection: CPU of an entry
@@ -10,7 +11,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/rng.h"
@@ -32,7 +35,11 @@ constexpr uint64_t kSegmentBytes = 1024;
 
 // What the ranks measured; in memory that they share.
 struct Outcome {
-  double us_p50, us_p99, us_mean, ns_sealed, ns_sealed_random;
+  struct Latency {
+    double us_p50, us_p99;
+  };
+  Latency regular, random;
+  double ns_sealed, ns_sealed_random;
   uint64_t gets, runs;
   double storm_us[kRanksMax][64];
   double cpu_s[kRanksMax];
@@ -48,50 +55,69 @@ std::vector<meta::Extent> strided(uint64_t writer, uint64_t count) {
   return segments;
 }
 
-void check_segment(const meta::Extent& found, uint64_t cell) {
-  if (found.offset != cell * kSegmentBytes || found.length != kSegmentBytes ||
-      found.place.log != cell % kWriters || found.place.address != cell / kWriters * kSegmentBytes)
+// Where a cell of an irregular file stands: no two of them by a rule that runs could follow.
+meta::Place irregular_place(uint64_t cell) {
+  uint64_t mixed = (cell + 1) * 0x9e3779b97f4a7c15;
+  mixed ^= mixed >> 29;
+  mixed *= 0xbf58476d1ce4e5b9;
+  return {static_cast<meta::LogId>(mixed >> 60), (mixed >> 20) % (uint64_t{1} << 30) * kSegmentBytes};
+}
+
+void check_segment(const meta::Extent& found, uint64_t cell, const meta::Place& place) {
+  if (found.offset != cell * kSegmentBytes || found.length != kSegmentBytes || found.place != place)
     die("a wrong segment");
 }
 
 constexpr uint64_t kCount = 64'000;  // segments of each writer
 
-// Puts random segments, so that gets find blocks, or those of all writers, so that they find runs.
 void fill(meta::Client* client, meta::File* file) {
   for (uint64_t writer = 0; writer < kWriters; ++writer) check(client->put(file, strided(writer, kCount)));
   check(client->close(file, 0).status());
 }
 
+// One file is regular, so that gets find runs; the other one is not, so that they find blocks.
 void point(int rank, meta::Store& store, net::Job& job, uint64_t gets, Outcome* outcome) {
-  auto client = store.client();
-  // A file whose first range is on the other rank.
-  std::string name = "f";
-  auto file = take(client->open(name, meta::Client::kCreate, 0644, 0));
-  while (store.partition().first_of(file.attributes.file) != 1)
-    file = take(client->open(name += "f", meta::Client::kCreate, 0644, 0));
-  if (rank == 0) fill(client.get(), &file);
-  check(job.allgather("").status());
-  if (rank == 0) {
-    Rng rng(1);
-    std::vector<double> us;
-    meta::Found found;
-    for (uint64_t i = 0; i < gets + gets / 10; ++i) {
-      const uint64_t cell = rng.below(store.partition().range_bytes() / kSegmentBytes);
-      const meta::Range range{{}, cell * kSegmentBytes, kSegmentBytes};
-      const double begin = now_s();
-      check(client->get(file, std::span(&range, 1), &found));
-      if (i >= gets / 10) us.push_back((now_s() - begin) * 1e6);
-      if (found.extents.size() != 1) die("not one segment");
-      check_segment(found.extents[0], cell);
+  for (const bool irregular : {false, true}) {
+    auto client = store.client();
+    // A file whose first range is on the other rank.
+    std::string name = irregular ? "irregular" : "f";
+    auto file = take(client->open(name, meta::Client::kCreate, 0644, 0));
+    while (store.partition().first_of(file.attributes.file) != 1)
+      file = take(client->open(name += "f", meta::Client::kCreate, 0644, 0));
+    const auto place_of = [&](uint64_t cell) {
+      return irregular
+                 ? irregular_place(cell)
+                 : meta::Place{static_cast<meta::LogId>(cell % kWriters), cell / kWriters * kSegmentBytes};
+    };
+    if (rank == 0) {
+      for (uint64_t writer = 0; writer < kWriters; ++writer) {
+        std::vector<meta::Extent> segments = strided(writer, kCount);
+        for (meta::Extent& each : segments) each.place = place_of(each.offset / kSegmentBytes);
+        check(client->put(&file, segments));
+      }
+      check(client->close(&file, 0).status());
+      std::this_thread::sleep_for(std::chrono::seconds(3));  // the server comes to rest
     }
-    outcome->gets = gets;
-    double sum = 0;
-    for (const double each : us) sum += each;
-    outcome->us_mean = sum / static_cast<double>(us.size());
-    outcome->us_p50 = percentile(us, 0.5);
-    outcome->us_p99 = percentile(us, 0.99);
+    check(job.allgather("").status());
+    if (rank == 0) {
+      Rng rng(1);
+      std::vector<double> us;
+      meta::Found found;
+      for (uint64_t i = 0; i < gets + gets / 10; ++i) {
+        const uint64_t cell =
+            rng.below(std::min(kWriters * kCount, store.partition().range_bytes() / kSegmentBytes));
+        const meta::Range range{{}, cell * kSegmentBytes, kSegmentBytes};
+        const double begin = now_s();
+        check(client->get(file, std::span(&range, 1), &found));
+        if (i >= gets / 10) us.push_back((now_s() - begin) * 1e6);
+        if (found.extents.size() != 1) die("not one segment");
+        check_segment(found.extents[0], cell, place_of(cell));
+      }
+      outcome->gets = gets;
+      (irregular ? outcome->random : outcome->regular) = {percentile(us, 0.5), percentile(us, 0.99)};
+    }
+    check(job.allgather("").status());
   }
-  check(job.allgather("").status());
 }
 
 void sealed(meta::Store& store, uint64_t gets, Outcome* outcome) {
@@ -307,9 +333,10 @@ int run(Arguments& arguments) {
   remove_all(directory);
   if (part == 0) {
     line.update({{"gets", outcome->gets},
-                 {"point_get_us_p50", outcome->us_p50},
-                 {"point_get_us_p99", outcome->us_p99},
-                 {"point_get_us_mean", outcome->us_mean}});
+                 {"point_get_us_p50", outcome->random.us_p50},
+                 {"point_get_us_p99", outcome->random.us_p99},
+                 {"regular_get_us_p50", outcome->regular.us_p50},
+                 {"regular_get_us_p99", outcome->regular.us_p99}});
   } else if (part == 1) {
     line.update({{"gets", outcome->gets},
                  {"runs", outcome->runs},

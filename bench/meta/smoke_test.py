@@ -4,6 +4,7 @@ Asserts answers and judgements, never times.
 """
 import contextlib
 import io
+import json
 import pathlib
 import subprocess
 import sys
@@ -16,12 +17,13 @@ import meta  # noqa: E402
 from meta import judge  # noqa: E402
 
 PROGRAM = pathlib.Path(sys.argv[1]) / "meta" / "bench_meta_index"
+CLIENT = pathlib.Path(sys.argv[1]) / "meta" / "bench_meta_client"
 STORES = ("swale", "swale-no-runs", "swale-lz77", "leveldb-4m")
 
 
-def run(**options):
+def run(program=PROGRAM, **options):
     words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
-    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=100)
+    return subprocess.run([program, *words], capture_output=True, text=True, timeout=100)
 
 
 class Answers(unittest.TestCase):
@@ -47,6 +49,19 @@ class Answers(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(run(canary=1, **work).returncode, 1)
 
+    def test_each_store_behind_requests_answers_and_a_wrong_answer_is_seen(self):
+        for store in ("swale", "leveldb-4m", "leveldb-iterator"):
+            for pattern in ("strided", "tile", "btio", "random"):
+                with self.subTest(store=store, pattern=pattern), tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
+                    work = dict(program=CLIENT, store=store, pattern=pattern, clients=16, entries=20_000, gets=20_000, ranks=2,
+                                dir=scratch + "/store", rest=0)
+                    done = run(**work)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertGreater(json.loads(done.stdout)["gets"], 0)
+                    wrong = run(canary=1, **work)
+                    self.assertNotEqual(wrong.returncode, 0)
+                    self.assertIn("WRONG ANSWER", wrong.stderr)
+
     def test_what_a_killed_server_left_is_recovered(self):
         with tempfile.TemporaryDirectory(prefix="swale-test-") as scratch:
             work = dict(store="swale", pattern="random", entries=20_000, path=scratch + "/store")
@@ -61,8 +76,13 @@ def lines_of(ours, rival):
         for store, cpu in (("swale", ours), *((store, rival) for store in meta.LEVELDB)):
             for what in ("load", "warm", "cold"):
                 lines.append({"round": 0, "name": f"{what}.{store}.{key}",
-                              "line": {"cpu_ns": cpu, "wall_ns": cpu, "bytes_per_entry": cpu / 1000, "operations": 1000,
-                                       "about": {"index_memory_bytes": ours, "buffer_memory_bytes": 0}}})
+                              "line": {"cpu_ns": cpu, "wall_ns": cpu, "bytes_per_entry": cpu / 1000}})
+        for store in meta.CLIENTS:
+            lines.append({"round": 0, "name": f"client.{store}.{key}",
+                          "line": {f"{what}{of}_cpu_ns": ours if store == "swale" else rival
+                                   for what in ("put", "get") for of in ("", "_server")}})
+    lines.append({"round": 0, "name": "memory.swale.random",
+                  "line": {"entries": 1000, "about": {"index_memory_bytes": ours, "buffer_memory_bytes": 0, "cache_memory_bytes": 0}}})
     lines.append({"round": 0, "name": "recover.swale.random", "line": {"entries_per_second": 1e9 / ours, "cpu_ns": ours, "wall_ns": ours}})
     for part, names in meta.SERVICE.items():
         lines.append({"round": 0, "name": part, "line": {name: 1e4 / ours if "speedup" in name else ours for name in names}})
@@ -136,7 +156,7 @@ class Verdicts(unittest.TestCase):
             self.assertEqual("put_speedup_vs_leveldb_random" in printed.getvalue().splitlines()[-1], status == 1)
 
     def test_a_missing_measurement_is_no_verdict(self):
-        lines = [entry for entry in lines_of(1, 1000) if entry["name"] != "warm.swale.tile"]
+        lines = [entry for entry in lines_of(1, 1000) if entry["name"] != "client.swale.tile"]
         with self.assertRaises(KeyError):
             meta.judge_all(lines, 1)
 

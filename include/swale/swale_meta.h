@@ -92,6 +92,41 @@ int swale_meta_found_at(const swale_meta_found* found, size_t index, const swale
 /* Frees the result; NULL is allowed. */
 void swale_meta_found_free(swale_meta_found* found);
 
+/* How many levels a run may have. */
+#define SWALE_META_LEVELS 3
+
+/* Equal blocks at equal distances, and such rows at equal distances, and so on: block (i, j, k) begins
+ * i * level[0].stride + j * level[1].stride + k * level[2].stride bytes after the first one in the file, and with
+ * `address_stride` (modulo 2^64) in the log. An array element: the struct never changes. */
+typedef struct swale_meta_run {
+  uint64_t offset;  /* of the first block, in the file */
+  uint64_t length;  /* of each block, 1 or more; the last one ends at 2^63 at most */
+  uint64_t address; /* of the first block, in the log */
+  uint32_t log;     /* as of a segment */
+  uint32_t levels;  /* how many of level[] count, up to SWALE_META_LEVELS; 0: one block */
+  struct {
+    uint64_t count;          /* 2 or more */
+    uint64_t stride;         /* at least the bytes that the levels below span: blocks do not overlap */
+    uint64_t address_stride; /* in the log */
+  } level[SWALE_META_LEVELS];
+} swale_meta_run;
+
+/* The result of a get of runs. */
+typedef struct swale_meta_found_runs swale_meta_found_runs;
+
+/* Finds the bytes of the blocks of `count` runs, of which `address`, `log` and `address_stride` are not looked at. Where the
+ * file is as regular as the question, the answer is as short, and takes as long as that of one segment. For callers who know
+ * their pattern; swale_meta_get finds it in its ranges. SWALE_RESOURCE_EXHAUSTED: the file is so irregular there that the
+ * answer is longer than one message; ask by swale_meta_get. */
+int swale_meta_get_runs(swale_meta_file* file, const swale_meta_run* queries, size_t count,
+                        swale_meta_found_runs** found);
+/* The runs that answer query `index` (below `count`). They do not overlap, and are in no order; holes are left out. They live
+ * as long as `found`. */
+int swale_meta_found_runs_at(const swale_meta_found_runs* found, size_t index, const swale_meta_run** runs,
+                             size_t* count);
+/* Frees the result; NULL is allowed. */
+void swale_meta_found_runs_free(swale_meta_found_runs* found);
+
 /* Called for each segment of a scan; it lives only during the call. Returning anything but 0 stops the scan. */
 typedef int (*swale_meta_segment_fn)(void* context, const swale_meta_segment* segment);
 /* All segments of the file from `offset` on, ascending. */

@@ -20,24 +20,35 @@ static_assert(sizeof(swale_meta_segment) == 32 && sizeof(swale_meta_range) == 16
 class MetaClients {
  public:
   explicit MetaClients(meta::Store* store) : store_(*store) {}
-  std::unique_ptr<meta::Client> take() {
+  // A client, and what its calls keep of their memory: a call that allocates as much as it moves pays for pages each time.
+  struct Idle {
+    std::unique_ptr<meta::Client> client;
+    std::vector<meta::Extent> extents{};
+    std::vector<meta::Range> ranges{};
+    meta::Found found{};
+  };
+  Idle take() {
     const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return store_.client();
-    std::unique_ptr<meta::Client> client = std::move(idle_.back());
+    if (idle_.empty()) return {.client = store_.client()};
+    Idle idle = std::move(idle_.back());
     idle_.pop_back();
-    return client;
+    return idle;
   }
-  void give(std::unique_ptr<meta::Client> client) noexcept {
-    if (!client->at_rest()) return;  // freed: what comes late for it is no answer to a later call
+  void give(Idle idle) noexcept {
+    constexpr size_t kKept = 16 * 1024;   // ranges or pieces: below 1 MiB a client
+    if (!idle.client->at_rest()) return;  // freed: what comes late for it is no answer to a later call
+    if (idle.extents.capacity() > kKept) idle.extents = {};
+    if (idle.ranges.capacity() > kKept) idle.ranges = {};
+    if (idle.found.extents.capacity() > kKept || idle.found.ends.capacity() > kKept) idle.found = {};
     const std::lock_guard lock(mutex_);
-    if (idle_.size() < idle_.capacity()) idle_.push_back(std::move(client));  // else it is freed
+    if (idle_.size() < idle_.capacity()) idle_.push_back(std::move(idle));  // else it is freed
   }
   void prepare() { idle_.reserve(64); }
 
  private:
   meta::Store& store_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<meta::Client>> idle_;
+  std::vector<Idle> idle_;
 };
 
 namespace {
@@ -63,14 +74,17 @@ namespace {
 // A client for the duration of a call.
 class Using {
  public:
-  explicit Using(MetaState& state) : clients_(*state.clients), client_(clients_.take()) {}
-  ~Using() { clients_.give(std::move(client_)); }
+  explicit Using(MetaState& state) : clients_(*state.clients), idle_(clients_.take()) {}
+  ~Using() { clients_.give(std::move(idle_)); }
   Using(const Using&) = delete;
-  meta::Client* operator->() { return client_.get(); }
+  meta::Client* operator->() { return idle_.client.get(); }
+  std::vector<meta::Extent>& extents() { return idle_.extents; }
+  std::vector<meta::Range>& ranges() { return idle_.ranges; }
+  meta::Found& found() { return idle_.found; }
 
  private:
   MetaClients& clients_;
-  std::unique_ptr<meta::Client> client_;
+  MetaClients::Idle idle_;
 };
 
 Status open_meta(swale_job* job, const char* path, std::string_view text, std::shared_ptr<MetaState>* out) {
@@ -103,6 +117,10 @@ struct swale_meta_file {
   std::shared_ptr<swale::capi::MetaState> state;
   swale::meta::File file;
 };
+struct swale_meta_found_runs {
+  std::vector<swale_meta_run> runs;
+  std::vector<size_t> ends;
+};
 struct swale_meta_found {
   std::vector<swale_meta_segment> segments;
   std::vector<size_t> ends;
@@ -118,6 +136,42 @@ namespace meta = swale::meta;
 
 swale_meta_segment segment_of(const meta::Extent& extent) {
   return {extent.offset, extent.length, extent.place.address, extent.place.log, 0};
+}
+
+// The result that this thread freed last, for its next get: a loop of gets would pay for the pages of each result.
+thread_local std::unique_ptr<swale_meta_found> spare_found;
+
+std::unique_ptr<swale_meta_found> take_spare_found() {
+  if (!spare_found) return std::make_unique<swale_meta_found>();
+  spare_found->segments.clear();
+  return std::move(spare_found);
+}
+
+static_assert(SWALE_META_LEVELS == meta::kRunLevels);
+
+swale_meta_run run_of(const meta::Run& run) {
+  swale_meta_run out = {};
+  out.offset = run.offset;
+  out.length = run.length;
+  out.address = run.place.address;
+  out.log = run.place.log;
+  out.levels = run.levels;
+  for (uint32_t i = 0; i < run.levels; ++i)
+    out.level[i] = {run.level[i].count, run.level[i].stride, run.level[i].address_stride};
+  return out;
+}
+
+swale::Result<meta::Run> query_of(const swale_meta_run& query, size_t index) {
+  if (query.levels > SWALE_META_LEVELS) {
+    return swale::invalid_argument("swale_meta_get_runs: run {} has {} levels: expected at most {}", index,
+                                   query.levels, SWALE_META_LEVELS);
+  }
+  meta::Run run;
+  run.offset = query.offset;
+  run.length = query.length;
+  run.levels = query.levels;
+  for (uint32_t i = 0; i < query.levels; ++i) run.level[i] = {query.level[i].count, query.level[i].stride, 0};
+  return run;
 }
 
 Status check_open(const char* call, const swale::capi::MetaState& state) {
@@ -205,14 +259,14 @@ int swale_meta_put(swale_meta_file* file, const swale_meta_segment* segments, si
     if (file == nullptr) return null_argument("swale_meta_put", "file");
     if (segments == nullptr && count != 0) return null_argument("swale_meta_put", "segments");
     SWALE_RETURN_IF_ERROR(check_open("swale_meta_put", *file->state));
-    std::vector<meta::Extent> extents;
-    extents.reserve(count);
+    Using client(*file->state);
+    client.extents().clear();
+    client.extents().reserve(count);
     for (size_t i = 0; i < count; ++i) {
       const swale_meta_segment& each = segments[i];
-      extents.push_back({each.offset, each.length, {each.log, each.address}});
+      client.extents().push_back({each.offset, each.length, {each.log, each.address}});
     }
-    Using client(*file->state);
-    return client->put(&file->file, extents);
+    return client->put(&file->file, client.extents());
   });
 }
 
@@ -223,18 +277,15 @@ int swale_meta_get(swale_meta_file* file, const swale_meta_range* ranges, size_t
     if (ranges == nullptr && count != 0) return null_argument("swale_meta_get", "ranges");
     if (found == nullptr) return null_argument("swale_meta_get", "found");
     SWALE_RETURN_IF_ERROR(check_open("swale_meta_get", *file->state));
-    std::vector<meta::Range> wanted;
-    wanted.reserve(count);
-    for (size_t i = 0; i < count; ++i) wanted.push_back({{}, ranges[i].offset, ranges[i].length});
-    meta::Found answer;
-    {
-      Using client(*file->state);
-      SWALE_RETURN_IF_ERROR(client->get(file->file, wanted, &answer));
-    }
-    auto handle = std::make_unique<swale_meta_found>();
-    handle->segments.reserve(answer.extents.size());
-    for (const meta::Extent& each : answer.extents) handle->segments.push_back(segment_of(each));
-    handle->ends = std::move(answer.ends);
+    std::unique_ptr<swale_meta_found> handle = take_spare_found();
+    Using client(*file->state);
+    client.ranges().clear();
+    client.ranges().reserve(count);
+    for (size_t i = 0; i < count; ++i) client.ranges().push_back({{}, ranges[i].offset, ranges[i].length});
+    SWALE_RETURN_IF_ERROR(client->get(file->file, client.ranges(), &client.found()));
+    handle->segments.reserve(client.found().extents.size());
+    for (const meta::Extent& each : client.found().extents) handle->segments.push_back(segment_of(each));
+    handle->ends = client.found().ends;
     *found = handle.release();
     return {};
   });
@@ -257,7 +308,58 @@ int swale_meta_found_at(const swale_meta_found* found, size_t index, const swale
   });
 }
 
-void swale_meta_found_free(swale_meta_found* found) { delete found; }
+void swale_meta_found_free(swale_meta_found* found) {
+  constexpr size_t kKept = 16 * 1024;  // segments: below 1 MiB a thread
+  std::unique_ptr<swale_meta_found> freed(found);
+  if (freed && freed->segments.capacity() <= kKept && freed->ends.capacity() <= kKept)
+    spare_found = std::move(freed);
+}
+
+int swale_meta_get_runs(swale_meta_file* file, const swale_meta_run* queries, size_t count,
+                        swale_meta_found_runs** found) {
+  return guarded([&]() -> Status {
+    if (file == nullptr) return null_argument("swale_meta_get_runs", "file");
+    if (queries == nullptr && count != 0) return null_argument("swale_meta_get_runs", "queries");
+    if (found == nullptr) return null_argument("swale_meta_get_runs", "found");
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_get_runs", *file->state));
+    std::vector<meta::Run> wanted;
+    wanted.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      SWALE_ASSIGN_OR_RETURN(const meta::Run query, query_of(queries[i], i));
+      wanted.push_back(query);
+    }
+    meta::FoundRuns answer;
+    {
+      Using client(*file->state);
+      SWALE_RETURN_IF_ERROR(client->get_runs(file->file, wanted, &answer));
+    }
+    auto handle = std::make_unique<swale_meta_found_runs>();
+    handle->runs.reserve(answer.runs.size());
+    for (const meta::Run& each : answer.runs) handle->runs.push_back(run_of(each));
+    handle->ends = std::move(answer.ends);
+    *found = handle.release();
+    return {};
+  });
+}
+
+int swale_meta_found_runs_at(const swale_meta_found_runs* found, size_t index, const swale_meta_run** runs,
+                             size_t* count) {
+  return guarded([&]() -> Status {
+    if (found == nullptr) return null_argument("swale_meta_found_runs_at", "found");
+    if (runs == nullptr) return null_argument("swale_meta_found_runs_at", "runs");
+    if (count == nullptr) return null_argument("swale_meta_found_runs_at", "count");
+    if (index >= found->ends.size()) {
+      return swale::invalid_argument("swale_meta_found_runs_at: run {}: there are {}", index,
+                                     found->ends.size());
+    }
+    const size_t first = index == 0 ? 0 : found->ends[index - 1];
+    *runs = found->runs.data() + first;
+    *count = found->ends[index] - first;
+    return {};
+  });
+}
+
+void swale_meta_found_runs_free(swale_meta_found_runs* found) { delete found; }
 
 int swale_meta_scan(swale_meta_file* file, uint64_t offset, swale_meta_segment_fn fn, void* context) {
   return guarded([&]() -> Status {

@@ -36,6 +36,37 @@ static int64_t log_of(swale_meta_file* file, uint64_t number) {
   return log;
 }
 
+/* The first half of the segments, asked for as a run: all in log 7, but number 10. */
+static void ask_for_runs(swale_meta_file* file) {
+  swale_meta_run query;
+  memset(&query, 0, sizeof query);
+  query.length = kBytes;
+  query.levels = 1;
+  query.level[0].count = kSegments / 2;
+  query.level[0].stride = kStride;
+  swale_meta_found_runs* found = NULL;
+  const swale_meta_run* runs = NULL;
+  size_t count = 0;
+  uint64_t blocks[2] = {0, 0};
+  CHECK_OK(swale_meta_get_runs(file, &query, 1, &found));
+  CHECK_OK(swale_meta_found_runs_at(found, 0, &runs, &count));
+  for (size_t i = 0; i < count; ++i) {
+    CHECK(runs[i].length == kBytes && runs[i].levels <= 1 && (runs[i].log == 7 || runs[i].log == 8));
+    blocks[runs[i].log == 8] += runs[i].levels == 0 ? 1 : runs[i].level[0].count;
+    if (runs[i].levels == 1) CHECK(runs[i].level[0].address_stride * 4 == runs[i].level[0].stride);
+    CHECK(runs[i].address * 4 == runs[i].offset);
+  }
+  CHECK(blocks[0] == kSegments / 2 - 1 && blocks[1] == 1);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "run 1", swale_meta_found_runs_at(found, 1, &runs, &count));
+  swale_meta_found_runs_free(found);
+  swale_meta_found_runs_free(NULL);
+  query.level[0].stride = kBytes - 1;
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "overlaps itself", swale_meta_get_runs(file, &query, 1, &found));
+  query.levels = SWALE_META_LEVELS + 1;
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "levels", swale_meta_get_runs(file, &query, 1, &found));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "queries", swale_meta_get_runs(file, NULL, 1, &found));
+}
+
 static int count_segment(void* context, const swale_meta_segment* each) {
   uint64_t* counts = context;
   ++counts[0];
@@ -53,6 +84,7 @@ static void write_files(swale_meta* store) {
   const swale_meta_segment later = segment(10, 8);
   CHECK_OK(swale_meta_put(file, &later, 1));
   CHECK(log_of(file, 9) == 7 && log_of(file, 10) == 8 && log_of(file, kSegments) == -1);
+  ask_for_runs(file);
   CHECK_OK(swale_meta_file_close(file));
   CHECK(size_of(store, "data") == (kSegments - 1) * kStride + kBytes);
 

@@ -39,16 +39,27 @@ void Client::send() {
 }
 
 Result<Finished> Client::run(OperationId id) {
-  const Nanos until = system_clock().now() + deadline_ + deadline_ / 3;
   Finished finished;
-  for (;;) {
+  SWALE_RETURN_IF_ERROR(run(std::span(&id, 1), std::span(&finished, 1)));
+  return finished;
+}
+
+// All of the operations: the first failure, when each has finished.
+Status Client::run(std::span<const OperationId> ids, std::span<Finished> finished) {
+  const Nanos until = system_clock().now() + deadline_ + deadline_ / 3;
+  Finished one;
+  Status status;
+  for (size_t open = ids.size();;) {
     send();
     // One that was given up (its deadline, want of memory) may finish after it: its result is nobody's.
-    while (core_.take_finished(&finished)) {
-      if (finished.id != id) continue;
-      SWALE_RETURN_IF_ERROR(finished.status);
-      return finished;
+    while (core_.take_finished(&one)) {
+      const auto mine = std::find(ids.begin(), ids.end(), one.id);
+      if (mine == ids.end()) continue;
+      if (status.ok()) status = one.status;
+      finished[static_cast<size_t>(mine - ids.begin())] = std::move(one);
+      --open;
     }
+    if (open == 0) return status;
     done_.clear();
     // Others of this rank may have all calls that there may be: then this thread looks again, at most until its deadline.
     const Nanos now = system_clock().now();
@@ -168,12 +179,29 @@ Status Client::get(const File& file, std::span<const Range> ranges, Found* out) 
     out->resume.reset();
     return {};
   }
+  if (core_.detects_runs() && ranges.size() >= GetBatch::kRangesMin) {
+    GetBatch batch(ranges);
+    if (!batch.empty()) {
+      const Status status = get_batch(file, &batch, out);
+      // What was put there may be so irregular that runs would say it in too many words.
+      if (status.code() != Code::kResourceExhausted) return status;
+    }
+  }
   SWALE_ASSIGN_OR_RETURN(Finished finished, named(run(core_.get(file.attributes.file, ranges)), "get", file));
   *out = std::move(finished.found);
   return {};
 }
 
-Status Client::get_runs(const File& file, std::span<const Run> queries, std::vector<Run>* out) {
+Status Client::get_batch(const File& file, GetBatch* batch, Found* out) {
+  const FileId& id = file.attributes.file;
+  const OperationId ids[] = {core_.get_runs(id, batch->queries()), core_.get(id, batch->rest())};
+  Finished finished[2];
+  const Status status = run(ids, finished);
+  if (!status.ok()) return status.with_context("get " + file.attributes.name);
+  return batch->answer(finished[0].found_runs, finished[1].found, out);
+}
+
+Status Client::get_runs(const File& file, std::span<const Run> queries, FoundRuns* out) {
   for (const Run& each : queries) {
     if (!valid(each)) return invalid_argument("get: a run at offset {} overlaps itself", each.offset);
     constexpr uint64_t kPartsMax = uint64_t{1} << 20;
@@ -184,7 +212,7 @@ Status Client::get_runs(const File& file, std::span<const Run> queries, std::vec
   }
   SWALE_ASSIGN_OR_RETURN(Finished finished,
                          named(run(core_.get_runs(file.attributes.file, queries)), "get", file));
-  *out = std::move(finished.runs);
+  *out = std::move(finished.found_runs);
   return {};
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "meta/client/client_core.h"
+#include "meta/client/get_batch.h"
 #include "meta/server/run_table.h"
 #include "net/rpc/rpc.h"
 
@@ -47,8 +48,8 @@ class Client {
   Status put(File* file, std::span<const Extent> segments);
   // The pieces of each range, ascending; holes are left out.
   Status get(const File& file, std::span<const Range> ranges, Found* out);
-  // The blocks of the queries, as runs in no order.
-  Status get_runs(const File& file, std::span<const Run> queries, std::vector<Run>* out);
+  // The bytes of the blocks of each query, as runs; those of a query do not overlap.
+  Status get_runs(const File& file, std::span<const Run> queries, FoundRuns* out);
   // Up to about pieces_max pieces a server, from `from` on, in order. *next: where to go on; kOffsetEnd: done.
   Status scan(const File& file, uint64_t from, size_t pieces_max, std::vector<Extent>* out, uint64_t* next);
   // When it is OK, no get by any handle of any rank answers the old place any more. After a failure both places must stay.
@@ -60,6 +61,8 @@ class Client {
 
  private:
   Result<Finished> run(OperationId id);
+  Status run(std::span<const OperationId> ids, std::span<Finished> finished);
+  Status get_batch(const File& file, GetBatch* batch, Found* out);
   Result<AttributeAnswer> ask(AttributeRequest request);
   Result<AttributeAnswer> ask(AttributeOp op, const File& file, uint64_t size, int64_t time_ns);
   Status take(const AttributeAnswer& answer, const TableNews::Heard& heard, File* file);

@@ -22,7 +22,7 @@ Status check_ranges(const Partition& partition, std::span<const Range> ranges) {
   constexpr uint64_t kCutsMax = uint64_t{1} << 20;  // parts of all ranges at their servers
   uint64_t cuts = 0;
   for (const Range& each : ranges) {
-    cuts += each.length / partition.range_bytes() + 1;
+    cuts += each.length < partition.range_bytes() ? 1 : each.length / partition.range_bytes() + 1;
     if (cuts > kCutsMax) {
       return invalid_argument(
           "get: its ranges lie in more than {} ranges of servers: ask for less, or scan the file", kCutsMax);
@@ -308,45 +308,73 @@ OperationId ClientCore::get(const FileId& file, std::span<const Range> ranges) {
 class ClientCore::RunsOperation final : public Operation {
  public:
   RunsOperation(const Partition& partition, const FileId& file, std::span<const Run> queries) : file_(file) {
-    std::vector<int32_t> place(partition.servers(), -1);
-    const uint64_t bytes = partition.range_bytes();
-    std::vector<Run> parts;
+    place_.assign(partition.servers(), -1);
     for (const Run& query : queries) {
-      for (uint64_t at = query.offset; at < end_of(query);) {
-        const uint64_t end = std::min(end_of(query), (at / bytes + 1) * bytes);
-        parts.clear();
-        clip(query, at, end, &parts);
-        if (parts.empty()) {  // a gap: on to the next block
-          at = block_at(query, first_block_after(query, end)).offset;
-          continue;
-        }
-        const Server server = partition.server_of(file, at);
-        if (place[server] < 0) {
-          place[server] = static_cast<int32_t>(shares_.size());
-          shares_.push_back({server, {}, 0});
-        }
-        std::vector<Run>& mine = shares_[static_cast<size_t>(place[server])].queries;
-        mine.insert(mine.end(), parts.begin(), parts.end());
-        at = end;
-      }
+      split(partition, query);
+      ends_.push_back(order_.size());
     }
   }
   void begin(ClientCore* core) override {
     for (size_t part = 0; part < shares_.size(); ++part) send_next(core, part);
   }
   Status on_answer(ClientCore* core, size_t part, Bytes response) override {
-    SWALE_ASSIGN_OR_RETURN(const std::vector<Run> runs, decode_runs(response));
-    finished.runs.insert(finished.runs.end(), runs.begin(), runs.end());
+    Share& share = shares_[part];
+    SWALE_ASSIGN_OR_RETURN(const FoundRuns some, decode_found_runs(response, share.sent - share.answered));
+    const size_t base = share.found.runs.size();
+    share.found.runs.insert(share.found.runs.end(), some.runs.begin(), some.runs.end());
+    for (const size_t end : some.ends) share.found.ends.push_back(base + end);
+    share.answered = share.sent;
     send_next(core, part);
     return {};
+  }
+  // The answers of all servers, in the order of the queries and of each query's parts.
+  void end(Finished* out) override {
+    FoundRuns& all = out->found_runs;
+    std::vector<size_t> next(shares_.size());
+    size_t part = 0;
+    for (const size_t last : ends_) {
+      for (; part < last; ++part) {
+        const FoundRuns& from = shares_[order_[part]].found;
+        const size_t index = next[order_[part]]++;
+        const size_t first = index == 0 ? 0 : from.ends[index - 1];
+        all.runs.insert(all.runs.end(), from.runs.begin() + static_cast<ptrdiff_t>(first),
+                        from.runs.begin() + static_cast<ptrdiff_t>(from.ends[index]));
+      }
+      all.ends.push_back(all.runs.size());
+    }
   }
 
  private:
   struct Share {
     Server server;
     std::vector<Run> queries;
-    size_t sent;
+    size_t sent = 0, answered = 0;
+    FoundRuns found;
   };
+  // A query's parts, each in one range of a server.
+  void split(const Partition& partition, const Run& query) {
+    const uint64_t bytes = partition.range_bytes();
+    std::vector<Run> parts;
+    for (uint64_t at = query.offset; at < end_of(query);) {
+      const uint64_t end = std::min(end_of(query), (at / bytes + 1) * bytes);
+      parts.clear();
+      clip(query, at, end, &parts);
+      if (parts.empty()) {  // a gap: on to the next block
+        at = block_at(query, first_block_after(query, end)).offset;
+        continue;
+      }
+      const Server server = partition.server_of(file_, at);
+      if (place_[server] < 0) {
+        place_[server] = static_cast<int32_t>(shares_.size());
+        shares_.emplace_back().server = server;
+      }
+      const auto share = static_cast<uint32_t>(place_[server]);
+      std::vector<Run>& mine = shares_[share].queries;
+      mine.insert(mine.end(), parts.begin(), parts.end());
+      order_.insert(order_.end(), parts.size(), share);
+      at = end;
+    }
+  }
   void send_next(ClientCore* core, size_t part) {
     constexpr size_t kQueriesMax = 8192;  // answered by 4 runs each, if they are regular
     Share& share = shares_[part];
@@ -360,7 +388,10 @@ class ClientCore::RunsOperation final : public Operation {
   }
 
   const FileId file_;
+  std::vector<int32_t> place_;  // of each server among the shares
   std::vector<Share> shares_;
+  std::vector<uint32_t> order_;  // the shares of all parts, in the order of the queries
+  std::vector<size_t> ends_;     // of each query, in order_
 };
 
 OperationId ClientCore::get_runs(const FileId& file, std::span<const Run> queries) {

@@ -41,7 +41,7 @@ struct Finished {
   Status status;
   uint64_t generation = 0;         // put: the file's, as the servers know it
   Found found;                     // get
-  std::vector<Run> runs;           // get_runs
+  FoundRuns found_runs;            // get_runs
   Scanned scanned;                 // scan
   AttributeAnswer answer;          // attributes
   std::vector<std::string> texts;  // stats, one of each server
@@ -68,6 +68,7 @@ class ClientCore {
 
   const Partition& partition() const { return partition_; }
   uint64_t client() const { return options_.client; }
+  bool detects_runs() const { return options_.detect_runs; }
   const TableNews& news() const { return options_.news == nullptr ? no_news_ : *options_.news; }
 
  private:

@@ -209,6 +209,9 @@ class Shard {
   // Null: nothing to do, one is under way, or there is no memory for it now.
   virtual std::unique_ptr<Work> next_commit() = 0;
   virtual std::unique_ptr<Work> next_background() = 0;
+  // No put has come for a while: from here on next_background gives out what is needed to bring what is in buffers and
+  // trees into sorted files, and the buffers' memory is given back. False: there is nothing to bring.
+  virtual bool settle() = 0;
   // The outcome of the work. After a failed commit with health() OK every group after durable_group() is void.
   virtual Status finish(std::unique_ptr<Work> work) = 0;
 

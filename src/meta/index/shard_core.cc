@@ -252,6 +252,7 @@ Result<uint64_t> ShardCore::put(RequestKey key, std::span<const Put> puts) {
     if (mark.last != 0) note_file(mark);
   }
   ++counters_.puts;
+  settling_ = false;
   open_.entries_end = active_->size();
   open_.sequence_end = next_sequence_;
   return open_.number;

@@ -10,6 +10,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -108,6 +109,7 @@ class ShardCore final : public Shard {
 
   std::unique_ptr<Work> next_commit() override;
   std::unique_ptr<Work> next_background() override;
+  bool settle() override;
   Status finish(std::unique_ptr<Work> work) override;
   Status commit() override;
   Status drain() override;
@@ -205,7 +207,7 @@ class ShardCore final : public Shard {
   void remove_unnamed(const ShardManifest& manifest);
   Status replay_logs(const ShardManifest& manifest, const std::set<uint32_t>& numbers, Replay* replay,
                      RecoveryReport* report);
-  Result<bool> answer_query(Lookup* lookup, const FileId& file, const FileState& state, const Run& query,
+  Result<bool> answer_query(std::optional<Lookup>* lookup, const FileId& file, const FileState& state, const Run& query,
                             std::vector<Run>* out);
   uint64_t end_of_file(const FileId& file) const;
 
@@ -240,6 +242,7 @@ class ShardCore final : public Shard {
   bool background_ = false;
   bool freeze_wanted_ = false;
   bool checkpoint_wanted_ = false;
+  bool settling_ = false;          // until the next put: buffers that are not used are given back
   Status blocked_;                 // why the last background work failed, if another attempt may succeed
   bool retry_background_ = false;  // one attempt may be made although it is blocked
 

@@ -1,5 +1,6 @@
 // What a shard answers: the calls of shard.h that only read. lookup.h does the work.
 #include <algorithm>
+#include <optional>
 
 #include "base/contain.h"
 #include "meta/index/lookup.h"
@@ -65,7 +66,7 @@ uint64_t bytes_of(const Run& run) { return blocks_of(run) * run.length; }
 }  // namespace
 
 // True: the runs of the file say all about the query, and their parts were appended.
-Result<bool> ShardCore::answer_query(Lookup* lookup, const FileId& file, const FileState& state,
+Result<bool> ShardCore::answer_query(std::optional<Lookup>* lookup, const FileId& file, const FileState& state,
                                      const Run& query, std::vector<Run>* out) {
   if (!state.runs) return state.irregular_max == 0;
   if (!relocations_.empty()) return false;
@@ -79,7 +80,8 @@ Result<bool> ShardCore::answer_query(Lookup* lookup, const FileId& file, const F
   }
   const bool covered = bytes == bytes_of(query);
   if (state.irregular_max != 0 && !(covered && oldest > state.irregular_max)) {
-    SWALE_ASSIGN_OR_RETURN(const Sequence newest, lookup->newest_extent(file, query));
+    if (!*lookup) lookup->emplace(this);
+    SWALE_ASSIGN_OR_RETURN(const Sequence newest, (*lookup)->newest_extent(file, query));
     if (newest != 0 && !(covered && newest < oldest)) return false;
   }
   for (const StoredRun& part : cut_) out->push_back(part.run);
@@ -108,7 +110,7 @@ Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, 
     std::vector<Run> open(queries.rbegin(), queries.rend());
     std::vector<Range> ranges;
     Found found;
-    Lookup irregular(this);
+    std::optional<Lookup> irregular;  // made when it is needed
     while (!open.empty()) {
       const Run query = open.back();
       open.pop_back();

@@ -251,6 +251,16 @@ std::unique_ptr<Work> ShardCore::next_background() {
   }
 }
 
+bool ShardCore::settle() {
+  if (!health_.ok() || !blocked_.ok()) return false;
+  if (active_->visible() == 0 && frozen_ == nullptr && trees_.empty()) return false;
+  settling_ = true;
+  drop_spare();
+  if (active_->visible() != 0) freeze_wanted_ = true;
+  checkpoint_wanted_ = true;
+  return true;
+}
+
 // A failure that may pass: the shard has lost nothing, and makes another attempt when the write buffer is full again or a
 // put finds no space in memory.
 Status ShardCore::background_failed(const Status& why) {
@@ -320,7 +330,7 @@ Status ShardCore::finish_flush(FlushWork* work) {
   blocked_ = {};
   dead_rows_ -= std::min(dead_rows_, work->dropped());
   counters_.rows_dropped += work->dropped();
-  spare_ = frozen_->release();
+  if (!settling_) spare_ = frozen_->release();
   frozen_.reset();
   ++counters_.flushes;
   counters_.flushed_bytes += work->table()->stored_bytes();

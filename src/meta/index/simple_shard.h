@@ -96,6 +96,7 @@ class SimpleShard final : public Shard {
     return std::make_unique<Nothing>(WorkKind::kCommit);
   }
   std::unique_ptr<Work> next_background() override { return nullptr; }
+  bool settle() override { return false; }
   Status finish(std::unique_ptr<Work>) override {
     committing_ = false;
     if (std::exchange(fail_next_commit, false)) {

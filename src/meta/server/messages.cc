@@ -52,6 +52,25 @@ std::string start(Server to, const FileId& file) {
   return out;
 }
 
+// u32 answered | u8 whether it is to be resumed | u64 where | u32 ends | u32 each | u32 extents | extents
+std::string encode_found(const Found& found, size_t first, size_t count, size_t answered,
+                         const std::optional<uint64_t>& resume) {
+  const size_t begin = first == 0 ? 0 : found.ends[first - 1];
+  // What is left out of the ends is the beginning of a range that is to be resumed.
+  const size_t end =
+      first + count == found.ends.size() ? found.extents.size() : found.ends[first + count - 1];
+  std::string out;
+  out.reserve(21 + 4 * count + kExtentWireBytes * (end - begin));
+  append_u32(&out, static_cast<uint32_t>(answered));
+  append_u8(&out, resume ? 1 : 0);
+  append_u64(&out, resume.value_or(0));
+  append_u32(&out, static_cast<uint32_t>(count));
+  for (size_t i = 0; i < count; ++i) append_u32(&out, static_cast<uint32_t>(found.ends[first + i] - begin));
+  append_u32(&out, static_cast<uint32_t>(end - begin));
+  for (size_t i = begin; i < end; ++i) append_extent(&out, found.extents[i]);
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> method_names() { return {std::begin(kNames), std::end(kNames)}; }
@@ -185,18 +204,12 @@ Result<GetMessage> decode_get(Bytes message) {
   return get;
 }
 
-// u32 answered | u8 whether it is to be resumed | u64 where | u32 ends | u32 each | u32 extents | extents
 std::string encode_found(const Found& found) {
-  std::string out;
-  out.reserve(20 + 4 * found.ends.size() + kExtentWireBytes * found.extents.size());
-  append_u32(&out, static_cast<uint32_t>(found.answered));
-  append_u8(&out, found.resume ? 1 : 0);
-  append_u64(&out, found.resume.value_or(0));
-  append_u32(&out, static_cast<uint32_t>(found.ends.size()));
-  for (const size_t end : found.ends) append_u32(&out, static_cast<uint32_t>(end));
-  append_u32(&out, static_cast<uint32_t>(found.extents.size()));
-  for (const Extent& extent : found.extents) append_extent(&out, extent);
-  return out;
+  return encode_found(found, 0, found.ends.size(), found.answered, found.resume);
+}
+
+std::string encode_found_part(const Found& found, size_t first, size_t count) {
+  return encode_found(found, first, count, count, std::nullopt);
 }
 
 Result<Found> decode_found(Bytes bytes, size_t ranges) {
@@ -263,6 +276,34 @@ Result<RunsMessage> decode_runs_query(Bytes message) {
   if (query.queries.size() > kItemsMax)
     return invalid_argument("a query of {} runs: expected at most {}", query.queries.size(), kItemsMax);
   return query;
+}
+
+// u32 queries | u32 each | runs
+std::string encode_found_runs(const FoundRuns& found) {
+  std::string out;
+  append_u32(&out, static_cast<uint32_t>(found.ends.size()));
+  for (const size_t end : found.ends) append_u32(&out, static_cast<uint32_t>(end));
+  return out + encode_runs(found.runs);
+}
+
+Result<FoundRuns> decode_found_runs(Bytes bytes, size_t queries) {
+  Decoder in(bytes);
+  FoundRuns found;
+  const uint32_t ends = in.u32();
+  SWALE_RETURN_IF_ERROR(in.status("an answer to queries of runs"));
+  if (ends != queries) return corruption("an answer to {} queries of runs has {} ends", queries, ends);
+  found.ends.reserve(ends);
+  for (uint32_t i = 0; i < ends; ++i) {
+    found.ends.push_back(in.u32());
+    if (i > 0 && found.ends[i] < found.ends[i - 1])
+      return corruption("an answer to queries of runs: its ends do not ascend");
+  }
+  SWALE_RETURN_IF_ERROR(in.status("an answer to queries of runs"));
+  SWALE_ASSIGN_OR_RETURN(found.runs, decode_runs(in.rest()));
+  if (found.runs.size() != (ends == 0 ? 0 : found.ends.back()))
+    return corruption("an answer to queries of runs: {} runs, the last end is {}", found.runs.size(),
+                      ends == 0 ? 0 : found.ends.back());
+  return found;
 }
 
 std::string encode_scan(Server to, const ScanMessage& message) {

@@ -60,6 +60,8 @@ struct GetMessage {
 std::string encode_get(Server to, const GetMessage& message);
 Result<GetMessage> decode_get(Bytes message);
 std::string encode_found(const Found& found);
+// Ranges [first, first + count) alone, each of them answered.
+std::string encode_found_part(const Found& found, size_t first, size_t count);
 Result<Found> decode_found(Bytes bytes, size_t ranges);
 
 struct RunsMessage {
@@ -70,6 +72,14 @@ std::string encode_runs_query(Server to, const RunsMessage& message);
 Result<RunsMessage> decode_runs_query(Bytes message);
 std::string encode_runs(std::span<const Run> runs);
 Result<std::vector<Run>> decode_runs(Bytes bytes);
+
+// The answers to queries of runs: query i's runs end at ends[i].
+struct FoundRuns {
+  std::vector<Run> runs;
+  std::vector<size_t> ends;
+};
+std::string encode_found_runs(const FoundRuns& found);
+Result<FoundRuns> decode_found_runs(Bytes bytes, size_t queries);
 
 struct ScanMessage {
   FileId file;

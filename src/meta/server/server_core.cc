@@ -188,15 +188,61 @@ Status ServerCore::get(Bytes payload, uint64_t token) {
   return {};
 }
 
+void ServerCore::on_gets(std::span<const WaitingGet> gets) {
+  const Status joined = gets.size() > 1 ? contain([&] { return get_joined(gets); })
+                                        : error(Code::kUnsupported, Scope::kOperation, "one get");
+  if (joined.ok()) return;
+  for (const WaitingGet& each : gets) on_request(Method::kGet, each.payload, each.token);
+}
+
+// Fails, with no reply, if there is anything about them that one reply alone can say.
+Status ServerCore::get_joined(std::span<const WaitingGet> gets) {
+  constexpr size_t kRangesMax = 64 * 1024;
+  std::vector<Range> ranges;
+  std::vector<size_t> ends;
+  for (const WaitingGet& each : gets) {
+    SWALE_ASSIGN_OR_RETURN(const GetMessage message, decode_get(each.payload));
+    for (const Range& range : message.ranges)
+      SWALE_RETURN_IF_ERROR(check_owned(message.file, range.offset, range.offset + range.length));
+    ranges.insert(ranges.end(), message.ranges.begin(), message.ranges.end());
+    ends.push_back(ranges.size());
+    if (ranges.size() > kRangesMax || message.pieces_max < kPiecesMax)
+      return error(Code::kResourceExhausted, Scope::kOperation, "gets that are answered one by one");
+  }
+  SWALE_RETURN_IF_ERROR(shard_->lookup(ranges, kPiecesMax, &found_));
+  if (found_.answered < ranges.size())
+    return error(Code::kResourceExhausted, Scope::kOperation, "an answer of more than one message");
+  std::vector<Reply> replies;
+  size_t first = 0;
+  for (size_t i = 0; i < gets.size(); ++i) {
+    Reply& one = replies.emplace_back();
+    one.token = gets[i].token;
+    one.response = encode_found_part(found_, first, ends[i] - first);
+    first = ends[i];
+  }
+  replies_.reserve(replies_.size() + replies.size());
+  std::move(replies.begin(), replies.end(), std::back_inserter(replies_));
+  counters_.requests += gets.size();
+  counters_.gets += gets.size();
+  counters_.joined_gets += gets.size();
+  counters_.ranges += ranges.size();
+  counters_.pieces += found_.extents.size();
+  return {};
+}
+
 Status ServerCore::get_runs(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const RunsMessage message, decode_runs_query(payload));
   for (const Run& query : message.queries)
     SWALE_RETURN_IF_ERROR(check_owned(message.file, query.offset, end_of(query)));
-  std::vector<Run> runs;
+  FoundRuns found;
   constexpr size_t kRunsMax = kResponseBytesMax / 128;
-  SWALE_RETURN_IF_ERROR(shard_->lookup_runs(message.file, message.queries, kRunsMax, &runs));
+  for (const Run& query : message.queries) {
+    SWALE_RETURN_IF_ERROR(shard_->lookup_runs(message.file, std::span(&query, 1), kRunsMax, &found.runs));
+    found.ends.push_back(found.runs.size());
+  }
   ++counters_.gets;
-  reply(token, encode_runs(runs));
+  counters_.run_queries += message.queries.size();
+  reply(token, encode_found_runs(found));
   return {};
 }
 
@@ -537,6 +583,7 @@ std::string ServerCore::stats_json() const {
   json.member("health", shard_->health().ok() ? "ok" : shard_->health().to_string());
   json.member("requests", counters_.requests).member("puts", counters_.puts).member("gets", counters_.gets);
   json.member("ranges", counters_.ranges).member("pieces", counters_.pieces);
+  json.member("run_queries", counters_.run_queries).member("joined_gets", counters_.joined_gets);
   json.member("refused", counters_.refused).member("held_max", counters_.held_max);
   json.member("attribute_requests", counters_.attribute_requests).member("follow_ups", counters_.follow_ups);
   json.member("forwarded", ring.forwarded).member("bypassed", ring.bypassed);
@@ -549,6 +596,8 @@ std::string ServerCore::stats_json() const {
   json.member("entries", state.buffered_entries + state.compressed_entries + state.filed_entries);
   json.member("reads", shard.reads).member("read_bytes", shard.read_bytes);
   json.member("cache_hits", shard.cache_hits).member("index_memory_bytes", state.index_memory_bytes);
+  json.member("buffer_memory_bytes", state.buffer_memory_bytes);
+  json.member("cache_memory_bytes", state.cache_memory_bytes);
   json.end();
   return json.text();
 }

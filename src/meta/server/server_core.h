@@ -51,6 +51,8 @@ struct Reply {
 
 struct ServerCounters {
   uint64_t requests = 0, puts = 0, gets = 0, ranges = 0, pieces = 0, attribute_requests = 0, follow_ups = 0;
+  uint64_t run_queries = 0;  // in gets
+  uint64_t joined_gets = 0;  // looked up together with others
   uint64_t refused = 0, held_max = 0;
 };
 
@@ -66,6 +68,12 @@ class ServerCore final : private Delegate::Actions {
   bool follows_up() const { return !jobs_.empty(); }
 
   void on_request(Method method, Bytes payload, uint64_t token);
+  // Gets that wait together: their ranges are looked up at once, which costs less a range than one after the other.
+  struct WaitingGet {
+    Bytes payload;
+    uint64_t token;
+  };
+  void on_gets(std::span<const WaitingGet> gets);
   void on_completion(uint64_t tag, Result<std::string> response);
   // Appends what has become ready. Call them when all requests and completions that there are have been handed over:
   // equal requests for attributes are combined until then.
@@ -117,6 +125,7 @@ class ServerCore final : private Delegate::Actions {
   Status handle(Method method, Bytes payload, uint64_t token);
   Status put(Bytes payload, uint64_t token);
   Status get(Bytes payload, uint64_t token);
+  Status get_joined(std::span<const WaitingGet> gets);
   Status get_runs(Bytes payload, uint64_t token);
   Status scan(Bytes payload, uint64_t token);
   Status trim(Method method, Bytes payload, uint64_t token);

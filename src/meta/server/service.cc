@@ -1,5 +1,7 @@
 #include "meta/server/service.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -14,6 +16,7 @@ constexpr size_t kInlineBytes = 4 * kKiB;  // a larger request goes to the stora
 constexpr uint64_t kCoreShift = 40;        // a tag says which core has called
 constexpr uint64_t kTagMask = (uint64_t{1} << kCoreShift) - 1;
 constexpr uint64_t kMade = ~uint64_t{0};       // in place of a call's tag: it was made
+constexpr Nanos kRest = seconds(1);            // without a put
 constexpr Nanos kLookAgain = milliseconds(1);  // others of this rank may have all calls that there may be
 
 }  // namespace
@@ -191,14 +194,70 @@ void Service::fail(const Status& why) {
   if (failure_.ok()) failure_ = why.with_context("the metadata servers of this rank have stopped");
 }
 
+// Locked. The first request that waits, and, if it is a get, those after it for the same server.
+void Service::handle_queued() {
+  constexpr size_t kJoinedMax = 16;
+  const auto is_get = [](const net::RpcRequest& each) {
+    return static_cast<Method>(each.method) == Method::kGet;
+  };
+  std::vector<net::RpcRequest> taken;
+  const Status kept = contain([&] {
+    do {
+      taken.push_back(std::move(queue_.front()));
+      queue_.pop_front();
+    } while (!queue_.empty() && taken.size() < kJoinedMax && is_get(taken[0]) && is_get(queue_.front()) &&
+             server_of_message(queue_.front().payload) == server_of_message(taken[0].payload));
+  });
+  if (!kept.ok()) fail(kept);
+  ServerCore* const core = taken.size() > 1 ? core_of(taken[0].payload) : nullptr;
+  if (core == nullptr || !failure_.ok()) {
+    for (net::RpcRequest& each : taken) handle(each);
+    return;
+  }
+  const Status done = contain([&] {
+    std::vector<ServerCore::WaitingGet> gets;
+    for (const net::RpcRequest& each : taken)
+      gets.push_back({each.payload, static_cast<uint64_t>(each.token)});
+    core->on_gets(gets);
+  });
+  if (done.ok()) return;
+  fail(done);
+  for (net::RpcRequest& each : taken) rpc_->reply(each.token, failure_);
+}
+
+// Nothing is to be done. When no put has come for a while, the shards bring what they hold into sorted files: gets ask one
+// place then, and buffers take no memory while the program computes.
+void Service::rest(Lock& lock) {
+  uint64_t puts = 0;
+  for (const auto& core : cores_) puts += core->counters().puts;
+  const Nanos now = system_clock().now();
+  if (puts != puts_seen_) {
+    puts_seen_ = puts;
+    quiet_since_ = now;
+    settled_ = false;
+  }
+  if (settled_ && !trimmed_) {
+    trimmed_ = true;
+    lock.unlock();
+    ::malloc_trim(0);  // what buffers have taken goes back to the machine
+    lock.lock();
+    return;
+  }
+  if (settled_) return work_.wait(lock);
+  if (const Nanos left = quiet_since_ + kRest - now; left > 0) {
+    work_.wait_for(lock, std::chrono::nanoseconds(left));
+    return;
+  }
+  settled_ = true;
+  for (const auto& core : cores_) trimmed_ &= !core->shard().settle();
+}
+
 // The storage thread: large requests and the work of the stores.
 void Service::store() {
   Lock lock(mutex_);
   for (;;) {
     if (!queue_.empty()) {
-      net::RpcRequest request = std::move(queue_.front());
-      queue_.pop_front();
-      handle(request);
+      handle_queued();
       flush(lock);
       if (!queue_.empty()) continue;  // what has come meanwhile joins the same group
     }
@@ -212,7 +271,7 @@ void Service::store() {
     if (!looked.ok()) fail(looked);
     if (work == nullptr) {
       if (stop_ && queue_.empty()) return;
-      if (queue_.empty()) work_.wait(lock);
+      if (queue_.empty()) rest(lock);
       continue;
     }
     lock.unlock();

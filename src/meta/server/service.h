@@ -49,6 +49,8 @@ class Service final : public net::RpcService {
   void flush(Lock& lock);
   Status make(net::RpcClient* upstream, const Call& call);
   void keep_unsent(std::vector<Call>* calls, size_t first);
+  void handle_queued();
+  void rest(Lock& lock);
   void store();
   void await();
   void fail(const Status& why);
@@ -68,6 +70,10 @@ class Service final : public net::RpcService {
   std::vector<Call> unsent_;           // for which this rank had no capacity (RpcOptions::calls_max)
   size_t sending_ = 0;                 // threads that make calls now
   bool resuming_ = false;
+  uint64_t puts_seen_ = 0;  // of all cores, when rest() looked last
+  Nanos quiet_since_ = 0;   // no put has come since
+  bool settled_ = true;     // as far as puts have come
+  bool trimmed_ = true;     // since the shards settled last
   bool stop_ = false;
   Status failure_;
   std::thread storage_;

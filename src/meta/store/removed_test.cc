@@ -25,7 +25,7 @@ void expect_gone(RankOf& rank, File file) {
     Found found;
     const Range range{{}, each.offset, each.length};
     EXPECT_EQ(code(rank.client->get(file, std::span(&range, 1), &found)), Code::kNotFound);
-    std::vector<Run> runs;
+    FoundRuns runs;
     const Run query = run_of(each);
     EXPECT_EQ(code(rank.client->get_runs(file, std::span(&query, 1), &runs)), Code::kNotFound);
   }

@@ -67,10 +67,11 @@ TEST(Store, RanksPutAndGetOneFileThroughAllServers) {
     query.length = 512;
     query.levels = 1;
     query.level[0] = {100, 4 * 512, 512};
-    std::vector<meta::Run> runs;
-    ASSERT_TRUE(rank.client->get_runs(*file, std::span(&query, 1), &runs).ok());
+    FoundRuns found_runs;
+    ASSERT_TRUE(rank.client->get_runs(*file, std::span(&query, 1), &found_runs).ok());
+    ASSERT_EQ(found_runs.ends, std::vector<size_t>{found_runs.runs.size()});
     uint64_t bytes = 0;
-    for (const meta::Run& run : runs) bytes += blocks_of(run) * run.length;
+    for (const meta::Run& run : found_runs.runs) bytes += blocks_of(run) * run.length;
     EXPECT_EQ(bytes, 100u * 512);
     std::vector<Extent> all, some;
     for (uint64_t at = 0; at < kOffsetEnd;) {

@@ -1,0 +1,73 @@
+// Swale's metadata store as a program has it: the calls of swale_meta.h.
+#include <vector>
+
+#include "bench/meta/client_store.h"
+#include "bench/swale_call.h"
+#include "swale/swale_meta.h"
+
+namespace swale::bench {
+namespace {
+
+class SwaleClient final : public ClientStore {
+ public:
+  void open(int, int, const std::string& path) override {
+    check(swale_job_open(nullptr, nullptr, &job_));
+    check(swale_meta_open(job_, path.c_str(), nullptr, &meta_));
+    check(swale_meta_file_open(meta_, "f", SWALE_META_CREATE, 0644, &file_));
+  }
+
+  void put(std::span<const meta::Extent> message) override {
+    segments_.clear();
+    for (const meta::Extent& each : message) {
+      swale_meta_segment segment = {};
+      segment.offset = each.offset;
+      segment.length = each.length;
+      segment.address = each.place.address;
+      segment.log = each.place.log;
+      segments_.push_back(segment);
+    }
+    check(swale_meta_put(file_, segments_.data(), segments_.size()));
+  }
+
+  void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) override {
+    ranges_.clear();
+    for (const meta::Extent& each : message) ranges_.push_back({each.offset, each.length});
+    swale_meta_found* found = nullptr;
+    check(swale_meta_get(file_, ranges_.data(), ranges_.size(), &found));
+    for (size_t i = 0; i < ranges_.size(); ++i) {
+      const swale_meta_segment* segments = nullptr;
+      size_t count = 0;
+      check(swale_meta_found_at(found, i, &segments, &count));
+      if (count != 1) die("WRONG ANSWER: not one segment");
+      out->push_back({segments->log, segments->address});
+    }
+    swale_meta_found_free(found);
+  }
+
+  nlohmann::json about() override {
+    size_t needed = 0;
+    check(swale_meta_stats(meta_, nullptr, 0, &needed));
+    std::string text(needed, '\0');
+    check(swale_meta_stats(meta_, text.data(), text.size(), &needed));
+    return nlohmann::json::parse(text.substr(0, text.find('\n')));
+  }
+
+  void close() override {
+    check(swale_meta_file_close(file_));
+    check(swale_meta_close(meta_));
+    check(swale_job_close(job_));
+  }
+
+ private:
+  swale_job* job_ = nullptr;
+  swale_meta* meta_ = nullptr;
+  swale_meta_file* file_ = nullptr;
+  std::vector<swale_meta_segment> segments_;
+  std::vector<swale_meta_range> ranges_;
+};
+
+}  // namespace
+
+std::unique_ptr<ClientStore> make_swale_client() { return std::make_unique<SwaleClient>(); }
+
+}  // namespace swale::bench
