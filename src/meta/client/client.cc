@@ -96,9 +96,13 @@ Status Client::take(const AttributeAnswer& answer, const TableNews::Heard& heard
   if (answer.table.empty()) return {};
   const uint64_t age = core_.news().age(heard, answer.attributes.file);
   if (age == TableNews::kOld || (file->table && file->table_age == age)) return {};
-  SWALE_ASSIGN_OR_RETURN(std::vector<Run> runs, decode_table(answer.table));
+  Result<std::vector<Run>> runs = decode_table(answer.table);
+  if (!runs.ok())
+    return runs.status().with_context(
+        fmt::format("{}: the table of this sealed file in its metadata server's log of attributes",
+                    answer.attributes.name));
   file->table_age = age;
-  file->table = std::make_shared<const SealedTable>(std::move(runs));
+  file->table = std::make_shared<const SealedTable>(*std::move(runs));
   return {};
 }
 

@@ -157,8 +157,8 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
     before_.reset();
     for (const ManifestFile& file : table.files) note(walk_sorted(file, &entries));
     if (entries != table.entries)
-      note(corruption("shard {}: a table has {} entries, the manifest says {}", shard_, entries,
-                      table.entries));
+      note(corruption("{}: shard {}: a table has {} entries, the manifest says {}", directory_, shard_,
+                      entries, table.entries));
     found_.entries += entries;
   }
 

@@ -255,7 +255,7 @@ Result<uint64_t> ShardCore::put(RequestKey key, std::span<const Put> puts) {
   settling_ = false;
   open_.entries_end = active_->size();
   open_.sequence_end = next_sequence_;
-  return open_.number;
+  return last_group();  // a put of nothing joins no group
 }
 
 Result<uint64_t> ShardCore::truncate(RequestKey key, const FileId& id, uint64_t size, uint64_t generation) {

@@ -269,7 +269,8 @@ Status ShardCore::open_tables(const ShardManifest& manifest) {
     table->sequence_min = listed.sequence_min;
     table->sequence_max = listed.sequence_max;
     if (listed.sequence_max >= newer || listed.sequence_min > listed.sequence_max)
-      return corruption("shard {}: tables of the manifest are out of order", options_.shard);
+      return corruption("{}: shard {}: tables of the manifest are out of order", options_.directory,
+                        options_.shard);
     newer = listed.sequence_min;
     for (const ManifestFile& file : listed.files) {
       const std::string path = path_of(file.job, ShardFileKind::kSorted, file.number);
@@ -283,8 +284,8 @@ Status ShardCore::open_tables(const ShardManifest& manifest) {
       table->sets.push_back(opened);
     }
     if (table->sets.empty() || table->entries != listed.entries)
-      return corruption("shard {}: a table has {} entries, the manifest says {}", options_.shard,
-                        table->entries, listed.entries);
+      return corruption("{}: shard {}: a table has {} entries, the manifest says {}", options_.directory,
+                        options_.shard, table->entries, listed.entries);
     tables_.push_back(std::move(table));
   }
   return {};

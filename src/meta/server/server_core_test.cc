@@ -180,6 +180,16 @@ TEST(ServerCore, LengthsOfZeroAndEndsBeyondTheLastByteAreRefused) {
   EXPECT_EQ(server.core().shard().size(kFile).size, kOffsetEnd);
 }
 
+// It joins no group, so none becomes durable for its sake.
+TEST(ServerCore, APutOfNothingIsAnswered) {
+  OneServer server;
+  for (const RequestName& from : {RequestName{}, RequestName{7, 1}})
+    EXPECT_TRUE(server.ask(Method::kPut, encode_put(0, kFile, from, {})).ok());
+  ASSERT_TRUE(server.put({{0, 100, {1, 0}}}).ok());
+  EXPECT_TRUE(server.ask(Method::kPut, encode_put(0, kFile, {}, {})).ok());
+  EXPECT_EQ(server.content().size(), 1u);
+}
+
 TEST(ServerCore, LatticesUponLatticesStayWithinMemory) {
   OneServer server;
   std::vector<meta::Run> runs;  // they overlap in layer upon layer: 12 M blocks, as entries 480 MB
