@@ -5,7 +5,7 @@
 Runs the experiments of the papers that one machine can carry, each part with a technique on and off, with the programs of
 bench/ in the folder PROGRAMS. Each part writes RESULTS/PART.csv as soon as it is done; then plots and README.md are made
 from all CSVs that are there (--plots: nothing but that). Exit status: 0, or 2 if an answer was wrong or a program failed.
-docs/design/ablations.md tells what is measured and why.
+docs/design/benchmarks.md tells what is measured and why.
 """
 import argparse
 import csv

@@ -225,7 +225,7 @@ def draw(results, part, table):
 def page(parts, machine):
     yield "# Ablations: the papers' experiments on one machine"
     yield ""
-    yield ("Made by `make bench-imd-ablation` (`docs/design/ablations.md` tells what is measured and what was predicted); "
+    yield ("Made by `make bench-imd-ablation` (`docs/design/benchmarks.md` tells what is measured and what was predicted); "
            "this page and the plots are made from the CSVs beside it, by `bench/ablation.py --plots`. 2017 is "
            "deltafs-imd-2017, 2018 deltafs-scaling-2018, 2020 deltafs-streaming-2020. The papers' values are those printed "
            "in their text. They ran on up to 4,096 nodes of Trinity with burst buffers and Lustre: it is shapes that can "

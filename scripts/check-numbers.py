@@ -2,7 +2,7 @@
 """check-numbers.py [TREE] [--self-test]: no header of src/ declares a function that takes two bare integers side by side of
 which one is the number, or the count, of a rank, a partition, an epoch or a block: a caller that swaps them compiles.
 
-What to do instead: a type of base/numbers.h, or a struct whose members are named (docs/design/numbers.md). EXCEPTIONS
+What to do instead: a type of base/numbers.h, or a struct whose members are named. EXCEPTIONS
 lists the functions that keep two integers, and why. The self-test swaps some and expects to be told so.
 """
 import os

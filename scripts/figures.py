@@ -31,10 +31,10 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULTS = "docs/results"
 KEPT = RESULTS + "/imd.json"
-# Pages whose unmarked figures are errors. The two about measuring itself hold predictions beside results.
+# Pages whose unmarked figures are errors. The one about measuring itself holds predictions beside results.
 FOLDERS = ("docs/guide", "docs/design")
 PAGES = ("README.md", RESULTS + "/imd.md")
-ABOUT_MEASURING = ("docs/design/benchmarks.md", "docs/design/ablations.md")
+ABOUT_MEASURING = ("docs/design/benchmarks.md",)
 
 # In nanoseconds, or bytes.
 UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "B": 1, "bytes": 1, "KB": 1e3, "KiB": 1024, "MB": 1e6,

@@ -11,7 +11,8 @@ constexpr double kPapersHeadBytes = 5;
 constexpr double kPapersPointerBytes = 12;   // 2020, section 4.2
 constexpr double kPapersRankBytes = 4;       // beside the key of a KID pair; not printed
 constexpr double kPapersTableBytes = 2.304;  // a key: 18 MB for 7.8125 M
-// Index, filters and padding of a record in their runs: follows from the slowdowns of indirect and lossy, 2.8 to 1.
+// Index, filters and padding of a record in their runs, from the slowdowns of indirect and lossy, 2.8 to 1
+// (2020 Fig. 13a): (x + 12) / (x + 2.304) = 2.8. It is 4.8 % of 64 bytes.
 constexpr double kPapersIndexBytes = 3.083;
 // What a query reads of them: follows from the latency of base.
 constexpr double kPapersIndexReadBytes = 16.67e6 / 7.8125e6;
@@ -46,6 +47,19 @@ double ShuffleMachine::wire_bytes_per_s(int32_t nodes) const {
   return wire_bytes_per_s_64 * std::pow(64.0 / std::max(nodes, 2), wire_exponent);
 }
 
+// Where each number comes from. "Assumed": not printed, and decides nothing.
+//   storage            printed: 5.3 GB/s for 32 nodes of 32 ranks
+//   storage_use        10 % of slowdown where storage decides (2018 Fig. 12b), of which index and padding are
+//                      6.4 %
+//   frame_s            2018 Fig. 5a: frames of 1 KB reach about 30 % of the storage's bandwidth. 30 % of a
+//                      rank's 5.18 MB/s are 1.55 MB/s of particles, of which a frame has 927 bytes; at 32
+//                      nodes 1 in 32 stays in its node
+//   local_frame_s      a tenth; assumed
+//   latency_s          assumed
+//   wire_bytes_per_s   135.4 MB/s at 4,096 nodes: 35 % at 131,072 ranks (2018 Fig. 12b), where 53 bytes a
+//                      particle take 1.35 times as long as 48 bytes to storage
+//   wire_exponent      20 % to 35 % for the last two runs (2020 Fig. 17b), taken to have 2,048 and 4,096
+//                      nodes: how many ranks the last but one had is not printed
 ShuffleMachine trinity() {
   return {.ranks_per_node = 32,
           .storage_bytes_per_s = 5.3e9 / 32,
@@ -57,6 +71,8 @@ ShuffleMachine trinity() {
           .wire_exponent = 0.17};
 }
 
+// Frames and latency: 2020 section 4.2, "about 4x more expensive in latency and 3x in bandwidth". Storage:
+// base is slowed down 3.3 times as much as lossy (2020 Fig. 13a), by its network: 1.278 times the plain time.
 ShuffleMachine second_machine() {
   ShuffleMachine machine = trinity();
   machine.ranks_per_node = 64;
@@ -114,8 +130,13 @@ double papers_buffer_bytes(int32_t nodes, int32_t ranks_per_node, bool three_hop
   return frame * (local + std::ceil(static_cast<double>(nodes - 1) / ranks_per_node));
 }
 
+// A small read: 2020 Fig. 13b, where one read more is 190 ms against 250. A large one: base takes 190 ms, two
+// reads and the index log; lossy 440 ms, 18 MB of table and 0.88 partitions in vain. So the index log has
+// 16.7 MB, 3.3 % of the data.
 QueryStorage second_storage() { return {.read_s = 0.060, .bytes_per_s = 238.1e6, .scan_bytes_per_s = 0}; }
 
+// A small read: the second machine's. Large ones: about 300 ms for a trajectory (2020 Fig. 17a) of five
+// epochs of 16 M particles. The scan: 1,740 times that, for 524,288 M particles of 48 bytes and five epochs.
 QueryStorage trinity_storage() { return {.read_s = 0.060, .bytes_per_s = 948e6, .scan_bytes_per_s = 241e9}; }
 
 double query_s(const QueryStorage& storage, const QueryLoad& load) {

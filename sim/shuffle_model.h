@@ -2,9 +2,10 @@
 // the second machine of the 2020 paper (section 4.2). It says how long an epoch takes to reach storage, and how long a cold query
 // takes, for a method that is described by what it moves and stores for a record.
 //
-// Constants. They follow from values that the papers print, through the papers' own method (docs/design/shuffle-model.md
-// derives each). They were fixed and committed before a method of ours ran on the model; shuffle_model_test.cc pins them, and that
-// the papers' method gives the papers' printed values. Frames and latencies of machines are the same for all methods.
+// Constants. They follow from values that the papers print, through the papers' own method: shuffle_model.cc
+// derives each (docs/design/shuffle-model.md). They were fixed and committed before a method of ours ran on
+// the model; shuffle_model_test.cc pins them, and that the papers' method gives the papers' printed values.
+// Frames and latencies of machines are the same for all methods.
 //
 // What is modelled. Storage, the network of a node, and the network threads of the ranks work at the same time; the slowest one
 // decides. Where a method gathers records in memtables, storage gets them memtable by memtable, the first two a quarter and a half

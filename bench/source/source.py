@@ -186,7 +186,7 @@ def page_of(rows, cases, directory, profile):
     found = {row["case"]: row for row in cases}
     lines = ["# Auxiliary tables", "",
              f"Made by `make bench-source` (profile {profile}), 7.8 M keys of one home unless the profile is smaller; "
-             "[design](../design/auxiliary-tables.md). Times are normalised "
+             "[design](../design/lossy.md). Times are normalised "
              "([calibration](../design/benchmarks.md)); the machine has two cores, and other work may have run beside.", "",
              "![bits, partitions and bytes by the count of ranks](auxiliary-tables.png)", "",
              "| 2020 paper, section 4.2 | printed | its table, measured here | sorted maplet | ours |", "|---|---|---|---|---|"]

@@ -3,10 +3,15 @@
 //
 // An integer becomes a number only by name: `EpochNumber(3)`. A number is read as the integer that it is, without a
 // cast: it indexes a vector, is compared with a count, printed, and put into a format. Numbers of two kinds are
-// neither compared nor subtracted.
+// neither compared nor subtracted. A partition has the number of the rank that writes it:
+// `PartitionNumber(rank)`.
 //
-// Threads: values. Cost: none; a number has the size of its integer and is passed in a register
-// (docs/design/numbers.md).
+// Rejected: no conversion to the integer (each index and message would need value(), and
+// scripts/check-numbers.py finds what that would find); `enum class` (every `epoch + 1` needs two casts); a
+// type for ranks (a struct with named members separates a rank from the size of its job as well).
+//
+// Threads: values. Cost: none; a number has the size of its integer and is passed in a register (as many
+// instructions, counted on the tests of run builders).
 #pragma once
 
 #include <fmt/format.h>

@@ -489,7 +489,8 @@ TEST_F(IondTest, AServerThatHangsTooLongHearsThatTheClientHasGivenUp) {
 // Nobody can say goodbye then.
 TEST_F(IondTest, AServerEndsWhenTheRequestsBetweenRanksHaveFailed) {
   expect_clean_ = false;
-  collective_deadline_ = milliseconds(500);  // rank 1 closes the job after the server, and comes to nothing before
+  collective_deadline_ =
+      milliseconds(500);  // rank 1 closes the job after the server, and comes to nothing before
   run_ranks(2, 1, [&](RankOf& here) {
     ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
     here.iond = error(Code::kAborted, Scope::kFatal, "gone without close");

@@ -1,5 +1,5 @@
 // Filter pieces: the part of one run in one slice of a segment with filters: header, Bloom filter, fences. The
-// alternative to sketches (docs/design/comparison-indexes.md).
+// alternative to sketches (docs/design/benchmarks.md).
 //
 // A fence is the hash of the record that owns the first byte of a block. Records are in hash order, so the fences tell
 // the range of blocks in which all records with a hash lie. Only reading these blocks shows which records have the

@@ -1,5 +1,5 @@
 // Layout: the choices that are made once, with a directory, and stand in its swale.json: how blocks are compressed and
-// what the index consists of. All but the default exist to be compared with it (docs/design/comparison-indexes.md).
+// what the index consists of. All but the default exist to be compared with it (docs/design/benchmarks.md).
 #pragma once
 
 #include <cstdint>

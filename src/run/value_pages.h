@@ -11,7 +11,7 @@
 // than 12 bytes stay in their records. The checksum is extended from partition_seed(writer) over the page's first 4,092
 // bytes: a page of another writer, epoch or place does not pass.
 //
-// DO NOT CHANGE what stands here: it is on disk. docs/formats/value-pages.md is the specification, docs/design/indirect.md
+// DO NOT CHANGE what stands here: it is on disk. docs/formats/value-pages.md is the specification, docs/design/lossy.md
 // has the reasons.
 // Threads: free functions. Errors: kCorruption that names file and offset.
 #pragma once

@@ -2,7 +2,7 @@
 // one rank commits → everybody knows. docs/design/epoch-commit.md has the reasons and the crash cases.
 //
 //   kOpen ──begin──► kDraining ──all ENDs in, all records in──► kFlushing ──local part durable──► kReducing
-//   ──own and all children's DURABLE merged──► (rank 0: kCommitting ──swale.json replaced──►) ──COMMITTED──► kDone
+//   ──own and all children's DURABLE merged──► (rank 0: kCommitting ──epoch's record durable──►) ──COMMITTED──► kDone
 //   any state ──fail──► kDone with the failure, of which the owner tells the other ranks
 //
 // DURABLE travels up a tree of fan-out 8 and COMMITTED down the same tree, so rank 0 handles 8 messages, not one per
@@ -11,8 +11,8 @@
 // neighbours in the tree alone, without a count: so that somebody knows of each rank that has not come. The tree has a
 // fan-out of 3: with the route's own messages, 13 at most, an epoch's end takes a rank 21.
 //
-// Threads: none; the owner serialises calls. Invariants: (1) a rank answers OK only after rank 0 has replaced
-// swale.json; (2) rank 0 replaces it only if every rank's part is durable and the tallies of records appended and
+// Threads: none; the owner serialises calls. Invariants: (1) a rank answers OK only after rank 0 has made the epoch's
+// record durable; (2) rank 0 writes it only if every rank's part is durable and the tallies of records appended and
 // records indexed agree; (3) after a failure no state but kDone is reached.
 #pragma once
 
@@ -41,7 +41,7 @@ class EpochProtocol {
     std::string payload;
   };
 
-  // What rank 0 has to make true in swale.json before commit_done.
+  // What rank 0 has to write into the epoch log before commit_done.
   struct Commit {
     EpochNumber epoch = {};
     int64_t step = 0;

@@ -1,7 +1,7 @@
 // Writer: the writing end of a massive directory on one rank: the threads around WriterCore.
 //
 // append → Batcher → [Router → wire → Router] → delivery queue → Partition (memtables → runs → logs) → epoch end.
-// (In the indirect and the lossy format it is less that travels: docs/design/indirect.md, lossy.md.)
+// (In the indirect and the lossy format it is less that travels: docs/design/lossy.md.)
 // The state machines are passive (writer_core.h); this class gives them threads: the application's own, the job's
 // progress thread, and the workers and the storage thread that all open directories of the process share.
 // writer.cc has what the application calls, writer_threads.cc what other threads do.

@@ -4,7 +4,7 @@
 //
 //   in:  submit (full frames of the Batcher), begin_epoch_end, events of a Participant, finish_task, finish_io,
 //        commit_done
-//   out: conversation() (to the transport), next_task (CPU), next_io (logs), take_commit (swale.json on rank 0)
+//   out: conversation() (to the transport), next_task (CPU), next_io (logs), take_commit (the epoch's record on rank 0)
 //
 // Delivery queue: a data frame goes from the wire's memory straight into the memtables while they have room. What
 // does not fit is copied into the queue, and its credit is returned only once it has been taken; so the queue holds
