@@ -53,7 +53,7 @@ KEYS = (
     Key("query_footer_resident_bytes_p50", "the same: bytes fetched from storage or asked for, the larger", "B", None, None),
     Key("open_and_query_cold_ms_p50", "a trajectory from a fresh process, nothing resident, path walk included", "ms", 1.3, 0.9,
         by="cold"),
-    Key("query_warm_us_p50", "a trajectory from the page cache by system calls (the default), checksums verified", "us", 20, 6.5,
+    Key("query_warm_us_p50", "a trajectory from the page cache by system calls (the default), checksums verified", "us", 14, 6.5,
         by="cpu"),
     Key("query_warm_mapped_us_p50", "the same with imd.map=auto", "us", 14, 6.5, by="cpu"),
     Key("topk_bytes_read", "the 10 largest of a field in one epoch: bytes fetched or asked for, the larger", "B",

@@ -18,7 +18,6 @@ BAD = {"bits_per_key": 22.0, "probes_per_existing_key": 1.02, "false_probes_per_
 
 def rounds_of(changes):
     lines = {name: copy.copy(GOOD) for name in source.CASES}
-    lines["delta, 1 % moved, 4096 ranks"]["bits_per_key"] = 0.25
     lines[source.DIRECTORY] = {"cold_table_bytes": 36_000, "bytes_ratio": 1.08}
     for name, field, value in changes:
         lines[name][field] = value
@@ -31,9 +30,6 @@ def main():
         changes = [(f"ribbon, {p} ranks, {ranks}", field, value) for p in source.SIZES for ranks in source.RANKS]
         missed = [row["key"] for row in source.judge(rounds_of(changes)) if not row["met"]]
         assert missed, field
-    missed = [row["key"] for row in source.judge(rounds_of([("delta, 1 % moved, 4096 ranks", "bits_per_key", 0.31)]))
-              if not row["met"]]
-    assert missed == ["delta_bits_per_key"], missed
     for field, value, key in (("cold_table_bytes", 48_001, "lossy_cold_bytes"), ("bytes_ratio", 1.091, "lossy_bytes_ratio")):
         missed = [row["key"] for row in source.judge(rounds_of([(source.DIRECTORY, field, value)])) if not row["met"]]
         assert missed == [key], missed
