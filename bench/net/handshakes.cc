@@ -1,6 +1,8 @@
 // bench_handshakes PEERS [ROUNDS]: how long a rank takes until it has a TLS connection with each of PEERS ranks of its job and
 // an answer from each. All ranks are transports of this process, so both sides of each handshake are in the time. Prints
 // milliseconds of each round, and of as many connections without TLS.
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +24,7 @@ class Peer final : public TransportEvents {
     if (answers) static_cast<void>(transport->post(from, "pong", Bytes(), 0));
   }
   void on_sent(uint64_t) override {}
-  void on_down(Rank, const Status& why) override { std::fprintf(stderr, "%s\n", why.to_string().c_str()); }
+  void on_down(Rank, const Status&) override {}  // ranks end one after the other
   Nanos on_progress(Nanos now) override { return now + seconds(3600); }
   void on_failure(const Status& why) override { std::fprintf(stderr, "%s\n", why.to_string().c_str()); }
 
@@ -49,9 +51,13 @@ Result<double> round_ms(int32_t peers, bool in_clear) {
   for (size_t i = 0; i < ranks.size(); ++i) SWALE_RETURN_IF_ERROR(ranks[i]->start(book, &events[i]));
   const Nanos begin = system_clock().now();
   for (Rank rank = 1; rank <= peers; ++rank) static_cast<void>(ranks[0]->post(rank, "ping", Bytes(), 0));
-  const bool all = ranks[0]->drive([&] { return events[0].heard.load() == peers; }, begin + seconds(60));
+  const auto all = [&] { return events[0].heard.load() == peers; };
+  // Refused while the progress thread is at work.
+  while (!all() && system_clock().now() < begin + seconds(60)) {
+    if (!ranks[0]->drive(all, begin + seconds(60))) ::usleep(100);
+  }
   const double ms = to_seconds(system_clock().now() - begin) * 1e3;
-  if (!all || events[0].heard.load() != peers)
+  if (!all())
     return error(Code::kDeadlineExceeded, Scope::kFatal, "{} of {} answers", events[0].heard.load(), peers);
   for (auto& each : ranks) static_cast<void>(each->close(Deadline{0}));
   return ms;

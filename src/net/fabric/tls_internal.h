@@ -82,7 +82,7 @@ struct Peer {
   bool crossed = false;              // its own dial is awaited
   std::vector<Endpoint> endpoints;
   size_t next_endpoint = 0;
-  size_t refusals = 0;   // endpoints in a row at which nobody listens
+  uint32_t refused = 0;  // a bit for each endpoint at which the last try found nobody
   Nanos retry_at = 0;    // of the next dial
   Nanos give_up_at = 0;  // dialling
   std::string last_try;  // why the last dial failed
@@ -112,6 +112,12 @@ class Tls final : public TlsTransport {
 
  private:
   using Step = TlsSession::Step;
+  // Why a dial came to nothing.
+  enum class Dial {
+    kNobody,    // this address is of no use
+    kNoAnswer,  // perhaps another one is
+    kLost,      // it ended for want of something that may be there in a moment
+  };
 
   bool turn(bool tell) override REQUIRES(seat_mutex_);
   bool has_posts() override;
@@ -152,7 +158,8 @@ class Tls final : public TlsTransport {
   void accept_from(Watched* listener) REQUIRES(fabric_mutex_);
   void begin_dialling(Peer* to) REQUIRES(fabric_mutex_);
   void dial(Peer* to) REQUIRES(fabric_mutex_);
-  void dial_failed(Peer* to, bool nobody_listens, const std::string& why) REQUIRES(fabric_mutex_);
+  void set_options(int fd) const;
+  void dial_failed(Peer* to, Dial how, const std::string& why) REQUIRES(fabric_mutex_);
   void connected(Connection* connection) REQUIRES(fabric_mutex_);
   void shake_hands(Connection* connection) REQUIRES(fabric_mutex_);
   void take_answer(Connection* connection, RecordKind kind, Bytes payload) REQUIRES(fabric_mutex_);
@@ -175,6 +182,7 @@ class Tls final : public TlsTransport {
   uint64_t secret_ = 0;
   bool direct_ = false;
   uint64_t rekey_after_ = 0;  // 0: TlsSession's
+  Nanos patience_ = 0;        // with a peer that does not answer; the job's is shorter
   std::shared_ptr<const AddressBook> book_;
   std::atomic<uint64_t> rejected_{0};
   std::unique_ptr<TlsContext> context_;  // nullptr: in clear

@@ -45,7 +45,7 @@ Result<std::vector<Endpoint>> decode_endpoints(Bytes address) {
   const bool known = in.u32() == kMagic;
   const size_t count = in.u8();
   std::vector<Endpoint> all;
-  for (size_t i = 0; known && in.ok() && i < count; ++i) {
+  for (size_t i = 0; known && in.ok() && i < count && count <= kEndpointsMax; ++i) {
     const uint8_t family = in.u8();
     const uint16_t port = in.u16();
     Endpoint each;

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -27,21 +28,19 @@ namespace {
 constexpr uint32_t kMagic = 0x31545753;  // "SWT1"
 constexpr int kAcceptsAtOnce = 16;       // then frames have their turn
 constexpr Nanos kTick = milliseconds(20);
-// Of an address among several that does not answer; the last resort is the silence deadline of the job.
+// Of an address among several that does not answer.
 constexpr Nanos kConnectDeadline = seconds(3);
-constexpr Nanos kDialDeadline = seconds(20);
 constexpr Nanos kRetryPause = milliseconds(40);
-// What was sent and not acknowledged for so long ends the connection.
-constexpr unsigned kUserTimeoutMs = 20'000;
-
-void set_options(int fd) {
-  const int on = 1;
-  // Without them the connection is slower, or its end is found later.
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
-}
-
 }  // namespace
+
+// Without them the connection is slower, or its end is found later. What was sent and not acknowledged for longer than the
+// job's patience ends it; so does a peer that reads nothing for so long.
+void Tls::set_options(int fd) const {
+  const int on = 1;
+  const auto ms = static_cast<unsigned>(std::min<Nanos>(patience_ / milliseconds(1), INT_MAX));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+}
 
 size_t Tls::half_open_limit() const {
   return std::clamp(static_cast<size_t>(size_), kHalfOpenMin, kHalfOpenMax);
@@ -134,7 +133,7 @@ void Tls::begin_dialling(Peer* to) {
   to->endpoints = *std::move(endpoints);
   dialling_.push_back(to->rank);
   to->dialling = true;
-  to->give_up_at = system_clock().now() + kDialDeadline;
+  to->give_up_at = system_clock().now() + patience_;
   dial(to);
   set_timer();
 }
@@ -144,10 +143,10 @@ void Tls::dial(Peer* to) {
   assert(to->dialling && !to->dial && !to->open);
   const Endpoint& endpoint = to->endpoints[to->next_endpoint];
   const int fd = ::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) return dial_failed(to, false, errno_status(errno, "socket").to_string());
+  if (fd < 0) return dial_failed(to, Dial::kLost, errno_status(errno, "socket").to_string());
   set_options(fd);
   auto session = TlsSession::make(context_.get(), &buffers_, fd, TlsSession::Side::kDials);
-  if (!session.ok()) return dial_failed(to, false, session.status().to_string());
+  if (!session.ok()) return dial_failed(to, Dial::kLost, session.status().to_string());
   to->dial = std::make_unique<Connection>();
   Connection& made = *to->dial;
   made.session = *std::move(session);
@@ -157,33 +156,33 @@ void Tls::dial(Peer* to) {
   made.remote = endpoint;
   made.deadline = to->endpoints.size() > 1 ? system_clock().now() + kConnectDeadline : to->give_up_at;
   if (::connect(fd, endpoint.get(), endpoint.bytes) != 0 && errno != EINPROGRESS)
-    return dial_failed(to, true, errno_status(errno, "connect").to_string());
+    return dial_failed(to, Dial::kNobody, errno_status(errno, "connect").to_string());
   if (const Status status = add_watch(&made, EPOLLIN | EPOLLOUT); !status.ok())
-    return dial_failed(to, false, status.to_string());
+    return dial_failed(to, Dial::kLost, status.to_string());
   made.watches_writing = true;
 }
 
-// `here`: it is of no use to try this address again. Else the connection has ended for want of something that may be there
-// in a moment.
-void Tls::dial_failed(Peer* to, bool here, const std::string& why) {
+void Tls::dial_failed(Peer* to, Dial how, const std::string& why) {
   if (to->dial) bury(std::move(to->dial));
   if (!to->dialling || to->failing) return;
+  const size_t count = to->endpoints.size();
+  const uint32_t bit = uint32_t{1} << to->next_endpoint;
   to->last_try = fmt::format("{}: {}", to->endpoints[to->next_endpoint].text(), why);
-  to->refusals = here ? to->refusals + 1 : 0;
-  if (to->refusals >= to->endpoints.size()) {
+  to->refused = how == Dial::kNobody ? to->refused | bit : to->refused & ~bit;
+  if (to->refused == (uint32_t{1} << count) - 1) {
     return fail(to, error(Code::kUnavailable, Scope::kPeer,
                           "rank {} (host {}) is gone: its process or the network to it has ended (TLS, {})",
                           to->rank, book_->host_of(to->rank), to->last_try));
   }
-  if (here) to->next_endpoint = (to->next_endpoint + 1) % to->endpoints.size();
-  to->retry_at = system_clock().now() + (here ? 0 : kRetryPause);
+  if (how != Dial::kLost) to->next_endpoint = (to->next_endpoint + 1) % count;
+  to->retry_at = system_clock().now() + (how == Dial::kLost ? kRetryPause : 0);
 }
 
 void Tls::connected(Connection* connection) {
   int failure = 0;
   socklen_t bytes = sizeof(failure);
   if (::getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &failure, &bytes) != 0) failure = errno;
-  if (failure != 0) return dial_failed(&peer(connection->peer), true, std::strerror(failure));
+  if (failure != 0) return dial_failed(&peer(connection->peer), Dial::kNobody, std::strerror(failure));
   connection->state = Connection::State::kHandshaking;
   connection->deadline = system_clock().now() + kHandshakeDeadline;
   watch(connection, false);
@@ -265,12 +264,12 @@ void Tls::take_answer(Connection* connection, RecordKind kind, Bytes payload) {
       to.crossed = true;
       return bury(std::move(to.dial));
     case TlsRefusal::kNotMe:
-      return dial_failed(&to, true, "another rank answers there");
+      return dial_failed(&to, Dial::kNobody, "another rank answers there");
     case TlsRefusal::kGivenUp:
       return fail(&to, error(Code::kUnavailable, Scope::kPeer, "rank {} (host {}) has given this rank up",
                              to.rank, book_->host_of(to.rank)));
   }
-  dial_failed(&to, true, "it refuses for a reason that this version does not know");
+  dial_failed(&to, Dial::kNobody, "it refuses for a reason that this version does not know");
 }
 
 void Tls::open(Peer* to, std::unique_ptr<Connection> connection) {
@@ -303,8 +302,10 @@ void Tls::tick_dials(Nanos now) {
   for (const Rank rank : dialling_) {
     Peer& to = peer(rank);
     if (!to.dialling || to.failing || to.down) continue;
-    if (to.dial && to.dial->deadline <= now)
-      dial_failed(&to, to.dial->state == Connection::State::kConnecting, "no answer");
+    if (to.dial && to.dial->deadline <= now) {
+      dial_failed(&to, to.dial->state == Connection::State::kConnecting ? Dial::kNoAnswer : Dial::kLost,
+                  "no answer");
+    }
     if (to.failing) continue;
     if (to.give_up_at <= now) {
       fail(&to, error(Code::kUnavailable, Scope::kPeer, "rank {} (host {}) cannot be reached ({})", to.rank,

@@ -190,7 +190,8 @@ void Tls::lose(Connection* connection, Step step, const std::string& why) {
     if (step != Step::kEnd) return reject(connection, why);
     return bury(take_half_open(connection));
   }
-  dial_failed(&peer(connection->peer), step == Step::kFailed, why.empty() ? "it closed the connection" : why);
+  dial_failed(&peer(connection->peer), step == Step::kFailed ? Dial::kNobody : Dial::kLost,
+              why.empty() ? "it closed the connection" : why);
 }
 
 void Tls::watch(Connection* connection, bool writing) {

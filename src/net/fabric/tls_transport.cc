@@ -37,6 +37,7 @@ Status Tls::add_watch(Watched* watched, uint32_t events) {
 Status Tls::init(const TransportOptions& options) {
   direct_ = options.posting == Posting::kDirect;
   secret_ = options.secret;
+  patience_ = 2 * std::clamp<Nanos>(options.silence_deadline, seconds(10), seconds(1e6));
   for (const auto& [name, value] : options.settings) {
     if (name != "REKEY_AFTER") return invalid_argument("the transport \"tls\" has no setting {}", name);
     rekey_after_ = std::strtoull(value.c_str(), nullptr, 10);
@@ -358,6 +359,7 @@ void Tls::wind_up() {
 // The last thing that the thread does, whatever has failed before.
 void Tls::part() {
   const MutexLock fabric(fabric_mutex_);
+  in_event_ = true;  // what an event posts here is queued
   parting_ = true;
   listener_->close();
   listeners_.clear();

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -155,6 +156,19 @@ TEST(TlsTransport, AKilledRankIsDownAndOthersMeetAfterwards) {
   ranks.post(3, 0, "h", "after");
   ASSERT_TRUE(ranks.recorder(2).wait_for([&] { return ranks.recorder(2).frames.size() == 2; }));
   ASSERT_TRUE(ranks.recorder(0).wait_for([&] { return ranks.recorder(0).frames.size() == 2; }));
+  ranks.close();
+}
+
+// Its kernel answers, and it does not: who waits for it is the job, not the fabric.
+TEST(TlsTransport, ARankThatIsSlowerThanAHandshakesDeadlineIsWaitedFor) {
+  TlsRanks ranks(2);
+  const auto book = book_of(ranks.addresses);
+  ASSERT_TRUE(ranks.at(0).start(book, &ranks.recorder(0)).ok());
+  ranks.post(0, 1, "h", "early", 4);
+  std::this_thread::sleep_for(std::chrono::nanoseconds(TlsTransport::kHandshakeDeadline + milliseconds(300)));
+  ASSERT_TRUE(ranks.at(1).start(book, &ranks.recorder(1)).ok());
+  ASSERT_TRUE(ranks.recorder(1).wait_for([&] { return ranks.recorder(1).frames.size() == 1; }));
+  EXPECT_TRUE(ranks.recorder(0).downs.empty());
   ranks.close();
 }
 

@@ -68,6 +68,8 @@ struct TransportOptions {
   JobKey key;
   // How long a thread that expects a frame polls before it sleeps (polling.h); 0: never.
   Nanos poll = 0;
+  // When the job takes a peer for silent. A fabric that has deadlines of its own is more patient.
+  Nanos silence_deadline = seconds(30);
   // For a benchmark's comparison only: a fabric that encrypts does not, nor asks who its peers are.
   bool in_clear = false;
   // Settings of the fabric's own, stronger than the environment; of UCX without the prefix "UCX_": tests. Of tls:

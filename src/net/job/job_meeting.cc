@@ -240,6 +240,7 @@ Result<std::unique_ptr<Transport>> make_module_transport(Bootstrap& bootstrap, c
   own.secret = meeting.secret;
   own.key = meeting.key;
   own.poll = meeting.poll;
+  own.silence_deadline = options.silence_deadline;
   own.in_clear = options.in_clear;
   return (*module)->make(bootstrap.rank(), bootstrap.size(), own);
 }
