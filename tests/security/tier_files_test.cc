@@ -2,6 +2,7 @@
 // believed. Root runs it as two users; without root, what needs a second one is skipped.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -362,6 +363,46 @@ TEST_F(TierFilesTest, AnSsdThatIsTooSmallLeavesNoLogNoClaimAndNoQueue) {
   EXPECT_FALSE(files::exists(own() + "/log")) << "a claim";
   files::remove_all(ssd());
   EXPECT_TRUE(open(wanted).ok()) << "with another SSD";
+}
+
+// A process is killed; its queue stays, and leaves no space for the next one's.
+TEST_F(TierFilesTest, AFullSsdIsDrainedBeforeTheStoreGoesOn) {
+  if (::geteuid() != 0) GTEST_SKIP() << "mounts a small file system: run it as root";
+  StoreOptions wanted = options();
+  wanted.queue_slots = 64;
+  ASSERT_TRUE(files::create_directory(ssd()));
+  const uint64_t log = wanted.engine.segment_count * wanted.engine.segment_bytes;
+  const uint64_t queue = wanted.queue_slots * (wanted.slot_bytes + 8 * kKiB);
+  const std::string size = fmt::format("size={},mode=0700", log + queue + queue / 2);
+  ASSERT_EQ(::mount("none", ssd().c_str(), "tmpfs", 0, size.c_str()), 0);
+  wanted.engine.policy = Policy::kBacking;  // writes are acknowledged from the queue
+  const std::string bytes(4096, 'a');
+  uint64_t queued = 0;
+  for (int life = 0; life < 200 && queued == 0; ++life) {  // until a kill catches one there
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (!open(wanted).ok()) ::_exit(1);
+      const auto file = store_->open_file("data", io::OpenMode::kOpenOrCreate);
+      for (uint64_t i = 0; i < 40; ++i) static_cast<void>(store_->write(*file, i * 37 % 40 * 8192, bytes));
+      ::raise(SIGKILL);
+    }
+    int state = 0;
+    ::waitpid(child, &state, 0);
+    ASSERT_TRUE(WIFSIGNALED(state));
+    const auto left = Store::inspect(device_, ssd(), {});
+    ASSERT_TRUE(left.ok()) << left.status().to_string();
+    queued = left->queued;
+  }
+  EXPECT_GT(queued, 0u);
+  const Status opened = open(wanted);
+  EXPECT_TRUE(opened.ok()) << opened.to_string();
+  if (opened.ok()) {
+    for (uint64_t i = 0; i < 40; ++i) EXPECT_EQ(text("data", 330'000).substr(i * 8192, 4096), bytes) << i;
+    EXPECT_TRUE(store_->recovery().lost.empty());
+    EXPECT_FALSE(store_->recovery().made_anew) << "the log and its size stay";
+    close();
+  }
+  ASSERT_EQ(::umount2(ssd().c_str(), MNT_DETACH), 0);
 }
 
 // An SSD is retired: after a complete drain the backing directory takes another one, and the old log never comes back.

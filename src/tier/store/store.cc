@@ -1,15 +1,53 @@
 #include "tier/store/store.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/contain.h"
+#include "base/log.h"
 #include "tier/store/store_core.h"
 
 namespace swale::tier {
 
+namespace {
+
+constexpr uint32_t kFewSlots = 4, kSmallSlotBytes = 64 * 1024;
+
+// Whether queues of killed processes take space of the SSD.
+bool has_queues(io::Device& device, const std::string& ssd_directory) {
+  const auto names = device.list(ssd_directory);
+  return names.ok() && std::any_of(names->begin(), names->end(),
+                                   [](const std::string& name) { return name.starts_with("queue."); });
+}
+
+// A killed process has left its queue, and this one's has no space beside it. With a small queue the old one is written to the backing
+// directory, which ends it. The log stays, and so does the backing directory's claim on it.
+Status drain_queues(io::Device& device, StoreOptions options, const Status& no_space) {
+  log_warn(
+      "{}; the queue of a killed process takes that space: what it and the log hold is written to {} first, and "
+      "then the queue is removed",
+      no_space.message(), options.backing_directory);
+  options.queue_slots = std::min(options.queue_slots, kFewSlots);
+  options.slot_bytes = std::min(options.slot_bytes, kSmallSlotBytes);
+  auto opened = open_store(device, options);
+  if (!opened.ok()) return no_space;
+  StoreCore core(device, std::move(*opened));
+  SWALE_RETURN_IF_ERROR(core.start());
+  for (const Status& damaged : core.recovery().damaged) log_error("{}", damaged.message());
+  SWALE_RETURN_IF_ERROR(core.drain_queues());
+  return core.close(false);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Store>> Store::open(io::Device& device, const StoreOptions& options) {
-  SWALE_ASSIGN_OR_RETURN(auto opened, open_store(device, options));
-  auto core = std::make_shared<StoreCore>(device, std::move(opened));
+  auto opened = open_store(device, options);
+  if (!opened.ok() && opened.status().code() == Code::kNoSpace && has_queues(device, options.ssd_directory)) {
+    SWALE_RETURN_IF_ERROR(drain_queues(device, options, opened.status()));
+    opened = open_store(device, options);
+  }
+  if (!opened.ok()) return opened.status();
+  auto core = std::make_shared<StoreCore>(device, std::move(*opened));
   SWALE_RETURN_IF_ERROR(core->start());
   return std::unique_ptr<Store>(new Store(std::move(core)));
 }

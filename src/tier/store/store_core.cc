@@ -367,6 +367,15 @@ Status StoreCore::drain() {
   return wait_for(ticket, &waiter, ~FileIndex{0}, "drain", &lock);
 }
 
+Status StoreCore::drain_queues() {
+  constexpr Nanos kErasure = 60'000'000'000;  // a few syncs
+  SWALE_RETURN_IF_ERROR(drain());
+  MutexLock lock(mutex_);
+  answered_.wait_for(lock, kErasure,
+                     [this]() REQUIRES(mutex_) { return opened_.old_queues.empty() || !poisoned_.ok(); });
+  return poisoned_;
+}
+
 void StoreCore::pause_flush(bool paused) {
   const MutexLock lock(mutex_);
   engine_call([&]() REQUIRES(mutex_) { engine_->pause_flush(paused, now()); });

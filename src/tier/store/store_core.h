@@ -133,6 +133,8 @@ class StoreCore final : public io::StorageClient {
   Status remove(const std::string& path);
   Status rename(const std::string& from, const std::string& to);
   Status drain();
+  // The same, and returns once the queues of killed processes are removed.
+  Status drain_queues();
   void pause_flush(bool paused);
   Stats stats();
   std::vector<LostBytes> losses();

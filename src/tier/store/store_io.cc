@@ -330,6 +330,7 @@ void StoreCore::begin_erase(const Action& action, std::vector<io::Operation>* op
       if (Status removed = device_.remove(old.path); !removed.ok()) status = removed;
     if (status.ok()) status = device_.sync_directory(opened_.options.ssd_directory);
     if (status.ok()) opened_.old_queues.clear();
+    answered_.notify_all();
     finish(action.kind, action.id, status);
     return;
   }
