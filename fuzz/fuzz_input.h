@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -10,8 +11,11 @@
 
 namespace swale::fuzz {
 
-inline void require(bool condition) {
-  if (!condition) std::abort();
+// Says which promise was broken.
+inline void require(bool condition, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if (condition) return;
+  std::fprintf(stderr, "%s:%d: a promise is broken\n", file, line);
+  std::abort();
 }
 
 // Takes the bytes up to the next '\n' (or the end) off the front.
