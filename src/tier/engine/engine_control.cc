@@ -230,7 +230,12 @@ void Engine::end_repeated(uint32_t segment) {
   for (size_t i = 0; i < barriers_.size();) {
     const OpIndex index = barriers_[i];
     const bool ends = ops_[index].step == Op::Step::kErasure && ops_[index].held_segment == segment;
-    if (ends) end_barrier(index, ops_[index].failure);
+    if (ends) {
+      // It may still wait for the list of losses, in its place among the barriers: it ends once.
+      ops_[index].held_segment = ~uint32_t{0};
+      segments_changed_ = true;
+      end_barrier(index, ops_[index].failure);
+    }
     i += !ends;
   }
 }
