@@ -47,15 +47,19 @@ struct Case {
   int victim;
   bool tcp;
   uint64_t seed;
-  bool three_hop = false;  // the ranks are on two nodes, by what they are told
+  bool three_hop = false;  // the ranks are on two nodes, by what they are told: they talk by TLS
+  bool tls = false;        // directly
 
   // The known case in which a survivor may name another rank than the one that stopped: it stopped within a send through
   // shared memory, and one of its peers is deaf since (docs/reliability.md, "Known limits").
-  bool may_make_a_peer_deaf() const { return !tcp && stage.hold == nullptr; }
+  bool may_make_a_peer_deaf() const { return !tcp && !tls && !three_hop && stage.hold == nullptr; }
 
   std::string name() const {
     return fmt::format("{} of {} ranks{}, {}, {} (seed {})", victim, size, three_hop ? " by three hops" : "",
-                       tcp ? "TCP" : "shared memory", stage.name, seed);
+                       tcp                ? "TCP"
+                       : tls || three_hop ? "TLS"
+                                          : "shared memory",
+                       stage.name, seed);
   }
 };
 
@@ -75,6 +79,7 @@ std::vector<Case> cases() {
         const int victim = static_cast<int>(Rng(seed).below(static_cast<uint64_t>(size)));
         for (const bool tcp : {false, true}) all.push_back({stage, size, victim, tcp, ++seed});
       }
+      all.push_back({stage, 3, static_cast<int>(seed % 3), false, ++seed, false, true});
       ++seed;
       all.push_back({stage, 4, static_cast<int>(Rng(seed).below(4)), seed % 2 == 0, seed, true});
     }
@@ -111,6 +116,7 @@ LaunchParams params_of(const Case& of, const JobFiles& files) {
   LaunchParams params = files.job(of.size, kEpochs, kRecords);
   if (of.three_hop) route_by_three_hops(of.seed % 3 == 0 ? "abbb" : "abab", &params);
   params.by_tcp = of.tcp;
+  params.by_tls = of.tls;
   params.environment.push_back(fmt::format("SWALE_IMD_FORMAT={}", kFormats[of.seed % 3]));
   if (of.stage.hold != nullptr) {
     params.held = of.victim;

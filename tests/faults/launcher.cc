@@ -79,6 +79,10 @@ void Launcher::start(const LaunchParams& params, int number) {
     changes.push_back("UCX_TLS=tcp,self");
     changes.push_back(fmt::format("SWALE_JOB_NODE=place-{}", number % 2));
   }
+  if (params.by_tls) {
+    changes.push_back("SWALE_JOB_TRANSPORT=tls");
+    changes.push_back(fmt::format("SWALE_JOB_NODE=place-{}", number % 2));
+  }
   changes.push_back("SWALE_JOB_RANK=" + std::to_string(number));
   changes.push_back("SWALE_JOB_SIZE=" + std::to_string(params.size));
   changes.push_back("SWALE_JOB_ID=" + params.job_id);

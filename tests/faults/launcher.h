@@ -28,6 +28,7 @@ struct LaunchParams {
   std::string job_id;
   std::string rendezvous;
   std::vector<std::string> environment;  // NAME=value, over the test's own
+  bool by_tls = false;                   // the ranks are told that they are on two nodes, and to talk by TLS
   bool by_tcp =
       false;  // and by nothing else: the ranks are told that they are on two nodes, as one node has no TCP
   std::vector<std::vector<std::string>> before = {};  // of each rank: words before the program, that start it

@@ -92,9 +92,9 @@ std::string recorded_dial(const JobKey& key) {
   TransportOptions options;
   options.key = key;
   options.secret = kSecret;
+  Recorder recorders[2];
   std::vector<std::unique_ptr<TlsTransport>> two;
   std::vector<std::string> addresses;
-  Recorder recorders[2];
   for (Rank rank = 0; rank < 2; ++rank) {
     two.push_back(tls_transport(rank, 3, options).value());
     addresses.push_back(two.back()->address());

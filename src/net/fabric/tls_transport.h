@@ -30,7 +30,8 @@ class TlsTransport : public SeatedTransport {
   static constexpr size_t kHalfOpenMax = 512;
   static constexpr Nanos kHandshakeDeadline = seconds(5);
 
-  // Connections that ranks of the job have made with this one, and those that are not that far. Any thread.
+  // Connections that ranks of the job have made with this one, and those that are not that far. Any thread, but not
+  // under a lock that an event takes.
   struct Connections {
     size_t open = 0;
     size_t half_open = 0;

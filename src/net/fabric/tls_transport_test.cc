@@ -81,10 +81,12 @@ TEST(TlsTransport, BothMayDialAtOnceAndOneConnectionStays) {
     for (Rank rank = 0; rank < 4; ++rank) {
       Recorder& got = ranks.recorder(rank);
       ASSERT_TRUE(got.wait_for([&] { return got.frames.size() == 30 && got.sent_count == 30; }));
-      const std::lock_guard lock(got.mutex);
-      int next[4] = {};
-      for (const auto& frame : got.frames) EXPECT_EQ(frame.header, fmt::format("{}", next[frame.from]++));
-      EXPECT_TRUE(got.downs.empty());
+      {
+        const std::lock_guard lock(got.mutex);
+        int next[4] = {};
+        for (const auto& frame : got.frames) EXPECT_EQ(frame.header, fmt::format("{}", next[frame.from]++));
+        EXPECT_TRUE(got.downs.empty());
+      }
       EXPECT_EQ(ranks.at(rank).connections().open, 3u);
       EXPECT_EQ(ranks.at(rank).rejected_messages(), 0u);
     }
