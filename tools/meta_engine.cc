@@ -8,9 +8,9 @@
 #include "meta/server/manifest.h"
 #include "meta/server/partition.h"
 #include "meta/store/closing.h"
+#include "meta/store/reading.h"
 #include "meta/store/roster.h"
 #include "tools/dump.h"
-#include "tools/overlay_device.h"
 
 namespace swale::tools {
 namespace {
@@ -19,18 +19,12 @@ constexpr size_t kPieces = 4096;
 constexpr size_t kFilesAtOnce = 1024;
 
 // One server's part, or why it cannot be read.
-struct ServerPart {
+struct ServerPart : meta::ReadParts {
   Status status;
   bool there = false;  // on this machine
-  std::unique_ptr<meta::AttributeStore> attributes;
-  meta::AttributeRecovery attribute_report;
-  std::unique_ptr<meta::Shard> shard;
-  meta::RecoveryReport shard_report;
 };
 
 struct OpenStore {
-  explicit OpenStore(io::Device& below) : device(below) {}
-  OverlayDevice device;
   meta::Manifest manifest;
   std::unique_ptr<meta::Partition> partition;
   std::vector<ServerPart> servers;
@@ -67,30 +61,35 @@ void check_servers(io::Device& device, const std::string& path, OpenStore* store
   }
 }
 
-Status open_server(OpenStore* store, const std::string& path, meta::Server server, ServerPart* part) {
-  SWALE_ASSIGN_OR_RETURN(part->there, meta::has_server(store->device, path, store->manifest, server));
+Status open_server(io::Device& device, const std::string& path, const meta::Manifest& manifest,
+                   meta::Server server, ServerPart* part) {
+  SWALE_ASSIGN_OR_RETURN(part->there, meta::has_server(device, path, manifest, server));
   if (!part->there) return {};
-  SWALE_ASSIGN_OR_RETURN(part->attributes,
-                         meta::AttributeStore::open(store->device, {.directory = path, .server = server},
-                                                    &part->attribute_report));
-  meta::ShardOptions options;
-  options.directory = path;
-  options.shard = server;
-  options.job = part->attributes->job();
-  SWALE_ASSIGN_OR_RETURN(part->shard, meta::Shard::open(store->device, options, &part->shard_report));
+  SWALE_ASSIGN_OR_RETURN(static_cast<meta::ReadParts&>(*part),
+                         meta::read_server(device, path, server, meta::ShardOptions()));
   return {};
 }
 
+// A job that opens or closes the store meanwhile changes what its files must be: then it is read again.
 Result<std::unique_ptr<OpenStore>> open_store(io::Device& below, const std::string& path) {
-  auto store = std::make_unique<OpenStore>(below);
-  SWALE_ASSIGN_OR_RETURN(store->manifest, meta::read_manifest(below, path));
-  store->partition = std::make_unique<meta::Partition>(store->manifest.servers, store->manifest.range_bytes);
-  for (meta::Server server = 0; server < store->manifest.servers; ++server) {
-    ServerPart& part = store->servers.emplace_back();
-    part.status = open_server(store.get(), path, server, &part);
+  constexpr int kAttemptsMax = 10;
+  for (int attempts = 1;; ++attempts) {
+    auto store = std::make_unique<OpenStore>();
+    SWALE_ASSIGN_OR_RETURN(store->manifest, meta::read_manifest(below, path));
+    const meta::Manifest& manifest = store->manifest;
+    store->partition = std::make_unique<meta::Partition>(manifest.servers, manifest.range_bytes);
+    for (meta::Server server = 0; server < manifest.servers; ++server) {
+      ServerPart& part = store->servers.emplace_back();
+      part.status = open_server(below, path, manifest, server, &part);
+    }
+    check_servers(below, path, store.get());
+    const auto failed = [](const ServerPart& part) { return !part.status.ok(); };
+    const bool whole =
+        store->problems.empty() && std::none_of(store->servers.begin(), store->servers.end(), failed);
+    SWALE_ASSIGN_OR_RETURN(const meta::Manifest now, meta::read_manifest(below, path));
+    const bool same = now.generation == manifest.generation && now.closed == manifest.closed;
+    if (whole || same || attempts == kAttemptsMax) return store;
   }
-  check_servers(below, path, store.get());
-  return store;
 }
 
 // Calls visit(file) for each file that the shard knows.

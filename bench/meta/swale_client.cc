@@ -12,7 +12,7 @@ class SwaleClient final : public ClientStore {
  public:
   void open(int, int, const std::string& path) override {
     check(swale_job_open(nullptr, nullptr, &job_));
-    check(swale_meta_open(job_, path.c_str(), nullptr, &meta_));
+    check(swale_meta_open(job_, path.c_str(), SWALE_META_CREATE, nullptr, &meta_));
     check(swale_meta_file_open(meta_, "f", SWALE_META_CREATE, 0644, &file_));
   }
 

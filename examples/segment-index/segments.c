@@ -133,8 +133,8 @@ int main(int argc, char** argv) {
   int status = 0;
   Counts counts = {0, 0, 0, 0, 0, 0};
   if (swale_job_open(&comm, NULL, &job) != SWALE_OK) status = failed("swale_job_open");
-  if (status == 0 &&
-      swale_meta_open(job, argv[1], "meta.range=1M,meta.servers_per_node=2", &meta) != SWALE_OK)
+  if (status == 0 && swale_meta_open(job, argv[1], SWALE_META_CREATE, "meta.range=1M,meta.servers_per_node=2",
+                                     &meta) != SWALE_OK)
     status = failed("swale_meta_open");
   if (status == 0) status = run(meta, swale_job_rank(job), swale_job_size(job), blocks, &counts);
   if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);

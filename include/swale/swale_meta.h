@@ -53,23 +53,31 @@ typedef struct swale_meta_attributes {
   int64_t modified_ns; /* of the last truncate, or of the last close after puts */
 } swale_meta_attributes;
 
-/* [collective] Opens the store in the directory `path`, or makes it. Options "meta...." and "io....". A new store has
- * meta.servers_per_node servers on each node; an existing store keeps its number of servers. The rank that hosts a server
- * writes its data: `path` must be on storage that all ranks see, or the same local path on each node. SWALE_INVALID_ARGUMENT
- * names the option and the ranks that differ, a rank whose path leads elsewhere than those of its node, or the other
- * collective call that a rank makes. */
-int swale_meta_open(swale_job* job, const char* path, const char* options, swale_meta** meta);
+/* How swale_meta_open opens a store, and swale_meta_file_open a file; added together. */
+enum swale_meta_flags {
+  SWALE_META_CREATE = 1, /* make the store or file if it does not exist */
+  SWALE_META_EXCLUSIVE =
+      2, /* with CREATE: SWALE_ALREADY_EXISTS if it exists; of the ranks that make a file one succeeds */
+  SWALE_META_READ_ONLY = 4 /* a store, alone: change nothing on storage, and wait for no other job */
+};
+
+/* [collective] Opens the store in the directory `path`. SWALE_NOT_FOUND if none is there and `flags` has no
+ * SWALE_META_CREATE. Options "meta...." and "io....". A new store has meta.servers_per_node servers on each node; an existing
+ * store keeps its number of servers. The rank that hosts a server writes its data: `path` must be on storage that all ranks
+ * see, or a local path on each node; a server is hosted on the node that has its data. SWALE_CORRUPTION names a server whose
+ * node is not in the job, and where it was. SWALE_INVALID_ARGUMENT names the flag or option and the ranks that differ, a rank
+ * whose path leads elsewhere than those of its node, or the other collective call that a rank makes.
+ *
+ * One job at a time has a store open for writing: SWALE_BUSY names the other. Any number of jobs may have it open with
+ * SWALE_META_READ_ONLY, also beside the one that writes, and without the right to write to its files. They find everything
+ * that was acknowledged before they opened it, and nothing that comes later, or little. Calls that would change the store fail
+ * with SWALE_INVALID_ARGUMENT. They go on answering the places of that time: keep logs that were moved until they have
+ * closed the store. */
+int swale_meta_open(swale_job* job, const char* path, int flags, const char* options, swale_meta** meta);
 /* [collective] Closes the store and frees the handle in any case. Close its files first. */
 int swale_meta_close(swale_meta* meta);
 
-/* How swale_meta_file_open opens; added together. */
-enum swale_meta_flags {
-  SWALE_META_CREATE = 1, /* make the file if it does not exist */
-  SWALE_META_EXCLUSIVE =
-      2 /* with CREATE: one of the ranks that try succeeds; the others get SWALE_ALREADY_EXISTS */
-};
-
-/* Opens a file by its name (1 to 4,096 bytes). A new file gets `mode`. */
+/* Opens a file by its name (1 to 4,096 bytes). A new file gets `mode`. `flags`: SWALE_META_CREATE and _EXCLUSIVE. */
 int swale_meta_file_open(swale_meta* meta, const char* name, int flags, uint32_t mode,
                          swale_meta_file** file);
 /* Makes a file that must not exist: file_open with CREATE and EXCLUSIVE. */

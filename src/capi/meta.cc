@@ -87,11 +87,32 @@ class Using {
   MetaClients::Idle idle_;
 };
 
-Status open_meta(swale_job* job, const char* path, std::string_view text, std::shared_ptr<MetaState>* out) {
+Result<meta::OpenStore> open_flags(int flags) {
+  switch (flags) {
+    case 0:
+      return meta::OpenStore::kExisting;
+    case SWALE_META_CREATE:
+      return meta::OpenStore::kCreate;
+    case SWALE_META_CREATE | SWALE_META_EXCLUSIVE:
+      return meta::OpenStore::kExclusive;
+    case SWALE_META_READ_ONLY:
+      return meta::OpenStore::kReadOnly;
+    default:
+      return invalid_argument(
+          "swale_meta_open: flags {:#x}: expected 0, SWALE_META_CREATE, that with SWALE_META_EXCLUSIVE, or "
+          "SWALE_META_READ_ONLY",
+          flags);
+  }
+}
+
+Status open_meta(swale_job* job, const char* path, int flags, std::string_view text,
+                 std::shared_ptr<MetaState>* out) {
   const auto read_options = [&]() -> Result<std::pair<meta::StoreOptions, io::PosixOptions>> {
     SWALE_RETURN_IF_ERROR(check_process_variables());
     SWALE_ASSIGN_OR_RETURN(const Config config, config_of(Call::kMeta, text, process_environment));
-    return std::pair(meta::store_options(config), io::posix_options(config));
+    meta::StoreOptions store = meta::store_options(config);
+    SWALE_ASSIGN_OR_RETURN(store.open, open_flags(flags));
+    return std::pair(store, io::posix_options(config));
   };
   const auto options = read_options();
   SWALE_RETURN_IF_ERROR(
@@ -203,7 +224,7 @@ Status open_file(const char* call, swale_meta* store, const char* name, int flag
 
 extern "C" {
 
-int swale_meta_open(swale_job* job, const char* path, const char* options, swale_meta** store) {
+int swale_meta_open(swale_job* job, const char* path, int flags, const char* options, swale_meta** store) {
   return guarded([&]() -> Status {
     if (job == nullptr) return null_argument("swale_meta_open", "job");
     if (path == nullptr) return null_argument("swale_meta_open", "path");
@@ -211,7 +232,7 @@ int swale_meta_open(swale_job* job, const char* path, const char* options, swale
     SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_meta_open", *job->state));
     auto handle = std::make_unique<swale_meta>();
     SWALE_RETURN_IF_ERROR(
-        swale::capi::open_meta(job, path, swale::capi::text_or_empty(options), &handle->state));
+        swale::capi::open_meta(job, path, flags, swale::capi::text_or_empty(options), &handle->state));
     *store = handle.release();
     return {};
   });

@@ -89,7 +89,7 @@ class ForkedChild(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="swale-fork-") as scratch:
             job = opened("job_open", None, None)
             folder = opened("dir_open", job, f"{scratch}/dir".encode(), 1, b"imd.memory=8M")
-            store = opened("meta_open", job, f"{scratch}/meta".encode(), None)
+            store = opened("meta_open", job, f"{scratch}/meta".encode(), 1, None)
             file = opened("meta_create", store, b"a", 0o644)
             must("dir_append", folder, b"k", size(1), b"v", size(1))
             name = opened("subfile_open_write", folder, b"name")
@@ -110,7 +110,7 @@ class ForkedChild(unittest.TestCase):
                 ("meta_stats", store, None, size(0), ctypes.byref(needed)), ("meta_file_close", file), ("meta_close", store),
                 ("dir_close", folder), ("dir_make", job, f"{scratch}/more".encode(), None),
                 ("dir_open", job, f"{scratch}/dir".encode(), 1, None, ctypes.byref(other)),
-                ("meta_open", job, f"{scratch}/meta".encode(), None, ctypes.byref(other)), ("job_close", job)])
+                ("meta_open", job, f"{scratch}/meta".encode(), 1, None, ctypes.byref(other)), ("job_close", job)])
             self.assertEqual(wrong, "")
             must("dir_append", folder, b"k", size(1), b"w", size(1))
             must("dir_epoch_end", folder, size(0), ctypes.c_double(0))

@@ -152,8 +152,15 @@ int main(int argc, char** argv) {
   swale_meta* store = NULL;
   swale_meta_file* file = NULL;
   CHECK_OK(swale_job_open(NULL, NULL, &job));
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "meta.rang", swale_meta_open(job, argv[1], "meta.rang=64K", &store));
-  CHECK_OK(swale_meta_open(job, argv[1], "meta.range=64K", &store));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "meta.rang",
+              swale_meta_open(job, argv[1], SWALE_META_CREATE, "meta.rang=64K", &store));
+  CHECK_FAILS(SWALE_NOT_FOUND, "is the path right", swale_meta_open(job, argv[1], 0, NULL, &store));
+  CHECK_FAILS(SWALE_NOT_FOUND, argv[1], swale_meta_open(job, argv[1], SWALE_META_READ_ONLY, NULL, &store));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags",
+              swale_meta_open(job, argv[1], SWALE_META_EXCLUSIVE, NULL, &store));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags",
+              swale_meta_open(job, argv[1], SWALE_META_CREATE | SWALE_META_READ_ONLY, NULL, &store));
+  CHECK_OK(swale_meta_open(job, argv[1], SWALE_META_CREATE | SWALE_META_EXCLUSIVE, "meta.range=64K", &store));
   if (store == NULL) return 1;
   write_files(store);
   make_mistakes(store);
@@ -161,7 +168,9 @@ int main(int argc, char** argv) {
   CHECK_OK(swale_job_close(job));
 
   CHECK_OK(swale_job_open(NULL, NULL, &job));
-  CHECK_OK(swale_meta_open(job, argv[1], NULL, &store));
+  CHECK_FAILS(SWALE_ALREADY_EXISTS, "already",
+              swale_meta_open(job, argv[1], SWALE_META_CREATE | SWALE_META_EXCLUSIVE, NULL, &store));
+  CHECK_OK(swale_meta_open(job, argv[1], SWALE_META_READ_ONLY, NULL, &store));
   CHECK_OK(swale_meta_file_open(store, "data", 0, 0, &file));
   CHECK(log_of(file, 10) == 9 && log_of(file, 49) == 7 && log_of(file, 50) == -1);
   CHECK_OK(swale_meta_file_close(file));

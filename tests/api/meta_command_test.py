@@ -69,6 +69,19 @@ class MetaCommand(unittest.TestCase):
         shutil.rmtree(copy)
         return status, out + error, error
 
+    def test_a_server_that_is_elsewhere_is_named_with_where_it_was(self):
+        copy = os.path.join(self.scratch, "part")
+        shutil.copytree(self.path, copy)
+        for name in os.listdir(copy):
+            if name.startswith(("server-", "attributes-", "shard-", "closing-")):
+                os.remove(os.path.join(copy, name))
+        for words in ("info", "verify", "stats", "dump"):
+            status, out, error = swale("meta", words, copy)
+            self.assertNotEqual(status, 0, words)
+            for said in ("server-00000.json", "server 0 (id ", "last at rank 0 of host", self.path):
+                self.assertIn(said, out + error, words)
+        self.assertIn("1 servers (0 of them here)", swale("meta", "info", copy)[1])
+
     def test_what_is_not_as_it_was_closed_is_found(self):
         changes = {"removed": lambda content: None,
                    "empty": lambda content: b"",

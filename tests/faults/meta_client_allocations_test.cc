@@ -104,7 +104,7 @@ std::string compare(const std::string& path, const std::array<Caller, kThreads>&
   swale_meta_file* file = nullptr;
   if (swale_job_open(nullptr, nullptr, &job) != SWALE_OK) return swale_last_error();
   std::string problem;
-  if (swale_meta_open(job, path.c_str(), kPatient, &store) != SWALE_OK) {
+  if (swale_meta_open(job, path.c_str(), SWALE_META_CREATE, kPatient, &store) != SWALE_OK) {
     problem = std::string("the next job: ") + swale_last_error();
   } else if (swale_meta_file_open(store, "shared", SWALE_META_CREATE, 0600, &file) != SWALE_OK) {
     problem = swale_last_error();
@@ -145,7 +145,8 @@ Outcome run(const std::string& path, const Failure& failure) {
   swale_job* job = nullptr;
   swale_meta* store = nullptr;
   if (swale_job_open(nullptr, nullptr, &job) != SWALE_OK ||
-      swale_meta_open(job, path.c_str(), failure.nth == 0 ? kPatient : kOptions, &store) != SWALE_OK) {
+      swale_meta_open(job, path.c_str(), SWALE_META_CREATE, failure.nth == 0 ? kPatient : kOptions, &store) !=
+          SWALE_OK) {
     outcome.problem = swale_last_error();
     return outcome;
   }

@@ -78,6 +78,11 @@ Result<AttributeAnswer> Client::ask(AttributeRequest request) {
   return std::move(finished.answer);
 }
 
+Status Client::check_writable(std::string_view what) const {
+  if (!core_.read_only()) return {};
+  return invalid_argument("{}: the store is open for reading only", what);
+}
+
 // By a handle.
 Result<AttributeAnswer> Client::ask(AttributeOp op, const File& file, uint64_t size, int64_t time_ns) {
   return ask({.op = op,
@@ -107,6 +112,7 @@ Status Client::take(const AttributeAnswer& answer, const TableNews::Heard& heard
 }
 
 Result<File> Client::open(const std::string& name, unsigned flags, uint32_t mode, int64_t time_ns) {
+  if ((flags & kCreate) != 0) SWALE_RETURN_IF_ERROR(check_writable("create " + name));
   const AttributeOp op = (flags & kCreate) == 0      ? AttributeOp::kOpen
                          : (flags & kExclusive) != 0 ? AttributeOp::kCreateExclusive
                                                      : AttributeOp::kCreate;
@@ -124,6 +130,7 @@ Result<Attributes> Client::stat(const std::string& name) {
 }
 
 Result<Attributes> Client::close(File* file, int64_t time_ns) {
+  if (core_.read_only()) return file->attributes;
   const TableNews::Heard heard = core_.news().heard();
   SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer,
                          ask(AttributeOp::kClose, *file, file->written_end, time_ns));
@@ -132,12 +139,14 @@ Result<Attributes> Client::close(File* file, int64_t time_ns) {
 }
 
 Status Client::truncate(File* file, uint64_t size, int64_t time_ns) {
+  SWALE_RETURN_IF_ERROR(check_writable("truncate " + file->attributes.name));
   const TableNews::Heard heard = core_.news().heard();
   SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer, ask(AttributeOp::kTruncate, *file, size, time_ns));
   return take(answer, heard, file);
 }
 
 Status Client::seal(File* file) {
+  SWALE_RETURN_IF_ERROR(check_writable("seal " + file->attributes.name));
   const TableNews::Heard heard = core_.news().heard();
   SWALE_ASSIGN_OR_RETURN(const AttributeAnswer answer, ask(AttributeOp::kSeal, *file, 0, 0));
   return take(answer, heard, file);
@@ -146,6 +155,7 @@ Status Client::seal(File* file) {
 // Servers refuse the id now. Handles that have a table of runs ask nobody: so every rank is told. A repetition of a removal
 // whose answer was lost does not say what it removed.
 Status Client::remove(const std::string& name) {
+  SWALE_RETURN_IF_ERROR(check_writable("remove " + name));
   SWALE_ASSIGN_OR_RETURN(const AttributeAnswer gone, ask({.op = AttributeOp::kRemove, .name = name}));
   if (!gone.attributes.sealed && !gone.attributes.file.none()) return {};
   return tell_all(Method::kRemoved, encode_removed(gone.attributes.file))
@@ -156,6 +166,7 @@ Status Client::remove(const std::string& name) {
 
 Status Client::put(File* file, std::span<const Extent> segments) {
   SWALE_RETURN_IF_ERROR(check_segments(segments));
+  SWALE_RETURN_IF_ERROR(check_writable("put " + file->attributes.name));
   if (segments.empty()) return {};
   SWALE_ASSIGN_OR_RETURN(const Finished finished,
                          named(run(core_.put(file->attributes.file, segments)), "put", *file));
@@ -230,6 +241,7 @@ Status Client::scan(const File& file, uint64_t from, size_t pieces_max, std::vec
 }
 
 Status Client::relocate(const Relocation& relocation) {
+  SWALE_RETURN_IF_ERROR(check_writable("relocate"));
   SWALE_RETURN_IF_ERROR(run(core_.relocate(relocation)).status());
   // Servers answer the new place now. Handles that have a table of runs ask nobody: so every rank is told.
   return tell_all(Method::kRelocated, {}).with_context("relocate: a rank was not told; keep the old place");

@@ -66,6 +66,7 @@ class Client {
   Result<AttributeAnswer> ask(AttributeRequest request);
   Result<AttributeAnswer> ask(AttributeOp op, const File& file, uint64_t size, int64_t time_ns);
   Status take(const AttributeAnswer& answer, const TableNews::Heard& heard, File* file);
+  Status check_writable(std::string_view what) const;
   Status tell_all(Method method, const std::string& payload);
   void send();
 

@@ -32,6 +32,7 @@ struct ClientOptions {
   RingMode mode = RingMode::kRing;
   unsigned attempts_max = 3;
   bool detect_runs = true;          // false: for comparison
+  bool read_only = false;           // changes are refused before anybody is asked
   const TableNews* news = nullptr;  // what this rank has heard; none: nothing comes
 };
 
@@ -69,6 +70,7 @@ class ClientCore {
   const Partition& partition() const { return partition_; }
   uint64_t client() const { return options_.client; }
   bool detects_runs() const { return options_.detect_runs; }
+  bool read_only() const { return options_.read_only; }
   const TableNews& news() const { return options_.news == nullptr ? no_news_ : *options_.news; }
 
  private:

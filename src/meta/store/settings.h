@@ -12,7 +12,17 @@
 
 namespace swale::meta {
 
+// What an opening does about a store that is there, or is not. All ranks give the same.
+enum class OpenStore : uint8_t {
+  kExisting = 0,   // kNotFound if there is none
+  kCreate = 1,     // makes it if there is none
+  kExclusive = 2,  // kAlreadyExists if there is one
+  kReadOnly =
+      3,  // kNotFound if there is none. Takes no lock and changes nothing; another job may write meanwhile
+};
+
 struct StoreOptions {
+  OpenStore open = OpenStore::kCreate;
   uint32_t servers_per_node = 1;
   uint64_t range_bytes = 64 << 20;
   RingMode ring = RingMode::kRing;

@@ -31,7 +31,8 @@ std::string_view name_of(RingMode mode) {
 
 // What ranks must have in common, as the table of options names it.
 std::vector<net::AgreedOption> agreed_options(const StoreOptions& options) {
-  return {{"meta.servers_per_node", fmt::format("{}", options.servers_per_node)},
+  return {{"flags", fmt::format("{}", static_cast<int>(options.open))},
+          {"meta.servers_per_node", fmt::format("{}", options.servers_per_node)},
           {"meta.range", fmt::format("{}", options.range_bytes)},
           {"meta.ring", std::string(name_of(options.ring))}};
 }
@@ -108,11 +109,14 @@ Status Store::begin(io::Device& device, const std::string& directory) {
                          net::first_word(ranks, job_.rank() == 0 ? hex16(random_number()) : ""));
   const std::string& job = name.text;  // in its locks
   const bool first_of_node = job_.nodes()->seat(job_.rank()).local == 0;
-  // Rank 0 before the others: they see whether its directory is theirs, too.
-  SWALE_RETURN_IF_ERROR(net::agree(job_, job_.rank() == 0 ? lock(device, directory, job) : ok_status()));
-  SWALE_RETURN_IF_ERROR(
-      net::agree(job_, first_of_node && job_.rank() != 0 ? lock(device, directory, job) : ok_status()));
-  SWALE_RETURN_IF_ERROR(net::agree(job_, check_same_directory(device, directory, job)));
+  SWALE_RETURN_IF_ERROR(check_presence());
+  if (!read_only()) {
+    // Rank 0 before the others: they see whether its directory is theirs, too.
+    SWALE_RETURN_IF_ERROR(net::agree(job_, job_.rank() == 0 ? lock(device, directory, job) : ok_status()));
+    SWALE_RETURN_IF_ERROR(
+        net::agree(job_, first_of_node && job_.rank() != 0 ? lock(device, directory, job) : ok_status()));
+    SWALE_RETURN_IF_ERROR(net::agree(job_, check_same_directory(device, directory, job)));
+  }
   SWALE_ASSIGN_OR_RETURN(const uint64_t alone, net::least_number(ranks, lock_ && job_.rank() != 0 ? 0 : 1));
   spread_ = alone == 0;
   bool is_new = false;
@@ -122,9 +126,10 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   if (!is_new) SWALE_RETURN_IF_ERROR(find_servers());
   find_home();
   SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return check_files(is_new); })));
-  SWALE_RETURN_IF_ERROR(note_places(is_new));
+  if (!read_only()) SWALE_RETURN_IF_ERROR(note_places(is_new));
   // Before the first of its files changes.
-  if (!is_new) SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(is_new); })));
+  if (!is_new && !read_only())
+    SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(is_new); })));
 
   Result<std::vector<std::unique_ptr<ServerCore>>> cores = open_servers(device, directory);
   SWALE_RETURN_IF_ERROR(net::agree(job_, cores.status()));
@@ -143,11 +148,31 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   return net::agree(job_, serves ? service_->resume(options_.deadline) : ok_status());
 }
 
+// Whether there is a store, before anything is made: a mistyped path makes none.
+Status Store::check_presence() {
+  bool present = false;
+  const Status looked = contain([&]() -> Status {
+    if (job_.nodes()->seat(job_.rank()).local != 0) return {};
+    SWALE_ASSIGN_OR_RETURN(present, device_->exists(directory_ + "/" + kManifestName));
+    if (present || options_.open == OpenStore::kCreate || options_.open == OpenStore::kExclusive) return {};
+    const Status lost = check_no_store(*device_, directory_);
+    return lost.code() == Code::kNotFound ? ok_status() : lost;
+  });
+  SWALE_RETURN_IF_ERROR(net::agree(job_, looked));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t absent, net::least_number(net::ranks_of(job_), present ? 0 : 1));
+  if (absent == 0 && options_.open == OpenStore::kExclusive)
+    return error(Code::kAlreadyExists, Scope::kFile, "{}: is a metadata store already", directory_);
+  if (absent == 0 || options_.open == OpenStore::kCreate || options_.open == OpenStore::kExclusive) return {};
+  return error(Code::kNotFound, Scope::kFile,
+               "{}: no metadata store is there; is the path right? SWALE_META_CREATE makes a new one",
+               directory_);
+}
+
 // The newest of the copies that the ranks' directories have; none: the store is new, and gets its ids.
 Status Store::find_manifest(bool* is_new) {
   Result<Manifest> mine = error(Code::kNotFound, Scope::kFile, "this rank looks into no directory");
   const Status looked = contain([&] {
-    if (lock_) mine = read_manifest(*device_, directory_);
+    if (looks()) mine = read_manifest(*device_, directory_);
     return ok_status();
   });
   if (!looked.ok()) mine = looked;
@@ -156,6 +181,8 @@ Status Store::find_manifest(bool* is_new) {
       net::agree(job_, has_one || mine.status().code() == Code::kNotFound ? ok_status() : mine.status()));
   SWALE_ASSIGN_OR_RETURN(const std::string newest, job_.least(has_one ? newest_first(*mine) : ""));
   *is_new = newest.empty();
+  if (*is_new && options_.open != OpenStore::kCreate && options_.open != OpenStore::kExclusive)
+    return error(Code::kNotFound, Scope::kFile, "{}: the metadata store was removed meanwhile", directory_);
   manifest_ = Manifest();
   manifest_.range_bytes = options_.range_bytes;
   hosts_ = hosting_ranks();
@@ -198,7 +225,7 @@ Status Store::find_servers() {
       SWALE_ASSIGN_OR_RETURN(const bool has, has_server(*device_, directory_, manifest_, server));
       missing |= !has;
     }
-    if (!lock_) return {};
+    if (!looks()) return {};
     SWALE_ASSIGN_OR_RETURN(here, servers_in(*device_, directory_, manifest_));
     const int32_t node = job_.nodes()->seat(job_.rank()).node;
     for (const uint32_t server : here) stray |= spread_ && job_.nodes()->seat(hosts_[server]).node != node;
@@ -209,7 +236,7 @@ Status Store::find_servers() {
                          net::first_word(net::ranks_of(job_), missing || stray ? "look" : ""));
   if (word.rank < 0) return {};
   std::string text;
-  if (lock_ || missing) {
+  if (looks() || missing) {
     append_u8(&text, missing ? 1 : 0);
     append_sized(&text, host_name());
     append_sized(&text, absolute(directory_));
@@ -237,6 +264,8 @@ Status Store::host_where_found(const std::map<net::Rank, std::string>& found) {
     if (looked_in.empty()) looked_in = directory_;
     while (in.ok() && in.remaining() > 0) {
       const uint32_t server = in.u32() % manifest_.servers;
+      // Without locks nobody knows which nodes share a directory.
+      if (places[server].rank >= 0 && read_only()) continue;
       if (places[server].rank >= 0) {
         return corruption(
             "{}/{}: {} of store {:016x} is in two places: at {}, and at {}: one of them is a copy; remove it",
@@ -308,7 +337,11 @@ Status Store::check_files(bool is_new) const {
       continue;
     }
     const std::vector<Status> problems = check_closing(*device_, directory_, manifest_, server);
-    if (!problems.empty()) return problems.front();
+    if (problems.empty()) continue;
+    // Beside a job that has opened it since the manifest was read: its files are read as those of any open store.
+    const Result<Manifest> now = read_manifest(*device_, directory_);
+    if (read_only() && now.ok() && now->generation > manifest_.generation) continue;
+    return problems.front();
   }
   return {};
 }
@@ -420,6 +453,14 @@ Result<std::vector<std::unique_ptr<ServerCore>>> Store::open_servers(io::Device&
   std::vector<std::unique_ptr<ServerCore>> cores;
   for (Server server = 0; server < hosts_.size(); ++server) {
     if (hosts_[server] != job_.rank()) continue;
+    if (read_only()) {
+      SWALE_ASSIGN_OR_RETURN(ReadParts parts,
+                             read_server(device, directory, server, options_.shard, options_.files_max));
+      cores.push_back(std::make_unique<ServerCore>(*partition_, server, options_.ring, std::move(parts.shard),
+                                                   std::move(parts.attributes)));
+      views_.push_back(std::move(parts.device));
+      continue;
+    }
     SWALE_RETURN_IF_ERROR(io::make_directories(device, directory));
     SWALE_ASSIGN_OR_RETURN(
         std::unique_ptr<AttributeStore> attributes,
@@ -449,6 +490,7 @@ std::unique_ptr<Client> Store::client() {
   options.mode = options_.ring;
   options.detect_runs = options_.detect_runs;
   options.news = &requests_->table_news();
+  options.read_only = read_only();
   return std::make_unique<Client>(rpc_.get(), &hosts_, *partition_, options, options_.deadline);
 }
 
@@ -460,7 +502,7 @@ Status Store::close() {
   Status mine;
   if (service_) mine = service_->stop();
   Status stopped = net::agree(job_, mine);
-  if (status.ok() && stopped.ok()) {
+  if (status.ok() && stopped.ok() && !read_only()) {
     stopped = mark_closed().with_context(
         "all that was acknowledged is durable, and the store was not marked closed");
   }

@@ -14,6 +14,9 @@
 // others. A rank that finds a lock of its own job shares the directory with its holder. The lock keeps two jobs apart; what
 // protects the data from a job that lost its lock is the fence of its commits (attribute_store.h).
 //
+// A job that only reads (OpenStore::kReadOnly) takes no lock and changes nothing on storage, so it may be another user's, and
+// opens beside a job that writes: it sees what was acknowledged before it opened (reading.h), and goes on seeing that.
+//
 // A store that was closed has all the files that it had then, unchanged, or opening it fails and changes nothing (closing.h).
 //
 // Threads: open and close collectively, by one thread at a time; client() by any. A Client by one thread at a time.
@@ -32,6 +35,7 @@
 #include "meta/server/manifest.h"
 #include "meta/server/service.h"
 #include "meta/store/rank_service.h"
+#include "meta/store/reading.h"
 #include "meta/store/roster.h"
 #include "meta/store/settings.h"
 #include "net/job/job.h"
@@ -63,6 +67,10 @@ class Store {
   Status begin(io::Device& device, const std::string& directory);
   Status lock(io::Device& device, const std::string& directory, const std::string& job);
   Status check_same_directory(io::Device& device, const std::string& directory, const std::string& job);
+  bool read_only() const { return options_.open == OpenStore::kReadOnly; }
+  // Whether this rank looks into its directory for all ranks that share it.
+  bool looks() const { return lock_ || (read_only() && job_.nodes()->seat(job_.rank()).local == 0); }
+  Status check_presence();
   Status find_manifest(bool* is_new);
   Status find_servers();
   Status host_where_found(const std::map<net::Rank, std::string>& found);
@@ -89,6 +97,8 @@ class Store {
   Server home_ = 0;                   // whose delegate serves this rank
   std::optional<io::LockFile> lock_;  // of this rank's directory; released after the servers have stopped
   bool spread_ = false;               // ranks have the store in several directories
+  std::vector<std::unique_ptr<io::OverlayDevice>>
+      views_;  // of a store that is only read; the servers use them
   std::unique_ptr<Service> service_;
   std::unique_ptr<RankService> requests_;  // of all kinds, to this rank
   std::unique_ptr<net::Rpc> rpc_;

@@ -1,5 +1,5 @@
 // OverlayDevice: a writable view of another device: writes stay in memory and do not change the device. So a
-// tool can open a store as a later job would, including recovery, and leaves no trace.
+// tool, or a job that only reads, can open a store as a later job would, including recovery, and leaves no trace.
 //
 // Threads: one at a time. Limits: a changed file is copied into memory whole, so files of MemoryDevice's
 // kFileBytesMax or more cannot be changed. Not anchored.
@@ -12,7 +12,7 @@
 
 #include "io/memory_device.h"
 
-namespace swale::tools {
+namespace swale::io {
 
 class OverlayDevice final : public io::Device {
  public:
@@ -38,4 +38,4 @@ class OverlayDevice final : public io::Device {
   std::set<std::string> hidden_;  // files of the device below that were removed, renamed or replaced
 };
 
-}  // namespace swale::tools
+}  // namespace swale::io

@@ -1,8 +1,8 @@
-#include "tools/overlay_device.h"
+#include "io/overlay_device.h"
 
 #include <algorithm>
 
-namespace swale::tools {
+namespace swale::io {
 namespace {
 
 constexpr size_t kLiftedBytesMax = kGiB;
@@ -101,4 +101,4 @@ Result<bool> OverlayDevice::exists(const std::string& path) {
   return below_has(path);
 }
 
-}  // namespace swale::tools
+}  // namespace swale::io

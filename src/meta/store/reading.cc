@@ -1,0 +1,56 @@
+#include "meta/store/reading.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace swale::meta {
+namespace {
+
+constexpr int kAttemptsMax = 100;
+
+Result<ReadParts> attempt(io::Device& below, const std::string& directory, uint32_t server,
+                          ShardOptions options, size_t files_max) {
+  ReadParts parts;
+  parts.device = std::make_unique<io::OverlayDevice>(below);
+  SWALE_ASSIGN_OR_RETURN(
+      parts.attributes,
+      AttributeStore::open(*parts.device, {.directory = directory, .server = server, .files_max = files_max},
+                           &parts.attribute_report));
+  options.directory = directory;
+  options.shard = server;
+  options.job = parts.attributes->job();
+  options.fence = nullptr;
+  SWALE_ASSIGN_OR_RETURN(parts.shard, Shard::open(*parts.device, options, &parts.shard_report));
+  return parts;
+}
+
+}  // namespace
+
+Result<std::string> files_as_they_are(io::Device& device, const std::string& directory, uint32_t server) {
+  SWALE_ASSIGN_OR_RETURN(std::vector<std::string> names, device.list(directory));
+  std::sort(names.begin(), names.end());
+  const std::string heads[] = {fmt::format("attributes-{:05}.", server), fmt::format("shard-{:06}.", server)};
+  std::string all;
+  for (const std::string& name : names) {
+    if (!name.starts_with(heads[0]) && !name.starts_with(heads[1])) continue;
+    uint64_t bytes = 0;
+    if (const auto file = device.open(directory + "/" + name, io::OpenMode::kRead); file.ok()) {
+      SWALE_ASSIGN_OR_RETURN(bytes, (*file)->size());
+    }
+    all += fmt::format("{} {}\n", name, bytes);
+  }
+  return all;
+}
+
+Result<ReadParts> read_server(io::Device& below, const std::string& directory, uint32_t server,
+                              const ShardOptions& options, size_t files_max) {
+  for (int attempts = 1;; ++attempts) {
+    SWALE_ASSIGN_OR_RETURN(const std::string before, files_as_they_are(below, directory, server));
+    Result<ReadParts> parts = attempt(below, directory, server, options, files_max);
+    if (parts.ok() || attempts == kAttemptsMax) return parts;
+    SWALE_ASSIGN_OR_RETURN(const std::string after, files_as_they_are(below, directory, server));
+    if (before == after) return parts;
+  }
+}
+
+}  // namespace swale::meta
