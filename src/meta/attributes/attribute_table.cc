@@ -15,6 +15,8 @@ enum RecordKind : uint8_t {
   kNumber = 4,  // what a client has asked for last, and the counter of generations
 };
 
+constexpr uint64_t kFilesDrawnMax = uint64_t{1} << 62;  // a server would need a century
+
 enum EntryFlag : uint8_t { kTrimDue = 1, kRemoved = 2, kSealDue = 4 };
 
 }  // namespace
@@ -465,6 +467,10 @@ Status AttributeTable::replay(Bytes record) {
         return corruption("a record of attributes of {}: a size of {}, a table of {} bytes",
                           entry.attributes.name, entry.attributes.size, entry.table.size());
       }
+      if (entry.attributes.file.none() || entry.attributes.file.low > kFilesDrawnMax) {
+        return corruption("a record of attributes of {}: no id of a file: {:016x}{:016x}",
+                          entry.attributes.name, entry.attributes.file.high, entry.attributes.file.low);
+      }
       if (from.number != 0) note(from);
       put(std::move(entry));
       break;
@@ -499,6 +505,8 @@ Status AttributeTable::replay(Bytes record) {
                         record.empty() ? 0 : static_cast<unsigned char>(record[0]));
   }
   undo_.clear();
+  if (files_drawn_ > kFilesDrawnMax)
+    return corruption("a record of attributes: {} ids were drawn: expected at most 2^62", files_drawn_);
   return {};
 }
 

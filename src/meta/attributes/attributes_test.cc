@@ -209,6 +209,20 @@ TEST(AttributeTable, IdsAreDrawnOnceInTheLifeOfAStore) {
   }
 }
 
+// With a right checksum: the next id would be none, or one that was drawn.
+TEST(AttributeTable, ACounterOfIdsThatCannotBeIsDamage) {
+  for (const uint64_t drawn : {~uint64_t{0}, (uint64_t{1} << 62) + 1}) {
+    std::string record;
+    append_u8(&record, 4);  // a number
+    append_u64(&record, 1);
+    append_u64(&record, drawn);
+    append_u64(&record, 0);
+    append_u64(&record, 0);
+    AttributeTable table;
+    EXPECT_EQ(table.replay(record).code(), Code::kCorruption);
+  }
+}
+
 TEST(AttributeTable, ASealedFileDoesNotChange) {
   AttributeTable table;
   ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());

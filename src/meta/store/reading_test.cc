@@ -109,6 +109,19 @@ TEST(Reading, BesideAWriterSeesWhatWasAcknowledgedBefore) {
   EXPECT_THAT(*closed.all("f"), ElementsAre(kOne, kTwo, kThree));
 }
 
+void read_all(io::Device& device, const std::atomic<uint64_t>& acknowledged) {
+  const uint64_t before = acknowledged;
+  Reader reader(device);
+  ASSERT_TRUE(reader.opened.ok()) << reader.opened.to_string();
+  const auto found = reader.all("f");
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  ASSERT_GE(found->size(), before);
+  for (uint64_t at = 0; at < found->size(); ++at) {
+    ASSERT_EQ((*found)[at].offset, at * 300);
+    ASSERT_EQ((*found)[at].place.address, at * 1000);
+  }
+}
+
 // Checkpoints all the time, files that are removed under the readers, attributes that are compacted.
 TEST(Reading, ManyReadersBesideABusyWriter) {
   io::MemoryDevice device;
@@ -122,18 +135,7 @@ TEST(Reading, ManyReadersBesideABusyWriter) {
     auto file = rank.client->open("f", Client::kCreate, 0, 0);
     ASSERT_TRUE(file.ok());
     std::thread readers([&] {
-      for (int i = 0; i < 60; ++i) {
-        const uint64_t before = acknowledged;
-        Reader reader(device);
-        ASSERT_TRUE(reader.opened.ok()) << reader.opened.to_string();
-        const auto found = reader.all("f");
-        ASSERT_TRUE(found.ok()) << found.status().to_string();
-        ASSERT_GE(found->size(), before);
-        for (uint64_t at = 0; at < found->size(); ++at) {
-          ASSERT_EQ((*found)[at].offset, at * 300);
-          ASSERT_EQ((*found)[at].place.address, at * 1000);
-        }
-      }
+      for (int i = 0; i < 60 && !testing::Test::HasFailure(); ++i) read_all(device, acknowledged);
       done = true;
     });
     for (uint64_t i = 0; !done; ++i) {
