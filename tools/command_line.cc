@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <system_error>
@@ -13,7 +14,8 @@
 namespace swale::tools {
 namespace {
 
-constexpr char kFilled[] = "filled";  // the name of a check
+constexpr std::string_view kRunsProgram = "run";  // the command
+constexpr char kFilled[] = "filled";              // the name of a check
 
 std::string complain_if_empty(const std::string& text) {
   return text.empty() ? "is empty; does the shell know the variable?" : "";
@@ -91,6 +93,23 @@ template Option OptionSet::add_option(const std::string&, std::optional<uint64_t
 
 Option OptionSet::add_flag(const std::string& names, bool& value, const std::string& help) {
   return Option(app_->add_flag(names, value, help));
+}
+
+void OptionSet::add_program(const std::string& name, std::string& program, const std::string& help) {
+  add_option(name, program, help).required().type_name("PROGRAM");
+}
+
+std::vector<std::string>& program_arguments() {
+  static std::vector<std::string> arguments;
+  return arguments;
+}
+
+void take_program_arguments(std::vector<std::string>* words) {
+  if (words->empty() || words->front() != kRunsProgram) return;
+  const auto mark = std::find(words->begin(), words->end(), "--");
+  if (words->end() - mark < 3) return;
+  program_arguments().assign(mark + 2, words->end());
+  words->erase(mark + 2, words->end());
 }
 
 OptionSet OptionSet::add_choice(const std::string& name, const std::string& help) {

@@ -29,6 +29,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_tier_measure(app, run);
   add_tier_trace(app, run);
   add_iond(app, run);
+  add_run(app, run);
   add_dump(app, run);
   add_config(app, run);
   add_completion(app, run);

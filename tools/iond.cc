@@ -7,24 +7,23 @@
 #include "iond/iond.h"
 #include "iond/ordinary_user.h"
 #include "iond/stats_socket.h"
-#include "tools/command_line.h"
-#include "tools/options.h"
-#include "tools/tier_choices.h"
+#include "tools/iond.h"
 
 namespace swale::tools {
 namespace {
 
-struct IondCommand {
-  TierChoices tier;
-  std::string options;
-  bool json = false;
-
-  int run() const;
+class Server {
+ public:
+  explicit Server(const IondChoices& choices) : choices_(choices) {}
+  Status serve(net::Job& job) const;
 
  private:
+  std::string ssd(net::Rank rank) const;
+  std::string backing(net::Rank rank) const;
   Result<std::unique_ptr<tier::Store>> open_store(io::Device& device, net::Rank rank) const;
-  Status serve(net::Job& job) const;
   void tell(net::Rank rank, const tier::Stats& stats) const;
+
+  const IondChoices& choices_;
 };
 
 std::string with_rank(std::string path, net::Rank rank) {
@@ -32,17 +31,20 @@ std::string with_rank(std::string path, net::Rank rank) {
   return at == std::string::npos ? path : path.replace(at, 2, std::to_string(rank));
 }
 
-Result<std::unique_ptr<tier::Store>> IondCommand::open_store(io::Device& device, net::Rank rank) const {
+std::string Server::ssd(net::Rank rank) const { return with_rank(choices_.tier.ssd, rank); }
+std::string Server::backing(net::Rank rank) const { return with_rank(choices_.tier.backing, rank); }
+
+Result<std::unique_ptr<tier::Store>> Server::open_store(io::Device& device, net::Rank rank) const {
   SWALE_ASSIGN_OR_RETURN(const tier::StoreOptions store,
-                         tier.store_options(with_rank(tier.ssd, rank), with_rank(tier.backing, rank)));
+                         choices_.tier.store_options(ssd(rank), backing(rank)));
   return tier::Store::open(device, store);
 }
 
-Status IondCommand::serve(net::Job& job) const {
+Status Server::serve(net::Job& job) const {
   const auto read_options = [&]() -> Result<iond::IondOptions> {
     SWALE_RETURN_IF_ERROR(capi::check_process_variables());
     SWALE_ASSIGN_OR_RETURN(const Config config,
-                           capi::config_of(capi::Call::kIond, options, capi::process_environment));
+                           capi::config_of(capi::Call::kIond, choices_.options, capi::process_environment));
     return iond::iond_options(config);
   };
   const auto wanted = read_options();
@@ -56,39 +58,48 @@ Status IondCommand::serve(net::Job& job) const {
   }
   // All ranks hear of a server that cannot serve.
   std::optional<iond::IondServing> serving;
-  if (store) serving = iond::IondServing{store.get(), with_rank(tier.backing, job.rank())};
+  if (store) serving = iond::IondServing{store.get(), backing(job.rank())};
   auto iond = iond::Iond::open(job, wanted.ok() ? *wanted : iond::IondOptions(), serving, mine);
   SWALE_RETURN_IF_ERROR(iond.status());
   for (const Status& damaged : store->recovery().damaged) complain("{}", damaged.message());
   // Until it has drained, too.
-  const auto stats = iond::StatsSocket::open(with_rank(tier.ssd, job.rank()), [&, server = iond->get()] {
+  const auto stats = iond::StatsSocket::open(ssd(job.rank()), [&, server = iond->get()] {
     tier::IondLoad load = server->load();
     load.refused_frames = job.refused_frames();
     return tier::stats_text(store->stats(), &load);
   });
   if (!stats.ok()) complain("{}; so nobody can ask how this server stands", stats.status().message());
   const Status served = (*iond)->close();
-  const Status closed = store->close(tier.at_close());
+  const Status closed = store->close(choices_.tier.at_close());
   tell(job.rank(), store->stats());
   return served.ok() ? closed : served;
 }
 
-void IondCommand::tell(net::Rank rank, const tier::Stats& stats) const {
-  if (json) {
+void Server::tell(net::Rank rank, const tier::Stats& stats) const {
+  if (choices_.json) {
     print_json(Json{{"rank", rank},
-                    {"backing", with_rank(tier.backing, rank)},
+                    {"backing", backing(rank)},
                     {"writes", stats.writes},
                     {"write_bytes", stats.write_bytes},
                     {"ssd_bytes", stats.ssd_bytes},
                     {"dirty_bytes", stats.dirty_bytes}});
   } else {
     print(fmt::format("{}: took {} writes with {} bytes, {} of them by the SSD; {} are left there\n",
-                      with_rank(tier.backing, rank), stats.writes, stats.write_bytes, stats.ssd_bytes,
-                      stats.dirty_bytes));
+                      backing(rank), stats.writes, stats.write_bytes, stats.ssd_bytes, stats.dirty_bytes));
   }
 }
 
-int IondCommand::run() const {
+}  // namespace
+
+void IondChoices::add_to(OptionSet command) {
+  tier.add_to(command, "--at-end");
+  command.add_option("--options", options, "options iond.stripe and so on, as for swale_iond_open")
+      .type_name("TEXT")
+      .may_be_empty();
+  command.add_flag("--json", json, "print JSON");
+}
+
+int serve_iond(const IondChoices& choices, const std::function<void()>& joined) {
   // Before this process joins the job: as root it has nothing to say to it.
   if (const Status user = iond::expect_ordinary_user(); !user.ok()) return fail(user);
   swale_job* job = nullptr;
@@ -96,7 +107,8 @@ int IondCommand::run() const {
     complain("{}", swale_last_error());
     return kExitFailure;
   }
-  const Status served = serve(*job->state->job);
+  if (joined) joined();
+  const Status served = Server(choices).serve(*job->state->job);
   const bool left = swale_job_close(job) == SWALE_OK;
   if (!served.ok()) return fail(served);
   if (left) return finish_output(kExitOk);
@@ -104,15 +116,14 @@ int IondCommand::run() const {
   return kExitFailure;
 }
 
-}  // namespace
-
 void add_iond(CLI::App& app, Run* run) {
-  auto command = std::make_shared<IondCommand>();
+  auto choices = std::make_shared<IondChoices>();
   OptionSet sub = add_command(
       app, "iond", "serves files to the other ranks of its job, with a tiered write buffer in front",
       {
           .description =
-              "An I/O server. Start one or more of them as ranks of the same job as the program, which writes "
+              "An I/O server. `swale run` starts servers beside a program that a launcher starts, also one of MPI. By hand, start one or more of "
+              "them as ranks of the same job as the program, which must not be one of MPI then: MPI_Init would wait for them. It writes "
               "and reads files by the functions of swale/swale_iond.h. Files are striped over all servers (iond.stripe). Each "
               "server has an SSD directory and a backing directory of its own; %r in their names stands for its "
               "rank, for servers that share a host. The log is made if it is not there. A server runs as the user whose job it serves, "
@@ -126,12 +137,8 @@ void add_iond(CLI::App& app, Run* run) {
               {{"mkdir -p slow && SWALE_JOB_RANK=0 SWALE_JOB_SIZE=1 swale iond --ssd ssd --backing slow --size 16M",
                 "makes the log, finds no other rank, and ends with its counts"}},
       });
-  command->tier.add_to(sub, "--at-end");
-  sub.add_option("--options", command->options, "options iond.stripe and so on, as for swale_iond_open")
-      .type_name("TEXT")
-      .may_be_empty();
-  sub.add_flag("--json", command->json, "print JSON");
-  sub.callback([command, run] { *run = [command] { return command->run(); }; });
+  choices->add_to(sub);
+  sub.callback([choices, run] { *run = [choices] { return serve_iond(*choices, {}); }; });
 }
 
 }  // namespace swale::tools

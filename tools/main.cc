@@ -66,6 +66,7 @@ int run_command(int argc, char** argv) {
   add_commands(app, &run);
   std::vector<std::string> words =
       without_engine_word(without_help_word(with_tier_word({argv + 1, argv + argc})));
+  take_program_arguments(&words);
   if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
     complain("{}", unknown);
     return kExitUsage;

@@ -1,7 +1,7 @@
 /* Swale: files behind I/O servers with a tiered write buffer. The C interface of the clients.
  *
- * Some ranks of the job are I/O servers: processes `swale iond`, started beside the program (mpirun -n 2 swale iond ... :
- * -n 16 program). Each keeps its part of every file in a directory on slow storage, with an SSD log in front. A file is
+ * Some ranks of the job are I/O servers: processes that `swale run` starts beside the program (mpirun -n 16 swale run
+ * --servers 2 ... -- program), which may be one of MPI. Each keeps its part of every file in a directory on slow storage, with an SSD log in front. A file is
  * striped over all servers.
  *
  * Conventions are those of swale.h. What a write has returned SWALE_OK for survives the death of this process, and of a

@@ -1,0 +1,272 @@
+// `swale run`: starts a program as a rank of the launch that it is in, and I/O servers beside some of these programs.
+//
+// Each rank of the launch is a `swale run`, which becomes the program, or, where a server stands, is the parent of both. The servers are
+// ranks of Swale's job, behind those of the program, and none of the launcher's: MPI does not know of them and waits for none. No
+// process asks another one who it is: rank and size of the launch say where the servers stand.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+
+#include "base/entropy.h"
+#include "base/process_identity.h"
+#include "capi/options.h"
+#include "io/descriptor.h"
+#include "iond/ordinary_user.h"
+#include "net/meeting/rendezvous.h"
+#include "net/meeting/topology.h"
+#include "tools/iond.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr uint32_t kServersMax = 1024;
+constexpr int kExitNoProgram = 127, kExitNoStart = 126, kExitSignal = 128;  // as a shell has them
+constexpr int kForwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+struct Server {
+  uint32_t number = 0;
+  pid_t process = -1;
+  io::Descriptor joined;  // has a byte, once all ranks have met
+  bool ended = false;
+  bool told_to_end = false;
+  int exit_code = 0;
+};
+
+int exit_code_of(int state) { return WIFEXITED(state) ? WEXITSTATUS(state) : kExitSignal + WTERMSIG(state); }
+
+void set_variable(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+
+// The program takes this process's place. Returns an exit code: it could not.
+int become(const std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments.front(), arguments.data());
+  const int why = errno;
+  complain("{}: {}", words.front(), errno_status(why, "starting it").message());
+  return why == ENOENT ? kExitNoProgram : kExitNoStart;
+}
+
+class RunCommand {
+ public:
+  IondChoices iond;
+  uint32_t servers = 1;
+  std::string program;
+
+  int run() const;
+
+ private:
+  Status place(net::LaunchEnvironment* launch) const;
+  std::vector<uint32_t> servers_beside(const net::LaunchEnvironment& launch) const;
+  Status start_server(const net::LaunchEnvironment& launch, const sigset_t& usual, Server* server) const;
+  pid_t start_program(const sigset_t& usual) const;
+};
+
+// Where in which job this process stands: what the program and the servers find in their environment.
+Status RunCommand::place(net::LaunchEnvironment* launch) const {
+  SWALE_RETURN_IF_ERROR(capi::check_process_variables());
+  SWALE_ASSIGN_OR_RETURN(const net::JobSettings settings, capi::job_settings("", capi::process_environment));
+  SWALE_ASSIGN_OR_RETURN(*launch, net::detect_launch(capi::process_environment));
+  if (launch->size == 1) {  // perhaps without a launcher
+    launch->local_size = 1;
+    if (launch->job_id.empty()) launch->job_id = fmt::format("run-{}-{:016x}", ::getpid(), random_number());
+  }
+  SWALE_ASSIGN_OR_RETURN(const net::RendezvousOptions meeting,
+                         net::rendezvous_options(settings, *launch, capi::process_environment));
+  set_variable("SWALE_JOB_RENDEZVOUS", meeting.directory);
+  set_variable("SWALE_JOB_ID", meeting.job_id);
+  set_variable("SWALE_JOB_SIZE", std::to_string(launch->size + static_cast<int32_t>(servers)));
+  set_variable("SWALE_JOB_RANK", std::to_string(launch->rank));
+  return {};
+}
+
+// Server i of n stands beside rank i * ranks / n: launchers fill one node after the other, so one server a node does so.
+std::vector<uint32_t> RunCommand::servers_beside(const net::LaunchEnvironment& launch) const {
+  std::vector<uint32_t> mine;
+  const auto ranks = static_cast<uint64_t>(launch.size);
+  for (uint32_t i = 0; i < servers; ++i)
+    if (i * ranks / servers == static_cast<uint64_t>(launch.rank)) mine.push_back(i);
+  return mine;
+}
+
+Status RunCommand::start_server(const net::LaunchEnvironment& launch, const sigset_t& usual,
+                                Server* server) const {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status(errno, "making a pipe");
+  server->joined = io::Descriptor(ends[0]);
+  const io::Descriptor tell(ends[1]);
+  server->process = ::fork();
+  if (server->process < 0) return errno_status(errno, "starting an I/O server");
+  if (server->process > 0) return {};
+  // A session of its own: what ends the program and its group leaves the server, which ends when all ranks have. Before they have met
+  // it would not hear of that.
+  ::setsid();
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  ::sigprocmask(SIG_SETMASK, &usual, nullptr);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  // Not the launcher's own connections, by whose end it knows that the program has ended.
+  const int kept = ::dup2(tell.get(), STDERR_FILENO + 1);
+  ::close_range(static_cast<unsigned>(STDERR_FILENO + 2), ~0u, 0);
+  set_variable("SWALE_JOB_RANK", std::to_string(launch.size + static_cast<int32_t>(server->number)));
+  IondChoices mine = iond;
+  for (std::string* path : {&mine.tier.ssd, &mine.tier.backing})
+    if (const size_t at = path->find("%s"); at != std::string::npos)
+      path->replace(at, 2, std::to_string(server->number));
+  const int exit_code = serve_iond(mine, [kept] {
+    ::prctl(PR_SET_PDEATHSIG, 0);
+    static_cast<void>(::write(kept, "j", 1));
+    ::close(kept);
+  });
+  std::fflush(nullptr);
+  ::_exit(exit_code);
+}
+
+pid_t RunCommand::start_program(const sigset_t& usual) const {
+  const pid_t parent = ::getpid();
+  const pid_t process = ::fork();
+  if (process != 0) return process;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a launcher that kills this process means the program
+  if (::getppid() != parent) ::_exit(kExitSignal + SIGKILL);
+  ::sigprocmask(SIG_SETMASK, &usual, nullptr);
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), program_arguments().begin(), program_arguments().end());
+  ::_exit(become(words));
+}
+
+// Waits for the processes that this one has started; signals go to the program.
+class Family {
+ public:
+  Family(pid_t program, std::vector<Server> servers) : program_(program), servers_(std::move(servers)) {}
+
+  // Of the program.
+  int wait_for_program(const sigset_t& awaited) {
+    while (!program_ended_) wait(awaited);
+    return program_exit_;
+  }
+  // A server that has never met the program would wait for it.
+  void end_those_that_wait() {
+    for (Server& each : servers_) {
+      char byte = 0;
+      if (each.ended || ::read(each.joined.get(), &byte, 1) == 1) continue;
+      complain("the program has ended without its I/O servers: it did not open a job that has them");
+      each.told_to_end = true;
+      ::kill(each.process, SIGTERM);
+    }
+  }
+  int wait_for_servers(const sigset_t& awaited) {
+    int failed = 0;
+    for (const Server& each : servers_) {
+      while (!each.ended) wait(awaited);
+      if (each.exit_code != 0 && !each.told_to_end) failed = each.exit_code;
+    }
+    return failed;
+  }
+
+ private:
+  void wait(const sigset_t& awaited) {
+    const int signal = ::sigwaitinfo(&awaited, nullptr);
+    if (signal < 0) return;
+    if (signal != SIGCHLD) {
+      if (!program_ended_) ::kill(program_, signal);
+      return;
+    }
+    int state = 0;
+    for (pid_t ended = 0; (ended = ::waitpid(-1, &state, WNOHANG)) > 0;) {
+      if (ended == program_) {
+        program_ended_ = true;
+        program_exit_ = exit_code_of(state);
+      }
+      for (Server& each : servers_) {
+        if (each.process != ended) continue;
+        each.ended = true;
+        each.exit_code = exit_code_of(state);
+      }
+    }
+  }
+
+  const pid_t program_;
+  std::vector<Server> servers_;
+  bool program_ended_ = false;
+  int program_exit_ = 0;
+};
+
+int RunCommand::run() const {
+  if (const Status user = iond::expect_ordinary_user(); !user.ok()) return fail(user);
+  net::LaunchEnvironment launch;
+  if (const Status placed = place(&launch); !placed.ok()) return fail(placed);
+  const std::vector<uint32_t> mine = servers_beside(launch);
+  if (mine.empty()) {
+    std::vector<std::string> words = {program};
+    words.insert(words.end(), program_arguments().begin(), program_arguments().end());
+    return become(words);
+  }
+  sigset_t awaited, usual;
+  ::sigemptyset(&awaited);
+  ::sigaddset(&awaited, SIGCHLD);
+  for (const int signal : kForwarded) ::sigaddset(&awaited, signal);
+  ::sigprocmask(SIG_BLOCK, &awaited, &usual);
+  std::vector<Server> started;
+  for (const uint32_t number : mine) {
+    Server server;
+    server.number = number;
+    const Status ready = start_server(launch, usual, &server);
+    if (!ready.ok()) {
+      for (const Server& each : started) ::kill(each.process, SIGTERM);
+      return fail(ready);
+    }
+    started.push_back(std::move(server));
+  }
+  const pid_t process = start_program(usual);
+  if (process < 0) {
+    const Status why = errno_status(errno, program + ": starting it");
+    for (const Server& each : started) ::kill(each.process, SIGTERM);
+    return fail(why);
+  }
+  for (const Server& each : started) ::fcntl(each.joined.get(), F_SETFL, O_NONBLOCK);
+  Family family(process, std::move(started));
+  const int program_exit = family.wait_for_program(awaited);
+  family.end_those_that_wait();
+  // The launcher ends the other ranks when it hears of the failure. The servers see that, and end; nobody waits for them here.
+  if (program_exit != 0 && launch.size > 1) return program_exit;
+  const int server_exit = family.wait_for_servers(awaited);
+  return program_exit != 0 ? program_exit : server_exit;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Run* run) {
+  auto command = std::make_shared<RunCommand>();
+  OptionSet sub = add_command(
+      app, "run", "starts a program with I/O servers beside it, within any launcher",
+      {
+          .description =
+              "Put it between the launcher and the program: `mpirun -n 4 swale run --ssd ... --backing ... -- program`. Each rank of the "
+              "launch becomes the program, and beside some of them an I/O server is started (swale iond), as a process of its own. The "
+              "launcher does not count the servers, so MPI neither sees them nor waits for them; the program may be one of MPI, or not. "
+              "It opens the job with swale_job_open without a communicator: that has one rank for each process of the program, with the "
+              "launcher's numbers, and then one for each server.\n\n"
+              "Server i of n stands beside rank i * ranks / n. Launchers fill one node after the other; so as many servers as nodes are one "
+              "on each. In the names of directories %s stands for the server's number, and %r for its rank. On several nodes "
+              "SWALE_JOB_RENDEZVOUS must name a directory that all of them see.\n\n"
+              "It ends when the program has ended and the servers have, with the program's exit status; if that is 0, with a server's. If a program "
+              "of several fails, it ends at once, so that the launcher hears of it; the servers end when they have seen that all ranks "
+              "have. Signals go to the program.",
+          .examples = {{"mkdir -p slow && swale run --ssd ssd --backing slow --size 16M -- true",
+                        "says that the program has not used its server"}},
+      });
+  command->iond.add_to(sub);
+  sub.add_option("--servers", command->servers, "how many I/O servers all of the job has; by default 1")
+      .between(1u, kServersMax)
+      .type_name("N");
+  sub.add_program("program", command->program, "what to start, with its arguments: after --");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools
