@@ -258,8 +258,8 @@ void add_run(CLI::App& app, Run* run) {
               "It ends when the program has ended and the servers have, with the program's exit status; if that is 0, with a server's. If a program "
               "of several fails, it ends at once, so that the launcher hears of it; the servers end when they have seen that all ranks "
               "have. Signals go to the program.",
-          .examples = {{"mkdir -p slow && swale run --ssd ssd --backing slow --size 16M -- true",
-                        "says that the program has not used its server"}},
+          .examples = {{"mkdir -p slow && swale run --ssd ssd --backing slow --size 16M -- echo done",
+                        "starts a server and the program, and says that it has not used the server"}},
       });
   command->iond.add_to(sub);
   sub.add_option("--servers", command->servers, "how many I/O servers all of the job has; by default 1")
