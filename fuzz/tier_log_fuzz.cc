@@ -98,7 +98,9 @@ void check_files(Bytes input) {
   }
   static_cast<void>(decode_file_table(input, {kLogId}, "files"));
   static_cast<void>(decode_kept_head(input, "kept"));
-  const std::string head = encode_kept_head({.file = 7}, input, kKeptHeadBytes);
+  KeptFile shown;
+  shown.file = 7;
+  const std::string head = encode_kept_head(shown, input, kKeptHeadBytes);
   const auto kept = decode_kept(head, input, "kept");
   if (!kept.ok()) return;
   const std::string document = encode_kept_document(*kept);
